@@ -1,0 +1,1 @@
+//! How a process learns which rank of which job it is.

@@ -1,0 +1,2 @@
+//! Compiles what stable Rust cannot say: arithmetic on `long double`.
+fn main() {}

@@ -1,0 +1,72 @@
+//! What went wrong, as an MPI error class and one sentence with the facts.
+//!
+//! Whoever first knows of an error writes its sentence: ranks, tag, bytes, and what to do. Nobody above rewrites it; the
+//! `abi` room only puts "rank 3, MPI_Recv on comm world: " before it and calls the error handler.
+//! The numbers are those of the MPI-5.0 standard ABI (MPI 5.0, section 20.3); another face translates them.
+#![forbid(unsafe_code)]
+
+/// An MPI error class (MPI 5.0, section 9.4), numbered as in the standard ABI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+#[allow(missing_docs)] // The names are the standard's.
+pub enum Class {
+    Buffer = 1,
+    Count = 2,
+    Type = 3,
+    Tag = 4,
+    Comm = 5,
+    Rank = 6,
+    Request = 7,
+    Root = 8,
+    Group = 9,
+    Op = 10,
+    Topology = 11,
+    Dims = 12,
+    Arg = 13,
+    Unknown = 14,
+    Truncate = 15,
+    Other = 16,
+    Intern = 17,
+    Pending = 18,
+    InStatus = 19,
+    InfoKey = 31,
+    InfoNokey = 32,
+    InfoValue = 33,
+    Info = 34,
+    Keyval = 36,
+    Name = 38,
+    NoMem = 39,
+    Size = 52,
+    UnsupportedOperation = 55,
+    ProcAborted = 58,
+    ValueTooLarge = 59,
+    Session = 60,
+    Errhandler = 61,
+    Abi = 62,
+}
+
+/// An error class and the sentence that explains it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    /// What the MPI call returns.
+    pub class: Class,
+    /// One sentence with the facts: who, which arguments, how many bytes, and what would be right.
+    pub message: String,
+}
+
+impl Error {
+    /// Makes an error; `message` is the whole sentence without a final stop.
+    pub fn new(class: Class, message: impl Into<String>) -> Error {
+        Error { class, message: message.into() }
+    }
+}
+
+/// `Err` of a class with a formatted sentence: `fail!(Class::Rank, "rank {rank} is not below {size}")`.
+#[macro_export]
+macro_rules! fail {
+    ($class:expr, $($sentence:tt)*) => { return Err($crate::Error::new($class, format!($($sentence)*))) };
+}
+
+/// The result of everything inside the library.
+pub type Result<T> = std::result::Result<T, Error>;

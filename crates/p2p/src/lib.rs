@@ -1,0 +1,2 @@
+//! Point-to-point: eager and rendezvous.
+#![forbid(unsafe_code)]

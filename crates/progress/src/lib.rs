@@ -1,0 +1,2 @@
+//! The only wait loop: spin, yield, sleep.
+#![forbid(unsafe_code)]

@@ -1,0 +1,112 @@
+//! The plan of a collective operation as data: steps and what each waits for. Nothing here moves a byte.
+//!
+//! A schedule is one rank's part of one algorithm. It names buffers as slots cut into blocks, so it holds neither
+//! addresses nor lengths: the same schedule serves every call with the same algorithm, rank, size and root.
+//! Always true here: a step waits only for earlier steps; a message is named by (sender, receiver, edge), once per
+//! schedule set; a `Reduce` never writes where an operand lies, even when the user passes MPI_IN_PLACE, so that any
+//! step can be run again after its executor died; no slot is both read and written by steps that are not ordered.
+//!
+//! Read next: `build.rs` (how a schedule is written), `algorithm/` (all of them), `verify.rs`, `simulate.rs`.
+#![forbid(unsafe_code)]
+
+/// A buffer that a step names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Slot {
+    /// What the user sends.
+    Input,
+    /// What the user receives; also the one buffer of a broadcast.
+    Output,
+    /// Memory of the operation itself, by index into `Schedule::scratch`.
+    Scratch(u8),
+}
+
+/// Consecutive blocks of a slot. How long a block is, is known only when the schedule is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Blocks {
+    /// Which buffer.
+    pub slot: Slot,
+    /// The first block.
+    pub first: u32,
+    /// How many blocks; 0 is a message without bytes.
+    pub count: u32,
+}
+
+/// What a step does. `peer` is a rank of the schedule's communicator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Lets `to` take the blocks.
+    Send { to: u32, edge: u32, from: Blocks },
+    /// Takes the blocks that `from` sends with the same edge number.
+    Recv { from: u32, edge: u32, into: Blocks },
+    /// Copies blocks; both sides have the same number of bytes.
+    Copy { from: Blocks, into: Blocks },
+    /// `into = left op right`, element by element; `left` holds the contributions of lower ranks where order matters.
+    Reduce { left: Blocks, right: Blocks, into: Blocks },
+}
+
+/// One reason to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct After {
+    /// The earlier step.
+    pub step: u32,
+    /// Whether byte `k` of the waiting step needs only byte `k` of the earlier one, so that the two form a pipeline
+    /// (both have the same length then); otherwise the whole earlier step must be done.
+    pub streaming: bool,
+}
+
+/// A step and the range of `Schedule::after` that it waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Step {
+    /// What to do.
+    pub action: Action,
+    /// First index into `Schedule::after`.
+    pub after_first: u32,
+    /// Number of entries.
+    pub after_count: u32,
+}
+
+/// The user's slot whose partition gives the lengths of blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Partition {
+    /// As the blocks of `Slot::Input`.
+    Input,
+    /// As the blocks of `Slot::Output`.
+    Output,
+}
+
+/// A scratch slot: `blocks` blocks, block `i` as long as block `(first + i) % n` of the partition, which has `n` blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Scratch {
+    /// Whose block lengths.
+    pub like: Partition,
+    /// The block that block 0 is like.
+    pub first: u32,
+    /// Number of blocks.
+    pub blocks: u32,
+}
+
+/// One rank's plan.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Schedule {
+    /// The rank that runs it.
+    pub rank: u32,
+    /// Ranks in the communicator.
+    pub size: u32,
+    /// Blocks that `Slot::Input` is cut into (0: not used).
+    pub input_blocks: u32,
+    /// Blocks that `Slot::Output` is cut into (0: not used).
+    pub output_blocks: u32,
+    /// The scratch slots.
+    pub scratch: Vec<Scratch>,
+    /// The steps, each after all that it waits for.
+    pub steps: Vec<Step>,
+    /// What steps wait for, by ranges.
+    pub after: Vec<After>,
+}
+
+impl Schedule {
+    /// What `step` waits for.
+    pub fn after_of(&self, step: &Step) -> &[After] {
+        &self.after[step.after_first as usize..][..step.after_count as usize]
+    }
+}

@@ -1,0 +1,63 @@
+//! A span is a claim about memory: an address and a length, never a Rust slice, because a user may write to a buffer
+//! while we read it, and another process may write to shared memory at any time.
+//!
+//! Making a span is the one unsafe act (`Span::claim`): whoever makes it promises that the bytes stay mapped until the
+//! operation that holds it has ended. Everything after that - slicing, copying - is checked against the length.
+
+/// `bytes` bytes at `address`, claimed to be mapped for as long as the operation that holds the span runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    address: usize,
+    bytes: usize,
+}
+
+impl Span {
+    /// No bytes.
+    pub const EMPTY: Span = Span { address: 0, bytes: 0 };
+
+    /// Claims memory.
+    ///
+    /// # Safety
+    /// The bytes must stay mapped (readable, and writable if anybody copies into the span) until the last use of the span
+    /// or of a slice of it.
+    pub unsafe fn claim(address: usize, bytes: usize) -> Span {
+        Span { address, bytes }
+    }
+
+    /// The first byte's address in this process.
+    pub fn address(self) -> usize {
+        self.address
+    }
+
+    /// The length in bytes.
+    pub fn bytes(self) -> usize {
+        self.bytes
+    }
+
+    /// The part `[from, from + bytes)`; panics where that is not inside the span.
+    pub fn slice(self, from: usize, bytes: usize) -> Span {
+        assert!(from <= self.bytes && bytes <= self.bytes - from, "slice {from}+{bytes} of a span of {}", self.bytes);
+        Span { address: self.address.wrapping_add(from), bytes }
+    }
+
+    /// Copies the whole span to `to`, which must be as long; overlapping is allowed.
+    pub fn copy_to(self, to: Span) {
+        assert_eq!(self.bytes, to.bytes, "copy between spans of different lengths");
+        // SAFETY: both spans were claimed mapped for `bytes` bytes by their makers (contract of `claim`); `copy` allows overlap.
+        unsafe { std::ptr::copy(self.address as *const u8, to.address as *mut u8, self.bytes) }
+    }
+
+    /// Copies the span into `to`, which must be as long.
+    pub fn read(self, to: &mut [u8]) {
+        assert_eq!(self.bytes, to.len(), "read of a span into a slice of another length");
+        // SAFETY: the span was claimed mapped; `to` is a live exclusive slice of the same length.
+        unsafe { std::ptr::copy(self.address as *const u8, to.as_mut_ptr(), self.bytes) }
+    }
+
+    /// Copies `from`, which must be as long, into the span.
+    pub fn write(self, from: &[u8]) {
+        assert_eq!(self.bytes, from.len(), "write of a slice into a span of another length");
+        // SAFETY: the span was claimed mapped and writable; `from` is a live slice of the same length.
+        unsafe { std::ptr::copy(from.as_ptr(), self.address as *mut u8, self.bytes) }
+    }
+}

@@ -1,0 +1,1 @@
+//! Counters that are always on, and events while tracing.

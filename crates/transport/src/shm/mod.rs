@@ -1,0 +1,3 @@
+//! Shared memory on one node.
+
+pub mod segment;

@@ -1,0 +1,1 @@
+//! The job's one shared memory: header, a page of state per rank and per proxy, rings, arenas.
