@@ -1,0 +1,42 @@
+//! The knobs of this room. The rooms above fill them from the settings.
+
+use crate::Offload;
+
+/// Bounds and thresholds; all bytes.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Overrides what a `Start` asks for: `Off` wins over everything, `On` over `Auto`.
+    pub offload: Offload,
+    /// `Offload::Auto` takes a proxy from this many bytes that the rank's steps move.
+    pub offload_bytes_min: u64,
+    /// What one step moves before other steps and instances get their turn.
+    pub chunk_bytes: u64,
+    /// A send of private memory up to this length is copied into the arena, so that its receiver needs no system call.
+    pub inline_bytes_max: u64,
+    /// An operation whose datatypes have more runs than this is executed by the caller.
+    pub layout_runs_max: usize,
+    /// A proxy whose heartbeat stands still for this long is stalled, and is killed.
+    pub proxy_timeout_ms: u64,
+    /// How long a proxy polls after its last work before it sleeps.
+    pub proxy_poll_us: u64,
+    /// Schedules whose programs a rank keeps in its arena.
+    pub programs_max: usize,
+    /// Scratch and staging that idle instances may keep.
+    pub idle_bytes_max: u64,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            offload: Offload::Auto,
+            offload_bytes_min: 16 << 10,
+            chunk_bytes: 256 << 10,
+            inline_bytes_max: 4 << 10,
+            layout_runs_max: 512,
+            proxy_timeout_ms: 2000,
+            proxy_poll_us: 1000,
+            programs_max: 64,
+            idle_bytes_max: 16 << 20,
+        }
+    }
+}

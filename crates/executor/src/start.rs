@@ -1,0 +1,142 @@
+//! What a caller hands over to start an operation: the schedule and where its slots lie.
+
+use datatype::{Basic, Buffer, PredefinedOp};
+use schedule::Schedule;
+use std::sync::Arc;
+use sys::Span;
+
+/// Everything about one operation. Ranks that take part give the same `context` and `sequence`.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// The communicator's context.
+    pub context: u64,
+    /// The operation's number within the context, counted by every member in the same order.
+    pub sequence: u32,
+    /// World rank of each rank that the schedule names.
+    pub peers: Arc<[u32]>,
+    /// The plan. Programs are cached by this pointer, so the same plan should come as the same `Arc`.
+    pub schedule: Arc<Schedule>,
+    /// `Slot::Input`.
+    pub input: Binding,
+    /// `Slot::Output`. MPI_IN_PLACE is the same buffer given twice, or a schedule without input.
+    pub output: Binding,
+    /// The operator of the schedule's `Reduce` steps.
+    pub reduction: Option<Reduction>,
+    /// Who may execute it.
+    pub offload: Offload,
+}
+
+/// Where a slot lies and how it is cut into blocks. Lengths are bytes of data (packed bytes).
+#[derive(Clone, Debug)]
+pub enum Binding {
+    /// The schedule does not use the slot (a root's buffer elsewhere); its blocks are empty.
+    None,
+    /// One buffer, cut.
+    Whole {
+        /// The user's buffer.
+        buffer: Buffer,
+        /// Where one block ends and the next begins.
+        cut: Cut,
+    },
+    /// One buffer for each block (v- and w-collectives), as many as the schedule has blocks in this slot.
+    Blocks(Arc<[Buffer]>),
+}
+
+/// How one buffer is cut into the schedule's blocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// All blocks have this many bytes.
+    Even {
+        /// Bytes of a block.
+        block_bytes: u64,
+    },
+    /// Near-equal parts at element borders: of `elements` over n blocks, the first `elements % n` have one more.
+    Near {
+        /// Elements in all.
+        elements: u64,
+        /// Bytes of an element.
+        element_bytes: u64,
+    },
+    /// Explicit borders: block `i` is `[at[i], at[i + 1])`; one more entry than blocks, not falling.
+    At(Arc<[u64]>),
+}
+
+/// The operator of a schedule's `Reduce` steps. Buffers of reductions must be free of gaps: a datatype with gaps is
+/// bound as elements of its extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reduction {
+    /// An operator of MPI's own.
+    Predefined {
+        /// Which.
+        op: PredefinedOp,
+        /// Of what.
+        basic: Basic,
+        /// Bytes from one element to the next.
+        element_bytes: u64,
+    },
+    /// A user's function: `Executor::poll` returns `Poll::Call` where it is due. Never offloaded.
+    User {
+        /// What the caller recognises the function by.
+        token: u64,
+        /// Bytes from one element to the next.
+        element_bytes: u64,
+    },
+}
+
+impl Reduction {
+    /// Bytes from one element to the next.
+    pub fn element_bytes(&self) -> u64 {
+        match *self {
+            Reduction::Predefined { element_bytes, .. } | Reduction::User { element_bytes, .. } => {
+                element_bytes
+            }
+        }
+    }
+}
+
+/// Who executes an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offload {
+    /// A proxy where the operation moves enough bytes to pay for it.
+    Auto,
+    /// A proxy wherever one can.
+    On,
+    /// The caller.
+    Off,
+}
+
+/// A started operation, until `Executor::outcome` has said how it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ticket {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// What one round over the caller's instances did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Poll {
+    /// Nothing could be done.
+    Idle,
+    /// Something moved.
+    Progressed,
+    /// A user's function is due: call it with no lock held, then `Executor::called`.
+    Call(UserCall),
+}
+
+/// A user's reduction function to be called as `function(left, into, elements)` (MPI 5.0, section 6.9.5: invec, inoutvec, len):
+/// `into` already holds the right operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UserCall {
+    /// The operation.
+    pub ticket: Ticket,
+    /// Its step.
+    pub step: u32,
+    /// `Reduction::User::token`.
+    pub token: u64,
+    /// invec.
+    pub left: Span,
+    /// inoutvec.
+    pub into: Span,
+    /// Elements of both.
+    pub elements: u64,
+}
