@@ -1,2 +1,190 @@
 //! Settings: every knob of the library, from one table (`tables/settings.toml`), read from the environment once.
+//!
+//! `load` reads and checks; MPI_Init and `mpirun` call it and report its error. `get` is for everybody else: a plain
+//! reference. Nothing else in the library looks at the environment, so `outboard info` tells the whole truth.
+//!
+//! Read next: `parse.rs` (units and bounds), `foreign.rs` (the few variables of others that concern us).
 #![forbid(unsafe_code)]
+
+use std::sync::OnceLock;
+
+use error::{Class, Error, Result};
+
+pub mod foreign;
+mod generated;
+mod parse;
+
+pub use generated::*;
+pub use parse::Kind;
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// The field of [`Settings`].
+    pub name: &'static str,
+    /// The environment variable.
+    pub variable: &'static str,
+    /// Type and bounds.
+    pub kind: Kind,
+    /// As a user would write it; empty: not set.
+    pub default: &'static str,
+    /// Who reads it.
+    pub scope: Scope,
+    /// Set by `mpirun` for its children, never by a user.
+    pub internal: bool,
+    /// What it does.
+    pub doc: &'static str,
+    /// Why it exists, or why the default is what it is.
+    pub why: &'static str,
+}
+
+/// Who reads a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Each rank for itself.
+    Process,
+    /// All ranks, which must agree.
+    Job,
+    /// The proxies.
+    Proxy,
+    /// `mpirun`, or a program that runs alone.
+    Launch,
+}
+
+/// The settings of this process; the defaults where the environment was refused by [`load`], which whoever starts the
+/// library calls first.
+pub fn get() -> &'static Settings {
+    static DEFAULTS: OnceLock<Settings> = OnceLock::new();
+    load().unwrap_or_else(|_| DEFAULTS.get_or_init(Settings::default))
+}
+
+impl Default for Settings {
+    /// The settings in an environment without OUTBOARD_ variables.
+    fn default() -> Settings {
+        parse(&[]).expect("the defaults of tables/settings.toml are valid, as the tests check")
+    }
+}
+
+/// Reads the environment (once per process); a bad value is an error whose sentence names the variable and what is allowed.
+pub fn load() -> Result<&'static Settings> {
+    static LOADED: OnceLock<Result<Settings>> = OnceLock::new();
+    LOADED.get_or_init(|| parse(&environment())).as_ref().map_err(Error::clone)
+}
+
+/// Settings from (variable, value) pairs instead of the environment; variables of others are ignored.
+pub fn parse(variables: &[(String, String)]) -> Result<Settings> {
+    Settings::read(&parse::Values::new(TABLE, variables))
+}
+
+/// A sentence for each variable of the environment that begins with OUTBOARD_ but is no setting, with the nearest that
+/// is. `mpirun` prints them once for the job.
+pub fn unknown() -> Vec<String> {
+    unknown_among(&environment())
+}
+
+/// The value of a setting in this environment as its text, or `None` where the default holds.
+pub fn given(setting: &Setting) -> Option<String> {
+    std::env::var_os(setting.variable).map(|value| value.to_string_lossy().into_owned())
+}
+
+fn environment() -> Vec<(String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| {
+            let name = name.into_string().ok().filter(|name| name.starts_with("OUTBOARD_"))?;
+            Some((name, value.to_string_lossy().into_owned()))
+        })
+        .collect()
+}
+
+fn unknown_among(variables: &[(String, String)]) -> Vec<String> {
+    let public = || TABLE.iter().filter(|setting| !setting.internal);
+    let near = |name: &str| public().max_by(|a, b| likeness(name, a).total_cmp(&likeness(name, b)));
+    variables
+        .iter()
+        .filter(|(name, _)| {
+            name.starts_with("OUTBOARD_") && TABLE.iter().all(|setting| setting.variable != name)
+        })
+        .map(|(name, _)| match near(name).filter(|setting| likeness(name, setting) > 0.75) {
+            Some(setting) => format!("{name} is not a setting; did you mean {}?", setting.variable),
+            None => format!("{name} is not a setting; `outboard info --settings` lists all"),
+        })
+        .collect()
+}
+
+/// How like a name and a setting are, without the prefix that all share: 0 (not at all) to 1.
+fn likeness(name: &str, setting: &Setting) -> f64 {
+    strsim::normalized_damerau_levenshtein(
+        name.trim_start_matches("OUTBOARD_"),
+        setting.variable.trim_start_matches("OUTBOARD_"),
+    )
+}
+
+fn refused(setting: &Setting, text: &str, reason: &str) -> Error {
+    Error::new(
+        Class::Other,
+        format!("{}={text}: {reason}; allowed: {}", setting.variable, setting.kind.allowed()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(pairs: &[(&str, &str)]) -> Result<Settings> {
+        parse(&pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn defaults_and_units() {
+        let settings = Settings::default();
+        assert_eq!(settings.offload, Offload::Auto);
+        assert_eq!(settings.proxy_timeout_ms, 2000);
+        assert_eq!(settings.trace, None);
+        let settings = from(&[
+            ("OUTBOARD_EAGER_BYTES_MAX", "16KiB"),
+            ("OUTBOARD_PROXY_TIMEOUT_MS", "3s"),
+            ("OUTBOARD_SPIN_US", "2ms"),
+            ("OUTBOARD_STATS", "yes"),
+            ("OUTBOARD_TRACE", "/tmp/a.json"),
+            ("OUTBOARD_LARGE_PROTOCOL", "cells"),
+            ("OUTBOARD_ALLREDUCE", "ring"),
+            ("OUTBOARD_RANK", "3"),
+            ("PATH", "/bin"),
+        ])
+        .unwrap();
+        assert_eq!(
+            (settings.eager_bytes_max, settings.proxy_timeout_ms, settings.spin_us),
+            (16384, 3000, 2000)
+        );
+        assert!(settings.stats);
+        assert_eq!(settings.trace.as_deref(), Some(std::path::Path::new("/tmp/a.json")));
+        assert_eq!(settings.large_protocol, LargeProtocol::Cells);
+        assert_eq!((settings.allreduce.as_str(), settings.rank), ("ring", Some(3)));
+    }
+
+    #[test]
+    fn a_bad_value_names_the_variable_and_what_is_allowed() {
+        for (name, value, words) in [
+            ("OUTBOARD_OFFLOAD", "maybe", &["OUTBOARD_OFFLOAD=maybe", "auto, on, off"][..]),
+            ("OUTBOARD_CHUNK_BYTES", "1KiB", &["4KiB", "1GiB"]),
+            ("OUTBOARD_CHUNK_BYTES", "fast", &["OUTBOARD_CHUNK_BYTES=fast", "KiB"]),
+            ("OUTBOARD_ARENA_BYTES", "99999999999999999999GiB", &["1TiB"]),
+            ("OUTBOARD_SPIN_US", "-1", &["OUTBOARD_SPIN_US=-1", "us"]),
+            ("OUTBOARD_STATS", "perhaps", &["0", "1"]),
+            ("OUTBOARD_CHECK", "3", &["2"]),
+        ] {
+            let message = from(&[(name, value)]).unwrap_err().message;
+            assert!(words.iter().all(|word| message.contains(word)), "{message}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_nearest() {
+        let unknown = |name: &str| unknown_among(&[(name.into(), "1".into())]);
+        assert!(unknown("OUTBOARD_OFLOAD")[0].ends_with("did you mean OUTBOARD_OFFLOAD?"));
+        assert!(unknown("OUTBOARD_EAGER_BYTE_MAX")[0].contains("OUTBOARD_EAGER_BYTES_MAX"));
+        assert!(unknown("OUTBOARD_QUANTUM_MODE")[0].contains("lists all"));
+        assert!(unknown("OUTBOARD_STATS").is_empty());
+        assert!(unknown("PATH").is_empty());
+    }
+}

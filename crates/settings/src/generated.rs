@@ -1,0 +1,579 @@
+// Generated from tables/settings.toml by `cargo run -p outboard-xtask -- gen`; do not edit.
+
+use std::path::PathBuf;
+
+use crate::parse::{FromText, Kind, Values};
+use crate::{Scope, Setting};
+
+/// All settings of this process. See [`TABLE`] for their defaults and reasons.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Who carries out a collective: auto gives operations of at least OUTBOARD_OFFLOAD_BYTES_MIN to a proxy, on gives all, off none.
+    pub offload: Offload,
+    /// With offload=auto: the least number of bytes that this rank sends and receives in an operation that is given to a proxy.
+    pub offload_bytes_min: u64,
+    /// How long a proxy's heartbeat may stand still while it has work before a waiting rank takes its operations back.
+    pub proxy_timeout_ms: u64,
+    /// How long a proxy stays awake after its last work before it sleeps.
+    pub proxy_poll_us: u64,
+    /// The longest message that is sent without asking; longer ones wait for the receiver's buffer.
+    pub eager_bytes_max: u64,
+    /// How many eager bytes one peer may leave unexpected here before it must ask first.
+    pub eager_credit_bytes: u64,
+    /// How a long message moves: cma is one copy by cross-memory attach, cells is two overlapping copies through the ring, auto decides.
+    pub large_protocol: LargeProtocol,
+    /// Whether cross-memory attach is tried at start (auto) or never used (off).
+    pub cma: Cma,
+    /// The longest block of a collective that its sender copies into shared memory for its receivers.
+    pub inline_bytes_max: u64,
+    /// How many bytes of a step are moved before they are published and another operation gets its turn.
+    pub chunk_bytes: u64,
+    /// The algorithm of MPI_Barrier; auto chooses by size and number of ranks. `outboard plan --list` names them.
+    pub barrier: String,
+    /// The algorithm of MPI_Bcast; auto chooses by size and number of ranks. `outboard plan --list` names them.
+    pub bcast: String,
+    /// The algorithm of MPI_Gather; auto chooses by size and number of ranks. `outboard plan --list` names them.
+    pub gather: String,
+    /// The algorithm of MPI_Gatherv; auto chooses by size and number of ranks. `outboard plan --list` names them.
+    pub gatherv: String,
+    /// The algorithm of MPI_Scatter; auto chooses by size and number of ranks. `outboard plan --list` names them.
+    pub scatter: String,
+    /// The algorithm of MPI_Scatterv; auto chooses by size and number of ranks. `outboard plan --list` names them.
+    pub scatterv: String,
+    /// The algorithm of MPI_Allgather; auto chooses by size and number of ranks. `outboard plan --list` names them.
+    pub allgather: String,
+    /// The algorithm of MPI_Allgatherv; auto chooses by size and number of ranks. `outboard plan --list` names them.
+    pub allgatherv: String,
+    /// The algorithm of MPI_Alltoall; auto chooses by size and number of ranks. `outboard plan --list` names them.
+    pub alltoall: String,
+    /// The algorithm of MPI_Alltoallv; auto chooses by size and number of ranks. `outboard plan --list` names them.
+    pub alltoallv: String,
+    /// The algorithm of MPI_Alltoallw; auto chooses by size and number of ranks. `outboard plan --list` names them.
+    pub alltoallw: String,
+    /// The algorithm of MPI_Reduce; auto chooses by size and number of ranks. `outboard plan --list` names them.
+    pub reduce: String,
+    /// The algorithm of MPI_Allreduce; auto chooses by size and number of ranks. `outboard plan --list` names them.
+    pub allreduce: String,
+    /// The algorithm of MPI_Reduce_scatter_block; auto chooses by size and number of ranks. `outboard plan --list` names them.
+    pub reduce_scatter_block: String,
+    /// The algorithm of MPI_Reduce_scatter; auto chooses by size and number of ranks. `outboard plan --list` names them.
+    pub reduce_scatter: String,
+    /// The algorithm of MPI_Scan; auto chooses by size and number of ranks. `outboard plan --list` names them.
+    pub scan: String,
+    /// The algorithm of MPI_Exscan; auto chooses by size and number of ranks. `outboard plan --list` names them.
+    pub exscan: String,
+    /// How many schedules a rank keeps for reuse.
+    pub schedule_cache_entries: u64,
+    /// How long a waiting rank polls before it sleeps on its doorbell. With more processes than cores it yields instead of spinning.
+    pub spin_us: u64,
+    /// Shared memory that each rank may use at most, for MPI_Alloc_mem, operations and staging. Costs nothing until it is touched.
+    pub arena_bytes: u64,
+    /// 0: check what a call can see by itself; 1: also compare what the members of a collective pass; 2: also check internal state.
+    pub check: u64,
+    /// Print a summary of the counters when MPI is finalized.
+    pub stats: bool,
+    /// Record events and write them to this file in the Chrome trace format (chrome://tracing, ui.perfetto.dev).
+    pub trace: Option<PathBuf>,
+    /// How many events a process keeps; later ones are counted as lost.
+    pub trace_events_max: u64,
+    /// The inherited file descriptor of the job's shared memory.
+    pub job_fd: Option<u64>,
+    /// Which rank of MPI_COMM_WORLD this process is.
+    pub rank: Option<u64>,
+    /// Which proxy of the job this process is.
+    pub proxy: Option<u64>,
+    /// The process id of mpirun, the parent of all ranks and proxies.
+    pub launcher_pid: Option<u64>,
+}
+
+impl Settings {
+    pub(crate) fn read(values: &Values) -> error::Result<Settings> {
+        Ok(Settings {
+            offload: values.required(0)?,
+            offload_bytes_min: values.required(1)?,
+            proxy_timeout_ms: values.required(2)?,
+            proxy_poll_us: values.required(3)?,
+            eager_bytes_max: values.required(4)?,
+            eager_credit_bytes: values.required(5)?,
+            large_protocol: values.required(6)?,
+            cma: values.required(7)?,
+            inline_bytes_max: values.required(8)?,
+            chunk_bytes: values.required(9)?,
+            barrier: values.required(10)?,
+            bcast: values.required(11)?,
+            gather: values.required(12)?,
+            gatherv: values.required(13)?,
+            scatter: values.required(14)?,
+            scatterv: values.required(15)?,
+            allgather: values.required(16)?,
+            allgatherv: values.required(17)?,
+            alltoall: values.required(18)?,
+            alltoallv: values.required(19)?,
+            alltoallw: values.required(20)?,
+            reduce: values.required(21)?,
+            allreduce: values.required(22)?,
+            reduce_scatter_block: values.required(23)?,
+            reduce_scatter: values.required(24)?,
+            scan: values.required(25)?,
+            exscan: values.required(26)?,
+            schedule_cache_entries: values.required(27)?,
+            spin_us: values.required(28)?,
+            arena_bytes: values.required(29)?,
+            check: values.required(30)?,
+            stats: values.required(31)?,
+            trace: values.optional(32)?,
+            trace_events_max: values.required(33)?,
+            job_fd: values.optional(34)?,
+            rank: values.optional(35)?,
+            proxy: values.optional(36)?,
+            launcher_pid: values.optional(37)?,
+        })
+    }
+}
+
+/// Every setting, in the order of the table.
+pub const TABLE: &[Setting] = &[
+    Setting {
+        name: "offload",
+        variable: "OUTBOARD_OFFLOAD",
+        kind: Kind::Choice(&["auto", "on", "off"]),
+        default: "auto",
+        scope: Scope::Process,
+        internal: false,
+        doc: "Who carries out a collective: auto gives operations of at least OUTBOARD_OFFLOAD_BYTES_MIN to a proxy, on gives all, off none.",
+        why: "A hand-over costs about a microsecond, so short operations are faster in the calling thread.",
+    },
+    Setting {
+        name: "offload_bytes_min",
+        variable: "OUTBOARD_OFFLOAD_BYTES_MIN",
+        kind: Kind::Bytes { min: 0, max: u64::MAX },
+        default: "32KiB",
+        scope: Scope::Process,
+        internal: false,
+        doc: "With offload=auto: the least number of bytes that this rank sends and receives in an operation that is given to a proxy.",
+        why: "Below it the wake-up of the proxy takes longer than the operation.",
+    },
+    Setting {
+        name: "proxy_timeout_ms",
+        variable: "OUTBOARD_PROXY_TIMEOUT_MS",
+        kind: Kind::Milliseconds { min: 10, max: u64::MAX },
+        default: "2s",
+        scope: Scope::Process,
+        internal: false,
+        doc: "How long a proxy's heartbeat may stand still while it has work before a waiting rank takes its operations back.",
+        why: "A stalled proxy is killed for certain before its work is taken over; too short a time kills one that the kernel only scheduled late.",
+    },
+    Setting {
+        name: "proxy_poll_us",
+        variable: "OUTBOARD_PROXY_POLL_US",
+        kind: Kind::Microseconds { min: 0, max: 10000000 },
+        default: "500us",
+        scope: Scope::Proxy,
+        internal: false,
+        doc: "How long a proxy stays awake after its last work before it sleeps.",
+        why: "A wake-up costs some microseconds on the host; a proxy with a core of its own can afford to look.",
+    },
+    Setting {
+        name: "eager_bytes_max",
+        variable: "OUTBOARD_EAGER_BYTES_MAX",
+        kind: Kind::Bytes { min: 0, max: 1073741824 },
+        default: "32KiB",
+        scope: Scope::Process,
+        internal: false,
+        doc: "The longest message that is sent without asking; longer ones wait for the receiver's buffer.",
+        why: "One cell of a ring holds 32 KiB; a longer eager message occupies several and is copied twice more if it is unexpected.",
+    },
+    Setting {
+        name: "eager_credit_bytes",
+        variable: "OUTBOARD_EAGER_CREDIT_BYTES",
+        kind: Kind::Bytes { min: 65536, max: u64::MAX },
+        default: "16MiB",
+        scope: Scope::Process,
+        internal: false,
+        doc: "How many eager bytes one peer may leave unexpected here before it must ask first.",
+        why: "Bounds the memory that unexpected messages can take.",
+    },
+    Setting {
+        name: "large_protocol",
+        variable: "OUTBOARD_LARGE_PROTOCOL",
+        kind: Kind::Choice(&["auto", "cma", "cells"]),
+        default: "auto",
+        scope: Scope::Process,
+        internal: false,
+        doc: "How a long message moves: cma is one copy by cross-memory attach, cells is two overlapping copies through the ring, auto decides.",
+        why: "Which is faster depends on the machine; where the kernel refuses cross-memory attach only cells works.",
+    },
+    Setting {
+        name: "cma",
+        variable: "OUTBOARD_CMA",
+        kind: Kind::Choice(&["auto", "off"]),
+        default: "auto",
+        scope: Scope::Process,
+        internal: false,
+        doc: "Whether cross-memory attach is tried at start (auto) or never used (off).",
+        why: "To test what happens where a container or a security module forbids it.",
+    },
+    Setting {
+        name: "inline_bytes_max",
+        variable: "OUTBOARD_INLINE_BYTES_MAX",
+        kind: Kind::Bytes { min: 0, max: 1073741824 },
+        default: "16KiB",
+        scope: Scope::Process,
+        internal: false,
+        doc: "The longest block of a collective that its sender copies into shared memory for its receivers.",
+        why: "A system call for cross-memory attach costs more than two copies of a short block.",
+    },
+    Setting {
+        name: "chunk_bytes",
+        variable: "OUTBOARD_CHUNK_BYTES",
+        kind: Kind::Bytes { min: 4096, max: 1073741824 },
+        default: "256KiB",
+        scope: Scope::Process,
+        internal: false,
+        doc: "How many bytes of a step are moved before they are published and another operation gets its turn.",
+        why: "Short chunks let the steps of a long operation overlap; every chunk costs a system call and a doorbell.",
+    },
+    Setting {
+        name: "barrier",
+        variable: "OUTBOARD_BARRIER",
+        kind: Kind::Text,
+        default: "auto",
+        scope: Scope::Job,
+        internal: false,
+        doc: "The algorithm of MPI_Barrier; auto chooses by size and number of ranks. `outboard plan --list` names them.",
+        why: "To compare algorithms, and to work round a bad choice. All ranks must agree.",
+    },
+    Setting {
+        name: "bcast",
+        variable: "OUTBOARD_BCAST",
+        kind: Kind::Text,
+        default: "auto",
+        scope: Scope::Job,
+        internal: false,
+        doc: "The algorithm of MPI_Bcast; auto chooses by size and number of ranks. `outboard plan --list` names them.",
+        why: "To compare algorithms, and to work round a bad choice. All ranks must agree.",
+    },
+    Setting {
+        name: "gather",
+        variable: "OUTBOARD_GATHER",
+        kind: Kind::Text,
+        default: "auto",
+        scope: Scope::Job,
+        internal: false,
+        doc: "The algorithm of MPI_Gather; auto chooses by size and number of ranks. `outboard plan --list` names them.",
+        why: "To compare algorithms, and to work round a bad choice. All ranks must agree.",
+    },
+    Setting {
+        name: "gatherv",
+        variable: "OUTBOARD_GATHERV",
+        kind: Kind::Text,
+        default: "auto",
+        scope: Scope::Job,
+        internal: false,
+        doc: "The algorithm of MPI_Gatherv; auto chooses by size and number of ranks. `outboard plan --list` names them.",
+        why: "To compare algorithms, and to work round a bad choice. All ranks must agree.",
+    },
+    Setting {
+        name: "scatter",
+        variable: "OUTBOARD_SCATTER",
+        kind: Kind::Text,
+        default: "auto",
+        scope: Scope::Job,
+        internal: false,
+        doc: "The algorithm of MPI_Scatter; auto chooses by size and number of ranks. `outboard plan --list` names them.",
+        why: "To compare algorithms, and to work round a bad choice. All ranks must agree.",
+    },
+    Setting {
+        name: "scatterv",
+        variable: "OUTBOARD_SCATTERV",
+        kind: Kind::Text,
+        default: "auto",
+        scope: Scope::Job,
+        internal: false,
+        doc: "The algorithm of MPI_Scatterv; auto chooses by size and number of ranks. `outboard plan --list` names them.",
+        why: "To compare algorithms, and to work round a bad choice. All ranks must agree.",
+    },
+    Setting {
+        name: "allgather",
+        variable: "OUTBOARD_ALLGATHER",
+        kind: Kind::Text,
+        default: "auto",
+        scope: Scope::Job,
+        internal: false,
+        doc: "The algorithm of MPI_Allgather; auto chooses by size and number of ranks. `outboard plan --list` names them.",
+        why: "To compare algorithms, and to work round a bad choice. All ranks must agree.",
+    },
+    Setting {
+        name: "allgatherv",
+        variable: "OUTBOARD_ALLGATHERV",
+        kind: Kind::Text,
+        default: "auto",
+        scope: Scope::Job,
+        internal: false,
+        doc: "The algorithm of MPI_Allgatherv; auto chooses by size and number of ranks. `outboard plan --list` names them.",
+        why: "To compare algorithms, and to work round a bad choice. All ranks must agree.",
+    },
+    Setting {
+        name: "alltoall",
+        variable: "OUTBOARD_ALLTOALL",
+        kind: Kind::Text,
+        default: "auto",
+        scope: Scope::Job,
+        internal: false,
+        doc: "The algorithm of MPI_Alltoall; auto chooses by size and number of ranks. `outboard plan --list` names them.",
+        why: "To compare algorithms, and to work round a bad choice. All ranks must agree.",
+    },
+    Setting {
+        name: "alltoallv",
+        variable: "OUTBOARD_ALLTOALLV",
+        kind: Kind::Text,
+        default: "auto",
+        scope: Scope::Job,
+        internal: false,
+        doc: "The algorithm of MPI_Alltoallv; auto chooses by size and number of ranks. `outboard plan --list` names them.",
+        why: "To compare algorithms, and to work round a bad choice. All ranks must agree.",
+    },
+    Setting {
+        name: "alltoallw",
+        variable: "OUTBOARD_ALLTOALLW",
+        kind: Kind::Text,
+        default: "auto",
+        scope: Scope::Job,
+        internal: false,
+        doc: "The algorithm of MPI_Alltoallw; auto chooses by size and number of ranks. `outboard plan --list` names them.",
+        why: "To compare algorithms, and to work round a bad choice. All ranks must agree.",
+    },
+    Setting {
+        name: "reduce",
+        variable: "OUTBOARD_REDUCE",
+        kind: Kind::Text,
+        default: "auto",
+        scope: Scope::Job,
+        internal: false,
+        doc: "The algorithm of MPI_Reduce; auto chooses by size and number of ranks. `outboard plan --list` names them.",
+        why: "To compare algorithms, and to work round a bad choice. All ranks must agree.",
+    },
+    Setting {
+        name: "allreduce",
+        variable: "OUTBOARD_ALLREDUCE",
+        kind: Kind::Text,
+        default: "auto",
+        scope: Scope::Job,
+        internal: false,
+        doc: "The algorithm of MPI_Allreduce; auto chooses by size and number of ranks. `outboard plan --list` names them.",
+        why: "To compare algorithms, and to work round a bad choice. All ranks must agree.",
+    },
+    Setting {
+        name: "reduce_scatter_block",
+        variable: "OUTBOARD_REDUCE_SCATTER_BLOCK",
+        kind: Kind::Text,
+        default: "auto",
+        scope: Scope::Job,
+        internal: false,
+        doc: "The algorithm of MPI_Reduce_scatter_block; auto chooses by size and number of ranks. `outboard plan --list` names them.",
+        why: "To compare algorithms, and to work round a bad choice. All ranks must agree.",
+    },
+    Setting {
+        name: "reduce_scatter",
+        variable: "OUTBOARD_REDUCE_SCATTER",
+        kind: Kind::Text,
+        default: "auto",
+        scope: Scope::Job,
+        internal: false,
+        doc: "The algorithm of MPI_Reduce_scatter; auto chooses by size and number of ranks. `outboard plan --list` names them.",
+        why: "To compare algorithms, and to work round a bad choice. All ranks must agree.",
+    },
+    Setting {
+        name: "scan",
+        variable: "OUTBOARD_SCAN",
+        kind: Kind::Text,
+        default: "auto",
+        scope: Scope::Job,
+        internal: false,
+        doc: "The algorithm of MPI_Scan; auto chooses by size and number of ranks. `outboard plan --list` names them.",
+        why: "To compare algorithms, and to work round a bad choice. All ranks must agree.",
+    },
+    Setting {
+        name: "exscan",
+        variable: "OUTBOARD_EXSCAN",
+        kind: Kind::Text,
+        default: "auto",
+        scope: Scope::Job,
+        internal: false,
+        doc: "The algorithm of MPI_Exscan; auto chooses by size and number of ranks. `outboard plan --list` names them.",
+        why: "To compare algorithms, and to work round a bad choice. All ranks must agree.",
+    },
+    Setting {
+        name: "schedule_cache_entries",
+        variable: "OUTBOARD_SCHEDULE_CACHE_ENTRIES",
+        kind: Kind::Count { min: 1, max: 1000000 },
+        default: "256",
+        scope: Scope::Process,
+        internal: false,
+        doc: "How many schedules a rank keeps for reuse.",
+        why: "Making a schedule costs microseconds to milliseconds; keeping one costs memory in proportion to its steps.",
+    },
+    Setting {
+        name: "spin_us",
+        variable: "OUTBOARD_SPIN_US",
+        kind: Kind::Microseconds { min: 0, max: 10000000 },
+        default: "50us",
+        scope: Scope::Process,
+        internal: false,
+        doc: "How long a waiting rank polls before it sleeps on its doorbell. With more processes than cores it yields instead of spinning.",
+        why: "Sleeping and waking cost 5 to 50 us; a core that polls is lost to others.",
+    },
+    Setting {
+        name: "arena_bytes",
+        variable: "OUTBOARD_ARENA_BYTES",
+        kind: Kind::Bytes { min: 1048576, max: 1099511627776 },
+        default: "4GiB",
+        scope: Scope::Launch,
+        internal: false,
+        doc: "Shared memory that each rank may use at most, for MPI_Alloc_mem, operations and staging. Costs nothing until it is touched.",
+        why: "Offsets in the job's segment are fixed at the start.",
+    },
+    Setting {
+        name: "check",
+        variable: "OUTBOARD_CHECK",
+        kind: Kind::Count { min: 0, max: 2 },
+        default: "0",
+        scope: Scope::Job,
+        internal: false,
+        doc: "0: check what a call can see by itself; 1: also compare what the members of a collective pass; 2: also check internal state.",
+        why: "Comparing between ranks costs shared-memory traffic in every collective.",
+    },
+    Setting {
+        name: "stats",
+        variable: "OUTBOARD_STATS",
+        kind: Kind::Flag,
+        default: "0",
+        scope: Scope::Process,
+        internal: false,
+        doc: "Print a summary of the counters when MPI is finalized.",
+        why: "The first look at where messages and time went.",
+    },
+    Setting {
+        name: "trace",
+        variable: "OUTBOARD_TRACE",
+        kind: Kind::Path,
+        default: "",
+        scope: Scope::Job,
+        internal: false,
+        doc: "Record events and write them to this file in the Chrome trace format (chrome://tracing, ui.perfetto.dev).",
+        why: "Shows on one time line what ranks and proxies did.",
+    },
+    Setting {
+        name: "trace_events_max",
+        variable: "OUTBOARD_TRACE_EVENTS_MAX",
+        kind: Kind::Count { min: 1, max: 100000000 },
+        default: "200000",
+        scope: Scope::Process,
+        internal: false,
+        doc: "How many events a process keeps; later ones are counted as lost.",
+        why: "Bounds the memory of a trace: about 64 bytes an event.",
+    },
+    Setting {
+        name: "job_fd",
+        variable: "OUTBOARD_JOB_FD",
+        kind: Kind::Count { min: 0, max: 2147483647 },
+        default: "",
+        scope: Scope::Launch,
+        internal: true,
+        doc: "The inherited file descriptor of the job's shared memory.",
+        why: "So that nothing has a name that could be left behind.",
+    },
+    Setting {
+        name: "rank",
+        variable: "OUTBOARD_RANK",
+        kind: Kind::Count { min: 0, max: 4294967295 },
+        default: "",
+        scope: Scope::Launch,
+        internal: true,
+        doc: "Which rank of MPI_COMM_WORLD this process is.",
+        why: "Decided by mpirun.",
+    },
+    Setting {
+        name: "proxy",
+        variable: "OUTBOARD_PROXY",
+        kind: Kind::Count { min: 0, max: 4294967295 },
+        default: "",
+        scope: Scope::Launch,
+        internal: true,
+        doc: "Which proxy of the job this process is.",
+        why: "Decided by mpirun.",
+    },
+    Setting {
+        name: "launcher_pid",
+        variable: "OUTBOARD_LAUNCHER_PID",
+        kind: Kind::Count { min: 0, max: 4294967295 },
+        default: "",
+        scope: Scope::Launch,
+        internal: true,
+        doc: "The process id of mpirun, the parent of all ranks and proxies.",
+        why: "Ranks let it, and so its other children, attach to them; a child of a rank must not take itself for the rank.",
+    },
+];
+
+/// Who carries out a collective: auto gives operations of at least OUTBOARD_OFFLOAD_BYTES_MIN to a proxy, on gives all, off none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offload {
+    /// `auto`
+    Auto,
+    /// `on`
+    On,
+    /// `off`
+    Off,
+}
+
+impl FromText for Offload {
+    fn from_text(_: &Kind, text: &str) -> Result<Offload, String> {
+        match text {
+            "auto" => Ok(Offload::Auto),
+            "on" => Ok(Offload::On),
+            "off" => Ok(Offload::Off),
+            _ => Err(format!("no such choice: {text}")),
+        }
+    }
+}
+
+/// How a long message moves: cma is one copy by cross-memory attach, cells is two overlapping copies through the ring, auto decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LargeProtocol {
+    /// `auto`
+    Auto,
+    /// `cma`
+    Cma,
+    /// `cells`
+    Cells,
+}
+
+impl FromText for LargeProtocol {
+    fn from_text(_: &Kind, text: &str) -> Result<LargeProtocol, String> {
+        match text {
+            "auto" => Ok(LargeProtocol::Auto),
+            "cma" => Ok(LargeProtocol::Cma),
+            "cells" => Ok(LargeProtocol::Cells),
+            _ => Err(format!("no such choice: {text}")),
+        }
+    }
+}
+
+/// Whether cross-memory attach is tried at start (auto) or never used (off).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cma {
+    /// `auto`
+    Auto,
+    /// `off`
+    Off,
+}
+
+impl FromText for Cma {
+    fn from_text(_: &Kind, text: &str) -> Result<Cma, String> {
+        match text {
+            "auto" => Ok(Cma::Auto),
+            "off" => Ok(Cma::Off),
+            _ => Err(format!("no such choice: {text}")),
+        }
+    }
+}

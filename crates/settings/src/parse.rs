@@ -1,0 +1,207 @@
+//! From text to typed values: units, bounds, choices.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use crate::{Setting, refused};
+
+/// The type of a setting. Bounds are inclusive, in bytes, milliseconds or microseconds.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)] // The table's head comment describes the types.
+pub enum Kind {
+    Bytes { min: u64, max: u64 },
+    Count { min: u64, max: u64 },
+    Milliseconds { min: u64, max: u64 },
+    Microseconds { min: u64, max: u64 },
+    Flag,
+    Choice(&'static [&'static str]),
+    List,
+    Path,
+    Text,
+}
+
+const BYTE_UNITS: &[(&str, u64)] =
+    &[("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1), ("", 1)];
+const MILLISECOND_UNITS: &[(&str, u64)] = &[("s", 1000), ("ms", 1), ("", 1)];
+const MICROSECOND_UNITS: &[(&str, u64)] = &[("s", 1_000_000), ("ms", 1000), ("us", 1), ("", 1)];
+const NO_UNITS: &[(&str, u64)] = &[("", 1)];
+
+impl Kind {
+    /// What a user may write, for error sentences and `outboard info`.
+    pub fn allowed(&self) -> String {
+        match *self {
+            Kind::Bytes { min, max } => bounds("bytes, as 4096 or 16KiB", BYTE_UNITS, min, max),
+            Kind::Count { min, max } => bounds("a whole number", NO_UNITS, min, max),
+            Kind::Milliseconds { min, max } => {
+                bounds("milliseconds, as 500 or 2s", MILLISECOND_UNITS, min, max)
+            }
+            Kind::Microseconds { min, max } => {
+                bounds("microseconds, as 50us or 1ms", MICROSECOND_UNITS, min, max)
+            }
+            Kind::Flag => "0, 1, off, on, no, yes, false, true".into(),
+            Kind::Choice(choices) => choices.join(", "),
+            Kind::List => "whole numbers and ranges, as 0,2-3".into(),
+            Kind::Path => "a path".into(),
+            Kind::Text => "text".into(),
+        }
+    }
+}
+
+fn bounds(what: &str, units: &[(&str, u64)], min: u64, max: u64) -> String {
+    match (min, max) {
+        (0, u64::MAX) => what.into(),
+        (min, u64::MAX) => format!("{what}, at least {}", with_unit(min, units)),
+        (min, max) => format!("{what}, from {} to {}", with_unit(min, units), with_unit(max, units)),
+    }
+}
+
+/// A number with the largest unit that divides it.
+fn with_unit(value: u64, units: &[(&str, u64)]) -> String {
+    let fits = |factor: u64| value >= factor && value.is_multiple_of(factor);
+    let (unit, factor) = units.iter().find(|(_, factor)| fits(*factor)).unwrap_or(&("", 1));
+    format!("{}{unit}", value / factor)
+}
+
+/// A field's type: how it is made from text.
+pub trait FromText: Sized {
+    /// The value, or what is wrong with the text.
+    fn from_text(kind: &Kind, text: &str) -> Result<Self, String>;
+}
+
+impl FromText for u64 {
+    fn from_text(kind: &Kind, text: &str) -> Result<u64, String> {
+        match *kind {
+            Kind::Bytes { min, max } => number(text, BYTE_UNITS, min, max),
+            Kind::Count { min, max } => number(text, NO_UNITS, min, max),
+            Kind::Milliseconds { min, max } => number(text, MILLISECOND_UNITS, min, max),
+            Kind::Microseconds { min, max } => number(text, MICROSECOND_UNITS, min, max),
+            _ => Err("not a number".into()),
+        }
+    }
+}
+
+impl FromText for bool {
+    fn from_text(_: &Kind, text: &str) -> Result<bool, String> {
+        match text.to_ascii_lowercase().as_str() {
+            "1" | "on" | "yes" | "true" => Ok(true),
+            "0" | "off" | "no" | "false" | "" => Ok(false),
+            _ => Err("not a flag".into()),
+        }
+    }
+}
+
+impl FromText for Vec<u64> {
+    fn from_text(_: &Kind, text: &str) -> Result<Vec<u64>, String> {
+        list(text)
+    }
+}
+
+impl FromText for PathBuf {
+    fn from_text(_: &Kind, text: &str) -> Result<PathBuf, String> {
+        Ok(text.into())
+    }
+}
+
+impl FromText for String {
+    fn from_text(_: &Kind, text: &str) -> Result<String, String> {
+        Ok(text.into())
+    }
+}
+
+/// `0,2-3` as `[0, 2, 3]`, at most 65536 numbers; the form of `OUTBOARD_*` lists and of `mpirun --proxy-cores`.
+pub fn list(text: &str) -> Result<Vec<u64>, String> {
+    let one = |word: &str| word.trim().parse::<u64>().map_err(|_| format!("{word:?} is not a whole number"));
+    let mut all = Vec::new();
+    for part in text.split(',').filter(|part| !part.trim().is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (one(first)?, one(last)?);
+        if last < first || last - first >= 65536 || all.len() >= 65536 {
+            return Err(format!("{part:?} is not a range of at most 65536 numbers"));
+        }
+        all.extend(first..=last);
+    }
+    Ok(all)
+}
+
+fn number(text: &str, units: &[(&str, u64)], min: u64, max: u64) -> Result<u64, String> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    if digits == 0 {
+        return Err("not a number".into());
+    }
+    let unit = text[digits..].trim();
+    // MPI users write 16K and 16KB as often as 16KiB; memory comes in powers of two, so all three mean the same.
+    let alike = |name: &str| {
+        let short = name.trim_end_matches("iB");
+        unit.eq_ignore_ascii_case(name)
+            || (short != name
+                && (unit.eq_ignore_ascii_case(short) || unit.eq_ignore_ascii_case(&format!("{short}B"))))
+    };
+    let Some((_, factor)) = units.iter().find(|(name, _)| alike(name)) else {
+        return Err(format!("{unit:?} is not a unit here"));
+    };
+    let value = text[..digits].parse::<u64>().ok().and_then(|value| value.checked_mul(*factor));
+    match value {
+        Some(value) if value < min => Err("too small".into()),
+        Some(value) if value <= max => Ok(value),
+        _ => Err("too large".into()),
+    }
+}
+
+/// The texts of one environment, by row of the table.
+pub struct Values<'a> {
+    table: &'a [Setting],
+    texts: HashMap<&'a str, &'a str>,
+}
+
+impl<'a> Values<'a> {
+    pub fn new(table: &'a [Setting], variables: &'a [(String, String)]) -> Values<'a> {
+        let texts = variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        Values { table, texts }
+    }
+
+    /// The value of row `index`, or of its default; an empty variable counts as not set.
+    pub fn required<T: FromText>(&self, index: usize) -> error::Result<T> {
+        let setting = &self.table[index];
+        let text = self.text(setting).unwrap_or(setting.default);
+        T::from_text(&setting.kind, text).map_err(|reason| refused(setting, text, &reason))
+    }
+
+    /// The value of row `index` where it is set.
+    pub fn optional<T: FromText>(&self, index: usize) -> error::Result<Option<T>> {
+        let setting = &self.table[index];
+        self.text(setting)
+            .map(|text| T::from_text(&setting.kind, text).map_err(|reason| refused(setting, text, &reason)))
+            .transpose()
+    }
+
+    fn text(&self, setting: &Setting) -> Option<&str> {
+        self.texts.get(setting.variable).copied().filter(|text| !text.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists() {
+        assert_eq!(list("0,2-4, 7"), Ok(vec![0, 2, 3, 4, 7]));
+        assert_eq!(list(""), Ok(vec![]));
+        assert!(list("3-1").is_err());
+        assert!(list("0-99999999999").is_err());
+        assert!(list("a").is_err());
+    }
+
+    #[test]
+    fn bounds_are_told_with_units() {
+        assert_eq!(
+            Kind::Bytes { min: 4096, max: 1 << 30 }.allowed(),
+            "bytes, as 4096 or 16KiB, from 4KiB to 1GiB"
+        );
+        assert_eq!(
+            Kind::Microseconds { min: 0, max: 10_000_000 }.allowed(),
+            "microseconds, as 50us or 1ms, from 0 to 10s"
+        );
+    }
+}
