@@ -1,0 +1,423 @@
+//! Buffers: `count` elements of a layout at an address, read and written through packed offsets.
+//!
+//! A buffer without gaps, by far the most common, holds no layout at all: it is an address and a length, and costs no
+//! reference count. For the others everything rests on `walk`, which turns a packed range into *strips*: equally
+//! long pieces at equal distances, for which the copy loops are specialised.
+
+use crate::layout::{Layout, Run};
+use std::borrow::Borrow;
+use std::sync::Arc;
+use sys::Span;
+
+/// `count` elements of a layout in user memory: the only form in which the rooms above handle a user's buffer.
+/// Offsets into a buffer are packed offsets: bytes of data, without the gaps.
+#[derive(Clone, Debug)]
+pub struct Buffer {
+    /// Where the element that holds packed byte 0 has its origin; for a buffer without gaps, where its bytes begin.
+    base: usize,
+    /// Packed bytes.
+    bytes: usize,
+    /// What lies there, if it has gaps.
+    gaps: Option<Gaps>,
+}
+
+/// The form of a buffer with gaps.
+#[derive(Clone, Debug)]
+struct Gaps {
+    layout: Arc<Layout>,
+    /// Packed bytes of the elements at `base` that come before the buffer: not 0 only in slices.
+    skip: usize,
+}
+
+/// Equally long pieces at equal distances: what `walk` gives.
+#[derive(Clone, Copy)]
+struct Strip {
+    address: usize,
+    bytes: usize,
+    repeat: usize,
+    stride: i64,
+}
+
+impl Buffer {
+    /// No bytes.
+    pub const EMPTY: Buffer = Buffer { base: 0, bytes: 0, gaps: None };
+
+    /// Claims a user's buffer. `base` may be 0 (MPI_BOTTOM) where the layout's offsets are addresses. The size of the data must
+    /// fit a `usize` (`bytes_of` tells).
+    ///
+    /// # Safety
+    /// All bytes that `count` elements of `layout` at `base` touch must stay mapped until the operation ends (that is what
+    /// MPI asks of the caller of every communication function; MPI 5.0, section 2.2).
+    pub unsafe fn claim(base: usize, count: usize, layout: impl Borrow<Arc<Layout>>) -> Buffer {
+        let shared = layout.borrow();
+        let bytes = count * shared.size;
+        if bytes == 0 {
+            return Buffer::EMPTY;
+        }
+        match shared.only_piece() {
+            Some(piece) if count == 1 || shared.extent == shared.size as i64 => {
+                Buffer { base: base.wrapping_add_signed(piece.offset as isize), bytes, gaps: None }
+            }
+            _ => Buffer { base, bytes, gaps: Some(Gaps { layout: shared.clone(), skip: 0 }) },
+        }
+    }
+
+    /// Data bytes of `count` elements of `layout`; nothing if that does not fit 63 bits.
+    pub fn bytes_of(count: usize, layout: &Layout) -> Option<usize> {
+        count.checked_mul(layout.size).filter(|&bytes| bytes <= isize::MAX as usize)
+    }
+
+    /// Data bytes: the length of the packed form.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The address from which the layout's offsets count; for a buffer without gaps, of its first byte.
+    pub fn base(&self) -> usize {
+        self.base
+    }
+
+    /// Layout, and packed bytes skipped at its start, of a buffer with gaps; with these, `base` and `bytes` another process
+    /// makes the same buffer (`from_parts`).
+    pub fn parts(&self) -> Option<(&Arc<Layout>, usize)> {
+        self.gaps.as_ref().map(|gaps| (&gaps.layout, gaps.skip))
+    }
+
+    /// A buffer of `bytes` packed bytes that begins `skip` packed bytes into elements of `layout` at `base`; the inverse of
+    /// `parts`.
+    ///
+    /// # Safety
+    /// As for `claim`: all bytes that this range touches must stay mapped. Where `base` is an address in another process, only
+    /// `pieces` may be used, and its spans only as arguments of cross-memory attach.
+    pub unsafe fn from_parts(base: usize, layout: Arc<Layout>, skip: usize, bytes: usize) -> Buffer {
+        if bytes == 0 || layout.size == 0 {
+            return Buffer::EMPTY;
+        }
+        Buffer { base, bytes, gaps: Some(Gaps { layout, skip }) }
+    }
+
+    /// The one span that the data occupies, where it has no gaps.
+    pub fn contiguous(&self) -> Option<Span> {
+        match self.gaps {
+            // SAFETY: the maker of the buffer promised what `claim` asks (contract of `Buffer::claim`).
+            None => Some(unsafe { Span::claim(self.base, self.bytes) }),
+            Some(_) => None,
+        }
+    }
+
+    /// The buffer that consists of packed bytes `[offset, offset + bytes)`; panics where these are not inside.
+    pub fn slice(&self, offset: usize, bytes: usize) -> Buffer {
+        self.check_range(offset, bytes);
+        if bytes == 0 {
+            return Buffer::EMPTY;
+        }
+        match &self.gaps {
+            None => Buffer { base: self.base.wrapping_add(offset), bytes, gaps: None },
+            Some(gaps) => {
+                let (layout, at) = (gaps.layout.clone(), gaps.skip + offset);
+                // Whole elements are moved into the base, so that `skip` stays below one element.
+                let base = self.base.wrapping_add_signed(elements_offset(&layout, at / layout.size));
+                let skip = at % layout.size;
+                Buffer { base, bytes, gaps: Some(Gaps { layout, skip }) }
+            }
+        }
+    }
+
+    /// Copies packed bytes `[offset, offset + to.bytes())` of the data to `to`.
+    pub fn pack(&self, offset: usize, to: Span) {
+        if let Some(span) = self.contiguous() {
+            return span.slice(offset, to.bytes()).copy_to(to);
+        }
+        let mut to_address = to.address();
+        self.walk(offset, to.bytes(), |strip| {
+            gather(strip, to_address);
+            to_address += strip.bytes * strip.repeat;
+        });
+    }
+
+    /// Copies `from` over packed bytes `[offset, offset + from.bytes())` of the data.
+    pub fn unpack(&self, offset: usize, from: Span) {
+        if let Some(span) = self.contiguous() {
+            return from.copy_to(span.slice(offset, from.bytes()));
+        }
+        let mut from_address = from.address();
+        self.walk(offset, from.bytes(), |strip| {
+            scatter(from_address, strip);
+            from_address += strip.bytes * strip.repeat;
+        });
+    }
+
+    /// Calls `each` with the memory of packed bytes `[offset, offset + bytes)`, piece by piece, in typemap order.
+    pub fn pieces(&self, offset: usize, bytes: usize, mut each: impl FnMut(Span)) {
+        self.walk(offset, bytes, |strip| {
+            for piece in 0..strip.repeat {
+                let address =
+                    strip.address.wrapping_add_signed((strip.stride as isize).wrapping_mul(piece as isize));
+                // SAFETY: the piece is part of the buffer, whose maker promised that its bytes stay mapped.
+                each(unsafe { Span::claim(address, strip.bytes) });
+            }
+        });
+    }
+
+    /// Copies all of `from`'s data to this buffer, which must have as many bytes: pack and unpack in one, through a small
+    /// block where both have gaps.
+    pub fn copy_from(&self, from: &Buffer) {
+        assert_eq!(self.bytes, from.bytes, "copy between buffers of different lengths");
+        if let Some(span) = self.contiguous() {
+            return from.pack(0, span);
+        }
+        if let Some(span) = from.contiguous() {
+            return self.unpack(0, span);
+        }
+        let mut block = [0u8; BLOCK_BYTES];
+        for offset in (0..self.bytes).step_by(BLOCK_BYTES) {
+            let bytes = BLOCK_BYTES.min(self.bytes - offset);
+            // SAFETY: the block lives on this stack until the end of the function, and nobody else uses it.
+            let span = unsafe { Span::claim(block.as_mut_ptr().expose_provenance(), bytes) };
+            from.pack(offset, span);
+            self.unpack(offset, span);
+        }
+    }
+
+    fn check_range(&self, offset: usize, bytes: usize) {
+        let inside = offset <= self.bytes && bytes <= self.bytes - offset;
+        assert!(inside, "packed bytes {offset}+{bytes} of a buffer of {}", self.bytes);
+    }
+
+    /// Calls `each` with strips that together are packed bytes `[offset, offset + bytes)`, in typemap order.
+    fn walk(&self, offset: usize, bytes: usize, mut each: impl FnMut(Strip)) {
+        self.check_range(offset, bytes);
+        if bytes == 0 {
+            return;
+        }
+        let Some(Gaps { layout, skip }) = &self.gaps else {
+            return each(Strip { address: self.base, bytes, repeat: 1, stride: 0 }.moved(offset as i64));
+        };
+        let (from, to) = (skip + offset, skip + offset + bytes);
+        if let Some(piece) = layout.only_piece() {
+            // Elements of one piece are themselves a strip: the count is its length.
+            let whole = Run { repeat: u64::MAX, stride: layout.extent, ..piece };
+            return walk_run(self.base, whole, from, to, &mut each);
+        }
+        let pass_bytes = layout.pass_bytes();
+        let passes = layout.size / pass_bytes;
+        let (mut pass, mut start) = (from / pass_bytes, from % pass_bytes);
+        let mut left = bytes;
+        while left > 0 {
+            let end = pass_bytes.min(start + left);
+            let within = if passes == 1 { 0 } else { layout.pass_offset(pass % passes) };
+            let origin = self.base.wrapping_add_signed(elements_offset(layout, pass / passes));
+            walk_pass(layout, origin.wrapping_add_signed(within as isize), start, end, &mut each);
+            left -= end - start;
+            (pass, start) = (pass + 1, 0);
+        }
+    }
+}
+
+/// Bytes that `copy_from` moves at once.
+const BLOCK_BYTES: usize = 4096;
+
+impl From<Span> for Buffer {
+    /// Memory that somebody claimed already.
+    fn from(span: Span) -> Buffer {
+        Buffer { base: span.address(), bytes: span.bytes(), gaps: None }
+    }
+}
+
+impl Strip {
+    fn moved(self, by: i64) -> Strip {
+        Strip { address: self.address.wrapping_add_signed(by as isize), ..self }
+    }
+}
+
+/// Bytes from the origin of one element to that of the `elements`th after it. Wraps, as addresses do: MPI_BOTTOM.
+fn elements_offset(layout: &Layout, elements: usize) -> isize {
+    (layout.extent as isize).wrapping_mul(elements as isize)
+}
+
+/// The strips of packed bytes `[from, to)` of one pass over the runs, whose origin is at `origin`.
+fn walk_pass(layout: &Layout, origin: usize, from: usize, to: usize, each: &mut impl FnMut(Strip)) {
+    let (first, mut start) = layout.run_at(from);
+    for &run in &layout.runs()[first..] {
+        let run_bytes = (run.bytes * run.repeat) as usize;
+        walk_run(origin, run, from.max(start) - start, run_bytes.min(to - start), each);
+        start += run_bytes;
+        if start >= to {
+            return;
+        }
+    }
+}
+
+/// The strips of packed bytes `[from, to)` of one run: the rest of a cut piece, whole pieces, the start of a cut piece.
+fn walk_run(origin: usize, run: Run, from: usize, to: usize, each: &mut impl FnMut(Strip)) {
+    let bytes = run.bytes as usize;
+    let origin = origin.wrapping_add_signed(run.offset as isize);
+    if run.repeat == 1 {
+        return each(Strip { address: origin.wrapping_add(from), bytes: to - from, repeat: 1, stride: 0 });
+    }
+    let address =
+        |piece: usize| origin.wrapping_add_signed((run.stride as isize).wrapping_mul(piece as isize));
+    let (mut piece, cut) = (from / bytes, from % bytes);
+    let (last, tail) = (to / bytes, to % bytes);
+    if cut > 0 {
+        let end = bytes.min(cut + to - from);
+        each(Strip { address: address(piece).wrapping_add(cut), bytes: end - cut, repeat: 1, stride: 0 });
+        if end < bytes {
+            return;
+        }
+        piece += 1;
+    }
+    if piece < last {
+        each(Strip { address: address(piece), bytes, repeat: last - piece, stride: run.stride });
+    }
+    if tail > 0 {
+        each(Strip { address: address(last), bytes: tail, repeat: 1, stride: 0 });
+    }
+}
+
+/// Copies a strip to gap-free memory at `to`.
+fn gather(strip: Strip, to: usize) {
+    match strip.bytes {
+        4 => gather_blocks::<4>(strip, to),
+        8 => gather_blocks::<8>(strip, to),
+        16 => gather_blocks::<16>(strip, to),
+        bytes => {
+            let (mut from, mut to) = (strip.address, to);
+            for _ in 0..strip.repeat {
+                copy(from, to, bytes);
+                (from, to) = (from.wrapping_add_signed(strip.stride as isize), to + bytes);
+            }
+        }
+    }
+}
+
+/// Copies gap-free memory at `from` over a strip.
+fn scatter(from: usize, strip: Strip) {
+    match strip.bytes {
+        4 => scatter_blocks::<4>(from, strip),
+        8 => scatter_blocks::<8>(from, strip),
+        16 => scatter_blocks::<16>(from, strip),
+        bytes => {
+            let (mut from, mut to) = (from, strip.address);
+            for _ in 0..strip.repeat {
+                copy(from, to, bytes);
+                (from, to) = (from + bytes, to.wrapping_add_signed(strip.stride as isize));
+            }
+        }
+    }
+}
+
+fn gather_blocks<const BYTES: usize>(strip: Strip, to: usize) {
+    let (mut from, mut to) = (strip.address, to);
+    for _ in 0..strip.repeat {
+        move_block::<BYTES>(from, to);
+        (from, to) = (from.wrapping_add_signed(strip.stride as isize), to + BYTES);
+    }
+}
+
+fn scatter_blocks<const BYTES: usize>(from: usize, strip: Strip) {
+    let (mut from, mut to) = (from, strip.address);
+    for _ in 0..strip.repeat {
+        move_block::<BYTES>(from, to);
+        (from, to) = (from + BYTES, to.wrapping_add_signed(strip.stride as isize));
+    }
+}
+
+fn move_block<const BYTES: usize>(from: usize, to: usize) {
+    let from = std::ptr::with_exposed_provenance::<[u8; BYTES]>(from);
+    let to = std::ptr::with_exposed_provenance_mut::<[u8; BYTES]>(to);
+    // SAFETY: the block is part of a buffer or span, whose maker promised that its bytes stay mapped.
+    let block = unsafe { from.read_unaligned() };
+    // SAFETY: as above, and writable, since somebody copies into it.
+    unsafe { to.write_unaligned(block) }
+}
+
+fn copy(from: usize, to: usize, bytes: usize) {
+    let from = std::ptr::with_exposed_provenance::<u8>(from);
+    let to = std::ptr::with_exposed_provenance_mut::<u8>(to);
+    // SAFETY: both are parts of buffers or spans, whose makers promised that the bytes stay mapped; overlap is allowed.
+    unsafe { std::ptr::copy(from, to, bytes) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::Body;
+
+    fn span(bytes: &mut [u8]) -> Span {
+        // SAFETY: the tests keep the slice alive while they use the span.
+        unsafe { Span::claim(bytes.as_mut_ptr().expose_provenance(), bytes.len()) }
+    }
+
+    fn column() -> Arc<Layout> {
+        // Three blocks of 4 bytes, 8 apart, then 3 bytes at 40, in an extent of 48.
+        let mut body = Body::piece(0, 4).repeated(3, 8);
+        body.append(&Body::piece(40, 3), 0).unwrap();
+        Arc::new(Layout::new(body, 0, 48).unwrap())
+    }
+
+    #[test]
+    fn every_range_packs_and_unpacks() {
+        let mut memory: Vec<u8> = (0..96).collect();
+        let expected: Vec<u8> = [0, 48]
+            .iter()
+            .flat_map(|e| [0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 40, 41, 42].map(|o| o + e))
+            .collect();
+        let base = memory.as_mut_ptr().expose_provenance();
+        // SAFETY: `memory` outlives the buffer.
+        let buffer = unsafe { Buffer::claim(base, 2, column()) };
+        assert_eq!(buffer.bytes(), 30);
+        assert!(buffer.contiguous().is_none());
+        for from in 0..=30 {
+            for to in from..=30 {
+                let mut packed = vec![0u8; to - from];
+                buffer.pack(from, span(&mut packed));
+                assert_eq!(packed, expected[from..to]);
+                let slice = buffer.slice(from, to - from);
+                let mut again = vec![0u8; to - from];
+                slice.pack(0, span(&mut again));
+                assert_eq!(again, packed);
+                let mut pieces = vec![];
+                buffer.pieces(from, to - from, |piece| {
+                    let mut bytes = vec![0u8; piece.bytes()];
+                    piece.read(&mut bytes);
+                    pieces.extend(bytes);
+                });
+                assert_eq!(pieces, packed);
+            }
+        }
+        let mut target = vec![0u8; 96];
+        // SAFETY: `target` outlives the buffer.
+        let copy = unsafe { Buffer::claim(target.as_mut_ptr().expose_provenance(), 2, column()) };
+        copy.copy_from(&buffer);
+        for (at, byte) in target.iter().enumerate() {
+            assert_eq!(*byte, if expected.contains(&(at as u8)) { at as u8 } else { 0 });
+        }
+    }
+
+    #[test]
+    fn absolute_addresses_work_from_bottom() {
+        let mut memory = [1u8, 2, 3, 4, 5, 6, 7, 8];
+        let address = memory.as_mut_ptr().expose_provenance() as i64;
+        let mut body = Body::piece(address + 6, 2);
+        body.append(&Body::piece(address, 3), 0).unwrap();
+        let layout = Arc::new(Layout::new(body, 0, 8).unwrap());
+        // SAFETY: `memory` outlives the buffer.
+        let buffer = unsafe { Buffer::claim(0, 1, &layout) };
+        let mut packed = [0u8; 5];
+        buffer.pack(0, span(&mut packed));
+        assert_eq!(packed, [7, 8, 1, 2, 3]);
+        buffer.unpack(1, span(&mut [9, 10]));
+        assert_eq!(memory, [10, 2, 3, 4, 5, 6, 7, 9]);
+    }
+
+    #[test]
+    fn one_displaced_piece_is_contiguous() {
+        let mut memory = [0u8; 16];
+        let base = memory.as_mut_ptr().expose_provenance();
+        let layout = Arc::new(Layout::new(Body::piece(4, 8), 0, 32).unwrap());
+        // SAFETY: `memory` outlives the buffer.
+        let buffer = unsafe { Buffer::claim(base, 1, &layout) };
+        assert_eq!(buffer.contiguous().map(|span| (span.address(), span.bytes())), Some((base + 4, 8)));
+    }
+}

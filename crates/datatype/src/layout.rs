@@ -1,0 +1,389 @@
+//! Layouts: one element of a datatype as flat runs.
+//!
+//! A layout is a short nest of loops around a list of runs (its *body*); most layouts have no loop, and most bodies one run:
+//! a vector of a million blocks is one run, a three-dimensional subarray one run in one loop. Only what has no such
+//! form (an irregular list of blocks) needs a run per block. Any packed offset is found in O(loops + log runs).
+//! Read next: `buffer.rs`, which walks layouts, and `construct.rs`, which composes them.
+
+use error::{Class, Result, fail};
+
+/// `repeat` pieces of `bytes` bytes, the first at `offset` bytes from the element's origin, each `stride` bytes after the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Bytes from the element's origin to the first piece.
+    pub offset: i64,
+    /// Bytes of one piece.
+    pub bytes: u64,
+    /// Number of pieces.
+    pub repeat: u64,
+    /// Bytes from the start of one piece to the start of the next; 0 where there is one piece.
+    pub stride: i64,
+}
+
+/// The whole body again, `repeat` times, each `stride` bytes after the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loop {
+    /// Number of passes.
+    pub repeat: u64,
+    /// Bytes from one pass to the next.
+    pub stride: i64,
+}
+
+/// One element of a datatype as flat runs, in typemap order. It never changes once made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    body: Body,
+    /// Packed offset, within one pass over the body, of each run's first byte.
+    starts: Vec<usize>,
+    /// Packed bytes of one pass over the body.
+    pass_bytes: usize,
+    /// Data bytes of one element (MPI_Type_size).
+    pub size: usize,
+    /// Bytes from one element to the next (MPI_Type_get_extent).
+    pub extent: i64,
+    /// Lower bound.
+    pub lb: i64,
+    /// Offset of the first data byte.
+    pub true_lb: i64,
+    /// Bytes from the first data byte to the end of the last.
+    pub true_extent: i64,
+}
+
+/// Layouts with more runs than this are refused, since they would fill the memory: 2 GiB of runs.
+pub const RUNS_MAX: usize = 1 << 26;
+
+impl Layout {
+    /// A gap-free element of `bytes` bytes.
+    pub fn contiguous(bytes: usize) -> Layout {
+        let body = if bytes == 0 { Body::default() } else { Body::piece(0, bytes as u64) };
+        Layout::new(body, 0, bytes as i64).expect("one piece has bounds")
+    }
+
+    /// A body with the bounds that a constructor found. Fails where sizes or offsets do not fit 63 bits.
+    pub(crate) fn new(body: Body, lb: i64, extent: i64) -> Result<Layout> {
+        let Some((size, true_lb, true_ub)) = body.measure() else {
+            fail!(Class::Type, "the datatype's size or its offsets do not fit 63 bits")
+        };
+        let mut starts = Vec::with_capacity(body.runs.len());
+        let mut pass_bytes = 0usize;
+        for run in &body.runs {
+            starts.push(pass_bytes);
+            pass_bytes += (run.bytes * run.repeat) as usize;
+        }
+        Ok(Layout { body, starts, pass_bytes, size, extent, lb, true_lb, true_extent: true_ub - true_lb })
+    }
+
+    /// Whether consecutive elements are one gap-free stretch that starts at the buffer's address.
+    pub fn is_contiguous(&self) -> bool {
+        self.size == 0
+            || (self.extent == self.size as i64 && self.only_piece().is_some_and(|run| run.offset == 0))
+    }
+
+    /// The one piece that an element consists of, if it is one.
+    pub(crate) fn only_piece(&self) -> Option<Run> {
+        match self.body.runs[..] {
+            [run] if run.repeat == 1 && self.body.loops.is_empty() => Some(run),
+            _ => None,
+        }
+    }
+
+    /// The runs of one pass, in typemap order.
+    pub fn runs(&self) -> &[Run] {
+        &self.body.runs
+    }
+
+    /// The loops around the runs, the outermost first.
+    pub fn loops(&self) -> &[Loop] {
+        &self.body.loops
+    }
+
+    /// Packed bytes of one pass over the runs; 0 only for an empty layout.
+    pub(crate) fn pass_bytes(&self) -> usize {
+        self.pass_bytes
+    }
+
+    /// Offset from the element's origin at which pass number `pass` of the element begins.
+    pub(crate) fn pass_offset(&self, mut pass: usize) -> i64 {
+        let mut offset = 0;
+        for l in self.body.loops.iter().rev() {
+            offset += (pass % l.repeat as usize) as i64 * l.stride;
+            pass /= l.repeat as usize;
+        }
+        offset
+    }
+
+    /// The number of the run that holds packed byte `at` of a pass, and the packed offset at which that run begins.
+    pub(crate) fn run_at(&self, at: usize) -> (usize, usize) {
+        if at == 0 || self.starts.len() == 1 {
+            return (0, 0);
+        }
+        let index = self.starts.partition_point(|&start| start <= at) - 1;
+        (index, self.starts[index])
+    }
+
+    /// Number of separate pieces of memory in one element.
+    pub fn pieces(&self) -> u64 {
+        let passes: u64 = self.body.loops.iter().map(|l| l.repeat).product();
+        self.body.runs.iter().map(|run| run.repeat).sum::<u64>() * passes
+    }
+
+    /// The layout as words, for another process: `from_words` reads them. A layout is `6 + 2 loops + 4 runs` words long.
+    pub fn to_words(&self) -> Vec<u64> {
+        let mut words = Vec::with_capacity(self.words());
+        words.extend([WORDS_MARK, self.size as u64, self.lb as u64, self.extent as u64]);
+        words.extend([self.body.loops.len() as u64, self.body.runs.len() as u64]);
+        words.extend(self.body.loops.iter().flat_map(|l| [l.repeat, l.stride as u64]));
+        words.extend(
+            self.body.runs.iter().flat_map(|r| [r.offset as u64, r.bytes, r.repeat, r.stride as u64]),
+        );
+        words
+    }
+
+    /// How many words `to_words` gives.
+    pub fn words(&self) -> usize {
+        6 + 2 * self.body.loops.len() + 4 * self.body.runs.len()
+    }
+
+    /// Reads what `to_words` wrote, believing nothing: lengths, bounds and the size are checked.
+    pub fn from_words(words: &[u64]) -> Result<Layout> {
+        let [WORDS_MARK, size, lb, extent, loops, runs, rest @ ..] = words else {
+            fail!(Class::Intern, "{} words are not a layout", words.len())
+        };
+        let wanted = loops.checked_mul(2).zip(runs.checked_mul(4)).and_then(|(l, r)| l.checked_add(r));
+        if wanted != Some(rest.len() as u64) {
+            fail!(Class::Intern, "a layout of {loops} loops and {runs} runs came with {} words", rest.len());
+        }
+        let (loops, runs) = rest.split_at(*loops as usize * 2);
+        let loops = loops.chunks_exact(2).map(|w| Loop { repeat: w[0], stride: w[1] as i64 }).collect();
+        let runs = runs
+            .chunks_exact(4)
+            .map(|w| Run { offset: w[0] as i64, bytes: w[1], repeat: w[2], stride: w[3] as i64 })
+            .collect();
+        let layout = Layout::new(Body { loops, runs }, *lb as i64, *extent as i64)?;
+        if layout.size as u64 != *size {
+            fail!(Class::Intern, "a layout of {} bytes came with the size {size}", layout.size);
+        }
+        Ok(layout)
+    }
+}
+
+/// First word of a layout in words; its low byte is the version of the form.
+const WORDS_MARK: u64 = 0x4c41_594f_5554_0001;
+
+/// Loops around runs: what constructors compose. No run and no loop is empty (`repeat` and `bytes` are positive), adjacent
+/// pieces are joined, and pieces of one length at equal distances are one run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Body {
+    loops: Vec<Loop>,
+    runs: Vec<Run>,
+}
+
+/// Bodies up to this many runs are written out rather than looped over, because joined pieces are faster than loops.
+const UNROLLED_RUNS_MAX: u64 = 8;
+
+impl Body {
+    /// One piece.
+    pub fn piece(offset: i64, bytes: u64) -> Body {
+        Body { loops: vec![], runs: vec![Run { offset, bytes, repeat: 1, stride: 0 }] }
+    }
+
+    /// Whether there is no data.
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// The body `by` bytes further on.
+    pub fn shifted(mut self, by: i64) -> Body {
+        self.runs.iter_mut().for_each(|run| run.offset += by);
+        self
+    }
+
+    /// The body `times` times, `stride` bytes apart. The caller has checked that the outermost bytes have 63-bit offsets.
+    pub fn repeated(mut self, times: u64, stride: i64) -> Body {
+        if times == 0 || self.runs.is_empty() {
+            return Body::default();
+        }
+        if times == 1 {
+            return self;
+        }
+        if let Some(outer) = self.loops.first_mut() {
+            if stride.checked_div(outer.repeat as i64) == Some(outer.stride)
+                && stride % outer.repeat as i64 == 0
+            {
+                outer.repeat *= times;
+                return self;
+            }
+        } else if let [run] = &mut self.runs[..] {
+            if run.repeat == 1 && stride == run.bytes as i64 {
+                run.bytes *= times;
+                return self;
+            }
+            if run.repeat == 1 {
+                (run.repeat, run.stride) = (times, stride);
+                return self;
+            }
+            if stride.checked_div(run.repeat as i64) == Some(run.stride) && stride % run.repeat as i64 == 0 {
+                run.repeat *= times;
+                return self;
+            }
+        } else if times <= UNROLLED_RUNS_MAX / self.runs.len() as u64 {
+            let mut unrolled = Body::default();
+            for pass in 0..times as i64 {
+                self.runs
+                    .iter()
+                    .for_each(|run| unrolled.push(Run { offset: run.offset + pass * stride, ..*run }));
+            }
+            return unrolled;
+        }
+        self.loops.insert(0, Loop { repeat: times, stride });
+        self
+    }
+
+    /// Adds `other`, `by` bytes further on, after what is here.
+    pub fn append(&mut self, other: &Body, by: i64) -> Result<()> {
+        if self.runs.is_empty() {
+            *self = other.clone().shifted(by);
+            return Ok(());
+        }
+        if !self.loops.is_empty() {
+            let whole = std::mem::take(self);
+            whole.each_pass(|offset| self.push_all(&whole.runs, offset))?;
+        }
+        other.each_pass(|offset| self.push_all(&other.runs, by + offset))
+    }
+
+    /// Calls `each` with the offset of every pass, in order.
+    fn each_pass(&self, mut each: impl FnMut(i64) -> Result<()>) -> Result<()> {
+        let mut at = vec![0u64; self.loops.len()];
+        loop {
+            each(self.loops.iter().zip(&at).map(|(l, &i)| i as i64 * l.stride).sum())?;
+            let Some(turn) = (0..at.len()).rev().find(|&level| at[level] + 1 < self.loops[level].repeat)
+            else {
+                return Ok(());
+            };
+            at[turn] += 1;
+            at[turn + 1..].fill(0);
+        }
+    }
+
+    fn push_all(&mut self, runs: &[Run], by: i64) -> Result<()> {
+        if self.runs.len() + runs.len() > RUNS_MAX {
+            fail!(
+                Class::NoMem,
+                "the datatype has more than {RUNS_MAX} irregular blocks; use several smaller datatypes"
+            );
+        }
+        runs.iter().for_each(|run| self.push(Run { offset: run.offset + by, ..*run }));
+        Ok(())
+    }
+
+    /// Adds a run to a body without loops: joins it to the last piece, or lengthens the last run, if it can.
+    pub fn push(&mut self, run: Run) {
+        let Some(last) = self.runs.last_mut() else { return self.runs.push(run) };
+        let last_piece = last.offset + last.stride * (last.repeat as i64 - 1);
+        if last_piece + last.bytes as i64 == run.offset {
+            let joined = Run { offset: last_piece, bytes: last.bytes + run.bytes, repeat: 1, stride: 0 };
+            match last.repeat {
+                1 => drop(self.runs.pop()),
+                2 => (last.repeat, last.stride) = (1, 0),
+                _ => last.repeat -= 1,
+            }
+            self.push(joined);
+            if run.repeat > 1 {
+                let stride = if run.repeat > 2 { run.stride } else { 0 };
+                self.push(Run { offset: run.offset + run.stride, repeat: run.repeat - 1, stride, ..run });
+            }
+            return;
+        }
+        let stride = if last.repeat == 1 { run.offset - last.offset } else { last.stride };
+        let in_step = last_piece + stride == run.offset && (run.repeat == 1 || run.stride == stride);
+        if last.bytes == run.bytes && in_step {
+            last.repeat += run.repeat;
+            last.stride = stride;
+        } else {
+            self.runs.push(run);
+        }
+    }
+
+    /// Size, offset of the first data byte, offset after the last; nothing if they do not fit 63 bits, or if the body is
+    /// malformed (which only words from elsewhere can be).
+    fn measure(&self) -> Option<(usize, i64, i64)> {
+        let (mut size, mut first, mut end) = (0i64, i64::MAX, i64::MIN);
+        for run in &self.runs {
+            let (repeat, bytes) = (i64::try_from(run.repeat).ok()?, i64::try_from(run.bytes).ok()?);
+            if repeat == 0 || bytes == 0 {
+                return None;
+            }
+            size = size.checked_add(bytes.checked_mul(repeat)?)?;
+            let last = run.offset.checked_add(run.stride.checked_mul(repeat - 1)?)?;
+            first = first.min(run.offset).min(last);
+            end = end.max(run.offset.max(last).checked_add(bytes)?);
+        }
+        if self.runs.is_empty() {
+            return self.loops.is_empty().then_some((0, 0, 0));
+        }
+        for l in &self.loops {
+            let repeat = i64::try_from(l.repeat).ok().filter(|&repeat| repeat > 0)?;
+            size = size.checked_mul(repeat)?;
+            let last = l.stride.checked_mul(repeat - 1)?;
+            first = first.checked_add(last.min(0))?;
+            end = end.checked_add(last.max(0))?;
+        }
+        end.checked_sub(first)?;
+        Some((size as usize, first, end))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(offset: i64, bytes: u64, repeat: u64, stride: i64) -> Run {
+        Run { offset, bytes, repeat, stride }
+    }
+
+    #[test]
+    fn a_vector_of_a_million_blocks_is_one_run() {
+        let column = Body::piece(0, 8).repeated(1_000_000, 64);
+        assert_eq!(column.runs, [run(0, 8, 1_000_000, 64)]);
+        let matrix = column.repeated(7, 8);
+        assert_eq!((matrix.loops.len(), matrix.runs.len()), (1, 1));
+    }
+
+    #[test]
+    fn pushing_joins_and_folds() {
+        let mut body = Body::default();
+        for offset in [0, 8, 16, 20, 40, 60] {
+            body.push(run(offset, 4, 1, 0));
+        }
+        // 16 and 20 are one piece of 8, so the run of 0, 8, 16 gives its last piece away.
+        assert_eq!(body.runs, [run(0, 4, 2, 8), run(16, 8, 1, 0), run(40, 4, 2, 20)]);
+    }
+
+    #[test]
+    fn words_come_back_and_bad_words_do_not() {
+        let body = Body::piece(4, 8).repeated(3, 32).repeated(5, 1000);
+        let layout = Layout::new(body, -8, 6000).unwrap();
+        let words = layout.to_words();
+        assert_eq!(words.len(), layout.words());
+        assert_eq!(Layout::from_words(&words).unwrap(), layout);
+        for cut in 0..words.len() {
+            assert!(Layout::from_words(&words[..cut]).is_err());
+        }
+        for (place, bad) in
+            [(0, 1), (1, 7), (4, u64::MAX), (5, 2), (6, 0), (6, u64::MAX), (9, 0), (10, 0), (10, 1 << 63)]
+        {
+            let mut words = words.clone();
+            words[place] = bad;
+            assert!(Layout::from_words(&words).is_err(), "word {place} = {bad}");
+        }
+    }
+
+    #[test]
+    fn contiguity() {
+        assert!(Layout::contiguous(0).is_contiguous());
+        assert!(Layout::contiguous(12).is_contiguous());
+        assert!(!Layout::new(Body::piece(0, 12), 0, 16).unwrap().is_contiguous());
+        assert!(!Layout::new(Body::piece(4, 12), 0, 12).unwrap().is_contiguous());
+    }
+}
