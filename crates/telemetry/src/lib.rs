@@ -1,1 +1,17 @@
 //! Counters that are always on, and events while tracing.
+//!
+//! A counter is a 64-bit word of the process's page in the job's segment, so `outboard top` reads a running job without
+//! asking it. One process writes a page, under its one lock, hence a plain load and store; nobody takes a lock or makes a
+//! system call to count. Events cost one branch unless OUTBOARD_TRACE is set.
+//!
+//! Read next: `counter.rs` (the table of counters), `page.rs`, `event.rs`, `chrome.rs` (the file format).
+#![forbid(unsafe_code)]
+
+pub mod chrome;
+mod counter;
+pub mod event;
+mod page;
+
+pub use counter::{Counter, Unit};
+pub use event::{Event, begin, end, event, tracing};
+pub use page::{Page, attach, count, page, set, value};

@@ -1,0 +1,114 @@
+//! The table of counters: the one place where a counter gets its name, unit and meaning.
+
+/// What a counter counts in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Events of any kind.
+    Count,
+    /// Bytes.
+    Bytes,
+    /// Nanoseconds.
+    Nanoseconds,
+}
+
+macro_rules! counters {
+    ($($name:ident $text:literal $unit:ident $doc:literal;)*) => {
+        /// Everything that is counted.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(usize)]
+        pub enum Counter { $(#[doc = $doc] $name,)* }
+
+        impl Counter {
+            /// All counters, in the order of the page.
+            pub const ALL: &[Counter] = &[$(Counter::$name),*];
+
+            /// The name in `outboard top`, OUTBOARD_STATS and JSON.
+            pub fn name(self) -> &'static str {
+                match self { $(Counter::$name => $text,)* }
+            }
+
+            /// What it counts in.
+            pub fn unit(self) -> Unit {
+                match self { $(Counter::$name => Unit::$unit,)* }
+            }
+
+            /// What it means.
+            pub fn doc(self) -> &'static str {
+                match self { $(Counter::$name => $doc,)* }
+            }
+        }
+    };
+}
+
+counters! {
+    OwnMessages "own_messages" Count "messages to this process itself";
+    OwnBytes "own_bytes" Bytes "bytes of messages to this process itself";
+    EagerMessagesSent "eager_messages_sent" Count "messages sent unasked through a ring";
+    EagerBytesSent "eager_bytes_sent" Bytes "bytes sent unasked through a ring";
+    RendezvousMessagesSent "rendezvous_messages_sent" Count "messages sent after the receiver's buffer was known";
+    RendezvousBytesSent "rendezvous_bytes_sent" Bytes "bytes sent after the receiver's buffer was known";
+    EagerMessagesReceived "eager_messages_received" Count "messages received that were sent unasked";
+    EagerBytesReceived "eager_bytes_received" Bytes "bytes received that were sent unasked";
+    RendezvousMessagesReceived "rendezvous_messages_received" Count "messages received by rendezvous";
+    RendezvousBytesReceived "rendezvous_bytes_received" Bytes "bytes received by rendezvous";
+    UnexpectedMessages "unexpected_messages" Count "messages that came before their receive was posted";
+    UnexpectedBytes "unexpected_bytes" Bytes "bytes kept for messages that came before their receive was posted";
+    CmaBytes "cma_bytes" Bytes "bytes moved by cross-memory attach";
+    CopiedBytes "copied_bytes" Bytes "bytes of collectives moved by copying between mapped memories";
+    StagedBytes "staged_bytes" Bytes "bytes of collectives put into shared memory for peers to take";
+    RingFull "ring_full" Count "times that a packet found its ring full and was tried again later";
+
+    SendCalls "send_calls" Count "sends started, of every mode";
+    RecvCalls "recv_calls" Count "receives started";
+    ProbeCalls "probe_calls" Count "probes, of every kind";
+    BarrierCalls "barrier_calls" Count "barriers started, blocking or not";
+    BcastCalls "bcast_calls" Count "broadcasts started";
+    GatherCalls "gather_calls" Count "gathers started, gatherv included";
+    ScatterCalls "scatter_calls" Count "scatters started, scatterv included";
+    AllgatherCalls "allgather_calls" Count "allgathers started, allgatherv included";
+    AlltoallCalls "alltoall_calls" Count "all-to-alls started, alltoallv and alltoallw included";
+    ReduceCalls "reduce_calls" Count "reductions to a root started";
+    AllreduceCalls "allreduce_calls" Count "reductions to all started";
+    ReduceScatterCalls "reduce_scatter_calls" Count "reduce-scatters started, of both kinds";
+    ScanCalls "scan_calls" Count "scans started, exclusive ones included";
+
+    WaitNs "wait_ns" Nanoseconds "time in waits inside MPI calls";
+    CollectiveNs "collective_ns" Nanoseconds "time inside MPI calls of collectives, starts and waits together";
+    Polls "polls" Count "turns of the wait loop";
+    Yields "yields" Count "times that a wait gave the core to another process";
+    Sleeps "sleeps" Count "times that a wait went to sleep on its doorbell";
+    BellsRung "bells_rung" Count "sleepers woken";
+
+    Instances "instances" Count "schedules executed to their end";
+    InstancesLive "instances_live" Count "schedules in execution now";
+    Steps "steps" Count "schedule steps executed";
+    ReducedBytes "reduced_bytes" Bytes "bytes of results computed by reduction steps";
+    Offloaded "offloaded" Count "operations given to a proxy";
+    OffloadRefused "offload_refused" Count "operations that a proxy could not take, and the caller executed";
+    Recovered "recovered" Count "operations taken back from a proxy that died or stalled";
+    ScheduleHits "schedule_hits" Count "schedules found in the cache";
+    SchedulesMade "schedules_made" Count "schedules made anew";
+
+    ProxyBusyNs "proxy_busy_ns" Nanoseconds "time in which a proxy moved data";
+    ProxyCpuNs "proxy_cpu_ns" Nanoseconds "processor time that a proxy used";
+    EventsLost "events_lost" Count "events beyond OUTBOARD_TRACE_EVENTS_MAX";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_index_the_page() {
+        let mut names: Vec<_> = Counter::ALL.iter().map(|counter| counter.name()).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), Counter::ALL.len());
+        for (index, counter) in Counter::ALL.iter().enumerate() {
+            assert_eq!(*counter as usize, index);
+            let nanoseconds = counter.name().ends_with("_ns");
+            assert_eq!(nanoseconds, counter.unit() == Unit::Nanoseconds, "{}", counter.name());
+            assert_eq!(counter.name().contains("bytes"), counter.unit() == Unit::Bytes, "{}", counter.name());
+        }
+    }
+}

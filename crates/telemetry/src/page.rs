@@ -1,0 +1,89 @@
+//! A page of counters, and the page of this process.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::Counter;
+
+/// Words of a page. More than there are counters, so that the segment's shape does not change with each new one.
+pub const WORDS: usize = 128;
+
+/// Counters of one rank or proxy. All zero is a valid page, so fresh shared memory is one.
+#[repr(C, align(64))]
+pub struct Page {
+    words: [AtomicU64; WORDS],
+}
+
+const _: () = assert!(Counter::ALL.len() <= WORDS);
+
+impl Page {
+    /// A page of zeros.
+    pub const fn new() -> Page {
+        Page { words: [const { AtomicU64::new(0) }; WORDS] }
+    }
+
+    /// The counter's value; any process may ask at any time.
+    pub fn value(&self, counter: Counter) -> u64 {
+        self.words[counter as usize].load(Ordering::Relaxed)
+    }
+
+    /// Adds `n`. Only the page's owner does, one thread at a time; two at once could lose a count, nothing worse.
+    #[inline]
+    pub fn count(&self, counter: Counter, n: u64) {
+        let word = &self.words[counter as usize];
+        word.store(word.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// Replaces the value, for counters that are measured elsewhere (processor time) or go up and down.
+    #[inline]
+    pub fn set(&self, counter: Counter, value: u64) {
+        self.words[counter as usize].store(value, Ordering::Relaxed);
+    }
+
+    /// All counters that are not zero.
+    pub fn values(&self) -> impl Iterator<Item = (Counter, u64)> {
+        Counter::ALL.iter().map(|&counter| (counter, self.value(counter))).filter(|(_, value)| *value != 0)
+    }
+}
+
+impl Default for Page {
+    fn default() -> Page {
+        Page::new()
+    }
+}
+
+static ATTACHED: OnceLock<&'static Page> = OnceLock::new();
+static PRIVATE: Page = Page::new();
+
+/// Counts into `page` from now on, and adds what was counted so far. The first call of a process decides; later ones
+/// change nothing (tests with several ranks in one process share the first page).
+pub fn attach(page: &'static Page) {
+    if ATTACHED.set(page).is_ok() {
+        for (counter, value) in PRIVATE.values() {
+            page.count(counter, value);
+        }
+    }
+}
+
+/// The page of this process: the attached one, before that a private one.
+#[inline]
+pub fn page() -> &'static Page {
+    ATTACHED.get().copied().unwrap_or(&PRIVATE)
+}
+
+/// Adds `n` to a counter of this process.
+#[inline]
+pub fn count(counter: Counter, n: u64) {
+    page().count(counter, n);
+}
+
+/// Replaces a counter of this process.
+#[inline]
+pub fn set(counter: Counter, value: u64) {
+    page().set(counter, value);
+}
+
+/// A counter of this process.
+pub fn value(counter: Counter) -> u64 {
+    page().value(counter)
+}
