@@ -1,6 +1,13 @@
 //! The machine: spans of memory, clocks, futexes, shared mappings, other processes. Nothing here knows MPI.
 //!
-//! Read next: `span.rs`, the one way in which the library touches user memory.
+//! Failures are `std::io::Error`; the rooms above say in their sentence what was being tried.
+//! Read next: `span.rs`, the one way in which the library touches user memory; `memory.rs`; `remote.rs`.
 
+pub mod clock;
+pub mod cpu;
+pub mod futex;
+pub mod memory;
+pub mod process;
+pub mod remote;
 pub mod span;
 pub use span::Span;

@@ -36,7 +36,11 @@ impl Span {
 
     /// The part `[from, from + bytes)`; panics where that is not inside the span.
     pub fn slice(self, from: usize, bytes: usize) -> Span {
-        assert!(from <= self.bytes && bytes <= self.bytes - from, "slice {from}+{bytes} of a span of {}", self.bytes);
+        assert!(
+            from <= self.bytes && bytes <= self.bytes - from,
+            "slice {from}+{bytes} of a span of {}",
+            self.bytes
+        );
         Span { address: self.address.wrapping_add(from), bytes }
     }
 

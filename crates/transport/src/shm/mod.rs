@@ -1,3 +1,24 @@
 //! Shared memory on one node.
+//!
+//! Always true here: everything that lies in shared memory is made of atomics and plain bytes, so no content of it is
+//! undefined behaviour; whatever is read from it is copied out, checked, then used.
+//!
+//! Read next: `segment.rs` (the map), `pages.rs` (what a process shows of itself), `ring.rs`, `doorbell.rs`, `arena.rs`.
 
-pub mod segment;
+mod allocator;
+mod arena;
+mod atomic;
+pub mod cma;
+mod doorbell;
+mod launch;
+mod pages;
+pub mod ring;
+mod segment;
+
+pub use allocator::Allocator;
+pub use arena::Arena;
+pub use atomic::Line;
+pub use doorbell::{Doorbell, Rest};
+pub use launch::LaunchRing;
+pub use pages::{DIRECTORY_BUCKETS, Gate, Job, ProxyPage, RankPage, Senders, State};
+pub use segment::{Segment, Shape};

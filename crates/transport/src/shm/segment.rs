@@ -1,1 +1,377 @@
 //! The job's one shared memory: header, a page of state per rank and per proxy, rings, arenas.
+//!
+//! `[Job][RankPage x ranks][ProxyPage x proxies][ring x ranks x ranks][arena x ranks]`, all at offsets that follow from
+//! `Shape`, so no connection protocol exists and first use is a page fault. Everything up to the rings is one map; each
+//! arena is a map of its own, made when it is first asked for.
+
+use super::pages::RANKS_MAX;
+use super::ring;
+use super::{Arena, Job, ProxyPage, RankPage};
+use error::{Class, Error, Result, fail};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+use sys::Span;
+use sys::memory::{self, Map};
+
+/// "OUTBOARD", read as a little-endian number.
+const MAGIC: u64 = u64::from_le_bytes(*b"OUTBOARD");
+/// Changes whenever the meaning of any shared byte changes.
+const VERSION: u32 = 1;
+/// Arenas begin at multiples of this and have multiples of it, so that huge pages can back them.
+const ARENA_ALIGN: u64 = 2 << 20;
+
+/// How many of what a job has: all that the layout depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Ranks, 1 to 4096.
+    pub ranks: u32,
+    /// Proxies, 0 to 4096. Rank r is served by proxy r % proxies.
+    pub proxies: u32,
+    /// Bytes of each rank's arena; rounded up to 2 MiB. Sparse, so what is not used costs nothing.
+    pub arena_bytes: u64,
+}
+
+impl Shape {
+    /// A shape whose arenas are as large as the machine's memory: no rank ever runs out before the machine does.
+    pub fn sparse(ranks: u32, proxies: u32) -> Shape {
+        Shape { ranks, proxies, arena_bytes: memory::physical_bytes() }
+    }
+
+    /// Where everything lies; an error for shapes that no machine can map.
+    fn layout(self) -> Result<Layout> {
+        let Shape { ranks, proxies, arena_bytes } = self;
+        if ranks == 0 || ranks > RANKS_MAX || proxies > RANKS_MAX {
+            fail!(
+                Class::Arg,
+                "a job of {ranks} ranks and {proxies} proxies: 1 to {RANKS_MAX} ranks, up to {RANKS_MAX} proxies"
+            );
+        }
+        // The sums stay far below 2^64: at most 4096 pages, 4096^2 rings of less than 2^20, 4096 arenas of at most 2^46.
+        if arena_bytes == 0 || arena_bytes > 1 << 46 {
+            fail!(Class::Arg, "an arena of {arena_bytes} bytes per rank: 1 to 2^46 are possible");
+        }
+        let rank_pages = size_of::<Job>() as u64;
+        let proxy_pages = rank_pages + u64::from(ranks) * size_of::<RankPage>() as u64;
+        let rings = proxy_pages + u64::from(proxies) * size_of::<ProxyPage>() as u64;
+        let mapped = rings + u64::from(ranks) * u64::from(ranks) * ring::BYTES;
+        let arenas = mapped.next_multiple_of(ARENA_ALIGN);
+        let arena_bytes = arena_bytes.next_multiple_of(ARENA_ALIGN);
+        let total = arenas + u64::from(ranks) * arena_bytes;
+        if total > i64::MAX as u64 {
+            fail!(
+                Class::Arg,
+                "{ranks} ranks with an arena of {arena_bytes} bytes each make a file of {total} bytes"
+            );
+        }
+        Ok(Layout { rank_pages, proxy_pages, rings, mapped, arenas, arena_bytes, total })
+    }
+}
+
+/// Offsets in bytes from the start of the segment.
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    rank_pages: u64,
+    proxy_pages: u64,
+    rings: u64,
+    /// End of the part that is mapped at once.
+    mapped: u64,
+    arenas: u64,
+    arena_bytes: u64,
+    total: u64,
+}
+
+/// Types that may lie in shared memory at a mapped, aligned address.
+///
+/// # Safety
+/// Every bit pattern must be valid, and every field must be an atomic or plain bytes reached by `Span` only.
+pub(super) unsafe trait Shared {}
+// SAFETY: atomics only.
+unsafe impl Shared for Job {}
+// SAFETY: atomics only.
+unsafe impl Shared for RankPage {}
+// SAFETY: atomics only.
+unsafe impl Shared for ProxyPage {}
+
+/// A process's view of the job's shared memory. Cheap to clone; unmapped with the last clone.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    fd: OwnedFd,
+    shape: Shape,
+    layout: Layout,
+    head: Map,
+    arenas: Box<[OnceLock<Map>]>,
+}
+
+impl Segment {
+    /// Makes the shared memory of a new job. The descriptor is for handing to children (`sys::memory::inheritable`); the
+    /// segment keeps one of its own.
+    pub fn create(shape: Shape) -> Result<(Segment, OwnedFd)> {
+        let layout = shape.layout()?;
+        let shape = Shape { arena_bytes: layout.arena_bytes, ..shape };
+        let create = || -> std::io::Result<_> {
+            let fd = memory::create("outboard-job", layout.total)?;
+            let copy = fd.try_clone()?;
+            Ok((fd, copy))
+        };
+        let (fd, copy) = create().map_err(|error| {
+            Error::new(Class::NoMem, format!("cannot make a sparse memfd of {} bytes: {error}", layout.total))
+        })?;
+        let segment = Segment::map(fd, shape, layout)?;
+        let job = segment.job();
+        job.version.store(VERSION, Ordering::Relaxed);
+        job.ranks.store(shape.ranks, Ordering::Relaxed);
+        job.proxies.store(shape.proxies, Ordering::Relaxed);
+        job.arena_bytes.store(shape.arena_bytes, Ordering::Relaxed);
+        job.total_bytes.store(layout.total, Ordering::Relaxed);
+        job.start.store(sys::clock::now(), Ordering::Relaxed);
+        // Unique enough among the jobs that could meet on one machine, and never 0.
+        job.id.store((sys::clock::wall() << 16 ^ u64::from(sys::process::id())) | 1, Ordering::Relaxed);
+        job.magic.store(MAGIC, Ordering::Release);
+        Ok((segment, copy))
+    }
+
+    /// Enters a job whose descriptor we inherited, after checking that it is one, and one of this build.
+    pub fn attach(fd: OwnedFd) -> Result<Segment> {
+        if !memory::is_sealed(&fd) {
+            fail!(
+                Class::Other,
+                "the job's descriptor is no sealed memfd: was OUTBOARD_JOB_FD set by another mpirun?"
+            );
+        }
+        let bytes = memory::length(&fd).map_err(unreadable)?;
+        if bytes < size_of::<Job>() as u64 {
+            fail!(Class::Other, "the job's memory has {bytes} bytes, less than its header");
+        }
+        let header = Map::shared(&fd, 0, size_of::<Job>()).map_err(unreadable)?;
+        let job = view::<Job>(header.span(), 0);
+        let magic = job.magic.load(Ordering::Acquire);
+        let version = job.version.load(Ordering::Relaxed);
+        if magic != MAGIC {
+            fail!(Class::Other, "the job's memory begins with {magic:#x}: it was not made by Outboard");
+        }
+        if version != VERSION {
+            fail!(
+                Class::Other,
+                "the job's memory has layout {version}, this library layout {VERSION}: mpirun, library and proxy must be of one build"
+            );
+        }
+        let shape = Shape {
+            ranks: job.ranks.load(Ordering::Relaxed),
+            proxies: job.proxies.load(Ordering::Relaxed),
+            arena_bytes: job.arena_bytes.load(Ordering::Relaxed),
+        };
+        let layout = shape.layout()?;
+        let said = job.total_bytes.load(Ordering::Relaxed);
+        if layout.total != bytes || said != bytes {
+            fail!(
+                Class::Other,
+                "the job's memory has {bytes} bytes, says {said}, and {shape:?} would have {}: mpirun, library and proxy must be of one build",
+                layout.total
+            );
+        }
+        Segment::map(fd, shape, layout)
+    }
+
+    fn map(fd: OwnedFd, shape: Shape, layout: Layout) -> Result<Segment> {
+        let head = Map::shared(&fd, 0, layout.mapped as usize).map_err(|error| {
+            Error::new(
+                Class::NoMem,
+                format!("cannot map {} bytes of the job's memory: {error}", layout.mapped),
+            )
+        })?;
+        let arenas = (0..shape.ranks).map(|_| OnceLock::new()).collect();
+        Ok(Segment { inner: Arc::new(Inner { fd, shape, layout, head, arenas }) })
+    }
+
+    /// How many of what.
+    pub fn shape(&self) -> Shape {
+        self.inner.shape
+    }
+
+    /// What concerns all.
+    pub fn job(&self) -> &Job {
+        view(self.inner.head.span(), 0)
+    }
+
+    /// A rank's page. Panics if there is no such rank.
+    pub fn rank(&self, rank: u32) -> &RankPage {
+        assert!(rank < self.inner.shape.ranks, "rank {rank} of {}", self.inner.shape.ranks);
+        let offset = self.inner.layout.rank_pages + u64::from(rank) * size_of::<RankPage>() as u64;
+        view(self.inner.head.span(), offset)
+    }
+
+    /// A proxy's page. Panics if there is no such proxy.
+    pub fn proxy(&self, proxy: u32) -> &ProxyPage {
+        assert!(proxy < self.inner.shape.proxies, "proxy {proxy} of {}", self.inner.shape.proxies);
+        let offset = self.inner.layout.proxy_pages + u64::from(proxy) * size_of::<ProxyPage>() as u64;
+        view(self.inner.head.span(), offset)
+    }
+
+    /// The proxy that serves a rank, if the job has proxies.
+    pub fn proxy_of(&self, rank: u32) -> Option<u32> {
+        (self.inner.shape.proxies > 0).then(|| rank % self.inner.shape.proxies)
+    }
+
+    /// A rank's arena, mapped now if it was not yet.
+    pub fn arena(&self, rank: u32) -> Result<Arena> {
+        let Some(slot) = self.inner.arenas.get(rank as usize) else {
+            fail!(Class::Rank, "there is no arena of rank {rank} among {} ranks", self.inner.shape.ranks);
+        };
+        let span = match slot.get() {
+            Some(map) => map.span(),
+            None => {
+                let map = Map::shared(
+                    &self.inner.fd,
+                    self.arena_offset(rank),
+                    self.inner.layout.arena_bytes as usize,
+                )
+                .map_err(|error| {
+                    Error::new(Class::NoMem, format!("cannot map the arena of rank {rank}: {error}"))
+                })?;
+                slot.get_or_init(|| map).span()
+            }
+        };
+        Ok(Arena::new(self.clone(), rank, span))
+    }
+
+    /// Ends the job as MPI_Abort does: publishes the first rank and code, and wakes everybody, who will find them.
+    pub fn abort(&self, rank: u32, code: i32) {
+        self.job().set_abort(rank, code);
+        (0..self.inner.shape.ranks).for_each(|rank| self.rank(rank).bell.ring());
+        (0..self.inner.shape.proxies).for_each(|proxy| self.proxy(proxy).bell.ring());
+    }
+
+    /// The descriptor, for telling a child about it.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.inner.fd.as_fd()
+    }
+
+    /// Bytes of the segment that have memory behind them.
+    pub fn resident(&self) -> Result<u64> {
+        memory::resident(&self.inner.fd).map_err(unreadable)
+    }
+
+    /// The memory of the ring `from -> to`. Panics if there are no such ranks.
+    pub(super) fn ring_span(&self, from: u32, to: u32) -> Span {
+        let ranks = self.inner.shape.ranks;
+        assert!(from < ranks && to < ranks, "ring {from} -> {to} of {ranks} ranks");
+        let index = u64::from(to) * u64::from(ranks) + u64::from(from);
+        let offset = self.inner.layout.rings + index * ring::BYTES;
+        self.inner.head.span().slice(offset as usize, ring::BYTES as usize)
+    }
+
+    /// Where a rank's arena begins in the segment.
+    pub(super) fn arena_offset(&self, rank: u32) -> u64 {
+        self.inner.layout.arenas + u64::from(rank) * self.inner.layout.arena_bytes
+    }
+}
+
+fn unreadable(error: std::io::Error) -> Error {
+    Error::new(Class::Other, format!("cannot read the job's descriptor: {error}"))
+}
+
+/// The `T` that lies `offset` bytes into mapped memory. The caller keeps the map alive for `'a`.
+pub(super) fn view<'a, T: Shared>(span: Span, offset: u64) -> &'a T {
+    let place = span.slice(offset as usize, size_of::<T>());
+    assert!(place.address().is_multiple_of(align_of::<T>()), "a shared page at a crooked address");
+    // SAFETY: mapped (contract of `Span::claim`), aligned (above), in bounds (`slice`), valid whatever it holds (`Shared`).
+    unsafe { &*(place.address() as *const T) }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    const SHAPE: Shape = Shape { ranks: 3, proxies: 2, arena_bytes: 5 << 20 };
+
+    #[test]
+    fn an_attached_segment_is_the_same_memory() {
+        let (made, fd) = Segment::create(SHAPE).unwrap();
+        let joined = Segment::attach(fd).unwrap();
+        assert_eq!(joined.shape(), Shape { arena_bytes: 6 << 20, ..SHAPE });
+        made.rank(2).pid.store(77, Ordering::Relaxed);
+        assert_eq!(joined.rank(2).pid.load(Ordering::Relaxed), 77);
+        joined.proxy(1).scalars[63].store(5, Ordering::Relaxed);
+        assert_eq!(made.proxy(1).scalars[63].load(Ordering::Relaxed), 5);
+        assert_eq!(joined.rank(1).pid.load(Ordering::Relaxed), 0);
+        let word = |segment: &Segment, rank| -> u64 {
+            let arena = segment.arena(rank).unwrap();
+            arena.word((6 << 20) - 8).unwrap().fetch_add(1 + u64::from(rank), Ordering::Relaxed)
+        };
+        assert_eq!((word(&made, 1), word(&joined, 1), word(&made, 2), word(&joined, 2)), (0, 2, 0, 3));
+        assert!(made.arena(3).is_err());
+        assert_eq!((made.proxy_of(0), made.proxy_of(1), made.proxy_of(2)), (Some(0), Some(1), Some(0)));
+    }
+
+    #[test]
+    fn a_large_job_costs_only_what_it_touches() {
+        let (segment, _fd) = Segment::create(Shape::sparse(256, 8)).unwrap();
+        segment.rank(255).set_state(super::super::State::Running);
+        segment.arena(200).unwrap().word(1 << 30).unwrap().store(1, Ordering::Relaxed);
+        assert!(segment.resident().unwrap() <= 64 << 10, "{}", segment.resident().unwrap());
+    }
+
+    #[test]
+    fn strange_descriptors_are_refused() {
+        let sentence = |fd: OwnedFd| Segment::attach(fd).unwrap_err().message;
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert!(sentence(file.into()).contains("no sealed memfd"));
+        assert!(sentence(memory::create("test", 100).unwrap()).contains("100 bytes"));
+        assert!(sentence(memory::create("test", 1 << 20).unwrap()).contains("not made by Outboard"));
+        let spoil = |change: fn(&Job)| {
+            let (segment, fd) = Segment::create(SHAPE).unwrap();
+            change(segment.job());
+            sentence(fd)
+        };
+        assert!(spoil(|job| job.version.store(99, Ordering::Relaxed)).contains("layout 99"));
+        assert!(spoil(|job| job.ranks.store(2, Ordering::Relaxed)).contains("one build"));
+        assert!(spoil(|job| job.ranks.store(u32::MAX, Ordering::Relaxed)).contains("4294967295 ranks"));
+        assert!(spoil(|job| job.arena_bytes.store(u64::MAX, Ordering::Relaxed)).contains("arena of"));
+    }
+
+    #[test]
+    fn impossible_shapes_are_refused() {
+        for (ranks, proxies, arena_bytes) in
+            [(0, 0, 1), (4097, 0, 1), (1, 5000, 1), (1, 1, 0), (1, 1, u64::MAX)]
+        {
+            assert!(Segment::create(Shape { ranks, proxies, arena_bytes }).is_err());
+        }
+    }
+
+    #[test]
+    fn the_first_abort_counts() {
+        let (segment, _fd) = Segment::create(SHAPE).unwrap();
+        assert_eq!(segment.job().aborted(), None);
+        segment.abort(0, -3);
+        segment.abort(1, 4);
+        assert_eq!(segment.job().aborted(), Some((0, -3)));
+    }
+
+    #[test]
+    fn gate_and_senders() {
+        let (segment, _fd) = Segment::create(Shape { ranks: 200, proxies: 0, arena_bytes: 1 }).unwrap();
+        let other = segment.clone();
+        let waiter = std::thread::spawn(move || other.job().born.wait(2, || false));
+        segment.job().born.arrive();
+        segment.job().born.arrive();
+        assert!(waiter.join().unwrap());
+        assert!(!segment.job().born.wait(3, || true));
+        let senders = &segment.rank(7).senders;
+        for rank in [199, 0, 64, 63, 4095, u32::MAX] {
+            senders.add(rank);
+        }
+        let mut seen = vec![];
+        senders.each(200, |rank| seen.push(rank));
+        assert_eq!(seen, [0, 63, 64, 199]);
+        assert!(segment.proxy_of(3).is_none());
+        let unused: &AtomicU64 = &segment.rank(6).in_call[0];
+        assert_eq!(unused.load(Ordering::Relaxed), 0);
+    }
+}

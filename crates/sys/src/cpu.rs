@@ -1,0 +1,55 @@
+//! Processors: which ones we may use, and giving ours up for a moment.
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+use std::io::Result;
+
+/// The cpus on which the calling thread may run, ascending.
+pub fn allowed() -> Result<Vec<usize>> {
+    let set = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
+}
+
+/// Lets the calling thread (and what it starts from now on) run only on `cpus`.
+pub fn pin(cpus: &[usize]) -> Result<()> {
+    let mut set = CpuSet::new();
+    for &cpu in cpus {
+        if cpu >= CpuSet::MAX_CPU {
+            return Err(std::io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        set.set(cpu);
+    }
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// The cpu that the calling thread is on just now.
+pub fn current() -> usize {
+    sched_getcpu()
+}
+
+/// Lets another process of this cpu run, if one wants to (sched_yield): 0.3-2 us.
+pub fn give_way() {
+    // SAFETY: takes no arguments and cannot fail on Linux.
+    unsafe { libc::sched_yield() };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pins_to_one_cpu_and_back() {
+        std::thread::spawn(|| {
+            let all = allowed().unwrap();
+            assert!(!all.is_empty());
+            pin(&all[..1]).unwrap();
+            assert_eq!(allowed().unwrap(), &all[..1]);
+            give_way();
+            assert_eq!(current(), all[0]);
+            pin(&all).unwrap();
+            assert_eq!(allowed().unwrap(), all);
+            assert!(pin(&[usize::MAX]).is_err());
+        })
+        .join()
+        .unwrap();
+    }
+}

@@ -1,0 +1,133 @@
+//! Shared memory without a name: a sealed memfd, and maps of parts of it.
+
+use crate::Span;
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+use std::ffi::c_void;
+use std::io::Result;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Bytes of a page.
+pub fn page_bytes() -> usize {
+    // SAFETY: sysconf only reads its argument.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    bytes as usize
+}
+
+/// Bytes of physical memory of the machine.
+pub fn physical_bytes() -> u64 {
+    // SAFETY: sysconf only reads its argument.
+    let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
+    pages.max(0) as u64 * page_bytes() as u64
+}
+
+/// Makes `bytes` bytes of zeroed, sparse memory whose length can never change again, so no map of it can fault for
+/// being cut short. `name` is for people (/proc/PID/maps). The descriptor is closed on exec: see `inheritable`.
+pub fn create(name: &str, bytes: u64) -> Result<OwnedFd> {
+    let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    rustix::fs::ftruncate(&fd, bytes)?;
+    rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(fd)
+}
+
+/// Whether the length of `fd` is sealed, so that it is safe to map what somebody else made.
+pub fn is_sealed(fd: impl AsFd) -> bool {
+    rustix::fs::fcntl_get_seals(fd).is_ok_and(|seals| seals.contains(SealFlags::SHRINK | SealFlags::GROW))
+}
+
+/// The length in bytes.
+pub fn length(fd: impl AsFd) -> Result<u64> {
+    Ok(rustix::fs::fstat(fd)?.st_size as u64)
+}
+
+/// Sets whether programs that this process executes from now on inherit `fd`.
+pub fn inheritable(fd: impl AsFd, inherit: bool) -> Result<()> {
+    let flags = if inherit { rustix::io::FdFlags::empty() } else { rustix::io::FdFlags::CLOEXEC };
+    Ok(rustix::io::fcntl_setfd(fd, flags)?)
+}
+
+/// Gives the pages of `[offset, offset + bytes)` back; they read as zeroes afterwards. Parts of pages are zeroed.
+pub fn punch_hole(fd: impl AsFd, offset: u64, bytes: u64) -> Result<()> {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    Ok(rustix::fs::fallocate(fd, flags, offset, bytes)?)
+}
+
+/// Bytes of `fd` that have memory behind them.
+pub fn resident(fd: impl AsFd) -> Result<u64> {
+    Ok(rustix::fs::fstat(fd)?.st_blocks as u64 * 512)
+}
+
+/// A shared, writable map of a part of a descriptor; unmapped on drop.
+#[derive(Debug)]
+pub struct Map {
+    span: Span,
+}
+
+impl Map {
+    /// Maps `bytes` bytes of `fd` from `offset` (a multiple of the page size). Costs no memory until it is touched.
+    pub fn shared(fd: impl AsFd, offset: u64, bytes: usize) -> Result<Map> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+        // SAFETY: a null hint without MAP_FIXED replaces no existing map.
+        let address =
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, flags, fd, offset) }?;
+        // SAFETY: mapped just now, until drop.
+        let span = unsafe { Span::claim(address as usize, bytes) };
+        Ok(Map { span })
+    }
+
+    /// All of it. Valid only while the map lives.
+    pub fn span(&self) -> Span {
+        self.span
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: this is exactly the range that `shared` mapped; whoever holds its span was told not to outlive us.
+        let unmapped = unsafe { rustix::mm::munmap(self.span.address() as *mut c_void, self.span.bytes()) };
+        debug_assert!(unmapped.is_ok());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_maps_share_bytes_and_holes_read_zero() {
+        let page = page_bytes();
+        let fd = create("outboard-test", 64 * page as u64).unwrap();
+        assert!(is_sealed(&fd));
+        assert_eq!(length(&fd).unwrap(), 64 * page as u64);
+        assert!(rustix::fs::ftruncate(&fd, 0).is_err(), "a sealed memfd was cut");
+        let (one, two) =
+            (Map::shared(&fd, 0, 64 * page).unwrap(), Map::shared(&fd, page as u64, page).unwrap());
+        one.span().slice(page + 8, 3).write(b"abc");
+        let mut seen = [0; 3];
+        two.span().slice(8, 3).read(&mut seen);
+        assert_eq!(&seen, b"abc");
+        assert_eq!(resident(&fd).unwrap(), page as u64);
+        punch_hole(&fd, page as u64, page as u64).unwrap();
+        two.span().slice(8, 3).read(&mut seen);
+        assert_eq!(seen, [0; 3]);
+    }
+
+    #[test]
+    fn sparse_memory_may_exceed_the_machine() {
+        let bytes = physical_bytes() * 8;
+        assert!(bytes > 0);
+        let fd = create("outboard-test", bytes).unwrap();
+        let map = Map::shared(&fd, 0, bytes as usize).unwrap();
+        map.span().slice(bytes as usize - 1, 1).write(&[7]);
+        assert_eq!(resident(&fd).unwrap(), page_bytes() as u64);
+    }
+
+    #[test]
+    fn inheritable_sets_the_flag() {
+        let fd = create("outboard-test", 4096).unwrap();
+        assert!(rustix::io::fcntl_getfd(&fd).unwrap().contains(rustix::io::FdFlags::CLOEXEC));
+        inheritable(&fd, true).unwrap();
+        assert!(rustix::io::fcntl_getfd(&fd).unwrap().is_empty());
+    }
+}

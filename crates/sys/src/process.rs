@@ -1,0 +1,101 @@
+//! Other processes: watching and killing them without mistaking a reused pid, and who may read our memory.
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal};
+use std::io::Result;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// This process.
+pub fn id() -> u32 {
+    std::process::id()
+}
+
+/// The process that started this one.
+pub fn parent() -> u32 {
+    rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get() as u32)
+}
+
+/// A process held by descriptor: unlike a pid, it can never come to mean another one.
+#[derive(Debug)]
+pub struct Process {
+    fd: OwnedFd,
+}
+
+impl Process {
+    /// Takes hold of a living (or not yet reaped) process.
+    pub fn open(pid: u32) -> Result<Process> {
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or(std::io::Error::from_raw_os_error(libc::ESRCH))?;
+        Ok(Process { fd: rustix::process::pidfd_open(pid, PidfdFlags::empty())? })
+    }
+
+    /// Whether it has ended (reaped or not), waiting up to `timeout`: `Some(ZERO)` only looks, `None` waits for ever.
+    pub fn ended(&self, timeout: Option<Duration>) -> Result<bool> {
+        let time = timeout.map(|t| Timespec { tv_sec: t.as_secs() as i64, tv_nsec: t.subsec_nanos().into() });
+        let mut list = [PollFd::new(&self.fd, PollFlags::IN)];
+        match poll(&mut list, time.as_ref()) {
+            Ok(ready) => Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Sends SIGKILL. An error ESRCH says that it has ended already.
+    pub fn kill(&self) -> Result<()> {
+        Ok(rustix::process::pidfd_send_signal(&self.fd, Signal::KILL)?)
+    }
+
+    /// Asks it to end (SIGTERM).
+    pub fn terminate(&self) -> Result<()> {
+        Ok(rustix::process::pidfd_send_signal(&self.fd, Signal::TERM)?)
+    }
+}
+
+impl AsFd for Process {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Lets process `pid` and its descendants read and write our memory where the Yama security module would refuse it
+/// (ptrace_scope 1). Without Yama there is nothing to allow, which is not an error.
+pub fn allow_access_by(pid: u32) -> Result<()> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or(std::io::Error::from_raw_os_error(libc::ESRCH))?;
+    match rustix::process::set_ptracer(rustix::process::PTracer::ProcessID(pid)) {
+        Ok(()) | Err(rustix::io::Errno::INVAL) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Has the kernel kill this process when the thread that started it ends. The caller must then check that `parent()` is
+/// still who it should be, for it may have ended before.
+pub fn die_with_parent() -> Result<()> {
+    Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_held_process_is_seen_to_end() {
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let held = Process::open(child.id()).unwrap();
+        assert!(!held.ended(Some(Duration::ZERO)).unwrap());
+        held.kill().unwrap();
+        assert!(held.ended(None).unwrap());
+        child.wait().unwrap();
+        assert!(held.ended(Some(Duration::ZERO)).unwrap());
+        assert_eq!(held.kill().unwrap_err().raw_os_error(), Some(libc::ESRCH));
+    }
+
+    #[test]
+    fn no_such_process() {
+        assert!(Process::open(0).is_err());
+        assert!(Process::open(u32::MAX).is_err());
+        assert_ne!(parent(), 0);
+        allow_access_by(parent()).unwrap();
+    }
+}

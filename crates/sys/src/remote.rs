@@ -1,0 +1,158 @@
+//! Reading and writing another process's memory (process_vm_readv, process_vm_writev): one copy, no help from its owner.
+
+use crate::Span;
+use std::io::{Error, Result};
+
+/// A piece of another process's memory: address and bytes. Whether it is mapped there is checked by the kernel.
+pub type Piece = (usize, usize);
+
+/// Copies the bytes of `remote`, in order, into `local`, in order; both must have the same total.
+/// Errors: EPERM (not allowed), ESRCH (no such process), EFAULT (not mapped there), EINVAL (totals differ).
+pub fn read(pid: u32, remote: &[Piece], local: &[Span]) -> Result<()> {
+    transfer(pid, remote, local, Direction::Read)
+}
+
+/// Copies the bytes of `local`, in order, over `remote`, in order. Errors as for `read`.
+pub fn write(pid: u32, remote: &[Piece], local: &[Span]) -> Result<()> {
+    transfer(pid, remote, local, Direction::Write)
+}
+
+/// Pieces handed to one system call. The kernel takes up to 1024 (UIO_MAXIOV); 64 fit on the stack, and beyond a few the
+/// cost is in the pages, not in the call.
+const PIECES: usize = 64;
+
+#[derive(Clone, Copy)]
+enum Direction {
+    Read,
+    Write,
+}
+
+fn transfer(pid: u32, remote: &[Piece], local: &[Span], direction: Direction) -> Result<()> {
+    let mut left = remote.iter().try_fold(0usize, |sum, piece| sum.checked_add(piece.1)).ok_or(invalid())?;
+    if left != local.iter().map(|span| span.bytes()).sum() {
+        return Err(invalid());
+    }
+    let pid = libc::pid_t::try_from(pid).map_err(|_| Error::from_raw_os_error(libc::ESRCH))?;
+    let local_piece = |i: usize| local.get(i).map(|span| (span.address(), span.bytes()));
+    let remote_piece = |i: usize| remote.get(i).copied();
+    let (mut here, mut there) = (Cursor::default(), Cursor::default());
+    while left > 0 {
+        let (ours, ours_count) = here.pieces(local_piece);
+        let (theirs, theirs_count) = there.pieces(remote_piece);
+        let moved = match direction {
+            // SAFETY: `ours` holds parts of spans, claimed mapped and writable; the kernel checks `theirs`.
+            Direction::Read => unsafe {
+                let (l, r) = (ours_count as libc::c_ulong, theirs_count as libc::c_ulong);
+                libc::process_vm_readv(pid, ours.as_ptr(), l, theirs.as_ptr(), r, 0)
+            },
+            // SAFETY: `ours` holds parts of spans, claimed mapped; the kernel checks `theirs`.
+            Direction::Write => unsafe {
+                let (l, r) = (ours_count as libc::c_ulong, theirs_count as libc::c_ulong);
+                libc::process_vm_writev(pid, ours.as_ptr(), l, theirs.as_ptr(), r, 0)
+            },
+        };
+        match moved {
+            1.. => {
+                let moved = moved as usize;
+                here.advance(moved, local_piece);
+                there.advance(moved, remote_piece);
+                left -= moved;
+            }
+            0 => return Err(Error::from_raw_os_error(libc::EFAULT)),
+            _ => {
+                let error = Error::last_os_error();
+                if error.raw_os_error() != Some(libc::EINTR) {
+                    return Err(error);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn invalid() -> Error {
+    Error::from_raw_os_error(libc::EINVAL)
+}
+
+/// A place in a list of pieces: how far a transfer has come.
+#[derive(Default)]
+struct Cursor {
+    /// The piece we are in.
+    index: usize,
+    /// Bytes of it that are done.
+    done: usize,
+}
+
+impl Cursor {
+    /// The next pieces from here on, as the kernel wants them, without empty ones.
+    fn pieces(&self, piece: impl Fn(usize) -> Option<Piece>) -> ([libc::iovec; PIECES], usize) {
+        let mut list = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; PIECES];
+        let (mut index, mut done, mut count) = (self.index, self.done, 0);
+        while count < PIECES
+            && let Some((address, bytes)) = piece(index)
+        {
+            if bytes > done {
+                let base = address.wrapping_add(done) as *mut libc::c_void;
+                list[count] = libc::iovec { iov_base: base, iov_len: bytes - done };
+                count += 1;
+            }
+            (index, done) = (index + 1, 0);
+        }
+        (list, count)
+    }
+
+    /// Goes `bytes` on.
+    fn advance(&mut self, bytes: usize, piece: impl Fn(usize) -> Option<Piece>) {
+        self.done += bytes;
+        while let Some((_, bytes)) = piece(self.index)
+            && self.done >= bytes
+        {
+            self.done -= bytes;
+            self.index += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(bytes: &mut [u8]) -> Span {
+        // SAFETY: the tests keep the slice alive and use it only through the span while they do.
+        unsafe { Span::claim(bytes.as_mut_ptr() as usize, bytes.len()) }
+    }
+
+    #[test]
+    fn many_unequal_pieces_arrive_in_order() {
+        let mut from: Vec<u8> = (0..200_000u32).map(|i| (i * 7 + i / 256) as u8).collect();
+        let mut to = vec![0u8; from.len()];
+        let base = from.as_mut_ptr() as usize;
+        // 333 remote pieces of 600 bytes and a rest; local pieces of 1000 bytes, with empty ones between.
+        let mut remote: Vec<Piece> =
+            (0..200_000).step_by(600).map(|at| (base + at, 600.min(200_000 - at))).collect();
+        remote.insert(100, (0, 0));
+        let whole = span(&mut to);
+        let mut local: Vec<Span> = (0..200).map(|i| whole.slice(i * 1000, 1000)).collect();
+        local.insert(0, Span::EMPTY);
+        local.insert(50, Span::EMPTY);
+        read(std::process::id(), &remote, &local).unwrap();
+        assert_eq!(from, to);
+        to.fill(9);
+        write(std::process::id(), &remote, &local).unwrap();
+        assert!(from.iter().all(|&byte| byte == 9));
+    }
+
+    #[test]
+    fn errors_tell_what_is_wrong() {
+        let mut to = [0u8; 8];
+        let local = [span(&mut to)];
+        let me = std::process::id();
+        let code = |result: Result<()>| result.unwrap_err().raw_os_error().unwrap();
+        assert_eq!(code(read(me, &[(16, 8)], &local)), libc::EFAULT);
+        assert_eq!(code(read(me, &[(16, 9)], &local)), libc::EINVAL);
+        assert_eq!(code(read(me, &[(16, usize::MAX), (16, 9)], &local)), libc::EINVAL);
+        assert_eq!(code(read(i32::MAX as u32, &[(16, 8)], &local)), libc::ESRCH);
+        assert_eq!(code(read(u32::MAX, &[(16, 8)], &local)), libc::ESRCH);
+        read(me, &[], &[]).unwrap();
+    }
+}

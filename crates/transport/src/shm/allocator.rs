@@ -1,0 +1,185 @@
+//! How a rank divides its arena: best fit with coalescing. The books lie in the rank's own memory, where no other
+//! process can spoil them; only offsets are shared.
+
+use super::Arena;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Every allocation begins at a multiple of this and has a multiple of it.
+const UNIT: u64 = 64;
+const PAGE: u64 = 4096;
+const HUGE: u64 = 2 << 20;
+/// Freed allocations from this size on give their memory back to the machine.
+const DISCARD: u64 = 1 << 20;
+
+/// Allocates from one rank's arena. Belongs to that rank alone.
+#[derive(Debug)]
+pub struct Allocator {
+    arena: Arena,
+    /// Free stretches by offset: length. No two of them touch.
+    free: BTreeMap<u64, u64>,
+    /// The same by length, then offset.
+    by_size: BTreeSet<(u64, u64)>,
+    /// Allocations: offset, length.
+    used: HashMap<u64, u64>,
+    used_bytes: u64,
+}
+
+impl Allocator {
+    /// Everything is free but the first page: offset 0 means "none" everywhere.
+    pub fn new(arena: Arena) -> Allocator {
+        let bytes = arena.bytes();
+        let mut allocator = Allocator {
+            arena,
+            free: BTreeMap::new(),
+            by_size: BTreeSet::new(),
+            used: HashMap::new(),
+            used_bytes: 0,
+        };
+        allocator.release(PAGE, bytes - PAGE);
+        allocator
+    }
+
+    /// The arena.
+    pub fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
+    /// The offset of `bytes` fresh bytes (at least 64): at a multiple of 64, of 4096 from one page on, of 2 MiB from 2 MiB
+    /// on. Their content is unspecified. None when no free stretch is long enough.
+    pub fn alloc(&mut self, bytes: u64) -> Option<u64> {
+        let bytes = bytes.max(1).checked_next_multiple_of(UNIT)?;
+        let align = match bytes {
+            HUGE.. => HUGE,
+            PAGE.. => PAGE,
+            _ => UNIT,
+        };
+        let (start, at, length) = self.by_size.range((bytes, 0)..).find_map(|&(length, start)| {
+            let at = start.next_multiple_of(align);
+            (at - start <= length - bytes).then_some((start, at, length))
+        })?;
+        self.claim(start, length);
+        self.release(start, at - start);
+        self.release(at + bytes, start + length - (at + bytes));
+        self.used.insert(at, bytes);
+        self.used_bytes += bytes;
+        Some(at)
+    }
+
+    /// Frees what `alloc` returned; false if it did not, or if it is free already.
+    pub fn free(&mut self, offset: u64) -> bool {
+        let Some(bytes) = self.used.remove(&offset) else {
+            return false;
+        };
+        self.used_bytes -= bytes;
+        if bytes >= DISCARD {
+            self.arena.discard(offset, bytes);
+        }
+        let (mut start, mut end) = (offset, offset + bytes);
+        if let Some((&before, &length)) = self.free.range(..start).next_back()
+            && before + length == start
+        {
+            self.claim(before, length);
+            start = before;
+        }
+        if let Some(&length) = self.free.get(&end) {
+            self.claim(end, length);
+            end += length;
+        }
+        self.release(start, end - start);
+        true
+    }
+
+    /// The length of the allocation at `offset` (at least what was asked for), if there is one.
+    pub fn bytes_at(&self, offset: u64) -> Option<u64> {
+        self.used.get(&offset).copied()
+    }
+
+    /// Bytes in use.
+    pub fn used_bytes(&self) -> u64 {
+        self.used_bytes
+    }
+
+    /// Strikes a free stretch off the books.
+    fn claim(&mut self, start: u64, length: u64) {
+        self.free.remove(&start);
+        self.by_size.remove(&(length, start));
+    }
+
+    /// Enters a free stretch that touches no other.
+    fn release(&mut self, start: u64, length: u64) {
+        if length > 0 {
+            self.free.insert(start, length);
+            self.by_size.insert((length, start));
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::shm::{Segment, Shape};
+    use rand::{Rng, SeedableRng, rngs::SmallRng};
+    use std::sync::atomic::Ordering;
+
+    fn allocator(bytes: u64) -> Allocator {
+        let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 0, arena_bytes: bytes }).unwrap();
+        Allocator::new(segment.arena(0).unwrap())
+    }
+
+    #[test]
+    fn alignment_follows_size() {
+        let mut allocator = allocator(64 << 20);
+        for (bytes, align) in [(0, 64), (1, 64), (65, 64), (4096, 4096), (5000, 4096), (2 << 20, 2 << 20)] {
+            let offset = allocator.alloc(bytes).unwrap();
+            assert!(offset > 0 && offset % align == 0, "{bytes} at {offset}");
+            assert!(allocator.bytes_at(offset).unwrap() >= bytes);
+        }
+        assert_eq!(allocator.alloc(65 << 20), None);
+        assert_eq!(allocator.alloc(u64::MAX), None);
+        assert!(!allocator.free(0) && !allocator.free(64));
+    }
+
+    #[test]
+    fn random_use_never_overlaps_and_all_comes_back() {
+        for seed in 0..20 {
+            let mut random = SmallRng::seed_from_u64(seed);
+            let mut allocator = allocator(16 << 20);
+            let mut live: Vec<(u64, u64)> = vec![];
+            for _ in 0..2000 {
+                if live.is_empty() || random.random_bool(0.55) {
+                    let bytes = 1 << random.random_range(0..22);
+                    let bytes = random.random_range(1..=bytes);
+                    if let Some(at) = allocator.alloc(bytes) {
+                        assert!(at >= 64 && at + bytes <= 16 << 20);
+                        for &(other, length) in &live {
+                            assert!(at + bytes <= other || other + length <= at, "seed {seed}");
+                        }
+                        live.push((at, bytes));
+                    }
+                } else {
+                    let (at, _) = live.swap_remove(random.random_range(0..live.len()));
+                    assert!(allocator.free(at));
+                    assert!(!allocator.free(at));
+                }
+            }
+            live.iter().for_each(|&(at, _)| assert!(allocator.free(at)));
+            assert_eq!(allocator.used_bytes(), 0);
+            assert_eq!(allocator.free, BTreeMap::from([(PAGE, (16 << 20) - PAGE)]));
+            assert_eq!(allocator.by_size.len(), 1);
+        }
+    }
+
+    #[test]
+    fn large_frees_give_memory_back() {
+        let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 0, arena_bytes: 64 << 20 }).unwrap();
+        let mut allocator = Allocator::new(segment.arena(0).unwrap());
+        let before = segment.resident().unwrap();
+        let at = allocator.alloc(8 << 20).unwrap();
+        for page in 0..2048 {
+            allocator.arena().word(at + page * 4096).unwrap().store(1, Ordering::Relaxed);
+        }
+        assert!(segment.resident().unwrap() >= before + (8 << 20));
+        assert!(allocator.free(at));
+        assert_eq!(segment.resident().unwrap(), before);
+    }
+}

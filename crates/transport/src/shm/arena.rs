@@ -1,0 +1,97 @@
+//! The part of the segment that one rank allocates from, as any process sees it.
+
+use super::Segment;
+use std::sync::atomic::AtomicU64;
+use sys::Span;
+
+/// A view of one rank's arena: offsets from its start are what processes tell each other. Keeps the segment mapped.
+#[derive(Clone, Debug)]
+pub struct Arena {
+    segment: Segment,
+    rank: u32,
+    span: Span,
+}
+
+impl Arena {
+    pub(super) fn new(segment: Segment, rank: u32, span: Span) -> Arena {
+        Arena { segment, rank, span }
+    }
+
+    /// Whose it is.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// Its size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.span.bytes() as u64
+    }
+
+    /// The word at an offset; none if it is not a multiple of 8 inside the arena.
+    #[inline]
+    pub fn word(&self, offset: u64) -> Option<&AtomicU64> {
+        self.words(offset, 1).and_then(|words| words.first())
+    }
+
+    /// `count` words at an offset; none if they are not at a multiple of 8, all inside the arena.
+    #[inline]
+    pub fn words(&self, offset: u64, count: usize) -> Option<&[AtomicU64]> {
+        if !offset.is_multiple_of(8) {
+            return None;
+        }
+        let span = self.span(offset, (count as u64).checked_mul(8)?)?;
+        // SAFETY: mapped while `self` lives, in bounds (`span`), aligned (maps begin at pages, the offset is a multiple
+        // of 8), and atomics are valid whatever they hold.
+        Some(unsafe { std::slice::from_raw_parts(span.address() as *const AtomicU64, count) })
+    }
+
+    /// The bytes `[offset, offset + bytes)`; none if they are not all inside the arena. The span must not outlive the last
+    /// view of this segment in the process.
+    #[inline]
+    pub fn span(&self, offset: u64, bytes: u64) -> Option<Span> {
+        let inside = offset <= self.bytes() && bytes <= self.bytes() - offset;
+        inside.then(|| self.span.slice(offset as usize, bytes as usize))
+    }
+
+    /// The offset of an address of this process, if it lies inside.
+    #[inline]
+    pub fn offset_of(&self, address: usize) -> Option<u64> {
+        let offset = address.wrapping_sub(self.span.address());
+        (offset < self.span.bytes()).then_some(offset as u64)
+    }
+
+    /// Gives the memory of `[offset, offset + bytes)` back to the machine: the bytes read as zero afterwards.
+    pub(super) fn discard(&self, offset: u64, bytes: u64) {
+        if self.span(offset, bytes).is_some() {
+            // On failure the memory is only kept longer.
+            let start = self.segment.arena_offset(self.rank) + offset;
+            let _ = sys::memory::punch_hole(self.segment.descriptor(), start, bytes);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::shm::{Segment, Shape};
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn only_what_lies_inside_is_given() {
+        let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 2 << 20 }).unwrap();
+        let arena = segment.arena(1).unwrap();
+        let end = arena.bytes();
+        assert_eq!((end, arena.rank()), (2 << 20, 1));
+        assert!(arena.word(end - 8).is_some());
+        assert!(arena.word(end - 4).is_none() && arena.word(end).is_none() && arena.word(4).is_none());
+        assert!(arena.word(u64::MAX - 7).is_none() && arena.words(8, usize::MAX).is_none());
+        assert!(arena.words(end - 16, 2).is_some() && arena.words(end - 16, 3).is_none());
+        assert!(arena.span(end, 0).is_some() && arena.span(end, 1).is_none());
+        assert!(arena.span(8, u64::MAX).is_none());
+        let span = arena.span(64, 8).unwrap();
+        span.write(&77u64.to_le_bytes());
+        assert_eq!(arena.word(64).unwrap().load(Ordering::Relaxed), 77);
+        assert_eq!(arena.offset_of(span.address()), Some(64));
+        assert_eq!(arena.offset_of(span.address() - 65), None);
+        assert_eq!(arena.offset_of(span.address() - 64 + end as usize), None);
+    }
+}

@@ -1,0 +1,122 @@
+//! Cross-memory attach: reading and writing a peer's private memory with one copy and without its help.
+//!
+//! Whether it works cannot be told from settings (Yama, containers, seccomp, pid namespaces all have a say), so it is tried
+//! for real at first contact with each peer. The pid that a page shows could even mean somebody else in our namespace,
+//! which is why the probe compares a number that only the right process has.
+
+use super::Segment;
+use error::{Class, Error, Result};
+use std::sync::atomic::{AtomicU64, Ordering};
+use sys::Span;
+
+pub use sys::remote::Piece;
+
+/// Reads `remote` of process `pid` into `local`, which must be as long in total.
+pub fn read(pid: u32, remote: &[Piece], local: Span) -> Result<()> {
+    gather(pid, remote, &[local])
+}
+
+/// Writes `local` over `remote` of process `pid`, which must be as long in total.
+pub fn write(pid: u32, remote: &[Piece], local: Span) -> Result<()> {
+    scatter(pid, remote, &[local])
+}
+
+/// Reads the bytes of `remote`, in order, into the pieces of `local`, in order.
+pub fn gather(pid: u32, remote: &[Piece], local: &[Span]) -> Result<()> {
+    sys::remote::read(pid, remote, local).map_err(|error| explain(pid, remote, "read", error))
+}
+
+/// Writes the pieces of `local`, in order, over the bytes of `remote`, in order.
+pub fn scatter(pid: u32, remote: &[Piece], local: &[Span]) -> Result<()> {
+    sys::remote::write(pid, remote, local).map_err(|error| explain(pid, remote, "write", error))
+}
+
+#[cold]
+fn explain(pid: u32, remote: &[Piece], verb: &str, error: std::io::Error) -> Error {
+    let bytes: usize = remote.iter().fold(0, |sum, piece| sum.saturating_add(piece.1));
+    let address = remote.first().map_or(0, |piece| piece.0);
+    let class = match error.raw_os_error() {
+        Some(3) => Class::ProcAborted, // ESRCH
+        _ => Class::Other,
+    };
+    let sentence = format!("cannot {verb} {bytes} bytes at {address:#x} of process {pid}: {error}");
+    Error::new(class, sentence)
+}
+
+/// Two private words of this process by which peers try whether they can reach it: the first they read, the second they
+/// write. They live as long as the process, because a peer may try at any time.
+static PROBE: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// Lets peers reach this process as far as it has a say (Yama), and publishes in the rank's page where to try. Called
+/// once, by the process that is rank `rank`, before its state becomes Running.
+pub fn publish(segment: &Segment, rank: u32) {
+    let launcher = segment.job().launcher.load(Ordering::Relaxed);
+    if launcher != 0 {
+        // If this fails the probe finds out.
+        let _ = sys::process::allow_access_by(launcher);
+    }
+    PROBE[0].store(secret(segment), Ordering::Release);
+    segment.rank(rank).probe.store(PROBE.as_ptr() as u64, Ordering::Release);
+}
+
+/// Whether this process (a rank or a proxy) can read and write the private memory of `rank`, by doing it. 5-10 us: the
+/// caller keeps the answer. False where a setting forbids it, or the rank is not born yet.
+pub fn reaches(segment: &Segment, rank: u32) -> bool {
+    let page = segment.rank(rank);
+    let (pid, probe) = (page.pid.load(Ordering::Acquire), page.probe.load(Ordering::Acquire));
+    if segment.job().cma_forbidden.load(Ordering::Relaxed) != 0 || pid == 0 || probe == 0 {
+        return false;
+    }
+    let secret = secret(segment);
+    let mut seen = 0u64.to_ne_bytes();
+    let mut wanted = secret.to_ne_bytes();
+    let word = |at: usize| [(at, 8)];
+    read(pid, &word(probe as usize), claim(&mut seen)).is_ok()
+        && seen == wanted
+        && write(pid, &word(probe as usize + 8), claim(&mut wanted)).is_ok()
+        && read(pid, &word(probe as usize + 8), claim(&mut seen)).is_ok()
+        && seen == wanted
+}
+
+/// What only processes of this job know, and what no stray memory holds by chance.
+fn secret(segment: &Segment) -> u64 {
+    segment.job().id.load(Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
+}
+
+fn claim(bytes: &mut [u8; 8]) -> Span {
+    // SAFETY: the callers' arrays live on their stack until after the one call that uses the span.
+    unsafe { Span::claim(bytes.as_mut_ptr() as usize, 8) }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::shm::Shape;
+
+    #[test]
+    fn reaches_itself_but_no_stranger() {
+        let (segment, _fd) = Segment::create(Shape { ranks: 3, proxies: 0, arena_bytes: 1 }).unwrap();
+        assert!(!reaches(&segment, 1), "not born");
+        segment.rank(0).pid.store(sys::process::id(), Ordering::Relaxed);
+        publish(&segment, 0);
+        assert!(reaches(&segment, 0));
+        // A process that is alive and ours, but not the one that published: no such words there.
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        segment.rank(1).pid.store(child.id(), Ordering::Relaxed);
+        segment.rank(1).probe.store(PROBE.as_ptr() as u64, Ordering::Relaxed);
+        assert!(!reaches(&segment, 1));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        segment.job().cma_forbidden.store(1, Ordering::Relaxed);
+        assert!(!reaches(&segment, 0));
+    }
+
+    #[test]
+    fn errors_have_facts() {
+        let mut bytes = [0; 8];
+        let error = read(sys::process::id(), &[(4096, 8)], claim(&mut bytes)).unwrap_err();
+        assert!(error.message.contains("8 bytes at 0x1000"), "{error}");
+        let error = write(i32::MAX as u32, &[(4096, 8)], claim(&mut bytes)).unwrap_err();
+        assert_eq!(error.class, Class::ProcAborted);
+    }
+}

@@ -1,0 +1,199 @@
+//! The word on which a process sleeps, and by which others wake it.
+//!
+//! The word holds a bit "somebody sleeps" and, above it, the number of wakings. Who has news publishes it, fences, and
+//! looks at the bit; who wants to sleep sets the bit, fences, looks for news once more, and sleeps while the word is
+//! unchanged. The two fences are ordered one way or the other: either the ringer sees the bit, or the sleeper sees the
+//! news. The bit stays set after a time-out, which costs the next ringer one system call and nobody a wake.
+
+use super::atomic::{AtomicU32, Ordering, fence};
+use std::time::Duration;
+
+/// The bit that says that somebody sleeps or is about to.
+const ASLEEP: u32 = 1;
+
+/// How `Doorbell::sleep` ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// There was news already: we did not sleep.
+    Awake,
+    /// Slept, and was woken.
+    Woken,
+    /// Slept until the time was over.
+    TimedOut,
+}
+
+/// Wakes the threads of one process, from any process. All zero is a valid, silent bell.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Doorbell {
+    word: AtomicU32,
+}
+
+impl Default for Doorbell {
+    fn default() -> Doorbell {
+        Doorbell { word: AtomicU32::new(0) }
+    }
+}
+
+impl Doorbell {
+    /// Wakes whoever sleeps, so that it sees what this thread has stored so far. A fence and a load when nobody does.
+    #[inline]
+    pub fn ring(&self) {
+        fence(Ordering::SeqCst);
+        let word = self.word.load(Ordering::Relaxed);
+        if word & ASLEEP != 0 {
+            self.wake(word);
+        }
+    }
+
+    /// Adding 1 clears the bit and carries into the count. When the exchange fails, somebody else rang: the sleepers that
+    /// `word` spoke of are being woken, and one that went to sleep since has fenced after us and sees our news.
+    #[cold]
+    fn wake(&self, word: u32) {
+        let rung = word.wrapping_add(1);
+        if self.word.compare_exchange(word, rung, Ordering::Release, Ordering::Relaxed).is_ok() {
+            wake_all(&self.word);
+        }
+    }
+
+    /// Sleeps until rung or `timeout` is over, unless `still_idle` - asked once, after the bell has been armed - says that
+    /// there is news. May wake early. The timeout is for what rings no bell (a peer's death), not for correctness.
+    pub fn sleep(&self, timeout: Duration, still_idle: impl FnOnce() -> bool) -> Rest {
+        let armed = self.word.fetch_or(ASLEEP, Ordering::AcqRel) | ASLEEP;
+        fence(Ordering::SeqCst);
+        if !still_idle() {
+            return Rest::Awake;
+        }
+        wait(&self.word, armed, timeout)
+    }
+}
+
+#[cfg(not(loom))]
+fn wait(word: &AtomicU32, armed: u32, timeout: Duration) -> Rest {
+    match sys::futex::wait(word, armed, Some(timeout)) {
+        sys::futex::Woken::TimedOut => Rest::TimedOut,
+        _ => Rest::Woken,
+    }
+}
+
+#[cfg(not(loom))]
+fn wake_all(word: &AtomicU32) {
+    sys::futex::wake(word, i32::MAX as u32);
+}
+
+/// Loom knows no futex: a lock and a condition variable do what the kernel does, without time-outs, so that a lost wake is
+/// a deadlock that loom reports.
+#[cfg(loom)]
+mod kernel {
+    use super::{AtomicU32, Duration, Ordering, Rest};
+    use loom::sync::{Condvar, Mutex};
+
+    loom::lazy_static! {
+        static ref QUEUE: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
+    }
+
+    pub(super) fn wait(word: &AtomicU32, armed: u32, _timeout: Duration) -> Rest {
+        let guard = QUEUE.0.lock().unwrap();
+        if word.load(Ordering::Relaxed) == armed {
+            drop(QUEUE.1.wait(guard).unwrap());
+        }
+        Rest::Woken
+    }
+
+    pub(super) fn wake_all(_word: &AtomicU32) {
+        let _guard = QUEUE.0.lock().unwrap();
+        QUEUE.1.notify_all();
+    }
+}
+#[cfg(loom)]
+use kernel::{wait, wake_all};
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    fn sleep_until(bell: &Doorbell, news: &AtomicU32, wanted: u32) {
+        while news.load(Ordering::Acquire) < wanted {
+            bell.sleep(Duration::MAX, || news.load(Ordering::Acquire) < wanted);
+        }
+    }
+
+    #[test]
+    fn loom_no_wake_is_lost_with_two_ringers() {
+        loom::model(|| {
+            let shared = Arc::new((Doorbell::default(), AtomicU32::new(0)));
+            let ringers: Vec<_> = (0..2)
+                .map(|_| {
+                    let shared = shared.clone();
+                    thread::spawn(move || {
+                        shared.1.fetch_add(1, Ordering::Release);
+                        shared.0.ring();
+                    })
+                })
+                .collect();
+            sleep_until(&shared.0, &shared.1, 2);
+            ringers.into_iter().for_each(|ringer| ringer.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn loom_one_ring_wakes_two_sleepers() {
+        loom::model(|| {
+            let shared = Arc::new((Doorbell::default(), AtomicU32::new(0)));
+            let sleeper = {
+                let shared = shared.clone();
+                thread::spawn(move || sleep_until(&shared.0, &shared.1, 1))
+            };
+            let ringer = {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    shared.1.store(1, Ordering::Release);
+                    shared.0.ring();
+                })
+            };
+            sleep_until(&shared.0, &shared.1, 1);
+            sleeper.join().unwrap();
+            ringer.join().unwrap();
+        });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU64;
+
+    #[test]
+    fn news_or_time_end_a_sleep() {
+        let bell = Doorbell::default();
+        assert_eq!(bell.sleep(Duration::from_secs(100), || false), Rest::Awake);
+        bell.ring();
+        assert_eq!(bell.sleep(Duration::from_millis(1), || true), Rest::TimedOut);
+    }
+
+    #[test]
+    fn ping_pong_of_sleepers_never_waits_for_the_time_out() {
+        let bells = Arc::new([Doorbell::default(), Doorbell::default()]);
+        let turn = Arc::new(AtomicU64::new(0));
+        let play = |me: u64, bells: Arc<[Doorbell; 2]>, turn: Arc<AtomicU64>| {
+            for round in 0..1000 {
+                let mine = round * 2 + me;
+                let waits = || turn.load(Ordering::Acquire) != mine;
+                while waits() {
+                    assert_ne!(bells[me as usize].sleep(Duration::from_secs(50), waits), Rest::TimedOut);
+                }
+                turn.store(mine + 1, Ordering::Release);
+                bells[1 - me as usize].ring();
+            }
+        };
+        let other = {
+            let (bells, turn) = (bells.clone(), turn.clone());
+            std::thread::spawn(move || play(1, bells, turn))
+        };
+        play(0, bells, turn);
+        other.join().unwrap();
+    }
+}

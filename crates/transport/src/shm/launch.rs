@@ -1,0 +1,107 @@
+//! The queue by which a rank hands instances to its proxy: offsets in the rank's arena, one writer, one reader.
+
+use super::atomic::Line;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Entries of a launch ring.
+const ENTRIES: u64 = 128;
+
+/// A queue of nonzero numbers from one process to another. All zero is a valid, empty queue. Both positions lie in shared
+/// memory, so a new proxy goes on where a dead one stopped.
+#[repr(C)]
+#[derive(Debug)]
+pub struct LaunchRing {
+    /// Entries ever pushed; written by the rank.
+    pushed: Line<AtomicU64>,
+    /// Entries ever popped; written by the proxy.
+    popped: Line<AtomicU64>,
+    entries: [AtomicU64; ENTRIES as usize],
+}
+
+impl Default for LaunchRing {
+    fn default() -> LaunchRing {
+        LaunchRing {
+            pushed: Line::default(),
+            popped: Line::default(),
+            entries: [const { AtomicU64::new(0) }; ENTRIES as usize],
+        }
+    }
+}
+
+impl LaunchRing {
+    /// Appends `offset`; false when the queue is full. Only the rank calls it, one thread at a time, and rings the proxy's
+    /// bell afterwards.
+    #[must_use]
+    pub fn push(&self, offset: u64) -> bool {
+        let pushed = self.pushed.0.load(Ordering::Relaxed);
+        if pushed.wrapping_sub(self.popped.0.load(Ordering::Acquire)) >= ENTRIES {
+            return false;
+        }
+        self.entries[(pushed % ENTRIES) as usize].store(offset, Ordering::Relaxed);
+        self.pushed.0.store(pushed.wrapping_add(1), Ordering::Release);
+        true
+    }
+
+    /// Takes the oldest entry. Only one process calls it: the proxy, or the rank once the proxy is known to be dead.
+    pub fn pop(&self) -> Option<u64> {
+        let popped = self.popped.0.load(Ordering::Relaxed);
+        if self.pushed.0.load(Ordering::Acquire) == popped {
+            return None;
+        }
+        let offset = self.entries[(popped % ENTRIES) as usize].load(Ordering::Relaxed);
+        self.popped.0.store(popped.wrapping_add(1), Ordering::Release);
+        Some(offset)
+    }
+
+    /// Whether there is nothing to pop.
+    pub fn is_empty(&self) -> bool {
+        self.pushed.0.load(Ordering::Acquire) == self.popped.0.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn fills_up_and_keeps_order() {
+        let ring = LaunchRing::default();
+        assert!(ring.is_empty());
+        for i in 1..=ENTRIES {
+            assert!(ring.push(i));
+        }
+        assert!(!ring.push(999));
+        assert_eq!(ring.pop(), Some(1));
+        assert!(ring.push(ENTRIES + 1));
+        for i in 2..=ENTRIES + 1 {
+            assert_eq!(ring.pop(), Some(i));
+        }
+        assert_eq!(ring.pop(), None);
+    }
+
+    #[test]
+    fn two_threads_lose_nothing() {
+        let ring = Arc::new(LaunchRing::default());
+        let writer = {
+            let ring = ring.clone();
+            std::thread::spawn(move || {
+                for i in 1..=20_000 {
+                    while !ring.push(i) {
+                        std::thread::yield_now();
+                    }
+                }
+            })
+        };
+        for i in 1..=20_000 {
+            let got = loop {
+                match ring.pop() {
+                    Some(got) => break got,
+                    None => std::thread::yield_now(),
+                }
+            };
+            assert_eq!(got, i);
+        }
+        writer.join().unwrap();
+    }
+}
