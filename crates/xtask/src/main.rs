@@ -1,35 +1,88 @@
-//! `cargo run -p outboard-xtask -- gen`: writes every generated file anew.
+//! Tasks of the repository: `cargo run -p outboard-xtask -- TASK`.
+#![forbid(unsafe_code)]
 
 mod gen_settings;
+mod tidy;
 
-use std::path::Path;
-use std::process::Command;
+use clap::{Parser, Subcommand};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
 
-fn main() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .expect("crates/xtask lies two below the root");
-    match std::env::args().nth(1).as_deref() {
-        Some("gen") => {
-            if let Err(error) = generate(root) {
-                eprintln!("xtask gen: {error}");
-                std::process::exit(1);
-            }
-        }
-        _ => {
-            eprintln!("usage: cargo run -p outboard-xtask -- gen");
-            std::process::exit(2);
-        }
-    }
+#[derive(Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
 }
 
-fn generate(root: &Path) -> Result<(), String> {
-    let (path, text) = gen_settings::generate(root)?;
-    std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
-    let formatted = Command::new("rustfmt").args(["--edition", "2024"]).arg(&path).status();
-    match formatted {
-        Ok(status) if status.success() => Ok(()),
-        other => Err(format!("rustfmt {}: {other:?}", path.display())),
+#[derive(Subcommand)]
+enum Task {
+    /// Write every generated file anew.
+    Gen,
+    /// Check what rustfmt and clippy do not: floors, unsafe, environment, generated files, names in ARCHITECTURE.md.
+    Tidy,
+}
+
+fn main() -> ExitCode {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let findings = match Arguments::parse().task {
+        Task::Gen => write(&root).map(|()| Vec::new()),
+        Task::Tidy => tidy(&root),
+    };
+    let findings = findings.unwrap_or_else(|error| vec![error]);
+    for finding in &findings {
+        eprintln!("{finding}");
     }
+    if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Every generated file: its path and what must stand in it. The one list for `gen` and `tidy`.
+fn generated(root: &Path) -> Result<Vec<(PathBuf, String)>, String> {
+    let mut files = vec![gen_settings::generate(root)?];
+    for (path, text) in &mut files {
+        if path.extension().is_some_and(|end| end == "rs") {
+            *text = rustfmt(root, text)?;
+        }
+    }
+    Ok(files)
+}
+
+fn write(root: &Path) -> Result<(), String> {
+    for (path, text) in generated(root)? {
+        std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn tidy(root: &Path) -> Result<Vec<String>, String> {
+    let mut findings = tidy::check(root)?;
+    for (path, text) in generated(root)? {
+        if std::fs::read_to_string(&path).ok().as_ref() != Some(&text) {
+            findings.push(format!(
+                "{}: not up to date; run `cargo run -p outboard-xtask -- gen`",
+                path.display()
+            ));
+        }
+    }
+    Ok(findings)
+}
+
+fn rustfmt(root: &Path, text: &str) -> Result<String, String> {
+    let failed = |error: &dyn std::fmt::Display| format!("rustfmt: {error}");
+    let mut child = Command::new("rustfmt")
+        .args(["--edition", "2024"])
+        .current_dir(root)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|e| failed(&e))?;
+    let mut input = child.stdin.take().expect("piped above");
+    // rustfmt reads all of its input before it writes, so one thread is enough.
+    input.write_all(text.as_bytes()).map_err(|e| failed(&e))?;
+    drop(input);
+    let output = child.wait_with_output().map_err(|e| failed(&e))?;
+    if !output.status.success() {
+        return Err(failed(&output.status));
+    }
+    String::from_utf8(output.stdout).map_err(|e| failed(&e))
 }

@@ -1,0 +1,43 @@
+# Outboard. `make help` says what can be made.
+
+PREFIX  ?= /usr/local
+DESTDIR ?=
+CARGO   ?= cargo
+export PATH := $(PATH):$(HOME)/.cargo/bin
+# A rustup that was installed under another HOME than the present one is used where it stands.
+RUSTUP_HOME ?= $(firstword $(wildcard $(HOME)/.rustup $(dir $(shell command -v cargo))../../.rustup))
+ifneq ($(RUSTUP_HOME),)
+export RUSTUP_HOME
+endif
+
+.PHONY: build install demo test test-more tidy clean help setup
+
+build: setup  ## build the library and its programs into build/ (bin lib include share), which may be moved
+	$(CARGO) build --release --workspace --quiet
+	tools/install-tree target/release build
+
+install: build  ## install into $(DESTDIR)$(PREFIX)
+	tools/install-tree target/release "$(DESTDIR)$(PREFIX)"
+
+demo: build  ## run the Taylor-Green simulation: on the ranks alone, then with proxies carrying the all-to-alls
+	examples/taylor_green/demo
+
+test: build  ## run all tests that fit into half an hour on 2 cores
+	tests/all
+
+test-more: build  ## the same with many more proxy deaths and rank counts
+	tests/all --more
+
+tidy: setup  ## format, lints, floors between rooms, generated code, names in ARCHITECTURE.md
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	$(CARGO) run --quiet -p outboard-xtask -- tidy
+
+setup:  ## install what is missing on this machine (root on Debian or Ubuntu), or name it
+	@tools/setup
+
+clean:  ## remove everything that was built
+	rm -rf build target .cache
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):.*## */\1\t/p' $(MAKEFILE_LIST) | expand -t 12
