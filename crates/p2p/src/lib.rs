@@ -1,2 +1,295 @@
-//! Point-to-point: eager and rendezvous.
+//! Point-to-point: every send mode, receives, probes and cancelling, over eager and rendezvous (MPI 5.0, chapter 3).
+//!
+//! `P2p` is all state of one process. Nothing here waits: an operation is started, `poll` moves everything on that can move,
+//! and `outcome` says how an operation ended. The process itself owns its two match queues.
+//!
+//! How a message travels. Up to `eager_bytes_max` it goes at once, as one packet, as long as the peer's credit lasts: what it
+//! has not yet matched is bounded by `credit_bytes`, whatever we send. Otherwise only an offer goes (`rendezvous.rs`); once
+//! the receive is known, its process reads our memory, or asks for the bytes, which then stream in packets.
+//!
+//! Always true here: packets to a peer that carry an envelope leave in the order in which their sends were started, so a
+//! short message never overtakes a long or a waiting one; a number that a peer sent is checked before it is used.
+//!
+//! Read next: `send.rs`, `receive.rs`, `rendezvous.rs`; `packet.rs` for what goes over the wire; `tests/sim.rs`.
 #![forbid(unsafe_code)]
+
+mod buffered;
+mod lane;
+mod own;
+mod packet;
+mod pending;
+mod poll;
+mod probe;
+mod receive;
+mod rendezvous;
+mod request;
+mod send;
+mod tickets;
+
+pub use buffered::{AttachedBuffer, BSEND_OVERHEAD_BYTES};
+pub use pending::Pending;
+pub use probe::{MessageTicket, Probe};
+
+use buffered::Buffered;
+use error::{Class, Error, Result, fail};
+use lane::Lane;
+use matching::{Posted, Unexpected};
+use receive::Message;
+use request::{Data, Request, Stage};
+use std::collections::VecDeque;
+use tickets::Tickets;
+use transport::own::Memory;
+use transport::route::{Reach, Route};
+
+/// What the sender is told, and when (MPI 5.0, section 3.4). The ready mode is `Standard`: a receive that is already posted
+/// is matched just as fast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Complete once the buffer may be used again.
+    Standard,
+    /// Complete once the receive has started, too.
+    Synchronous,
+    /// Complete at once: what cannot leave is copied to the attached buffer.
+    Buffered,
+}
+
+/// Names an operation from its start until it is freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ticket(u64);
+
+impl Ticket {
+    /// An operation that was complete when it started, and successful, with nothing to report: most short sends, and a send to
+    /// MPI_PROC_NULL. It need not be freed.
+    pub const DONE: Ticket = Ticket(u64::MAX);
+}
+
+/// How an operation ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// For a receive: the peer that sent the message.
+    pub source_peer: u32,
+    /// For a receive: the message's tag.
+    pub tag: i32,
+    /// For a receive: data bytes now in the buffer.
+    pub bytes: usize,
+    /// What went wrong.
+    pub error: Option<Error>,
+    /// Whether it was cancelled before it matched.
+    pub cancelled: bool,
+}
+
+/// How long messages travel once the receive is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LargeProtocol {
+    /// What suits the job: see `P2p::prefers_read`.
+    #[default]
+    Auto,
+    /// The receiver reads the sender's memory where it can.
+    Cma,
+    /// The sender streams packets.
+    Cells,
+}
+
+/// The knobs of this room.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Longest message sent before its receive is known; at most what one packet carries.
+    pub eager_bytes_max: usize,
+    /// What a peer may hold of our eager messages before it has matched them. A message costs its bytes and 64.
+    pub credit_bytes: usize,
+    /// How long messages travel.
+    pub large_protocol: LargeProtocol,
+    /// Bytes read from a peer's memory in one poll.
+    pub read_piece_bytes: usize,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            eager_bytes_max: 32 << 10,
+            credit_bytes: 1 << 20,
+            large_protocol: LargeProtocol::Auto,
+            read_piece_bytes: 1 << 20,
+        }
+    }
+}
+
+/// Point-to-point of one process.
+pub struct P2p {
+    rank: u32,
+    reach: Reach,
+    config: Config,
+    /// By number; made on first use.
+    peers: Vec<Option<Box<Peer>>>,
+    /// Peers that have ever written to us: the rings to look at.
+    writers: Vec<u32>,
+    /// Peers for which packets wait.
+    blocked: Vec<u32>,
+    state: State,
+}
+
+/// What we know of a peer: the way to it, and what waits to go that way.
+struct Peer {
+    route: Route,
+    lane: Lane,
+}
+
+/// Everything that does not belong to one peer.
+struct State {
+    requests: Tickets<Request>,
+    /// Messages that a matched probe has taken out of the queue.
+    messages: Tickets<(matching::Envelope, Message)>,
+    /// Receives, by ticket.
+    posted: Posted<u64>,
+    unexpected: Unexpected<Message>,
+    /// Receives that read their peer's memory, by ticket.
+    reading: VecDeque<u64>,
+    /// Where bytes land that a receive buffer with gaps cannot take directly.
+    bounce: Option<Memory>,
+    buffered: Buffered,
+    /// Sends that have not ended: MPI_Finalize waits for them.
+    sends_open: usize,
+    /// Whether long messages are read from the sender's memory.
+    prefers_read: bool,
+    read_piece_bytes: usize,
+}
+
+impl P2p {
+    /// The state of a process that has done nothing yet.
+    pub fn new(reach: Reach, config: Config) -> P2p {
+        let prefers_read = match config.large_protocol {
+            LargeProtocol::Auto => reach.prefers_read(),
+            LargeProtocol::Cma => true,
+            LargeProtocol::Cells => false,
+        };
+        P2p {
+            rank: reach.rank(),
+            config,
+            peers: (0..reach.ranks()).map(|_| None).collect(),
+            writers: Vec::new(),
+            blocked: Vec::new(),
+            state: State {
+                requests: Tickets::new(),
+                messages: Tickets::new(),
+                posted: Posted::new(),
+                unexpected: Unexpected::new(),
+                reading: VecDeque::new(),
+                bounce: None,
+                buffered: Buffered::new(),
+                sends_open: 0,
+                prefers_read,
+                read_piece_bytes: config.read_piece_bytes.max(1),
+            },
+            reach,
+        }
+    }
+
+    /// This process's number.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// A ticket for an operation that needs no traffic and has already ended so: a receive from MPI_PROC_NULL.
+    pub fn completed(&mut self, outcome: Outcome) -> Ticket {
+        Ticket(self.state.requests.insert(Request::ended(outcome)))
+    }
+
+    /// Whether an operation has ended. The ticket must not have been freed, here and below.
+    #[inline]
+    pub fn is_done(&self, ticket: Ticket) -> bool {
+        ticket == Ticket::DONE || self.state.requests.get(ticket.0).is_some_and(Request::is_done)
+    }
+
+    /// How an operation ended, once it has.
+    pub fn outcome(&self, ticket: Ticket) -> Option<Outcome> {
+        if ticket == Ticket::DONE {
+            return Some(Outcome::default());
+        }
+        let request = self.state.requests.get(ticket.0).expect("the ticket has not been freed");
+        request.is_done().then(|| request.outcome.clone())
+    }
+
+    /// How an operation ended, once it has; the ticket is then freed.
+    #[inline]
+    pub fn take(&mut self, ticket: Ticket) -> Option<Outcome> {
+        if ticket == Ticket::DONE {
+            return Some(Outcome::default());
+        }
+        if !self.is_done(ticket) {
+            return None;
+        }
+        self.state.requests.remove(ticket.0).map(|request| request.outcome)
+    }
+
+    /// Gives up a ticket. An operation that has not ended goes on to its end (MPI 5.0, section 3.7.3, MPI_Request_free).
+    pub fn free(&mut self, ticket: Ticket) {
+        if let Some(request) = self.state.requests.get_mut(ticket.0) {
+            request.detached = true;
+            if request.is_done() {
+                self.state.requests.remove(ticket.0);
+            }
+        }
+    }
+
+    /// Cancels a receive that has not matched; anything else is left alone and completes normally, sends always
+    /// (MPI 5.0, section 3.8.4).
+    pub fn cancel(&mut self, ticket: Ticket) {
+        let Some(request) = self.state.requests.get_mut(ticket.0) else { return };
+        if let Stage::Posted(entry) = request.stage {
+            self.state.posted.remove(entry);
+            request.outcome.cancelled = true;
+            self.state.complete(ticket.0);
+        }
+    }
+
+    /// Whether every send has ended and nothing waits to leave: what MPI_Finalize waits for.
+    pub fn is_quiet(&self) -> bool {
+        self.state.sends_open == 0 && self.blocked.is_empty()
+    }
+
+    /// Whether `poll` has work that no peer will ring the doorbell for, so that the process must not sleep.
+    pub fn must_poll(&self) -> bool {
+        !self.blocked.is_empty() || !self.state.reading.is_empty()
+    }
+
+    /// Makes the way to a peer, where there is none yet.
+    #[inline]
+    fn connect(&mut self, number: u32) -> Result<()> {
+        match self.peers.get(number as usize) {
+            Some(Some(_)) => Ok(()),
+            Some(None) => {
+                let route = self.reach.route(number)?;
+                let lane = Lane::new(number, &self.config, route.payload_bytes_max());
+                self.peers[number as usize] = Some(Box::new(Peer { route, lane }));
+                Ok(())
+            }
+            None => {
+                fail!(Class::Rank, "peer {number} is not one of the job's {} processes", self.peers.len())
+            }
+        }
+    }
+}
+
+impl State {
+    /// Ends an operation, and forgets it if nobody will ask.
+    fn complete(&mut self, ticket: u64) {
+        let request = self.requests.get_mut(ticket).expect("an operation that completes is known");
+        if request.is_send() {
+            self.sends_open -= 1;
+        }
+        let detached = request.detached;
+        match request.end() {
+            Data::Attached(place) => self.buffered.give_back(place),
+            Data::Own(_) => self.buffered.give_back_automatic(),
+            Data::User(_) | Data::None => (),
+        }
+        if detached {
+            self.requests.remove(ticket);
+        }
+    }
+}
+
+/// The peer, which `connect` has made.
+fn known(peers: &mut [Option<Box<Peer>>], number: u32) -> &mut Peer {
+    peers[number as usize].as_deref_mut().expect("a peer in use was connected")
+}

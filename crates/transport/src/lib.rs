@@ -6,4 +6,7 @@
 //!
 //! Read next: `shm/segment.rs` (the map of that memory), `shm/ring.rs`, `shm/arena.rs`.
 
+pub mod own;
+pub mod route;
 pub mod shm;
+pub mod sim;

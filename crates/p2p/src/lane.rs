@@ -1,0 +1,201 @@
+//! What waits to go to one peer, and the credit that its eager messages may use.
+
+use crate::packet;
+use crate::request::{SendProgress, SendStage};
+use crate::{Config, Peer, State};
+use std::collections::VecDeque;
+use transport::route::{Header, Route, Sent};
+
+/// The outgoing side of a peer.
+pub(crate) struct Lane {
+    /// The peer.
+    pub(crate) number: u32,
+    pub(crate) eager_bytes_max: usize,
+    payload_bytes_max: usize,
+    credit_bytes: u64,
+    /// What all eager messages have cost so far.
+    charged: u64,
+    /// The peer's consumed word as last read, so that a send reads only our own memory while the credit lasts.
+    consumed: u64,
+    /// Packets in the order in which they must leave. Nothing with an envelope leaves while this holds anything.
+    queue: VecDeque<Outgoing>,
+    /// Sends whose bytes were asked for, by ticket; one packet each in turn, when the queue is empty.
+    streams: VecDeque<u64>,
+    /// In `P2p::blocked`.
+    pub(crate) blocked: bool,
+    /// Credit to give back for messages of this peer.
+    pub(crate) returned: u64,
+    /// A read of the peer's memory failed, so none is tried again.
+    pub(crate) unreadable: bool,
+}
+
+/// A packet that waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Outgoing {
+    /// The first packet of our send: the message or the offer.
+    Message { ours: u64 },
+    /// We want bytes `[next, end)` of their send.
+    Ask { theirs: u64, ours: u64, next: u64, end: u64 },
+    /// We need no more of their send.
+    Taken { theirs: u64 },
+}
+
+/// What a message without bytes costs: its record in the unexpected queue.
+const MESSAGE_COST: u64 = 64;
+
+/// Packets of streams that one flush sends: whoever is polled next gets his turn, however fast the peer takes them.
+const STREAM_PACKETS_PER_FLUSH: usize = 16;
+
+/// What an eager message of so many bytes costs of the credit.
+#[inline]
+pub(crate) fn cost(bytes: usize) -> u64 {
+    bytes as u64 + MESSAGE_COST
+}
+
+impl Lane {
+    pub(crate) fn new(number: u32, config: &Config, payload_bytes_max: usize) -> Lane {
+        Lane {
+            number,
+            eager_bytes_max: config.eager_bytes_max.min(payload_bytes_max),
+            payload_bytes_max,
+            credit_bytes: config.credit_bytes as u64,
+            charged: 0,
+            consumed: 0,
+            queue: VecDeque::new(),
+            streams: VecDeque::new(),
+            blocked: false,
+            returned: 0,
+            unreadable: false,
+        }
+    }
+
+    /// Whether a message may leave at once without overtaking another.
+    #[inline]
+    pub(crate) fn is_clear(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Whether anything waits.
+    pub(crate) fn has_work(&self) -> bool {
+        !(self.queue.is_empty() && self.streams.is_empty())
+    }
+
+    pub(crate) fn push(&mut self, packet: Outgoing) {
+        self.queue.push_back(packet);
+    }
+
+    pub(crate) fn push_stream(&mut self, ours: u64) {
+        self.streams.push_back(ours);
+    }
+
+    /// Whether a message may go eagerly, as far as its length and the credit tell.
+    #[inline]
+    pub(crate) fn affords(&mut self, bytes: usize, route: &Route) -> bool {
+        if bytes > self.eager_bytes_max {
+            return false;
+        }
+        let wanted = cost(bytes);
+        if self.charged.wrapping_sub(self.consumed).saturating_add(wanted) <= self.credit_bytes {
+            return true;
+        }
+        if !matches!(route, Route::Own) {
+            self.consumed = route.consumed();
+        }
+        // A corrupt peer may have "consumed" more than was sent; the difference is then huge, and we offer instead.
+        self.charged.wrapping_sub(self.consumed).saturating_add(wanted) <= self.credit_bytes
+    }
+
+    #[inline]
+    pub(crate) fn charge(&mut self, bytes: usize) {
+        self.charged = self.charged.wrapping_add(cost(bytes));
+    }
+
+    /// Our own message to ourselves was consumed.
+    pub(crate) fn consumed_own(&mut self, bytes: usize) {
+        self.consumed = self.consumed.wrapping_add(cost(bytes));
+    }
+
+    /// The queue's packets, then packets of streams in turn. Returns how many left.
+    fn send_waiting(&mut self, route: &mut Route, state: &mut State) -> usize {
+        let mut sent = 0;
+        while let Some(&packet) = self.queue.front() {
+            let answer = match packet {
+                Outgoing::Message { ours } => self.send_message(route, state, ours),
+                Outgoing::Ask { theirs, ours, next, end } => {
+                    let fill = |to| packet::write([ours, next, end], to);
+                    route.send(&packet::about(packet::ASK, theirs), packet::WORDS_BYTES, fill)
+                }
+                Outgoing::Taken { theirs } => route.send(&packet::about(packet::TAKEN, theirs), 0, |_| ()),
+            };
+            if answer == Sent::Full {
+                return sent;
+            }
+            sent += 1;
+            self.queue.pop_front();
+        }
+        for _ in 0..STREAM_PACKETS_PER_FLUSH {
+            if !self.send_piece(route, state) {
+                break;
+            }
+            sent += 1;
+        }
+        sent
+    }
+
+    /// The first packet of a send: the message itself while the credit lasts, otherwise an offer.
+    fn send_message(&mut self, route: &mut Route, state: &mut State, ours: u64) -> Sent {
+        let request = state.requests.get_mut(ours).expect("a send that waits is known");
+        let bytes = request.data.bytes();
+        let SendStage { envelope, synchronous, .. } = *request.sending();
+        if !synchronous && self.affords(bytes, route) {
+            let header = packet::addressed(packet::EAGER, envelope.context, envelope.tag);
+            let answer = route.send(&header, bytes, |to| request.data.pack(0, to));
+            if answer == Sent::Done {
+                self.charge(bytes);
+                state.complete(ours);
+            }
+            return answer;
+        }
+        let address = request.data.address();
+        let header = packet::addressed(packet::OFFER, envelope.context, envelope.tag);
+        let fill = |to| packet::write([bytes as u64, ours, address], to);
+        let answer = route.send(&header, packet::WORDS_BYTES, fill);
+        if answer == Sent::Done {
+            request.sending().progress = SendProgress::Offered;
+        }
+        answer
+    }
+
+    /// The next bytes of the stream whose turn it is; false if there is none or no room.
+    fn send_piece(&mut self, route: &mut Route, state: &mut State) -> bool {
+        let Some(&ours) = self.streams.front() else { return false };
+        let request = state.requests.get_mut(ours).expect("a send that streams is known");
+        let SendProgress::Streaming { theirs, next, end } = request.sending().progress else {
+            unreachable!("only sends that were asked for stream");
+        };
+        let bytes = (end - next).min(self.payload_bytes_max as u64);
+        let header: Header = packet::about(packet::DATA, theirs);
+        if route.send(&header, bytes as usize, |to| request.data.pack(next as usize, to)) == Sent::Full {
+            return false;
+        }
+        self.streams.pop_front();
+        if next + bytes == end {
+            state.complete(ours);
+        } else {
+            request.sending().progress = SendProgress::Streaming { theirs, next: next + bytes, end };
+            self.streams.push_back(ours);
+        }
+        true
+    }
+}
+
+impl Peer {
+    /// Sends what waits, as far as there is room; returns whether anything left.
+    pub(crate) fn flush(&mut self, state: &mut State) -> bool {
+        let sent = self.lane.send_waiting(&mut self.route, state);
+        if sent > 0 {
+            self.route.wake();
+        }
+        sent > 0
+    }
+}

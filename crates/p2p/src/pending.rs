@@ -1,0 +1,75 @@
+//! What a process waits for, in words that a person who looks for a hang can use.
+
+use crate::request::{SendProgress, Stage};
+use crate::{P2p, Probe};
+use matching::{Envelope, Pattern};
+
+/// One thing that has not ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pending {
+    /// A receive that no message has matched, in the order posted.
+    Receive {
+        /// What it takes.
+        pattern: Pattern,
+        /// Bytes that its buffer holds.
+        capacity: usize,
+    },
+    /// A message that no receive has matched, in the order of arrival.
+    Message {
+        /// Its context.
+        context: u64,
+        /// Who, which tag, how long.
+        probe: Probe,
+    },
+    /// A send that has not ended.
+    Send {
+        /// To whom.
+        dest_peer: u32,
+        /// Context and tag; the source is this process.
+        envelope: Envelope,
+        /// Its length.
+        bytes: usize,
+        /// Whether the receiver has matched it.
+        matched: bool,
+    },
+    /// A receive that has matched and whose bytes are on their way.
+    Transfer {
+        /// From whom.
+        source_peer: u32,
+        /// Its tag.
+        tag: i32,
+        /// Bytes that are still missing.
+        left: u64,
+    },
+}
+
+impl P2p {
+    /// Everything that has not ended, unsorted but for the two queues.
+    pub fn pending(&self) -> Vec<Pending> {
+        let state = &self.state;
+        let capacity = |ours: &u64| state.requests.get(*ours).map_or(0, |request| request.data.bytes());
+        let posted = state
+            .posted
+            .iter()
+            .map(|(pattern, ours)| Pending::Receive { pattern: *pattern, capacity: capacity(ours) });
+        let unexpected = state.unexpected.iter().map(|(envelope, message)| Pending::Message {
+            context: envelope.context,
+            probe: state.describe(envelope, message),
+        });
+        let moving = state.requests.values().filter_map(|request| match &request.stage {
+            Stage::Send(send) => Some(Pending::Send {
+                dest_peer: send.peer,
+                envelope: send.envelope,
+                bytes: request.data.bytes(),
+                matched: matches!(send.progress, SendProgress::Streaming { .. }),
+            }),
+            Stage::Reading { next, end, .. } | Stage::Filling { next, end, .. } => Some(Pending::Transfer {
+                source_peer: request.outcome.source_peer,
+                tag: request.outcome.tag,
+                left: end - next,
+            }),
+            Stage::Done | Stage::Posted(_) => None,
+        });
+        posted.chain(unexpected).chain(moving).collect()
+    }
+}

@@ -1,0 +1,78 @@
+//! Moving on everything that can move.
+
+use crate::{P2p, Peer, known};
+use error::Result;
+
+/// Packets taken from one peer before the next one's turn.
+const PACKETS_PER_PEER: usize = 32;
+
+impl P2p {
+    /// Takes packets, sends what waits, reads a piece of a long message. Returns whether anything moved.
+    ///
+    /// Errors: a peer sent something that makes no sense; it was dropped, and everything else goes on.
+    #[inline]
+    pub fn poll(&mut self) -> Result<bool> {
+        let mut fault = self.greet();
+        let mut moved = false;
+        for i in 0..self.writers.len() {
+            match self.take_packets(self.writers[i]) {
+                Ok(taken) => moved |= taken,
+                Err(error) => fault = fault.and(Err(error)),
+            }
+        }
+        if !self.blocked.is_empty() {
+            moved |= self.flush_blocked();
+        }
+        moved |= self.advance_read();
+        fault.map(|()| moved)
+    }
+
+    /// Takes note of peers that have written for the first time.
+    #[inline]
+    fn greet(&mut self) -> Result<()> {
+        let before = self.writers.len();
+        self.reach.arrivals(|peer| self.writers.push(peer));
+        for i in before..self.writers.len() {
+            self.connect(self.writers[i])?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn take_packets(&mut self, number: u32) -> Result<bool> {
+        let Peer { route, lane } = known(&mut self.peers, number);
+        let mut fault = Ok(());
+        let mut taken = 0;
+        while taken < PACKETS_PER_PEER && fault.is_ok() {
+            if !route.poll(|header, payload| fault = self.state.arrive(lane, header, payload)) {
+                break;
+            }
+            taken += 1;
+        }
+        if taken == 0 {
+            return Ok(false);
+        }
+        if lane.returned > 0 {
+            route.consume(std::mem::take(&mut lane.returned));
+        }
+        if lane.has_work() && !lane.blocked {
+            self.flush(number);
+        }
+        fault.map(|()| true)
+    }
+
+    /// Tries again where packets wait.
+    #[cold]
+    fn flush_blocked(&mut self) -> bool {
+        let mut moved = false;
+        for i in (0..self.blocked.len()).rev() {
+            let peer = known(&mut self.peers, self.blocked[i]);
+            moved |= peer.flush(&mut self.state);
+            if !peer.lane.has_work() {
+                peer.lane.blocked = false;
+                self.blocked.swap_remove(i);
+            }
+        }
+        moved
+    }
+}

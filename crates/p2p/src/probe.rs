@@ -1,0 +1,62 @@
+//! Probes: looking at a message before receiving it, and taking it out of the queue (MPI 5.0, section 3.8).
+
+use crate::receive::Message;
+use crate::request::Request;
+use crate::{P2p, State, Ticket};
+use datatype::Buffer;
+use matching::{Envelope, Pattern};
+
+/// A message that has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// The peer that sent it.
+    pub source_peer: u32,
+    /// Its tag.
+    pub tag: i32,
+    /// Its length.
+    pub bytes: u64,
+}
+
+/// Names a message that a matched probe has taken (an MPI_Message).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MessageTicket(u64);
+
+impl P2p {
+    /// The message that a receive would take now.
+    pub fn iprobe(&self, context: u64, source: Option<u32>, tag: Option<i32>) -> Option<Probe> {
+        let pattern = Pattern { context, source, tag };
+        self.state.unexpected.peek(&pattern).map(|(envelope, message)| self.state.describe(envelope, message))
+    }
+
+    /// Takes that message out of the queue: only `imrecv` with this ticket can receive it.
+    pub fn improbe(
+        &mut self,
+        context: u64,
+        source: Option<u32>,
+        tag: Option<i32>,
+    ) -> Option<(MessageTicket, Probe)> {
+        let (envelope, message) = self.state.unexpected.take(&Pattern { context, source, tag })?;
+        let probe = self.state.describe(&envelope, &message);
+        Some((MessageTicket(self.state.messages.insert((envelope, message))), probe))
+    }
+
+    /// Starts the receive of a message that `improbe` took; `None` if it was received already.
+    pub fn imrecv(&mut self, message: MessageTicket, buffer: Buffer) -> Option<Ticket> {
+        let (envelope, message) = self.state.messages.remove(message.0)?;
+        let ours = self.state.requests.insert(Request::receive(buffer));
+        self.deliver(ours, envelope, message);
+        Some(Ticket(ours))
+    }
+}
+
+impl State {
+    pub(crate) fn describe(&self, envelope: &Envelope, message: &Message) -> Probe {
+        let bytes = match message {
+            Message::Short { bytes, .. } => u64::from(*bytes),
+            Message::Long(memory) => memory.bytes() as u64,
+            Message::Offer(offer) => offer.bytes,
+            Message::Own { ours } => self.requests.get(*ours).map_or(0, |send| send.data.bytes() as u64),
+        };
+        Probe { source_peer: envelope.source, tag: envelope.tag, bytes }
+    }
+}

@@ -1,0 +1,154 @@
+//! Starting a receive, and what becomes of a message that has arrived.
+
+use crate::lane::{Lane, cost};
+use crate::rendezvous::Offer;
+use crate::request::{Data, Request, Stage};
+use crate::{Outcome, P2p, State, Ticket, known, packet};
+use datatype::Buffer;
+use error::{Class, Error, Result, fail};
+use matching::{Envelope, Pattern};
+use sys::Span;
+use transport::own::{self, Memory};
+use transport::route::{Header, INLINE_BYTES, Route};
+
+/// A message whose receive is not yet known.
+pub(crate) enum Message {
+    /// As short as most are: kept without another allocation.
+    Short { bytes: u8, data: [u8; INLINE_BYTES] },
+    /// A copy.
+    Long(Memory),
+    /// The bytes are still with the sender.
+    Offer(Offer),
+    /// A message to ourselves whose bytes are still in the sender's buffer.
+    Own { ours: u64 },
+}
+
+impl Message {
+    /// A message of so many bytes, which `fill` writes.
+    pub(crate) fn filled(bytes: usize, fill: impl FnOnce(Span)) -> Message {
+        if bytes <= INLINE_BYTES {
+            let mut data = [0; INLINE_BYTES];
+            own::lend(&mut data[..bytes], fill);
+            return Message::Short { bytes: bytes as u8, data };
+        }
+        let mut memory = Memory::new(bytes);
+        memory.lend(fill);
+        Message::Long(memory)
+    }
+}
+
+impl P2p {
+    /// Starts a receive; `None` takes any source, any tag.
+    #[inline]
+    pub fn irecv(&mut self, context: u64, source: Option<u32>, tag: Option<i32>, buffer: Buffer) -> Ticket {
+        let pattern = Pattern { context, source, tag };
+        let ours = self.state.requests.insert(Request::receive(buffer));
+        if let Some((envelope, message)) = self.state.unexpected.take(&pattern) {
+            self.deliver(ours, envelope, message);
+        } else {
+            let entry = self.state.posted.push(pattern, ours);
+            self.state.requests.get_mut(ours).expect("it was just made").stage = Stage::Posted(entry);
+        }
+        Ticket(ours)
+    }
+
+    /// Gives a receive the message that waited for it.
+    pub(crate) fn deliver(&mut self, ours: u64, envelope: Envelope, message: Message) {
+        match message {
+            Message::Short { bytes, mut data } => {
+                own::lend(&mut data[..usize::from(bytes)], |span| self.state.land(ours, envelope, span));
+                self.give_credit_back(envelope.source, usize::from(bytes));
+            }
+            Message::Long(mut memory) => {
+                memory.lend(|span| self.state.land(ours, envelope, span));
+                self.give_credit_back(envelope.source, memory.bytes());
+            }
+            Message::Offer(offer) => {
+                let lane = &mut known(&mut self.peers, envelope.source).lane;
+                self.state.accept(lane, ours, envelope, offer);
+                self.flush(envelope.source);
+            }
+            Message::Own { ours: send } => self.state.copy_own(send, ours, envelope),
+        }
+    }
+
+    fn give_credit_back(&mut self, source: u32, bytes: usize) {
+        let peer = known(&mut self.peers, source);
+        match &mut peer.route {
+            Route::Own => peer.lane.consumed_own(bytes),
+            route => route.consume(cost(bytes)),
+        }
+    }
+}
+
+impl State {
+    /// Takes a packet from a peer. Errors: it is not what any peer of ours may send now; it is dropped.
+    #[inline]
+    pub(crate) fn arrive(&mut self, lane: &mut Lane, header: &Header, payload: Span) -> Result<()> {
+        let envelope = Envelope { context: header.context, source: lane.number, tag: header.tag };
+        match header.kind {
+            packet::EAGER => match self.posted.take(&envelope) {
+                Some(ours) => {
+                    self.land(ours, envelope, payload);
+                    lane.returned += cost(payload.bytes());
+                }
+                None => {
+                    let message = Message::filled(payload.bytes(), |to| payload.copy_to(to));
+                    self.unexpected.push(envelope, message);
+                }
+            },
+            packet::OFFER => {
+                let Some([bytes, theirs, address]) = packet::read(payload) else {
+                    fail!(Class::Intern, "peer {} sent an offer of {} bytes", lane.number, payload.bytes())
+                };
+                let offer = Offer { bytes, theirs, address };
+                match self.posted.take(&envelope) {
+                    Some(ours) => self.accept(lane, ours, envelope, offer),
+                    None => drop(self.unexpected.push(envelope, Message::Offer(offer))),
+                }
+            }
+            packet::DATA => return self.fill(lane, header.context, payload),
+            packet::ASK => return self.asked(lane, header.context, payload),
+            packet::TAKEN => return self.taken(lane, header.context),
+            kind => fail!(Class::Intern, "peer {} sent a packet of unknown kind {kind}", lane.number),
+        }
+        Ok(())
+    }
+
+    /// Ends a receive with a message that is here in one piece.
+    #[inline]
+    pub(crate) fn land(&mut self, ours: u64, envelope: Envelope, message: Span) {
+        let request = self.requests.get_mut(ours).expect("a posted receive is known");
+        let bytes = begin(request, envelope, message.bytes() as u64);
+        request.buffer().unpack(0, message.slice(0, bytes));
+        self.complete(ours);
+    }
+
+    /// Ends a receive with a message of our own, from send buffer to receive buffer.
+    pub(crate) fn land_own(&mut self, ours: u64, envelope: Envelope, message: &mut Data) {
+        let request = self.requests.get_mut(ours).expect("a posted receive is known");
+        let bytes = begin(request, envelope, message.bytes() as u64);
+        message.copy_to(bytes, request.buffer());
+        self.complete(ours);
+    }
+}
+
+/// Notes what a receive was matched with; returns how many bytes of it the buffer takes.
+#[inline]
+pub(crate) fn begin(request: &mut Request, envelope: Envelope, bytes: u64) -> usize {
+    let capacity = request.data.bytes();
+    let taken = bytes.min(capacity as u64) as usize;
+    let error = if bytes > capacity as u64 { Some(truncated(envelope, bytes, capacity)) } else { None };
+    request.outcome =
+        Outcome { source_peer: envelope.source, tag: envelope.tag, bytes: taken, error, cancelled: false };
+    taken
+}
+
+/// MPI 5.0, section 3.2.4: a message longer than the buffer is the receiver's error, not the sender's.
+#[cold]
+fn truncated(envelope: Envelope, bytes: u64, capacity: usize) -> Error {
+    let Envelope { source, tag, .. } = envelope;
+    let sentence =
+        format!("message of {bytes} bytes from rank {source}, tag {tag}, but the buffer holds {capacity}");
+    Error::new(Class::Truncate, sentence)
+}

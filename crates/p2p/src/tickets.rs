@@ -1,0 +1,76 @@
+//! A table whose keys do not come back: index and generation.
+
+/// Values by ticket. A ticket of a removed value finds nothing, even after its place was used again.
+pub(crate) struct Tickets<T> {
+    slots: Vec<Slot<T>>,
+    free: Vec<u32>,
+}
+
+struct Slot<T> {
+    generation: u32,
+    value: Option<T>,
+}
+
+impl<T> Tickets<T> {
+    pub(crate) fn new() -> Tickets<T> {
+        Tickets { slots: Vec::new(), free: Vec::new() }
+    }
+
+    #[inline]
+    pub(crate) fn insert(&mut self, value: T) -> u64 {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None => {
+                self.slots.push(Slot { generation: 0, value: None });
+                self.slots.len() as u32 - 1
+            }
+        };
+        let slot = &mut self.slots[index as usize];
+        slot.value = Some(value);
+        u64::from(slot.generation) << 32 | u64::from(index)
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, ticket: u64) -> Option<&T> {
+        let slot = self.slots.get(ticket as u32 as usize)?;
+        if slot.generation == (ticket >> 32) as u32 { slot.value.as_ref() } else { None }
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, ticket: u64) -> Option<&mut T> {
+        let slot = self.slots.get_mut(ticket as u32 as usize)?;
+        if slot.generation == (ticket >> 32) as u32 { slot.value.as_mut() } else { None }
+    }
+
+    #[inline]
+    pub(crate) fn remove(&mut self, ticket: u64) -> Option<T> {
+        self.get(ticket)?;
+        let slot = &mut self.slots[ticket as u32 as usize];
+        // The last generation is left out: u64::MAX is never a ticket.
+        slot.generation = (slot.generation + 1) % u32::MAX;
+        self.free.push(ticket as u32);
+        slot.value.take()
+    }
+
+    pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
+        self.slots.iter().filter_map(|slot| slot.value.as_ref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_removed_ticket_stays_dead() {
+        let mut tickets = Tickets::new();
+        let first = tickets.insert('a');
+        assert_eq!(tickets.remove(first), Some('a'));
+        let second = tickets.insert('b');
+        assert_eq!(second as u32, first as u32, "the place is used again");
+        assert_eq!((tickets.get(first), tickets.remove(first)), (None, None));
+        assert_eq!(tickets.get_mut(second), Some(&mut 'b'));
+        assert_eq!(tickets.get(u64::MAX), None);
+        assert!(tickets.values().eq(&['b']));
+    }
+}

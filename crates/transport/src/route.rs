@@ -1,0 +1,153 @@
+//! Every way to reach a peer, in one closed enum and one `match` for each thing that can be done.
+//!
+//! A route carries packets in both directions between this process and one peer, in order. It never waits: a full ring is
+//! an answer (`Sent::Full`). Beside the packets each direction has one *consumed* word, by which a receiver gives
+//! credit back, and, where the kernel allows, the peer's memory can be read.
+//!
+//! Read next: `shm/ring.rs`, `sim.rs`.
+
+use crate::sim;
+use error::Result;
+use sys::Span;
+
+/// What a packet says before its payload. What the numbers mean is the protocol's business (`p2p/src/packet.rs`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    /// The kind of packet; never 0.
+    pub kind: u8,
+    /// The tag, where the packet has an envelope.
+    pub tag: i32,
+    /// The context, where the packet has an envelope; a ticket otherwise.
+    pub context: u64,
+}
+
+/// Payload that travels beside the header, in the same slot.
+pub const INLINE_BYTES: usize = 40;
+
+/// The answer to a send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Sent {
+    /// The packet is under way.
+    Done,
+    /// No room now: nothing was sent.
+    Full,
+}
+
+/// The way to one peer.
+pub enum Route {
+    /// The peer is this process: nothing becomes a packet.
+    Own,
+    /// A simulated peer.
+    Sim(sim::Link),
+}
+
+/// Where a process gets its routes.
+pub enum Reach {
+    /// A simulated job.
+    Sim(sim::Port),
+}
+
+impl Reach {
+    /// This process's number.
+    pub fn rank(&self) -> u32 {
+        match self {
+            Reach::Sim(port) => port.rank(),
+        }
+    }
+
+    /// The number of processes.
+    pub fn ranks(&self) -> u32 {
+        match self {
+            Reach::Sim(port) => port.ranks(),
+        }
+    }
+
+    /// Whether long messages do better when their receiver reads them.
+    pub fn prefers_read(&self) -> bool {
+        match self {
+            Reach::Sim(_) => true,
+        }
+    }
+
+    /// The way to a peer. Errors: the peer's memory cannot be mapped.
+    pub fn route(&self, peer: u32) -> Result<Route> {
+        if peer == self.rank() {
+            return Ok(Route::Own);
+        }
+        match self {
+            Reach::Sim(port) => Ok(Route::Sim(port.link(peer))),
+        }
+    }
+
+    /// Calls `each` with every peer that has written to us for the first time.
+    pub fn arrivals(&mut self, each: impl FnMut(u32)) {
+        match self {
+            Reach::Sim(port) => port.arrivals(each),
+        }
+    }
+}
+
+impl Route {
+    /// Puts a packet with `bytes` bytes of payload, which `fill` writes, on its way.
+    #[inline]
+    pub fn send(&mut self, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent {
+        match self {
+            Route::Own => unreachable!("{NO_PACKETS}"),
+            Route::Sim(link) => link.send(header, bytes, fill),
+        }
+    }
+
+    /// Takes the next packet, if one has arrived; its payload is valid during `each` only.
+    #[inline]
+    pub fn poll(&mut self, each: impl FnOnce(&Header, Span)) -> bool {
+        match self {
+            Route::Own => false,
+            Route::Sim(link) => link.poll(each),
+        }
+    }
+
+    /// Lets the peer know that packets were sent, should it sleep.
+    #[inline]
+    pub fn wake(&self) {
+        match self {
+            Route::Own | Route::Sim(_) => (),
+        }
+    }
+
+    /// What the peer has consumed of our packets, in its units, since the job began; it wraps.
+    #[inline]
+    pub fn consumed(&self) -> u64 {
+        match self {
+            Route::Own => 0,
+            Route::Sim(link) => link.consumed(),
+        }
+    }
+
+    /// Tells the peer that we have consumed so much more of its packets.
+    #[inline]
+    pub fn consume(&mut self, amount: u64) {
+        match self {
+            Route::Own => (),
+            Route::Sim(link) => link.consume(amount),
+        }
+    }
+
+    /// Longest payload of a packet.
+    pub fn payload_bytes_max(&self) -> usize {
+        match self {
+            Route::Own => usize::MAX,
+            Route::Sim(link) => link.payload_bytes_max(),
+        }
+    }
+
+    /// Reads the peer's memory at `address` into `to`; false where that is not possible, with `to` undefined.
+    pub fn read(&self, address: usize, to: Span) -> bool {
+        match self {
+            Route::Own => unreachable!("{NO_PACKETS}"),
+            Route::Sim(link) => link.read(address, to),
+        }
+    }
+}
+
+const NO_PACKETS: &str = "a message to oneself never becomes a packet";

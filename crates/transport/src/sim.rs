@@ -1,0 +1,204 @@
+//! The sim route: all ranks of a job in one process, and a network whose moods come from a seed.
+//!
+//! Packets between two ranks keep their order, as on every route; everything else is drawn: how long a packet is under way,
+//! whether a ring refuses although it has room, whether a rank's memory can be read. The same seed gives the same job,
+//! as long as its ranks are polled in the same order, for which `Network::below` draws the numbers.
+
+use crate::route::{Header, INLINE_BYTES, Sent};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use sys::Span;
+
+/// What the network does to packets.
+#[derive(Clone, Copy, Debug)]
+pub struct Conditions {
+    /// Packets that a ring holds before it is full; at least 1.
+    pub ring_packets: usize,
+    /// Longest payload of a packet.
+    pub payload_bytes_max: usize,
+    /// Longest time under way, in ticks.
+    pub delay_max: u64,
+    /// How many sends of 100 are refused although there is room; below 100.
+    pub refused_percent: u64,
+    /// How many reads of a peer's memory fail, of 100: 0 always works, 100 never does.
+    pub unreadable_percent: u64,
+}
+
+/// The network of one simulated job.
+#[derive(Clone)]
+pub struct Network(Arc<Mutex<State>>);
+
+/// One rank's way into the network.
+pub struct Port {
+    network: Network,
+    rank: u32,
+}
+
+/// Both directions between one rank and one peer.
+pub struct Link {
+    network: Network,
+    rank: u32,
+    peer: u32,
+}
+
+struct State {
+    conditions: Conditions,
+    random: u64,
+    now: u64,
+    ranks: u32,
+    /// By sender, then receiver.
+    rings: Vec<Ring>,
+}
+
+#[derive(Default)]
+struct Ring {
+    packets: VecDeque<Packet>,
+    consumed: u64,
+    used: bool,
+    /// Whether the receiver has been told of this ring.
+    seen: bool,
+}
+
+struct Packet {
+    arrives: u64,
+    header: Header,
+    payload: Vec<u8>,
+}
+
+impl Network {
+    /// A job of `ranks` ranks.
+    pub fn new(ranks: u32, seed: u64, conditions: Conditions) -> Network {
+        let rings = (0..ranks * ranks).map(|_| Ring::default()).collect();
+        Network(Arc::new(Mutex::new(State { conditions, random: seed, now: 0, ranks, rings })))
+    }
+
+    /// A rank's way in.
+    pub fn port(&self, rank: u32) -> Port {
+        Port { network: self.clone(), rank }
+    }
+
+    /// Draws a number below `end` from the job's seed.
+    pub fn below(&self, end: u64) -> u64 {
+        self.state().below(end)
+    }
+
+    /// Packets under way.
+    pub fn packets(&self) -> usize {
+        self.state().rings.iter().map(|ring| ring.packets.len()).sum()
+    }
+
+    /// Puts a packet of any content into a ring, for tests of what a corrupt peer can do.
+    pub fn forge(&self, from: u32, to: u32, header: Header, payload: Vec<u8>) {
+        let mut state = self.state();
+        let arrives = state.now;
+        let ring = state.ring(from, to);
+        ring.packets.push_back(Packet { arrives, header, payload });
+        ring.used = true;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn ring(&mut self, from: u32, to: u32) -> &mut Ring {
+        &mut self.rings[(from * self.ranks + to) as usize]
+    }
+
+    /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+    fn below(&mut self, end: u64) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % end
+    }
+}
+
+impl Port {
+    /// Which rank.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// How many ranks the job has.
+    pub fn ranks(&self) -> u32 {
+        self.network.state().ranks
+    }
+
+    /// The link to a peer.
+    pub fn link(&self, peer: u32) -> Link {
+        Link { network: self.network.clone(), rank: self.rank, peer }
+    }
+
+    /// Calls `each` with every peer that has written to us for the first time.
+    pub fn arrivals(&mut self, mut each: impl FnMut(u32)) {
+        let mut state = self.network.state();
+        for peer in 0..state.ranks {
+            let ring = state.ring(peer, self.rank);
+            if ring.used && !std::mem::replace(&mut ring.seen, true) {
+                each(peer);
+            }
+        }
+    }
+}
+
+impl Link {
+    pub(crate) fn send(&mut self, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent {
+        let mut state = self.network.state();
+        let conditions = state.conditions;
+        assert!(bytes <= conditions.payload_bytes_max.max(INLINE_BYTES), "{bytes} bytes in one packet");
+        if state.below(100) < conditions.refused_percent
+            || state.ring(self.rank, self.peer).packets.len() >= conditions.ring_packets
+        {
+            return Sent::Full;
+        }
+        let mut payload = vec![0; bytes];
+        crate::own::lend(&mut payload, fill);
+        let earliest = state.ring(self.rank, self.peer).packets.back().map_or(0, |packet| packet.arrives);
+        let arrives = earliest.max(state.now + state.below(conditions.delay_max + 1));
+        let ring = state.ring(self.rank, self.peer);
+        ring.packets.push_back(Packet { arrives, header: *header, payload });
+        ring.used = true;
+        Sent::Done
+    }
+
+    pub(crate) fn poll(&mut self, each: impl FnOnce(&Header, Span)) -> bool {
+        let mut state = self.network.state();
+        state.now += 1;
+        let now = state.now;
+        let ring = state.ring(self.peer, self.rank);
+        if ring.packets.front().is_none_or(|packet| packet.arrives > now) {
+            return false;
+        }
+        let Some(mut packet) = ring.packets.pop_front() else { return false };
+        drop(state);
+        crate::own::lend(&mut packet.payload, |span| each(&packet.header, span));
+        true
+    }
+
+    pub(crate) fn consumed(&self) -> u64 {
+        self.network.state().ring(self.rank, self.peer).consumed
+    }
+
+    pub(crate) fn consume(&mut self, amount: u64) {
+        self.network.state().ring(self.peer, self.rank).consumed += amount;
+    }
+
+    pub(crate) fn payload_bytes_max(&self) -> usize {
+        self.network.state().conditions.payload_bytes_max
+    }
+
+    pub(crate) fn read(&self, address: usize, to: Span) -> bool {
+        let mut state = self.network.state();
+        let percent = state.conditions.unreadable_percent;
+        if state.below(100) < percent {
+            return false;
+        }
+        // SAFETY: all simulated ranks live in this process, and a peer offers only memory of a send that has not ended.
+        let from = unsafe { Span::claim(address, to.bytes()) };
+        from.copy_to(to);
+        true
+    }
+}
