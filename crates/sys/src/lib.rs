@@ -3,11 +3,13 @@
 //! Failures are `std::io::Error`; the rooms above say in their sentence what was being tried.
 //! Read next: `span.rs`, the one way in which the library touches user memory; `memory.rs`; `remote.rs`.
 
+pub mod child;
 pub mod clock;
 pub mod cpu;
 pub mod futex;
 pub mod memory;
 pub mod process;
 pub mod remote;
+pub mod signal;
 pub mod span;
 pub use span::Span;

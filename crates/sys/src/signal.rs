@@ -1,0 +1,119 @@
+//! Signals as something to read, instead of handlers that interrupt.
+
+use std::io::Result;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// A stream of the signals that were asked for. They are blocked in the thread that made it and in all threads that it
+/// starts afterwards, so the stream is the only place where they arrive.
+#[derive(Debug)]
+pub struct Signals {
+    fd: OwnedFd,
+}
+
+impl Signals {
+    /// Takes over `signals` (numbers). To be called before other threads start.
+    pub fn take(signals: &[i32]) -> Result<Signals> {
+        let set = set_of(signals);
+        // SAFETY: `set` is a live, initialised set; the old mask is not asked for.
+        let error = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };
+        if error != 0 {
+            return Err(std::io::Error::from_raw_os_error(error));
+        }
+        // SAFETY: `set` is a live, initialised set; -1 asks for a new descriptor.
+        let fd = unsafe { libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor was made just now and nobody else knows it.
+        Ok(Signals { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+    }
+
+    /// The next signal that has arrived, if any. Never waits: poll the descriptor for that.
+    pub fn next(&self) -> Option<i32> {
+        let mut record = [0u8; size_of::<libc::signalfd_siginfo>()];
+        match rustix::io::read(&self.fd, &mut record) {
+            // The record begins with the signal's number, 32 bits.
+            Ok(bytes) if bytes == record.len() => {
+                Some(i32::from_ne_bytes([record[0], record[1], record[2], record[3]]))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn set_of(signals: &[i32]) -> libc::sigset_t {
+    let mut set = std::mem::MaybeUninit::uninit();
+    // SAFETY: sigemptyset initialises the whole set.
+    unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+    // SAFETY: initialised just now.
+    let mut set = unsafe { set.assume_init() };
+    for &signal in signals {
+        // SAFETY: `set` is initialised; a number that is no signal is refused without effect.
+        unsafe { libc::sigaddset(&mut set, signal) };
+    }
+    set
+}
+
+/// Ignores a signal from now on; programs that this process executes ignore it too.
+pub fn ignore(signal: i32) {
+    // SAFETY: SIG_IGN runs no code of ours.
+    unsafe { libc::signal(signal, libc::SIG_IGN) };
+}
+
+/// `SIGSEGV` for 11.
+pub fn name(signal: i32) -> String {
+    const NAMES: &[(i32, &str)] = &[
+        (libc::SIGHUP, "SIGHUP"),
+        (libc::SIGINT, "SIGINT"),
+        (libc::SIGQUIT, "SIGQUIT"),
+        (libc::SIGILL, "SIGILL"),
+        (libc::SIGTRAP, "SIGTRAP"),
+        (libc::SIGABRT, "SIGABRT"),
+        (libc::SIGBUS, "SIGBUS"),
+        (libc::SIGFPE, "SIGFPE"),
+        (libc::SIGKILL, "SIGKILL"),
+        (libc::SIGUSR1, "SIGUSR1"),
+        (libc::SIGSEGV, "SIGSEGV"),
+        (libc::SIGUSR2, "SIGUSR2"),
+        (libc::SIGPIPE, "SIGPIPE"),
+        (libc::SIGALRM, "SIGALRM"),
+        (libc::SIGTERM, "SIGTERM"),
+        (libc::SIGSTKFLT, "SIGSTKFLT"),
+        (libc::SIGXCPU, "SIGXCPU"),
+        (libc::SIGXFSZ, "SIGXFSZ"),
+        (libc::SIGVTALRM, "SIGVTALRM"),
+        (libc::SIGPROF, "SIGPROF"),
+        (libc::SIGIO, "SIGIO"),
+        (libc::SIGPWR, "SIGPWR"),
+        (libc::SIGSYS, "SIGSYS"),
+    ];
+    let named = NAMES.iter().find(|(number, _)| *number == signal);
+    named.map_or_else(|| format!("signal {signal}"), |(_, name)| name.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_taken_signal_is_read_and_does_not_kill() {
+        std::thread::spawn(|| {
+            let signals = Signals::take(&[libc::SIGUSR1]).unwrap();
+            assert_eq!(signals.next(), None);
+            // SAFETY: the calling thread exists, and the signal is blocked in it.
+            unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGUSR1) };
+            assert_eq!(signals.next(), Some(libc::SIGUSR1));
+            assert_eq!(signals.next(), None);
+        })
+        .join()
+        .unwrap();
+        assert_eq!(name(11), "SIGSEGV");
+        assert_eq!(name(64), "signal 64");
+    }
+}
