@@ -66,8 +66,8 @@ pub struct Settings {
     pub schedule_cache_entries: u64,
     /// How long a waiting rank polls before it sleeps on its doorbell. With more processes than cores it yields instead of spinning.
     pub spin_us: u64,
-    /// Shared memory that each rank may use at most, for MPI_Alloc_mem, operations and staging. Costs nothing until it is touched.
-    pub arena_bytes: u64,
+    /// Shared memory that each rank may use at most, for MPI_Alloc_mem, operations and staging; not set: as much as the machine has.
+    pub arena_bytes: Option<u64>,
     /// 0: check what a call can see by itself; 1: also compare what the members of a collective pass; 2: also check internal state.
     pub check: u64,
     /// Print a summary of the counters when MPI is finalized.
@@ -118,7 +118,7 @@ impl Settings {
             exscan: values.required(26)?,
             schedule_cache_entries: values.required(27)?,
             spin_us: values.required(28)?,
-            arena_bytes: values.required(29)?,
+            arena_bytes: values.optional(29)?,
             check: values.required(30)?,
             stats: values.required(31)?,
             trace: values.optional(32)?,
@@ -427,11 +427,11 @@ pub const TABLE: &[Setting] = &[
         name: "arena_bytes",
         variable: "OUTBOARD_ARENA_BYTES",
         kind: Kind::Bytes { min: 1048576, max: 1099511627776 },
-        default: "4GiB",
+        default: "",
         scope: Scope::Launch,
         internal: false,
-        doc: "Shared memory that each rank may use at most, for MPI_Alloc_mem, operations and staging. Costs nothing until it is touched.",
-        why: "Offsets in the job's segment are fixed at the start.",
+        doc: "Shared memory that each rank may use at most, for MPI_Alloc_mem, operations and staging; not set: as much as the machine has.",
+        why: "Offsets in the job's segment are fixed at the start; memory is taken only when it is touched.",
     },
     Setting {
         name: "check",

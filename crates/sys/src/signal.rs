@@ -106,8 +106,10 @@ mod tests {
         std::thread::spawn(|| {
             let signals = Signals::take(&[libc::SIGUSR1]).unwrap();
             assert_eq!(signals.next(), None);
+            // SAFETY: takes no arguments and cannot fail.
+            let thread = unsafe { libc::pthread_self() };
             // SAFETY: the calling thread exists, and the signal is blocked in it.
-            unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGUSR1) };
+            unsafe { libc::pthread_kill(thread, libc::SIGUSR1) };
             assert_eq!(signals.next(), Some(libc::SIGUSR1));
             assert_eq!(signals.next(), None);
         })

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use sys::clock::now;
+
 use crate::{Counter, chrome, count};
 
 /// What happened. Peers are ranks of MPI_COMM_WORLD; `context` and `sequence` name an operation on all its ranks.
@@ -70,6 +72,16 @@ pub fn tracing() -> bool {
     TRACING.load(Ordering::Relaxed)
 }
 
+/// Where a member of a job writes its part of the trace `file`, for `mpirun` to merge.
+pub fn part(file: &Path, who: Who) -> PathBuf {
+    let mut path = file.as_os_str().to_os_string();
+    path.push(match who {
+        Who::Rank(rank) => format!(".rank-{rank}.part"),
+        Who::Proxy(proxy) => format!(".proxy-{proxy}.part"),
+    });
+    path.into()
+}
+
 /// Keeps events from now on, at most `capacity`, for `file`.
 pub fn trace(who: Who, file: &Path, capacity: usize) {
     let trace = Trace { who, file: file.to_path_buf(), capacity, records: Vec::new() };
@@ -124,11 +136,6 @@ pub fn write() -> std::io::Result<()> {
 fn lock() -> std::sync::MutexGuard<'static, Option<Trace>> {
     // The buffer is a plain list, valid after any panic of another holder.
     TRACE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-fn now() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// A small number for this thread: 1 for the first that kept an event, and so on.

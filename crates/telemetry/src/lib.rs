@@ -4,13 +4,14 @@
 //! asking it. One process writes a page, under its one lock, hence a plain load and store; nobody takes a lock or makes a
 //! system call to count. Events cost one branch unless OUTBOARD_TRACE is set.
 //!
-//! Read next: `counter.rs` (the table of counters), `page.rs`, `event.rs`, `chrome.rs` (the file format).
+//! Read next: `counter.rs` (the table of counters), `page.rs`, `event.rs`, `chrome.rs` (the file format), `summary.rs`.
 #![forbid(unsafe_code)]
 
 pub mod chrome;
 mod counter;
 pub mod event;
 mod page;
+pub mod summary;
 
 pub use counter::{Counter, Unit};
 pub use event::{Event, begin, end, event, tracing};

@@ -1,0 +1,135 @@
+//! Finding the segment, and becoming a rank or a proxy of it.
+
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::atomic::Ordering;
+
+use error::{Class, Error, Result, fail};
+use settings::Settings;
+use transport::shm::{Segment, State};
+
+/// What the environment makes of this process.
+pub(crate) enum Claim {
+    /// A rank of `mpirun`'s job.
+    Rank(&'static Segment, u32),
+    /// Not part of a job, or the child of a rank.
+    Alone,
+}
+
+/// Claims the rank that the environment names.
+pub(crate) fn rank(settings: &Settings) -> Result<Claim> {
+    let (Some(fd), Some(rank)) = (settings.job_fd, settings.rank) else { return Ok(Claim::Alone) };
+    let Some(segment) = segment(settings, fd)? else { return Ok(Claim::Alone) };
+    let shape = segment.shape();
+    if rank >= u64::from(shape.ranks) {
+        fail!(Class::Other, "OUTBOARD_RANK={rank}, but the job has {} ranks", shape.ranks);
+    }
+    let rank = rank as u32;
+    let pid = &segment.rank(rank).pid;
+    match pid.compare_exchange(0, sys::process::id(), Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => Ok(Claim::Rank(keep(segment), rank)),
+        Err(owner) if is_ancestor(owner) => Ok(Claim::Alone),
+        Err(owner) => fail!(
+            Class::Other,
+            "rank {rank} of this job is process {owner} already; a script under mpirun can start only one MPI program"
+        ),
+    }
+}
+
+/// A proxy's place in its job.
+pub struct ProxyMembership {
+    /// The job's memory.
+    pub segment: &'static Segment,
+    /// Which proxy this process is.
+    pub proxy: u32,
+}
+
+/// Enters the job as the proxy that the environment names: publishes the process, counts into the proxy's page, records
+/// events if asked to. An error if `mpirun` did not start this process.
+pub fn join_proxy() -> Result<ProxyMembership> {
+    let settings = settings::load()?;
+    let (Some(fd), Some(proxy)) = (settings.job_fd, settings.proxy) else {
+        fail!(Class::Other, "outboard-proxy is started by mpirun (option --proxies), not by hand");
+    };
+    let Some(segment) = segment(settings, fd)? else {
+        fail!(Class::Other, "the job's memory is gone: mpirun has ended");
+    };
+    let shape = segment.shape();
+    if proxy >= u64::from(shape.proxies) {
+        fail!(Class::Other, "OUTBOARD_PROXY={proxy}, but the job has {} proxies", shape.proxies);
+    }
+    let (segment, proxy) = (keep(segment), proxy as u32);
+    let page = segment.proxy(proxy);
+    page.pid.store(sys::process::id(), Ordering::Release);
+    let cpus = sys::cpu::allowed().unwrap_or_default();
+    page.cpus.store(cpus.len() as u32, Ordering::Relaxed);
+    page.cpu.store(cpus.first().map_or(0, |cpu| *cpu as u32), Ordering::Relaxed);
+    telemetry::attach(&page.counters);
+    if let Some(file) = &settings.trace {
+        let who = telemetry::event::Who::Proxy(proxy);
+        let part = telemetry::event::part(file, who);
+        telemetry::event::trace(who, &part, settings.trace_events_max as usize);
+    }
+    page.set_state(State::Running);
+    Ok(ProxyMembership { segment, proxy })
+}
+
+/// The segment stays mapped as long as the process lives: counters and doorbells are used until the very end.
+pub(crate) fn keep(segment: Segment) -> &'static Segment {
+    Box::leak(Box::new(segment))
+}
+
+/// The job's segment: by the inherited descriptor, else by the launcher's own one where something between us closed
+/// ours; `None` if neither is there any more, as for a program that a rank started.
+fn segment(settings: &Settings, fd: u64) -> Result<Option<Segment>> {
+    let own = std::fs::read_link(format!("/proc/self/fd/{fd}"));
+    if own.is_ok_and(|path| path.to_string_lossy().contains("outboard-job")) {
+        // SAFETY: the descriptor is open and is the job's memfd, which only we use; `Segment` sets close-on-exec below.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+        sys::memory::inheritable(&fd, false).map_err(|error| {
+            Error::new(Class::Other, format!("cannot keep the job's descriptor from children: {error}"))
+        })?;
+        return Segment::attach(fd).map(Some);
+    }
+    let Some(launcher) = settings.launcher_pid else { return Ok(None) };
+    let theirs = format!("/proc/{launcher}/fd/{fd}");
+    match std::fs::File::options().read(true).write(true).open(theirs) {
+        Ok(file) => Segment::attach(file.into()).map(Some),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Whether process `pid` is an ancestor of this one.
+fn is_ancestor(pid: u32) -> bool {
+    let mut at = sys::process::parent();
+    // Process trees are shallow; the bound is for a /proc that lies.
+    for _ in 0..1000 {
+        if at == pid {
+            return true;
+        }
+        match parent_of(at) {
+            Some(parent) if parent > 1 => at = parent,
+            _ => return false,
+        }
+    }
+    false
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is the program's name in parentheses, which may hold anything.
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ancestors() {
+        assert!(is_ancestor(sys::process::parent()));
+        assert!(!is_ancestor(sys::process::id()));
+        assert_eq!(parent_of(sys::process::id()), Some(sys::process::parent()));
+        assert_eq!(parent_of(0), None);
+    }
+}
