@@ -1,8 +1,458 @@
-//! The ring of an ordered pair of ranks.
+//! The ring of an ordered pair of ranks: packets from one sender to one receiver, in order, without locks.
+//!
+//! A packet is a slot of 64 bytes - a header with the packet's turn inside it, and up to 40 bytes of data - and possibly a
+//! *cell*: up to 32 KiB in the ring's area, which both ends use in order, so that no position needs to be told. The
+//! sender writes everything else first and the turn last; the receiver knows which turn it waits for, so a packet costs
+//! the transfer of one cache line, and there is no shared tail. The receiver publishes how far it has read every quarter
+//! of the ring, or when it finds nothing more, and the sender looks at that only when it seems to be out of room.
+//!
+//! The protocol is generic in where the ring lies (`Memory`), so that loom checks the code that runs.
+
+use super::atomic::{AtomicU32, AtomicU64, Line, Ordering};
+use super::segment::{Segment, Shared, view};
+use error::{Class, Result, fail};
+use sys::Span;
+
+/// Data bytes that fit into a packet's slot.
+pub const INLINE_BYTES: usize = 40;
+/// Data bytes that fit into a packet's cell.
+pub const CELL_BYTES: usize = 32 << 10;
 
 /// Slots of a ring.
-pub(super) const SLOTS: u64 = 256;
-/// Bytes of the area that holds payloads.
-pub(super) const AREA_BYTES: u64 = 256 << 10;
+const SLOTS: u64 = 256;
+/// Bytes of the area that holds the cells.
+const AREA_BYTES: u64 = 8 * CELL_BYTES as u64;
+/// Cells begin at multiples of this: the cache line.
+const CELL_ALIGN: u64 = 64;
+const SLOTS_OFFSET: u64 = 4096;
+const AREA_OFFSET: u64 = SLOTS_OFFSET + SLOTS * size_of::<Slot>() as u64;
 /// Bytes of a whole ring: a page for both ends, the slots, the area.
-pub(super) const BYTES: u64 = 4096 + SLOTS * 64 + AREA_BYTES;
+pub(super) const BYTES: u64 = AREA_OFFSET + AREA_BYTES;
+
+/// What a packet says of itself. `kind` and `extra` mean what the `p2p` room makes of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    /// What sort of packet it is.
+    pub kind: u8,
+    /// Data bytes in the slot, up to `INLINE_BYTES`.
+    pub inline_bytes: u8,
+    /// Data bytes in the cell, up to `CELL_BYTES`; 0 if it has none.
+    pub cell_bytes: u16,
+    /// The envelope's context.
+    pub context: u64,
+    /// The envelope's tag.
+    pub tag: i32,
+    /// A small argument.
+    pub extra: u32,
+}
+
+/// Whether a packet was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Sent {
+    /// It is on its way.
+    Done,
+    /// No slot or no cell is free: try again later.
+    Full,
+}
+
+/// One packet's place. Only the sender writes it, and only while it is its turn.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub(super) struct Slot {
+    /// How often the ring had gone round, plus 1, when the packet was written. Zero: never.
+    turn: AtomicU32,
+    /// kind, inline_bytes, cell_bytes: 8, 8 and 16 bits, from the low end.
+    sizes: AtomicU32,
+    context: AtomicU64,
+    tag: AtomicU32,
+    extra: AtomicU32,
+    #[cfg(not(loom))]
+    inline: std::cell::UnsafeCell<[u8; INLINE_BYTES]>,
+}
+
+/// What the two ends tell each other, or themselves when they are made again.
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct Ends {
+    sender: Line<SenderEnd>,
+    receiver: Line<ReceiverEnd>,
+    receiver_claimed: Line<AtomicU32>,
+}
+
+/// Kept for the next sender of this ring.
+#[repr(C)]
+#[derive(Debug)]
+struct SenderEnd {
+    claimed: AtomicU32,
+    tail: AtomicU64,
+    area_tail: AtomicU64,
+}
+
+/// Published for the sender.
+#[repr(C)]
+#[derive(Debug)]
+struct ReceiverEnd {
+    head: AtomicU64,
+    area_head: AtomicU64,
+    consumed: AtomicU64,
+}
+
+/// Where a ring lies, and how the receiver is told of packets.
+pub(super) trait Memory {
+    /// A power of two.
+    fn slots(&self) -> u64;
+    /// A power of two; at least twice the largest cell.
+    fn area_bytes(&self) -> u64;
+    fn ends(&self) -> &Ends;
+    /// `index` is below `slots`.
+    fn slot(&self, index: u64) -> &Slot;
+    /// The first `bytes` data bytes of a slot.
+    fn inline(&self, index: u64, bytes: u64) -> Span;
+    /// `offset + bytes` is at most `area_bytes`.
+    fn area(&self, offset: u64, bytes: u64) -> Span;
+    /// Enters the sender into the receiver's list.
+    fn introduce(&self);
+    /// Tells the receiver that there is a packet.
+    fn announce(&self);
+}
+
+/// The turn of the packet number `position`. Numbers wrap after 2^32 rounds, when the turn they meet is long gone.
+fn turn(position: u64, slots: u64) -> u32 {
+    (position / slots).wrapping_add(1) as u32
+}
+
+/// Where a cell of `bytes` begins if the area is used up to `position`: there, or at the start of the area if it would not
+/// fit in one piece. Both ends compute it.
+fn place(position: u64, bytes: u64, area_bytes: u64) -> u64 {
+    let offset = position % area_bytes;
+    if offset + bytes > area_bytes { position + (area_bytes - offset) } else { position }
+}
+
+/// The sending end.
+#[derive(Debug)]
+pub(super) struct Tail<M: Memory> {
+    memory: M,
+    /// Packets sent.
+    tail: u64,
+    /// Bytes of the area used, wrapped ends included.
+    area_tail: u64,
+    /// The receiver's positions as last seen.
+    head_seen: u64,
+    area_head_seen: u64,
+    introduced: bool,
+}
+
+impl<M: Memory> Tail<M> {
+    /// None if this ring's sending end is in use.
+    fn new(memory: M) -> Option<Tail<M>> {
+        let end = &memory.ends().sender;
+        if end.claimed.swap(1, Ordering::Acquire) != 0 {
+            return None;
+        }
+        let tail = end.tail.load(Ordering::Relaxed);
+        let area_tail = end.area_tail.load(Ordering::Relaxed);
+        let receiver = &memory.ends().receiver;
+        let head_seen = receiver.head.load(Ordering::Acquire);
+        let area_head_seen = receiver.area_head.load(Ordering::Acquire);
+        Some(Tail { memory, tail, area_tail, head_seen, area_head_seen, introduced: false })
+    }
+
+    #[inline]
+    fn send(&mut self, header: &Header, write: impl FnOnce(Span, Span)) -> Sent {
+        assert!(header.inline_bytes as usize <= INLINE_BYTES && header.cell_bytes as usize <= CELL_BYTES);
+        let slots = self.memory.slots();
+        if self.tail.wrapping_sub(self.head_seen) >= slots {
+            self.head_seen = self.memory.ends().receiver.head.load(Ordering::Acquire);
+            if self.tail.wrapping_sub(self.head_seen) >= slots {
+                return Sent::Full;
+            }
+        }
+        let cell_bytes = u64::from(header.cell_bytes);
+        let mut cell = Span::EMPTY;
+        if cell_bytes > 0 {
+            let Some(start) = self.cell(cell_bytes) else {
+                return Sent::Full;
+            };
+            cell = self.memory.area(start % self.memory.area_bytes(), cell_bytes);
+        }
+        let index = self.tail % slots;
+        write(self.memory.inline(index, header.inline_bytes.into()), cell);
+        let slot = self.memory.slot(index);
+        let sizes =
+            u32::from(header.kind) | u32::from(header.inline_bytes) << 8 | u32::from(header.cell_bytes) << 16;
+        slot.sizes.store(sizes, Ordering::Relaxed);
+        slot.context.store(header.context, Ordering::Relaxed);
+        slot.tag.store(header.tag as u32, Ordering::Relaxed);
+        slot.extra.store(header.extra, Ordering::Relaxed);
+        slot.turn.store(turn(self.tail, slots), Ordering::Release);
+        self.tail = self.tail.wrapping_add(1);
+        if !self.introduced {
+            self.introduced = true;
+            self.memory.introduce();
+        }
+        self.memory.announce();
+        Sent::Done
+    }
+
+    /// Takes `bytes` of the area; returns where they begin.
+    fn cell(&mut self, bytes: u64) -> Option<u64> {
+        let area_bytes = self.memory.area_bytes();
+        let start = place(self.area_tail, bytes, area_bytes);
+        let end = (start + bytes).next_multiple_of(CELL_ALIGN);
+        if end.wrapping_sub(self.area_head_seen) > area_bytes {
+            self.area_head_seen = self.memory.ends().receiver.area_head.load(Ordering::Acquire);
+            if end.wrapping_sub(self.area_head_seen) > area_bytes {
+                return None;
+            }
+        }
+        self.area_tail = end;
+        Some(start)
+    }
+}
+
+impl<M: Memory> Drop for Tail<M> {
+    /// Leaves the position to whoever sends next.
+    fn drop(&mut self) {
+        let end = &self.memory.ends().sender;
+        end.tail.store(self.tail, Ordering::Relaxed);
+        end.area_tail.store(self.area_tail, Ordering::Relaxed);
+        end.claimed.store(0, Ordering::Release);
+    }
+}
+
+/// The receiving end.
+#[derive(Debug)]
+pub(super) struct Head<M: Memory> {
+    memory: M,
+    /// Packets received.
+    head: u64,
+    /// Bytes of the area read, wrapped ends included.
+    area_head: u64,
+    /// Our positions as last published.
+    head_published: u64,
+    area_head_published: u64,
+}
+
+impl<M: Memory> Head<M> {
+    /// None if this ring's receiving end is in use.
+    fn new(memory: M) -> Option<Head<M>> {
+        if memory.ends().receiver_claimed.swap(1, Ordering::Acquire) != 0 {
+            return None;
+        }
+        let end = &memory.ends().receiver;
+        let head = end.head.load(Ordering::Acquire);
+        let area_head = end.area_head.load(Ordering::Acquire);
+        Some(Head { memory, head, area_head, head_published: head, area_head_published: area_head })
+    }
+
+    #[inline]
+    fn ready(&self) -> bool {
+        let slots = self.memory.slots();
+        self.memory.slot(self.head % slots).turn.load(Ordering::Acquire) == turn(self.head, slots)
+    }
+
+    #[inline]
+    fn poll<R>(&mut self, read: impl FnOnce(&Header, Span, Span) -> R) -> Result<Option<R>> {
+        if !self.ready() {
+            self.publish();
+            return Ok(None);
+        }
+        let slots = self.memory.slots();
+        let index = self.head % slots;
+        let slot = self.memory.slot(index);
+        let sizes = slot.sizes.load(Ordering::Relaxed);
+        let header = Header {
+            kind: sizes as u8,
+            inline_bytes: (sizes >> 8) as u8,
+            cell_bytes: (sizes >> 16) as u16,
+            context: slot.context.load(Ordering::Relaxed),
+            tag: slot.tag.load(Ordering::Relaxed) as i32,
+            extra: slot.extra.load(Ordering::Relaxed),
+        };
+        if header.inline_bytes as usize > INLINE_BYTES || header.cell_bytes as usize > CELL_BYTES {
+            return self.corrupt(&header);
+        }
+        let cell_bytes = u64::from(header.cell_bytes);
+        let (mut cell, mut end) = (Span::EMPTY, self.area_head);
+        if cell_bytes > 0 {
+            let area_bytes = self.memory.area_bytes();
+            let start = place(self.area_head, cell_bytes, area_bytes);
+            cell = self.memory.area(start % area_bytes, cell_bytes);
+            end = (start + cell_bytes).next_multiple_of(CELL_ALIGN);
+        }
+        let result = read(&header, self.memory.inline(index, header.inline_bytes.into()), cell);
+        self.head = self.head.wrapping_add(1);
+        self.area_head = end;
+        if self.head.wrapping_sub(self.head_published) * 4 >= slots
+            || self.area_head.wrapping_sub(self.area_head_published) * 4 >= self.memory.area_bytes()
+        {
+            self.publish();
+        }
+        Ok(Some(result))
+    }
+
+    #[cold]
+    fn corrupt<R>(&self, header: &Header) -> Result<R> {
+        let number = self.head;
+        fail!(
+            Class::Intern,
+            "packet {number} of a ring says it has {} inline and {} cell bytes; {INLINE_BYTES} and {CELL_BYTES} are possible: its sender's memory is corrupt",
+            header.inline_bytes,
+            header.cell_bytes
+        );
+    }
+
+    /// Gives what was read back to the sender.
+    #[inline]
+    fn publish(&mut self) {
+        let end = &self.memory.ends().receiver;
+        if self.area_head != self.area_head_published {
+            end.area_head.store(self.area_head, Ordering::Release);
+            self.area_head_published = self.area_head;
+        }
+        if self.head != self.head_published {
+            end.head.store(self.head, Ordering::Release);
+            self.head_published = self.head;
+        }
+    }
+}
+
+impl<M: Memory> Drop for Head<M> {
+    fn drop(&mut self) {
+        self.publish();
+        self.memory.ends().receiver_claimed.store(0, Ordering::Release);
+    }
+}
+
+/// A ring of the segment.
+#[derive(Debug)]
+pub(super) struct Mapped {
+    /// Keeps the memory mapped.
+    segment: Segment,
+    ring: Span,
+    from: u32,
+    to: u32,
+}
+
+// SAFETY: atomics, and plain bytes that are only reached by `Span`.
+unsafe impl Shared for Slot {}
+// SAFETY: atomics only.
+unsafe impl Shared for Ends {}
+
+impl Memory for Mapped {
+    #[inline]
+    fn slots(&self) -> u64 {
+        SLOTS
+    }
+    #[inline]
+    fn area_bytes(&self) -> u64 {
+        AREA_BYTES
+    }
+    #[inline]
+    fn ends(&self) -> &Ends {
+        view(self.ring, 0)
+    }
+    #[inline]
+    fn slot(&self, index: u64) -> &Slot {
+        view(self.ring, SLOTS_OFFSET + index * size_of::<Slot>() as u64)
+    }
+    #[cfg(not(loom))]
+    #[inline]
+    fn inline(&self, index: u64, bytes: u64) -> Span {
+        let slot = SLOTS_OFFSET + index * size_of::<Slot>() as u64;
+        self.ring.slice(slot as usize + std::mem::offset_of!(Slot, inline), bytes as usize)
+    }
+    #[cfg(loom)]
+    fn inline(&self, _index: u64, _bytes: u64) -> Span {
+        Span::EMPTY
+    }
+    #[inline]
+    fn area(&self, offset: u64, bytes: u64) -> Span {
+        self.ring.slice((AREA_OFFSET + offset) as usize, bytes as usize)
+    }
+    fn introduce(&self) {
+        self.segment.rank(self.to).senders.add(self.from);
+    }
+    #[inline]
+    fn announce(&self) {
+        self.segment.rank(self.to).bell.ring();
+    }
+}
+
+/// The sending end of a ring: packets to one peer.
+#[derive(Debug)]
+pub struct Sender(Tail<Mapped>);
+
+impl Sender {
+    /// Sends a packet, if there is room: `write` is called with the place of its inline bytes and that of its cell, as long
+    /// as the header says, and must fill both. Then wakes the receiver if it sleeps.
+    #[inline]
+    pub fn send(&mut self, header: &Header, write: impl FnOnce(Span, Span)) -> Sent {
+        self.0.send(header, write)
+    }
+
+    /// Eager bytes that the receiver has ever given back by `Receiver::consume`.
+    #[inline]
+    pub fn consumed(&self) -> u64 {
+        self.0.memory.ends().receiver.consumed.load(Ordering::Acquire)
+    }
+}
+
+/// The receiving end of a ring: packets from one peer.
+#[derive(Debug)]
+pub struct Receiver(Head<Mapped>);
+
+impl Receiver {
+    /// Receives the next packet, if there is one: `read` is called with its header, its inline bytes and its cell, which
+    /// are the sender's again afterwards. An error says that the sender wrote nonsense; every later poll repeats it.
+    /// Poll until nothing is left: that is when all room is given back.
+    #[inline]
+    pub fn poll<R>(&mut self, read: impl FnOnce(&Header, Span, Span) -> R) -> Result<Option<R>> {
+        self.0.poll(read)
+    }
+
+    /// Whether `poll` would find a packet.
+    #[inline]
+    pub fn ready(&self) -> bool {
+        self.0.ready()
+    }
+
+    /// Gives `bytes` of eager credit back to the sender.
+    #[inline]
+    pub fn consume(&mut self, bytes: u64) {
+        let consumed = &self.0.memory.ends().receiver.consumed;
+        // We are the only writer.
+        consumed.store(consumed.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Release);
+    }
+}
+
+impl Segment {
+    fn ring(&self, from: u32, to: u32) -> Mapped {
+        Mapped { ring: self.ring_span(from, to), segment: self.clone(), from, to }
+    }
+
+    /// The sending end of the ring `from -> to`. An error if it is in use; when it is dropped, a later one goes on.
+    pub fn ring_sender(&self, from: u32, to: u32) -> Result<Sender> {
+        match Tail::new(self.ring(from, to)) {
+            Some(tail) => Ok(Sender(tail)),
+            None => fail!(Class::Intern, "the sending end of the ring {from} -> {to} is in use already"),
+        }
+    }
+
+    /// The receiving end of the ring `from -> to`. An error if it is in use; when it is dropped, a later one goes on.
+    pub fn ring_receiver(&self, from: u32, to: u32) -> Result<Receiver> {
+        match Head::new(self.ring(from, to)) {
+            Some(head) => Ok(Receiver(head)),
+            None => fail!(Class::Intern, "the receiving end of the ring {from} -> {to} is in use already"),
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[path = "ring_tests.rs"]
+mod tests;
+
+#[cfg(all(test, loom))]
+#[path = "ring_loom.rs"]
+mod loom_tests;
