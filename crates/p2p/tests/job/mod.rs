@@ -1,0 +1,178 @@
+//! Buffers with known content, and simulated jobs, for the tests of this room.
+#![allow(dead_code)] // Each test program uses a part.
+
+use datatype::{Buffer, Layout};
+use outboard_p2p::{Config, Outcome, P2p, Ticket};
+use std::sync::Arc;
+use sys::Span;
+use transport::route::Reach;
+use transport::sim::{Conditions, Network};
+
+/// Memory of a send or a receive: elements of `piece` bytes, `gap` bytes apart.
+pub struct Bytes {
+    memory: Box<[u8]>,
+    layout: Arc<Layout>,
+    piece: usize,
+    gap: usize,
+    pub bytes: usize,
+}
+
+/// What gaps, and receive buffers before a message comes, hold.
+const UNTOUCHED: u8 = 0xee;
+
+impl Bytes {
+    /// `bytes` untouched bytes in one stretch.
+    pub fn new(bytes: usize) -> Bytes {
+        Bytes::with_gaps(bytes, bytes.max(1), 0)
+    }
+
+    /// `bytes` untouched bytes with `gap` bytes between elements of `piece` bytes, which must divide `bytes`.
+    pub fn with_gaps(bytes: usize, piece: usize, gap: usize) -> Bytes {
+        assert_eq!(bytes % piece, 0);
+        let memory = vec![UNTOUCHED; bytes / piece * (piece + gap)].into_boxed_slice();
+        Bytes { memory, layout: Arc::new(element(piece, piece + gap)), piece, gap, bytes }
+    }
+
+    /// The same, holding message `id`.
+    pub fn holding(mut self, id: u64) -> Bytes {
+        let (piece, step) = (self.piece, self.piece + self.gap);
+        for at in 0..self.bytes {
+            self.memory[at / piece * step + at % piece] = byte_of(id, at);
+        }
+        self
+    }
+
+    pub fn buffer(&self) -> Buffer {
+        // SAFETY: every test keeps its `Bytes` until the job that uses them has ended.
+        unsafe { Buffer::claim(self.memory.as_ptr() as usize, self.bytes / self.piece, &self.layout) }
+    }
+
+    pub fn span(&self) -> Span {
+        // SAFETY: as above.
+        unsafe { Span::claim(self.memory.as_ptr() as usize, self.memory.len()) }
+    }
+
+    /// The data without gaps.
+    pub fn packed(&self) -> Vec<u8> {
+        let (piece, step) = (self.piece, self.piece + self.gap);
+        (0..self.bytes).map(|at| self.memory[at / piece * step + at % piece]).collect()
+    }
+
+    /// Fails unless it holds the first `bytes` bytes of message `id`, and nothing else was written.
+    #[track_caller]
+    pub fn assert_holds(&self, id: u64, bytes: usize) {
+        let packed = self.packed();
+        for (at, &byte) in packed.iter().enumerate() {
+            let wanted = if at < bytes { byte_of(id, at) } else { UNTOUCHED };
+            assert_eq!(byte, wanted, "byte {at} of message {id:#x}, {bytes} of {} bytes", self.bytes);
+        }
+        if self.gap > 0 {
+            let gaps = self.memory.chunks(self.piece + self.gap).flat_map(|element| &element[self.piece..]);
+            assert!(gaps.into_iter().all(|&byte| byte == UNTOUCHED), "a gap was written");
+        }
+    }
+}
+
+/// An element of `piece` bytes and any extent.
+pub fn element(piece: usize, extent: usize) -> Layout {
+    let mark = Layout::contiguous(1).to_words()[0];
+    let words = [mark, piece as u64, 0, extent as u64, 0, 1, 0, piece as u64, 1, 0];
+    Layout::from_words(&words).expect("the words of a layout")
+}
+
+/// Byte `at` of message `id`; the first eight bytes are the id itself.
+pub fn byte_of(id: u64, at: usize) -> u8 {
+    match at {
+        0..8 => id.to_le_bytes()[at],
+        _ => (id as usize * 31 + at * 7 + at / 251) as u8,
+    }
+}
+
+/// A simulated job that the test moves on.
+pub struct Job {
+    pub network: Network,
+    pub ranks: Vec<P2p>,
+}
+
+impl Job {
+    pub fn new(ranks: u32, seed: u64, conditions: Conditions, config: Config) -> Job {
+        let network = Network::new(ranks, seed, conditions);
+        let ranks = (0..ranks).map(|rank| P2p::new(Reach::Sim(network.port(rank)), config)).collect();
+        Job { network, ranks }
+    }
+
+    /// Polls a rank that the seed draws.
+    pub fn step(&mut self) {
+        let rank = self.network.below(self.ranks.len() as u64) as usize;
+        self.ranks[rank].poll().expect("no rank is corrupt");
+    }
+
+    /// Polls everybody often enough for everything that can happen to happen.
+    pub fn settle(&mut self) {
+        for _ in 0..2000 * self.ranks.len() {
+            self.step();
+        }
+    }
+
+    /// Polls until an operation has ended.
+    #[track_caller]
+    pub fn wait(&mut self, rank: usize, ticket: Ticket) -> Outcome {
+        for _ in 0..1_000_000 {
+            if let Some(outcome) = self.ranks[rank].take(ticket) {
+                return outcome;
+            }
+            self.step();
+        }
+        panic!("nothing moves: {:?}", self.ranks.iter().map(P2p::pending).collect::<Vec<_>>());
+    }
+}
+
+/// A network without moods.
+pub const CALM: Conditions = Conditions {
+    ring_packets: 8,
+    payload_bytes_max: 256,
+    delay_max: 0,
+    refused_percent: 0,
+    unreadable_percent: 0,
+};
+
+/// Small numbers, so that every protocol is reached by small messages.
+pub fn small() -> Config {
+    Config { eager_bytes_max: 128, credit_bytes: 1000, read_piece_bytes: 300, ..Config::default() }
+}
+
+/// Runs `test` for many seeds, or for SEED alone if it is set; a failure prints its seed.
+pub fn seeds(count: u64, mut test: impl FnMut(u64)) {
+    let seeds = match std::env::var("SEED") {
+        Ok(seed) => {
+            let seed: u64 = seed.parse().expect("SEED is a number");
+            seed..seed + 1
+        }
+        Err(_) => 0..count,
+    };
+    for seed in seeds {
+        let guard = PrintOnPanic(seed);
+        test(seed);
+        std::mem::forget(guard);
+    }
+}
+
+struct PrintOnPanic(u64);
+
+impl Drop for PrintOnPanic {
+    fn drop(&mut self) {
+        eprintln!("failed with SEED={}; the same number in the environment replays it", self.0);
+    }
+}
+
+/// Moods drawn from a seed: from calm to a network that delays, refuses and hides memory.
+pub fn moods(seed: u64) -> Conditions {
+    let pick = |choices: &[u64], shift: u64| choices[(seed >> shift) as usize % choices.len()];
+    Conditions {
+        ring_packets: pick(&[1, 2, 3, 8], 0) as usize,
+        payload_bytes_max: pick(&[128, 200, 1000], 2) as usize,
+        delay_max: pick(&[0, 3, 20, 100], 3),
+        refused_percent: pick(&[0, 30, 60], 4),
+        unreadable_percent: pick(&[0, 2, 100], 5),
+    }
+}

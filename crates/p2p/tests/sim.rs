@@ -1,0 +1,311 @@
+//! The protocols on simulated networks: MPI's order and every ending, whatever the network does.
+
+mod job;
+
+use error::Class;
+use job::{Bytes, CALM, Job, element, moods, seeds, small};
+use outboard_p2p::{AttachedBuffer, Config, LargeProtocol, Mode, Outcome, Pending, Ticket};
+use std::sync::Arc;
+use transport::route::Header;
+use transport::sim::Conditions;
+
+const CONTEXT: u64 = 0xc0;
+
+/// Goal: messages with one envelope arrive in the order sent, whatever their lengths and modes make them do.
+#[test]
+fn order_survives_delay() {
+    seeds(500, |seed| {
+        let mut job = Job::new(2, seed, moods(seed), small());
+        let lengths: Vec<usize> =
+            (0..24).map(|_| [8, 40, 41, 128, 129, 700][job.network.below(6) as usize]).collect();
+        let sent: Vec<Bytes> =
+            (0u64..).zip(&lengths).map(|(id, &bytes)| Bytes::new(bytes).holding(id)).collect();
+        let mut sends = vec![];
+        for message in &sent {
+            let mode = [Mode::Standard, Mode::Synchronous][job.network.below(2) as usize];
+            sends.push(job.ranks[0].isend(mode, CONTEXT, 1, 5, message.buffer()).unwrap());
+            for _ in 0..job.network.below(5) {
+                job.step();
+            }
+        }
+        for (id, &bytes) in (0u64..).zip(&lengths) {
+            let into = Bytes::new(700);
+            let receive = job.ranks[1].irecv(CONTEXT, Some(0), Some(5), into.buffer());
+            let outcome = job.wait(1, receive);
+            assert_eq!(outcome, Outcome { source_peer: 0, tag: 5, bytes, ..Outcome::default() });
+            into.assert_holds(id, bytes);
+        }
+        for send in sends {
+            assert_eq!(job.wait(0, send), Outcome::default());
+        }
+        job.settle();
+        assert!(
+            job.ranks.iter().all(|rank| rank.is_quiet() && !rank.must_poll() && rank.pending().is_empty())
+        );
+    });
+}
+
+/// Goal: a synchronous send ends only after its receive has started; a standard one need not wait.
+#[test]
+fn synchronous_waits_for_the_receive() {
+    for (bytes, dest) in [(0, 1), (8, 1), (100, 1), (5000, 1), (0, 0), (8, 0), (5000, 0)] {
+        let mut job = Job::new(2, 1, CALM, small());
+        let from = Bytes::new(bytes).holding(3);
+        let send = job.ranks[0].isend(Mode::Synchronous, CONTEXT, dest, 5, from.buffer()).unwrap();
+        job.settle();
+        assert_eq!(job.ranks[0].outcome(send), None, "{bytes} bytes to {dest}");
+        let into = Bytes::new(bytes);
+        let receive = job.ranks[dest as usize].irecv(CONTEXT, None, None, into.buffer());
+        assert_eq!(job.wait(dest as usize, receive).bytes, bytes);
+        assert_eq!(job.wait(0, send), Outcome::default());
+        into.assert_holds(3, bytes);
+    }
+}
+
+/// Goal: what a peer must keep for us is bounded. Method: send far beyond the credit, with nobody receiving; what was not sent
+/// eagerly is only offered, and costs its receiver no copy.
+#[test]
+fn credit_bounds_unexpected_bytes() {
+    for (dest, bytes) in [(1, 100), (1, 0), (0, 100)] {
+        let mut job = Job::new(2, 1, CALM, small());
+        let messages: Vec<Bytes> = (0..100).map(|id| Bytes::new(bytes).holding(id)).collect();
+        let sends: Vec<Ticket> = messages
+            .iter()
+            .map(|message| job.ranks[0].isend(Mode::Standard, CONTEXT, dest, 5, message.buffer()).unwrap())
+            .collect();
+        job.settle();
+        let done = sends.iter().filter(|&&send| job.ranks[0].is_done(send)).count();
+        assert_eq!(done, 1000 / (64 + bytes), "sends that left eagerly");
+        let waiting = job.ranks[dest as usize].pending();
+        assert_eq!(waiting.iter().filter(|pending| matches!(pending, Pending::Message { .. })).count(), 100);
+        for id in 0..100 {
+            let into = Bytes::new(bytes);
+            let receive = job.ranks[dest as usize].irecv(CONTEXT, Some(0), Some(5), into.buffer());
+            assert_eq!(job.wait(dest as usize, receive).error, None);
+            into.assert_holds(id, bytes);
+        }
+        for send in sends {
+            job.wait(0, send);
+        }
+        // All credit came back: as many leave at once again.
+        let again: Vec<Ticket> = messages[..1000 / (64 + bytes)]
+            .iter()
+            .map(|message| job.ranks[0].isend(Mode::Standard, CONTEXT, dest, 5, message.buffer()).unwrap())
+            .collect();
+        job.settle();
+        assert!(again.iter().all(|&send| job.ranks[0].is_done(send)));
+    }
+}
+
+/// Goal: a message longer than the buffer is the receiver's error, with the facts; the sender ends well. Method: every way a
+/// message can travel.
+#[test]
+fn truncation_names_the_facts() {
+    let ways = [
+        ("inline", 80, 1, LargeProtocol::Auto),
+        ("read", 800, 1, LargeProtocol::Cma),
+        ("stream", 800, 1, LargeProtocol::Cells),
+        ("own", 80, 0, LargeProtocol::Auto),
+        ("own, long", 800, 0, LargeProtocol::Auto),
+    ];
+    for ((way, bytes, dest, large_protocol), receive_first, capacity) in
+        ways.into_iter().flat_map(|way| [(way, false, 64), (way, true, 64), (way, false, 0)])
+    {
+        let mut job = Job::new(2, 9, CALM, Config { large_protocol, ..small() });
+        let (from, into) = (Bytes::new(bytes).holding(1), Bytes::new(capacity));
+        let at = dest as usize;
+        let early = receive_first.then(|| job.ranks[at].irecv(CONTEXT, Some(0), Some(7), into.buffer()));
+        let send = job.ranks[0].isend(Mode::Standard, CONTEXT, dest, 7, from.buffer()).unwrap();
+        job.settle();
+        let receive = early.unwrap_or_else(|| job.ranks[at].irecv(CONTEXT, Some(0), Some(7), into.buffer()));
+        let outcome = job.wait(at, receive);
+        let error = outcome.error.expect(way);
+        assert_eq!(error.class, Class::Truncate);
+        let sentence =
+            format!("message of {bytes} bytes from rank 0, tag 7, but the buffer holds {capacity}");
+        assert_eq!(error.message, sentence, "{way}");
+        assert_eq!((outcome.source_peer, outcome.tag, outcome.bytes), (0, 7, capacity));
+        assert_eq!(job.wait(0, send), Outcome::default(), "{way}");
+        into.assert_holds(1, capacity);
+    }
+}
+
+/// Goal: a cancelled receive takes nothing; a matched one and a send are not cancelled.
+#[test]
+fn cancel() {
+    let mut job = Job::new(2, 3, CALM, small());
+    let (a, b, from) = (Bytes::new(500), Bytes::new(500), Bytes::new(500).holding(6));
+    let first = job.ranks[1].irecv(CONTEXT, None, None, a.buffer());
+    let second = job.ranks[1].irecv(CONTEXT, None, None, b.buffer());
+    job.ranks[1].cancel(first);
+    assert!(job.ranks[1].take(first).unwrap().cancelled);
+    let send = job.ranks[0].isend(Mode::Standard, CONTEXT, 1, 5, from.buffer()).unwrap();
+    job.ranks[0].cancel(send);
+    job.settle();
+    job.ranks[1].cancel(second);
+    let outcome = job.wait(1, second);
+    assert_eq!((outcome.cancelled, outcome.bytes), (false, 500));
+    assert!(!job.wait(0, send).cancelled);
+    a.assert_holds(0, 0);
+    b.assert_holds(6, 500);
+}
+
+/// Goal: a matched probe takes the message out of everybody else's sight; a plain one does not.
+#[test]
+fn probes() {
+    for (bytes, dest) in [(8, 1), (100, 1), (3000, 1), (8, 0), (3000, 0)] {
+        let mut job = Job::new(2, 3, CALM, small());
+        let (one, two) = (Bytes::new(bytes).holding(1), Bytes::new(bytes).holding(2));
+        let at = dest as usize;
+        assert_eq!(job.ranks[at].iprobe(CONTEXT, None, None), None);
+        let sends = [&one, &two]
+            .map(|message| job.ranks[0].isend(Mode::Standard, CONTEXT, dest, 5, message.buffer()).unwrap());
+        job.settle();
+        let seen = job.ranks[at].iprobe(CONTEXT, Some(0), None).unwrap();
+        assert_eq!((seen.source_peer, seen.tag, seen.bytes), (0, 5, bytes as u64));
+        assert_eq!(job.ranks[at].iprobe(CONTEXT, Some(0), Some(6)), None);
+        assert_eq!(job.ranks[at].iprobe(CONTEXT + 1, None, None), None);
+        let (message, taken) = job.ranks[at].improbe(CONTEXT, None, Some(5)).unwrap();
+        assert_eq!(taken, seen);
+        let (into_one, into_two) = (Bytes::new(bytes), Bytes::new(bytes));
+        let later = job.ranks[at].irecv(CONTEXT, None, None, into_two.buffer());
+        job.wait(at, later);
+        into_two.assert_holds(2, bytes);
+        let first = job.ranks[at].imrecv(message, into_one.buffer()).unwrap();
+        assert_eq!(job.wait(at, first).bytes, bytes);
+        into_one.assert_holds(1, bytes);
+        assert!(job.ranks[at].imrecv(message, into_one.buffer()).is_none(), "a message is received once");
+        for send in sends {
+            job.wait(0, send);
+        }
+    }
+}
+
+/// Goal: buffered sends end at once, from the user's memory, which comes back when all have left.
+#[test]
+fn buffered() {
+    for automatic in [false, true] {
+        for dest in [0, 1] {
+            let mut job = Job::new(2, 3, Conditions { ring_packets: 1, ..CALM }, small());
+            let room = Bytes::new(2 * (600 + 512));
+            let buffer =
+                if automatic { AttachedBuffer::Automatic } else { AttachedBuffer::User(room.span()) };
+            let send = |job: &mut Job, id| {
+                // The message's own memory is gone when the send returns.
+                let message = Bytes::new(600).holding(id);
+                job.ranks[0].isend(Mode::Buffered, CONTEXT, dest, 5, message.buffer())
+            };
+            assert_eq!(send(&mut job, 0).unwrap_err().class, Class::Buffer);
+            job.ranks[0].attach_buffer(buffer).unwrap();
+            assert_eq!(job.ranks[0].attach_buffer(buffer).unwrap_err().class, Class::Buffer);
+            for id in 0..2 {
+                assert_eq!(send(&mut job, id).unwrap(), Ticket::DONE);
+            }
+            job.settle();
+            if !automatic {
+                let error = send(&mut job, 2).unwrap_err();
+                assert_eq!(error.class, Class::Buffer);
+                assert!(error.message.contains("2 messages"), "{error}");
+            }
+            assert_eq!(job.ranks[0].detach_buffer().unwrap(), None);
+            for id in 0..2 {
+                let into = Bytes::new(600);
+                let receive = job.ranks[dest as usize].irecv(CONTEXT, None, None, into.buffer());
+                job.wait(dest as usize, receive);
+                into.assert_holds(id, 600);
+            }
+            job.settle();
+            assert_eq!(job.ranks[0].detach_buffer().unwrap(), Some(buffer));
+            assert_eq!(job.ranks[0].detach_buffer().unwrap_err().class, Class::Buffer);
+        }
+    }
+}
+
+/// Goal: an operation whose ticket was freed still happens, and leaves nothing behind.
+#[test]
+fn freed_operations_go_on() {
+    let mut job = Job::new(2, 3, CALM, small());
+    let (from, into) = (Bytes::new(900).holding(1), Bytes::new(900));
+    let receive = job.ranks[1].irecv(CONTEXT, None, None, into.buffer());
+    let send = job.ranks[0].isend(Mode::Standard, CONTEXT, 1, 5, from.buffer()).unwrap();
+    job.ranks[1].free(receive);
+    job.ranks[0].free(send);
+    job.settle();
+    into.assert_holds(1, 900);
+    assert!(
+        job.ranks[0].is_quiet() && job.ranks[0].pending().is_empty() && job.ranks[1].pending().is_empty()
+    );
+}
+
+/// Goal: nothing that a peer can send makes more than an error that names it. Method: packets of every kind that no honest
+/// peer would send now, and random ones; afterwards an honest message still comes through.
+#[test]
+fn corrupt_packets_are_errors() {
+    seeds(500, |seed| {
+        let mut job = Job::new(3, seed, Conditions { payload_bytes_max: 100, ..CALM }, small());
+        let (from, into) = (Bytes::new(600).holding(1), Bytes::new(600));
+        // A send and a receive of rank 0 with rank 2, whose tickets are small numbers that a forger can guess.
+        let send = job.ranks[0].isend(Mode::Standard, CONTEXT, 2, 5, from.buffer()).unwrap();
+        let receive = job.ranks[0].irecv(CONTEXT, Some(2), Some(5), into.buffer());
+        let network = job.network.clone();
+        let mut faults = 0;
+        for _ in 0..20 {
+            // Kinds 1 and 2 carry an envelope, which anybody may send, so they are forged for another context.
+            let kind = network.below(8) as u8;
+            let ticket = if network.below(2) == 0 { network.below(3) } else { network.below(u64::MAX) };
+            let payload = match network.below(3) {
+                0 => vec![7; network.below(100) as usize],
+                1 => vec![0xff; 24],
+                _ => (0..3).flat_map(|_| network.below(900).to_ne_bytes()).collect(),
+            };
+            network.forge(1, 0, Header { kind, tag: 5, context: ticket }, payload);
+            if let Err(error) = job.ranks[0].poll() {
+                assert_eq!(error.class, Class::Intern);
+                assert!(error.message.starts_with("peer 1 "), "{error}");
+                faults += 1;
+            }
+        }
+        assert!(faults > 0, "the draw holds at least one packet that makes no sense");
+        let (there, back) = (Bytes::new(600), Bytes::new(600).holding(2));
+        let other = job.ranks[2].irecv(CONTEXT, Some(0), None, there.buffer());
+        let answer = job.ranks[2].isend(Mode::Standard, CONTEXT, 0, 5, back.buffer()).unwrap();
+        job.wait(0, send);
+        job.wait(2, other);
+        job.wait(0, receive);
+        job.wait(2, answer);
+        there.assert_holds(1, 600);
+        into.assert_holds(2, 600);
+    });
+}
+
+/// Goal: lengths beyond 32 bits work on every way. Method: 2 GiB and a bit from a layout that repeats 1 MiB, to one that writes
+/// it over and over.
+#[test]
+fn messages_beyond_two_gib() {
+    let pieces = 2049;
+    for (dest, large_protocol) in [(0, LargeProtocol::Auto), (1, LargeProtocol::Cells)] {
+        let config = Config { large_protocol, ..Config::default() };
+        let mut job = Job::new(2, 1, Conditions { payload_bytes_max: 4 << 20, ..CALM }, config);
+        let (from, into) = (Bytes::new(1 << 20).holding(1), Bytes::new(1 << 20));
+        let layout = Arc::new(element(1 << 20, 0));
+        // SAFETY: both live to the end of the test, and the layout touches only their 1 MiB.
+        let claim =
+            |bytes: &Bytes| unsafe { datatype::Buffer::claim(bytes.span().address(), pieces, &layout) };
+        let receive = job.ranks[dest].irecv(CONTEXT, None, None, claim(&into));
+        let send = job.ranks[0].isend(Mode::Standard, CONTEXT, dest as u32, 5, claim(&from)).unwrap();
+        assert_eq!(job.wait(dest, receive).bytes, pieces << 20);
+        job.wait(0, send);
+        into.assert_holds(1, 1 << 20);
+    }
+}
+
+/// Goal: a rank that is no process of the job is refused.
+#[test]
+fn a_stranger_is_refused() {
+    let mut job = Job::new(2, 1, CALM, small());
+    let error = job.ranks[0].isend(Mode::Standard, CONTEXT, 2, 5, Bytes::new(8).buffer()).unwrap_err();
+    assert_eq!(error.class, Class::Rank);
+    let outcome = Outcome { source_peer: u32::MAX, tag: -1, ..Outcome::default() };
+    let nobody = job.ranks[0].completed(outcome.clone());
+    assert_eq!(job.ranks[0].take(nobody), Some(outcome));
+}
