@@ -192,10 +192,6 @@ impl Lane {
 impl Peer {
     /// Sends what waits, as far as there is room; returns whether anything left.
     pub(crate) fn flush(&mut self, state: &mut State) -> bool {
-        let sent = self.lane.send_waiting(&mut self.route, state);
-        if sent > 0 {
-            self.route.wake();
-        }
-        sent > 0
+        self.lane.send_waiting(&mut self.route, state) > 0
     }
 }

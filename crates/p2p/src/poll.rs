@@ -1,7 +1,7 @@
 //! Moving on everything that can move.
 
 use crate::{P2p, Peer, known};
-use error::Result;
+use error::{Error, Result};
 
 /// Packets taken from one peer before the next one's turn.
 const PACKETS_PER_PEER: usize = 32;
@@ -44,13 +44,14 @@ impl P2p {
         let mut fault = Ok(());
         let mut taken = 0;
         while taken < PACKETS_PER_PEER && fault.is_ok() {
-            if !route.poll(|header, payload| fault = self.state.arrive(lane, header, payload)) {
-                break;
+            match route.poll(|header, payload| fault = self.state.arrive(lane, header, payload)) {
+                Ok(true) => taken += 1,
+                Ok(false) => break,
+                Err(error) => fault = Err(named(number, error)),
             }
-            taken += 1;
         }
         if taken == 0 {
-            return Ok(false);
+            return fault.map(|()| false);
         }
         if lane.returned > 0 {
             route.consume(std::mem::take(&mut lane.returned));
@@ -75,4 +76,10 @@ impl P2p {
         }
         moved
     }
+}
+
+/// Says whose fault it is.
+#[cold]
+fn named(peer: u32, error: Error) -> Error {
+    Error { message: format!("peer {peer}: {}", error.message), ..error }
 }

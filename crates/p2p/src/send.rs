@@ -24,7 +24,6 @@ impl P2p {
             let header = packet::addressed(packet::EAGER, context, tag);
             if route.send(&header, bytes, |to| buffer.pack(0, to)) == Sent::Done {
                 lane.charge(bytes);
-                route.wake();
                 return Ok(Ticket::DONE);
             }
         }

@@ -8,5 +8,6 @@
 
 pub mod own;
 pub mod route;
+pub mod route_shm;
 pub mod shm;
 pub mod sim;

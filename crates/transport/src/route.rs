@@ -6,7 +6,7 @@
 //!
 //! Read next: `shm/ring.rs`, `sim.rs`.
 
-use crate::sim;
+use crate::{route_shm, sim};
 use error::Result;
 use sys::Span;
 
@@ -38,12 +38,16 @@ pub enum Sent {
 pub enum Route {
     /// The peer is this process: nothing becomes a packet.
     Own,
+    /// A peer on this node.
+    Shm(route_shm::Link),
     /// A simulated peer.
     Sim(sim::Link),
 }
 
 /// Where a process gets its routes.
 pub enum Reach {
+    /// This node's segment.
+    Shm(route_shm::Port),
     /// A simulated job.
     Sim(sim::Port),
 }
@@ -52,6 +56,7 @@ impl Reach {
     /// This process's number.
     pub fn rank(&self) -> u32 {
         match self {
+            Reach::Shm(port) => port.rank(),
             Reach::Sim(port) => port.rank(),
         }
     }
@@ -59,6 +64,7 @@ impl Reach {
     /// The number of processes.
     pub fn ranks(&self) -> u32 {
         match self {
+            Reach::Shm(port) => port.ranks(),
             Reach::Sim(port) => port.ranks(),
         }
     }
@@ -66,6 +72,7 @@ impl Reach {
     /// Whether long messages do better when their receiver reads them.
     pub fn prefers_read(&self) -> bool {
         match self {
+            Reach::Shm(port) => port.prefers_read(),
             Reach::Sim(_) => true,
         }
     }
@@ -76,6 +83,7 @@ impl Reach {
             return Ok(Route::Own);
         }
         match self {
+            Reach::Shm(port) => Ok(Route::Shm(port.link(peer)?)),
             Reach::Sim(port) => Ok(Route::Sim(port.link(peer))),
         }
     }
@@ -83,35 +91,31 @@ impl Reach {
     /// Calls `each` with every peer that has written to us for the first time.
     pub fn arrivals(&mut self, each: impl FnMut(u32)) {
         match self {
+            Reach::Shm(port) => port.arrivals(each),
             Reach::Sim(port) => port.arrivals(each),
         }
     }
 }
 
 impl Route {
-    /// Puts a packet with `bytes` bytes of payload, which `fill` writes, on its way.
+    /// Puts a packet with `bytes` bytes of payload, which `fill` writes, on its way, and wakes the peer if it sleeps.
     #[inline]
     pub fn send(&mut self, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent {
         match self {
             Route::Own => unreachable!("{NO_PACKETS}"),
+            Route::Shm(link) => link.send(header, bytes, fill),
             Route::Sim(link) => link.send(header, bytes, fill),
         }
     }
 
-    /// Takes the next packet, if one has arrived; its payload is valid during `each` only.
+    /// Takes the next packet, if one has arrived, and says so; its payload is valid during `each` only.
+    /// Errors: the peer has written nonsense where packets lie.
     #[inline]
-    pub fn poll(&mut self, each: impl FnOnce(&Header, Span)) -> bool {
+    pub fn poll(&mut self, each: impl FnOnce(&Header, Span)) -> Result<bool> {
         match self {
-            Route::Own => false,
-            Route::Sim(link) => link.poll(each),
-        }
-    }
-
-    /// Lets the peer know that packets were sent, should it sleep.
-    #[inline]
-    pub fn wake(&self) {
-        match self {
-            Route::Own | Route::Sim(_) => (),
+            Route::Own => Ok(false),
+            Route::Shm(link) => link.poll(each),
+            Route::Sim(link) => Ok(link.poll(each)),
         }
     }
 
@@ -120,6 +124,7 @@ impl Route {
     pub fn consumed(&self) -> u64 {
         match self {
             Route::Own => 0,
+            Route::Shm(link) => link.consumed(),
             Route::Sim(link) => link.consumed(),
         }
     }
@@ -129,6 +134,7 @@ impl Route {
     pub fn consume(&mut self, amount: u64) {
         match self {
             Route::Own => (),
+            Route::Shm(link) => link.consume(amount),
             Route::Sim(link) => link.consume(amount),
         }
     }
@@ -137,6 +143,7 @@ impl Route {
     pub fn payload_bytes_max(&self) -> usize {
         match self {
             Route::Own => usize::MAX,
+            Route::Shm(link) => link.payload_bytes_max(),
             Route::Sim(link) => link.payload_bytes_max(),
         }
     }
@@ -145,6 +152,7 @@ impl Route {
     pub fn read(&self, address: usize, to: Span) -> bool {
         match self {
             Route::Own => unreachable!("{NO_PACKETS}"),
+            Route::Shm(link) => link.read(address, to),
             Route::Sim(link) => link.read(address, to),
         }
     }

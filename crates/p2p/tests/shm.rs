@@ -1,0 +1,140 @@
+//! The same protocols over the rings of a real segment, with one thread for each rank.
+
+mod job;
+
+use job::{Bytes, seeds};
+use outboard_p2p::{Config, LargeProtocol, Mode, Outcome, P2p, Ticket};
+use transport::route::Reach;
+use transport::route_shm::Port;
+use transport::shm::{Segment, Shape, cma};
+
+/// Runs `body` as every rank of a job of `ranks`, each in its thread, until all have returned and are quiet.
+fn run(ranks: u32, config: Config, body: impl Fn(&mut P2p) + Sync) {
+    let (segment, _fd) = Segment::create(Shape { ranks, proxies: 0, arena_bytes: 1 }).unwrap();
+    for rank in 0..ranks {
+        segment.rank(rank).pid.store(std::process::id(), std::sync::atomic::Ordering::Relaxed);
+        cma::publish(&segment, rank);
+    }
+    std::thread::scope(|scope| {
+        for rank in 0..ranks {
+            let (segment, body) = (segment.clone(), &body);
+            scope.spawn(move || {
+                let mut p2p = P2p::new(Reach::Shm(Port::new(segment.clone(), rank)), config);
+                body(&mut p2p);
+                // As in MPI_Finalize: nobody leaves while a peer may still need an answer.
+                while !p2p.is_quiet() {
+                    turn(&mut p2p);
+                }
+                segment.job().leaving.arrive();
+                while segment.job().leaving.count() < ranks {
+                    turn(&mut p2p);
+                }
+                assert_eq!(p2p.pending(), []);
+            });
+        }
+    });
+}
+
+fn turn(p2p: &mut P2p) {
+    if !p2p.poll().expect("no peer is corrupt") {
+        std::thread::yield_now();
+    }
+}
+
+fn wait(p2p: &mut P2p, ticket: Ticket) -> Outcome {
+    loop {
+        if let Some(outcome) = p2p.take(ticket) {
+            return outcome;
+        }
+        turn(p2p);
+    }
+}
+
+fn configs() -> [Config; 3] {
+    [
+        Config { large_protocol: LargeProtocol::Cma, ..Config::default() },
+        Config { large_protocol: LargeProtocol::Cells, ..Config::default() },
+        Config { eager_bytes_max: 1000, credit_bytes: 4000, ..Config::default() },
+    ]
+}
+
+/// Goal: every length and form arrives whole, by every protocol. Method: both directions at once, around all the borders.
+#[test]
+fn every_length() {
+    for config in configs() {
+        run(2, config, |p2p| {
+            let peer = 1 - p2p.rank();
+            for bytes in [0, 8, 40, 41, 1000, 1001, 32 << 10, (32 << 10) + 1, 300_000, 3 << 20] {
+                for (gap_there, gap_here) in [(0, 0), (16, 0), (0, 16), (16, 24)] {
+                    let piece = if bytes % 1000 == 0 { 1000 } else { 1 };
+                    let piece = if gap_there + gap_here == 0 { bytes.max(1) } else { piece };
+                    if bytes > 300_000 && gap_there + gap_here > 0 {
+                        continue;
+                    }
+                    let from = Bytes::with_gaps(bytes, piece, gap_there).holding(u64::from(peer));
+                    let into = Bytes::with_gaps(bytes, piece, gap_here);
+                    let receive = p2p.irecv(1, Some(peer), None, into.buffer());
+                    let send = p2p.isend(Mode::Standard, 1, peer, bytes as i32, from.buffer()).unwrap();
+                    let outcome = wait(p2p, receive);
+                    assert_eq!((outcome.tag, outcome.bytes), (bytes as i32, bytes));
+                    wait(p2p, send);
+                    into.assert_holds(u64::from(p2p.rank()), bytes);
+                }
+            }
+        });
+    }
+}
+
+/// Goal: a flood in every direction, far beyond rings and credits, stays in order. Method: four ranks send each other
+/// messages of drawn lengths before they receive any.
+#[test]
+fn floods_stay_in_order() {
+    seeds(3, |seed| {
+        let config = configs()[seed as usize % 3];
+        let ranks = 4;
+        let bytes_of = |from: u32, to: u32, i: u64| {
+            let mixed = (seed + 1).wrapping_mul(u64::from(from * 4 + to) + 1).wrapping_mul(i * 2 + 1) >> 3;
+            8 + [0, 8, 50, 3000, 30_000, 100_000][mixed as usize % 6]
+        };
+        run(ranks, config, |p2p| {
+            let me = p2p.rank();
+            let sent: Vec<(u32, Bytes)> = (0..60)
+                .flat_map(|i| (0..ranks).map(move |to| (to, Bytes::new(bytes_of(me, to, i)).holding(i))))
+                .collect();
+            let sends: Vec<Ticket> = sent
+                .iter()
+                .map(|(to, message)| p2p.isend(Mode::Standard, 9, *to, 3, message.buffer()).unwrap())
+                .collect();
+            let mut next = vec![0; ranks as usize];
+            for _ in 0..sent.len() {
+                let into = Bytes::new(100_008);
+                let receive = p2p.irecv(9, None, Some(3), into.buffer());
+                let outcome = wait(p2p, receive);
+                let i = &mut next[outcome.source_peer as usize];
+                assert_eq!(outcome.bytes, bytes_of(outcome.source_peer, me, *i));
+                into.assert_holds(*i, outcome.bytes);
+                *i += 1;
+            }
+            for send in sends {
+                wait(p2p, send);
+            }
+        });
+    });
+}
+
+/// Goal: where cross-memory attach is forbidden, long messages come all the same.
+#[test]
+fn without_cma() {
+    let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 1 }).unwrap();
+    segment.job().cma_forbidden.store(1, std::sync::atomic::Ordering::Relaxed);
+    let config = Config { large_protocol: LargeProtocol::Cma, ..Config::default() };
+    let [mut a, mut b] = [0, 1].map(|rank| P2p::new(Reach::Shm(Port::new(segment.clone(), rank)), config));
+    let (from, into) = (Bytes::new(1 << 20).holding(4), Bytes::new(1 << 20));
+    let send = a.isend(Mode::Standard, 1, 1, 0, from.buffer()).unwrap();
+    let receive = b.irecv(1, None, None, into.buffer());
+    while !(a.is_done(send) && b.is_done(receive)) {
+        turn(&mut a);
+        turn(&mut b);
+    }
+    into.assert_holds(4, 1 << 20);
+}

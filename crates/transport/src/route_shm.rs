@@ -1,0 +1,132 @@
+//! The shm route: the two rings between this rank and a peer on the node, and the peer's memory.
+
+use crate::route::{Header, Sent};
+use crate::shm::ring::{self, CELL_BYTES, INLINE_BYTES, Receiver, Sender};
+use crate::shm::{Segment, cma};
+use error::Result;
+use std::cell::OnceCell;
+use std::sync::atomic::Ordering;
+use sys::Span;
+
+/// This rank's way into the segment.
+pub struct Port {
+    segment: Segment,
+    rank: u32,
+    /// Who has written to us, as far as `arrivals` has told, 64 ranks a word.
+    told: Box<[u64]>,
+}
+
+/// Both directions between this rank and one peer.
+pub struct Link {
+    sender: Sender,
+    receiver: Receiver,
+    segment: Segment,
+    rank: u32,
+    peer: u32,
+    /// Whether the peer's memory can be read; tried on first use.
+    readable: OnceCell<bool>,
+}
+
+impl Port {
+    /// The way in of rank `rank`.
+    pub fn new(segment: Segment, rank: u32) -> Port {
+        let words = (segment.shape().ranks as usize).div_ceil(64);
+        Port { segment, rank, told: vec![0; words].into() }
+    }
+
+    /// Which rank.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// How many ranks the job has.
+    pub fn ranks(&self) -> u32 {
+        self.segment.shape().ranks
+    }
+
+    /// Measured at 1 MiB: two copies through the ring, which overlap, take a third of the time of one by the kernel, but need
+    /// both ranks at once. So they win while every rank has a core to itself.
+    pub fn prefers_read(&self) -> bool {
+        !self.segment.job().may_spin()
+    }
+
+    /// The link to a peer. Errors: an end of the rings is in use.
+    pub fn link(&self, peer: u32) -> Result<Link> {
+        Ok(Link {
+            sender: self.segment.ring_sender(self.rank, peer)?,
+            receiver: self.segment.ring_receiver(peer, self.rank)?,
+            segment: self.segment.clone(),
+            rank: self.rank,
+            peer,
+            readable: OnceCell::new(),
+        })
+    }
+
+    /// Calls `each` with every peer that has written to us for the first time.
+    #[inline]
+    pub fn arrivals(&mut self, mut each: impl FnMut(u32)) {
+        let senders = &self.segment.rank(self.rank).senders;
+        for (index, told) in self.told.iter_mut().enumerate() {
+            let mut news = senders.word(index) & !*told;
+            *told |= news;
+            while news != 0 {
+                let peer = index as u32 * 64 + news.trailing_zeros();
+                news &= news - 1;
+                // Bits beyond the job, or for ourselves, are no peer's.
+                if peer < self.segment.shape().ranks && peer != self.rank {
+                    each(peer);
+                }
+            }
+        }
+    }
+}
+
+impl Link {
+    #[inline]
+    pub(crate) fn send(&mut self, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent {
+        let &Header { kind, tag, context } = header;
+        let (inline_bytes, cell_bytes) =
+            if bytes <= INLINE_BYTES { (bytes as u8, 0) } else { (0, bytes.min(CELL_BYTES) as u16) };
+        assert!(bytes <= CELL_BYTES, "{bytes} bytes in one packet");
+        let header = ring::Header { kind, inline_bytes, cell_bytes, context, tag, extra: 0 };
+        let answer =
+            self.sender.send(&header, |inline, cell| fill(if cell_bytes == 0 { inline } else { cell }));
+        match answer {
+            ring::Sent::Done => Sent::Done,
+            ring::Sent::Full => Sent::Full,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn poll(&mut self, each: impl FnOnce(&Header, Span)) -> Result<bool> {
+        let taken =
+            self.receiver.poll(|&ring::Header { kind, tag, context, cell_bytes, .. }, inline, cell| {
+                each(&Header { kind, tag, context }, if cell_bytes == 0 { inline } else { cell })
+            })?;
+        Ok(taken.is_some())
+    }
+
+    #[inline]
+    pub(crate) fn consumed(&self) -> u64 {
+        self.sender.consumed()
+    }
+
+    #[inline]
+    pub(crate) fn consume(&mut self, amount: u64) {
+        self.receiver.consume(amount);
+    }
+
+    pub(crate) fn payload_bytes_max(&self) -> usize {
+        CELL_BYTES
+    }
+
+    pub(crate) fn read(&self, address: usize, to: Span) -> bool {
+        let pid = self.segment.rank(self.peer).pid.load(Ordering::Acquire);
+        let readable = *self.readable.get_or_init(|| {
+            let reaches = cma::reaches(&self.segment, self.peer);
+            self.segment.rank(self.rank).cma.store(if reaches { 1 } else { 2 }, Ordering::Relaxed);
+            reaches
+        });
+        readable && cma::read(pid, &[(address, to.bytes())], to).is_ok()
+    }
+}
