@@ -214,6 +214,29 @@ impl Buffer {
     }
 }
 
+impl Layout {
+    /// Calls `each` with address and length of every piece of packed bytes `[offset, offset + bytes)` of consecutive
+    /// elements at `base`, in typemap order. Nothing is touched: the addresses may be another process's.
+    pub fn pieces_at(
+        self: &Arc<Layout>,
+        base: usize,
+        offset: usize,
+        bytes: usize,
+        mut each: impl FnMut(usize, usize),
+    ) {
+        if bytes == 0 || self.size == 0 {
+            return;
+        }
+        let gaps = Some(Gaps { layout: self.clone(), skip: 0 });
+        Buffer { base, bytes: offset + bytes, gaps }.walk(offset, bytes, |strip| {
+            for piece in 0..strip.repeat {
+                let by = (strip.stride as isize).wrapping_mul(piece as isize);
+                each(strip.address.wrapping_add_signed(by), strip.bytes);
+            }
+        });
+    }
+}
+
 /// Bytes that `copy_from` moves at once.
 const BLOCK_BYTES: usize = 4096;
 
