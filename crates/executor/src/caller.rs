@@ -1,7 +1,30 @@
 //! The rank's side: starts instances, drives those it executes itself, and watches over those a proxy executes.
 
-use crate::{Config, Poll, Start, Ticket, UserCall};
-use error::Result;
+use crate::block::{Block, Program, Room};
+use crate::engine::Turn;
+use crate::memory::{Driver, Reach};
+use crate::record::{COMPLETE, Head, RETURNED};
+use crate::watch::{Health, Watch};
+use crate::{Config, Offload, Poll, Reduction, Start, Ticket, UserCall};
+use error::{Class, Result, fail};
+use slab::Slab;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use telemetry::Counter;
+use transport::shm::{Allocator, Segment, State, cma};
+
+/// What a block needs from its executor: a macro, because it borrows fields and not the whole.
+macro_rules! room {
+    ($executor:expr) => {
+        Room {
+            allocator: &mut $executor.allocator,
+            reach: &$executor.reach,
+            config: &$executor.config,
+            rank: $executor.rank,
+        }
+    };
+}
 
 /// What happened to a rank's operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -10,50 +33,396 @@ pub struct Counters {
     pub started: u64,
     /// Of those, given to a proxy.
     pub offloaded: u64,
-    /// Meant for a proxy, but its launch ring was full.
-    pub ring_full: u64,
-    /// Taken back from a proxy that died or stalled.
+    /// Meant for a proxy, but it could not take them.
+    pub refused: u64,
+    /// Taken back from a proxy that died, stalled or gave them back.
     pub recovered: u64,
 }
 
-/// A rank's executor.
+/// A rank's executor. Its state is the rank's alone; what it shares lies in the rank's arena and page.
 pub struct Executor {
+    rank: u32,
+    config: Config,
+    allocator: Allocator,
+    reach: Reach,
+    programs: Slab<Program>,
+    /// Programs by the address of their schedule.
+    by_schedule: HashMap<usize, usize>,
+    outstanding: Slab<Instance>,
+    /// Instances that this rank drives, by index.
+    driven: Vec<u32>,
+    /// Instances that the proxy drives.
+    away: Vec<u32>,
+    watch: Option<Watch>,
+    /// Whether peers can read this rank's private memory, once tried.
+    readable: Option<bool>,
+    /// Last numbers given to programs, parameters and tickets.
+    programs_made: u64,
+    version: u64,
+    tickets: u32,
+    idle_bytes: u64,
+    warnings: VecDeque<String>,
+    warned_unreachable: bool,
     counters: Counters,
 }
 
+/// A started operation.
+struct Instance {
+    program: usize,
+    block: Box<Block>,
+    ticket: u32,
+    away: bool,
+    finished: bool,
+}
+
 impl Executor {
-    /// The executor of `rank`.
-    pub fn new(_config: Config) -> Result<Executor> {
-        todo!()
+    /// The executor of `rank`, which allocates from `allocator` (the rank's arena).
+    pub fn new(segment: Segment, rank: u32, allocator: Allocator, config: Config) -> Executor {
+        let watch =
+            segment.proxy_of(rank).map(|proxy| Watch::new(segment.clone(), proxy, config.proxy_timeout_ms));
+        Executor {
+            rank,
+            reach: Reach::new(segment, Driver::Rank(rank), config.chunk_bytes),
+            config,
+            allocator,
+            programs: Slab::new(),
+            by_schedule: HashMap::new(),
+            outstanding: Slab::new(),
+            driven: Vec::new(),
+            away: Vec::new(),
+            watch,
+            readable: None,
+            programs_made: 0,
+            version: 0,
+            tickets: 0,
+            idle_bytes: 0,
+            warnings: VecDeque::new(),
+            warned_unreachable: false,
+            counters: Counters::default(),
+        }
     }
 
-    /// Starts an operation.
-    pub fn start(&mut self, _start: Start) -> Result<Ticket> {
-        todo!()
+    /// The rank's arena, for whoever else allocates from it (MPI_Alloc_mem).
+    pub fn memory(&mut self) -> &mut Allocator {
+        &mut self.allocator
     }
 
-    /// Drives what this rank executes, once round, and now and then looks after its proxy.
+    /// Starts an operation: makes it findable by peers, and hands it to the proxy or queues it for `poll`. Errors are of
+    /// class `NoMem`, or `Intern` where the bindings do not fit the schedule.
+    pub fn start(&mut self, start: Start) -> Result<Ticket> {
+        self.check(&start)?;
+        let key = self.program(&start.schedule)?;
+        let mut block = self.programs[key].block(&start, &mut room!(self))?;
+        self.idle_bytes -= block.data_bytes();
+        let prepared = self.prepare(key, &mut block, &start);
+        let away = match prepared {
+            Ok(away) => away,
+            Err(error) => {
+                self.retire(key, block);
+                return Err(error);
+            }
+        };
+        self.counters.started += 1;
+        self.programs[key].running += 1;
+        self.programs[key].used = self.counters.started;
+        let driver =
+            self.reach.segment.proxy_of(self.rank).filter(|_| away).map_or(0, |proxy| 1 + u64::from(proxy));
+        block.enter(start.context, start.sequence, driver, &room!(self));
+        let away = away && self.launch(&block);
+        self.tickets = self.tickets.wrapping_add(1);
+        let ticket = self.tickets;
+        let index =
+            self.outstanding.insert(Instance { program: key, block, ticket, away, finished: false }) as u32;
+        if away {
+            self.away.push(index);
+        } else {
+            self.outstanding[index as usize].block.run.restart(start.context, start.sequence);
+            self.driven.push(index);
+        }
+        Ok(Ticket { index, generation: ticket })
+    }
+
+    /// Drives what this rank executes, once round, and looks after its proxy while that has work.
     pub fn poll(&mut self) -> Poll {
-        todo!()
+        let mut progressed = false;
+        let mut at = 0;
+        while let Some(&index) = self.driven.get(at) {
+            let instance = &mut self.outstanding[index as usize];
+            match instance.block.run.poll(&self.reach) {
+                Ok(Turn::Idle) => at += 1,
+                Ok(Turn::Progressed) => {
+                    progressed = true;
+                    at += 1;
+                }
+                Ok(Turn::Finished) => {
+                    progressed = true;
+                    instance.finished = true;
+                    self.driven.swap_remove(at);
+                }
+                Ok(Turn::Call { step, left, into, elements }) => {
+                    let ticket = Ticket { index, generation: instance.ticket };
+                    let token = match instance.block.run.slots.reduction {
+                        Some(Reduction::User { token, .. }) => token,
+                        _ => 0,
+                    };
+                    return Poll::Call(UserCall { ticket, step, token, left, into, elements });
+                }
+                // A rank's own engine notes every fault in the record and goes on; only a test's driver dies.
+                Err(_) => return Poll::Idle,
+            }
+        }
+        if !self.away.is_empty() {
+            progressed |= self.look_after();
+        }
+        if progressed { Poll::Progressed } else { Poll::Idle }
     }
 
     /// A user's function has been called.
-    pub fn called(&mut self, _call: UserCall) {
-        todo!()
+    pub fn called(&mut self, call: UserCall) {
+        if let Some(instance) = self.outstanding.get_mut(call.ticket.index as usize)
+            && instance.ticket == call.ticket.generation
+        {
+            instance.block.run.called(call.step);
+        }
     }
 
     /// How the operation ended, once it has; the ticket is then spent.
-    pub fn outcome(&mut self, _ticket: Ticket) -> Option<Result<()>> {
-        todo!()
+    pub fn outcome(&mut self, ticket: Ticket) -> Option<Result<()>> {
+        let index = ticket.index as usize;
+        let instance = self.outstanding.get(index).filter(|instance| instance.ticket == ticket.generation);
+        let instance = instance.expect("a ticket is asked for until it is spent");
+        let record = &instance.block.run.record;
+        let finished = match instance.away {
+            true => record.head(Head::State).load(Ordering::Acquire) == COMPLETE,
+            false => instance.finished,
+        };
+        if !finished {
+            return None;
+        }
+        let fault = record.fault();
+        record.unlink(&self.reach.segment.rank(self.rank).directory[..]);
+        let instance = self.outstanding.remove(index);
+        if instance.away {
+            self.away.retain(|&away| away as usize != index);
+        } else {
+            self.count(Counter::Instances, 1);
+        }
+        self.programs[instance.program].running -= 1;
+        self.retire(instance.program, instance.block);
+        Some(fault.map_or(Ok(()), |fault| Err(fault.error(self.rank))))
+    }
+
+    /// Whether anything has changed since the last `poll`: to be asked before sleeping on the rank's doorbell.
+    pub fn stirred(&self) -> bool {
+        let run = |&index: &u32| &self.outstanding[index as usize].block.run;
+        self.away.iter().map(run).any(|run| run.record.head(Head::State).load(Ordering::Acquire) != 0)
+            || self.driven.iter().map(run).any(|run| run.stirred(&self.reach))
+    }
+
+    /// Whether any operation is outstanding.
+    pub fn is_busy(&self) -> bool {
+        !self.outstanding.is_empty()
     }
 
     /// A sentence for the user, each said once.
     pub fn warning(&mut self) -> Option<String> {
-        todo!()
+        self.warnings.pop_front()
     }
 
     /// What happened so far.
     pub fn counters(&self) -> Counters {
         self.counters
+    }
+
+    fn check(&self, start: &Start) -> Result<()> {
+        let ranks = self.reach.segment.shape().ranks;
+        if start.peers.len() != start.schedule.size as usize || start.peers.iter().any(|&peer| peer >= ranks)
+        {
+            fail!(
+                Class::Intern,
+                "a schedule for {} ranks with {} peers of a job of {ranks}",
+                start.schedule.size,
+                start.peers.len()
+            );
+        }
+        Ok(())
+    }
+
+    /// The program of a schedule, made now if it is new; the cache forgets what has not been used for longest.
+    fn program(&mut self, schedule: &Arc<schedule::Schedule>) -> Result<usize> {
+        let address = Arc::as_ptr(schedule) as usize;
+        if let Some(&key) = self.by_schedule.get(&address) {
+            return Ok(key);
+        }
+        if self.programs.len() >= self.config.programs_max {
+            self.forget_one();
+        }
+        self.programs_made += 1;
+        let program = Program::new(schedule, self.programs_made, &mut room!(self))?;
+        let key = self.programs.insert(program);
+        self.by_schedule.insert(address, key);
+        Ok(key)
+    }
+
+    fn forget_one(&mut self) {
+        let idle = self.programs.iter().filter(|(_, program)| program.running == 0);
+        let Some((key, _)) = idle.min_by_key(|(_, program)| program.used) else { return };
+        let program = self.programs.remove(key);
+        self.by_schedule.remove(&(Arc::as_ptr(&program.schedule) as usize));
+        self.idle_bytes -= program.idle.iter().map(|block| block.data_bytes()).sum::<u64>();
+        program.free(&mut self.allocator);
+    }
+
+    /// Fills a block with a start's parameters; whether the proxy shall execute it.
+    fn prepare(&mut self, key: usize, block: &mut Block, start: &Start) -> Result<bool> {
+        let readable = self.peers_can_read(start);
+        block.bind(start, &room!(self))?;
+        if self.programs[key].plan.reduces && start.reduction.is_none() {
+            fail!(Class::Intern, "a schedule that reduces was started without an operator");
+        }
+        let away = self.wants_proxy(block, start);
+        block.address(away, readable, &mut room!(self))?;
+        if away {
+            self.programs[key].publish(block, &mut self.version, &mut room!(self))?;
+        }
+        Ok(away)
+    }
+
+    /// Who executes, by what is asked for, what pays and what is possible.
+    fn wants_proxy(&mut self, block: &Block, start: &Start) -> bool {
+        let asked = match (self.config.offload, start.offload) {
+            (Offload::Off, _) | (_, Offload::Off) => false,
+            (Offload::On, _) | (_, Offload::On) => true,
+            _ => block.moved_bytes >= self.config.offload_bytes_min,
+        };
+        let Some(watch) = self.watch.as_mut().filter(|_| asked && block.run.steps() > 0) else {
+            return false;
+        };
+        let mut possible = watch.takes_work();
+        possible &= !matches!(start.reduction, Some(Reduction::User { .. }));
+        possible &= block.runs <= self.config.layout_runs_max;
+        if possible && block.private && self.proxy_is_refused() {
+            possible = false;
+            if !self.warned_unreachable {
+                self.warned_unreachable = true;
+                self.warnings.push_back(format!(
+                    "rank {} executes operations itself: its proxy may not use cross-memory attach, and the buffers are not from MPI_Alloc_mem",
+                    self.rank
+                ));
+            }
+        }
+        if !possible {
+            self.counters.refused += 1;
+            self.count(Counter::OffloadRefused, 1);
+        }
+        possible
+    }
+
+    /// Whether the proxy has tried to reach this rank's private memory in vain, or must not try.
+    fn proxy_is_refused(&self) -> bool {
+        let segment = &self.reach.segment;
+        let verdict = segment.rank(self.rank).scalars[crate::proxy::VERDICT].load(Ordering::Relaxed);
+        segment.job().cma_forbidden.load(Ordering::Relaxed) != 0 || verdict == crate::proxy::REFUSED
+    }
+
+    /// Whether peers can read this rank's private memory. Taken to be mutual: this rank tries one peer, for real.
+    fn peers_can_read(&mut self, start: &Start) -> bool {
+        if let Some(readable) = self.readable {
+            return readable;
+        }
+        let segment = &self.reach.segment;
+        let peer = start.peers.iter().copied().find(|&peer| peer != self.rank);
+        let peer = peer.filter(|&peer| segment.rank(peer).state() == State::Running);
+        let Some(peer) = peer else { return false };
+        let page = segment.rank(self.rank);
+        let readable = match page.cma.load(Ordering::Relaxed) {
+            0 => cma::reaches(segment, peer),
+            verdict => verdict == 1 && segment.job().cma_forbidden.load(Ordering::Relaxed) == 0,
+        };
+        page.cma.store(if readable { 1 } else { 2 }, Ordering::Relaxed);
+        self.readable = Some(readable);
+        readable
+    }
+
+    /// Hands an instance to the proxy; false if the ring is full.
+    fn launch(&mut self, block: &Block) -> bool {
+        let segment = &self.reach.segment;
+        let Some(proxy) = segment.proxy_of(self.rank) else { return false };
+        let pushed = segment.rank(self.rank).launches.push(block.run.record.at());
+        if !pushed {
+            self.counters.refused += 1;
+            self.count(Counter::OffloadRefused, 1);
+            return false;
+        }
+        segment.proxy(proxy).bell.ring();
+        if self.away.is_empty()
+            && let Some(watch) = &mut self.watch
+        {
+            watch.begin();
+        }
+        self.counters.offloaded += 1;
+        self.count(Counter::Offloaded, 1);
+        true
+    }
+
+    /// Looks at the instances that are away and at who has them; whether any came back.
+    fn look_after(&mut self) -> bool {
+        let mut back = false;
+        for at in (0..self.away.len()).rev() {
+            let run = &self.outstanding[self.away[at] as usize].block.run;
+            if run.record.head(Head::State).load(Ordering::Acquire) == RETURNED {
+                self.take_over(at);
+                back = true;
+            }
+        }
+        let Some(watch) = &mut self.watch else { return back };
+        let health = watch.look();
+        if health == Health::Alive {
+            return back;
+        }
+        let complete =
+            |run: &crate::engine::Run| run.record.head(Head::State).load(Ordering::Acquire) == COMPLETE;
+        let mut taken = 0;
+        for at in (0..self.away.len()).rev() {
+            if !complete(&self.outstanding[self.away[at] as usize].block.run) {
+                self.take_over(at);
+                taken += 1;
+            }
+        }
+        if health == Health::Fenced && taken > 0 {
+            let proxy = self.rank % self.reach.segment.shape().proxies.max(1);
+            self.warnings.push_back(format!(
+                "rank {} killed proxy {proxy}, whose heartbeat stood still for {} ms, and goes on with its {taken} operations",
+                self.rank, self.config.proxy_timeout_ms
+            ));
+        }
+        back || taken > 0
+    }
+
+    /// Drives on what the proxy had; nobody else drives it any more.
+    fn take_over(&mut self, at: usize) {
+        let index = self.away.swap_remove(at);
+        let instance = &mut self.outstanding[index as usize];
+        instance.away = false;
+        let run = &mut instance.block.run;
+        run.record.head(Head::State).store(0, Ordering::Relaxed);
+        run.record.head(Head::Driver).store(0, Ordering::Relaxed);
+        run.resume(run.context, run.sequence);
+        self.driven.push(index);
+        self.counters.recovered += 1;
+        self.count(Counter::Recovered, 1);
+    }
+
+    /// Keeps a block for the next start of its program, without its scratch if too much would lie idle.
+    fn retire(&mut self, program: usize, mut block: Box<Block>) {
+        if self.idle_bytes + block.data_bytes() > self.config.idle_bytes_max {
+            block.free_data(&mut self.allocator);
+        }
+        self.idle_bytes += block.data_bytes();
+        self.programs[program].idle.push(block);
+    }
+
+    fn count(&self, counter: Counter, n: u64) {
+        self.reach.segment.rank(self.rank).counters.count(counter, n);
     }
 }

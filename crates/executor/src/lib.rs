@@ -9,10 +9,18 @@
 //! `caller.rs` (the rank's side), `proxy.rs` (the proxy's loop).
 #![forbid(unsafe_code)]
 
+mod block;
 mod caller;
 mod config;
+mod engine;
+mod fault;
+mod memory;
 mod plan;
+pub mod proxy;
+mod record;
+mod slots;
 mod start;
+mod watch;
 
 pub use caller::{Counters, Executor};
 pub use config::Config;

@@ -1,0 +1,464 @@
+//! Programs and blocks: what a rank keeps of a schedule in its arena between two starts of it.
+//!
+//! A block is the memory of one instance: record, parameters, scratch and staging. A persistent collective, and any that
+//! repeats, finds its block as it left it, and a start only resets the words of progress.
+
+use crate::fault::Fault;
+use crate::memory::{Place, Reach};
+use crate::plan::Plan;
+use crate::record::{self, Field, Head, IN_ARENA, Record, STAGED};
+use crate::slots::{self, Partitions, Slots};
+use crate::{Binding, Config, Reduction, Start};
+use datatype::Buffer;
+use engine::Run;
+use error::{Class, Result, fail};
+use schedule::{Action, Blocks, Schedule};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use transport::shm::{Allocator, Arena};
+
+use crate::engine;
+
+/// A schedule that this rank has started, with its table of sends in the arena.
+pub struct Program {
+    /// Kept so that the pointer, by which programs are found, stays this schedule's.
+    pub schedule: Arc<Schedule>,
+    /// Ready to be driven.
+    pub plan: Arc<Plan>,
+    /// Its number, unique for the rank.
+    pub id: u64,
+    exports_at: u64,
+    /// Where the words for a proxy lie, once one was needed.
+    words: Option<(u64, u64)>,
+    /// Blocks that are free.
+    pub idle: Vec<Box<Block>>,
+    /// Instances that run.
+    pub running: u32,
+    /// When it was last started, counted in starts.
+    pub used: u64,
+}
+
+/// The memory of one instance.
+pub struct Block {
+    /// The instance, as the rank would drive it.
+    pub run: Run,
+    /// Bytes that the steps move: what `offload_bytes_min` is compared with.
+    pub moved_bytes: u64,
+    /// Whether some of the user's memory is outside the arena, and runs of layouts with gaps.
+    pub private: bool,
+    /// Runs of the layouts with gaps.
+    pub runs: usize,
+    /// What the words were made from; none while they are not valid.
+    bound: Option<Bound>,
+    /// Where scratch and staging lie.
+    data: Option<(u64, u64)>,
+    /// For whom the addresses were chosen: a proxy or not, peers that can read private memory or not.
+    addressed: Option<(bool, bool)>,
+    scratch: Vec<u64>,
+    partitions: Option<Partitions>,
+    parameters: Option<(u64, u64)>,
+    /// Number of the parameters in the arena, 0 if they are not up to date.
+    version: u64,
+    incarnation: u32,
+}
+
+/// The parameters of a start.
+struct Bound {
+    peers: Arc<[u32]>,
+    input: Binding,
+    output: Binding,
+    reduction: Option<Reduction>,
+}
+
+/// What a block needs from its executor.
+pub struct Room<'a> {
+    /// The rank's allocator.
+    pub allocator: &'a mut Allocator,
+    /// The rank's view.
+    pub reach: &'a Reach,
+    /// The knobs.
+    pub config: &'a Config,
+    /// The rank.
+    pub rank: u32,
+}
+
+impl Room<'_> {
+    fn alloc(&mut self, bytes: u64, purpose: &str) -> Result<u64> {
+        match self.allocator.alloc(bytes) {
+            Some(at) => Ok(at),
+            None => fail!(
+                Class::NoMem,
+                "rank {} has no {bytes} bytes left in its arena for {purpose}; {} bytes are in use (OUTBOARD_ARENA_BYTES)",
+                self.rank,
+                self.allocator.used_bytes()
+            ),
+        }
+    }
+
+    fn arena(&self) -> Arena {
+        self.allocator.arena().clone()
+    }
+}
+
+impl Program {
+    /// Prepares a schedule.
+    pub fn new(schedule: &Arc<Schedule>, id: u64, room: &mut Room) -> Result<Program> {
+        let plan = Arc::new(Plan::new(schedule.clone())?);
+        let words: Vec<u64> =
+            plan.exports.iter().flat_map(|export| [export.key, export.step.into()]).collect();
+        let exports_at = room.alloc(8 * words.len() as u64, "a table of sends")?;
+        record::write_words(&room.arena(), exports_at, &words);
+        let schedule = schedule.clone();
+        Ok(Program { schedule, plan, id, exports_at, words: None, idle: Vec::new(), running: 0, used: 0 })
+    }
+
+    /// A free block, the one with these parameters if there is one.
+    pub fn block(&mut self, start: &Start, room: &mut Room) -> Result<Box<Block>> {
+        if let Some(index) = self.idle.iter().rposition(|block| block.suits(start)) {
+            return Ok(self.idle.swap_remove(index));
+        }
+        if let Some(block) = self.idle.pop() {
+            return Ok(block);
+        }
+        let steps = self.plan.schedule.steps.len();
+        let at = room.alloc(record::record_bytes(steps), "an operation")?;
+        let record = Record::new(&room.arena(), at, steps as u32).expect("allocated just now");
+        record.clear();
+        let entries =
+            [(Head::Program, self.id), (Head::ExportsAt, self.exports_at), (Head::Steps, steps as u64)];
+        for (head, word) in entries {
+            record.head(head).store(word, Ordering::Relaxed);
+        }
+        record.head(Head::Exports).store(self.plan.exports.len() as u64, Ordering::Relaxed);
+        Ok(Box::new(Block {
+            run: Run::new(self.plan.clone(), room.rank, record, start.peers.clone(), Slots::default()),
+            moved_bytes: 0,
+            private: false,
+            runs: 0,
+            bound: None,
+            data: None,
+            addressed: None,
+            scratch: Vec::new(),
+            partitions: None,
+            parameters: None,
+            version: 0,
+            incarnation: 0,
+        }))
+    }
+
+    /// Gives all memory back; no instance may be running.
+    pub fn free(self, allocator: &mut Allocator) {
+        self.idle.into_iter().for_each(|block| block.free(allocator));
+        allocator.free(self.exports_at);
+        if let Some((at, _)) = self.words {
+            allocator.free(at);
+        }
+    }
+
+    /// Writes what a proxy needs besides the record.
+    pub fn publish(&mut self, block: &mut Block, version: &mut u64, room: &mut Room) -> Result<()> {
+        let (at, count) = match self.words {
+            Some(words) => words,
+            None => {
+                let words = self.plan.words();
+                let at = room.alloc(8 * words.len() as u64, "a program")?;
+                record::write_words(&room.arena(), at, &words);
+                *self.words.insert((at, words.len() as u64))
+            }
+        };
+        block.run.record.head(Head::ProgramAt).store(at, Ordering::Relaxed);
+        block.run.record.head(Head::ProgramWords).store(count, Ordering::Relaxed);
+        if block.version == 0 {
+            block.encode(room)?;
+            *version += 1;
+            block.version = *version;
+            block.run.record.head(Head::ParametersVersion).store(*version, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+impl Block {
+    /// Bytes of scratch and staging.
+    pub fn data_bytes(&self) -> u64 {
+        self.data.map_or(0, |(_, bytes)| bytes)
+    }
+
+    /// Gives the block's memory back.
+    pub fn free(self, allocator: &mut Allocator) {
+        allocator.free(self.run.record.at());
+        for (at, _) in self.data.into_iter().chain(self.parameters) {
+            allocator.free(at);
+        }
+    }
+
+    /// Gives scratch and staging back, but keeps the record.
+    pub fn free_data(&mut self, allocator: &mut Allocator) {
+        if let Some((at, _)) = self.data.take() {
+            allocator.free(at);
+        }
+        self.bound = None;
+    }
+
+    fn suits(&self, start: &Start) -> bool {
+        self.bound.as_ref().is_some_and(|bound| {
+            same_peers(&bound.peers, &start.peers)
+                && bound.reduction == start.reduction
+                && same_binding(&bound.input, &start.input)
+                && same_binding(&bound.output, &start.output)
+        })
+    }
+
+    /// Takes a start's parameters: measures everything, but chooses no addresses yet.
+    pub fn bind(&mut self, start: &Start, room: &Room) -> Result<()> {
+        if self.suits(start) {
+            return Ok(());
+        }
+        self.bound = None;
+        (self.version, self.addressed) = (0, None);
+        let plan = self.run.plan.clone();
+        let partitions = Partitions::new(&plan, &start.input, &start.output)?;
+        let element_bytes = start.reduction.map_or(0, |reduction| reduction.element_bytes());
+        partitions.spots(&plan, element_bytes, &mut self.run.slots.spots)?;
+        let (mut sent, mut taken) = (0u64, 0u64);
+        for (step, spot) in plan.schedule.steps.iter().zip(&self.run.slots.spots) {
+            match step.action {
+                Action::Send { .. } => sent += spot.bytes,
+                _ => taken += spot.bytes,
+            }
+        }
+        self.moved_bytes = sent.max(taken);
+        (self.private, self.runs) = (false, 0);
+        let arena = room.allocator.arena();
+        each_buffer([&start.input, &start.output], |buffer| {
+            let inside = match buffer.contiguous() {
+                Some(span) => span.bytes() == 0 || inside_span(arena, span),
+                None => slots::inside(arena, buffer),
+            };
+            self.private |= !inside;
+            self.runs += buffer.parts().map_or(0, |(layout, _)| layout.runs().len());
+        });
+        self.partitions = Some(partitions);
+        self.run.slots.reduction = start.reduction;
+        self.run.peers = start.peers.clone();
+        self.bound = Some(Bound {
+            peers: start.peers.clone(),
+            input: start.input.clone(),
+            output: start.output.clone(),
+            reduction: start.reduction,
+        });
+        Ok(())
+    }
+
+    /// Chooses where scratch, staging and the bytes of sends lie. A proxy leaves short private sends where they are, because
+    /// fetching them costs it as much as it costs their receiver. `readable`: peers can read private memory.
+    pub fn address(&mut self, offloaded: bool, readable: bool, room: &mut Room) -> Result<()> {
+        if self.addressed == Some((offloaded, readable)) {
+            return Ok(());
+        }
+        let result = self.choose_addresses(offloaded, readable, room);
+        match result.is_ok() {
+            true => self.addressed = Some((offloaded, readable)),
+            false => self.bound = None,
+        }
+        result
+    }
+
+    fn choose_addresses(&mut self, offloaded: bool, readable: bool, room: &mut Room) -> Result<()> {
+        let plan = self.run.plan.clone();
+        let (Some(bound), Some(partitions)) = (&self.bound, &self.partitions) else {
+            fail!(Class::Intern, "an instance without parameters was started");
+        };
+        let bindings = [&bound.input, &bound.output];
+        let broken = |fault: Fault| fault.error(room.rank);
+        // The user's slots first, for staging depends on where they lie; scratch moves once its offsets are known.
+        let nowhere = vec![0; plan.schedule.scratch.len()];
+        let slots = &mut self.run.slots;
+        slots::own(slots, &plan, partitions, bindings, &nowhere, room.reach, room.rank).map_err(broken)?;
+        let short = if offloaded { 0 } else { room.config.inline_bytes_max };
+        let mut need = 0;
+        self.scratch.clear();
+        for index in 0..plan.schedule.scratch.len() {
+            self.scratch.push(need);
+            need += partitions.scratch_bytes(&plan, index).next_multiple_of(64);
+        }
+        for (step, spot) in plan.schedule.steps.iter().zip(&slots.spots) {
+            if let Action::Send { from, .. } = step.action
+                && staged(slots, from, spot.at[0], spot.bytes, short, readable, room)
+            {
+                need += spot.bytes.next_multiple_of(64);
+            }
+        }
+        let base = self.reserve(need, room)?;
+        self.scratch.iter_mut().for_each(|at| *at += base);
+        let slots = &mut self.run.slots;
+        slots::own(
+            slots,
+            &plan,
+            partitions_of(&self.partitions),
+            bindings_of(&self.bound),
+            &self.scratch,
+            room.reach,
+            room.rank,
+        )
+        .map_err(|fault| fault.error(room.rank))?;
+        self.write_addresses(base, short, readable, room);
+        self.version = 0;
+        Ok(())
+    }
+
+    /// Memory for scratch and staging, the old one if it is long enough.
+    fn reserve(&mut self, need: u64, room: &mut Room) -> Result<u64> {
+        match self.data {
+            Some((at, bytes)) if bytes >= need => return Ok(at),
+            Some((at, _)) => {
+                room.allocator.free(at);
+                self.data = None;
+            }
+            None => {}
+        }
+        if need == 0 {
+            return Ok(0);
+        }
+        let at = room.alloc(need, "scratch and staging of an operation")?;
+        self.data = Some((at, need));
+        Ok(at)
+    }
+
+    fn write_addresses(&mut self, base: u64, short: u64, readable: bool, room: &Room) {
+        let run = &self.run;
+        let partitions = partitions_of(&self.partitions);
+        let scratch =
+            (0..self.scratch.len()).map(|i| partitions.scratch_bytes(&run.plan, i).next_multiple_of(64));
+        let mut staging = base + scratch.sum::<u64>();
+        let arena = room.allocator.arena();
+        for (index, step) in run.plan.schedule.steps.iter().enumerate() {
+            let Action::Send { from, .. } = step.action else { continue };
+            let spot = run.slots.spots[index];
+            let address = if spot.bytes == 0 {
+                IN_ARENA
+            } else if staged(&run.slots, from, spot.at[0], spot.bytes, short, readable, room) {
+                staging += spot.bytes.next_multiple_of(64);
+                IN_ARENA | STAGED | (staging - spot.bytes.next_multiple_of(64))
+            } else {
+                match run.slots.locate(from.slot, spot.at[0]) {
+                    Some((Place::Here(span), offset, _)) => {
+                        let address = span.address() + offset as usize;
+                        arena.offset_of(address).map_or(address as u64, |offset| offset | IN_ARENA)
+                    }
+                    _ => IN_ARENA,
+                }
+            };
+            run.record.step(index as u32, Field::Address).store(address, Ordering::Relaxed);
+            run.record.step(index as u32, Field::Total).store(spot.bytes, Ordering::Relaxed);
+        }
+    }
+
+    fn encode(&mut self, room: &mut Room) -> Result<()> {
+        let mut words = Vec::new();
+        let partitions = partitions_of(&self.partitions);
+        slots::encode(
+            &mut words,
+            &self.run.slots,
+            partitions,
+            &self.scratch,
+            &self.run.peers,
+            room.reach,
+            room.rank,
+        )?;
+        let count = words.len() as u64;
+        let at = match self.parameters {
+            Some((at, room)) if room >= count => at,
+            old => {
+                if let Some((at, _)) = old {
+                    room.allocator.free(at);
+                    self.parameters = None;
+                }
+                let at = room.alloc(8 * count, "the parameters of an operation")?;
+                self.parameters = Some((at, count));
+                at
+            }
+        };
+        record::write_words(room.allocator.arena(), at, &words);
+        self.run.record.head(Head::ParametersAt).store(at, Ordering::Relaxed);
+        self.run.record.head(Head::ParametersWords).store(count, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Makes the record an instance that peers find.
+    pub fn enter(&mut self, context: u64, sequence: u32, driver: u64, room: &Room) {
+        self.incarnation = self.incarnation.wrapping_add(1).max(1);
+        let record = &self.run.record;
+        record.reset();
+        record.head(Head::Driver).store(driver, Ordering::Relaxed);
+        let directory = &room.reach.segment.rank(room.rank).directory[..];
+        record.link(directory, record::stamp(self.incarnation, sequence), context);
+        (self.run.context, self.run.sequence) = (context, sequence);
+    }
+}
+
+fn partitions_of(partitions: &Option<Partitions>) -> &Partitions {
+    partitions.as_ref().expect("bound before")
+}
+
+fn bindings_of(bound: &Option<Bound>) -> [&Binding; 2] {
+    let bound = bound.as_ref().expect("bound before");
+    [&bound.input, &bound.output]
+}
+
+/// Whether a send's bytes must be packed into the arena: they have gaps or lie apart, or are private and either short or
+/// out of the peers' reach.
+fn staged(slots: &Slots, from: Blocks, at: u64, bytes: u64, short: u64, readable: bool, room: &Room) -> bool {
+    if bytes == 0 {
+        return false;
+    }
+    match slots.locate(from.slot, at) {
+        Some((Place::Here(span), offset, here)) if here >= bytes => {
+            let address = span.address() + offset as usize;
+            room.allocator.arena().offset_of(address).is_none() && (bytes <= short || !readable)
+        }
+        _ => true,
+    }
+}
+
+fn inside_span(arena: &Arena, span: sys::Span) -> bool {
+    let last = span.address() + span.bytes() - 1;
+    arena.offset_of(span.address()).is_some() && arena.offset_of(last).is_some()
+}
+
+fn each_buffer(bindings: [&Binding; 2], mut each: impl FnMut(&Buffer)) {
+    for binding in bindings {
+        match binding {
+            Binding::None => {}
+            Binding::Whole { buffer, .. } => each(buffer),
+            Binding::Blocks(buffers) => buffers.iter().for_each(&mut each),
+        }
+    }
+}
+
+fn same_peers(a: &Arc<[u32]>, b: &Arc<[u32]>) -> bool {
+    Arc::ptr_eq(a, b) || a == b
+}
+
+fn same_binding(a: &Binding, b: &Binding) -> bool {
+    match (a, b) {
+        (Binding::None, Binding::None) => true,
+        (Binding::Whole { buffer: a, cut: a_cut }, Binding::Whole { buffer: b, cut: b_cut }) => {
+            same_buffer(a, b) && a_cut == b_cut
+        }
+        (Binding::Blocks(a), Binding::Blocks(b)) => {
+            Arc::ptr_eq(a, b)
+                || (a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| same_buffer(a, b)))
+        }
+        _ => false,
+    }
+}
+
+fn same_buffer(a: &Buffer, b: &Buffer) -> bool {
+    let same_gaps = match (a.parts(), b.parts()) {
+        (None, None) => true,
+        (Some((a, a_skip)), Some((b, b_skip))) => Arc::ptr_eq(a, b) && a_skip == b_skip,
+        _ => false,
+    };
+    a.base() == b.base() && a.bytes() == b.bytes() && same_gaps
+}

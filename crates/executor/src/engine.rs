@@ -1,0 +1,587 @@
+//! Drives one instance, step by step, wherever it runs.
+//!
+//! Every order of stores here is part of a promise: a receive stores its own `done` before the sender's, bytes are copied before any
+//! `done` counts them, and `published` counts only bytes that will not change. So whoever finds the words after a driver
+//! died can go on (`Run::resume`): what `done` counts is done, everything else can be done again.
+
+use crate::Reduction;
+use crate::fault::{Corruption, Fault};
+use crate::memory::Driver;
+use crate::memory::{Bounce, Place, Reach, Stop};
+use crate::plan::Plan;
+use crate::record::{self, COMPLETE, Field, Found, Head, IN_ARENA, Record, STAGED};
+use crate::slots::Slots;
+use schedule::{Action, Blocks, Slot};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use sys::Span;
+
+/// Looks at a peer's directory that may be unclear in a row before it counts as corrupt.
+const UNCLEAR_MAX: u32 = 10_000;
+
+/// An instance with what its driver remembers about it.
+pub struct Run {
+    /// The plan.
+    pub plan: Arc<Plan>,
+    /// World rank of the owner.
+    pub rank: u32,
+    /// The shared words.
+    pub record: Record,
+    /// Key.
+    pub context: u64,
+    /// Key.
+    pub sequence: u32,
+    /// World ranks of the schedule's ranks.
+    pub peers: Arc<[u32]>,
+    /// Memory.
+    pub slots: Slots,
+    /// Number of the parameters that a proxy made it from.
+    pub version: u64,
+    states: Vec<State>,
+    /// Where a receive found its send the last time: the peer's program and step there.
+    hints: Vec<(u64, u32)>,
+    active: Vec<u32>,
+    unfinished: usize,
+}
+
+/// What a driver remembers of a step.
+#[derive(Clone, Debug, Default)]
+struct State {
+    /// Whole dependencies that are not finished.
+    waits: u32,
+    /// Bytes that have arrived; of a send, at its receiver.
+    done: u64,
+    /// Bytes that a send has published.
+    published: u64,
+    /// Whether a send has nothing more to publish.
+    said_all: bool,
+    /// Whether followers may go on.
+    finished: bool,
+    /// A finished receive of a driver that died: perhaps its sender does not know yet.
+    settling: bool,
+    /// The user's function is being called.
+    calling: bool,
+    /// Times in a row that the peer's directory was unclear.
+    unclear: u32,
+    /// A receive's send, once found.
+    source: Option<Source>,
+}
+
+/// A send, as its receiver sees it.
+#[derive(Clone, Debug)]
+struct Source {
+    record: Record,
+    step: u32,
+    place: Place,
+}
+
+/// What a round over an instance did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Nothing could be done.
+    Idle,
+    /// Something moved.
+    Progressed,
+    /// All steps are finished and the record says so.
+    Finished,
+    /// A user's function is due for this step: invec, inoutvec, elements.
+    Call { step: u32, left: Span, into: Span, elements: u64 },
+}
+
+/// What a step did.
+enum Did {
+    Nothing,
+    Something,
+    All,
+    Call { left: Span, into: Span, elements: u64 },
+}
+
+impl Run {
+    /// An instance that nothing has been done for; `restart` before driving it.
+    pub fn new(plan: Arc<Plan>, rank: u32, record: Record, peers: Arc<[u32]>, slots: Slots) -> Run {
+        let steps = plan.schedule.steps.len();
+        Run {
+            rank,
+            record,
+            context: 0,
+            sequence: 0,
+            peers,
+            slots,
+            version: 0,
+            states: vec![State::default(); steps],
+            hints: vec![(0, 0); steps],
+            active: Vec::with_capacity(steps),
+            unfinished: 0,
+            plan,
+        }
+    }
+
+    /// Prepares for driving the instance from its beginning.
+    pub fn restart(&mut self, context: u64, sequence: u32) {
+        (self.context, self.sequence) = (context, sequence);
+        self.active.clear();
+        self.unfinished = self.states.len();
+        for (index, state) in self.states.iter_mut().enumerate() {
+            *state = State { waits: self.plan.waits[index], ..State::default() };
+            if state.waits == 0 {
+                self.active.push(index as u32);
+            }
+        }
+    }
+
+    /// Prepares for driving on from the shared words, after another driver died for certain.
+    pub fn resume(&mut self, context: u64, sequence: u32) {
+        self.restart(context, sequence);
+        self.active.clear();
+        for index in 0..self.states.len() {
+            let step = index as u32;
+            let total = self.slots.spots[index].bytes;
+            let word = |field| self.record.step(step, field).load(Ordering::Acquire);
+            let (done, published) = (word(Field::Done), word(Field::Published));
+            let schedule = &self.plan.schedule;
+            let after = schedule.after_of(&schedule.steps[index]);
+            let unfinished = after.iter().filter(|a| !a.streaming && !self.states[a.step as usize].finished);
+            let state = State {
+                waits: unfinished.count() as u32,
+                done: (done & !COMPLETE).min(total),
+                published: (published & !COMPLETE).min(total),
+                said_all: published & COMPLETE != 0,
+                finished: done & COMPLETE != 0,
+                ..State::default()
+            };
+            self.states[index] = state;
+            let received = matches!(schedule.steps[index].action, Action::Recv { .. });
+            let state = &mut self.states[index];
+            if !state.finished {
+                if state.waits == 0 {
+                    self.active.push(step);
+                }
+            } else if received {
+                state.settling = true;
+                self.active.push(step);
+            } else {
+                self.unfinished -= 1;
+            }
+        }
+    }
+
+    /// Drives every step that can go on, a chunk each. Faults of single steps are noted in the record and the rest goes on,
+    /// so that no peer hangs; `Err` is only for a driver that must leave the instance to somebody else.
+    pub fn poll(&mut self, reach: &Reach) -> Result<Turn, Stop> {
+        let mut moved = false;
+        let mut index = 0;
+        while let Some(&step) = self.active.get(index) {
+            match self.drive(step, reach) {
+                Ok(Did::Nothing) => index += 1,
+                Ok(Did::Something) => {
+                    moved = true;
+                    index += 1;
+                }
+                Ok(Did::All) => {
+                    moved = true;
+                    self.active.swap_remove(index);
+                    self.finish(step);
+                }
+                Ok(Did::Call { left, into, elements }) => {
+                    return Ok(Turn::Call { step, left, into, elements });
+                }
+                Err(Stop::Fault(fault)) => {
+                    // A proxy may be refused what the rank itself may reach: that is not the operation's fault.
+                    if matches!((fault, reach.driver), (Fault::Unreachable { .. }, Driver::Proxy(_))) {
+                        return Err(Stop::Fault(fault));
+                    }
+                    self.record.set_fault(fault);
+                    self.give_up(step, reach)?;
+                    moved = true;
+                    self.active.swap_remove(index);
+                    self.finish(step);
+                }
+                #[cfg(test)]
+                Err(died) => return Err(died),
+            }
+        }
+        if self.unfinished == 0 {
+            reach.breathe()?;
+            self.record.head(Head::State).store(COMPLETE, Ordering::Release);
+            return Ok(Turn::Finished);
+        }
+        Ok(if moved { Turn::Progressed } else { Turn::Idle })
+    }
+
+    /// Whether shared words have changed since the last round, so that a driver should not sleep.
+    pub fn stirred(&self, reach: &Reach) -> bool {
+        self.active.iter().any(|&step| {
+            let state = &self.states[step as usize];
+            match (self.plan.schedule.steps[step as usize].action, &state.source) {
+                (Action::Send { .. }, _) => {
+                    let done = self.record.step(step, Field::Done).load(Ordering::Acquire);
+                    done & COMPLETE != 0 || done != state.done
+                }
+                (Action::Recv { .. }, Some(source)) => {
+                    let published = source.record.step(source.step, Field::Published).load(Ordering::Acquire);
+                    published & !COMPLETE != state.done || published & COMPLETE != 0
+                }
+                (Action::Recv { from, .. }, None) => {
+                    let peer = self.peers[from as usize];
+                    let directory = &reach.segment.rank(peer).directory[..];
+                    let arena = reach.arena(peer);
+                    let find = |arena| record::find(directory, arena, self.context, self.sequence);
+                    state.settling || !matches!(arena.map(find), Ok(Ok(Found::Absent)))
+                }
+                _ => false,
+            }
+        })
+    }
+
+    /// The user's function of a step has been called.
+    pub fn called(&mut self, step: u32) {
+        let index = self.active.iter().position(|&active| active == step);
+        if let Some(index) = index.filter(|_| self.states[step as usize].calling) {
+            self.active.swap_remove(index);
+            self.record.step(step, Field::Done).store(COMPLETE, Ordering::Release);
+            self.finish(step);
+        }
+    }
+
+    /// Steps of the schedule.
+    pub fn steps(&self) -> usize {
+        self.states.len()
+    }
+
+    fn drive(&mut self, step: u32, reach: &Reach) -> Result<Did, Stop> {
+        match self.plan.schedule.steps[step as usize].action {
+            Action::Send { to, from, .. } => self.send(step, to, from, reach),
+            Action::Recv { from, edge, .. } if self.states[step as usize].settling => {
+                self.settle(step, from, edge, reach)
+            }
+            Action::Recv { from, edge, into } => self.recv(step, from, edge, into, reach),
+            Action::Copy { from, into } => self.copy(step, from, into, reach),
+            Action::Reduce { left, right, into } => match self.slots.reduction {
+                Some(Reduction::User { element_bytes, .. }) => {
+                    self.prepare_call(step, [left, right, into], element_bytes, reach)
+                }
+                _ => self.reduce(step, [left, right, into], reach),
+            },
+        }
+    }
+
+    /// How many bytes of `step` its streaming dependencies allow, and whether they are all finished.
+    fn limit(&self, step: u32) -> (u64, bool) {
+        let total = self.slots.spots[step as usize].bytes;
+        let mut limit = (total, true);
+        for &earlier in self.plan.streams(step) {
+            let state = &self.states[earlier as usize];
+            if !state.finished {
+                limit = (limit.0.min(state.done), false);
+            }
+        }
+        limit
+    }
+
+    fn finish(&mut self, step: u32) {
+        let state = &mut self.states[step as usize];
+        self.unfinished -= 1;
+        if state.settling {
+            state.settling = false;
+            return;
+        }
+        state.finished = true;
+        state.done = self.slots.spots[step as usize].bytes;
+        state.source = None;
+        for &follower in self.plan.followers(step) {
+            let waits = &mut self.states[follower as usize].waits;
+            *waits -= 1;
+            if *waits == 0 {
+                self.active.push(follower);
+            }
+        }
+    }
+
+    /// Lets peers go on after a step has failed.
+    fn give_up(&mut self, step: u32, reach: &Reach) -> Result<(), Stop> {
+        let action = self.plan.schedule.steps[step as usize].action;
+        if let Action::Send { to, .. } = action {
+            self.record.step(step, Field::Published).store(COMPLETE, Ordering::Release);
+            reach.wake(self.peers[to as usize]);
+            return Ok(());
+        }
+        self.record.step(step, Field::Done).store(COMPLETE, Ordering::Release);
+        reach.breathe()?;
+        if let (Action::Recv { from, .. }, Some(source)) = (action, &self.states[step as usize].source) {
+            source.record.step(source.step, Field::Done).store(COMPLETE, Ordering::Release);
+            reach.breathe()?;
+            reach.wake(self.peers[from as usize]);
+        }
+        Ok(())
+    }
+
+    /// Stores the progress of a step that only its owner looks at; what `Did` it is.
+    fn advance(&mut self, step: u32, done: u64, complete: bool, reach: &Reach) -> Result<Did, Stop> {
+        let word = done | if complete { COMPLETE } else { 0 };
+        self.record.step(step, Field::Done).store(word, Ordering::Release);
+        reach.breathe()?;
+        self.states[step as usize].done = done;
+        Ok(if complete { Did::All } else { Did::Something })
+    }
+
+    fn send(&mut self, step: u32, to: u32, from: Blocks, reach: &Reach) -> Result<Did, Stop> {
+        let done = self.record.step(step, Field::Done).load(Ordering::Acquire);
+        if done & COMPLETE != 0 {
+            return Ok(Did::All);
+        }
+        let (limit, all) = self.limit(step);
+        let spot = self.slots.spots[step as usize];
+        let state = &mut self.states[step as usize];
+        let moved = std::mem::replace(&mut state.done, done) != done;
+        let begun = state.published;
+        if state.said_all || (limit == begun && !(all && begun == spot.bytes)) {
+            return Ok(if moved { Did::Something } else { Did::Nothing });
+        }
+        let mut end = limit;
+        let address = self.record.step(step, Field::Address).load(Ordering::Acquire);
+        if address & STAGED != 0 && spot.bytes > 0 {
+            end = limit.min(begun + reach.chunk_bytes);
+            let outside = Fault::Corrupt { peer: self.rank, what: Corruption::Offset };
+            let staging =
+                reach.arena(self.rank)?.span(address & !(IN_ARENA | STAGED), spot.bytes).ok_or(outside)?;
+            let mut at = begun;
+            while at < end {
+                let (place, offset, here) = self.slots.place(from.slot, spot.at[0] + at)?;
+                let bytes = here.min(end - at);
+                reach.fetch_into(place, offset, staging.slice(at as usize, bytes as usize))?;
+                at += bytes;
+            }
+            reach.moved_bytes.set(reach.moved_bytes.get() + (end - begun));
+            reach.breathe()?;
+        }
+        let complete = all && end == spot.bytes;
+        let word = end | if complete { COMPLETE } else { 0 };
+        self.record.step(step, Field::Published).store(word, Ordering::Release);
+        reach.breathe()?;
+        (state.published, state.said_all) = (end, complete);
+        reach.wake(self.peers[to as usize]);
+        Ok(Did::Something)
+    }
+
+    fn recv(&mut self, step: u32, from: u32, edge: u32, into: Blocks, reach: &Reach) -> Result<Did, Stop> {
+        let peer = self.peers[from as usize];
+        if self.states[step as usize].source.is_none() && !self.seek(step, peer, edge, reach)? {
+            return Ok(Did::Nothing);
+        }
+        let (limit, all) = self.limit(step);
+        let spot = self.slots.spots[step as usize];
+        let begun = self.states[step as usize].done;
+        let Some(source) = &self.states[step as usize].source else { return Ok(Did::Nothing) };
+        let published = source.record.step(source.step, Field::Published).load(Ordering::Acquire);
+        let have = published & !COMPLETE;
+        if have > spot.bytes {
+            return Err(Fault::Corrupt { peer, what: Corruption::Progress }.into());
+        }
+        let end = have.min(limit).min(begun + reach.chunk_bytes).max(begun);
+        let complete = end == spot.bytes && published & COMPLETE != 0 && all;
+        if end == begun && !complete {
+            return Ok(Did::Nothing);
+        }
+        let mut at = begun;
+        while at < end {
+            let (place, offset, here) = self.slots.place(into.slot, spot.at[0] + at)?;
+            let bytes = here.min(end - at);
+            reach.copy((&source.place, at), (place, offset), bytes)?;
+            at += bytes;
+        }
+        reach.moved_bytes.set(reach.moved_bytes.get() + (end - begun));
+        reach.breathe()?;
+        let word = end | if complete { COMPLETE } else { 0 };
+        self.record.step(step, Field::Done).store(word, Ordering::Release);
+        reach.breathe()?;
+        source.record.step(source.step, Field::Done).store(word, Ordering::Release);
+        reach.breathe()?;
+        self.states[step as usize].done = end;
+        reach.wake(peer);
+        Ok(if complete { Did::All } else { Did::Something })
+    }
+
+    /// Finds the send of a receive; false if the peer has not started yet.
+    fn seek(&mut self, step: u32, peer: u32, edge: u32, reach: &Reach) -> Result<bool, Stop> {
+        let Some((record, _)) = self.find(step, peer, reach)? else { return Ok(false) };
+        let corrupt = |what| Fault::Corrupt { peer, what };
+        let theirs = self.edge_step(step, &record, edge).map_err(corrupt)?;
+        let total = record.step(theirs, Field::Total).load(Ordering::Acquire);
+        let address = record.step(theirs, Field::Address).load(Ordering::Acquire);
+        let room = self.slots.spots[step as usize].bytes;
+        let place = if total == 0 {
+            Place::Here(Span::EMPTY)
+        } else if address & IN_ARENA != 0 {
+            let span = reach.arena(peer)?.span(address & !(IN_ARENA | STAGED), total);
+            Place::Here(span.ok_or(corrupt(Corruption::Offset))?)
+        } else {
+            Place::There { rank: peer, address: address as usize }
+        };
+        self.states[step as usize].source = Some(Source { record, step: theirs, place });
+        if total != room {
+            return Err(Fault::Truncated { peer, sent: total, room }.into());
+        }
+        Ok(true)
+    }
+
+    /// The peer's instance and its stamp.
+    fn find(&mut self, step: u32, peer: u32, reach: &Reach) -> Result<Option<(Record, u64)>, Stop> {
+        let directory = &reach.segment.rank(peer).directory[..];
+        let corrupt = |what| Fault::Corrupt { peer, what };
+        let found = record::find(directory, reach.arena(peer)?, self.context, self.sequence);
+        let unclear = &mut self.states[step as usize].unclear;
+        match found {
+            Ok(Found::Here(record, stamp)) => return Ok(Some((record, stamp))),
+            Ok(Found::Absent) => *unclear = 0,
+            // A stale link may lead anywhere; only one that stays wrong is corrupt.
+            Ok(Found::Unclear) | Err(_) => *unclear += 1,
+        }
+        if *unclear > UNCLEAR_MAX {
+            return Err(corrupt(found.err().unwrap_or(Corruption::Chain)).into());
+        }
+        Ok(None)
+    }
+
+    fn edge_step(&mut self, step: u32, record: &Record, edge: u32) -> Result<u32, Corruption> {
+        let program = record.head(Head::Program).load(Ordering::Acquire);
+        let hint = &mut self.hints[step as usize];
+        if hint.0 != program || program == 0 || u64::from(hint.1) >= u64::from(record.steps()) {
+            *hint = (program, record::export(record, self.plan.schedule.rank, edge)?);
+        }
+        Ok(hint.1)
+    }
+
+    /// Makes sure that the sender of a finished receive knows. It does if its instance is gone; otherwise its instance stays
+    /// until it knows, and nobody else tells it, because the driver that might have is dead.
+    fn settle(&mut self, step: u32, from: u32, edge: u32, reach: &Reach) -> Result<Did, Stop> {
+        let peer = self.peers[from as usize];
+        let before = self.states[step as usize].unclear;
+        let Some((record, stamp)) = self.find(step, peer, reach)? else {
+            let absent = self.states[step as usize].unclear <= before;
+            return Ok(if absent { Did::All } else { Did::Nothing });
+        };
+        let Ok(theirs) = self.edge_step(step, &record, edge) else {
+            return Ok(Did::Nothing);
+        };
+        let word = record.step(theirs, Field::Done);
+        let done = word.load(Ordering::Acquire);
+        if record.head(Head::Stamp).load(Ordering::Acquire) != stamp {
+            return Ok(Did::Nothing);
+        }
+        if done & COMPLETE == 0 {
+            word.store(self.slots.spots[step as usize].bytes | COMPLETE, Ordering::Release);
+            reach.breathe()?;
+            reach.wake(peer);
+        }
+        Ok(Did::All)
+    }
+
+    fn copy(&mut self, step: u32, from: Blocks, into: Blocks, reach: &Reach) -> Result<Did, Stop> {
+        let (limit, all) = self.limit(step);
+        let spot = self.slots.spots[step as usize];
+        let begun = self.states[step as usize].done;
+        let end = limit.min(begun + reach.chunk_bytes);
+        let complete = end == spot.bytes && all;
+        if end == begun && !complete {
+            return Ok(Did::Nothing);
+        }
+        self.shift((from.slot, spot.at[0]), (into.slot, spot.at[1]), begun, end, reach)?;
+        reach.breathe()?;
+        if let Some((from, into)) = spot.unequal.filter(|_| complete) {
+            self.record.set_fault(Fault::Unequal { from, into });
+        }
+        self.advance(step, end, complete, reach)
+    }
+
+    /// Copies bytes `[begun, end)` of one stretch of a slot over those of another.
+    fn shift(
+        &self,
+        from: (Slot, u64),
+        into: (Slot, u64),
+        begun: u64,
+        end: u64,
+        reach: &Reach,
+    ) -> Result<(), Fault> {
+        let mut at = begun;
+        while at < end {
+            let (source, source_offset, source_bytes) = self.slots.place(from.0, from.1 + at)?;
+            let (place, offset, bytes) = self.slots.place(into.0, into.1 + at)?;
+            let bytes = bytes.min(source_bytes).min(end - at);
+            reach.copy((source, source_offset), (place, offset), bytes)?;
+            at += bytes;
+        }
+        reach.moved_bytes.set(reach.moved_bytes.get() + (end - begun));
+        Ok(())
+    }
+
+    fn reduce(&mut self, step: u32, [left, right, into]: [Blocks; 3], reach: &Reach) -> Result<Did, Stop> {
+        let wrong = Fault::Corrupt { peer: self.rank, what: Corruption::Parameters };
+        let Some(Reduction::Predefined { op, basic, element_bytes }) = self.slots.reduction else {
+            return Err(wrong.into());
+        };
+        let (limit, all) = self.limit(step);
+        let spot = self.slots.spots[step as usize];
+        let begun = self.states[step as usize].done;
+        let chunk = reach.chunk_bytes.min(reach.fetch_bytes_max()).max(element_bytes);
+        let mut part = limit.saturating_sub(begun).min(chunk);
+        part -= part % element_bytes;
+        if part > 0 {
+            let (left, left_at, left_bytes) = self.slots.place(left.slot, spot.at[0] + begun)?;
+            let (right, right_at, right_bytes) = self.slots.place(right.slot, spot.at[1] + begun)?;
+            let (into, into_at, into_bytes) = self.slots.place(into.slot, spot.at[2] + begun)?;
+            part = part.min(left_bytes).min(right_bytes).min(into_bytes);
+            part -= part % element_bytes;
+            if part == 0 {
+                return Err(wrong.into());
+            }
+            let left = reach.fetch(left, left_at, part, Bounce::Left)?;
+            let right = reach.fetch(right, right_at, part, Bounce::Right)?;
+            match into {
+                Place::Here(span) => {
+                    datatype::reduce(op, basic, left, right, span.slice(into_at as usize, part as usize));
+                }
+                _ => {
+                    let result = reach.bounce(Bounce::Into)?.slice(0, part as usize);
+                    datatype::reduce(op, basic, left, right, result);
+                    reach.put(into, into_at, result)?;
+                }
+            }
+            reach.reduced_bytes.set(reach.reduced_bytes.get() + part);
+            reach.breathe()?;
+        }
+        let end = begun + part;
+        let complete = end == spot.bytes && all;
+        if part == 0 && !complete {
+            return Ok(Did::Nothing);
+        }
+        self.advance(step, end, complete, reach)
+    }
+
+    /// Copies the right operand to where the user's function will combine the left one into it.
+    fn prepare_call(
+        &mut self,
+        step: u32,
+        [left, right, into]: [Blocks; 3],
+        element_bytes: u64,
+        reach: &Reach,
+    ) -> Result<Did, Stop> {
+        let spot = self.slots.spots[step as usize];
+        if self.states[step as usize].calling || !self.limit(step).1 {
+            return Ok(Did::Nothing);
+        }
+        if spot.bytes == 0 {
+            return self.advance(step, 0, true, reach);
+        }
+        let wrong = Fault::Corrupt { peer: self.rank, what: Corruption::Parameters };
+        let span = |blocks: Blocks, at: u64| match self.slots.place(blocks.slot, at)? {
+            (Place::Here(span), offset, here) if here >= spot.bytes => {
+                Ok(span.slice(offset as usize, spot.bytes as usize))
+            }
+            _ => Err(wrong),
+        };
+        let (left, into_span) = (span(left, spot.at[0])?, span(into, spot.at[2])?);
+        self.shift((right.slot, spot.at[1]), (into.slot, spot.at[2]), 0, spot.bytes, reach)?;
+        self.states[step as usize].calling = true;
+        Ok(Did::Call { left, into: into_span, elements: spot.bytes / element_bytes.max(1) })
+    }
+}

@@ -1,0 +1,129 @@
+//! What can go wrong while an instance is driven, in a form that fits into words, so that a proxy can tell the rank.
+
+use error::{Class, Error};
+
+/// Why an instance fails. Ranks are world ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A peer's message is not as long as its place here: the ranks gave different counts.
+    Truncated { peer: u32, sent: u64, room: u64 },
+    /// The two sides of a copy within the rank differ.
+    Unequal { from: u64, into: u64 },
+    /// Shared words of `peer` say what no rank writes.
+    Corrupt { peer: u32, what: Corruption },
+    /// The kernel refused to copy private memory of `peer`.
+    Unreachable { peer: u32, code: i32 },
+}
+
+/// What is wrong with shared words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Corruption {
+    /// An offset leads out of the arena.
+    Offset = 1,
+    /// The program is not one.
+    Program = 2,
+    /// The parameters contradict the program.
+    Parameters = 3,
+    /// The directory's chain never ends.
+    Chain = 4,
+    /// The instance lacks the send.
+    Edge = 5,
+    /// Progress beyond the length.
+    Progress = 6,
+}
+
+impl Fault {
+    /// Four words; the first is not 0.
+    pub fn words(self) -> [u64; 4] {
+        match self {
+            Fault::Truncated { peer, sent, room } => [1, peer.into(), sent, room],
+            Fault::Unequal { from, into } => [2, 0, from, into],
+            Fault::Corrupt { peer, what } => [3, peer.into(), what as u64, 0],
+            Fault::Unreachable { peer, code } => [4, peer.into(), code as u32 as u64, 0],
+        }
+    }
+
+    /// The fault of four words, if they tell one.
+    pub fn from_words(words: [u64; 4]) -> Option<Fault> {
+        let [kind, peer, a, b] = words;
+        let peer = peer as u32;
+        Some(match kind {
+            0 => return None,
+            1 => Fault::Truncated { peer, sent: a, room: b },
+            2 => Fault::Unequal { from: a, into: b },
+            4 => Fault::Unreachable { peer, code: a as i32 },
+            _ => Fault::Corrupt { peer, what: Corruption::from_code(a) },
+        })
+    }
+
+    /// The sentence, as rank `me` of the world tells it.
+    pub fn error(self, me: u32) -> Error {
+        match self {
+            Fault::Truncated { peer, sent, room } => Error::new(
+                Class::Truncate,
+                format!("rank {peer} contributes {sent} bytes where rank {me} expects {room}"),
+            ),
+            Fault::Unequal { from, into } => Error::new(
+                Class::Truncate,
+                format!("rank {me} contributes {from} bytes to itself where it expects {into}"),
+            ),
+            Fault::Corrupt { peer, what } => Error::new(
+                Class::Intern,
+                format!("the shared record of rank {peer} is corrupt: {}", what.phrase()),
+            ),
+            Fault::Unreachable { peer, code } => Error::new(
+                Class::Buffer,
+                format!(
+                    "memory of rank {peer} cannot be copied: {}",
+                    std::io::Error::from_raw_os_error(code)
+                ),
+            ),
+        }
+    }
+}
+
+impl Corruption {
+    fn from_code(code: u64) -> Corruption {
+        match code {
+            2 => Corruption::Program,
+            3 => Corruption::Parameters,
+            4 => Corruption::Chain,
+            5 => Corruption::Edge,
+            6 => Corruption::Progress,
+            _ => Corruption::Offset,
+        }
+    }
+
+    fn phrase(self) -> &'static str {
+        match self {
+            Corruption::Offset => "an offset leads out of its arena",
+            Corruption::Program => "its program is not one",
+            Corruption::Parameters => "its parameters contradict its program",
+            Corruption::Chain => "its directory has no end",
+            Corruption::Edge => {
+                "its operation has no such message; did the ranks call different collectives?"
+            }
+            Corruption::Progress => "it tells of more bytes than there are",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_survive_as_words() {
+        for fault in [
+            Fault::Truncated { peer: 3, sent: 1 << 40, room: 7 },
+            Fault::Unequal { from: 1, into: 2 },
+            Fault::Corrupt { peer: 9, what: Corruption::Edge },
+            Fault::Unreachable { peer: 1, code: 14 },
+        ] {
+            assert_eq!(Fault::from_words(fault.words()), Some(fault));
+        }
+        assert_eq!(Fault::from_words([0; 4]), None);
+        assert!(Fault::Truncated { peer: 3, sent: 80, room: 64 }.error(1).message.contains("80 bytes"));
+    }
+}

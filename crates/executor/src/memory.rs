@@ -1,0 +1,276 @@
+//! How whoever drives an instance reaches memory: its own, mapped arenas, and private memory of other processes.
+//!
+//! Everything is expressed by places: `fetch` gives a span of this process that holds some bytes of a place (copying them
+//! only where they cannot be addressed), `fetch_into` copies them to a span, `put` copies a span over them.
+
+use crate::fault::{Corruption, Fault};
+use datatype::{Buffer, Layout};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use sys::Span;
+use sys::memory::Map;
+use sys::remote::{self, Piece};
+use transport::shm::{Arena, Segment};
+
+/// Bytes of a bounce buffer: large enough that the cost of a system call does not count.
+const BOUNCE_BYTES: usize = 256 << 10;
+
+/// Who drives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Driver {
+    /// The rank itself.
+    Rank(u32),
+    /// A proxy.
+    Proxy(u32),
+}
+
+/// Packed bytes somewhere, as this process sees them.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// Addressable: own memory or a mapped arena.
+    Here(Span),
+    /// Own memory with gaps.
+    Gaps(Buffer),
+    /// Private memory of another process.
+    There { rank: u32, address: usize },
+    /// Memory of another rank with gaps, private or in its arena.
+    ThereGaps(FarGaps),
+}
+
+/// Data with gaps that belongs to another process.
+#[derive(Clone, Debug)]
+pub struct FarGaps {
+    /// Whose.
+    pub rank: u32,
+    /// Whether `base` is an offset into the rank's arena instead of an address in its process.
+    pub mapped: bool,
+    /// Origin of the first element.
+    pub base: usize,
+    /// What lies there.
+    pub layout: Arc<Layout>,
+    /// Packed bytes of the first element that do not belong to it.
+    pub skip: usize,
+}
+
+/// Which bounce buffer a fetch may use: one for each span in use at the same time.
+#[derive(Clone, Copy, Debug)]
+pub enum Bounce {
+    /// A copy's source, a reduction's left operand.
+    Left = 0,
+    /// A reduction's right operand.
+    Right = 1,
+    /// A reduction's result.
+    Into = 2,
+}
+
+/// A driver's view of the job's memory.
+pub struct Reach {
+    /// The job.
+    pub segment: Segment,
+    /// Whose view.
+    pub driver: Driver,
+    /// What one step moves at a time.
+    pub chunk_bytes: u64,
+    /// Bytes moved so far.
+    pub moved_bytes: Cell<u64>,
+    /// Bytes of reduction results so far.
+    pub reduced_bytes: Cell<u64>,
+    arenas: Box<[OnceCell<Arena>]>,
+    bounces: OnceCell<Option<Map>>,
+    pieces: RefCell<Vec<Piece>>,
+    /// Tests: memory operations until this driver dies; 0 for never.
+    #[cfg(test)]
+    pub fuse: Cell<u64>,
+}
+
+/// Why a driver stops driving an instance for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The instance, or this step of it, fails.
+    Fault(Fault),
+    /// Tests: the driver has died here.
+    #[cfg(test)]
+    Died,
+}
+
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Stop {
+        Stop::Fault(fault)
+    }
+}
+
+impl Reach {
+    /// A view of a job's memory.
+    pub fn new(segment: Segment, driver: Driver, chunk_bytes: u64) -> Reach {
+        let ranks = segment.shape().ranks;
+        Reach {
+            segment,
+            driver,
+            chunk_bytes: chunk_bytes.max(64),
+            moved_bytes: Cell::new(0),
+            reduced_bytes: Cell::new(0),
+            arenas: (0..ranks).map(|_| OnceCell::new()).collect(),
+            bounces: OnceCell::new(),
+            pieces: RefCell::new(Vec::new()),
+            #[cfg(test)]
+            fuse: Cell::new(0),
+        }
+    }
+
+    /// The arena of a rank.
+    pub fn arena(&self, rank: u32) -> Result<&Arena, Fault> {
+        let slot =
+            self.arenas.get(rank as usize).ok_or(Fault::Corrupt { peer: rank, what: Corruption::Offset })?;
+        if let Some(arena) = slot.get() {
+            return Ok(arena);
+        }
+        let arena = self.segment.arena(rank).map_err(|_| Fault::Unreachable { peer: rank, code: 12 })?;
+        Ok(slot.get_or_init(|| arena))
+    }
+
+    /// Marks a point between two memory operations, where a driver may die.
+    #[inline]
+    pub fn breathe(&self) -> Result<(), Stop> {
+        #[cfg(test)]
+        {
+            let left = self.fuse.get();
+            if left > 0 {
+                self.fuse.set(left - 1);
+                if left == 1 {
+                    return Err(Stop::Died);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Wakes whoever drives instances of `rank`: itself or its proxy.
+    #[inline]
+    pub fn wake(&self, rank: u32) {
+        if self.driver != Driver::Rank(rank) {
+            self.segment.rank(rank).bell.ring();
+        }
+        if let Some(proxy) = self.segment.proxy_of(rank)
+            && self.driver != Driver::Proxy(proxy)
+        {
+            self.segment.proxy(proxy).bell.ring();
+        }
+    }
+
+    /// A span that holds bytes `[offset, offset + bytes)` of a place; at most `BOUNCE_BYTES` unless the place is here.
+    /// It is good until the next fetch with the same bounce buffer.
+    pub fn fetch(&self, place: &Place, offset: u64, bytes: u64, bounce: Bounce) -> Result<Span, Fault> {
+        if let Place::Here(span) = place {
+            return Ok(span.slice(offset as usize, bytes as usize));
+        }
+        let span = self.bounce(bounce)?.slice(0, bytes as usize);
+        self.fetch_into(place, offset, span)?;
+        Ok(span)
+    }
+
+    /// Copies bytes from `offset` of a place to `into`.
+    pub fn fetch_into(&self, place: &Place, offset: u64, into: Span) -> Result<(), Fault> {
+        match place {
+            Place::Here(span) => span.slice(offset as usize, into.bytes()).copy_to(into),
+            Place::Gaps(buffer) => buffer.pack(offset as usize, into),
+            Place::There { rank, address } => {
+                let piece = (address.wrapping_add(offset as usize), into.bytes());
+                remote::read(self.pid(*rank), &[piece], &[into])
+                    .map_err(|error| unreachable(*rank, &error))?;
+            }
+            Place::ThereGaps(far) => self.far(far, offset, into, Way::Fetch)?,
+        }
+        Ok(())
+    }
+
+    /// Copies `from` over the bytes from `offset` of a place.
+    pub fn put(&self, place: &Place, offset: u64, from: Span) -> Result<(), Fault> {
+        match place {
+            Place::Here(span) => from.copy_to(span.slice(offset as usize, from.bytes())),
+            Place::Gaps(buffer) => buffer.unpack(offset as usize, from),
+            Place::There { rank, address } => {
+                let piece = (address.wrapping_add(offset as usize), from.bytes());
+                remote::write(self.pid(*rank), &[piece], &[from])
+                    .map_err(|error| unreachable(*rank, &error))?;
+            }
+            Place::ThereGaps(far) => self.far(far, offset, from, Way::Put)?,
+        }
+        Ok(())
+    }
+
+    /// Copies `bytes` bytes between two places, in one copy where one side is here, else through a bounce buffer.
+    pub fn copy(&self, from: (&Place, u64), into: (&Place, u64), bytes: u64) -> Result<(), Fault> {
+        if let Place::Here(span) = into.0 {
+            return self.fetch_into(from.0, from.1, span.slice(into.1 as usize, bytes as usize));
+        }
+        let mut done = 0;
+        while done < bytes {
+            let part = match from.0 {
+                Place::Here(_) => bytes,
+                _ => (bytes - done).min(BOUNCE_BYTES as u64),
+            };
+            let span = self.fetch(from.0, from.1 + done, part, Bounce::Left)?;
+            self.put(into.0, into.1 + done, span)?;
+            done += part;
+        }
+        Ok(())
+    }
+
+    /// The most that `fetch` gives at once.
+    pub fn fetch_bytes_max(&self) -> u64 {
+        BOUNCE_BYTES as u64
+    }
+
+    /// A bounce buffer.
+    pub fn bounce(&self, which: Bounce) -> Result<Span, Fault> {
+        let map = self.bounces.get_or_init(|| {
+            let bytes = 3 * BOUNCE_BYTES;
+            let fd = sys::memory::create("outboard-bounce", bytes as u64).ok()?;
+            Map::shared(&fd, 0, bytes).ok()
+        });
+        let whole = map.as_ref().ok_or(Fault::Unreachable { peer: 0, code: 12 })?.span();
+        Ok(whole.slice(which as usize * BOUNCE_BYTES, BOUNCE_BYTES))
+    }
+
+    fn pid(&self, rank: u32) -> u32 {
+        self.segment.rank(rank).pid.load(Ordering::Relaxed)
+    }
+
+    fn far(&self, far: &FarGaps, offset: u64, span: Span, way: Way) -> Result<(), Fault> {
+        let mut pieces = self.pieces.borrow_mut();
+        pieces.clear();
+        far.layout.pieces_at(far.base, far.skip + offset as usize, span.bytes(), |address, bytes| {
+            pieces.push((address, bytes));
+        });
+        if !far.mapped {
+            let moved = match way {
+                Way::Fetch => remote::read(self.pid(far.rank), &pieces, &[span]),
+                Way::Put => remote::write(self.pid(far.rank), &pieces, &[span]),
+            };
+            return moved.map_err(|error| unreachable(far.rank, &error));
+        }
+        let arena = self.arena(far.rank)?;
+        let mut done = 0;
+        for &(at, bytes) in pieces.iter() {
+            let outside = Fault::Corrupt { peer: far.rank, what: Corruption::Offset };
+            let there = arena.span(at as u64, bytes as u64).ok_or(outside)?;
+            let here = span.slice(done, bytes);
+            match way {
+                Way::Fetch => there.copy_to(here),
+                Way::Put => here.copy_to(there),
+            }
+            done += bytes;
+        }
+        Ok(())
+    }
+}
+
+enum Way {
+    Fetch,
+    Put,
+}
+
+fn unreachable(rank: u32, error: &std::io::Error) -> Fault {
+    Fault::Unreachable { peer: rank, code: error.raw_os_error().unwrap_or(0) }
+}

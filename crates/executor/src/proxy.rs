@@ -1,0 +1,222 @@
+//! The proxy's side: takes the instances that its ranks launch and drives them all, until the ranks have gone.
+
+use crate::engine::{Run, Turn};
+use crate::fault::{Corruption, Fault};
+use crate::memory::{Driver, Reach, Stop};
+use crate::plan::Plan;
+use crate::record::{self, Head, RETURNED, Record};
+use crate::{Config, slots};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use telemetry::Counter;
+use transport::shm::{Segment, State, cma};
+
+/// Index into a rank's `scalars`: whether its proxy could reach its private memory (`REACHED`, `REFUSED`, 0 before it tried).
+pub const VERDICT: usize = 0;
+/// It could.
+pub const REACHED: u64 = 1;
+/// It could not.
+pub const REFUSED: u64 = 2;
+
+/// Programs and idle instances that a proxy remembers before it forgets all that are idle.
+const MEMORY_MAX: usize = 1024;
+/// Words that a program or a set of parameters may have.
+const WORDS_MAX: u64 = 1 << 24;
+
+/// A proxy. `run` is its life; tests turn it by hand.
+pub struct Proxy {
+    index: u32,
+    reach: Reach,
+    /// The ranks it serves that have not finalized.
+    ranks: Vec<u32>,
+    runs: Vec<Run>,
+    /// Runs of finished instances, by rank and record.
+    idle: HashMap<(u32, u64), Run>,
+    /// Plans by rank and program number.
+    plans: HashMap<(u32, u64), Arc<Plan>>,
+    words: Vec<u64>,
+    dead: bool,
+}
+
+impl Proxy {
+    /// Proxy `index` of a job.
+    pub fn new(segment: Segment, index: u32, config: &Config) -> Proxy {
+        let shape = segment.shape();
+        Proxy {
+            index,
+            ranks: (index..shape.ranks).step_by(shape.proxies.max(1) as usize).collect(),
+            reach: Reach::new(segment, Driver::Proxy(index), config.chunk_bytes),
+            runs: Vec::new(),
+            idle: HashMap::new(),
+            plans: HashMap::new(),
+            words: Vec::new(),
+            dead: false,
+        }
+    }
+
+    /// Takes new instances and drives all, once round; whether anything moved.
+    pub fn poll(&mut self) -> bool {
+        if self.dead {
+            return false;
+        }
+        let moved = self.take() | self.drive();
+        let page = self.reach.segment.proxy(self.index);
+        page.heartbeat.store(page.heartbeat.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        moved
+    }
+
+    /// Whether anything has changed since the last `poll`: to be asked before sleeping on the proxy's doorbell.
+    pub fn stirred(&self) -> bool {
+        self.ranks.iter().any(|&rank| !self.reach.segment.rank(rank).launches.is_empty())
+            || self.runs.iter().any(|run| run.stirred(&self.reach))
+    }
+
+    /// Whether it has instances to drive.
+    pub fn is_busy(&self) -> bool {
+        !self.runs.is_empty()
+    }
+
+    /// Looks at its ranks: tries to reach those that have come, forgets those that have gone; whether any is left.
+    pub fn look_after_ranks(&mut self) -> bool {
+        let Proxy { ranks, reach, idle, plans, .. } = self;
+        ranks.retain(|&rank| {
+            let page = reach.segment.rank(rank);
+            match page.state() {
+                State::Running if page.scalars[VERDICT].load(Ordering::Relaxed) == 0 => {
+                    let reached = cma::reaches(&reach.segment, rank);
+                    page.scalars[VERDICT].store(if reached { REACHED } else { REFUSED }, Ordering::Relaxed);
+                    true
+                }
+                State::Finalized | State::Dead => {
+                    idle.retain(|&(owner, _), _| owner != rank);
+                    plans.retain(|&(owner, _), _| owner != rank);
+                    false
+                }
+                _ => true,
+            }
+        });
+        !ranks.is_empty()
+    }
+
+    fn take(&mut self) -> bool {
+        let mut taken = false;
+        for at in 0..self.ranks.len() {
+            let rank = self.ranks[at];
+            while let Some(offset) = self.reach.segment.rank(rank).launches.pop() {
+                taken = true;
+                if self.reach.breathe().is_err() {
+                    self.dead = true;
+                    return true;
+                }
+                match self.adopt(rank, offset) {
+                    Ok(run) => self.runs.push(run),
+                    Err(fault) => self.give_back(rank, offset, fault),
+                }
+            }
+        }
+        taken
+    }
+
+    /// Makes ready to drive the instance whose record lies at `offset` of the rank's arena.
+    fn adopt(&mut self, rank: u32, offset: u64) -> Result<Run, Fault> {
+        let corrupt = |what| Fault::Corrupt { peer: rank, what };
+        let arena = self.reach.arena(rank)?.clone();
+        let head = Record::new(&arena, offset, 0).ok_or(corrupt(Corruption::Offset))?;
+        let word = |which: Head| head.head(which).load(Ordering::Acquire);
+        let (context, sequence) = (word(Head::Context), word(Head::Stamp) as u32);
+        let version = word(Head::ParametersVersion);
+        if let Some(mut run) = self.idle.remove(&(rank, offset))
+            && run.version == version
+        {
+            run.restart(context, sequence);
+            return Ok(run);
+        }
+        let plan = self.plan(rank, &head)?;
+        let (at, count) = (word(Head::ParametersAt), word(Head::ParametersWords));
+        let parameters = corrupt(Corruption::Parameters);
+        let sound = count <= WORDS_MAX && record::read_words(&arena, at, count, &mut self.words).is_some();
+        let decoded = slots::decode(&self.words, &plan, &self.reach, rank).filter(|_| sound);
+        let (slots, peers) = decoded.ok_or(parameters)?;
+        let steps = plan.schedule.steps.len() as u32;
+        let record = Record::new(&arena, offset, steps).ok_or(corrupt(Corruption::Offset))?;
+        let mut run = Run::new(plan, rank, record, peers, slots);
+        run.version = version;
+        run.restart(context, sequence);
+        Ok(run)
+    }
+
+    fn plan(&mut self, rank: u32, head: &Record) -> Result<Arc<Plan>, Fault> {
+        let word = |which: Head| head.head(which).load(Ordering::Acquire);
+        let id = word(Head::Program);
+        if let Some(plan) = self.plans.get(&(rank, id)) {
+            return Ok(plan.clone());
+        }
+        let corrupt = Fault::Corrupt { peer: rank, what: Corruption::Program };
+        let (at, count) = (word(Head::ProgramAt), word(Head::ProgramWords));
+        if count > WORDS_MAX || record::read_words(head.arena(), at, count, &mut self.words).is_none() {
+            return Err(corrupt);
+        }
+        let plan = Arc::new(Plan::from_words(&self.words).map_err(|_| corrupt)?);
+        if plan.schedule.steps.len() as u64 != word(Head::Steps) {
+            return Err(corrupt);
+        }
+        if self.plans.len() >= MEMORY_MAX {
+            self.plans.clear();
+        }
+        self.plans.insert((rank, id), plan.clone());
+        Ok(plan)
+    }
+
+    /// The rank executes it itself; the fault tells people why.
+    fn give_back(&self, rank: u32, offset: u64, _why: Fault) {
+        if let Ok(arena) = self.reach.arena(rank)
+            && let Some(head) = Record::new(arena, offset, 0)
+        {
+            head.head(Head::State).store(RETURNED, Ordering::Release);
+            self.reach.segment.rank(rank).bell.ring();
+        }
+    }
+
+    fn drive(&mut self) -> bool {
+        let mut moved = false;
+        let mut at = 0;
+        while let Some(run) = self.runs.get_mut(at) {
+            match run.poll(&self.reach) {
+                Ok(Turn::Idle) => at += 1,
+                Ok(Turn::Progressed) => {
+                    moved = true;
+                    at += 1;
+                }
+                Ok(Turn::Finished) => {
+                    moved = true;
+                    let run = self.runs.swap_remove(at);
+                    self.reach.segment.rank(run.rank).bell.ring();
+                    self.reach.segment.proxy(self.index).counters.count(Counter::Instances, 1);
+                    self.keep(run);
+                }
+                // A user's function cannot be here, because parameters cannot name one; and what the proxy is refused the
+                // rank may reach.
+                Ok(Turn::Call { .. }) | Err(Stop::Fault(_)) => {
+                    let run = self.runs.swap_remove(at);
+                    run.record.head(Head::State).store(RETURNED, Ordering::Release);
+                    self.reach.segment.rank(run.rank).bell.ring();
+                    moved = true;
+                }
+                #[cfg(test)]
+                Err(Stop::Died) => {
+                    self.dead = true;
+                    return true;
+                }
+            }
+        }
+        moved
+    }
+
+    fn keep(&mut self, run: Run) {
+        if self.idle.len() >= MEMORY_MAX {
+            self.idle.clear();
+        }
+        self.idle.insert((run.rank, run.record.at()), run);
+    }
+}

@@ -1,0 +1,299 @@
+//! What lies in shared memory: the record of an instance, and the directory by which peers find it.
+//!
+//! A record is 24 words of head and 4 words for every step. Its owner alone links and unlinks it; its driver writes `published`,
+//! `done` and `state`; the receiver of a send writes that send's `done`. Peers read the first cache line, once.
+//!
+//! A reader may follow links that are stale, into a record that has been used again. So a record's `stamp` (incarnation
+//! and sequence) is taken away before the record changes and written last, and a reader believes what it read between two equal stamps.
+
+use crate::fault::{Corruption, Fault};
+use crate::plan::{Export, pair};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use transport::shm::Arena;
+
+/// Words of a record before its steps.
+pub const HEAD_WORDS: u64 = 24;
+/// Words of a step.
+pub const STEP_WORDS: u64 = 4;
+/// Set in a progress word once nothing will be added; the other bits count bytes.
+pub const COMPLETE: u64 = 1 << 63;
+/// Set in an address that is an offset into its owner's arena; otherwise it is an address in the owner's process.
+pub const IN_ARENA: u64 = 1 << 63;
+/// Set (with `IN_ARENA`) in the address of a send whose driver must first pack its bytes there.
+pub const STAGED: u64 = 1 << 62;
+/// The state of an instance that its proxy could not drive, or not to its end: the rank goes on.
+pub const RETURNED: u64 = 1;
+
+/// Buckets of a directory.
+pub const BUCKETS: usize = 1024;
+/// Links that a reader follows before it calls the chain corrupt.
+const HOPS_MAX: usize = 1 << 16;
+
+/// The words of a head, by index.
+#[derive(Clone, Copy)]
+#[repr(u64)]
+pub enum Head {
+    /// Incarnation in the high half, sequence in the low half; 0 while the record is not in the directory.
+    Stamp = 0,
+    /// The communicator's context.
+    Context = 1,
+    /// The next record of the bucket, 0 at the end.
+    Next = 2,
+    /// The program's number, unique for its rank.
+    Program = 3,
+    /// Where the export table lies.
+    ExportsAt = 4,
+    /// Its entries, two words each.
+    Exports = 5,
+    /// Steps of this record.
+    Steps = 6,
+    /// `COMPLETE` once the driver will touch nothing more.
+    State = 8,
+    /// Four words of `Fault`.
+    Fault = 9,
+    /// Where the program lies, for a proxy.
+    ProgramAt = 13,
+    /// Its words.
+    ProgramWords = 14,
+    /// Where the parameters lie, for a proxy.
+    ParametersAt = 15,
+    /// Their words.
+    ParametersWords = 16,
+    /// Their number: parameters with the same number are the same.
+    ParametersVersion = 17,
+    /// 0 while the rank drives, else 1 + the proxy's index: for people.
+    Driver = 18,
+}
+
+/// The words of a step, by index.
+#[derive(Clone, Copy)]
+#[repr(u64)]
+pub enum Field {
+    /// Of a send: bytes at `Address` that the receiver may take.
+    Published = 0,
+    /// Bytes that have arrived; of a send, at its receiver.
+    Done = 1,
+    /// Of a send: where its bytes lie.
+    Address = 2,
+    /// Of a send: its length.
+    Total = 3,
+}
+
+/// Bytes of a record with `steps` steps.
+pub fn record_bytes(steps: usize) -> u64 {
+    8 * (HEAD_WORDS + STEP_WORDS * steps as u64)
+}
+
+/// A record that lies wholly inside its arena.
+#[derive(Clone, Debug)]
+pub struct Record {
+    arena: Arena,
+    at: u64,
+    steps: u32,
+}
+
+impl Record {
+    /// The record at offset `at`, if an arena has room for it there.
+    pub fn new(arena: &Arena, at: u64, steps: u32) -> Option<Record> {
+        let last = at.checked_add(record_bytes(steps as usize))?.checked_sub(8)?;
+        arena.word(at)?;
+        arena.word(last)?;
+        Some(Record { arena: arena.clone(), at, steps })
+    }
+
+    /// Its offset.
+    pub fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// Its number of steps.
+    pub fn steps(&self) -> u32 {
+        self.steps
+    }
+
+    /// The arena it lies in.
+    pub fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
+    /// A word of the head.
+    pub fn head(&self, head: Head) -> &AtomicU64 {
+        self.head_word(head as u64)
+    }
+
+    fn head_word(&self, index: u64) -> &AtomicU64 {
+        self.arena.word(self.at + 8 * index).expect("checked when the record was made")
+    }
+
+    /// A word of step `step`, which must be below the number of steps.
+    pub fn step(&self, step: u32, field: Field) -> &AtomicU64 {
+        assert!(step < self.steps);
+        let index = HEAD_WORDS + STEP_WORDS * u64::from(step) + field as u64;
+        self.arena.word(self.at + 8 * index).expect("checked when the record was made")
+    }
+
+    /// Notes why the instance fails; the first reason stays.
+    pub fn set_fault(&self, fault: Fault) {
+        if self.fault().is_none() {
+            let words = fault.words();
+            for index in (0..4).rev() {
+                self.head_word(Head::Fault as u64 + index).store(words[index as usize], Ordering::Release);
+            }
+        }
+    }
+
+    /// Why the instance fails.
+    pub fn fault(&self) -> Option<Fault> {
+        Fault::from_words(
+            [0, 1, 2, 3].map(|index| self.head_word(Head::Fault as u64 + index).load(Ordering::Acquire)),
+        )
+    }
+
+    /// Makes a record of memory that held something else.
+    pub fn clear(&self) {
+        for index in 0..HEAD_WORDS + STEP_WORDS * u64::from(self.steps) {
+            self.head_word(index).store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Forgets the fault and all progress.
+    pub fn reset(&self) {
+        self.head(Head::State).store(0, Ordering::Relaxed);
+        self.head(Head::Fault).store(0, Ordering::Relaxed);
+        for step in 0..self.steps {
+            self.step(step, Field::Published).store(0, Ordering::Relaxed);
+            self.step(step, Field::Done).store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Enters the record into its rank's directory; every other word must have been written.
+    pub fn link(&self, directory: &[AtomicU64], stamp: u64, context: u64) {
+        let bucket = &directory[bucket(context, stamp as u32)];
+        self.head(Head::Context).store(context, Ordering::Relaxed);
+        self.head(Head::Next).store(bucket.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.head(Head::Stamp).store(stamp, Ordering::Release);
+        bucket.store(self.at, Ordering::Release);
+    }
+
+    /// Takes the record out of its rank's directory; nobody finds it any more, though some may still be reading.
+    pub fn unlink(&self, directory: &[AtomicU64]) {
+        let stamp = self.head(Head::Stamp).load(Ordering::Relaxed);
+        let mut link = &directory[bucket(self.head(Head::Context).load(Ordering::Relaxed), stamp as u32)];
+        loop {
+            let at = link.load(Ordering::Relaxed);
+            if at == self.at {
+                break;
+            }
+            assert_ne!(at, 0, "a record was not in its own rank's directory");
+            link = self
+                .arena
+                .word(at + 8 * Head::Next as u64)
+                .expect("the owner links only records of its arena");
+        }
+        link.store(self.head(Head::Next).load(Ordering::Relaxed), Ordering::Release);
+        self.head(Head::Stamp).store(0, Ordering::Release);
+        // Whoever sees any later change of the record also sees that its stamp has gone.
+        fence(Ordering::Release);
+    }
+}
+
+/// The bucket of a key.
+fn bucket(context: u64, sequence: u32) -> usize {
+    let mixed = (context ^ u64::from(sequence).rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 54) as usize & (BUCKETS - 1)
+}
+
+/// The answer of a directory.
+pub enum Found {
+    /// There it is, with the stamp that it was read under.
+    Here(Record, u64),
+    /// It is not there, for certain.
+    Absent,
+    /// The directory changed meanwhile; look again.
+    Unclear,
+}
+
+/// Looks for the instance (context, sequence) of the rank with this directory and arena.
+pub fn find(
+    directory: &[AtomicU64],
+    arena: &Arena,
+    context: u64,
+    sequence: u32,
+) -> Result<Found, Corruption> {
+    let wanted = bucket(context, sequence);
+    let mut at = directory[wanted].load(Ordering::Acquire);
+    for _ in 0..HOPS_MAX {
+        if at == 0 {
+            return Ok(Found::Absent);
+        }
+        let word = |head: Head| arena.word(at.checked_add(8 * head as u64)?);
+        let (Some(stamp), Some(key), Some(next)) = (word(Head::Stamp), word(Head::Context), word(Head::Next))
+        else {
+            return Err(Corruption::Offset);
+        };
+        let before = stamp.load(Ordering::Acquire);
+        let (key, next) = (key.load(Ordering::Acquire), next.load(Ordering::Acquire));
+        let steps = word(Head::Steps).map_or(0, |steps| steps.load(Ordering::Acquire));
+        // A record that left this bucket while we were in it may lead anywhere.
+        if before == 0 || stamp.load(Ordering::Acquire) != before || bucket(key, before as u32) != wanted {
+            return Ok(Found::Unclear);
+        }
+        if key == context && before as u32 == sequence {
+            let steps = u32::try_from(steps).map_err(|_| Corruption::Offset)?;
+            let record = Record::new(arena, at, steps).ok_or(Corruption::Offset)?;
+            return Ok(Found::Here(record, before));
+        }
+        at = next;
+    }
+    Err(Corruption::Chain)
+}
+
+/// Where the send (receiver, edge) stands among the steps of a peer's record.
+pub fn export(record: &Record, to: u32, edge: u32) -> Result<u32, Corruption> {
+    let at = record.head(Head::ExportsAt).load(Ordering::Acquire);
+    let count = record.head(Head::Exports).load(Ordering::Acquire);
+    let word = |index: u64| {
+        let offset =
+            index.checked_mul(8).and_then(|offset| at.checked_add(offset)).ok_or(Corruption::Offset)?;
+        record.arena.word(offset).map(|word| word.load(Ordering::Acquire)).ok_or(Corruption::Offset)
+    };
+    let key = Export::key(to, edge);
+    let (mut low, mut high) = (0, count);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match word(2 * middle)?.cmp(&key) {
+            std::cmp::Ordering::Less => low = middle + 1,
+            std::cmp::Ordering::Greater => high = middle,
+            std::cmp::Ordering::Equal => {
+                let step = word(2 * middle + 1)?;
+                return u32::try_from(step).ok().filter(|&step| step < record.steps).ok_or(Corruption::Edge);
+            }
+        }
+    }
+    Err(Corruption::Edge)
+}
+
+/// The stamp of a record's use.
+pub fn stamp(incarnation: u32, sequence: u32) -> u64 {
+    pair(incarnation.max(1), sequence)
+}
+
+/// Writes words into an arena where its owner has allocated room for them.
+pub fn write_words(arena: &Arena, at: u64, words: &[u64]) {
+    for (index, &word) in words.iter().enumerate() {
+        let place = arena.word(at + 8 * index as u64).expect("the owner writes where it allocated");
+        place.store(word, Ordering::Relaxed);
+    }
+}
+
+/// Copies words out of an arena, if they lie inside it.
+pub fn read_words(arena: &Arena, at: u64, count: u64, into: &mut Vec<u64>) -> Option<()> {
+    into.clear();
+    let bytes = count.checked_mul(8)?;
+    if count > 0 {
+        arena.word(at)?;
+        arena.word(at.checked_add(bytes)?.checked_sub(8)?)?;
+    }
+    into.extend((0..count).map_while(|index| Some(arena.word(at + 8 * index)?.load(Ordering::Relaxed))));
+    Some(())
+}

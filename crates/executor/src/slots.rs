@@ -1,0 +1,468 @@
+//! Where the blocks of a schedule lie: lengths of blocks, and places of slots, as the driver of an instance sees them.
+
+use crate::fault::{Corruption, Fault};
+use crate::memory::{FarGaps, Place, Reach};
+use crate::plan::{Plan, operands, pair};
+use crate::record::IN_ARENA;
+use crate::{Binding, Cut, Reduction};
+use datatype::{Basic, Buffer, Layout, PredefinedOp};
+use error::{Class, Result, fail};
+use schedule::{Action, Partition, Slot};
+use std::sync::Arc;
+
+/// Lengths of the blocks of a user's slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lengths {
+    blocks: u64,
+    cut: Cut,
+    total: u64,
+}
+
+impl Lengths {
+    /// `blocks` blocks by a cut; nothing if the cut is none.
+    pub fn new(blocks: u32, cut: Cut) -> Option<Lengths> {
+        let count = u64::from(blocks);
+        let total = match &cut {
+            Cut::Even { block_bytes } => block_bytes.checked_mul(count)?,
+            Cut::Near { elements, element_bytes } if blocks > 0 => elements.checked_mul(*element_bytes)?,
+            Cut::Near { .. } => 0,
+            Cut::At(at) => {
+                let rising = at.windows(2).all(|pair| pair[0] <= pair[1]);
+                if at.len() != blocks as usize + 1 || at[0] != 0 || !rising {
+                    return None;
+                }
+                at[blocks as usize]
+            }
+        };
+        (total < 1 << 60).then_some(Lengths { blocks: count, cut, total })
+    }
+
+    /// Bytes before block `index`, which may be the number of blocks.
+    fn start(&self, index: u64) -> u64 {
+        match &self.cut {
+            Cut::Even { block_bytes } => index * block_bytes,
+            Cut::Near { elements, element_bytes } => {
+                if self.blocks == 0 {
+                    return 0;
+                }
+                let (each, more) = (elements / self.blocks, elements % self.blocks);
+                (index * each + index.min(more)) * element_bytes
+            }
+            Cut::At(at) => at[index as usize],
+        }
+    }
+
+    /// Bytes before block `index` where block numbers go round.
+    fn start_cyclic(&self, index: u64) -> u64 {
+        match self.blocks {
+            0 => 0,
+            blocks => (index / blocks).saturating_mul(self.total) + self.start(index % blocks),
+        }
+    }
+
+    /// Bytes of all blocks.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+}
+
+/// A stretch of a slot's packed bytes and where it lies.
+#[derive(Clone, Debug)]
+pub struct Part {
+    start: u64,
+    end: u64,
+    place: Place,
+}
+
+/// Where a step's operands begin in their slots (packed bytes), and how long they are.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spot {
+    /// Bytes of every operand; of the smaller one where a copy's sides differ.
+    pub bytes: u64,
+    /// Packed offset of each operand.
+    pub at: [u64; 3],
+    /// The lengths that differ, if they do.
+    pub unequal: Option<(u64, u64)>,
+}
+
+/// Everything about an operation's memory, as one process sees it.
+#[derive(Clone, Debug, Default)]
+pub struct Slots {
+    /// Parts of Input, Output and the scratch slots, in this order.
+    parts: Vec<Vec<Part>>,
+    /// By step.
+    pub spots: Vec<Spot>,
+    /// The operator.
+    pub reduction: Option<Reduction>,
+}
+
+/// Index of a slot in `Slots::parts`.
+fn number(slot: Slot) -> usize {
+    match slot {
+        Slot::Input => 0,
+        Slot::Output => 1,
+        Slot::Scratch(slot) => 2 + usize::from(slot),
+    }
+}
+
+impl Slots {
+    /// The place of the byte at packed offset `at` of a slot, its offset there, and how many bytes follow in this place.
+    pub fn locate(&self, slot: Slot, at: u64) -> Option<(&Place, u64, u64)> {
+        let parts = self.parts.get(number(slot))?;
+        let index = match parts.len() {
+            1 => 0,
+            _ => parts.partition_point(|part| part.end <= at),
+        };
+        let part = parts.get(index).filter(|part| part.start <= at && at < part.end)?;
+        Some((&part.place, at - part.start, part.end - at))
+    }
+
+    /// As `locate`, where the caller knows that the byte exists.
+    pub fn place(&self, slot: Slot, at: u64) -> std::result::Result<(&Place, u64, u64), Fault> {
+        self.locate(slot, at).ok_or(Fault::Corrupt { peer: u32::MAX, what: Corruption::Parameters })
+    }
+}
+
+/// Lengths of Input, Output and scratch slots.
+pub struct Partitions {
+    input: Lengths,
+    output: Lengths,
+}
+
+impl Partitions {
+    /// Both partitions, if the bindings fit the plan.
+    pub fn new(plan: &Plan, input: &Binding, output: &Binding) -> Result<Partitions> {
+        Ok(Partitions {
+            input: lengths(plan.schedule.input_blocks, input, "input")?,
+            output: lengths(plan.schedule.output_blocks, output, "output")?,
+        })
+    }
+
+    fn like(&self, partition: Partition) -> &Lengths {
+        match partition {
+            Partition::Input => &self.input,
+            Partition::Output => &self.output,
+        }
+    }
+
+    /// Packed bytes before block `block` of a slot.
+    fn start(&self, plan: &Plan, slot: Slot, block: u64) -> u64 {
+        match slot {
+            Slot::Input => self.input.start(block),
+            Slot::Output => self.output.start(block),
+            Slot::Scratch(index) => {
+                let scratch = &plan.schedule.scratch[usize::from(index)];
+                let (like, first) = (self.like(scratch.like), u64::from(scratch.first));
+                like.start_cyclic(first + block) - like.start_cyclic(first)
+            }
+        }
+    }
+
+    /// Bytes of a scratch slot.
+    pub fn scratch_bytes(&self, plan: &Plan, index: usize) -> u64 {
+        self.start(plan, Slot::Scratch(index as u8), u64::from(plan.schedule.scratch[index].blocks))
+    }
+
+    /// Fills in the spots of all steps; an error where a reduction's operands differ or are cut within an element.
+    pub fn spots(&self, plan: &Plan, element_bytes: u64, spots: &mut Vec<Spot>) -> Result<()> {
+        spots.clear();
+        for (index, step) in plan.schedule.steps.iter().enumerate() {
+            let mut spot = Spot::default();
+            let mut bytes = [0; 3];
+            for (operand, blocks) in operands(&step.action).into_iter().enumerate() {
+                let Some(blocks) = blocks.filter(|blocks| blocks.count > 0) else { continue };
+                spot.at[operand] = self.start(plan, blocks.slot, blocks.first.into());
+                let end = self.start(plan, blocks.slot, u64::from(blocks.first) + u64::from(blocks.count));
+                bytes[operand] = end - spot.at[operand];
+            }
+            spot.bytes = bytes[0];
+            match step.action {
+                Action::Copy { .. } if bytes[0] != bytes[1] => {
+                    spot.bytes = bytes[0].min(bytes[1]);
+                    spot.unequal = Some((bytes[0], bytes[1]));
+                }
+                Action::Reduce { .. } => {
+                    let whole = element_bytes > 0 && bytes[0] % element_bytes == 0;
+                    if bytes[0] != bytes[1] || bytes[0] != bytes[2] || !whole {
+                        fail!(
+                            Class::Intern,
+                            "step {index} reduces operands of {bytes:?} bytes, elements of {element_bytes}"
+                        );
+                    }
+                }
+                _ => {}
+            }
+            spots.push(spot);
+        }
+        Ok(())
+    }
+}
+
+fn lengths(blocks: u32, binding: &Binding, slot: &str) -> Result<Lengths> {
+    let (cut, bytes) = match binding {
+        Binding::None => (Cut::Even { block_bytes: 0 }, None),
+        Binding::Whole { buffer, cut } => (cut.clone(), Some(buffer.bytes() as u64)),
+        Binding::Blocks(buffers) => {
+            let mut end = 0;
+            let ends = buffers.iter().map(|buffer| {
+                end += buffer.bytes() as u64;
+                end
+            });
+            (Cut::At(std::iter::once(0).chain(ends).collect()), None)
+        }
+    };
+    match Lengths::new(blocks, cut) {
+        Some(lengths) if bytes.is_none_or(|bytes| lengths.total() <= bytes) => Ok(lengths),
+        _ => fail!(
+            Class::Intern,
+            "the {slot} of {bytes:?} bytes cannot be cut into {blocks} blocks by {binding:?}"
+        ),
+    }
+}
+
+/// The rank's own view of its operation; `scratch` are the offsets of the scratch slots in its arena.
+pub fn own(
+    slots: &mut Slots,
+    plan: &Plan,
+    partitions: &Partitions,
+    bindings: [&Binding; 2],
+    scratch: &[u64],
+    reach: &Reach,
+    rank: u32,
+) -> std::result::Result<(), Fault> {
+    slots.parts.resize_with(2 + scratch.len(), Vec::new);
+    for (parts, binding) in slots.parts.iter_mut().zip(bindings) {
+        parts.clear();
+        match binding {
+            Binding::None => {}
+            Binding::Whole { buffer, .. } => parts.push(own_part(0, buffer)),
+            Binding::Blocks(buffers) => {
+                let mut start = 0;
+                for buffer in buffers.iter() {
+                    parts.push(own_part(start, buffer));
+                    start += buffer.bytes() as u64;
+                }
+            }
+        }
+    }
+    for (index, &at) in scratch.iter().enumerate() {
+        let bytes = partitions.scratch_bytes(plan, index);
+        let outside = Fault::Corrupt { peer: rank, what: Corruption::Offset };
+        let place = Place::Here(reach.arena(rank)?.span(at, bytes).ok_or(outside)?);
+        slots.parts[2 + index].clear();
+        slots.parts[2 + index].push(Part { start: 0, end: bytes, place });
+    }
+    Ok(())
+}
+
+fn own_part(start: u64, buffer: &Buffer) -> Part {
+    let place = match buffer.contiguous() {
+        Some(span) => Place::Here(span),
+        None => Place::Gaps(buffer.clone()),
+    };
+    Part { start, end: start + buffer.bytes() as u64, place }
+}
+
+/// How the words of a part begin.
+const PART_FLAT: u64 = 0;
+const PART_GAPS: u64 = 1;
+const PART_GAPS_MAPPED: u64 = 2;
+
+/// Writes an operation's parameters as words, for a proxy.
+pub fn encode(
+    words: &mut Vec<u64>,
+    slots: &Slots,
+    partitions: &Partitions,
+    scratch: &[u64],
+    peers: &[u32],
+    reach: &Reach,
+    rank: u32,
+) -> Result<()> {
+    words.clear();
+    let arena = reach.arena(rank).map_err(|fault| fault.error(rank))?;
+    match slots.reduction {
+        Some(Reduction::Predefined { op, basic, element_bytes }) => {
+            words.extend([1 | (op as u64) << 8 | (basic as u64) << 16, element_bytes]);
+        }
+        _ => words.extend([0, 0]),
+    }
+    for lengths in [&partitions.input, &partitions.output] {
+        match &lengths.cut {
+            Cut::Even { block_bytes } => words.extend([0, *block_bytes, 0]),
+            Cut::Near { elements, element_bytes } => words.extend([1, *elements, *element_bytes]),
+            Cut::At(at) => {
+                words.extend([2, at.len() as u64, 0]);
+                words.extend(at.iter());
+            }
+        }
+    }
+    let mut layouts: Vec<&Arc<Layout>> = Vec::new();
+    for parts in slots.parts.iter().take(2) {
+        words.push(parts.len() as u64);
+        for part in parts {
+            words.push(part.end);
+            match &part.place {
+                Place::Here(span) if span.bytes() > 0 => match arena.offset_of(span.address()) {
+                    Some(offset) => words.extend([PART_FLAT, offset | IN_ARENA]),
+                    None => words.extend([PART_FLAT, span.address() as u64]),
+                },
+                Place::Gaps(buffer) => {
+                    let Some((layout, skip)) = buffer.parts() else { continue };
+                    let index = layouts.iter().position(|known| Arc::ptr_eq(known, layout));
+                    let index = index.unwrap_or_else(|| {
+                        layouts.push(layout);
+                        layouts.len() - 1
+                    });
+                    let origin = arena.span(0, 0).map_or(0, |span| span.address());
+                    let (kind, base) = match inside(arena, buffer) {
+                        true => (PART_GAPS_MAPPED, buffer.base().wrapping_sub(origin)),
+                        false => (PART_GAPS, buffer.base()),
+                    };
+                    words.extend([kind, base as u64, index as u64, skip as u64]);
+                }
+                _ => words.extend([PART_FLAT, IN_ARENA]),
+            }
+        }
+    }
+    words.extend(scratch);
+    words.push(layouts.len() as u64);
+    for layout in layouts {
+        words.push(layout.words() as u64);
+        words.extend(layout.to_words());
+    }
+    words.push(peers.len() as u64);
+    words.extend(peers.chunks(2).map(|two| pair(two[0], two.get(1).copied().unwrap_or(0))));
+    Ok(())
+}
+
+/// Whether a buffer with gaps lies wholly inside the arena: its first and last bytes tell, as packed bytes of one
+/// element at either end do.
+pub fn inside(arena: &transport::shm::Arena, buffer: &Buffer) -> bool {
+    let Some((layout, skip)) = buffer.parts() else { return false };
+    let elements = (skip + buffer.bytes()).div_ceil(layout.size.max(1)) as i64;
+    let last = layout.extent.saturating_mul(elements - 1);
+    let low = (buffer.base() as i64).wrapping_add(layout.true_lb).wrapping_add(last.min(0));
+    let high = (buffer.base() as i64)
+        .wrapping_add(layout.true_lb)
+        .wrapping_add(layout.true_extent - 1)
+        .wrapping_add(last.max(0));
+    match (arena.offset_of(low as usize), arena.offset_of(high as usize)) {
+        (Some(first), Some(last)) => first <= last,
+        _ => false,
+    }
+}
+
+/// What a proxy makes of a rank's parameters: its view of the slots, and the world ranks of the peers.
+pub fn decode(words: &[u64], plan: &Plan, reach: &Reach, rank: u32) -> Option<(Slots, Arc<[u32]>)> {
+    let mut words = Words { words, at: 0 };
+    let mut slots = Slots { reduction: reduction(words.next()?, words.next()?)?, ..Slots::default() };
+    if plan.reduces && slots.reduction.is_none() {
+        return None;
+    }
+    let schedule = &plan.schedule;
+    let input = words.lengths(schedule.input_blocks)?;
+    let output = words.lengths(schedule.output_blocks)?;
+    let partitions = Partitions { input, output };
+    let element_bytes = slots.reduction.map_or(0, |reduction| reduction.element_bytes());
+    partitions.spots(plan, element_bytes, &mut slots.spots).ok()?;
+    let arena = reach.arena(rank).ok()?;
+    let mut gaps = Vec::new();
+    for slot in 0..2 {
+        let count = words.next()?;
+        let mut parts = Vec::new();
+        let mut start = 0;
+        for _ in 0..count {
+            let end = words.next()?;
+            let bytes = end.checked_sub(start)?;
+            let place = match words.next()? {
+                PART_FLAT => match words.next()? {
+                    at if at & IN_ARENA != 0 => Place::Here(arena.span(at & !IN_ARENA, bytes)?),
+                    address => Place::There { rank, address: address as usize },
+                },
+                kind @ (PART_GAPS | PART_GAPS_MAPPED) => {
+                    let base = words.next()? as usize;
+                    gaps.push((slot, parts.len(), kind, base, words.next()?, words.next()? as usize));
+                    Place::There { rank, address: 0 }
+                }
+                _ => return None,
+            };
+            parts.push(Part { start, end, place });
+            start = end;
+        }
+        let total = if slot == 0 { partitions.input.total() } else { partitions.output.total() };
+        if start < total {
+            return None;
+        }
+        slots.parts.push(parts);
+    }
+    for index in 0..schedule.scratch.len() {
+        let bytes = partitions.scratch_bytes(plan, index);
+        let place = Place::Here(arena.span(words.next()?, bytes)?);
+        slots.parts.push(vec![Part { start: 0, end: bytes, place }]);
+    }
+    let mut layouts = Vec::new();
+    for _ in 0..words.next()? {
+        let count = words.next()?;
+        layouts.push(Arc::new(Layout::from_words(words.take(count)?).ok()?));
+    }
+    for (slot, part, kind, base, layout, skip) in gaps {
+        let layout = layouts.get(layout as usize)?.clone();
+        let bytes = slots.parts[slot][part].end;
+        if layout.size == 0 || skip >= layout.size || bytes > 1 << 60 {
+            return None;
+        }
+        let mapped = kind == PART_GAPS_MAPPED;
+        slots.parts[slot][part].place = Place::ThereGaps(FarGaps { rank, mapped, base, layout, skip });
+    }
+    Some((slots, words.peers(schedule.size, reach.segment.shape().ranks)?))
+}
+
+fn reduction(kind: u64, element_bytes: u64) -> Option<Option<Reduction>> {
+    if kind == 0 {
+        return Some(None);
+    }
+    let op = PredefinedOp::from_number((kind >> 8) as u8)?;
+    let basic = Basic::from_number((kind >> 16) as u8)?;
+    datatype::check_op(op, basic).ok()?;
+    Some(Some(Reduction::Predefined { op, basic, element_bytes }))
+}
+
+/// Reads words one after the other.
+struct Words<'a> {
+    words: &'a [u64],
+    at: usize,
+}
+
+impl<'a> Words<'a> {
+    fn next(&mut self) -> Option<u64> {
+        let word = self.words.get(self.at).copied();
+        self.at += 1;
+        word
+    }
+
+    fn take(&mut self, count: u64) -> Option<&'a [u64]> {
+        let end = self.at.checked_add(usize::try_from(count).ok()?)?;
+        let words = self.words.get(self.at..end)?;
+        self.at = end;
+        Some(words)
+    }
+
+    fn lengths(&mut self, blocks: u32) -> Option<Lengths> {
+        let (kind, a, b) = (self.next()?, self.next()?, self.next()?);
+        let cut = match kind {
+            0 => Cut::Even { block_bytes: a },
+            1 => Cut::Near { elements: a, element_bytes: b },
+            2 => Cut::At(self.take(a)?.into()),
+            _ => return None,
+        };
+        Lengths::new(blocks, cut)
+    }
+
+    fn peers(&mut self, size: u32, ranks: u32) -> Option<Arc<[u32]>> {
+        let count = self.next()?;
+        let words = self.take(count.div_ceil(2))?;
+        let halves = words.iter().flat_map(|&word| [crate::plan::high(word), crate::plan::low(word)]);
+        let peers: Arc<[u32]> = halves.take(count as usize).collect();
+        (count == u64::from(size) && peers.iter().all(|&peer| peer < ranks)).then_some(peers)
+    }
+}
