@@ -97,6 +97,11 @@ impl Layout {
         &self.body.loops
     }
 
+    /// Loops and runs, to compose further.
+    pub(crate) fn body(&self) -> &Body {
+        &self.body
+    }
+
     /// Packed bytes of one pass over the runs; 0 only for an empty layout.
     pub(crate) fn pass_bytes(&self) -> usize {
         self.pass_bytes
@@ -185,11 +190,6 @@ impl Body {
     /// One piece.
     pub fn piece(offset: i64, bytes: u64) -> Body {
         Body { loops: vec![], runs: vec![Run { offset, bytes, repeat: 1, stride: 0 }] }
-    }
-
-    /// Whether there is no data.
-    pub fn is_empty(&self) -> bool {
-        self.runs.is_empty()
     }
 
     /// The body `by` bytes further on.

@@ -1,25 +1,36 @@
 //! Datatypes compiled to flat runs, packing, and the predefined reductions.
 //!
-//! Always true here: a `Layout` never changes once made; offsets are bytes from the buffer's address (and may be negative);
-//! the packed form of a buffer is its bytes in typemap order without gaps.
+//! Always true here: a `Layout` and a `Datatype` never change once made; offsets are bytes from the buffer's address (and may be
+//! negative); the packed form of a buffer is its bytes in typemap order without gaps.
+//! Read in this order: `layout.rs`, `buffer.rs`, `datatype.rs`, `construct.rs`, `reduce.rs`.
 
+mod arrays;
 mod basic;
 mod buffer;
+pub mod construct;
+mod datatype;
+mod fortran;
 mod layout;
+mod predefined;
+mod recipe;
+mod reduce;
+mod signature;
 
+pub use arrays::{
+    DISTRIBUTE_BLOCK, DISTRIBUTE_CYCLIC, DISTRIBUTE_DEFAULT, DISTRIBUTE_NONE, Distribution, ORDER_C,
+    ORDER_FORTRAN, darray, subarray,
+};
 pub use basic::{Basic, PredefinedOp};
 pub use buffer::Buffer;
+pub use construct::{
+    contiguous, dup, hindexed, hindexed_block, hvector, indexed, indexed_block, resized, structure, vector,
+};
+pub use datatype::Datatype;
+pub use fortran::{f90_complex, f90_integer, f90_real};
 pub use layout::{Layout, Loop, RUNS_MAX, Run};
-
-use error::Result;
-use sys::Span;
-
-/// Whether MPI allows `op` on `basic` (MPI 5.0, section 6.9.2); the error says which it does allow.
-pub fn check_op(_op: PredefinedOp, _basic: Basic) -> Result<()> {
-    todo!()
-}
-
-/// `into[i] = left[i] op right[i]` for all elements of the spans, which are equally long; `into` may be `left` or `right`.
-pub fn reduce(_op: PredefinedOp, _basic: Basic, _left: Span, _right: Span, _into: Span) {
-    todo!()
-}
+pub use predefined::{
+    NULL, match_size, predefined, predefined_handle, predefined_handles, predefined_name, value_index,
+};
+pub use recipe::{Combiner, Recipe, Width};
+pub use reduce::{check_op, reduce, reduce_buffers};
+pub use signature::Signature;

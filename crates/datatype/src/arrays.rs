@@ -1,0 +1,305 @@
+//! Subarrays and distributed arrays (MPI 5.0, sections 5.1.3 and 5.1.4): both are built one dimension after the other, the fastest
+//! first, and bounded by the whole array.
+
+use crate::construct::{Plan, too_large};
+use crate::datatype::{Content, Datatype};
+use crate::recipe::{Combiner, Recipe, Width};
+use error::{Class, Result, fail};
+use std::sync::Arc;
+
+/// MPI_ORDER_C: the last dimension is the fastest.
+pub const ORDER_C: i32 = 12;
+/// MPI_ORDER_FORTRAN: the first dimension is the fastest.
+pub const ORDER_FORTRAN: i32 = 15;
+/// MPI_DISTRIBUTE_NONE.
+pub const DISTRIBUTE_NONE: i32 = 16;
+/// MPI_DISTRIBUTE_BLOCK.
+pub const DISTRIBUTE_BLOCK: i32 = 17;
+/// MPI_DISTRIBUTE_CYCLIC.
+pub const DISTRIBUTE_CYCLIC: i32 = 18;
+/// MPI_DISTRIBUTE_DFLT_DARG.
+pub const DISTRIBUTE_DEFAULT: i64 = 19;
+
+/// The part `subsizes` at `starts` of an array of `sizes` elements (MPI_Type_create_subarray).
+pub fn subarray(
+    width: Width,
+    sizes: &[i64],
+    subsizes: &[i64],
+    starts: &[i64],
+    order: i32,
+    old: &Arc<Datatype>,
+) -> Result<Arc<Datatype>> {
+    let ndims = check_dims(sizes, order)?;
+    if subsizes.len() != ndims || starts.len() != ndims {
+        fail!(Class::Arg, "{ndims} sizes came with {} subsizes and {} starts", subsizes.len(), starts.len());
+    }
+    for dim in 0..ndims {
+        let (size, subsize, start) = (sizes[dim], subsizes[dim], starts[dim]);
+        if subsize < 1 || subsize > size {
+            fail!(Class::Arg, "dimension {dim}: the subsize {subsize} is not from 1 to the size {size}");
+        }
+        if start < 0 || start > size - subsize {
+            fail!(
+                Class::Arg,
+                "dimension {dim}: {subsize} elements from {start} on are not inside the size {size}"
+            );
+        }
+    }
+    let mut plan = Plan::of(old);
+    let mut stride = old.extent();
+    for dim in fastest_first(ndims, order) {
+        let slab = plan.times(subsizes[dim], stride)?;
+        plan = Plan::default();
+        plan.join(&slab, starts[dim].checked_mul(stride).ok_or_else(too_large)?)?;
+        stride = stride.checked_mul(sizes[dim]).ok_or_else(too_large)?;
+    }
+    plan.marks = Some((0, stride));
+    let recipe = match width {
+        Width::Int => {
+            let integers = [&[ndims as i64], sizes, subsizes, starts, &[order as i64]].concat();
+            Recipe::new(Combiner::Subarray, width, integers, vec![], std::slice::from_ref(old))
+        }
+        Width::Count => Recipe {
+            integers: vec![ndims as i64, order as i64],
+            ..Recipe::new(
+                Combiner::Subarray,
+                width,
+                [sizes, subsizes, starts].concat(),
+                vec![],
+                std::slice::from_ref(old),
+            )
+        },
+    };
+    // The plan's size has been checked, so the product of the subsizes cannot overflow unless elements are empty.
+    let elements = subsizes.iter().fold(1u64, |product, &n| product.saturating_mul(n as u64));
+    plan.finish(Content::repeat(elements, old), recipe)
+}
+
+/// A distributed array: which part of it one process of a grid holds.
+#[derive(Clone, Copy, Debug)]
+pub struct Distribution<'a> {
+    /// Processes in the grid.
+    pub size: i64,
+    /// The process whose part is wanted.
+    pub rank: i64,
+    /// Elements of the whole array, per dimension.
+    pub sizes: &'a [i64],
+    /// MPI_DISTRIBUTE_BLOCK, _CYCLIC or _NONE, per dimension.
+    pub distributions: &'a [i32],
+    /// Length of a block, or MPI_DISTRIBUTE_DFLT_DARG, per dimension.
+    pub arguments: &'a [i64],
+    /// Processes, per dimension.
+    pub grid: &'a [i64],
+    /// MPI_ORDER_C or MPI_ORDER_FORTRAN.
+    pub order: i32,
+}
+
+/// A process's part of a distributed array (MPI_Type_create_darray).
+pub fn darray(width: Width, array: &Distribution, old: &Arc<Datatype>) -> Result<Arc<Datatype>> {
+    let ndims = check_distribution(array)?;
+    // Ranks are row-major in the grid whatever the order of the array (section 5.1.4).
+    let mut coordinates = vec![0; ndims];
+    let mut rank = array.rank;
+    for dim in (0..ndims).rev() {
+        coordinates[dim] = rank % array.grid[dim];
+        rank /= array.grid[dim];
+    }
+    let mut plan = Plan::of(old);
+    let mut stride = old.extent();
+    let mut elements = 1u64;
+    for dim in fastest_first(ndims, array.order) {
+        let (size, processes, coordinate) = (array.sizes[dim], array.grid[dim], coordinates[dim]);
+        let block = block_length(array, dim)?;
+        let owned;
+        (plan, owned) = distribute(plan, stride, size, block, processes, coordinate)?;
+        elements = elements.saturating_mul(owned as u64);
+        stride = stride.checked_mul(size).ok_or_else(too_large)?;
+    }
+    plan.marks = Some((0, stride));
+    plan.finish(Content::repeat(elements, old), darray_recipe(width, array, old))
+}
+
+/// Where the order's dimensions begin: the fastest first.
+fn fastest_first(ndims: usize, order: i32) -> impl Iterator<Item = usize> {
+    (0..ndims).map(move |step| if order == ORDER_C { ndims - 1 - step } else { step })
+}
+
+fn check_dims(sizes: &[i64], order: i32) -> Result<usize> {
+    if sizes.is_empty() {
+        fail!(Class::Arg, "an array datatype needs at least one dimension");
+    }
+    if let Some(dim) = sizes.iter().position(|&size| size < 1) {
+        fail!(Class::Arg, "dimension {dim}: the size {} is not positive", sizes[dim]);
+    }
+    if order != ORDER_C && order != ORDER_FORTRAN {
+        fail!(Class::Arg, "the order {order} is neither MPI_ORDER_C nor MPI_ORDER_FORTRAN");
+    }
+    Ok(sizes.len())
+}
+
+fn check_distribution(array: &Distribution) -> Result<usize> {
+    let ndims = check_dims(array.sizes, array.order)?;
+    if array.distributions.len() != ndims || array.arguments.len() != ndims || array.grid.len() != ndims {
+        fail!(
+            Class::Arg,
+            "the arguments of a distributed array of {ndims} dimensions are of different lengths"
+        );
+    }
+    if let Some(dim) = array.grid.iter().position(|&processes| processes < 1) {
+        fail!(Class::Arg, "dimension {dim}: {} processes are not positive", array.grid[dim]);
+    }
+    let processes = array.grid.iter().try_fold(1i64, |product, &n| product.checked_mul(n));
+    if processes != Some(array.size) {
+        fail!(Class::Arg, "the grid {:?} does not have the {} processes given", array.grid, array.size);
+    }
+    if array.rank < 0 || array.rank >= array.size {
+        fail!(Class::Arg, "rank {} is not in a grid of {} processes", array.rank, array.size);
+    }
+    Ok(ndims)
+}
+
+/// The length of the blocks that one dimension is dealt out in.
+fn block_length(array: &Distribution, dim: usize) -> Result<i64> {
+    let (size, processes, argument) = (array.sizes[dim], array.grid[dim], array.arguments[dim]);
+    let default = argument == DISTRIBUTE_DEFAULT;
+    if !default && argument < 1 && array.distributions[dim] != DISTRIBUTE_NONE {
+        fail!(Class::Arg, "dimension {dim}: the distribution argument {argument} is not positive");
+    }
+    match array.distributions[dim] {
+        DISTRIBUTE_NONE if processes == 1 => Ok(size),
+        DISTRIBUTE_NONE => {
+            fail!(
+                Class::Arg,
+                "dimension {dim} is not distributed, but its grid has {processes} processes, not 1"
+            )
+        }
+        DISTRIBUTE_BLOCK if default => Ok((size - 1) / processes + 1),
+        DISTRIBUTE_BLOCK => match argument.checked_mul(processes) {
+            Some(room) if room < size => {
+                fail!(
+                    Class::Arg,
+                    "dimension {dim}: {processes} blocks of {argument} do not hold {size} elements"
+                )
+            }
+            _ => Ok(argument),
+        },
+        DISTRIBUTE_CYCLIC => Ok(if default { 1 } else { argument }),
+        other => fail!(
+            Class::Arg,
+            "dimension {dim}: {other} is none of MPI_DISTRIBUTE_BLOCK, MPI_DISTRIBUTE_CYCLIC, MPI_DISTRIBUTE_NONE"
+        ),
+    }
+}
+
+/// What the process at `coordinate` gets when `size` slabs, `stride` bytes apart, are dealt out in blocks, and how many slabs
+/// these are. A block distribution is a cyclic one whose first round suffices.
+fn distribute(
+    slab: Plan,
+    stride: i64,
+    size: i64,
+    block: i64,
+    processes: i64,
+    coordinate: i64,
+) -> Result<(Plan, i64)> {
+    let mut plan = Plan::default();
+    let Some(first) = block.checked_mul(coordinate).filter(|&first| first < size) else {
+        return Ok((plan, 0));
+    };
+    let left = size - first;
+    let round = block.checked_mul(processes).unwrap_or(i64::MAX);
+    // Rounds in which this process gets a whole block, and what is left for it in the one after these.
+    let whole = left / round + (left % round >= block) as i64;
+    let rest = if left % round < block { left % round } else { 0 };
+    let round_bytes = if whole > 1 { round.checked_mul(stride).ok_or_else(too_large)? } else { 0 };
+    let blocks = slab.clone().times(block.min(size), stride)?.times(whole, round_bytes)?;
+    plan.join(&blocks, first.checked_mul(stride).ok_or_else(too_large)?)?;
+    if rest > 0 {
+        let at = first + (left - left % round);
+        plan.join(&slab.times(rest, stride)?, at.checked_mul(stride).ok_or_else(too_large)?)?;
+    }
+    Ok((plan, whole * block + rest))
+}
+
+fn darray_recipe(width: Width, array: &Distribution, old: &Arc<Datatype>) -> Recipe {
+    let head = [array.size, array.rank, array.sizes.len() as i64];
+    let distributions: Vec<i64> = array.distributions.iter().map(|&d| d as i64).collect();
+    let tail = [&distributions[..], array.arguments, array.grid, &[array.order as i64]].concat();
+    let (integers, counts) = match width {
+        Width::Int => ([&head[..], array.sizes, &tail].concat(), vec![]),
+        Width::Count => ([&head[..], &tail].concat(), array.sizes.to_vec()),
+    };
+    Recipe { combiner: Combiner::Darray, integers, addresses: vec![], counts, datatypes: vec![old.clone()] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{predefined, predefined_handle};
+
+    fn int() -> Arc<Datatype> {
+        predefined(predefined_handle("MPI_INT").unwrap()).unwrap().clone()
+    }
+
+    #[test]
+    fn a_subarray_of_three_dimensions_is_one_run() {
+        let box_of =
+            subarray(Width::Int, &[100, 90, 80], &[10, 20, 30], &[1, 2, 3], ORDER_C, &int()).unwrap();
+        assert_eq!(box_of.layout().runs().len(), 1);
+        assert_eq!(box_of.layout().loops().len(), 1);
+        assert_eq!((box_of.size(), box_of.lb(), box_of.extent()), (24_000, 0, 2_880_000));
+        assert_eq!(box_of.true_lb(), 4 * (3 + 80 * (2 + 90)));
+        assert_eq!(box_of.recipe().integers, [3, 100, 90, 80, 10, 20, 30, 1, 2, 3, 12]);
+        let large = subarray(Width::Count, &[9, 9], &[2, 2], &[0, 0], ORDER_C, &int()).unwrap();
+        assert_eq!((&large.recipe().integers[..], large.recipe().counts.len()), (&[2i64, 12][..], 6));
+    }
+
+    #[test]
+    fn parts_of_a_distributed_array_cover_it_once() {
+        // Method: for many distributions, each element of the array must belong to exactly one process.
+        let cases = [
+            (DISTRIBUTE_BLOCK, DISTRIBUTE_DEFAULT),
+            (DISTRIBUTE_CYCLIC, DISTRIBUTE_DEFAULT),
+            (DISTRIBUTE_CYCLIC, 3),
+        ];
+        for order in [ORDER_C, ORDER_FORTRAN] {
+            for (first, first_argument) in cases {
+                for (second, second_argument) in cases {
+                    let mut seen = [0; 13 * 7];
+                    for rank in 0..6 {
+                        let array = Distribution {
+                            size: 6,
+                            rank,
+                            sizes: &[13, 7],
+                            distributions: &[first, second],
+                            arguments: &[first_argument, second_argument],
+                            grid: &[3, 2],
+                            order,
+                        };
+                        let part = darray(Width::Int, &array, &int()).unwrap();
+                        assert_eq!(part.extent(), 4 * 13 * 7);
+                        // SAFETY: the addresses are only counted, never read.
+                        let buffer = unsafe { crate::Buffer::claim(0, 1, part.layout()) };
+                        buffer.pieces(0, buffer.bytes(), |piece| {
+                            let first = piece.address() / 4;
+                            seen[first..first + piece.bytes() / 4].iter_mut().for_each(|times| *times += 1);
+                        });
+                    }
+                    assert_eq!(seen, [1; 13 * 7]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn bad_arguments_are_refused() {
+        let bad = |sizes: &[i64], subsizes: &[i64], starts: &[i64], order| {
+            subarray(Width::Int, sizes, subsizes, starts, order, &int()).unwrap_err().class
+        };
+        assert_eq!(bad(&[], &[], &[], ORDER_C), Class::Arg);
+        assert_eq!(bad(&[4], &[5], &[0], ORDER_C), Class::Arg);
+        assert_eq!(bad(&[4], &[2], &[3], ORDER_C), Class::Arg);
+        assert_eq!(bad(&[4], &[2], &[-1], ORDER_C), Class::Arg);
+        assert_eq!(bad(&[4], &[2], &[0], 0), Class::Arg);
+        assert_eq!(bad(&[i64::MAX, i64::MAX], &[1, 1], &[0, 0], ORDER_C), Class::Arg);
+    }
+}

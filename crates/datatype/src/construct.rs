@@ -1,0 +1,340 @@
+//! The constructors of derived datatypes (MPI 5.0, section 5.1.2).
+//!
+//! Each checks its arguments, composes a `Plan` (runs, bounds and size, all checked for overflow), and records its recipe.
+//! Bounds follow the standard's definition (section 5.1.7): where bounds were set anywhere inside (`resized` and the array
+//! types do) only these count; elsewhere the bounds are those of the data, and the extent is rounded up to its alignment.
+//! Read next: `arrays.rs`, for subarrays and distributed arrays.
+
+use crate::datatype::{Content, Datatype};
+use crate::layout::{Body, Layout};
+use crate::recipe::{Combiner, Recipe, Width};
+use error::{Class, Error, Result, fail};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Datatypes of datatypes of datatypes: this deep at most, because questions about them are answered recursively.
+pub const DEPTH_MAX: u32 = 1000;
+
+/// `count` elements, one after the other (MPI_Type_contiguous).
+pub fn contiguous(width: Width, count: i64, old: &Arc<Datatype>) -> Result<Arc<Datatype>> {
+    check_count(count)?;
+    let plan = Plan::of(old).times(count, old.extent())?;
+    let recipe = Recipe::new(Combiner::Contiguous, width, vec![count], vec![], std::slice::from_ref(old));
+    plan.finish(Content::repeat(count as u64, old), recipe)
+}
+
+/// `count` blocks of `length` elements, `stride` elements apart (MPI_Type_vector).
+pub fn vector(
+    width: Width,
+    count: i64,
+    length: i64,
+    stride: i64,
+    old: &Arc<Datatype>,
+) -> Result<Arc<Datatype>> {
+    check_count(count)?;
+    check_length(length)?;
+    let stride_bytes = if count > 1 { stride.checked_mul(old.extent()).ok_or_else(too_large)? } else { 0 };
+    let plan = Plan::of(old).times(length, old.extent())?.times(count, stride_bytes)?;
+    let recipe =
+        Recipe::new(Combiner::Vector, width, vec![count, length, stride], vec![], std::slice::from_ref(old));
+    plan.finish(Content::repeat((count as u64).saturating_mul(length as u64), old), recipe)
+}
+
+/// `count` blocks of `length` elements, `stride` bytes apart (MPI_Type_create_hvector).
+pub fn hvector(
+    width: Width,
+    count: i64,
+    length: i64,
+    stride: i64,
+    old: &Arc<Datatype>,
+) -> Result<Arc<Datatype>> {
+    check_count(count)?;
+    check_length(length)?;
+    let plan = Plan::of(old).times(length, old.extent())?.times(count, stride)?;
+    let recipe =
+        Recipe::new(Combiner::Hvector, width, vec![count, length], vec![stride], std::slice::from_ref(old));
+    plan.finish(Content::repeat((count as u64).saturating_mul(length as u64), old), recipe)
+}
+
+/// Blocks of different lengths at displacements counted in elements (MPI_Type_indexed).
+pub fn indexed(
+    width: Width,
+    lengths: &[i64],
+    displacements: &[i64],
+    old: &Arc<Datatype>,
+) -> Result<Arc<Datatype>> {
+    check_equal(lengths, displacements)?;
+    let counts = [&[lengths.len() as i64], lengths, displacements].concat();
+    let recipe = Recipe::new(Combiner::Indexed, width, counts, vec![], std::slice::from_ref(old));
+    blocks(lengths, &in_bytes(displacements, old)?, old, recipe)
+}
+
+/// Blocks of different lengths at displacements counted in bytes (MPI_Type_create_hindexed).
+pub fn hindexed(
+    width: Width,
+    lengths: &[i64],
+    displacements: &[i64],
+    old: &Arc<Datatype>,
+) -> Result<Arc<Datatype>> {
+    check_equal(lengths, displacements)?;
+    let counts = [&[lengths.len() as i64], lengths].concat();
+    let recipe =
+        Recipe::new(Combiner::Hindexed, width, counts, displacements.to_vec(), std::slice::from_ref(old));
+    blocks(lengths, displacements, old, recipe)
+}
+
+/// Blocks of one length at displacements counted in elements (MPI_Type_create_indexed_block).
+pub fn indexed_block(
+    width: Width,
+    length: i64,
+    displacements: &[i64],
+    old: &Arc<Datatype>,
+) -> Result<Arc<Datatype>> {
+    let counts = [&[displacements.len() as i64, length], displacements].concat();
+    let recipe = Recipe::new(Combiner::IndexedBlock, width, counts, vec![], std::slice::from_ref(old));
+    blocks(&vec![length; displacements.len()], &in_bytes(displacements, old)?, old, recipe)
+}
+
+/// Blocks of one length at displacements counted in bytes (MPI_Type_create_hindexed_block).
+pub fn hindexed_block(
+    width: Width,
+    length: i64,
+    displacements: &[i64],
+    old: &Arc<Datatype>,
+) -> Result<Arc<Datatype>> {
+    let counts = vec![displacements.len() as i64, length];
+    let recipe = Recipe::new(
+        Combiner::HindexedBlock,
+        width,
+        counts,
+        displacements.to_vec(),
+        std::slice::from_ref(old),
+    );
+    blocks(&vec![length; displacements.len()], displacements, old, recipe)
+}
+
+/// Blocks of different datatypes at displacements counted in bytes (MPI_Type_create_struct).
+pub fn structure(
+    width: Width,
+    lengths: &[i64],
+    displacements: &[i64],
+    parts: &[Arc<Datatype>],
+) -> Result<Arc<Datatype>> {
+    check_equal(lengths, displacements)?;
+    if parts.len() != lengths.len() {
+        fail!(Class::Arg, "a struct of {} blocks has {} datatypes", lengths.len(), parts.len());
+    }
+    let mut plan = Plan::default();
+    let mut sequence = Vec::with_capacity(parts.len());
+    for ((&length, &displacement), part) in lengths.iter().zip(displacements).zip(parts) {
+        check_length(length)?;
+        plan.join(&Plan::of(part).times(length, part.extent())?, displacement)?;
+        if length > 0 && part.size() > 0 {
+            sequence.push((length as u64, part.clone()));
+        }
+    }
+    let counts = [&[lengths.len() as i64], lengths].concat();
+    let recipe = Recipe::new(Combiner::Struct, width, counts, displacements.to_vec(), parts);
+    let content = match &sequence[..] {
+        [(length, part)] => Content::repeat(*length, part),
+        _ => Content::Sequence(sequence),
+    };
+    plan.finish(content, recipe)
+}
+
+/// The same data with other bounds (MPI_Type_create_resized).
+pub fn resized(width: Width, lb: i64, extent: i64, old: &Arc<Datatype>) -> Result<Arc<Datatype>> {
+    let ub = lb.checked_add(extent).ok_or_else(too_large)?;
+    let plan = Plan { marks: Some((lb, ub)), ..Plan::of(old) };
+    let recipe = Recipe::new(Combiner::Resized, width, vec![], vec![lb, extent], std::slice::from_ref(old));
+    plan.finish(Content::repeat(1, old), recipe)
+}
+
+/// A copy, committed if the original is (MPI_Type_dup). Predefined operators take a copy of a predefined datatype too.
+pub fn dup(old: &Arc<Datatype>) -> Arc<Datatype> {
+    Arc::new(Datatype {
+        layout: old.layout.clone(),
+        basic: old.basic,
+        predefined: None,
+        permanent: false,
+        marked: old.marked,
+        align: old.align,
+        content: old.content.clone(),
+        facts: old.facts,
+        recipe: Recipe::new(Combiner::Dup, Width::Int, vec![], vec![], std::slice::from_ref(old)),
+        committed: AtomicBool::new(old.is_committed()),
+    })
+}
+
+/// A datatype in the making.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub body: Body,
+    /// Data bytes.
+    pub size: i64,
+    /// Offsets of the first data byte and of the one after the last; none without data.
+    pub data: Option<(i64, i64)>,
+    /// Bounds that were set, if any were.
+    pub marks: Option<(i64, i64)>,
+    /// The greatest alignment.
+    pub align: i64,
+}
+
+impl Default for Plan {
+    fn default() -> Plan {
+        Plan { body: Body::default(), size: 0, data: None, marks: None, align: 1 }
+    }
+}
+
+impl Plan {
+    /// One element of a datatype.
+    pub fn of(old: &Datatype) -> Plan {
+        let bounds = |lb: i64, extent: i64| (lb, lb + extent);
+        Plan {
+            body: old.layout.body().clone(),
+            size: old.size() as i64,
+            data: (old.size() > 0).then(|| bounds(old.true_lb(), old.true_extent())),
+            marks: old.marked.then(|| bounds(old.lb(), old.extent())),
+            align: old.align,
+        }
+    }
+
+    /// The plan `count` times, `stride` bytes apart.
+    pub fn times(self, count: i64, stride: i64) -> Result<Plan> {
+        if count == 0 {
+            return Ok(Plan::default());
+        }
+        let last = stride.checked_mul(count - 1).ok_or_else(too_large)?;
+        let stretch = |bounds: Option<(i64, i64)>| match bounds {
+            None => Ok(None),
+            Some((from, to)) => {
+                let from = from.checked_add(last.min(0)).ok_or_else(too_large)?;
+                let to = to.checked_add(last.max(0)).ok_or_else(too_large)?;
+                Ok(Some((from, to)))
+            }
+        };
+        let (data, marks) = (stretch(self.data)?, stretch(self.marks)?);
+        let size = self.size.checked_mul(count).ok_or_else(too_large)?;
+        Ok(Plan { body: self.body.repeated(count as u64, stride), size, data, marks, align: self.align })
+    }
+
+    /// Adds `other`, `by` bytes further on.
+    pub fn join(&mut self, other: &Plan, by: i64) -> Result<()> {
+        let moved = |bounds: Option<(i64, i64)>| match bounds {
+            None => Ok(None),
+            Some((from, to)) => from.checked_add(by).zip(to.checked_add(by)).map(Some).ok_or_else(too_large),
+        };
+        self.data = hull(self.data, moved(other.data)?);
+        self.marks = hull(self.marks, moved(other.marks)?);
+        self.size = self.size.checked_add(other.size).ok_or_else(too_large)?;
+        if other.size > 0 {
+            self.align = self.align.max(other.align);
+            self.body.append(&other.body, by)?;
+        }
+        Ok(())
+    }
+
+    /// The datatype.
+    pub fn finish(self, content: Content, recipe: Recipe) -> Result<Arc<Datatype>> {
+        let (lb, ub) = self.marks.or(self.data).unwrap_or((0, 0));
+        let mut extent = ub.checked_sub(lb).ok_or_else(too_large)?;
+        if self.marks.is_none() {
+            // The epsilon of section 5.1.6: an array of such structs is aligned as a compiler would align it.
+            let rounded = extent.checked_add(self.align - 1).ok_or_else(too_large)?;
+            extent = rounded - rounded % self.align;
+        }
+        let facts = content.facts();
+        if facts.depth > DEPTH_MAX {
+            fail!(Class::Type, "the datatype is nested more than {DEPTH_MAX} deep");
+        }
+        Ok(Arc::new(Datatype {
+            layout: Arc::new(Layout::new(self.body, lb, extent)?),
+            basic: None,
+            predefined: None,
+            permanent: false,
+            marked: self.marks.is_some(),
+            align: self.align,
+            content,
+            facts,
+            recipe,
+            committed: AtomicBool::new(false),
+        }))
+    }
+}
+
+/// The smallest bounds that contain both.
+fn hull(a: Option<(i64, i64)>, b: Option<(i64, i64)>) -> Option<(i64, i64)> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+        (one, other) => one.or(other),
+    }
+}
+
+/// Blocks of `old` at byte displacements: equal blocks at equal distances as a loop, others one by one.
+fn blocks(
+    lengths: &[i64],
+    displacements: &[i64],
+    old: &Arc<Datatype>,
+    recipe: Recipe,
+) -> Result<Arc<Datatype>> {
+    lengths.iter().try_for_each(|&length| check_length(length))?;
+    let elements =
+        lengths.iter().try_fold(0i64, |sum, &length| sum.checked_add(length)).ok_or_else(too_large)?;
+    let element = Plan::of(old);
+    let mut plan = Plan::default();
+    if let Some(step) = regular(lengths, displacements) {
+        let all = element.times(lengths[0], old.extent())?.times(lengths.len() as i64, step)?;
+        plan.join(&all, displacements[0])?;
+    } else {
+        let (mut block, mut block_length) = (Plan::default(), 0);
+        for (&length, &displacement) in lengths.iter().zip(displacements) {
+            if length != block_length {
+                block = element.clone().times(length, old.extent())?;
+                block_length = length;
+            }
+            plan.join(&block, displacement)?;
+        }
+    }
+    plan.finish(Content::repeat(elements as u64, old), recipe)
+}
+
+/// The distance between blocks, if all lengths and all distances are equal.
+fn regular(lengths: &[i64], displacements: &[i64]) -> Option<i64> {
+    let step = match displacements {
+        [] => return None,
+        [_] => 0,
+        [first, second, ..] => second.checked_sub(*first)?,
+    };
+    let in_step = displacements.windows(2).all(|pair| pair[1].checked_sub(pair[0]) == Some(step));
+    (in_step && lengths.iter().all(|&length| length == lengths[0])).then_some(step)
+}
+
+fn in_bytes(displacements: &[i64], old: &Datatype) -> Result<Vec<i64>> {
+    displacements.iter().map(|d| d.checked_mul(old.extent()).ok_or_else(too_large)).collect()
+}
+
+fn check_count(count: i64) -> Result<()> {
+    if count < 0 {
+        fail!(Class::Count, "the count {count} is negative");
+    }
+    Ok(())
+}
+
+fn check_length(length: i64) -> Result<()> {
+    if length < 0 {
+        fail!(Class::Arg, "the block length {length} is negative");
+    }
+    Ok(())
+}
+
+fn check_equal(lengths: &[i64], displacements: &[i64]) -> Result<()> {
+    if lengths.len() != displacements.len() {
+        fail!(Class::Arg, "{} block lengths came with {} displacements", lengths.len(), displacements.len());
+    }
+    Ok(())
+}
+
+#[cold]
+pub(crate) fn too_large() -> Error {
+    Error::new(Class::Arg, "the datatype's size or its offsets do not fit 63 bits")
+}
