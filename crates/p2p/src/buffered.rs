@@ -66,6 +66,16 @@ impl Buffered {
         Buffered { attached: None, used: Vec::new(), automatic: 0 }
     }
 
+    /// Whether `copy_of` of a message of so many bytes would find room.
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        match self.attached {
+            Some(AttachedBuffer::User(all)) => {
+                self.find(bytes.saturating_add(BSEND_OVERHEAD_BYTES), all.bytes()).is_some()
+            }
+            _ => true,
+        }
+    }
+
     /// Copies a message. Errors: no room.
     pub(crate) fn copy_of(&mut self, message: &Buffer) -> Result<Data> {
         let bytes = message.bytes();
@@ -107,8 +117,15 @@ impl Buffered {
         self.automatic -= 1;
     }
 
-    /// First fit.
+    /// Takes the first gap that is wide enough; returns its first byte.
     fn take(&mut self, bytes: usize, capacity: usize) -> Option<usize> {
+        let (index, at) = self.find(bytes, capacity)?;
+        self.used.insert(index, (at, bytes));
+        Some(at)
+    }
+
+    /// The first gap: its place in `used`, and its first byte.
+    fn find(&self, bytes: usize, capacity: usize) -> Option<(usize, usize)> {
         let mut at = 0;
         let mut index = 0;
         for &(first, length) in &self.used {
@@ -118,11 +135,7 @@ impl Buffered {
             at = first + length;
             index += 1;
         }
-        if capacity - at < bytes {
-            return None;
-        }
-        self.used.insert(index, (at, bytes));
-        Some(at)
+        (capacity - at >= bytes).then_some((index, at))
     }
 }
 

@@ -4,6 +4,7 @@ use crate::packet;
 use crate::request::{SendProgress, SendStage};
 use crate::{Config, Peer, State};
 use std::collections::VecDeque;
+use telemetry::Counter;
 use transport::route::{Header, Route, Sent};
 
 /// The outgoing side of a peer.
@@ -128,6 +129,7 @@ impl Lane {
                 Outgoing::Taken { theirs } => route.send(&packet::about(packet::TAKEN, theirs), 0, |_| ()),
             };
             if answer == Sent::Full {
+                state.counters.count(Counter::RingFull, 1);
                 return sent;
             }
             sent += 1;
@@ -152,6 +154,7 @@ impl Lane {
             let answer = route.send(&header, bytes, |to| request.data.pack(0, to));
             if answer == Sent::Done {
                 self.charge(bytes);
+                state.count(Counter::EagerMessagesSent, Counter::EagerBytesSent, bytes);
                 state.complete(ours);
             }
             return answer;
@@ -162,6 +165,7 @@ impl Lane {
         let answer = route.send(&header, packet::WORDS_BYTES, fill);
         if answer == Sent::Done {
             request.sending().progress = SendProgress::Offered;
+            state.count(Counter::RendezvousMessagesSent, Counter::RendezvousBytesSent, bytes);
         }
         answer
     }

@@ -37,6 +37,7 @@ use matching::{Posted, Unexpected};
 use receive::Message;
 use request::{Data, Request, Stage};
 use std::collections::VecDeque;
+use telemetry::{Counter, Page};
 use tickets::Tickets;
 use transport::own::Memory;
 use transport::route::{Reach, Route};
@@ -90,7 +91,7 @@ pub enum LargeProtocol {
     Cells,
 }
 
-/// The knobs of this room.
+/// The knobs of this room; `Config::of` reads them from the settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Longest message sent before its receive is known; at most what one packet carries.
@@ -101,6 +102,22 @@ pub struct Config {
     pub large_protocol: LargeProtocol,
     /// Bytes read from a peer's memory in one poll.
     pub read_piece_bytes: usize,
+}
+
+impl Config {
+    /// The knobs as the user set them.
+    pub fn of(settings: &settings::Settings) -> Config {
+        Config {
+            eager_bytes_max: settings.eager_bytes_max as usize,
+            credit_bytes: settings.eager_credit_bytes as usize,
+            large_protocol: match settings.large_protocol {
+                settings::LargeProtocol::Auto => LargeProtocol::Auto,
+                settings::LargeProtocol::Cma => LargeProtocol::Cma,
+                settings::LargeProtocol::Cells => LargeProtocol::Cells,
+            },
+            ..Config::default()
+        }
+    }
 }
 
 impl Default for Config {
@@ -152,10 +169,11 @@ struct State {
     /// Whether long messages are read from the sender's memory.
     prefers_read: bool,
     read_piece_bytes: usize,
+    counters: &'static Page,
 }
 
 impl P2p {
-    /// The state of a process that has done nothing yet.
+    /// The state of a process that has done nothing yet. It counts in the telemetry page that is attached by now.
     pub fn new(reach: Reach, config: Config) -> P2p {
         let prefers_read = match config.large_protocol {
             LargeProtocol::Auto => reach.prefers_read(),
@@ -179,6 +197,7 @@ impl P2p {
                 sends_open: 0,
                 prefers_read,
                 read_piece_bytes: config.read_piece_bytes.max(1),
+                counters: telemetry::page(),
             },
             reach,
         }
@@ -271,6 +290,13 @@ impl P2p {
 }
 
 impl State {
+    /// Counts a message.
+    #[inline]
+    fn count(&self, messages: Counter, bytes: Counter, length: usize) {
+        self.counters.count(messages, 1);
+        self.counters.count(bytes, length as u64);
+    }
+
     /// Ends an operation, and forgets it if nobody will ask.
     fn complete(&mut self, ticket: u64) {
         let request = self.requests.get_mut(ticket).expect("an operation that completes is known");

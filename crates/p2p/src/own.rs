@@ -6,11 +6,13 @@ use crate::{Mode, P2p, State, Ticket, known};
 use datatype::Buffer;
 use error::Result;
 use matching::Envelope;
+use telemetry::Counter;
 
 impl P2p {
     /// Starts a send to this process itself.
     pub(crate) fn isend_own(&mut self, mode: Mode, context: u64, tag: i32, buffer: Buffer) -> Result<Ticket> {
         let envelope = Envelope { context, source: self.rank, tag };
+        self.state.count(Counter::OwnMessages, Counter::OwnBytes, buffer.bytes());
         if let Some(receive) = self.state.posted.take(&envelope) {
             self.state.land_own(receive, envelope, &mut Data::User(buffer));
             return Ok(Ticket::DONE);

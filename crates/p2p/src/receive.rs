@@ -8,6 +8,7 @@ use datatype::Buffer;
 use error::{Class, Error, Result, fail};
 use matching::{Envelope, Pattern};
 use sys::Span;
+use telemetry::Counter;
 use transport::own::{self, Memory};
 use transport::route::{Header, INLINE_BYTES, Route};
 
@@ -87,16 +88,20 @@ impl State {
     pub(crate) fn arrive(&mut self, lane: &mut Lane, header: &Header, payload: Span) -> Result<()> {
         let envelope = Envelope { context: header.context, source: lane.number, tag: header.tag };
         match header.kind {
-            packet::EAGER => match self.posted.take(&envelope) {
-                Some(ours) => {
-                    self.land(ours, envelope, payload);
-                    lane.returned += cost(payload.bytes());
+            packet::EAGER => {
+                self.count(Counter::EagerMessagesReceived, Counter::EagerBytesReceived, payload.bytes());
+                match self.posted.take(&envelope) {
+                    Some(ours) => {
+                        self.land(ours, envelope, payload);
+                        lane.returned += cost(payload.bytes());
+                    }
+                    None => {
+                        let message = Message::filled(payload.bytes(), |to| payload.copy_to(to));
+                        self.count(Counter::UnexpectedMessages, Counter::UnexpectedBytes, payload.bytes());
+                        self.unexpected.push(envelope, message);
+                    }
                 }
-                None => {
-                    let message = Message::filled(payload.bytes(), |to| payload.copy_to(to));
-                    self.unexpected.push(envelope, message);
-                }
-            },
+            }
             packet::OFFER => {
                 let Some([bytes, theirs, address]) = packet::read(payload) else {
                     fail!(Class::Intern, "peer {} sent an offer of {} bytes", lane.number, payload.bytes())
@@ -104,7 +109,10 @@ impl State {
                 let offer = Offer { bytes, theirs, address };
                 match self.posted.take(&envelope) {
                     Some(ours) => self.accept(lane, ours, envelope, offer),
-                    None => drop(self.unexpected.push(envelope, Message::Offer(offer))),
+                    None => {
+                        self.counters.count(Counter::UnexpectedMessages, 1);
+                        self.unexpected.push(envelope, Message::Offer(offer));
+                    }
                 }
             }
             packet::DATA => return self.fill(lane, header.context, payload),

@@ -11,6 +11,7 @@ use crate::{P2p, State, known, packet};
 use error::{Class, Result, fail};
 use matching::Envelope;
 use sys::Span;
+use telemetry::Counter;
 use transport::own::Memory;
 use transport::route::Route;
 
@@ -33,6 +34,9 @@ impl State {
         let Offer { theirs, address, .. } = offer;
         let request = self.requests.get_mut(ours).expect("a posted receive is known");
         let end = begin(request, envelope, offer.bytes) as u64;
+        let counters = (Counter::RendezvousMessagesReceived, Counter::RendezvousBytesReceived);
+        self.counters.count(counters.0, 1);
+        self.counters.count(counters.1, end);
         if end == 0 {
             lane.push(Outgoing::Taken { theirs });
             self.complete(ours);
@@ -139,6 +143,7 @@ impl State {
         };
         if done {
             *next += bytes as u64;
+            self.counters.count(Counter::CmaBytes, bytes as u64);
         }
         done
     }

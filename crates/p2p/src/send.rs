@@ -6,6 +6,7 @@ use crate::{Mode, P2p, Peer, State, Ticket, known, packet};
 use datatype::Buffer;
 use error::Result;
 use matching::Envelope;
+use telemetry::Counter;
 use transport::route::{Route, Sent};
 
 impl P2p {
@@ -24,6 +25,7 @@ impl P2p {
             let header = packet::addressed(packet::EAGER, context, tag);
             if route.send(&header, bytes, |to| buffer.pack(0, to)) == Sent::Done {
                 lane.charge(bytes);
+                self.state.count(Counter::EagerMessagesSent, Counter::EagerBytesSent, bytes);
                 return Ok(Ticket::DONE);
             }
         }
@@ -54,10 +56,16 @@ impl P2p {
     }
 
     /// What a send that does not end at once reads from: for the buffered mode a copy, and then nobody waits for its end.
+    /// Where the attached buffer seems full, messages that could leave by now get the chance to.
     pub(crate) fn keep(&mut self, mode: Mode, buffer: Buffer) -> Result<(Data, bool)> {
         match mode {
             Mode::Standard | Mode::Synchronous => Ok((Data::User(buffer), false)),
-            Mode::Buffered => Ok((self.state.buffered.copy_of(&buffer)?, true)),
+            Mode::Buffered => {
+                if !self.state.buffered.has_room(buffer.bytes()) {
+                    self.poll()?;
+                }
+                Ok((self.state.buffered.copy_of(&buffer)?, true))
+            }
         }
     }
 
