@@ -62,6 +62,17 @@ impl Buffer {
         }
     }
 
+    /// `count` elements of `layout` whose origin lies `offset` bytes into memory that somebody claimed already; nothing if
+    /// they are not wholly inside.
+    pub fn within(span: Span, offset: usize, count: usize, layout: &Arc<Layout>) -> Option<Buffer> {
+        let mut inside = Buffer::bytes_of(count, layout).is_some();
+        layout.pieces_at(offset, 0, layout.size.checked_mul(count)?, |at, bytes| {
+            inside &= at.checked_add(bytes).is_some_and(|end| end <= span.bytes());
+        });
+        // SAFETY: every piece was found inside the span, whose maker promised that its bytes stay mapped.
+        inside.then(|| unsafe { Buffer::claim(span.address().wrapping_add(offset), count, layout) })
+    }
+
     /// Data bytes of `count` elements of `layout`; nothing if that does not fit 63 bits.
     pub fn bytes_of(count: usize, layout: &Layout) -> Option<usize> {
         count.checked_mul(layout.size).filter(|&bytes| bytes <= isize::MAX as usize)
@@ -416,6 +427,18 @@ mod tests {
         for (at, byte) in target.iter().enumerate() {
             assert_eq!(*byte, if expected.contains(&(at as u8)) { at as u8 } else { 0 });
         }
+    }
+
+    #[test]
+    fn within_refuses_what_sticks_out() {
+        let mut memory = vec![0u8; 96];
+        let whole = span(&mut memory);
+        assert_eq!(Buffer::within(whole, 0, 2, &column()).unwrap().bytes(), 30);
+        // The last piece ends at 43 of an element of 48.
+        assert!(Buffer::within(whole, 5, 2, &column()).is_some());
+        assert!(Buffer::within(whole, 6, 2, &column()).is_none());
+        assert!(Buffer::within(whole, usize::MAX, 1, &column()).is_none());
+        assert!(Buffer::within(whole, 0, usize::MAX, &column()).is_none());
     }
 
     #[test]

@@ -18,6 +18,8 @@ mod memory;
 mod plan;
 pub mod proxy;
 mod record;
+#[cfg(test)]
+mod simulation;
 mod slots;
 mod start;
 mod watch;

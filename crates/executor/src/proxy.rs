@@ -99,6 +99,18 @@ impl Proxy {
         !ranks.is_empty()
     }
 
+    /// Tests: dies after so many memory operations.
+    #[cfg(test)]
+    pub fn light_fuse(&mut self, operations: u64) {
+        self.reach.fuse.set(operations);
+    }
+
+    /// Tests: whether it has died.
+    #[cfg(test)]
+    pub fn is_dead(&self) -> bool {
+        self.dead
+    }
+
     fn take(&mut self) -> bool {
         let mut taken = false;
         for at in 0..self.ranks.len() {

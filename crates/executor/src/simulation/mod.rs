@@ -1,0 +1,120 @@
+//! Tests: whole jobs in one process, on a seeded scheduler that says who does the next small thing, with proxies that die
+//! between any two memory operations. A failing seed replays: `SEED=n cargo test -p outboard-executor`.
+
+mod faults;
+mod plans;
+mod random;
+
+use crate::proxy::Proxy;
+use crate::{Config, Executor};
+use datatype::{Buffer, Layout};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use sys::Span;
+use sys::memory::Map;
+use transport::shm::{Allocator, Segment, Shape, State, cma};
+
+/// Bytes of a rank's private memory.
+const PRIVATE_BYTES: usize = 8 << 20;
+
+/// A job whose ranks and proxies are all in this process.
+pub struct Job {
+    pub segment: Segment,
+    pub ranks: Vec<Rank>,
+    pub proxies: Vec<Proxy>,
+}
+
+/// A rank: its executor and its memory.
+pub struct Rank {
+    pub executor: Executor,
+    private: Map,
+    used: usize,
+}
+
+/// Where a test's buffer lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home {
+    Private,
+    Arena,
+    /// With gaps, private or in the arena.
+    Gaps,
+    ArenaGaps,
+}
+
+impl Job {
+    pub fn new(ranks: u32, proxies: u32, config: &Config) -> Job {
+        let (segment, _fd) = Segment::create(Shape { ranks, proxies, arena_bytes: 16 << 20 }).unwrap();
+        for rank in 0..ranks {
+            let page = segment.rank(rank);
+            page.pid.store(sys::process::id(), Ordering::Relaxed);
+            cma::publish(&segment, rank);
+            page.set_state(State::Running);
+        }
+        // No pid: a rank that would kill a proxy must not kill the test.
+        (0..proxies).for_each(|proxy| segment.proxy(proxy).set_state(State::Running));
+        let rank = |rank| {
+            let allocator = Allocator::new(segment.arena(rank).unwrap());
+            let executor = Executor::new(segment.clone(), rank, allocator, config.clone());
+            let fd = sys::memory::create("outboard-test", PRIVATE_BYTES as u64).unwrap();
+            Rank { executor, private: Map::shared(&fd, 0, PRIVATE_BYTES).unwrap(), used: 0 }
+        };
+        let ranks = (0..ranks).map(rank).collect();
+        let mut proxies: Vec<_> =
+            (0..proxies).map(|index| Proxy::new(segment.clone(), index, config)).collect();
+        proxies.iter_mut().for_each(|proxy| {
+            proxy.look_after_ranks();
+        });
+        Job { segment, ranks, proxies }
+    }
+}
+
+impl Rank {
+    /// Fresh memory.
+    pub fn span(&mut self, bytes: usize, arena: bool) -> Span {
+        if arena {
+            let at = self.executor.memory().alloc(bytes as u64).unwrap();
+            return self.executor.memory().arena().span(at, bytes as u64).unwrap();
+        }
+        let at = self.used;
+        // Odd addresses happen.
+        self.used += bytes + 4;
+        self.private.span().slice(at, bytes)
+    }
+
+    /// A fresh buffer with these bytes of data.
+    pub fn buffer(&mut self, data: &[u8], home: Home) -> Buffer {
+        let arena = matches!(home, Home::Arena | Home::ArenaGaps);
+        let buffer = match home {
+            Home::Private | Home::Arena => Buffer::from(self.span(data.len(), arena)),
+            // Elements of 4 bytes in an extent of 12.
+            Home::Gaps | Home::ArenaGaps if data.len().is_multiple_of(4) && !data.is_empty() => {
+                let span = self.span(data.len() * 3, arena);
+                Buffer::within(span, 0, data.len() / 4, &thirds()).unwrap()
+            }
+            Home::Gaps | Home::ArenaGaps => Buffer::from(self.span(data.len(), arena)),
+        };
+        let packed = self.span(data.len(), false);
+        packed.write(data);
+        buffer.unpack(0, packed);
+        self.used -= data.len() + 4;
+        buffer
+    }
+
+    /// The data of a buffer.
+    pub fn data(&mut self, buffer: &Buffer) -> Vec<u8> {
+        let packed = self.span(buffer.bytes(), false);
+        buffer.pack(0, packed);
+        self.used -= buffer.bytes() + 4;
+        let mut data = vec![0; buffer.bytes()];
+        packed.read(&mut data);
+        data
+    }
+}
+
+/// 4 bytes of data, 8 bytes of gap.
+fn thirds() -> Arc<Layout> {
+    // Size 4, bounds 0 and 12, one run: the words of a layout are the way to make one without the datatype room's calls.
+    let mut words = Layout::contiguous(4).to_words();
+    words[3] = 12;
+    Arc::new(Layout::from_words(&words).unwrap())
+}

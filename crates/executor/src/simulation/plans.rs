@@ -1,0 +1,157 @@
+//! Schedules by hand, and what they must compute.
+
+use schedule::{Action, After, Blocks, Partition, Schedule, Scratch, Slot, Step};
+
+/// Collects steps.
+pub struct Plan {
+    schedule: Schedule,
+}
+
+/// Waits for the whole of a step.
+pub fn whole(step: u32) -> After {
+    After { step, streaming: false }
+}
+
+/// Follows a step byte by byte.
+pub fn streaming(step: u32) -> After {
+    After { step, streaming: true }
+}
+
+pub fn blocks(slot: Slot, first: u32, count: u32) -> Blocks {
+    Blocks { slot, first, count }
+}
+
+impl Plan {
+    pub fn new(rank: u32, size: u32, input_blocks: u32, output_blocks: u32) -> Plan {
+        let (scratch, steps, after) = (vec![], vec![], vec![]);
+        Plan { schedule: Schedule { rank, size, input_blocks, output_blocks, scratch, steps, after } }
+    }
+
+    pub fn scratch(mut self, like: Partition, first: u32, blocks: u32) -> Plan {
+        self.schedule.scratch.push(Scratch { like, first, blocks });
+        self
+    }
+
+    pub fn step(&mut self, action: Action, after: &[After]) -> u32 {
+        let after_first = self.schedule.after.len() as u32;
+        self.schedule.after.extend(after);
+        self.schedule.steps.push(Step { action, after_first, after_count: after.len() as u32 });
+        self.schedule.steps.len() as u32 - 1
+    }
+
+    pub fn finish(self) -> Schedule {
+        self.schedule
+    }
+}
+
+/// What the ranks compute together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Alltoall,
+    Bcast,
+    Allreduce,
+    Allgather,
+    Barrier,
+}
+
+pub const KINDS: [Kind; 5] = [Kind::Alltoall, Kind::Bcast, Kind::Allreduce, Kind::Allgather, Kind::Barrier];
+
+impl Kind {
+    pub fn schedule(self, rank: u32, size: u32) -> Schedule {
+        match self {
+            Kind::Alltoall => alltoall(rank, size),
+            Kind::Bcast => bcast(rank, size),
+            Kind::Allreduce => allreduce(rank, size),
+            Kind::Allgather => allgather(rank, size),
+            Kind::Barrier => barrier(rank, size),
+        }
+    }
+}
+
+/// Everybody to everybody, all at once.
+fn alltoall(rank: u32, size: u32) -> Schedule {
+    let mut plan = Plan::new(rank, size, size, size);
+    let block = |slot, index| blocks(slot, index, 1);
+    plan.step(Action::Copy { from: block(Slot::Input, rank), into: block(Slot::Output, rank) }, &[]);
+    for hop in 1..size {
+        let (to, from) = ((rank + hop) % size, (rank + size - hop) % size);
+        plan.step(Action::Send { to, edge: 7, from: block(Slot::Input, to) }, &[]);
+        plan.step(Action::Recv { from, edge: 7, into: block(Slot::Output, from) }, &[]);
+    }
+    plan.finish()
+}
+
+/// From rank 0 along a pipeline.
+fn bcast(rank: u32, size: u32) -> Schedule {
+    let mut plan = Plan::new(rank, size, 0, 1);
+    let all = blocks(Slot::Output, 0, 1);
+    let mut after = vec![];
+    if rank > 0 {
+        after.push(streaming(plan.step(Action::Recv { from: rank - 1, edge: 0, into: all }, &[])));
+    }
+    if rank + 1 < size {
+        plan.step(Action::Send { to: rank + 1, edge: 0, from: all }, &after);
+    }
+    plan.finish()
+}
+
+/// A pipeline of reductions up to the last rank, and one of copies back; right in place because the input is read before
+/// the result arrives, and results of reductions lie in scratch.
+fn allreduce(rank: u32, size: u32) -> Schedule {
+    let mut plan =
+        Plan::new(rank, size, 1, 1).scratch(Partition::Output, 0, 1).scratch(Partition::Output, 0, 1);
+    let (input, output) = (blocks(Slot::Input, 0, 1), blocks(Slot::Output, 0, 1));
+    let (arrived, sum) = (blocks(Slot::Scratch(0), 0, 1), blocks(Slot::Scratch(1), 0, 1));
+    let mut read = None;
+    if rank > 0 {
+        let recv = plan.step(Action::Recv { from: rank - 1, edge: 0, into: arrived }, &[]);
+        read = Some(plan.step(Action::Reduce { left: arrived, right: input, into: sum }, &[streaming(recv)]));
+    }
+    if rank + 1 < size {
+        let after: Vec<_> = read.map(streaming).into_iter().collect();
+        let from = if rank > 0 { sum } else { input };
+        let sent = plan.step(Action::Send { to: rank + 1, edge: 0, from }, &after);
+        let mut after = vec![whole(sent)];
+        after.extend(read.map(whole));
+        let back = plan.step(Action::Recv { from: rank + 1, edge: 1, into: output }, &after);
+        if rank > 0 {
+            plan.step(Action::Send { to: rank - 1, edge: 1, from: output }, &[streaming(back)]);
+        }
+    } else {
+        let after: Vec<_> = read.map(whole).into_iter().collect();
+        let from = if rank > 0 { sum } else { input };
+        plan.step(Action::Copy { from, into: output }, &after);
+        if rank > 0 {
+            plan.step(Action::Send { to: rank - 1, edge: 1, from: sum }, &after);
+        }
+    }
+    plan.finish()
+}
+
+/// Round a ring.
+fn allgather(rank: u32, size: u32) -> Schedule {
+    let mut plan = Plan::new(rank, size, 1, size);
+    let block = |index| blocks(Slot::Output, index, 1);
+    let mut last = plan.step(Action::Copy { from: blocks(Slot::Input, 0, 1), into: block(rank) }, &[]);
+    for hop in 0..size - 1 {
+        let (give, take) = ((rank + size - hop) % size, (rank + size - hop - 1) % size);
+        plan.step(Action::Send { to: (rank + 1) % size, edge: hop, from: block(give) }, &[streaming(last)]);
+        let from = (rank + size - 1) % size;
+        last = plan.step(Action::Recv { from, edge: hop, into: block(take) }, &[]);
+    }
+    plan.finish()
+}
+
+/// Dissemination: messages without bytes.
+fn barrier(rank: u32, size: u32) -> Schedule {
+    let mut plan = Plan::new(rank, size, 0, 0);
+    let none = blocks(Slot::Input, 0, 0);
+    let (mut hop, mut after) = (1, vec![]);
+    while hop < size {
+        plan.step(Action::Send { to: (rank + hop) % size, edge: hop, from: none }, &after);
+        let from = (rank + size - hop) % size;
+        after = vec![whole(plan.step(Action::Recv { from, edge: hop, into: none }, &after))];
+        hop *= 2;
+    }
+    plan.finish()
+}

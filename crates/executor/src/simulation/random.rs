@@ -1,0 +1,334 @@
+//! Random jobs: several comms, many operations at once, caller and proxy mixed, proxies that die.
+
+use super::plans::{KINDS, Kind};
+use super::{Home, Job};
+use crate::{Binding, Config, Cut, Offload, Poll, Reduction, Start, Ticket};
+use datatype::{Basic, Buffer, PredefinedOp};
+use rand::rngs::SmallRng;
+use rand::seq::{IndexedRandom, SliceRandom};
+use rand::{Rng, SeedableRng};
+use schedule::Schedule;
+use std::collections::HashMap;
+use std::sync::Arc;
+use transport::shm::State;
+
+/// A comm of a test, with its operations in order.
+struct Comm {
+    context: u64,
+    members: Arc<[u32]>,
+    operations: Vec<Operation>,
+}
+
+struct Operation {
+    kind: Kind,
+    /// Elements (of 4 bytes) of a block.
+    elements: usize,
+    in_place: bool,
+    /// A slot as one buffer for each block.
+    pieces: bool,
+    seed: u64,
+}
+
+/// An operation that a member has started.
+struct Started {
+    comm: usize,
+    operation: usize,
+    ticket: Ticket,
+    output: Vec<Buffer>,
+}
+
+struct Member {
+    /// The next operation of each comm.
+    next: Vec<usize>,
+    started: Vec<Started>,
+    finished: usize,
+}
+
+struct Simulation {
+    rng: SmallRng,
+    job: Job,
+    comms: Vec<Comm>,
+    members: Vec<Member>,
+    schedules: HashMap<(usize, usize, u32), Arc<Schedule>>,
+    /// How often an operation starts again with the buffers it had.
+    kills: u32,
+}
+
+/// The element that a member contributes.
+fn element(seed: u64, member: usize, index: usize) -> u32 {
+    (seed as u32).wrapping_mul(0x9e37_79b9)
+        ^ (member as u32 * 1_000_003 + index as u32).wrapping_mul(0x85eb_ca6b)
+}
+
+fn contribution(operation: &Operation, member: usize, elements: usize) -> Vec<u8> {
+    (0..elements).flat_map(|index| element(operation.seed, member, index).to_le_bytes()).collect()
+}
+
+/// What the definition says that a member must have in the end.
+fn expected(operation: &Operation, member: usize, size: usize) -> Vec<u8> {
+    let n = operation.elements;
+    let bytes = |word: u32| word.to_le_bytes();
+    match operation.kind {
+        Kind::Barrier => vec![],
+        Kind::Bcast => contribution(operation, 0, n),
+        Kind::Allgather => (0..size).flat_map(|from| contribution(operation, from, n)).collect(),
+        Kind::Alltoall => (0..size)
+            .flat_map(|from| (0..n).flat_map(move |i| bytes(element(operation.seed, from, member * n + i))))
+            .collect(),
+        Kind::Allreduce => (0..n)
+            .flat_map(|i| {
+                bytes((0..size).fold(0u32, |sum, from| sum.wrapping_add(element(operation.seed, from, i))))
+            })
+            .collect(),
+    }
+}
+
+impl Simulation {
+    fn new(seed: u64, kinds: &[Kind], cma_forbidden: bool) -> Simulation {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let ranks = rng.random_range(1..=6);
+        let config = Config {
+            offload: Offload::Auto,
+            offload_bytes_min: 0,
+            chunk_bytes: *[64, 256, 4096, 1 << 20].choose(&mut rng).unwrap(),
+            inline_bytes_max: *[0, 64, 4096].choose(&mut rng).unwrap(),
+            programs_max: rng.random_range(2..20),
+            idle_bytes_max: rng.random_range(0..100_000),
+            ..Config::default()
+        };
+        let job = Job::new(ranks, rng.random_range(1..=3), &config);
+        if cma_forbidden {
+            job.segment.job().cma_forbidden.store(1, std::sync::atomic::Ordering::Relaxed);
+        }
+        let comms: Vec<Comm> = (0..rng.random_range(1..=3))
+            .map(|_| {
+                let mut members: Vec<u32> = (0..ranks).collect();
+                members.shuffle(&mut rng);
+                members.truncate(rng.random_range(1..=ranks as usize));
+                let operations =
+                    (0..rng.random_range(1..=6)).map(|_| Operation::random(&mut rng, kinds)).collect();
+                Comm { context: rng.random(), members: members.into(), operations }
+            })
+            .collect();
+        let members = (0..ranks).map(|_| Member { next: vec![0; comms.len()], started: vec![], finished: 0 });
+        let members = members.collect();
+        Simulation { rng, job, comms, members, schedules: HashMap::new(), kills: 0 }
+    }
+
+    /// Starts the next operation of some comm on a rank.
+    fn start(&mut self, rank: u32) {
+        let next = &self.members[rank as usize].next;
+        let open: Vec<usize> = (0..self.comms.len())
+            .filter(|&comm| {
+                next[comm] < self.comms[comm].operations.len() && self.comms[comm].members.contains(&rank)
+            })
+            .collect();
+        let Some(&comm) = open.choose(&mut self.rng) else { return };
+        let index = next[comm];
+        let operation = &self.comms[comm].operations[index];
+        let peers = self.comms[comm].members.clone();
+        let me = peers.iter().position(|&peer| peer == rank).unwrap();
+        let size = peers.len();
+        // The same schedule for the same kind, so that blocks are used again.
+        let key = (comm, operation.kind as usize, rank);
+        let schedule = self.schedules.entry(key);
+        let schedule =
+            schedule.or_insert_with(|| Arc::new(operation.kind.schedule(me as u32, size as u32))).clone();
+        let homes: &[Home] = match operation.kind {
+            Kind::Allreduce => &[Home::Private, Home::Arena],
+            _ => &[Home::Private, Home::Arena, Home::Gaps, Home::ArenaGaps],
+        };
+        let n = operation.elements;
+        let memory = &mut self.job.ranks[rank as usize];
+        let mut buffers = |data: &[u8], count: usize, rng: &mut SmallRng| -> Vec<Buffer> {
+            let count = if operation.pieces { count } else { 1 };
+            let bytes = data.len() / count;
+            (0..count)
+                .map(|i| memory.buffer(&data[i * bytes..][..bytes], *homes.choose(rng).unwrap()))
+                .collect()
+        };
+        let rng = &mut self.rng;
+        let (input, output) = match operation.kind {
+            Kind::Barrier => (vec![], vec![]),
+            Kind::Bcast => {
+                let data = if me == 0 { contribution(operation, 0, n) } else { vec![0xee; 4 * n] };
+                (vec![], buffers(&data, 1, rng))
+            }
+            Kind::Alltoall => {
+                let data = contribution(operation, me, size * n);
+                (buffers(&data, size, rng), buffers(&vec![0xee; 4 * size * n], size, rng))
+            }
+            Kind::Allgather => {
+                let output = buffers(&vec![0xee; 4 * size * n], size, rng);
+                (buffers(&contribution(operation, me, n), 1, rng), output)
+            }
+            Kind::Allreduce => {
+                let input = buffers(&contribution(operation, me, n), 1, rng);
+                let output =
+                    if operation.in_place { input.clone() } else { buffers(&vec![0xee; 4 * n], 1, rng) };
+                (input, output)
+            }
+        };
+        let start = Start {
+            context: self.comms[comm].context,
+            sequence: index as u32,
+            peers,
+            input: binding(&input, schedule.input_blocks, n, operation.pieces),
+            output: binding(&output, schedule.output_blocks, n, operation.pieces),
+            schedule,
+            reduction: (operation.kind == Kind::Allreduce).then_some(Reduction::Predefined {
+                op: PredefinedOp::Sum,
+                basic: Basic::U32,
+                element_bytes: 4,
+            }),
+            offload: *[Offload::Auto, Offload::On, Offload::Off].choose(rng).unwrap(),
+        };
+        let ticket = self.job.ranks[rank as usize].executor.start(start).unwrap();
+        let member = &mut self.members[rank as usize];
+        member.next[comm] += 1;
+        member.started.push(Started { comm, operation: index, ticket, output });
+    }
+
+    /// Polls a rank and checks what has ended.
+    fn poll(&mut self, rank: u32) {
+        let executor = &mut self.job.ranks[rank as usize].executor;
+        assert!(!matches!(executor.poll(), Poll::Call(_)));
+        let mut at = 0;
+        while let Some(started) = self.members[rank as usize].started.get(at) {
+            let Some(outcome) = self.job.ranks[rank as usize].executor.outcome(started.ticket) else {
+                at += 1;
+                continue;
+            };
+            outcome.unwrap();
+            let started = self.members[rank as usize].started.swap_remove(at);
+            self.members[rank as usize].finished += 1;
+            let comm = &self.comms[started.comm];
+            let operation = &comm.operations[started.operation];
+            let me = comm.members.iter().position(|&peer| peer == rank).unwrap();
+            let memory = &mut self.job.ranks[rank as usize];
+            let data: Vec<u8> = started.output.iter().flat_map(|buffer| memory.data(buffer)).collect();
+            assert_eq!(
+                data,
+                expected(operation, me, comm.members.len()),
+                "{:?} on rank {rank}",
+                operation.kind
+            );
+        }
+    }
+
+    fn turn_proxy(&mut self, kill: bool) {
+        let index = self.rng.random_range(0..self.job.proxies.len());
+        let proxy = &mut self.job.proxies[index];
+        if kill && self.kills > 0 && !proxy.is_dead() && self.rng.random_ratio(1, 20) {
+            self.kills -= 1;
+            proxy.light_fuse(self.rng.random_range(1..60));
+        }
+        proxy.poll();
+        if proxy.is_dead() && self.rng.random_ratio(1, 10) {
+            self.job.segment.proxy(index as u32).set_state(State::Dead);
+        }
+    }
+
+    fn run(&mut self, kill: bool) {
+        self.kills = if kill { self.rng.random_range(1..=self.job.proxies.len() as u32) } else { 0 };
+        let total = |comm: &Comm| comm.members.len() * comm.operations.len();
+        let wanted: usize = self.comms.iter().map(total).sum();
+        for _ in 0..400_000 {
+            let rank = self.rng.random_range(0..self.members.len() as u32);
+            match self.rng.random_range(0..10) {
+                0 => self.start(rank),
+                1..5 => self.poll(rank),
+                _ => self.turn_proxy(kill),
+            }
+            if self.members.iter().map(|member| member.finished).sum::<usize>() == wanted {
+                return self.check_end();
+            }
+        }
+        panic!("the job hangs");
+    }
+
+    /// Nothing is left in the directories, and a full restart would find the arenas' blocks idle.
+    fn check_end(&self) {
+        for (rank, member) in self.job.ranks.iter().enumerate() {
+            assert!(!member.executor.is_busy());
+            let directory = &self.job.segment.rank(rank as u32).directory;
+            assert!(directory.iter().all(|head| head.load(std::sync::atomic::Ordering::Relaxed) == 0));
+        }
+    }
+}
+
+impl Operation {
+    fn random(rng: &mut SmallRng, kinds: &[Kind]) -> Operation {
+        Operation {
+            kind: *kinds.choose(rng).unwrap(),
+            elements: *[0, 1, 5, 33, 700, 3000].choose(rng).unwrap(),
+            in_place: rng.random(),
+            pieces: rng.random(),
+            seed: rng.random(),
+        }
+    }
+}
+
+fn binding(buffers: &[Buffer], blocks: u32, elements: usize, pieces: bool) -> Binding {
+    match buffers {
+        [] => Binding::None,
+        [one] if !pieces && blocks % 2 == 0 => {
+            Binding::Whole { buffer: one.clone(), cut: Cut::Even { block_bytes: 4 * elements as u64 } }
+        }
+        [one] if !pieces => {
+            let elements = elements as u64 * u64::from(blocks);
+            Binding::Whole { buffer: one.clone(), cut: Cut::Near { elements, element_bytes: 4 } }
+        }
+        many => Binding::Blocks(many.into()),
+    }
+}
+
+/// Runs a job for every seed, or for the one in `SEED`, and sums up what the executors counted.
+fn seeds(range: std::ops::Range<u64>, kinds: &[Kind], kill: bool, cma_forbidden: bool) -> crate::Counters {
+    let one = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
+    let mut sum = crate::Counters::default();
+    for seed in one.map_or(range, |seed: u64| seed..seed + 1) {
+        let mut simulation = Simulation::new(seed, kinds, cma_forbidden);
+        let run = std::panic::AssertUnwindSafe(|| simulation.run(kill));
+        if let Err(panic) = std::panic::catch_unwind(run) {
+            eprintln!("replay with SEED={seed}");
+            std::panic::resume_unwind(panic);
+        }
+        for rank in &simulation.job.ranks {
+            let counters = rank.executor.counters();
+            sum.started += counters.started;
+            sum.offloaded += counters.offloaded;
+            sum.recovered += counters.recovered;
+            sum.refused += counters.refused;
+        }
+    }
+    sum
+}
+
+#[test]
+fn operations_of_callers_and_proxies_agree_with_their_definitions() {
+    let counters = seeds(0..400, &KINDS, false, false);
+    eprintln!("{counters:?}");
+    assert!(counters.offloaded > counters.started / 3 && counters.recovered == 0, "{counters:?}");
+}
+
+#[test]
+fn dying_proxies_lose_nothing() {
+    let counters = seeds(1000..1600, &KINDS, true, false);
+    eprintln!("{counters:?}");
+    assert!(counters.recovered > counters.started / 50, "{counters:?}");
+}
+
+#[test]
+fn in_place_allreduce_survives_dying_proxies() {
+    let counters = seeds(2000..2400, &[Kind::Allreduce], true, false);
+    eprintln!("{counters:?}");
+    assert!(counters.recovered > 0, "{counters:?}");
+}
+
+#[test]
+fn without_cross_memory_attach_everything_goes_through_arenas() {
+    let counters = seeds(3000..3200, &KINDS, false, true);
+    eprintln!("{counters:?}");
+    assert!(counters.refused > 0 && counters.offloaded > 0, "{counters:?}");
+}
