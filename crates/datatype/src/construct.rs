@@ -338,3 +338,99 @@ fn check_equal(lengths: &[i64], displacements: &[i64]) -> Result<()> {
 pub(crate) fn too_large() -> Error {
     Error::new(Class::Arg, "the datatype's size or its offsets do not fit 63 bits")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{predefined, predefined_handle};
+
+    fn named(name: &str) -> Arc<Datatype> {
+        predefined(predefined_handle(name).unwrap()).unwrap().clone()
+    }
+
+    fn bounds(datatype: &Datatype) -> (i64, i64) {
+        (datatype.lb(), datatype.extent())
+    }
+
+    #[test]
+    fn bounds_are_those_of_the_standards_examples() {
+        // MPI 5.0, example 5.1: a double and a char; its extent is padded.
+        let pair =
+            structure(Width::Int, &[1, 1], &[0, 8], &[named("MPI_DOUBLE"), named("MPI_CHAR")]).unwrap();
+        assert_eq!((bounds(&pair), pair.size()), ((0, 16), 9));
+        // Section 5.1.7: resizing MPI_INT to [-3, 6) and repeating it gives [-3, 15).
+        let wide = resized(Width::Int, -3, 9, &named("MPI_INT")).unwrap();
+        assert_eq!(bounds(&contiguous(Width::Int, 2, &wide).unwrap()), (-3, 18));
+        // Bounds that were set hide the data around them.
+        let mixed = structure(Width::Int, &[1, 1], &[0, 100], &[wide, named("MPI_INT")]).unwrap();
+        assert_eq!((bounds(&mixed), mixed.true_extent()), ((-3, 9), 104));
+        let nothing = contiguous(Width::Int, 0, &pair).unwrap();
+        assert_eq!((bounds(&nothing), nothing.size()), ((0, 0), 0));
+    }
+
+    #[test]
+    fn bad_arguments_get_their_class() {
+        let int = named("MPI_INT");
+        let class = |result: Result<Arc<Datatype>>| result.unwrap_err().class;
+        assert_eq!(class(contiguous(Width::Int, -1, &int)), Class::Count);
+        assert_eq!(class(vector(Width::Int, 2, -1, 1, &int)), Class::Arg);
+        assert_eq!(class(indexed(Width::Int, &[1, 2], &[0], &int)), Class::Arg);
+        assert_eq!(class(contiguous(Width::Count, i64::MAX, &int)), Class::Arg);
+        assert_eq!(class(hvector(Width::Count, 3, 1, i64::MAX, &int)), Class::Arg);
+        assert_eq!(class(hindexed(Width::Count, &[1], &[i64::MAX], &int)), Class::Arg);
+        assert_eq!(class(resized(Width::Count, i64::MAX, 1, &int)), Class::Arg);
+        assert_eq!(class(vector(Width::Count, i64::MAX, i64::MAX, 0, &int)), Class::Arg);
+        assert_eq!(class(hvector(Width::Count, i64::MAX, 2, 0, &int)), Class::Arg);
+    }
+
+    #[test]
+    fn recipes_tell_the_arguments_in_order() {
+        let int = named("MPI_INT");
+        let small = hindexed(Width::Int, &[1, 2], &[0, 40], &int).unwrap();
+        let recipe = small.recipe();
+        assert_eq!((&recipe.integers[..], &recipe.addresses[..]), (&[2, 1, 2][..], &[0, 40][..]));
+        assert!(recipe.counts.is_empty() && Arc::ptr_eq(&recipe.datatypes[0], &int));
+        let large = hindexed(Width::Count, &[1, 2], &[0, 40], &int).unwrap();
+        assert_eq!(large.recipe().counts, [2, 1, 2, 0, 40]);
+        assert!(large.recipe().integers.is_empty() && large.recipe().addresses.is_empty());
+        let copy = dup(&large);
+        assert_eq!((copy.recipe().combiner, copy.is_committed()), (Combiner::Dup, false));
+        copy.commit();
+        assert!(dup(&copy).is_committed() && !large.is_committed());
+    }
+
+    #[test]
+    fn blocks_in_step_are_one_run_and_nested_vectors_stay_small() {
+        let double = named("MPI_DOUBLE");
+        let displacements: Vec<i64> = (0..100_000).map(|i| i * 3).collect();
+        let regular = indexed_block(Width::Int, 1, &displacements, &double).unwrap();
+        assert_eq!(regular.layout().runs().len(), 1);
+        let plane = vector(Width::Int, 1000, 2, 5, &double).unwrap();
+        let planes = hvector(Width::Int, 1000, 1, 1 << 20, &plane).unwrap();
+        let cubes = hvector(Width::Int, 1000, 1, 1 << 30, &planes).unwrap();
+        assert_eq!((cubes.layout().runs().len(), cubes.layout().loops().len()), (1, 2));
+        assert_eq!(cubes.layout().pieces(), 1_000_000_000);
+        let record = structure(Width::Int, &[1, 1], &[0, 8], &[named("MPI_CHAR"), double]).unwrap();
+        let records = contiguous(Width::Int, 1_000_000, &record).unwrap();
+        assert_eq!((records.layout().runs().len(), records.layout().loops().len()), (2, 1));
+    }
+
+    #[test]
+    fn long_chains_end_well() {
+        let mut chain = named("MPI_INT");
+        for _ in 0..100_000 {
+            chain = dup(&contiguous(Width::Int, 1, &chain).unwrap());
+        }
+        drop(chain);
+        let mut nest = named("MPI_INT");
+        let char = named("MPI_CHAR");
+        let refusal = loop {
+            match structure(Width::Int, &[1, 1], &[0, nest.extent()], &[nest.clone(), char.clone()]) {
+                Ok(deeper) => nest = deeper,
+                Err(refusal) => break refusal,
+            }
+        };
+        assert_eq!(refusal.class, Class::Type);
+        assert_eq!(nest.elements_of(4), Some(1));
+    }
+}

@@ -9,6 +9,7 @@ mod basic;
 mod buffer;
 pub mod construct;
 mod datatype;
+mod external32;
 mod fortran;
 mod layout;
 mod predefined;
@@ -26,6 +27,7 @@ pub use construct::{
     contiguous, dup, hindexed, hindexed_block, hvector, indexed, indexed_block, resized, structure, vector,
 };
 pub use datatype::Datatype;
+pub use external32::{external32_size, pack_external32, unpack_external32};
 pub use fortran::{f90_complex, f90_integer, f90_real};
 pub use layout::{Layout, Loop, RUNS_MAX, Run};
 pub use predefined::{

@@ -25,34 +25,34 @@ int outboard_has_quad(void) { return HAS_QUAD; }
 /* Bytes of a long double that carry its value; the rest of an x87 number is padding, of which a store leaves whatever was there. */
 #define LONG_DOUBLE_BYTES (__LDBL_MANT_DIG__ == 64 ? 10 : sizeof(long double))
 
-#define EACH(type, value_bytes, expression)                                                     \
-    for (size_t i = 0; i < count; i++) {                                                        \
-        type a, b, result;                                                                      \
-        memcpy(&a, left + i * sizeof(type), sizeof(type));                                      \
-        memcpy(&b, right + i * sizeof(type), sizeof(type));                                     \
-        result = (expression);                                                                  \
-        memcpy(into + i * sizeof(type), &result, sizeof(type));                                 \
-        for (size_t part = 0; part < sizeof(type); part += 16)                                  \
-            memset(into + i * sizeof(type) + part + value_bytes, 0, 16 - value_bytes);          \
-    }                                                                                           \
+#define EACH(type, value_bytes, expression)                                                             \
+    for (size_t i = 0; i < count; i++) {                                                                \
+        type a, b, result;                                                                              \
+        memcpy(&a, left + i * sizeof(type), sizeof(type));                                              \
+        memcpy(&b, right + i * sizeof(type), sizeof(type));                                             \
+        result = (expression);                                                                          \
+        memcpy(into + i * sizeof(type), &result, sizeof(type));                                         \
+        for (size_t part = 0; part < sizeof(type); part += 16)                                          \
+            memset(into + i * sizeof(type) + part + value_bytes, 0, 16 - value_bytes);                  \
+    }                                                                                                   \
     return
 
-#define REAL(name, type, value_bytes)                                                                        \
-    static void name(int op, size_t count, const char *left, const char *right, char *into) {   \
-        switch (op) {                                                                           \
-        case MAX: EACH(type, value_bytes, a > b ? a : b);                                                    \
-        case MIN: EACH(type, value_bytes, a < b ? a : b);                                                    \
-        case SUM: EACH(type, value_bytes, a + b);                                                            \
-        case PROD: EACH(type, value_bytes, a * b);                                                           \
-        }                                                                                       \
+#define REAL(name, type, value_bytes)                                                                   \
+    static void name(int op, size_t count, const char *left, const char *right, char *into) {           \
+        switch (op) {                                                                                   \
+        case MAX: EACH(type, value_bytes, a > b ? a : b);                                               \
+        case MIN: EACH(type, value_bytes, a < b ? a : b);                                               \
+        case SUM: EACH(type, value_bytes, a + b);                                                       \
+        case PROD: EACH(type, value_bytes, a * b);                                                      \
+        }                                                                                               \
     }
 
-#define COMPLEX(name, type, value_bytes)                                                                     \
-    static void name(int op, size_t count, const char *left, const char *right, char *into) {   \
-        switch (op) {                                                                           \
-        case SUM: EACH(type, value_bytes, a + b);                                                            \
-        case PROD: EACH(type, value_bytes, a * b);                                                           \
-        }                                                                                       \
+#define COMPLEX(name, type, value_bytes)                                                                \
+    static void name(int op, size_t count, const char *left, const char *right, char *into) {           \
+        switch (op) {                                                                                   \
+        case SUM: EACH(type, value_bytes, a + b);                                                       \
+        case PROD: EACH(type, value_bytes, a * b);                                                      \
+        }                                                                                               \
     }
 
 REAL(reduce_long_double, long double, LONG_DOUBLE_BYTES)

@@ -36,8 +36,11 @@ pub fn predefined_handles() -> impl Iterator<Item = u32> {
     ENTRIES.iter().map(|entry| entry.0)
 }
 
+/// Sizes in bytes, and the handles of the datatypes of these sizes.
+type Sizes = &'static [(i64, u32)];
+
 /// MPI_TYPECLASS_INTEGER, _REAL and _COMPLEX.
-const CLASSES: [(i32, &str, &[(i64, u32)]); 3] = [
+const CLASSES: [(i32, &str, Sizes); 3] = [
     (192, "an integer", &[(1, 0x2c1), (2, 0x2c9), (4, 0x2d1), (8, 0x2d9), (16, 0x2e1)]),
     (193, "a real", &[(2, 0x2ca), (4, 0x2d2), (8, 0x2da), (16, 0x2e2)]),
     (194, "a complex", &[(4, 0x2d3), (8, 0x2db), (16, 0x2e3), (32, 0x2eb)]),
