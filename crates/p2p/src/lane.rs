@@ -1,11 +1,12 @@
 //! What waits to go to one peer, and the credit that its eager messages may use.
 
 use crate::packet;
+use crate::rendezvous::FINAL;
 use crate::request::{SendProgress, SendStage};
 use crate::{Config, Peer, State};
 use std::collections::VecDeque;
 use telemetry::Counter;
-use transport::route::{Header, Route, Sent};
+use transport::route::{Route, Sent};
 
 /// The outgoing side of a peer.
 pub(crate) struct Lane {
@@ -36,7 +37,7 @@ pub(crate) enum Outgoing {
     /// The first packet of our send: the message or the offer.
     Message { ours: u64 },
     /// We want bytes `[next, end)` of their send.
-    Ask { theirs: u64, ours: u64, next: u64, end: u64 },
+    Ask { theirs: u64, ours: u64, attempt: i32, next: u64, end: u64 },
     /// We need no more of their send.
     Taken { theirs: u64 },
 }
@@ -89,6 +90,11 @@ impl Lane {
         self.streams.push_back(ours);
     }
 
+    /// The peer needs no more of a send that streams.
+    pub(crate) fn drop_stream(&mut self, ours: u64) {
+        self.streams.retain(|&other| other != ours);
+    }
+
     /// Whether a message may go eagerly, as far as its length and the credit tell.
     #[inline]
     pub(crate) fn affords(&mut self, bytes: usize, route: &Route) -> bool {
@@ -122,11 +128,11 @@ impl Lane {
         while let Some(&packet) = self.queue.front() {
             let answer = match packet {
                 Outgoing::Message { ours } => self.send_message(route, state, ours),
-                Outgoing::Ask { theirs, ours, next, end } => {
+                Outgoing::Ask { theirs, ours, attempt, next, end } => {
                     let fill = |to| packet::write([ours, next, end], to);
-                    route.send(&packet::about(packet::ASK, theirs), packet::WORDS_BYTES, fill)
+                    route.send(&packet::about(packet::ASK, theirs, attempt), packet::WORDS_BYTES, fill)
                 }
-                Outgoing::Taken { theirs } => route.send(&packet::about(packet::TAKEN, theirs), 0, |_| ()),
+                Outgoing::Taken { theirs } => route.send(&packet::about(packet::TAKEN, theirs, 0), 0, |_| ()),
             };
             if answer == Sent::Full {
                 state.counters.count(Counter::RingFull, 1);
@@ -174,20 +180,23 @@ impl Lane {
     fn send_piece(&mut self, route: &mut Route, state: &mut State) -> bool {
         let Some(&ours) = self.streams.front() else { return false };
         let request = state.requests.get_mut(ours).expect("a send that streams is known");
-        let SendProgress::Streaming { theirs, next, end } = request.sending().progress else {
+        let SendProgress::Streaming { theirs, attempt, next, end } = request.sending().progress else {
             unreachable!("only sends that were asked for stream");
         };
         let bytes = (end - next).min(self.payload_bytes_max as u64);
-        let header: Header = packet::about(packet::DATA, theirs);
+        let header = packet::about(packet::DATA, theirs, attempt);
         if route.send(&header, bytes as usize, |to| request.data.pack(next as usize, to)) == Sent::Full {
             return false;
         }
         self.streams.pop_front();
-        if next + bytes == end {
+        if next + bytes < end {
+            let next = next + bytes;
+            request.sending().progress = SendProgress::Streaming { theirs, attempt, next, end };
+            self.streams.push_back(ours);
+        } else if attempt == FINAL {
             state.complete(ours);
         } else {
-            request.sending().progress = SendProgress::Streaming { theirs, next: next + bytes, end };
-            self.streams.push_back(ours);
+            request.sending().progress = SendProgress::Offered;
         }
         true
     }

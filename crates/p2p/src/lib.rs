@@ -35,6 +35,7 @@ use error::{Class, Error, Result, fail};
 use lane::Lane;
 use matching::{Posted, Unexpected};
 use receive::Message;
+use rendezvous::Hope;
 use request::{Data, Request, Stage};
 use std::collections::VecDeque;
 use telemetry::{Counter, Page};
@@ -82,7 +83,8 @@ pub struct Outcome {
 /// How long messages travel once the receive is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LargeProtocol {
-    /// What suits the job: see `P2p::prefers_read`.
+    /// Where each process has a core, the sender streams packets, and the receiver reads if the sender is long away from MPI;
+    /// otherwise as `Cma`.
     #[default]
     Auto,
     /// The receiver reads the sender's memory where it can.
@@ -102,6 +104,9 @@ pub struct Config {
     pub large_protocol: LargeProtocol,
     /// Bytes read from a peer's memory in one poll.
     pub read_piece_bytes: usize,
+    /// With `LargeProtocol::Auto`: polls without a packet of a long message until it is read instead. At 20 to 50 ns each the
+    /// default lasts about as long as a short long message takes.
+    pub patience_polls: u32,
 }
 
 impl Config {
@@ -127,6 +132,7 @@ impl Default for Config {
             credit_bytes: 1 << 20,
             large_protocol: LargeProtocol::Auto,
             read_piece_bytes: 1 << 20,
+            patience_polls: 1000,
         }
     }
 }
@@ -161,13 +167,15 @@ struct State {
     unexpected: Unexpected<Message>,
     /// Receives that read their peer's memory, by ticket.
     reading: VecDeque<u64>,
+    /// Receives that will read it if the peer sends nothing for too long.
+    hopes: Vec<Hope>,
     /// Where bytes land that a receive buffer with gaps cannot take directly.
     bounce: Option<Memory>,
     buffered: Buffered,
     /// Sends that have not ended: MPI_Finalize waits for them.
     sends_open: usize,
-    /// Whether long messages are read from the sender's memory.
-    prefers_read: bool,
+    large_protocol: LargeProtocol,
+    patience_polls: u32,
     read_piece_bytes: usize,
     counters: &'static Page,
 }
@@ -175,10 +183,9 @@ struct State {
 impl P2p {
     /// The state of a process that has done nothing yet. It counts in the telemetry page that is attached by now.
     pub fn new(reach: Reach, config: Config) -> P2p {
-        let prefers_read = match config.large_protocol {
-            LargeProtocol::Auto => reach.prefers_read(),
-            LargeProtocol::Cma => true,
-            LargeProtocol::Cells => false,
+        let large_protocol = match config.large_protocol {
+            LargeProtocol::Auto if reach.prefers_read() => LargeProtocol::Cma,
+            chosen => chosen,
         };
         P2p {
             rank: reach.rank(),
@@ -192,10 +199,12 @@ impl P2p {
                 posted: Posted::new(),
                 unexpected: Unexpected::new(),
                 reading: VecDeque::new(),
+                hopes: Vec::new(),
                 bounce: None,
                 buffered: Buffered::new(),
                 sends_open: 0,
-                prefers_read,
+                large_protocol,
+                patience_polls: config.patience_polls.max(1),
                 read_piece_bytes: config.read_piece_bytes.max(1),
                 counters: telemetry::page(),
             },
@@ -268,7 +277,7 @@ impl P2p {
 
     /// Whether `poll` has work that no peer will ring the doorbell for, so that the process must not sleep.
     pub fn must_poll(&self) -> bool {
-        !self.blocked.is_empty() || !self.state.reading.is_empty()
+        !(self.blocked.is_empty() && self.state.reading.is_empty() && self.state.hopes.is_empty())
     }
 
     /// Makes the way to a peer, where there is none yet.

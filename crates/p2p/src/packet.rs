@@ -4,8 +4,8 @@
 //! |---|---|---|
 //! | EAGER | envelope | the message |
 //! | OFFER | envelope | bytes of the message, the sender's ticket, its address or 0 |
-//! | ASK | the sender's ticket | the receiver's ticket, from which byte, to which |
-//! | DATA | the receiver's ticket | the next bytes |
+//! | ASK | the sender's ticket, attempt | the receiver's ticket, from which byte, to which |
+//! | DATA | the receiver's ticket, attempt | the next bytes |
 //! | TAKEN | the sender's ticket | nothing: the receiver needs nothing more |
 
 use sys::Span;
@@ -27,8 +27,8 @@ pub(crate) fn addressed(kind: u8, context: u64, tag: i32) -> Header {
 }
 
 /// A header that speaks of an operation of the peer.
-pub(crate) fn about(kind: u8, ticket: u64) -> Header {
-    Header { kind, tag: 0, context: ticket }
+pub(crate) fn about(kind: u8, ticket: u64, attempt: i32) -> Header {
+    Header { kind, tag: attempt, context: ticket }
 }
 
 pub(crate) fn write(words: [u64; 3], to: Span) {

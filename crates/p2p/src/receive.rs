@@ -115,8 +115,8 @@ impl State {
                     }
                 }
             }
-            packet::DATA => return self.fill(lane, header.context, payload),
-            packet::ASK => return self.asked(lane, header.context, payload),
+            packet::DATA => return self.fill(lane, header, payload),
+            packet::ASK => return self.asked(lane, header, payload),
             packet::TAKEN => return self.taken(lane, header.context),
             kind => fail!(Class::Intern, "peer {} sent a packet of unknown kind {kind}", lane.number),
         }

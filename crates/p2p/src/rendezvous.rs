@@ -1,19 +1,27 @@
 //! Rendezvous: bytes that move after the receive is known.
 //!
-//! The sender offers {bytes, its ticket, its address if the bytes lie in one stretch}. The process of the receive then either
-//! reads the sender's memory, a piece per poll, and answers TAKEN; or it asks for the bytes, which the sender streams as
-//! DATA, and no answer is needed. A read that fails turns into an ASK for what is left. A receive of no bytes is TAKEN at once.
+//! The sender offers {bytes, its ticket, its address if the bytes lie in one stretch}. The receiver then fetches them in one
+//! of three ways. A receive of no bytes, or one that has read them all, answers TAKEN, which ends the send.
+//! - *Read*: it copies from the sender's memory, a piece per poll; the sender need not be in MPI.
+//! - *Stream*: it ASKs for the bytes, which the sender sends as DATA, and which ends the send. Faster where both are in MPI,
+//!   because the two copies overlap in the cache.
+//! - *Hope*: it asks, and reads what is left if no DATA comes for `patience_polls`: the sender computes, perhaps for long.
+//!
+//! A reader that fails asks for what is left. So DATA of an earlier request may still be under way when it is not wanted any
+//! more; that is what attempts are for. An ASK that its receiver may take back has a number from 1 on, its DATA carry the
+//! same, and DATA with an older number are dropped. The send then ends by TAKEN only, because until then the receiver may
+//! read. Number 0 (`FINAL`) promises not to.
 
 use crate::lane::{Lane, Outgoing};
 use crate::receive::begin;
 use crate::request::{Data, Request, SendProgress, Stage};
-use crate::{P2p, State, known, packet};
+use crate::{LargeProtocol, P2p, State, known, packet};
 use error::{Class, Result, fail};
 use matching::Envelope;
 use sys::Span;
 use telemetry::Counter;
 use transport::own::Memory;
-use transport::route::Route;
+use transport::route::{Header, Route};
 
 /// What a peer offers; nothing of it is trusted beyond naming things back to that peer.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +31,19 @@ pub(crate) struct Offer {
     pub(crate) theirs: u64,
     /// Where the bytes lie in the sender, 0 if they cannot be read there.
     pub(crate) address: u64,
+}
+
+/// The number of a request that is never taken back.
+pub(crate) const FINAL: i32 = 0;
+
+/// A receive that waits for DATA and could read instead.
+#[derive(Debug)]
+pub(crate) struct Hope {
+    ours: u64,
+    address: u64,
+    /// How far it was when it last lost patience.
+    seen: u64,
+    polls_left: u32,
 }
 
 /// Bytes that a receive buffer with gaps takes at a time: they stay in the cache between the two copies.
@@ -39,29 +60,68 @@ impl State {
         self.counters.count(counters.1, end);
         if end == 0 {
             lane.push(Outgoing::Taken { theirs });
-            self.complete(ours);
-        } else if self.prefers_read && !lane.unreadable && address != 0 {
-            request.stage = Stage::Reading { peer: lane.number, theirs, address, next: 0, end };
-            self.reading.push_back(ours);
-        } else {
-            request.stage = Stage::Filling { peer: lane.number, next: 0, end };
-            lane.push(Outgoing::Ask { theirs, ours, next: 0, end });
+            return self.complete(ours);
         }
+        let (peer, next) = (lane.number, 0);
+        let readable = !lane.unreadable && address != 0;
+        let attempt = match self.large_protocol {
+            LargeProtocol::Cma if readable => {
+                request.stage = Stage::Reading { peer, theirs, address, attempt: FINAL, next, end };
+                return self.reading.push_back(ours);
+            }
+            LargeProtocol::Auto if readable => {
+                let polls_left = self.patience_polls;
+                self.hopes.push(Hope { ours, address, seen: next, polls_left });
+                1
+            }
+            _ => FINAL,
+        };
+        request.stage = Stage::Filling { peer, theirs, attempt, next, end };
+        lane.push(Outgoing::Ask { theirs, ours, attempt, next, end });
+    }
+
+    /// Turns receives whose sender has been silent for too long into readers.
+    #[cold]
+    pub(crate) fn lose_patience(&mut self) {
+        let State { hopes, requests, reading, patience_polls, .. } = self;
+        hopes.retain_mut(|hope| {
+            let Some(request) = requests.get_mut(hope.ours) else { return false };
+            let Stage::Filling { peer, theirs, attempt, next, end } = request.stage else { return false };
+            hope.polls_left -= 1;
+            if hope.polls_left > 0 {
+                return true;
+            }
+            if next > hope.seen {
+                (hope.seen, hope.polls_left) = (next, *patience_polls);
+                return true;
+            }
+            let Hope { ours, address, .. } = *hope;
+            request.stage = Stage::Reading { peer, theirs, address, attempt, next, end };
+            reading.push_back(ours);
+            false
+        });
     }
 
     /// DATA: the next bytes of a receive.
-    pub(crate) fn fill(&mut self, lane: &Lane, ours: u64, payload: Span) -> Result<()> {
+    pub(crate) fn fill(&mut self, lane: &mut Lane, header: &Header, payload: Span) -> Result<()> {
+        let ours = header.context;
         let bytes = payload.bytes() as u64;
         if let Some(request) = self.requests.get_mut(ours)
-            && let Stage::Filling { peer, next, end } = request.stage
-            && peer == lane.number
+            && let Stage::Filling { peer, theirs, attempt, next, end } = request.stage
+            && (peer, attempt) == (lane.number, header.tag)
             && (1..=end - next).contains(&bytes)
         {
             request.buffer().unpack(next as usize, payload);
-            request.stage = Stage::Filling { peer, next: next + bytes, end };
+            request.stage = Stage::Filling { peer, theirs, attempt, next: next + bytes, end };
             if next + bytes == end {
+                if attempt != FINAL {
+                    lane.push(Outgoing::Taken { theirs });
+                }
                 self.complete(ours);
             }
+            return Ok(());
+        }
+        if header.tag != FINAL && self.took_back(ours, header.tag, lane.number) {
             return Ok(());
         }
         fail!(
@@ -71,8 +131,22 @@ impl State {
         )
     }
 
+    /// Whether DATA may come from a request that we have taken back: its receive reads by now, asked again, or has ended.
+    fn took_back(&self, ours: u64, sent_for: i32, sender: u32) -> bool {
+        match self.requests.get(ours) {
+            Some(request) => match request.stage {
+                Stage::Filling { peer, attempt, .. } => peer == sender && sent_for < attempt,
+                Stage::Reading { peer, attempt, .. } => peer == sender && sent_for <= attempt,
+                Stage::Done => request.outcome.source_peer == sender,
+                Stage::Send(_) | Stage::Posted(_) => false,
+            },
+            None => self.requests.existed(ours),
+        }
+    }
+
     /// ASK: the peer wants bytes of our send.
-    pub(crate) fn asked(&mut self, lane: &mut Lane, ours: u64, payload: Span) -> Result<()> {
+    pub(crate) fn asked(&mut self, lane: &mut Lane, header: &Header, payload: Span) -> Result<()> {
+        let (ours, attempt) = (header.context, header.tag);
         let Some([theirs, next, end]) = packet::read(payload) else {
             fail!(Class::Intern, "peer {} sent a request of {} bytes", lane.number, payload.bytes())
         };
@@ -80,8 +154,11 @@ impl State {
             && next < end
             && end <= request.data.bytes() as u64
         {
-            request.sending().progress = SendProgress::Streaming { theirs, next, end };
-            lane.push_stream(ours);
+            let progress = &mut request.sending().progress;
+            if *progress == SendProgress::Offered {
+                lane.push_stream(ours);
+            }
+            *progress = SendProgress::Streaming { theirs, attempt, next, end };
             return Ok(());
         }
         let peer = lane.number;
@@ -92,23 +169,26 @@ impl State {
     }
 
     /// TAKEN: the peer has what it needs of our send.
-    pub(crate) fn taken(&mut self, lane: &Lane, ours: u64) -> Result<()> {
-        if self.offered(ours, lane.number).is_none() {
+    pub(crate) fn taken(&mut self, lane: &mut Lane, ours: u64) -> Result<()> {
+        let Some(request) = self.offered(ours, lane.number) else {
             fail!(
                 Class::Intern,
                 "peer {} took a message that we did not offer (ticket {ours:#x})",
                 lane.number
             )
+        };
+        if request.sending().progress != SendProgress::Offered {
+            lane.drop_stream(ours);
         }
         self.complete(ours);
         Ok(())
     }
 
-    /// The send that a peer's packet speaks of, if that peer may.
+    /// The send that a peer's packet speaks of, if that peer may: once it has our offer.
     fn offered(&mut self, ours: u64, peer: u32) -> Option<&mut Request> {
         let request = self.requests.get_mut(ours)?;
         match &request.stage {
-            Stage::Send(send) if send.peer == peer && send.progress == SendProgress::Offered => Some(request),
+            Stage::Send(send) if send.peer == peer && send.progress != SendProgress::Queued => Some(request),
             _ => None,
         }
     }
@@ -160,11 +240,14 @@ impl P2p {
         let peer = known(&mut self.peers, number);
         let done = self.state.read_piece(&peer.route, ours);
         let request = self.state.requests.get_mut(ours).expect("it was just found");
-        let Stage::Reading { theirs, next, end, .. } = request.stage else { unreachable!("as above") };
+        let Stage::Reading { theirs, attempt, next, end, .. } = request.stage else {
+            unreachable!("as above")
+        };
         if !done {
             peer.lane.unreadable = true;
-            request.stage = Stage::Filling { peer: number, next, end };
-            peer.lane.push(Outgoing::Ask { theirs, ours, next, end });
+            let attempt = if attempt == FINAL { FINAL } else { attempt + 1 };
+            request.stage = Stage::Filling { peer: number, theirs, attempt, next, end };
+            peer.lane.push(Outgoing::Ask { theirs, ours, attempt, next, end });
         } else if next == end {
             peer.lane.push(Outgoing::Taken { theirs });
             self.state.complete(ours);

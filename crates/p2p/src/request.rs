@@ -26,9 +26,9 @@ pub(crate) enum Stage {
     /// Receive: in the posted queue.
     Posted(Entry),
     /// Receive: reads the peer's memory, `[next, end)` is left.
-    Reading { peer: u32, theirs: u64, address: u64, next: u64, end: u64 },
+    Reading { peer: u32, theirs: u64, address: u64, attempt: i32, next: u64, end: u64 },
     /// Receive: takes packets from the peer, `[next, end)` is left.
-    Filling { peer: u32, next: u64, end: u64 },
+    Filling { peer: u32, theirs: u64, attempt: i32, next: u64, end: u64 },
 }
 
 pub(crate) struct SendStage {
@@ -46,8 +46,8 @@ pub(crate) enum SendProgress {
     Queued,
     /// The peer knows of it and must speak next.
     Offered,
-    /// The peer asked for `[next, end)`.
-    Streaming { theirs: u64, next: u64, end: u64 },
+    /// The peer asked for `[next, end)`; `attempt` as in `rendezvous.rs`.
+    Streaming { theirs: u64, attempt: i32, next: u64, end: u64 },
 }
 
 /// The bytes of an operation.

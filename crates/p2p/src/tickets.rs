@@ -42,6 +42,11 @@ impl<T> Tickets<T> {
         if slot.generation == (ticket >> 32) as u32 { slot.value.as_mut() } else { None }
     }
 
+    /// Whether this is the ticket of a value that was removed.
+    pub(crate) fn existed(&self, ticket: u64) -> bool {
+        self.slots.get(ticket as u32 as usize).is_some_and(|slot| ((ticket >> 32) as u32) < slot.generation)
+    }
+
     #[inline]
     pub(crate) fn remove(&mut self, ticket: u64) -> Option<T> {
         self.get(ticket)?;
@@ -72,6 +77,7 @@ mod tests {
         assert_eq!(tickets.remove(first), None);
         assert_eq!(tickets.get_mut(second), Some(&mut 'b'));
         assert_eq!(tickets.get(u64::MAX), None);
+        assert!(tickets.existed(first) && !tickets.existed(second) && !tickets.existed(7));
         assert!(tickets.values().eq(&['b']));
     }
 }

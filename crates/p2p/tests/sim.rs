@@ -97,6 +97,22 @@ fn credit_bounds_unexpected_bytes() {
     }
 }
 
+/// Goal: credit also comes back from messages that are matched as they arrive: all of a hundred leave at once.
+#[test]
+fn credit_comes_back_at_once() {
+    for dest in [0, 1] {
+        let mut job = Job::new(2, 1, CALM, small());
+        for id in 0..100 {
+            let (from, into) = (Bytes::new(100).holding(id), Bytes::new(100));
+            let receive = job.ranks[dest].irecv(CONTEXT, Some(0), Some(5), into.buffer());
+            let send = job.ranks[0].isend(Mode::Standard, CONTEXT, dest as u32, 5, from.buffer()).unwrap();
+            assert_eq!(send, Ticket::DONE, "message {id}");
+            job.wait(dest, receive);
+            into.assert_holds(id, 100);
+        }
+    }
+}
+
 /// Goal: a message longer than the buffer is the receiver's error, with the facts; the sender ends well. Method: every way a
 /// message can travel.
 #[test]
@@ -127,6 +143,33 @@ fn truncation_names_the_facts() {
         assert_eq!((outcome.source_peer, outcome.tag, outcome.bytes), (0, 7, capacity));
         assert_eq!(job.wait(0, send), Outcome::default(), "{way}");
         into.assert_holds(1, capacity);
+    }
+}
+
+/// Goal: a long message comes although its sender computes, and the sender is told afterwards. Method: poll the receiver only,
+/// from the start, or after the sender has answered with some packets and left.
+#[test]
+fn an_absent_sender_is_read() {
+    for polls_of_sender in [0, 1, 2] {
+        let mut job = Job::new(2, 1, Conditions { ring_packets: 2, ..CALM }, small());
+        let (from, into) = (Bytes::new(5000).holding(3), Bytes::new(5000));
+        let send = job.ranks[0].isend(Mode::Standard, CONTEXT, 1, 5, from.buffer()).unwrap();
+        let receive = job.ranks[1].irecv(CONTEXT, None, None, into.buffer());
+        for _ in 0..polls_of_sender {
+            job.ranks[1].poll().unwrap();
+            job.ranks[0].poll().unwrap();
+        }
+        for _ in 0..200 {
+            job.ranks[1].poll().unwrap();
+            let ended = job.ranks[1].is_done(receive);
+            assert!(ended || job.ranks[1].must_poll(), "nobody would wake it");
+        }
+        assert_eq!(job.ranks[1].take(receive).unwrap().bytes, 5000);
+        into.assert_holds(3, 5000);
+        assert!(!job.ranks[0].is_done(send), "it does not know yet, and may not be written");
+        job.wait(0, send);
+        job.settle();
+        assert!(job.ranks[0].is_quiet() && job.ranks[1].is_quiet());
     }
 }
 

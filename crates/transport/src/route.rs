@@ -73,7 +73,7 @@ impl Reach {
     pub fn prefers_read(&self) -> bool {
         match self {
             Reach::Shm(port) => port.prefers_read(),
-            Reach::Sim(_) => true,
+            Reach::Sim(_) => false,
         }
     }
 
