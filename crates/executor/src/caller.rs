@@ -11,7 +11,7 @@ use slab::Slab;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use telemetry::Counter;
+use telemetry::{Counter, Event};
 use transport::shm::{Allocator, Segment, State, cma};
 
 /// What a block needs from its executor: a macro, because it borrows fields and not the whole.
@@ -360,6 +360,8 @@ impl Executor {
         {
             watch.begin();
         }
+        let (context, sequence) = (block.run.context, block.run.sequence);
+        telemetry::event(Event::HandOver { proxy, context, sequence });
         self.counters.offloaded += 1;
         self.count(Counter::Offloaded, 1);
         true
@@ -390,7 +392,7 @@ impl Executor {
             }
         }
         if health == Health::Fenced && taken > 0 {
-            let proxy = self.rank % self.reach.segment.shape().proxies.max(1);
+            let proxy = self.reach.segment.proxy_of(self.rank).unwrap_or(0);
             self.warnings.push_back(format!(
                 "rank {} killed proxy {proxy}, whose heartbeat stood still for {} ms, and goes on with its {taken} operations",
                 self.rank, self.config.proxy_timeout_ms
@@ -409,6 +411,9 @@ impl Executor {
         run.record.head(Head::Driver).store(0, Ordering::Relaxed);
         run.resume(run.context, run.sequence);
         self.driven.push(index);
+        let (context, sequence) = (run.context, run.sequence);
+        let proxy = self.reach.segment.proxy_of(self.rank).unwrap_or(0);
+        telemetry::event(Event::Recover { proxy, context, sequence });
         self.counters.recovered += 1;
         self.count(Counter::Recovered, 1);
     }

@@ -15,6 +15,7 @@ use schedule::{Action, Blocks, Slot};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use sys::Span;
+use telemetry::{Counter, Event};
 
 /// Looks at a peer's directory that may be unclear in a row before it counts as corrupt.
 const UNCLEAR_MAX: u32 = 10_000;
@@ -171,13 +172,19 @@ impl Run {
         let mut moved = false;
         let mut index = 0;
         while let Some(&step) = self.active.get(index) {
-            match self.drive(step, reach) {
+            let begun = telemetry::begin();
+            let did = self.drive(step, reach);
+            if begun != 0 && matches!(did, Ok(Did::Something | Did::All)) {
+                self.trace(step, begun);
+            }
+            match did {
                 Ok(Did::Nothing) => index += 1,
                 Ok(Did::Something) => {
                     moved = true;
                     index += 1;
                 }
                 Ok(Did::All) => {
+                    reach.count(Counter::Steps, 1);
                     moved = true;
                     self.active.swap_remove(index);
                     self.finish(step);
@@ -246,6 +253,19 @@ impl Run {
     /// Steps of the schedule.
     pub fn steps(&self) -> usize {
         self.states.len()
+    }
+
+    #[cold]
+    fn trace(&self, step: u32, begun: u64) {
+        let (kind, peer) = match self.plan.schedule.steps[step as usize].action {
+            Action::Send { to, .. } => ("send", self.peers[to as usize]),
+            Action::Recv { from, .. } => ("recv", self.peers[from as usize]),
+            Action::Copy { .. } => ("copy", self.rank),
+            Action::Reduce { .. } => ("reduce", self.rank),
+        };
+        let bytes = self.states[step as usize].done;
+        let (context, sequence) = (self.context, self.sequence);
+        telemetry::end(begun, Event::Step { kind, peer, context, sequence, bytes });
     }
 
     fn drive(&mut self, step: u32, reach: &Reach) -> Result<Did, Stop> {
@@ -351,7 +371,7 @@ impl Run {
                 reach.fetch_into(place, offset, staging.slice(at as usize, bytes as usize))?;
                 at += bytes;
             }
-            reach.moved_bytes.set(reach.moved_bytes.get() + (end - begun));
+            reach.count(Counter::StagedBytes, end - begun);
             reach.breathe()?;
         }
         let complete = all && end == spot.bytes;
@@ -389,7 +409,6 @@ impl Run {
             reach.copy((&source.place, at), (place, offset), bytes)?;
             at += bytes;
         }
-        reach.moved_bytes.set(reach.moved_bytes.get() + (end - begun));
         reach.breathe()?;
         let word = end | if complete { COMPLETE } else { 0 };
         self.record.step(step, Field::Done).store(word, Ordering::Release);
@@ -510,7 +529,6 @@ impl Run {
             reach.copy((source, source_offset), (place, offset), bytes)?;
             at += bytes;
         }
-        reach.moved_bytes.set(reach.moved_bytes.get() + (end - begun));
         Ok(())
     }
 
@@ -546,7 +564,7 @@ impl Run {
                     reach.put(into, into_at, result)?;
                 }
             }
-            reach.reduced_bytes.set(reach.reduced_bytes.get() + part);
+            reach.count(Counter::ReducedBytes, part);
             reach.breathe()?;
         }
         let end = begun + part;

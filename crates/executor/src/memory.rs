@@ -5,12 +5,15 @@
 
 use crate::fault::{Corruption, Fault};
 use datatype::{Buffer, Layout};
-use std::cell::{Cell, OnceCell, RefCell};
+#[cfg(test)]
+use std::cell::Cell;
+use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use sys::Span;
 use sys::memory::Map;
 use sys::remote::{self, Piece};
+use telemetry::Counter;
 use transport::shm::{Arena, Segment};
 
 /// Bytes of a bounce buffer: large enough that the cost of a system call does not count.
@@ -72,10 +75,6 @@ pub struct Reach {
     pub driver: Driver,
     /// What one step moves at a time.
     pub chunk_bytes: u64,
-    /// Bytes moved so far.
-    pub moved_bytes: Cell<u64>,
-    /// Bytes of reduction results so far.
-    pub reduced_bytes: Cell<u64>,
     arenas: Box<[OnceCell<Arena>]>,
     bounces: OnceCell<Option<Map>>,
     pieces: RefCell<Vec<Piece>>,
@@ -108,8 +107,6 @@ impl Reach {
             segment,
             driver,
             chunk_bytes: chunk_bytes.max(64),
-            moved_bytes: Cell::new(0),
-            reduced_bytes: Cell::new(0),
             arenas: (0..ranks).map(|_| OnceCell::new()).collect(),
             bounces: OnceCell::new(),
             pieces: RefCell::new(Vec::new()),
@@ -127,6 +124,15 @@ impl Reach {
         }
         let arena = self.segment.arena(rank).map_err(|_| Fault::Unreachable { peer: rank, code: 12 })?;
         Ok(slot.get_or_init(|| arena))
+    }
+
+    /// Counts in the page of whoever drives.
+    #[inline]
+    pub fn count(&self, counter: Counter, n: u64) {
+        match self.driver {
+            Driver::Rank(rank) => self.segment.rank(rank).counters.count(counter, n),
+            Driver::Proxy(proxy) => self.segment.proxy(proxy).counters.count(counter, n),
+        }
     }
 
     /// Marks a point between two memory operations, where a driver may die.
@@ -172,9 +178,16 @@ impl Reach {
     /// Copies bytes from `offset` of a place to `into`.
     pub fn fetch_into(&self, place: &Place, offset: u64, into: Span) -> Result<(), Fault> {
         match place {
-            Place::Here(span) => span.slice(offset as usize, into.bytes()).copy_to(into),
-            Place::Gaps(buffer) => buffer.pack(offset as usize, into),
+            Place::Here(span) => {
+                span.slice(offset as usize, into.bytes()).copy_to(into);
+                self.count(Counter::CopiedBytes, into.bytes() as u64);
+            }
+            Place::Gaps(buffer) => {
+                buffer.pack(offset as usize, into);
+                self.count(Counter::CopiedBytes, into.bytes() as u64);
+            }
             Place::There { rank, address } => {
+                self.count(Counter::CmaBytes, into.bytes() as u64);
                 let piece = (address.wrapping_add(offset as usize), into.bytes());
                 remote::read(self.pid(*rank), &[piece], &[into])
                     .map_err(|error| unreachable(*rank, &error))?;
@@ -187,9 +200,16 @@ impl Reach {
     /// Copies `from` over the bytes from `offset` of a place.
     pub fn put(&self, place: &Place, offset: u64, from: Span) -> Result<(), Fault> {
         match place {
-            Place::Here(span) => from.copy_to(span.slice(offset as usize, from.bytes())),
-            Place::Gaps(buffer) => buffer.unpack(offset as usize, from),
+            Place::Here(span) => {
+                from.copy_to(span.slice(offset as usize, from.bytes()));
+                self.count(Counter::CopiedBytes, from.bytes() as u64);
+            }
+            Place::Gaps(buffer) => {
+                buffer.unpack(offset as usize, from);
+                self.count(Counter::CopiedBytes, from.bytes() as u64);
+            }
             Place::There { rank, address } => {
+                self.count(Counter::CmaBytes, from.bytes() as u64);
                 let piece = (address.wrapping_add(offset as usize), from.bytes());
                 remote::write(self.pid(*rank), &[piece], &[from])
                     .map_err(|error| unreachable(*rank, &error))?;
@@ -243,6 +263,7 @@ impl Reach {
         far.layout.pieces_at(far.base, far.skip + offset as usize, span.bytes(), |address, bytes| {
             pieces.push((address, bytes));
         });
+        self.count(if far.mapped { Counter::CopiedBytes } else { Counter::CmaBytes }, span.bytes() as u64);
         if !far.mapped {
             let moved = match way {
                 Way::Fetch => remote::read(self.pid(far.rank), &pieces, &[span]),

@@ -9,8 +9,9 @@ use crate::{Config, slots};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use telemetry::Counter;
-use transport::shm::{Segment, State, cma};
+use transport::shm::{Rest, Segment, State, cma};
 
 /// Index into a rank's `scalars`: whether its proxy could reach its private memory (`REACHED`, `REFUSED`, 0 before it tried).
 pub const VERDICT: usize = 0;
@@ -23,6 +24,51 @@ pub const REFUSED: u64 = 2;
 const MEMORY_MAX: usize = 1024;
 /// Words that a program or a set of parameters may have.
 const WORDS_MAX: u64 = 1 << 24;
+
+/// How often a proxy looks after its ranks, its parent and its counters, in nanoseconds.
+const HOUSEKEEPING_NS: u64 = 10_000_000;
+/// The longest sleep: a sleeping proxy still shows a heartbeat.
+const SLEEP_MAX: Duration = Duration::from_millis(100);
+
+/// A proxy's life: drives what its ranks launch, sleeps on its doorbell when there has been nothing to do for
+/// `proxy_poll_us`, and returns when all its ranks have left, the job is aborted, or its parent has died.
+pub fn run(segment: &Segment, index: u32, config: &Config) {
+    let mut proxy = Proxy::new(segment.clone(), index, config);
+    let page = segment.proxy(index);
+    let parent = sys::process::parent();
+    let patience = config.proxy_poll_us.saturating_mul(1000);
+    let sleep_max = SLEEP_MAX.min(Duration::from_millis((config.proxy_timeout_ms / 8).max(1)));
+    let (mut worked, mut looked, mut turn) = (sys::clock::now(), 0, 0);
+    loop {
+        let moved = proxy.poll();
+        let now = sys::clock::now();
+        if now - looked > HOUSEKEEPING_NS {
+            looked = now;
+            page.counters.set(Counter::ProxyCpuNs, sys::clock::process_cpu());
+            page.counters.set(Counter::InstancesLive, proxy.runs.len() as u64);
+            let served = proxy.look_after_ranks();
+            if !served || segment.job().aborted().is_some() || sys::process::parent() != parent {
+                page.set_state(State::Finalized);
+                return;
+            }
+        }
+        if moved {
+            page.counters.count(Counter::ProxyBusyNs, now.saturating_sub(turn));
+            worked = now;
+        } else if now - worked < patience {
+            match segment.job().may_spin() {
+                true => std::hint::spin_loop(),
+                false => sys::cpu::give_way(),
+            }
+        } else {
+            page.counters.count(Counter::Sleeps, 1);
+            if page.bell.sleep(sleep_max, || !proxy.stirred()) != Rest::TimedOut {
+                worked = sys::clock::now();
+            }
+        }
+        turn = sys::clock::now();
+    }
+}
 
 /// A proxy. `run` is its life; tests turn it by hand.
 pub struct Proxy {
