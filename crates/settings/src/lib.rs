@@ -15,7 +15,7 @@ mod generated;
 mod parse;
 
 pub use generated::*;
-pub use parse::Kind;
+pub use parse::{Kind, list};
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,85 @@
+//! The program that the tests of `mpirun` start: does what its arguments say, one word after the other, as a rank without
+//! the rest of the library. `@R:WORD` is for rank R only.
+
+use std::process::Command;
+use std::time::Duration;
+
+fn main() {
+    let mut job: Option<boot::Membership> = None;
+    for word in std::env::args().skip(1) {
+        let (only, word) = match word.strip_prefix('@').and_then(|rest| rest.split_once(':')) {
+            Some((rank, word)) => (rank.parse::<u64>().ok(), word.to_string()),
+            None => (None, word),
+        };
+        if only.is_some() && only != settings::get().rank {
+            continue;
+        }
+        let (word, value) = word.split_once('=').unwrap_or((&word, ""));
+        let number = || value.parse::<i32>().expect("a number");
+        match word {
+            "join" => match boot::join() {
+                Ok(membership) => job = Some(membership),
+                Err(error) => {
+                    eprintln!("rank: {error}");
+                    std::process::exit(9);
+                }
+            },
+            "print" => {
+                let job = job.expect("joined");
+                println!("rank {} of {} alone {}", job.rank, job.size, job.alone);
+            }
+            "event" => telemetry::event(telemetry::Event::Wait),
+            "leave" => {
+                let job = job.expect("joined");
+                job.arrive();
+                job.leave();
+            }
+            "abort" => job.expect("joined").abort(number()),
+            "exit" => std::process::exit(number()),
+            "signal" => {
+                let signal = rustix::process::Signal::from_named_raw(number()).expect("a signal");
+                rustix::process::kill_process(rustix::process::getpid(), signal).expect("our own process");
+                std::thread::sleep(Duration::from_secs(60));
+            }
+            "sleep" => std::thread::sleep(Duration::from_millis(number() as u64)),
+            // Another program, as a rank may start one.
+            "child" => {
+                let own = std::env::current_exe().expect("an executable");
+                let status = Command::new(own).args(value.split(',')).status().expect("a child");
+                assert!(status.success());
+            }
+            // A descendant that has left group, session and parent, and closed everything.
+            "daemon" => {
+                let line = format!("setsid sleep {value} </dev/null >/dev/null 2>&1 &");
+                Command::new("sh").args(["-c", &line]).status().expect("a shell");
+            }
+            "proxy-state" => {
+                let segment = job.expect("joined").segment;
+                println!("proxy 0 is {:?}", segment.proxy(0).state());
+            }
+            "kill-proxy" => {
+                let page = segment_proxy(job.expect("joined").segment);
+                let process = sys::process::Process::open(page).expect("a proxy");
+                process.kill().expect("killed");
+            }
+            "await-dead-proxy" => {
+                let segment = job.expect("joined").segment;
+                while segment.proxy(0).state() != transport::shm::State::Dead {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            }
+            other => panic!("no such word: {other}"),
+        }
+    }
+}
+
+/// The pid of proxy 0, once it is there.
+fn segment_proxy(segment: &transport::shm::Segment) -> u32 {
+    loop {
+        let pid = segment.proxy(0).pid.load(std::sync::atomic::Ordering::Acquire);
+        if pid != 0 {
+            return pid;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,86 @@
+//! What is left of a job when `mpirun` itself is killed: the kernel ends its children (PDEATHSIG), and the guardian, a
+//! small process of its own, ends what those had started.
+//!
+//! The guardian holds one end of a pipe. An orderly end says so through it; a pipe that ends without a word means that
+//! `mpirun` was killed. All that ever descended from the job carries `OUTBOARD_LAUNCHER_PID` in its environment, also
+//! what has left its process group, session or parent.
+
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// The hidden first argument by which `mpirun` becomes the guardian.
+pub const WORD: &str = "--guard-job-of";
+const ENDED_WELL: u8 = b'.';
+
+/// The guardian of this job, seen from `mpirun`.
+pub struct Guardian {
+    pipe: ChildStdin,
+    child: Child,
+}
+
+impl Guardian {
+    /// Starts the guardian of the calling process's job.
+    pub fn start() -> std::io::Result<Guardian> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg(WORD).arg(std::process::id().to_string());
+        // Not in our process group, so that Ctrl-C leaves it; without our streams, so that nobody waits for it to close
+        // them; and never mistaken for a member of the job in which this `mpirun` may itself run.
+        command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.env_remove("OUTBOARD_LAUNCHER_PID");
+        let mut child = command.spawn()?;
+        let pipe = child.stdin.take().ok_or_else(|| std::io::Error::other("no pipe to the guardian"))?;
+        Ok(Guardian { pipe, child })
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    /// The job has ended and left nothing behind.
+    pub fn dismiss(mut self) {
+        // A guardian that is gone already is as good.
+        let _ = self.pipe.write_all(&[ENDED_WELL]);
+        drop(self.pipe);
+        let _ = self.child.wait();
+    }
+}
+
+/// The guardian's whole life; `launcher` is the pid of `mpirun`.
+pub fn guard(launcher: &str) {
+    sys::child::name_myself("mpirun-guardian");
+    let mut word = [0];
+    if std::io::stdin().read(&mut word).is_ok_and(|bytes| bytes == 1) && word[0] == ENDED_WELL {
+        return;
+    }
+    // Processes that were being started while we looked are found by looking again.
+    let variable = format!("OUTBOARD_LAUNCHER_PID={launcher}");
+    for _ in 0..20 {
+        let members = members(&variable);
+        if members.is_empty() {
+            return;
+        }
+        for pid in members {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The living processes whose environment holds `variable`, written NAME=VALUE.
+fn members(variable: &str) -> Vec<Pid> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    entries
+        .filter_map(|entry| {
+            let pid: i32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+            // Of a process that has ended, or is another user's, it is empty or refused.
+            let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+            let has = environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes());
+            Pid::from_raw(pid).filter(|_| has && pid != std::process::id() as i32)
+        })
+        .collect()
+}

@@ -1,0 +1,91 @@
+//! `mpirun`: makes the job's memory, starts proxies and ranks, passes their output on, and sees that all of it ends.
+//!
+//! Read next: `arguments.rs` (the command line), `start.rs` (one child), `job.rs` (the watch over all of them),
+//! `output.rs`, `guardian.rs`.
+
+pub mod arguments;
+pub mod cpus;
+mod guardian;
+mod input;
+mod job;
+mod output;
+mod start;
+pub mod trace;
+
+use std::ffi::OsString;
+use std::sync::atomic::Ordering;
+
+use settings::Settings;
+use sys::signal::Signals;
+use transport::shm::{Segment, Shape};
+
+use arguments::Arguments;
+use job::Job;
+use start::{Refusal, Setup};
+
+/// The program: runs what `words` (without the program's own name) say, and returns the exit code.
+pub fn run(words: Vec<OsString>) -> u8 {
+    if words.first().is_some_and(|word| word == guardian::WORD) {
+        guardian::guard(&words.get(1).map(|word| word.to_string_lossy()).unwrap_or_default());
+        return 0;
+    }
+    let arguments = match Arguments::parse(&words) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Nothing can be done about a closed terminal.
+            let _ = error.print();
+            return error.exit_code() as u8;
+        }
+    };
+    match launch(&arguments) {
+        Ok(code) => code,
+        Err(refusal) => {
+            eprintln!("mpirun: {}", refusal.message);
+            refusal.code
+        }
+    }
+}
+
+fn launch(arguments: &Arguments) -> Result<u8, Refusal> {
+    // Before any thread starts, so that signals arrive nowhere else.
+    let signals = Signals::take(job::SIGNALS)
+        .map_err(|error| Refusal::other(format!("cannot take over signals: {error}")))?;
+    let settings = job_settings(arguments)?;
+    settings::unknown().iter().for_each(|sentence| eprintln!("mpirun: {sentence}"));
+    let global = &arguments.global;
+    let cores = cpus::cores().map_err(Refusal::other)?;
+    let proxy_cores = global.proxy_cores.as_ref().map(|cores| cores.0.as_slice());
+    let plan = cpus::plan(&cores, arguments.ranks(), global.proxies, global.bind_to, proxy_cores)
+        .map_err(Refusal::other)?;
+
+    let sparse = Shape::sparse(arguments.ranks(), global.proxies);
+    let shape = Shape { arena_bytes: settings.arena_bytes.unwrap_or(sparse.arena_bytes), ..sparse };
+    let (segment, fd) = Segment::create(shape).map_err(|error| Refusal::other(error.message))?;
+    segment.job().launcher.store(std::process::id(), Ordering::Relaxed);
+    segment.job().spin_allowed.store(u32::from(plan.spin), Ordering::Relaxed);
+    segment.job().cma_forbidden.store(u32::from(settings.cma == settings::Cma::Off), Ordering::Relaxed);
+    sys::memory::inheritable(&fd, false)
+        .map_err(|error| Refusal::other(format!("cannot keep the job's memory: {error}")))?;
+
+    let setup = Setup {
+        fd,
+        ranks: arguments.ranks(),
+        genv: arguments.genv(),
+        trace: Setup::trace_path(&settings),
+    };
+    Job::new(arguments, segment, signals).run(&setup, &plan)
+}
+
+/// The settings that the whole job obeys: the environment, and over it what `-genv` says.
+fn job_settings(arguments: &Arguments) -> Result<Settings, Refusal> {
+    let mut variables: Vec<(String, String)> =
+        settings::TABLE.iter().filter_map(|row| Some((row.variable.to_string(), settings::given(row)?))).collect();
+    let genv = arguments.genv();
+    variables.extend(genv.iter().filter_map(|(name, value)| Some((name.to_str()?.into(), value.to_str()?.into()))));
+    settings::parse(&variables).map_err(|error| Refusal::other(error.message))
+}
+
+/// The command line's description, for its manual page.
+pub fn command() -> clap::Command {
+    <arguments::First as clap::CommandFactory>::command()
+}

@@ -1,0 +1,148 @@
+//! Starting ranks and proxies: environment, streams, cpus.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use settings::Settings;
+
+use super::arguments::Program;
+use super::input;
+
+/// Why a program could not be started, with the exit code that a shell would give.
+#[derive(Debug)]
+pub struct Refusal {
+    /// 127: not found; 126: found, but not to be executed; 1: anything else.
+    pub code: u8,
+    /// The sentence.
+    pub message: String,
+}
+
+impl Refusal {
+    /// A refusal with exit code 1.
+    pub fn other(message: impl Into<String>) -> Refusal {
+        Refusal { code: 1, message: message.into() }
+    }
+}
+
+/// What all children of a job share.
+pub struct Setup {
+    /// The inheritable descriptor of the job's memory.
+    pub fd: OwnedFd,
+    /// Ranks of the job.
+    pub ranks: u32,
+    /// `-genv`.
+    pub genv: Vec<(OsString, OsString)>,
+    /// Where the trace goes, as an absolute path, if there is one.
+    pub trace: Option<PathBuf>,
+}
+
+impl Setup {
+    /// The absolute path of the trace, because ranks may start elsewhere (`-wdir`).
+    pub fn trace_path(settings: &Settings) -> Option<PathBuf> {
+        let file = settings.trace.as_ref()?;
+        Some(std::path::absolute(file).unwrap_or_else(|_| file.clone()))
+    }
+
+    /// Starts one rank.
+    pub fn start_rank(&self, program: &Program, rank: u32, cpus: &[usize]) -> Result<Child, Refusal> {
+        let mut command = Command::new(&program.words[0]);
+        command.args(&program.words[1..]);
+        self.prepare(&mut command, &program.environment);
+        command.env("OUTBOARD_RANK", rank.to_string());
+        // Programs choose their GPU or scratch folder by these names of other MPIs. PMI_RANK is not among them: with
+        // it a program of an MPICH would look for a process manager that is not there.
+        let (rank_text, size) = (rank.to_string(), self.ranks.to_string());
+        for name in ["MPI_LOCALRANKID", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_NODE_RANK"] {
+            command.env(name, &rank_text);
+        }
+        for name in ["MPI_LOCALNRANKS", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"] {
+            command.env(name, &size);
+        }
+        if let Some(directory) = &program.directory {
+            command.current_dir(directory);
+        }
+        command.stdin(if rank == 0 { input::for_first_rank() } else { Stdio::null() });
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        sys::child::tie(&mut command, cpus);
+        command.spawn().map_err(|error| refusal(program, &error))
+    }
+
+    /// Starts one proxy.
+    pub fn start_proxy(&self, proxy: u32, cpus: &[usize]) -> Result<Child, Refusal> {
+        let path = beside_us("outboard-proxy");
+        let mut command = Command::new(&path);
+        self.prepare(&mut command, &self.genv);
+        command.env("OUTBOARD_PROXY", proxy.to_string());
+        command.stdin(Stdio::null());
+        sys::child::tie(&mut command, cpus);
+        command
+            .spawn()
+            .map_err(|error| Refusal::other(format!("cannot start the proxy {}: {error}", path.display())))
+    }
+
+    fn prepare(&self, command: &mut Command, environment: &[(OsString, OsString)]) {
+        // What another process manager left for its own children would mislead those programs that ask for it.
+        for (name, _) in std::env::vars_os() {
+            if name.to_str().is_some_and(|name| name.starts_with("PMI_") || name.starts_with("PMIX_")) {
+                command.env_remove(name);
+            }
+        }
+        command.env_remove("OUTBOARD_RANK").env_remove("OUTBOARD_PROXY");
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
+        let given = environment.iter().rev().find(|(name, _)| name == "LD_LIBRARY_PATH");
+        let path = given.map(|(_, value)| value.clone()).or_else(|| settings::foreign::variable("LD_LIBRARY_PATH"));
+        command.env("LD_LIBRARY_PATH", with_our_library(path.as_deref()));
+        if let Some(trace) = &self.trace {
+            command.env("OUTBOARD_TRACE", trace);
+        }
+        command.env("OUTBOARD_JOB_FD", std::os::fd::AsRawFd::as_raw_fd(&self.fd).to_string());
+        command.env("OUTBOARD_LAUNCHER_PID", std::process::id().to_string());
+    }
+}
+
+/// The search path of libraries with ours first, so that a program finds the libmpi_abi.so.1 of this `mpirun`.
+fn with_our_library(path: Option<&OsStr>) -> OsString {
+    let mut all = beside_us("../lib").into_os_string();
+    if let Some(path) = path.filter(|path| !path.is_empty()) {
+        all.push(":");
+        all.push(path);
+    }
+    all
+}
+
+/// A path relative to the folder of our own executable: the installed tree may lie anywhere.
+fn beside_us(relative: &str) -> PathBuf {
+    let own = std::env::current_exe().and_then(std::fs::canonicalize).unwrap_or_default();
+    let folder = own.parent().unwrap_or(Path::new("."));
+    match relative.strip_prefix("../") {
+        Some(rest) => folder.parent().unwrap_or(folder).join(rest),
+        None => folder.join(relative),
+    }
+}
+
+/// Says in words why a program did not start.
+fn refusal(program: &Program, error: &std::io::Error) -> Refusal {
+    let name = program.words[0].to_string_lossy();
+    if let Some(directory) = program.directory.as_ref().filter(|directory| !directory.is_dir()) {
+        return Refusal { code: 1, message: format!("-wdir: {} is not a folder", directory.display()) };
+    }
+    match error.raw_os_error() {
+        Some(libc::ENOENT) if name.contains('/') && Path::new(&*name).exists() => {
+            Refusal { code: 126, message: format!("{name}: the interpreter that it names does not exist") }
+        }
+        Some(libc::ENOENT) if name.contains('/') => {
+            Refusal { code: 127, message: format!("{name}: no such file") }
+        }
+        Some(libc::ENOENT) => Refusal {
+            code: 127,
+            message: format!("{name}: no such command in PATH (for one in this folder, write ./{name})"),
+        },
+        Some(libc::EACCES) => Refusal { code: 126, message: format!("{name}: not executable") },
+        Some(libc::ENOEXEC) => {
+            Refusal { code: 126, message: format!("{name}: neither a program of this machine nor a script with #!") }
+        }
+        _ => Refusal { code: 126, message: format!("{name}: cannot be started: {error}") },
+    }
+}
