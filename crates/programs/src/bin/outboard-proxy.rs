@@ -1,1 +1,6 @@
-fn main() {}
+//! `outboard-proxy`: see `programs::proxy`.
+#![forbid(unsafe_code)]
+
+fn main() -> std::process::ExitCode {
+    outboard_programs::proxy::run().into()
+}

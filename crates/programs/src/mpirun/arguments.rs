@@ -17,8 +17,10 @@ use clap::{Arg, Args, Parser, ValueEnum};
 #[derive(Parser, Debug)]
 #[command(name = "mpirun", version, arg_required_else_help = true, max_term_width = 110)]
 #[command(override_usage = "mpirun [OPTIONS] PROGRAM [ARGUMENT]... [: [OPTIONS] PROGRAM [ARGUMENT]...]...")]
-#[command(after_help = "Exit code: that of the first rank that failed, 128 + N if signal N ended it; 124 after --timeout; \
-    126 or 127 if a program could not be started.\nSettings are environment variables: see `outboard info --settings`.")]
+#[command(
+    after_help = "Exit code: that of the first rank that failed, 128 + N if signal N ended it; 124 after --timeout; \
+    126 or 127 if a program could not be started.\nSettings are environment variables: see `outboard info --settings`."
+)]
 pub struct First {
     #[command(flatten)]
     global: Global,
@@ -75,7 +77,7 @@ struct Local {
     #[arg(short = 'C', long, alias = "wd", value_name = "DIRECTORY")]
     wdir: Option<PathBuf>,
     /// The program and its arguments.
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_names = ["PROGRAM", "ARGUMENT"])]
+    #[arg(required = true, value_names = ["PROGRAM", "ARGUMENT"])]
     program: Vec<OsString>,
 }
 
@@ -103,7 +105,11 @@ pub struct Cores(pub Vec<usize>);
 
 fn cores(text: &str) -> Result<Cores, String> {
     let list = settings::list(text)?;
-    if list.is_empty() { Err("no core".into()) } else { Ok(Cores(list.iter().map(|&core| core as usize).collect())) }
+    if list.is_empty() {
+        Err("no core".into())
+    } else {
+        Ok(Cores(list.iter().map(|&core| core as usize).collect()))
+    }
 }
 
 /// What is to be run.
@@ -229,7 +235,9 @@ fn find<'a>(command: &'a clap::Command, name: &str, short: bool) -> Option<(Stri
         let shorts = arg.get_all_short_aliases().unwrap_or_default();
         if arg.get_long() == Some(name) || aliases.contains(&name) {
             Some((format!("--{name}"), arg))
-        } else if letter.is_some() && (arg.get_short() == letter || shorts.iter().any(|&short| Some(short) == letter)) {
+        } else if letter.is_some()
+            && (arg.get_short() == letter || shorts.iter().any(|&short| Some(short) == letter))
+        {
             Some((format!("-{name}"), arg))
         } else {
             None
@@ -271,13 +279,17 @@ mod tests {
 
     #[test]
     fn several_programs_and_their_variables() {
-        let arguments = parsed("-genv A 1 -l -n 2 -env B -2 -x C=3 -x PATH a : -n3 b -l : c : -np 1 d x=y").unwrap();
+        let arguments =
+            parsed("-genv A 1 -l -n 2 -env B -2 -x C=3 -x PATH a : -n3 b -l : c : -np 1 d x=y").unwrap();
         assert!(arguments.global.label);
         assert_eq!(arguments.ranks(), 7);
         let of = |index: usize| &arguments.programs[index];
         let pair = |name: &str, value: &str| (OsString::from(name), OsString::from(value));
         assert_eq!(of(0).environment, [pair("A", "1"), pair("B", "-2"), pair("C", "3")]);
-        assert_eq!((of(1).count, &of(1).words, &of(1).environment), (3, &words("b -l"), &vec![pair("A", "1")]));
+        assert_eq!(
+            (of(1).count, &of(1).words, &of(1).environment),
+            (3, &words("b -l"), &vec![pair("A", "1")])
+        );
         assert_eq!((of(2).count, of(3).count, &of(3).words), (1, 1, &words("d x=y")));
     }
 
@@ -289,7 +301,7 @@ mod tests {
             ("-n 2", "PROGRAM"),
             ("a :", "PROGRAM"),
             ("a : -l b", "-l"),
-            ("-nonsense a", "nonsense"),
+            ("--nonsense a", "nonsense"),
             ("-proxy-cores x a", "whole number"),
             ("--bind-to socket a", "core"),
         ] {

@@ -44,15 +44,21 @@ pub fn plan(
     let cpus: Vec<usize> = cores.iter().flatten().copied().collect();
     let processes = ranks as usize + proxies as usize;
     if let Some(foreign) = proxy_cores.and_then(|list| list.iter().find(|cpu| !cpus.contains(cpu))) {
-        return Err(format!("--proxy-cores: cpu {foreign} is not among those that we may use ({})", told(&cpus)));
+        return Err(format!(
+            "--proxy-cores: cpu {foreign} is not among those that we may use ({})",
+            told(&cpus)
+        ));
     }
     let bound = match bind {
         Some(bind) => bind == Bind::Core,
         None => processes <= cpus.len(),
     };
     // With enough cores everybody gets a whole one; else hardware threads are dealt out, one of each core first.
-    let units: Vec<Vec<usize>> =
-        if processes <= cores.len() { cores.to_vec() } else { by_thread(cores).into_iter().map(|cpu| vec![cpu]).collect() };
+    let units: Vec<Vec<usize>> = if processes <= cores.len() {
+        cores.to_vec()
+    } else {
+        by_thread(cores).into_iter().map(|cpu| vec![cpu]).collect()
+    };
     let of_proxies: Vec<Vec<usize>> = match proxy_cores {
         Some(list) => list.iter().map(|&cpu| vec![cpu]).collect(),
         None => {
@@ -60,11 +66,15 @@ pub fn plan(
             units[units.len() - taken..].to_vec()
         }
     };
-    let busy = |unit: &Vec<usize>| proxies > 0 && unit.iter().any(|cpu| of_proxies.iter().flatten().any(|p| p == cpu));
+    let busy = |unit: &Vec<usize>| {
+        proxies > 0 && unit.iter().any(|cpu| of_proxies.iter().flatten().any(|p| p == cpu))
+    };
     let free: Vec<Vec<usize>> = units.iter().filter(|unit| !busy(unit)).cloned().collect();
     let of_ranks = if free.is_empty() { &units } else { &free };
     let deal = |units: &[Vec<usize>], count: u32, on: bool| -> Vec<Vec<usize>> {
-        (0..count as usize).map(|index| if on { units[index % units.len()].clone() } else { Vec::new() }).collect()
+        (0..count as usize)
+            .map(|index| if on { units[index % units.len()].clone() } else { Vec::new() })
+            .collect()
     };
     let alone = ranks as usize <= of_ranks.len()
         && proxies as usize <= of_proxies.len()
@@ -128,7 +138,8 @@ mod tests {
 
     #[test]
     fn named_proxy_cores_are_kept_free() {
-        let plan_of = |list: &[usize], ranks| plan(&singles(&[0, 1, 2]), ranks, 2, Some(Bind::Core), Some(list));
+        let plan_of =
+            |list: &[usize], ranks| plan(&singles(&[0, 1, 2]), ranks, 2, Some(Bind::Core), Some(list));
         let plan = plan_of(&[0], 2).unwrap();
         assert_eq!((plan.ranks, plan.proxies, plan.spin), (singles(&[1, 2]), singles(&[0, 0]), false));
         assert!(plan_of(&[9], 1).unwrap_err().contains("cpu 9"));

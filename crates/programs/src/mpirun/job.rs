@@ -85,9 +85,10 @@ impl<'a> Job<'a> {
 
     /// Starts everything, watches until all has ended, and returns the exit code.
     pub fn run(mut self, setup: &Setup, plan: &Plan) -> Result<u8, Refusal> {
-        sys::child::adopt_orphans().map_err(|error| Refusal::other(format!("cannot be a subreaper: {error}")))?;
-        let guardian =
-            Guardian::start().map_err(|error| Refusal::other(format!("cannot start the guardian: {error}")))?;
+        sys::child::adopt_orphans()
+            .map_err(|error| Refusal::other(format!("cannot be a subreaper: {error}")))?;
+        let guardian = Guardian::start()
+            .map_err(|error| Refusal::other(format!("cannot start the guardian: {error}")))?;
         let started = self.start(setup, plan);
         if started.is_err() {
             self.end(1, libc::SIGKILL);
@@ -159,9 +160,11 @@ impl<'a> Job<'a> {
             if let Some((rank, code)) = self.segment.job().aborted() {
                 self.report_abort(rank, code);
             } else if let Some(rank) = self.never_joined
-                && (0..self.segment.shape().ranks).any(|rank| self.segment.rank(rank).state() == State::Running)
+                && (0..self.segment.shape().ranks)
+                    .any(|rank| self.segment.rank(rank).state() == State::Running)
             {
-                let sentence = format!("rank {rank} ended without MPI_Init, in which other ranks wait; ending the job");
+                let sentence =
+                    format!("rank {rank} ended without MPI_Init, in which other ranks wait; ending the job");
                 self.report(sentence, 1);
             }
         }
@@ -256,9 +259,15 @@ impl<'a> Job<'a> {
     }
 
     fn report_abort(&mut self, rank: u32, code: i32) {
-        let pid = self.segment.rank(rank.min(self.segment.shape().ranks - 1)).pid.load(std::sync::atomic::Ordering::Relaxed);
-        let sentence =
-            format!("rank {rank} (pid {pid} on {}) called MPI_Abort with code {code}; ending the job", self.host);
+        let pid = self
+            .segment
+            .rank(rank.min(self.segment.shape().ranks - 1))
+            .pid
+            .load(std::sync::atomic::Ordering::Relaxed);
+        let sentence = format!(
+            "rank {rank} (pid {pid} on {}) called MPI_Abort with code {code}; ending the job",
+            self.host
+        );
         self.report(sentence, if code & 0xff == 0 { 1 } else { code as u8 });
     }
 
@@ -319,7 +328,9 @@ impl<'a> Job<'a> {
         let shape = self.segment.shape();
         match trace::merge(file, shape.ranks, shape.proxies) {
             Ok(0) => {}
-            Ok(missing) => eprintln!("mpirun: the trace lacks {missing} processes that did not end by MPI_Finalize"),
+            Ok(missing) => {
+                eprintln!("mpirun: the trace lacks {missing} processes that did not end by MPI_Finalize")
+            }
             Err(error) => eprintln!("mpirun: cannot write the trace {}: {error}", file.display()),
         }
     }

@@ -67,21 +67,21 @@ fn launch(arguments: &Arguments) -> Result<u8, Refusal> {
     sys::memory::inheritable(&fd, false)
         .map_err(|error| Refusal::other(format!("cannot keep the job's memory: {error}")))?;
 
-    let setup = Setup {
-        fd,
-        ranks: arguments.ranks(),
-        genv: arguments.genv(),
-        trace: Setup::trace_path(&settings),
-    };
+    let setup =
+        Setup { fd, ranks: arguments.ranks(), genv: arguments.genv(), trace: Setup::trace_path(&settings) };
     Job::new(arguments, segment, signals).run(&setup, &plan)
 }
 
 /// The settings that the whole job obeys: the environment, and over it what `-genv` says.
 fn job_settings(arguments: &Arguments) -> Result<Settings, Refusal> {
-    let mut variables: Vec<(String, String)> =
-        settings::TABLE.iter().filter_map(|row| Some((row.variable.to_string(), settings::given(row)?))).collect();
+    let mut variables: Vec<(String, String)> = settings::TABLE
+        .iter()
+        .filter_map(|row| Some((row.variable.to_string(), settings::given(row)?)))
+        .collect();
     let genv = arguments.genv();
-    variables.extend(genv.iter().filter_map(|(name, value)| Some((name.to_str()?.into(), value.to_str()?.into()))));
+    variables.extend(
+        genv.iter().filter_map(|(name, value)| Some((name.to_str()?.into(), value.to_str()?.into()))),
+    );
     settings::parse(&variables).map_err(|error| Refusal::other(error.message))
 }
 

@@ -49,7 +49,8 @@ impl Forwarder {
         let output = std::io::stdout().as_fd().try_clone_to_owned().map(File::from)?;
         let error = std::io::stderr().as_fd().try_clone_to_owned().map(File::from)?;
         let stop = Arc::new(AtomicBool::new(false));
-        let mut pump = Pump { streams, sinks: [output, error], broken: [false; 2], label, stop: stop.clone() };
+        let mut pump =
+            Pump { streams, sinks: [output, error], broken: [false; 2], label, stop: stop.clone() };
         let thread = std::thread::Builder::new().name("output".into()).spawn(move || pump.run())?;
         Ok(Forwarder { thread, stop })
     }

@@ -54,7 +54,12 @@ impl Setup {
         // Programs choose their GPU or scratch folder by these names of other MPIs. PMI_RANK is not among them: with
         // it a program of an MPICH would look for a process manager that is not there.
         let (rank_text, size) = (rank.to_string(), self.ranks.to_string());
-        for name in ["MPI_LOCALRANKID", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_NODE_RANK"] {
+        for name in [
+            "MPI_LOCALRANKID",
+            "OMPI_COMM_WORLD_RANK",
+            "OMPI_COMM_WORLD_LOCAL_RANK",
+            "OMPI_COMM_WORLD_NODE_RANK",
+        ] {
             command.env(name, &rank_text);
         }
         for name in ["MPI_LOCALNRANKS", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"] {
@@ -92,7 +97,8 @@ impl Setup {
         command.env_remove("OUTBOARD_RANK").env_remove("OUTBOARD_PROXY");
         command.envs(environment.iter().map(|(name, value)| (name, value)));
         let given = environment.iter().rev().find(|(name, _)| name == "LD_LIBRARY_PATH");
-        let path = given.map(|(_, value)| value.clone()).or_else(|| settings::foreign::variable("LD_LIBRARY_PATH"));
+        let path =
+            given.map(|(_, value)| value.clone()).or_else(|| settings::foreign::variable("LD_LIBRARY_PATH"));
         command.env("LD_LIBRARY_PATH", with_our_library(path.as_deref()));
         if let Some(trace) = &self.trace {
             command.env("OUTBOARD_TRACE", trace);
@@ -140,9 +146,10 @@ fn refusal(program: &Program, error: &std::io::Error) -> Refusal {
             message: format!("{name}: no such command in PATH (for one in this folder, write ./{name})"),
         },
         Some(libc::EACCES) => Refusal { code: 126, message: format!("{name}: not executable") },
-        Some(libc::ENOEXEC) => {
-            Refusal { code: 126, message: format!("{name}: neither a program of this machine nor a script with #!") }
-        }
+        Some(libc::ENOEXEC) => Refusal {
+            code: 126,
+            message: format!("{name}: neither a program of this machine nor a script with #!"),
+        },
         _ => Refusal { code: 126, message: format!("{name}: cannot be started: {error}") },
     }
 }

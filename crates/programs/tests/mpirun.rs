@@ -1,0 +1,296 @@
+//! `mpirun` with shell programs and with `examples/rank.rs`: streams, variables, exit codes, deaths.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+fn mpirun() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mpirun"));
+    // A test may itself run under some launcher.
+    for (name, _) in std::env::vars() {
+        if ["OUTBOARD_", "PMI", "OMPI_", "SLURM_"].iter().any(|prefix| name.starts_with(prefix)) {
+            command.env_remove(name);
+        }
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+/// The program of `examples/rank.rs`.
+fn rank() -> String {
+    let folder = PathBuf::from(env!("CARGO_BIN_EXE_mpirun")).parent().unwrap().join("examples");
+    folder.join("rank").to_str().unwrap().to_string()
+}
+
+/// Runs `mpirun` with the words of `line`, in which RANK stands for the test program; words after `script` are one.
+fn run(line: &str, script: Option<&str>) -> (Output, String, String) {
+    let words = line.split_whitespace().map(|word| if word == "RANK" { rank() } else { word.to_string() });
+    let output = mpirun().args(words).args(script).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    (output, out, err)
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().expect("an exit code")
+}
+
+fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort();
+    lines
+}
+
+/// Whether any process's command line holds `marker`.
+fn someone_has(marker: &str) -> bool {
+    std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
+        let name = entry.file_name();
+        name.to_str().is_some_and(|pid| pid.parse::<u32>().is_ok_and(|pid| pid != std::process::id()))
+            && std::fs::read(entry.path().join("cmdline"))
+                .is_ok_and(|line| String::from_utf8_lossy(&line).contains(marker))
+    })
+}
+
+/// Waits until `done`; fails after long enough that only a hang explains it.
+fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(20), "{what} did not come");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn labelled_lines_are_whole_and_all_arrive() {
+    let (output, out, err) = run(
+        "-l -n 4 sh -c",
+        Some(
+            "i=0; while [ $i -lt 2000 ]; do echo line $i of $OUTBOARD_RANK; i=$((i+1)); done; printf last >&2",
+        ),
+    );
+    assert_eq!(code(&output), 0);
+    for rank in 0..4 {
+        let mine = out.lines().filter_map(|line| line.strip_prefix(&format!("[{rank}] ")));
+        let wanted = (0..2000).map(|i| format!("line {i} of {rank}"));
+        assert!(mine.eq(wanted), "rank {rank}");
+        assert!(err.lines().any(|line| line == format!("[{rank}] last")));
+    }
+    assert_eq!(out.lines().count(), 8000);
+}
+
+#[test]
+fn large_output_without_newlines_is_passed_on_unchanged() {
+    let (output, out, _) = run("-n 1 sh -c", Some("head -c 5000000 /dev/zero | tr '\\0' x"));
+    assert_eq!(code(&output), 0);
+    assert!(out.len() == 5_000_000 && out.bytes().all(|byte| byte == b'x'), "{} bytes", out.len());
+}
+
+#[test]
+fn standard_input_is_rank_0s() {
+    let mut child =
+        mpirun().args(["-n", "3", "-l", "cat"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"one\ntwo\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "[0] one\n[0] two\n");
+}
+
+#[test]
+fn several_programs_variables_and_folders() {
+    let (output, out, err) = run(
+        "-genv A all -n 1 -env B one -wdir / sh -c pwd : -np 2 -x B=two -env A own sh -c",
+        Some(
+            "echo $A $B $MPI_LOCALRANKID/$MPI_LOCALNRANKS $OMPI_COMM_WORLD_RANK/$OMPI_COMM_WORLD_SIZE $PMI_RANK.",
+        ),
+    );
+    assert_eq!(code(&output), 0, "{err}");
+    assert_eq!(sorted(&out), ["/", "own two 1/3 1/3 .", "own two 2/3 2/3 ."]);
+}
+
+#[test]
+fn ranks_find_their_job() {
+    let (output, out, err) = run("-n 3 RANK join print leave", None);
+    assert_eq!((code(&output), err.as_str()), (0, ""));
+    assert_eq!(
+        sorted(&out),
+        ["rank 0 of 3 alone false", "rank 1 of 3 alone false", "rank 2 of 3 alone false"]
+    );
+    let script = format!("exec 2>&1; sh -c '{} join print leave'", rank());
+    let (output, out, _) = run("-n 2 sh -c", Some(&script));
+    assert_eq!((code(&output), sorted(&out)[0]), (0, "rank 0 of 2 alone false"), "{out}");
+}
+
+#[test]
+fn the_descriptor_is_found_though_a_script_closed_it_and_is_not_given_to_children() {
+    let script = format!("eval \"exec $OUTBOARD_JOB_FD>&-\"; {} join print leave", rank());
+    let (output, out, err) = run("-n 2 bash -c", Some(&script));
+    assert_eq!((code(&output), sorted(&out)[1]), (0, "rank 1 of 2 alone false"), "{err}");
+    let (output, out, err) = run("-n 2 RANK join child=join,print,leave leave", None);
+    assert_eq!(code(&output), 0, "{err}");
+    assert_eq!(sorted(&out), ["rank 0 of 1 alone true", "rank 0 of 1 alone true"]);
+}
+
+#[test]
+fn a_second_program_of_a_script_is_refused() {
+    let script = format!("{0} join leave; {0} join leave", rank());
+    let (output, _, err) = run("-n 2 sh -c", Some(&script));
+    assert!(code(&output) != 0 && err.contains("only one MPI program"), "{err}");
+}
+
+#[test]
+fn other_launchers_are_named() {
+    let output = Command::new(rank()).arg("join").env("PMI_SIZE", "4").env("PMI_RANK", "1").output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(code(&output) == 9 && err.contains("PMI_SIZE=4") && err.contains("Outboard's mpirun"), "{err}");
+}
+
+#[test]
+fn the_first_failure_is_reported_in_one_line_and_ends_the_job() {
+    for (line, wanted, words) in [
+        (
+            "-n 3 RANK join @1:signal=9 sleep=60000",
+            137,
+            &["rank 1 (pid ", "killed by signal 9 (SIGKILL)"][..],
+        ),
+        ("-n 2 RANK join @1:signal=6 sleep=60000", 134, &["rank 1", "SIGABRT"]),
+        ("-n 2 RANK join @0:exit=3 sleep=60000", 3, &["rank 0", "code 3 without MPI_Finalize"]),
+        ("-n 2 RANK join @0:exit=0 sleep=60000", 1, &["rank 0", "code 0 without MPI_Finalize"]),
+        ("-n 2 RANK join @1:abort=7 sleep=60000", 7, &["rank 1", "MPI_Abort with code 7"]),
+        ("-n 2 RANK @1:exit=0 join sleep=60000", 1, &["rank 1 ended without MPI_Init"]),
+        ("-n 2 RANK @1:exit=4 join sleep=60000", 4, &["rank 1", "exited with code 4"]),
+        ("-n 2 --timeout 0.2 sleep 61", 124, &["--timeout"]),
+    ] {
+        let (output, _, err) = run(line, None);
+        assert_eq!(code(&output), wanted, "{line}: {err}");
+        assert!(words.iter().all(|word| err.contains(word)), "{line}: {err}");
+        assert_eq!(err.lines().count(), 1, "{line}: {err}");
+    }
+}
+
+#[test]
+fn a_failure_after_finalize_is_the_exit_code_only() {
+    let (output, out, err) = run("-n 2 RANK join leave @1:exit=5 sleep=300 print", None);
+    assert_eq!((code(&output), err.as_str(), out.lines().count()), (5, "", 1));
+}
+
+#[test]
+fn what_cannot_be_started_is_explained() {
+    let folder = std::env::temp_dir();
+    let plain = folder.join(format!("outboard-plain-{}", std::process::id()));
+    std::fs::write(&plain, "text").unwrap();
+    let plain_name = plain.to_str().unwrap();
+    for (line, wanted, word) in [
+        ("-n 2 no-such-command-anywhere", 127, "no such command"),
+        ("-n 2 ./no-such-file", 127, "no such file"),
+        (&format!("-n 2 {plain_name}"), 126, "not executable"),
+        ("-wdir /no-such-folder true", 1, "not a folder"),
+        ("-proxy-cores 4000 true", 1, "cpu 4000"),
+        ("-genv OUTBOARD_CHECK 9 true", 1, "OUTBOARD_CHECK=9"),
+        ("--bogus true", 2, "bogus"),
+    ] {
+        let (output, _, err) = run(line, None);
+        assert_eq!(code(&output), wanted, "{line}: {err}");
+        assert!(err.contains(word), "{line}: {err}");
+    }
+    std::fs::remove_file(&plain).unwrap();
+    let (output, _, err) = run("", None);
+    assert!(code(&output) == 2 && err.contains("Usage"), "{err}");
+}
+
+#[test]
+fn an_unknown_setting_is_warned_of_once() {
+    let (output, _, err) = {
+        let output = mpirun()
+            .args(["-n", "3", &rank(), "join", "leave"])
+            .env("OUTBOARD_OFLOAD", "on")
+            .output()
+            .unwrap();
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output, (), err)
+    };
+    assert_eq!(code(&output), 0);
+    assert_eq!(err, "mpirun: OUTBOARD_OFLOAD is not a setting; did you mean OUTBOARD_OFFLOAD?\n");
+}
+
+#[test]
+fn interrupt_and_terminate_end_everything() {
+    for (signal, wanted) in [(rustix::process::Signal::INT, 130), (rustix::process::Signal::TERM, 143)] {
+        let marker = format!("sleep 6{}{wanted}", std::process::id());
+        // The ranks ignore the first request, so that only the kill after the grace can end them.
+        let script = format!("trap '' INT TERM; echo up; {marker}");
+        let mut child =
+            mpirun().args(["-n", "2", "sh", "-c", &script]).stderr(Stdio::null()).spawn().unwrap();
+        eventually("the sleep", || someone_has(&marker.replace(' ', "\0")));
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, signal).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(wanted));
+        assert!(!someone_has(&marker.replace(' ', "\0")));
+    }
+}
+
+#[test]
+fn nothing_survives_mpirun_killed_or_ended() {
+    let number = format!("7{}", std::process::id());
+    let (output, _, err) = run(&format!("-n 2 RANK join daemon={number} leave"), None);
+    assert_eq!(code(&output), 0, "{err}");
+    assert!(!someone_has(&format!("sleep\0{number}")), "a daemon survived a job that ended well");
+
+    let mut child = mpirun()
+        .args([
+            "-n",
+            "2",
+            "--proxies",
+            "1",
+            &rank(),
+            "join",
+            &format!("daemon={number}"),
+            &format!("sleep=9{number}"),
+        ])
+        .spawn()
+        .unwrap();
+    eventually("the daemon", || someone_has(&format!("sleep\0{number}")));
+    let guardian = format!("--guard-job-of\0{}", child.id());
+    assert!(someone_has(&guardian));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    for marker in [&format!("sleep\0{number}"), &format!("sleep=9{number}"), &guardian] {
+        eventually("the end of all", || !someone_has(marker));
+    }
+}
+
+#[test]
+fn a_dead_proxy_is_marked_and_warned_of_and_the_job_goes_on() {
+    let (output, out, err) =
+        run("-n 2 --proxies 1 RANK join @0:kill-proxy await-dead-proxy proxy-state leave", None);
+    assert_eq!(code(&output), 0, "{err}");
+    assert_eq!(sorted(&out), ["proxy 0 is Dead", "proxy 0 is Dead"]);
+    assert!(err.lines().count() == 1 && err.contains("proxy 0 (pid ") && err.contains("SIGKILL"), "{err}");
+}
+
+#[test]
+fn the_trace_is_one_valid_file() {
+    let folder = std::env::temp_dir().join(format!("outboard-trace-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let output = mpirun()
+        .args(["-n", "2", "--proxies", "1", "-wdir", "/", &rank(), "join", "event", "leave"])
+        .env("OUTBOARD_TRACE", "trace.json")
+        .current_dir(&folder)
+        .output()
+        .unwrap();
+    assert_eq!((code(&output), String::from_utf8_lossy(&output.stderr).as_ref()), (0, ""));
+    let text = std::fs::read_to_string(folder.join("trace.json")).unwrap();
+    let events = telemetry::chrome::parse(&text).unwrap();
+    telemetry::chrome::check(&events).unwrap();
+    for pid in [0, 1, telemetry::chrome::FIRST_PROXY_PID] {
+        assert!(events.iter().any(|event| event["pid"] == pid), "process {pid}");
+    }
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "parts were left");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn statistics_are_printed_once() {
+    let (output, _, err) = run("-n 2 -genv OUTBOARD_STATS 1 RANK join leave", None);
+    assert_eq!(code(&output), 0);
+    assert_eq!(err.matches("counters of 2 ranks").count(), 1, "{err}");
+}
