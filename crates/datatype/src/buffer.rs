@@ -312,8 +312,11 @@ fn walk_run(origin: usize, run: Run, from: usize, to: usize, each: &mut impl FnM
 /// Copies a strip to gap-free memory at `to`.
 fn gather(strip: Strip, to: usize) {
     match strip.bytes {
+        1 => gather_blocks::<1>(strip, to),
+        2 => gather_blocks::<2>(strip, to),
         4 => gather_blocks::<4>(strip, to),
         8 => gather_blocks::<8>(strip, to),
+        12 => gather_blocks::<12>(strip, to),
         16 => gather_blocks::<16>(strip, to),
         bytes => {
             let (mut from, mut to) = (strip.address, to);
@@ -328,8 +331,11 @@ fn gather(strip: Strip, to: usize) {
 /// Copies gap-free memory at `from` over a strip.
 fn scatter(from: usize, strip: Strip) {
     match strip.bytes {
+        1 => scatter_blocks::<1>(from, strip),
+        2 => scatter_blocks::<2>(from, strip),
         4 => scatter_blocks::<4>(from, strip),
         8 => scatter_blocks::<8>(from, strip),
+        12 => scatter_blocks::<12>(from, strip),
         16 => scatter_blocks::<16>(from, strip),
         bytes => {
             let (mut from, mut to) = (from, strip.address);

@@ -1,7 +1,9 @@
 //! The predefined reductions against their definition, element by element, also with the result over an operand.
 
 use half::f16;
-use outboard_datatype::{Basic, PredefinedOp, check_op, reduce};
+use outboard_datatype::{
+    Basic, Buffer, PredefinedOp, check_op, predefined, predefined_handle, reduce, reduce_buffers,
+};
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use sys::Span;
 
@@ -229,6 +231,31 @@ fn long_doubles_add_and_compare() {
     assert_eq!(run(PredefinedOp::Sum, Basic::F128, &quad(40), &quad(2)), quad(42));
     let quads = |re, im| [quad(re), quad(im)].concat();
     assert_eq!(run(PredefinedOp::Sum, Basic::C128, &quads(1, 2), &quads(3, 4)), quads(4, 6));
+}
+
+#[test]
+fn padding_is_left_alone() {
+    // Method: MPI_DOUBLE_INT as C structs of 16 bytes, more than one block of them; their padding is marked.
+    let pair = predefined(predefined_handle("MPI_DOUBLE_INT").unwrap()).unwrap();
+    let structs = |value: fn(i32) -> f64, index: i32, padding: u8| -> Vec<u8> {
+        (0..1000)
+            .flat_map(|i| [&value(i).to_ne_bytes()[..], &index.to_ne_bytes(), &[padding; 4]].concat())
+            .collect()
+    };
+    let (mut left, mut into) = (structs(|_| 500.0, 1, 0xaa), structs(f64::from, 2, 0xbb));
+    let claim = |bytes: &mut Vec<u8>| {
+        // SAFETY: both vectors outlive the buffers.
+        unsafe { Buffer::claim(bytes.as_mut_ptr().expose_provenance(), 1000, pair.layout()) }
+    };
+    reduce_buffers(PredefinedOp::Maxloc, Basic::F64I32, &claim(&mut left), &claim(&mut into));
+    for (i, element) in into.chunks(16).enumerate() {
+        let (value, index) = if i <= 500 { (500.0, 1i32) } else { (i as f64, 2) };
+        assert_eq!(
+            element,
+            [&value.to_ne_bytes()[..], &index.to_ne_bytes(), &[0xbb; 4]].concat(),
+            "element {i}"
+        );
+    }
 }
 
 #[test]

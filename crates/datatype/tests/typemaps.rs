@@ -36,6 +36,10 @@ enum Entry {
 
 type Map = Vec<(i64, Entry)>;
 
+fn data_of(map: &Map) -> impl Iterator<Item = Basic> {
+    map.iter().filter_map(|entry| if let Entry::Data(basic) = entry.1 { Some(basic) } else { None })
+}
+
 fn ends(map: &Map) -> Option<(i64, i64)> {
     let data = map.iter().filter_map(|&(at, entry)| match entry {
         Entry::Data(basic) => Some((at, at + basic.size() as i64)),
@@ -51,10 +55,7 @@ fn bounds(map: &Map) -> (i64, i64) {
         return (lb, ub - lb);
     }
     let Some((lb, ub)) = ends(map) else { return (0, 0) };
-    let aligns = map
-        .iter()
-        .filter_map(|e| if let Entry::Data(basic) = e.1 { Some(basic.align() as i64) } else { None });
-    let align = aligns.max().unwrap_or(1);
+    let align = data_of(map).map(|basic| basic.align() as i64).max().unwrap_or(1);
     (lb, (ub - lb + align - 1) / align * align)
 }
 
@@ -286,7 +287,10 @@ proptest! {
             buffer.slice(from, to - from).pack(0, span(&mut sliced));
             prop_assert_eq!(&sliced, &expected[from..to]);
             let mut pieces = vec![];
-            buffer.pieces(from, to - from, |piece| pieces.extend(piece.address() - memory_address(base, first)..piece.address() - memory_address(base, first) + piece.bytes()));
+            buffer.pieces(from, to - from, |piece| {
+                let at = piece.address() - memory.as_ptr().addr();
+                pieces.extend(at..at + piece.bytes());
+            });
             prop_assert_eq!(&pieces, &data[from..to]);
         }
 
@@ -310,7 +314,7 @@ proptest! {
         let map = expand(&t);
         prop_assume!(map.len() < 1000);
         let made = build(&t);
-        let sizes: Vec<u64> = map.iter().filter_map(|e| if let Entry::Data(b) = e.1 { Some(b.size() as u64) } else { None }).collect();
+        let sizes: Vec<u64> = data_of(&map).map(|basic| basic.size() as u64).collect();
         prop_assert_eq!(made.signature().elements, sizes.len() as u64);
         let (mut ends, mut end) = (vec![0], 0);
         for size in sizes.iter().chain(&sizes) {
@@ -341,7 +345,7 @@ proptest! {
         let mut at = 0;
         let mut position = 0;
         for _ in 0..count {
-            for basic in map.iter().filter_map(|e| if let Entry::Data(b) = e.1 { Some(b) } else { None }) {
+            for basic in data_of(&map) {
                 let reversed: Vec<u8> = (0..basic.size()).rev().map(|i| memory[data[position + i]]).collect();
                 prop_assert_eq!(&external[at..at + basic.size()], &reversed[..]);
                 at += basic.size();
@@ -357,9 +361,4 @@ proptest! {
             prop_assert_eq!(target[at], memory[at]);
         }
     }
-}
-
-/// Where the memory begins whose elements' origin is `base`.
-fn memory_address(base: usize, first: i64) -> usize {
-    base.wrapping_add_signed(first as isize)
 }
