@@ -1,9 +1,10 @@
-//! Latency and bandwidth of two ranks, one thread each, through this room alone: what the rooms above can at best show.
+//! Latency and bandwidth of two processes through this room alone: what the rooms above can at best show.
 //!
 //! `cargo run --release -p outboard-p2p --example pingpong [auto|cma|cells]`; half the round trip, and a window of 64.
 
 use datatype::{Buffer, Layout};
 use outboard_p2p::{Config, LargeProtocol, Mode, P2p, Ticket};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -55,6 +56,10 @@ fn stream(p2p: &mut P2p, buffer: &Buffer, windows: usize) {
 fn rank(segment: Segment, rank: u32, config: Config) {
     let cpus = sys::cpu::allowed().expect("the kernel says which cpus we may use");
     sys::cpu::pin(&[cpus[rank as usize % cpus.len()]]).expect("one of them");
+    segment.rank(rank).pid.store(std::process::id(), Ordering::Relaxed);
+    cma::publish(&segment, rank);
+    segment.job().born.arrive();
+    assert!(segment.job().born.wait(2, || false));
     let mut p2p = P2p::new(Reach::Shm(Port::new(segment, rank)), config);
     for bytes in [0, 8, 64, 1 << 10, 4 << 10, 16 << 10, 32 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20] {
         let memory = vec![rank as u8; bytes];
@@ -86,21 +91,31 @@ fn rank(segment: Segment, rank: u32, config: Config) {
     }
 }
 
+/// The parent is rank 0 and starts itself again as rank 1, which inherits the segment.
 fn main() {
-    let large_protocol = match std::env::args().nth(1).as_deref() {
-        Some("cma") => LargeProtocol::Cma,
-        Some("cells") => LargeProtocol::Cells,
+    let mut arguments = std::env::args().skip(1);
+    let protocol = arguments.next().unwrap_or("auto".into());
+    let large_protocol = match protocol.as_str() {
+        "cma" => LargeProtocol::Cma,
+        "cells" => LargeProtocol::Cells,
         _ => LargeProtocol::Auto,
     };
     let config = Config { large_protocol, ..Config::default() };
-    let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 1 }).expect("a segment");
-    segment.job().spin_allowed.store(1, Ordering::Relaxed);
-    for rank in 0..2 {
-        segment.rank(rank).pid.store(std::process::id(), Ordering::Relaxed);
-        cma::publish(&segment, rank);
+    if let Some(descriptor) = arguments.next() {
+        let descriptor: i32 = descriptor.parse().expect("the number of a descriptor");
+        // SAFETY: our parent left it open for us, and nobody else in this process knows of it.
+        let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        return rank(Segment::attach(descriptor).expect("the parent's segment"), 1, config);
     }
-    let other = segment.clone();
-    let thread = std::thread::spawn(move || rank(other, 1, config));
+    let shape = Shape { ranks: 2, proxies: 0, arena_bytes: 1 };
+    let (segment, descriptor) = Segment::create(shape).expect("a segment");
+    segment.job().spin_allowed.store(1, Ordering::Relaxed);
+    sys::memory::inheritable(&descriptor, true).expect("a descriptor of ours");
+    let program = std::env::current_exe().expect("this program");
+    let mut child = std::process::Command::new(program)
+        .args([protocol, descriptor.as_raw_fd().to_string()])
+        .spawn()
+        .expect("a second process");
     rank(segment, 0, config);
-    thread.join().expect("the other rank ends well");
+    child.wait().expect("the other rank ends well");
 }

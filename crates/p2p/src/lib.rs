@@ -137,7 +137,7 @@ impl Default for Config {
     }
 }
 
-/// Point-to-point of one process.
+/// Point-to-point of one process. Any thread may use it, one at a time.
 pub struct P2p {
     rank: u32,
     reach: Reach,
@@ -323,6 +323,12 @@ impl State {
         }
     }
 }
+
+/// The process's lock gives it to one thread after another.
+const _: fn() = || {
+    fn may_change_threads<T: Send>() {}
+    may_change_threads::<P2p>();
+};
 
 /// The peer, which `connect` has made.
 fn known(peers: &mut [Option<Box<Peer>>], number: u32) -> &mut Peer {

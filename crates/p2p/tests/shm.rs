@@ -64,11 +64,17 @@ fn every_length() {
     for config in configs() {
         run(2, config, |p2p| {
             let peer = 1 - p2p.rank();
-            for bytes in [0, 8, 40, 41, 1000, 1001, 32 << 10, (32 << 10) + 1, 300_000, 3 << 20] {
+            for bytes in [0, 8, 40, 41, 1000, 1001, 32 << 10, (32 << 10) + 1, 300_000, 301_000, 3 << 20] {
                 for (gap_there, gap_here) in [(0, 0), (16, 0), (0, 16), (16, 24)] {
-                    let piece = if bytes % 1000 == 0 { 1000 } else { 1 };
+                    let piece = if bytes == 301_000 {
+                        1000
+                    } else if bytes % 8 == 0 {
+                        8
+                    } else {
+                        1
+                    };
                     let piece = if gap_there + gap_here == 0 { bytes.max(1) } else { piece };
-                    if bytes > 300_000 && gap_there + gap_here > 0 {
+                    if bytes > 301_000 && gap_there + gap_here > 0 {
                         continue;
                     }
                     let from = Bytes::with_gaps(bytes, piece, gap_there).holding(u64::from(peer));

@@ -138,7 +138,13 @@ pub const CALM: Conditions = Conditions {
 
 /// Small numbers, so that every protocol is reached by small messages.
 pub fn small() -> Config {
-    Config { eager_bytes_max: 128, credit_bytes: 1000, read_piece_bytes: 300, patience_polls: 15, ..Config::default() }
+    Config {
+        eager_bytes_max: 128,
+        credit_bytes: 1000,
+        read_piece_bytes: 300,
+        patience_polls: 15,
+        ..Config::default()
+    }
 }
 
 /// Runs `test` for many seeds, or for SEED alone if it is set; a failure prints its seed.
