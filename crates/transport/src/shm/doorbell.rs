@@ -24,15 +24,11 @@ pub enum Rest {
 
 /// Wakes the threads of one process, from any process. All zero is a valid, silent bell.
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Doorbell {
     word: AtomicU32,
-}
-
-impl Default for Doorbell {
-    fn default() -> Doorbell {
-        Doorbell { word: AtomicU32::new(0) }
-    }
+    #[cfg(loom)]
+    kernel: kernel::Kernel,
 }
 
 impl Doorbell {
@@ -52,7 +48,7 @@ impl Doorbell {
     fn wake(&self, word: u32) {
         let rung = word.wrapping_add(1);
         if self.word.compare_exchange(word, rung, Ordering::Release, Ordering::Relaxed).is_ok() {
-            wake_all(&self.word);
+            self.wake_all();
         }
     }
 
@@ -64,55 +60,65 @@ impl Doorbell {
         if !still_idle() {
             return Rest::Awake;
         }
-        wait(&self.word, armed, timeout)
+        self.wait(armed, timeout)
     }
 }
 
 #[cfg(not(loom))]
-fn wait(word: &AtomicU32, armed: u32, timeout: Duration) -> Rest {
-    match sys::futex::wait(word, armed, Some(timeout)) {
-        sys::futex::Woken::TimedOut => Rest::TimedOut,
-        _ => Rest::Woken,
+impl Doorbell {
+    fn wait(&self, armed: u32, timeout: Duration) -> Rest {
+        match sys::futex::wait(&self.word, armed, Some(timeout)) {
+            sys::futex::Woken::TimedOut => Rest::TimedOut,
+            _ => Rest::Woken,
+        }
     }
-}
 
-#[cfg(not(loom))]
-fn wake_all(word: &AtomicU32) {
-    sys::futex::wake(word, i32::MAX as u32);
+    fn wake_all(&self) {
+        sys::futex::wake(&self.word, i32::MAX as u32);
+    }
 }
 
 /// Loom knows no futex: a lock and a condition variable do what the kernel does, without time-outs, so that a lost wake is
 /// a deadlock that loom reports.
 #[cfg(loom)]
 mod kernel {
-    use super::{AtomicU32, Duration, Ordering, Rest};
+    use super::{Doorbell, Duration, Ordering, Rest};
     use loom::sync::{Condvar, Mutex};
 
-    loom::lazy_static! {
-        static ref QUEUE: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
+    #[derive(Debug, Default)]
+    pub(super) struct Kernel {
+        queue: Mutex<()>,
+        awake: Condvar,
     }
 
-    pub(super) fn wait(word: &AtomicU32, armed: u32, _timeout: Duration) -> Rest {
-        let guard = QUEUE.0.lock().unwrap();
-        if word.load(Ordering::Relaxed) == armed {
-            drop(QUEUE.1.wait(guard).unwrap());
+    impl Doorbell {
+        pub(super) fn wait(&self, armed: u32, _timeout: Duration) -> Rest {
+            let guard = self.kernel.queue.lock().unwrap();
+            if self.word.load(Ordering::Relaxed) == armed {
+                drop(self.kernel.awake.wait(guard).unwrap());
+            }
+            Rest::Woken
         }
-        Rest::Woken
-    }
 
-    pub(super) fn wake_all(_word: &AtomicU32) {
-        let _guard = QUEUE.0.lock().unwrap();
-        QUEUE.1.notify_all();
+        pub(super) fn wake_all(&self) {
+            let _guard = self.kernel.queue.lock().unwrap();
+            self.kernel.awake.notify_all();
+        }
     }
 }
-#[cfg(loom)]
-use kernel::{wait, wake_all};
 
 #[cfg(all(test, loom))]
 mod loom_tests {
     use super::*;
     use loom::sync::Arc;
     use loom::thread;
+
+    /// Up to two forced switches in each run: more take minutes with three threads.
+    fn check(run: impl Fn() + Sync + Send + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(2);
+        builder.check(run);
+    }
 
     fn sleep_until(bell: &Doorbell, news: &AtomicU32, wanted: u32) {
         while news.load(Ordering::Acquire) < wanted {
@@ -122,7 +128,7 @@ mod loom_tests {
 
     #[test]
     fn loom_no_wake_is_lost_with_two_ringers() {
-        loom::model(|| {
+        check(|| {
             let shared = Arc::new((Doorbell::default(), AtomicU32::new(0)));
             let ringers: Vec<_> = (0..2)
                 .map(|_| {
@@ -139,8 +145,24 @@ mod loom_tests {
     }
 
     #[test]
+    fn loom_no_wake_is_lost() {
+        check(|| {
+            let shared = Arc::new((Doorbell::default(), AtomicU32::new(0)));
+            let ringer = {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    shared.1.store(1, Ordering::Release);
+                    shared.0.ring();
+                })
+            };
+            sleep_until(&shared.0, &shared.1, 1);
+            ringer.join().unwrap();
+        });
+    }
+
+    #[test]
     fn loom_one_ring_wakes_two_sleepers() {
-        loom::model(|| {
+        check(|| {
             let shared = Arc::new((Doorbell::default(), AtomicU32::new(0)));
             let sleeper = {
                 let shared = shared.clone();

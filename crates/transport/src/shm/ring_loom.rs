@@ -1,5 +1,5 @@
-//! The ring's protocol under every interleaving and every stale read that the memory model allows, with two slots and an
-//! area of two cells, so that both wrap.
+//! The ring's protocol under every interleaving and every stale read that the memory model allows, with two or four slots
+//! and an area of two cells, so that each wraps, alone and together.
 
 use super::*;
 use loom::cell::UnsafeCell;
@@ -13,9 +13,11 @@ const CELL: u16 = 40;
 #[derive(Debug)]
 struct Model {
     ends: Ends,
-    slots: [Slot; 2],
-    /// The area: loom complains when a read of one of these is not ordered after its write, or the other way round.
-    cells: [UnsafeCell<u64>; 2],
+    slots: Vec<Slot>,
+    /// Inline bytes: loom complains when a read of one is not ordered after its write, or the other way round.
+    inline: Vec<UnsafeCell<u64>>,
+    /// The area, likewise.
+    cells: Vec<UnsafeCell<u64>>,
 }
 
 fn line<T>(value: T) -> Line<T> {
@@ -23,7 +25,7 @@ fn line<T>(value: T) -> Line<T> {
 }
 
 impl Model {
-    fn new() -> Arc<Model> {
+    fn new(slots: usize) -> Arc<Model> {
         let slot = || Slot {
             turn: AtomicU32::new(0),
             sizes: AtomicU32::new(0),
@@ -37,14 +39,15 @@ impl Model {
             receiver: line(ReceiverEnd { head: zero(), area_head: zero(), consumed: zero() }),
             receiver_claimed: line(AtomicU32::new(0)),
         };
-        let cells = [UnsafeCell::new(0), UnsafeCell::new(0)];
-        Arc::new(Model { ends, slots: [slot(), slot()], cells })
+        let places = |count| (0..count).map(|_| UnsafeCell::new(0)).collect();
+        let slots = (0..slots).map(|_| slot()).collect::<Vec<_>>();
+        Arc::new(Model { ends, inline: places(slots.len()), slots, cells: places(2) })
     }
 }
 
 impl Memory for Arc<Model> {
     fn slots(&self) -> u64 {
-        2
+        self.slots.len() as u64
     }
     fn area_bytes(&self) -> u64 {
         128
@@ -55,8 +58,9 @@ impl Memory for Arc<Model> {
     fn slot(&self, index: u64) -> &Slot {
         &self.slots[index as usize]
     }
-    fn inline(&self, _index: u64, _bytes: u64) -> Span {
-        Span::EMPTY
+    fn inline(&self, index: u64, bytes: u64) -> Span {
+        // SAFETY: never read or written: the tests use the address as an index into `inline`.
+        unsafe { Span::claim(index as usize, bytes as usize) }
     }
     fn area(&self, offset: u64, bytes: u64) -> Span {
         // SAFETY: never read or written: the tests use the address as an offset into `cells`.
@@ -69,7 +73,7 @@ impl Memory for Arc<Model> {
 fn header(number: u64, cell_bytes: u16) -> Header {
     Header {
         kind: 1,
-        inline_bytes: 0,
+        inline_bytes: 8,
         cell_bytes,
         context: number + 100,
         tag: number as i32,
@@ -78,14 +82,16 @@ fn header(number: u64, cell_bytes: u16) -> Header {
 }
 
 fn send_all(memory: Arc<Model>, cell_bytes: impl Fn(u64) -> u16) {
-    let cells = memory.clone();
+    let model = memory.clone();
     let mut to = Tail::new(memory).unwrap();
     for number in 0..PACKETS {
         let header = header(number, cell_bytes(number));
-        while to.send(&header, |_, cell| {
+        while to.send(&header, |inline, cell| {
+            // SAFETY: loom checks that nobody else uses the slot.
+            model.inline[inline.address()].with_mut(|place| unsafe { *place = number });
             if cell.bytes() > 0 {
                 // SAFETY: loom checks that nobody else uses the cell.
-                cells.cells[cell.address() / 64].with_mut(|place| unsafe { *place = number });
+                model.cells[cell.address() / 64].with_mut(|place| unsafe { *place = number });
             }
         }) == Sent::Full
         {
@@ -95,15 +101,17 @@ fn send_all(memory: Arc<Model>, cell_bytes: impl Fn(u64) -> u16) {
 }
 
 fn receive_all(memory: Arc<Model>, cell_bytes: impl Fn(u64) -> u16) {
-    let cells = memory.clone();
+    let model = memory.clone();
     let mut from = Head::new(memory).unwrap();
     for number in 0..PACKETS {
         loop {
-            let got = from.poll(|seen, _, cell| {
+            let got = from.poll(|seen, inline, cell| {
                 assert_eq!(*seen, header(number, cell_bytes(number)));
+                // SAFETY: loom checks that nobody else uses the slot.
+                model.inline[inline.address()].with(|place| assert_eq!(unsafe { *place }, number));
                 if cell.bytes() > 0 {
                     // SAFETY: loom checks that nobody else uses the cell.
-                    cells.cells[cell.address() / 64].with(|place| assert_eq!(unsafe { *place }, number));
+                    model.cells[cell.address() / 64].with(|place| assert_eq!(unsafe { *place }, number));
                 }
             });
             if got.unwrap().is_some() {
@@ -114,11 +122,11 @@ fn receive_all(memory: Arc<Model>, cell_bytes: impl Fn(u64) -> u16) {
     }
 }
 
-fn check(cell_bytes: fn(u64) -> u16) {
+fn check(slots: usize, cell_bytes: fn(u64) -> u16) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
     builder.check(move || {
-        let memory = Model::new();
+        let memory = Model::new(slots);
         let sender = {
             let memory = memory.clone();
             thread::spawn(move || send_all(memory, cell_bytes))
@@ -130,15 +138,15 @@ fn check(cell_bytes: fn(u64) -> u16) {
 
 #[test]
 fn loom_slots_are_reused_only_after_being_read() {
-    check(|_| 0);
+    check(2, |_| 0);
 }
 
 #[test]
 fn loom_cells_are_reused_only_after_being_read() {
-    check(|_| CELL);
+    check(4, |_| CELL);
 }
 
 #[test]
 fn loom_mixed_packets() {
-    check(|number| if number == 1 { 0 } else { CELL });
+    check(2, |number| if number == 1 { 0 } else { CELL });
 }
