@@ -131,7 +131,7 @@ mod tests {
         let mut allocator = allocator(64 << 20);
         for (bytes, align) in [(0, 64), (1, 64), (65, 64), (4096, 4096), (5000, 4096), (2 << 20, 2 << 20)] {
             let offset = allocator.alloc(bytes).unwrap();
-            assert!(offset > 0 && offset % align == 0, "{bytes} at {offset}");
+            assert!(offset > 0 && offset.is_multiple_of(align), "{bytes} at {offset}");
             assert!(allocator.bytes_at(offset).unwrap() >= bytes);
         }
         assert_eq!(allocator.alloc(65 << 20), None);

@@ -64,18 +64,26 @@ pub fn publish(segment: &Segment, rank: u32) {
 pub fn reaches(segment: &Segment, rank: u32) -> bool {
     let page = segment.rank(rank);
     let (pid, probe) = (page.pid.load(Ordering::Acquire), page.probe.load(Ordering::Acquire));
-    if segment.job().cma_forbidden.load(Ordering::Relaxed) != 0 || pid == 0 || probe == 0 {
+    let forbidden = segment.job().cma_forbidden.load(Ordering::Relaxed) != 0;
+    // The page is shared memory: an address at the end of the address space must not overflow below.
+    if forbidden || pid == 0 || probe == 0 || probe > u64::MAX - 16 {
         return false;
     }
-    let secret = secret(segment);
-    let mut seen = 0u64.to_ne_bytes();
-    let mut wanted = secret.to_ne_bytes();
-    let word = |at: usize| [(at, 8)];
-    read(pid, &word(probe as usize), claim(&mut seen)).is_ok()
-        && seen == wanted
-        && write(pid, &word(probe as usize + 8), claim(&mut wanted)).is_ok()
-        && read(pid, &word(probe as usize + 8), claim(&mut seen)).is_ok()
-        && seen == wanted
+    let mine = secret(segment);
+    read_word(pid, probe) == Some(mine)
+        && write_word(pid, probe + 8, !mine)
+        // Others may try at the same time, but they write the same.
+        && read_word(pid, probe + 8) == Some(!mine)
+}
+
+fn read_word(pid: u32, address: u64) -> Option<u64> {
+    let mut bytes = [0; 8];
+    read(pid, &[(address as usize, 8)], claim(&mut bytes)).ok()?;
+    Some(u64::from_ne_bytes(bytes))
+}
+
+fn write_word(pid: u32, address: u64, word: u64) -> bool {
+    write(pid, &[(address as usize, 8)], claim(&mut word.to_ne_bytes())).is_ok()
 }
 
 /// What only processes of this job know, and what no stray memory holds by chance.
@@ -97,9 +105,11 @@ mod tests {
     fn reaches_itself_but_no_stranger() {
         let (segment, _fd) = Segment::create(Shape { ranks: 3, proxies: 0, arena_bytes: 1 }).unwrap();
         assert!(!reaches(&segment, 1), "not born");
+        PROBE[1].store(0, Ordering::Relaxed);
         segment.rank(0).pid.store(sys::process::id(), Ordering::Relaxed);
         publish(&segment, 0);
         assert!(reaches(&segment, 0));
+        assert_eq!(PROBE[1].load(Ordering::Relaxed), !secret(&segment));
         // A process that is alive and ours, but not the one that published: no such words there.
         let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
         segment.rank(1).pid.store(child.id(), Ordering::Relaxed);

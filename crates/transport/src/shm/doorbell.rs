@@ -74,7 +74,8 @@ impl Doorbell {
     }
 
     fn wake_all(&self) {
-        sys::futex::wake(&self.word, i32::MAX as u32);
+        let woken = sys::futex::wake(&self.word, i32::MAX as u32);
+        telemetry::count(telemetry::Counter::BellsRung, woken as u64);
     }
 }
 
