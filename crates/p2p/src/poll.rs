@@ -35,10 +35,20 @@ impl P2p {
     fn greet(&mut self) -> Result<()> {
         let before = self.writers.len();
         self.reach.arrivals(|peer| self.writers.push(peer));
-        for i in before..self.writers.len() {
-            self.connect(self.writers[i])?;
+        if self.writers.len() > before { self.connect_writers(before) } else { Ok(()) }
+    }
+
+    /// One that cannot be connected is not looked at again: its ring has another reader.
+    #[cold]
+    fn connect_writers(&mut self, first: usize) -> Result<()> {
+        let mut fault = Ok(());
+        for i in (first..self.writers.len()).rev() {
+            if let Err(error) = self.connect(self.writers[i]) {
+                self.writers.swap_remove(i);
+                fault = Err(error);
+            }
         }
-        Ok(())
+        fault
     }
 
     #[inline]

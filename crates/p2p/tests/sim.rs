@@ -321,6 +321,44 @@ fn corrupt_packets_are_errors() {
     });
 }
 
+/// Goal: even the partner of an operation cannot make us crash or touch what is not the operation's. Method: it sends random
+/// packets about the real send and the real receive, whose bytes it may spoil, but nothing else.
+#[test]
+fn a_corrupt_partner_crashes_nobody() {
+    seeds(2000, |seed| {
+        let config = Config { large_protocol: LargeProtocol::Cells, ..small() };
+        let mut job = Job::new(2, seed, Conditions { payload_bytes_max: 100, ..CALM }, config);
+        let (from, into) = (Bytes::new(600).holding(1), Bytes::with_gaps(600, 8, 8));
+        let send = job.ranks[0].isend(Mode::Standard, CONTEXT, 1, 5, from.buffer()).unwrap();
+        let receive = job.ranks[0].irecv(CONTEXT, Some(1), Some(5), into.buffer());
+        let network = job.network.clone();
+        for _ in 0..60 {
+            let kind = 1 + network.below(5) as u8;
+            let context = if kind <= 2 { CONTEXT } else { network.below(4) };
+            let tag = if kind <= 2 { 5 } else { network.below(4) as i32 - 1 };
+            let payload = match (kind, network.below(4)) {
+                (_, 0) => vec![7; network.below(100) as usize],
+                (4, _) => vec![7; 100],
+                (_, 1) => vec![0xff; 24],
+                _ => [network.below(4), network.below(300), 300 + network.below(310)]
+                    .into_iter()
+                    .flat_map(u64::to_ne_bytes)
+                    .collect(),
+            };
+            network.forge(1, 0, Header { kind, tag, context }, payload);
+            let _ = job.ranks[0].poll();
+            if network.below(8) == 0 {
+                let again = job.ranks[0].irecv(CONTEXT, Some(1), None, Bytes::new(0).buffer());
+                job.ranks[0].cancel(again);
+                job.ranks[0].free(again);
+            }
+        }
+        from.assert_holds(1, 600);
+        into.assert_gaps_untouched();
+        let _ = (job.ranks[0].outcome(send), job.ranks[0].outcome(receive), job.ranks[0].pending());
+    });
+}
+
 /// Goal: lengths beyond 32 bits work on every way. Method: 2 GiB and a bit from a layout that repeats 1 MiB, to one that writes
 /// it over and over.
 #[test]

@@ -66,6 +66,11 @@ impl Bytes {
             let wanted = if at < bytes { byte_of(id, at) } else { UNTOUCHED };
             assert_eq!(byte, wanted, "byte {at} of message {id:#x}, {bytes} of {} bytes", self.bytes);
         }
+        self.assert_gaps_untouched();
+    }
+
+    #[track_caller]
+    pub fn assert_gaps_untouched(&self) {
         if self.gap > 0 {
             let gaps = self.memory.chunks(self.piece + self.gap).flat_map(|element| &element[self.piece..]);
             assert!(gaps.into_iter().all(|&byte| byte == UNTOUCHED), "a gap was written");
