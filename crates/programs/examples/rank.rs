@@ -28,6 +28,7 @@ fn main() {
                 let job = job.expect("joined");
                 println!("rank {} of {} alone {}", job.rank, job.size, job.alone);
             }
+            "count" => telemetry::count(telemetry::Counter::SendCalls, 5),
             "event" => telemetry::event(telemetry::Event::Wait),
             "leave" => {
                 let job = job.expect("joined");

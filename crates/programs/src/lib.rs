@@ -5,4 +5,5 @@
 #![forbid(unsafe_code)]
 
 pub mod mpirun;
+pub mod outboard;
 pub mod proxy;

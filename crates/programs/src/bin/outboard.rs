@@ -1,1 +1,6 @@
-fn main() {}
+//! `outboard`: see `programs::outboard`.
+#![forbid(unsafe_code)]
+
+fn main() -> std::process::ExitCode {
+    outboard_programs::outboard::run(std::env::args_os().collect()).into()
+}

@@ -243,12 +243,14 @@ impl<'a> Job<'a> {
 
     /// A proxy's death costs nothing but speed: ranks carry its operations on.
     fn proxy_ended(&mut self, proxy: u32, pid: i32, status: WaitStatus) {
-        let over = !self.lives(|member| matches!(member, Member::Rank(_))) || self.kill_at.is_some();
         let shape = self.segment.shape();
-        self.segment.proxy(proxy).set_state(State::Dead);
+        let page = self.segment.proxy(proxy);
+        if page.state() == State::Finalized && status.exit_status() == Some(0) {
+            return;
+        }
+        page.set_state(State::Dead);
         (0..shape.ranks).for_each(|rank| self.segment.rank(rank).bell.ring());
-        let left = self.segment.job().leaving.count() >= shape.ranks;
-        if over || (left && status.exit_status() == Some(0)) {
+        if self.kill_at.is_some() || !self.lives(|member| matches!(member, Member::Rank(_))) {
             return;
         }
         let how = match status.terminating_signal() {

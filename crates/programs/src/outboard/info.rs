@@ -1,0 +1,134 @@
+//! `outboard info`: version, paths, machine, settings, and which MPI functions have a body.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Value, json};
+use settings::{Setting, TABLE};
+
+/// `MPI_Name 0|1` per line: all functions of the standard ABI, and whether they have a body. Made by the generator of `abi`.
+const FUNCTIONS: &str = include_str!(concat!(env!("OUT_DIR"), "/functions.txt"));
+
+/// Print version, paths, settings, and which MPI functions there are.
+#[derive(Args)]
+pub struct Info {
+    /// Only the settings, with their values, defaults, and what they are for.
+    #[arg(long)]
+    settings: bool,
+    /// Only the MPI functions, and whether they have a body yet.
+    #[arg(long)]
+    functions: bool,
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Info {
+    /// What is to be printed.
+    pub fn run(&self) -> Result<String, String> {
+        let all = !self.settings && !self.functions;
+        if self.json {
+            let mut object = serde_json::Map::new();
+            if all {
+                object.insert("version".into(), env!("CARGO_PKG_VERSION").into());
+                let facts = facts().into_iter().map(|(name, value)| (name.to_string(), value.into()));
+                object.extend(facts);
+            }
+            if all || self.settings {
+                object.insert(
+                    "settings".into(),
+                    TABLE.iter().filter(|row| !row.internal).map(described).collect(),
+                );
+            }
+            if all || self.functions {
+                let entries = functions().map(|(name, body)| json!({"name": name, "body": body}));
+                object.insert("functions".into(), entries.collect());
+            }
+            return Ok(format!("{:#}\n", Value::Object(object)));
+        }
+        let mut text = String::new();
+        let mut print = |line: std::fmt::Arguments| text.write_fmt(line).expect("a String takes all");
+        if all {
+            print(format_args!("Outboard {}\n", env!("CARGO_PKG_VERSION")));
+            facts().iter().for_each(|(name, value)| print(format_args!("{name:<16} {value}\n")));
+            print(format_args!("{}\n\nSettings (--settings explains them):\n", count()));
+            TABLE.iter().filter(|row| !row.internal).for_each(|row| {
+                print(format_args!("{:<34} {}\n", row.variable, value_of(row)));
+            });
+        }
+        if self.settings {
+            TABLE
+                .iter()
+                .filter(|row| !row.internal)
+                .for_each(|row| print(format_args!("{}\n", explained(row))));
+        }
+        if self.functions {
+            functions().for_each(|(name, body)| {
+                print(format_args!("{name:<36} {}\n", if body { "yes" } else { "no body yet" }));
+            });
+            print(format_args!("{}\n", count()));
+        }
+        Ok(text)
+    }
+}
+
+fn functions() -> impl Iterator<Item = (&'static str, bool)> {
+    FUNCTIONS.lines().filter_map(|line| line.split_once(' ')).map(|(name, body)| (name, body.trim() == "1"))
+}
+
+fn count() -> String {
+    let with = functions().filter(|(_, body)| *body).count();
+    format!("functions with a body: {with} of {}", functions().count())
+}
+
+/// Paths and machine, as name and value.
+fn facts() -> Vec<(&'static str, String)> {
+    let own = std::env::current_exe().and_then(std::fs::canonicalize).unwrap_or_default();
+    let folder = own.parent().map(PathBuf::from).unwrap_or_default();
+    let tree = folder.parent().map(PathBuf::from).unwrap_or_default();
+    let present = |path: PathBuf| match path.exists() {
+        true => path.display().to_string(),
+        false => format!("{} (missing)", path.display()),
+    };
+    let cpus = sys::cpu::allowed().map_or("unknown".into(), |cpus| crate::mpirun::cpus::told(&cpus));
+    let yama = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
+    vec![
+        ("tree", tree.display().to_string()),
+        ("library", present(tree.join("lib/libmpi_abi.so.1"))),
+        ("mpirun", present(folder.join("mpirun"))),
+        ("proxy", present(folder.join("outboard-proxy"))),
+        ("cpus", cpus),
+        ("ptrace_scope", yama.map_or("no Yama".into(), |scope| scope.trim().to_string())),
+    ]
+}
+
+/// The value that holds here, with its default where it differs.
+fn value_of(row: &Setting) -> String {
+    let default = if row.default.is_empty() { "(not set)" } else { row.default };
+    match settings::given(row).filter(|value| !value.is_empty()) {
+        Some(value) => format!("{value}   (default {default})"),
+        None => default.to_string(),
+    }
+}
+
+fn explained(row: &Setting) -> String {
+    let mut text = format!("{}={}\n", row.variable, value_of(row));
+    for line in [row.doc, row.why, &format!("Allowed: {}.", row.kind.allowed())] {
+        writeln!(text, "    {line}").expect("a String takes all");
+    }
+    text
+}
+
+fn described(row: &Setting) -> Value {
+    json!({
+        "name": row.name,
+        "variable": row.variable,
+        "value": settings::given(row),
+        "default": row.default,
+        "allowed": row.kind.allowed(),
+        "scope": format!("{:?}", row.scope).to_lowercase(),
+        "doc": row.doc,
+        "why": row.why,
+    })
+}

@@ -1,0 +1,55 @@
+//! `outboard`: looks at the library, at running jobs, and at how collectives are planned.
+
+mod info;
+mod man;
+mod top;
+
+use std::ffi::OsString;
+use std::io::Write;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+/// Look at Outboard: the library, running jobs, and how collectives are planned.
+#[derive(Parser)]
+#[command(name = "outboard", version, arg_required_else_help = true, max_term_width = 110)]
+pub struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    Info(info::Info),
+    Top(top::Top),
+    Man(man::Man),
+}
+
+/// The program: `words` begin with its own name; returns the exit code.
+pub fn run(words: Vec<OsString>) -> u8 {
+    let arguments = match Arguments::try_parse_from(words) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Nothing can be done about a closed terminal.
+            let _ = error.print();
+            return error.exit_code() as u8;
+        }
+    };
+    let text = match arguments.task {
+        Task::Info(info) => info.run(),
+        Task::Top(top) => top.run(),
+        Task::Man(man) => man.run(),
+    };
+    match text {
+        // A reader that has seen enough (`| head`) is no failure.
+        Ok(text) => std::io::stdout().write_all(text.as_bytes()).map_or(0, |()| 0),
+        Err(sentence) => {
+            eprintln!("outboard: {sentence}");
+            1
+        }
+    }
+}
+
+/// The command line's description, for its manual pages.
+pub fn command() -> clap::Command {
+    Arguments::command()
+}

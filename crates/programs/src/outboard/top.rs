@@ -1,0 +1,328 @@
+//! `outboard top`: watches running jobs by their counters, which lie in each job's shared memory. The job is not asked
+//! and not slowed: nothing is written.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use serde_json::{Value, json};
+use telemetry::summary::short;
+use telemetry::{Counter, Page, Unit};
+use transport::shm::Segment;
+
+/// Watch running jobs of this user: what every rank and proxy does. q ends it.
+#[derive(Args)]
+pub struct Top {
+    /// Only the job of this mpirun, or of this program run alone.
+    #[arg(long, value_name = "PID")]
+    job: Option<u32>,
+    /// Print once and end.
+    #[arg(long)]
+    once: bool,
+    /// Print all counters once, as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A running job that we can see.
+struct Job {
+    /// The pid of its `mpirun`, or of the program that runs alone.
+    pid: u32,
+    segment: Segment,
+}
+
+/// When all pages of a job were read, and the values, by page and counter.
+struct Sample {
+    at: Instant,
+    values: Vec<Vec<u64>>,
+}
+
+impl Top {
+    /// Prints jobs once, or shows them until the user has seen enough.
+    pub fn run(&self) -> Result<String, String> {
+        if self.json {
+            let jobs: Vec<Value> = self.jobs()?.iter().map(described).collect();
+            return Ok(format!("{:#}\n", Value::Array(jobs)));
+        }
+        if self.once {
+            let jobs = self.jobs()?;
+            return Ok(jobs.iter().map(|job| table(job, None)).collect());
+        }
+        self.watch()
+    }
+
+    fn jobs(&self) -> Result<Vec<Job>, String> {
+        let mut jobs = find()?;
+        jobs.retain(|job| self.job.is_none_or(|pid| job.pid == pid));
+        jobs.sort_by_key(|job| job.pid);
+        match self.job {
+            Some(pid) if jobs.is_empty() => Err(format!("no running job of mpirun {pid} can be seen")),
+            _ => Ok(jobs),
+        }
+    }
+
+    fn watch(&self) -> Result<String, String> {
+        let screen = Screen::open();
+        let mut last: HashMap<u32, Sample> = HashMap::new();
+        loop {
+            let jobs = self.jobs()?;
+            let mut text = String::new();
+            for job in &jobs {
+                let now = Sample::of(job);
+                text += &table(job, last.get(&job.pid).map(|last| (last, &now)));
+                last.insert(job.pid, now);
+            }
+            if jobs.is_empty() {
+                text += "No job of this user is running.\n";
+            }
+            if !screen.show(&text) {
+                return Ok(String::new());
+            }
+        }
+    }
+}
+
+/// The jobs whose memory some process of ours holds open.
+fn find() -> Result<Vec<Job>, String> {
+    let mut found: HashMap<(u64, u64), Job> = HashMap::new();
+    let processes = std::fs::read_dir("/proc").map_err(|error| format!("cannot read /proc: {error}"))?;
+    for process in processes.flatten() {
+        let is_pid =
+            process.file_name().to_str().is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
+        // Other users' processes refuse; processes end while we look.
+        let Some(descriptors) = is_pid.then(|| std::fs::read_dir(process.path().join("fd")).ok()).flatten()
+        else {
+            continue;
+        };
+        for path in descriptors.flatten().map(|entry| entry.path()) {
+            if let Some((key, segment)) = open(&path, &found) {
+                let launcher = segment.job().launcher.load(Ordering::Relaxed);
+                let pid = if launcher != 0 { launcher } else { segment.rank(0).pid.load(Ordering::Relaxed) };
+                found.insert(key, Job { pid, segment });
+            }
+        }
+    }
+    Ok(found.into_values().collect())
+}
+
+/// The job behind a descriptor, unless it is none or is known already; the key is the same for all its descriptors.
+fn open(path: &PathBuf, known: &HashMap<(u64, u64), Job>) -> Option<((u64, u64), Segment)> {
+    std::fs::read_link(path).ok().filter(|to| to.to_string_lossy().contains("memfd:outboard-job"))?;
+    let facts = std::fs::metadata(path).ok()?;
+    let key = (facts.dev(), facts.ino());
+    if known.contains_key(&key) {
+        return None;
+    }
+    let file = std::fs::File::options().read(true).write(true).open(path).ok()?;
+    Some((key, Segment::attach(file.into()).ok()?))
+}
+
+impl Sample {
+    fn of(job: &Job) -> Sample {
+        let values = |page: &Page| Counter::ALL.iter().map(|counter| page.value(*counter)).collect();
+        let shape = job.segment.shape();
+        let ranks = (0..shape.ranks).map(|rank| values(&job.segment.rank(rank).counters));
+        let proxies = (0..shape.proxies).map(|proxy| values(&job.segment.proxy(proxy).counters));
+        Sample { at: Instant::now(), values: ranks.chain(proxies).collect() }
+    }
+}
+
+const SENT: &[Counter] = &[Counter::OwnBytes, Counter::EagerBytesSent, Counter::RendezvousBytesSent];
+const RECEIVED: &[Counter] = &[Counter::EagerBytesReceived, Counter::RendezvousBytesReceived];
+const MOVED: &[Counter] = &[Counter::CmaBytes, Counter::CopiedBytes];
+const COLLECTIVES: &[Counter] = &[
+    Counter::BarrierCalls,
+    Counter::BcastCalls,
+    Counter::GatherCalls,
+    Counter::ScatterCalls,
+    Counter::AllgatherCalls,
+    Counter::AlltoallCalls,
+    Counter::ReduceCalls,
+    Counter::AllreduceCalls,
+    Counter::ReduceScatterCalls,
+    Counter::ScanCalls,
+];
+
+/// A job as lines of text: per second between two samples, else totals since its start.
+fn table(job: &Job, samples: Option<(&Sample, &Sample)>) -> String {
+    let shape = job.segment.shape();
+    let start = job.segment.job().start.load(Ordering::Relaxed);
+    let age = sys::clock::now().saturating_sub(start);
+    let now = samples.is_none().then(|| Sample::of(job));
+    let sum = |page: usize, counters: &[Counter], unit: Unit| {
+        let of = |sample: &Sample| {
+            counters.iter().map(|counter| sample.values[page][*counter as usize]).sum::<u64>()
+        };
+        match (samples, &now) {
+            (Some((last, now)), _) => {
+                let seconds = (now.at - last.at).as_secs_f64().max(1e-3);
+                short((of(now).saturating_sub(of(last)) as f64 / seconds) as u64, unit)
+            }
+            (None, Some(now)) => short(of(now), unit),
+            (None, None) => String::new(),
+        }
+    };
+    let share = |page: usize, counter: Counter| {
+        let part =
+            |after: u64, before: u64, over: f64| 100.0 * after.saturating_sub(before) as f64 / over.max(1.0);
+        let percent = match (samples, &now) {
+            (Some((last, now)), _) => {
+                let index = counter as usize;
+                part(now.values[page][index], last.values[page][index], (now.at - last.at).as_nanos() as f64)
+            }
+            (None, now) => {
+                part(now.as_ref().map_or(0, |now| now.values[page][counter as usize]), 0, age as f64)
+            }
+        };
+        format!("{percent:.0}%")
+    };
+    let what = if samples.is_some() { "per second" } else { "since its start" };
+    let memory = job.segment.resident().map_or("?".into(), |bytes| short(bytes, Unit::Bytes));
+    let mut text = format!(
+        "job {}: {} ranks, {} proxies, running for {}, shared memory {memory}; {what}:\n",
+        job.pid,
+        shape.ranks,
+        shape.proxies,
+        short(age, Unit::Nanoseconds)
+    );
+    let head = [
+        "pid",
+        "state",
+        "cpu",
+        "sends",
+        "sent",
+        "received",
+        "colls",
+        "moved",
+        "offload",
+        "busy/wait",
+        "cpu%",
+    ];
+    line(&mut text, "", &head.map(String::from));
+    for rank in 0..shape.ranks {
+        let (page, index) = (job.segment.rank(rank), rank as usize);
+        let cells = [
+            page.pid.load(Ordering::Relaxed).to_string(),
+            format!("{:?}", page.state()),
+            place(page.cpus.load(Ordering::Relaxed), page.cpu.load(Ordering::Relaxed)),
+            sum(index, &[Counter::SendCalls], Unit::Count),
+            sum(index, SENT, Unit::Bytes),
+            sum(index, RECEIVED, Unit::Bytes),
+            sum(index, COLLECTIVES, Unit::Count),
+            sum(index, MOVED, Unit::Bytes),
+            sum(index, &[Counter::Offloaded], Unit::Count),
+            share(index, Counter::WaitNs),
+            String::new(),
+        ];
+        line(&mut text, &format!("rank {rank}"), &cells);
+    }
+    for proxy in 0..shape.proxies {
+        let (page, index) = (job.segment.proxy(proxy), (shape.ranks + proxy) as usize);
+        let mut cells = [const { String::new() }; 11];
+        cells[0] = page.pid.load(Ordering::Relaxed).to_string();
+        cells[1] = format!("{:?}", page.state());
+        cells[2] = place(page.cpus.load(Ordering::Relaxed), page.cpu.load(Ordering::Relaxed));
+        cells[6] = sum(index, &[Counter::Instances], Unit::Count);
+        cells[7] = sum(index, MOVED, Unit::Bytes);
+        cells[9] = share(index, Counter::ProxyBusyNs);
+        cells[10] = share(index, Counter::ProxyCpuNs);
+        line(&mut text, &format!("proxy {proxy}"), &cells);
+    }
+    text.push('\n');
+    text
+}
+
+fn line(text: &mut String, name: &str, cells: &[String; 11]) {
+    const WIDTHS: [usize; 11] = [8, 10, 5, 8, 9, 9, 8, 9, 8, 10, 5];
+    let mut line = format!("{name:<10}");
+    for (cell, width) in cells.iter().zip(WIDTHS) {
+        write!(line, " {cell:>width$}").expect("a String takes all");
+    }
+    writeln!(text, "{}", line.trim_end()).expect("a String takes all");
+}
+
+/// Where a process may run: its cpu if it is bound to one, else how many there are.
+fn place(cpus: u32, first: u32) -> String {
+    match cpus {
+        0 => "-".into(),
+        1 => first.to_string(),
+        cpus => format!("({cpus})"),
+    }
+}
+
+fn described(job: &Job) -> Value {
+    let counters = |page: &Page| -> Value {
+        page.values()
+            .map(|(counter, value)| (counter.name().to_string(), value.into()))
+            .collect::<serde_json::Map<_, _>>()
+            .into()
+    };
+    let shape = job.segment.shape();
+    let ranks = (0..shape.ranks).map(|rank| {
+        let page = job.segment.rank(rank);
+        let pid = page.pid.load(Ordering::Relaxed);
+        json!({"rank": rank, "pid": pid, "state": format!("{:?}", page.state()), "counters": counters(&page.counters)})
+    });
+    let proxies = (0..shape.proxies).map(|proxy| {
+        let page = job.segment.proxy(proxy);
+        let (pid, heartbeat) = (page.pid.load(Ordering::Relaxed), page.heartbeat.load(Ordering::Relaxed));
+        let state = format!("{:?}", page.state());
+        json!({"proxy": proxy, "pid": pid, "state": state, "heartbeat": heartbeat, "counters": counters(&page.counters)})
+    });
+    json!({"job": job.pid, "ranks": ranks.collect::<Vec<_>>(), "proxies": proxies.collect::<Vec<_>>()})
+}
+
+/// The terminal while `top` has it: keys arrive at once and unseen. Restored on drop.
+struct Screen {
+    before: Option<Termios>,
+}
+
+impl Screen {
+    fn open() -> Screen {
+        let before = tcgetattr(std::io::stdin()).ok();
+        if let Some(mut modes) = before.clone() {
+            modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG);
+            // Without it q needs a return, nothing worse.
+            let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &modes);
+        }
+        Screen { before }
+    }
+
+    /// Shows `text` for a second; false when the user has seen enough, or nobody reads us.
+    fn show(&self, text: &str) -> bool {
+        let mut out = std::io::stdout();
+        let clear = if out.is_terminal() { "\x1b[H\x1b[2J" } else { "" };
+        if write!(out, "{clear}{text}").and_then(|()| out.flush()).is_err() {
+            return false;
+        }
+        if self.before.is_none() {
+            std::thread::sleep(Duration::from_secs(1));
+            return true;
+        }
+        let stdin = std::io::stdin();
+        let second = Timespec { tv_sec: 1, tv_nsec: 0 };
+        if poll(&mut [PollFd::new(&stdin.as_fd(), PollFlags::IN)], Some(&second)).unwrap_or(0) == 0 {
+            return true;
+        }
+        let mut key = [0];
+        let read = rustix::io::read(&stdin, &mut key).unwrap_or(0);
+        // q, Ctrl-C, Ctrl-D, or the end of the terminal.
+        read == 1 && !matches!(key[0], b'q' | 3 | 4)
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, before);
+        }
+    }
+}
