@@ -30,7 +30,8 @@ pub struct Program {
     exports_at: u64,
     /// Where the words for a proxy lie, once one was needed.
     words: Option<(u64, u64)>,
-    /// Blocks that are free.
+    /// Blocks that are free; boxed, because they move at every start and every end.
+    #[allow(clippy::vec_box)]
     pub idle: Vec<Box<Block>>,
     /// Instances that run.
     pub running: u32,

@@ -394,7 +394,8 @@ impl Run {
         let Some(source) = &self.states[step as usize].source else { return Ok(Did::Nothing) };
         let published = source.record.step(source.step, Field::Published).load(Ordering::Acquire);
         let have = published & !COMPLETE;
-        if have > spot.bytes {
+        // A sender that gave up says so by completing too early.
+        if have > spot.bytes || (published & COMPLETE != 0 && have < spot.bytes) {
             return Err(Fault::Corrupt { peer, what: Corruption::Progress }.into());
         }
         let end = have.min(limit).min(begun + reach.chunk_bytes).max(begun);

@@ -29,7 +29,7 @@ pub enum Corruption {
     Chain = 4,
     /// The instance lacks the send.
     Edge = 5,
-    /// Progress beyond the length.
+    /// Progress that contradicts the length.
     Progress = 6,
 }
 
@@ -104,7 +104,7 @@ impl Corruption {
             Corruption::Edge => {
                 "its operation has no such message; did the ranks call different collectives?"
             }
-            Corruption::Progress => "it tells of more bytes than there are",
+            Corruption::Progress => "the bytes it offers are not as many as it said; its own error tells why",
         }
     }
 }

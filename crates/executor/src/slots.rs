@@ -414,7 +414,8 @@ pub fn decode(words: &[u64], plan: &Plan, reach: &Reach, rank: u32) -> Option<(S
         let mapped = kind == PART_GAPS_MAPPED;
         slots.parts[slot][part].place = Place::ThereGaps(FarGaps { rank, mapped, base, layout, skip });
     }
-    Some((slots, words.peers(schedule.size, reach.segment.shape().ranks)?))
+    let peers = words.peers(schedule.size, reach.segment.shape().ranks)?;
+    (words.at == words.words.len()).then_some((slots, peers))
 }
 
 fn reduction(kind: u64, element_bytes: u64) -> Option<Option<Reduction>> {

@@ -1,1 +1,343 @@
-//! Errors.
+//! What goes wrong, and what users' functions see: one small job each.
+
+use super::plans::{Kind, Plan, blocks, whole};
+use super::{Home, Job};
+use crate::record::{BUCKETS, Head};
+use crate::{Binding, Config, Cut, Offload, Poll, Reduction, Start, Ticket};
+use datatype::{Basic, Buffer, PredefinedOp};
+use error::Class;
+use schedule::{Action, Partition, Schedule, Slot};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use transport::shm::State;
+
+const SUM: Reduction = Reduction::Predefined { op: PredefinedOp::Sum, basic: Basic::U32, element_bytes: 4 };
+
+fn even(buffer: &Buffer, blocks: u64) -> Binding {
+    Binding::Whole { buffer: buffer.clone(), cut: Cut::Even { block_bytes: buffer.bytes() as u64 / blocks } }
+}
+
+fn start(job: &Job, schedule: Schedule, input: Binding, output: Binding, offload: Offload) -> Start {
+    Start {
+        context: 5,
+        sequence: 1,
+        peers: (0..job.ranks.len() as u32).collect(),
+        schedule: Arc::new(schedule),
+        input,
+        output,
+        reduction: None,
+        offload,
+    }
+}
+
+/// Polls everybody in turn until all tickets have an outcome.
+fn outcomes(job: &mut Job, tickets: &[Ticket]) -> Vec<error::Result<()>> {
+    let mut ended: Vec<Option<error::Result<()>>> = vec![None; tickets.len()];
+    for _ in 0..200_000 {
+        for (rank, &ticket) in tickets.iter().enumerate() {
+            if ended[rank].is_none() {
+                job.ranks[rank].executor.poll();
+                ended[rank] = job.ranks[rank].executor.outcome(ticket);
+            }
+        }
+        job.proxies.iter_mut().for_each(|proxy| {
+            proxy.poll();
+        });
+        if ended.iter().all(Option::is_some) {
+            return ended.into_iter().flatten().collect();
+        }
+    }
+    panic!("the job hangs: {ended:?}");
+}
+
+fn words(values: impl IntoIterator<Item = u32>) -> Vec<u8> {
+    values.into_iter().flat_map(u32::to_le_bytes).collect()
+}
+
+#[test]
+fn different_lengths_are_told_to_the_receiver_and_hang_nobody() {
+    for offload in [Offload::Off, Offload::On] {
+        for (sent, room) in [(64usize, 16usize), (16, 64), (0, 8), (8, 0)] {
+            let mut job = Job::new(3, 1, &Config::default());
+            let mut tickets = vec![];
+            // A pipeline: what rank 1 cannot receive it still passes on, so that rank 2 does not hang.
+            for (rank, bytes) in [sent, room, room].into_iter().enumerate() {
+                let buffer = job.ranks[rank].buffer(&vec![rank as u8; bytes], Home::Private);
+                let schedule = Kind::Bcast.schedule(rank as u32, 3);
+                let start = start(&job, schedule, Binding::None, even(&buffer, 1), offload);
+                tickets.push(job.ranks[rank].executor.start(start).unwrap());
+            }
+            let ended = outcomes(&mut job, &tickets);
+            assert_eq!((&ended[0], &ended[2]), (&Ok(()), &Ok(())));
+            let error = ended[1].as_ref().unwrap_err();
+            assert_eq!(error.class, Class::Truncate);
+            let facts = format!("rank 0 contributes {sent} bytes where rank 1 expects {room}");
+            assert!(error.message.contains(&facts), "{error}");
+        }
+    }
+}
+
+#[test]
+fn unequal_sides_of_a_copy_are_an_error_of_that_rank() {
+    let mut job = Job::new(1, 1, &Config::default());
+    for offload in [Offload::Off, Offload::On] {
+        let input = job.ranks[0].buffer(&[1; 8], Home::Arena);
+        let output = job.ranks[0].buffer(&[2; 12], Home::Private);
+        let schedule = Kind::Allgather.schedule(0, 1);
+        let start = start(&job, schedule, even(&input, 1), even(&output, 1), offload);
+        let ticket = job.ranks[0].executor.start(start).unwrap();
+        let ended = outcomes(&mut job, &[ticket]);
+        assert_eq!(ended[0].as_ref().unwrap_err().class, Class::Truncate);
+        assert_eq!(job.ranks[0].data(&output), [1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2]);
+    }
+}
+
+/// `into = left - right` over three ranks: neither commutative nor a predefined operator.
+#[test]
+fn a_users_function_gets_its_operands_in_order() {
+    let mut job = Job::new(3, 1, &Config::default());
+    let mut tickets = vec![];
+    let mut outputs = vec![];
+    for rank in 0..3 {
+        let input = job.ranks[rank].buffer(&words([1000 * (3 - rank as u32), 7]), Home::Private);
+        let output = job.ranks[rank].buffer(&[0; 8], Home::Arena);
+        let schedule = Kind::Allreduce.schedule(rank as u32, 3);
+        let mut start = start(&job, schedule, even(&input, 1), even(&output, 1), Offload::On);
+        start.reduction = Some(Reduction::User { token: 42, element_bytes: 4 });
+        tickets.push(job.ranks[rank].executor.start(start).unwrap());
+        outputs.push(output);
+    }
+    let mut calls = 0;
+    let mut ended = [false; 3];
+    for turn in 0..3000 {
+        let rank = turn % 3;
+        let executor = &mut job.ranks[rank].executor;
+        if ended[rank] {
+            continue;
+        }
+        if let Poll::Call(call) = executor.poll() {
+            assert_eq!((call.token, call.elements, call.ticket), (42, 2, tickets[rank]));
+            let (mut a, mut b) = ([0; 8], [0; 8]);
+            call.left.read(&mut a);
+            call.into.read(&mut b);
+            let word = |bytes: &[u8; 8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+            call.into.write(&words([0, 4].map(|at| word(&a, at).wrapping_sub(word(&b, at)))));
+            // It is not asked for again while it is being called.
+            assert!(!matches!(executor.poll(), Poll::Call(_)));
+            executor.called(call);
+            calls += 1;
+        }
+        ended[rank] = executor.outcome(tickets[rank]).is_some();
+    }
+    assert_eq!((calls, ended), (2, [true; 3]));
+    for (rank, output) in outputs.iter().enumerate() {
+        assert_eq!(job.ranks[rank].data(output), words([0, 7u32.wrapping_neg()]));
+        assert_eq!(job.ranks[rank].executor.counters().refused, 1);
+    }
+}
+
+#[test]
+fn a_corrupt_peer_is_an_error_and_no_panic() {
+    // Which word of rank 0's record or directory is spoiled, and with what.
+    let spoils: [fn(&Job, u64); 5] = [
+        |job, at| set(job, at + 8 * Head::ExportsAt as u64, u64::MAX - 7),
+        |job, at| set(job, at + 8 * Head::Exports as u64, u64::MAX),
+        |job, at| set(job, at + 8 * Head::Steps as u64, 1 << 40),
+        // The address of its first send lies outside, and below, so much has been published.
+        |job, at| set(job, at + 8 * (24 + 2), 1 << 63 | (1 << 40)),
+        |job, at| set(job, at + 8 * 24, 1 << 50),
+    ];
+    for spoil in spoils {
+        let mut job = Job::new(2, 0, &Config::default());
+        let buffers = [0, 1].map(|rank| job.ranks[rank].buffer(&[1; 5000], Home::Private));
+        let mut tickets = vec![];
+        for rank in [0, 1] {
+            let schedule = Kind::Bcast.schedule(rank, 2);
+            let start = start(&job, schedule, Binding::None, even(&buffers[rank as usize], 1), Offload::Off);
+            tickets.push(job.ranks[rank as usize].executor.start(start).unwrap());
+        }
+        job.ranks[0].executor.poll();
+        let directory = &job.segment.rank(0).directory;
+        let heads = (0..BUCKETS).map(|bucket| directory[bucket].load(Ordering::Relaxed));
+        spoil(&job, heads.max().unwrap());
+        for _ in 0..100_000 {
+            job.ranks[1].executor.poll();
+        }
+        let error = job.ranks[1].executor.outcome(tickets[1]).unwrap().unwrap_err();
+        assert_eq!(error.class, Class::Intern);
+        assert!(error.message.contains("rank 0"), "{error}");
+    }
+    // A directory that leads in a circle.
+    let mut job = Job::new(2, 0, &Config::default());
+    let buffer = job.ranks[1].buffer(&[1; 50], Home::Private);
+    let schedule = Kind::Bcast.schedule(1, 2);
+    let start = start(&job, schedule, Binding::None, even(&buffer, 1), Offload::Off);
+    let ticket = job.ranks[1].executor.start(start).unwrap();
+    job.segment.rank(0).directory.iter().for_each(|head| head.store(64, Ordering::Relaxed));
+    set(&job, 64 + 8 * Head::Next as u64, 64);
+    for _ in 0..20_000 {
+        job.ranks[1].executor.poll();
+    }
+    assert_eq!(job.ranks[1].executor.outcome(ticket).unwrap().unwrap_err().class, Class::Intern);
+}
+
+fn set(job: &Job, at: u64, value: u64) {
+    job.segment.arena(0).unwrap().word(at).unwrap().store(value, Ordering::Relaxed);
+}
+
+/// A proxy that cannot make sense of an instance gives it back, and the rank executes it from its own books.
+#[test]
+fn spoiled_programs_and_parameters_come_back_from_the_proxy() {
+    for head in [Head::ProgramAt, Head::ProgramWords, Head::ParametersAt, Head::ParametersWords, Head::Steps]
+    {
+        for value in [0, 1 << 20, u64::MAX] {
+            let mut job = Job::new(1, 1, &Config::default());
+            let input = job.ranks[0].buffer(&words([1, 2, 3]), Home::Private);
+            let output = job.ranks[0].buffer(&[0; 12], Home::Private);
+            let schedule = Kind::Allgather.schedule(0, 1);
+            let start = start(&job, schedule, even(&input, 1), even(&output, 1), Offload::On);
+            let ticket = job.ranks[0].executor.start(start).unwrap();
+            let directory = &job.segment.rank(0).directory;
+            let at = directory.iter().map(|head| head.load(Ordering::Relaxed)).max().unwrap();
+            set(&job, at + 8 * head as u64, value);
+            assert_eq!(outcomes(&mut job, &[ticket]), [Ok(())]);
+            assert_eq!(job.ranks[0].data(&output), words([1, 2, 3]));
+            let counters = job.ranks[0].executor.counters();
+            assert_eq!((counters.offloaded, counters.recovered), (1, 1), "{} {value}", head as u64);
+        }
+    }
+}
+
+#[test]
+fn any_word_of_the_parameters_may_be_spoiled() {
+    for word in 0..60 {
+        for value in [0, 1, 3, 1 << 62, u64::MAX] {
+            let mut job = Job::new(2, 1, &Config::default());
+            let mut tickets = vec![];
+            for rank in [0, 1] {
+                let input = job.ranks[rank].buffer(&words([1, 2, 3, 4]), Home::ArenaGaps);
+                let output = job.ranks[rank].buffer(&[0; 16], Home::Gaps);
+                let schedule = Kind::Alltoall.schedule(rank as u32, 2);
+                let start = start(&job, schedule, even(&input, 2), even(&output, 2), Offload::On);
+                tickets.push(job.ranks[rank].executor.start(start).unwrap());
+            }
+            let directory = &job.segment.rank(0).directory;
+            let record = directory.iter().map(|head| head.load(Ordering::Relaxed)).max().unwrap();
+            let arena = job.segment.arena(0).unwrap();
+            let head = |head: Head| arena.word(record + 8 * head as u64).unwrap().load(Ordering::Relaxed);
+            // The last word is the peers: whom a rank waits for nobody can check.
+            if word + 1 < head(Head::ParametersWords) {
+                set(&job, head(Head::ParametersAt) + 8 * word, value);
+            }
+            // Right, wrong or an error: but it ends, and nobody panics.
+            outcomes(&mut job, &tickets);
+        }
+    }
+}
+
+#[test]
+fn a_full_launch_ring_leaves_operations_to_the_caller() {
+    let mut job = Job::new(1, 1, &Config::default());
+    let schedule = Arc::new(Kind::Barrier.schedule(0, 1));
+    assert!(schedule.steps.is_empty());
+    let schedule = Arc::new(Kind::Allgather.schedule(0, 1));
+    let buffer = job.ranks[0].buffer(&[1; 4], Home::Arena);
+    let mut tickets = vec![];
+    for sequence in 0..200 {
+        let mut start =
+            start(&job, Kind::Barrier.schedule(0, 1), even(&buffer, 1), even(&buffer, 1), Offload::On);
+        (start.schedule, start.sequence) = (schedule.clone(), sequence);
+        tickets.push(job.ranks[0].executor.start(start).unwrap());
+    }
+    let counters = job.ranks[0].executor.counters();
+    assert_eq!((counters.started, counters.offloaded, counters.refused), (200, 128, 72));
+    job.proxies[0].poll();
+    job.ranks[0].executor.poll();
+    for ticket in tickets {
+        assert_eq!(job.ranks[0].executor.outcome(ticket), Some(Ok(())));
+    }
+}
+
+#[test]
+fn without_a_living_proxy_the_caller_executes() {
+    let mut job = Job::new(1, 1, &Config::default());
+    let buffer = job.ranks[0].buffer(&[1; 4], Home::Private);
+    let go = |job: &mut Job| {
+        let start =
+            start(job, Kind::Allgather.schedule(0, 1), even(&buffer, 1), even(&buffer, 1), Offload::On);
+        let ticket = job.ranks[0].executor.start(start).unwrap();
+        job.ranks[0].executor.poll();
+        job.ranks[0].executor.outcome(ticket)
+    };
+    assert_eq!(go(&mut job), None);
+    for state in [State::Unborn, State::Dead, State::Finalized] {
+        let mut job = Job::new(1, 1, &Config::default());
+        job.segment.proxy(0).set_state(state);
+        assert_eq!(go(&mut job), Some(Ok(())));
+    }
+    // Where the proxy may not attach, the caller executes and says so, once.
+    let mut job = Job::new(1, 1, &Config::default());
+    job.segment.job().cma_forbidden.store(1, Ordering::Relaxed);
+    assert_eq!((go(&mut job), go(&mut job)), (Some(Ok(())), Some(Ok(()))));
+    assert!(job.ranks[0].executor.warning().unwrap().contains("MPI_Alloc_mem"));
+    assert_eq!(job.ranks[0].executor.warning(), None);
+}
+
+#[test]
+fn bindings_that_do_not_fit_are_refused() {
+    let mut job = Job::new(2, 0, &Config::default());
+    let buffer = job.ranks[0].buffer(&[1; 12], Home::Private);
+    let refused = |job: &mut Job, change: &dyn Fn(&mut Start)| {
+        let mut start =
+            start(job, Kind::Allreduce.schedule(1, 2), even(&buffer, 1), even(&buffer, 1), Offload::Off);
+        start.reduction = Some(SUM);
+        change(&mut start);
+        job.ranks[0].executor.start(start).unwrap_err().class
+    };
+    let cut = |cut: Cut| Binding::Whole { buffer: buffer.clone(), cut };
+    let changes: [&dyn Fn(&mut Start); 7] = [
+        &|start| start.reduction = None,
+        &|start| start.peers = Arc::from([0]),
+        &|start| start.peers = Arc::from([0, 2]),
+        &|start| start.input = cut(Cut::Even { block_bytes: 16 }),
+        &|start| start.input = cut(Cut::At(Arc::from([0, 4, 8]))),
+        // Operands of different lengths, and elements that are cut.
+        &|start| start.input = cut(Cut::Even { block_bytes: 8 }),
+        &|start| start.output = cut(Cut::At(Arc::from([0, 11]))),
+    ];
+    for change in changes {
+        assert_eq!(refused(&mut job, change), Class::Intern);
+    }
+    assert!(!job.ranks[0].executor.is_busy());
+}
+
+#[test]
+fn memory_of_operations_comes_back() {
+    let config = Config { programs_max: 3, idle_bytes_max: 1 << 20, ..Config::default() };
+    let mut job = Job::new(1, 0, &config);
+    let buffer = job.ranks[0].buffer(&vec![1; 2 << 20], Home::Private);
+    let mut used = vec![];
+    for sequence in 0..30 {
+        // Scratch of 2 MiB each, more than may lie idle; and every time a new schedule.
+        let mut plan = Plan::new(0, 1, 1, 1).scratch(Partition::Input, 0, 1);
+        let (input, scratch) = (blocks(Slot::Input, 0, 1), blocks(Slot::Scratch(0), 0, 1));
+        let copied = plan.step(Action::Copy { from: input, into: scratch }, &[]);
+        plan.step(Action::Copy { from: scratch, into: blocks(Slot::Output, 0, 1) }, &[whole(copied)]);
+        let mut start = start(&job, plan.finish(), even(&buffer, 1), even(&buffer, 1), Offload::Off);
+        start.sequence = sequence;
+        let ticket = job.ranks[0].executor.start(start).unwrap();
+        assert_eq!(outcomes(&mut job, &[ticket]), [Ok(())]);
+        used.push(job.ranks[0].executor.memory().used_bytes());
+    }
+    assert!(used[5..].iter().all(|&bytes| bytes == used[5] && bytes < 64 << 10), "{used:?}");
+}
+
+#[test]
+fn an_arena_that_is_full_is_an_error_with_facts() {
+    let mut job = Job::new(1, 0, &Config::default());
+    while job.ranks[0].executor.memory().alloc(64).is_some() {}
+    let start = start(&job, Kind::Allgather.schedule(0, 1), Binding::None, Binding::None, Offload::Off);
+    let error = job.ranks[0].executor.start(start).unwrap_err();
+    assert_eq!(error.class, Class::NoMem);
+    assert!(error.message.contains("OUTBOARD_ARENA_BYTES"));
+}

@@ -44,6 +44,8 @@ pub enum Home {
 impl Job {
     pub fn new(ranks: u32, proxies: u32, config: &Config) -> Job {
         let (segment, _fd) = Segment::create(Shape { ranks, proxies, arena_bytes: 16 << 20 }).unwrap();
+        // The words by which a process is recognised are the process's, and here jobs share it.
+        segment.job().id.store(1, Ordering::Relaxed);
         for rank in 0..ranks {
             let page = segment.rank(rank);
             page.pid.store(sys::process::id(), Ordering::Relaxed);

@@ -272,7 +272,7 @@ impl Operation {
 fn binding(buffers: &[Buffer], blocks: u32, elements: usize, pieces: bool) -> Binding {
     match buffers {
         [] => Binding::None,
-        [one] if !pieces && blocks % 2 == 0 => {
+        [one] if !pieces && blocks.is_multiple_of(2) => {
             Binding::Whole { buffer: one.clone(), cut: Cut::Even { block_bytes: 4 * elements as u64 } }
         }
         [one] if !pieces => {
