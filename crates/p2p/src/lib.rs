@@ -280,6 +280,14 @@ impl P2p {
         !(self.blocked.is_empty() && self.state.reading.is_empty() && self.state.hopes.is_empty())
     }
 
+    /// Whether nothing has come and nothing waits: what a process asks, with its doorbell armed, before it sleeps.
+    pub fn is_idle(&self) -> bool {
+        let route = |number: &u32| self.peers[*number as usize].as_deref().map(|peer| &peer.route);
+        !self.must_poll()
+            && !self.reach.has_arrivals()
+            && !self.writers.iter().filter_map(route).any(Route::ready)
+    }
+
     /// Makes the way to a peer, where there is none yet.
     #[inline]
     fn connect(&mut self, number: u32) -> Result<()> {

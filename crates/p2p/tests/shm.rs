@@ -41,6 +41,54 @@ fn turn(p2p: &mut P2p) {
     }
 }
 
+/// Goal: whoever sleeps is woken for whatever comes, and nobody sleeps over his own work. Method: both ranks go to sleep on
+/// their bells whenever a poll finds nothing, for minutes; a wake-up that is missing hangs the test.
+#[test]
+fn sleepers_are_woken() {
+    let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 1 }).unwrap();
+    for rank in 0..2 {
+        segment.rank(rank).pid.store(std::process::id(), std::sync::atomic::Ordering::Relaxed);
+        cma::publish(&segment, rank);
+    }
+    let body = |rank: u32, config: Config| {
+        let mut p2p = P2p::new(Reach::Shm(Port::new(segment.clone(), rank)), config);
+        for round in 0..60u64 {
+            for bytes in [8, 5000, 600_000] {
+                let (from, into) = (Bytes::new(bytes).holding(round), Bytes::new(bytes));
+                let first = p2p.irecv(1, None, None, into.buffer());
+                // One answers what the other begins, so that somebody always sleeps.
+                if rank == 1 {
+                    sleep_until(&mut p2p, &segment, first);
+                }
+                let send = p2p.isend(Mode::Synchronous, 1, 1 - rank, 0, from.buffer()).unwrap();
+                if rank == 0 {
+                    sleep_until(&mut p2p, &segment, first);
+                }
+                sleep_until(&mut p2p, &segment, send);
+                p2p.free(first);
+                p2p.free(send);
+                if bytes < 600_000 {
+                    into.assert_holds(round, bytes);
+                }
+            }
+        }
+    };
+    for config in configs() {
+        std::thread::scope(|scope| {
+            scope.spawn(|| body(1, config));
+            body(0, config);
+        });
+    }
+}
+
+fn sleep_until(p2p: &mut P2p, segment: &Segment, ticket: Ticket) {
+    while !p2p.is_done(ticket) {
+        if !p2p.poll().expect("no peer is corrupt") {
+            segment.rank(p2p.rank()).bell.sleep(std::time::Duration::from_secs(300), || p2p.is_idle());
+        }
+    }
+}
+
 fn wait(p2p: &mut P2p, ticket: Ticket) -> Outcome {
     loop {
         if let Some(outcome) = p2p.take(ticket) {

@@ -88,7 +88,16 @@ impl Reach {
         }
     }
 
+    /// Whether `arrivals` would tell of a peer.
+    pub fn has_arrivals(&self) -> bool {
+        match self {
+            Reach::Shm(port) => port.has_arrivals(),
+            Reach::Sim(port) => port.has_arrivals(),
+        }
+    }
+
     /// Calls `each` with every peer that has written to us for the first time.
+    #[inline]
     pub fn arrivals(&mut self, each: impl FnMut(u32)) {
         match self {
             Reach::Shm(port) => port.arrivals(each),
@@ -98,6 +107,16 @@ impl Reach {
 }
 
 impl Route {
+    /// Whether `poll` would find a packet.
+    #[inline]
+    pub fn ready(&self) -> bool {
+        match self {
+            Route::Own => false,
+            Route::Shm(link) => link.ready(),
+            Route::Sim(link) => link.ready(),
+        }
+    }
+
     /// Puts a packet with `bytes` bytes of payload, which `fill` writes, on its way, and wakes the peer if it sleeps.
     #[inline]
     pub fn send(&mut self, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent {

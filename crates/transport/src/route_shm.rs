@@ -62,6 +62,12 @@ impl Port {
         })
     }
 
+    /// Whether a peer has written to us of whom `arrivals` has not told.
+    pub fn has_arrivals(&self) -> bool {
+        let senders = &self.segment.rank(self.rank).senders;
+        self.told.iter().enumerate().any(|(index, told)| senders.word(index) & !told != 0)
+    }
+
     /// Calls `each` with every peer that has written to us for the first time.
     #[inline]
     pub fn arrivals(&mut self, mut each: impl FnMut(u32)) {
@@ -95,6 +101,11 @@ impl Link {
             ring::Sent::Done => Sent::Done,
             ring::Sent::Full => Sent::Full,
         }
+    }
+
+    #[inline]
+    pub(crate) fn ready(&self) -> bool {
+        self.receiver.ready()
     }
 
     #[inline]

@@ -132,6 +132,15 @@ impl Port {
         Link { network: self.network.clone(), rank: self.rank, peer }
     }
 
+    /// Whether a peer has written to us of whom `arrivals` has not told.
+    pub fn has_arrivals(&self) -> bool {
+        let state = self.network.state();
+        (0..state.ranks).any(|peer| {
+            let ring = &state.rings[(peer * state.ranks + self.rank) as usize];
+            ring.used && !ring.seen
+        })
+    }
+
     /// Calls `each` with every peer that has written to us for the first time.
     pub fn arrivals(&mut self, mut each: impl FnMut(u32)) {
         let mut state = self.network.state();
@@ -162,6 +171,12 @@ impl Link {
         ring.packets.push_back(Packet { arrives, header: *header, payload });
         ring.used = true;
         Sent::Done
+    }
+
+    pub(crate) fn ready(&self) -> bool {
+        let mut state = self.network.state();
+        let now = state.now;
+        state.ring(self.peer, self.rank).packets.front().is_some_and(|packet| packet.arrives <= now)
     }
 
     pub(crate) fn poll(&mut self, each: impl FnOnce(&Header, Span)) -> bool {
