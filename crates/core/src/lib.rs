@@ -1,1 +1,188 @@
-//! Room core.
+//! The MPI objects as data: comms, groups, infos, operators, error handlers, attributes, datatypes by handle. No traffic.
+//!
+//! The numbers are those of the MPI-5.0 standard ABI (`constants`, generated). Nothing here blocks, and nothing here
+//! calls the program. Read next: `handle.rs`, `table.rs`, `comm.rs`.
+#![forbid(unsafe_code)]
+
+pub mod attribute;
+pub mod comm;
+pub mod constants;
+pub mod errhandler;
+pub mod errors;
+pub mod group;
+pub mod handle;
+pub mod info;
+pub mod op;
+pub mod table;
+
+pub use attribute::{Attribute, Attributes, Keyval};
+pub use comm::Comm;
+pub use errhandler::{Action, Errhandler};
+pub use errors::Errors;
+pub use group::Group;
+pub use handle::{Handle, Kind};
+pub use info::Info;
+pub use op::Op;
+pub use table::Table;
+
+use datatype::Datatype;
+use error::{Result, fail};
+use std::sync::Arc;
+
+/// A datatype as the program sees it.
+#[derive(Debug)]
+pub struct TypeEntry {
+    /// What it is; shared with the operations and the datatypes that use it.
+    pub datatype: Arc<Datatype>,
+    /// MPI_Type_set_name; predefined ones bear their own names.
+    pub name: String,
+    /// What the program hung on it.
+    pub attributes: Attributes,
+}
+
+/// All MPI objects of a process except its requests.
+#[derive(Debug)]
+pub struct Objects {
+    /// Comms.
+    pub comms: Table<Comm>,
+    /// Groups.
+    pub groups: Table<Arc<Group>>,
+    /// Datatypes.
+    pub datatypes: Table<TypeEntry>,
+    /// Operators.
+    pub ops: Table<Op>,
+    /// Error handlers.
+    pub errhandlers: Table<Errhandler>,
+    /// Infos.
+    pub infos: Table<Info>,
+    /// Keyvals of all kinds of objects; their handles as ints are the keyvals.
+    pub keyvals: Table<Arc<Keyval>>,
+    /// Error classes and codes that the program added.
+    pub errors: Errors,
+    /// The error handler on MPI_FILE_NULL, which new files get and errors without a file raise.
+    pub file_errhandler: Handle,
+    /// This process's rank in MPI_COMM_WORLD.
+    pub own: u32,
+}
+
+impl Default for Objects {
+    fn default() -> Objects {
+        Objects::new()
+    }
+}
+
+impl Objects {
+    /// The objects of a process before MPI_Init: all predefined ones but the comms.
+    pub fn new() -> Objects {
+        let mut groups = Table::new(Kind::Group);
+        groups.predefine(constants::GROUP_EMPTY, Arc::new(Group::new([], 0)));
+        let mut ops = Table::new(Kind::Op);
+        for (handle, op) in op::PREDEFINED {
+            ops.predefine(handle, Op::Predefined(op));
+        }
+        let mut infos = Table::new(Kind::Info);
+        infos.predefine(constants::INFO_ENV, Info::default());
+        let mut datatypes = Table::new(Kind::Datatype);
+        for number in datatype::predefined_handles() {
+            let datatype = datatype::predefined(number).expect("listed as predefined").clone();
+            let name = datatype::predefined_name(number).unwrap_or_default().to_owned();
+            let attributes = Attributes::default();
+            datatypes.predefine(Handle(number as usize), TypeEntry { datatype, name, attributes });
+        }
+        Objects {
+            comms: Table::new(Kind::Comm),
+            groups,
+            datatypes,
+            ops,
+            errhandlers: errhandler::table(),
+            infos,
+            keyvals: Table::new(Kind::Keyval),
+            errors: Errors::default(),
+            file_errhandler: constants::ERRORS_RETURN,
+            own: 0,
+        }
+    }
+
+    /// Makes MPI_COMM_WORLD of `size` processes and MPI_COMM_SELF.
+    pub fn join(&mut self, rank: u32, size: u32) {
+        self.own = rank;
+        let world = Arc::new(Group::new((0..size).collect::<Vec<_>>(), rank));
+        let alone = Arc::new(Group::new([rank], rank));
+        self.comms.predefine(constants::COMM_WORLD, Comm::new(comm::WORLD_CONTEXT, world, "MPI_COMM_WORLD"));
+        self.comms.predefine(constants::COMM_SELF, Comm::new(comm::SELF_CONTEXT, alone, "MPI_COMM_SELF"));
+    }
+
+    /// The comm of a handle.
+    #[inline]
+    pub fn comm(&self, handle: Handle) -> Result<&Comm> {
+        self.comms.get(handle)
+    }
+
+    /// The datatype of a handle, committed or not.
+    #[inline]
+    pub fn datatype(&self, handle: Handle) -> Result<&Arc<Datatype>> {
+        Ok(&self.datatypes.get(handle)?.datatype)
+    }
+
+    /// The datatype of a handle, which must be committed, as communication needs it.
+    #[inline]
+    pub fn committed(&self, handle: Handle) -> Result<&Arc<Datatype>> {
+        let datatype = self.datatype(handle)?;
+        if !datatype.is_committed() {
+            fail!(error::Class::Type, "datatype {handle} has not been committed");
+        }
+        Ok(datatype)
+    }
+
+    /// The operator of a handle.
+    #[inline]
+    pub fn op(&self, handle: Handle) -> Result<Op> {
+        self.ops.get(handle).copied()
+    }
+
+    /// The group of a handle.
+    pub fn group(&self, handle: Handle) -> Result<&Arc<Group>> {
+        self.groups.get(handle)
+    }
+
+    /// The info of a handle; MPI_INFO_NULL is an empty one.
+    pub fn info_or_empty(&self, handle: Handle) -> Result<Info> {
+        if handle == constants::INFO_NULL { Ok(Info::default()) } else { self.infos.get(handle).cloned() }
+    }
+
+    /// A handle for a group; the empty one has its own.
+    pub fn enter_group(&mut self, group: Arc<Group>) -> Result<Handle> {
+        if group.size() == 0 { Ok(constants::GROUP_EMPTY) } else { self.groups.insert(group) }
+    }
+
+    /// A handle for a datatype; a predefined one keeps its own.
+    pub fn enter_datatype(&mut self, datatype: Arc<Datatype>) -> Result<Handle> {
+        match datatype.predefined() {
+            Some(number) => Ok(Handle(number as usize)),
+            None => self.datatypes.insert(TypeEntry {
+                datatype,
+                name: String::new(),
+                attributes: Attributes::default(),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_begins_with_the_predefined_objects() {
+        let mut objects = Objects::new();
+        assert!(objects.comm(constants::COMM_WORLD).is_err());
+        objects.join(1, 3);
+        let world = objects.comm(constants::COMM_WORLD).unwrap();
+        assert_eq!((world.size(), world.rank, world.name.as_str()), (3, 1, "MPI_COMM_WORLD"));
+        assert_eq!(objects.comm(constants::COMM_SELF).unwrap().peer(0), Ok(1));
+        assert_eq!(objects.committed(constants::INT).unwrap().size(), 4);
+        assert!(objects.op(constants::SUM).unwrap().is_commutative());
+        let error = objects.comm(constants::INT).unwrap_err();
+        assert_eq!(error.message, "MPI_INT is not a communicator (it is a datatype)");
+    }
+}

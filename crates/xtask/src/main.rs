@@ -1,7 +1,11 @@
 //! Tasks of the repository: `cargo run -p outboard-xtask -- TASK`.
 #![forbid(unsafe_code)]
 
+mod gen_constants;
+mod gen_face;
+mod gen_header;
 mod gen_settings;
+mod table;
 mod tidy;
 
 use clap::{Parser, Subcommand};
@@ -18,7 +22,11 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Task {
     /// Write every generated file anew.
-    Gen,
+    Gen {
+        /// Write nothing; fail if a file is not up to date.
+        #[arg(long)]
+        check: bool,
+    },
     /// Check what rustfmt and clippy do not: floors, unsafe, environment, generated files, names in ARCHITECTURE.md.
     Tidy,
 }
@@ -26,7 +34,8 @@ enum Task {
 fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let findings = match Arguments::parse().task {
-        Task::Gen => write(&root).map(|()| Vec::new()),
+        Task::Gen { check: false } => write(&root).map(|()| Vec::new()),
+        Task::Gen { check: true } => stale(&root),
         Task::Tidy => tidy(&root),
     };
     let findings = findings.unwrap_or_else(|error| vec![error]);
@@ -38,7 +47,15 @@ fn main() -> ExitCode {
 
 /// Every generated file: its path and what must stand in it. The one list for `gen` and `tidy`.
 fn generated(root: &Path) -> Result<Vec<(PathBuf, String)>, String> {
-    let mut files = vec![gen_settings::generate(root)?];
+    let table = table::Table::read(root)?;
+    let (face, list) = gen_face::face(root, &table)?;
+    let mut files = vec![
+        gen_settings::generate(root)?,
+        (root.join("crates/core/src/constants.rs"), gen_constants::constants(&table)),
+        (root.join("crates/standard/src/face.rs"), face),
+        (root.join("crates/abi/src/generated/functions.txt"), list),
+        (root.join("include/mpi.h"), gen_header::header(&table)),
+    ];
     for (path, text) in &mut files {
         if path.extension().is_some_and(|end| end == "rs") {
             *text = rustfmt(root, text)?;
@@ -49,13 +66,22 @@ fn generated(root: &Path) -> Result<Vec<(PathBuf, String)>, String> {
 
 fn write(root: &Path) -> Result<(), String> {
     for (path, text) in generated(root)? {
-        std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+        std::fs::create_dir_all(path.parent().expect("a file has a folder"))
+            .and_then(|()| std::fs::write(&path, text))
+            .map_err(|error| format!("{}: {error}", path.display()))?;
     }
     Ok(())
 }
 
 fn tidy(root: &Path) -> Result<Vec<String>, String> {
     let mut findings = tidy::check(root)?;
+    findings.extend(stale(root)?);
+    Ok(findings)
+}
+
+/// One line for every generated file that is not what its tables say.
+fn stale(root: &Path) -> Result<Vec<String>, String> {
+    let mut findings = Vec::new();
     for (path, text) in generated(root)? {
         if std::fs::read_to_string(&path).ok().as_ref() != Some(&text) {
             findings.push(format!(

@@ -1,0 +1,234 @@
+//! Starting and ending, versions, clocks, error codes, memory (MPI 5.0, chapters 9 and 11, sections 19.3 and 20.2).
+
+use crate::args::{Address, Handle, Out, Text, TextOut};
+use crate::process::{Guard, Phase};
+use error::{Class, Result, fail};
+use objects::constants as c;
+
+/// MPI_Init
+pub fn init(guard: &mut Guard, argc: Out<i32>, argv: Address) -> Result<()> {
+    let _ = (argc, argv);
+    start(guard, c::THREAD_SINGLE)
+}
+
+/// MPI_Init_thread: every level is granted as asked.
+pub fn init_thread(
+    guard: &mut Guard,
+    argc: Out<i32>,
+    argv: Address,
+    required: i32,
+    provided: Out<i32>,
+) -> Result<()> {
+    let _ = (argc, argv);
+    let levels = [c::THREAD_SINGLE, c::THREAD_FUNNELED, c::THREAD_SERIALIZED, c::THREAD_MULTIPLE];
+    // Levels are ordered; what lies between two of them asks for at least the higher (MPI 5.0, section 11.6.3).
+    let level = levels.into_iter().find(|level| *level >= required).unwrap_or(c::THREAD_MULTIPLE);
+    provided.check()?;
+    start(guard, level)?;
+    provided.set(level)
+}
+
+fn start(guard: &mut Guard, level: i32) -> Result<()> {
+    match guard.phase {
+        Phase::Before => guard.init(level),
+        Phase::Running => fail!(Class::Other, "called a second time"),
+        Phase::Finalized => fail!(Class::Other, "called after MPI_Finalize"),
+    }
+}
+
+/// MPI_Finalize: what hangs on MPI_COMM_SELF goes first (MPI 5.0, section 11.4.2), then this process serves the others until all are here.
+pub fn finalize(guard: &mut Guard) -> Result<()> {
+    guard.wait(|process| process.job().p2p.is_quiet().then_some(()));
+    let membership = guard.job().membership;
+    membership.arrive();
+    guard.wait(|_| membership.may_leave().then_some(()));
+    membership.leave();
+    guard.job = None;
+    guard.phase = Phase::Finalized;
+    Ok(())
+}
+
+/// MPI_Initialized
+pub fn initialized(guard: &mut Guard, flag: Out<i32>) -> Result<()> {
+    flag.set(i32::from(guard.phase != Phase::Before))
+}
+
+/// MPI_Finalized
+pub fn finalized(guard: &mut Guard, flag: Out<i32>) -> Result<()> {
+    flag.set(i32::from(guard.phase == Phase::Finalized))
+}
+
+/// MPI_Abort: ends the whole job, whatever the comm.
+pub fn abort(guard: &mut Guard, comm: Handle, errorcode: i32) -> Result<()> {
+    guard.objects.comm(comm)?;
+    guard.job().membership.abort(errorcode)
+}
+
+/// MPI_Query_thread
+pub fn query_thread(guard: &mut Guard, provided: Out<i32>) -> Result<()> {
+    provided.set(guard.thread_level)
+}
+
+/// MPI_Is_thread_main
+pub fn is_thread_main(guard: &mut Guard, flag: Out<i32>) -> Result<()> {
+    flag.set(i32::from(guard.main_thread == Some(std::thread::current().id())))
+}
+
+/// MPI_Get_version
+pub fn get_version(_: &mut Guard, version: Out<i32>, subversion: Out<i32>) -> Result<()> {
+    version.set(c::VERSION)?;
+    subversion.set(c::SUBVERSION)
+}
+
+/// MPI_Get_library_version
+pub fn get_library_version(_: &mut Guard, version: TextOut, resultlen: Out<i32>) -> Result<()> {
+    let text = concat!("Outboard ", env!("CARGO_PKG_VERSION"), ", MPI 5.0, standard ABI 1.0");
+    resultlen.set(version.set(text, c::MAX_LIBRARY_VERSION_STRING as usize)? as i32)
+}
+
+/// MPI_Get_processor_name: the host's name.
+pub fn get_processor_name(_: &mut Guard, name: TextOut, resultlen: Out<i32>) -> Result<()> {
+    let mut buffer = [0u8; 256];
+    // SAFETY: the buffer is ours and as long as said.
+    unsafe { libc::gethostname(buffer.as_mut_ptr().cast(), buffer.len() - 1) };
+    let bytes = buffer.iter().position(|byte| *byte == 0).unwrap_or(0);
+    let host = String::from_utf8_lossy(&buffer[..bytes]);
+    resultlen.set(name.set(&host, c::MAX_PROCESSOR_NAME as usize)? as i32)
+}
+
+/// MPI_Wtime: seconds of the machine's monotonic clock, so all ranks of a node agree (MPI_WTIME_IS_GLOBAL).
+pub fn wtime() -> f64 {
+    sys::clock::now() as f64 * 1e-9
+}
+
+/// MPI_Wtick
+pub fn wtick() -> f64 {
+    sys::clock::resolution() as f64 * 1e-9
+}
+
+/// MPI_Pcontrol: no profiling levels exist, so any is accepted.
+///
+/// It is variadic in C. We read only the named argument, and on x86-64 and AArch64 (System V) the named arguments of a variadic
+/// function are passed as in a fixed one, and the caller removes the rest. So a fixed entry point is the same machine code.
+pub fn pcontrol(_: &mut Guard, level: i32) -> Result<()> {
+    let _ = level;
+    Ok(())
+}
+
+/// MPI_Error_class
+pub fn error_class(guard: &mut Guard, errorcode: i32, errorclass: Out<i32>) -> Result<()> {
+    errorclass.set(guard.objects.errors.class_of(errorcode)?)
+}
+
+/// MPI_Error_string: the meaning of the code and, if the latest error of this process had it, the sentence that says what happened.
+pub fn error_string(guard: &mut Guard, errorcode: i32, string: TextOut, resultlen: Out<i32>) -> Result<()> {
+    let mut text = guard.objects.errors.text_of(errorcode)?;
+    if let Some((code, sentence)) = &guard.latest_error
+        && *code == errorcode
+    {
+        text = format!("{text} ({sentence})");
+    }
+    resultlen.set(string.set(&text, c::MAX_ERROR_STRING as usize)? as i32)
+}
+
+/// MPI_Add_error_class
+pub fn add_error_class(guard: &mut Guard, errorclass: Out<i32>) -> Result<()> {
+    errorclass.check()?;
+    errorclass.set(guard.objects.errors.add_class())
+}
+
+/// MPI_Add_error_code
+pub fn add_error_code(guard: &mut Guard, errorclass: i32, errorcode: Out<i32>) -> Result<()> {
+    errorcode.check()?;
+    errorcode.set(guard.objects.errors.add_code(errorclass)?)
+}
+
+/// MPI_Add_error_string
+pub fn add_error_string(guard: &mut Guard, errorcode: i32, string: Text) -> Result<()> {
+    let text = string.read()?;
+    guard.objects.errors.add_text(errorcode, &text)
+}
+
+/// MPI_Remove_error_class
+pub fn remove_error_class(guard: &mut Guard, errorclass: i32) -> Result<()> {
+    guard.objects.errors.remove_class(errorclass)
+}
+
+/// MPI_Remove_error_code
+pub fn remove_error_code(guard: &mut Guard, errorcode: i32) -> Result<()> {
+    guard.objects.errors.remove_code(errorcode)
+}
+
+/// MPI_Remove_error_string
+pub fn remove_error_string(guard: &mut Guard, errorcode: i32) -> Result<()> {
+    guard.objects.errors.remove_text(errorcode)
+}
+
+/// MPI_Alloc_mem: from this rank's arena, which peers and proxies reach without the kernel; from the heap when the arena is full.
+pub fn alloc_mem(guard: &mut Guard, size: i64, info: Handle, baseptr: Address) -> Result<()> {
+    guard.objects.info_or_empty(info)?;
+    let Ok(bytes) = u64::try_from(size) else { fail!(Class::Arg, "size is {size}, which is negative") };
+    let base = Out::<usize>::new(baseptr.0, "baseptr");
+    base.check()?;
+    let job = guard.job();
+    if let Some(offset) = job.executor.memory().alloc(bytes.max(1))
+        && let Some(span) = job.executor.memory().arena().span(offset, bytes.max(1))
+    {
+        job.memory.insert(span.address(), Some(offset));
+        return base.set(span.address());
+    }
+    // SAFETY: malloc may be called with any size.
+    let address = unsafe { libc::malloc(usize::try_from(bytes.max(1)).unwrap_or(usize::MAX)) } as usize;
+    if address == 0 {
+        fail!(Class::NoMem, "{bytes} bytes are not to be had");
+    }
+    job.memory.insert(address, None);
+    base.set(address)
+}
+
+/// MPI_Free_mem
+pub fn free_mem(guard: &mut Guard, base: Address) -> Result<()> {
+    let job = guard.job();
+    match job.memory.remove(&base.0) {
+        Some(Some(offset)) => {
+            job.executor.memory().free(offset);
+        }
+        // SAFETY: the address came from malloc in `alloc_mem`, and is freed once, as it has just left the table.
+        Some(None) => unsafe { libc::free(base.0 as *mut _) },
+        None if base.is_null() => {}
+        None => fail!(Class::Base, "{:#x} was not allocated by MPI_Alloc_mem, or has been freed", base.0),
+    }
+    Ok(())
+}
+
+/// MPI_Abi_get_version
+pub fn abi_get_version(_: &mut Guard, abi_major: Out<i32>, abi_minor: Out<i32>) -> Result<()> {
+    abi_major.set(c::ABI_VERSION)?;
+    abi_minor.set(c::ABI_SUBVERSION)
+}
+
+/// MPI_Abi_get_info: the sizes that the ABI leaves open (MPI 5.0, section 20.2).
+pub fn abi_get_info(guard: &mut Guard, info: Out<Handle>) -> Result<()> {
+    info.check()?;
+    let mut facts = objects::Info::default();
+    for (key, bytes) in [("mpi_aint_size", size_of::<isize>()), ("mpi_count_size", 8), ("mpi_offset_size", 8)]
+    {
+        facts.set(key, &bytes.to_string())?;
+    }
+    info.set(guard.objects.infos.insert(facts)?)
+}
+
+/// MPI_Get_address
+pub fn get_address(_: &mut Guard, location: Address, address: Out<i64>) -> Result<()> {
+    address.set(location.0 as i64)
+}
+
+/// MPI_Aint_add
+pub fn aint_add(base: i64, disp: i64) -> isize {
+    base.wrapping_add(disp) as isize
+}
+
+/// MPI_Aint_diff
+pub fn aint_diff(addr1: i64, addr2: i64) -> isize {
+    addr1.wrapping_sub(addr2) as isize
+}

@@ -1,0 +1,115 @@
+//! Calls of the program's functions: operators, error handlers, attribute callbacks. All with the lock let go and nothing borrowed.
+//!
+//! Contract of every call here, kept by the program (MPI 5.0, sections 6.9.5, 7.7 and 9.3): the address that it gave is that of a function of
+//! the type that the standard says, and stays so until the object is freed and no longer in use.
+
+use crate::process::Guard;
+use executor::UserCall;
+use objects::{Attribute, Handle, Kind};
+use std::ffi::{c_int, c_void};
+
+/// An operator of the program, for one datatype.
+#[derive(Clone, Copy, Debug)]
+pub struct UserOp {
+    /// The function.
+    pub function: usize,
+    /// Whether it takes an MPI_Count.
+    pub large: bool,
+    /// The datatype it is to be told of.
+    pub datatype: Handle,
+}
+
+type Reducer = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut Handle);
+type LargeReducer = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut i64, *mut Handle);
+type CopyAttribute =
+    unsafe extern "C" fn(usize, c_int, *mut c_void, *mut c_void, *mut c_void, *mut c_int) -> c_int;
+type DeleteAttribute = unsafe extern "C" fn(usize, c_int, *mut c_void, *mut c_void) -> c_int;
+type ErrorFunction = unsafe extern "C" fn(*mut Handle, *mut c_int, ...);
+
+/// `into[i] = left[i] op into[i]` by the program's operator, for `elements` elements.
+pub fn apply(guard: &mut Guard, op: UserOp, left: usize, into: usize, elements: u64) {
+    guard.unlocked(|| {
+        if op.large {
+            // SAFETY: the program registered it as an MPI_User_function_c (contract of this file).
+            let function = unsafe { std::mem::transmute::<usize, LargeReducer>(op.function) };
+            let (mut count, mut datatype) = (elements as i64, op.datatype);
+            // SAFETY: both buffers hold `elements` elements (the caller's promise); the others are ours.
+            unsafe { function(left as *mut c_void, into as *mut c_void, &mut count, &mut datatype) };
+            return;
+        }
+        // SAFETY: the program registered it as an MPI_User_function (contract of this file).
+        let function = unsafe { std::mem::transmute::<usize, Reducer>(op.function) };
+        let mut done = 0;
+        // An int may be too short for the count; the extent is then unknown here, but no caller passes so many at once.
+        while done < elements {
+            let (mut count, mut datatype) = ((elements - done).min(i32::MAX as u64) as c_int, op.datatype);
+            // SAFETY: as above.
+            unsafe { function(left as *mut c_void, into as *mut c_void, &mut count, &mut datatype) };
+            done += count.max(1) as u64;
+        }
+    });
+}
+
+/// Serves a schedule's call of an operator.
+pub fn reduce(guard: &mut Guard, due: UserCall) {
+    let op = *guard
+        .job()
+        .user_ops
+        .get(due.token as usize)
+        .expect("an operator stays entered while a schedule uses it");
+    apply(guard, op, due.left.address(), due.into.address(), due.elements as u64);
+    guard.job().executor.called(due);
+}
+
+/// Calls an error handler of the program for an object.
+pub fn errhandler(guard: &mut Guard, function: usize, object: Handle, code: c_int) {
+    guard.unlocked(|| {
+        // SAFETY: the program registered it as an errhandler function, which is variadic in C (contract of this file).
+        let function = unsafe { std::mem::transmute::<usize, ErrorFunction>(function) };
+        let (mut object, mut code) = (object, code);
+        // SAFETY: both pointers are to our own variables; no further arguments are promised.
+        unsafe { function(&mut object, &mut code) };
+    });
+}
+
+/// What a copy callback says of one attribute: the copy's value, if it is to be copied (MPI 5.0, section 7.7.2). The error is the callback's code.
+pub fn copy_attribute(
+    guard: &mut Guard,
+    object: Handle,
+    attribute: &Attribute,
+) -> Result<Option<usize>, c_int> {
+    let (keyval, number, value) = (&attribute.keyval, attribute.number, attribute.value);
+    match keyval.copy {
+        // MPI_COMM_NULL_COPY_FN and MPI_COMM_DUP_FN; the same numbers for datatypes and windows.
+        0 => return Ok(None),
+        1 => return Ok(Some(value)),
+        _ => {}
+    }
+    guard.unlocked(|| {
+        // SAFETY: the program registered it as a copy function; the types for all kinds of objects are alike (contract of this file).
+        let function = unsafe { std::mem::transmute::<usize, CopyAttribute>(keyval.copy) };
+        let (mut out, mut flag) = (0usize, 0);
+        let extra = keyval.extra_state as *mut c_void;
+        let to = &raw mut out as *mut c_void;
+        // SAFETY: `to` and `flag` are our own variables; the others are the program's own values.
+        let code = unsafe { function(object.0, number, extra, value as *mut c_void, to, &mut flag) };
+        if code != 0 { Err(code) } else { Ok((flag != 0).then_some(out)) }
+    })
+}
+
+/// Calls the delete callback of one attribute; returns its code.
+pub fn delete_attribute(guard: &mut Guard, object: Handle, attribute: &Attribute) -> c_int {
+    let keyval = &attribute.keyval;
+    debug_assert!(matches!(keyval.on, Kind::Comm | Kind::Datatype | Kind::Win));
+    // MPI_COMM_NULL_DELETE_FN is 0, and 1 is no function either.
+    if keyval.delete <= 1 {
+        return 0;
+    }
+    let (number, value) = (attribute.number, attribute.value as *mut c_void);
+    guard.unlocked(|| {
+        // SAFETY: the program registered it as a delete function (contract of this file).
+        let function = unsafe { std::mem::transmute::<usize, DeleteAttribute>(keyval.delete) };
+        // SAFETY: all arguments are the program's own values.
+        unsafe { function(object.0, number, value, keyval.extra_state as *mut c_void) }
+    })
+}

@@ -1,0 +1,291 @@
+//! All state of this process, behind one lock, and the only place that waits.
+//!
+//! The lock is taken by every call, but costs nothing once MPI_Init_thread has granted less than MPI_THREAD_MULTIPLE. It is let go
+//! while a function of the program runs and while a wait idles, so nothing that a body found may be kept over either.
+
+use crate::callback::{self, UserOp};
+use crate::raise;
+use boot::Membership;
+use error::{Class, Error, Result};
+use executor::{Executor, Poll};
+use objects::{Handle, Objects};
+use p2p::P2p;
+use std::cell::UnsafeCell;
+use std::ffi::c_int;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How far the process is in its life with MPI (MPI 5.0, section 11.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// MPI_Init has not been called.
+    Before,
+    /// Between MPI_Init and MPI_Finalize.
+    Running,
+    /// After MPI_Finalize.
+    Finalized,
+}
+
+/// Everything this process knows.
+pub struct Process {
+    /// Comms, datatypes, and so on; there before MPI_Init.
+    pub objects: Objects,
+    /// What needs a job; there between MPI_Init and MPI_Finalize.
+    pub job: Option<Box<Job>>,
+    /// How far it is.
+    pub phase: Phase,
+    /// What MPI_Init_thread granted: an MPI_THREAD constant.
+    pub thread_level: i32,
+    /// The thread that called MPI_Init.
+    pub main_thread: Option<std::thread::ThreadId>,
+    /// Values that attributes point to; they must not move.
+    pub attribute_values: Box<[i32; 6]>,
+    /// The class and sentence of the latest error, for MPI_Error_string.
+    pub latest_error: Option<(i32, String)>,
+}
+
+/// This process's part in the job.
+pub struct Job {
+    /// Who we are.
+    pub membership: Membership,
+    /// Sends and receives.
+    pub p2p: P2p,
+    /// Schedules.
+    pub executor: Executor,
+    /// Operators of the program in use by schedules, by token.
+    pub user_ops: slab::Slab<UserOp>,
+    /// Addresses that MPI_Alloc_mem gave out, and their offsets in the arena (none: from the heap, of so many bytes).
+    pub memory: std::collections::HashMap<usize, Option<u64>>,
+}
+
+struct Shared(UnsafeCell<Option<Process>>);
+// SAFETY: the value is reached through `Guard` only, and at most one guard is in use at a time: by the mutex, or because the program
+// promised so when it asked for a thread level below MPI_THREAD_MULTIPLE (MPI 5.0, section 11.6).
+unsafe impl Sync for Shared {}
+
+static PROCESS: Shared = Shared(UnsafeCell::new(None));
+static LOCK: Mutex<()> = Mutex::new(());
+/// Whether the program promised that calls do not overlap.
+static SINGLE: AtomicBool = AtomicBool::new(false);
+
+/// What a body gets: the process, with the lock held.
+pub struct Guard {
+    process: *mut Process,
+    held: Option<MutexGuard<'static, ()>>,
+    blamed: Option<On>,
+}
+
+/// The object whose error handler is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum On {
+    /// A comm.
+    Comm(Handle),
+    /// A window.
+    Win(Handle),
+    /// A file.
+    File(Handle),
+    /// A call about files that names none: the handler of MPI_FILE_NULL.
+    AnyFile,
+    /// A session.
+    Session(Handle),
+    /// No object: the handler of MPI_COMM_SELF (MPI 5.0, section 9.3).
+    Nothing,
+}
+
+/// Runs the body of the MPI function `name`, which may be called between MPI_Init and MPI_Finalize.
+#[inline]
+pub fn call(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<()>) -> c_int {
+    let mut guard = Guard::enter();
+    let result = if guard.phase == Phase::Running { body(&mut guard) } else { Err(outside(guard.phase)) };
+    match result {
+        Ok(()) => objects::constants::SUCCESS,
+        Err(error) => raise::raise(&mut guard, name, on, error),
+    }
+}
+
+/// Runs the body of an MPI function that may be called at any time.
+pub fn anytime(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<()>) -> c_int {
+    let mut guard = Guard::enter();
+    match body(&mut guard) {
+        Ok(()) => objects::constants::SUCCESS,
+        Err(error) => raise::raise(&mut guard, name, on, error),
+    }
+}
+
+/// The answer of a function that has no body.
+#[cold]
+pub fn missing(name: &'static str, on: On) -> c_int {
+    call(name, on, |_| error::fail!(Class::UnsupportedOperation, "Outboard does not provide {name}"))
+}
+
+/// The answer of a function of the tool interface that has no body; that interface has no error handlers (MPI 5.0, section 15.3.10).
+#[cold]
+pub fn missing_tool() -> c_int {
+    objects::constants::T_ERR_NOT_SUPPORTED
+}
+
+#[cold]
+fn outside(phase: Phase) -> Error {
+    let when = if phase == Phase::Before { "before MPI_Init" } else { "after MPI_Finalize" };
+    Error::new(Class::Other, format!("called {when}"))
+}
+
+impl Guard {
+    /// Takes the lock.
+    #[inline]
+    pub fn enter() -> Guard {
+        let held = lock();
+        let shared = PROCESS.0.get();
+        // SAFETY: the lock is held, or calls do not overlap, so nobody else has a reference to the value now.
+        let process = unsafe { &mut *shared }.get_or_insert_with(Process::new);
+        Guard { process, held, blamed: None }
+    }
+
+    /// Names another object than the call's first for an error that is about to be returned: a wait fails on the comm of its request.
+    pub fn blame(&mut self, on: On) {
+        self.blamed = Some(on);
+    }
+
+    pub(crate) fn blamed(&self) -> Option<On> {
+        self.blamed
+    }
+
+    /// Lets the lock go, calls `outside`, takes it again. For the program's functions, which may call MPI.
+    pub fn unlocked<T>(&mut self, outside: impl FnOnce() -> T) -> T {
+        self.held = None;
+        let value = outside();
+        self.held = lock();
+        value
+    }
+
+    /// Makes progress until `ready` has an answer. `ready` is asked with the lock held, first before any progress is made.
+    pub fn wait<T>(&mut self, mut ready: impl FnMut(&mut Process) -> Option<T>) -> T {
+        if let Some(value) = ready(self) {
+            return value;
+        }
+        let mut idle = 0u32;
+        loop {
+            idle = if self.progress() { 0 } else { idle.saturating_add(1) };
+            if let Some(value) = ready(self) {
+                return value;
+            }
+            if idle > 0 {
+                self.rest(idle);
+            }
+        }
+    }
+
+    /// One round over all rooms; whether anything moved. Calls the program's operators that are due.
+    pub fn progress(&mut self) -> bool {
+        let Some(job) = self.job.as_deref_mut() else { return false };
+        let moved = match job.p2p.poll() {
+            Ok(moved) => moved,
+            Err(error) => raise::end(self, "progress", &error),
+        };
+        let job = self.job.as_deref_mut().expect("seen above");
+        match job.executor.poll() {
+            Poll::Idle => moved,
+            Poll::Progressed => true,
+            Poll::Call(due) => {
+                callback::reduce(self, due);
+                true
+            }
+        }
+    }
+
+    /// Idles with the lock let go: first gives the core away, then sleeps until somebody rings.
+    fn rest(&mut self, idle: u32) {
+        let Some(job) = self.job.as_deref() else { return };
+        let (segment, rank) = (job.membership.segment, job.membership.rank);
+        if segment.job().aborted().is_some() {
+            self.unlocked(|| raise::leave(segment.job().aborted().map_or(1, |(_, code)| code)));
+        }
+        let may_sleep = idle > 500 && !job.p2p.must_poll() && !job.executor.is_busy();
+        self.unlocked(|| match may_sleep {
+            true => {
+                segment.rank(rank).bell.sleep(Duration::from_millis(1), || true);
+            }
+            false if segment.job().may_spin() => std::hint::spin_loop(),
+            false => sys::cpu::give_way(),
+        });
+    }
+}
+
+impl Deref for Guard {
+    type Target = Process;
+    #[inline]
+    fn deref(&self) -> &Process {
+        // SAFETY: the process lives for ever; the guard holds the lock, and lends the process out only for as long as it is borrowed itself.
+        unsafe { &*self.process }
+    }
+}
+
+impl DerefMut for Guard {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Process {
+        // SAFETY: as above, and the guard is borrowed exclusively.
+        unsafe { &mut *self.process }
+    }
+}
+
+#[inline]
+fn lock() -> Option<MutexGuard<'static, ()>> {
+    if SINGLE.load(Ordering::Relaxed) {
+        return None;
+    }
+    Some(LOCK.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+impl Process {
+    fn new() -> Process {
+        Process {
+            objects: Objects::new(),
+            job: None,
+            phase: Phase::Before,
+            thread_level: objects::constants::THREAD_SINGLE,
+            main_thread: None,
+            attribute_values: Box::new([0; 6]),
+            latest_error: None,
+        }
+    }
+
+    /// The objects and the job, borrowed apart. Bodies behind `call` always have a job.
+    #[inline]
+    pub fn parts(&mut self) -> (&mut Objects, &mut Job) {
+        (&mut self.objects, self.job.as_deref_mut().expect("`call` admits bodies only while the job runs"))
+    }
+
+    /// The job. Bodies behind `call` always have one.
+    #[inline]
+    pub fn job(&mut self) -> &mut Job {
+        self.job.as_deref_mut().expect("`call` admits bodies only while the job runs")
+    }
+
+    /// Joins the job and grants the thread level, which is any that was asked for.
+    pub fn init(&mut self, level: i32) -> Result<()> {
+        let membership = boot::join()?;
+        let segment = membership.segment;
+        let settings = settings::get();
+        let port = transport::route_shm::Port::new(segment.clone(), membership.rank);
+        let p2p = P2p::new(transport::route::Reach::Shm(port), p2p::Config::of(settings));
+        let allocator = transport::shm::Allocator::new(segment.arena(membership.rank)?);
+        let executor =
+            Executor::new(segment.clone(), membership.rank, allocator, executor::Config::default());
+        segment.rank(membership.rank).thread_level.store(level as u32 + 1, Ordering::Relaxed);
+        self.objects.join(membership.rank, membership.size);
+        self.job = Some(Box::new(Job {
+            membership,
+            p2p,
+            executor,
+            user_ops: slab::Slab::new(),
+            memory: std::collections::HashMap::new(),
+        }));
+        self.phase = Phase::Running;
+        self.thread_level = level;
+        self.main_thread = Some(std::thread::current().id());
+        SINGLE.store(level < objects::constants::THREAD_MULTIPLE, Ordering::Relaxed);
+        Ok(())
+    }
+}

@@ -1,0 +1,96 @@
+//! What becomes of an error: the handler of the object it happened on is called (MPI 5.0, section 9.3).
+
+use crate::callback;
+use crate::process::{Guard, On, Phase};
+use error::{Class, Error};
+use objects::{Action, Handle, constants};
+use std::ffi::c_int;
+
+/// Calls the error handler for an error of the MPI function `name`; returns what that function returns.
+#[cold]
+pub fn raise(guard: &mut Guard, name: &str, on: On, error: Error) -> c_int {
+    let on = guard.blamed().unwrap_or(on);
+    let sentence = format!("{name}{}: {}", place(guard, on), error.message);
+    let code = error.class as c_int;
+    guard.latest_error = Some((code, sentence.clone()));
+    invoke(guard, on, code, &sentence);
+    code
+}
+
+/// Calls the error handler of `on` with a code.
+pub fn invoke(guard: &mut Guard, on: On, code: c_int, sentence: &str) {
+    match handler(guard, on) {
+        Action::Return => {}
+        Action::Fatal | Action::Abort => fatal(guard, code, sentence),
+        Action::Call(function) => {
+            let object = match on {
+                On::Comm(handle) if guard.objects.comm(handle).is_ok() => handle,
+                On::File(handle) => handle,
+                On::AnyFile => constants::FILE_NULL,
+                _ => constants::COMM_SELF,
+            };
+            callback::errhandler(guard, function, object, code);
+        }
+    }
+}
+
+/// Ends the job because the library itself cannot go on.
+#[cold]
+pub fn end(guard: &mut Guard, doing: &str, error: &Error) -> ! {
+    let sentence = format!("{doing}: {}", error.message);
+    fatal(guard, error.class as c_int, &sentence)
+}
+
+/// Ends this process at once, because the job is being ended.
+pub fn leave(code: i32) -> ! {
+    std::process::exit(if code & 0xff == 0 { 1 } else { code & 0xff })
+}
+
+fn fatal(guard: &mut Guard, code: c_int, sentence: &str) -> ! {
+    match &guard.job {
+        Some(job) => {
+            eprintln!("rank {}, {sentence}", job.membership.rank);
+            job.membership.abort(code)
+        }
+        None => {
+            eprintln!("outboard: process {}, {sentence}", std::process::id());
+            leave(code)
+        }
+    }
+}
+
+/// The handler of an object. A bad handle, and an object without a handler of its own, has that of MPI_COMM_SELF;
+/// before MPI_Init and after MPI_Finalize errors are fatal.
+fn handler(guard: &Guard, on: On) -> Action {
+    let objects = &guard.objects;
+    if guard.phase != Phase::Running {
+        return Action::Fatal;
+    }
+    let action = |handle: Handle| objects.errhandlers.get(handle).map(|handler| handler.action);
+    let comm = |handle: Handle| objects.comm(handle).and_then(|comm| action(comm.errhandler));
+    match on {
+        On::Comm(handle) => comm(handle).or_else(|_| comm(constants::COMM_SELF)),
+        On::File(_) | On::AnyFile => action(objects.file_errhandler),
+        On::Win(_) | On::Session(_) | On::Nothing => comm(constants::COMM_SELF),
+    }
+    .unwrap_or(Action::Fatal)
+}
+
+fn place(guard: &Guard, on: On) -> String {
+    match on {
+        On::Comm(handle) => match guard.objects.comm(handle) {
+            Ok(comm) if !comm.name.is_empty() => format!(" on {}", comm.name),
+            _ => format!(" on {handle}"),
+        },
+        On::Win(handle) | On::File(handle) | On::Session(handle) => format!(" on {handle}"),
+        On::AnyFile | On::Nothing => String::new(),
+    }
+}
+
+/// The error that a callback of the program returned, as one of ours.
+pub fn from_callback(what: &str, code: c_int) -> error::Result<()> {
+    if code == constants::SUCCESS {
+        return Ok(());
+    }
+    Err(Error::new(Class::Other, format!("{what} of the program returned the error {code}")))
+}

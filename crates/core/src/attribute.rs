@@ -1,0 +1,63 @@
+//! Attributes: values that a program hangs on comms and datatypes, and their keyvals (MPI 5.0, section 7.7).
+//!
+//! Nothing here calls the program's callbacks: the `abi` room collects what is to be called, and calls it with nothing borrowed.
+
+use crate::handle::Kind;
+use std::sync::Arc;
+
+/// What the program registered under a keyval. The functions are addresses, 0 and 1 being the standard's
+/// NULL_COPY_FN / NULL_DELETE_FN and DUP_FN (MPI 5.0, section 20.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keyval {
+    /// Which objects may carry it: `Comm`, `Datatype` or `Win`.
+    pub on: Kind,
+    /// The copy callback.
+    pub copy: usize,
+    /// The delete callback.
+    pub delete: usize,
+    /// What both get.
+    pub extra_state: usize,
+}
+
+/// One attribute of one object.
+#[derive(Clone, Debug)]
+pub struct Attribute {
+    /// The keyval's number.
+    pub number: i32,
+    /// Its callbacks, which outlive `MPI_Comm_free_keyval` while an attribute needs them (MPI 5.0, section 7.7.2).
+    pub keyval: Arc<Keyval>,
+    /// The value, a pointer to the program.
+    pub value: usize,
+}
+
+/// The attributes of one object, in the order in which they were set.
+#[derive(Debug, Default)]
+pub struct Attributes {
+    entries: Vec<Attribute>,
+}
+
+impl Attributes {
+    /// The value under a keyval.
+    pub fn get(&self, number: i32) -> Option<&Attribute> {
+        self.entries.iter().find(|attribute| attribute.number == number)
+    }
+
+    /// Sets a value. The old one's delete callback must have been called.
+    pub fn set(&mut self, attribute: Attribute) {
+        match self.entries.iter_mut().find(|old| old.number == attribute.number) {
+            Some(old) => *old = attribute,
+            None => self.entries.push(attribute),
+        }
+    }
+
+    /// Removes a value.
+    pub fn remove(&mut self, number: i32) -> Option<Attribute> {
+        let at = self.entries.iter().position(|attribute| attribute.number == number)?;
+        Some(self.entries.remove(at))
+    }
+
+    /// All of them, to call callbacks over.
+    pub fn all(&self) -> Vec<Attribute> {
+        self.entries.clone()
+    }
+}

@@ -1,0 +1,148 @@
+//! Comms: a group and a context (MPI 5.0, chapter 7).
+
+use crate::attribute::Attributes;
+use crate::constants;
+use crate::group::Group;
+use crate::handle::Handle;
+use crate::info::Info;
+use error::{Class, Result, fail};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// An intracommunicator.
+#[derive(Debug)]
+pub struct Comm {
+    /// What keeps its traffic apart from that of all other comms that share a process with it.
+    pub context: u64,
+    /// Its processes.
+    pub group: Arc<Group>,
+    /// This process's place in the group.
+    pub rank: u32,
+    /// MPI_Comm_set_name.
+    pub name: String,
+    /// Its error handler, a reference held on the table of `Objects`.
+    pub errhandler: Handle,
+    /// What the program hung on it.
+    pub attributes: Attributes,
+    /// MPI_Comm_set_info.
+    pub info: Info,
+    /// Collectives started so far, of every sort: the number that all members agree on for the next.
+    pub sequence: u32,
+    children: u64,
+    /// For MPI_Comm_create_group, which only some members call: calls so far by (tag, members).
+    partial: HashMap<u64, u64>,
+}
+
+/// The context of MPI_COMM_WORLD.
+pub const WORLD_CONTEXT: u64 = 1;
+/// The context of MPI_COMM_SELF; every process has its own comm of that name, and no two of them ever meet.
+pub const SELF_CONTEXT: u64 = 2;
+
+impl Comm {
+    /// A comm over `group`, of which this process must be a member.
+    pub fn new(context: u64, group: Arc<Group>, name: &str) -> Comm {
+        let rank = group.rank.expect("a process makes only comms that it is in");
+        Comm {
+            context,
+            group,
+            rank,
+            name: name.to_owned(),
+            errhandler: constants::ERRORS_ARE_FATAL,
+            attributes: Attributes::default(),
+            info: Info::default(),
+            sequence: 0,
+            children: 0,
+            partial: HashMap::new(),
+        }
+    }
+
+    /// How many processes.
+    #[inline]
+    pub fn size(&self) -> u32 {
+        self.group.size()
+    }
+
+    /// From a rank to the rank in MPI_COMM_WORLD; MPI_ERR_RANK outside.
+    #[inline]
+    pub fn peer(&self, rank: i32) -> Result<u32> {
+        match self.group.peers.get(rank as usize) {
+            Some(peer) if rank >= 0 => Ok(*peer),
+            _ => fail!(Class::Rank, "rank {rank} is not in this comm of {} processes", self.size()),
+        }
+    }
+
+    /// From a rank in MPI_COMM_WORLD to the rank here.
+    pub fn rank_of(&self, peer: u32) -> Option<u32> {
+        // Most comms keep the world's order from 0, and then the answer stands at its own place.
+        if self.group.peers.get(peer as usize) == Some(&peer) {
+            return Some(peer);
+        }
+        self.group.peers.iter().position(|other| *other == peer).map(|rank| rank as u32)
+    }
+
+    /// The number of the next collective: every member calls its collectives in the same order (MPI 5.0, section 6.13).
+    pub fn next_sequence(&mut self) -> u32 {
+        self.sequence = self.sequence.wrapping_add(1);
+        self.sequence
+    }
+
+    /// The context of the next comm that all members make together; `color` tells apart the comms of one MPI_Comm_split.
+    pub fn child_context(&mut self, color: i32) -> u64 {
+        self.children += 1;
+        mixed(&[self.context, self.children, u64::from(color as u32)])
+    }
+
+    /// The context of a comm that only `members` (peers) make, with `tag`.
+    pub fn partial_context(&mut self, tag: i32, members: &[u32]) -> u64 {
+        let mut words = vec![self.context, u64::MAX, u64::from(tag as u32)];
+        words.extend(members.iter().map(|member| u64::from(*member)));
+        let key = mixed(&words);
+        let calls = self.partial.entry(key).or_insert(0);
+        *calls += 1;
+        mixed(&[key, *calls])
+    }
+}
+
+/// A 64-bit hash of words: each is folded in by the finaliser of MurmurHash3, of which every output bit depends on every input bit.
+/// Two live comms of one process get the same context with a chance of 2^-64 per pair.
+fn mixed(words: &[u64]) -> u64 {
+    words.iter().fold(0x9e37_79b9_7f4a_7c15, |hash, word| {
+        let mut x = hash ^ word.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31);
+        x = (x ^ (x >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        x = (x ^ (x >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+        x ^ (x >> 33)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    fn comm(context: u64, own: u32) -> Comm {
+        Comm::new(context, Arc::new(Group::new([4, 2, 0], own)), "")
+    }
+
+    #[test]
+    fn all_members_derive_the_same_contexts_and_no_context_twice() {
+        let (mut one, mut other) = (comm(1, 4), comm(1, 0));
+        let mut seen = HashSet::from([1, 2]);
+        for call in 0..1000 {
+            let context = one.child_context(call % 3);
+            assert_eq!(context, other.child_context(call % 3));
+            assert!(seen.insert(context));
+            let context = one.partial_context(call % 2, &[2, 4]);
+            assert!(seen.insert(context));
+        }
+    }
+
+    #[test]
+    fn ranks_and_peers() {
+        let comm = comm(1, 2);
+        assert_eq!(comm.rank, 1);
+        assert_eq!((comm.peer(0), comm.rank_of(4)), (Ok(4), Some(0)));
+        assert_eq!(comm.rank_of(1), None);
+        assert_eq!(comm.peer(3).unwrap_err().class, Class::Rank);
+        assert_eq!(comm.peer(-1).unwrap_err().class, Class::Rank);
+    }
+}

@@ -1,0 +1,71 @@
+//! Error handlers (MPI 5.0, section 9.3). Calling them is the `abi` room's.
+
+use crate::constants;
+use crate::handle::{Handle, Kind};
+use crate::table::Table;
+use error::{Class, Result, fail};
+
+/// What happens on an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// MPI_ERRORS_ARE_FATAL: print it and end the job.
+    Fatal,
+    /// MPI_ERRORS_ABORT: print it and end the processes of the comm; we end the job.
+    Abort,
+    /// MPI_ERRORS_RETURN: return its class.
+    Return,
+    /// Call the program's function, which lies at this address.
+    Call(usize),
+}
+
+/// An error handler, and how many handles and objects refer to it: it lives on after `MPI_Errhandler_free` while an object uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Errhandler {
+    /// The kind of object it is for; predefined ones are for all.
+    pub on: Option<Kind>,
+    /// What it does.
+    pub action: Action,
+    references: u32,
+}
+
+impl Errhandler {
+    /// An error handler with one reference.
+    pub fn new(on: Option<Kind>, action: Action) -> Errhandler {
+        Errhandler { on, action, references: 1 }
+    }
+}
+
+/// The table of error handlers with the predefined ones.
+pub(crate) fn table() -> Table<Errhandler> {
+    let mut table = Table::new(Kind::Errhandler);
+    table.predefine(constants::ERRORS_ARE_FATAL, Errhandler::new(None, Action::Fatal));
+    table.predefine(constants::ERRORS_ABORT, Errhandler::new(None, Action::Abort));
+    table.predefine(constants::ERRORS_RETURN, Errhandler::new(None, Action::Return));
+    table
+}
+
+/// Adds a reference, for an object of kind `on`.
+pub fn retain(table: &mut Table<Errhandler>, handle: Handle, on: Kind) -> Result<()> {
+    let predefined = table.is_predefined(handle);
+    let errhandler = table.get_mut(handle)?;
+    if let Some(kind) = errhandler.on.filter(|kind| *kind != on) {
+        fail!(Class::Errhandler, "{handle} was made for {}, not for {}", kind.noun(), on.noun());
+    }
+    if !predefined {
+        errhandler.references += 1;
+    }
+    Ok(())
+}
+
+/// Drops a reference, and the error handler with the last one. Predefined ones stay.
+pub fn release(table: &mut Table<Errhandler>, handle: Handle) -> Result<()> {
+    let predefined = table.is_predefined(handle);
+    let errhandler = table.get_mut(handle)?;
+    if !predefined {
+        errhandler.references -= 1;
+        if errhandler.references == 0 {
+            table.remove(handle)?;
+        }
+    }
+    Ok(())
+}

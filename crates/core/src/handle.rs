@@ -1,0 +1,164 @@
+//! Handles: what a program holds instead of an object.
+//!
+//! A handle is a number as wide as a pointer. Predefined ones are the constants of the standard ABI (MPI 5.0, section 20.3),
+//! all below 1024; ours are `kind << 27 | generation << 22 | index`, which is a positive C int, so `MPI_Comm_toint` is the identity.
+//! The kind and the generation let us say what a wrong handle is, instead of following it.
+
+use error::Class;
+
+/// A handle of any kind, as the program passes it: the bits of the pointer.
+#[repr(transparent)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Handle(pub usize);
+
+const KIND_SHIFT: u32 = 27;
+const GENERATION_SHIFT: u32 = 22;
+const GENERATIONS: u32 = 1 << (KIND_SHIFT - GENERATION_SHIFT);
+
+/// How many objects of one kind can be alive at once.
+pub const INDEX_MAX: u32 = 1 << GENERATION_SHIFT;
+
+/// What a handle names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+#[allow(missing_docs)] // MPI's own names.
+pub enum Kind {
+    Comm = 1,
+    Group,
+    Datatype,
+    Op,
+    Errhandler,
+    Info,
+    Request,
+    Message,
+    Win,
+    File,
+    Session,
+    Keyval,
+}
+
+const KINDS: [Kind; 12] = [
+    Kind::Comm,
+    Kind::Group,
+    Kind::Datatype,
+    Kind::Op,
+    Kind::Errhandler,
+    Kind::Info,
+    Kind::Request,
+    Kind::Message,
+    Kind::Win,
+    Kind::File,
+    Kind::Session,
+    Kind::Keyval,
+];
+
+impl Kind {
+    /// The words for an object of this kind, with an article.
+    pub fn noun(self) -> &'static str {
+        match self {
+            Kind::Comm => "a communicator",
+            Kind::Group => "a group",
+            Kind::Datatype => "a datatype",
+            Kind::Op => "an operation",
+            Kind::Errhandler => "an error handler",
+            Kind::Info => "an info",
+            Kind::Request => "a request",
+            Kind::Message => "a message",
+            Kind::Win => "a window",
+            Kind::File => "a file",
+            Kind::Session => "a session",
+            Kind::Keyval => "a keyval",
+        }
+    }
+
+    /// The error class of a call that got a bad handle where one of this kind was due.
+    pub fn class(self) -> Class {
+        match self {
+            Kind::Comm => Class::Comm,
+            Kind::Group => Class::Group,
+            Kind::Datatype => Class::Type,
+            Kind::Op => Class::Op,
+            Kind::Errhandler => Class::Errhandler,
+            Kind::Info => Class::Info,
+            Kind::Request | Kind::Message => Class::Request,
+            Kind::Win => Class::Win,
+            Kind::File => Class::File,
+            Kind::Session => Class::Session,
+            Kind::Keyval => Class::Keyval,
+        }
+    }
+
+    /// The range of the standard ABI's constants for this kind: the first and the number of them (MPI 5.0, section 20.3.3).
+    /// The first is the null handle of every kind.
+    pub fn predefined(self) -> (usize, usize) {
+        match self {
+            Kind::Op => (0x20, 32),
+            Kind::Comm => (0x100, 8),
+            Kind::Group => (0x108, 8),
+            Kind::Win => (0x110, 8),
+            Kind::File => (0x118, 8),
+            Kind::Session => (0x120, 8),
+            Kind::Message => (0x128, 8),
+            Kind::Info => (0x130, 16),
+            Kind::Errhandler => (0x140, 64),
+            Kind::Request => (0x180, 128),
+            Kind::Datatype => (0x200, 512),
+            // Predefined keyvals are no objects; their numbers are in `constants`.
+            Kind::Keyval => (0, 1),
+        }
+    }
+}
+
+impl Handle {
+    /// The handle of slot `index` in its `generation`th use.
+    pub(crate) fn new(kind: Kind, generation: u32, index: u32) -> Handle {
+        let generation = generation % GENERATIONS;
+        Handle(((kind as u32) << KIND_SHIFT | generation << GENERATION_SHIFT | index) as usize)
+    }
+
+    /// What the handle names, whether or not it is alive.
+    pub fn kind(self) -> Option<Kind> {
+        if let Some(number) = self.dynamic() {
+            return KINDS.get((number >> KIND_SHIFT).wrapping_sub(1) as usize).copied();
+        }
+        KINDS.into_iter().find(|kind| {
+            let (first, many) = kind.predefined();
+            self.0 != 0 && self.0 >= first && self.0 < first + many
+        })
+    }
+
+    /// The slot that a handle of ours names, if it is of `kind`.
+    pub(crate) fn slot(self, kind: Kind) -> Option<usize> {
+        let number = self.dynamic()?;
+        (number >> KIND_SHIFT == kind as u32).then_some((number & (INDEX_MAX - 1)) as usize)
+    }
+
+    /// As a C int, for `MPI_*_toint` and keyvals; handles that we did not make are cut off.
+    pub fn to_int(self) -> i32 {
+        self.0 as u32 as i32
+    }
+
+    /// From a C int.
+    pub fn from_int(number: i32) -> Handle {
+        Handle(number as u32 as usize)
+    }
+
+    fn dynamic(self) -> Option<u32> {
+        u32::try_from(self.0).ok().filter(|number| *number >= 1 << KIND_SHIFT && *number <= i32::MAX as u32)
+    }
+}
+
+impl std::fmt::Debug for Handle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}
+
+impl std::fmt::Display for Handle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match crate::constants::handle_name(*self) {
+            Some(name) => f.write_str(name),
+            None => write!(f, "{:#x}", self.0),
+        }
+    }
+}

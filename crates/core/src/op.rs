@@ -1,0 +1,48 @@
+//! Operators of reductions.
+
+use crate::constants;
+use datatype::PredefinedOp;
+
+/// An operator. Small enough to be copied into the operations that use it, so `MPI_Op_free` need not wait for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// One of the standard's.
+    Predefined(PredefinedOp),
+    /// The program's.
+    User {
+        /// The function's address.
+        function: usize,
+        /// Whether it is an `MPI_User_function_c`, which takes an MPI_Count.
+        large: bool,
+        /// Whether the order of operands does not matter.
+        commutative: bool,
+    },
+}
+
+impl Op {
+    /// Whether the order of operands does not matter.
+    pub fn is_commutative(self) -> bool {
+        match self {
+            Op::Predefined(op) => !matches!(op, PredefinedOp::Replace | PredefinedOp::NoOp),
+            Op::User { commutative, .. } => commutative,
+        }
+    }
+}
+
+/// The predefined operators by handle.
+pub(crate) const PREDEFINED: [(crate::Handle, PredefinedOp); 14] = [
+    (constants::MAX, PredefinedOp::Max),
+    (constants::MIN, PredefinedOp::Min),
+    (constants::SUM, PredefinedOp::Sum),
+    (constants::PROD, PredefinedOp::Prod),
+    (constants::LAND, PredefinedOp::Land),
+    (constants::BAND, PredefinedOp::Band),
+    (constants::LOR, PredefinedOp::Lor),
+    (constants::BOR, PredefinedOp::Bor),
+    (constants::LXOR, PredefinedOp::Lxor),
+    (constants::BXOR, PredefinedOp::Bxor),
+    (constants::MAXLOC, PredefinedOp::Maxloc),
+    (constants::MINLOC, PredefinedOp::Minloc),
+    (constants::REPLACE, PredefinedOp::Replace),
+    (constants::NO_OP, PredefinedOp::NoOp),
+];

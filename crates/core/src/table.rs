@@ -1,0 +1,180 @@
+//! One table per kind of object: from handles to values, in one bounds check and one comparison.
+
+use crate::handle::{Handle, INDEX_MAX, Kind};
+use error::{Class, Error, Result, fail};
+
+/// The live objects of one kind.
+///
+/// Always true: a slot's handle is the only one that finds its value; after `remove` no old handle finds the slot's next value
+/// until the slot has been used 32 times more.
+#[derive(Debug)]
+pub struct Table<T> {
+    kind: Kind,
+    first: usize,
+    predefined: Vec<Option<T>>,
+    slots: Vec<Slot<T>>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    handle: Handle,
+    generation: u32,
+    value: Option<T>,
+}
+
+impl<T> Table<T> {
+    /// An empty table.
+    pub fn new(kind: Kind) -> Table<T> {
+        Table {
+            kind,
+            first: kind.predefined().0,
+            predefined: Vec::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    /// Enters the value of a predefined handle.
+    pub fn predefine(&mut self, handle: Handle, value: T) {
+        let at = handle.0.checked_sub(self.first).expect("a predefined handle of this kind");
+        if self.predefined.len() <= at {
+            self.predefined.resize_with(at + 1, || None);
+        }
+        self.predefined[at] = Some(value);
+    }
+
+    /// Enters a value; the error is MPI_ERR_OTHER when four million are alive.
+    pub fn insert(&mut self, value: T) -> Result<Handle> {
+        if let Some(index) = self.free.pop() {
+            let slot = &mut self.slots[index as usize];
+            slot.generation = slot.generation.wrapping_add(1);
+            slot.handle = Handle::new(self.kind, slot.generation, index);
+            slot.value = Some(value);
+            return Ok(slot.handle);
+        }
+        let index = self.slots.len() as u32;
+        if index >= INDEX_MAX {
+            fail!(
+                Class::Other,
+                "{} more than {INDEX_MAX} live ones of its kind cannot be made",
+                self.kind.noun()
+            );
+        }
+        let handle = Handle::new(self.kind, 0, index);
+        self.slots.push(Slot { handle, generation: 0, value: Some(value) });
+        Ok(handle)
+    }
+
+    /// The value, or the error of this kind with a sentence that says what the handle is instead.
+    #[inline]
+    pub fn get(&self, handle: Handle) -> Result<&T> {
+        match self.find(handle) {
+            Some(value) => Ok(value),
+            None => Err(self.explain(handle)),
+        }
+    }
+
+    /// As `get`, to change it.
+    #[inline]
+    pub fn get_mut(&mut self, handle: Handle) -> Result<&mut T> {
+        if self.find(handle).is_none() {
+            return Err(self.explain(handle));
+        }
+        if let Some(index) = handle.slot(self.kind) {
+            return Ok(self.slots[index].value.as_mut().expect("found above"));
+        }
+        Ok(self.predefined[handle.0 - self.first].as_mut().expect("found above"))
+    }
+
+    /// Takes the value out; its handle is dead from now on. Predefined objects stay: that is an error.
+    pub fn remove(&mut self, handle: Handle) -> Result<T> {
+        self.get(handle)?;
+        let Some(index) = handle.slot(self.kind) else {
+            fail!(self.kind.class(), "{handle} is predefined and cannot be freed");
+        };
+        self.free.push(index as u32);
+        Ok(self.slots[index].value.take().expect("found above"))
+    }
+
+    /// Whether the handle is one of the constants of the standard ABI.
+    pub fn is_predefined(&self, handle: Handle) -> bool {
+        handle.slot(self.kind).is_none()
+    }
+
+    /// The live values that the program made, with their handles.
+    pub fn iter(&self) -> impl Iterator<Item = (Handle, &T)> {
+        self.slots.iter().filter_map(|slot| slot.value.as_ref().map(|value| (slot.handle, value)))
+    }
+
+    #[inline]
+    fn find(&self, handle: Handle) -> Option<&T> {
+        if let Some(index) = handle.slot(self.kind) {
+            let slot = self.slots.get(index)?;
+            return if slot.handle == handle { slot.value.as_ref() } else { None };
+        }
+        self.predefined.get(handle.0.wrapping_sub(self.first))?.as_ref()
+    }
+
+    #[cold]
+    fn explain(&self, handle: Handle) -> Error {
+        let noun = self.kind.noun();
+        let sentence = match handle.kind() {
+            _ if handle.0 == self.first => format!("{handle} is given where {noun} is needed"),
+            Some(kind) if kind == self.kind => match handle.slot(kind) {
+                Some(index) if index < self.slots.len() => format!("{handle} is {noun} that has been freed"),
+                _ => format!("{handle} is no handle that this process was given for {noun}"),
+            },
+            Some(kind) => format!("{handle} is not {noun} (it is {})", kind.noun()),
+            None => format!("{handle} is not {noun}, nor any other MPI object of this process"),
+        };
+        Error::new(self.kind.class(), sentence)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::constants;
+
+    #[test]
+    fn a_wrong_handle_is_named() {
+        let mut comms = Table::new(Kind::Comm);
+        let mut groups = Table::new(Kind::Group);
+        let comm = comms.insert("c").unwrap();
+        let group = groups.insert("g").unwrap();
+        assert_eq!(comms.get(comm), Ok(&"c"));
+        let error = comms.get(group).unwrap_err();
+        assert_eq!(error.class, Class::Comm);
+        assert!(error.message.ends_with("is not a communicator (it is a group)"), "{error}");
+        comms.remove(comm).unwrap();
+        assert!(comms.get(comm).unwrap_err().message.ends_with("has been freed"));
+        let next = comms.insert("d").unwrap();
+        assert_ne!(next, comm);
+        assert!(comms.get(comm).unwrap_err().message.ends_with("has been freed"));
+        let null = comms.get(constants::COMM_NULL).unwrap_err();
+        assert!(null.message.starts_with("MPI_COMM_NULL"), "{null}");
+        assert!(comms.get(Handle(usize::MAX)).is_err());
+        assert!(comms.get(Handle(0)).is_err());
+    }
+
+    #[test]
+    fn predefined_objects_cannot_be_freed() {
+        let mut comms = Table::new(Kind::Comm);
+        comms.predefine(constants::COMM_WORLD, 1);
+        *comms.get_mut(constants::COMM_WORLD).unwrap() = 2;
+        assert_eq!(comms.get(constants::COMM_WORLD), Ok(&2));
+        assert_eq!(comms.remove(constants::COMM_WORLD).unwrap_err().class, Class::Comm);
+    }
+
+    #[test]
+    fn handles_are_positive_ints() {
+        let mut keyvals = Table::new(Kind::Keyval);
+        for _ in 0..100 {
+            let handle = keyvals.insert(()).unwrap();
+            assert!(handle.to_int() > 1024);
+            assert_eq!(Handle::from_int(handle.to_int()), handle);
+            keyvals.remove(handle).unwrap();
+        }
+    }
+}
