@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use settings::{Setting, TABLE};
 
 /// `MPI_Name 0|1` per line: all functions of the standard ABI, and whether they have a body. Made by the generator of `abi`.
-const FUNCTIONS: &str = include_str!(concat!(env!("OUT_DIR"), "/functions.txt"));
+const FUNCTIONS: &str = include_str!("../../../abi/src/generated/functions.txt");
 
 /// Print version, paths, settings, and which MPI functions there are.
 #[derive(Args)]
