@@ -1,17 +1,18 @@
 //! The proxy's side: takes the instances that its ranks launch and drives them all, until the ranks have gone.
 
-use crate::engine::{Run, Turn};
+use crate::engine::{self, Run};
 use crate::fault::{Corruption, Fault};
 use crate::memory::{Driver, Reach, Stop};
 use crate::plan::Plan;
 use crate::record::{self, Head, RETURNED, Record};
 use crate::{Config, slots};
+use progress::{Idle, Pace, Turn};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use telemetry::Counter;
-use transport::shm::{Rest, Segment, State, cma};
+use transport::shm::{Segment, State, cma};
 
 /// Index into a rank's `scalars`: whether its proxy could reach its private memory (`REACHED`, `REFUSED`, 0 before it tried).
 pub const VERDICT: usize = 0;
@@ -27,8 +28,8 @@ const WORDS_MAX: u64 = 1 << 24;
 
 /// How often a proxy looks after its ranks, its parent and its counters, in nanoseconds.
 const HOUSEKEEPING_NS: u64 = 10_000_000;
-/// The longest sleep: a sleeping proxy still shows a heartbeat.
-const SLEEP_MAX: Duration = Duration::from_millis(100);
+/// The longest nap: a sleeping proxy still shows a heartbeat.
+const NAP_MAX: Duration = Duration::from_millis(50);
 
 /// A proxy's life: drives what its ranks launch, sleeps on its doorbell when there has been nothing to do for
 /// `proxy_poll_us`, and returns when all its ranks have left, the job is aborted, or its parent has died.
@@ -36,12 +37,20 @@ pub fn run(segment: &Segment, index: u32, config: &Config) {
     let mut proxy = Proxy::new(segment.clone(), index, config);
     let page = segment.proxy(index);
     let parent = sys::process::parent();
-    let patience = config.proxy_poll_us.saturating_mul(1000);
-    let sleep_max = SLEEP_MAX.min(Duration::from_millis((config.proxy_timeout_ms / 8).max(1)));
-    let (mut worked, mut looked, mut turn) = (sys::clock::now(), 0, 0);
+    let mut idle = Idle::new(Pace {
+        spin: segment.job().may_spin(),
+        awake: Duration::from_micros(config.proxy_poll_us),
+        nap_max: NAP_MAX.min(Duration::from_millis((config.proxy_timeout_ms / 8).max(1))),
+    });
+    let (mut looked, mut begun) = (0, sys::clock::now());
     loop {
         let moved = proxy.poll();
         let now = sys::clock::now();
+        if moved {
+            page.counters.count(Counter::ProxyBusyNs, now - begun);
+            idle.reset();
+        }
+        begun = now;
         if now - looked > HOUSEKEEPING_NS {
             looked = now;
             page.counters.set(Counter::ProxyCpuNs, sys::clock::process_cpu());
@@ -52,21 +61,9 @@ pub fn run(segment: &Segment, index: u32, config: &Config) {
                 return;
             }
         }
-        if moved {
-            page.counters.count(Counter::ProxyBusyNs, now.saturating_sub(turn));
-            worked = now;
-        } else if now - worked < patience {
-            match segment.job().may_spin() {
-                true => std::hint::spin_loop(),
-                false => sys::cpu::give_way(),
-            }
-        } else {
-            page.counters.count(Counter::Sleeps, 1);
-            if page.bell.sleep(sleep_max, || !proxy.stirred()) != Rest::TimedOut {
-                worked = sys::clock::now();
-            }
+        if !moved && idle.wait(&page.bell, || !proxy.stirred()) != Turn::Spun {
+            begun = sys::clock::now();
         }
-        turn = sys::clock::now();
     }
 }
 
@@ -241,12 +238,12 @@ impl Proxy {
         let mut at = 0;
         while let Some(run) = self.runs.get_mut(at) {
             match run.poll(&self.reach) {
-                Ok(Turn::Idle) => at += 1,
-                Ok(Turn::Progressed) => {
+                Ok(engine::Turn::Idle) => at += 1,
+                Ok(engine::Turn::Progressed) => {
                     moved = true;
                     at += 1;
                 }
-                Ok(Turn::Finished) => {
+                Ok(engine::Turn::Finished) => {
                     moved = true;
                     let run = self.runs.swap_remove(at);
                     self.reach.segment.rank(run.rank).bell.ring();
@@ -255,7 +252,7 @@ impl Proxy {
                 }
                 // A user's function cannot be here, because parameters cannot name one; and what the proxy is refused the
                 // rank may reach.
-                Ok(Turn::Call { .. }) | Err(Stop::Fault(_)) => {
+                Ok(engine::Turn::Call { .. }) | Err(Stop::Fault(_)) => {
                     let run = self.runs.swap_remove(at);
                     run.record.head(Head::State).store(RETURNED, Ordering::Release);
                     self.reach.segment.rank(run.rank).bell.ring();

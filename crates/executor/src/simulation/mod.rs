@@ -1,5 +1,5 @@
 //! Tests: whole jobs in one process, on a seeded scheduler that says who does the next small thing, with proxies that die
-//! between any two memory operations. A failing seed replays: `SEED=n cargo test -p outboard-executor`.
+//! between any two memory operations. A failing run names its seed.
 
 mod faults;
 mod plans;

@@ -283,15 +283,17 @@ fn binding(buffers: &[Buffer], blocks: u32, elements: usize, pieces: bool) -> Bi
     }
 }
 
-/// Runs a job for every seed, or for the one in `SEED`, and sums up what the executors counted.
+/// The seed of a failed run, to run it alone.
+const REPLAY: Option<u64> = None;
+
+/// Runs a job for every seed and sums up what the executors counted.
 fn seeds(range: std::ops::Range<u64>, kinds: &[Kind], kill: bool, cma_forbidden: bool) -> crate::Counters {
-    let one = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
     let mut sum = crate::Counters::default();
-    for seed in one.map_or(range, |seed: u64| seed..seed + 1) {
+    for seed in REPLAY.map_or(range, |seed| seed..seed + 1) {
         let mut simulation = Simulation::new(seed, kinds, cma_forbidden);
         let run = std::panic::AssertUnwindSafe(|| simulation.run(kill));
         if let Err(panic) = std::panic::catch_unwind(run) {
-            eprintln!("replay with SEED={seed}");
+            eprintln!("failed with seed {seed}: set REPLAY");
             std::panic::resume_unwind(panic);
         }
         for rank in &simulation.job.ranks {

@@ -1,0 +1,404 @@
+//! Tests with real processes: ranks and proxies that share nothing but the segment, proxies that are killed or stopped.
+//! `cargo test --release -p outboard-executor --test processes -- measure` prints what things cost instead.
+//!
+//! The program starts itself: `job-descriptor-path kind index scenario` makes it a rank or a proxy.
+
+use datatype::{Basic, Buffer, PredefinedOp};
+use outboard_executor::{Binding, Config, Cut, Executor, Offload, Poll, Reduction, Start, Ticket};
+use progress::{Idle, Pace};
+use schedule::{Action, After, Blocks, Partition, Schedule, Scratch, Slot, Step};
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use sys::Span;
+use sys::memory::Map;
+use transport::shm::{Allocator, Segment, Shape, State, cma};
+
+/// Indices of `RankPage::scalars` that these tests use.
+const ROUNDS: usize = 60;
+const OFFLOADED: usize = 61;
+const RECOVERED: usize = 62;
+/// A word of rank 0: nonzero ends the job.
+const STOP: usize = 63;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [path, "rank", index, scenario] => rank(&attach(path), index.parse().unwrap(), scenario),
+        [path, "proxy", index, _] => {
+            let segment = attach(path);
+            let index = index.parse().unwrap();
+            segment.proxy(index).pid.store(sys::process::id(), Ordering::Release);
+            segment.proxy(index).set_state(State::Running);
+            outboard_executor::proxy::run(&segment, index, &config());
+        }
+        ["measure", ..] => {
+            ["measure-private", "measure-arena", "measure-caller"].into_iter().for_each(measure)
+        }
+        _ => {
+            agreement();
+            killed();
+            stopped();
+        }
+    }
+}
+
+fn attach(path: &str) -> Segment {
+    let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
+    Segment::attach(file.into()).unwrap()
+}
+
+fn config() -> Config {
+    Config { proxy_timeout_ms: 300, offload_bytes_min: 0, ..Config::default() }
+}
+
+/// A job of processes, which are gone when it is dropped.
+struct Job {
+    segment: Segment,
+    /// Open for children that have not attached yet.
+    _fd: std::os::fd::OwnedFd,
+    ranks: Vec<Child>,
+    proxies: Vec<Child>,
+}
+
+impl Job {
+    fn start(ranks: u32, proxies: u32, scenario: &str) -> Job {
+        let (segment, fd) = Segment::create(Shape { ranks, proxies, arena_bytes: 256 << 20 }).unwrap();
+        segment.job().launcher.store(sys::process::id(), Ordering::Relaxed);
+        let path = format!("/proc/{}/fd/{}", std::process::id(), std::os::fd::AsRawFd::as_raw_fd(&fd));
+        let spawn = |kind: &str, index: u32| {
+            let arguments = [&path, kind, &index.to_string(), scenario];
+            Command::new(std::env::current_exe().unwrap()).args(arguments).spawn().unwrap()
+        };
+        let proxies: Vec<Child> = (0..proxies).map(|index| spawn("proxy", index)).collect();
+        let ranks: Vec<Child> = (0..ranks).map(|index| spawn("rank", index)).collect();
+        segment.job().born.wait(ranks.len() as u32, || false);
+        Job { segment, _fd: fd, ranks, proxies }
+    }
+
+    /// The sum of a scalar over the ranks.
+    fn sum(&self, scalar: usize) -> u64 {
+        (0..self.ranks.len() as u32)
+            .map(|rank| self.segment.rank(rank).scalars[scalar].load(Ordering::Relaxed))
+            .sum()
+    }
+
+    /// Sleeps until every rank has done so many more rounds.
+    fn wait_rounds(&mut self, rounds: u64) {
+        let of = |job: &Job, rank: u32| job.segment.rank(rank).scalars[ROUNDS].load(Ordering::Relaxed);
+        for rank in 0..self.ranks.len() as u32 {
+            let until = of(self, rank) + rounds;
+            while of(self, rank) < until {
+                assert_eq!(self.ranks[rank as usize].try_wait().unwrap(), None, "rank {rank} has ended");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+
+    /// Lets the ranks come to an end, each with success.
+    fn finish(mut self) {
+        self.segment.rank(0).scalars[STOP].store(1, Ordering::Release);
+        for (rank, child) in self.ranks.iter_mut().enumerate() {
+            assert!(child.wait().unwrap().success(), "rank {rank} failed");
+        }
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        for child in self.ranks.iter_mut().chain(&mut self.proxies) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Offloaded operations of separate processes give what they should.
+fn agreement() {
+    let mut job = Job::start(3, 2, "test");
+    job.wait_rounds(40);
+    assert!(job.sum(OFFLOADED) > 3 * 30, "only {} operations were offloaded", job.sum(OFFLOADED));
+    assert_eq!(job.sum(RECOVERED), 0);
+    job.finish();
+    println!("ranks and proxies agree");
+}
+
+/// A killed proxy's operations go on, and later ones without it.
+fn killed() {
+    for attempt in 1.. {
+        let mut job = Job::start(3, 2, "test");
+        job.wait_rounds(5 + attempt);
+        job.proxies[0].kill().unwrap();
+        // As mpirun does; the ranks find out by themselves, too.
+        job.proxies[0].wait().unwrap();
+        job.wait_rounds(10);
+        let recovered = job.sum(RECOVERED);
+        job.finish();
+        if recovered > 0 {
+            return println!("a killed proxy left {recovered} operations, all completed");
+        }
+        assert!(attempt < 20, "no kill ever met an operation");
+    }
+}
+
+/// A stopped proxy is killed, and its operations go on.
+fn stopped() {
+    let mut job = Job::start(3, 1, "test");
+    job.wait_rounds(5);
+    let stop = Command::new("kill").args(["-STOP", &job.proxies[0].id().to_string()]).status().unwrap();
+    assert!(stop.success());
+    job.wait_rounds(10);
+    assert!(job.proxies[0].wait().unwrap().code().is_none(), "it must have been killed by a signal");
+    assert!(job.sum(RECOVERED) > 0);
+    job.finish();
+    println!("a stopped proxy was fenced");
+}
+
+/// Steps in a row, each with what it waits for.
+fn plan(
+    rank: u32,
+    size: u32,
+    blocks: [u32; 2],
+    scratch: Vec<Scratch>,
+    steps: &[(Action, &[u32])],
+) -> Arc<Schedule> {
+    let mut after = vec![];
+    let steps = steps.iter().map(|&(action, waits)| {
+        let after_first = after.len() as u32;
+        after.extend(waits.iter().map(|&step| After { step, streaming: false }));
+        Step { action, after_first, after_count: waits.len() as u32 }
+    });
+    let steps = steps.collect();
+    let [input_blocks, output_blocks] = blocks;
+    Arc::new(Schedule { rank, size, input_blocks, output_blocks, scratch, steps, after })
+}
+
+fn block(slot: Slot, first: u32) -> Blocks {
+    Blocks { slot, first, count: 1 }
+}
+
+fn alltoall(rank: u32, size: u32) -> Arc<Schedule> {
+    let own = (Action::Copy { from: block(Slot::Input, rank), into: block(Slot::Output, rank) }, &[][..]);
+    let mut steps = vec![own];
+    for hop in 1..size {
+        let (to, from) = ((rank + hop) % size, (rank + size - hop) % size);
+        steps.push((Action::Send { to, edge: 0, from: block(Slot::Input, to) }, &[]));
+        steps.push((Action::Recv { from, edge: 0, into: block(Slot::Output, from) }, &[]));
+    }
+    plan(rank, size, [size, size], vec![], &steps)
+}
+
+/// Everybody sends all to everybody and adds up by itself: right in place for any number of ranks.
+fn allreduce(rank: u32, size: u32) -> Arc<Schedule> {
+    let mut steps: Vec<(Action, Vec<u32>)> = vec![];
+    let mut scratch = vec![];
+    let mut sum = block(Slot::Input, 0);
+    let mut made: Vec<u32> = vec![];
+    let mut sent = vec![];
+    for hop in 1..size {
+        let (to, from) = ((rank + hop) % size, (rank + size - hop) % size);
+        sent.push(steps.len() as u32);
+        steps.push((Action::Send { to, edge: 0, from: block(Slot::Input, 0) }, vec![]));
+        let arrived = block(Slot::Scratch(scratch.len() as u8), 0);
+        let into = block(Slot::Scratch(scratch.len() as u8 + 1), 0);
+        scratch.extend([Scratch { like: Partition::Input, first: 0, blocks: 1 }; 2]);
+        made.push(steps.len() as u32);
+        steps.push((Action::Recv { from, edge: 0, into: arrived }, vec![]));
+        steps.push((Action::Reduce { left: sum, right: arrived, into }, made.clone()));
+        (sum, made) = (into, vec![steps.len() as u32 - 1]);
+    }
+    made.extend(sent);
+    steps.push((Action::Copy { from: sum, into: block(Slot::Output, 0) }, made));
+    let steps: Vec<_> = steps.iter().map(|(action, after)| (*action, &after[..])).collect();
+    plan(rank, size, [1, 1], scratch, &steps)
+}
+
+/// A rank's side of a test.
+struct Member {
+    segment: Segment,
+    rank: u32,
+    size: u32,
+    executor: Executor,
+    idle: Idle,
+    peers: Arc<[u32]>,
+    sequence: u32,
+    memory: Map,
+    used: usize,
+}
+
+impl Member {
+    fn span(&mut self, bytes: usize, arena: bool) -> Span {
+        if arena {
+            let at = self.executor.memory().alloc(bytes as u64).unwrap();
+            return self.executor.memory().arena().span(at, bytes as u64).unwrap();
+        }
+        self.used += bytes;
+        self.memory.span().slice(self.used - bytes, bytes)
+    }
+
+    fn start(&mut self, schedule: &Arc<Schedule>, input: Span, output: Span, offload: Offload) -> Ticket {
+        let whole = |span: Span, blocks: u32| Binding::Whole {
+            buffer: Buffer::from(span),
+            cut: Cut::Even { block_bytes: span.bytes() as u64 / u64::from(blocks) },
+        };
+        self.sequence += 1;
+        let start = Start {
+            context: 77,
+            sequence: self.sequence,
+            peers: self.peers.clone(),
+            input: whole(input, schedule.input_blocks),
+            output: whole(output, schedule.output_blocks),
+            schedule: schedule.clone(),
+            reduction: Some(Reduction::Predefined {
+                op: PredefinedOp::Sum,
+                basic: Basic::U32,
+                element_bytes: 4,
+            }),
+            offload,
+        };
+        self.executor.start(start).unwrap()
+    }
+
+    fn wait(&mut self, ticket: Ticket) {
+        loop {
+            let polled = self.executor.poll();
+            if let Some(outcome) = self.executor.outcome(ticket) {
+                self.idle.reset();
+                return outcome.unwrap();
+            }
+            match polled {
+                Poll::Idle => {
+                    let executor = &self.executor;
+                    self.idle.wait(&self.segment.rank(self.rank).bell, || !executor.stirred());
+                }
+                _ => self.idle.reset(),
+            }
+        }
+    }
+
+    fn publish(&mut self) {
+        let counters = self.executor.counters();
+        let scalars = &self.segment.rank(self.rank).scalars;
+        scalars[OFFLOADED].store(counters.offloaded, Ordering::Relaxed);
+        scalars[RECOVERED].store(counters.recovered, Ordering::Relaxed);
+        scalars[ROUNDS].fetch_add(1, Ordering::Relaxed);
+        while let Some(warning) = self.executor.warning() {
+            println!("{warning}");
+        }
+    }
+}
+
+fn rank(segment: &Segment, rank: u32, scenario: &str) {
+    let page = segment.rank(rank);
+    page.pid.store(sys::process::id(), Ordering::Release);
+    cma::publish(segment, rank);
+    page.set_state(State::Running);
+    segment.job().born.arrive();
+    let size = segment.shape().ranks;
+    segment.job().born.wait(size, || false);
+    let bytes = 64 << 20;
+    let fd = sys::memory::create("private", bytes as u64).unwrap();
+    let pace = Pace { spin: false, awake: Duration::from_micros(500), nap_max: Duration::from_millis(10) };
+    let mut member = Member {
+        executor: Executor::new(
+            segment.clone(),
+            rank,
+            Allocator::new(segment.arena(rank).unwrap()),
+            config(),
+        ),
+        segment: segment.clone(),
+        rank,
+        size,
+        idle: Idle::new(pace),
+        peers: (0..size).collect(),
+        sequence: 0,
+        memory: Map::shared(&fd, 0, bytes).unwrap(),
+        used: 0,
+    };
+    match scenario {
+        "test" => rounds(&mut member),
+        _ => costs(&mut member, scenario),
+    }
+    segment.job().leaving.arrive();
+    segment.job().leaving.wait(size, || false);
+    page.set_state(State::Finalized);
+}
+
+/// Two operations at once, of memory of both kinds, again and again; every result is looked at. Rank 0 says in its data when
+/// to stop, so that all do after the same round.
+fn rounds(member: &mut Member) {
+    let (rank, size) = (member.rank, member.size);
+    let (exchange, sum) = (alltoall(rank, size), allreduce(rank, size));
+    let words = 50_000 * size as usize;
+    let arena = rank.is_multiple_of(2);
+    let (input, output) = (member.span(4 * words, arena), member.span(4 * words, !arena));
+    let total = member.span(4 * words, arena);
+    let mut data = vec![0u8; 4 * words];
+    for round in 0u32.. {
+        let stop = member.segment.rank(0).scalars[STOP].load(Ordering::Acquire) as u32;
+        let element = |rank: u32, at: usize| round.wrapping_mul(31) ^ (rank << 24) ^ at as u32;
+        let fill = |span: Span| {
+            let bytes: Vec<u8> = (0..words).flat_map(|at| element(rank, at).to_le_bytes()).collect();
+            span.write(&bytes);
+        };
+        fill(input);
+        fill(total);
+        let first = if rank == 0 { stop } else { 0 };
+        total.slice(0, 4).write(&first.to_le_bytes());
+        let offload = if round % 8 == 7 { Offload::Off } else { Offload::On };
+        let tickets =
+            [member.start(&exchange, input, output, offload), member.start(&sum, total, total, offload)];
+        tickets.into_iter().rev().for_each(|ticket| member.wait(ticket));
+        let word = |data: &[u8], at: usize| u32::from_le_bytes(data[4 * at..][..4].try_into().unwrap());
+        output.read(&mut data);
+        let each = words / size as usize;
+        for at in 0..words {
+            let expected = element((at / each) as u32, rank as usize * each + at % each);
+            assert_eq!(word(&data, at), expected, "alltoall on rank {rank}, round {round}, word {at}");
+        }
+        total.read(&mut data);
+        for at in 1..words {
+            let expected = (0..size).fold(0u32, |sum, from| sum.wrapping_add(element(from, at)));
+            assert_eq!(word(&data, at), expected, "allreduce on rank {rank}, round {round}, word {at}");
+        }
+        member.publish();
+        if word(&data, 0) != 0 {
+            return;
+        }
+    }
+}
+
+fn measure(scenario: &str) {
+    println!("{scenario}: 2 ranks, 1 proxy; microseconds, median of 200");
+    Job::start(2, 1, scenario).finish();
+}
+
+/// What a start costs the rank, and what whole operations take.
+fn costs(member: &mut Member, scenario: &str) {
+    let arena = scenario == "measure-arena";
+    let offload = if scenario == "measure-caller" { Offload::Off } else { Offload::On };
+    let exchange = alltoall(member.rank, member.size);
+    for bytes in [8usize, 4 << 10, 64 << 10, 1 << 20] {
+        let length = bytes * member.size as usize;
+        let (input, output) = (member.span(length, arena), member.span(length, arena));
+        let (mut starts, mut wholes) = (vec![], vec![]);
+        for _ in 0..220 {
+            let begun = sys::clock::now();
+            let ticket = member.start(&exchange, input, output, offload);
+            let started = sys::clock::now();
+            member.wait(ticket);
+            starts.push(started - begun);
+            wholes.push(sys::clock::now() - begun);
+        }
+        let median = |times: &mut Vec<u64>| {
+            times.drain(..20);
+            times.sort();
+            times[times.len() / 2] as f64 / 1000.0
+        };
+        if member.rank == 0 {
+            let (start, whole) = (median(&mut starts), median(&mut wholes));
+            println!("  alltoall of {bytes} bytes per pair: start {start:.2}, start and wait {whole:.2}");
+        }
+    }
+}
