@@ -40,7 +40,7 @@ fn order_survives_delay() {
         }
         job.settle();
         assert!(
-            job.ranks.iter().all(|rank| rank.is_quiet() && !rank.must_poll() && rank.pending().is_empty())
+            job.ranks.iter().all(|rank| rank.is_quiet() && rank.is_idle() && rank.pending().is_empty())
         );
     });
 }

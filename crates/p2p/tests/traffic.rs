@@ -240,7 +240,7 @@ fn random_traffic() {
         traffic.job.settle();
         for (rank, p2p) in traffic.job.ranks.iter_mut().enumerate() {
             assert_eq!(p2p.detach_buffer().unwrap(), Some(AttachedBuffer::Automatic), "rank {rank}");
-            assert!(p2p.is_quiet() && !p2p.must_poll(), "rank {rank}");
+            assert!(p2p.is_quiet() && p2p.is_idle(), "rank {rank}");
             for receive in traffic.receives[rank].iter().filter(|r| r.got.is_none() && !r.cancelled) {
                 p2p.cancel(receive.ticket);
                 assert!(p2p.take(receive.ticket).unwrap().cancelled);
