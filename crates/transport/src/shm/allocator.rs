@@ -8,8 +8,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 const UNIT: u64 = 64;
 const PAGE: u64 = 4096;
 const HUGE: u64 = 2 << 20;
-/// Freed allocations from this size on give their memory back to the machine.
+/// Freed allocations from this size on give their memory back to the machine, ...
 const DISCARD: u64 = 1 << 20;
+/// ... once there are so many bytes of them: a first touch costs a page fault per page, several times the copy of the page,
+/// so staging that comes and goes with every operation should find its memory warm.
+const WARM_MAX: u64 = 32 << 20;
 
 /// Allocates from one rank's arena. Belongs to that rank alone.
 #[derive(Debug)]
@@ -22,6 +25,9 @@ pub struct Allocator {
     /// Allocations: offset, length.
     used: HashMap<u64, u64>,
     used_bytes: u64,
+    /// Parts of free stretches that have not been given back though they could be: offset, length.
+    warm: BTreeMap<u64, u64>,
+    warm_bytes: u64,
 }
 
 impl Allocator {
@@ -34,6 +40,8 @@ impl Allocator {
             by_size: BTreeSet::new(),
             used: HashMap::new(),
             used_bytes: 0,
+            warm: BTreeMap::new(),
+            warm_bytes: 0,
         };
         allocator.release(PAGE, bytes - PAGE);
         allocator
@@ -60,6 +68,7 @@ impl Allocator {
         self.claim(start, length);
         self.release(start, at - start);
         self.release(at + bytes, start + length - (at + bytes));
+        self.take_warm(at, at + bytes);
         self.used.insert(at, bytes);
         self.used_bytes += bytes;
         Some(at)
@@ -72,7 +81,7 @@ impl Allocator {
         };
         self.used_bytes -= bytes;
         if bytes >= DISCARD {
-            self.arena.discard(offset, bytes);
+            self.keep_warm(offset, bytes);
         }
         let (mut start, mut end) = (offset, offset + bytes);
         if let Some((&before, &length)) = self.free.range(..start).next_back()
@@ -97,6 +106,35 @@ impl Allocator {
     /// Bytes in use.
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes
+    }
+
+    /// Enters what is being freed as warm; gives everything warm back if that is too much.
+    fn keep_warm(&mut self, start: u64, bytes: u64) {
+        self.warm.insert(start, bytes);
+        self.warm_bytes += bytes;
+        if self.warm_bytes > WARM_MAX {
+            for (start, bytes) in std::mem::take(&mut self.warm) {
+                self.arena.discard(start, bytes);
+            }
+            self.warm_bytes = 0;
+        }
+    }
+
+    /// Strikes `[start, end)`, which is being allocated, off the warm parts.
+    fn take_warm(&mut self, start: u64, end: u64) {
+        while let Some((&from, &bytes)) = self.warm.range(..end).next_back()
+            && from + bytes > start
+        {
+            self.warm.remove(&from);
+            self.warm_bytes -= bytes;
+            let to = from + bytes;
+            for (from, to) in [(from, start), (end, to)] {
+                if from < to {
+                    self.warm.insert(from, to - from);
+                    self.warm_bytes += to - from;
+                }
+            }
+        }
     }
 
     /// Strikes a free stretch off the books.
@@ -162,6 +200,11 @@ mod tests {
                     assert!(!allocator.free(at));
                 }
             }
+            for (&from, &bytes) in &allocator.warm {
+                let (&start, &length) = allocator.free.range(..=from).next_back().unwrap();
+                assert!(from + bytes <= start + length, "seed {seed}: warm memory that is not free");
+            }
+            assert_eq!(allocator.warm.values().sum::<u64>(), allocator.warm_bytes);
             live.iter().for_each(|&(at, _)| assert!(allocator.free(at)));
             assert_eq!(allocator.used_bytes(), 0);
             assert_eq!(allocator.free, BTreeMap::from([(PAGE, (16 << 20) - PAGE)]));
@@ -169,17 +212,26 @@ mod tests {
         }
     }
 
+    fn touch(allocator: &Allocator, at: u64, bytes: u64) {
+        for offset in (at..at + bytes).step_by(4096) {
+            allocator.arena().word(offset).unwrap().store(1, Ordering::Relaxed);
+        }
+    }
+
     #[test]
-    fn large_frees_give_memory_back() {
-        let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 0, arena_bytes: 64 << 20 }).unwrap();
+    fn large_frees_stay_warm_up_to_a_bound() {
+        let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 0, arena_bytes: 128 << 20 }).unwrap();
         let mut allocator = Allocator::new(segment.arena(0).unwrap());
         let before = segment.resident().unwrap();
         let at = allocator.alloc(8 << 20).unwrap();
-        for page in 0..2048 {
-            allocator.arena().word(at + page * 4096).unwrap().store(1, Ordering::Relaxed);
-        }
-        assert!(segment.resident().unwrap() >= before + (8 << 20));
+        touch(&allocator, at, 8 << 20);
         assert!(allocator.free(at));
+        assert!(segment.resident().unwrap() >= before + (8 << 20), "8 MiB were not kept warm");
+        assert_eq!(allocator.alloc(8 << 20), Some(at), "the warm memory is found again");
+        assert_eq!(allocator.warm_bytes, 0);
+        let more = allocator.alloc(WARM_MAX).unwrap();
+        touch(&allocator, more, WARM_MAX);
+        assert!(allocator.free(at) && allocator.free(more));
         assert_eq!(segment.resident().unwrap(), before);
     }
 }
