@@ -17,6 +17,8 @@ pub struct UserOp {
     pub large: bool,
     /// The datatype it is to be told of.
     pub datatype: Handle,
+    /// Bytes from one element to the next.
+    pub extent: i64,
 }
 
 type Reducer = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut Handle);
@@ -40,12 +42,15 @@ pub fn apply(guard: &mut Guard, op: UserOp, left: usize, into: usize, elements: 
         // SAFETY: the program registered it as an MPI_User_function (contract of this file).
         let function = unsafe { std::mem::transmute::<usize, Reducer>(op.function) };
         let mut done = 0;
-        // An int may be too short for the count; the extent is then unknown here, but no caller passes so many at once.
+        // An int may be too short for the count.
         while done < elements {
-            let (mut count, mut datatype) = ((elements - done).min(i32::MAX as u64) as c_int, op.datatype);
+            let part = (elements - done).min(i32::MAX as u64);
+            let (mut count, mut datatype) = (part as c_int, op.datatype);
+            let by = (done as i64).wrapping_mul(op.extent) as usize;
+            let (left, into) = (left.wrapping_add(by), into.wrapping_add(by));
             // SAFETY: as above.
             unsafe { function(left as *mut c_void, into as *mut c_void, &mut count, &mut datatype) };
-            done += count.max(1) as u64;
+            done += part;
         }
     });
 }

@@ -41,7 +41,7 @@ pub struct Process {
     /// The thread that called MPI_Init.
     pub main_thread: Option<std::thread::ThreadId>,
     /// Values that attributes point to; they must not move.
-    pub attribute_values: Box<[i32; 6]>,
+    pub attribute_values: Box<[i32; 7]>,
     /// The class and sentence of the latest error, for MPI_Error_string.
     pub latest_error: Option<(i32, String)>,
 }
@@ -246,7 +246,7 @@ impl Process {
             phase: Phase::Before,
             thread_level: objects::constants::THREAD_SINGLE,
             main_thread: None,
-            attribute_values: Box::new([0; 6]),
+            attribute_values: Box::new([0; 7]),
             latest_error: None,
         }
     }
@@ -275,6 +275,9 @@ impl Process {
             Executor::new(segment.clone(), membership.rank, allocator, executor::Config::default());
         segment.rank(membership.rank).thread_level.store(level as u32 + 1, Ordering::Relaxed);
         self.objects.join(membership.rank, membership.size);
+        self.objects
+            .infos
+            .predefine(objects::constants::INFO_ENV, crate::body::info::environment(membership.size));
         self.job = Some(Box::new(Job {
             membership,
             p2p,

@@ -919,7 +919,7 @@ pub unsafe extern "C" fn MPI_Alltoallw_init_c(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Attr_delete(comm: Handle, keyval: c_int) -> c_int {
-    missing("MPI_Attr_delete", On::Comm(comm))
+    call("MPI_Attr_delete", On::Comm(comm), |guard| body::attribute::attr_delete(guard, comm, keyval))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Attr_delete(comm: Handle, keyval: c_int) -> c_int {
@@ -932,7 +932,9 @@ pub unsafe extern "C" fn PMPI_Attr_get(
     attribute_val: usize,
     flag: usize,
 ) -> c_int {
-    missing("MPI_Attr_get", On::Comm(comm))
+    call("MPI_Attr_get", On::Comm(comm), |guard| {
+        body::attribute::attr_get(guard, comm, keyval, Address(attribute_val), Out::<i32>::new(flag, "flag"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Attr_get(
@@ -945,7 +947,9 @@ pub unsafe extern "C" fn MPI_Attr_get(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Attr_put(comm: Handle, keyval: c_int, attribute_val: usize) -> c_int {
-    missing("MPI_Attr_put", On::Comm(comm))
+    call("MPI_Attr_put", On::Comm(comm), |guard| {
+        body::attribute::attr_put(guard, comm, keyval, Address(attribute_val))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Attr_put(comm: Handle, keyval: c_int, attribute_val: usize) -> c_int {
@@ -1363,7 +1367,9 @@ pub unsafe extern "C" fn MPI_Comm_attach_buffer_c(comm: Handle, buffer: usize, s
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_call_errhandler(comm: Handle, errorcode: c_int) -> c_int {
-    missing("MPI_Comm_call_errhandler", On::Comm(comm))
+    call("MPI_Comm_call_errhandler", On::Comm(comm), |guard| {
+        body::errhandler::comm_call_errhandler(guard, comm, errorcode)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_call_errhandler(comm: Handle, errorcode: c_int) -> c_int {
@@ -1371,7 +1377,9 @@ pub unsafe extern "C" fn MPI_Comm_call_errhandler(comm: Handle, errorcode: c_int
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_compare(comm1: Handle, comm2: Handle, result: usize) -> c_int {
-    missing("MPI_Comm_compare", On::Comm(comm1))
+    call("MPI_Comm_compare", On::Comm(comm1), |guard| {
+        body::comm::comm_compare(guard, comm1, comm2, Out::<i32>::new(result, "result"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_compare(comm1: Handle, comm2: Handle, result: usize) -> c_int {
@@ -1399,7 +1407,9 @@ pub unsafe extern "C" fn MPI_Comm_connect(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_create(comm: Handle, group: Handle, newcomm: usize) -> c_int {
-    missing("MPI_Comm_create", On::Comm(comm))
+    call("MPI_Comm_create", On::Comm(comm), |guard| {
+        body::comm::comm_create(guard, comm, group, Out::<Handle>::new(newcomm, "newcomm"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_create(comm: Handle, group: Handle, newcomm: usize) -> c_int {
@@ -1407,7 +1417,13 @@ pub unsafe extern "C" fn MPI_Comm_create(comm: Handle, group: Handle, newcomm: u
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_create_errhandler(comm_errhandler_fn: usize, errhandler: usize) -> c_int {
-    missing("MPI_Comm_create_errhandler", On::Nothing)
+    anytime("MPI_Comm_create_errhandler", On::Nothing, |guard| {
+        body::errhandler::comm_create_errhandler(
+            guard,
+            Callback(comm_errhandler_fn),
+            Out::<Handle>::new(errhandler, "errhandler"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_create_errhandler(comm_errhandler_fn: usize, errhandler: usize) -> c_int {
@@ -1440,7 +1456,9 @@ pub unsafe extern "C" fn PMPI_Comm_create_group(
     tag: c_int,
     newcomm: usize,
 ) -> c_int {
-    missing("MPI_Comm_create_group", On::Comm(comm))
+    call("MPI_Comm_create_group", On::Comm(comm), |guard| {
+        body::comm::comm_create_group(guard, comm, group, tag, Out::<Handle>::new(newcomm, "newcomm"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_create_group(
@@ -1458,7 +1476,15 @@ pub unsafe extern "C" fn PMPI_Comm_create_keyval(
     comm_keyval: usize,
     extra_state: usize,
 ) -> c_int {
-    missing("MPI_Comm_create_keyval", On::Nothing)
+    anytime("MPI_Comm_create_keyval", On::Nothing, |guard| {
+        body::attribute::comm_create_keyval(
+            guard,
+            Callback(comm_copy_attr_fn),
+            Callback(comm_delete_attr_fn),
+            Out::<i32>::new(comm_keyval, "comm_keyval"),
+            Address(extra_state),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_create_keyval(
@@ -1471,7 +1497,9 @@ pub unsafe extern "C" fn MPI_Comm_create_keyval(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_delete_attr(comm: Handle, comm_keyval: c_int) -> c_int {
-    missing("MPI_Comm_delete_attr", On::Comm(comm))
+    call("MPI_Comm_delete_attr", On::Comm(comm), |guard| {
+        body::attribute::comm_delete_attr(guard, comm, comm_keyval)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_delete_attr(comm: Handle, comm_keyval: c_int) -> c_int {
@@ -1495,7 +1523,9 @@ pub unsafe extern "C" fn MPI_Comm_detach_buffer_c(comm: Handle, buffer_addr: usi
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_disconnect(comm: usize) -> c_int {
-    missing("MPI_Comm_disconnect", On::Nothing)
+    call("MPI_Comm_disconnect", On::Nothing, |guard| {
+        body::comm::comm_disconnect(guard, Out::<Handle>::new(comm, "comm"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_disconnect(comm: usize) -> c_int {
@@ -1503,7 +1533,9 @@ pub unsafe extern "C" fn MPI_Comm_disconnect(comm: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_dup(comm: Handle, newcomm: usize) -> c_int {
-    missing("MPI_Comm_dup", On::Comm(comm))
+    call("MPI_Comm_dup", On::Comm(comm), |guard| {
+        body::comm::comm_dup(guard, comm, Out::<Handle>::new(newcomm, "newcomm"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_dup(comm: Handle, newcomm: usize) -> c_int {
@@ -1511,7 +1543,9 @@ pub unsafe extern "C" fn MPI_Comm_dup(comm: Handle, newcomm: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_dup_with_info(comm: Handle, info: Handle, newcomm: usize) -> c_int {
-    missing("MPI_Comm_dup_with_info", On::Comm(comm))
+    call("MPI_Comm_dup_with_info", On::Comm(comm), |guard| {
+        body::comm::comm_dup_with_info(guard, comm, info, Out::<Handle>::new(newcomm, "newcomm"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_dup_with_info(comm: Handle, info: Handle, newcomm: usize) -> c_int {
@@ -1527,7 +1561,7 @@ pub unsafe extern "C" fn MPI_Comm_flush_buffer(comm: Handle) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_free(comm: usize) -> c_int {
-    missing("MPI_Comm_free", On::Nothing)
+    call("MPI_Comm_free", On::Nothing, |guard| body::comm::comm_free(guard, Out::<Handle>::new(comm, "comm")))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_free(comm: usize) -> c_int {
@@ -1535,7 +1569,9 @@ pub unsafe extern "C" fn MPI_Comm_free(comm: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_free_keyval(comm_keyval: usize) -> c_int {
-    missing("MPI_Comm_free_keyval", On::Nothing)
+    anytime("MPI_Comm_free_keyval", On::Nothing, |guard| {
+        body::attribute::comm_free_keyval(guard, Out::<i32>::new(comm_keyval, "comm_keyval"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_free_keyval(comm_keyval: usize) -> c_int {
@@ -1548,7 +1584,15 @@ pub unsafe extern "C" fn PMPI_Comm_get_attr(
     attribute_val: usize,
     flag: usize,
 ) -> c_int {
-    missing("MPI_Comm_get_attr", On::Comm(comm))
+    call("MPI_Comm_get_attr", On::Comm(comm), |guard| {
+        body::attribute::comm_get_attr(
+            guard,
+            comm,
+            comm_keyval,
+            Address(attribute_val),
+            Out::<i32>::new(flag, "flag"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_get_attr(
@@ -1561,7 +1605,9 @@ pub unsafe extern "C" fn MPI_Comm_get_attr(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_get_errhandler(comm: Handle, errhandler: usize) -> c_int {
-    missing("MPI_Comm_get_errhandler", On::Comm(comm))
+    call("MPI_Comm_get_errhandler", On::Comm(comm), |guard| {
+        body::errhandler::comm_get_errhandler(guard, comm, Out::<Handle>::new(errhandler, "errhandler"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_get_errhandler(comm: Handle, errhandler: usize) -> c_int {
@@ -1569,7 +1615,9 @@ pub unsafe extern "C" fn MPI_Comm_get_errhandler(comm: Handle, errhandler: usize
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_get_info(comm: Handle, info_used: usize) -> c_int {
-    missing("MPI_Comm_get_info", On::Comm(comm))
+    call("MPI_Comm_get_info", On::Comm(comm), |guard| {
+        body::comm::comm_get_info(guard, comm, Out::<Handle>::new(info_used, "info_used"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_get_info(comm: Handle, info_used: usize) -> c_int {
@@ -1577,7 +1625,14 @@ pub unsafe extern "C" fn MPI_Comm_get_info(comm: Handle, info_used: usize) -> c_
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_get_name(comm: Handle, comm_name: usize, resultlen: usize) -> c_int {
-    missing("MPI_Comm_get_name", On::Comm(comm))
+    call("MPI_Comm_get_name", On::Comm(comm), |guard| {
+        body::comm::comm_get_name(
+            guard,
+            comm,
+            TextOut::new(comm_name, "comm_name"),
+            Out::<i32>::new(resultlen, "resultlen"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_get_name(comm: Handle, comm_name: usize, resultlen: usize) -> c_int {
@@ -1585,7 +1640,9 @@ pub unsafe extern "C" fn MPI_Comm_get_name(comm: Handle, comm_name: usize, resul
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_get_parent(parent: usize) -> c_int {
-    missing("MPI_Comm_get_parent", On::Nothing)
+    call("MPI_Comm_get_parent", On::Nothing, |guard| {
+        body::comm::comm_get_parent(guard, Out::<Handle>::new(parent, "parent"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_get_parent(parent: usize) -> c_int {
@@ -1593,7 +1650,9 @@ pub unsafe extern "C" fn MPI_Comm_get_parent(parent: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_group(comm: Handle, group: usize) -> c_int {
-    missing("MPI_Comm_group", On::Comm(comm))
+    call("MPI_Comm_group", On::Comm(comm), |guard| {
+        body::comm::comm_group(guard, comm, Out::<Handle>::new(group, "group"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_group(comm: Handle, group: usize) -> c_int {
@@ -1601,7 +1660,14 @@ pub unsafe extern "C" fn MPI_Comm_group(comm: Handle, group: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_idup(comm: Handle, newcomm: usize, request: usize) -> c_int {
-    missing("MPI_Comm_idup", On::Comm(comm))
+    call("MPI_Comm_idup", On::Comm(comm), |guard| {
+        body::comm::comm_idup(
+            guard,
+            comm,
+            Out::<Handle>::new(newcomm, "newcomm"),
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_idup(comm: Handle, newcomm: usize, request: usize) -> c_int {
@@ -1614,7 +1680,15 @@ pub unsafe extern "C" fn PMPI_Comm_idup_with_info(
     newcomm: usize,
     request: usize,
 ) -> c_int {
-    missing("MPI_Comm_idup_with_info", On::Comm(comm))
+    call("MPI_Comm_idup_with_info", On::Comm(comm), |guard| {
+        body::comm::comm_idup_with_info(
+            guard,
+            comm,
+            info,
+            Out::<Handle>::new(newcomm, "newcomm"),
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_idup_with_info(
@@ -1643,7 +1717,9 @@ pub unsafe extern "C" fn MPI_Comm_join(fd: c_int, intercomm: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_rank(comm: Handle, rank: usize) -> c_int {
-    missing("MPI_Comm_rank", On::Comm(comm))
+    call("MPI_Comm_rank", On::Comm(comm), |guard| {
+        body::comm::comm_rank(guard, comm, Out::<i32>::new(rank, "rank"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_rank(comm: Handle, rank: usize) -> c_int {
@@ -1651,7 +1727,9 @@ pub unsafe extern "C" fn MPI_Comm_rank(comm: Handle, rank: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_remote_group(comm: Handle, group: usize) -> c_int {
-    missing("MPI_Comm_remote_group", On::Comm(comm))
+    call("MPI_Comm_remote_group", On::Comm(comm), |guard| {
+        body::comm::comm_remote_group(guard, comm, Out::<Handle>::new(group, "group"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_remote_group(comm: Handle, group: usize) -> c_int {
@@ -1659,7 +1737,9 @@ pub unsafe extern "C" fn MPI_Comm_remote_group(comm: Handle, group: usize) -> c_
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_remote_size(comm: Handle, size: usize) -> c_int {
-    missing("MPI_Comm_remote_size", On::Comm(comm))
+    call("MPI_Comm_remote_size", On::Comm(comm), |guard| {
+        body::comm::comm_remote_size(guard, comm, Out::<i32>::new(size, "size"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_remote_size(comm: Handle, size: usize) -> c_int {
@@ -1667,7 +1747,9 @@ pub unsafe extern "C" fn MPI_Comm_remote_size(comm: Handle, size: usize) -> c_in
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_set_attr(comm: Handle, comm_keyval: c_int, attribute_val: usize) -> c_int {
-    missing("MPI_Comm_set_attr", On::Comm(comm))
+    call("MPI_Comm_set_attr", On::Comm(comm), |guard| {
+        body::attribute::comm_set_attr(guard, comm, comm_keyval, Address(attribute_val))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_set_attr(comm: Handle, comm_keyval: c_int, attribute_val: usize) -> c_int {
@@ -1675,7 +1757,9 @@ pub unsafe extern "C" fn MPI_Comm_set_attr(comm: Handle, comm_keyval: c_int, att
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_set_errhandler(comm: Handle, errhandler: Handle) -> c_int {
-    missing("MPI_Comm_set_errhandler", On::Comm(comm))
+    call("MPI_Comm_set_errhandler", On::Comm(comm), |guard| {
+        body::errhandler::comm_set_errhandler(guard, comm, errhandler)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_set_errhandler(comm: Handle, errhandler: Handle) -> c_int {
@@ -1683,7 +1767,7 @@ pub unsafe extern "C" fn MPI_Comm_set_errhandler(comm: Handle, errhandler: Handl
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_set_info(comm: Handle, info: Handle) -> c_int {
-    missing("MPI_Comm_set_info", On::Comm(comm))
+    call("MPI_Comm_set_info", On::Comm(comm), |guard| body::comm::comm_set_info(guard, comm, info))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_set_info(comm: Handle, info: Handle) -> c_int {
@@ -1691,7 +1775,9 @@ pub unsafe extern "C" fn MPI_Comm_set_info(comm: Handle, info: Handle) -> c_int 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_set_name(comm: Handle, comm_name: usize) -> c_int {
-    missing("MPI_Comm_set_name", On::Comm(comm))
+    call("MPI_Comm_set_name", On::Comm(comm), |guard| {
+        body::comm::comm_set_name(guard, comm, Text::new(comm_name, "comm_name"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_set_name(comm: Handle, comm_name: usize) -> c_int {
@@ -1699,7 +1785,9 @@ pub unsafe extern "C" fn MPI_Comm_set_name(comm: Handle, comm_name: usize) -> c_
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_size(comm: Handle, size: usize) -> c_int {
-    missing("MPI_Comm_size", On::Comm(comm))
+    call("MPI_Comm_size", On::Comm(comm), |guard| {
+        body::comm::comm_size(guard, comm, Out::<i32>::new(size, "size"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_size(comm: Handle, size: usize) -> c_int {
@@ -1773,7 +1861,9 @@ pub unsafe extern "C" fn MPI_Comm_spawn_multiple(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_split(comm: Handle, color: c_int, key: c_int, newcomm: usize) -> c_int {
-    missing("MPI_Comm_split", On::Comm(comm))
+    call("MPI_Comm_split", On::Comm(comm), |guard| {
+        body::comm::comm_split(guard, comm, color, key, Out::<Handle>::new(newcomm, "newcomm"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_split(comm: Handle, color: c_int, key: c_int, newcomm: usize) -> c_int {
@@ -1787,7 +1877,16 @@ pub unsafe extern "C" fn PMPI_Comm_split_type(
     info: Handle,
     newcomm: usize,
 ) -> c_int {
-    missing("MPI_Comm_split_type", On::Comm(comm))
+    call("MPI_Comm_split_type", On::Comm(comm), |guard| {
+        body::comm::comm_split_type(
+            guard,
+            comm,
+            split_type,
+            key,
+            info,
+            Out::<Handle>::new(newcomm, "newcomm"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_split_type(
@@ -1801,7 +1900,9 @@ pub unsafe extern "C" fn MPI_Comm_split_type(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_test_inter(comm: Handle, flag: usize) -> c_int {
-    missing("MPI_Comm_test_inter", On::Comm(comm))
+    call("MPI_Comm_test_inter", On::Comm(comm), |guard| {
+        body::comm::comm_test_inter(guard, comm, Out::<i32>::new(flag, "flag"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_test_inter(comm: Handle, flag: usize) -> c_int {
@@ -1978,7 +2079,9 @@ pub unsafe extern "C" fn MPI_Dist_graph_neighbors_count(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Errhandler_free(errhandler: usize) -> c_int {
-    missing("MPI_Errhandler_free", On::Nothing)
+    anytime("MPI_Errhandler_free", On::Nothing, |guard| {
+        body::errhandler::errhandler_free(guard, Out::<Handle>::new(errhandler, "errhandler"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Errhandler_free(errhandler: usize) -> c_int {
@@ -2131,7 +2234,9 @@ pub unsafe extern "C" fn MPI_Fetch_and_op(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_call_errhandler(fh: Handle, errorcode: c_int) -> c_int {
-    missing("MPI_File_call_errhandler", On::File(fh))
+    call("MPI_File_call_errhandler", On::File(fh), |guard| {
+        body::errhandler::file_call_errhandler(guard, fh, errorcode)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_call_errhandler(fh: Handle, errorcode: c_int) -> c_int {
@@ -2147,7 +2252,13 @@ pub unsafe extern "C" fn MPI_File_close(fh: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_create_errhandler(file_errhandler_fn: usize, errhandler: usize) -> c_int {
-    missing("MPI_File_create_errhandler", On::AnyFile)
+    anytime("MPI_File_create_errhandler", On::AnyFile, |guard| {
+        body::errhandler::file_create_errhandler(
+            guard,
+            Callback(file_errhandler_fn),
+            Out::<Handle>::new(errhandler, "errhandler"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_create_errhandler(file_errhandler_fn: usize, errhandler: usize) -> c_int {
@@ -2187,7 +2298,9 @@ pub unsafe extern "C" fn MPI_File_get_byte_offset(fh: Handle, offset: i64, disp:
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_get_errhandler(file: Handle, errhandler: usize) -> c_int {
-    missing("MPI_File_get_errhandler", On::File(file))
+    call("MPI_File_get_errhandler", On::File(file), |guard| {
+        body::errhandler::file_get_errhandler(guard, file, Out::<Handle>::new(errhandler, "errhandler"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_get_errhandler(file: Handle, errhandler: usize) -> c_int {
@@ -3123,7 +3236,9 @@ pub unsafe extern "C" fn MPI_File_set_atomicity(fh: Handle, flag: c_int) -> c_in
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_set_errhandler(file: Handle, errhandler: Handle) -> c_int {
-    missing("MPI_File_set_errhandler", On::File(file))
+    call("MPI_File_set_errhandler", On::File(file), |guard| {
+        body::errhandler::file_set_errhandler(guard, file, errhandler)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_set_errhandler(file: Handle, errhandler: Handle) -> c_int {
@@ -4017,7 +4132,14 @@ pub unsafe extern "C" fn MPI_Get_address(location: usize, address: usize) -> c_i
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Get_count(status: usize, datatype: Handle, count: usize) -> c_int {
-    missing("MPI_Get_count", On::Nothing)
+    call("MPI_Get_count", On::Nothing, |guard| {
+        body::status::get_count(
+            guard,
+            StatusIn::new(status, "status"),
+            datatype,
+            OutCount::int(count, "count"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Get_count(status: usize, datatype: Handle, count: usize) -> c_int {
@@ -4025,7 +4147,14 @@ pub unsafe extern "C" fn MPI_Get_count(status: usize, datatype: Handle, count: u
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Get_count_c(status: usize, datatype: Handle, count: usize) -> c_int {
-    missing("MPI_Get_count_c", On::Nothing)
+    call("MPI_Get_count_c", On::Nothing, |guard| {
+        body::status::get_count(
+            guard,
+            StatusIn::new(status, "status"),
+            datatype,
+            OutCount::long(count, "count"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Get_count_c(status: usize, datatype: Handle, count: usize) -> c_int {
@@ -4033,7 +4162,14 @@ pub unsafe extern "C" fn MPI_Get_count_c(status: usize, datatype: Handle, count:
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Get_elements(status: usize, datatype: Handle, count: usize) -> c_int {
-    missing("MPI_Get_elements", On::Nothing)
+    call("MPI_Get_elements", On::Nothing, |guard| {
+        body::status::get_elements(
+            guard,
+            StatusIn::new(status, "status"),
+            datatype,
+            OutCount::int(count, "count"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Get_elements(status: usize, datatype: Handle, count: usize) -> c_int {
@@ -4041,7 +4177,14 @@ pub unsafe extern "C" fn MPI_Get_elements(status: usize, datatype: Handle, count
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Get_elements_c(status: usize, datatype: Handle, count: usize) -> c_int {
-    missing("MPI_Get_elements_c", On::Nothing)
+    call("MPI_Get_elements_c", On::Nothing, |guard| {
+        body::status::get_elements(
+            guard,
+            StatusIn::new(status, "status"),
+            datatype,
+            OutCount::long(count, "count"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Get_elements_c(status: usize, datatype: Handle, count: usize) -> c_int {
@@ -4049,7 +4192,14 @@ pub unsafe extern "C" fn MPI_Get_elements_c(status: usize, datatype: Handle, cou
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Get_elements_x(status: usize, datatype: Handle, count: usize) -> c_int {
-    missing("MPI_Get_elements_x", On::Nothing)
+    call("MPI_Get_elements_x", On::Nothing, |guard| {
+        body::status::get_elements_x(
+            guard,
+            StatusIn::new(status, "status"),
+            datatype,
+            Out::<i64>::new(count, "count"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Get_elements_x(status: usize, datatype: Handle, count: usize) -> c_int {
@@ -4231,7 +4381,9 @@ pub unsafe extern "C" fn MPI_Grequest_start(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Group_compare(group1: Handle, group2: Handle, result: usize) -> c_int {
-    missing("MPI_Group_compare", On::Nothing)
+    call("MPI_Group_compare", On::Nothing, |guard| {
+        body::group::group_compare(guard, group1, group2, Out::<i32>::new(result, "result"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Group_compare(group1: Handle, group2: Handle, result: usize) -> c_int {
@@ -4239,7 +4391,9 @@ pub unsafe extern "C" fn MPI_Group_compare(group1: Handle, group2: Handle, resul
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Group_difference(group1: Handle, group2: Handle, newgroup: usize) -> c_int {
-    missing("MPI_Group_difference", On::Nothing)
+    call("MPI_Group_difference", On::Nothing, |guard| {
+        body::group::group_difference(guard, group1, group2, Out::<Handle>::new(newgroup, "newgroup"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Group_difference(group1: Handle, group2: Handle, newgroup: usize) -> c_int {
@@ -4247,7 +4401,15 @@ pub unsafe extern "C" fn MPI_Group_difference(group1: Handle, group2: Handle, ne
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Group_excl(group: Handle, n: c_int, ranks: usize, newgroup: usize) -> c_int {
-    missing("MPI_Group_excl", On::Nothing)
+    call("MPI_Group_excl", On::Nothing, |guard| {
+        body::group::group_excl(
+            guard,
+            group,
+            n,
+            In::<i32>::new(ranks, "ranks"),
+            Out::<Handle>::new(newgroup, "newgroup"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Group_excl(group: Handle, n: c_int, ranks: usize, newgroup: usize) -> c_int {
@@ -4255,7 +4417,9 @@ pub unsafe extern "C" fn MPI_Group_excl(group: Handle, n: c_int, ranks: usize, n
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Group_free(group: usize) -> c_int {
-    missing("MPI_Group_free", On::Nothing)
+    call("MPI_Group_free", On::Nothing, |guard| {
+        body::group::group_free(guard, Out::<Handle>::new(group, "group"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Group_free(group: usize) -> c_int {
@@ -4279,7 +4443,15 @@ pub unsafe extern "C" fn MPI_Group_from_session_pset(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Group_incl(group: Handle, n: c_int, ranks: usize, newgroup: usize) -> c_int {
-    missing("MPI_Group_incl", On::Nothing)
+    call("MPI_Group_incl", On::Nothing, |guard| {
+        body::group::group_incl(
+            guard,
+            group,
+            n,
+            In::<i32>::new(ranks, "ranks"),
+            Out::<Handle>::new(newgroup, "newgroup"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Group_incl(group: Handle, n: c_int, ranks: usize, newgroup: usize) -> c_int {
@@ -4287,7 +4459,9 @@ pub unsafe extern "C" fn MPI_Group_incl(group: Handle, n: c_int, ranks: usize, n
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Group_intersection(group1: Handle, group2: Handle, newgroup: usize) -> c_int {
-    missing("MPI_Group_intersection", On::Nothing)
+    call("MPI_Group_intersection", On::Nothing, |guard| {
+        body::group::group_intersection(guard, group1, group2, Out::<Handle>::new(newgroup, "newgroup"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Group_intersection(group1: Handle, group2: Handle, newgroup: usize) -> c_int {
@@ -4300,7 +4474,15 @@ pub unsafe extern "C" fn PMPI_Group_range_excl(
     ranges: usize,
     newgroup: usize,
 ) -> c_int {
-    missing("MPI_Group_range_excl", On::Nothing)
+    call("MPI_Group_range_excl", On::Nothing, |guard| {
+        body::group::group_range_excl(
+            guard,
+            group,
+            n,
+            Array::<i32>::new(ranges, "ranges"),
+            Out::<Handle>::new(newgroup, "newgroup"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Group_range_excl(
@@ -4318,7 +4500,15 @@ pub unsafe extern "C" fn PMPI_Group_range_incl(
     ranges: usize,
     newgroup: usize,
 ) -> c_int {
-    missing("MPI_Group_range_incl", On::Nothing)
+    call("MPI_Group_range_incl", On::Nothing, |guard| {
+        body::group::group_range_incl(
+            guard,
+            group,
+            n,
+            Array::<i32>::new(ranges, "ranges"),
+            Out::<Handle>::new(newgroup, "newgroup"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Group_range_incl(
@@ -4331,7 +4521,9 @@ pub unsafe extern "C" fn MPI_Group_range_incl(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Group_rank(group: Handle, rank: usize) -> c_int {
-    missing("MPI_Group_rank", On::Nothing)
+    call("MPI_Group_rank", On::Nothing, |guard| {
+        body::group::group_rank(guard, group, Out::<i32>::new(rank, "rank"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Group_rank(group: Handle, rank: usize) -> c_int {
@@ -4339,7 +4531,9 @@ pub unsafe extern "C" fn MPI_Group_rank(group: Handle, rank: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Group_size(group: Handle, size: usize) -> c_int {
-    missing("MPI_Group_size", On::Nothing)
+    call("MPI_Group_size", On::Nothing, |guard| {
+        body::group::group_size(guard, group, Out::<i32>::new(size, "size"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Group_size(group: Handle, size: usize) -> c_int {
@@ -4353,7 +4547,16 @@ pub unsafe extern "C" fn PMPI_Group_translate_ranks(
     group2: Handle,
     ranks2: usize,
 ) -> c_int {
-    missing("MPI_Group_translate_ranks", On::Nothing)
+    call("MPI_Group_translate_ranks", On::Nothing, |guard| {
+        body::group::group_translate_ranks(
+            guard,
+            group1,
+            n,
+            In::<i32>::new(ranks1, "ranks1"),
+            group2,
+            Array::<i32>::new(ranks2, "ranks2"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Group_translate_ranks(
@@ -4367,7 +4570,9 @@ pub unsafe extern "C" fn MPI_Group_translate_ranks(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Group_union(group1: Handle, group2: Handle, newgroup: usize) -> c_int {
-    missing("MPI_Group_union", On::Nothing)
+    call("MPI_Group_union", On::Nothing, |guard| {
+        body::group::group_union(guard, group1, group2, Out::<Handle>::new(newgroup, "newgroup"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Group_union(group1: Handle, group2: Handle, newgroup: usize) -> c_int {
@@ -5369,7 +5574,9 @@ pub unsafe extern "C" fn MPI_Ineighbor_alltoallw_c(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Info_create(info: usize) -> c_int {
-    missing("MPI_Info_create", On::Nothing)
+    anytime("MPI_Info_create", On::Nothing, |guard| {
+        body::info::info_create(guard, Out::<Handle>::new(info, "info"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Info_create(info: usize) -> c_int {
@@ -5377,7 +5584,9 @@ pub unsafe extern "C" fn MPI_Info_create(info: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Info_create_env(argc: c_int, argv: usize, info: usize) -> c_int {
-    missing("MPI_Info_create_env", On::Nothing)
+    anytime("MPI_Info_create_env", On::Nothing, |guard| {
+        body::info::info_create_env(guard, argc, Address(argv), Out::<Handle>::new(info, "info"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Info_create_env(argc: c_int, argv: usize, info: usize) -> c_int {
@@ -5385,7 +5594,9 @@ pub unsafe extern "C" fn MPI_Info_create_env(argc: c_int, argv: usize, info: usi
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Info_delete(info: Handle, key: usize) -> c_int {
-    missing("MPI_Info_delete", On::Nothing)
+    anytime("MPI_Info_delete", On::Nothing, |guard| {
+        body::info::info_delete(guard, info, Text::new(key, "key"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Info_delete(info: Handle, key: usize) -> c_int {
@@ -5393,7 +5604,9 @@ pub unsafe extern "C" fn MPI_Info_delete(info: Handle, key: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Info_dup(info: Handle, newinfo: usize) -> c_int {
-    missing("MPI_Info_dup", On::Nothing)
+    anytime("MPI_Info_dup", On::Nothing, |guard| {
+        body::info::info_dup(guard, info, Out::<Handle>::new(newinfo, "newinfo"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Info_dup(info: Handle, newinfo: usize) -> c_int {
@@ -5401,7 +5614,9 @@ pub unsafe extern "C" fn MPI_Info_dup(info: Handle, newinfo: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Info_free(info: usize) -> c_int {
-    missing("MPI_Info_free", On::Nothing)
+    anytime("MPI_Info_free", On::Nothing, |guard| {
+        body::info::info_free(guard, Out::<Handle>::new(info, "info"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Info_free(info: usize) -> c_int {
@@ -5415,7 +5630,16 @@ pub unsafe extern "C" fn PMPI_Info_get(
     value: usize,
     flag: usize,
 ) -> c_int {
-    missing("MPI_Info_get", On::Nothing)
+    anytime("MPI_Info_get", On::Nothing, |guard| {
+        body::info::info_get(
+            guard,
+            info,
+            Text::new(key, "key"),
+            valuelen,
+            TextOut::new(value, "value"),
+            Out::<i32>::new(flag, "flag"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Info_get(
@@ -5429,7 +5653,9 @@ pub unsafe extern "C" fn MPI_Info_get(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Info_get_nkeys(info: Handle, nkeys: usize) -> c_int {
-    missing("MPI_Info_get_nkeys", On::Nothing)
+    anytime("MPI_Info_get_nkeys", On::Nothing, |guard| {
+        body::info::info_get_nkeys(guard, info, Out::<i32>::new(nkeys, "nkeys"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Info_get_nkeys(info: Handle, nkeys: usize) -> c_int {
@@ -5437,7 +5663,9 @@ pub unsafe extern "C" fn MPI_Info_get_nkeys(info: Handle, nkeys: usize) -> c_int
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Info_get_nthkey(info: Handle, n: c_int, key: usize) -> c_int {
-    missing("MPI_Info_get_nthkey", On::Nothing)
+    anytime("MPI_Info_get_nthkey", On::Nothing, |guard| {
+        body::info::info_get_nthkey(guard, info, n, TextOut::new(key, "key"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Info_get_nthkey(info: Handle, n: c_int, key: usize) -> c_int {
@@ -5451,7 +5679,16 @@ pub unsafe extern "C" fn PMPI_Info_get_string(
     value: usize,
     flag: usize,
 ) -> c_int {
-    missing("MPI_Info_get_string", On::Nothing)
+    anytime("MPI_Info_get_string", On::Nothing, |guard| {
+        body::info::info_get_string(
+            guard,
+            info,
+            Text::new(key, "key"),
+            Out::<i32>::new(buflen, "buflen"),
+            TextOut::new(value, "value"),
+            Out::<i32>::new(flag, "flag"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Info_get_string(
@@ -5470,7 +5707,15 @@ pub unsafe extern "C" fn PMPI_Info_get_valuelen(
     valuelen: usize,
     flag: usize,
 ) -> c_int {
-    missing("MPI_Info_get_valuelen", On::Nothing)
+    anytime("MPI_Info_get_valuelen", On::Nothing, |guard| {
+        body::info::info_get_valuelen(
+            guard,
+            info,
+            Text::new(key, "key"),
+            Out::<i32>::new(valuelen, "valuelen"),
+            Out::<i32>::new(flag, "flag"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Info_get_valuelen(
@@ -5483,7 +5728,9 @@ pub unsafe extern "C" fn MPI_Info_get_valuelen(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Info_set(info: Handle, key: usize, value: usize) -> c_int {
-    missing("MPI_Info_set", On::Nothing)
+    anytime("MPI_Info_set", On::Nothing, |guard| {
+        body::info::info_set(guard, info, Text::new(key, "key"), Text::new(value, "value"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Info_set(info: Handle, key: usize, value: usize) -> c_int {
@@ -6287,7 +6534,15 @@ pub unsafe extern "C" fn PMPI_Keyval_create(
     keyval: usize,
     extra_state: usize,
 ) -> c_int {
-    missing("MPI_Keyval_create", On::Nothing)
+    call("MPI_Keyval_create", On::Nothing, |guard| {
+        body::attribute::keyval_create(
+            guard,
+            Callback(copy_fn),
+            Callback(delete_fn),
+            Out::<i32>::new(keyval, "keyval"),
+            Address(extra_state),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Keyval_create(
@@ -6300,7 +6555,9 @@ pub unsafe extern "C" fn MPI_Keyval_create(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Keyval_free(keyval: usize) -> c_int {
-    missing("MPI_Keyval_free", On::Nothing)
+    call("MPI_Keyval_free", On::Nothing, |guard| {
+        body::attribute::keyval_free(guard, Out::<i32>::new(keyval, "keyval"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Keyval_free(keyval: usize) -> c_int {
@@ -7000,7 +7257,9 @@ pub unsafe extern "C" fn MPI_Neighbor_alltoallw_init_c(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Op_commutative(op: Handle, commute: usize) -> c_int {
-    missing("MPI_Op_commutative", On::Nothing)
+    call("MPI_Op_commutative", On::Nothing, |guard| {
+        body::op::op_commutative(guard, op, Out::<i32>::new(commute, "commute"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Op_commutative(op: Handle, commute: usize) -> c_int {
@@ -7008,7 +7267,9 @@ pub unsafe extern "C" fn MPI_Op_commutative(op: Handle, commute: usize) -> c_int
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Op_create(user_fn: usize, commute: c_int, op: usize) -> c_int {
-    missing("MPI_Op_create", On::Nothing)
+    call("MPI_Op_create", On::Nothing, |guard| {
+        body::op::op_create(guard, Callback(user_fn), commute, Out::<Handle>::new(op, "op"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Op_create(user_fn: usize, commute: c_int, op: usize) -> c_int {
@@ -7016,7 +7277,9 @@ pub unsafe extern "C" fn MPI_Op_create(user_fn: usize, commute: c_int, op: usize
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Op_create_c(user_fn: usize, commute: c_int, op: usize) -> c_int {
-    missing("MPI_Op_create_c", On::Nothing)
+    call("MPI_Op_create_c", On::Nothing, |guard| {
+        body::op::op_create_c(guard, Callback(user_fn), commute, Out::<Handle>::new(op, "op"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Op_create_c(user_fn: usize, commute: c_int, op: usize) -> c_int {
@@ -7024,7 +7287,7 @@ pub unsafe extern "C" fn MPI_Op_create_c(user_fn: usize, commute: c_int, op: usi
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Op_free(op: usize) -> c_int {
-    missing("MPI_Op_free", On::Nothing)
+    call("MPI_Op_free", On::Nothing, |guard| body::op::op_free(guard, Out::<Handle>::new(op, "op")))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Op_free(op: usize) -> c_int {
@@ -7758,7 +8021,9 @@ pub unsafe extern "C" fn PMPI_Reduce_local(
     datatype: Handle,
     op: Handle,
 ) -> c_int {
-    missing("MPI_Reduce_local", On::Nothing)
+    call("MPI_Reduce_local", On::Nothing, |guard| {
+        body::op::reduce_local(guard, Address(inbuf), Address(inoutbuf), i64::from(count), datatype, op)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Reduce_local(
@@ -7778,7 +8043,9 @@ pub unsafe extern "C" fn PMPI_Reduce_local_c(
     datatype: Handle,
     op: Handle,
 ) -> c_int {
-    missing("MPI_Reduce_local_c", On::Nothing)
+    call("MPI_Reduce_local_c", On::Nothing, |guard| {
+        body::op::reduce_local(guard, Address(inbuf), Address(inoutbuf), count, datatype, op)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Reduce_local_c(
@@ -9109,7 +9376,13 @@ pub unsafe extern "C" fn PMPI_Session_create_errhandler(
     session_errhandler_fn: usize,
     errhandler: usize,
 ) -> c_int {
-    missing("MPI_Session_create_errhandler", On::Nothing)
+    anytime("MPI_Session_create_errhandler", On::Nothing, |guard| {
+        body::errhandler::session_create_errhandler(
+            guard,
+            Callback(session_errhandler_fn),
+            Out::<Handle>::new(errhandler, "errhandler"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_create_errhandler(
@@ -9360,7 +9633,13 @@ pub unsafe extern "C" fn MPI_Startall(count: c_int, array_of_requests: usize) ->
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Status_get_error(status: usize, error: usize) -> c_int {
-    missing("MPI_Status_get_error", On::Nothing)
+    call("MPI_Status_get_error", On::Nothing, |guard| {
+        body::status::status_get_error(
+            guard,
+            StatusIn::new(status, "status"),
+            Out::<i32>::new(error, "error"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Status_get_error(status: usize, error: usize) -> c_int {
@@ -9368,7 +9647,13 @@ pub unsafe extern "C" fn MPI_Status_get_error(status: usize, error: usize) -> c_
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Status_get_source(status: usize, source: usize) -> c_int {
-    missing("MPI_Status_get_source", On::Nothing)
+    call("MPI_Status_get_source", On::Nothing, |guard| {
+        body::status::status_get_source(
+            guard,
+            StatusIn::new(status, "status"),
+            Out::<i32>::new(source, "source"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Status_get_source(status: usize, source: usize) -> c_int {
@@ -9376,7 +9661,9 @@ pub unsafe extern "C" fn MPI_Status_get_source(status: usize, source: usize) -> 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Status_get_tag(status: usize, tag: usize) -> c_int {
-    missing("MPI_Status_get_tag", On::Nothing)
+    call("MPI_Status_get_tag", On::Nothing, |guard| {
+        body::status::status_get_tag(guard, StatusIn::new(status, "status"), Out::<i32>::new(tag, "tag"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Status_get_tag(status: usize, tag: usize) -> c_int {
@@ -9384,7 +9671,9 @@ pub unsafe extern "C" fn MPI_Status_get_tag(status: usize, tag: usize) -> c_int 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Status_set_cancelled(status: usize, flag: c_int) -> c_int {
-    missing("MPI_Status_set_cancelled", On::Nothing)
+    call("MPI_Status_set_cancelled", On::Nothing, |guard| {
+        body::status::status_set_cancelled(guard, StatusOut::new(status, "status"), flag)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Status_set_cancelled(status: usize, flag: c_int) -> c_int {
@@ -9392,7 +9681,9 @@ pub unsafe extern "C" fn MPI_Status_set_cancelled(status: usize, flag: c_int) ->
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Status_set_elements(status: usize, datatype: Handle, count: c_int) -> c_int {
-    missing("MPI_Status_set_elements", On::Nothing)
+    call("MPI_Status_set_elements", On::Nothing, |guard| {
+        body::status::status_set_elements(guard, StatusOut::new(status, "status"), datatype, i64::from(count))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Status_set_elements(status: usize, datatype: Handle, count: c_int) -> c_int {
@@ -9400,7 +9691,9 @@ pub unsafe extern "C" fn MPI_Status_set_elements(status: usize, datatype: Handle
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Status_set_elements_c(status: usize, datatype: Handle, count: i64) -> c_int {
-    missing("MPI_Status_set_elements_c", On::Nothing)
+    call("MPI_Status_set_elements_c", On::Nothing, |guard| {
+        body::status::status_set_elements(guard, StatusOut::new(status, "status"), datatype, count)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Status_set_elements_c(status: usize, datatype: Handle, count: i64) -> c_int {
@@ -9408,7 +9701,9 @@ pub unsafe extern "C" fn MPI_Status_set_elements_c(status: usize, datatype: Hand
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Status_set_elements_x(status: usize, datatype: Handle, count: i64) -> c_int {
-    missing("MPI_Status_set_elements_x", On::Nothing)
+    call("MPI_Status_set_elements_x", On::Nothing, |guard| {
+        body::status::status_set_elements_x(guard, StatusOut::new(status, "status"), datatype, count)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Status_set_elements_x(status: usize, datatype: Handle, count: i64) -> c_int {
@@ -9416,7 +9711,9 @@ pub unsafe extern "C" fn MPI_Status_set_elements_x(status: usize, datatype: Hand
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Status_set_error(status: usize, error: c_int) -> c_int {
-    missing("MPI_Status_set_error", On::Nothing)
+    call("MPI_Status_set_error", On::Nothing, |guard| {
+        body::status::status_set_error(guard, StatusOut::new(status, "status"), error)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Status_set_error(status: usize, error: c_int) -> c_int {
@@ -9424,7 +9721,9 @@ pub unsafe extern "C" fn MPI_Status_set_error(status: usize, error: c_int) -> c_
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Status_set_source(status: usize, source: c_int) -> c_int {
-    missing("MPI_Status_set_source", On::Nothing)
+    call("MPI_Status_set_source", On::Nothing, |guard| {
+        body::status::status_set_source(guard, StatusOut::new(status, "status"), source)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Status_set_source(status: usize, source: c_int) -> c_int {
@@ -9432,7 +9731,9 @@ pub unsafe extern "C" fn MPI_Status_set_source(status: usize, source: c_int) -> 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Status_set_tag(status: usize, tag: c_int) -> c_int {
-    missing("MPI_Status_set_tag", On::Nothing)
+    call("MPI_Status_set_tag", On::Nothing, |guard| {
+        body::status::status_set_tag(guard, StatusOut::new(status, "status"), tag)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Status_set_tag(status: usize, tag: c_int) -> c_int {
@@ -9448,7 +9749,9 @@ pub unsafe extern "C" fn MPI_Test(request: usize, flag: usize, status: usize) ->
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Test_cancelled(status: usize, flag: usize) -> c_int {
-    missing("MPI_Test_cancelled", On::Nothing)
+    call("MPI_Test_cancelled", On::Nothing, |guard| {
+        body::status::test_cancelled(guard, StatusIn::new(status, "status"), Out::<i32>::new(flag, "flag"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Test_cancelled(status: usize, flag: usize) -> c_int {
@@ -9514,7 +9817,9 @@ pub unsafe extern "C" fn MPI_Testsome(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Topo_test(comm: Handle, status: usize) -> c_int {
-    missing("MPI_Topo_test", On::Comm(comm))
+    call("MPI_Topo_test", On::Comm(comm), |guard| {
+        body::comm::topo_test(guard, comm, Out::<i32>::new(status, "status"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Topo_test(comm: Handle, status: usize) -> c_int {
@@ -9825,7 +10130,15 @@ pub unsafe extern "C" fn PMPI_Type_create_keyval(
     type_keyval: usize,
     extra_state: usize,
 ) -> c_int {
-    missing("MPI_Type_create_keyval", On::Nothing)
+    anytime("MPI_Type_create_keyval", On::Nothing, |guard| {
+        body::attribute::type_create_keyval(
+            guard,
+            Callback(type_copy_attr_fn),
+            Callback(type_delete_attr_fn),
+            Out::<i32>::new(type_keyval, "type_keyval"),
+            Address(extra_state),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_create_keyval(
@@ -9992,7 +10305,9 @@ pub unsafe extern "C" fn MPI_Type_create_subarray_c(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_delete_attr(datatype: Handle, type_keyval: c_int) -> c_int {
-    missing("MPI_Type_delete_attr", On::Nothing)
+    call("MPI_Type_delete_attr", On::Nothing, |guard| {
+        body::attribute::type_delete_attr(guard, datatype, type_keyval)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_delete_attr(datatype: Handle, type_keyval: c_int) -> c_int {
@@ -10016,7 +10331,9 @@ pub unsafe extern "C" fn MPI_Type_free(datatype: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_free_keyval(type_keyval: usize) -> c_int {
-    missing("MPI_Type_free_keyval", On::Nothing)
+    anytime("MPI_Type_free_keyval", On::Nothing, |guard| {
+        body::attribute::type_free_keyval(guard, Out::<i32>::new(type_keyval, "type_keyval"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_free_keyval(type_keyval: usize) -> c_int {
@@ -10029,7 +10346,15 @@ pub unsafe extern "C" fn PMPI_Type_get_attr(
     attribute_val: usize,
     flag: usize,
 ) -> c_int {
-    missing("MPI_Type_get_attr", On::Nothing)
+    call("MPI_Type_get_attr", On::Nothing, |guard| {
+        body::attribute::type_get_attr(
+            guard,
+            datatype,
+            type_keyval,
+            Address(attribute_val),
+            Out::<i32>::new(flag, "flag"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_get_attr(
@@ -10315,7 +10640,9 @@ pub unsafe extern "C" fn PMPI_Type_set_attr(
     type_keyval: c_int,
     attribute_val: usize,
 ) -> c_int {
-    missing("MPI_Type_set_attr", On::Nothing)
+    call("MPI_Type_set_attr", On::Nothing, |guard| {
+        body::attribute::type_set_attr(guard, datatype, type_keyval, Address(attribute_val))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_set_attr(
@@ -10729,7 +11056,13 @@ pub unsafe extern "C" fn MPI_Win_create_dynamic(info: Handle, comm: Handle, win:
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_create_errhandler(win_errhandler_fn: usize, errhandler: usize) -> c_int {
-    missing("MPI_Win_create_errhandler", On::Nothing)
+    anytime("MPI_Win_create_errhandler", On::Nothing, |guard| {
+        body::errhandler::win_create_errhandler(
+            guard,
+            Callback(win_errhandler_fn),
+            Out::<Handle>::new(errhandler, "errhandler"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_create_errhandler(win_errhandler_fn: usize, errhandler: usize) -> c_int {
@@ -10742,7 +11075,15 @@ pub unsafe extern "C" fn PMPI_Win_create_keyval(
     win_keyval: usize,
     extra_state: usize,
 ) -> c_int {
-    missing("MPI_Win_create_keyval", On::Nothing)
+    anytime("MPI_Win_create_keyval", On::Nothing, |guard| {
+        body::attribute::win_create_keyval(
+            guard,
+            Callback(win_copy_attr_fn),
+            Callback(win_delete_attr_fn),
+            Out::<i32>::new(win_keyval, "win_keyval"),
+            Address(extra_state),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_create_keyval(
@@ -10819,7 +11160,9 @@ pub unsafe extern "C" fn MPI_Win_free(win: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_free_keyval(win_keyval: usize) -> c_int {
-    missing("MPI_Win_free_keyval", On::Nothing)
+    anytime("MPI_Win_free_keyval", On::Nothing, |guard| {
+        body::attribute::win_free_keyval(guard, Out::<i32>::new(win_keyval, "win_keyval"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_free_keyval(win_keyval: usize) -> c_int {

@@ -3,7 +3,7 @@
 use crate::args::{Address, Handle, Out, Text, TextOut};
 use crate::process::{Guard, Phase};
 use error::{Class, Result, fail};
-use objects::constants as c;
+use objects::{Kind, constants as c};
 
 /// MPI_Init
 pub fn init(guard: &mut Guard, argc: Out<i32>, argv: Address) -> Result<()> {
@@ -38,6 +38,7 @@ fn start(guard: &mut Guard, level: i32) -> Result<()> {
 
 /// MPI_Finalize: what hangs on MPI_COMM_SELF goes first (MPI 5.0, section 11.4.2), then this process serves the others until all are here.
 pub fn finalize(guard: &mut Guard) -> Result<()> {
+    super::attribute::delete_all(guard, Kind::Comm, c::COMM_SELF)?;
     guard.wait(|process| process.job().p2p.is_quiet().then_some(()));
     let membership = guard.job().membership;
     membership.arrive();

@@ -23,5 +23,13 @@
 //! An error is returned, never raised here; it goes to the handler of the first comm (window, file, session) among the parameters, or to the
 //! object named by `guard.blame(..)`. A body checks everything before it changes anything.
 
+pub mod attribute;
+pub mod comm;
 pub mod convert;
 pub mod environment;
+pub mod errhandler;
+pub mod gather;
+pub mod group;
+pub mod info;
+pub mod op;
+pub mod status;

@@ -1,0 +1,259 @@
+//! Keyvals and attributes of comms and datatypes (MPI 5.0, section 7.7).
+
+use crate::args::{Address, Callback, Handle, Out};
+use crate::callback;
+use crate::process::{Guard, Process};
+use crate::raise::from_callback;
+use error::{Class, Result, fail};
+use objects::{Attribute, Attributes, Keyval, Kind, constants as c};
+use std::sync::Arc;
+
+/// MPI_Comm_create_keyval
+pub fn comm_create_keyval(
+    guard: &mut Guard,
+    copy: Callback,
+    delete: Callback,
+    keyval: Out<i32>,
+    extra_state: Address,
+) -> Result<()> {
+    create(guard, Kind::Comm, copy, delete, keyval, extra_state)
+}
+
+/// MPI_Keyval_create, deprecated: a keyval for comms.
+pub fn keyval_create(
+    guard: &mut Guard,
+    copy: Callback,
+    delete: Callback,
+    keyval: Out<i32>,
+    extra_state: Address,
+) -> Result<()> {
+    create(guard, Kind::Comm, copy, delete, keyval, extra_state)
+}
+
+/// MPI_Type_create_keyval
+pub fn type_create_keyval(
+    guard: &mut Guard,
+    copy: Callback,
+    delete: Callback,
+    keyval: Out<i32>,
+    extra_state: Address,
+) -> Result<()> {
+    create(guard, Kind::Datatype, copy, delete, keyval, extra_state)
+}
+
+/// MPI_Win_create_keyval
+pub fn win_create_keyval(
+    guard: &mut Guard,
+    copy: Callback,
+    delete: Callback,
+    keyval: Out<i32>,
+    extra_state: Address,
+) -> Result<()> {
+    create(guard, Kind::Win, copy, delete, keyval, extra_state)
+}
+
+/// MPI_Comm_free_keyval
+pub fn comm_free_keyval(guard: &mut Guard, keyval: Out<i32>) -> Result<()> {
+    free(guard, Kind::Comm, keyval)
+}
+
+/// MPI_Keyval_free, deprecated.
+pub fn keyval_free(guard: &mut Guard, keyval: Out<i32>) -> Result<()> {
+    free(guard, Kind::Comm, keyval)
+}
+
+/// MPI_Type_free_keyval
+pub fn type_free_keyval(guard: &mut Guard, keyval: Out<i32>) -> Result<()> {
+    free(guard, Kind::Datatype, keyval)
+}
+
+/// MPI_Win_free_keyval
+pub fn win_free_keyval(guard: &mut Guard, keyval: Out<i32>) -> Result<()> {
+    free(guard, Kind::Win, keyval)
+}
+
+/// MPI_Comm_set_attr
+pub fn comm_set_attr(guard: &mut Guard, comm: Handle, keyval: i32, value: Address) -> Result<()> {
+    set(guard, Kind::Comm, comm, keyval, value)
+}
+
+/// MPI_Attr_put, deprecated.
+pub fn attr_put(guard: &mut Guard, comm: Handle, keyval: i32, value: Address) -> Result<()> {
+    set(guard, Kind::Comm, comm, keyval, value)
+}
+
+/// MPI_Type_set_attr
+pub fn type_set_attr(guard: &mut Guard, datatype: Handle, keyval: i32, value: Address) -> Result<()> {
+    set(guard, Kind::Datatype, datatype, keyval, value)
+}
+
+/// MPI_Comm_get_attr
+pub fn comm_get_attr(
+    guard: &mut Guard,
+    comm: Handle,
+    keyval: i32,
+    value: Address,
+    flag: Out<i32>,
+) -> Result<()> {
+    if let Some(found) = predefined(guard, comm, keyval)? {
+        Out::<usize>::new(value.0, "attribute_val").set(found)?;
+        return flag.set(1);
+    }
+    get(guard, Kind::Comm, comm, keyval, value, flag)
+}
+
+/// MPI_Attr_get, deprecated.
+pub fn attr_get(guard: &mut Guard, comm: Handle, keyval: i32, value: Address, flag: Out<i32>) -> Result<()> {
+    comm_get_attr(guard, comm, keyval, value, flag)
+}
+
+/// MPI_Type_get_attr
+pub fn type_get_attr(
+    guard: &mut Guard,
+    datatype: Handle,
+    keyval: i32,
+    value: Address,
+    flag: Out<i32>,
+) -> Result<()> {
+    get(guard, Kind::Datatype, datatype, keyval, value, flag)
+}
+
+/// MPI_Comm_delete_attr
+pub fn comm_delete_attr(guard: &mut Guard, comm: Handle, keyval: i32) -> Result<()> {
+    delete(guard, Kind::Comm, comm, keyval)
+}
+
+/// MPI_Attr_delete, deprecated.
+pub fn attr_delete(guard: &mut Guard, comm: Handle, keyval: i32) -> Result<()> {
+    delete(guard, Kind::Comm, comm, keyval)
+}
+
+/// MPI_Type_delete_attr
+pub fn type_delete_attr(guard: &mut Guard, datatype: Handle, keyval: i32) -> Result<()> {
+    delete(guard, Kind::Datatype, datatype, keyval)
+}
+
+/// The attributes that a duplicate of an object begins with, as the copy callbacks say.
+pub(crate) fn copy_all(guard: &mut Guard, kind: Kind, object: Handle) -> Result<Attributes> {
+    let mut copies = Attributes::default();
+    for attribute in attributes(guard, kind, object)?.all() {
+        match callback::copy_attribute(guard, object, &attribute) {
+            Ok(Some(value)) => copies.set(Attribute { value, ..attribute }),
+            Ok(None) => {}
+            Err(code) => from_callback("an attribute's copy function", code)?,
+        }
+    }
+    Ok(copies)
+}
+
+/// Deletes all attributes of an object that is about to be freed, the latest first, as its delete callbacks allow.
+pub(crate) fn delete_all(guard: &mut Guard, kind: Kind, object: Handle) -> Result<()> {
+    // A callback may set or delete attributes of the object, so each round asks anew.
+    while let Some(attribute) = attributes(guard, kind, object)?.all().pop() {
+        from_callback(
+            "an attribute's delete function",
+            callback::delete_attribute(guard, object, &attribute),
+        )?;
+        attributes(guard, kind, object)?.remove(attribute.number);
+    }
+    Ok(())
+}
+
+fn create(
+    guard: &mut Guard,
+    on: Kind,
+    copy: Callback,
+    delete: Callback,
+    keyval: Out<i32>,
+    extra_state: Address,
+) -> Result<()> {
+    keyval.check()?;
+    let entry = Keyval { on, copy: copy.0, delete: delete.0, extra_state: extra_state.0 };
+    keyval.set(guard.objects.keyvals.insert(Arc::new(entry))?.to_int())
+}
+
+fn free(guard: &mut Guard, on: Kind, keyval: Out<i32>) -> Result<()> {
+    let number = keyval.get()?;
+    find(guard, on, number)?;
+    guard.objects.keyvals.remove(Handle::from_int(number))?;
+    keyval.set(c::KEYVAL_INVALID)
+}
+
+fn find(process: &Process, on: Kind, number: i32) -> Result<Arc<Keyval>> {
+    if (c::TAG_UB..=c::UNIVERSE_SIZE).contains(&number) {
+        fail!(
+            Class::Keyval,
+            "keyval {number} is predefined: its attribute can only be read, and only on comms"
+        );
+    }
+    let keyval = process.objects.keyvals.get(Handle::from_int(number))?;
+    if keyval.on != on {
+        fail!(Class::Keyval, "keyval {number} was made for {}, not for {}", keyval.on.noun(), on.noun());
+    }
+    Ok(keyval.clone())
+}
+
+fn set(guard: &mut Guard, on: Kind, object: Handle, number: i32, value: Address) -> Result<()> {
+    let keyval = find(guard, on, number)?;
+    if let Some(old) = attributes(guard, on, object)?.get(number).cloned() {
+        from_callback("an attribute's delete function", callback::delete_attribute(guard, object, &old))?;
+    }
+    attributes(guard, on, object)?.set(Attribute { number, keyval, value: value.0 });
+    Ok(())
+}
+
+fn get(
+    guard: &mut Guard,
+    on: Kind,
+    object: Handle,
+    number: i32,
+    value: Address,
+    flag: Out<i32>,
+) -> Result<()> {
+    find(guard, on, number)?;
+    match attributes(guard, on, object)?.get(number) {
+        Some(attribute) => {
+            Out::<usize>::new(value.0, "attribute_val").set(attribute.value)?;
+            flag.set(1)
+        }
+        None => flag.set(0),
+    }
+}
+
+fn delete(guard: &mut Guard, on: Kind, object: Handle, number: i32) -> Result<()> {
+    find(guard, on, number)?;
+    let Some(attribute) = attributes(guard, on, object)?.get(number).cloned() else {
+        fail!(Class::Keyval, "{object} has no attribute for keyval {number}");
+    };
+    from_callback("an attribute's delete function", callback::delete_attribute(guard, object, &attribute))?;
+    attributes(guard, on, object)?.remove(number);
+    Ok(())
+}
+
+fn attributes(process: &mut Process, on: Kind, object: Handle) -> Result<&mut Attributes> {
+    match on {
+        Kind::Comm => Ok(&mut process.objects.comms.get_mut(object)?.attributes),
+        Kind::Datatype => Ok(&mut process.objects.datatypes.get_mut(object)?.attributes),
+        _ => fail!(Class::UnsupportedOperation, "Outboard has no attributes on {}", on.noun()),
+    }
+}
+
+/// The address of a predefined attribute's value (MPI 5.0, section 9.1.2); nothing if the keyval is the program's.
+fn predefined(guard: &mut Guard, comm: Handle, keyval: i32) -> Result<Option<usize>> {
+    if !(c::TAG_UB..=c::UNIVERSE_SIZE).contains(&keyval) {
+        return Ok(None);
+    }
+    guard.objects.comm(comm)?;
+    let value = match keyval {
+        c::TAG_UB => i32::MAX,
+        c::IO => c::ANY_SOURCE,
+        c::HOST => c::PROC_NULL,
+        c::WTIME_IS_GLOBAL => 1,
+        c::APPNUM => 0,
+        c::LASTUSEDCODE => guard.objects.errors.last_used(),
+        _ => guard.job().membership.size as i32,
+    };
+    let slot = &mut guard.attribute_values[(keyval - c::TAG_UB) as usize];
+    *slot = value;
+    Ok(Some(&raw mut *slot as usize))
+}

@@ -1,0 +1,268 @@
+//! Comms (MPI 5.0, sections 7.4 and 7.8).
+
+use super::attribute;
+use crate::args::{Handle, Out, Text, TextOut};
+use crate::process::Guard;
+use error::{Class, Result, fail};
+use objects::errhandler::{release, retain};
+use objects::{Comm, Group, Info, Kind, constants as c};
+use std::sync::Arc;
+
+/// MPI_Comm_size
+pub fn comm_size(guard: &mut Guard, comm: Handle, size: Out<i32>) -> Result<()> {
+    size.set(guard.objects.comm(comm)?.size() as i32)
+}
+
+/// MPI_Comm_rank
+pub fn comm_rank(guard: &mut Guard, comm: Handle, rank: Out<i32>) -> Result<()> {
+    rank.set(guard.objects.comm(comm)?.rank as i32)
+}
+
+/// MPI_Comm_compare
+pub fn comm_compare(guard: &mut Guard, comm1: Handle, comm2: Handle, result: Out<i32>) -> Result<()> {
+    let (one, other) = (guard.objects.comm(comm1)?, guard.objects.comm(comm2)?);
+    result.set(if comm1 == comm2 { c::IDENT } else { one.group.compare_comms(&other.group) })
+}
+
+/// MPI_Comm_group
+pub fn comm_group(guard: &mut Guard, comm: Handle, group: Out<Handle>) -> Result<()> {
+    group.check()?;
+    let shared = guard.objects.comm(comm)?.group.clone();
+    group.set(guard.objects.enter_group(shared)?)
+}
+
+/// MPI_Comm_get_name
+pub fn comm_get_name(guard: &mut Guard, comm: Handle, comm_name: TextOut, resultlen: Out<i32>) -> Result<()> {
+    let name = &guard.objects.comm(comm)?.name;
+    resultlen.set(comm_name.set(name, c::MAX_OBJECT_NAME as usize)? as i32)
+}
+
+/// MPI_Comm_set_name
+pub fn comm_set_name(guard: &mut Guard, comm: Handle, comm_name: Text) -> Result<()> {
+    let name = object_name(comm_name)?;
+    guard.objects.comms.get_mut(comm)?.name = name;
+    Ok(())
+}
+
+/// A name, cut to what MPI_MAX_OBJECT_NAME allows (MPI 5.0, section 7.8).
+pub(crate) fn object_name(text: Text) -> Result<String> {
+    let mut name = text.read()?;
+    let mut bytes = name.len().min(c::MAX_OBJECT_NAME as usize - 1);
+    while !name.is_char_boundary(bytes) {
+        bytes -= 1;
+    }
+    name.truncate(bytes);
+    Ok(name)
+}
+
+/// MPI_Comm_get_info: a new info with the hints.
+pub fn comm_get_info(guard: &mut Guard, comm: Handle, info_used: Out<Handle>) -> Result<()> {
+    info_used.check()?;
+    let info = guard.objects.comm(comm)?.info.clone();
+    info_used.set(guard.objects.infos.insert(info)?)
+}
+
+/// MPI_Comm_set_info: keys are added to those set before.
+pub fn comm_set_info(guard: &mut Guard, comm: Handle, info: Handle) -> Result<()> {
+    let hints = guard.objects.info_or_empty(info)?;
+    let kept = &mut guard.objects.comms.get_mut(comm)?.info;
+    hints.entries().iter().try_for_each(|(key, value)| kept.set(key, value))
+}
+
+/// MPI_Comm_test_inter: there are no intercommunicators.
+pub fn comm_test_inter(guard: &mut Guard, comm: Handle, flag: Out<i32>) -> Result<()> {
+    guard.objects.comm(comm)?;
+    flag.set(0)
+}
+
+/// MPI_Comm_remote_size
+pub fn comm_remote_size(guard: &mut Guard, comm: Handle, size: Out<i32>) -> Result<()> {
+    let _ = size;
+    no_remote(guard, comm)
+}
+
+/// MPI_Comm_remote_group
+pub fn comm_remote_group(guard: &mut Guard, comm: Handle, group: Out<Handle>) -> Result<()> {
+    let _ = group;
+    no_remote(guard, comm)
+}
+
+fn no_remote(guard: &Guard, comm: Handle) -> Result<()> {
+    guard.objects.comm(comm)?;
+    fail!(Class::Comm, "{comm} is an intracommunicator, which has no remote group")
+}
+
+/// MPI_Comm_get_parent: no process of ours was spawned.
+pub fn comm_get_parent(_: &mut Guard, parent: Out<Handle>) -> Result<()> {
+    parent.set(c::COMM_NULL)
+}
+
+/// MPI_Topo_test: no comm has a topology.
+pub fn topo_test(guard: &mut Guard, comm: Handle, status: Out<i32>) -> Result<()> {
+    guard.objects.comm(comm)?;
+    status.set(c::UNDEFINED)
+}
+
+/// MPI_Comm_dup
+pub fn comm_dup(guard: &mut Guard, comm: Handle, newcomm: Out<Handle>) -> Result<()> {
+    let info = guard.objects.comm(comm)?.info.clone();
+    duplicate(guard, comm, info, newcomm)
+}
+
+/// MPI_Comm_dup_with_info
+pub fn comm_dup_with_info(guard: &mut Guard, comm: Handle, info: Handle, newcomm: Out<Handle>) -> Result<()> {
+    let info = guard.objects.info_or_empty(info)?;
+    duplicate(guard, comm, info, newcomm)
+}
+
+/// MPI_Comm_idup. A duplicate needs no traffic, so it is there at once: the request is what a wait would make of it.
+pub fn comm_idup(guard: &mut Guard, comm: Handle, newcomm: Out<Handle>, request: Out<Handle>) -> Result<()> {
+    request.check()?;
+    comm_dup(guard, comm, newcomm)?;
+    request.set(c::REQUEST_NULL)
+}
+
+/// MPI_Comm_idup_with_info
+pub fn comm_idup_with_info(
+    guard: &mut Guard,
+    comm: Handle,
+    info: Handle,
+    newcomm: Out<Handle>,
+    request: Out<Handle>,
+) -> Result<()> {
+    request.check()?;
+    comm_dup_with_info(guard, comm, info, newcomm)?;
+    request.set(c::REQUEST_NULL)
+}
+
+fn duplicate(guard: &mut Guard, comm: Handle, info: Info, newcomm: Out<Handle>) -> Result<()> {
+    newcomm.check()?;
+    // The context is taken before the callbacks run, so that members agree on it even where one callback fails.
+    let parent = guard.objects.comms.get_mut(comm)?;
+    let (context, group) = (parent.child_context(0), parent.group.clone());
+    let attributes = attribute::copy_all(guard, Kind::Comm, comm)?;
+    let mut new = Comm::new(context, group, "");
+    new.attributes = attributes;
+    new.info = info;
+    enter(guard, comm, new, newcomm)
+}
+
+/// Enters a new comm, which inherits its parent's error handler (MPI 5.0, section 9.3.1).
+fn enter(guard: &mut Guard, parent: Handle, mut new: Comm, newcomm: Out<Handle>) -> Result<()> {
+    let objects = &mut guard.objects;
+    new.errhandler = objects.comm(parent)?.errhandler;
+    retain(&mut objects.errhandlers, new.errhandler, Kind::Comm)?;
+    newcomm.set(objects.comms.insert(new)?)
+}
+
+/// MPI_Comm_create
+pub fn comm_create(guard: &mut Guard, comm: Handle, group: Handle, newcomm: Out<Handle>) -> Result<()> {
+    newcomm.check()?;
+    let group = members(guard, comm, group)?;
+    let first = group.peers.first().map_or(c::UNDEFINED, |peer| *peer as i32);
+    // Every member of the parent counts the call, whether or not it is in the new comm.
+    let context = guard.objects.comms.get_mut(comm)?.child_context(first);
+    match group.rank {
+        Some(_) => enter(guard, comm, Comm::new(context, group, ""), newcomm),
+        None => newcomm.set(c::COMM_NULL),
+    }
+}
+
+/// MPI_Comm_create_group: only the group's members call it.
+pub fn comm_create_group(
+    guard: &mut Guard,
+    comm: Handle,
+    group: Handle,
+    tag: i32,
+    newcomm: Out<Handle>,
+) -> Result<()> {
+    newcomm.check()?;
+    if tag < 0 {
+        fail!(Class::Tag, "tag is {tag}, which is negative");
+    }
+    let group = members(guard, comm, group)?;
+    if group.rank.is_none() {
+        return newcomm.set(c::COMM_NULL);
+    }
+    let context = guard.objects.comms.get_mut(comm)?.partial_context(tag, &group.peers);
+    enter(guard, comm, Comm::new(context, group, ""), newcomm)
+}
+
+/// A group whose members must all be in the comm.
+fn members(guard: &Guard, comm: Handle, group: Handle) -> Result<Arc<Group>> {
+    let parent = guard.objects.comm(comm)?;
+    let group = guard.objects.group(group)?;
+    if let Some(stranger) = group.peers.iter().find(|peer| parent.rank_of(**peer).is_none()) {
+        fail!(Class::Group, "the group has rank {stranger} of MPI_COMM_WORLD, which is not in {comm}");
+    }
+    Ok(group.clone())
+}
+
+/// MPI_Comm_split
+pub fn comm_split(guard: &mut Guard, comm: Handle, color: i32, key: i32, newcomm: Out<Handle>) -> Result<()> {
+    if color < 0 && color != c::UNDEFINED {
+        fail!(Class::Arg, "color is {color}; it must not be negative, or be MPI_UNDEFINED");
+    }
+    split(guard, comm, color, key, newcomm)
+}
+
+/// MPI_Comm_split_type: all ranks of a job share one machine's memory; no finer hardware is told apart.
+pub fn comm_split_type(
+    guard: &mut Guard,
+    comm: Handle,
+    split_type: i32,
+    key: i32,
+    info: Handle,
+    newcomm: Out<Handle>,
+) -> Result<()> {
+    let hints = guard.objects.info_or_empty(info)?;
+    let shared = match split_type {
+        c::COMM_TYPE_SHARED => true,
+        c::COMM_TYPE_HW_GUIDED | c::COMM_TYPE_RESOURCE_GUIDED => {
+            hints.get("mpi_hw_resource_type") == Some("mpi_shared_memory")
+        }
+        c::COMM_TYPE_HW_UNGUIDED | c::UNDEFINED => false,
+        other => fail!(Class::Arg, "{other} is no split type"),
+    };
+    split(guard, comm, if shared { 0 } else { c::UNDEFINED }, key, newcomm)
+}
+
+fn split(guard: &mut Guard, comm: Handle, color: i32, key: i32, newcomm: Out<Handle>) -> Result<()> {
+    newcomm.check()?;
+    guard.objects.comm(comm)?;
+    let words = super::gather::gather_words(guard, comm, &[i64::from(color), i64::from(key)])?;
+    let parent = guard.objects.comms.get_mut(comm)?;
+    let context = parent.child_context(color);
+    if color == c::UNDEFINED {
+        return newcomm.set(c::COMM_NULL);
+    }
+    let mut mine: Vec<(i64, u32)> = words
+        .chunks_exact(2)
+        .zip(parent.group.peers.iter())
+        .filter(|(words, _)| words[0] == i64::from(color))
+        .map(|(words, peer)| (words[1], *peer))
+        .collect();
+    // Stable: equal keys keep the parent's order (MPI 5.0, section 7.4.2).
+    mine.sort_by_key(|(key, _)| *key);
+    let peers: Vec<u32> = mine.into_iter().map(|(_, peer)| peer).collect();
+    let group = Arc::new(Group::new(peers, guard.objects.own));
+    enter(guard, comm, Comm::new(context, group, ""), newcomm)
+}
+
+/// MPI_Comm_free: the comm's operations hold what they need, so it goes at once.
+pub fn comm_free(guard: &mut Guard, comm: Out<Handle>) -> Result<()> {
+    let handle = comm.get()?;
+    guard.objects.comm(handle)?;
+    if guard.objects.comms.is_predefined(handle) {
+        fail!(Class::Comm, "{handle} is predefined and cannot be freed");
+    }
+    attribute::delete_all(guard, Kind::Comm, handle)?;
+    let freed = guard.objects.comms.remove(handle)?;
+    release(&mut guard.objects.errhandlers, freed.errhandler)?;
+    comm.set(c::COMM_NULL)
+}
+
+/// MPI_Comm_disconnect: the same, as no comm connects separate jobs.
+pub fn comm_disconnect(guard: &mut Guard, comm: Out<Handle>) -> Result<()> {
+    comm_free(guard, comm)
+}

@@ -1,0 +1,107 @@
+//! Error handlers (MPI 5.0, section 9.3).
+
+use crate::args::{Callback, Handle, Out};
+use crate::process::{Guard, On};
+use crate::raise;
+use error::{Class, Result, fail};
+use objects::errhandler::{release, retain};
+use objects::{Action, Errhandler, Kind, constants as c};
+
+/// MPI_Comm_create_errhandler
+pub fn comm_create_errhandler(guard: &mut Guard, function: Callback, errhandler: Out<Handle>) -> Result<()> {
+    create(guard, Kind::Comm, function, errhandler)
+}
+
+/// MPI_Win_create_errhandler
+pub fn win_create_errhandler(guard: &mut Guard, function: Callback, errhandler: Out<Handle>) -> Result<()> {
+    create(guard, Kind::Win, function, errhandler)
+}
+
+/// MPI_File_create_errhandler
+pub fn file_create_errhandler(guard: &mut Guard, function: Callback, errhandler: Out<Handle>) -> Result<()> {
+    create(guard, Kind::File, function, errhandler)
+}
+
+/// MPI_Session_create_errhandler
+pub fn session_create_errhandler(
+    guard: &mut Guard,
+    function: Callback,
+    errhandler: Out<Handle>,
+) -> Result<()> {
+    create(guard, Kind::Session, function, errhandler)
+}
+
+/// MPI_Errhandler_free
+pub fn errhandler_free(guard: &mut Guard, errhandler: Out<Handle>) -> Result<()> {
+    release(&mut guard.objects.errhandlers, errhandler.get()?)?;
+    errhandler.set(c::ERRHANDLER_NULL)
+}
+
+/// MPI_Comm_set_errhandler
+pub fn comm_set_errhandler(guard: &mut Guard, comm: Handle, errhandler: Handle) -> Result<()> {
+    let objects = &mut guard.objects;
+    objects.comm(comm)?;
+    retain(&mut objects.errhandlers, errhandler, Kind::Comm)?;
+    let old = std::mem::replace(&mut objects.comms.get_mut(comm)?.errhandler, errhandler);
+    release(&mut objects.errhandlers, old)
+}
+
+/// MPI_Comm_get_errhandler: a new reference, which the program frees.
+pub fn comm_get_errhandler(guard: &mut Guard, comm: Handle, errhandler: Out<Handle>) -> Result<()> {
+    errhandler.check()?;
+    let handle = guard.objects.comm(comm)?.errhandler;
+    retain(&mut guard.objects.errhandlers, handle, Kind::Comm)?;
+    errhandler.set(handle)
+}
+
+/// MPI_Comm_call_errhandler
+pub fn comm_call_errhandler(guard: &mut Guard, comm: Handle, errorcode: i32) -> Result<()> {
+    guard.objects.comm(comm)?;
+    call(guard, "MPI_Comm_call_errhandler", On::Comm(comm), errorcode)
+}
+
+/// MPI_File_set_errhandler: of MPI_FILE_NULL, what new files get; no other file exists.
+pub fn file_set_errhandler(guard: &mut Guard, file: Handle, errhandler: Handle) -> Result<()> {
+    only_file(file)?;
+    let objects = &mut guard.objects;
+    retain(&mut objects.errhandlers, errhandler, Kind::File)?;
+    let old = std::mem::replace(&mut objects.file_errhandler, errhandler);
+    release(&mut objects.errhandlers, old)
+}
+
+/// MPI_File_get_errhandler
+pub fn file_get_errhandler(guard: &mut Guard, file: Handle, errhandler: Out<Handle>) -> Result<()> {
+    only_file(file)?;
+    errhandler.check()?;
+    let handle = guard.objects.file_errhandler;
+    retain(&mut guard.objects.errhandlers, handle, Kind::File)?;
+    errhandler.set(handle)
+}
+
+/// MPI_File_call_errhandler
+pub fn file_call_errhandler(guard: &mut Guard, fh: Handle, errorcode: i32) -> Result<()> {
+    only_file(fh)?;
+    call(guard, "MPI_File_call_errhandler", On::File(fh), errorcode)
+}
+
+fn create(guard: &mut Guard, on: Kind, function: Callback, errhandler: Out<Handle>) -> Result<()> {
+    errhandler.check()?;
+    if function.0 == 0 {
+        fail!(Class::Arg, "the error handler function is a null pointer");
+    }
+    let entry = Errhandler::new(Some(on), Action::Call(function.0));
+    errhandler.set(guard.objects.errhandlers.insert(entry)?)
+}
+
+fn call(guard: &mut Guard, name: &str, on: On, code: i32) -> Result<()> {
+    let text = guard.objects.errors.text_of(code)?;
+    raise::invoke(guard, on, code, &format!("{name}: {text}"));
+    Ok(())
+}
+
+fn only_file(file: Handle) -> Result<()> {
+    if file != c::FILE_NULL {
+        fail!(Class::File, "{file} is not a file");
+    }
+    Ok(())
+}

@@ -1,0 +1,136 @@
+//! Infos (MPI 5.0, chapter 10).
+
+use crate::args::{Address, Handle, Out, Text, TextOut};
+use crate::process::Guard;
+use error::Result;
+use objects::{Info, constants as c, info::check_key};
+
+/// MPI_Info_create
+pub fn info_create(guard: &mut Guard, info: Out<Handle>) -> Result<()> {
+    info.check()?;
+    info.set(guard.objects.infos.insert(Info::default())?)
+}
+
+/// MPI_Info_create_env: as MPI_INFO_ENV is after MPI_Init. The arguments are taken from the machine, which knows them all.
+pub fn info_create_env(guard: &mut Guard, argc: i32, argv: Address, info: Out<Handle>) -> Result<()> {
+    let _ = (argc, argv);
+    info.check()?;
+    let facts = environment(1);
+    info.set(guard.objects.infos.insert(facts)?)
+}
+
+/// What MPI_INFO_ENV holds in a job of `size` ranks (MPI 5.0, section 11.2.2, keys as for MPI_Comm_spawn).
+pub(crate) fn environment(size: u32) -> Info {
+    let mut info = Info::default();
+    let line = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    let mut words = line.split(|byte| *byte == 0).map(String::from_utf8_lossy);
+    let command = words.next().unwrap_or_default().into_owned();
+    let arguments: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+    let wdir =
+        std::fs::read_link("/proc/self/cwd").map(|path| path.display().to_string()).unwrap_or_default();
+    let facts = [
+        ("command", command),
+        ("argv", arguments.join(" ")),
+        ("maxprocs", size.to_string()),
+        ("soft", size.to_string()),
+        ("arch", std::env::consts::ARCH.to_owned()),
+        ("wdir", wdir),
+    ];
+    for (key, value) in facts {
+        // A value beyond MPI_MAX_INFO_VAL is left out: the standard lets every key be absent.
+        let _ = info.set(key, &value);
+    }
+    info
+}
+
+/// MPI_Info_dup
+pub fn info_dup(guard: &mut Guard, info: Handle, newinfo: Out<Handle>) -> Result<()> {
+    newinfo.check()?;
+    let copy = guard.objects.infos.get(info)?.clone();
+    newinfo.set(guard.objects.infos.insert(copy)?)
+}
+
+/// MPI_Info_free
+pub fn info_free(guard: &mut Guard, info: Out<Handle>) -> Result<()> {
+    guard.objects.infos.remove(info.get()?)?;
+    info.set(c::INFO_NULL)
+}
+
+/// MPI_Info_set
+pub fn info_set(guard: &mut Guard, info: Handle, key: Text, value: Text) -> Result<()> {
+    guard.objects.infos.get_mut(info)?.set(&key.read()?, &value.read()?)
+}
+
+/// MPI_Info_delete
+pub fn info_delete(guard: &mut Guard, info: Handle, key: Text) -> Result<()> {
+    guard.objects.infos.get_mut(info)?.delete(&key.read()?)
+}
+
+/// MPI_Info_get: `valuelen` is without the final zero.
+pub fn info_get(
+    guard: &mut Guard,
+    info: Handle,
+    key: Text,
+    valuelen: i32,
+    value: TextOut,
+    flag: Out<i32>,
+) -> Result<()> {
+    let room = crate::args::length(valuelen, "valuelen")? + 1;
+    match find(guard, info, key, flag)? {
+        Some(found) => value.set(found, room).map(drop),
+        None => Ok(()),
+    }
+}
+
+/// MPI_Info_get_string: `buflen` is with the final zero, and is set to what the value needs.
+pub fn info_get_string(
+    guard: &mut Guard,
+    info: Handle,
+    key: Text,
+    buflen: Out<i32>,
+    value: TextOut,
+    flag: Out<i32>,
+) -> Result<()> {
+    let room = crate::args::length(buflen.get()?, "buflen")?;
+    match find(guard, info, key, flag)? {
+        Some(found) => {
+            if room > 0 {
+                value.set(found, room)?;
+            }
+            buflen.set(found.len() as i32 + 1)
+        }
+        None => Ok(()),
+    }
+}
+
+/// MPI_Info_get_valuelen
+pub fn info_get_valuelen(
+    guard: &mut Guard,
+    info: Handle,
+    key: Text,
+    valuelen: Out<i32>,
+    flag: Out<i32>,
+) -> Result<()> {
+    match find(guard, info, key, flag)? {
+        Some(found) => valuelen.set(found.len() as i32),
+        None => Ok(()),
+    }
+}
+
+/// MPI_Info_get_nkeys
+pub fn info_get_nkeys(guard: &mut Guard, info: Handle, nkeys: Out<i32>) -> Result<()> {
+    nkeys.set(guard.objects.infos.get(info)?.entries().len() as i32)
+}
+
+/// MPI_Info_get_nthkey
+pub fn info_get_nthkey(guard: &mut Guard, info: Handle, n: i32, key: TextOut) -> Result<()> {
+    key.set(guard.objects.infos.get(info)?.key(n)?, c::MAX_INFO_KEY as usize).map(drop)
+}
+
+fn find<'a>(guard: &'a Guard, info: Handle, key: Text, flag: Out<i32>) -> Result<Option<&'a str>> {
+    let key = key.read()?;
+    check_key(&key)?;
+    let found = guard.objects.infos.get(info)?.get(&key);
+    flag.set(i32::from(found.is_some()))?;
+    Ok(found)
+}

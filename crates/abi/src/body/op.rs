@@ -1,0 +1,77 @@
+//! Operators (MPI 5.0, section 6.9).
+
+use crate::args::{Address, Callback, Handle, Out, count};
+use crate::callback::{self, UserOp};
+use crate::process::Guard;
+use datatype::{Buffer, check_op, reduce_buffers};
+use error::{Class, Result, fail};
+use objects::{Op, constants as c};
+
+/// MPI_Op_create
+pub fn op_create(guard: &mut Guard, user_fn: Callback, commute: i32, op: Out<Handle>) -> Result<()> {
+    create(guard, user_fn, false, commute, op)
+}
+
+/// MPI_Op_create_c
+pub fn op_create_c(guard: &mut Guard, user_fn: Callback, commute: i32, op: Out<Handle>) -> Result<()> {
+    create(guard, user_fn, true, commute, op)
+}
+
+fn create(guard: &mut Guard, user_fn: Callback, large: bool, commute: i32, op: Out<Handle>) -> Result<()> {
+    op.check()?;
+    if user_fn.0 == 0 {
+        fail!(Class::Arg, "user_fn is a null pointer");
+    }
+    op.set(guard.objects.ops.insert(Op::User { function: user_fn.0, large, commutative: commute != 0 })?)
+}
+
+/// MPI_Op_free
+pub fn op_free(guard: &mut Guard, op: Out<Handle>) -> Result<()> {
+    guard.objects.ops.remove(op.get()?)?;
+    op.set(c::OP_NULL)
+}
+
+/// MPI_Op_commutative
+pub fn op_commutative(guard: &mut Guard, op: Handle, commute: Out<i32>) -> Result<()> {
+    commute.set(i32::from(guard.objects.op(op)?.is_commutative()))
+}
+
+/// MPI_Reduce_local
+pub fn reduce_local(
+    guard: &mut Guard,
+    inbuf: Address,
+    inoutbuf: Address,
+    many: i64,
+    datatype: Handle,
+    op: Handle,
+) -> Result<()> {
+    let many = count(many, "count")?;
+    let described = guard.objects.committed(datatype)?.clone();
+    if Buffer::bytes_of(many, described.layout()).is_none() {
+        fail!(Class::Count, "{many} elements of {datatype} are more than memory can hold");
+    }
+    if inbuf.is_in_place() || inoutbuf.is_in_place() {
+        fail!(Class::Buffer, "MPI_IN_PLACE has no meaning for MPI_Reduce_local");
+    }
+    match guard.objects.op(op)? {
+        Op::User { function, large, .. } => {
+            let op = UserOp { function, large, datatype, extent: described.extent() };
+            if many > 0 {
+                callback::apply(guard, op, inbuf.0, inoutbuf.0, many as u64);
+            }
+            Ok(())
+        }
+        Op::Predefined(predefined) => {
+            let Some(basic) = described.basic() else {
+                fail!(Class::Op, "{op} works on predefined datatypes only, not on {datatype}");
+            };
+            check_op(predefined, basic)?;
+            // SAFETY: the program gave a buffer of `many` elements, mapped for the duration of this call.
+            let left = unsafe { Buffer::claim(inbuf.0, many, described.layout()) };
+            // SAFETY: as above.
+            let into = unsafe { Buffer::claim(inoutbuf.0, many, described.layout()) };
+            reduce_buffers(predefined, basic, &left, &into);
+            Ok(())
+        }
+    }
+}
