@@ -229,6 +229,18 @@ fn interrupt_and_terminate_end_everything() {
 }
 
 #[test]
+fn ranks_start_with_no_signal_blocked_and_see_the_request_to_end() {
+    let (_, out, _) = run("-n 1 grep SigBlk /proc/self/status", None);
+    let zero = |line: &str| {
+        line.split_whitespace().nth(1).is_some_and(|mask| mask.bytes().all(|digit| digit == b'0'))
+    };
+    assert!(out.lines().count() == 1 && out.lines().all(zero), "{out}");
+    let script = "trap 'echo asked; exit 0' TERM; if [ $OUTBOARD_RANK = 1 ]; then sleep 0.3; exit 3; fi; sleep 60 & wait";
+    let (output, out, _) = run("-n 2 sh -c", Some(script));
+    assert_eq!((code(&output), out.as_str()), (3, "asked\n"));
+}
+
+#[test]
 fn nothing_survives_mpirun_killed_or_ended() {
     let number = format!("7{}", std::process::id());
     let (output, _, err) = run(&format!("-n 2 RANK join daemon={number} leave"), None);

@@ -15,7 +15,7 @@ mod generated;
 mod parse;
 
 pub use generated::*;
-pub use parse::{Kind, list};
+pub use parse::{Kind, bytes, list};
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]

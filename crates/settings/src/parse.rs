@@ -123,6 +123,12 @@ pub fn list(text: &str) -> Result<Vec<u64>, String> {
     Ok(all)
 }
 
+/// A number of bytes as settings are written: `8`, `64KiB`.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    number(text, BYTE_UNITS, 0, u64::MAX)
+        .map_err(|reason| format!("{text:?} is no number of bytes: {reason}"))
+}
+
 fn number(text: &str, units: &[(&str, u64)], min: u64, max: u64) -> Result<u64, String> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());

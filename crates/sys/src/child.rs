@@ -4,14 +4,15 @@ use std::io::Result;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Arranges that what `command` starts leads a process group of its own, runs on `cpus` (anywhere if empty), and is killed
-/// when the calling thread ends, however that happens.
+/// Arranges that what `command` starts leads a process group of its own, has no signal blocked, runs on `cpus` (anywhere if
+/// empty), and is killed when the calling thread ends, however that happens.
 pub fn tie(command: &mut Command, cpus: &[usize]) {
     let parent = std::process::id();
     let cpus = cpus.to_vec();
     command.process_group(0);
     let prepare = move || -> Result<()> {
         crate::process::die_with_parent()?;
+        crate::signal::unblock_all()?;
         if crate::process::parent() != parent {
             // The parent ended before the kernel was told what to do then.
             return Err(std::io::Error::from_raw_os_error(libc::ESRCH));

@@ -60,6 +60,17 @@ fn set_of(signals: &[i32]) -> libc::sigset_t {
     set
 }
 
+/// Lets all signals arrive again in the calling thread: a program must not start with the signals blocked that its parent
+/// takes from a stream. Allocates nothing and takes no lock.
+pub(crate) fn unblock_all() -> Result<()> {
+    let set = set_of(&[]);
+    // SAFETY: `set` is a live, initialised set; the old mask is not asked for.
+    match unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &set, std::ptr::null_mut()) } {
+        0 => Ok(()),
+        error => Err(std::io::Error::from_raw_os_error(error)),
+    }
+}
+
 /// Ignores a signal from now on; programs that this process executes ignore it too.
 pub fn ignore(signal: i32) {
     // SAFETY: SIG_IGN runs no code of ours.
