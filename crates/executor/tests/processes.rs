@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use sys::Span;
-use sys::memory::Map;
 use transport::shm::{Allocator, Segment, Shape, State, cma};
 
 /// Indices of `RankPage::scalars` that these tests use.
@@ -223,7 +222,8 @@ struct Member {
     idle: Idle,
     peers: Arc<[u32]>,
     sequence: u32,
-    memory: Map,
+    /// Private memory, as programs have it.
+    memory: Span,
     used: usize,
 }
 
@@ -234,7 +234,7 @@ impl Member {
             return self.executor.memory().arena().span(at, bytes as u64).unwrap();
         }
         self.used += bytes;
-        self.memory.span().slice(self.used - bytes, bytes)
+        self.memory.slice(self.used - bytes, bytes)
     }
 
     fn start(&mut self, schedule: &Arc<Schedule>, input: Span, output: Span, offload: Offload) -> Ticket {
@@ -298,7 +298,9 @@ fn rank(segment: &Segment, rank: u32, scenario: &str) {
     let size = segment.shape().ranks;
     segment.job().born.wait(size, || false);
     let bytes = 64 << 20;
-    let fd = sys::memory::create("private", bytes as u64).unwrap();
+    let memory = vec![0u8; bytes].leak();
+    // SAFETY: leaked, so mapped until the process ends, and only used through spans from now on.
+    let memory = unsafe { Span::claim(memory.as_mut_ptr().expose_provenance(), bytes) };
     let pace = Pace { spin: false, awake: Duration::from_micros(500), nap_max: Duration::from_millis(10) };
     let mut member = Member {
         executor: Executor::new(
@@ -313,7 +315,7 @@ fn rank(segment: &Segment, rank: u32, scenario: &str) {
         idle: Idle::new(pace),
         peers: (0..size).collect(),
         sequence: 0,
-        memory: Map::shared(&fd, 0, bytes).unwrap(),
+        memory,
         used: 0,
     };
     match scenario {
