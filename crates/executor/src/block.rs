@@ -25,7 +25,7 @@ pub struct Program {
     pub schedule: Arc<Schedule>,
     /// Ready to be driven.
     pub plan: Arc<Plan>,
-    /// Its number, unique for the rank.
+    /// Its number, unique in the job.
     pub id: u64,
     exports_at: u64,
     /// Where the words for a proxy lie, once one was needed.

@@ -92,7 +92,8 @@ impl Executor {
             away: Vec::new(),
             watch,
             readable: None,
-            programs_made: 0,
+            // Unique in the job, so that peers may remember what they found in a program.
+            programs_made: u64::from(rank) << 40,
             version: 0,
             tickets: 0,
             idle_bytes: 0,

@@ -39,7 +39,7 @@ pub enum Head {
     Context = 1,
     /// The next record of the bucket, 0 at the end.
     Next = 2,
-    /// The program's number, unique for its rank.
+    /// The program's number, unique in the job.
     Program = 3,
     /// Where the export table lies.
     ExportsAt = 4,

@@ -33,8 +33,10 @@ fn main() {
             outboard_executor::proxy::run(&segment, index, &config());
         }
         ["measure", ..] => {
-            ["measure-private", "measure-arena", "measure-caller"].into_iter().for_each(measure)
+            steps();
+            ["measure-private", "measure-arena", "measure-caller"].into_iter().for_each(measure);
         }
+
         _ => {
             agreement();
             killed();
@@ -289,42 +291,88 @@ impl Member {
     }
 }
 
-fn rank(segment: &Segment, rank: u32, scenario: &str) {
-    let page = segment.rank(rank);
-    page.pid.store(sys::process::id(), Ordering::Release);
-    cma::publish(segment, rank);
-    page.set_state(State::Running);
-    segment.job().born.arrive();
-    let size = segment.shape().ranks;
-    segment.job().born.wait(size, || false);
-    let bytes = 64 << 20;
-    let memory = vec![0u8; bytes].leak();
-    // SAFETY: leaked, so mapped until the process ends, and only used through spans from now on.
-    let memory = unsafe { Span::claim(memory.as_mut_ptr().expose_provenance(), bytes) };
-    let pace = Pace { spin: false, awake: Duration::from_micros(500), nap_max: Duration::from_millis(10) };
-    let mut member = Member {
-        executor: Executor::new(
-            segment.clone(),
+impl Member {
+    /// A rank that is about to enter the job.
+    fn new(segment: &Segment, rank: u32) -> Member {
+        let size = segment.shape().ranks;
+        let bytes = 64 << 20;
+        let memory = vec![0u8; bytes].leak();
+        // SAFETY: leaked, so mapped until the process ends, and only used through spans from now on.
+        let memory = unsafe { Span::claim(memory.as_mut_ptr().expose_provenance(), bytes) };
+        let pace =
+            Pace { spin: false, awake: Duration::from_micros(500), nap_max: Duration::from_millis(10) };
+        let page = segment.rank(rank);
+        page.pid.store(sys::process::id(), Ordering::Release);
+        cma::publish(segment, rank);
+        page.set_state(State::Running);
+        Member {
+            executor: Executor::new(
+                segment.clone(),
+                rank,
+                Allocator::new(segment.arena(rank).unwrap()),
+                config(),
+            ),
+            segment: segment.clone(),
             rank,
-            Allocator::new(segment.arena(rank).unwrap()),
-            config(),
-        ),
-        segment: segment.clone(),
-        rank,
-        size,
-        idle: Idle::new(pace),
-        peers: (0..size).collect(),
-        sequence: 0,
-        memory,
-        used: 0,
-    };
+            size,
+            idle: Idle::new(pace),
+            peers: (0..size).collect(),
+            sequence: 0,
+            memory,
+            used: 0,
+        }
+    }
+}
+
+/// What the engine costs without any waiting: two ranks in one thread, turn by turn.
+fn steps() {
+    let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 64 << 20 }).unwrap();
+    let mut members = [0, 1].map(|rank| Member::new(&segment, rank));
+    for bytes in [0, 8, 1024] {
+        let schedules = [0, 1].map(|rank| alltoall(rank, 2));
+        let spans = members.each_mut().map(|m| [m.span(2 * bytes, true), m.span(2 * bytes, true)]);
+        let rounds = 100_000;
+        let (mut starts, mut polls) = (0, 0);
+        for _ in 0..rounds {
+            let begun = sys::clock::now();
+            let tickets = [0, 1].map(|rank| {
+                let [input, output] = spans[rank];
+                members[rank].start(&schedules[rank], input, output, Offload::Off)
+            });
+            let started = sys::clock::now();
+            let mut left = 2;
+            while left > 0 {
+                for (member, ticket) in members.iter_mut().zip(tickets) {
+                    member.executor.poll();
+                    left -= usize::from(
+                        left > 0 && member.executor.is_busy() && member.executor.outcome(ticket).is_some(),
+                    );
+                }
+            }
+            polls += sys::clock::now() - started;
+            starts += started - begun;
+        }
+        let each = |ns: u64| ns as f64 / f64::from(2 * rounds);
+        println!(
+            "2 ranks in one thread, copy, send and receive of {bytes} bytes: start {:.0} ns, the rest {:.0} ns per rank",
+            each(starts),
+            each(polls)
+        );
+    }
+}
+
+fn rank(segment: &Segment, rank: u32, scenario: &str) {
+    let mut member = Member::new(segment, rank);
+    let size = member.size;
+    segment.job().born.arrive();
+    segment.job().born.wait(size, || false);
     match scenario {
         "test" => rounds(&mut member),
         _ => costs(&mut member, scenario),
     }
     segment.job().leaving.arrive();
     segment.job().leaving.wait(size, || false);
-    page.set_state(State::Finalized);
+    segment.rank(rank).set_state(State::Finalized);
 }
 
 /// Two operations at once, of memory of both kinds, again and again; every result is looked at. Rank 0 says in its data when

@@ -49,7 +49,8 @@ struct Simulation {
     job: Job,
     comms: Vec<Comm>,
     members: Vec<Member>,
-    schedules: HashMap<(usize, usize, u32), Arc<Schedule>>,
+    /// By kind, place in the comm, size and rank: comms share them.
+    schedules: HashMap<(usize, usize, usize, u32), Arc<Schedule>>,
     /// How often an operation starts again with the buffers it had.
     kills: u32,
 }
@@ -130,7 +131,7 @@ impl Simulation {
         let me = peers.iter().position(|&peer| peer == rank).unwrap();
         let size = peers.len();
         // The same schedule for the same kind, so that blocks are used again.
-        let key = (comm, operation.kind as usize, rank);
+        let key = (operation.kind as usize, me, size, rank);
         let schedule = self.schedules.entry(key);
         let schedule =
             schedule.or_insert_with(|| Arc::new(operation.kind.schedule(me as u32, size as u32))).clone();
