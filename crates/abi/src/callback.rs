@@ -62,7 +62,7 @@ pub fn reduce(guard: &mut Guard, due: UserCall) {
         .user_ops
         .get(due.token as usize)
         .expect("an operator stays entered while a schedule uses it");
-    apply(guard, op, due.left.address(), due.into.address(), due.elements as u64);
+    apply(guard, op, due.left.address(), due.into.address(), due.elements);
     guard.job().executor.called(due);
 }
 

@@ -7311,7 +7311,18 @@ pub unsafe extern "C" fn PMPI_Pack(
     position: usize,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Pack", On::Comm(comm))
+    call("MPI_Pack", On::Comm(comm), |guard| {
+        body::pack::pack(
+            guard,
+            Address(inbuf),
+            i64::from(incount),
+            datatype,
+            Address(outbuf),
+            i64::from(outsize),
+            OutCount::int(position, "position"),
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Pack(
@@ -7335,7 +7346,18 @@ pub unsafe extern "C" fn PMPI_Pack_c(
     position: usize,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Pack_c", On::Comm(comm))
+    call("MPI_Pack_c", On::Comm(comm), |guard| {
+        body::pack::pack(
+            guard,
+            Address(inbuf),
+            incount,
+            datatype,
+            Address(outbuf),
+            outsize,
+            OutCount::long(position, "position"),
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Pack_c(
@@ -7359,7 +7381,18 @@ pub unsafe extern "C" fn PMPI_Pack_external(
     outsize: isize,
     position: usize,
 ) -> c_int {
-    missing("MPI_Pack_external", On::Nothing)
+    call("MPI_Pack_external", On::Nothing, |guard| {
+        body::pack::pack_external(
+            guard,
+            Text::new(datarep, "datarep"),
+            Address(inbuf),
+            i64::from(incount),
+            datatype,
+            Address(outbuf),
+            outsize as i64,
+            OutCount::long(position, "position"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Pack_external(
@@ -7383,7 +7416,18 @@ pub unsafe extern "C" fn PMPI_Pack_external_c(
     outsize: i64,
     position: usize,
 ) -> c_int {
-    missing("MPI_Pack_external_c", On::Nothing)
+    call("MPI_Pack_external_c", On::Nothing, |guard| {
+        body::pack::pack_external(
+            guard,
+            Text::new(datarep, "datarep"),
+            Address(inbuf),
+            incount,
+            datatype,
+            Address(outbuf),
+            outsize,
+            OutCount::long(position, "position"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Pack_external_c(
@@ -7404,7 +7448,15 @@ pub unsafe extern "C" fn PMPI_Pack_external_size(
     datatype: Handle,
     size: usize,
 ) -> c_int {
-    missing("MPI_Pack_external_size", On::Nothing)
+    call("MPI_Pack_external_size", On::Nothing, |guard| {
+        body::pack::pack_external_size(
+            guard,
+            Text::new(datarep, "datarep"),
+            i64::from(incount),
+            datatype,
+            OutCount::long(size, "size"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Pack_external_size(
@@ -7422,7 +7474,15 @@ pub unsafe extern "C" fn PMPI_Pack_external_size_c(
     datatype: Handle,
     size: usize,
 ) -> c_int {
-    missing("MPI_Pack_external_size_c", On::Nothing)
+    call("MPI_Pack_external_size_c", On::Nothing, |guard| {
+        body::pack::pack_external_size(
+            guard,
+            Text::new(datarep, "datarep"),
+            incount,
+            datatype,
+            OutCount::long(size, "size"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Pack_external_size_c(
@@ -7440,7 +7500,9 @@ pub unsafe extern "C" fn PMPI_Pack_size(
     comm: Handle,
     size: usize,
 ) -> c_int {
-    missing("MPI_Pack_size", On::Comm(comm))
+    call("MPI_Pack_size", On::Comm(comm), |guard| {
+        body::pack::pack_size(guard, i64::from(incount), datatype, comm, OutCount::int(size, "size"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Pack_size(incount: c_int, datatype: Handle, comm: Handle, size: usize) -> c_int {
@@ -7453,7 +7515,9 @@ pub unsafe extern "C" fn PMPI_Pack_size_c(
     comm: Handle,
     size: usize,
 ) -> c_int {
-    missing("MPI_Pack_size_c", On::Comm(comm))
+    call("MPI_Pack_size_c", On::Comm(comm), |guard| {
+        body::pack::pack_size(guard, incount, datatype, comm, OutCount::long(size, "size"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Pack_size_c(incount: i64, datatype: Handle, comm: Handle, size: usize) -> c_int {
@@ -9827,7 +9891,9 @@ pub unsafe extern "C" fn MPI_Topo_test(comm: Handle, status: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_commit(datatype: usize) -> c_int {
-    missing("MPI_Type_commit", On::Nothing)
+    call("MPI_Type_commit", On::Nothing, |guard| {
+        body::datatype::type_commit(guard, Out::<Handle>::new(datatype, "datatype"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_commit(datatype: usize) -> c_int {
@@ -9835,7 +9901,14 @@ pub unsafe extern "C" fn MPI_Type_commit(datatype: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_contiguous(count: c_int, oldtype: Handle, newtype: usize) -> c_int {
-    missing("MPI_Type_contiguous", On::Nothing)
+    call("MPI_Type_contiguous", On::Nothing, |guard| {
+        body::datatype::type_contiguous(
+            guard,
+            i64::from(count),
+            oldtype,
+            Out::<Handle>::new(newtype, "newtype"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_contiguous(count: c_int, oldtype: Handle, newtype: usize) -> c_int {
@@ -9843,7 +9916,9 @@ pub unsafe extern "C" fn MPI_Type_contiguous(count: c_int, oldtype: Handle, newt
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_contiguous_c(count: i64, oldtype: Handle, newtype: usize) -> c_int {
-    missing("MPI_Type_contiguous_c", On::Nothing)
+    call("MPI_Type_contiguous_c", On::Nothing, |guard| {
+        body::datatype::type_contiguous_c(guard, count, oldtype, Out::<Handle>::new(newtype, "newtype"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_contiguous_c(count: i64, oldtype: Handle, newtype: usize) -> c_int {
@@ -9862,7 +9937,21 @@ pub unsafe extern "C" fn PMPI_Type_create_darray(
     oldtype: Handle,
     newtype: usize,
 ) -> c_int {
-    missing("MPI_Type_create_darray", On::Nothing)
+    call("MPI_Type_create_darray", On::Nothing, |guard| {
+        body::datatype::type_create_darray(
+            guard,
+            size,
+            rank,
+            ndims,
+            Counts::ints(array_of_gsizes, "array_of_gsizes"),
+            In::<i32>::new(array_of_distribs, "array_of_distribs"),
+            In::<i32>::new(array_of_dargs, "array_of_dargs"),
+            In::<i32>::new(array_of_psizes, "array_of_psizes"),
+            order,
+            oldtype,
+            Out::<Handle>::new(newtype, "newtype"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_create_darray(
@@ -9905,7 +9994,21 @@ pub unsafe extern "C" fn PMPI_Type_create_darray_c(
     oldtype: Handle,
     newtype: usize,
 ) -> c_int {
-    missing("MPI_Type_create_darray_c", On::Nothing)
+    call("MPI_Type_create_darray_c", On::Nothing, |guard| {
+        body::datatype::type_create_darray(
+            guard,
+            size,
+            rank,
+            ndims,
+            Counts::longs(array_of_gsizes, "array_of_gsizes"),
+            In::<i32>::new(array_of_distribs, "array_of_distribs"),
+            In::<i32>::new(array_of_dargs, "array_of_dargs"),
+            In::<i32>::new(array_of_psizes, "array_of_psizes"),
+            order,
+            oldtype,
+            Out::<Handle>::new(newtype, "newtype"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_create_darray_c(
@@ -9937,7 +10040,9 @@ pub unsafe extern "C" fn MPI_Type_create_darray_c(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_create_f90_complex(p: c_int, r: c_int, newtype: usize) -> c_int {
-    missing("MPI_Type_create_f90_complex", On::Nothing)
+    call("MPI_Type_create_f90_complex", On::Nothing, |guard| {
+        body::datatype::type_create_f90_complex(guard, p, r, Out::<Handle>::new(newtype, "newtype"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_create_f90_complex(p: c_int, r: c_int, newtype: usize) -> c_int {
@@ -9945,7 +10050,9 @@ pub unsafe extern "C" fn MPI_Type_create_f90_complex(p: c_int, r: c_int, newtype
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_create_f90_integer(r: c_int, newtype: usize) -> c_int {
-    missing("MPI_Type_create_f90_integer", On::Nothing)
+    call("MPI_Type_create_f90_integer", On::Nothing, |guard| {
+        body::datatype::type_create_f90_integer(guard, r, Out::<Handle>::new(newtype, "newtype"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_create_f90_integer(r: c_int, newtype: usize) -> c_int {
@@ -9953,7 +10060,9 @@ pub unsafe extern "C" fn MPI_Type_create_f90_integer(r: c_int, newtype: usize) -
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_create_f90_real(p: c_int, r: c_int, newtype: usize) -> c_int {
-    missing("MPI_Type_create_f90_real", On::Nothing)
+    call("MPI_Type_create_f90_real", On::Nothing, |guard| {
+        body::datatype::type_create_f90_real(guard, p, r, Out::<Handle>::new(newtype, "newtype"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_create_f90_real(p: c_int, r: c_int, newtype: usize) -> c_int {
@@ -9967,7 +10076,16 @@ pub unsafe extern "C" fn PMPI_Type_create_hindexed(
     oldtype: Handle,
     newtype: usize,
 ) -> c_int {
-    missing("MPI_Type_create_hindexed", On::Nothing)
+    call("MPI_Type_create_hindexed", On::Nothing, |guard| {
+        body::datatype::type_create_hindexed(
+            guard,
+            i64::from(count),
+            Counts::ints(array_of_blocklengths, "array_of_blocklengths"),
+            Counts::longs(array_of_displacements, "array_of_displacements"),
+            oldtype,
+            Out::<Handle>::new(newtype, "newtype"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_create_hindexed(
@@ -9989,7 +10107,16 @@ pub unsafe extern "C" fn PMPI_Type_create_hindexed_c(
     oldtype: Handle,
     newtype: usize,
 ) -> c_int {
-    missing("MPI_Type_create_hindexed_c", On::Nothing)
+    call("MPI_Type_create_hindexed_c", On::Nothing, |guard| {
+        body::datatype::type_create_hindexed(
+            guard,
+            count,
+            Counts::longs(array_of_blocklengths, "array_of_blocklengths"),
+            Counts::longs(array_of_displacements, "array_of_displacements"),
+            oldtype,
+            Out::<Handle>::new(newtype, "newtype"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_create_hindexed_c(
@@ -10011,7 +10138,16 @@ pub unsafe extern "C" fn PMPI_Type_create_hindexed_block(
     oldtype: Handle,
     newtype: usize,
 ) -> c_int {
-    missing("MPI_Type_create_hindexed_block", On::Nothing)
+    call("MPI_Type_create_hindexed_block", On::Nothing, |guard| {
+        body::datatype::type_create_hindexed_block(
+            guard,
+            i64::from(count),
+            i64::from(blocklength),
+            Counts::longs(array_of_displacements, "array_of_displacements"),
+            oldtype,
+            Out::<Handle>::new(newtype, "newtype"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_create_hindexed_block(
@@ -10031,7 +10167,16 @@ pub unsafe extern "C" fn PMPI_Type_create_hindexed_block_c(
     oldtype: Handle,
     newtype: usize,
 ) -> c_int {
-    missing("MPI_Type_create_hindexed_block_c", On::Nothing)
+    call("MPI_Type_create_hindexed_block_c", On::Nothing, |guard| {
+        body::datatype::type_create_hindexed_block_c(
+            guard,
+            count,
+            blocklength,
+            Counts::longs(array_of_displacements, "array_of_displacements"),
+            oldtype,
+            Out::<Handle>::new(newtype, "newtype"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_create_hindexed_block_c(
@@ -10051,7 +10196,16 @@ pub unsafe extern "C" fn PMPI_Type_create_hvector(
     oldtype: Handle,
     newtype: usize,
 ) -> c_int {
-    missing("MPI_Type_create_hvector", On::Nothing)
+    call("MPI_Type_create_hvector", On::Nothing, |guard| {
+        body::datatype::type_create_hvector(
+            guard,
+            i64::from(count),
+            i64::from(blocklength),
+            stride as i64,
+            oldtype,
+            Out::<Handle>::new(newtype, "newtype"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_create_hvector(
@@ -10071,7 +10225,16 @@ pub unsafe extern "C" fn PMPI_Type_create_hvector_c(
     oldtype: Handle,
     newtype: usize,
 ) -> c_int {
-    missing("MPI_Type_create_hvector_c", On::Nothing)
+    call("MPI_Type_create_hvector_c", On::Nothing, |guard| {
+        body::datatype::type_create_hvector_c(
+            guard,
+            count,
+            blocklength,
+            stride,
+            oldtype,
+            Out::<Handle>::new(newtype, "newtype"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_create_hvector_c(
@@ -10091,7 +10254,16 @@ pub unsafe extern "C" fn PMPI_Type_create_indexed_block(
     oldtype: Handle,
     newtype: usize,
 ) -> c_int {
-    missing("MPI_Type_create_indexed_block", On::Nothing)
+    call("MPI_Type_create_indexed_block", On::Nothing, |guard| {
+        body::datatype::type_create_indexed_block(
+            guard,
+            i64::from(count),
+            i64::from(blocklength),
+            Counts::ints(array_of_displacements, "array_of_displacements"),
+            oldtype,
+            Out::<Handle>::new(newtype, "newtype"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_create_indexed_block(
@@ -10111,7 +10283,16 @@ pub unsafe extern "C" fn PMPI_Type_create_indexed_block_c(
     oldtype: Handle,
     newtype: usize,
 ) -> c_int {
-    missing("MPI_Type_create_indexed_block_c", On::Nothing)
+    call("MPI_Type_create_indexed_block_c", On::Nothing, |guard| {
+        body::datatype::type_create_indexed_block(
+            guard,
+            count,
+            blocklength,
+            Counts::longs(array_of_displacements, "array_of_displacements"),
+            oldtype,
+            Out::<Handle>::new(newtype, "newtype"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_create_indexed_block_c(
@@ -10156,7 +10337,15 @@ pub unsafe extern "C" fn PMPI_Type_create_resized(
     extent: isize,
     newtype: usize,
 ) -> c_int {
-    missing("MPI_Type_create_resized", On::Nothing)
+    call("MPI_Type_create_resized", On::Nothing, |guard| {
+        body::datatype::type_create_resized(
+            guard,
+            oldtype,
+            lb as i64,
+            extent as i64,
+            Out::<Handle>::new(newtype, "newtype"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_create_resized(
@@ -10174,7 +10363,15 @@ pub unsafe extern "C" fn PMPI_Type_create_resized_c(
     extent: i64,
     newtype: usize,
 ) -> c_int {
-    missing("MPI_Type_create_resized_c", On::Nothing)
+    call("MPI_Type_create_resized_c", On::Nothing, |guard| {
+        body::datatype::type_create_resized_c(
+            guard,
+            oldtype,
+            lb,
+            extent,
+            Out::<Handle>::new(newtype, "newtype"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_create_resized_c(
@@ -10193,7 +10390,16 @@ pub unsafe extern "C" fn PMPI_Type_create_struct(
     array_of_types: usize,
     newtype: usize,
 ) -> c_int {
-    missing("MPI_Type_create_struct", On::Nothing)
+    call("MPI_Type_create_struct", On::Nothing, |guard| {
+        body::datatype::type_create_struct(
+            guard,
+            i64::from(count),
+            Counts::ints(array_of_blocklengths, "array_of_blocklengths"),
+            Counts::longs(array_of_displacements, "array_of_displacements"),
+            In::<Handle>::new(array_of_types, "array_of_types"),
+            Out::<Handle>::new(newtype, "newtype"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_create_struct(
@@ -10215,7 +10421,16 @@ pub unsafe extern "C" fn PMPI_Type_create_struct_c(
     array_of_types: usize,
     newtype: usize,
 ) -> c_int {
-    missing("MPI_Type_create_struct_c", On::Nothing)
+    call("MPI_Type_create_struct_c", On::Nothing, |guard| {
+        body::datatype::type_create_struct(
+            guard,
+            count,
+            Counts::longs(array_of_blocklengths, "array_of_blocklengths"),
+            Counts::longs(array_of_displacements, "array_of_displacements"),
+            In::<Handle>::new(array_of_types, "array_of_types"),
+            Out::<Handle>::new(newtype, "newtype"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_create_struct_c(
@@ -10245,7 +10460,18 @@ pub unsafe extern "C" fn PMPI_Type_create_subarray(
     oldtype: Handle,
     newtype: usize,
 ) -> c_int {
-    missing("MPI_Type_create_subarray", On::Nothing)
+    call("MPI_Type_create_subarray", On::Nothing, |guard| {
+        body::datatype::type_create_subarray(
+            guard,
+            ndims,
+            Counts::ints(array_of_sizes, "array_of_sizes"),
+            Counts::ints(array_of_subsizes, "array_of_subsizes"),
+            Counts::ints(array_of_starts, "array_of_starts"),
+            order,
+            oldtype,
+            Out::<Handle>::new(newtype, "newtype"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_create_subarray(
@@ -10279,7 +10505,18 @@ pub unsafe extern "C" fn PMPI_Type_create_subarray_c(
     oldtype: Handle,
     newtype: usize,
 ) -> c_int {
-    missing("MPI_Type_create_subarray_c", On::Nothing)
+    call("MPI_Type_create_subarray_c", On::Nothing, |guard| {
+        body::datatype::type_create_subarray(
+            guard,
+            ndims,
+            Counts::longs(array_of_sizes, "array_of_sizes"),
+            Counts::longs(array_of_subsizes, "array_of_subsizes"),
+            Counts::longs(array_of_starts, "array_of_starts"),
+            order,
+            oldtype,
+            Out::<Handle>::new(newtype, "newtype"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_create_subarray_c(
@@ -10315,7 +10552,9 @@ pub unsafe extern "C" fn MPI_Type_delete_attr(datatype: Handle, type_keyval: c_i
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_dup(oldtype: Handle, newtype: usize) -> c_int {
-    missing("MPI_Type_dup", On::Nothing)
+    call("MPI_Type_dup", On::Nothing, |guard| {
+        body::datatype::type_dup(guard, oldtype, Out::<Handle>::new(newtype, "newtype"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_dup(oldtype: Handle, newtype: usize) -> c_int {
@@ -10323,7 +10562,9 @@ pub unsafe extern "C" fn MPI_Type_dup(oldtype: Handle, newtype: usize) -> c_int 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_free(datatype: usize) -> c_int {
-    missing("MPI_Type_free", On::Nothing)
+    call("MPI_Type_free", On::Nothing, |guard| {
+        body::datatype::type_free(guard, Out::<Handle>::new(datatype, "datatype"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_free(datatype: usize) -> c_int {
@@ -10375,7 +10616,18 @@ pub unsafe extern "C" fn PMPI_Type_get_contents(
     array_of_addresses: usize,
     array_of_datatypes: usize,
 ) -> c_int {
-    missing("MPI_Type_get_contents", On::Nothing)
+    call("MPI_Type_get_contents", On::Nothing, |guard| {
+        body::datatype::type_get_contents(
+            guard,
+            datatype,
+            max_integers,
+            max_addresses,
+            max_datatypes,
+            Array::<i32>::new(array_of_integers, "array_of_integers"),
+            Array::<i64>::new(array_of_addresses, "array_of_addresses"),
+            Array::<Handle>::new(array_of_datatypes, "array_of_datatypes"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_get_contents(
@@ -10411,7 +10663,20 @@ pub unsafe extern "C" fn PMPI_Type_get_contents_c(
     array_of_large_counts: usize,
     array_of_datatypes: usize,
 ) -> c_int {
-    missing("MPI_Type_get_contents_c", On::Nothing)
+    call("MPI_Type_get_contents_c", On::Nothing, |guard| {
+        body::datatype::type_get_contents_c(
+            guard,
+            datatype,
+            max_integers,
+            max_addresses,
+            max_large_counts,
+            max_datatypes,
+            Array::<i32>::new(array_of_integers, "array_of_integers"),
+            Array::<i64>::new(array_of_addresses, "array_of_addresses"),
+            Array::<i64>::new(array_of_large_counts, "array_of_large_counts"),
+            Array::<Handle>::new(array_of_datatypes, "array_of_datatypes"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_get_contents_c(
@@ -10447,7 +10712,16 @@ pub unsafe extern "C" fn PMPI_Type_get_envelope(
     num_datatypes: usize,
     combiner: usize,
 ) -> c_int {
-    missing("MPI_Type_get_envelope", On::Nothing)
+    call("MPI_Type_get_envelope", On::Nothing, |guard| {
+        body::datatype::type_get_envelope(
+            guard,
+            datatype,
+            Out::<i32>::new(num_integers, "num_integers"),
+            Out::<i32>::new(num_addresses, "num_addresses"),
+            Out::<i32>::new(num_datatypes, "num_datatypes"),
+            Out::<i32>::new(combiner, "combiner"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_get_envelope(
@@ -10468,7 +10742,17 @@ pub unsafe extern "C" fn PMPI_Type_get_envelope_c(
     num_datatypes: usize,
     combiner: usize,
 ) -> c_int {
-    missing("MPI_Type_get_envelope_c", On::Nothing)
+    call("MPI_Type_get_envelope_c", On::Nothing, |guard| {
+        body::datatype::type_get_envelope_c(
+            guard,
+            datatype,
+            Out::<i64>::new(num_integers, "num_integers"),
+            Out::<i64>::new(num_addresses, "num_addresses"),
+            Out::<i64>::new(num_large_counts, "num_large_counts"),
+            Out::<i64>::new(num_datatypes, "num_datatypes"),
+            Out::<i32>::new(combiner, "combiner"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_get_envelope_c(
@@ -10492,7 +10776,14 @@ pub unsafe extern "C" fn MPI_Type_get_envelope_c(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_get_extent(datatype: Handle, lb: usize, extent: usize) -> c_int {
-    missing("MPI_Type_get_extent", On::Nothing)
+    call("MPI_Type_get_extent", On::Nothing, |guard| {
+        body::datatype::type_get_extent(
+            guard,
+            datatype,
+            OutCount::long(lb, "lb"),
+            OutCount::long(extent, "extent"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_get_extent(datatype: Handle, lb: usize, extent: usize) -> c_int {
@@ -10500,7 +10791,14 @@ pub unsafe extern "C" fn MPI_Type_get_extent(datatype: Handle, lb: usize, extent
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_get_extent_c(datatype: Handle, lb: usize, extent: usize) -> c_int {
-    missing("MPI_Type_get_extent_c", On::Nothing)
+    call("MPI_Type_get_extent_c", On::Nothing, |guard| {
+        body::datatype::type_get_extent(
+            guard,
+            datatype,
+            OutCount::long(lb, "lb"),
+            OutCount::long(extent, "extent"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_get_extent_c(datatype: Handle, lb: usize, extent: usize) -> c_int {
@@ -10508,7 +10806,14 @@ pub unsafe extern "C" fn MPI_Type_get_extent_c(datatype: Handle, lb: usize, exte
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_get_extent_x(datatype: Handle, lb: usize, extent: usize) -> c_int {
-    missing("MPI_Type_get_extent_x", On::Nothing)
+    call("MPI_Type_get_extent_x", On::Nothing, |guard| {
+        body::datatype::type_get_extent_x(
+            guard,
+            datatype,
+            Out::<i64>::new(lb, "lb"),
+            Out::<i64>::new(extent, "extent"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_get_extent_x(datatype: Handle, lb: usize, extent: usize) -> c_int {
@@ -10516,7 +10821,14 @@ pub unsafe extern "C" fn MPI_Type_get_extent_x(datatype: Handle, lb: usize, exte
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_get_name(datatype: Handle, type_name: usize, resultlen: usize) -> c_int {
-    missing("MPI_Type_get_name", On::Nothing)
+    call("MPI_Type_get_name", On::Nothing, |guard| {
+        body::datatype::type_get_name(
+            guard,
+            datatype,
+            TextOut::new(type_name, "type_name"),
+            Out::<i32>::new(resultlen, "resultlen"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_get_name(datatype: Handle, type_name: usize, resultlen: usize) -> c_int {
@@ -10528,7 +10840,14 @@ pub unsafe extern "C" fn PMPI_Type_get_true_extent(
     true_lb: usize,
     true_extent: usize,
 ) -> c_int {
-    missing("MPI_Type_get_true_extent", On::Nothing)
+    call("MPI_Type_get_true_extent", On::Nothing, |guard| {
+        body::datatype::type_get_true_extent(
+            guard,
+            datatype,
+            OutCount::long(true_lb, "true_lb"),
+            OutCount::long(true_extent, "true_extent"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_get_true_extent(
@@ -10544,7 +10863,14 @@ pub unsafe extern "C" fn PMPI_Type_get_true_extent_c(
     true_lb: usize,
     true_extent: usize,
 ) -> c_int {
-    missing("MPI_Type_get_true_extent_c", On::Nothing)
+    call("MPI_Type_get_true_extent_c", On::Nothing, |guard| {
+        body::datatype::type_get_true_extent(
+            guard,
+            datatype,
+            OutCount::long(true_lb, "true_lb"),
+            OutCount::long(true_extent, "true_extent"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_get_true_extent_c(
@@ -10560,7 +10886,14 @@ pub unsafe extern "C" fn PMPI_Type_get_true_extent_x(
     true_lb: usize,
     true_extent: usize,
 ) -> c_int {
-    missing("MPI_Type_get_true_extent_x", On::Nothing)
+    call("MPI_Type_get_true_extent_x", On::Nothing, |guard| {
+        body::datatype::type_get_true_extent_x(
+            guard,
+            datatype,
+            Out::<i64>::new(true_lb, "true_lb"),
+            Out::<i64>::new(true_extent, "true_extent"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_get_true_extent_x(
@@ -10576,7 +10909,14 @@ pub unsafe extern "C" fn PMPI_Type_get_value_index(
     index_type: Handle,
     pair_type: usize,
 ) -> c_int {
-    missing("MPI_Type_get_value_index", On::Nothing)
+    call("MPI_Type_get_value_index", On::Nothing, |guard| {
+        body::datatype::type_get_value_index(
+            guard,
+            value_type,
+            index_type,
+            Out::<Handle>::new(pair_type, "pair_type"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_get_value_index(
@@ -10594,7 +10934,16 @@ pub unsafe extern "C" fn PMPI_Type_indexed(
     oldtype: Handle,
     newtype: usize,
 ) -> c_int {
-    missing("MPI_Type_indexed", On::Nothing)
+    call("MPI_Type_indexed", On::Nothing, |guard| {
+        body::datatype::type_indexed(
+            guard,
+            i64::from(count),
+            Counts::ints(array_of_blocklengths, "array_of_blocklengths"),
+            Counts::ints(array_of_displacements, "array_of_displacements"),
+            oldtype,
+            Out::<Handle>::new(newtype, "newtype"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_indexed(
@@ -10614,7 +10963,16 @@ pub unsafe extern "C" fn PMPI_Type_indexed_c(
     oldtype: Handle,
     newtype: usize,
 ) -> c_int {
-    missing("MPI_Type_indexed_c", On::Nothing)
+    call("MPI_Type_indexed_c", On::Nothing, |guard| {
+        body::datatype::type_indexed(
+            guard,
+            count,
+            Counts::longs(array_of_blocklengths, "array_of_blocklengths"),
+            Counts::longs(array_of_displacements, "array_of_displacements"),
+            oldtype,
+            Out::<Handle>::new(newtype, "newtype"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_indexed_c(
@@ -10628,7 +10986,9 @@ pub unsafe extern "C" fn MPI_Type_indexed_c(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_match_size(typeclass: c_int, size: c_int, datatype: usize) -> c_int {
-    missing("MPI_Type_match_size", On::Nothing)
+    call("MPI_Type_match_size", On::Nothing, |guard| {
+        body::datatype::type_match_size(guard, typeclass, size, Out::<Handle>::new(datatype, "datatype"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_match_size(typeclass: c_int, size: c_int, datatype: usize) -> c_int {
@@ -10654,7 +11014,9 @@ pub unsafe extern "C" fn MPI_Type_set_attr(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_set_name(datatype: Handle, type_name: usize) -> c_int {
-    missing("MPI_Type_set_name", On::Nothing)
+    call("MPI_Type_set_name", On::Nothing, |guard| {
+        body::datatype::type_set_name(guard, datatype, Text::new(type_name, "type_name"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_set_name(datatype: Handle, type_name: usize) -> c_int {
@@ -10662,7 +11024,9 @@ pub unsafe extern "C" fn MPI_Type_set_name(datatype: Handle, type_name: usize) -
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_size(datatype: Handle, size: usize) -> c_int {
-    missing("MPI_Type_size", On::Nothing)
+    call("MPI_Type_size", On::Nothing, |guard| {
+        body::datatype::type_size(guard, datatype, OutCount::int(size, "size"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_size(datatype: Handle, size: usize) -> c_int {
@@ -10670,7 +11034,9 @@ pub unsafe extern "C" fn MPI_Type_size(datatype: Handle, size: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_size_c(datatype: Handle, size: usize) -> c_int {
-    missing("MPI_Type_size_c", On::Nothing)
+    call("MPI_Type_size_c", On::Nothing, |guard| {
+        body::datatype::type_size(guard, datatype, OutCount::long(size, "size"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_size_c(datatype: Handle, size: usize) -> c_int {
@@ -10678,7 +11044,9 @@ pub unsafe extern "C" fn MPI_Type_size_c(datatype: Handle, size: usize) -> c_int
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_size_x(datatype: Handle, size: usize) -> c_int {
-    missing("MPI_Type_size_x", On::Nothing)
+    call("MPI_Type_size_x", On::Nothing, |guard| {
+        body::datatype::type_size_x(guard, datatype, Out::<i64>::new(size, "size"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_size_x(datatype: Handle, size: usize) -> c_int {
@@ -10692,7 +11060,16 @@ pub unsafe extern "C" fn PMPI_Type_vector(
     oldtype: Handle,
     newtype: usize,
 ) -> c_int {
-    missing("MPI_Type_vector", On::Nothing)
+    call("MPI_Type_vector", On::Nothing, |guard| {
+        body::datatype::type_vector(
+            guard,
+            i64::from(count),
+            i64::from(blocklength),
+            i64::from(stride),
+            oldtype,
+            Out::<Handle>::new(newtype, "newtype"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_vector(
@@ -10712,7 +11089,16 @@ pub unsafe extern "C" fn PMPI_Type_vector_c(
     oldtype: Handle,
     newtype: usize,
 ) -> c_int {
-    missing("MPI_Type_vector_c", On::Nothing)
+    call("MPI_Type_vector_c", On::Nothing, |guard| {
+        body::datatype::type_vector_c(
+            guard,
+            count,
+            blocklength,
+            stride,
+            oldtype,
+            Out::<Handle>::new(newtype, "newtype"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_vector_c(
@@ -10734,7 +11120,18 @@ pub unsafe extern "C" fn PMPI_Unpack(
     datatype: Handle,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Unpack", On::Comm(comm))
+    call("MPI_Unpack", On::Comm(comm), |guard| {
+        body::pack::unpack(
+            guard,
+            Address(inbuf),
+            i64::from(insize),
+            OutCount::int(position, "position"),
+            Address(outbuf),
+            i64::from(outcount),
+            datatype,
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Unpack(
@@ -10758,7 +11155,18 @@ pub unsafe extern "C" fn PMPI_Unpack_c(
     datatype: Handle,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Unpack_c", On::Comm(comm))
+    call("MPI_Unpack_c", On::Comm(comm), |guard| {
+        body::pack::unpack(
+            guard,
+            Address(inbuf),
+            insize,
+            OutCount::long(position, "position"),
+            Address(outbuf),
+            outcount,
+            datatype,
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Unpack_c(
@@ -10782,7 +11190,18 @@ pub unsafe extern "C" fn PMPI_Unpack_external(
     outcount: c_int,
     datatype: Handle,
 ) -> c_int {
-    missing("MPI_Unpack_external", On::Nothing)
+    call("MPI_Unpack_external", On::Nothing, |guard| {
+        body::pack::unpack_external(
+            guard,
+            Text::new(datarep, "datarep"),
+            Address(inbuf),
+            insize as i64,
+            OutCount::long(position, "position"),
+            Address(outbuf),
+            i64::from(outcount),
+            datatype,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Unpack_external(
@@ -10806,7 +11225,18 @@ pub unsafe extern "C" fn PMPI_Unpack_external_c(
     outcount: i64,
     datatype: Handle,
 ) -> c_int {
-    missing("MPI_Unpack_external_c", On::Nothing)
+    call("MPI_Unpack_external_c", On::Nothing, |guard| {
+        body::pack::unpack_external(
+            guard,
+            Text::new(datarep, "datarep"),
+            Address(inbuf),
+            insize,
+            OutCount::long(position, "position"),
+            Address(outbuf),
+            outcount,
+            datatype,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Unpack_external_c(

@@ -127,7 +127,7 @@ pub fn info_get_nthkey(guard: &mut Guard, info: Handle, n: i32, key: TextOut) ->
     key.set(guard.objects.infos.get(info)?.key(n)?, c::MAX_INFO_KEY as usize).map(drop)
 }
 
-fn find<'a>(guard: &'a Guard, info: Handle, key: Text, flag: Out<i32>) -> Result<Option<&'a str>> {
+fn find(guard: &Guard, info: Handle, key: Text, flag: Out<i32>) -> Result<Option<&str>> {
     let key = key.read()?;
     check_key(&key)?;
     let found = guard.objects.infos.get(info)?.get(&key);

@@ -26,10 +26,12 @@
 pub mod attribute;
 pub mod comm;
 pub mod convert;
+pub mod datatype;
 pub mod environment;
 pub mod errhandler;
 pub mod gather;
 pub mod group;
 pub mod info;
 pub mod op;
+pub mod pack;
 pub mod status;

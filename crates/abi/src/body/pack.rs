@@ -1,0 +1,172 @@
+//! Packing (MPI 5.0, sections 5.2 and 5.3).
+
+use crate::args::{Address, Handle, OutCount, Text, count};
+use crate::process::Guard;
+use datatype::{Buffer, Datatype};
+use error::{Class, Result, fail};
+use std::sync::Arc;
+use sys::Span;
+
+/// MPI_Pack: our packed form is the bytes in typemap order.
+#[allow(clippy::too_many_arguments)] // The standard's.
+pub fn pack(
+    guard: &mut Guard,
+    inbuf: Address,
+    incount: i64,
+    datatype: Handle,
+    outbuf: Address,
+    outsize: i64,
+    position: OutCount,
+    comm: Handle,
+) -> Result<()> {
+    guard.objects.comm(comm)?;
+    let described = guard.objects.committed(datatype)?.clone();
+    let data = claim(inbuf, incount, &described)?;
+    let (room, next) = window(outbuf, outsize, position, data.bytes() as u64, "outsize")?;
+    data.pack(0, room);
+    position.set(next)
+}
+
+/// MPI_Unpack
+#[allow(clippy::too_many_arguments)] // The standard's.
+pub fn unpack(
+    guard: &mut Guard,
+    inbuf: Address,
+    insize: i64,
+    position: OutCount,
+    outbuf: Address,
+    outcount: i64,
+    datatype: Handle,
+    comm: Handle,
+) -> Result<()> {
+    guard.objects.comm(comm)?;
+    let described = guard.objects.committed(datatype)?.clone();
+    let data = claim(outbuf, outcount, &described)?;
+    let (packed, next) = window(inbuf, insize, position, data.bytes() as u64, "insize")?;
+    data.unpack(0, packed);
+    position.set(next)
+}
+
+/// MPI_Pack_size
+pub fn pack_size(
+    guard: &mut Guard,
+    incount: i64,
+    datatype: Handle,
+    comm: Handle,
+    size: OutCount,
+) -> Result<()> {
+    guard.objects.comm(comm)?;
+    let described = guard.objects.committed(datatype)?;
+    match Buffer::bytes_of(count(incount, "incount")?, described.layout()) {
+        Some(bytes) => size.set(bytes as i64),
+        None => too_large(incount, datatype),
+    }
+}
+
+/// MPI_Pack_external
+#[allow(clippy::too_many_arguments)] // The standard's.
+pub fn pack_external(
+    guard: &mut Guard,
+    datarep: Text,
+    inbuf: Address,
+    incount: i64,
+    datatype: Handle,
+    outbuf: Address,
+    outsize: i64,
+    position: OutCount,
+) -> Result<()> {
+    check_representation(datarep)?;
+    let described = guard.objects.committed(datatype)?.clone();
+    let data = claim(inbuf, incount, &described)?;
+    let bytes = external_bytes(&described, incount, datatype)?;
+    let (room, next) = window(outbuf, outsize, position, bytes, "outsize")?;
+    datatype::pack_external32(&data, &described, incount as u64, room)?;
+    position.set(next)
+}
+
+/// MPI_Unpack_external
+#[allow(clippy::too_many_arguments)] // The standard's.
+pub fn unpack_external(
+    guard: &mut Guard,
+    datarep: Text,
+    inbuf: Address,
+    insize: i64,
+    position: OutCount,
+    outbuf: Address,
+    outcount: i64,
+    datatype: Handle,
+) -> Result<()> {
+    check_representation(datarep)?;
+    let described = guard.objects.committed(datatype)?.clone();
+    let data = claim(outbuf, outcount, &described)?;
+    let bytes = external_bytes(&described, outcount, datatype)?;
+    let (packed, next) = window(inbuf, insize, position, bytes, "insize")?;
+    datatype::unpack_external32(packed, &data, &described, outcount as u64)?;
+    position.set(next)
+}
+
+/// MPI_Pack_external_size
+pub fn pack_external_size(
+    guard: &mut Guard,
+    datarep: Text,
+    incount: i64,
+    datatype: Handle,
+    size: OutCount,
+) -> Result<()> {
+    check_representation(datarep)?;
+    count(incount, "incount")?;
+    let described = guard.objects.committed(datatype)?.clone();
+    size.set(external_bytes(&described, incount, datatype)? as i64)
+}
+
+fn claim(address: Address, many: i64, described: &Arc<Datatype>) -> Result<Buffer> {
+    let many = count(many, "the number of elements")?;
+    let Some(bytes) = Buffer::bytes_of(many, described.layout()) else {
+        fail!(Class::Count, "{many} elements of {} bytes are more than memory can hold", described.size());
+    };
+    // A null address is MPI_BOTTOM, which only a datatype with absolute addresses can follow.
+    if bytes > 0 && address.is_null() && described.true_lb() == 0 {
+        fail!(Class::Buffer, "the buffer is null, but {bytes} bytes are to be moved");
+    }
+    // SAFETY: the program gave a buffer of `many` elements, mapped for the duration of this call.
+    Ok(unsafe { Buffer::claim(address.0, many, described.layout()) })
+}
+
+/// The `bytes` bytes at `position` of a packed buffer of `size` bytes, and the position after them.
+fn window(address: Address, size: i64, position: OutCount, bytes: u64, name: &str) -> Result<(Span, i64)> {
+    let at = position.get()?;
+    let room = count(size, name)? as u64;
+    let Ok(start) = u64::try_from(at) else { fail!(Class::Arg, "position is {at}, which is negative") };
+    let Some(end) = start.checked_add(bytes).filter(|end| *end <= room) else {
+        fail!(Class::Truncate, "{bytes} bytes from position {at} on go beyond {name}, which is {room}");
+    };
+    if bytes > 0 && address.is_null() {
+        fail!(Class::Buffer, "the packed buffer is null, but {bytes} bytes are to be moved");
+    }
+    // SAFETY: the program gave a buffer of `size` bytes, mapped for the duration of this call; the part is inside.
+    let span = unsafe { Span::claim(address.0.wrapping_add(start as usize), bytes as usize) };
+    Ok((span, end as i64))
+}
+
+fn external_bytes(described: &Datatype, many: i64, datatype: Handle) -> Result<u64> {
+    let bytes = datatype::external32_size(described, count(many, "the number of elements")? as u64);
+    match bytes.filter(|bytes| *bytes <= i64::MAX as u64) {
+        Some(bytes) => Ok(bytes),
+        None => too_large(many, datatype),
+    }
+}
+
+fn check_representation(datarep: Text) -> Result<()> {
+    let name = datarep.read()?;
+    if name != "external32" {
+        fail!(
+            Class::UnsupportedDatarep,
+            "the data representation \"{name}\" is not known; it must be \"external32\""
+        );
+    }
+    Ok(())
+}
+
+fn too_large<T>(many: i64, datatype: Handle) -> Result<T> {
+    fail!(Class::Count, "{many} elements of {datatype} are more than memory can hold")
+}
