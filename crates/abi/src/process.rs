@@ -272,7 +272,7 @@ impl Process {
         let p2p = P2p::new(transport::route::Reach::Shm(port), p2p::Config::of(settings));
         let allocator = transport::shm::Allocator::new(segment.arena(membership.rank)?);
         let executor =
-            Executor::new(segment.clone(), membership.rank, allocator, executor::Config::default());
+            Executor::new(segment.clone(), membership.rank, allocator, executor::Config::of(settings));
         segment.rank(membership.rank).thread_level.store(level as u32 + 1, Ordering::Relaxed);
         self.objects.join(membership.rank, membership.size);
         self.objects

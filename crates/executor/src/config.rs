@@ -25,6 +25,25 @@ pub struct Config {
     pub idle_bytes_max: u64,
 }
 
+impl Config {
+    /// As the user's settings say.
+    pub fn of(settings: &settings::Settings) -> Config {
+        Config {
+            offload: match settings.offload {
+                settings::Offload::Auto => Offload::Auto,
+                settings::Offload::On => Offload::On,
+                settings::Offload::Off => Offload::Off,
+            },
+            offload_bytes_min: settings.offload_bytes_min,
+            chunk_bytes: settings.chunk_bytes,
+            inline_bytes_max: settings.inline_bytes_max,
+            proxy_timeout_ms: settings.proxy_timeout_ms,
+            proxy_poll_us: settings.proxy_poll_us,
+            ..Config::default()
+        }
+    }
+}
+
 impl Default for Config {
     fn default() -> Config {
         Config {

@@ -15,14 +15,7 @@ pub fn run() -> u8 {
             return 1;
         }
     };
-    let settings = settings::get();
-    let config = Config {
-        chunk_bytes: settings.chunk_bytes,
-        inline_bytes_max: settings.inline_bytes_max,
-        proxy_poll_us: settings.proxy_poll_us,
-        proxy_timeout_ms: settings.proxy_timeout_ms,
-        ..Config::default()
-    };
+    let config = Config::of(settings::get());
     executor::proxy::run(membership.segment, membership.proxy, &config);
     telemetry::set(Counter::ProxyCpuNs, sys::clock::process_cpu());
     if let Err(error) = telemetry::event::write() {
