@@ -87,6 +87,19 @@ fn large_output_without_newlines_is_passed_on_unchanged() {
 }
 
 #[test]
+fn ranks_end_when_nobody_reads_their_output() {
+    let mut child =
+        mpirun().args(["-n", "2", "yes"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    let mut reader = std::io::BufReader::new(child.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut reader, &mut line).unwrap();
+    drop(reader);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((line.as_str(), code(&output)), ("y\n", 141));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("SIGPIPE"));
+}
+
+#[test]
 fn standard_input_is_rank_0s() {
     let mut child =
         mpirun().args(["-n", "3", "-l", "cat"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

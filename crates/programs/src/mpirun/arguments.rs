@@ -15,7 +15,7 @@ use clap::{Arg, Args, Parser, ValueEnum};
 /// Starts COUNT processes of PROGRAM, and of further programs after a `:`, as the ranks of one MPI_COMM_WORLD.
 /// Options of several letters may be written with one dash. Options before the first program hold for all.
 #[derive(Parser, Debug)]
-#[command(name = "mpirun", version, arg_required_else_help = true, max_term_width = 110)]
+#[command(name = "mpirun", version = concat!("(Outboard) ", env!("CARGO_PKG_VERSION")), arg_required_else_help = true, max_term_width = 110)]
 #[command(override_usage = "mpirun [OPTIONS] PROGRAM [ARGUMENT]... [: [OPTIONS] PROGRAM [ARGUMENT]...]...")]
 #[command(
     after_help = "Exit code: that of the first rank that failed, 128 + N if signal N ended it; 124 after --timeout; \
