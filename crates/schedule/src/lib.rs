@@ -9,6 +9,16 @@
 //! Read next: `build.rs` (how a schedule is written), `algorithm/` (all of them), `verify.rs`, `simulate.rs`.
 #![forbid(unsafe_code)]
 
+pub mod algorithm;
+pub mod build;
+mod display;
+mod random;
+pub mod simulate;
+pub mod verify;
+mod words;
+
+pub use algorithm::{ALGORITHMS, Algorithm, Collective, Facts, Growth, Params, Symmetry};
+
 /// A buffer that a step names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Slot {
@@ -29,6 +39,28 @@ pub struct Blocks {
     pub first: u32,
     /// How many blocks; 0 is a message without bytes.
     pub count: u32,
+}
+
+impl Slot {
+    /// Block `block` of the slot.
+    pub fn block(self, block: u32) -> Blocks {
+        self.blocks(block, 1)
+    }
+
+    /// `count` blocks from `first` on.
+    pub fn blocks(self, first: u32, count: u32) -> Blocks {
+        Blocks { slot: self, first, count }
+    }
+}
+
+impl Blocks {
+    /// No bytes at all: a message that only says that it came.
+    pub const NONE: Blocks = Blocks { slot: Slot::Output, first: 0, count: 0 };
+
+    /// The block after the last one.
+    pub fn end(self) -> u32 {
+        self.first + self.count
+    }
 }
 
 /// What a step does. `peer` is a rank of the schedule's communicator.

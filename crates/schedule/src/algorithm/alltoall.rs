@@ -1,0 +1,128 @@
+//! MPI_Alltoall, MPI_Alltoallv, MPI_Alltoallw: `Input` and `Output` are n blocks each.
+//! In place: both are one buffer with one partition; plans name only `Output`.
+use super::{Params, powers_of_two_below};
+use crate::build::{Alias, Builder, Token};
+use crate::{
+    Blocks, Schedule,
+    Slot::{self, Input, Output},
+};
+
+/// Rounds of `pairwise` that may be under way at once: the next one's latency hides behind this one's bytes.
+const ROUNDS_AT_ONCE: usize = 2;
+
+fn builder(&Params { rank, size, in_place, .. }: &Params) -> Builder {
+    let plan = Builder::new(rank, size, size, size);
+    plan.alias(if in_place { Alias::Same } else { Alias::None })
+}
+
+/// Everybody to everybody at once. In place, what is to be sent moves aside first.
+pub fn linear(params: &Params) -> Schedule {
+    let &Params { rank, size, in_place, .. } = params;
+    let mut plan = builder(params);
+    plan.copy(Input.block(rank), Output.block(rank));
+    let mut source = Input;
+    if in_place && size > 1 {
+        source = plan.scratch(Output, 0, size);
+        for peer in (0..size).filter(|&peer| peer != rank) {
+            plan.copy(Output.block(peer), source.block(peer));
+        }
+    }
+    for hop in 1..size {
+        let (to, from) = ((rank + hop) % size, (rank + size - hop) % size);
+        plan.send(to, source.block(to));
+        plan.recv(from, Output.block(from));
+    }
+    plan.finish()
+}
+
+/// One partner a round, so that no receiver is overrun (MPI_Alltoall).
+pub fn pairwise(params: &Params) -> Schedule {
+    if params.in_place {
+        // Equal blocks: as many are aside as rounds are under way.
+        return exchange(
+            params,
+            |plan| plan.scratch(Output, 0, ROUNDS_AT_ONCE as u32),
+            |round, _| round % ROUNDS_AT_ONCE as u32,
+        );
+    }
+    let &Params { rank, size, .. } = params;
+    let mut plan = builder(params);
+    plan.copy(Input.block(rank), Output.block(rank));
+    let mut rounds = [[Token::NOTHING; 2]; ROUNDS_AT_ONCE];
+    for hop in 1..size {
+        let (to, from) = ((rank + hop) % size, (rank + size - hop) % size);
+        let round = &mut rounds[hop as usize % ROUNDS_AT_ONCE];
+        let earlier = *round;
+        *round = [
+            plan.send_after(to, Input.block(to), &earlier),
+            plan.recv_after(from, Output.block(from), &earlier),
+        ];
+    }
+    plan.finish()
+}
+
+/// `pairwise` for blocks of any lengths (MPI_Alltoallv, MPI_Alltoallw).
+pub fn pairwise_unequal(params: &Params) -> Schedule {
+    if params.in_place {
+        return exchange(params, |plan| plan.scratch(Output, 0, params.size), |_, peer| peer);
+    }
+    pairwise(params)
+}
+
+/// In place: in round k ranks exchange whose sum is k modulo n. A rank sends and overwrites the same block in a round.
+fn exchange(
+    params: &Params,
+    scratch: impl Fn(&mut Builder) -> Slot,
+    block: impl Fn(u32, u32) -> u32,
+) -> Schedule {
+    let &Params { rank, size, .. } = params;
+    let mut plan = builder(params);
+    if size == 1 {
+        return plan.finish();
+    }
+    let aside = scratch(&mut plan);
+    let mut rounds = [[Token::NOTHING; 2]; ROUNDS_AT_ONCE];
+    let partners = (0..size).map(|sum| (sum + size - rank) % size).filter(|&peer| peer != rank);
+    for (number, peer) in (0..).zip(partners) {
+        let kept = aside.block(block(number, peer));
+        plan.copy(Output.block(peer), kept);
+        let round = &mut rounds[number as usize % ROUNDS_AT_ONCE];
+        let earlier = *round;
+        *round = [plan.send_after(peer, kept, &earlier), plan.recv_after(peer, Output.block(peer), &earlier)];
+    }
+    plan.finish()
+}
+
+/// Bruck et al. 1997: log2(n) messages of about n/2 blocks. Block j of a rank, for the rank j further on, travels by the
+/// binary digits of j. For short and equal blocks.
+pub fn bruck(params: &Params) -> Schedule {
+    let &Params { rank, size, .. } = params;
+    let mut plan = builder(params);
+    let mut place: Vec<_> = (0..size).map(|j| Input.block((rank + j) % size)).collect();
+    for hop in powers_of_two_below(size) {
+        let moving: Vec<u32> = (0..size).filter(|j| j & hop != 0).collect();
+        let all = moving.len() as u32;
+        let packed = plan.scratch(Output, 0, all);
+        let arrived = plan.scratch(Output, 0, all);
+        // Neighbours that stay neighbours move in one copy.
+        let mut at = 0;
+        while at < all {
+            let from = place[moving[at as usize] as usize];
+            let same = |more: u32| {
+                place[moving[(at + more) as usize] as usize] == Blocks { first: from.first + more, ..from }
+            };
+            let count = 1 + (1..all - at).take_while(|&more| same(more)).count() as u32;
+            plan.copy(Blocks { count, ..from }, packed.blocks(at, count));
+            at += count;
+        }
+        plan.send((rank + hop) % size, packed.blocks(0, all));
+        plan.recv((rank + size - hop) % size, arrived.blocks(0, all));
+        for (at, &j) in (0..).zip(&moving) {
+            place[j as usize] = arrived.block(at);
+        }
+    }
+    for j in 0..size {
+        plan.copy(place[j as usize], Output.block((rank + size - j) % size));
+    }
+    plan.finish()
+}

@@ -1,0 +1,75 @@
+//! MPI_Exscan: `Input` and `Output` are the vector as one block; rank 0's `Output` is left as it is. All keep the
+//! order of ranks. In place: plans name only `Output`.
+use super::{Params, powers_of_two_below};
+use crate::build::{Alias, Builder};
+use crate::{
+    Blocks, Schedule,
+    Slot::{Input, Output},
+};
+
+fn builder(params: &Params) -> Builder {
+    let plan = Builder::new(params.rank, params.size, 1, 1);
+    plan.alias(if params.in_place { Alias::Same } else { Alias::None })
+}
+
+/// Recursive doubling: before the round of `hop` a rank has the sum of the `hop` ranks that end with itself, to send on, and the same
+/// without its own part, which becomes the result.
+pub fn doubling(params: &Params) -> Schedule {
+    let &Params { rank, size, .. } = params;
+    let mut plan = builder(params);
+    let rounds = powers_of_two_below(rank + 1).count() as u32;
+    let sending = powers_of_two_below(size - rank).count() as u32;
+    let inbox = plan.scratch(Input, 0, rounds);
+    let sums = plan.scratch(Input, 0, 2);
+    let before_sums = plan.scratch(Input, 0, 2);
+    let mut sum = Input.block(0);
+    let mut before: Option<Blocks> = None;
+    for (round, hop) in (0..).zip(powers_of_two_below(size)) {
+        if round < sending {
+            plan.send(rank + hop, sum);
+        }
+        if hop > rank {
+            continue;
+        }
+        let arrived = inbox.block(round);
+        plan.recv(rank - hop, arrived);
+        // In place the result overwrites the own part, so the sum that needs it comes first.
+        if round + 1 < sending {
+            plan.reduce(arrived, sum, sums.block(round % 2));
+            sum = sums.block(round % 2);
+        }
+        before = Some(match before {
+            None => arrived,
+            Some(before) => {
+                let into = if round + 1 == rounds { Output.block(0) } else { before_sums.block(round % 2) };
+                plan.reduce(arrived, before, into);
+                into
+            }
+        });
+    }
+    if let Some(before) = before {
+        plan.copy(before, Output.block(0));
+    }
+    plan.finish()
+}
+
+/// A chain through which the bytes stream.
+pub fn chain(params: &Params) -> Schedule {
+    let &Params { rank, size, in_place, .. } = params;
+    let mut plan = builder(params);
+    let mut sum = Input.block(0);
+    if rank > 0 {
+        let before = if in_place { plan.scratch(Input, 0, 1) } else { Output }.block(0);
+        plan.recv(rank - 1, before);
+        if rank + 1 < size {
+            let into = plan.scratch(Input, 0, 1).block(0);
+            plan.reduce(before, sum, into);
+            sum = into;
+        }
+        plan.copy(before, Output.block(0));
+    }
+    if rank + 1 < size {
+        plan.send(rank + 1, sum);
+    }
+    plan.finish()
+}

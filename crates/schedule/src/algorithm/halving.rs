@@ -1,0 +1,148 @@
+//! Recursive halving that keeps the order of ranks, shared by reduce, allreduce and reduce_scatter.
+//!
+//! Ranks meet their nearest partner first, so what a rank has combined always stems from consecutive ranks, and the operator
+//! need not be commutative. The price: blocks end in bit-reversed order, not with the rank of their number.
+use super::Params;
+use crate::build::Builder;
+use crate::{Blocks, Slot};
+use std::ops::Range;
+
+/// A power of two of active ranks. Of the first `2 * extra` ranks each pair is folded into one of the two.
+#[derive(Clone, Copy)]
+pub struct Fold {
+    /// Active ranks.
+    pub ranks: u32,
+    extra: u32,
+    /// A rank that has to be active.
+    chosen: u32,
+}
+
+/// A rank's part in a fold.
+pub enum Role {
+    /// Takes part as this number.
+    Active(u32),
+    /// Gives its vector to this rank, with which it is a pair.
+    Folded(u32),
+}
+
+impl Fold {
+    /// Folds `size` ranks so that `chosen` stays active.
+    pub fn new(size: u32, chosen: u32) -> Fold {
+        let ranks = 1 << size.ilog2();
+        Fold { ranks, extra: size - ranks, chosen }
+    }
+
+    /// The rank with an active number.
+    pub fn rank(self, active: u32) -> u32 {
+        match active {
+            pair if pair < self.extra => 2 * pair + u32::from(2 * pair + 1 == self.chosen),
+            _ => active + self.extra,
+        }
+    }
+
+    pub fn role(self, rank: u32) -> Role {
+        let active = if rank < 2 * self.extra { rank / 2 } else { rank - self.extra };
+        if self.rank(active) == rank { Role::Active(active) } else { Role::Folded(self.rank(active)) }
+    }
+
+    /// The rank that is folded into `rank`.
+    pub fn partner(self, rank: u32) -> Option<u32> {
+        (rank < 2 * self.extra).then_some(rank ^ 1)
+    }
+
+    /// 1, 2, 4, ... below the number of active ranks.
+    pub fn hops(self) -> impl DoubleEndedIterator<Item = u32> {
+        (0..self.ranks.ilog2()).map(|bit| 1 << bit)
+    }
+
+    /// The blocks that each round leaves with `active`, from all of them on: one range more than rounds.
+    pub fn ranges(self, active: u32, blocks: u32) -> Vec<Range<u32>> {
+        let mut ranges = Vec::from([0..blocks]);
+        for hop in self.hops() {
+            let (low, high) = halves(ranges.last().expect("starts with one"));
+            ranges.push(if active & hop == 0 { low } else { high });
+        }
+        ranges
+    }
+
+    /// The rank with which `block` of `blocks` ends.
+    pub fn owner(self, block: u32, blocks: u32) -> u32 {
+        let (mut range, mut active) = (0..blocks, 0);
+        for hop in self.hops() {
+            let (low, high) = halves(&range);
+            if low.contains(&block) {
+                range = low;
+            } else {
+                (range, active) = (high, active | hop);
+            }
+        }
+        self.rank(active)
+    }
+}
+
+/// A range's lower and upper half.
+pub fn halves(range: &Range<u32>) -> (Range<u32>, Range<u32>) {
+    let middle = range.start + (range.end - range.start) / 2;
+    (range.start..middle, middle..range.end)
+}
+
+/// Memory that holds the blocks of the vector from `first` on.
+#[derive(Clone, Copy)]
+pub struct Window {
+    pub slot: Slot,
+    pub first: u32,
+}
+
+impl Window {
+    /// Scratch for these blocks of the input vector.
+    pub fn scratch(plan: &mut Builder, range: &Range<u32>) -> Window {
+        Window { slot: plan.scratch(Slot::Input, range.start, range.end - range.start), first: range.start }
+    }
+
+    /// Where these blocks lie.
+    pub fn at(self, range: &Range<u32>) -> Blocks {
+        self.slot.blocks(range.start - self.first, range.end - range.start)
+    }
+}
+
+/// Adds the vector of the folded partner to the own one: the first round where `size` is no power of two.
+/// Returns where the sum lies; `blocks` is the partition of `Input`.
+pub fn fold_in(plan: &mut Builder, fold: Fold, params: &Params, blocks: u32) -> Window {
+    let own = Window { slot: Slot::Input, first: 0 };
+    let Some(partner) = fold.partner(params.rank) else { return own };
+    let all = 0..blocks;
+    let (inbox, sum) = (Window::scratch(plan, &all), Window::scratch(plan, &all));
+    plan.recv(partner, inbox.at(&all));
+    let (left, right) = if partner < params.rank { (inbox, own) } else { (own, inbox) };
+    plan.reduce(left.at(&all), right.at(&all), sum.at(&all));
+    sum
+}
+
+/// Reduces and scatters `vector` among the active ranks: the rank with number `active` ends with the last of
+/// `fold.ranges(active, blocks)`, in `result`.
+pub fn reduce_scatter(
+    plan: &mut Builder,
+    fold: Fold,
+    active: u32,
+    blocks: u32,
+    mut vector: Window,
+    result: Window,
+) {
+    let ranges = fold.ranges(active, blocks);
+    for (round, hop) in (1..).zip(fold.hops()) {
+        let partner = fold.rank(active ^ hop);
+        let keep = &ranges[round];
+        let (low, high) = halves(&ranges[round - 1]);
+        let give = if *keep == low { high } else { low };
+        let inbox = Window::scratch(plan, keep);
+        let sum = if round + 1 == ranges.len() { result } else { Window::scratch(plan, keep) };
+        plan.send(partner, vector.at(&give));
+        plan.recv(partner, inbox.at(keep));
+        let (left, right) = if active & hop == 0 { (vector, inbox) } else { (inbox, vector) };
+        plan.reduce(left.at(keep), right.at(keep), sum.at(keep));
+        vector = sum;
+    }
+    if fold.ranks == 1 {
+        plan.copy(vector.at(&ranges[0]), result.at(&ranges[0]));
+    }
+}

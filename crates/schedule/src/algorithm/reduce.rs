@@ -1,0 +1,112 @@
+//! MPI_Reduce: `Input` is the vector; `Output` exists on the root only, with the same partition.
+//! In place (root only): the root's vector is `Output`; its plan names only that.
+use super::halving::{self, Fold, Role, Window};
+use super::{Params, Tree};
+use crate::build::{Alias, Builder};
+use crate::{
+    Schedule,
+    Slot::{Input, Output},
+};
+
+fn builder(params: &Params, blocks: u32) -> Builder {
+    let &Params { rank, size, root, in_place, .. } = params;
+    let plan = Builder::new(rank, size, blocks, if rank == root { blocks } else { 0 });
+    plan.alias(if in_place && rank == root { Alias::Same } else { Alias::None })
+}
+
+/// Binomial tree: log2(n) rounds of the whole vector. When order matters the tree stands on rank 0, which keeps it, and
+/// the result takes one more hop to the root.
+pub fn binomial(params: &Params) -> Schedule {
+    let &Params { rank, size, root, commutative, .. } = params;
+    let mut plan = builder(params, 1);
+    let top = Params { root: if commutative { root } else { 0 }, ..*params };
+    let tree = Tree::new(top.relative(), size);
+    let children: Vec<u32> = tree.children().map(|child| top.absolute(child.at)).collect();
+    let mut sum = Input.block(0);
+    if !children.is_empty() {
+        let inbox = plan.scratch(Input, 0, children.len() as u32);
+        let sums = plan.scratch(Input, 0, 2.min(children.len() as u32));
+        for (at, &child) in (0..).zip(&children) {
+            plan.recv(child, inbox.block(at));
+        }
+        for at in 0..children.len() as u32 {
+            let last = at as usize + 1 == children.len() && tree.parent.is_none() && rank == root;
+            let into = if last { Output.block(0) } else { sums.block(at % 2) };
+            plan.reduce(sum, inbox.block(at), into);
+            sum = into;
+        }
+    }
+    match tree.parent {
+        Some(parent) => plan.send(top.absolute(parent), sum),
+        None if rank != root => plan.send(root, sum),
+        None => plan.copy(sum, Output.block(0)),
+    };
+    if rank == root && tree.parent.is_some() {
+        plan.recv(top.root, Output.block(0));
+    }
+    plan.finish()
+}
+
+/// Two chains that meet at the root, through which the bytes stream: the least traffic, and the order is kept.
+pub fn chain(params: &Params) -> Schedule {
+    let &Params { rank, size, root, .. } = params;
+    let mut plan = builder(params, 1);
+    let mut sum = Input.block(0);
+    let mut steps = Vec::new();
+    if rank >= root && rank + 1 < size {
+        steps.push((rank + 1, false));
+    }
+    if rank <= root && rank > 0 {
+        steps.push((rank - 1, true));
+    }
+    let last = steps.len();
+    for (number, (from, from_left)) in (1..).zip(steps) {
+        let inbox = plan.scratch(Input, 0, 1).block(0);
+        let into =
+            if rank == root && number == last { Output.block(0) } else { plan.scratch(Input, 0, 1).block(0) };
+        plan.recv(from, inbox);
+        let (left, right) = if from_left { (inbox, sum) } else { (sum, inbox) };
+        plan.reduce(left, right, into);
+        sum = into;
+    }
+    if rank == root {
+        plan.copy(sum, Output.block(0));
+    } else {
+        plan.send(if rank > root { rank - 1 } else { rank + 1 }, sum);
+    }
+    plan.finish()
+}
+
+/// Rabenseifner: reduce-scatter by recursive halving, then a binomial gather to the root. Keeps the order.
+pub fn rabenseifner(params: &Params) -> Schedule {
+    let &Params { rank, size, root, .. } = params;
+    let mut plan = builder(params, size);
+    let fold = Fold::new(size, root);
+    let active = match fold.role(rank) {
+        Role::Active(active) => active,
+        Role::Folded(partner) => {
+            plan.send(partner, Input.blocks(0, size));
+            return plan.finish();
+        }
+    };
+    let vector = halving::fold_in(&mut plan, fold, params, size);
+    let Role::Active(top) = fold.role(root) else { unreachable!("the root was chosen") };
+    let ranges = fold.ranges(active, size);
+    // The gather undoes the rounds, the last one first; a rank hands over in the round whose bit parts it from the root.
+    let parting = (ranges.len() - 1).min((32 - (active ^ top).leading_zeros()) as usize);
+    let held = &ranges[parting];
+    let result =
+        if rank == root { Window { slot: Output, first: 0 } } else { Window::scratch(&mut plan, held) };
+    halving::reduce_scatter(&mut plan, fold, active, size, vector, result);
+    for (round, hop) in fold.hops().enumerate().collect::<Vec<_>>().into_iter().rev() {
+        let partner = fold.rank(active ^ hop);
+        if round + 1 == parting && rank != root {
+            plan.send(partner, result.at(held));
+            break;
+        }
+        let (low, high) = halving::halves(&ranges[round]);
+        let theirs = if ranges[round + 1] == low { high } else { low };
+        plan.recv(partner, result.at(&theirs));
+    }
+    plan.finish()
+}

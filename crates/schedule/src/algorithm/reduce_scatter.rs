@@ -1,0 +1,124 @@
+//! MPI_Reduce_scatter_block, MPI_Reduce_scatter: `Input` is n blocks, block r for rank r; `Output` is one block.
+//! In place: `Output` is the start of the buffer that holds `Input`, as long as the own block is; plans name both, and
+//! write `Output` only when all of `Input` is read.
+use super::Params;
+use super::halving::{self, Fold, Role, Window};
+use crate::build::{Alias, Builder, Token};
+use crate::{
+    Blocks, Schedule,
+    Slot::{Input, Output},
+};
+
+/// Rounds of `pairwise` that may be under way at once.
+const ROUNDS_AT_ONCE: usize = 2;
+
+fn builder(params: &Params) -> Builder {
+    let plan = Builder::new(params.rank, params.size, params.size, 1);
+    plan.alias(match (params.in_place, params.size) {
+        (true, 1) => Alias::Same,
+        (true, _) => Alias::Overlap,
+        (false, _) => Alias::None,
+    })
+}
+
+/// Every rank sends every other its block at once; each combines what it got, in the order of ranks if that matters.
+pub fn linear(params: &Params) -> Schedule {
+    let &Params { rank, size, commutative, .. } = params;
+    let mut plan = builder(params);
+    if size == 1 {
+        plan.copy(Input.block(0), Output.block(0));
+        return plan.finish();
+    }
+    let inbox = plan.scratch(Output, 0, size);
+    for hop in 1..size {
+        let (to, from) = ((rank + hop) % size, (rank + size - hop) % size);
+        plan.send(to, Input.block(to));
+        plan.recv(from, inbox.block(from));
+    }
+    let sums = plan.scratch(Output, 0, 2);
+    let part = |of: u32| if of == rank { Input.block(rank) } else { inbox.block(of) };
+    // Where order is free, the nearest come first, and all ranks do the same.
+    let first = if commutative { rank } else { 0 };
+    let mut sum = part(first);
+    for number in 1..size {
+        let into = if number + 1 == size { Output.block(0) } else { sums.block(number % 2) };
+        plan.reduce(sum, part((first + if commutative { size - number } else { number }) % size), into);
+        sum = into;
+    }
+    plan.finish()
+}
+
+/// One partner a round: the least traffic, and two blocks of scratch for what arrives. When order matters, the lower ranks' parts,
+/// which come in falling order, and then the higher ranks' form two sums, which are joined at the end.
+pub fn pairwise(params: &Params) -> Schedule {
+    let &Params { rank, size, commutative, .. } = params;
+    let mut plan = builder(params);
+    if size == 1 {
+        plan.copy(Input.block(0), Output.block(0));
+        return plan.finish();
+    }
+    let inbox = plan.scratch(Output, 0, ROUNDS_AT_ONCE as u32);
+    let sums = plan.scratch(Output, 0, 2);
+    let higher_sums = plan.scratch(Output, 0, 3);
+    let mut lower = Input.block(rank);
+    let mut higher: Option<Blocks> = None;
+    let mut rounds = [[Token::NOTHING; 2]; ROUNDS_AT_ONCE];
+    for hop in 1..size {
+        let (to, from) = ((rank + hop) % size, (rank + size - hop) % size);
+        let round = &mut rounds[hop as usize % ROUNDS_AT_ONCE];
+        let earlier = *round;
+        let joins_lower = commutative || from < rank;
+        let first_of_higher = !joins_lower && higher.is_none();
+        let arrived =
+            if first_of_higher { higher_sums.block(2) } else { inbox.block(hop % ROUNDS_AT_ONCE as u32) };
+        *round = [plan.send_after(to, Input.block(to), &earlier), plan.recv_after(from, arrived, &earlier)];
+        if joins_lower {
+            let into = if hop + 1 == size { Output.block(0) } else { sums.block(hop % 2) };
+            plan.reduce(arrived, lower, into);
+            lower = into;
+        } else {
+            higher = Some(match higher {
+                None => arrived,
+                Some(sum) => {
+                    plan.reduce(arrived, sum, higher_sums.block(hop % 2));
+                    higher_sums.block(hop % 2)
+                }
+            });
+        }
+    }
+    if let Some(higher) = higher {
+        plan.reduce(lower, higher, Output.block(0));
+    }
+    plan.finish()
+}
+
+/// Recursive halving, then every block goes to its rank: log2(n) + 1 rounds. Keeps the order.
+pub fn halving(params: &Params) -> Schedule {
+    let &Params { rank, size, .. } = params;
+    let mut plan = builder(params);
+    let fold = Fold::new(size, 0);
+    let owner = fold.owner(rank, size);
+    match fold.role(rank) {
+        Role::Folded(partner) => {
+            plan.send(partner, Input.blocks(0, size));
+        }
+        Role::Active(active) => {
+            let vector = halving::fold_in(&mut plan, fold, params, size);
+            let held = fold.ranges(active, size).pop().expect("never empty");
+            let result = Window::scratch(&mut plan, &held);
+            halving::reduce_scatter(&mut plan, fold, active, size, vector, result);
+            for block in held {
+                let from = result.at(&(block..block + 1));
+                if block == rank {
+                    plan.copy(from, Output.block(0));
+                } else {
+                    plan.send(block, from);
+                }
+            }
+        }
+    }
+    if owner != rank {
+        plan.recv(owner, Output.block(0));
+    }
+    plan.finish()
+}

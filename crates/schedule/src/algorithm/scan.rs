@@ -1,0 +1,53 @@
+//! MPI_Scan: `Input` and `Output` are the vector as one block. All keep the order of ranks.
+//! In place: plans name only `Output`.
+use super::{Params, powers_of_two_below};
+use crate::build::{Alias, Builder};
+use crate::{
+    Schedule,
+    Slot::{Input, Output},
+};
+
+fn builder(params: &Params) -> Builder {
+    let plan = Builder::new(params.rank, params.size, 1, 1);
+    plan.alias(if params.in_place { Alias::Same } else { Alias::None })
+}
+
+/// Recursive doubling (Hillis, Steele 1986): before the round of `hop` a rank has the sum of the `hop` ranks that end with itself.
+pub fn doubling(params: &Params) -> Schedule {
+    let &Params { rank, size, .. } = params;
+    let mut plan = builder(params);
+    let rounds = powers_of_two_below(rank + 1).count() as u32;
+    let inbox = plan.scratch(Input, 0, rounds);
+    let sums = plan.scratch(Input, 0, rounds.min(2));
+    let mut sum = Input.block(0);
+    for (round, hop) in (0..).zip(powers_of_two_below(size)) {
+        if hop < size - rank {
+            plan.send(rank + hop, sum);
+        }
+        if hop <= rank {
+            let into = if round + 1 == rounds { Output.block(0) } else { sums.block(round % 2) };
+            plan.recv(rank - hop, inbox.block(round));
+            plan.reduce(inbox.block(round), sum, into);
+            sum = into;
+        }
+    }
+    plan.copy(sum, Output.block(0));
+    plan.finish()
+}
+
+/// A chain through which the bytes stream.
+pub fn chain(params: &Params) -> Schedule {
+    let &Params { rank, size, .. } = params;
+    let mut plan = builder(params);
+    if rank == 0 {
+        plan.copy(Input.block(0), Output.block(0));
+    } else {
+        let inbox = plan.scratch(Input, 0, 1).block(0);
+        plan.recv(rank - 1, inbox);
+        plan.reduce(inbox, Input.block(0), Output.block(0));
+    }
+    if rank + 1 < size {
+        plan.send(rank + 1, Output.block(0));
+    }
+    plan.finish()
+}

@@ -1,0 +1,300 @@
+//! The table of all algorithms: what they are called, what they need, how they grow.
+use super::*;
+use crate::Schedule;
+
+/// A collective operation of MPI; nonblocking and persistent forms are the same operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Collective {
+    Barrier,
+    Bcast,
+    Gather,
+    Gatherv,
+    Scatter,
+    Scatterv,
+    Allgather,
+    Allgatherv,
+    Alltoall,
+    Alltoallv,
+    Alltoallw,
+    Reduce,
+    Allreduce,
+    ReduceScatterBlock,
+    ReduceScatter,
+    Scan,
+    Exscan,
+}
+
+/// One way to carry out a collective. The name says which: `AllreduceRing`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Algorithm {
+    BarrierDissemination,
+    BarrierTree,
+    BcastBinomial,
+    BcastScatterRing,
+    BcastChain,
+    GatherLinear,
+    GatherBinomial,
+    GathervLinear,
+    ScatterLinear,
+    ScatterBinomial,
+    ScattervLinear,
+    AllgatherBruck,
+    AllgatherRing,
+    AllgatherLinear,
+    AllgathervBruck,
+    AllgathervRing,
+    AllgathervLinear,
+    AlltoallBruck,
+    AlltoallLinear,
+    AlltoallPairwise,
+    AlltoallvLinear,
+    AlltoallvPairwise,
+    AlltoallwLinear,
+    AlltoallwPairwise,
+    ReduceBinomial,
+    ReduceRabenseifner,
+    ReduceChain,
+    AllreduceDoubling,
+    AllreduceRabenseifner,
+    AllreduceRing,
+    ReduceScatterBlockLinear,
+    ReduceScatterBlockPairwise,
+    ReduceScatterBlockHalving,
+    ReduceScatterLinear,
+    ReduceScatterPairwise,
+    ReduceScatterHalving,
+    ScanDoubling,
+    ScanChain,
+    ExscanDoubling,
+    ExscanChain,
+}
+
+/// How many steps the plans of all ranks have together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Growth {
+    /// At most n log n: can be simulated for a million ranks.
+    Logarithmic,
+    /// About n squared: each rank has about n steps.
+    Linear,
+}
+
+/// A renumbering of ranks under which all ranks do the same, block numbers aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Symmetry {
+    /// None for all ranks.
+    None,
+    /// Peers counted from the own rank, modulo the number of ranks.
+    Cyclic,
+    /// Peers by exclusive or with the own rank, where the number of ranks is a power of two.
+    Xor,
+}
+
+/// What is known of an algorithm.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts {
+    /// Which it is.
+    pub algorithm: Algorithm,
+    /// What it carries out.
+    pub collective: Collective,
+    /// Its name in settings, such as `OUTBOARD_ALLREDUCE=ring`.
+    pub name: &'static str,
+    /// Wrong for operators that are not commutative.
+    pub needs_commutative: bool,
+    /// How its plans grow.
+    pub growth: Growth,
+    /// Which ranks do the same (for commutative operators, not in place).
+    pub symmetry: Symmetry,
+    /// A line for users.
+    pub summary: &'static str,
+    plan: fn(&Params) -> Schedule,
+}
+
+impl Collective {
+    /// All of them.
+    pub const ALL: [Collective; 17] = [
+        Collective::Barrier,
+        Collective::Bcast,
+        Collective::Gather,
+        Collective::Gatherv,
+        Collective::Scatter,
+        Collective::Scatterv,
+        Collective::Allgather,
+        Collective::Allgatherv,
+        Collective::Alltoall,
+        Collective::Alltoallv,
+        Collective::Alltoallw,
+        Collective::Reduce,
+        Collective::Allreduce,
+        Collective::ReduceScatterBlock,
+        Collective::ReduceScatter,
+        Collective::Scan,
+        Collective::Exscan,
+    ];
+
+    /// The name in settings and messages, such as `reduce-scatter`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Collective::Barrier => "barrier",
+            Collective::Bcast => "bcast",
+            Collective::Gather => "gather",
+            Collective::Gatherv => "gatherv",
+            Collective::Scatter => "scatter",
+            Collective::Scatterv => "scatterv",
+            Collective::Allgather => "allgather",
+            Collective::Allgatherv => "allgatherv",
+            Collective::Alltoall => "alltoall",
+            Collective::Alltoallv => "alltoallv",
+            Collective::Alltoallw => "alltoallw",
+            Collective::Reduce => "reduce",
+            Collective::Allreduce => "allreduce",
+            Collective::ReduceScatterBlock => "reduce-scatter-block",
+            Collective::ReduceScatter => "reduce-scatter",
+            Collective::Scan => "scan",
+            Collective::Exscan => "exscan",
+        }
+    }
+
+    /// Whether one rank is the root.
+    pub fn is_rooted(self) -> bool {
+        use Collective::*;
+        matches!(self, Bcast | Gather | Gatherv | Scatter | Scatterv | Reduce)
+    }
+
+    /// Whether an operator combines contributions.
+    pub fn reduces(self) -> bool {
+        use Collective::*;
+        matches!(self, Reduce | Allreduce | ReduceScatterBlock | ReduceScatter | Scan | Exscan)
+    }
+
+    /// Whether MPI_IN_PLACE may be passed.
+    pub fn may_be_in_place(self) -> bool {
+        !matches!(self, Collective::Barrier | Collective::Bcast)
+    }
+
+    /// Its algorithms.
+    pub fn algorithms(self) -> impl Iterator<Item = &'static Facts> {
+        ALGORITHMS.iter().filter(move |facts| facts.collective == self)
+    }
+}
+
+impl Algorithm {
+    /// The algorithm of a collective with this name.
+    pub fn find(collective: Collective, name: &str) -> Option<Algorithm> {
+        collective.algorithms().find(|facts| facts.name == name).map(|facts| facts.algorithm)
+    }
+
+    /// What is known of it.
+    pub fn facts(self) -> &'static Facts {
+        &ALGORITHMS[self as usize]
+    }
+
+    /// What it carries out.
+    pub fn collective(self) -> Collective {
+        self.facts().collective
+    }
+
+    /// Its name in settings.
+    pub fn name(self) -> &'static str {
+        self.facts().name
+    }
+
+    /// One rank's plan. Panics where `params` break the algorithm's constraints.
+    pub fn plan(self, params: &Params) -> Schedule {
+        let facts = self.facts();
+        assert!(params.rank < params.size && params.root < params.size, "{self:?}: {params:?}");
+        assert!(params.commutative || !facts.needs_commutative, "{self:?} needs a commutative operator");
+        (facts.plan)(params)
+    }
+}
+
+const fn row(
+    algorithm: Algorithm,
+    collective: Collective,
+    name: &'static str,
+    growth: Growth,
+    symmetry: Symmetry,
+    plan: fn(&Params) -> Schedule,
+    summary: &'static str,
+) -> Facts {
+    Facts { algorithm, collective, name, needs_commutative: false, growth, symmetry, summary, plan }
+}
+
+/// All algorithms, in the order of the enum.
+#[rustfmt::skip]
+pub static ALGORITHMS: [Facts; 40] = {
+    use Algorithm as A;
+    use Collective as C;
+    use Growth::{Linear, Logarithmic};
+    use Symmetry::{Cyclic, None, Xor};
+    [
+        row(A::BarrierDissemination, C::Barrier, "dissemination", Logarithmic, Cyclic, barrier::dissemination, "everybody in log2(n) rounds"),
+        row(A::BarrierTree, C::Barrier, "tree", Logarithmic, None, barrier::tree, "up and down a binomial tree, fewest messages"),
+        row(A::BcastBinomial, C::Bcast, "binomial", Logarithmic, None, bcast::binomial, "binomial tree"),
+        row(A::BcastScatterRing, C::Bcast, "scatter-ring", Linear, None, bcast::scatter_ring, "binomial scatter, ring allgather"),
+        row(A::BcastChain, C::Bcast, "chain", Logarithmic, None, bcast::chain, "streaming chain"),
+        row(A::GatherLinear, C::Gather, "linear", Logarithmic, None, gather::linear, "everybody to the root at once"),
+        row(A::GatherBinomial, C::Gather, "binomial", Logarithmic, None, gather::binomial, "binomial tree"),
+        row(A::GathervLinear, C::Gatherv, "linear", Logarithmic, None, gather::linear, "everybody to the root at once"),
+        row(A::ScatterLinear, C::Scatter, "linear", Logarithmic, None, scatter::linear, "the root to everybody at once"),
+        row(A::ScatterBinomial, C::Scatter, "binomial", Logarithmic, None, scatter::binomial, "binomial tree"),
+        row(A::ScattervLinear, C::Scatterv, "linear", Logarithmic, None, scatter::linear, "the root to everybody at once"),
+        row(A::AllgatherBruck, C::Allgather, "bruck", Logarithmic, None, allgather::bruck, "log2(n) rounds of doubling ranges"),
+        row(A::AllgatherRing, C::Allgather, "ring", Linear, Cyclic, allgather::ring, "streaming ring"),
+        row(A::AllgatherLinear, C::Allgather, "linear", Linear, Cyclic, allgather::linear, "everybody to everybody at once"),
+        row(A::AllgathervBruck, C::Allgatherv, "bruck", Logarithmic, None, allgather::bruck, "log2(n) rounds of doubling ranges"),
+        row(A::AllgathervRing, C::Allgatherv, "ring", Linear, Cyclic, allgather::ring, "streaming ring"),
+        row(A::AllgathervLinear, C::Allgatherv, "linear", Linear, Cyclic, allgather::linear, "everybody to everybody at once"),
+        row(A::AlltoallBruck, C::Alltoall, "bruck", Linear, Cyclic, alltoall::bruck, "log2(n) rounds of n/2 blocks"),
+        row(A::AlltoallLinear, C::Alltoall, "linear", Linear, Cyclic, alltoall::linear, "everybody to everybody at once"),
+        row(A::AlltoallPairwise, C::Alltoall, "pairwise", Linear, Cyclic, alltoall::pairwise, "one partner a round"),
+        row(A::AlltoallvLinear, C::Alltoallv, "linear", Linear, Cyclic, alltoall::linear, "everybody to everybody at once"),
+        row(A::AlltoallvPairwise, C::Alltoallv, "pairwise", Linear, Cyclic, alltoall::pairwise_unequal, "one partner a round"),
+        row(A::AlltoallwLinear, C::Alltoallw, "linear", Linear, Cyclic, alltoall::linear, "everybody to everybody at once"),
+        row(A::AlltoallwPairwise, C::Alltoallw, "pairwise", Linear, Cyclic, alltoall::pairwise_unequal, "one partner a round"),
+        row(A::ReduceBinomial, C::Reduce, "binomial", Logarithmic, None, reduce::binomial, "binomial tree of whole vectors"),
+        row(A::ReduceRabenseifner, C::Reduce, "rabenseifner", Logarithmic, None, reduce::rabenseifner, "recursive halving, binomial gather"),
+        row(A::ReduceChain, C::Reduce, "chain", Logarithmic, None, reduce::chain, "two streaming chains that meet at the root"),
+        row(A::AllreduceDoubling, C::Allreduce, "doubling", Logarithmic, Xor, allreduce::doubling, "recursive doubling of whole vectors"),
+        row(A::AllreduceRabenseifner, C::Allreduce, "rabenseifner", Logarithmic, Xor, allreduce::rabenseifner, "recursive halving, then doubling"),
+        Facts { needs_commutative: true, ..row(A::AllreduceRing, C::Allreduce, "ring", Linear, Cyclic, allreduce::ring, "streaming ring, twice around") },
+        row(A::ReduceScatterBlockLinear, C::ReduceScatterBlock, "linear", Linear, Cyclic, reduce_scatter::linear, "everybody to everybody at once"),
+        row(A::ReduceScatterBlockPairwise, C::ReduceScatterBlock, "pairwise", Linear, Cyclic, reduce_scatter::pairwise, "one partner a round"),
+        row(A::ReduceScatterBlockHalving, C::ReduceScatterBlock, "halving", Logarithmic, None, reduce_scatter::halving, "recursive halving, then delivery"),
+        row(A::ReduceScatterLinear, C::ReduceScatter, "linear", Linear, Cyclic, reduce_scatter::linear, "everybody to everybody at once"),
+        row(A::ReduceScatterPairwise, C::ReduceScatter, "pairwise", Linear, Cyclic, reduce_scatter::pairwise, "one partner a round"),
+        row(A::ReduceScatterHalving, C::ReduceScatter, "halving", Logarithmic, None, reduce_scatter::halving, "recursive halving, then delivery"),
+        row(A::ScanDoubling, C::Scan, "doubling", Logarithmic, None, scan::doubling, "recursive doubling"),
+        row(A::ScanChain, C::Scan, "chain", Logarithmic, None, scan::chain, "streaming chain"),
+        row(A::ExscanDoubling, C::Exscan, "doubling", Logarithmic, None, exscan::doubling, "recursive doubling"),
+        row(A::ExscanChain, C::Exscan, "chain", Logarithmic, None, exscan::chain, "streaming chain"),
+    ]
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table_is_in_the_order_of_the_enum_and_names_are_unique() {
+        for (at, facts) in ALGORITHMS.iter().enumerate() {
+            assert_eq!(facts.algorithm as usize, at);
+            assert_eq!(Algorithm::find(facts.collective, facts.name), Some(facts.algorithm));
+            let full = format!("{:?}{}", facts.collective, facts.name.replace('-', "")).to_lowercase();
+            assert_eq!(format!("{:?}", facts.algorithm).to_lowercase(), full);
+        }
+        assert_eq!(Algorithm::find(Collective::Barrier, "ring"), None);
+        assert!(Collective::ALL.iter().all(|c| c.algorithms().count() > 0));
+    }
+
+    #[test]
+    fn logarithmic_algorithms_have_few_steps_and_no_rank_has_more_than_it_must() {
+        for facts in ALGORITHMS.iter().filter(|f| f.growth == Growth::Logarithmic) {
+            let size: u32 = 1 << 12;
+            let all: usize =
+                (0..size).map(|rank| facts.algorithm.plan(&Params::new(rank, size)).steps.len()).sum();
+            assert!(all <= size as usize * 12 * 6, "{:?} has {all} steps", facts.algorithm);
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The binomial tree over 0..size: the children of `v` are `v + hop` for powers of two below the lowest set bit of `v`,
+//! and the subtree of each is the range up to the next child's.
+use super::powers_of_two_below;
+
+/// One rank's place in the tree.
+pub struct Tree {
+    pub me: u32,
+    pub parent: Option<u32>,
+    /// How many ranks, from `me` on, are in its subtree.
+    pub span: u32,
+}
+
+/// A child and its subtree `at..at + span`.
+#[derive(Clone, Copy)]
+pub struct Child {
+    pub at: u32,
+    pub span: u32,
+}
+
+impl Tree {
+    pub fn new(me: u32, size: u32) -> Tree {
+        let low = if me == 0 { size } else { 1 << me.trailing_zeros() };
+        Tree { me, parent: (me > 0).then(|| me - low), span: low.min(size - me) }
+    }
+
+    /// The nearest and smallest first.
+    pub fn children(&self) -> impl DoubleEndedIterator<Item = Child> + use<> {
+        let (me, span) = (self.me, self.span);
+        let hops: Vec<u32> = powers_of_two_below(span).collect();
+        hops.into_iter().map(move |hop| Child { at: me + hop, span: hop.min(span - hop) })
+    }
+}

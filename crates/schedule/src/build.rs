@@ -1,0 +1,281 @@
+//! How a schedule is written: one call per step, in the order in which one process would carry them out.
+//!
+//! The builder finds out what a step must wait for: who wrote what it reads, who reads or wrote what it overwrites. A
+//! step that reads exactly the blocks that an earlier one writes streams after it; a step that overwrites waits for the
+//! whole of every reader, since a reader that is run again needs its source intact. So an algorithm states only the data
+//! flow and, by `send_after` and `recv_after`, order that no data explains. The k-th send to a peer meets
+//! the peer's k-th receive from here: they share edge k.
+//!
+//! MPI_IN_PLACE is an `Alias`: each byte of the user gets one name, a copy onto itself vanishes, and a
+//! reduction onto an operand goes through scratch.
+use crate::{Action, After, Blocks, Partition, Schedule, Scratch, Slot, Step};
+use std::collections::{BTreeMap, HashMap};
+
+/// A step that others can be made to wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Token(Option<u32>);
+
+impl Token {
+    /// Nothing to wait for.
+    pub const NOTHING: Token = Token(None);
+}
+
+/// How the user's two buffers overlap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alias {
+    /// Not at all.
+    None,
+    /// They are one buffer with one partition. Plans name it `Output`.
+    Same,
+    /// `Input` is this block of `Output`. Plans name it so.
+    InputIsOutputBlock(u32),
+    /// `Output` is this block of `Input`. Plans name it so.
+    OutputIsInputBlock(u32),
+    /// `Output` starts where `Input` starts and covers an unknown part of it (MPI_Reduce_scatter). Plans name both.
+    Overlap,
+}
+
+/// A schedule in the making.
+#[derive(Debug)]
+pub struct Builder {
+    plan: Schedule,
+    alias: Alias,
+    /// Who touched which blocks; by slot: input, output, then scratch.
+    touched: Vec<Touched>,
+    sent: HashMap<u32, u32>,
+    received: HashMap<u32, u32>,
+    /// What the step being built waits for.
+    waits: Vec<After>,
+}
+
+impl Builder {
+    /// A plan for `rank` of `size`, whose slots are cut into so many blocks (0: the slot is not used).
+    pub fn new(rank: u32, size: u32, input_blocks: u32, output_blocks: u32) -> Builder {
+        let (scratch, steps, after) = (Vec::new(), Vec::new(), Vec::new());
+        Builder {
+            plan: Schedule { rank, size, input_blocks, output_blocks, scratch, steps, after },
+            alias: Alias::None,
+            touched: vec![Touched::default(), Touched::default()],
+            sent: HashMap::new(),
+            received: HashMap::new(),
+            waits: Vec::new(),
+        }
+    }
+
+    /// Says how the user's buffers overlap. Comes before the first step and the first scratch slot.
+    pub fn alias(mut self, alias: Alias) -> Builder {
+        assert!(self.plan.steps.is_empty() && self.plan.scratch.is_empty(), "alias comes first");
+        self.alias = alias;
+        self
+    }
+
+    /// A new scratch slot: `blocks` blocks, as long as the blocks of `like` (a user slot) from `first` on, cyclically.
+    pub fn scratch(&mut self, like: Slot, first: u32, blocks: u32) -> Slot {
+        let like = self.named(like.block(first));
+        let partition = match like.slot {
+            Slot::Input => Partition::Input,
+            Slot::Output => Partition::Output,
+            Slot::Scratch(_) => panic!("scratch is like a user slot"),
+        };
+        let index = u8::try_from(self.plan.scratch.len()).expect("a plan has at most 256 scratch slots");
+        self.plan.scratch.push(Scratch { like: partition, first: like.first, blocks });
+        self.touched.push(Touched::default());
+        Slot::Scratch(index)
+    }
+
+    /// Lets `to` take the blocks.
+    pub fn send(&mut self, to: u32, from: Blocks) -> Token {
+        self.send_after(to, from, &[])
+    }
+
+    /// Lets `to` take the blocks once the steps in `after` are done.
+    pub fn send_after(&mut self, to: u32, from: Blocks, after: &[Token]) -> Token {
+        let from = self.named(from);
+        self.wait(after);
+        self.touch(from, false);
+        let edge = next(&mut self.sent, to);
+        self.push(Action::Send { to, edge, from })
+    }
+
+    /// Takes blocks from `from`.
+    pub fn recv(&mut self, from: u32, into: Blocks) -> Token {
+        self.recv_after(from, into, &[])
+    }
+
+    /// Takes blocks from `from` once the steps in `after` are done.
+    pub fn recv_after(&mut self, from: u32, into: Blocks, after: &[Token]) -> Token {
+        let into = self.named(into);
+        self.wait(after);
+        self.touch(into, true);
+        let edge = next(&mut self.received, from);
+        self.push(Action::Recv { from, edge, into })
+    }
+
+    /// Copies blocks; nothing where both are the same memory.
+    pub fn copy(&mut self, from: Blocks, into: Blocks) -> Token {
+        let (from, into) = (self.named(from), self.named(into));
+        if from == into || from.count == 0 {
+            return Token::NOTHING;
+        }
+        self.touch(from, false);
+        self.touch(into, true);
+        self.push(Action::Copy { from, into })
+    }
+
+    /// `into = left op right`; through scratch where `into` is an operand, so that the step can be run again.
+    pub fn reduce(&mut self, left: Blocks, right: Blocks, into: Blocks) -> Token {
+        let (left, right, into) = (self.named(left), self.named(right), self.named(into));
+        if self.overlap(into, left) || self.overlap(into, right) {
+            let aside = self.scratch(into.slot, into.first, into.count).blocks(0, into.count);
+            self.reduce(left, right, aside);
+            return self.copy(aside, into);
+        }
+        self.touch(left, false);
+        self.touch(right, false);
+        self.touch(into, true);
+        self.push(Action::Reduce { left, right, into })
+    }
+
+    /// The finished schedule. Scratch is as large as it is used.
+    pub fn finish(mut self) -> Schedule {
+        match self.alias {
+            Alias::Same | Alias::InputIsOutputBlock(_) => self.plan.input_blocks = 0,
+            Alias::OutputIsInputBlock(_) => self.plan.output_blocks = 0,
+            Alias::None | Alias::Overlap => {}
+        }
+        for (scratch, touched) in self.plan.scratch.iter_mut().zip(&self.touched[2..]) {
+            scratch.blocks = touched.0.last_key_value().map_or(0, |(_, range)| range.end);
+        }
+        self.plan
+    }
+
+    /// The one name of blocks that have two.
+    fn named(&self, blocks: Blocks) -> Blocks {
+        match (self.alias, blocks.slot) {
+            (Alias::Same, Slot::Input) => Blocks { slot: Slot::Output, ..blocks },
+            (Alias::InputIsOutputBlock(block), Slot::Input) => Slot::Output.blocks(block, blocks.count),
+            (Alias::OutputIsInputBlock(block), Slot::Output) => Slot::Input.blocks(block, blocks.count),
+            _ => blocks,
+        }
+    }
+
+    /// The index into `touched` and the range there that stand for the blocks.
+    fn place(&self, blocks: Blocks) -> (usize, u32, u32) {
+        match (self.alias, blocks.slot) {
+            (Alias::Overlap, Slot::Output) => (0, 0, self.plan.input_blocks),
+            (_, Slot::Input) => (0, blocks.first, blocks.end()),
+            (_, Slot::Output) => (1, blocks.first, blocks.end()),
+            (_, Slot::Scratch(index)) => (2 + index as usize, blocks.first, blocks.end()),
+        }
+    }
+
+    fn overlap(&self, a: Blocks, b: Blocks) -> bool {
+        let ((a_slot, a_first, a_end), (b_slot, b_first, b_end)) = (self.place(a), self.place(b));
+        a_slot == b_slot && a_first < b_end && b_first < a_end
+    }
+
+    fn wait(&mut self, after: &[Token]) {
+        self.waits.extend(after.iter().filter_map(|t| t.0).map(|step| After { step, streaming: false }));
+    }
+
+    fn touch(&mut self, blocks: Blocks, write: bool) {
+        if blocks.count > 0 {
+            let (slot, first, end) = self.place(blocks);
+            let step = self.plan.steps.len() as u32;
+            self.touched[slot].touch(first, end, blocks, step, write, &mut self.waits);
+        }
+    }
+
+    fn push(&mut self, action: Action) -> Token {
+        let step = self.plan.steps.len() as u32;
+        // A step that is both streamed after and waited for is waited for: `false` sorts first.
+        self.waits.retain(|after| after.step != step);
+        self.waits.sort_unstable_by_key(|after| (after.step, after.streaming));
+        self.waits.dedup_by_key(|after| after.step);
+        let after_first = self.plan.after.len() as u32;
+        let after_count = self.waits.len() as u32;
+        self.plan.after.append(&mut self.waits);
+        self.plan.steps.push(Step { action, after_first, after_count });
+        Token(Some(step))
+    }
+}
+
+fn next(edges: &mut HashMap<u32, u32>, peer: u32) -> u32 {
+    let edge = edges.entry(peer).or_insert(0);
+    *edge += 1;
+    *edge - 1
+}
+
+/// The latest accesses to a slot: disjoint ranges by their first block.
+#[derive(Debug, Default)]
+struct Touched(BTreeMap<u32, Range>);
+
+#[derive(Clone, Debug)]
+struct Range {
+    end: u32,
+    /// The last step that wrote here, and exactly what it wrote.
+    writer: Option<(u32, Blocks)>,
+    /// The steps that read it since.
+    readers: Vec<u32>,
+}
+
+impl Touched {
+    /// Notes an access of `step` to `first..end`, and adds what it must wait for.
+    fn touch(
+        &mut self,
+        first: u32,
+        end: u32,
+        blocks: Blocks,
+        step: u32,
+        write: bool,
+        waits: &mut Vec<After>,
+    ) {
+        self.split(first);
+        self.split(end);
+        for range in self.0.range(first..end).map(|(_, range)| range) {
+            if write && !range.readers.is_empty() {
+                // They have waited for the writer.
+                waits.extend(range.readers.iter().map(|&step| After { step, streaming: false }));
+            } else if let Some((writer, written)) = range.writer {
+                waits.push(After { step: writer, streaming: !write && written == blocks });
+            }
+        }
+        if write {
+            let inside: Vec<u32> = self.0.range(first..end).map(|(&at, _)| at).collect();
+            inside.iter().for_each(|at| drop(self.0.remove(at)));
+            self.0.insert(first, Range { end, writer: Some((step, blocks)), readers: Vec::new() });
+        } else {
+            self.fill(first, end);
+            self.0.range_mut(first..end).for_each(|(_, range)| range.readers.push(step));
+        }
+    }
+
+    /// Cuts the range that lies across `at`.
+    fn split(&mut self, at: u32) {
+        if let Some((_, range)) = self.0.range_mut(..at).next_back()
+            && range.end > at
+        {
+            let right = range.clone();
+            range.end = at;
+            self.0.insert(at, right);
+        }
+    }
+
+    /// Adds ranges for what in `first..end` nobody touched.
+    fn fill(&mut self, first: u32, end: u32) {
+        let mut at = first;
+        let mut gaps = Vec::new();
+        for (&start, range) in self.0.range(first..end) {
+            if start > at {
+                gaps.push((at, start));
+            }
+            at = range.end;
+        }
+        if at < end {
+            gaps.push((at, end));
+        }
+        for (start, end) in gaps {
+            self.0.insert(start, Range { end, writer: None, readers: Vec::new() });
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! A schedule as text: a line for the whole, then one per step.
+//!
+//! `  3 reduce  scratch0[1] op input[0..4] -> output[0..4]  after 1 2~` : a step after `~` is streamed after.
+use crate::{Action, Blocks, Schedule, Slot};
+use std::fmt::{Display, Formatter, Result};
+
+impl Display for Slot {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        match self {
+            Slot::Input => f.write_str("input"),
+            Slot::Output => f.write_str("output"),
+            Slot::Scratch(index) => write!(f, "scratch{index}"),
+        }
+    }
+}
+
+impl Display for Blocks {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        match self.count {
+            0 => f.write_str("nothing"),
+            1 => write!(f, "{}[{}]", self.slot, self.first),
+            _ => write!(f, "{}[{}..{}]", self.slot, self.first, self.first + self.count),
+        }
+    }
+}
+
+impl Display for Action {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        match self {
+            Action::Send { to, edge, from } => write!(f, "send    {from} -> rank {to} edge {edge}"),
+            Action::Recv { from, edge, into } => write!(f, "recv    rank {from} edge {edge} -> {into}"),
+            Action::Copy { from, into } => write!(f, "copy    {from} -> {into}"),
+            Action::Reduce { left, right, into } => write!(f, "reduce  {left} op {right} -> {into}"),
+        }
+    }
+}
+
+impl Display for Schedule {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        let Schedule { rank, size, input_blocks, output_blocks, .. } = self;
+        write!(f, "rank {rank} of {size}: input {input_blocks} blocks, output {output_blocks} blocks")?;
+        for (index, scratch) in self.scratch.iter().enumerate() {
+            write!(f, ", scratch{index} {} like {:?}[{}..]", scratch.blocks, scratch.like, scratch.first)?;
+        }
+        writeln!(f)?;
+        for (index, step) in self.steps.iter().enumerate() {
+            write!(f, "{index:5} {}", step.action)?;
+            for (number, after) in self.after_of(step).iter().enumerate() {
+                let (word, mark) =
+                    (if number == 0 { "  after" } else { "" }, if after.streaming { "~" } else { "" });
+                write!(f, "{word} {}{mark}", after.step)?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}

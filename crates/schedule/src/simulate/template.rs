@@ -1,0 +1,216 @@
+//! Plans for the simulation: lengths in bytes, peers relative to the own rank, kept once for all ranks that do the same.
+use crate::random::mix;
+use crate::{Action, Algorithm, Blocks, Collective, Params, Partition, Schedule, Slot};
+use std::collections::HashMap;
+
+/// How peers are counted from the own rank.
+#[derive(Clone, Copy, Debug)]
+pub enum Peers {
+    /// Modulo the number of ranks.
+    Cyclic(u32),
+    /// By exclusive or.
+    Xor,
+}
+
+impl Peers {
+    fn relative(self, rank: u32, peer: u32) -> u32 {
+        match self {
+            Peers::Cyclic(ranks) => (peer + ranks - rank) % ranks,
+            Peers::Xor => rank ^ peer,
+        }
+    }
+
+    pub fn absolute(self, rank: u32, relative: u32) -> u32 {
+        match self {
+            Peers::Cyclic(ranks) => ((u64::from(rank) + u64::from(relative)) % u64::from(ranks)) as u32,
+            Peers::Xor => rank ^ relative,
+        }
+    }
+
+    /// What the peer calls the own rank.
+    pub fn back(self, relative: u32) -> u32 {
+        match self {
+            Peers::Cyclic(ranks) => (ranks - relative) % ranks,
+            Peers::Xor => relative,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Send,
+    Recv,
+    Copy,
+    Reduce,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    pub kind: Kind,
+    /// Relative; 0 for a copy or a reduction.
+    pub peer: u32,
+    pub edge: u32,
+    pub bytes: u64,
+    /// How many steps it waits for.
+    pub waits: u32,
+}
+
+/// The plan of all ranks that do the same.
+#[derive(Debug)]
+pub struct Template {
+    pub steps: Vec<Step>,
+    /// The steps that wait for a step, twice their number, plus 1 if streaming; by ranges.
+    waiting: Vec<u32>,
+    waiting_first: Vec<u32>,
+    /// The receives, by peer and edge.
+    recvs: Vec<u32>,
+}
+
+impl Template {
+    /// The steps that wait for `step`, and whether they stream.
+    pub fn waiting(&self, step: u32) -> impl Iterator<Item = (u32, bool)> {
+        let (first, end) = (self.waiting_first[step as usize], self.waiting_first[step as usize + 1]);
+        self.waiting[first as usize..end as usize].iter().map(|&entry| (entry >> 1, entry & 1 == 1))
+    }
+
+    /// The receive of a message.
+    pub fn recv(&self, peer: u32, edge: u32) -> u32 {
+        let key = |&step: &u32| (self.steps[step as usize].peer, self.steps[step as usize].edge);
+        self.recvs[self.recvs.binary_search_by_key(&(peer, edge), key).expect("every send has its receive")]
+    }
+}
+
+/// The plans of all ranks.
+#[derive(Debug)]
+pub struct Templates {
+    pub peers: Peers,
+    pub all: Vec<Template>,
+    /// By rank: which it has.
+    pub of: Vec<u32>,
+    pub messages: u64,
+    pub message_bytes: u64,
+    pub steps_max: u64,
+    pub schedule_bytes: u64,
+    pub schedule_bytes_max: u64,
+    pub scratch_bytes_max: u64,
+}
+
+impl Templates {
+    /// The plans of the first `built` of `ranks` ranks.
+    pub fn new(algorithm: Algorithm, ranks: u32, bytes: u64, peers: Peers, built: u32) -> Templates {
+        let mut templates = Templates {
+            peers,
+            all: Vec::new(),
+            of: Vec::with_capacity(built as usize),
+            messages: 0,
+            message_bytes: 0,
+            steps_max: 0,
+            schedule_bytes: 0,
+            schedule_bytes_max: 0,
+            scratch_bytes_max: 0,
+        };
+        let mut known: HashMap<u64, u32> = HashMap::new();
+        for rank in 0..built {
+            let schedule = algorithm.plan(&Params::new(rank, ranks));
+            let lengths = Lengths { schedule: &schedule, bytes, vector: is_vector(algorithm.collective()) };
+            let steps = lengths.steps(peers);
+            templates.count(&lengths, &steps);
+            let new = templates.all.len() as u32;
+            let number = *known.entry(fingerprint(&schedule, &steps)).or_insert(new);
+            if number == new {
+                templates.all.push(template(&schedule, steps));
+            }
+            templates.of.push(number);
+        }
+        templates
+    }
+
+    fn count(&mut self, lengths: &Lengths<'_>, steps: &[Step]) {
+        for step in steps.iter().filter(|step| step.kind == Kind::Send) {
+            self.messages += 1;
+            self.message_bytes += step.bytes;
+        }
+        let schedule_bytes = 8 * lengths.schedule.words() as u64;
+        self.steps_max = self.steps_max.max(steps.len() as u64);
+        self.schedule_bytes += schedule_bytes;
+        self.schedule_bytes_max = self.schedule_bytes_max.max(schedule_bytes);
+        self.scratch_bytes_max = self.scratch_bytes_max.max(lengths.scratch());
+    }
+}
+
+/// Whether `bytes` are cut into blocks, rather than being one.
+fn is_vector(collective: Collective) -> bool {
+    use Collective::*;
+    matches!(collective, Bcast | Reduce | Allreduce | Scan | Exscan)
+}
+
+struct Lengths<'a> {
+    schedule: &'a Schedule,
+    bytes: u64,
+    vector: bool,
+}
+
+impl Lengths<'_> {
+    fn of(&self, partition: Partition, count: u32) -> u64 {
+        let blocks = self.schedule.partition_blocks(partition).max(1);
+        let all = u128::from(count) * u128::from(self.bytes);
+        (if self.vector { all / u128::from(blocks) } else { all }) as u64
+    }
+
+    fn blocks(&self, blocks: Blocks) -> u64 {
+        let partition = match blocks.slot {
+            Slot::Input => Partition::Input,
+            Slot::Output => Partition::Output,
+            Slot::Scratch(index) => self.schedule.scratch[index as usize].like,
+        };
+        self.of(partition, blocks.count)
+    }
+
+    fn scratch(&self) -> u64 {
+        self.schedule.scratch.iter().map(|scratch| self.of(scratch.like, scratch.blocks)).sum()
+    }
+
+    fn steps(&self, peers: Peers) -> Vec<Step> {
+        let relative = |peer| peers.relative(self.schedule.rank, peer);
+        let step = |step: &crate::Step| {
+            let (kind, peer, edge, blocks) = match step.action {
+                Action::Send { to, edge, from } => (Kind::Send, relative(to), edge, from),
+                Action::Recv { from, edge, into } => (Kind::Recv, relative(from), edge, into),
+                Action::Copy { into, .. } => (Kind::Copy, 0, 0, into),
+                Action::Reduce { into, .. } => (Kind::Reduce, 0, 0, into),
+            };
+            Step { kind, peer, edge, bytes: self.blocks(blocks), waits: step.after_count }
+        };
+        self.schedule.steps.iter().map(step).collect()
+    }
+}
+
+/// Equal for ranks that do the same.
+fn fingerprint(schedule: &Schedule, steps: &[Step]) -> u64 {
+    let steps = steps.iter().flat_map(|s| {
+        [(s.kind as u64) << 32 | u64::from(s.peer), u64::from(s.edge) << 32 | u64::from(s.waits), s.bytes]
+    });
+    let after = schedule.after.iter().map(|after| u64::from(after.step) << 1 | u64::from(after.streaming));
+    steps.chain(after).fold(1, |hash, word| mix(hash.rotate_left(5) ^ word).wrapping_add(hash))
+}
+
+fn template(schedule: &Schedule, steps: Vec<Step>) -> Template {
+    let mut waiting_first = vec![0u32; steps.len() + 1];
+    schedule.after.iter().for_each(|after| waiting_first[after.step as usize + 1] += 1);
+    for step in 0..steps.len() {
+        waiting_first[step + 1] += waiting_first[step];
+    }
+    let mut waiting = vec![0; schedule.after.len()];
+    let mut next = waiting_first.clone();
+    for (number, step) in (0u32..).zip(&schedule.steps) {
+        for after in schedule.after_of(step) {
+            let at = &mut next[after.step as usize];
+            waiting[*at as usize] = number << 1 | u32::from(after.streaming);
+            *at += 1;
+        }
+    }
+    let is_recv = |step: &u32| steps[*step as usize].kind == Kind::Recv;
+    let mut recvs: Vec<u32> = (0..steps.len() as u32).filter(is_recv).collect();
+    recvs.sort_unstable_by_key(|&step| (steps[step as usize].peer, steps[step as usize].edge));
+    Template { steps, waiting, waiting_first, recvs }
+}

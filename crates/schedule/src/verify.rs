@@ -1,0 +1,200 @@
+//! Does a set of schedules, one per rank, carry out its operation?
+//!
+//! `structure` looks at the steps alone: blocks in bounds, steps wait only for earlier ones, every send has its receive,
+//! nothing is overwritten that a step which might still run, or run again, reads, and no reduction writes
+//! an operand, also in place. `run` carries the operation out on symbols, in a random legal order, streaming steps a
+//! few elements at a time, and with executors that die in the middle of a step. It compares with
+//! the definition in the standard (MPI 5.0, chapter 6).
+//!
+//! A symbol stands for the list (order matters) or multiset of contributions it is made of: a random word each, combined as
+//! the words of a polynomial hash or as a sum. Two different lists collide with a chance of about 2^-60.
+mod run;
+mod structure;
+
+use crate::{Action, Algorithm, Blocks, Collective, Params, Schedule, Slot};
+
+/// An operation that a set of schedules is to carry out.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    /// Which.
+    pub collective: Collective,
+    /// Ranks.
+    pub size: u32,
+    /// The root; 0 where there is none.
+    pub root: u32,
+    /// Whether MPI_IN_PLACE is passed wherever it may be.
+    pub in_place: bool,
+    /// Whether the operator is commutative.
+    pub commutative: bool,
+    /// Numbers of elements, used cyclically. The vector of bcast, reduce, allreduce, scan, exscan has `[0]`; a block of gather,
+    /// scatter, allgather, alltoall, reduce_scatter_block has `[0]`; the block of rank r in gatherv, scatterv,
+    /// allgatherv, reduce_scatter has `[r]`; in alltoallv and alltoallw rank r sends `[r * size + s]` to s (in place: the two
+    /// ranks exchange `[min * size + max]`).
+    pub counts: Vec<u32>,
+}
+
+/// Checks a set of schedules: their structure, then one run for each seed.
+pub fn verify(
+    operation: &Operation,
+    schedules: &[Schedule],
+    seeds: impl IntoIterator<Item = u64>,
+) -> Result<(), String> {
+    structure(operation, schedules)?;
+    seeds.into_iter().try_for_each(|seed| run(operation, schedules, seed))
+}
+
+/// Checks what can be seen without lengths.
+pub fn structure(operation: &Operation, schedules: &[Schedule]) -> Result<(), String> {
+    structure::check(operation, schedules)
+}
+
+/// Carries the operation out in an order that depends on `seed`, and compares with the definition.
+/// The schedules have passed `structure`.
+pub fn run(operation: &Operation, schedules: &[Schedule], seed: u64) -> Result<(), String> {
+    run::run(operation, schedules, seed)
+}
+
+impl Operation {
+    /// The plans of all ranks by one algorithm.
+    pub fn plans(&self, algorithm: Algorithm) -> Vec<Schedule> {
+        let &Operation { size, root, in_place, commutative, .. } = self;
+        let params = |rank| Params { rank, size, root, in_place, commutative };
+        (0..size).map(|rank| algorithm.plan(&params(rank))).collect()
+    }
+
+    /// Whether MPI_IN_PLACE has an effect on this rank.
+    fn in_place_on(&self, rank: u32) -> bool {
+        self.in_place
+            && self.collective.may_be_in_place()
+            && (!self.collective.is_rooted() || rank == self.root)
+    }
+
+    fn count(&self, index: u32) -> u32 {
+        if self.counts.is_empty() { 0 } else { self.counts[index as usize % self.counts.len()] }
+    }
+
+    /// The elements that `from` sends to `to` in an all-to-all.
+    fn pair(&self, from: u32, to: u32) -> u32 {
+        let (from, to) = if self.in_place { (from.min(to), from.max(to)) } else { (from, to) };
+        self.count(from * self.size + to)
+    }
+
+    /// Elements in block `block` of `blocks` of a rank's user slot, whether or not it exists there.
+    fn block(&self, slot: Slot, rank: u32, block: u32, blocks: u32) -> u32 {
+        use Collective::*;
+        let spread = |total: u32| total / blocks + u32::from(block < total % blocks);
+        match self.collective {
+            Barrier => 0,
+            Bcast | Reduce | Allreduce | Scan | Exscan => spread(self.count(0)),
+            Gather | Scatter | Allgather | Alltoall | ReduceScatterBlock => self.count(0),
+            Gatherv | Scatterv | Allgatherv | ReduceScatter => {
+                self.count(if blocks == 1 && self.size > 1 { rank } else { block })
+            }
+            Alltoallv | Alltoallw if slot == Slot::Input => self.pair(rank, block),
+            Alltoallv | Alltoallw => self.pair(block, rank),
+        }
+    }
+
+    /// The blocks that a rank's user slot has by the definition; a vector is one. 0: there is none.
+    fn blocks(&self, slot: Slot, rank: u32) -> u32 {
+        use Collective::*;
+        let (size, at_root) = (self.size, u32::from(rank == self.root));
+        match (self.collective, slot == Slot::Input) {
+            (Barrier, _) | (Bcast, true) => 0,
+            (Gather | Gatherv, false) | (Scatter | Scatterv, true) => size * at_root,
+            (Reduce, false) => at_root,
+            (Allgather | Allgatherv, false) | (Alltoall | Alltoallv | Alltoallw, _) => size,
+            (ReduceScatterBlock | ReduceScatter, true) => size,
+            _ => 1,
+        }
+    }
+
+    /// Where the blocks of a user slot start, and the end, in elements, when cut into `blocks`.
+    fn offsets(&self, slot: Slot, rank: u32, blocks: u32) -> Vec<u32> {
+        let mut offsets = vec![0];
+        for block in 0..blocks {
+            offsets.push(offsets[block as usize] + self.block(slot, rank, block, blocks));
+        }
+        offsets
+    }
+
+    /// Elements in a user slot.
+    fn elements(&self, slot: Slot, rank: u32) -> u32 {
+        *self.offsets(slot, rank, self.blocks(slot, rank)).last().expect("starts with 0")
+    }
+
+    /// Where a rank's input and output start in its memory.
+    fn bases(&self, rank: u32) -> (u32, u32) {
+        use Collective::*;
+        let own = |slot| self.offsets(slot, rank, self.size)[rank as usize];
+        match self.collective {
+            _ if !self.in_place_on(rank) => (0, self.elements(Slot::Input, rank)),
+            Gather | Gatherv | Allgather | Allgatherv => (own(Slot::Output), 0),
+            Scatter | Scatterv => (0, own(Slot::Input)),
+            _ => (0, 0),
+        }
+    }
+
+    /// What a rank's output has to be: for each element, the contributions (rank, element of its input), or nothing
+    /// where the standard leaves it open.
+    fn definition(&self, rank: u32) -> Vec<Vec<(u32, u32)>> {
+        use Collective::*;
+        let all = self.elements(Slot::Output, rank);
+        let sum = |ranks: std::ops::Range<u32>, first: u32| {
+            (first..first + all).map(|element| ranks.clone().map(|rank| (rank, element)).collect()).collect()
+        };
+        let from_all = |first: &dyn Fn(u32) -> u32| {
+            let blocks = (0..self.blocks(Slot::Output, rank)).map(|source| {
+                let count = self.block(Slot::Output, rank, source, self.size);
+                (first(source)..first(source) + count).map(move |element| vec![(source, element)])
+            });
+            blocks.flatten().collect()
+        };
+        let sent_to_me = |source: u32| self.offsets(Slot::Input, source, self.size)[rank as usize];
+        match self.collective {
+            Barrier => Vec::new(),
+            Bcast => (0..all).map(|element| vec![(self.root, element)]).collect(),
+            Gather | Gatherv | Allgather | Allgatherv => from_all(&|_| 0),
+            Alltoall | Alltoallv | Alltoallw => from_all(&sent_to_me),
+            Scatter | Scatterv => {
+                let first = sent_to_me(self.root);
+                (first..first + all).map(|element| vec![(self.root, element)]).collect()
+            }
+            Reduce | Allreduce => sum(0..self.size, 0),
+            ReduceScatterBlock | ReduceScatter => sum(0..self.size, sent_to_me(rank)),
+            Scan => sum(0..rank + 1, 0),
+            Exscan => sum(0..rank, 0),
+        }
+    }
+}
+
+/// What a step reads, and what it writes.
+fn accesses(action: &Action) -> ([Option<Blocks>; 2], Option<Blocks>) {
+    match *action {
+        Action::Send { from, .. } => ([Some(from), None], None),
+        Action::Recv { into, .. } => ([None, None], Some(into)),
+        Action::Copy { from, into } => ([Some(from), None], Some(into)),
+        Action::Reduce { left, right, into } => ([Some(left), Some(right)], Some(into)),
+    }
+}
+
+/// The messages: for every (sender, receiver, edge) the sending and the receiving step.
+type Messages = std::collections::HashMap<(u32, u32, u32), (Option<u32>, Option<u32>)>;
+
+fn messages(schedules: &[Schedule]) -> Messages {
+    let mut messages = Messages::new();
+    for (rank, schedule) in (0..).zip(schedules) {
+        for (index, step) in (0..).zip(&schedule.steps) {
+            match step.action {
+                Action::Send { to, edge, .. } => {
+                    messages.entry((rank, to, edge)).or_default().0 = Some(index)
+                }
+                Action::Recv { from, edge, .. } => {
+                    messages.entry((from, rank, edge)).or_default().1 = Some(index)
+                }
+                _ => {}
+            }
+        }
+    }
+    messages
+}

@@ -1,0 +1,359 @@
+//! Carries an operation out on symbols, in a random legal order.
+use super::{Operation, accesses, messages};
+use crate::random::{Random, mix};
+use crate::{Action, Blocks, Partition, Schedule, Slot};
+
+/// A symbol: the contributions that an element is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Symbol {
+    contributions: u64,
+    /// The place value of what stands to the left, where order matters.
+    weight: u64,
+    /// The expression by which it was made: equal ones give equal bits.
+    bits: u64,
+}
+
+/// Memory that nobody has written, or that a dying executor left behind.
+const GARBAGE: Symbol = Symbol { contributions: 0, weight: 0, bits: 0 };
+
+fn leaf((rank, element): (u32, u32)) -> Symbol {
+    let name = mix(u64::from(rank) << 32 | u64::from(element) | 1 << 63);
+    Symbol { contributions: name, weight: mix(name) | 1, bits: mix(name ^ 1) }
+}
+
+fn combine(left: Symbol, right: Symbol, commutative: bool) -> Symbol {
+    let bits = mix(left.bits.rotate_left(17) ^ mix(right.bits));
+    let contributions = if commutative {
+        left.contributions.wrapping_add(right.contributions)
+    } else {
+        left.contributions.wrapping_mul(right.weight).wrapping_add(right.contributions)
+    };
+    Symbol { contributions, weight: left.weight.wrapping_mul(right.weight), bits }
+}
+
+/// A step with addresses.
+struct Task {
+    rank: u32,
+    step: u32,
+    elements: u32,
+    /// Where it reads and writes in the memory of its rank.
+    reads: [u32; 2],
+    write: u32,
+    /// The task at the other end of a message.
+    partner: usize,
+    done: u32,
+    /// A send only: what its receiver may take, and whether that is all.
+    published: Option<(u32, bool)>,
+    complete: bool,
+    queued: bool,
+}
+
+struct Run<'a> {
+    operation: &'a Operation,
+    schedules: &'a [Schedule],
+    /// The number of a rank's first task.
+    first: Vec<usize>,
+    tasks: Vec<Task>,
+    /// By task: those that wait for it.
+    waiting: Vec<Vec<u32>>,
+    memory: Vec<Vec<Symbol>>,
+    /// Tasks that might go on.
+    queue: Vec<usize>,
+    random: Random,
+}
+
+pub fn run(operation: &Operation, schedules: &[Schedule], seed: u64) -> Result<(), String> {
+    let mut run = Run::new(operation, schedules, seed)?;
+    let initial = run.memory.clone();
+    while !run.queue.is_empty() {
+        let pick = run.random.below(run.queue.len() as u64) as usize;
+        let task = run.queue.swap_remove(pick);
+        run.tasks[task].queued = false;
+        run.advance(task).map_err(|what| run.describe(task, &what))?;
+    }
+    if let Some(stuck) = run.tasks.iter().position(|task| !task.complete) {
+        return Err(run.describe(stuck, "never completes"));
+    }
+    (0..operation.size).try_for_each(|rank| run.compare(rank, &initial[rank as usize]))
+}
+
+impl<'a> Run<'a> {
+    fn new(operation: &'a Operation, schedules: &'a [Schedule], seed: u64) -> Result<Run<'a>, String> {
+        let mut run = Run {
+            operation,
+            schedules,
+            first: Vec::new(),
+            tasks: Vec::new(),
+            waiting: Vec::new(),
+            memory: Vec::new(),
+            queue: Vec::new(),
+            random: Random(seed),
+        };
+        for (rank, schedule) in (0..).zip(schedules) {
+            let first = run.tasks.len();
+            run.first.push(first);
+            let slots = Slots::new(operation, schedule);
+            run.memory.push(slots.initial(operation, rank));
+            for (step, plan) in (0..).zip(&schedule.steps) {
+                let task =
+                    slots.task(rank, step, &plan.action).map_err(|what| format!("{operation:?}, {what}"))?;
+                run.tasks.push(task);
+                run.waiting.push(Vec::new());
+                for after in schedule.after_of(plan) {
+                    run.waiting[first + after.step as usize].push((first + step as usize) as u32);
+                }
+            }
+        }
+        for (&(from, to, edge), &ends) in &messages(schedules) {
+            let (Some(send), Some(recv)) = ends else { return Err(format!("half a message: edge {edge}")) };
+            let (send, recv) =
+                (run.first[from as usize] + send as usize, run.first[to as usize] + recv as usize);
+            (run.tasks[send].partner, run.tasks[recv].partner) = (recv, send);
+            if run.tasks[send].elements != run.tasks[recv].elements {
+                return Err(
+                    run.describe(send, &format!("differs in length from {}", run.describe(recv, "receive")))
+                );
+            }
+        }
+        (0..run.tasks.len()).for_each(|task| run.enqueue(task));
+        Ok(run)
+    }
+
+    fn enqueue(&mut self, task: usize) {
+        if !self.tasks[task].complete && !std::mem::replace(&mut self.tasks[task].queued, true) {
+            self.queue.push(task);
+        }
+    }
+
+    fn wake(&mut self, task: usize) {
+        for index in 0..self.waiting[task].len() {
+            self.enqueue(self.waiting[task][index] as usize);
+        }
+    }
+
+    fn action(&self, task: usize) -> &'a Action {
+        let Task { rank, step, .. } = self.tasks[task];
+        let schedules = self.schedules;
+        &schedules[rank as usize].steps[step as usize].action
+    }
+
+    /// How many elements what it waits for lets a task work on, and whether that is all; none if it may not start.
+    fn allowed(&self, task: usize) -> Option<(u32, bool)> {
+        let Task { rank, step, elements, .. } = self.tasks[task];
+        let schedule = &self.schedules[rank as usize];
+        let (mut limit, mut all) = (elements, true);
+        for after in schedule.after_of(&schedule.steps[step as usize]) {
+            let waited = &self.tasks[self.first[rank as usize] + after.step as usize];
+            if !after.streaming && !waited.complete {
+                return None;
+            }
+            if after.streaming && !waited.complete {
+                (limit, all) = (limit.min(waited.done), false);
+            }
+        }
+        Some((limit, all))
+    }
+
+    /// Goes on with a task by a random amount.
+    fn advance(&mut self, task: usize) -> Result<(), String> {
+        let Some((mut limit, mut all)) = self.allowed(task) else { return Ok(()) };
+        let partner = self.tasks[task].partner;
+        match self.action(task) {
+            Action::Send { .. } => {
+                if self.tasks[task].published != Some((limit, all)) {
+                    self.tasks[task].published = Some((limit, all));
+                    self.enqueue(partner);
+                }
+                return Ok(());
+            }
+            Action::Recv { .. } => {
+                let Some((published, whole)) = self.tasks[partner].published else { return Ok(()) };
+                (limit, all) = (limit.min(published), all && whole);
+            }
+            _ => {}
+        }
+        let (done, elements) = (self.tasks[task].done, self.tasks[task].elements);
+        if self.random.below(8) == 0 {
+            self.die(task);
+        }
+        let left = u64::from(limit - done);
+        let now = if self.random.below(2) == 0 { left } else { self.random.below(left + 1) };
+        for element in done..done + now as u32 {
+            self.element(task, element)?;
+        }
+        self.tasks[task].done += now as u32;
+        let is_recv = matches!(self.action(task), Action::Recv { .. });
+        if self.tasks[task].done == elements && all {
+            self.tasks[task].complete = true;
+            self.wake(task);
+        } else if self.tasks[task].done < limit {
+            self.enqueue(task);
+        }
+        if is_recv {
+            self.tasks[partner].done = self.tasks[task].done;
+            self.tasks[partner].complete = self.tasks[task].complete;
+            self.wake(partner);
+        }
+        if now > 0 {
+            self.wake(task);
+        }
+        Ok(())
+    }
+
+    /// The executor dies in the middle of a task: whatever it was writing is garbage, and the task is done again.
+    fn die(&mut self, task: usize) {
+        let Task { rank, done, elements, write, .. } = self.tasks[task];
+        let (first, end) = ((write + done) as usize, (write + elements) as usize);
+        self.memory[rank as usize][first..end].fill(GARBAGE);
+    }
+
+    fn element(&mut self, task: usize, element: u32) -> Result<(), String> {
+        let Task { rank, reads, write, partner, .. } = self.tasks[task];
+        let memory = &self.memory[rank as usize];
+        let own = |operand: usize| memory[(reads[operand] + element) as usize];
+        let (left, right) = match self.action(task) {
+            Action::Recv { .. } => {
+                let sender = &self.tasks[partner];
+                (self.memory[sender.rank as usize][(sender.reads[0] + element) as usize], None)
+            }
+            Action::Reduce { .. } => (own(0), Some(own(1))),
+            _ => (own(0), None),
+        };
+        if left == GARBAGE || right == Some(GARBAGE) {
+            return Err(format!("reads element {element}, which nobody has written"));
+        }
+        let value = right.map_or(left, |right| combine(left, right, self.operation.commutative));
+        self.memory[rank as usize][(write + element) as usize] = value;
+        Ok(())
+    }
+
+    /// Compares a rank's output with the definition, and its input with what it was.
+    fn compare(&self, rank: u32, initial: &[Symbol]) -> Result<(), String> {
+        let operation = self.operation;
+        let fail = |what: String| {
+            Err(format!("{operation:?}, rank {rank}: {what}\n{}", self.schedules[rank as usize]))
+        };
+        let (input, output) = operation.bases(rank);
+        let output_of = |rank: u32| &self.memory[rank as usize][operation.bases(rank).1 as usize..];
+        for (element, contributions) in operation.definition(rank).iter().enumerate() {
+            let found = self.memory[rank as usize][output as usize + element];
+            let parts = contributions.iter().map(|&part| leaf(part));
+            let Some(right) = parts.reduce(|left, right| combine(left, right, operation.commutative)) else {
+                continue;
+            };
+            if (found.contributions, found.weight) != (right.contributions, right.weight) {
+                return fail(format!("element {element} of the output is wrong"));
+            }
+            if operation.collective == crate::Collective::Allreduce
+                && found.bits != output_of(0)[element].bits
+            {
+                return fail(format!("element {element} has other bits than on rank 0"));
+            }
+        }
+        let read_only = operation.elements(Slot::Input, rank) as usize;
+        let input = input as usize;
+        if !operation.in_place_on(rank)
+            && self.memory[rank as usize][input..input + read_only] != initial[input..input + read_only]
+        {
+            return fail("the input was written".into());
+        }
+        Ok(())
+    }
+
+    fn describe(&self, task: usize, what: &str) -> String {
+        let Task { rank, step, .. } = self.tasks[task];
+        let schedule = &self.schedules[rank as usize];
+        format!("{:?}, rank {rank}, step {step} {what}\n{schedule}", self.operation)
+    }
+}
+
+/// Where the blocks of a rank's slots lie: input, output, then scratch. One address more than blocks.
+struct Slots(Vec<Vec<u32>>);
+
+impl Slots {
+    fn new(operation: &Operation, schedule: &Schedule) -> Slots {
+        let rank = schedule.rank;
+        let (input, output) = operation.bases(rank);
+        let user = |slot, blocks, base| -> Vec<u32> {
+            operation.offsets(slot, rank, blocks).into_iter().map(|offset| offset + base).collect()
+        };
+        let mut slots = vec![
+            user(Slot::Input, schedule.input_blocks, input),
+            user(Slot::Output, schedule.output_blocks, output),
+        ];
+        let ends =
+            [input + operation.elements(Slot::Input, rank), output + operation.elements(Slot::Output, rank)];
+        let mut end = ends[0].max(ends[1]);
+        for scratch in &schedule.scratch {
+            let (slot, blocks) = match scratch.like {
+                Partition::Input => (Slot::Input, schedule.input_blocks),
+                Partition::Output => (Slot::Output, schedule.output_blocks),
+            };
+            let mut addresses = vec![end];
+            for block in 0..scratch.blocks {
+                end += operation.block(slot, rank, (scratch.first + block) % blocks, blocks);
+                addresses.push(end);
+            }
+            slots.push(addresses);
+        }
+        Slots(slots)
+    }
+
+    fn initial(&self, operation: &Operation, rank: u32) -> Vec<Symbol> {
+        let (input, output) = operation.bases(rank);
+        let (inputs, outputs) =
+            (operation.elements(Slot::Input, rank), operation.elements(Slot::Output, rank));
+        let slots_end = self.0.iter().filter_map(|addresses| addresses.last()).max().copied().unwrap_or(0);
+        let end = slots_end.max(input + inputs).max(output + outputs);
+        let mut memory = vec![GARBAGE; end as usize];
+        for element in 0..inputs {
+            memory[(input + element) as usize] = leaf((rank, element));
+        }
+        if operation.collective == crate::Collective::Bcast && rank == operation.root {
+            for element in 0..outputs {
+                memory[(output + element) as usize] = leaf((rank, element));
+            }
+        }
+        memory
+    }
+
+    /// Address and length of blocks.
+    fn place(&self, blocks: Blocks) -> (u32, u32) {
+        if blocks.count == 0 {
+            return (0, 0);
+        }
+        let addresses = &self.0[match blocks.slot {
+            Slot::Input => 0,
+            Slot::Output => 1,
+            Slot::Scratch(index) => 2 + index as usize,
+        }];
+        let (first, end) = (addresses[blocks.first as usize], addresses[blocks.end() as usize]);
+        (first, end - first)
+    }
+
+    fn task(&self, rank: u32, step: u32, action: &Action) -> Result<Task, String> {
+        let (reads, write) = accesses(action);
+        let read = reads.map(|blocks| blocks.map(|blocks| self.place(blocks)));
+        let written = write.map(|blocks| self.place(blocks));
+        let mut lengths = read.into_iter().chain([written]).flatten().map(|(_, length)| length);
+        let elements = lengths.next().expect("every step names blocks");
+        if lengths.any(|length| length != elements) {
+            return Err(format!("rank {rank}, step {step}: blocks differ in length: {action}"));
+        }
+        let address = |place: Option<(u32, u32)>| place.map_or(0, |(address, _)| address);
+        let (reads, write) = (read.map(address), address(written));
+        let (partner, done, published) = (usize::MAX, 0, None);
+        Ok(Task {
+            rank,
+            step,
+            elements,
+            reads,
+            write,
+            partner,
+            done,
+            published,
+            complete: false,
+            queued: false,
+        })
+    }
+}

@@ -1,0 +1,268 @@
+//! What can be said of schedules without lengths and without running them.
+use super::{Messages, Operation, accesses, messages};
+use crate::{Action, Blocks, Collective, Schedule, Slot};
+
+pub fn check(operation: &Operation, schedules: &[Schedule]) -> Result<(), String> {
+    if schedules.len() != operation.size as usize {
+        return Err(format!("{} schedules for {} ranks", schedules.len(), operation.size));
+    }
+    for (rank, schedule) in (0..).zip(schedules) {
+        let fail = |what: String| Err(format!("{operation:?}, rank {rank}: {what}"));
+        if (schedule.rank, schedule.size) != (rank, operation.size) {
+            return fail(format!("the schedule is for rank {} of {}", schedule.rank, schedule.size));
+        }
+        if let Err(what) = schedule.check().and_then(|()| Rank::new(operation, schedule).names()) {
+            return fail(what);
+        }
+    }
+    let messages = match_messages(schedules)?;
+    if operation.collective == Collective::Barrier {
+        barrier(schedules, &messages)?;
+    }
+    let mut everywhere = None;
+    for (rank, schedule) in (0..).zip(schedules) {
+        for (earlier, later) in Rank::new(operation, schedule).unordered()? {
+            // Seldom needed: only what other ranks do puts these two in order.
+            let order = everywhere.get_or_insert_with(|| Order::new(schedules, &messages));
+            if !order.before((rank, earlier), (rank, later)) && !order.before((rank, later), (rank, earlier))
+            {
+                return Err(format!(
+                    "{operation:?}, rank {rank}: steps {earlier} and {later} touch the same memory in no certain order\n{schedule}"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn match_messages(schedules: &[Schedule]) -> Result<Messages, String> {
+    let messages = messages(schedules);
+    for (&(from, to, edge), ends) in &messages {
+        if let (Some(_), Some(_)) = ends {
+            continue;
+        }
+        let what = if ends.0.is_some() { "sent but not received" } else { "received but not sent" };
+        return Err(format!("the message from rank {from} to rank {to} with edge {edge} is {what}"));
+    }
+    let steps = schedules.iter().flat_map(|schedule| &schedule.steps);
+    let ends = steps.filter(|s| matches!(s.action, Action::Send { .. } | Action::Recv { .. })).count();
+    if ends != 2 * messages.len() {
+        return Err("two messages share sender, receiver and edge".into());
+    }
+    Ok(messages)
+}
+
+/// In a barrier nobody may leave before all have entered: each rank has to hear of each, by a chain of steps that
+/// wait for each other.
+fn barrier(schedules: &[Schedule], messages: &Messages) -> Result<(), String> {
+    let size = schedules.len();
+    let mut heard: Vec<Vec<Vec<bool>>> = Vec::new();
+    for (rank, schedule) in schedules.iter().enumerate() {
+        let own: Vec<bool> = (0..size).map(|of| of == rank).collect();
+        heard.push(vec![own; schedule.steps.len()]);
+    }
+    let mut changed = true;
+    while std::mem::take(&mut changed) {
+        for (rank, schedule) in (0..).zip(schedules) {
+            for (index, step) in schedule.steps.iter().enumerate() {
+                let mut sources: Vec<(u32, u32)> =
+                    schedule.after_of(step).iter().map(|after| (rank, after.step)).collect();
+                if let Action::Recv { from, edge, .. } = step.action {
+                    sources.extend(messages[&(from, rank, edge)].0.map(|send| (from, send)));
+                }
+                for (source, send) in sources {
+                    let known = heard[source as usize][send as usize].clone();
+                    for (mine, theirs) in heard[rank as usize][index].iter_mut().zip(known) {
+                        changed |= theirs && !std::mem::replace(mine, *mine || theirs);
+                    }
+                }
+            }
+        }
+    }
+    for (rank, steps) in heard.iter().enumerate() {
+        if let Some(of) = (0..size).find(|&of| of != rank && !steps.iter().any(|step| step[of])) {
+            return Err(format!("rank {rank} leaves the barrier without having heard of rank {of}"));
+        }
+    }
+    Ok(())
+}
+
+/// One rank's schedule, and how its user's slots overlap.
+struct Rank<'a> {
+    schedule: &'a Schedule,
+    in_place: bool,
+    collective: Collective,
+}
+
+impl<'a> Rank<'a> {
+    fn new(operation: &Operation, schedule: &'a Schedule) -> Rank<'a> {
+        let in_place = operation.in_place_on(schedule.rank);
+        Rank { schedule, in_place, collective: operation.collective }
+    }
+
+    /// In place each byte has one name; only reduce_scatter has two, and then any two blocks of the user may overlap.
+    fn names(&self) -> Result<(), String> {
+        use Collective::*;
+        let hidden = match self.collective {
+            ReduceScatter | ReduceScatterBlock if self.schedule.size > 1 => return Ok(()),
+            _ if !self.in_place => return Ok(()),
+            Scatter | Scatterv => Slot::Output,
+            _ => Slot::Input,
+        };
+        for (index, step) in self.schedule.steps.iter().enumerate() {
+            let (reads, write) = accesses(&step.action);
+            if reads
+                .into_iter()
+                .chain([write])
+                .flatten()
+                .any(|blocks| blocks.slot == hidden && blocks.count > 0)
+            {
+                return Err(format!("step {index} names {hidden}, which in place has another name"));
+            }
+        }
+        Ok(())
+    }
+
+    fn overlap(&self, a: Blocks, b: Blocks) -> bool {
+        if a.count == 0 || b.count == 0 {
+            return false;
+        }
+        let user = |slot| matches!(slot, Slot::Input | Slot::Output);
+        let two_names = self.in_place && a.slot != b.slot && user(a.slot) && user(b.slot);
+        two_names || (a.slot == b.slot && a.first < b.end() && b.first < a.end())
+    }
+
+    /// Pairs of steps that touch the same memory, one writing, without the later one waiting for the whole earlier one.
+    /// Streaming is enough for a step that reads exactly what the other writes.
+    fn unordered(&self) -> Result<Vec<(u32, u32)>, String> {
+        let steps = &self.schedule.steps;
+        let mut unordered = Vec::new();
+        let done = Done::new(self.schedule);
+        let touched: Vec<_> = steps.iter().map(|step| accesses(&step.action)).collect();
+        for (later, (reads, write)) in touched.iter().enumerate() {
+            if let Some(into) = *write
+                && reads.iter().flatten().any(|&operand| self.overlap(operand, into))
+            {
+                return Err(format!("step {later} writes what it reads: {}", steps[later].action));
+            }
+            for (earlier, (earlier_reads, earlier_write)) in touched[..later].iter().enumerate() {
+                let meet = |a: &Option<Blocks>, b: &Option<Blocks>| matches!((a, b), (Some(a), Some(b)) if self.overlap(*a, *b));
+                let overwrites =
+                    meet(write, earlier_write) || earlier_reads.iter().any(|read| meet(read, write));
+                let mut meets = reads.iter().filter(|read| meet(read, earlier_write)).peekable();
+                let reads_it = meets.peek().is_some();
+                if !(overwrites || reads_it) || done.before_start(earlier, later) {
+                    continue;
+                }
+                let streams = self
+                    .schedule
+                    .after_of(&steps[later])
+                    .iter()
+                    .any(|after| after.streaming && after.step as usize == earlier);
+                if overwrites || !streams || meets.any(|read| read != earlier_write) {
+                    unordered.push((earlier as u32, later as u32));
+                }
+            }
+        }
+        Ok(unordered)
+    }
+}
+
+/// Which steps are certainly done when a step of the same rank starts, by what the rank itself waits for.
+struct Done {
+    words: usize,
+    before_start: Vec<u64>,
+}
+
+impl Done {
+    fn new(schedule: &Schedule) -> Done {
+        let words = schedule.steps.len().div_ceil(64);
+        let mut before_start = vec![0u64; words * schedule.steps.len()];
+        let mut before_done = before_start.clone();
+        for (index, step) in schedule.steps.iter().enumerate() {
+            let here = index * words;
+            for after in schedule.after_of(step) {
+                let there = after.step as usize * words;
+                for word in 0..words {
+                    let done = before_done[there + word];
+                    before_start[here + word] |=
+                        if after.streaming { before_start[there + word] } else { done };
+                    before_done[here + word] |= done;
+                }
+                let (word, bit) = (after.step as usize / 64, 1 << (after.step % 64));
+                before_done[here + word] |= bit;
+                if !after.streaming {
+                    before_start[here + word] |= bit;
+                }
+            }
+            for word in 0..words {
+                before_done[here + word] |= before_start[here + word];
+            }
+        }
+        Done { words, before_start }
+    }
+
+    fn before_start(&self, earlier: usize, later: usize) -> bool {
+        self.before_start[later * self.words + earlier / 64] & (1 << (earlier % 64)) != 0
+    }
+}
+
+/// The order of all steps of all ranks: a node for the start and one for the end of each.
+struct Order {
+    first: Vec<usize>,
+    next: Vec<Vec<usize>>,
+}
+
+impl Order {
+    fn new(schedules: &[Schedule], messages: &Messages) -> Order {
+        let mut first = vec![0];
+        for schedule in schedules {
+            first.push(first.last().expect("starts with 0") + schedule.steps.len());
+        }
+        let mut order = Order { next: vec![Vec::new(); 2 * first[schedules.len()]], first };
+        for (rank, schedule) in (0..).zip(schedules) {
+            for (index, step) in (0..).zip(&schedule.steps) {
+                let (start, end) = order.nodes((rank, index));
+                order.next[start].push(end);
+                // A receive ends only when the send has published all.
+                let published = match step.action {
+                    Action::Send { to, edge, .. } => messages[&(rank, to, edge)].1.map(|recv| (to, recv)),
+                    _ => None,
+                };
+                for after in schedule.after_of(step) {
+                    let (waited_start, waited_end) = order.nodes((rank, after.step));
+                    order.next[waited_end].push(if after.streaming { end } else { start });
+                    order.next[waited_start].push(start);
+                    if let Some(recv) = published {
+                        let recv_end = order.nodes(recv).1;
+                        order.next[waited_end].push(recv_end);
+                    }
+                }
+                if let Some(recv) = published {
+                    let (recv_start, recv_end) = order.nodes(recv);
+                    order.next[start].push(recv_start);
+                    order.next[recv_end].push(end);
+                }
+            }
+        }
+        order
+    }
+
+    fn nodes(&self, (rank, step): (u32, u32)) -> (usize, usize) {
+        let node = 2 * (self.first[rank as usize] + step as usize);
+        (node, node + 1)
+    }
+
+    /// Whether `a` has ended when `b` starts.
+    fn before(&self, a: (u32, u32), b: (u32, u32)) -> bool {
+        let (goal, mut seen) = (self.nodes(b).0, vec![false; self.next.len()]);
+        let mut open = vec![self.nodes(a).1];
+        while let Some(node) = open.pop() {
+            if node == goal {
+                return true;
+            }
+            open.extend(self.next[node].iter().filter(|&&next| !std::mem::replace(&mut seen[next], true)));
+        }
+        false
+    }
+}

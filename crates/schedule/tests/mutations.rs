@@ -1,0 +1,174 @@
+//! The verifier finds what is wrong: plans with one mistake in them are refused.
+use outboard_schedule::verify::{Operation, verify};
+use outboard_schedule::{ALGORITHMS, Action, Collective, Schedule};
+use rand::{Rng, SeedableRng, rngs::SmallRng};
+
+/// Every algorithm at a few sizes, in place where it may be, with an order that matters where it may.
+fn operations() -> impl Iterator<Item = (Operation, Vec<Schedule>)> {
+    let sizes = [2, 3, 5, 8, 13];
+    ALGORITHMS.iter().flat_map(move |facts| sizes.map(|size| (facts, size))).flat_map(|(facts, size)| {
+        [false, true].map(|in_place| {
+            let collective = facts.collective;
+            let in_place = in_place && collective.may_be_in_place();
+            let root = if collective.is_rooted() { size / 2 } else { 0 };
+            let commutative = facts.needs_commutative || !collective.reduces();
+            let counts = vec![size + 3];
+            let operation = Operation { collective, size, root, in_place, commutative, counts };
+            let plans = operation.plans(facts.algorithm);
+            (operation, plans)
+        })
+    })
+}
+
+/// Applies `mutate` to a random step of every operation until it applies (returns true); the verifier must refuse.
+fn all_refused(mut mutate: impl FnMut(&mut Schedule, usize, &mut SmallRng) -> bool) {
+    let mut random = SmallRng::seed_from_u64(7);
+    let mut tried = 0;
+    for (operation, plans) in operations() {
+        verify(&operation, &plans, [1]).expect("the plan without a mistake");
+        for _ in 0..20 {
+            let mut plans = plans.clone();
+            let rank = random.random_range(0..plans.len());
+            let steps = plans[rank].steps.len();
+            if steps == 0 {
+                continue;
+            }
+            let step = random.random_range(0..steps);
+            let before = plans[rank].steps[step].action;
+            if mutate(&mut plans[rank], step, &mut random) {
+                tried += 1;
+                assert!(
+                    verify(&operation, &plans, 0..4).is_err(),
+                    "{operation:?}, rank {rank}: accepted a changed step {step}, once {before}\n{}",
+                    plans[rank]
+                );
+            }
+        }
+    }
+    assert!(tried > 100, "only {tried} mistakes were tried");
+}
+
+#[test]
+fn swapped_operands() {
+    all_refused(|plan, step, _| match &mut plan.steps[step].action {
+        Action::Reduce { left, right, .. } => {
+            std::mem::swap(left, right);
+            !plan.steps.is_empty() && !(plan.size > 0 && commutes(plan))
+        }
+        _ => false,
+    });
+    /// The only plans here with a commutative operator are rings of allreduce: one block per rank on both sides, and a
+    /// reduction of what just came from the left.
+    fn commutes(plan: &Schedule) -> bool {
+        plan.output_blocks == plan.size && plan.steps.len() as u32 >= 5 * (plan.size - 1)
+    }
+}
+
+#[test]
+fn a_wrong_block() {
+    all_refused(|plan, step, random| {
+        let (slot, blocks) = match &mut plan.steps[step].action {
+            Action::Send { from, .. } | Action::Copy { from, .. } => (from.slot, from),
+            Action::Recv { into, .. } | Action::Reduce { into, .. } => (into.slot, into),
+        };
+        let first = blocks.first;
+        blocks.first = if random.random() { first + 1 } else { first.saturating_sub(1) };
+        blocks.first != first && blocks.count > 0 && slot == blocks.slot
+    });
+}
+
+#[test]
+fn a_message_too_few_or_misnamed() {
+    all_refused(|plan, step, random| match &mut plan.steps[step].action {
+        Action::Send { edge, to: peer, .. } | Action::Recv { edge, from: peer, .. } => {
+            match random.random_range(0..3) {
+                0 => *edge += 1,
+                1 => *peer = (*peer + 1) % plan.size,
+                _ => *edge = edge.wrapping_sub(1),
+            }
+            true
+        }
+        _ => false,
+    });
+}
+
+/// A step that waits for nothing at all, though it reads what another step writes.
+#[test]
+fn no_wait_for_data() {
+    all_refused(|plan, step, _| {
+        let operands: Vec<_> = match plan.steps[step].action {
+            Action::Send { from, .. } | Action::Copy { from, .. } => vec![from],
+            Action::Reduce { left, right, .. } => vec![left, right],
+            Action::Recv { .. } => vec![],
+        };
+        let needed = plan.steps[..step].iter().any(|earlier| match earlier.action {
+            Action::Recv { into, .. } | Action::Copy { into, .. } | Action::Reduce { into, .. } => operands
+                .iter()
+                .any(|read| read.slot == into.slot && read.first < into.end() && into.first < read.end()),
+            Action::Send { .. } => false,
+        });
+        plan.steps[step].after_count = 0;
+        needed
+    });
+}
+
+/// Overwriting while the reader may still run, or run again.
+#[test]
+fn streaming_over_a_reader() {
+    all_refused(|plan, step, _| {
+        let Action::Recv { into, .. } = plan.steps[step].action else { return false };
+        let (first, count) = (plan.steps[step].after_first as usize, plan.steps[step].after_count as usize);
+        let mut changed = false;
+        for at in first..first + count {
+            let reader = plan.steps[plan.after[at].step as usize].action;
+            let reads = match reader {
+                Action::Send { from, .. } | Action::Copy { from, .. } => from == into,
+                _ => false,
+            };
+            // Alone it must matter: no other wait may stand in for it.
+            if reads && count == 1 {
+                plan.after[at].streaming = true;
+                changed = true;
+            }
+        }
+        changed
+    });
+}
+
+/// A barrier whose rank does not wait lets ranks through too early.
+#[test]
+fn a_barrier_with_a_gap() {
+    for facts in Collective::Barrier.algorithms() {
+        let operation = Operation {
+            collective: Collective::Barrier,
+            size: 9,
+            root: 0,
+            in_place: false,
+            commutative: true,
+            counts: vec![],
+        };
+        let mut plans = operation.plans(facts.algorithm);
+        verify(&operation, &plans, [1]).unwrap();
+        let step = plans[0].steps.iter().position(|s| s.after_count > 0).unwrap();
+        plans[0].steps[step].after_count = 0;
+        assert!(verify(&operation, &plans, [1]).is_err(), "{:?}", facts.algorithm);
+    }
+}
+
+/// A wait in a circle through two ranks.
+#[test]
+fn a_deadlock() {
+    use outboard_schedule::{Slot, build::Builder};
+    let plan = |rank: u32| {
+        let mut plan = Builder::new(rank, 2, 1, 2);
+        plan.copy(Slot::Input.block(0), Slot::Output.block(rank));
+        let got = plan.recv(1 - rank, Slot::Output.block(1 - rank));
+        plan.send_after(1 - rank, Slot::Input.block(0), &[got]);
+        plan.finish()
+    };
+    let collective = Collective::Allgather;
+    let operation =
+        Operation { collective, size: 2, root: 0, in_place: false, commutative: true, counts: vec![1] };
+    let error = verify(&operation, &[plan(0), plan(1)], [1]).unwrap_err();
+    assert!(error.contains("never completes"), "{error}");
+}
