@@ -3,10 +3,12 @@
 //! Contract of every call here, kept by the program (MPI 5.0, sections 6.9.5, 7.7 and 9.3): the address that it gave is that of a function of
 //! the type that the standard says, and stays so until the object is freed and no longer in use.
 
+use crate::image::Operator;
 use crate::process::Guard;
 use executor::UserCall;
 use objects::{Attribute, Handle, Kind};
 use std::ffi::{c_int, c_void};
+use sys::Span;
 
 /// An operator of the program, for one datatype.
 #[derive(Clone, Copy, Debug)]
@@ -57,13 +59,13 @@ pub fn apply(guard: &mut Guard, op: UserOp, left: usize, into: usize, elements: 
 
 /// Serves a schedule's call of an operator.
 pub fn reduce(guard: &mut Guard, due: UserCall) {
-    let op = *guard
-        .job()
-        .user_ops
-        .get(due.token as usize)
-        .expect("an operator stays entered while a schedule uses it");
-    apply(guard, op, due.left.address(), due.into.address(), due.elements);
-    guard.job().executor.called(due);
+    let operator = guard.job().operators.get(due.token as usize);
+    let Operator { op, shape } = operator.expect("an operator stays entered while a schedule uses it");
+    let (op, bytes) = (*op, due.into.bytes());
+    let (elements, origin) = (shape.elements(bytes), shape.origin(bytes));
+    let at = |span: Span| span.address().wrapping_add_signed(origin as isize);
+    apply(guard, op, at(due.left), at(due.into), elements as u64);
+    guard.job().coll.called(due);
 }
 
 /// Calls an error handler of the program for an object.

@@ -1,13 +1,17 @@
 //! One function per MPI call: finds the objects, calls the room, waits.
 //!
 //! Read next: `body/mod.rs` (how a body is written), `process.rs` (the one lock, the one wait), `args.rs` (C arguments),
-//! `raise.rs` (what becomes of an error), `callback.rs` (the program's functions).
+//! `request.rs` (operations under way), `raise.rs` (what becomes of an error), `callback.rs` (the program's functions).
 
 pub mod args;
 pub mod body;
+mod buffer;
 pub mod callback;
+mod collective;
+mod image;
 pub mod process;
 pub mod raise;
+mod request;
 
 /// Which functions have a body: a line for each, its name and 1 or 0. Generated.
 pub const FUNCTIONS: &str = include_str!("generated/functions.txt");

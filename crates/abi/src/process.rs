@@ -3,19 +3,24 @@
 //! The lock is taken by every call, but costs nothing once MPI_Init_thread has granted less than MPI_THREAD_MULTIPLE. It is let go
 //! while a function of the program runs and while a wait idles, so nothing that a body found may be kept over either.
 
-use crate::callback::{self, UserOp};
+use crate::body::p2p::Taken;
+use crate::callback;
+use crate::image::Operator;
 use crate::raise;
+use crate::request::{Request, Work};
 use boot::Membership;
+use coll::Coll;
 use error::{Class, Error, Result};
 use executor::{Executor, Poll};
-use objects::{Handle, Objects};
+use objects::{Handle, Kind, Objects, Table};
 use p2p::P2p;
+use progress::{Idle, Pace};
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use telemetry::Counter;
 
 /// How far the process is in its life with MPI (MPI 5.0, section 11.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,13 +57,22 @@ pub struct Job {
     pub membership: Membership,
     /// Sends and receives.
     pub p2p: P2p,
-    /// Schedules.
-    pub executor: Executor,
+    /// Collectives.
+    pub coll: Coll,
+    /// What the program's MPI_Requests name.
+    pub requests: Table<Request>,
+    /// What the program's MPI_Messages name.
+    pub messages: Table<Taken>,
+    /// Operations whose requests the program has freed.
+    pub orphans: Vec<Work>,
     /// Operators of the program in use by schedules, by token.
-    pub user_ops: slab::Slab<UserOp>,
+    pub operators: slab::Slab<Operator>,
     /// Addresses that MPI_Alloc_mem gave out, and their offsets in the arena (none: from the heap, of so many bytes).
     pub memory: std::collections::HashMap<usize, Option<u64>>,
 }
+
+/// Rounds of progress at the start of a wait before the clock is looked at.
+const ROUNDS_UNTIMED: u32 = 16;
 
 struct Shared(UnsafeCell<Option<Process>>);
 // SAFETY: the value is reached through `Guard` only, and at most one guard is in use at a time: by the mutex, or because the program
@@ -161,20 +175,39 @@ impl Guard {
     }
 
     /// Makes progress until `ready` has an answer. `ready` is asked with the lock held, first before any progress is made.
+    #[inline]
     pub fn wait<T>(&mut self, mut ready: impl FnMut(&mut Process) -> Option<T>) -> T {
         if let Some(value) = ready(self) {
             return value;
         }
-        let mut idle = 0u32;
-        loop {
-            idle = if self.progress() { 0 } else { idle.saturating_add(1) };
-            if let Some(value) = ready(self) {
+        // Most waits end in the first rounds; only a longer one is worth the clock.
+        for _ in 0..ROUNDS_UNTIMED {
+            if self.progress()
+                && let Some(value) = ready(self)
+            {
                 return value;
             }
-            if idle > 0 {
-                self.rest(idle);
-            }
         }
+        self.wait_long(ready)
+    }
+
+    #[cold]
+    fn wait_long<T>(&mut self, mut ready: impl FnMut(&mut Process) -> Option<T>) -> T {
+        let begun = sys::clock::now();
+        let mut idle = Idle::new(Pace::of_rank(self.job().membership.segment));
+        let value = loop {
+            // Another thread's progress may have completed what we wait for.
+            if let Some(value) = ready(self) {
+                break value;
+            }
+            if self.progress() {
+                idle.reset();
+            } else {
+                self.rest(&mut idle);
+            }
+        };
+        telemetry::count(Counter::WaitNs, sys::clock::now() - begun);
+        value
     }
 
     /// One round over all rooms; whether anything moved. Calls the program's operators that are due.
@@ -185,7 +218,10 @@ impl Guard {
             Err(error) => raise::end(self, "progress", &error),
         };
         let job = self.job.as_deref_mut().expect("seen above");
-        match job.executor.poll() {
+        if !job.orphans.is_empty() {
+            job.poll_orphans();
+        }
+        match job.coll.poll() {
             Poll::Idle => moved,
             Poll::Progressed => true,
             Poll::Call(due) => {
@@ -195,21 +231,22 @@ impl Guard {
         }
     }
 
-    /// Idles with the lock let go: first gives the core away, then sleeps until somebody rings.
-    fn rest(&mut self, idle: u32) {
-        let Some(job) = self.job.as_deref() else { return };
-        let (segment, rank) = (job.membership.segment, job.membership.rank);
-        if segment.job().aborted().is_some() {
-            self.unlocked(|| raise::leave(segment.job().aborted().map_or(1, |(_, code)| code)));
+    /// Idles with the lock let go.
+    fn rest(&mut self, idle: &mut Idle) {
+        let job = self.job();
+        if let Some(warning) = job.coll.warning() {
+            eprintln!("outboard: rank {}: {warning}", job.membership.rank);
         }
-        let may_sleep = idle > 500 && !job.p2p.must_poll() && !job.executor.is_busy();
-        self.unlocked(|| match may_sleep {
-            true => {
-                segment.rank(rank).bell.sleep(Duration::from_millis(1), || true);
-            }
-            false if segment.job().may_spin() => std::hint::spin_loop(),
-            false => sys::cpu::give_way(),
-        });
+        let (segment, rank) = (job.membership.segment, job.membership.rank);
+        if let Some((_, code)) = segment.job().aborted() {
+            self.unlocked(|| raise::leave(code));
+        }
+        let still_idle = || {
+            let mut guard = Guard::enter();
+            let job = guard.job();
+            job.p2p.is_idle() && !job.coll.stirred()
+        };
+        self.unlocked(|| idle.wait(&segment.rank(rank).bell, still_idle));
     }
 }
 
@@ -271,8 +308,8 @@ impl Process {
         let port = transport::route_shm::Port::new(segment.clone(), membership.rank);
         let p2p = P2p::new(transport::route::Reach::Shm(port), p2p::Config::of(settings));
         let allocator = transport::shm::Allocator::new(segment.arena(membership.rank)?);
-        let executor =
-            Executor::new(segment.clone(), membership.rank, allocator, executor::Config::of(settings));
+        let config = executor::Config::of(settings);
+        let coll = Coll::new(Executor::new(segment.clone(), membership.rank, allocator, config), settings)?;
         segment.rank(membership.rank).thread_level.store(level as u32 + 1, Ordering::Relaxed);
         self.objects.join(membership.rank, membership.size);
         self.objects
@@ -281,8 +318,11 @@ impl Process {
         self.job = Some(Box::new(Job {
             membership,
             p2p,
-            executor,
-            user_ops: slab::Slab::new(),
+            coll,
+            requests: Table::new(Kind::Request),
+            messages: Table::new(Kind::Message),
+            orphans: Vec::new(),
+            operators: slab::Slab::new(),
             memory: std::collections::HashMap::new(),
         }));
         self.phase = Phase::Running;

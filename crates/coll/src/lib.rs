@@ -1,1 +1,109 @@
-//! Room coll.
+//! Collectives: picks an algorithm and starts its schedule. How an algorithm works is the business of `schedule`; who
+//! carries it out, of `executor`.
+//!
+//! Always true here: the algorithm depends only on what MPI makes equal on all ranks and on settings of scope `job`; starting never blocks;
+//! blocking, nonblocking and persistent calls start the same schedules.
+//!
+//! Read next: `choose.rs` (the table of choices), `call.rs` (what a call is).
+#![forbid(unsafe_code)]
+
+mod cache;
+mod call;
+mod choose;
+
+pub use call::{Call, Members, Part};
+pub use choose::{Choice, RULES, Rule};
+
+use cache::Plans;
+use error::Result;
+use executor::{Executor, Poll, Start, Ticket, UserCall};
+use schedule::algorithm::{Algorithm, Params};
+use transport::shm::Allocator;
+
+/// The collectives of one process.
+pub struct Coll {
+    executor: Executor,
+    choice: Choice,
+    plans: Plans,
+}
+
+impl Coll {
+    /// Collectives by this executor; refuses settings that name no algorithm.
+    pub fn new(executor: Executor, settings: &settings::Settings) -> Result<Coll> {
+        let choice = Choice::from_settings(settings)?;
+        let plans = Plans::new(settings.schedule_cache_entries as usize);
+        Ok(Coll { executor, choice, plans })
+    }
+
+    /// Starts a collective.
+    pub fn start(&mut self, members: &Members, call: Call) -> Result<Ticket> {
+        let size = members.peers.len() as u32;
+        let algorithm = self.choice.of(call.collective, call.bytes(size), size, call.commutative);
+        let (rank, root, in_place) = (members.rank, call.root, call.in_place);
+        let schedule =
+            self.plans.get(algorithm, Params { rank, size, root, in_place, commutative: call.commutative });
+        telemetry::count(counter_of(algorithm), 1);
+        self.executor.start(Start {
+            context: members.context,
+            sequence: members.sequence,
+            peers: members.peers.clone(),
+            input: call.input.bind(schedule.input_blocks),
+            output: call.output.bind(schedule.output_blocks),
+            schedule,
+            reduction: call.reduction,
+            offload: executor::Offload::Auto,
+        })
+    }
+
+    /// Advances all started collectives that this rank executes itself.
+    pub fn poll(&mut self) -> Poll {
+        self.executor.poll()
+    }
+
+    /// A user's operator that `poll` asked for has been called.
+    pub fn called(&mut self, call: UserCall) {
+        self.executor.called(call);
+    }
+
+    /// How a collective ended, once it has; the ticket is then spent.
+    pub fn outcome(&mut self, ticket: Ticket) -> Option<Result<()>> {
+        self.executor.outcome(ticket)
+    }
+
+    /// Whether anything has changed since the last `poll`: to be asked before sleeping on the rank's doorbell.
+    pub fn stirred(&self) -> bool {
+        self.executor.stirred()
+    }
+
+    /// Whether any collective is under way.
+    pub fn is_busy(&self) -> bool {
+        self.executor.is_busy()
+    }
+
+    /// The rank's arena, for whoever else allocates from it (MPI_Alloc_mem).
+    pub fn memory(&mut self) -> &mut Allocator {
+        self.executor.memory()
+    }
+
+    /// A sentence that the user should read once, if there is one.
+    pub fn warning(&mut self) -> Option<String> {
+        self.executor.warning()
+    }
+}
+
+fn counter_of(algorithm: Algorithm) -> telemetry::Counter {
+    use schedule::algorithm::Collective::*;
+    use telemetry::Counter;
+    match algorithm.collective() {
+        Barrier => Counter::BarrierCalls,
+        Bcast => Counter::BcastCalls,
+        Gather | Gatherv => Counter::GatherCalls,
+        Scatter | Scatterv => Counter::ScatterCalls,
+        Allgather | Allgatherv => Counter::AllgatherCalls,
+        Alltoall | Alltoallv | Alltoallw => Counter::AlltoallCalls,
+        Reduce => Counter::ReduceCalls,
+        Allreduce => Counter::AllreduceCalls,
+        ReduceScatter | ReduceScatterBlock => Counter::ReduceScatterCalls,
+        Scan | Exscan => Counter::ScanCalls,
+    }
+}

@@ -73,11 +73,7 @@ impl Comm {
 
     /// From a rank in MPI_COMM_WORLD to the rank here.
     pub fn rank_of(&self, peer: u32) -> Option<u32> {
-        // Most comms keep the world's order from 0, and then the answer stands at its own place.
-        if self.group.peers.get(peer as usize) == Some(&peer) {
-            return Some(peer);
-        }
-        self.group.peers.iter().position(|other| *other == peer).map(|rank| rank as u32)
+        self.group.rank_of(peer)
     }
 
     /// The number of the next collective: every member calls its collectives in the same order (MPI 5.0, section 6.13).

@@ -30,6 +30,15 @@ impl Group {
         self.peers.len() as u32
     }
 
+    /// From a rank in MPI_COMM_WORLD to the rank here.
+    pub fn rank_of(&self, peer: u32) -> Option<u32> {
+        // Most groups keep the world's order from 0, and then the answer stands at its own place.
+        if self.peers.get(peer as usize) == Some(&peer) {
+            return Some(peer);
+        }
+        self.peers.iter().position(|other| *other == peer).map(|rank| rank as u32)
+    }
+
     /// MPI_IDENT, MPI_SIMILAR or MPI_UNEQUAL.
     pub fn compare(&self, other: &Group) -> i32 {
         if self.peers == other.peers {

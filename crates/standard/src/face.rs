@@ -215,7 +215,18 @@ pub unsafe extern "C" fn PMPI_Allgather(
     recvtype: Handle,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Allgather", On::Comm(comm))
+    call("MPI_Allgather", On::Comm(comm), |guard| {
+        body::coll::allgather(
+            guard,
+            Address(sendbuf),
+            i64::from(sendcount),
+            sendtype,
+            Address(recvbuf),
+            i64::from(recvcount),
+            recvtype,
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Allgather(
@@ -239,7 +250,18 @@ pub unsafe extern "C" fn PMPI_Allgather_c(
     recvtype: Handle,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Allgather_c", On::Comm(comm))
+    call("MPI_Allgather_c", On::Comm(comm), |guard| {
+        body::coll::allgather(
+            guard,
+            Address(sendbuf),
+            sendcount,
+            sendtype,
+            Address(recvbuf),
+            recvcount,
+            recvtype,
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Allgather_c(
@@ -324,7 +346,19 @@ pub unsafe extern "C" fn PMPI_Allgatherv(
     recvtype: Handle,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Allgatherv", On::Comm(comm))
+    call("MPI_Allgatherv", On::Comm(comm), |guard| {
+        body::coll::allgatherv(
+            guard,
+            Address(sendbuf),
+            i64::from(sendcount),
+            sendtype,
+            Address(recvbuf),
+            Counts::ints(recvcounts, "recvcounts"),
+            Counts::ints(displs, "displs"),
+            recvtype,
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Allgatherv(
@@ -350,7 +384,19 @@ pub unsafe extern "C" fn PMPI_Allgatherv_c(
     recvtype: Handle,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Allgatherv_c", On::Comm(comm))
+    call("MPI_Allgatherv_c", On::Comm(comm), |guard| {
+        body::coll::allgatherv(
+            guard,
+            Address(sendbuf),
+            sendcount,
+            sendtype,
+            Address(recvbuf),
+            Counts::longs(recvcounts, "recvcounts"),
+            Counts::longs(displs, "displs"),
+            recvtype,
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Allgatherv_c(
@@ -452,7 +498,9 @@ pub unsafe extern "C" fn PMPI_Allreduce(
     op: Handle,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Allreduce", On::Comm(comm))
+    call("MPI_Allreduce", On::Comm(comm), |guard| {
+        body::coll::allreduce(guard, Address(sendbuf), Address(recvbuf), i64::from(count), datatype, op, comm)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Allreduce(
@@ -474,7 +522,9 @@ pub unsafe extern "C" fn PMPI_Allreduce_c(
     op: Handle,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Allreduce_c", On::Comm(comm))
+    call("MPI_Allreduce_c", On::Comm(comm), |guard| {
+        body::coll::allreduce(guard, Address(sendbuf), Address(recvbuf), count, datatype, op, comm)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Allreduce_c(
@@ -549,7 +599,18 @@ pub unsafe extern "C" fn PMPI_Alltoall(
     recvtype: Handle,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Alltoall", On::Comm(comm))
+    call("MPI_Alltoall", On::Comm(comm), |guard| {
+        body::coll::alltoall(
+            guard,
+            Address(sendbuf),
+            i64::from(sendcount),
+            sendtype,
+            Address(recvbuf),
+            i64::from(recvcount),
+            recvtype,
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Alltoall(
@@ -573,7 +634,18 @@ pub unsafe extern "C" fn PMPI_Alltoall_c(
     recvtype: Handle,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Alltoall_c", On::Comm(comm))
+    call("MPI_Alltoall_c", On::Comm(comm), |guard| {
+        body::coll::alltoall(
+            guard,
+            Address(sendbuf),
+            sendcount,
+            sendtype,
+            Address(recvbuf),
+            recvcount,
+            recvtype,
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Alltoall_c(
@@ -659,7 +731,20 @@ pub unsafe extern "C" fn PMPI_Alltoallv(
     recvtype: Handle,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Alltoallv", On::Comm(comm))
+    call("MPI_Alltoallv", On::Comm(comm), |guard| {
+        body::coll::alltoallv(
+            guard,
+            Address(sendbuf),
+            Counts::ints(sendcounts, "sendcounts"),
+            Counts::ints(sdispls, "sdispls"),
+            sendtype,
+            Address(recvbuf),
+            Counts::ints(recvcounts, "recvcounts"),
+            Counts::ints(rdispls, "rdispls"),
+            recvtype,
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Alltoallv(
@@ -689,7 +774,20 @@ pub unsafe extern "C" fn PMPI_Alltoallv_c(
     recvtype: Handle,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Alltoallv_c", On::Comm(comm))
+    call("MPI_Alltoallv_c", On::Comm(comm), |guard| {
+        body::coll::alltoallv(
+            guard,
+            Address(sendbuf),
+            Counts::longs(sendcounts, "sendcounts"),
+            Counts::longs(sdispls, "sdispls"),
+            sendtype,
+            Address(recvbuf),
+            Counts::longs(recvcounts, "recvcounts"),
+            Counts::longs(rdispls, "rdispls"),
+            recvtype,
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Alltoallv_c(
@@ -793,7 +891,20 @@ pub unsafe extern "C" fn PMPI_Alltoallw(
     recvtypes: usize,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Alltoallw", On::Comm(comm))
+    call("MPI_Alltoallw", On::Comm(comm), |guard| {
+        body::coll::alltoallw(
+            guard,
+            Address(sendbuf),
+            Counts::ints(sendcounts, "sendcounts"),
+            Counts::ints(sdispls, "sdispls"),
+            In::<Handle>::new(sendtypes, "sendtypes"),
+            Address(recvbuf),
+            Counts::ints(recvcounts, "recvcounts"),
+            Counts::ints(rdispls, "rdispls"),
+            In::<Handle>::new(recvtypes, "recvtypes"),
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Alltoallw(
@@ -823,7 +934,20 @@ pub unsafe extern "C" fn PMPI_Alltoallw_c(
     recvtypes: usize,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Alltoallw_c", On::Comm(comm))
+    call("MPI_Alltoallw_c", On::Comm(comm), |guard| {
+        body::coll::alltoallw(
+            guard,
+            Address(sendbuf),
+            Counts::longs(sendcounts, "sendcounts"),
+            Counts::longs(sdispls, "sdispls"),
+            In::<Handle>::new(sendtypes, "sendtypes"),
+            Address(recvbuf),
+            Counts::longs(recvcounts, "recvcounts"),
+            Counts::longs(rdispls, "rdispls"),
+            In::<Handle>::new(recvtypes, "recvtypes"),
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Alltoallw_c(
@@ -957,7 +1081,7 @@ pub unsafe extern "C" fn MPI_Attr_put(comm: Handle, keyval: c_int, attribute_val
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Barrier(comm: Handle) -> c_int {
-    missing("MPI_Barrier", On::Comm(comm))
+    call("MPI_Barrier", On::Comm(comm), |guard| body::coll::barrier(guard, comm))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Barrier(comm: Handle) -> c_int {
@@ -979,7 +1103,9 @@ pub unsafe extern "C" fn PMPI_Bcast(
     root: c_int,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Bcast", On::Comm(comm))
+    call("MPI_Bcast", On::Comm(comm), |guard| {
+        body::coll::bcast(guard, Address(buffer), i64::from(count), datatype, root, comm)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Bcast(
@@ -999,7 +1125,9 @@ pub unsafe extern "C" fn PMPI_Bcast_c(
     root: c_int,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Bcast_c", On::Comm(comm))
+    call("MPI_Bcast_c", On::Comm(comm), |guard| {
+        body::coll::bcast(guard, Address(buffer), count, datatype, root, comm)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Bcast_c(
@@ -1068,7 +1196,9 @@ pub unsafe extern "C" fn PMPI_Bsend(
     tag: c_int,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Bsend", On::Comm(comm))
+    call("MPI_Bsend", On::Comm(comm), |guard| {
+        body::p2p::bsend(guard, Address(buf), i64::from(count), datatype, dest, tag, comm)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Bsend(
@@ -1090,7 +1220,9 @@ pub unsafe extern "C" fn PMPI_Bsend_c(
     tag: c_int,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Bsend_c", On::Comm(comm))
+    call("MPI_Bsend_c", On::Comm(comm), |guard| {
+        body::p2p::bsend(guard, Address(buf), count, datatype, dest, tag, comm)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Bsend_c(
@@ -1113,7 +1245,18 @@ pub unsafe extern "C" fn PMPI_Bsend_init(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Bsend_init", On::Comm(comm))
+    call("MPI_Bsend_init", On::Comm(comm), |guard| {
+        body::p2p::bsend_init(
+            guard,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            dest,
+            tag,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Bsend_init(
@@ -1137,7 +1280,18 @@ pub unsafe extern "C" fn PMPI_Bsend_init_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Bsend_init_c", On::Comm(comm))
+    call("MPI_Bsend_init_c", On::Comm(comm), |guard| {
+        body::p2p::bsend_init(
+            guard,
+            Address(buf),
+            count,
+            datatype,
+            dest,
+            tag,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Bsend_init_c(
@@ -1153,7 +1307,9 @@ pub unsafe extern "C" fn MPI_Bsend_init_c(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Buffer_attach(buffer: usize, size: c_int) -> c_int {
-    missing("MPI_Buffer_attach", On::Nothing)
+    call("MPI_Buffer_attach", On::Nothing, |guard| {
+        body::p2p::buffer_attach(guard, Address(buffer), i64::from(size))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Buffer_attach(buffer: usize, size: c_int) -> c_int {
@@ -1161,7 +1317,7 @@ pub unsafe extern "C" fn MPI_Buffer_attach(buffer: usize, size: c_int) -> c_int 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Buffer_attach_c(buffer: usize, size: i64) -> c_int {
-    missing("MPI_Buffer_attach_c", On::Nothing)
+    call("MPI_Buffer_attach_c", On::Nothing, |guard| body::p2p::buffer_attach(guard, Address(buffer), size))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Buffer_attach_c(buffer: usize, size: i64) -> c_int {
@@ -1169,7 +1325,9 @@ pub unsafe extern "C" fn MPI_Buffer_attach_c(buffer: usize, size: i64) -> c_int 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Buffer_detach(buffer_addr: usize, size: usize) -> c_int {
-    missing("MPI_Buffer_detach", On::Nothing)
+    call("MPI_Buffer_detach", On::Nothing, |guard| {
+        body::p2p::buffer_detach(guard, Address(buffer_addr), OutCount::int(size, "size"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Buffer_detach(buffer_addr: usize, size: usize) -> c_int {
@@ -1177,7 +1335,9 @@ pub unsafe extern "C" fn MPI_Buffer_detach(buffer_addr: usize, size: usize) -> c
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Buffer_detach_c(buffer_addr: usize, size: usize) -> c_int {
-    missing("MPI_Buffer_detach_c", On::Nothing)
+    call("MPI_Buffer_detach_c", On::Nothing, |guard| {
+        body::p2p::buffer_detach(guard, Address(buffer_addr), OutCount::long(size, "size"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Buffer_detach_c(buffer_addr: usize, size: usize) -> c_int {
@@ -1185,7 +1345,7 @@ pub unsafe extern "C" fn MPI_Buffer_detach_c(buffer_addr: usize, size: usize) ->
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Buffer_flush() -> c_int {
-    missing("MPI_Buffer_flush", On::Nothing)
+    call("MPI_Buffer_flush", On::Nothing, |guard| body::p2p::buffer_flush(guard))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Buffer_flush() -> c_int {
@@ -1201,7 +1361,9 @@ pub unsafe extern "C" fn MPI_Buffer_iflush(request: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Cancel(request: usize) -> c_int {
-    missing("MPI_Cancel", On::Nothing)
+    call("MPI_Cancel", On::Nothing, |guard| {
+        body::request::cancel(guard, Out::<Handle>::new(request, "request"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Cancel(request: usize) -> c_int {
@@ -2121,7 +2283,9 @@ pub unsafe extern "C" fn PMPI_Exscan(
     op: Handle,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Exscan", On::Comm(comm))
+    call("MPI_Exscan", On::Comm(comm), |guard| {
+        body::coll::exscan(guard, Address(sendbuf), Address(recvbuf), i64::from(count), datatype, op, comm)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Exscan(
@@ -2143,7 +2307,9 @@ pub unsafe extern "C" fn PMPI_Exscan_c(
     op: Handle,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Exscan_c", On::Comm(comm))
+    call("MPI_Exscan_c", On::Comm(comm), |guard| {
+        body::coll::exscan(guard, Address(sendbuf), Address(recvbuf), count, datatype, op, comm)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Exscan_c(
@@ -3711,7 +3877,19 @@ pub unsafe extern "C" fn PMPI_Gather(
     root: c_int,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Gather", On::Comm(comm))
+    call("MPI_Gather", On::Comm(comm), |guard| {
+        body::coll::gather(
+            guard,
+            Address(sendbuf),
+            i64::from(sendcount),
+            sendtype,
+            Address(recvbuf),
+            i64::from(recvcount),
+            recvtype,
+            root,
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Gather(
@@ -3737,7 +3915,19 @@ pub unsafe extern "C" fn PMPI_Gather_c(
     root: c_int,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Gather_c", On::Comm(comm))
+    call("MPI_Gather_c", On::Comm(comm), |guard| {
+        body::coll::gather(
+            guard,
+            Address(sendbuf),
+            sendcount,
+            sendtype,
+            Address(recvbuf),
+            recvcount,
+            recvtype,
+            root,
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Gather_c(
@@ -3832,7 +4022,20 @@ pub unsafe extern "C" fn PMPI_Gatherv(
     root: c_int,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Gatherv", On::Comm(comm))
+    call("MPI_Gatherv", On::Comm(comm), |guard| {
+        body::coll::gatherv(
+            guard,
+            Address(sendbuf),
+            i64::from(sendcount),
+            sendtype,
+            Address(recvbuf),
+            Counts::ints(recvcounts, "recvcounts"),
+            Counts::ints(displs, "displs"),
+            recvtype,
+            root,
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Gatherv(
@@ -3860,7 +4063,20 @@ pub unsafe extern "C" fn PMPI_Gatherv_c(
     root: c_int,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Gatherv_c", On::Comm(comm))
+    call("MPI_Gatherv_c", On::Comm(comm), |guard| {
+        body::coll::gatherv(
+            guard,
+            Address(sendbuf),
+            sendcount,
+            sendtype,
+            Address(recvbuf),
+            Counts::longs(recvcounts, "recvcounts"),
+            Counts::longs(displs, "displs"),
+            recvtype,
+            root,
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Gatherv_c(
@@ -4589,7 +4805,19 @@ pub unsafe extern "C" fn PMPI_Iallgather(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Iallgather", On::Comm(comm))
+    call("MPI_Iallgather", On::Comm(comm), |guard| {
+        body::coll::iallgather(
+            guard,
+            Address(sendbuf),
+            i64::from(sendcount),
+            sendtype,
+            Address(recvbuf),
+            i64::from(recvcount),
+            recvtype,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Iallgather(
@@ -4615,7 +4843,19 @@ pub unsafe extern "C" fn PMPI_Iallgather_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Iallgather_c", On::Comm(comm))
+    call("MPI_Iallgather_c", On::Comm(comm), |guard| {
+        body::coll::iallgather(
+            guard,
+            Address(sendbuf),
+            sendcount,
+            sendtype,
+            Address(recvbuf),
+            recvcount,
+            recvtype,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Iallgather_c(
@@ -4642,7 +4882,20 @@ pub unsafe extern "C" fn PMPI_Iallgatherv(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Iallgatherv", On::Comm(comm))
+    call("MPI_Iallgatherv", On::Comm(comm), |guard| {
+        body::coll::iallgatherv(
+            guard,
+            Address(sendbuf),
+            i64::from(sendcount),
+            sendtype,
+            Address(recvbuf),
+            Counts::ints(recvcounts, "recvcounts"),
+            Counts::ints(displs, "displs"),
+            recvtype,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Iallgatherv(
@@ -4672,7 +4925,20 @@ pub unsafe extern "C" fn PMPI_Iallgatherv_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Iallgatherv_c", On::Comm(comm))
+    call("MPI_Iallgatherv_c", On::Comm(comm), |guard| {
+        body::coll::iallgatherv(
+            guard,
+            Address(sendbuf),
+            sendcount,
+            sendtype,
+            Address(recvbuf),
+            Counts::longs(recvcounts, "recvcounts"),
+            Counts::longs(displs, "displs"),
+            recvtype,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Iallgatherv_c(
@@ -4700,7 +4966,18 @@ pub unsafe extern "C" fn PMPI_Iallreduce(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Iallreduce", On::Comm(comm))
+    call("MPI_Iallreduce", On::Comm(comm), |guard| {
+        body::coll::iallreduce(
+            guard,
+            Address(sendbuf),
+            Address(recvbuf),
+            i64::from(count),
+            datatype,
+            op,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Iallreduce(
@@ -4724,7 +5001,18 @@ pub unsafe extern "C" fn PMPI_Iallreduce_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Iallreduce_c", On::Comm(comm))
+    call("MPI_Iallreduce_c", On::Comm(comm), |guard| {
+        body::coll::iallreduce(
+            guard,
+            Address(sendbuf),
+            Address(recvbuf),
+            count,
+            datatype,
+            op,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Iallreduce_c(
@@ -4749,7 +5037,19 @@ pub unsafe extern "C" fn PMPI_Ialltoall(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Ialltoall", On::Comm(comm))
+    call("MPI_Ialltoall", On::Comm(comm), |guard| {
+        body::coll::ialltoall(
+            guard,
+            Address(sendbuf),
+            i64::from(sendcount),
+            sendtype,
+            Address(recvbuf),
+            i64::from(recvcount),
+            recvtype,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ialltoall(
@@ -4775,7 +5075,19 @@ pub unsafe extern "C" fn PMPI_Ialltoall_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Ialltoall_c", On::Comm(comm))
+    call("MPI_Ialltoall_c", On::Comm(comm), |guard| {
+        body::coll::ialltoall(
+            guard,
+            Address(sendbuf),
+            sendcount,
+            sendtype,
+            Address(recvbuf),
+            recvcount,
+            recvtype,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ialltoall_c(
@@ -4803,7 +5115,21 @@ pub unsafe extern "C" fn PMPI_Ialltoallv(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Ialltoallv", On::Comm(comm))
+    call("MPI_Ialltoallv", On::Comm(comm), |guard| {
+        body::coll::ialltoallv(
+            guard,
+            Address(sendbuf),
+            Counts::ints(sendcounts, "sendcounts"),
+            Counts::ints(sdispls, "sdispls"),
+            sendtype,
+            Address(recvbuf),
+            Counts::ints(recvcounts, "recvcounts"),
+            Counts::ints(rdispls, "rdispls"),
+            recvtype,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ialltoallv(
@@ -4837,7 +5163,21 @@ pub unsafe extern "C" fn PMPI_Ialltoallv_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Ialltoallv_c", On::Comm(comm))
+    call("MPI_Ialltoallv_c", On::Comm(comm), |guard| {
+        body::coll::ialltoallv(
+            guard,
+            Address(sendbuf),
+            Counts::longs(sendcounts, "sendcounts"),
+            Counts::longs(sdispls, "sdispls"),
+            sendtype,
+            Address(recvbuf),
+            Counts::longs(recvcounts, "recvcounts"),
+            Counts::longs(rdispls, "rdispls"),
+            recvtype,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ialltoallv_c(
@@ -4871,7 +5211,21 @@ pub unsafe extern "C" fn PMPI_Ialltoallw(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Ialltoallw", On::Comm(comm))
+    call("MPI_Ialltoallw", On::Comm(comm), |guard| {
+        body::coll::ialltoallw(
+            guard,
+            Address(sendbuf),
+            Counts::ints(sendcounts, "sendcounts"),
+            Counts::ints(sdispls, "sdispls"),
+            In::<Handle>::new(sendtypes, "sendtypes"),
+            Address(recvbuf),
+            Counts::ints(recvcounts, "recvcounts"),
+            Counts::ints(rdispls, "rdispls"),
+            In::<Handle>::new(recvtypes, "recvtypes"),
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ialltoallw(
@@ -4905,7 +5259,21 @@ pub unsafe extern "C" fn PMPI_Ialltoallw_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Ialltoallw_c", On::Comm(comm))
+    call("MPI_Ialltoallw_c", On::Comm(comm), |guard| {
+        body::coll::ialltoallw(
+            guard,
+            Address(sendbuf),
+            Counts::longs(sendcounts, "sendcounts"),
+            Counts::longs(sdispls, "sdispls"),
+            In::<Handle>::new(sendtypes, "sendtypes"),
+            Address(recvbuf),
+            Counts::longs(recvcounts, "recvcounts"),
+            Counts::longs(rdispls, "rdispls"),
+            In::<Handle>::new(recvtypes, "recvtypes"),
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ialltoallw_c(
@@ -4928,7 +5296,9 @@ pub unsafe extern "C" fn MPI_Ialltoallw_c(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ibarrier(comm: Handle, request: usize) -> c_int {
-    missing("MPI_Ibarrier", On::Comm(comm))
+    call("MPI_Ibarrier", On::Comm(comm), |guard| {
+        body::coll::ibarrier(guard, comm, Out::<Handle>::new(request, "request"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ibarrier(comm: Handle, request: usize) -> c_int {
@@ -4943,7 +5313,17 @@ pub unsafe extern "C" fn PMPI_Ibcast(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Ibcast", On::Comm(comm))
+    call("MPI_Ibcast", On::Comm(comm), |guard| {
+        body::coll::ibcast(
+            guard,
+            Address(buffer),
+            i64::from(count),
+            datatype,
+            root,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ibcast(
@@ -4965,7 +5345,17 @@ pub unsafe extern "C" fn PMPI_Ibcast_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Ibcast_c", On::Comm(comm))
+    call("MPI_Ibcast_c", On::Comm(comm), |guard| {
+        body::coll::ibcast(
+            guard,
+            Address(buffer),
+            count,
+            datatype,
+            root,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ibcast_c(
@@ -4988,7 +5378,18 @@ pub unsafe extern "C" fn PMPI_Ibsend(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Ibsend", On::Comm(comm))
+    call("MPI_Ibsend", On::Comm(comm), |guard| {
+        body::p2p::ibsend(
+            guard,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            dest,
+            tag,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ibsend(
@@ -5012,7 +5413,18 @@ pub unsafe extern "C" fn PMPI_Ibsend_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Ibsend_c", On::Comm(comm))
+    call("MPI_Ibsend_c", On::Comm(comm), |guard| {
+        body::p2p::ibsend(
+            guard,
+            Address(buf),
+            count,
+            datatype,
+            dest,
+            tag,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ibsend_c(
@@ -5036,7 +5448,18 @@ pub unsafe extern "C" fn PMPI_Iexscan(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Iexscan", On::Comm(comm))
+    call("MPI_Iexscan", On::Comm(comm), |guard| {
+        body::coll::iexscan(
+            guard,
+            Address(sendbuf),
+            Address(recvbuf),
+            i64::from(count),
+            datatype,
+            op,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Iexscan(
@@ -5060,7 +5483,18 @@ pub unsafe extern "C" fn PMPI_Iexscan_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Iexscan_c", On::Comm(comm))
+    call("MPI_Iexscan_c", On::Comm(comm), |guard| {
+        body::coll::iexscan(
+            guard,
+            Address(sendbuf),
+            Address(recvbuf),
+            count,
+            datatype,
+            op,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Iexscan_c(
@@ -5086,7 +5520,20 @@ pub unsafe extern "C" fn PMPI_Igather(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Igather", On::Comm(comm))
+    call("MPI_Igather", On::Comm(comm), |guard| {
+        body::coll::igather(
+            guard,
+            Address(sendbuf),
+            i64::from(sendcount),
+            sendtype,
+            Address(recvbuf),
+            i64::from(recvcount),
+            recvtype,
+            root,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Igather(
@@ -5114,7 +5561,20 @@ pub unsafe extern "C" fn PMPI_Igather_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Igather_c", On::Comm(comm))
+    call("MPI_Igather_c", On::Comm(comm), |guard| {
+        body::coll::igather(
+            guard,
+            Address(sendbuf),
+            sendcount,
+            sendtype,
+            Address(recvbuf),
+            recvcount,
+            recvtype,
+            root,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Igather_c(
@@ -5143,7 +5603,21 @@ pub unsafe extern "C" fn PMPI_Igatherv(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Igatherv", On::Comm(comm))
+    call("MPI_Igatherv", On::Comm(comm), |guard| {
+        body::coll::igatherv(
+            guard,
+            Address(sendbuf),
+            i64::from(sendcount),
+            sendtype,
+            Address(recvbuf),
+            Counts::ints(recvcounts, "recvcounts"),
+            Counts::ints(displs, "displs"),
+            recvtype,
+            root,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Igatherv(
@@ -5177,7 +5651,21 @@ pub unsafe extern "C" fn PMPI_Igatherv_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Igatherv_c", On::Comm(comm))
+    call("MPI_Igatherv_c", On::Comm(comm), |guard| {
+        body::coll::igatherv(
+            guard,
+            Address(sendbuf),
+            sendcount,
+            sendtype,
+            Address(recvbuf),
+            Counts::longs(recvcounts, "recvcounts"),
+            Counts::longs(displs, "displs"),
+            recvtype,
+            root,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Igatherv_c(
@@ -5207,7 +5695,17 @@ pub unsafe extern "C" fn PMPI_Improbe(
     message: usize,
     status: usize,
 ) -> c_int {
-    missing("MPI_Improbe", On::Comm(comm))
+    call("MPI_Improbe", On::Comm(comm), |guard| {
+        body::p2p::improbe(
+            guard,
+            source,
+            tag,
+            comm,
+            Out::<i32>::new(flag, "flag"),
+            Out::<Handle>::new(message, "message"),
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Improbe(
@@ -5228,7 +5726,16 @@ pub unsafe extern "C" fn PMPI_Imrecv(
     message: usize,
     request: usize,
 ) -> c_int {
-    missing("MPI_Imrecv", On::Nothing)
+    call("MPI_Imrecv", On::Nothing, |guard| {
+        body::p2p::imrecv(
+            guard,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            Out::<Handle>::new(message, "message"),
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Imrecv(
@@ -5248,7 +5755,16 @@ pub unsafe extern "C" fn PMPI_Imrecv_c(
     message: usize,
     request: usize,
 ) -> c_int {
-    missing("MPI_Imrecv_c", On::Nothing)
+    call("MPI_Imrecv_c", On::Nothing, |guard| {
+        body::p2p::imrecv(
+            guard,
+            Address(buf),
+            count,
+            datatype,
+            Out::<Handle>::new(message, "message"),
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Imrecv_c(
@@ -5857,7 +6373,16 @@ pub unsafe extern "C" fn PMPI_Iprobe(
     flag: usize,
     status: usize,
 ) -> c_int {
-    missing("MPI_Iprobe", On::Comm(comm))
+    call("MPI_Iprobe", On::Comm(comm), |guard| {
+        body::p2p::iprobe(
+            guard,
+            source,
+            tag,
+            comm,
+            Out::<i32>::new(flag, "flag"),
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Iprobe(
@@ -5879,7 +6404,18 @@ pub unsafe extern "C" fn PMPI_Irecv(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Irecv", On::Comm(comm))
+    call("MPI_Irecv", On::Comm(comm), |guard| {
+        body::p2p::irecv(
+            guard,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            source,
+            tag,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Irecv(
@@ -5903,7 +6439,18 @@ pub unsafe extern "C" fn PMPI_Irecv_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Irecv_c", On::Comm(comm))
+    call("MPI_Irecv_c", On::Comm(comm), |guard| {
+        body::p2p::irecv(
+            guard,
+            Address(buf),
+            count,
+            datatype,
+            source,
+            tag,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Irecv_c(
@@ -5928,7 +6475,19 @@ pub unsafe extern "C" fn PMPI_Ireduce(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Ireduce", On::Comm(comm))
+    call("MPI_Ireduce", On::Comm(comm), |guard| {
+        body::coll::ireduce(
+            guard,
+            Address(sendbuf),
+            Address(recvbuf),
+            i64::from(count),
+            datatype,
+            op,
+            root,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ireduce(
@@ -5954,7 +6513,19 @@ pub unsafe extern "C" fn PMPI_Ireduce_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Ireduce_c", On::Comm(comm))
+    call("MPI_Ireduce_c", On::Comm(comm), |guard| {
+        body::coll::ireduce(
+            guard,
+            Address(sendbuf),
+            Address(recvbuf),
+            count,
+            datatype,
+            op,
+            root,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ireduce_c(
@@ -5979,7 +6550,18 @@ pub unsafe extern "C" fn PMPI_Ireduce_scatter(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Ireduce_scatter", On::Comm(comm))
+    call("MPI_Ireduce_scatter", On::Comm(comm), |guard| {
+        body::coll::ireduce_scatter(
+            guard,
+            Address(sendbuf),
+            Address(recvbuf),
+            Counts::ints(recvcounts, "recvcounts"),
+            datatype,
+            op,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ireduce_scatter(
@@ -6003,7 +6585,18 @@ pub unsafe extern "C" fn PMPI_Ireduce_scatter_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Ireduce_scatter_c", On::Comm(comm))
+    call("MPI_Ireduce_scatter_c", On::Comm(comm), |guard| {
+        body::coll::ireduce_scatter(
+            guard,
+            Address(sendbuf),
+            Address(recvbuf),
+            Counts::longs(recvcounts, "recvcounts"),
+            datatype,
+            op,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ireduce_scatter_c(
@@ -6027,7 +6620,18 @@ pub unsafe extern "C" fn PMPI_Ireduce_scatter_block(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Ireduce_scatter_block", On::Comm(comm))
+    call("MPI_Ireduce_scatter_block", On::Comm(comm), |guard| {
+        body::coll::ireduce_scatter_block(
+            guard,
+            Address(sendbuf),
+            Address(recvbuf),
+            i64::from(recvcount),
+            datatype,
+            op,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ireduce_scatter_block(
@@ -6051,7 +6655,18 @@ pub unsafe extern "C" fn PMPI_Ireduce_scatter_block_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Ireduce_scatter_block_c", On::Comm(comm))
+    call("MPI_Ireduce_scatter_block_c", On::Comm(comm), |guard| {
+        body::coll::ireduce_scatter_block(
+            guard,
+            Address(sendbuf),
+            Address(recvbuf),
+            recvcount,
+            datatype,
+            op,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ireduce_scatter_block_c(
@@ -6075,7 +6690,18 @@ pub unsafe extern "C" fn PMPI_Irsend(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Irsend", On::Comm(comm))
+    call("MPI_Irsend", On::Comm(comm), |guard| {
+        body::p2p::irsend(
+            guard,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            dest,
+            tag,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Irsend(
@@ -6099,7 +6725,18 @@ pub unsafe extern "C" fn PMPI_Irsend_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Irsend_c", On::Comm(comm))
+    call("MPI_Irsend_c", On::Comm(comm), |guard| {
+        body::p2p::irsend(
+            guard,
+            Address(buf),
+            count,
+            datatype,
+            dest,
+            tag,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Irsend_c(
@@ -6133,7 +6770,18 @@ pub unsafe extern "C" fn PMPI_Iscan(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Iscan", On::Comm(comm))
+    call("MPI_Iscan", On::Comm(comm), |guard| {
+        body::coll::iscan(
+            guard,
+            Address(sendbuf),
+            Address(recvbuf),
+            i64::from(count),
+            datatype,
+            op,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Iscan(
@@ -6157,7 +6805,18 @@ pub unsafe extern "C" fn PMPI_Iscan_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Iscan_c", On::Comm(comm))
+    call("MPI_Iscan_c", On::Comm(comm), |guard| {
+        body::coll::iscan(
+            guard,
+            Address(sendbuf),
+            Address(recvbuf),
+            count,
+            datatype,
+            op,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Iscan_c(
@@ -6183,7 +6842,20 @@ pub unsafe extern "C" fn PMPI_Iscatter(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Iscatter", On::Comm(comm))
+    call("MPI_Iscatter", On::Comm(comm), |guard| {
+        body::coll::iscatter(
+            guard,
+            Address(sendbuf),
+            i64::from(sendcount),
+            sendtype,
+            Address(recvbuf),
+            i64::from(recvcount),
+            recvtype,
+            root,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Iscatter(
@@ -6211,7 +6883,20 @@ pub unsafe extern "C" fn PMPI_Iscatter_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Iscatter_c", On::Comm(comm))
+    call("MPI_Iscatter_c", On::Comm(comm), |guard| {
+        body::coll::iscatter(
+            guard,
+            Address(sendbuf),
+            sendcount,
+            sendtype,
+            Address(recvbuf),
+            recvcount,
+            recvtype,
+            root,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Iscatter_c(
@@ -6242,7 +6927,21 @@ pub unsafe extern "C" fn PMPI_Iscatterv(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Iscatterv", On::Comm(comm))
+    call("MPI_Iscatterv", On::Comm(comm), |guard| {
+        body::coll::iscatterv(
+            guard,
+            Address(sendbuf),
+            Counts::ints(sendcounts, "sendcounts"),
+            Counts::ints(displs, "displs"),
+            sendtype,
+            Address(recvbuf),
+            i64::from(recvcount),
+            recvtype,
+            root,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Iscatterv(
@@ -6276,7 +6975,21 @@ pub unsafe extern "C" fn PMPI_Iscatterv_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Iscatterv_c", On::Comm(comm))
+    call("MPI_Iscatterv_c", On::Comm(comm), |guard| {
+        body::coll::iscatterv(
+            guard,
+            Address(sendbuf),
+            Counts::longs(sendcounts, "sendcounts"),
+            Counts::longs(displs, "displs"),
+            sendtype,
+            Address(recvbuf),
+            recvcount,
+            recvtype,
+            root,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Iscatterv_c(
@@ -6307,7 +7020,18 @@ pub unsafe extern "C" fn PMPI_Isend(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Isend", On::Comm(comm))
+    call("MPI_Isend", On::Comm(comm), |guard| {
+        body::p2p::isend(
+            guard,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            dest,
+            tag,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Isend(
@@ -6331,7 +7055,18 @@ pub unsafe extern "C" fn PMPI_Isend_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Isend_c", On::Comm(comm))
+    call("MPI_Isend_c", On::Comm(comm), |guard| {
+        body::p2p::isend(
+            guard,
+            Address(buf),
+            count,
+            datatype,
+            dest,
+            tag,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Isend_c(
@@ -6360,7 +7095,23 @@ pub unsafe extern "C" fn PMPI_Isendrecv(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Isendrecv", On::Comm(comm))
+    call("MPI_Isendrecv", On::Comm(comm), |guard| {
+        body::p2p::isendrecv(
+            guard,
+            Address(sendbuf),
+            i64::from(sendcount),
+            sendtype,
+            dest,
+            sendtag,
+            Address(recvbuf),
+            i64::from(recvcount),
+            recvtype,
+            source,
+            recvtag,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Isendrecv(
@@ -6399,7 +7150,23 @@ pub unsafe extern "C" fn PMPI_Isendrecv_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Isendrecv_c", On::Comm(comm))
+    call("MPI_Isendrecv_c", On::Comm(comm), |guard| {
+        body::p2p::isendrecv(
+            guard,
+            Address(sendbuf),
+            sendcount,
+            sendtype,
+            dest,
+            sendtag,
+            Address(recvbuf),
+            recvcount,
+            recvtype,
+            source,
+            recvtag,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Isendrecv_c(
@@ -6435,7 +7202,20 @@ pub unsafe extern "C" fn PMPI_Isendrecv_replace(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Isendrecv_replace", On::Comm(comm))
+    call("MPI_Isendrecv_replace", On::Comm(comm), |guard| {
+        body::p2p::isendrecv_replace(
+            guard,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            dest,
+            sendtag,
+            source,
+            recvtag,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Isendrecv_replace(
@@ -6463,7 +7243,20 @@ pub unsafe extern "C" fn PMPI_Isendrecv_replace_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Isendrecv_replace_c", On::Comm(comm))
+    call("MPI_Isendrecv_replace_c", On::Comm(comm), |guard| {
+        body::p2p::isendrecv_replace(
+            guard,
+            Address(buf),
+            count,
+            datatype,
+            dest,
+            sendtag,
+            source,
+            recvtag,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Isendrecv_replace_c(
@@ -6489,7 +7282,18 @@ pub unsafe extern "C" fn PMPI_Issend(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Issend", On::Comm(comm))
+    call("MPI_Issend", On::Comm(comm), |guard| {
+        body::p2p::issend(
+            guard,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            dest,
+            tag,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Issend(
@@ -6513,7 +7317,18 @@ pub unsafe extern "C" fn PMPI_Issend_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Issend_c", On::Comm(comm))
+    call("MPI_Issend_c", On::Comm(comm), |guard| {
+        body::p2p::issend(
+            guard,
+            Address(buf),
+            count,
+            datatype,
+            dest,
+            tag,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Issend_c(
@@ -6579,7 +7394,16 @@ pub unsafe extern "C" fn PMPI_Mprobe(
     message: usize,
     status: usize,
 ) -> c_int {
-    missing("MPI_Mprobe", On::Comm(comm))
+    call("MPI_Mprobe", On::Comm(comm), |guard| {
+        body::p2p::mprobe(
+            guard,
+            source,
+            tag,
+            comm,
+            Out::<Handle>::new(message, "message"),
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Mprobe(
@@ -6599,7 +7423,16 @@ pub unsafe extern "C" fn PMPI_Mrecv(
     message: usize,
     status: usize,
 ) -> c_int {
-    missing("MPI_Mrecv", On::Nothing)
+    call("MPI_Mrecv", On::Nothing, |guard| {
+        body::p2p::mrecv(
+            guard,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            Out::<Handle>::new(message, "message"),
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Mrecv(
@@ -6619,7 +7452,16 @@ pub unsafe extern "C" fn PMPI_Mrecv_c(
     message: usize,
     status: usize,
 ) -> c_int {
-    missing("MPI_Mrecv_c", On::Nothing)
+    call("MPI_Mrecv_c", On::Nothing, |guard| {
+        body::p2p::mrecv(
+            guard,
+            Address(buf),
+            count,
+            datatype,
+            Out::<Handle>::new(message, "message"),
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Mrecv_c(
@@ -7637,7 +8479,9 @@ pub unsafe extern "C" fn MPI_Precv_init_c(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Probe(source: c_int, tag: c_int, comm: Handle, status: usize) -> c_int {
-    missing("MPI_Probe", On::Comm(comm))
+    call("MPI_Probe", On::Comm(comm), |guard| {
+        body::p2p::probe(guard, source, tag, comm, StatusOut::new(status, "status"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Probe(source: c_int, tag: c_int, comm: Handle, status: usize) -> c_int {
@@ -7887,7 +8731,18 @@ pub unsafe extern "C" fn PMPI_Recv(
     comm: Handle,
     status: usize,
 ) -> c_int {
-    missing("MPI_Recv", On::Comm(comm))
+    call("MPI_Recv", On::Comm(comm), |guard| {
+        body::p2p::recv(
+            guard,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            source,
+            tag,
+            comm,
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Recv(
@@ -7911,7 +8766,18 @@ pub unsafe extern "C" fn PMPI_Recv_c(
     comm: Handle,
     status: usize,
 ) -> c_int {
-    missing("MPI_Recv_c", On::Comm(comm))
+    call("MPI_Recv_c", On::Comm(comm), |guard| {
+        body::p2p::recv(
+            guard,
+            Address(buf),
+            count,
+            datatype,
+            source,
+            tag,
+            comm,
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Recv_c(
@@ -7935,7 +8801,18 @@ pub unsafe extern "C" fn PMPI_Recv_init(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Recv_init", On::Comm(comm))
+    call("MPI_Recv_init", On::Comm(comm), |guard| {
+        body::p2p::recv_init(
+            guard,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            source,
+            tag,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Recv_init(
@@ -7959,7 +8836,18 @@ pub unsafe extern "C" fn PMPI_Recv_init_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Recv_init_c", On::Comm(comm))
+    call("MPI_Recv_init_c", On::Comm(comm), |guard| {
+        body::p2p::recv_init(
+            guard,
+            Address(buf),
+            count,
+            datatype,
+            source,
+            tag,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Recv_init_c(
@@ -7983,7 +8871,18 @@ pub unsafe extern "C" fn PMPI_Reduce(
     root: c_int,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Reduce", On::Comm(comm))
+    call("MPI_Reduce", On::Comm(comm), |guard| {
+        body::coll::reduce(
+            guard,
+            Address(sendbuf),
+            Address(recvbuf),
+            i64::from(count),
+            datatype,
+            op,
+            root,
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Reduce(
@@ -8007,7 +8906,9 @@ pub unsafe extern "C" fn PMPI_Reduce_c(
     root: c_int,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Reduce_c", On::Comm(comm))
+    call("MPI_Reduce_c", On::Comm(comm), |guard| {
+        body::coll::reduce(guard, Address(sendbuf), Address(recvbuf), count, datatype, op, root, comm)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Reduce_c(
@@ -8130,7 +9031,17 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter(
     op: Handle,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Reduce_scatter", On::Comm(comm))
+    call("MPI_Reduce_scatter", On::Comm(comm), |guard| {
+        body::coll::reduce_scatter(
+            guard,
+            Address(sendbuf),
+            Address(recvbuf),
+            Counts::ints(recvcounts, "recvcounts"),
+            datatype,
+            op,
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Reduce_scatter(
@@ -8152,7 +9063,17 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter_c(
     op: Handle,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Reduce_scatter_c", On::Comm(comm))
+    call("MPI_Reduce_scatter_c", On::Comm(comm), |guard| {
+        body::coll::reduce_scatter(
+            guard,
+            Address(sendbuf),
+            Address(recvbuf),
+            Counts::longs(recvcounts, "recvcounts"),
+            datatype,
+            op,
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Reduce_scatter_c(
@@ -8174,7 +9095,17 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter_block(
     op: Handle,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Reduce_scatter_block", On::Comm(comm))
+    call("MPI_Reduce_scatter_block", On::Comm(comm), |guard| {
+        body::coll::reduce_scatter_block(
+            guard,
+            Address(sendbuf),
+            Address(recvbuf),
+            i64::from(recvcount),
+            datatype,
+            op,
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Reduce_scatter_block(
@@ -8196,7 +9127,17 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter_block_c(
     op: Handle,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Reduce_scatter_block_c", On::Comm(comm))
+    call("MPI_Reduce_scatter_block_c", On::Comm(comm), |guard| {
+        body::coll::reduce_scatter_block(
+            guard,
+            Address(sendbuf),
+            Address(recvbuf),
+            recvcount,
+            datatype,
+            op,
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Reduce_scatter_block_c(
@@ -8403,7 +9344,9 @@ pub unsafe extern "C" fn MPI_Remove_error_string(errorcode: c_int) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Request_free(request: usize) -> c_int {
-    missing("MPI_Request_free", On::Nothing)
+    call("MPI_Request_free", On::Nothing, |guard| {
+        body::request::request_free(guard, Out::<Handle>::new(request, "request"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Request_free(request: usize) -> c_int {
@@ -8411,7 +9354,14 @@ pub unsafe extern "C" fn MPI_Request_free(request: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Request_get_status(request: Handle, flag: usize, status: usize) -> c_int {
-    missing("MPI_Request_get_status", On::Nothing)
+    call("MPI_Request_get_status", On::Nothing, |guard| {
+        body::request::request_get_status(
+            guard,
+            request,
+            Out::<i32>::new(flag, "flag"),
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Request_get_status(request: Handle, flag: usize, status: usize) -> c_int {
@@ -8424,7 +9374,15 @@ pub unsafe extern "C" fn PMPI_Request_get_status_all(
     flag: usize,
     array_of_statuses: usize,
 ) -> c_int {
-    missing("MPI_Request_get_status_all", On::Nothing)
+    call("MPI_Request_get_status_all", On::Nothing, |guard| {
+        body::request::request_get_status_all(
+            guard,
+            count,
+            In::<Handle>::new(array_of_requests, "array_of_requests"),
+            Out::<i32>::new(flag, "flag"),
+            Statuses::new(array_of_statuses, "array_of_statuses"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Request_get_status_all(
@@ -8443,7 +9401,16 @@ pub unsafe extern "C" fn PMPI_Request_get_status_any(
     flag: usize,
     status: usize,
 ) -> c_int {
-    missing("MPI_Request_get_status_any", On::Nothing)
+    call("MPI_Request_get_status_any", On::Nothing, |guard| {
+        body::request::request_get_status_any(
+            guard,
+            count,
+            In::<Handle>::new(array_of_requests, "array_of_requests"),
+            Out::<i32>::new(indx, "indx"),
+            Out::<i32>::new(flag, "flag"),
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Request_get_status_any(
@@ -8463,7 +9430,16 @@ pub unsafe extern "C" fn PMPI_Request_get_status_some(
     array_of_indices: usize,
     array_of_statuses: usize,
 ) -> c_int {
-    missing("MPI_Request_get_status_some", On::Nothing)
+    call("MPI_Request_get_status_some", On::Nothing, |guard| {
+        body::request::request_get_status_some(
+            guard,
+            incount,
+            In::<Handle>::new(array_of_requests, "array_of_requests"),
+            Out::<i32>::new(outcount, "outcount"),
+            Array::<i32>::new(array_of_indices, "array_of_indices"),
+            Statuses::new(array_of_statuses, "array_of_statuses"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Request_get_status_some(
@@ -8756,7 +9732,9 @@ pub unsafe extern "C" fn PMPI_Rsend(
     tag: c_int,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Rsend", On::Comm(comm))
+    call("MPI_Rsend", On::Comm(comm), |guard| {
+        body::p2p::rsend(guard, Address(buf), i64::from(count), datatype, dest, tag, comm)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Rsend(
@@ -8778,7 +9756,9 @@ pub unsafe extern "C" fn PMPI_Rsend_c(
     tag: c_int,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Rsend_c", On::Comm(comm))
+    call("MPI_Rsend_c", On::Comm(comm), |guard| {
+        body::p2p::rsend(guard, Address(buf), count, datatype, dest, tag, comm)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Rsend_c(
@@ -8801,7 +9781,18 @@ pub unsafe extern "C" fn PMPI_Rsend_init(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Rsend_init", On::Comm(comm))
+    call("MPI_Rsend_init", On::Comm(comm), |guard| {
+        body::p2p::rsend_init(
+            guard,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            dest,
+            tag,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Rsend_init(
@@ -8825,7 +9816,18 @@ pub unsafe extern "C" fn PMPI_Rsend_init_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Rsend_init_c", On::Comm(comm))
+    call("MPI_Rsend_init_c", On::Comm(comm), |guard| {
+        body::p2p::rsend_init(
+            guard,
+            Address(buf),
+            count,
+            datatype,
+            dest,
+            tag,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Rsend_init_c(
@@ -8848,7 +9850,9 @@ pub unsafe extern "C" fn PMPI_Scan(
     op: Handle,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Scan", On::Comm(comm))
+    call("MPI_Scan", On::Comm(comm), |guard| {
+        body::coll::scan(guard, Address(sendbuf), Address(recvbuf), i64::from(count), datatype, op, comm)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Scan(
@@ -8870,7 +9874,9 @@ pub unsafe extern "C" fn PMPI_Scan_c(
     op: Handle,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Scan_c", On::Comm(comm))
+    call("MPI_Scan_c", On::Comm(comm), |guard| {
+        body::coll::scan(guard, Address(sendbuf), Address(recvbuf), count, datatype, op, comm)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Scan_c(
@@ -8946,7 +9952,19 @@ pub unsafe extern "C" fn PMPI_Scatter(
     root: c_int,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Scatter", On::Comm(comm))
+    call("MPI_Scatter", On::Comm(comm), |guard| {
+        body::coll::scatter(
+            guard,
+            Address(sendbuf),
+            i64::from(sendcount),
+            sendtype,
+            Address(recvbuf),
+            i64::from(recvcount),
+            recvtype,
+            root,
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Scatter(
@@ -8972,7 +9990,19 @@ pub unsafe extern "C" fn PMPI_Scatter_c(
     root: c_int,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Scatter_c", On::Comm(comm))
+    call("MPI_Scatter_c", On::Comm(comm), |guard| {
+        body::coll::scatter(
+            guard,
+            Address(sendbuf),
+            sendcount,
+            sendtype,
+            Address(recvbuf),
+            recvcount,
+            recvtype,
+            root,
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Scatter_c(
@@ -9067,7 +10097,20 @@ pub unsafe extern "C" fn PMPI_Scatterv(
     root: c_int,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Scatterv", On::Comm(comm))
+    call("MPI_Scatterv", On::Comm(comm), |guard| {
+        body::coll::scatterv(
+            guard,
+            Address(sendbuf),
+            Counts::ints(sendcounts, "sendcounts"),
+            Counts::ints(displs, "displs"),
+            sendtype,
+            Address(recvbuf),
+            i64::from(recvcount),
+            recvtype,
+            root,
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Scatterv(
@@ -9095,7 +10138,20 @@ pub unsafe extern "C" fn PMPI_Scatterv_c(
     root: c_int,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Scatterv_c", On::Comm(comm))
+    call("MPI_Scatterv_c", On::Comm(comm), |guard| {
+        body::coll::scatterv(
+            guard,
+            Address(sendbuf),
+            Counts::longs(sendcounts, "sendcounts"),
+            Counts::longs(displs, "displs"),
+            sendtype,
+            Address(recvbuf),
+            recvcount,
+            recvtype,
+            root,
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Scatterv_c(
@@ -9194,7 +10250,9 @@ pub unsafe extern "C" fn PMPI_Send(
     tag: c_int,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Send", On::Comm(comm))
+    call("MPI_Send", On::Comm(comm), |guard| {
+        body::p2p::send(guard, Address(buf), i64::from(count), datatype, dest, tag, comm)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Send(
@@ -9216,7 +10274,9 @@ pub unsafe extern "C" fn PMPI_Send_c(
     tag: c_int,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Send_c", On::Comm(comm))
+    call("MPI_Send_c", On::Comm(comm), |guard| {
+        body::p2p::send(guard, Address(buf), count, datatype, dest, tag, comm)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Send_c(
@@ -9239,7 +10299,18 @@ pub unsafe extern "C" fn PMPI_Send_init(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Send_init", On::Comm(comm))
+    call("MPI_Send_init", On::Comm(comm), |guard| {
+        body::p2p::send_init(
+            guard,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            dest,
+            tag,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Send_init(
@@ -9263,7 +10334,18 @@ pub unsafe extern "C" fn PMPI_Send_init_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Send_init_c", On::Comm(comm))
+    call("MPI_Send_init_c", On::Comm(comm), |guard| {
+        body::p2p::send_init(
+            guard,
+            Address(buf),
+            count,
+            datatype,
+            dest,
+            tag,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Send_init_c(
@@ -9292,7 +10374,23 @@ pub unsafe extern "C" fn PMPI_Sendrecv(
     comm: Handle,
     status: usize,
 ) -> c_int {
-    missing("MPI_Sendrecv", On::Comm(comm))
+    call("MPI_Sendrecv", On::Comm(comm), |guard| {
+        body::p2p::sendrecv(
+            guard,
+            Address(sendbuf),
+            i64::from(sendcount),
+            sendtype,
+            dest,
+            sendtag,
+            Address(recvbuf),
+            i64::from(recvcount),
+            recvtype,
+            source,
+            recvtag,
+            comm,
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Sendrecv(
@@ -9331,7 +10429,23 @@ pub unsafe extern "C" fn PMPI_Sendrecv_c(
     comm: Handle,
     status: usize,
 ) -> c_int {
-    missing("MPI_Sendrecv_c", On::Comm(comm))
+    call("MPI_Sendrecv_c", On::Comm(comm), |guard| {
+        body::p2p::sendrecv(
+            guard,
+            Address(sendbuf),
+            sendcount,
+            sendtype,
+            dest,
+            sendtag,
+            Address(recvbuf),
+            recvcount,
+            recvtype,
+            source,
+            recvtag,
+            comm,
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Sendrecv_c(
@@ -9367,7 +10481,20 @@ pub unsafe extern "C" fn PMPI_Sendrecv_replace(
     comm: Handle,
     status: usize,
 ) -> c_int {
-    missing("MPI_Sendrecv_replace", On::Comm(comm))
+    call("MPI_Sendrecv_replace", On::Comm(comm), |guard| {
+        body::p2p::sendrecv_replace(
+            guard,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            dest,
+            sendtag,
+            source,
+            recvtag,
+            comm,
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Sendrecv_replace(
@@ -9395,7 +10522,20 @@ pub unsafe extern "C" fn PMPI_Sendrecv_replace_c(
     comm: Handle,
     status: usize,
 ) -> c_int {
-    missing("MPI_Sendrecv_replace_c", On::Comm(comm))
+    call("MPI_Sendrecv_replace_c", On::Comm(comm), |guard| {
+        body::p2p::sendrecv_replace(
+            guard,
+            Address(buf),
+            count,
+            datatype,
+            dest,
+            sendtag,
+            source,
+            recvtag,
+            comm,
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Sendrecv_replace_c(
@@ -9596,7 +10736,9 @@ pub unsafe extern "C" fn PMPI_Ssend(
     tag: c_int,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Ssend", On::Comm(comm))
+    call("MPI_Ssend", On::Comm(comm), |guard| {
+        body::p2p::ssend(guard, Address(buf), i64::from(count), datatype, dest, tag, comm)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ssend(
@@ -9618,7 +10760,9 @@ pub unsafe extern "C" fn PMPI_Ssend_c(
     tag: c_int,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Ssend_c", On::Comm(comm))
+    call("MPI_Ssend_c", On::Comm(comm), |guard| {
+        body::p2p::ssend(guard, Address(buf), count, datatype, dest, tag, comm)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ssend_c(
@@ -9641,7 +10785,18 @@ pub unsafe extern "C" fn PMPI_Ssend_init(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Ssend_init", On::Comm(comm))
+    call("MPI_Ssend_init", On::Comm(comm), |guard| {
+        body::p2p::ssend_init(
+            guard,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            dest,
+            tag,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ssend_init(
@@ -9665,7 +10820,18 @@ pub unsafe extern "C" fn PMPI_Ssend_init_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Ssend_init_c", On::Comm(comm))
+    call("MPI_Ssend_init_c", On::Comm(comm), |guard| {
+        body::p2p::ssend_init(
+            guard,
+            Address(buf),
+            count,
+            datatype,
+            dest,
+            tag,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ssend_init_c(
@@ -9681,7 +10847,9 @@ pub unsafe extern "C" fn MPI_Ssend_init_c(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Start(request: usize) -> c_int {
-    missing("MPI_Start", On::Nothing)
+    call("MPI_Start", On::Nothing, |guard| {
+        body::request::start(guard, Out::<Handle>::new(request, "request"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Start(request: usize) -> c_int {
@@ -9689,7 +10857,9 @@ pub unsafe extern "C" fn MPI_Start(request: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Startall(count: c_int, array_of_requests: usize) -> c_int {
-    missing("MPI_Startall", On::Nothing)
+    call("MPI_Startall", On::Nothing, |guard| {
+        body::request::startall(guard, count, Array::<Handle>::new(array_of_requests, "array_of_requests"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Startall(count: c_int, array_of_requests: usize) -> c_int {
@@ -9805,7 +10975,14 @@ pub unsafe extern "C" fn MPI_Status_set_tag(status: usize, tag: c_int) -> c_int 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Test(request: usize, flag: usize, status: usize) -> c_int {
-    missing("MPI_Test", On::Nothing)
+    call("MPI_Test", On::Nothing, |guard| {
+        body::request::test(
+            guard,
+            Out::<Handle>::new(request, "request"),
+            Out::<i32>::new(flag, "flag"),
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Test(request: usize, flag: usize, status: usize) -> c_int {
@@ -9828,7 +11005,15 @@ pub unsafe extern "C" fn PMPI_Testall(
     flag: usize,
     array_of_statuses: usize,
 ) -> c_int {
-    missing("MPI_Testall", On::Nothing)
+    call("MPI_Testall", On::Nothing, |guard| {
+        body::request::testall(
+            guard,
+            count,
+            Array::<Handle>::new(array_of_requests, "array_of_requests"),
+            Out::<i32>::new(flag, "flag"),
+            Statuses::new(array_of_statuses, "array_of_statuses"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Testall(
@@ -9847,7 +11032,16 @@ pub unsafe extern "C" fn PMPI_Testany(
     flag: usize,
     status: usize,
 ) -> c_int {
-    missing("MPI_Testany", On::Nothing)
+    call("MPI_Testany", On::Nothing, |guard| {
+        body::request::testany(
+            guard,
+            count,
+            Array::<Handle>::new(array_of_requests, "array_of_requests"),
+            Out::<i32>::new(indx, "indx"),
+            Out::<i32>::new(flag, "flag"),
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Testany(
@@ -9867,7 +11061,16 @@ pub unsafe extern "C" fn PMPI_Testsome(
     array_of_indices: usize,
     array_of_statuses: usize,
 ) -> c_int {
-    missing("MPI_Testsome", On::Nothing)
+    call("MPI_Testsome", On::Nothing, |guard| {
+        body::request::testsome(
+            guard,
+            incount,
+            Array::<Handle>::new(array_of_requests, "array_of_requests"),
+            Out::<i32>::new(outcount, "outcount"),
+            Array::<i32>::new(array_of_indices, "array_of_indices"),
+            Statuses::new(array_of_statuses, "array_of_statuses"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Testsome(
@@ -11260,7 +12463,9 @@ pub unsafe extern "C" fn MPI_Unpublish_name(service_name: usize, info: Handle, p
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Wait(request: usize, status: usize) -> c_int {
-    missing("MPI_Wait", On::Nothing)
+    call("MPI_Wait", On::Nothing, |guard| {
+        body::request::wait(guard, Out::<Handle>::new(request, "request"), StatusOut::new(status, "status"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Wait(request: usize, status: usize) -> c_int {
@@ -11272,7 +12477,14 @@ pub unsafe extern "C" fn PMPI_Waitall(
     array_of_requests: usize,
     array_of_statuses: usize,
 ) -> c_int {
-    missing("MPI_Waitall", On::Nothing)
+    call("MPI_Waitall", On::Nothing, |guard| {
+        body::request::waitall(
+            guard,
+            count,
+            Array::<Handle>::new(array_of_requests, "array_of_requests"),
+            Statuses::new(array_of_statuses, "array_of_statuses"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Waitall(
@@ -11289,7 +12501,15 @@ pub unsafe extern "C" fn PMPI_Waitany(
     indx: usize,
     status: usize,
 ) -> c_int {
-    missing("MPI_Waitany", On::Nothing)
+    call("MPI_Waitany", On::Nothing, |guard| {
+        body::request::waitany(
+            guard,
+            count,
+            Array::<Handle>::new(array_of_requests, "array_of_requests"),
+            Out::<i32>::new(indx, "indx"),
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Waitany(
@@ -11308,7 +12528,16 @@ pub unsafe extern "C" fn PMPI_Waitsome(
     array_of_indices: usize,
     array_of_statuses: usize,
 ) -> c_int {
-    missing("MPI_Waitsome", On::Nothing)
+    call("MPI_Waitsome", On::Nothing, |guard| {
+        body::request::waitsome(
+            guard,
+            incount,
+            Array::<Handle>::new(array_of_requests, "array_of_requests"),
+            Out::<i32>::new(outcount, "outcount"),
+            Array::<i32>::new(array_of_indices, "array_of_indices"),
+            Statuses::new(array_of_statuses, "array_of_statuses"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Waitsome(

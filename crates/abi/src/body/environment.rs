@@ -172,8 +172,8 @@ pub fn alloc_mem(guard: &mut Guard, size: i64, info: Handle, baseptr: Address) -
     let base = Out::<usize>::new(baseptr.0, "baseptr");
     base.check()?;
     let job = guard.job();
-    if let Some(offset) = job.executor.memory().alloc(bytes.max(1))
-        && let Some(span) = job.executor.memory().arena().span(offset, bytes.max(1))
+    if let Some(offset) = job.coll.memory().alloc(bytes.max(1))
+        && let Some(span) = job.coll.memory().arena().span(offset, bytes.max(1))
     {
         job.memory.insert(span.address(), Some(offset));
         return base.set(span.address());
@@ -192,7 +192,7 @@ pub fn free_mem(guard: &mut Guard, base: Address) -> Result<()> {
     let job = guard.job();
     match job.memory.remove(&base.0) {
         Some(Some(offset)) => {
-            job.executor.memory().free(offset);
+            job.coll.memory().free(offset);
         }
         // SAFETY: the address came from malloc in `alloc_mem`, and is freed once, as it has just left the table.
         Some(None) => unsafe { libc::free(base.0 as *mut _) },

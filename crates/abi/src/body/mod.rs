@@ -24,6 +24,7 @@
 //! object named by `guard.blame(..)`. A body checks everything before it changes anything.
 
 pub mod attribute;
+pub mod coll;
 pub mod comm;
 pub mod convert;
 pub mod datatype;
@@ -33,5 +34,7 @@ pub mod gather;
 pub mod group;
 pub mod info;
 pub mod op;
+pub mod p2p;
 pub mod pack;
+pub mod request;
 pub mod status;

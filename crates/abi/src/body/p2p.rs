@@ -1,0 +1,585 @@
+//! Point-to-point communication (MPI 5.0, chapter 3): sends, receives, probes, persistent requests, attached buffers.
+
+use crate::args::{Address, Handle, Out, OutCount, Status, StatusOut};
+use crate::process::{Guard, Process};
+use crate::request::{Completion, Recipe, Request, Source, Work, status_of};
+use datatype::Buffer;
+use error::{Class, Result, fail};
+use objects::{Group, constants};
+use p2p::{AttachedBuffer, Mode};
+use std::sync::Arc;
+
+/// MPI_Send.
+pub fn send(
+    guard: &mut Guard,
+    buf: Address,
+    count: i64,
+    datatype: Handle,
+    dest: i32,
+    tag: i32,
+    comm: Handle,
+) -> Result<()> {
+    blocking_send(guard, Mode::Standard, buf, count, datatype, dest, tag, comm)
+}
+
+/// MPI_Bsend.
+pub fn bsend(
+    guard: &mut Guard,
+    buf: Address,
+    count: i64,
+    datatype: Handle,
+    dest: i32,
+    tag: i32,
+    comm: Handle,
+) -> Result<()> {
+    blocking_send(guard, Mode::Buffered, buf, count, datatype, dest, tag, comm)
+}
+
+/// MPI_Ssend.
+pub fn ssend(
+    guard: &mut Guard,
+    buf: Address,
+    count: i64,
+    datatype: Handle,
+    dest: i32,
+    tag: i32,
+    comm: Handle,
+) -> Result<()> {
+    blocking_send(guard, Mode::Synchronous, buf, count, datatype, dest, tag, comm)
+}
+
+/// MPI_Rsend.
+pub fn rsend(
+    guard: &mut Guard,
+    buf: Address,
+    count: i64,
+    datatype: Handle,
+    dest: i32,
+    tag: i32,
+    comm: Handle,
+) -> Result<()> {
+    blocking_send(guard, Mode::Standard, buf, count, datatype, dest, tag, comm)
+}
+
+/// MPI_Isend.
+pub fn isend(
+    guard: &mut Guard,
+    buf: Address,
+    count: i64,
+    datatype: Handle,
+    dest: i32,
+    tag: i32,
+    comm: Handle,
+    request: Out<Handle>,
+) -> Result<()> {
+    nonblocking_send(guard, Mode::Standard, buf, count, datatype, dest, tag, comm, request)
+}
+
+/// MPI_Ibsend.
+pub fn ibsend(
+    guard: &mut Guard,
+    buf: Address,
+    count: i64,
+    datatype: Handle,
+    dest: i32,
+    tag: i32,
+    comm: Handle,
+    request: Out<Handle>,
+) -> Result<()> {
+    nonblocking_send(guard, Mode::Buffered, buf, count, datatype, dest, tag, comm, request)
+}
+
+/// MPI_Issend.
+pub fn issend(
+    guard: &mut Guard,
+    buf: Address,
+    count: i64,
+    datatype: Handle,
+    dest: i32,
+    tag: i32,
+    comm: Handle,
+    request: Out<Handle>,
+) -> Result<()> {
+    nonblocking_send(guard, Mode::Synchronous, buf, count, datatype, dest, tag, comm, request)
+}
+
+/// MPI_Irsend.
+pub fn irsend(
+    guard: &mut Guard,
+    buf: Address,
+    count: i64,
+    datatype: Handle,
+    dest: i32,
+    tag: i32,
+    comm: Handle,
+    request: Out<Handle>,
+) -> Result<()> {
+    nonblocking_send(guard, Mode::Standard, buf, count, datatype, dest, tag, comm, request)
+}
+
+/// MPI_Send_init.
+pub fn send_init(
+    guard: &mut Guard,
+    buf: Address,
+    count: i64,
+    datatype: Handle,
+    dest: i32,
+    tag: i32,
+    comm: Handle,
+    request: Out<Handle>,
+) -> Result<()> {
+    persistent_send(guard, Mode::Standard, buf, count, datatype, dest, tag, comm, request)
+}
+
+/// MPI_Bsend_init.
+pub fn bsend_init(
+    guard: &mut Guard,
+    buf: Address,
+    count: i64,
+    datatype: Handle,
+    dest: i32,
+    tag: i32,
+    comm: Handle,
+    request: Out<Handle>,
+) -> Result<()> {
+    persistent_send(guard, Mode::Buffered, buf, count, datatype, dest, tag, comm, request)
+}
+
+/// MPI_Ssend_init.
+pub fn ssend_init(
+    guard: &mut Guard,
+    buf: Address,
+    count: i64,
+    datatype: Handle,
+    dest: i32,
+    tag: i32,
+    comm: Handle,
+    request: Out<Handle>,
+) -> Result<()> {
+    persistent_send(guard, Mode::Synchronous, buf, count, datatype, dest, tag, comm, request)
+}
+
+/// MPI_Rsend_init.
+pub fn rsend_init(
+    guard: &mut Guard,
+    buf: Address,
+    count: i64,
+    datatype: Handle,
+    dest: i32,
+    tag: i32,
+    comm: Handle,
+    request: Out<Handle>,
+) -> Result<()> {
+    persistent_send(guard, Mode::Standard, buf, count, datatype, dest, tag, comm, request)
+}
+
+/// MPI_Recv.
+pub fn recv(
+    guard: &mut Guard,
+    buf: Address,
+    count: i64,
+    datatype: Handle,
+    source: i32,
+    tag: i32,
+    comm: Handle,
+    status: StatusOut,
+) -> Result<()> {
+    let work = guard.incoming(buf, count, datatype, source, tag, comm)?.start(guard)?;
+    let completion = guard.finish(work);
+    status.set(completion.status);
+    completion.error.map_or(Ok(()), Err)
+}
+
+/// MPI_Irecv.
+pub fn irecv(
+    guard: &mut Guard,
+    buf: Address,
+    count: i64,
+    datatype: Handle,
+    source: i32,
+    tag: i32,
+    comm: Handle,
+    request: Out<Handle>,
+) -> Result<()> {
+    request.check()?;
+    let work = guard.incoming(buf, count, datatype, source, tag, comm)?.start(guard)?;
+    request.set(guard.request(comm, work)?)
+}
+
+/// MPI_Recv_init.
+pub fn recv_init(
+    guard: &mut Guard,
+    buf: Address,
+    count: i64,
+    datatype: Handle,
+    source: i32,
+    tag: i32,
+    comm: Handle,
+    request: Out<Handle>,
+) -> Result<()> {
+    request.check()?;
+    let recipe = guard.incoming(buf, count, datatype, source, tag, comm)?;
+    request.set(guard.job().requests.insert(Request { comm, work: None, recipe: Some(recipe) })?)
+}
+
+/// MPI_Sendrecv.
+#[rustfmt::skip]
+pub fn sendrecv(
+    guard: &mut Guard,
+    sendbuf: Address, sendcount: i64, sendtype: Handle, dest: i32, sendtag: i32,
+    recvbuf: Address, recvcount: i64, recvtype: Handle, source: i32, recvtag: i32,
+    comm: Handle, status: StatusOut,
+) -> Result<()> {
+    let recv = guard.incoming(recvbuf, recvcount, recvtype, source, recvtag, comm)?;
+    let send = guard.outgoing(Mode::Standard, sendbuf, sendcount, sendtype, dest, sendtag, comm)?;
+    let completion = exchange(guard, send, recv)?;
+    status.set(completion.status);
+    completion.error.map_or(Ok(()), Err)
+}
+
+/// MPI_Isendrecv.
+#[rustfmt::skip]
+pub fn isendrecv(
+    guard: &mut Guard,
+    sendbuf: Address, sendcount: i64, sendtype: Handle, dest: i32, sendtag: i32,
+    recvbuf: Address, recvcount: i64, recvtype: Handle, source: i32, recvtag: i32,
+    comm: Handle, request: Out<Handle>,
+) -> Result<()> {
+    request.check()?;
+    let recv = guard.incoming(recvbuf, recvcount, recvtype, source, recvtag, comm)?;
+    let send = guard.outgoing(Mode::Standard, sendbuf, sendcount, sendtype, dest, sendtag, comm)?;
+    let work = both(guard, send, recv, None)?;
+    request.set(guard.request(comm, work)?)
+}
+
+/// MPI_Sendrecv_replace.
+#[rustfmt::skip]
+pub fn sendrecv_replace(
+    guard: &mut Guard, buf: Address, count: i64, datatype: Handle, dest: i32, sendtag: i32, source: i32, recvtag: i32,
+    comm: Handle, status: StatusOut,
+) -> Result<()> {
+    let work = replace(guard, buf, count, datatype, dest, sendtag, source, recvtag, comm)?;
+    let completion = guard.finish(work);
+    status.set(completion.status);
+    completion.error.map_or(Ok(()), Err)
+}
+
+/// MPI_Isendrecv_replace.
+#[rustfmt::skip]
+pub fn isendrecv_replace(
+    guard: &mut Guard, buf: Address, count: i64, datatype: Handle, dest: i32, sendtag: i32, source: i32, recvtag: i32,
+    comm: Handle, request: Out<Handle>,
+) -> Result<()> {
+    request.check()?;
+    let work = replace(guard, buf, count, datatype, dest, sendtag, source, recvtag, comm)?;
+    request.set(guard.request(comm, work)?)
+}
+
+/// MPI_Probe.
+pub fn probe(guard: &mut Guard, source: i32, tag: i32, comm: Handle, status: StatusOut) -> Result<()> {
+    let wanted = guard.wanted(source, tag, comm)?;
+    let found = guard.wait(|process| wanted.probe(process));
+    status.set(found);
+    Ok(())
+}
+
+/// MPI_Iprobe.
+pub fn iprobe(
+    guard: &mut Guard,
+    source: i32,
+    tag: i32,
+    comm: Handle,
+    flag: Out<i32>,
+    status: StatusOut,
+) -> Result<()> {
+    flag.check()?;
+    let wanted = guard.wanted(source, tag, comm)?;
+    guard.progress();
+    let found = wanted.probe(guard);
+    flag.set(i32::from(found.is_some()))?;
+    found.into_iter().for_each(|found| status.set(found));
+    Ok(())
+}
+
+/// MPI_Mprobe.
+pub fn mprobe(
+    guard: &mut Guard,
+    source: i32,
+    tag: i32,
+    comm: Handle,
+    message: Out<Handle>,
+    status: StatusOut,
+) -> Result<()> {
+    message.check()?;
+    let wanted = guard.wanted(source, tag, comm)?;
+    let (handle, found) = guard.wait(|process| wanted.extract(process).transpose())?;
+    status.set(found);
+    message.set(handle)
+}
+
+/// MPI_Improbe.
+#[rustfmt::skip]
+pub fn improbe(
+    guard: &mut Guard, source: i32, tag: i32, comm: Handle, flag: Out<i32>, message: Out<Handle>, status: StatusOut,
+) -> Result<()> {
+    flag.check()?;
+    message.check()?;
+    let wanted = guard.wanted(source, tag, comm)?;
+    guard.progress();
+    let found = wanted.extract(guard)?;
+    flag.set(i32::from(found.is_some()))?;
+    let Some((handle, found)) = found else { return Ok(()) };
+    status.set(found);
+    message.set(handle)
+}
+
+/// MPI_Mrecv.
+pub fn mrecv(
+    guard: &mut Guard,
+    buf: Address,
+    count: i64,
+    datatype: Handle,
+    message: Out<Handle>,
+    status: StatusOut,
+) -> Result<()> {
+    let (_, work) = matched(guard, buf, count, datatype, message)?;
+    let completion = guard.finish(work);
+    status.set(completion.status);
+    completion.error.map_or(Ok(()), Err)
+}
+
+/// MPI_Imrecv.
+pub fn imrecv(
+    guard: &mut Guard,
+    buf: Address,
+    count: i64,
+    datatype: Handle,
+    message: Out<Handle>,
+    request: Out<Handle>,
+) -> Result<()> {
+    request.check()?;
+    let (comm, work) = matched(guard, buf, count, datatype, message)?;
+    request.set(guard.request(comm, work)?)
+}
+
+/// MPI_Buffer_attach
+pub fn buffer_attach(guard: &mut Guard, buffer: Address, size: i64) -> Result<()> {
+    let bytes = crate::args::count(size, "size")?;
+    guard.job().p2p.attach_buffer(buffer.attached(bytes)?)
+}
+
+/// MPI_Buffer_detach
+pub fn buffer_detach(guard: &mut Guard, buffer_addr: Address, size: OutCount) -> Result<()> {
+    size.check()?;
+    let detached = guard.wait(|process| process.job().p2p.detach_buffer().transpose())?;
+    let (address, bytes) = match detached {
+        AttachedBuffer::User(span) => (span.address(), span.bytes()),
+        AttachedBuffer::Automatic => (constants::BUFFER_AUTOMATIC, 0),
+    };
+    buffer_addr.store(address)?;
+    size.set(bytes as i64)
+}
+
+/// MPI_Buffer_flush
+pub fn buffer_flush(guard: &mut Guard) -> Result<()> {
+    guard.wait(|process| process.job().p2p.is_buffer_flushed().then_some(()));
+    Ok(())
+}
+
+#[allow(clippy::too_many_arguments)] // MPI_Send's, and how.
+fn blocking_send(
+    guard: &mut Guard,
+    mode: Mode,
+    buf: Address,
+    count: i64,
+    datatype: Handle,
+    dest: i32,
+    tag: i32,
+    comm: Handle,
+) -> Result<()> {
+    let work = guard.outgoing(mode, buf, count, datatype, dest, tag, comm)?.start(guard)?;
+    guard.finish(work).error.map_or(Ok(()), Err)
+}
+
+#[allow(clippy::too_many_arguments)] // MPI_Isend's, and how.
+#[rustfmt::skip]
+fn nonblocking_send(
+    guard: &mut Guard, mode: Mode, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32, comm: Handle, request: Out<Handle>,
+) -> Result<()> {
+    request.check()?;
+    let work = guard.outgoing(mode, buf, count, datatype, dest, tag, comm)?.start(guard)?;
+    request.set(guard.request(comm, work)?)
+}
+
+#[allow(clippy::too_many_arguments)] // MPI_Send_init's, and how.
+#[rustfmt::skip]
+fn persistent_send(
+    guard: &mut Guard, mode: Mode, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32, comm: Handle, request: Out<Handle>,
+) -> Result<()> {
+    request.check()?;
+    let recipe = guard.outgoing(mode, buf, count, datatype, dest, tag, comm)?;
+    request.set(guard.job().requests.insert(Request { comm, work: None, recipe: Some(recipe) })?)
+}
+
+/// The receive is started first, so that a message to oneself finds it.
+fn exchange(guard: &mut Guard, send: Recipe, recv: Recipe) -> Result<Completion> {
+    let recv = recv.start(guard)?;
+    let send = send.start(guard)?;
+    let sent = guard.finish(send);
+    let mut received = guard.finish(recv);
+    received.error = sent.error.or(received.error);
+    Ok(received)
+}
+
+fn both(guard: &mut Guard, send: Recipe, recv: Recipe, packed: Option<Box<[u8]>>) -> Result<Work> {
+    let recv = recv.start(guard)?;
+    let send = send.start(guard)?;
+    Ok(Work::Both {
+        send: Some(Box::new(send)),
+        recv: Some(Box::new(recv)),
+        packed,
+        completion: Completion::EMPTY,
+    })
+}
+
+/// What is sent moves aside in its packed form, so the receive may overwrite it at once.
+#[allow(clippy::too_many_arguments)] // MPI_Sendrecv_replace's.
+#[rustfmt::skip]
+fn replace(
+    guard: &mut Guard, buf: Address, count: i64, datatype: Handle, dest: i32, sendtag: i32, source: i32, recvtag: i32, comm: Handle,
+) -> Result<Work> {
+    let recv = guard.incoming(buf, count, datatype, source, recvtag, comm)?;
+    let mut send = guard.outgoing(Mode::Standard, buf, count, datatype, dest, sendtag, comm)?;
+    let Recipe::Send { buffer, .. } = &mut send else { unreachable!("outgoing makes sends") };
+    let mut packed = vec![0u8; buffer.bytes()].into_boxed_slice();
+    let aside = crate::buffer::memory(&mut packed);
+    buffer.pack(0, aside);
+    *buffer = Buffer::from(aside);
+    both(guard, send, recv, Some(packed))
+}
+
+/// A message that a matched probe took out of the queue, about to be received; its handle is dead from now on.
+fn matched(
+    guard: &mut Guard,
+    buf: Address,
+    count: i64,
+    datatype: Handle,
+    message: Out<Handle>,
+) -> Result<(Handle, Work)> {
+    let handle = message.get()?;
+    let buffer = guard.buffer(buf, count, datatype)?;
+    if handle == constants::MESSAGE_NO_PROC {
+        message.set(constants::MESSAGE_NULL)?;
+        return Ok((constants::COMM_SELF, Work::Done(Completion::NO_PROCESS)));
+    }
+    let taken = guard.job().messages.remove(handle)?;
+    message.set(constants::MESSAGE_NULL)?;
+    let ticket =
+        guard.job().p2p.imrecv(taken.message, buffer).expect("a message in the table has not been received");
+    Ok((taken.comm, Work::Recv(ticket, taken.group)))
+}
+
+/// What a probe looks for.
+pub(crate) struct Wanted {
+    comm: Handle,
+    context: u64,
+    source: Source,
+    tag: Option<i32>,
+    group: Arc<Group>,
+}
+
+impl Wanted {
+    fn probe(&self, process: &mut Process) -> Option<Status> {
+        let source = match self.source {
+            Source::Nobody => return Some(Status::NO_PROCESS),
+            Source::Any => None,
+            Source::Peer(peer) => Some(peer),
+        };
+        let found = process.job().p2p.iprobe(self.context, source, self.tag)?;
+        Some(status_of(found.source_peer, found.tag, found.bytes, &self.group))
+    }
+
+    fn extract(&self, process: &mut Process) -> Result<Option<(Handle, Status)>> {
+        let source = match self.source {
+            Source::Nobody => return Ok(Some((constants::MESSAGE_NO_PROC, Status::NO_PROCESS))),
+            Source::Any => None,
+            Source::Peer(peer) => Some(peer),
+        };
+        let Some((message, found)) = process.job().p2p.improbe(self.context, source, self.tag) else {
+            return Ok(None);
+        };
+        let status = status_of(found.source_peer, found.tag, found.bytes, &self.group);
+        let taken = Taken { comm: self.comm, group: self.group.clone(), message };
+        Ok(Some((process.job().messages.insert(taken)?, status)))
+    }
+}
+
+/// What an MPI_Message names.
+pub struct Taken {
+    comm: Handle,
+    group: Arc<Group>,
+    message: p2p::MessageTicket,
+}
+
+impl Process {
+    /// The arguments of a send, checked.
+    #[allow(clippy::too_many_arguments)] // MPI_Send's, and how.
+    #[rustfmt::skip]
+    fn outgoing(
+        &mut self, mode: Mode, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32, comm: Handle,
+    ) -> Result<Recipe> {
+        let buffer = self.buffer(buf, count, datatype)?;
+        if tag < 0 {
+            fail!(Class::Tag, "tag {tag} is negative; a send takes 0 to {}", i32::MAX);
+        }
+        let comm = self.objects.comm(comm)?;
+        let peer = if dest == constants::PROC_NULL { None } else { Some(comm.peer(dest)?) };
+        Ok(Recipe::Send { mode, context: comm.context, peer, tag, buffer })
+    }
+
+    /// The arguments of a receive, checked.
+    #[rustfmt::skip]
+    fn incoming(
+        &mut self, buf: Address, count: i64, datatype: Handle, source: i32, tag: i32, comm: Handle,
+    ) -> Result<Recipe> {
+        let buffer = self.buffer(buf, count, datatype)?;
+        let Wanted { context, source, tag, group, .. } = self.wanted(source, tag, comm)?;
+        Ok(Recipe::Recv { context, source, tag, buffer, group })
+    }
+
+    /// Source, tag and comm of a receive or a probe, checked.
+    fn wanted(&mut self, source: i32, tag: i32, handle: Handle) -> Result<Wanted> {
+        let comm = self.objects.comm(handle)?;
+        let source = match source {
+            constants::PROC_NULL => Source::Nobody,
+            constants::ANY_SOURCE => Source::Any,
+            rank => Source::Peer(comm.peer(rank)?),
+        };
+        let tag = match tag {
+            constants::ANY_TAG => None,
+            0.. => Some(tag),
+            _ => fail!(Class::Tag, "tag {tag} is negative and not MPI_ANY_TAG"),
+        };
+        Ok(Wanted { comm: handle, context: comm.context, source, tag, group: comm.group.clone() })
+    }
+}
+
+impl Recipe {
+    /// Starts the operation.
+    pub(crate) fn start(&self, process: &mut Process) -> Result<Work> {
+        match self {
+            Recipe::Send { peer: None, .. } => Ok(Work::Done(Completion::EMPTY)),
+            Recipe::Send { mode, context, peer: Some(peer), tag, buffer } => {
+                Ok(Work::Send(process.job().p2p.isend(*mode, *context, *peer, *tag, buffer.clone())?))
+            }
+            Recipe::Recv { context, source, tag, buffer, group } => {
+                let source = match source {
+                    Source::Nobody => return Ok(Work::Done(Completion::NO_PROCESS)),
+                    Source::Any => None,
+                    Source::Peer(peer) => Some(*peer),
+                };
+                Ok(Work::Recv(process.job().p2p.irecv(*context, source, *tag, buffer.clone()), group.clone()))
+            }
+        }
+    }
+}

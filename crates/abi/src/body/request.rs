@@ -1,0 +1,415 @@
+//! Completion of requests (MPI 5.0, sections 3.7.3 to 3.7.6, 3.8.4 and 3.9).
+//!
+//! Every call here is one of two things, asked of one or many requests: `Process::peek` whether a request is over, or `Process::retire`,
+//! which also takes it out of the program's hands.
+
+use crate::args::{Array, Handle, In, Out, Status, StatusOut, Statuses};
+use crate::process::{Guard, Job, On, Process};
+use crate::request::{Completion, Work};
+use error::{Class, Error, Result, fail};
+use objects::constants;
+
+/// MPI_Wait.
+pub fn wait(guard: &mut Guard, request: Out<Handle>, status: StatusOut) -> Result<()> {
+    let handle = request.get()?;
+    let completion = guard.wait(|process| process.retire(handle).transpose())?;
+    finish_one(guard, handle, request, completion, status)
+}
+
+/// MPI_Test.
+pub fn test(guard: &mut Guard, request: Out<Handle>, flag: Out<i32>, status: StatusOut) -> Result<()> {
+    let handle = request.get()?;
+    flag.check()?;
+    guard.progress();
+    let completion = guard.retire(handle)?;
+    flag.set(i32::from(completion.is_some()))?;
+    completion.map_or(Ok(()), |completion| finish_one(guard, handle, request, completion, status))
+}
+
+/// MPI_Waitany.
+#[rustfmt::skip]
+pub fn waitany(guard: &mut Guard, count: i32, array_of_requests: Array<Handle>, indx: Out<i32>, status: StatusOut) -> Result<()> {
+    let handles = array_of_requests.read(length(count)?)?;
+    let done = guard.wait(|process| process.retire_any(&handles).transpose())?;
+    finish_any(guard, array_of_requests, &handles, done, indx, status)
+}
+
+/// MPI_Testany.
+#[rustfmt::skip]
+pub fn testany(
+    guard: &mut Guard, count: i32, array_of_requests: Array<Handle>, indx: Out<i32>, flag: Out<i32>, status: StatusOut,
+) -> Result<()> {
+    let handles = array_of_requests.read(length(count)?)?;
+    guard.progress();
+    match guard.retire_any(&handles)? {
+        Some(done) => {
+            flag.set(1)?;
+            finish_any(guard, array_of_requests, &handles, done, indx, status)
+        }
+        None => {
+            flag.set(0)?;
+            indx.set(constants::UNDEFINED)
+        }
+    }
+}
+
+/// MPI_Waitall.
+pub fn waitall(
+    guard: &mut Guard,
+    count: i32,
+    array_of_requests: Array<Handle>,
+    array_of_statuses: Statuses,
+) -> Result<()> {
+    let handles = array_of_requests.read(length(count)?)?;
+    // One pass when all are done, so that waiting for many costs no more than looking at those that are not.
+    let mut done = 0;
+    guard.wait(|process| {
+        while done < handles.len() {
+            match process.peek(handles[done]) {
+                Ok(false) => return None,
+                Ok(true) => done += 1,
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        Some(Ok(()))
+    })?;
+    let all: Vec<usize> = (0..handles.len()).collect();
+    finish_many(guard, array_of_requests, &handles, &all, array_of_statuses)
+}
+
+/// MPI_Testall.
+#[rustfmt::skip]
+pub fn testall(
+    guard: &mut Guard, count: i32, array_of_requests: Array<Handle>, flag: Out<i32>, array_of_statuses: Statuses,
+) -> Result<()> {
+    let handles = array_of_requests.read(length(count)?)?;
+    guard.progress();
+    for handle in &handles {
+        if !guard.peek(*handle)? {
+            return flag.set(0);
+        }
+    }
+    flag.set(1)?;
+    let all: Vec<usize> = (0..handles.len()).collect();
+    finish_many(guard, array_of_requests, &handles, &all, array_of_statuses)
+}
+
+/// MPI_Waitsome.
+#[rustfmt::skip]
+pub fn waitsome(
+    guard: &mut Guard, incount: i32, array_of_requests: Array<Handle>, outcount: Out<i32>, array_of_indices: Array<i32>,
+    array_of_statuses: Statuses,
+) -> Result<()> {
+    let handles = array_of_requests.read(length(incount)?)?;
+    let some = guard.wait(|process| match process.peek_some(&handles) {
+        Ok(Some(done)) if done.is_empty() => None,
+        other => Some(other),
+    })?;
+    finish_some(guard, array_of_requests, &handles, some, outcount, array_of_indices, array_of_statuses)
+}
+
+/// MPI_Testsome.
+#[rustfmt::skip]
+pub fn testsome(
+    guard: &mut Guard, incount: i32, array_of_requests: Array<Handle>, outcount: Out<i32>, array_of_indices: Array<i32>,
+    array_of_statuses: Statuses,
+) -> Result<()> {
+    let handles = array_of_requests.read(length(incount)?)?;
+    guard.progress();
+    let some = guard.peek_some(&handles)?;
+    finish_some(guard, array_of_requests, &handles, some, outcount, array_of_indices, array_of_statuses)
+}
+
+/// MPI_Request_get_status.
+pub fn request_get_status(
+    guard: &mut Guard,
+    request: Handle,
+    flag: Out<i32>,
+    status: StatusOut,
+) -> Result<()> {
+    flag.check()?;
+    guard.progress();
+    let completion = guard.look(request)?;
+    flag.set(i32::from(completion.is_some()))?;
+    completion.into_iter().for_each(|completion| status.set(completion.status));
+    Ok(())
+}
+
+/// MPI_Request_get_status_any.
+#[rustfmt::skip]
+pub fn request_get_status_any(
+    guard: &mut Guard, count: i32, array_of_requests: In<Handle>, indx: Out<i32>, flag: Out<i32>, status: StatusOut,
+) -> Result<()> {
+    let handles = array_of_requests.read(length(count)?)?;
+    guard.progress();
+    indx.set(constants::UNDEFINED)?;
+    flag.set(0)?;
+    let mut active = false;
+    for (at, handle) in handles.iter().enumerate() {
+        if !guard.is_active(*handle)? {
+            continue;
+        }
+        active = true;
+        if let Some(completion) = guard.look(*handle)? {
+            status.set(completion.status);
+            flag.set(1)?;
+            return indx.set(at as i32);
+        }
+    }
+    if !active {
+        status.set(Status::EMPTY);
+        flag.set(1)?;
+    }
+    Ok(())
+}
+
+/// MPI_Request_get_status_all.
+#[rustfmt::skip]
+pub fn request_get_status_all(
+    guard: &mut Guard, count: i32, array_of_requests: In<Handle>, flag: Out<i32>, array_of_statuses: Statuses,
+) -> Result<()> {
+    let handles = array_of_requests.read(length(count)?)?;
+    guard.progress();
+    let mut completions = Vec::with_capacity(handles.len());
+    for handle in &handles {
+        match guard.look(*handle)? {
+            Some(completion) => completions.push(completion),
+            None => return flag.set(0),
+        }
+    }
+    flag.set(1)?;
+    completions.iter().enumerate().for_each(|(at, completion)| array_of_statuses.set(at, completion.status));
+    Ok(())
+}
+
+/// MPI_Request_get_status_some.
+#[rustfmt::skip]
+pub fn request_get_status_some(
+    guard: &mut Guard, incount: i32, array_of_requests: In<Handle>, outcount: Out<i32>, array_of_indices: Array<i32>,
+    array_of_statuses: Statuses,
+) -> Result<()> {
+    let handles = array_of_requests.read(length(incount)?)?;
+    guard.progress();
+    let Some(done) = guard.peek_some(&handles)? else { return outcount.set(constants::UNDEFINED) };
+    outcount.set(done.len() as i32)?;
+    for (at, index) in done.iter().enumerate() {
+        array_of_indices.set(at, *index as i32)?;
+        let completion = guard.look(handles[*index])?.expect("it was over a moment ago");
+        array_of_statuses.set(at, completion.status);
+    }
+    Ok(())
+}
+
+/// MPI_Request_free. The operation goes on to its end.
+pub fn request_free(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
+    let gone = guard.job().requests.remove(request.get()?)?;
+    if let Some(work) = gone.work {
+        guard.job().orphans.push(work);
+    }
+    request.set(constants::REQUEST_NULL)
+}
+
+/// MPI_Cancel.
+pub fn cancel(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
+    let handle = request.get()?;
+    let Job { requests, p2p, .. } = guard.job();
+    match &mut requests.get_mut(handle)?.work {
+        Some(Work::Coll(..)) => fail!(Class::Request, "{handle} is a collective, which cannot be cancelled"),
+        Some(work) => work.cancel(p2p),
+        None => fail!(Class::Request, "{handle} is not active, so there is nothing to cancel"),
+    }
+    Ok(())
+}
+
+/// MPI_Start.
+pub fn start(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
+    let handle = request.get()?;
+    start_again(guard, handle)
+}
+
+/// MPI_Startall.
+pub fn startall(guard: &mut Guard, count: i32, array_of_requests: Array<Handle>) -> Result<()> {
+    for handle in array_of_requests.read(length(count)?)? {
+        start_again(guard, handle)?;
+    }
+    Ok(())
+}
+
+fn start_again(guard: &mut Guard, handle: Handle) -> Result<()> {
+    let request = guard.job().requests.get_mut(handle)?;
+    if request.work.is_some() {
+        fail!(Class::Request, "{handle} is active; MPI_Start takes a persistent request that is not");
+    }
+    let Some(recipe) = request.recipe.take() else {
+        fail!(Class::Request, "{handle} is not a persistent request");
+    };
+    let work = recipe.start(guard);
+    let request = guard.job().requests.get_mut(handle)?;
+    request.recipe = Some(recipe);
+    request.work = Some(work?);
+    Ok(())
+}
+
+/// A failure is for the error handler of the comm that the request belongs to.
+fn failed_on(guard: &mut Guard, comm: Handle, error: Option<Error>) -> Result<()> {
+    let Some(error) = error else { return Ok(()) };
+    guard.blame(On::Comm(comm));
+    Err(error)
+}
+
+fn length(count: i32) -> Result<usize> {
+    crate::args::count(i64::from(count), "the number of requests")
+}
+
+/// Hands a completed request's facts to the program.
+#[rustfmt::skip]
+fn finish_one(
+    guard: &mut Guard, handle: Handle, request: Out<Handle>, (comm, completion): (Handle, Completion), status: StatusOut,
+) -> Result<()> {
+    request.set(guard.name_after(handle))?;
+    status.set(completion.status);
+    failed_on(guard, comm, completion.error)
+}
+
+/// An index among many, and what `retire` said of it.
+type Done = Option<(usize, (Handle, Completion))>;
+
+#[rustfmt::skip]
+fn finish_any(
+    guard: &mut Guard, requests: Array<Handle>, handles: &[Handle], done: Done, indx: Out<i32>, status: StatusOut,
+) -> Result<()> {
+    let Some((at, (comm, completion))) = done else {
+        status.set(Status::EMPTY);
+        return indx.set(constants::UNDEFINED);
+    };
+    indx.set(at as i32)?;
+    requests.set(at, guard.name_after(handles[at]))?;
+    status.set(completion.status);
+    failed_on(guard, comm, completion.error)
+}
+
+#[rustfmt::skip]
+fn finish_some(
+    guard: &mut Guard, requests: Array<Handle>, handles: &[Handle], done: Option<Vec<usize>>, outcount: Out<i32>,
+    indices: Array<i32>, statuses: Statuses,
+) -> Result<()> {
+    let Some(done) = done else { return outcount.set(constants::UNDEFINED) };
+    outcount.set(done.len() as i32)?;
+    for (at, index) in done.iter().enumerate() {
+        indices.set(at, *index as i32)?;
+    }
+    finish_many(guard, requests, handles, &done, statuses)
+}
+
+/// Retires the requests at `done`, all of which are over. If one has failed the call returns MPI_ERR_IN_STATUS and every
+/// status tells its own error (MPI 5.0, section 3.7.5).
+#[rustfmt::skip]
+fn finish_many(
+    guard: &mut Guard, requests: Array<Handle>, handles: &[Handle], done: &[usize], statuses: Statuses,
+) -> Result<()> {
+    let mut failed: Option<(Handle, Error)> = None;
+    let mut ended = Vec::with_capacity(done.len());
+    for (at, index) in done.iter().enumerate() {
+        let handle = handles[*index];
+        let (comm, completion) = guard.retire(handle)?.expect("it was over a moment ago");
+        requests.set(*index, guard.name_after(handle))?;
+        ended.push(completion.status);
+        if let Some(error) = completion.error {
+            ended[at].error = error.class as i32;
+            failed.get_or_insert((comm, error));
+        }
+    }
+    match failed {
+        Some((comm, first)) => {
+            ended.iter().enumerate().for_each(|(at, status)| statuses.set_with_error(at, *status));
+            let error = Error::new(Class::InStatus, format!("of {} operations: {}", done.len(), first.message));
+            failed_on(guard, comm, Some(error))
+        }
+        None => {
+            ended.iter().enumerate().for_each(|(at, status)| statuses.set(at, *status));
+            Ok(())
+        }
+    }
+}
+
+impl Process {
+    /// Whether a request is over (null and inactive ones are). What it has told is kept in it.
+    fn peek(&mut self, handle: Handle) -> Result<bool> {
+        if handle == constants::REQUEST_NULL {
+            return Ok(true);
+        }
+        let Job { requests, p2p, coll, operators, .. } = self.job();
+        let request = requests.get_mut(handle)?;
+        let Some(work) = &mut request.work else { return Ok(true) };
+        let Some(completion) = work.poll(p2p, coll) else { return Ok(false) };
+        std::mem::replace(work, Work::Done(completion)).release(operators);
+        Ok(true)
+    }
+
+    /// What a request has to tell, if it is over; it stays.
+    fn look(&mut self, handle: Handle) -> Result<Option<Completion>> {
+        if !self.peek(handle)? {
+            return Ok(None);
+        }
+        if handle == constants::REQUEST_NULL {
+            return Ok(Some(Completion::EMPTY));
+        }
+        match &self.job().requests.get(handle)?.work {
+            Some(Work::Done(completion)) => Ok(Some(completion.clone())),
+            _ => Ok(Some(Completion::EMPTY)),
+        }
+    }
+
+    /// As `look`, and the request ends: it is freed, or inactive if it is persistent. Also the comm that failures are for.
+    fn retire(&mut self, handle: Handle) -> Result<Option<(Handle, Completion)>> {
+        let Some(completion) = self.look(handle)? else { return Ok(None) };
+        if handle == constants::REQUEST_NULL {
+            return Ok(Some((constants::COMM_SELF, completion)));
+        }
+        let request = self.job().requests.get_mut(handle)?;
+        let comm = request.comm;
+        request.work = None;
+        if request.recipe.is_none() {
+            self.job().requests.remove(handle)?;
+        }
+        Ok(Some((comm, completion)))
+    }
+
+    /// Retires the first request that is active and over. `Some(None)`: none of them is active.
+    fn retire_any(&mut self, handles: &[Handle]) -> Result<Option<Done>> {
+        let mut active = false;
+        for (at, handle) in handles.iter().enumerate() {
+            if !self.is_active(*handle)? {
+                continue;
+            }
+            active = true;
+            if let Some(done) = self.retire(*handle)? {
+                return Ok(Some(Some((at, done))));
+            }
+        }
+        Ok(if active { None } else { Some(None) })
+    }
+
+    /// The active requests that are over; nothing if none is active.
+    fn peek_some(&mut self, handles: &[Handle]) -> Result<Option<Vec<usize>>> {
+        let (mut active, mut done) = (false, Vec::new());
+        for (at, handle) in handles.iter().enumerate() {
+            if self.is_active(*handle)? {
+                active = true;
+                if self.peek(*handle)? {
+                    done.push(at);
+                }
+            }
+        }
+        Ok(active.then_some(done))
+    }
+
+    fn is_active(&mut self, handle: Handle) -> Result<bool> {
+        Ok(handle != constants::REQUEST_NULL && self.job().requests.get(handle)?.work.is_some())
+    }
+
+    /// What the program's variable holds after a request has ended.
+    fn name_after(&mut self, handle: Handle) -> Handle {
+        if self.job().requests.get(handle).is_ok() { handle } else { constants::REQUEST_NULL }
+    }
+}

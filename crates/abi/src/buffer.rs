@@ -1,0 +1,68 @@
+//! User memory: the one place where an address of the program becomes a claim (`Buffer`, `Span`).
+//!
+//! Contract, kept by the program (MPI 5.0, sections 2.2 and 3.2): a buffer that it passes holds as many elements of the datatype as it says,
+//! and stays mapped until the operation that it passed it to has ended.
+
+use crate::args::{Address, Handle};
+use crate::process::Process;
+use datatype::Buffer;
+use error::{Class, Result, fail};
+use objects::constants;
+use p2p::AttachedBuffer;
+use sys::Span;
+
+/// Addresses below this are null pointers, perhaps with a small offset: Linux maps nothing there.
+const NULL_PAGE_END: i64 = 4096;
+
+impl Process {
+    /// The buffer of a communication, checked as far as it can be. MPI_BOTTOM is null, so a null pointer is wrong only where the
+    /// datatype's own offsets are no addresses.
+    #[inline]
+    pub(crate) fn buffer(&self, address: Address, count: i64, datatype: Handle) -> Result<Buffer> {
+        let layout = self.objects.committed(datatype)?.layout();
+        let elements = crate::args::count(count, "count")?;
+        let Some(bytes) = Buffer::bytes_of(elements, layout) else {
+            fail!(Class::Count, "{count} elements of {datatype} are more than 2^63 bytes");
+        };
+        if address.0 < NULL_PAGE_END as usize && bytes > 0 {
+            if address.is_in_place() {
+                fail!(Class::Buffer, "MPI_IN_PLACE is given where a buffer is needed");
+            }
+            if address.0 as i64 + layout.true_lb < NULL_PAGE_END {
+                fail!(Class::Buffer, "the buffer is a null pointer, but count is {count}");
+            }
+        }
+        // SAFETY: the program passed it as a buffer of so many elements (contract of this file).
+        Ok(unsafe { Buffer::claim(address.0, elements, layout) })
+    }
+}
+
+impl Address {
+    /// The address `bytes` further on.
+    pub(crate) fn moved(self, bytes: i64) -> Address {
+        Address(self.0.wrapping_add_signed(bytes as isize))
+    }
+
+    /// Memory for buffered sends, or MPI_BUFFER_AUTOMATIC.
+    pub(crate) fn attached(self, bytes: usize) -> Result<AttachedBuffer> {
+        if self.0 == constants::BUFFER_AUTOMATIC {
+            return Ok(AttachedBuffer::Automatic);
+        }
+        if self.is_null() && bytes > 0 {
+            fail!(Class::Buffer, "the buffer is a null pointer, but size is {bytes}");
+        }
+        // SAFETY: the program passed it as a buffer of so many bytes, which is ours until it detaches it (contract of this file).
+        Ok(AttachedBuffer::User(unsafe { Span::claim(self.0, bytes) }))
+    }
+
+    /// Stores an address where this one points (the `void *` that stands for a `void **`).
+    pub(crate) fn store(self, address: usize) -> Result<()> {
+        crate::args::Out::<usize>::new(self.0, "buffer_addr").set(address)
+    }
+}
+
+/// Our own memory as a span. Its owner keeps it until the operation has ended, and touches it only then.
+pub(crate) fn memory(bytes: &mut [u8]) -> Span {
+    // SAFETY: the bytes are mapped and ours; `Work` and `Image`, which own them, live until the operation has ended.
+    unsafe { Span::claim(bytes.as_mut_ptr() as usize, bytes.len()) }
+}

@@ -1,0 +1,370 @@
+//! From the arguments of MPI's collectives to calls of `coll`: checks, MPI_IN_PLACE, blocks, operators.
+//!
+//! Read next: `image.rs`, for reductions of datatypes with gaps.
+
+use crate::args::{Address, Counts, Handle, In};
+use crate::callback::UserOp;
+use crate::image::{Image, Operator, Shape};
+use crate::process::Process;
+use crate::request::Work;
+use coll::{Call, Members, Part};
+use datatype::{Buffer, check_op};
+use error::{Class, Result, fail};
+use executor::Reduction;
+use objects::Op;
+use schedule::algorithm::Collective;
+use std::sync::Arc;
+
+/// A collective ready to be started.
+pub(crate) struct Planned {
+    comm: Handle,
+    call: Call,
+    image: Option<Box<Image>>,
+}
+
+/// A buffer, its count and its datatype.
+#[derive(Clone, Copy)]
+pub(crate) struct Typed(pub Address, pub i64, pub Handle);
+
+/// A buffer with a count and a displacement in elements for each rank.
+pub(crate) struct Weighted(pub Address, pub Counts, pub Counts, pub Handle);
+
+/// A buffer with a count, a displacement in bytes and a datatype for each rank.
+pub(crate) struct TypedEach(pub Address, pub Counts, pub Counts, pub In<Handle>);
+
+/// What all reductions have.
+pub(crate) struct Reduced {
+    pub sendbuf: Address,
+    pub recvbuf: Address,
+    pub datatype: Handle,
+    pub op: Handle,
+}
+
+impl Planned {
+    fn new(comm: Handle, call: Call) -> Planned {
+        Planned { comm, call, image: None }
+    }
+
+    fn in_place(mut self, in_place: bool) -> Planned {
+        self.call.in_place = in_place;
+        self
+    }
+
+    fn root(mut self, root: u32) -> Planned {
+        self.call.root = root;
+        self
+    }
+
+    /// Starts it. Members of a comm call its collectives in the same order, so its number is the same for all.
+    pub(crate) fn start(self, process: &mut Process) -> Result<(Handle, Work)> {
+        let comm = process.objects.comms.get_mut(self.comm)?;
+        let members = Members {
+            context: comm.context,
+            sequence: comm.next_sequence(),
+            rank: comm.rank,
+            peers: comm.group.peers.clone(),
+        };
+        let job = process.job();
+        match job.coll.start(&members, self.call) {
+            Ok(ticket) => Ok((self.comm, Work::Coll(ticket, self.image))),
+            Err(error) => {
+                self.image.and_then(|image| image.operator).map(|operator| job.operators.remove(operator));
+                Err(error)
+            }
+        }
+    }
+}
+
+/// My rank, and how many there are.
+struct Place {
+    rank: usize,
+    size: usize,
+}
+
+#[rustfmt::skip]
+impl Process {
+    pub(crate) fn plan_barrier(&mut self, comm: Handle) -> Result<Planned> {
+        self.place(comm)?;
+        Ok(Planned::new(comm, Call::new(Collective::Barrier, Part::None, Part::None)))
+    }
+
+    pub(crate) fn plan_bcast(&mut self, comm: Handle, root: i32, data: Typed) -> Result<Planned> {
+        let root = self.root(comm, root)?;
+        let buffer = self.typed(data)?;
+        Ok(Planned::new(comm, Call::new(Collective::Bcast, Part::None, Part::bytes(buffer))).root(root))
+    }
+
+    pub(crate) fn plan_gather(&mut self, comm: Handle, root: i32, send: Typed, recv: Typed) -> Result<Planned> {
+        let place = self.place(comm)?;
+        let output = |process: &mut Process| process.per_rank(recv, &place).map(Part::PerRank);
+        self.gathering(Collective::Gather, comm, root, send, output)
+    }
+
+    pub(crate) fn plan_gatherv(&mut self, comm: Handle, root: i32, send: Typed, recv: Weighted) -> Result<Planned> {
+        let place = self.place(comm)?;
+        self.gathering(Collective::Gatherv, comm, root, send, |process| process.weighted(recv, &place))
+    }
+
+    pub(crate) fn plan_scatter(&mut self, comm: Handle, root: i32, send: Typed, recv: Typed) -> Result<Planned> {
+        let place = self.place(comm)?;
+        let input = |process: &mut Process| process.per_rank(send, &place).map(Part::PerRank);
+        self.scattering(Collective::Scatter, comm, root, input, recv)
+    }
+
+    pub(crate) fn plan_scatterv(&mut self, comm: Handle, root: i32, send: Weighted, recv: Typed) -> Result<Planned> {
+        let place = self.place(comm)?;
+        self.scattering(Collective::Scatterv, comm, root, |process| process.weighted(send, &place), recv)
+    }
+
+    pub(crate) fn plan_allgather(&mut self, comm: Handle, send: Typed, recv: Typed) -> Result<Planned> {
+        let place = self.place(comm)?;
+        let in_place = send.0.is_in_place();
+        let input = if in_place { Part::None } else { Part::bytes(self.typed(send)?) };
+        let output = Part::PerRank(self.per_rank(recv, &place)?);
+        Ok(Planned::new(comm, Call::new(Collective::Allgather, input, output)).in_place(in_place))
+    }
+
+    pub(crate) fn plan_allgatherv(&mut self, comm: Handle, send: Typed, recv: Weighted) -> Result<Planned> {
+        let place = self.place(comm)?;
+        let in_place = send.0.is_in_place();
+        let input = if in_place { Part::None } else { Part::bytes(self.typed(send)?) };
+        let output = self.weighted(recv, &place)?;
+        Ok(Planned::new(comm, Call::new(Collective::Allgatherv, input, output)).in_place(in_place))
+    }
+
+    pub(crate) fn plan_alltoall(&mut self, comm: Handle, send: Typed, recv: Typed) -> Result<Planned> {
+        let place = self.place(comm)?;
+        let in_place = send.0.is_in_place();
+        let input = if in_place { Part::None } else { Part::PerRank(self.per_rank(send, &place)?) };
+        let output = Part::PerRank(self.per_rank(recv, &place)?);
+        Ok(Planned::new(comm, Call::new(Collective::Alltoall, input, output)).in_place(in_place))
+    }
+
+    pub(crate) fn plan_alltoallv(&mut self, comm: Handle, send: Weighted, recv: Weighted) -> Result<Planned> {
+        let place = self.place(comm)?;
+        let in_place = send.0.is_in_place();
+        let input = if in_place { Part::None } else { self.weighted(send, &place)? };
+        let output = self.weighted(recv, &place)?;
+        Ok(Planned::new(comm, Call::new(Collective::Alltoallv, input, output)).in_place(in_place))
+    }
+
+    pub(crate) fn plan_alltoallw(&mut self, comm: Handle, send: TypedEach, recv: TypedEach) -> Result<Planned> {
+        let place = self.place(comm)?;
+        let in_place = send.0.is_in_place();
+        let input = if in_place { Part::None } else { self.typed_each(send, &place)? };
+        let output = self.typed_each(recv, &place)?;
+        Ok(Planned::new(comm, Call::new(Collective::Alltoallw, input, output)).in_place(in_place))
+    }
+
+    pub(crate) fn plan_reduce(&mut self, comm: Handle, root: i32, count: i64, data: Reduced) -> Result<Planned> {
+        let root = self.root(comm, root)?;
+        let is_root = self.place(comm)?.rank == root as usize;
+        if data.sendbuf.is_in_place() && !is_root {
+            fail!(Class::Buffer, "MPI_IN_PLACE is given as sendbuf, but only the root, rank {root}, may");
+        }
+        Ok(self.reducing(Collective::Reduce, comm, &[count], data, is_root)?.root(root))
+    }
+
+    pub(crate) fn plan_allreduce(&mut self, comm: Handle, count: i64, data: Reduced) -> Result<Planned> {
+        self.reducing(Collective::Allreduce, comm, &[count], data, true)
+    }
+
+    pub(crate) fn plan_scan(&mut self, comm: Handle, count: i64, data: Reduced) -> Result<Planned> {
+        self.reducing(Collective::Scan, comm, &[count], data, true)
+    }
+
+    pub(crate) fn plan_exscan(&mut self, comm: Handle, count: i64, data: Reduced) -> Result<Planned> {
+        self.reducing(Collective::Exscan, comm, &[count], data, true)
+    }
+
+    pub(crate) fn plan_reduce_scatter_block(&mut self, comm: Handle, count: i64, data: Reduced) -> Result<Planned> {
+        let size = self.place(comm)?.size;
+        self.reducing(Collective::ReduceScatterBlock, comm, &vec![count; size], data, true)
+    }
+
+    pub(crate) fn plan_reduce_scatter(&mut self, comm: Handle, counts: Counts, data: Reduced) -> Result<Planned> {
+        let counts = counts.read(self.place(comm)?.size)?;
+        self.reducing(Collective::ReduceScatter, comm, &counts, data, true)
+    }
+}
+
+impl Process {
+    /// An allgather of our own bytes, which must live until it is over.
+    pub(crate) fn plan_gather_bytes(
+        &mut self,
+        comm: Handle,
+        mine: &mut [u8],
+        all: &mut [u8],
+    ) -> Result<Planned> {
+        let input = Part::bytes(Buffer::from(crate::buffer::memory(mine)));
+        let output = Part::PerRank(Buffer::from(crate::buffer::memory(all)));
+        Ok(Planned::new(comm, Call::new(Collective::Allgather, input, output)))
+    }
+
+    /// A gather or gatherv; `output` is asked for on the root only, the only rank where its arguments count.
+    fn gathering(
+        &mut self,
+        collective: Collective,
+        comm: Handle,
+        root: i32,
+        send: Typed,
+        output: impl FnOnce(&mut Process) -> Result<Part>,
+    ) -> Result<Planned> {
+        let root = self.root(comm, root)?;
+        let is_root = self.place(comm)?.rank == root as usize;
+        let in_place = send.0.is_in_place();
+        if in_place && !is_root {
+            fail!(Class::Buffer, "MPI_IN_PLACE is given as sendbuf, but only the root, rank {root}, may");
+        }
+        let input = if in_place { Part::None } else { Part::bytes(self.typed(send)?) };
+        let output = if is_root { output(self)? } else { Part::None };
+        Ok(Planned::new(comm, Call::new(collective, input, output)).root(root).in_place(in_place))
+    }
+
+    /// A scatter or scatterv; `input` is asked for on the root only.
+    fn scattering(
+        &mut self,
+        collective: Collective,
+        comm: Handle,
+        root: i32,
+        input: impl FnOnce(&mut Process) -> Result<Part>,
+        recv: Typed,
+    ) -> Result<Planned> {
+        let root = self.root(comm, root)?;
+        let is_root = self.place(comm)?.rank == root as usize;
+        let in_place = recv.0.is_in_place();
+        if in_place && !is_root {
+            fail!(Class::Buffer, "MPI_IN_PLACE is given as recvbuf, but only the root, rank {root}, may");
+        }
+        let output = if in_place { Part::None } else { Part::bytes(self.typed(recv)?) };
+        let input = if is_root { input(self)? } else { Part::None };
+        Ok(Planned::new(comm, Call::new(collective, input, output)).root(root).in_place(in_place))
+    }
+
+    /// A reduction of one vector of `counts[0]` elements, or of one block for each rank. `receives`: this rank gets a result.
+    fn reducing(
+        &mut self,
+        collective: Collective,
+        comm: Handle,
+        counts: &[i64],
+        data: Reduced,
+        receives: bool,
+    ) -> Result<Planned> {
+        let place = self.place(comm)?;
+        if let Some(count) = counts.iter().find(|count| **count < 0) {
+            fail!(Class::Count, "the count, {count}, is negative");
+        }
+        let in_place = data.sendbuf.is_in_place();
+        if data.recvbuf.is_in_place() {
+            fail!(Class::Buffer, "MPI_IN_PLACE is given as recvbuf; a reduction takes it as sendbuf");
+        }
+        let scatters = matches!(collective, Collective::ReduceScatter | Collective::ReduceScatterBlock);
+        let total = counts.iter().try_fold(0i64, |sum, count| sum.checked_add(*count));
+        let Some(total) = total else { fail!(Class::Count, "the counts add up to more than 2^63") };
+        let received = if scatters { counts[place.rank] } else { total };
+        let op = self.objects.op(data.op)?;
+        let datatype = self.objects.committed(data.datatype)?;
+        let extent = datatype.extent();
+        let shape = match op {
+            Op::Predefined(op) => {
+                let Some(basic) = datatype.basic() else {
+                    fail!(Class::Op, "{} is not defined for a datatype that the program made", data.op);
+                };
+                check_op(op, basic)?;
+                Shape::packed(datatype)
+            }
+            Op::User { .. } => Shape::of(datatype),
+        };
+        let source = if in_place { data.recvbuf } else { data.sendbuf };
+        let user_input = self.buffer(source, total, data.datatype)?;
+        let user_output =
+            if receives { Some(self.buffer(data.recvbuf, received, data.datatype)?) } else { None };
+        let (input, output, mut image) = if shape.is_plain() {
+            (user_input, user_output, None)
+        } else {
+            let mut image = Box::new(Image::new(&shape, counts, received, &user_input, user_output.as_ref()));
+            let output = receives.then(|| image.output());
+            // In place the vector lies in the output's image, which is filled as the input's is.
+            let input = if in_place && !scatters { Buffer::EMPTY } else { image.input() };
+            (input, output, Some(image))
+        };
+        let reduction = match op {
+            Op::Predefined(op) => {
+                let basic = shape.basic().expect("checked above");
+                Reduction::Predefined { op, basic, element_bytes: basic.size() as u64 }
+            }
+            Op::User { function, large, .. } => {
+                let element_bytes = if shape.is_plain() { shape.unit(0) } else { 1 };
+                let op = UserOp { function, large, datatype: data.datatype, extent };
+                let token = self.job().operators.insert(Operator { op, shape: shape.clone() });
+                image.get_or_insert_default().operator = Some(token);
+                Reduction::User { token: token as u64, element_bytes }
+            }
+        };
+        let part = |buffer: Buffer| Part::One { element_bytes: shape.unit(buffer.bytes()), buffer };
+        let input = match (scatters, in_place) {
+            (true, _) => Part::CutAt { buffer: input, at: shape.cuts(counts) },
+            // Where the vector is one, plans of calls in place name only the output.
+            (false, true) => Part::None,
+            (false, false) => part(input),
+        };
+        let mut call = Call::new(collective, input, output.map_or(Part::None, part));
+        call.reduction = Some(reduction);
+        call.commutative = op.is_commutative();
+        Ok(Planned { comm, call, image }.in_place(in_place))
+    }
+
+    fn place(&self, comm: Handle) -> Result<Place> {
+        let comm = self.objects.comm(comm)?;
+        Ok(Place { rank: comm.rank as usize, size: comm.size() as usize })
+    }
+
+    fn root(&self, comm: Handle, root: i32) -> Result<u32> {
+        let size = self.place(comm)?.size;
+        match u32::try_from(root) {
+            Ok(root) if (root as usize) < size => Ok(root),
+            _ => fail!(Class::Root, "root {root} is not in this comm of {size} processes"),
+        }
+    }
+
+    fn typed(&mut self, Typed(address, count, datatype): Typed) -> Result<Buffer> {
+        self.buffer(address, count, datatype)
+    }
+
+    /// `count` elements for each rank.
+    fn per_rank(&mut self, Typed(address, count, datatype): Typed, place: &Place) -> Result<Buffer> {
+        if count < 0 {
+            fail!(Class::Count, "the count, {count}, is negative");
+        }
+        let Some(all) = count.checked_mul(place.size as i64) else {
+            fail!(Class::Count, "{count} elements for each of {} processes are more than 2^63", place.size);
+        };
+        self.buffer(address, all, datatype)
+    }
+
+    fn weighted(
+        &mut self,
+        Weighted(address, counts, displs, datatype): Weighted,
+        place: &Place,
+    ) -> Result<Part> {
+        let (counts, displs) = (counts.read(place.size)?, displs.read(place.size)?);
+        let extent = self.objects.datatype(datatype)?.extent();
+        let block = |process: &mut Process, at: usize| {
+            process.buffer(address.moved(displs[at].wrapping_mul(extent)), counts[at], datatype)
+        };
+        let buffers: Result<Vec<_>> = (0..place.size).map(|at| block(self, at)).collect();
+        Ok(Part::Each(Arc::from(buffers?)))
+    }
+
+    fn typed_each(
+        &mut self,
+        TypedEach(address, counts, displs, types): TypedEach,
+        place: &Place,
+    ) -> Result<Part> {
+        let (counts, displs, types) =
+            (counts.read(place.size)?, displs.read(place.size)?, types.read(place.size)?);
+        let buffers: Result<Vec<_>> =
+            (0..place.size).map(|at| self.buffer(address.moved(displs[at]), counts[at], types[at])).collect();
+        Ok(Part::Each(Arc::from(buffers?)))
+    }
+}

@@ -1,0 +1,209 @@
+//! Reductions of datatypes with gaps: the program's own, which only its own operators take, and the predefined pairs with padding
+//! (MPI 5.0, sections 6.9.4 and 6.9.5).
+//!
+//! An operator of the program must see the vectors in the datatype's own shape, gaps included, but the gaps of the user's buffers are the user's. So
+//! the schedule works on images: memory of our own in the same shape, filled before and copied back after. An image of a
+//! block is one piece to the schedule; what the datatype is, only the operator knows.
+
+use crate::callback::UserOp;
+use datatype::{Basic, Buffer, Datatype, Layout};
+use std::sync::Arc;
+use sys::Span;
+
+/// How elements of a reduction lie in the memory that its schedule works on.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    layout: Arc<Layout>,
+    basic: Option<Basic>,
+    form: Form,
+}
+
+/// How images differ from the user's buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// There are no gaps, and no images.
+    Plain,
+    /// Without the padding of predefined pairs, as `datatype::reduce` takes them.
+    Packed,
+    /// With all gaps, as the program's operators take them.
+    Gaps,
+}
+
+impl Shape {
+    /// The shape of a datatype's elements for the program's operators.
+    pub fn of(datatype: &Datatype) -> Shape {
+        let form = if datatype.layout().is_contiguous() { Form::Plain } else { Form::Gaps };
+        Shape { layout: datatype.layout().clone(), basic: datatype.basic(), form }
+    }
+
+    /// The shape of a predefined datatype's elements for the predefined operators.
+    pub fn packed(datatype: &Datatype) -> Shape {
+        let form = if datatype.layout().is_contiguous() { Form::Plain } else { Form::Packed };
+        Shape { form, ..Shape::of(datatype) }
+    }
+
+    /// The machine type, if it is predefined.
+    pub fn basic(&self) -> Option<Basic> {
+        self.basic
+    }
+
+    /// Whether the user's buffers serve as they are.
+    pub fn is_plain(&self) -> bool {
+        self.form == Form::Plain
+    }
+
+    /// Bytes of an image of `count` elements.
+    fn bytes(&self, count: i64) -> usize {
+        match (count, self.form) {
+            (0, _) => 0,
+            (_, Form::Plain | Form::Packed) => count as usize * self.layout.size,
+            (_, Form::Gaps) => self.step() * (count as usize - 1) + self.layout.true_extent as usize,
+        }
+    }
+
+    /// Elements of an image of `bytes` bytes: the inverse of `bytes`.
+    pub fn elements(&self, bytes: usize) -> usize {
+        match (bytes, self.form) {
+            (0, _) => 0,
+            (_, Form::Plain | Form::Packed) => bytes / self.layout.size,
+            (_, Form::Gaps) if self.step() == 0 => 1,
+            (_, Form::Gaps) => (bytes - self.layout.true_extent as usize) / self.step() + 1,
+        }
+    }
+
+    /// Bytes from the first byte of an image of `bytes` bytes to the address that stands for the vector.
+    pub fn origin(&self, bytes: usize) -> i64 {
+        if self.form != Form::Gaps || bytes == 0 {
+            return 0;
+        }
+        let last = self.layout.extent * (self.elements(bytes) as i64 - 1);
+        -(self.layout.true_lb + last.min(0))
+    }
+
+    /// What an algorithm may not cut, of an image of `bytes` bytes.
+    pub fn unit(&self, bytes: usize) -> u64 {
+        (if self.form == Form::Gaps { bytes } else { self.layout.size }).max(1) as u64
+    }
+
+    /// Where the images of blocks of so many elements begin and end, one after the other.
+    pub fn cuts(&self, counts: &[i64]) -> Arc<[u64]> {
+        let mut at = 0;
+        let ends = counts.iter().map(|count| {
+            at += self.bytes(*count) as u64;
+            at
+        });
+        std::iter::once(0).chain(ends).collect()
+    }
+
+    fn step(&self) -> usize {
+        self.layout.extent.unsigned_abs() as usize
+    }
+
+    /// The elements of an image.
+    fn buffer(&self, image: Span, count: i64) -> Buffer {
+        if self.form != Form::Gaps {
+            return Buffer::from(image);
+        }
+        // A negative origin wraps, and so does the sum with the layout's offsets, back into the image.
+        let origin = self.origin(image.bytes()) as usize;
+        Buffer::within(image, origin, count as usize, &self.layout).expect("an image holds its elements")
+    }
+}
+
+/// An operator of the program that a reduction under way uses.
+#[derive(Clone, Debug)]
+pub struct Operator {
+    /// What is called.
+    pub op: UserOp,
+    /// How the schedule's memory holds the elements.
+    pub shape: Shape,
+}
+
+/// What a reduction holds until it is over.
+#[derive(Debug, Default)]
+pub struct Image {
+    input: Vec<u8>,
+    output: Vec<u8>,
+    /// The result as the user's datatype sees it, and the user's buffer.
+    result: Option<(Buffer, Buffer)>,
+    /// The operator's place in `Job::operators`.
+    pub operator: Option<usize>,
+}
+
+impl Image {
+    /// Images of blocks of `counts` elements, filled from `input`, and of a result of `received` elements.
+    pub fn new(
+        shape: &Shape,
+        counts: &[i64],
+        received: i64,
+        input: &Buffer,
+        output: Option<&Buffer>,
+    ) -> Image {
+        let mut image = Image {
+            input: vec![0; counts.iter().map(|count| shape.bytes(*count)).sum()],
+            output: vec![0; shape.bytes(received)],
+            ..Image::default()
+        };
+        let (mut packed_at, mut image_at) = (0, 0);
+        for count in counts {
+            let (bytes, packed) = (shape.bytes(*count), *count as usize * shape.layout.size);
+            let block = crate::buffer::memory(&mut image.input[image_at..image_at + bytes]);
+            shape.buffer(block, *count).copy_from(&input.slice(packed_at, packed));
+            (packed_at, image_at) = (packed_at + packed, image_at + bytes);
+        }
+        if let Some(user) = output {
+            let result = shape.buffer(crate::buffer::memory(&mut image.output), received);
+            // The schedule may leave it alone (MPI_Exscan on rank 0), and then nothing of the user's may change.
+            result.copy_from(user);
+            image.result = Some((result, user.clone()));
+        }
+        image
+    }
+
+    /// The memory that takes the place of the user's input.
+    pub fn input(&mut self) -> Buffer {
+        Buffer::from(crate::buffer::memory(&mut self.input))
+    }
+
+    /// The memory that takes the place of the user's output.
+    pub fn output(&mut self) -> Buffer {
+        Buffer::from(crate::buffer::memory(&mut self.output))
+    }
+
+    /// Gives the user the result.
+    pub fn deliver(&mut self) {
+        if let Some((result, user)) = self.result.take() {
+            user.copy_from(&result);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datatype::predefined;
+
+    // Goal: an image spans just the memory that elements touch, whatever their extent, and gives back what was put in.
+    #[test]
+    fn images_of_all_extents() {
+        let int = predefined(objects::constants::INT.0 as u32).expect("MPI_INT is predefined");
+        for extent in [-40, -12, 0, 4, 12, 40] {
+            let pair = Datatype::hindexed(&[1, 1], &[4, 12], int).unwrap();
+            let datatype = Datatype::resized(&pair, -8, extent).unwrap();
+            let shape = Shape::of(&datatype);
+            assert!(!shape.is_plain());
+            for count in 0..5 {
+                assert_eq!(
+                    shape.elements(shape.bytes(count)),
+                    if extent == 0 { count.min(1) } else { count } as usize
+                );
+                let data: Vec<u8> = (0..count as u8 * 8).collect();
+                let mut memory = data.clone();
+                let user = Buffer::from(crate::buffer::memory(&mut memory));
+                let mut image = Image::new(&shape, &[count], 0, &user, None);
+                let buffer = shape.buffer(crate::buffer::memory(&mut image.input), count);
+                assert_eq!(buffer.bytes(), data.len());
+            }
+        }
+    }
+}

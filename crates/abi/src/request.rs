@@ -1,0 +1,179 @@
+//! Operations under way, and the requests through which a program holds them (MPI 5.0, sections 3.7 and 3.9).
+//!
+//! `Work` is what a blocking call waits for and a request holds; the two differ only in who asks. A persistent request keeps a
+//! `Recipe`, from which work is started again.
+
+use crate::args::Status;
+use crate::image::{Image, Operator};
+use crate::process::{Guard, Job, Process};
+use coll::Coll;
+use datatype::Buffer;
+use error::{Error, Result};
+use objects::{Group, Handle, constants};
+use p2p::{Mode, Outcome, P2p, Ticket};
+use std::sync::Arc;
+
+/// How an operation ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// What the program is told.
+    pub status: Status,
+    /// What went wrong.
+    pub error: Option<Error>,
+}
+
+impl Completion {
+    /// The empty status: of sends, collectives, and requests that are null or not active.
+    pub const EMPTY: Completion = Completion { status: Status::EMPTY, error: None };
+
+    /// Of a receive from MPI_PROC_NULL.
+    pub const NO_PROCESS: Completion = Completion { status: Status::NO_PROCESS, error: None };
+
+    fn of(outcome: Outcome, group: &Group) -> Completion {
+        let mut status = status_of(outcome.source_peer, outcome.tag, outcome.bytes as u64, group);
+        status.set_cancelled(outcome.cancelled);
+        Completion { status, error: outcome.error }
+    }
+}
+
+/// The status of a message, with the sender's rank in the comm's group.
+pub(crate) fn status_of(source_peer: u32, tag: i32, bytes: u64, group: &Group) -> Status {
+    let source = group.rank_of(source_peer).map_or(constants::ANY_SOURCE, |rank| rank as i32);
+    Status::new(source, tag, bytes)
+}
+
+/// An operation under way.
+pub enum Work {
+    /// It was over when it began.
+    Done(Completion),
+    /// A send.
+    Send(Ticket),
+    /// A receive, and the comm's group, by which the sender's rank is found.
+    Recv(Ticket, Arc<Group>),
+    /// MPI_Isendrecv and MPI_Sendrecv_replace. The receive's status counts, and the first failure.
+    Both {
+        /// The send, until it is over.
+        send: Option<Box<Work>>,
+        /// The receive, until it is over.
+        recv: Option<Box<Work>>,
+        /// What is sent, where the receive overwrites the user's copy.
+        packed: Option<Box<[u8]>>,
+        /// Of those that are over.
+        completion: Completion,
+    },
+    /// A collective.
+    Coll(executor::Ticket, Option<Box<Image>>),
+}
+
+impl Work {
+    /// Whether it is over, and how; once it has been told, it is spent.
+    #[inline]
+    pub fn poll(&mut self, p2p: &mut P2p, coll: &mut Coll) -> Option<Completion> {
+        match self {
+            Work::Done(completion) => Some(completion.clone()),
+            Work::Send(ticket) => {
+                let outcome = p2p.take(*ticket)?;
+                Some(Completion { error: outcome.error, ..Completion::EMPTY })
+            }
+            Work::Recv(ticket, group) => {
+                let outcome = p2p.take(*ticket)?;
+                Some(Completion::of(outcome, group))
+            }
+            Work::Both { send, recv, completion, .. } => {
+                if let Some(sent) = send.as_mut().and_then(|work| work.poll(p2p, coll)) {
+                    *send = None;
+                    completion.error = completion.error.take().or(sent.error);
+                }
+                if let Some(received) = recv.as_mut().and_then(|work| work.poll(p2p, coll)) {
+                    *recv = None;
+                    let error = completion.error.take().or_else(|| received.error.clone());
+                    *completion = Completion { error, ..received };
+                }
+                (send.is_none() && recv.is_none()).then(|| completion.clone())
+            }
+            Work::Coll(ticket, image) => {
+                let outcome = coll.outcome(*ticket)?;
+                if let (Some(image), Ok(())) = (image, &outcome) {
+                    image.deliver();
+                }
+                Some(Completion { error: outcome.err(), ..Completion::EMPTY })
+            }
+        }
+    }
+
+    /// Lets go what the operation needed; it is over.
+    pub fn release(self, operators: &mut slab::Slab<Operator>) {
+        if let Work::Coll(_, Some(image)) = self
+            && let Some(operator) = image.operator
+        {
+            operators.remove(operator);
+        }
+    }
+
+    /// Cancels receives that have not matched.
+    pub fn cancel(&mut self, p2p: &mut P2p) {
+        match self {
+            Work::Send(ticket) | Work::Recv(ticket, _) => p2p.cancel(*ticket),
+            Work::Done(_) | Work::Both { .. } | Work::Coll(..) => (),
+        }
+    }
+}
+
+/// How a persistent request is started (MPI 5.0, section 3.9).
+pub enum Recipe {
+    /// MPI_Send_init and its modes.
+    Send { mode: Mode, context: u64, peer: Option<u32>, tag: i32, buffer: Buffer },
+    /// MPI_Recv_init.
+    Recv { context: u64, source: Source, tag: Option<i32>, buffer: Buffer, group: Arc<Group> },
+}
+
+/// Whom a receive listens to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// MPI_PROC_NULL.
+    Nobody,
+    /// MPI_ANY_SOURCE.
+    Any,
+    /// One peer.
+    Peer(u32),
+}
+
+/// What an MPI_Request names.
+pub struct Request {
+    /// The comm whose error handler hears of failures.
+    pub comm: Handle,
+    /// The operation; nothing while a persistent request is not active.
+    pub work: Option<Work>,
+    /// Persistent requests: how to start.
+    pub recipe: Option<Recipe>,
+}
+
+impl Guard {
+    /// Waits for an operation; whether it failed is in the completion.
+    #[inline]
+    pub(crate) fn finish(&mut self, mut work: Work) -> Completion {
+        let completion = self.wait(|process| {
+            let job = process.job();
+            work.poll(&mut job.p2p, &mut job.coll)
+        });
+        work.release(&mut self.job().operators);
+        completion
+    }
+}
+
+impl Process {
+    /// A new request for this work.
+    #[inline]
+    pub(crate) fn request(&mut self, comm: Handle, work: Work) -> Result<Handle> {
+        self.job().requests.insert(Request { comm, work: Some(work), recipe: None })
+    }
+}
+
+impl Job {
+    /// Advances operations whose requests the program has freed.
+    pub(crate) fn poll_orphans(&mut self) {
+        let Job { orphans, p2p, coll, operators, .. } = self;
+        let over = |work: &mut Work| work.poll(p2p, coll).is_some();
+        orphans.extract_if(.., over).for_each(|work| work.release(operators));
+    }
+}

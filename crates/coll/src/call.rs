@@ -1,0 +1,129 @@
+//! One collective call as the rooms above hand it over: which collective, and where the user's buffers are.
+
+use datatype::Buffer;
+use executor::{Binding, Cut, Reduction};
+use schedule::algorithm::Collective;
+use std::sync::Arc;
+
+/// Who takes part: a comm as far as a collective needs it.
+#[derive(Clone, Debug)]
+pub struct Members {
+    /// The comm's context.
+    pub context: u64,
+    /// The number of this operation within the comm, which all members count alike.
+    pub sequence: u32,
+    /// My rank.
+    pub rank: u32,
+    /// World rank of each rank.
+    pub peers: Arc<[u32]>,
+}
+
+/// A user's buffer in the shape that the collective gives it.
+#[derive(Clone, Debug)]
+pub enum Part {
+    /// Not used at this rank, or MPI_IN_PLACE.
+    None,
+    /// One vector, which an algorithm may cut where it likes between elements of `element_bytes` bytes.
+    One { buffer: Buffer, element_bytes: u64 },
+    /// As many equal blocks as the comm has ranks, one after the other.
+    PerRank(Buffer),
+    /// One vector with a block for each rank, cut at these `size + 1` byte offsets.
+    CutAt { buffer: Buffer, at: Arc<[u64]> },
+    /// A buffer for each rank (v- and w-collectives).
+    Each(Arc<[Buffer]>),
+}
+
+impl Part {
+    /// One vector of bytes without an element that must stay whole.
+    pub fn bytes(buffer: Buffer) -> Part {
+        // Cuts at the widest power of two that divides the length keep the parts aligned for copying.
+        let element_bytes = 1 << buffer.bytes().trailing_zeros().min(6);
+        Part::One { buffer, element_bytes }
+    }
+
+    /// Data bytes of the whole part.
+    pub fn total(&self) -> u64 {
+        match self {
+            Part::None => 0,
+            Part::One { buffer, .. } | Part::PerRank(buffer) | Part::CutAt { buffer, .. } => {
+                buffer.bytes() as u64
+            }
+            Part::Each(buffers) => buffers.iter().map(|buffer| buffer.bytes() as u64).sum(),
+        }
+    }
+
+    /// The part as the `blocks` blocks of a schedule's slot.
+    pub(crate) fn bind(self, blocks: u32) -> Binding {
+        if blocks == 0 {
+            return Binding::None;
+        }
+        match self {
+            Part::None => Binding::None,
+            Part::One { buffer, .. } if blocks == 1 => whole_block(buffer),
+            Part::One { buffer, element_bytes } => {
+                let elements = buffer.bytes() as u64 / element_bytes.max(1);
+                Binding::Whole { buffer, cut: Cut::Near { elements, element_bytes } }
+            }
+            Part::PerRank(buffer) => {
+                let block_bytes = buffer.bytes() as u64 / u64::from(blocks);
+                Binding::Whole { buffer, cut: Cut::Even { block_bytes } }
+            }
+            Part::CutAt { buffer, at } => Binding::Whole { buffer, cut: Cut::At(at) },
+            Part::Each(buffers) => Binding::Blocks(buffers),
+        }
+    }
+}
+
+fn whole_block(buffer: Buffer) -> Binding {
+    let block_bytes = buffer.bytes() as u64;
+    Binding::Whole { buffer, cut: Cut::Even { block_bytes } }
+}
+
+/// A collective to be started. `input` is what the user sends, `output` what the user receives; the one buffer of a broadcast is `output`.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Which.
+    pub collective: Collective,
+    /// The root, or 0.
+    pub root: u32,
+    /// Whether this rank passed MPI_IN_PLACE; `input` is then `Part::None` (`output` for a scatter).
+    pub in_place: bool,
+    /// What the user sends.
+    pub input: Part,
+    /// What the user receives.
+    pub output: Part,
+    /// The operator of a reduction.
+    pub reduction: Option<Reduction>,
+    /// Whether the operator commutes.
+    pub commutative: bool,
+}
+
+impl Call {
+    /// A collective without root and operator.
+    pub fn new(collective: Collective, input: Part, output: Part) -> Call {
+        Call { collective, root: 0, in_place: false, input, output, reduction: None, commutative: true }
+    }
+
+    /// The number of bytes by which an algorithm is chosen. Only what all ranks know alike (MPI 5.0, section 6.1: counts
+    /// and types match): the vector of a reduction or broadcast, one rank's block of the others, 0 of v- and w-collectives.
+    pub(crate) fn bytes(&self, size: u32) -> u64 {
+        use Collective::*;
+        let block = |whole: &Part| whole.total() / u64::from(size.max(1));
+        match self.collective {
+            Barrier | Gatherv | Scatterv | Allgatherv | Alltoallv | Alltoallw => 0,
+            Bcast => self.output.total(),
+            Gather => match &self.output {
+                Part::None => self.input.total(),
+                output => block(output),
+            },
+            Scatter => match &self.input {
+                Part::None => self.output.total(),
+                input => block(input),
+            },
+            Allgather | Alltoall => block(&self.output),
+            Reduce | Allreduce | ReduceScatter | ReduceScatterBlock | Scan | Exscan => {
+                self.input.total().max(self.output.total())
+            }
+        }
+    }
+}
