@@ -181,15 +181,15 @@ impl Image {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use datatype::predefined;
+    use datatype::{Width, predefined};
 
     // Goal: an image spans just the memory that elements touch, whatever their extent, and gives back what was put in.
     #[test]
     fn images_of_all_extents() {
         let int = predefined(objects::constants::INT.0 as u32).expect("MPI_INT is predefined");
         for extent in [-40, -12, 0, 4, 12, 40] {
-            let pair = Datatype::hindexed(&[1, 1], &[4, 12], int).unwrap();
-            let datatype = Datatype::resized(&pair, -8, extent).unwrap();
+            let pair = datatype::hindexed(Width::Int, &[1, 1], &[4, 12], int).unwrap();
+            let datatype = datatype::resized(Width::Int, -8, extent, &pair).unwrap();
             let shape = Shape::of(&datatype);
             assert!(!shape.is_plain());
             for count in 0..5 {

@@ -39,9 +39,7 @@ fn order_survives_delay() {
             assert_eq!(job.wait(0, send), Outcome::default());
         }
         job.settle();
-        assert!(
-            job.ranks.iter().all(|rank| rank.is_quiet() && rank.is_idle() && rank.pending().is_empty())
-        );
+        assert!(job.ranks.iter().all(|rank| rank.is_quiet() && rank.is_idle() && rank.pending().is_empty()));
     });
 }
 
