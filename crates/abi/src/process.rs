@@ -47,6 +47,10 @@ pub struct Process {
     pub main_thread: Option<std::thread::ThreadId>,
     /// Values that attributes point to; they must not move.
     pub attribute_values: Box<[i32; 7]>,
+    /// What MPI_Abi_set_fortran_info was told.
+    pub fortran_info: Option<objects::Info>,
+    /// What MPI_Abi_set_fortran_booleans was told: by size in bytes, the bits of true and of false.
+    pub fortran_booleans: Vec<(i32, [u8; 16], [u8; 16])>,
     /// The class and sentence of the latest error, for MPI_Error_string.
     pub latest_error: Option<(i32, String)>,
 }
@@ -284,6 +288,8 @@ impl Process {
             thread_level: objects::constants::THREAD_SINGLE,
             main_thread: None,
             attribute_values: Box::new([0; 7]),
+            fortran_info: None,
+            fortran_booleans: Vec::new(),
             latest_error: None,
         }
     }

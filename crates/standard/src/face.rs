@@ -2,7 +2,7 @@
 //!
 //! `PMPI_X` is the function and `MPI_X` jumps to it, so that a profiling library can put its own `MPI_X` in front.
 #![allow(non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments)]
-#![allow(unused_variables)] // Functions without a body.
+#![allow(unused_variables, clippy::redundant_closure)] // Functions without a body; functions without parameters.
 #![allow(clippy::undocumented_unsafe_blocks)] // One contract for all: the caller's C arguments are what MPI asks for.
 
 #[allow(unused_imports)] // As many as the functions with a body need.
@@ -20,7 +20,15 @@ pub unsafe extern "C" fn PMPI_Abi_get_fortran_booleans(
     logical_false: usize,
     is_set: usize,
 ) -> c_int {
-    missing("MPI_Abi_get_fortran_booleans", On::Nothing)
+    anytime("MPI_Abi_get_fortran_booleans", On::Nothing, |guard| {
+        body::environment::abi_get_fortran_booleans(
+            guard,
+            logical_size,
+            Address(logical_true),
+            Address(logical_false),
+            Out::<i32>::new(is_set, "is_set"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Abi_get_fortran_booleans(
@@ -33,7 +41,9 @@ pub unsafe extern "C" fn MPI_Abi_get_fortran_booleans(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Abi_get_fortran_info(info: usize) -> c_int {
-    missing("MPI_Abi_get_fortran_info", On::Nothing)
+    anytime("MPI_Abi_get_fortran_info", On::Nothing, |guard| {
+        body::environment::abi_get_fortran_info(guard, Out::<Handle>::new(info, "info"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Abi_get_fortran_info(info: usize) -> c_int {
@@ -69,7 +79,14 @@ pub unsafe extern "C" fn PMPI_Abi_set_fortran_booleans(
     logical_true: usize,
     logical_false: usize,
 ) -> c_int {
-    missing("MPI_Abi_set_fortran_booleans", On::Nothing)
+    anytime("MPI_Abi_set_fortran_booleans", On::Nothing, |guard| {
+        body::environment::abi_set_fortran_booleans(
+            guard,
+            logical_size,
+            Address(logical_true),
+            Address(logical_false),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Abi_set_fortran_booleans(
@@ -81,7 +98,9 @@ pub unsafe extern "C" fn MPI_Abi_set_fortran_booleans(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Abi_set_fortran_info(info: Handle) -> c_int {
-    missing("MPI_Abi_set_fortran_info", On::Nothing)
+    anytime("MPI_Abi_set_fortran_info", On::Nothing, |guard| {
+        body::environment::abi_set_fortran_info(guard, info)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Abi_set_fortran_info(info: Handle) -> c_int {
@@ -4423,7 +4442,9 @@ pub unsafe extern "C" fn MPI_Get_elements_x(status: usize, datatype: Handle, cou
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Get_hw_resource_info(hw_info: usize) -> c_int {
-    missing("MPI_Get_hw_resource_info", On::Nothing)
+    call("MPI_Get_hw_resource_info", On::Nothing, |guard| {
+        body::environment::get_hw_resource_info(guard, Out::<Handle>::new(hw_info, "hw_info"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Get_hw_resource_info(hw_info: usize) -> c_int {

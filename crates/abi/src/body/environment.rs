@@ -1,6 +1,6 @@
 //! Starting and ending, versions, clocks, error codes, memory (MPI 5.0, chapters 9 and 11, sections 19.3 and 20.2).
 
-use crate::args::{Address, Handle, Out, Text, TextOut};
+use crate::args::{Address, Array, Handle, Out, Text, TextOut};
 use crate::process::{Guard, Phase};
 use error::{Class, Result, fail};
 use objects::{Kind, constants as c};
@@ -217,6 +217,75 @@ pub fn abi_get_info(guard: &mut Guard, info: Out<Handle>) -> Result<()> {
         facts.set(key, &bytes.to_string())?;
     }
     info.set(guard.objects.infos.insert(facts)?)
+}
+
+/// MPI_Abi_set_fortran_info: once, by the Fortran bindings (MPI 5.0, section 20.4).
+pub fn abi_set_fortran_info(guard: &mut Guard, info: Handle) -> Result<()> {
+    if guard.fortran_info.is_some() {
+        fail!(Class::Abi, "the Fortran info has been set already");
+    }
+    guard.fortran_info = Some(guard.objects.infos.get(info)?.clone());
+    Ok(())
+}
+
+/// MPI_Abi_get_fortran_info: MPI_INFO_NULL before it is set.
+pub fn abi_get_fortran_info(guard: &mut Guard, info: Out<Handle>) -> Result<()> {
+    info.check()?;
+    match guard.fortran_info.clone() {
+        Some(facts) => info.set(guard.objects.infos.insert(facts)?),
+        None => info.set(c::INFO_NULL),
+    }
+}
+
+/// MPI_Abi_set_fortran_booleans: once for each size of logical.
+pub fn abi_set_fortran_booleans(
+    guard: &mut Guard,
+    logical_size: i32,
+    logical_true: Address,
+    logical_false: Address,
+) -> Result<()> {
+    let bytes = logical_bytes(logical_size)?;
+    if guard.fortran_booleans.iter().any(|known| known.0 == logical_size) {
+        fail!(Class::Abi, "the logicals of {logical_size} bytes have been set already");
+    }
+    let read = |from: Address, name| -> Result<[u8; 16]> {
+        let mut bits = [0; 16];
+        bits[..bytes].copy_from_slice(&crate::args::In::<u8>::new(from.0, name).read(bytes)?);
+        Ok(bits)
+    };
+    let pair = (logical_size, read(logical_true, "logical_true")?, read(logical_false, "logical_false")?);
+    guard.fortran_booleans.push(pair);
+    Ok(())
+}
+
+/// MPI_Abi_get_fortran_booleans
+pub fn abi_get_fortran_booleans(
+    guard: &mut Guard,
+    logical_size: i32,
+    logical_true: Address,
+    logical_false: Address,
+    is_set: Out<i32>,
+) -> Result<()> {
+    let bytes = logical_bytes(logical_size)?;
+    let known = guard.fortran_booleans.iter().find(|known| known.0 == logical_size);
+    if let Some((_, yes, no)) = known {
+        Array::new(logical_true.0, "logical_true").write(&yes[..bytes])?;
+        Array::new(logical_false.0, "logical_false").write(&no[..bytes])?;
+    }
+    is_set.set(i32::from(known.is_some()))
+}
+
+fn logical_bytes(size: i32) -> Result<usize> {
+    match size {
+        1 | 2 | 4 | 8 | 16 => Ok(size as usize),
+        _ => fail!(Class::Arg, "there is no Fortran logical of {size} bytes"),
+    }
+}
+
+/// MPI_Get_hw_resource_info: nothing finer than the machine is told apart, so no resource type is listed (MPI 5.0, section 11.2.2).
+pub fn get_hw_resource_info(guard: &mut Guard, hw_info: Out<Handle>) -> Result<()> {
+    hw_info.check()?;
+    hw_info.set(guard.objects.infos.insert(objects::Info::default())?)
 }
 
 /// MPI_Get_address

@@ -1,0 +1,80 @@
+//! The library as C programs see it: its symbols, its header, and the objects of one process.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The library that cargo built for this test, under the name by which programs load it.
+fn library(folder: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("a test has a path");
+    let built = test.parent().and_then(Path::parent).expect("target/debug/deps").join("libmpi_abi.so");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    for name in ["libmpi_abi.so", "libmpi_abi.so.1"] {
+        let link = folder.join(name);
+        let _ = std::fs::remove_file(&link);
+        std::os::unix::fs::symlink(&built, &link).unwrap();
+    }
+    folder
+}
+
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{command:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+#[test]
+fn exactly_the_functions_of_the_table_are_exported() {
+    let library = library("symbols").join("libmpi_abi.so");
+    let listed = run(Command::new("nm").args(["-D", "--defined-only"]).arg(library));
+    let mut exported: Vec<&str> = listed.lines().filter_map(|line| line.split_whitespace().last()).collect();
+    let names = abi::FUNCTIONS.lines().filter_map(|line| line.split_whitespace().next());
+    let mut expected: Vec<String> = names.flat_map(|name| [name.to_owned(), format!("P{name}")]).collect();
+    exported.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(expected.len(), 2 * 664);
+    assert_eq!(exported, expected);
+}
+
+#[test]
+fn the_header_is_clean_c_and_cpp() {
+    let folder = library("header");
+    for (compiler, standard, name) in [("cc", "-std=c99", "h.c"), ("c++", "-std=c++11", "h.cc")] {
+        let source = folder.join(name);
+        std::fs::write(&source, "#include <mpi.h>\nMPI_Comm comm = MPI_COMM_WORLD;\n").unwrap();
+        let flags = ["-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only", standard];
+        run(Command::new(compiler).args(flags).arg("-I").arg(root().join("include")).arg(source));
+    }
+}
+
+#[test]
+fn a_c_program_uses_the_objects() {
+    let folder = library("objects");
+    let program = folder.join("objects");
+    let mut compile = Command::new("cc");
+    compile.args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-I"]).arg(root().join("include"));
+    compile.arg(root().join("tests/abi/objects.c")).arg("-L").arg(&folder).arg("-lmpi_abi");
+    compile.arg(format!("-Wl,-rpath,{}", folder.display())).arg("-o").arg(&program);
+    run(&mut compile);
+    assert_eq!(run(&mut Command::new(program)), "ok\n");
+}
+
+#[test]
+fn an_error_before_init_names_the_call_and_ends_the_program() {
+    let folder = library("early");
+    let (source, program) = (folder.join("early.c"), folder.join("early"));
+    std::fs::write(&source, "#include <mpi.h>\nint main(void) { return MPI_Barrier(MPI_COMM_WORLD), 0; }\n")
+        .unwrap();
+    let mut compile = Command::new("cc");
+    compile.arg("-I").arg(root().join("include")).arg(source).arg("-L").arg(&folder).arg("-lmpi_abi");
+    run(compile.arg(format!("-Wl,-rpath,{}", folder.display())).arg("-o").arg(&program));
+    let output = Command::new(program).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success());
+    assert!(said.contains("MPI_Barrier on MPI_COMM_WORLD: called before MPI_Init"), "{said}");
+}
