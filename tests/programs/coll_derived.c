@@ -1,0 +1,142 @@
+/* Collectives on derived types: gaps, different types on the two sides, reductions of types with an operator of their own. */
+#include "check.h"
+#include "both.h"
+
+/* Every second int of `count` pairs. */
+static MPI_Datatype gapped(int count)
+{
+    MPI_Datatype vector, type;
+    MPI_Type_vector(count, 1, 2, MPI_INT, &vector);
+    MPI_Type_create_resized(vector, 0, 2 * count * (MPI_Aint)sizeof(int), &type);
+    MPI_Type_commit(&type);
+    MPI_Type_free(&vector);
+    return type;
+}
+
+static void spread(int *data, int count, int who, int round)
+{
+    for (int i = 0; i < count; i++) {
+        data[2 * i] = value(who, i, round);
+        data[2 * i + 1] = -9;
+    }
+}
+
+static void check_spread(const char *what, const int *data, int count, int who, int round)
+{
+    checked++;
+    for (int i = 0; i < count; i++)
+        if (data[2 * i] != value(who, i, round) || data[2 * i + 1] != -9) {
+            check_failed(__FILE__, __LINE__, "%s: pair %d of %d from rank %d: %d %d, not %d -9", what, i, count, who,
+                         data[2 * i], data[2 * i + 1], value(who, i, round));
+            return;
+        }
+}
+
+/* One side gapped, the other side plain: only the type signature must agree. */
+static void moves(int count)
+{
+    MPI_Datatype type = gapped(count);
+    size_t all = (size_t)size * count;
+    int *plain = grab(all * sizeof(int)), *wide = grab(2 * all * sizeof(int)), root = size / 2;
+    spread(wide, count, rank, 0);
+    BOTH(Bcast, bcast, wide, 1, type, root, MPI_COMM_WORLD);
+    check_spread("bcast", wide, count, root, 0);
+
+    fill(plain, count, rank, 1);
+    for (size_t i = 0; i < 2 * all; i++) wide[i] = -9;
+    BOTH(Allgather, allgather, plain, count, MPI_INT, wide, 1, type, MPI_COMM_WORLD);
+    for (int i = 0; i < size; i++) check_spread("allgather", wide + (size_t)2 * count * i, count, i, 1);
+
+    for (int i = 0; i < size; i++) spread(wide + (size_t)2 * count * i, count, rank, i);
+    BOTH(Alltoall, alltoall, wide, 1, type, plain, count, MPI_INT, MPI_COMM_WORLD);
+    for (int i = 0; i < size; i++) FILLED(plain + (size_t)count * i, count, i, rank);
+
+    spread(wide, count, rank, 4);
+    BOTH(Gather, gather, wide, 1, type, plain, count, MPI_INT, root, MPI_COMM_WORLD);
+    for (int i = 0; rank == root && i < size; i++) FILLED(plain + (size_t)count * i, count, i, 4);
+
+    for (int i = 0; i < size; i++) fill(plain + (size_t)count * i, count, i, 5);
+    for (size_t i = 0; i < 2 * all; i++) wide[i] = -9;
+    BOTH(Scatter, scatter, plain, count, MPI_INT, wide, 1, type, root, MPI_COMM_WORLD);
+    check_spread("scatter", wide, count, rank, 5);
+    free(wide);
+    free(plain);
+    MPI_Type_free(&type);
+}
+
+/* A matrix's rows go out, its columns come in: the transpose of a matrix cut into slabs. */
+static void transpose(void)
+{
+    int n = 6 * size, rows = 6;
+    double *a = grab(n * rows * sizeof *a), *b = grab(n * rows * sizeof *b);
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < n; j++) a[i * n + j] = (rank * rows + i) * 1000 + j;
+    MPI_Datatype column, block, sent;
+    MPI_Type_vector(rows, 1, n, MPI_DOUBLE, &column);
+    MPI_Type_create_hvector(rows, 1, sizeof(double), column, &block);
+    MPI_Type_create_resized(block, 0, rows * sizeof(double), &sent);
+    MPI_Type_commit(&sent);
+    MPI_Datatype rowed, got;
+    MPI_Type_vector(rows, rows, n, MPI_DOUBLE, &rowed);
+    MPI_Type_create_resized(rowed, 0, rows * sizeof(double), &got);
+    MPI_Type_commit(&got);
+    BOTH(Alltoall, alltoall, a, 1, sent, b, 1, got, MPI_COMM_WORLD);
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < n; j++)
+            CHECK(b[i * n + j] == j * 1000 + rank * rows + i, "element %d %d is %g, not %d", i, j, b[i * n + j],
+                  j * 1000 + rank * rows + i);
+    MPI_Type_free(&column);
+    MPI_Type_free(&block);
+    MPI_Type_free(&sent);
+    MPI_Type_free(&rowed);
+    MPI_Type_free(&got);
+    free(b);
+    free(a);
+}
+
+static void add_gapped(void *left, void *right, int *count, MPI_Datatype *type)
+{
+    MPI_Aint low, extent;
+    MPI_Type_get_extent(*type, &low, &extent);
+    EQUAL(extent, 2 * sizeof(int), "extent inside the operator");
+    int *x = left, *y = right;
+    for (int i = 0; i < *count; i++) y[2 * i] += x[2 * i];
+}
+
+/* An operator sees elements with their gaps, laid out as the datatype says. */
+static void reduces(int count)
+{
+    MPI_Datatype type;
+    MPI_Type_create_resized(MPI_INT, 0, 2 * sizeof(int), &type);
+    MPI_Type_commit(&type);
+    MPI_Op op;
+    MPI_Op_create(add_gapped, 1, &op);
+    int *out = grab(2 * count * sizeof(int)), *in = grab(2 * count * sizeof(int));
+    for (int i = 0; i < count; i++) {
+        out[2 * i] = rank + i;
+        out[2 * i + 1] = in[2 * i + 1] = -9;
+    }
+    BOTH(Allreduce, allreduce, out, in, count, type, op, MPI_COMM_WORLD);
+    for (int i = 0; i < count; i++) {
+        EQUAL(in[2 * i], size * (size - 1) / 2 + size * i, "sum");
+        EQUAL(in[2 * i + 1], -9, "gap");
+    }
+    MPI_Op_free(&op);
+    MPI_Type_free(&type);
+    free(in);
+    free(out);
+}
+
+int main(int argc, char **argv)
+{
+    begin(&argc, &argv);
+    for (nonblocking = 0; nonblocking < 2; nonblocking++) {
+        static const int counts[] = {1, 7, 500, 20000};
+        for (int i = 0; i < 4; i++) {
+            moves(counts[i]);
+            reduces(counts[i]);
+        }
+        transpose();
+    }
+    return end();
+}
