@@ -23,7 +23,7 @@ static const char usage[] =
     "usage: taylor_green [options]\n"
     "  -n, --grid N         points along an edge; the number of ranks divides it (64)\n"
     "  -s, --steps N        time steps (100)\n"
-    "  -r, --reynolds X     Reynolds number, the inverse of the viscosity (400)\n"
+    "  -r, --reynolds X     Reynolds number, the inverse of the viscosity (200)\n"
     "  -d, --dt X           time step (half a grid spacing)\n"
     "  -c, --check          compare the flow with a run of rank 0 alone, and energy with what viscosity took\n"
     "  -m, --malloc         transpose buffers by malloc instead of MPI_Alloc_mem\n"
@@ -38,7 +38,7 @@ static int parse(int argc, char **argv, options *o)
         {"grid", 1, 0, 'n'},    {"steps", 1, 0, 's'},   {"reynolds", 1, 0, 'r'}, {"dt", 1, 0, 'd'},
         {"check", 0, 0, 'c'},   {"malloc", 0, 0, 'm'},  {"overlap", 0, 0, 'o'},  {"picture", 1, 0, 'p'},
         {"table", 1, 0, 't'},   {"quiet", 0, 0, 'q'},   {0, 0, 0, 0}};
-    *o = (options){.n = 64, .steps = 100, .reynolds = 400};
+    *o = (options){.n = 64, .steps = 100, .reynolds = 200};
     for (int c; (c = getopt_long(argc, argv, "n:s:r:d:cmop:t:q", names, NULL)) != -1;) switch (c) {
         case 'n': o->n = atoi(optarg); break;
         case 's': o->steps = atoi(optarg); break;
