@@ -1,0 +1,151 @@
+/* Bad input answers with the right class and a sentence, and the library works on afterwards.   ways: plain */
+#include "check.h"
+
+#define FAILS(call, class) \
+    do { \
+        int code_ = (call), length_ = 0; \
+        char text_[MPI_MAX_ERROR_STRING] = ""; \
+        if (code_ != MPI_SUCCESS) MPI_Error_string(code_, text_, &length_); \
+        CHECK(error_class(code_) == (class), "%s: class %d, not %s: %s", #call, error_class(code_), #class, text_); \
+        CHECK(code_ == MPI_SUCCESS || length_ > 20, "%s: the sentence is only '%s'", #call, text_); \
+    } while (0)
+
+static int calls, seen;
+
+static void note(MPI_Comm *comm, int *code, ...)
+{
+    (void)comm;
+    calls++;
+    seen = error_class(*code);
+}
+
+static void arguments(void)
+{
+    int x[4] = {0};
+    MPI_Request request;
+    MPI_Comm comm = MPI_COMM_WORLD;
+    FAILS(MPI_Send(x, -1, MPI_INT, 0, 0, comm), MPI_ERR_COUNT);
+    FAILS(MPI_Send(NULL, 4, MPI_INT, 0, 0, comm), MPI_ERR_BUFFER);
+    FAILS(MPI_Send(x, 1, MPI_DATATYPE_NULL, 0, 0, comm), MPI_ERR_TYPE);
+    FAILS(MPI_Send(x, 1, MPI_INT, size, 0, comm), MPI_ERR_RANK);
+    FAILS(MPI_Send(x, 1, MPI_INT, -77, 0, comm), MPI_ERR_RANK);
+    FAILS(MPI_Send(x, 1, MPI_INT, 0, -5, comm), MPI_ERR_TAG);
+    FAILS(MPI_Send(x, 1, MPI_INT, 0, MPI_ANY_TAG, comm), MPI_ERR_TAG);
+    FAILS(MPI_Send(x, 1, MPI_INT, 0, 0, MPI_COMM_NULL), MPI_ERR_COMM);
+    FAILS(MPI_Irecv(x, -2, MPI_INT, 0, 0, comm, &request), MPI_ERR_COUNT);
+    FAILS(MPI_Irecv(x, 1, MPI_INT, size + 3, 0, comm, &request), MPI_ERR_RANK);
+    FAILS(MPI_Bcast(x, 1, MPI_INT, size, comm), MPI_ERR_ROOT);
+    FAILS(MPI_Bcast(x, -1, MPI_INT, 0, comm), MPI_ERR_COUNT);
+    FAILS(MPI_Bcast(NULL, 3, MPI_INT, 0, comm), MPI_ERR_BUFFER);
+    FAILS(MPI_Allreduce(x, x + 1, 1, MPI_INT, MPI_OP_NULL, comm), MPI_ERR_OP);
+    FAILS(MPI_Allreduce(x, x + 1, 1, MPI_FLOAT, MPI_BAND, comm), MPI_ERR_OP);
+    FAILS(MPI_Type_contiguous(-1, MPI_INT, &(MPI_Datatype){0}), MPI_ERR_COUNT);
+    FAILS(MPI_Op_free(&(MPI_Op){MPI_SUM}), MPI_ERR_OP);
+    FAILS(MPI_Group_incl(MPI_GROUP_EMPTY, 1, x, &(MPI_Group){0}), MPI_ERR_RANK);
+    FAILS(MPI_Comm_rank(comm, NULL), MPI_ERR_ARG);
+}
+
+static void handles(void)
+{
+    int x = 0;
+    MPI_Comm comm, kept;
+    MPI_Datatype type, old, raw;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    kept = comm;
+    MPI_Comm_free(&comm);
+    FAILS(MPI_Send(&x, 1, MPI_INT, 0, 0, kept), MPI_ERR_COMM);
+    MPI_Type_contiguous(2, MPI_INT, &type);
+    old = type;
+    MPI_Type_commit(&type);
+    MPI_Type_free(&type);
+    FAILS(MPI_Send(&x, 1, old, 0, 0, MPI_COMM_WORLD), MPI_ERR_TYPE);
+    /* The place may have a new tenant by now; the old handle still is not its. */
+    MPI_Type_contiguous(2, MPI_INT, &raw);
+    FAILS(MPI_Send(&x, 1, old, 0, 0, MPI_COMM_WORLD), MPI_ERR_TYPE);
+    FAILS(MPI_Send(&x, 1, raw, 0, 0, MPI_COMM_WORLD), MPI_ERR_TYPE);
+    MPI_Type_free(&raw);
+    FAILS(MPI_Send(&x, 1, (MPI_Datatype)(intptr_t)0x12345678, 0, 0, MPI_COMM_WORLD), MPI_ERR_TYPE);
+    FAILS(MPI_Send(&x, 1, MPI_INT, 0, 0, (MPI_Comm)(intptr_t)MPI_INT), MPI_ERR_COMM);
+    FAILS(MPI_Send(&x, 1, MPI_INT, 0, 0, (MPI_Comm)(intptr_t)0x7fffffffffff), MPI_ERR_COMM);
+    FAILS(MPI_Wait(&(MPI_Request){(MPI_Request)(intptr_t)0x41414141}, MPI_STATUS_IGNORE), MPI_ERR_REQUEST);
+    FAILS(MPI_Start(&(MPI_Request){MPI_REQUEST_NULL}), MPI_ERR_REQUEST);
+}
+
+static void truncation(void)
+{
+    int to = (rank + 1) % size, from = (rank + size - 1) % size;
+    static int out[100000], in[100000];
+    for (int count = 20; count <= 100000; count *= 5000) {
+        MPI_Request request;
+        MPI_Status status;
+        in[5] = -1;
+        MPI_Isend(out, count, MPI_INT, to, 1, MPI_COMM_WORLD, &request);
+        FAILS(MPI_Recv(in, 5, MPI_INT, from, 1, MPI_COMM_WORLD, &status), MPI_ERR_TRUNCATE);
+        EQUAL(in[5], -1, "the element after the buffer");
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+    /* In an array the class stands in the status, and the call says where to look. */
+    MPI_Request both[2];
+    MPI_Status statuses[2];
+    MPI_Irecv(in, 1, MPI_INT, from, 2, MPI_COMM_WORLD, &both[0]);
+    MPI_Irecv(in + 10, 4, MPI_INT, from, 3, MPI_COMM_WORLD, &both[1]);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Send(out, 4, MPI_INT, to, 2, MPI_COMM_WORLD);
+    MPI_Send(out, 4, MPI_INT, to, 3, MPI_COMM_WORLD);
+    FAILS(MPI_Waitall(2, both, statuses), MPI_ERR_IN_STATUS);
+    EQUAL(error_class(statuses[0].MPI_ERROR), MPI_ERR_TRUNCATE, "class in the status");
+    EQUAL(statuses[1].MPI_ERROR, MPI_SUCCESS, "code in the other status");
+}
+
+static void handlers(void)
+{
+    MPI_Errhandler handler, got;
+    MPI_Comm comm;
+    int x = 0;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_create_errhandler(note, &handler);
+    MPI_Comm_set_errhandler(comm, handler);
+    MPI_Comm_get_errhandler(comm, &got);
+    CHECK(got == handler, "another error handler came back");
+    MPI_Errhandler_free(&got);
+    MPI_Send(&x, 1, MPI_INT, size, 0, comm);
+    EQUAL(calls, 1, "calls of the handler");
+    EQUAL(seen, MPI_ERR_RANK, "class in the handler");
+    MPI_Comm_call_errhandler(comm, MPI_ERR_OTHER);
+    EQUAL(calls, 2, "calls of the handler");
+    MPI_Errhandler_free(&handler);
+    MPI_Comm_free(&comm);
+    int class, code;
+    char text[MPI_MAX_ERROR_STRING];
+    MPI_Add_error_class(&class);
+    MPI_Add_error_code(class, &code);
+    MPI_Add_error_string(code, "the well is dry");
+    MPI_Error_string(code, text, &x);
+    CHECK(strcmp(text, "the well is dry") == 0, "string of a new code: %s", text);
+    EQUAL(error_class(code), class, "class of a new code");
+}
+
+static void unsupported(void)
+{
+#ifdef OUTBOARD
+    MPI_Win win;
+    FAILS(MPI_Win_create(NULL, 0, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win), MPI_ERR_UNSUPPORTED_OPERATION);
+#endif
+}
+
+int main(int argc, char **argv)
+{
+    begin(&argc, &argv);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    arguments();
+    handles();
+    truncation();
+    handlers();
+    unsupported();
+    /* Still in order? */
+    int one = 1, sum = 0;
+    MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    EQUAL(sum, size, "sum after all the errors");
+    return end();
+}

@@ -1,0 +1,33 @@
+/* With OUTBOARD_CHECK=1 the members of a collective compare what they pass: every rank gets an error that names the difference.
+   ranks: 2 4   ways: plain proxy   env: OUTBOARD_CHECK=1 */
+#include "check.h"
+
+enum { LENGTH, ROOT, OPERATOR, OTHER_CALL, CASES };
+
+static int call(int which, MPI_Comm comm)
+{
+    int odd = rank == size - 1, x[64] = {0}, y[64];
+    switch (which) {
+    case LENGTH: return MPI_Allreduce(x, y, odd ? 7 : 5, MPI_INT, MPI_SUM, comm);
+    case ROOT: return MPI_Bcast(x, 4, MPI_INT, odd ? 1 : 0, comm);
+    case OPERATOR: return MPI_Allreduce(x, y, 5, MPI_INT, odd ? MPI_MAX : MPI_SUM, comm);
+    default: return odd ? MPI_Barrier(comm) : MPI_Allgather(x, 1, MPI_INT, y, 1, MPI_INT, comm);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    begin(&argc, &argv);
+    for (int which = 0; which < CASES; which++) {
+        MPI_Comm comm;
+        MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+        MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+        int code = call(which, comm), length = 0;
+        char text[MPI_MAX_ERROR_STRING] = "";
+        if (code != MPI_SUCCESS) MPI_Error_string(code, text, &length);
+        CHECK(code != MPI_SUCCESS, "case %d: no error", which);
+        CHECK(length > 20, "case %d: the sentence is only '%s'", which, text);
+        MPI_Comm_free(&comm);
+    }
+    return end();
+}
