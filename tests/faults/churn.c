@@ -1,0 +1,70 @@
+/* churn MILLISECONDS: collectives of many kinds and lengths, several outstanding, each result checked, until the time is
+ * over. Among them in-place reductions, whose operand a careless recovery would add twice. */
+#include "../programs/check.h"
+#include <time.h>
+
+enum { LONG = 60000, SHORT = 40 };
+
+static double now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return 1e3 * t.tv_sec + 1e-6 * t.tv_nsec;
+}
+
+static int *sum, *sum_short, *all_out, *all_in, *seen;
+
+static void round_of(int round)
+{
+    MPI_Request requests[4];
+    int root = round % size, count = LONG - round % 7 * 1000;
+    for (int i = 0; i < count; i++) sum[i] = rank + i + round;
+    for (int i = 0; i < SHORT; i++) sum_short[i] = rank * i + round;
+    fill(all_out, size * count / 4, rank, round);
+    fill(seen, count, rank, round);
+    MPI_Iallreduce(MPI_IN_PLACE, sum, count, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[0]);
+    MPI_Ialltoall(all_out, count / 4, MPI_INT, all_in, count / 4, MPI_INT, MPI_COMM_WORLD, &requests[1]);
+    MPI_Iallreduce(MPI_IN_PLACE, sum_short, SHORT, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[2]);
+    MPI_Ibcast(seen, count, MPI_INT, root, MPI_COMM_WORLD, &requests[3]);
+    MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
+    int ranks = size * (size - 1) / 2;
+    for (int i = 0; i < count; i++)
+        if (sum[i] != ranks + size * (i + round)) {
+            check_failed(__FILE__, __LINE__, "round %d: sum of element %d is %d, not %d", round, i, sum[i],
+                         ranks + size * (i + round));
+            break;
+        }
+    for (int i = 0; i < SHORT; i++) EQUAL(sum_short[i], ranks * i + size * round, "short sum");
+    for (int r = 0; r < size; r++)
+        for (int i = 0; i < count / 4; i++)
+            if (all_in[r * (count / 4) + i] != value(r, rank * (count / 4) + i, round)) {
+                check_failed(__FILE__, __LINE__, "round %d: element %d from rank %d is wrong", round, i, r);
+                break;
+            }
+    FILLED(seen, count, root, round);
+}
+
+int main(int argc, char **argv)
+{
+    begin(&argc, &argv);
+    double until = now_ms() + (argc > 1 ? atof(argv[1]) : 1000);
+    /* The in-place vector lies in shared memory, the others do not: a proxy reaches them in different ways. */
+    MPI_Alloc_mem(LONG * sizeof(int), MPI_INFO_NULL, &sum);
+    sum_short = grab(SHORT * sizeof(int));
+    all_out = grab((size_t)size * LONG * sizeof(int));
+    all_in = grab((size_t)size * LONG * sizeof(int));
+    seen = grab(LONG * sizeof(int));
+    int round = 0, more = 1;
+    while (more) {
+        round_of(round++);
+        if (round == 1 && rank == 0) {
+            printf("ready\n");
+            fflush(stdout);
+        }
+        more = now_ms() < until;
+        MPI_Bcast(&more, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    }
+    if (rank == 0) printf("rounds %d\n", round);
+    MPI_Free_mem(sum);
+    return end();
+}
