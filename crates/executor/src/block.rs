@@ -161,7 +161,7 @@ impl Program {
         let (at, count) = match self.words {
             Some(words) => words,
             None => {
-                let words = self.plan.words();
+                let words = self.schedule.to_words();
                 let at = room.alloc(8 * words.len() as u64, "a program")?;
                 record::write_words(&room.arena(), at, &words);
                 *self.words.insert((at, words.len() as u64))

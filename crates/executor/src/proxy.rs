@@ -7,6 +7,7 @@ use crate::plan::Plan;
 use crate::record::{self, Head, RETURNED, Record};
 use crate::{Config, slots};
 use progress::{Idle, Pace, Turn};
+use schedule::Schedule;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -212,7 +213,8 @@ impl Proxy {
         if count > WORDS_MAX || record::read_words(head.arena(), at, count, &mut self.words).is_none() {
             return Err(corrupt);
         }
-        let plan = Arc::new(Plan::from_words(&self.words).map_err(|_| corrupt)?);
+        let schedule = Schedule::from_words(&self.words).map_err(|_| corrupt)?;
+        let plan = Arc::new(Plan::new(Arc::new(schedule)).map_err(|_| corrupt)?);
         if plan.schedule.steps.len() as u64 != word(Head::Steps) {
             return Err(corrupt);
         }

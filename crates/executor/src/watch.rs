@@ -11,6 +11,9 @@ use transport::shm::{Segment, State};
 /// How often a rank looks, in nanoseconds: a look costs a system call.
 const LOOK_NS: u64 = 1_000_000;
 
+/// Index into a proxy's `scalars`: 1 once a rank has killed it.
+const FENCED: usize = 0;
+
 /// What a rank knows about its proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
@@ -18,7 +21,7 @@ pub enum Health {
     Alive,
     /// It has ended for certain.
     Dead,
-    /// It has ended for certain, because this rank killed it for standing still.
+    /// It has ended for certain, because this rank, before all others, killed it for standing still.
     Fenced,
 }
 
@@ -33,6 +36,8 @@ pub struct Watch {
     still_ns: u64,
     looked_ns: u64,
     killed: bool,
+    /// Whether we were the first to kill it.
+    first: bool,
     ended: bool,
 }
 
@@ -48,6 +53,7 @@ impl Watch {
             still_ns: 0,
             looked_ns: 0,
             killed: false,
+            first: false,
             ended: false,
         }
     }
@@ -80,7 +86,7 @@ impl Watch {
         let page = self.segment.proxy(self.proxy);
         if self.ended || page.state() == State::Dead {
             self.ended = true;
-            return if self.killed { Health::Fenced } else { Health::Dead };
+            return if self.first { Health::Fenced } else { Health::Dead };
         }
         let now = sys::clock::now();
         if now.wrapping_sub(self.looked_ns) < LOOK_NS {
@@ -93,7 +99,7 @@ impl Watch {
         {
             page.set_state(State::Dead);
             self.ended = true;
-            return if self.killed { Health::Fenced } else { Health::Dead };
+            return if self.first { Health::Fenced } else { Health::Dead };
         }
         let beat = page.heartbeat.load(Ordering::Relaxed);
         if beat != self.beat {
@@ -105,6 +111,7 @@ impl Watch {
         if self.still_ns > self.timeout_ns && !self.killed {
             // Without a pidfd nothing is certain, so there is no fence: mpirun will see it end.
             self.killed = self.process.as_ref().is_some_and(|process| process.kill().is_ok());
+            self.first = self.killed && page.scalars[FENCED].swap(1, Ordering::Relaxed) == 0;
         }
         Health::Alive
     }

@@ -1,6 +1,7 @@
 //! Tests: whole jobs in one process, on a seeded scheduler that says who does the next small thing, with proxies that die
 //! between any two memory operations. A failing run names its seed.
 
+mod algorithms;
 mod faults;
 mod plans;
 mod random;

@@ -1,0 +1,334 @@
+//! Every algorithm of the schedule room, on random sizes, roots and lengths, by callers and by proxies that die.
+
+use super::{Home, Job};
+use crate::{Binding, Config, Cut, Offload, Poll, Reduction, Start, Ticket};
+use datatype::{Basic, Buffer, PredefinedOp};
+use rand::rngs::SmallRng;
+use rand::seq::{IndexedRandom, SliceRandom};
+use rand::{Rng, SeedableRng};
+use schedule::{ALGORITHMS, Algorithm, Collective, Params};
+use std::sync::Arc;
+use transport::shm::State;
+
+/// One collective call, as all its members see it.
+#[derive(Clone, Debug)]
+struct Case {
+    algorithm: Algorithm,
+    size: usize,
+    root: usize,
+    in_place: bool,
+    /// Elements (of 4 bytes) of a block or of the vector; v-collectives have up to two more.
+    elements: usize,
+    seed: u32,
+    /// A buffer for each block instead of one for all.
+    pieces: bool,
+}
+
+/// Data of blocks, in words.
+type Data = Vec<Vec<u32>>;
+
+/// One member's buffers.
+struct Side {
+    input: Data,
+    /// What lies in the output before, and what must lie there after; nothing where the standard leaves it open.
+    output: Data,
+    expected: Vec<Option<Vec<u32>>>,
+}
+
+impl Case {
+    fn random(rng: &mut SmallRng, size: usize) -> Case {
+        let facts = ALGORITHMS.choose(rng).unwrap();
+        let collective = facts.collective;
+        Case {
+            algorithm: facts.algorithm,
+            size,
+            root: if collective.is_rooted() { rng.random_range(0..size) } else { 0 },
+            in_place: collective.may_be_in_place() && rng.random(),
+            elements: *[0, 1, 2, 17, 900].choose(rng).unwrap(),
+            seed: rng.random(),
+            pieces: rng.random(),
+        }
+    }
+
+    fn collective(&self) -> Collective {
+        self.algorithm.collective()
+    }
+
+    /// Elements that `from` gives to `to`, where blocks differ.
+    fn count(&self, from: usize, to: usize) -> usize {
+        use Collective::*;
+        match self.collective() {
+            Gatherv | Allgatherv => self.elements + from % 3,
+            Scatterv | ReduceScatter => self.elements + to % 3,
+            Alltoallv | Alltoallw => self.elements + (from * to) % 3,
+            _ => self.elements,
+        }
+    }
+
+    /// What `from` gives to `to`.
+    fn block(&self, from: usize, to: usize) -> Vec<u32> {
+        let word =
+            |i: usize| self.seed ^ ((from * 97 + to) as u32 * 65_537 + i as u32).wrapping_mul(0x85eb_ca6b);
+        (0..self.count(from, to)).map(word).collect()
+    }
+
+    /// The sum of what ranks below `end` give to `to`.
+    fn sum(&self, end: usize, to: usize) -> Vec<u32> {
+        (1..end).fold(self.block(0, to), |sum, from| {
+            sum.iter().zip(self.block(from, to)).map(|(a, b)| a.wrapping_add(b)).collect()
+        })
+    }
+
+    fn side(&self, me: usize) -> Side {
+        use Collective::*;
+        let (n, root) = (self.size, self.root);
+        let at_root = me == root;
+        let junk =
+            |data: &Data| -> Data { data.iter().map(|block| vec![0xeeee_eeee; block.len()]).collect() };
+        let all = |data: Data| data.into_iter().map(Some).collect::<Vec<_>>();
+        let to_all = || -> Data { (0..n).map(|to| self.block(me, to)).collect() };
+        let side = |input: Data, expected: Data| {
+            let output = junk(&expected);
+            Side { input, output, expected: all(expected) }
+        };
+        match self.collective() {
+            Barrier => side(vec![], vec![]),
+            Bcast => {
+                let mut side = side(vec![], vec![self.block(root, 0)]);
+                if at_root {
+                    side.output = vec![self.block(root, 0)];
+                }
+                side
+            }
+            Gather | Gatherv | Allgather | Allgatherv => {
+                let mine = self.block(me, 0);
+                let everybody = !matches!(self.collective(), Gather | Gatherv);
+                let gathers = everybody || at_root;
+                let whole = if gathers { (0..n).map(|from| self.block(from, 0)).collect() } else { vec![] };
+                let mut side = side(vec![mine.clone()], whole);
+                if self.in_place && gathers {
+                    side.output[me] = mine;
+                }
+                side
+            }
+            Scatter | Scatterv => {
+                let mut side = side(if at_root { to_all() } else { vec![] }, vec![self.block(root, me)]);
+                if self.in_place && at_root {
+                    (side.output, side.expected) = (vec![], vec![]);
+                }
+                side
+            }
+            Alltoall | Alltoallv | Alltoallw => {
+                let mut side = side(to_all(), (0..n).map(|from| self.block(from, me)).collect());
+                if self.in_place {
+                    side.output = to_all();
+                }
+                side
+            }
+            Reduce | Allreduce | Scan | Exscan => {
+                let result = match self.collective() {
+                    Reduce if !at_root => vec![],
+                    Scan => vec![self.sum(me + 1, 0)],
+                    Exscan if me > 0 => vec![self.sum(me, 0)],
+                    _ => vec![self.sum(n, 0)],
+                };
+                let mut side = side(vec![self.block(me, 0)], result);
+                if self.in_place && !side.output.is_empty() {
+                    side.output = side.input.clone();
+                }
+                if self.collective() == Exscan && me == 0 {
+                    side.expected = vec![None];
+                }
+                side
+            }
+            ReduceScatterBlock | ReduceScatter => side(to_all(), vec![self.sum(n, me)]),
+        }
+    }
+}
+
+fn bytes(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// Buffers with this data, and their binding to `blocks` blocks.
+fn place(
+    job: &mut Job,
+    rank: u32,
+    data: &Data,
+    blocks: u32,
+    pieces: bool,
+    homes: [Home; 2],
+) -> (Vec<Buffer>, Binding) {
+    let memory = &mut job.ranks[rank as usize];
+    if blocks == 0 {
+        return (vec![], Binding::None);
+    }
+    if pieces && data.len() == blocks as usize {
+        let buffers: Vec<Buffer> =
+            data.iter().enumerate().map(|(i, block)| memory.buffer(&bytes(block), homes[i % 2])).collect();
+        let binding = Binding::Blocks(buffers.clone().into());
+        return (buffers, binding);
+    }
+    let buffer = memory.buffer(&bytes(&data.concat()), homes[0]);
+    let cut = if data.len() == blocks as usize {
+        let mut at = vec![0];
+        data.iter().for_each(|block| at.push(at.last().unwrap() + 4 * block.len() as u64));
+        Cut::At(at.into())
+    } else {
+        // A vector that the algorithm cuts where it likes.
+        assert_eq!(data.len(), 1);
+        Cut::Near { elements: data[0].len() as u64, element_bytes: 4 }
+    };
+    (vec![buffer.clone()], Binding::Whole { buffer, cut })
+}
+
+struct Started {
+    rank: u32,
+    ticket: Ticket,
+    case: usize,
+    output: Vec<Buffer>,
+    expected: Vec<Option<Vec<u32>>>,
+}
+
+fn start(
+    job: &mut Job,
+    rng: &mut SmallRng,
+    cases: &[Case],
+    case: usize,
+    members: &Arc<[u32]>,
+    me: usize,
+) -> Started {
+    let Case { algorithm, size, root, in_place, pieces, .. } = cases[case];
+    let collective = cases[case].collective();
+    let params =
+        Params { rank: me as u32, size: size as u32, root: root as u32, in_place, commutative: true };
+    let plan = algorithm.plan(&params);
+    let side = cases[case].side(me);
+    let rank = members[me];
+    let homes: &[Home] = match collective.reduces() {
+        true => &[Home::Private, Home::Arena],
+        false => &[Home::Private, Home::Arena, Home::Gaps, Home::ArenaGaps],
+    };
+    let mut homes = || [0; 2].map(|_| *homes.choose(rng).unwrap());
+    let scatters = matches!(collective, Collective::ReduceScatter | Collective::ReduceScatterBlock);
+    let pieces = pieces && !(scatters && in_place);
+    let (inputs, input) = place(job, rank, &side.input, plan.input_blocks, pieces, homes());
+    let (mut output, mut output_binding) =
+        place(job, rank, &side.output, plan.output_blocks, pieces, homes());
+    let mut expected = side.expected;
+    if scatters && in_place && inputs.is_empty() {
+        // Alone, and the result is there already: the plan names no buffer.
+        expected.clear();
+    } else if scatters && in_place {
+        // The result replaces the beginning of the vector.
+        let buffer = inputs[0].slice(0, output[0].bytes());
+        let cut = Cut::Even { block_bytes: buffer.bytes() as u64 };
+        output = vec![buffer.clone()];
+        output_binding = Binding::Whole { buffer, cut };
+    }
+    let start = Start {
+        context: 1000 + case as u64,
+        sequence: 3,
+        peers: members.clone(),
+        schedule: Arc::new(plan),
+        input,
+        output: output_binding,
+        reduction: collective.reduces().then_some(Reduction::Predefined {
+            op: PredefinedOp::Sum,
+            basic: Basic::U32,
+            element_bytes: 4,
+        }),
+        offload: *[Offload::On, Offload::Off].choose(rng).unwrap(),
+    };
+    let ticket = job.ranks[rank as usize].executor.start(start).unwrap();
+    Started { rank, ticket, case, output, expected }
+}
+
+fn check(job: &mut Job, started: &Started, case: &Case) {
+    let memory = &mut job.ranks[started.rank as usize];
+    let data: Vec<u8> = started.output.iter().flat_map(|buffer| memory.data(buffer)).collect();
+    let mut at = 0;
+    for expected in &started.expected {
+        let Some(expected) = expected else { return };
+        let bytes = bytes(expected);
+        if data.is_empty() && started.output.is_empty() {
+            assert!(bytes.is_empty() || case.size == 1, "{case:?} has no output on rank {}", started.rank);
+            return;
+        }
+        assert!(data[at..at + bytes.len()] == bytes, "{case:?} is wrong on rank {}", started.rank);
+        at += bytes.len();
+    }
+}
+
+fn run(seed: u64) -> u64 {
+    let rng = &mut SmallRng::seed_from_u64(seed);
+    let size = rng.random_range(1..=7);
+    let config = Config {
+        chunk_bytes: *[64, 1000, 1 << 20].choose(rng).unwrap(),
+        inline_bytes_max: *[0, 4096].choose(rng).unwrap(),
+        ..Config::default()
+    };
+    let mut job = Job::new(size as u32, rng.random_range(1..=2), &config);
+    let mut members: Vec<u32> = (0..size as u32).collect();
+    members.shuffle(rng);
+    let members: Arc<[u32]> = members.into();
+    let cases: Vec<Case> = (0..rng.random_range(1..=3)).map(|_| Case::random(rng, size)).collect();
+    let mut waiting: Vec<(usize, usize)> =
+        (0..cases.len()).flat_map(|c| (0..size).map(move |m| (c, m))).collect();
+    waiting.shuffle(rng);
+    let mut running: Vec<Started> = vec![];
+    for _ in 0..200_000 {
+        if waiting.is_empty() && running.is_empty() {
+            return job.ranks.iter().map(|rank| rank.executor.counters().recovered).sum();
+        }
+        match rng.random_range(0..10) {
+            0 => {
+                if let Some((case, me)) = waiting.pop() {
+                    let started = start(&mut job, rng, &cases, case, &members, me);
+                    running.push(started);
+                }
+            }
+            1..5 => {
+                let rank = rng.random_range(0..size as u32);
+                assert!(!matches!(job.ranks[rank as usize].executor.poll(), Poll::Call(_)));
+                running.retain(|started| {
+                    let executor = &mut job.ranks[started.rank as usize].executor;
+                    let ended = if started.rank == rank { executor.outcome(started.ticket) } else { None };
+                    let Some(outcome) = ended else { return true };
+                    outcome.unwrap_or_else(|error| panic!("{:?}: {error}", cases[started.case]));
+                    check(&mut job, started, &cases[started.case]);
+                    false
+                });
+            }
+            _ => {
+                let index = rng.random_range(0..job.proxies.len());
+                let proxy = &mut job.proxies[index];
+                if !proxy.is_dead() && rng.random_ratio(1, 200) {
+                    proxy.light_fuse(rng.random_range(1..40));
+                }
+                proxy.poll();
+                if proxy.is_dead() {
+                    job.segment.proxy(index as u32).set_state(State::Dead);
+                }
+            }
+        }
+    }
+    let left: Vec<_> = running.iter().map(|started| (started.rank, &cases[started.case])).collect();
+    panic!("the job hangs: {left:?}");
+}
+
+#[test]
+fn every_algorithm_agrees_with_the_standard_though_proxies_die() {
+    let mut recovered = 0;
+    for seed in 0..1500 {
+        let run = std::panic::AssertUnwindSafe(|| run(seed));
+        match std::panic::catch_unwind(run) {
+            Ok(count) => recovered += count,
+            Err(panic) => {
+                eprintln!("failed with seed {seed}");
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+    assert!(recovered > 100, "only {recovered} operations were recovered");
+}
