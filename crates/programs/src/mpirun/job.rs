@@ -18,7 +18,7 @@ use super::cpus::{Plan, told};
 use super::guardian::Guardian;
 use super::output::{Forwarder, To};
 use super::start::{Refusal, Setup};
-use super::{input, trace};
+use super::{input, say, trace};
 
 /// The signals that `mpirun` takes over.
 pub const SIGNALS: &[i32] = &[
@@ -121,7 +121,7 @@ impl<'a> Job<'a> {
             let child = setup.start_proxy(proxy, cpus)?;
             self.living.insert(child.id() as i32, Member::Proxy(proxy));
             if verbose {
-                eprintln!("mpirun: proxy {proxy} is process {} on cpus {}", child.id(), told(cpus));
+                say(&format!("proxy {proxy} is process {} on cpus {}", child.id(), told(cpus)));
             }
         }
         let arguments = self.arguments;
@@ -131,7 +131,7 @@ impl<'a> Job<'a> {
             self.living.insert(child.id() as i32, Member::Rank(rank));
             if verbose {
                 let name = program.words[0].to_string_lossy();
-                eprintln!("mpirun: rank {rank} is process {} ({name}) on cpus {}", child.id(), told(cpus));
+                say(&format!("rank {rank} is process {} ({name}) on cpus {}", child.id(), told(cpus)));
             }
             self.pipes.extend(child.stdout.take().map(|pipe| (pipe.into(), rank, To::Output)));
             self.pipes.extend(child.stderr.take().map(|pipe| (pipe.into(), rank, To::Error)));
@@ -179,7 +179,7 @@ impl<'a> Job<'a> {
                 self.signal_ranks(Signal::KILL);
             }
             libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT => {
-                eprintln!("mpirun: got {}; ending the job", name(signal));
+                say(&format!("got {}; ending the job", name(signal)));
                 self.end(128 + signal as u8, signal);
             }
             libc::SIGTSTP => self.pause(),
@@ -257,7 +257,7 @@ impl<'a> Job<'a> {
             Some(signal) => format!("was killed by signal {signal} ({})", name(signal)),
             None => format!("exited with code {}", status.exit_status().unwrap_or(0)),
         };
-        eprintln!("mpirun: proxy {proxy} (pid {pid} on {}) {how}; its ranks go on without it", self.host);
+        say(&format!("proxy {proxy} (pid {pid} on {}) {how}; its ranks go on without it", self.host));
     }
 
     fn report_abort(&mut self, rank: u32, code: i32) {
@@ -276,7 +276,7 @@ impl<'a> Job<'a> {
     /// Prints why the job is ended, and ends it.
     fn report(&mut self, sentence: String, code: u8) {
         if self.kill_at.is_none() {
-            eprintln!("mpirun: {sentence}");
+            say(&sentence);
         }
         self.end(code, libc::SIGTERM);
     }
@@ -331,9 +331,9 @@ impl<'a> Job<'a> {
         match trace::merge(file, shape.ranks, shape.proxies) {
             Ok(0) => {}
             Ok(missing) => {
-                eprintln!("mpirun: the trace lacks {missing} processes that did not end by MPI_Finalize")
+                say(&format!("the trace lacks {missing} processes that did not end by MPI_Finalize"))
             }
-            Err(error) => eprintln!("mpirun: cannot write the trace {}: {error}", file.display()),
+            Err(error) => say(&format!("cannot write the trace {}: {error}", file.display())),
         }
     }
 

@@ -13,6 +13,7 @@ mod start;
 pub mod trace;
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::sync::atomic::Ordering;
 
 use settings::Settings;
@@ -40,7 +41,7 @@ pub fn run(words: Vec<OsString>) -> u8 {
     match launch(&arguments) {
         Ok(code) => code,
         Err(refusal) => {
-            eprintln!("mpirun: {}", refusal.message);
+            say(&refusal.message);
             refusal.code
         }
     }
@@ -51,7 +52,7 @@ fn launch(arguments: &Arguments) -> Result<u8, Refusal> {
     let signals = Signals::take(job::SIGNALS)
         .map_err(|error| Refusal::other(format!("cannot take over signals: {error}")))?;
     let settings = job_settings(arguments)?;
-    settings::unknown().iter().for_each(|sentence| eprintln!("mpirun: {sentence}"));
+    settings::unknown().iter().for_each(|sentence| say(sentence));
     let global = &arguments.global;
     let cores = cpus::cores().map_err(Refusal::other)?;
     let proxy_cores = global.proxy_cores.as_ref().map(|cores| cores.0.as_slice());
@@ -70,6 +71,12 @@ fn launch(arguments: &Arguments) -> Result<u8, Refusal> {
     let setup =
         Setup { fd, ranks: arguments.ranks(), genv: arguments.genv(), trace: Setup::trace_path(&settings) };
     Job::new(arguments, segment, signals).run(&setup, &plan)
+}
+
+/// Prints a line of our own, in one piece, because ranks' lines go to the same place from another thread.
+fn say(sentence: &str) {
+    // Without anybody to read it there is nothing to do about it.
+    let _ = std::io::stderr().write_all(format!("mpirun: {sentence}\n").as_bytes());
 }
 
 /// The settings that the whole job obeys: the environment, and over it what `-genv` says.
