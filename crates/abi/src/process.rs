@@ -115,8 +115,10 @@ pub enum On {
 /// Runs the body of the MPI function `name`, which may be called between MPI_Init and MPI_Finalize.
 #[inline]
 pub fn call(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<()>) -> c_int {
+    let begun = telemetry::begin();
     let mut guard = Guard::enter();
     let result = if guard.phase == Phase::Running { body(&mut guard) } else { Err(outside(guard.phase)) };
+    telemetry::end(begun, telemetry::Event::Call { function: name });
     match result {
         Ok(()) => objects::constants::SUCCESS,
         Err(error) => raise::raise(&mut guard, name, on, error),
@@ -211,6 +213,7 @@ impl Guard {
             }
         };
         telemetry::count(Counter::WaitNs, sys::clock::now() - begun);
+        telemetry::end(if telemetry::tracing() { begun } else { 0 }, telemetry::Event::Wait);
         value
     }
 

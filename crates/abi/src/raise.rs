@@ -49,7 +49,9 @@ pub fn leave(code: i32) -> ! {
 fn fatal(guard: &mut Guard, code: c_int, sentence: &str) -> ! {
     match &guard.job {
         Some(job) => {
-            eprintln!("rank {}, {sentence}", job.membership.rank);
+            // One write, so that the line stays whole beside those of other ranks.
+            let line = format!("rank {}, {sentence}\n", job.membership.rank);
+            eprint!("{line}");
             job.membership.abort(code)
         }
         None => {
