@@ -2,6 +2,7 @@
 
 mod info;
 mod man;
+mod plan;
 mod top;
 
 use std::ffi::OsString;
@@ -21,6 +22,8 @@ pub struct Arguments {
 enum Task {
     Info(info::Info),
     Top(top::Top),
+    Plan(plan::Plan),
+    Simulate(plan::Simulate),
     Man(man::Man),
 }
 
@@ -37,6 +40,8 @@ pub fn run(words: Vec<OsString>) -> u8 {
     let text = match arguments.task {
         Task::Info(info) => info.run(),
         Task::Top(top) => top.run(),
+        Task::Plan(plan) => plan.run(),
+        Task::Simulate(simulate) => simulate.run(),
         Task::Man(man) => man.run(),
     };
     match text {

@@ -1,0 +1,183 @@
+//! `outboard plan` and `outboard simulate`: what a rank does in a collective, and what it costs with many ranks.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use clap::Args;
+use schedule::simulate::{Network, Report, simulate};
+use schedule::{ALGORITHMS, Algorithm, Collective, Facts, Growth, Params};
+
+/// Print what one rank does in a collective, step by step.
+#[derive(Args)]
+pub struct Plan {
+    #[command(flatten)]
+    which: Which,
+    /// List the algorithms instead.
+    #[arg(long)]
+    list: bool,
+    /// Ranks.
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 8)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    ranks: u32,
+    /// Whose plan.
+    #[arg(short, long, value_name = "RANK", default_value_t = 0)]
+    rank: u32,
+    /// The root, where there is one.
+    #[arg(long, value_name = "RANK", default_value_t = 0)]
+    root: u32,
+    /// As with MPI_IN_PLACE.
+    #[arg(long)]
+    in_place: bool,
+    /// As with an operator that is not commutative.
+    #[arg(long)]
+    ordered: bool,
+}
+
+/// Simulate collectives on many ranks, and print time and memory against the number of ranks.
+#[derive(Args)]
+pub struct Simulate {
+    #[command(flatten)]
+    which: Which,
+    /// Numbers of ranks, as 4,64,1000. Default: powers of ten as far as the algorithm allows.
+    #[arg(short = 'n', long, value_name = "LIST")]
+    ranks: Option<String>,
+    /// Bytes of the vector, or of what one rank gives to one other.
+    #[arg(short, long, value_name = "BYTES", default_value = "8,64KiB")]
+    bytes: String,
+    /// Ranks start at random times before this, in microseconds.
+    #[arg(long, value_name = "US", default_value_t = 0)]
+    skew_us: u64,
+    /// Chooses those times.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Args)]
+struct Which {
+    /// The collective, as allreduce. Default: all.
+    collective: Option<String>,
+    /// One of its algorithms, as ring. Default: all.
+    algorithm: Option<String>,
+}
+
+impl Which {
+    /// The algorithms that are meant, at least one.
+    fn algorithms(&self) -> Result<Vec<&'static Facts>, String> {
+        let Some(name) = &self.collective else { return Ok(ALGORITHMS.iter().collect()) };
+        // Settings write reduce_scatter, MPI writes MPI_Reduce_scatter, the tables write reduce-scatter.
+        let plain = |name: &str| name.to_lowercase().trim_start_matches("mpi_").replace('_', "-");
+        let wanted = plain(name);
+        let Some(collective) = Collective::ALL.into_iter().find(|one| plain(one.name()) == wanted) else {
+            let names: Vec<&str> = Collective::ALL.iter().map(|one| one.name()).collect();
+            return Err(format!("no such collective: {name}; there are {}", names.join(", ")));
+        };
+        let Some(algorithm) = &self.algorithm else { return Ok(collective.algorithms().collect()) };
+        match Algorithm::find(collective, algorithm) {
+            Some(algorithm) => Ok(vec![algorithm.facts()]),
+            None => {
+                let names: Vec<&str> = collective.algorithms().map(|facts| facts.name).collect();
+                Err(format!("no such algorithm of {name}: {algorithm}; there are {}", names.join(", ")))
+            }
+        }
+    }
+}
+
+impl Plan {
+    /// The steps, or the list of algorithms.
+    pub fn run(&self) -> Result<String, String> {
+        let algorithms = self.which.algorithms()?;
+        let mut text = String::new();
+        if self.list || self.which.collective.is_none() {
+            for facts in algorithms {
+                let name = facts.collective.name();
+                writeln!(text, "{name:<22} {:<14} {}", facts.name, facts.summary)
+                    .expect("a String takes all");
+            }
+            return Ok(text);
+        }
+        if self.rank >= self.ranks || self.root >= self.ranks {
+            return Err(format!("rank {} and root {} must be below {}", self.rank, self.root, self.ranks));
+        }
+        let params = Params {
+            root: self.root,
+            in_place: self.in_place,
+            commutative: !self.ordered,
+            ..Params::new(self.rank, self.ranks)
+        };
+        for facts in algorithms {
+            writeln!(text, "{} {}: {}", facts.collective.name(), facts.name, facts.summary)
+                .expect("a String takes all");
+            match facts.needs_commutative && self.ordered {
+                true => writeln!(text, "  not for operators that are not commutative"),
+                false => writeln!(text, "{}", facts.algorithm.plan(&params)),
+            }
+            .expect("a String takes all");
+        }
+        Ok(text)
+    }
+}
+
+impl Simulate {
+    /// Prints a row as soon as it is known; large ones take seconds.
+    pub fn run(&self) -> Result<String, String> {
+        let network = Network { skew_ps: self.skew_us.saturating_mul(1_000_000), ..Network::default() };
+        let sizes: Vec<u64> = self.bytes.split(',').map(settings::bytes).collect::<Result<_, _>>()?;
+        let given = self.ranks.as_deref().map(settings::list).transpose()?;
+        let mut out = std::io::stdout();
+        // A reader that has seen enough is no failure, but ends the work.
+        if writeln!(out, "{}", Report::HEADER).is_err() {
+            return Ok(String::new());
+        }
+        for facts in self.which.algorithms()? {
+            let largest = if facts.growth == Growth::Logarithmic { 1_000_000 } else { 10_000 };
+            let decades = std::iter::successors(Some(10u64), |n| Some(n * 10)).take_while(|n| *n <= largest);
+            for ranks in given.clone().unwrap_or_else(|| decades.collect()) {
+                let ranks = u32::try_from(ranks).ok().filter(|ranks| (1..=1 << 24).contains(ranks));
+                let ranks = ranks.ok_or("1 to 2^24 ranks can be simulated")?;
+                for &bytes in &sizes {
+                    let report = simulate(facts.algorithm, ranks, bytes, &network, self.seed);
+                    if writeln!(out, "{report}").and_then(|()| out.flush()).is_err() {
+                        return Ok(String::new());
+                    }
+                }
+            }
+        }
+        Ok(String::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn which(collective: &str, algorithm: Option<&str>) -> Which {
+        Which { collective: Some(collective.into()), algorithm: algorithm.map(String::from) }
+    }
+
+    #[test]
+    fn names_in_every_spelling() {
+        for name in ["reduce_scatter", "reduce-scatter", "MPI_Reduce_scatter"] {
+            let found = which(name, Some("pairwise")).algorithms().unwrap();
+            assert_eq!(found[0].algorithm, Algorithm::ReduceScatterPairwise);
+        }
+        assert!(which("allreduce", None).algorithms().unwrap().len() >= 3);
+        assert!(which("allreduce", Some("x")).algorithms().err().unwrap().contains("ring"));
+        assert!(which("x", None).algorithms().err().unwrap().contains("alltoallw"));
+    }
+
+    #[test]
+    fn a_plan_is_printed_with_its_steps() {
+        let plan = Plan {
+            which: which("barrier", Some("dissemination")),
+            list: false,
+            ranks: 8,
+            rank: 3,
+            root: 0,
+            in_place: false,
+            ordered: false,
+        };
+        let text = plan.run().unwrap();
+        assert!(text.contains("rank 3 of 8") && text.matches("recv").count() == 3, "{text}");
+        assert!(Plan { rank: 8, ..plan }.run().unwrap_err().contains("below 8"));
+    }
+}
