@@ -8,8 +8,13 @@
 //!
 //! MPI_IN_PLACE is an `Alias`: each byte of the user gets one name, a copy onto itself vanishes, and a
 //! reduction onto an operand goes through scratch.
+use crate::random::Mix;
 use crate::{Action, After, Blocks, Partition, Schedule, Scratch, Slot, Step};
 use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasherDefault;
+
+/// By peer: the next edge number.
+type Edges = HashMap<u32, u32, BuildHasherDefault<Mix>>;
 
 /// A step that others can be made to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +47,8 @@ pub struct Builder {
     alias: Alias,
     /// Who touched which blocks; by slot: input, output, then scratch.
     touched: Vec<Touched>,
-    sent: HashMap<u32, u32>,
-    received: HashMap<u32, u32>,
+    sent: Edges,
+    received: Edges,
     /// What the step being built waits for.
     waits: Vec<After>,
 }
@@ -56,8 +61,8 @@ impl Builder {
             plan: Schedule { rank, size, input_blocks, output_blocks, scratch, steps, after },
             alias: Alias::None,
             touched: vec![Touched::default(), Touched::default()],
-            sent: HashMap::new(),
-            received: HashMap::new(),
+            sent: Edges::default(),
+            received: Edges::default(),
             waits: Vec::new(),
         }
     }
@@ -200,7 +205,7 @@ impl Builder {
     }
 }
 
-fn next(edges: &mut HashMap<u32, u32>, peer: u32) -> u32 {
+fn next(edges: &mut Edges, peer: u32) -> u32 {
     let edge = edges.entry(peer).or_insert(0);
     *edge += 1;
     *edge - 1
@@ -219,6 +224,18 @@ struct Range {
     readers: Vec<u32>,
 }
 
+impl Range {
+    /// What an access to the blocks, which cover this range, must wait for.
+    fn waits(&self, blocks: Blocks, write: bool, waits: &mut Vec<After>) {
+        if write && !self.readers.is_empty() {
+            // They have waited for the writer.
+            waits.extend(self.readers.iter().map(|&step| After { step, streaming: false }));
+        } else if let Some((writer, written)) = self.writer {
+            waits.push(After { step: writer, streaming: !write && written == blocks });
+        }
+    }
+}
+
 impl Touched {
     /// Notes an access of `step` to `first..end`, and adds what it must wait for.
     fn touch(
@@ -230,16 +247,22 @@ impl Touched {
         write: bool,
         waits: &mut Vec<After>,
     ) {
+        if let Some(range) = self.0.get_mut(&first)
+            && range.end == end
+        {
+            // The same blocks as before, which is the rule: nothing to cut.
+            range.waits(blocks, write, waits);
+            if write {
+                range.writer = Some((step, blocks));
+                range.readers.clear();
+            } else {
+                range.readers.push(step);
+            }
+            return;
+        }
         self.split(first);
         self.split(end);
-        for range in self.0.range(first..end).map(|(_, range)| range) {
-            if write && !range.readers.is_empty() {
-                // They have waited for the writer.
-                waits.extend(range.readers.iter().map(|&step| After { step, streaming: false }));
-            } else if let Some((writer, written)) = range.writer {
-                waits.push(After { step: writer, streaming: !write && written == blocks });
-            }
-        }
+        self.0.range(first..end).for_each(|(_, range)| range.waits(blocks, write, waits));
         if write {
             let inside: Vec<u32> = self.0.range(first..end).map(|(&at, _)| at).collect();
             inside.iter().for_each(|at| drop(self.0.remove(at)));

@@ -55,3 +55,20 @@ impl Display for Schedule {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{Algorithm, Params};
+
+    #[test]
+    fn one_line_per_step() {
+        let plan = Algorithm::ScanChain.plan(&Params::new(1, 3));
+        let text = "\
+rank 1 of 3: input 1 blocks, output 1 blocks, scratch0 1 like Input[0..]
+    0 recv    rank 0 edge 0 -> scratch0[0]
+    1 reduce  scratch0[0] op input[0] -> output[0]  after 0~
+    2 send    output[0] -> rank 2 edge 0  after 1~
+";
+        assert_eq!(plan.to_string(), text);
+    }
+}

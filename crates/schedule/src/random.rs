@@ -1,4 +1,6 @@
-//! Seeded random numbers: SplitMix64 (Steele, Lea, Flood 2014). The room has no dependencies.
+//! Seeded random numbers: SplitMix64 (Steele, Lea, Flood 2014), and its mixing step as a hash. The room has no
+//! dependencies.
+use std::hash::Hasher;
 
 /// One stream of numbers.
 #[derive(Clone, Debug)]
@@ -21,4 +23,26 @@ pub(crate) fn mix(word: u64) -> u64 {
     let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     word ^ (word >> 31)
+}
+
+/// A hasher for maps by a number or two: what comes from outside never is a key.
+#[derive(Default)]
+pub(crate) struct Mix(u64);
+
+impl Hasher for Mix {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
+    }
+
+    fn write_u32(&mut self, word: u32) {
+        self.write_u64(u64::from(word));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = mix(self.0 ^ word);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }

@@ -88,7 +88,8 @@ pub struct Report {
 /// one block: what one rank gives to, or gets from, one other. `seed` chooses the skew.
 ///
 /// Takes about 0.2 us and some bytes per step of all ranks, unless one rank stands for all: a million ranks are fine where
-/// `Facts::growth` is logarithmic, ten thousand elsewhere. Panics when there is no rank or no chunk.
+/// `Facts::growth` is logarithmic, ten thousand elsewhere. Where nearly every rank has a plan of its own (allgather by
+/// bruck), a million ranks take 4 GB. Panics when there is no rank or no chunk.
 pub fn simulate(algorithm: Algorithm, ranks: u32, bytes: u64, network: &Network, seed: u64) -> Report {
     simulate_by(algorithm, ranks, bytes, network, seed, true)
 }

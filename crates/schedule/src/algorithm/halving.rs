@@ -57,12 +57,16 @@ impl Fold {
 
     /// The blocks that each round leaves with `active`, from all of them on: one range more than rounds.
     pub fn ranges(self, active: u32, blocks: u32) -> Vec<Range<u32>> {
-        let mut ranges = Vec::from([0..blocks]);
-        for hop in self.hops() {
-            let (low, high) = halves(ranges.last().expect("starts with one"));
-            ranges.push(if active & hop == 0 { low } else { high });
-        }
-        ranges
+        let all = 0..blocks;
+        let half = |range: &Range<u32>, hop| {
+            let (low, high) = halves(range);
+            if active & hop == 0 { low } else { high }
+        };
+        let rest = self.hops().scan(all.clone(), |range, hop| {
+            *range = half(range, hop);
+            Some(range.clone())
+        });
+        std::iter::once(all.clone()).chain(rest).collect()
     }
 
     /// The rank with which `block` of `blocks` ends.

@@ -2,10 +2,10 @@
 //! are known, so no other events are needed.
 use super::Network;
 use super::template::{Kind, Step, Template, Templates};
-use crate::random::{Random, mix};
+use crate::random::{Mix, Random, mix};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 
 /// What is busy on a rank, and until when.
 #[derive(Clone, Copy, Default)]
@@ -181,23 +181,5 @@ impl<'a> Engine<'a> {
             let (ready, last_byte) = if streaming { (first, done) } else { (done, 0) };
             self.meet(rank, waiting, ready, last_byte);
         }
-    }
-}
-
-/// Hashes a word.
-#[derive(Default)]
-struct Mix(u64);
-
-impl Hasher for Mix {
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
-    }
-
-    fn write_u64(&mut self, word: u64) {
-        self.0 = mix(self.0 ^ word);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
     }
 }
