@@ -278,8 +278,12 @@ impl Executor {
     fn prepare(&mut self, key: usize, block: &mut Block, start: &Start) -> Result<bool> {
         let readable = self.peers_can_read(start);
         block.bind(start, &room!(self))?;
-        if self.programs[key].plan.reduces && start.reduction.is_none() {
-            fail!(Class::Intern, "a schedule that reduces was started without an operator");
+        if self.programs[key].plan.reduces && !start.reduction.is_some_and(|reduction| reduction.is_sound()) {
+            fail!(
+                Class::Intern,
+                "a schedule that reduces was started with the operator {:?}",
+                start.reduction
+            );
         }
         let away = self.wants_proxy(block, start);
         block.address(away, readable, &mut room!(self))?;

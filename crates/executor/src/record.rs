@@ -179,18 +179,17 @@ impl Record {
     pub fn unlink(&self, directory: &[AtomicU64]) {
         let stamp = self.head(Head::Stamp).load(Ordering::Relaxed);
         let mut link = &directory[bucket(self.head(Head::Context).load(Ordering::Relaxed), stamp as u32)];
-        loop {
+        for _ in 0..HOPS_MAX {
             let at = link.load(Ordering::Relaxed);
             if at == self.at {
+                link.store(self.head(Head::Next).load(Ordering::Relaxed), Ordering::Release);
                 break;
             }
-            assert_ne!(at, 0, "a record was not in its own rank's directory");
-            link = self
-                .arena
-                .word(at + 8 * Head::Next as u64)
-                .expect("the owner links only records of its arena");
+            // If the record is not there somebody has spoiled the directory, and readers see that its stamp has gone.
+            let next = at.checked_add(8 * Head::Next as u64).filter(|_| at != 0);
+            let Some(next) = next.and_then(|next| self.arena.word(next)) else { break };
+            link = next;
         }
-        link.store(self.head(Head::Next).load(Ordering::Relaxed), Ordering::Release);
         self.head(Head::Stamp).store(0, Ordering::Release);
         // Whoever sees any later change of the record also sees that its stamp has gone.
         fence(Ordering::Release);

@@ -56,7 +56,7 @@ impl Lengths {
     fn start_cyclic(&self, index: u64) -> u64 {
         match self.blocks {
             0 => 0,
-            blocks => (index / blocks).saturating_mul(self.total) + self.start(index % blocks),
+            blocks => (index / blocks).saturating_mul(self.total).saturating_add(self.start(index % blocks)),
         }
     }
 
@@ -425,7 +425,8 @@ fn reduction(kind: u64, element_bytes: u64) -> Option<Option<Reduction>> {
     let op = PredefinedOp::from_number((kind >> 8) as u8)?;
     let basic = Basic::from_number((kind >> 16) as u8)?;
     datatype::check_op(op, basic).ok()?;
-    Some(Some(Reduction::Predefined { op, basic, element_bytes }))
+    let reduction = Reduction::Predefined { op, basic, element_bytes };
+    reduction.is_sound().then_some(Some(reduction))
 }
 
 /// Reads words one after the other.

@@ -61,8 +61,8 @@ pub enum Cut {
     At(Arc<[u64]>),
 }
 
-/// The operator of a schedule's `Reduce` steps. Buffers of reductions must be free of gaps: a datatype with gaps is
-/// bound as elements of its extent.
+/// The operator of a schedule's `Reduce` steps. MPI's own work on packed bytes, so buffers may have gaps (the padding of pair types);
+/// for a user's function buffers are gap-free: a datatype with gaps is bound as elements of its extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduction {
     /// An operator of MPI's own.
@@ -71,7 +71,7 @@ pub enum Reduction {
         op: PredefinedOp,
         /// Of what.
         basic: Basic,
-        /// Bytes from one element to the next.
+        /// Packed bytes of an element: a multiple of `basic.size()`.
         element_bytes: u64,
     },
     /// A user's function: `Executor::poll` returns `Poll::Call` where it is due. Never offloaded.
@@ -84,6 +84,16 @@ pub enum Reduction {
 }
 
 impl Reduction {
+    /// Whether an element is one, or several, of what the operator works on.
+    pub(crate) fn is_sound(&self) -> bool {
+        match *self {
+            Reduction::Predefined { basic, element_bytes, .. } => {
+                element_bytes > 0 && element_bytes.is_multiple_of(basic.size() as u64)
+            }
+            Reduction::User { element_bytes, .. } => element_bytes > 0,
+        }
+    }
+
     /// Bytes from one element to the next.
     pub fn element_bytes(&self) -> u64 {
         match *self {

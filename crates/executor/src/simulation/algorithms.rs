@@ -205,10 +205,7 @@ fn start(
     let plan = algorithm.plan(&params);
     let side = cases[case].side(me);
     let rank = members[me];
-    let homes: &[Home] = match collective.reduces() {
-        true => &[Home::Private, Home::Arena],
-        false => &[Home::Private, Home::Arena, Home::Gaps, Home::ArenaGaps],
-    };
+    let homes = [Home::Private, Home::Arena, Home::Gaps, Home::ArenaGaps];
     let mut homes = || [0; 2].map(|_| *homes.choose(rng).unwrap());
     let scatters = matches!(collective, Collective::ReduceScatter | Collective::ReduceScatterBlock);
     let pieces = pieces && !(scatters && in_place);

@@ -210,15 +210,22 @@ fn spoiled_programs_and_parameters_come_back_from_the_proxy() {
 
 #[test]
 fn any_word_of_the_parameters_may_be_spoiled() {
-    for word in 0..60 {
+    for word in 0..120 {
         for value in [0, 1, 3, 1 << 62, u64::MAX] {
             let mut job = Job::new(2, 1, &Config::default());
             let mut tickets = vec![];
             for rank in [0, 1] {
-                let input = job.ranks[rank].buffer(&words([1, 2, 3, 4]), Home::ArenaGaps);
-                let output = job.ranks[rank].buffer(&[0; 16], Home::Gaps);
-                let schedule = Kind::Alltoall.schedule(rank as u32, 2);
-                let start = start(&job, schedule, even(&input, 2), even(&output, 2), Offload::On);
+                // Words of an exchange with gaps, and of a reduction.
+                let (kind, blocks, homes) = match word % 2 {
+                    0 => (Kind::Alltoall, 2, [Home::ArenaGaps, Home::Gaps]),
+                    _ => (Kind::Allreduce, 1, [Home::Arena, Home::Private]),
+                };
+                let input = job.ranks[rank].buffer(&words([1, 2, 3, 4]), homes[0]);
+                let output = job.ranks[rank].buffer(&[0; 16], homes[1]);
+                let schedule = kind.schedule(rank as u32, 2);
+                let mut start =
+                    start(&job, schedule, even(&input, blocks), even(&output, blocks), Offload::On);
+                start.reduction = (kind == Kind::Allreduce).then_some(SUM);
                 tickets.push(job.ranks[rank].executor.start(start).unwrap());
             }
             let directory = &job.segment.rank(0).directory;
@@ -226,8 +233,8 @@ fn any_word_of_the_parameters_may_be_spoiled() {
             let arena = job.segment.arena(0).unwrap();
             let head = |head: Head| arena.word(record + 8 * head as u64).unwrap().load(Ordering::Relaxed);
             // The last word is the peers: whom a rank waits for nobody can check.
-            if word + 1 < head(Head::ParametersWords) {
-                set(&job, head(Head::ParametersAt) + 8 * word, value);
+            if word / 2 + 1 < head(Head::ParametersWords) {
+                set(&job, head(Head::ParametersAt) + 8 * (word / 2), value);
             }
             // Right, wrong or an error: but it ends, and nobody panics.
             outcomes(&mut job, &tickets);
@@ -295,8 +302,10 @@ fn bindings_that_do_not_fit_are_refused() {
         job.ranks[0].executor.start(start).unwrap_err().class
     };
     let cut = |cut: Cut| Binding::Whole { buffer: buffer.clone(), cut };
-    let changes: [&dyn Fn(&mut Start); 7] = [
+    let broken = Reduction::Predefined { op: PredefinedOp::Sum, basic: Basic::U64, element_bytes: 4 };
+    let changes: [&dyn Fn(&mut Start); 8] = [
         &|start| start.reduction = None,
+        &|start| start.reduction = Some(broken),
         &|start| start.peers = Arc::from([0]),
         &|start| start.peers = Arc::from([0, 2]),
         &|start| start.input = cut(Cut::Even { block_bytes: 16 }),

@@ -135,10 +135,7 @@ impl Simulation {
         let schedule = self.schedules.entry(key);
         let schedule =
             schedule.or_insert_with(|| Arc::new(operation.kind.schedule(me as u32, size as u32))).clone();
-        let homes: &[Home] = match operation.kind {
-            Kind::Allreduce => &[Home::Private, Home::Arena],
-            _ => &[Home::Private, Home::Arena, Home::Gaps, Home::ArenaGaps],
-        };
+        let homes = [Home::Private, Home::Arena, Home::Gaps, Home::ArenaGaps];
         let n = operation.elements;
         let memory = &mut self.job.ranks[rank as usize];
         let mut buffers = |data: &[u8], count: usize, rng: &mut SmallRng| -> Vec<Buffer> {
