@@ -53,15 +53,21 @@ fn the_header_is_clean_c_and_cpp() {
 }
 
 #[test]
-fn a_c_program_uses_the_objects() {
+fn c_programs_use_the_objects() {
     let folder = library("objects");
-    let program = folder.join("objects");
-    let mut compile = Command::new("cc");
-    compile.args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-I"]).arg(root().join("include"));
-    compile.arg(root().join("tests/abi/objects.c")).arg("-L").arg(&folder).arg("-lmpi_abi");
-    compile.arg(format!("-Wl,-rpath,{}", folder.display())).arg("-o").arg(&program);
-    run(&mut compile);
-    assert_eq!(run(&mut Command::new(program)), "ok\n");
+    for name in ["objects", "comms"] {
+        let program = folder.join(name);
+        let mut compile = Command::new("cc");
+        compile.args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-I"]).arg(root().join("include"));
+        compile
+            .arg(root().join("tests/abi").join(name).with_extension("c"))
+            .arg("-L")
+            .arg(&folder)
+            .arg("-lmpi_abi");
+        compile.arg(format!("-Wl,-rpath,{}", folder.display())).arg("-o").arg(&program);
+        run(&mut compile);
+        assert_eq!(run(&mut Command::new(program)), "ok\n");
+    }
 }
 
 #[test]
