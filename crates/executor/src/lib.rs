@@ -28,3 +28,4 @@ pub use caller::{Counters, Executor};
 pub use config::Config;
 pub use plan::Plan;
 pub use start::{Binding, Cut, Offload, Poll, Reduction, Start, Ticket, UserCall};
+pub use watch::FENCED;

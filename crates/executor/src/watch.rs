@@ -11,8 +11,8 @@ use transport::shm::{Segment, State};
 /// How often a rank looks, in nanoseconds: a look costs a system call.
 const LOOK_NS: u64 = 1_000_000;
 
-/// Index into a proxy's `scalars`: 1 once a rank has killed it.
-const FENCED: usize = 0;
+/// Index into a proxy's `scalars`: 1 once a rank is about to kill it, and will say so; `mpirun` then says nothing.
+pub const FENCED: usize = 0;
 
 /// What a rank knows about its proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,8 +110,11 @@ impl Watch {
         self.still_ns += since.min(self.timeout_ns / 8);
         if self.still_ns > self.timeout_ns && !self.killed {
             // Without a pidfd nothing is certain, so there is no fence: mpirun will see it end.
-            self.killed = self.process.as_ref().is_some_and(|process| process.kill().is_ok());
-            self.first = self.killed && page.scalars[FENCED].swap(1, Ordering::Relaxed) == 0;
+            if let Some(process) = &self.process {
+                let first = page.scalars[FENCED].swap(1, Ordering::Relaxed) == 0;
+                self.killed = process.kill().is_ok();
+                self.first = self.killed && first;
+            }
         }
         Health::Alive
     }

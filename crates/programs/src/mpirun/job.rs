@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -250,7 +251,9 @@ impl<'a> Job<'a> {
         }
         page.set_state(State::Dead);
         (0..shape.ranks).for_each(|rank| self.segment.rank(rank).bell.ring());
-        if self.kill_at.is_some() || !self.lives(|member| matches!(member, Member::Rank(_))) {
+        // A rank that kills a stalled proxy says so itself.
+        let fenced = page.scalars[executor::FENCED].load(Ordering::Relaxed) != 0;
+        if fenced || self.kill_at.is_some() || !self.lives(|member| matches!(member, Member::Rank(_))) {
             return;
         }
         let how = match status.terminating_signal() {
@@ -261,11 +264,7 @@ impl<'a> Job<'a> {
     }
 
     fn report_abort(&mut self, rank: u32, code: i32) {
-        let pid = self
-            .segment
-            .rank(rank.min(self.segment.shape().ranks - 1))
-            .pid
-            .load(std::sync::atomic::Ordering::Relaxed);
+        let pid = self.segment.rank(rank.min(self.segment.shape().ranks - 1)).pid.load(Ordering::Relaxed);
         let sentence = format!(
             "rank {rank} (pid {pid} on {}) called MPI_Abort with code {code}; ending the job",
             self.host
