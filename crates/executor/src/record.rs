@@ -296,3 +296,80 @@ pub fn read_words(arena: &Arena, at: u64, count: u64, into: &mut Vec<u64>) -> Op
     into.extend((0..count).map_while(|index| Some(arena.word(at + 8 * index)?.load(Ordering::Relaxed))));
     Some(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use transport::shm::{Allocator, Segment, Shape};
+
+    fn records(count: usize) -> (Segment, Vec<Record>) {
+        let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 0, arena_bytes: 1 << 20 }).unwrap();
+        let mut allocator = Allocator::new(segment.arena(0).unwrap());
+        let records = (0..count).map(|_| {
+            let at = allocator.alloc(record_bytes(2)).unwrap();
+            let record = Record::new(allocator.arena(), at, 2).unwrap();
+            record.clear();
+            record.head(Head::Steps).store(2, Ordering::Relaxed);
+            record
+        });
+        let records = records.collect();
+        (segment, records)
+    }
+
+    fn found(segment: &Segment, context: u64, sequence: u32) -> Option<u64> {
+        let arena = segment.arena(0).unwrap();
+        match find(&segment.rank(0).directory[..], &arena, context, sequence) {
+            Ok(Found::Here(record, _)) => Some(record.at()),
+            Ok(Found::Absent) => None,
+            _ => Some(0),
+        }
+    }
+
+    #[test]
+    fn records_are_found_whatever_shares_their_bucket() {
+        let (segment, records) = records(3);
+        let directory = &segment.rank(0).directory[..];
+        let same: Vec<u32> =
+            (0..100_000).filter(|&sequence| bucket(9, sequence) == bucket(9, 0)).take(3).collect();
+        for (record, &sequence) in records.iter().zip(&same) {
+            record.link(directory, stamp(1, sequence), 9);
+        }
+        for gone in [1, 2, 0] {
+            assert_eq!(found(&segment, 9, same[gone]), Some(records[gone].at()));
+            records[gone].unlink(directory);
+            assert_eq!(found(&segment, 9, same[gone]), None);
+        }
+        assert!(directory.iter().all(|head| head.load(Ordering::Relaxed) == 0));
+    }
+
+    #[test]
+    fn a_stale_link_finds_nothing_and_says_so() {
+        let (segment, records) = records(1);
+        let directory = &segment.rank(0).directory[..];
+        records[0].link(directory, stamp(1, 5), 9);
+        records[0].unlink(directory);
+        // As a reader sees it that had read the head before the record went.
+        directory[bucket(9, 5)].store(records[0].at(), Ordering::Relaxed);
+        assert_eq!(found(&segment, 9, 5), Some(0), "unclear");
+        // The record is used again, for a key of another bucket.
+        directory[bucket(9, 5)].store(0, Ordering::Relaxed);
+        let other = (6..).find(|&sequence| bucket(9, sequence) != bucket(9, 5)).unwrap();
+        records[0].link(directory, stamp(2, other), 9);
+        directory[bucket(9, 5)].store(records[0].at(), Ordering::Relaxed);
+        assert_eq!(found(&segment, 9, 5), Some(0), "unclear");
+        assert_eq!(found(&segment, 9, other), Some(records[0].at()));
+    }
+
+    #[test]
+    fn exports_are_found_or_refused() {
+        let (segment, records) = records(1);
+        let arena = segment.arena(0).unwrap();
+        write_words(&arena, 4096 * 8, &[Export::key(1, 0), 0, Export::key(1, 7), 1, Export::key(2, 0), 9]);
+        records[0].head(Head::ExportsAt).store(4096 * 8, Ordering::Relaxed);
+        records[0].head(Head::Exports).store(3, Ordering::Relaxed);
+        assert_eq!((export(&records[0], 1, 0), export(&records[0], 1, 7)), (Ok(0), Ok(1)));
+        assert_eq!(export(&records[0], 1, 3), Err(Corruption::Edge));
+        // A step that the record does not have.
+        assert_eq!(export(&records[0], 2, 0), Err(Corruption::Edge));
+    }
+}
