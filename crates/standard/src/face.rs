@@ -2117,7 +2117,9 @@ pub unsafe extern "C" fn MPI_Compare_and_swap(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Dims_create(nnodes: c_int, ndims: c_int, dims: usize) -> c_int {
-    missing("MPI_Dims_create", On::Nothing)
+    call("MPI_Dims_create", On::Nothing, |guard| {
+        body::topology::dims_create(guard, nnodes, ndims, Array::<i32>::new(dims, "dims"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Dims_create(nnodes: c_int, ndims: c_int, dims: usize) -> c_int {

@@ -33,7 +33,8 @@ pub fn comm_group(guard: &mut Guard, comm: Handle, group: Out<Handle>) -> Result
 
 /// MPI_Comm_get_name
 pub fn comm_get_name(guard: &mut Guard, comm: Handle, comm_name: TextOut, resultlen: Out<i32>) -> Result<()> {
-    let name = &guard.objects.comm(comm)?.name;
+    // The null handle has a name too (MPI 5.0, section 7.8).
+    let name = if comm == c::COMM_NULL { "MPI_COMM_NULL" } else { &guard.objects.comm(comm)?.name };
     resultlen.set(comm_name.set(name, c::MAX_OBJECT_NAME as usize)? as i32)
 }
 

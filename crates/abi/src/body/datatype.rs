@@ -307,7 +307,12 @@ pub fn type_get_name(
     type_name: TextOut,
     resultlen: Out<i32>,
 ) -> Result<()> {
-    let name = &guard.objects.datatypes.get(datatype)?.name;
+    // The null handle has a name too (MPI 5.0, section 7.8).
+    let name = if datatype == c::DATATYPE_NULL {
+        "MPI_DATATYPE_NULL"
+    } else {
+        &guard.objects.datatypes.get(datatype)?.name
+    };
     resultlen.set(type_name.set(name, c::MAX_OBJECT_NAME as usize)? as i32)
 }
 

@@ -38,3 +38,4 @@ pub mod p2p;
 pub mod pack;
 pub mod request;
 pub mod status;
+pub mod topology;
