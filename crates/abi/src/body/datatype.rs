@@ -161,7 +161,6 @@ pub fn type_create_struct(
 }
 
 /// MPI_Type_create_subarray
-#[allow(clippy::too_many_arguments)] // The standard's.
 pub fn type_create_subarray(
     guard: &mut Guard,
     ndims: i32,
@@ -178,7 +177,6 @@ pub fn type_create_subarray(
 }
 
 /// MPI_Type_create_darray
-#[allow(clippy::too_many_arguments)] // The standard's.
 pub fn type_create_darray(
     guard: &mut Guard,
     size: i32,
@@ -340,7 +338,6 @@ pub fn type_get_envelope(
 }
 
 /// MPI_Type_get_envelope_c
-#[allow(clippy::too_many_arguments)] // The standard's.
 pub fn type_get_envelope_c(
     guard: &mut Guard,
     datatype: Handle,
@@ -359,7 +356,6 @@ pub fn type_get_envelope_c(
 }
 
 /// MPI_Type_get_contents
-#[allow(clippy::too_many_arguments)] // The standard's.
 pub fn type_get_contents(
     guard: &mut Guard,
     datatype: Handle,
@@ -376,7 +372,6 @@ pub fn type_get_contents(
 }
 
 /// MPI_Type_get_contents_c
-#[allow(clippy::too_many_arguments)] // The standard's.
 pub fn type_get_contents_c(
     guard: &mut Guard,
     datatype: Handle,

@@ -23,6 +23,8 @@
 //! An error is returned, never raised here; it goes to the handler of the first comm (window, file, session) among the parameters, or to the
 //! object named by `guard.blame(..)`. A body checks everything before it changes anything.
 
+#![allow(clippy::too_many_arguments)] // As many as the standard gives them.
+
 pub mod attribute;
 pub mod coll;
 pub mod comm;

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use sys::Span;
 
 /// MPI_Pack: our packed form is the bytes in typemap order.
-#[allow(clippy::too_many_arguments)] // The standard's.
 pub fn pack(
     guard: &mut Guard,
     inbuf: Address,
@@ -28,7 +27,6 @@ pub fn pack(
 }
 
 /// MPI_Unpack
-#[allow(clippy::too_many_arguments)] // The standard's.
 pub fn unpack(
     guard: &mut Guard,
     inbuf: Address,
@@ -64,7 +62,6 @@ pub fn pack_size(
 }
 
 /// MPI_Pack_external
-#[allow(clippy::too_many_arguments)] // The standard's.
 pub fn pack_external(
     guard: &mut Guard,
     datarep: Text,
@@ -85,7 +82,6 @@ pub fn pack_external(
 }
 
 /// MPI_Unpack_external
-#[allow(clippy::too_many_arguments)] // The standard's.
 pub fn unpack_external(
     guard: &mut Guard,
     datarep: Text,
