@@ -5,9 +5,9 @@
 use crate::args::{Address, Counts, Handle, In};
 use crate::callback::UserOp;
 use crate::image::{Image, Operator, Shape};
-use crate::process::Process;
+use crate::process::{Job, Process};
 use crate::request::Work;
-use coll::{Call, Members, Part};
+use coll::{Call, Coll, Members, Part, check};
 use datatype::{Buffer, check_op};
 use error::{Class, Result, fail};
 use executor::Reduction;
@@ -55,24 +55,86 @@ impl Planned {
         self
     }
 
-    /// Starts it. Members of a comm call its collectives in the same order, so its number is the same for all.
+    /// Says that the calling rank only waits for it.
+    pub(crate) fn blocking(mut self) -> Planned {
+        self.call.blocking = true;
+        self
+    }
+
+    /// Starts it, or the comparison that OUTBOARD_CHECK=1 puts before it. Returns the comm that failures are for, too.
     pub(crate) fn start(self, process: &mut Process) -> Result<(Handle, Work)> {
-        let comm = process.objects.comms.get_mut(self.comm)?;
-        let members = Members {
-            context: comm.context,
-            sequence: comm.next_sequence(),
-            rank: comm.rank,
-            peers: comm.group.peers.clone(),
-        };
-        let job = process.job();
-        match job.coll.start(&members, self.call) {
-            Ok(ticket) => Ok((self.comm, Work::Coll(ticket, self.image))),
-            Err(error) => {
-                self.image.and_then(|image| image.operator).map(|operator| job.operators.remove(operator));
-                Err(error)
-            }
+        let Planned { comm, call, image } = self;
+        let mut members = process.members(comm)?;
+        let size = members.peers.len() as u32;
+        if settings::get().check == 0 || size == 1 {
+            return Ok((comm, begin(process.job(), &members, call, image)?));
+        }
+        let mut mine = to_bytes(&check::statement(&call, members.rank, size));
+        let mut all = vec![0u8; mine.len() * size as usize];
+        let gather = Planned::gathering_bytes(comm, &mut mine, &mut all).call;
+        let gather = process.job().coll.start(&members, gather)?;
+        // Both numbers are taken now: other collectives may start before the comparison is over.
+        members.sequence = process.members(comm)?.sequence;
+        Ok((comm, Work::Checked(Box::new(Checked { gather, mine, all, members, call, image }))))
+    }
+
+    /// An allgather of our own bytes, which must live until it is over.
+    pub(crate) fn gathering_bytes(comm: Handle, mine: &mut [u8], all: &mut [u8]) -> Planned {
+        let input = Part::bytes(Buffer::from(crate::buffer::memory(mine)));
+        let output = Part::PerRank(Buffer::from(crate::buffer::memory(all)));
+        Planned::new(comm, Call::new(Collective::Allgather, input, output))
+    }
+}
+
+fn begin(job: &mut Job, members: &Members, call: Call, image: Option<Box<Image>>) -> Result<Work> {
+    match job.coll.start(members, call) {
+        Ok(ticket) => Ok(Work::Coll(ticket, image)),
+        Err(error) => {
+            image.and_then(|image| image.operator).map(|operator| job.operators.remove(operator));
+            Err(error)
         }
     }
+}
+
+/// A collective whose members are comparing what they pass.
+pub struct Checked {
+    gather: executor::Ticket,
+    /// Our statement; the schedule reads it.
+    #[allow(dead_code)]
+    mine: Vec<u8>,
+    /// All statements; the schedule writes them.
+    all: Vec<u8>,
+    members: Members,
+    call: Call,
+    image: Option<Box<Image>>,
+}
+
+impl Checked {
+    /// Once all statements are here: the collective, or the verdict against it.
+    pub(crate) fn poll(&mut self, coll: &mut Coll) -> Option<Result<Work>> {
+        if let Err(error) = coll.outcome(self.gather)? {
+            return Some(Err(error));
+        }
+        let words: Vec<i64> = to_words(&self.all);
+        let verdict = check::compare(&words, self.members.peers.len() as u32);
+        let start = |()| coll.start(&self.members, self.call.clone());
+        Some(verdict.and_then(start).map(|ticket| Work::Coll(ticket, self.image.take())))
+    }
+
+    /// The operator that the collective would use.
+    pub(crate) fn operator(&self) -> Option<usize> {
+        self.image.as_ref().and_then(|image| image.operator)
+    }
+}
+
+/// Words as bytes that a schedule can send.
+pub(crate) fn to_bytes(words: &[i64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+/// The inverse of `to_bytes`.
+pub(crate) fn to_words(bytes: &[u8]) -> Vec<i64> {
+    bytes.chunks_exact(8).map(|word| i64::from_ne_bytes(word.try_into().expect("eight bytes"))).collect()
 }
 
 /// My rank, and how many there are.
@@ -189,16 +251,12 @@ impl Process {
 }
 
 impl Process {
-    /// An allgather of our own bytes, which must live until it is over.
-    pub(crate) fn plan_gather_bytes(
-        &mut self,
-        comm: Handle,
-        mine: &mut [u8],
-        all: &mut [u8],
-    ) -> Result<Planned> {
-        let input = Part::bytes(Buffer::from(crate::buffer::memory(mine)));
-        let output = Part::PerRank(Buffer::from(crate::buffer::memory(all)));
-        Ok(Planned::new(comm, Call::new(Collective::Allgather, input, output)))
+    /// The members of a comm as the next collective sees them. They call its collectives in the same order, so its number
+    /// is the same for all (MPI 5.0, section 6.13).
+    fn members(&mut self, comm: Handle) -> Result<Members> {
+        let comm = self.objects.comms.get_mut(comm)?;
+        let (context, rank, peers) = (comm.context, comm.rank, comm.group.peers.clone());
+        Ok(Members { context, sequence: comm.next_sequence(), rank, peers })
     }
 
     /// A gather or gatherv; `output` is asked for on the root only, the only rank where its arguments count.

@@ -4,6 +4,7 @@
 //! `Recipe`, from which work is started again.
 
 use crate::args::Status;
+use crate::collective::Checked;
 use crate::image::{Image, Operator};
 use crate::process::{Guard, Job, Process};
 use coll::Coll;
@@ -63,6 +64,8 @@ pub enum Work {
     },
     /// A collective.
     Coll(executor::Ticket, Option<Box<Image>>),
+    /// A collective before which its members compare what they pass.
+    Checked(Box<Checked>),
 }
 
 impl Work {
@@ -91,6 +94,13 @@ impl Work {
                 }
                 (send.is_none() && recv.is_none()).then(|| completion.clone())
             }
+            Work::Checked(checked) => match checked.poll(coll)? {
+                Ok(work) => {
+                    *self = work;
+                    self.poll(p2p, coll)
+                }
+                Err(error) => Some(Completion { error: Some(error), ..Completion::EMPTY }),
+            },
             Work::Coll(ticket, image) => {
                 let outcome = coll.outcome(*ticket)?;
                 if let (Some(image), Ok(())) = (image, &outcome) {
@@ -103,18 +113,19 @@ impl Work {
 
     /// Lets go what the operation needed; it is over.
     pub fn release(self, operators: &mut slab::Slab<Operator>) {
-        if let Work::Coll(_, Some(image)) = self
-            && let Some(operator) = image.operator
-        {
-            operators.remove(operator);
-        }
+        let operator = match self {
+            Work::Coll(_, image) => image.and_then(|image| image.operator),
+            Work::Checked(checked) => checked.operator(),
+            _ => None,
+        };
+        operator.map(|operator| operators.remove(operator));
     }
 
     /// Cancels receives that have not matched.
     pub fn cancel(&mut self, p2p: &mut P2p) {
         match self {
             Work::Send(ticket) | Work::Recv(ticket, _) => p2p.cancel(*ticket),
-            Work::Done(_) | Work::Both { .. } | Work::Coll(..) => (),
+            Work::Done(_) | Work::Both { .. } | Work::Coll(..) | Work::Checked(_) => (),
         }
     }
 }

@@ -96,12 +96,23 @@ pub struct Call {
     pub reduction: Option<Reduction>,
     /// Whether the operator commutes.
     pub commutative: bool,
+    /// Whether the rank only waits until it is over, so that a proxy would free nobody.
+    pub blocking: bool,
 }
 
 impl Call {
     /// A collective without root and operator.
     pub fn new(collective: Collective, input: Part, output: Part) -> Call {
-        Call { collective, root: 0, in_place: false, input, output, reduction: None, commutative: true }
+        Call {
+            collective,
+            root: 0,
+            in_place: false,
+            input,
+            output,
+            reduction: None,
+            commutative: true,
+            blocking: false,
+        }
     }
 
     /// The number of bytes by which an algorithm is chosen. Only what all ranks know alike (MPI 5.0, section 6.1: counts

@@ -9,6 +9,7 @@
 
 mod cache;
 mod call;
+pub mod check;
 mod choose;
 
 pub use call::{Call, Members, Part};
@@ -16,7 +17,7 @@ pub use choose::{Choice, RULES, Rule};
 
 use cache::Plans;
 use error::Result;
-use executor::{Executor, Poll, Start, Ticket, UserCall};
+use executor::{Executor, Offload, Poll, Start, Ticket, UserCall};
 use schedule::algorithm::{Algorithm, Params};
 use transport::shm::Allocator;
 
@@ -25,6 +26,8 @@ pub struct Coll {
     executor: Executor,
     choice: Choice,
     plans: Plans,
+    /// OUTBOARD_OFFLOAD=on.
+    offload_all: bool,
 }
 
 impl Coll {
@@ -32,7 +35,8 @@ impl Coll {
     pub fn new(executor: Executor, settings: &settings::Settings) -> Result<Coll> {
         let choice = Choice::from_settings(settings)?;
         let plans = Plans::new(settings.schedule_cache_entries as usize);
-        Ok(Coll { executor, choice, plans })
+        let offload_all = settings.offload == settings::Offload::On;
+        Ok(Coll { executor, choice, plans, offload_all })
     }
 
     /// Starts a collective.
@@ -40,6 +44,8 @@ impl Coll {
         let size = members.peers.len() as u32;
         let algorithm = self.choice.of(call.collective, call.bytes(size), size, call.commutative);
         let (rank, root, in_place) = (members.rank, call.root, call.in_place);
+        // Where the setting leaves the choice to us, a call that only waits is carried out by the waiting rank.
+        let offload = if call.blocking && !self.offload_all { Offload::Off } else { Offload::Auto };
         let schedule =
             self.plans.get(algorithm, Params { rank, size, root, in_place, commutative: call.commutative });
         telemetry::count(counter_of(algorithm), 1);
@@ -51,7 +57,7 @@ impl Coll {
             output: call.output.bind(schedule.output_blocks),
             schedule,
             reduction: call.reduction,
-            offload: executor::Offload::Auto,
+            offload,
         })
     }
 

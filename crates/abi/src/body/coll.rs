@@ -307,7 +307,7 @@ pub fn iexscan(
 }
 
 fn run(guard: &mut Guard, planned: Planned) -> Result<()> {
-    let work = planned.start(guard)?.1;
+    let work = planned.blocking().start(guard)?.1;
     guard.finish(work).error.map_or(Ok(()), Err)
 }
 

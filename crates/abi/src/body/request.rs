@@ -214,7 +214,9 @@ pub fn cancel(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
     let handle = request.get()?;
     let Job { requests, p2p, .. } = guard.job();
     match &mut requests.get_mut(handle)?.work {
-        Some(Work::Coll(..)) => fail!(Class::Request, "{handle} is a collective, which cannot be cancelled"),
+        Some(Work::Coll(..) | Work::Checked(_)) => {
+            fail!(Class::Request, "{handle} is a collective, which cannot be cancelled")
+        }
         Some(work) => work.cancel(p2p),
         None => fail!(Class::Request, "{handle} is not active, so there is nothing to cancel"),
     }

@@ -1,0 +1,115 @@
+//! What the members of a collective must pass alike, and what is wrong where they do not (OUTBOARD_CHECK=1).
+//!
+//! Every member states what it was called with in words of fixed number, all learn all statements, and all come to the same verdict.
+
+use crate::{Call, Part};
+use error::{Class, Result, fail};
+use executor::Reduction;
+use schedule::algorithm::Collective;
+
+/// Collective, root, operator, bytes; then bytes to each rank and bytes from each rank, where they are not the same for all.
+const COMMON: usize = 4;
+
+/// A member's statement: `statement_words(size)` words.
+pub fn statement(call: &Call, rank: u32, size: u32) -> Vec<i64> {
+    let op = match call.reduction {
+        None => -2,
+        Some(Reduction::User { .. }) => -1,
+        Some(Reduction::Predefined { op, .. }) => op as i64,
+    };
+    let mut words = vec![call.collective as i64, i64::from(call.root), op, call.bytes(size) as i64];
+    if is_uneven(call.collective) {
+        words.extend((0..size).map(|at| bytes_to(call, rank, at)));
+        words.extend((0..size).map(|at| bytes_from(call, rank, at)));
+    }
+    words.resize(statement_words(size), 0);
+    words
+}
+
+/// Bytes that this rank has for rank `at`. An input in place lies in the output.
+fn bytes_to(call: &Call, rank: u32, at: u32) -> i64 {
+    match (call.collective, &call.input) {
+        (Collective::Scatterv, input) => block(input, at),
+        (Collective::Gatherv, _) if at != call.root => 0,
+        (Collective::Gatherv | Collective::Allgatherv, Part::None) => block(&call.output, rank),
+        (Collective::Gatherv | Collective::Allgatherv, input) => input.total() as i64,
+        (_, Part::None) => block(&call.output, at),
+        (_, input) => block(input, at),
+    }
+}
+
+/// Bytes that this rank expects from rank `at`. A scattered output in place lies in the input.
+fn bytes_from(call: &Call, rank: u32, at: u32) -> i64 {
+    match (call.collective, &call.output) {
+        (Collective::Scatterv, _) if at != call.root => 0,
+        (Collective::Scatterv, Part::None) => block(&call.input, rank),
+        (Collective::Scatterv, output) => output.total() as i64,
+        (_, output) => block(output, at),
+    }
+}
+
+fn block(part: &Part, at: u32) -> i64 {
+    match part {
+        Part::Each(buffers) => buffers[at as usize].bytes() as i64,
+        _ => 0,
+    }
+}
+
+/// Words of a statement in a comm of `size` ranks.
+pub fn statement_words(size: u32) -> usize {
+    COMMON + 2 * size as usize
+}
+
+/// The verdict on all statements, in order of rank: the first difference as an error that all members report alike.
+pub fn compare(statements: &[i64], size: u32) -> Result<()> {
+    let of = |rank: u32| &statements[rank as usize * statement_words(size)..][..statement_words(size)];
+    let first = of(0);
+    let collective =
+        |word: i64| Collective::ALL.get(word as usize).map_or("?", |collective| collective.name());
+    for rank in 1..size {
+        let here = of(rank);
+        let name = collective(first[0]);
+        if here[0] != first[0] {
+            fail!(Class::Other, "rank 0 is in {name}, but rank {rank} is in {}", collective(here[0]));
+        }
+        if here[1] != first[1] {
+            fail!(
+                Class::Root,
+                "in {name} rank 0 has root {}, but rank {rank} has root {}",
+                first[1],
+                here[1]
+            );
+        }
+        if here[2] != first[2] {
+            fail!(Class::Op, "in {name} rank 0 and rank {rank} have different operators");
+        }
+        if here[3] != first[3] {
+            fail!(
+                Class::Count,
+                "in {name} rank 0 has {} bytes, but rank {rank} has {} bytes",
+                first[3],
+                here[3]
+            );
+        }
+    }
+    let n = size as usize;
+    let uneven = Collective::ALL.get(first[0] as usize).is_some_and(|collective| is_uneven(*collective));
+    for (from, to) in (0..if uneven { size } else { 0 }).flat_map(|from| (0..size).map(move |to| (from, to)))
+    {
+        let (sent, expected) = (of(from)[COMMON + to as usize], of(to)[COMMON + n + from as usize]);
+        if sent != expected {
+            let name = collective(first[0]);
+            fail!(
+                Class::Count,
+                "in {name} rank {from} sends {sent} bytes to rank {to}, which expects {expected}"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Whether every pair of ranks has a length of its own.
+fn is_uneven(collective: Collective) -> bool {
+    use Collective::*;
+    matches!(collective, Gatherv | Scatterv | Allgatherv | Alltoallv | Alltoallw)
+}
