@@ -83,9 +83,9 @@ static void constructors(void)
     moves("vector backwards", t, map, ints_at(map, 3, (int[]){0, -8, -16}), -16, 4);
     MPI_Type_free(&t);
 
-    MPI_Type_create_hvector(3, 1, 9, MPI_INT, &t);
-    shape("hvector", t, 12, 0, 22, 0, 22);
-    moves("hvector", t, map, ints_at(map, 3, (int[]){0, 9, 18}), 0, 22);
+    MPI_Type_create_hvector(3, 1, 12, MPI_INT, &t);
+    shape("hvector", t, 12, 0, 28, 0, 28);
+    moves("hvector", t, map, ints_at(map, 3, (int[]){0, 12, 24}), 0, 28);
     MPI_Type_free(&t);
 
     MPI_Type_indexed(4, (int[]){2, 0, 1, 1}, (int[]){5, 1, 0, 9}, MPI_INT, &t);
@@ -103,9 +103,9 @@ static void constructors(void)
     moves("indexed_block", t, map, ints_at(map, 6, (int[]){24, 28, 0, 4, 12, 16}), 0, 32);
     MPI_Type_free(&t);
 
-    MPI_Type_create_hindexed_block(2, 1, (MPI_Aint[]){-7, 3}, MPI_INT, &t);
-    shape("hindexed_block", t, 8, -7, 14, -7, 14);
-    moves("hindexed_block", t, map, ints_at(map, 2, (int[]){-7, 3}), -7, 7);
+    MPI_Type_create_hindexed_block(2, 1, (MPI_Aint[]){-8, 4}, MPI_INT, &t);
+    shape("hindexed_block", t, 8, -8, 16, -8, 16);
+    moves("hindexed_block", t, map, ints_at(map, 2, (int[]){-8, 4}), -8, 8);
     MPI_Type_free(&t);
 
     struct record {
