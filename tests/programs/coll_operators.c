@@ -133,10 +133,12 @@ static void complex_numbers(int count)
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
-    static const int counts[] = {1, 5, 1000, 20011};
+    static const int counts[] = {1, 5, 1000, 9001};
     for (nonblocking = 0; nonblocking < 2; nonblocking++)
         for (int c = 0; c < 4; c++) {
             int n = counts[c];
+            /* The long vectors take turns, or this would be most of the time of all tests. */
+            if (n > 5000 && nonblocking) continue;
             NUMBERS(signed char, MPI_SIGNED_CHAR, n);
             NUMBERS(short, MPI_SHORT, n);
             NUMBERS(int, MPI_INT, n);
