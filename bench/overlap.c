@@ -1,7 +1,7 @@
 /* Overlap of a nonblocking collective with fixed work, by message size.
  *
  * For each size, in the same process and minute: the operation alone (T_comm), the work alone (T_work), the operation with the
- * work between its start and its wait (T_both); medians over the iterations, each iteration as long as its slowest rank.
+ * work between its start and its wait (T_both); medians over the iterations, each from the first rank's start to the last rank's end, on one machine.
  * The work makes no MPI call. overlap = (T_work + T_comm - T_both) / min(T_work, T_comm).
  * host: processor time of this thread inside the start and the wait, per operation, the largest rank's median. */
 #include <getopt.h>
@@ -87,7 +87,8 @@ typedef struct {
 
 static measured measure(const options *o, void *out, void *in, size_t bytes, long units, int communicate)
 {
-    double *times = malloc(2 * o->iterations * sizeof *times), *hosts = times + o->iterations;
+    double *times = malloc(3 * o->iterations * sizeof *times), *hosts = times + o->iterations,
+           *begins = hosts + o->iterations;
     for (int i = -o->warm_ups; i < o->iterations; i++) {
         MPI_Request request;
         if (o->idle_us) usleep(o->idle_us);
@@ -103,14 +104,18 @@ static measured measure(const options *o, void *out, void *in, size_t bytes, lon
             MPI_Wait(&request, MPI_STATUS_IGNORE);
             host += cpu_us() - cpu;
         }
-        double time = clock_us() - began;
+        double ended = clock_us();
         if (i >= 0) {
-            times[i] = time;
+            begins[i] = began;
+            times[i] = ended;
             hosts[i] = host;
         }
     }
-    /* An iteration is as long as its slowest rank. */
+    /* From the first rank's start to the last rank's end: ranks that share a core may run one after the other, and one
+     * machine has one clock. */
+    MPI_Allreduce(MPI_IN_PLACE, begins, o->iterations, MPI_DOUBLE, MPI_MIN, MPI_COMM_WORLD);
     MPI_Allreduce(MPI_IN_PLACE, times, o->iterations, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    for (int i = 0; i < o->iterations; i++) times[i] -= begins[i];
     measured m = {median(times, o->iterations), median(hosts, o->iterations)};
     MPI_Allreduce(MPI_IN_PLACE, &m.host, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     free(times);
@@ -146,6 +151,9 @@ static void row(const options *o, size_t bytes, double units_per_us)
     measured comm = measure(o, out, in, bytes, 0, 1);
     for (int i = 0; i < o->ratio_count; i++) {
         long units = lround(o->ratios[i] * comm.time * units_per_us) + 1;
+        MPI_Bcast(&units, 1, MPI_LONG, 0, MPI_COMM_WORLD);
+        /* Clocks of cores change by the second, so the length of the work is set right before. */
+        units = lround(units * o->ratios[i] * comm.time / measure(o, out, in, bytes, units, 0).time) + 1;
         MPI_Bcast(&units, 1, MPI_LONG, 0, MPI_COMM_WORLD);
         measured alone = measure(o, out, in, bytes, units, 0), both = measure(o, out, in, bytes, units, 1);
         double overlap = (alone.time + comm.time - both.time) / fmin(alone.time, comm.time);
