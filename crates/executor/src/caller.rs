@@ -360,6 +360,11 @@ impl Executor {
             return false;
         }
         segment.proxy(proxy).bell.ring();
+        // A rank that shares this core may have its half of the operation still to start, and would not before our
+        // work ends: without a turn now, nothing overlaps.
+        if !segment.job().may_spin() {
+            sys::cpu::give_way();
+        }
         if self.away.is_empty()
             && let Some(watch) = &mut self.watch
         {
