@@ -386,6 +386,10 @@ impl StatusOut {
             self.0.set(Status { error, ..status }).expect("not null");
         }
     }
+    /// Stores the empty status, whose MPI_ERROR is MPI_SUCCESS (MPI 5.0, section 3.7.3).
+    pub fn set_empty(self) -> Result<()> {
+        if self.is_ignored() { Ok(()) } else { self.0.set(Status::EMPTY) }
+    }
     /// Changes one field of a status that the program fills itself.
     pub fn change(self, change: impl FnOnce(&mut Status)) -> Result<()> {
         let mut status = self.0.get()?;

@@ -3,7 +3,7 @@
 //! Every call here is one of two things, asked of one or many requests: `Process::peek` whether a request is over, or `Process::retire`,
 //! which also takes it out of the program's hands.
 
-use crate::args::{Array, Handle, In, Out, Status, StatusOut, Statuses};
+use crate::args::{Array, Handle, In, Out, StatusOut, Statuses};
 use crate::process::{Guard, Job, On, Process};
 use crate::request::{Completion, Work};
 use error::{Class, Error, Result, fail};
@@ -157,7 +157,7 @@ pub fn request_get_status_any(
         }
     }
     if !active {
-        status.set(Status::EMPTY);
+        status.set_empty()?;
         flag.set(1)?;
     }
     Ok(())
@@ -281,7 +281,7 @@ fn finish_any(
     guard: &mut Guard, requests: Array<Handle>, handles: &[Handle], done: Done, indx: Out<i32>, status: StatusOut,
 ) -> Result<()> {
     let Some((at, (comm, completion))) = done else {
-        status.set(Status::EMPTY);
+        status.set_empty()?;
         return indx.set(constants::UNDEFINED);
     };
     indx.set(at as i32)?;
