@@ -160,8 +160,7 @@ mod tests {
 
     #[test]
     fn a_setting_overrules_where_it_is_right() {
-        let mut settings = Settings::default();
-        settings.allreduce = "ring".into();
+        let mut settings = Settings { allreduce: "ring".into(), ..Settings::default() };
         let choice = Choice::from_settings(&settings).unwrap();
         assert_eq!(choice.of(Collective::Allreduce, 8, 4, true), AllreduceRing);
         assert_ne!(choice.of(Collective::Allreduce, 8, 4, false), AllreduceRing);
