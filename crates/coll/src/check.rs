@@ -113,3 +113,60 @@ fn is_uneven(collective: Collective) -> bool {
     use Collective::*;
     matches!(collective, Gatherv | Scatterv | Allgatherv | Alltoallv | Alltoallw)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datatype::Buffer;
+    use sys::Span;
+
+    fn bytes(lengths: &[usize]) -> Vec<Buffer> {
+        let leaked = |bytes: usize| Span::of(Box::leak(vec![0u8; bytes].into_boxed_slice()));
+        lengths.iter().map(|bytes| Buffer::from(leaked(*bytes))).collect()
+    }
+
+    fn verdict(calls: &[Call]) -> Result<()> {
+        let size = calls.len() as u32;
+        let words: Vec<i64> =
+            calls.iter().zip(0..).flat_map(|(call, rank)| statement(call, rank, size)).collect();
+        compare(&words, size)
+    }
+
+    // Goal: equal calls pass, and each kind of difference gets its class and names the rank.
+    #[test]
+    fn differences_are_named() {
+        let vector = |length: usize| Part::bytes(bytes(&[length]).remove(0));
+        let bcast = |length: usize, root: u32| Call {
+            root,
+            ..Call::new(Collective::Bcast, Part::None, vector(length))
+        };
+        assert_eq!(verdict(&[bcast(8, 1), bcast(8, 1), bcast(8, 1)]), Ok(()));
+        let lengths = verdict(&[bcast(8, 1), bcast(8, 1), bcast(12, 1)]).unwrap_err();
+        assert_eq!(lengths.class, Class::Count);
+        assert_eq!(lengths.message, "in bcast rank 0 has 8 bytes, but rank 2 has 12 bytes");
+        assert_eq!(verdict(&[bcast(8, 1), bcast(8, 0)]).unwrap_err().class, Class::Root);
+        let barrier = Call::new(Collective::Barrier, Part::None, Part::None);
+        assert_eq!(verdict(&[bcast(0, 0), barrier]).unwrap_err().class, Class::Other);
+    }
+
+    // Goal: of an uneven collective every pair is compared, in place too.
+    #[test]
+    fn pairs_are_compared() {
+        let each = |lengths: &[usize]| Part::Each(bytes(lengths).into());
+        let alltoallv =
+            |send: &[usize], recv: &[usize]| Call::new(Collective::Alltoallv, each(send), each(recv));
+        let right = [alltoallv(&[1, 2], &[1, 3]), alltoallv(&[3, 4], &[2, 4])];
+        assert_eq!(verdict(&right), Ok(()));
+        let wrong = [alltoallv(&[1, 2], &[1, 3]), alltoallv(&[5, 4], &[2, 4])];
+        let message = verdict(&wrong).unwrap_err().message;
+        assert_eq!(message, "in alltoallv rank 1 sends 5 bytes to rank 0, which expects 3");
+        let gatherv = |input: Part, output: Part, in_place: bool| Call {
+            in_place,
+            ..Call::new(Collective::Gatherv, input, output)
+        };
+        let own = |length: usize| Part::bytes(bytes(&[length]).remove(0));
+        let root = || gatherv(Part::None, each(&[7, 9]), true);
+        assert_eq!(verdict(&[root(), gatherv(own(9), Part::None, false)]), Ok(()));
+        assert!(verdict(&[root(), gatherv(own(8), Part::None, false)]).is_err());
+    }
+}

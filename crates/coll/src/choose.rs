@@ -160,12 +160,11 @@ mod tests {
 
     #[test]
     fn a_setting_overrules_where_it_is_right() {
-        let mut settings = Settings { allreduce: "ring".into(), ..Settings::default() };
-        let choice = Choice::from_settings(&settings).unwrap();
+        let with = |name: &str| Settings { allreduce: name.into(), ..Settings::default() };
+        let choice = Choice::from_settings(&with("ring")).unwrap();
         assert_eq!(choice.of(Collective::Allreduce, 8, 4, true), AllreduceRing);
         assert_ne!(choice.of(Collective::Allreduce, 8, 4, false), AllreduceRing);
-        settings.allreduce = "rign".into();
-        let message = Choice::from_settings(&settings).unwrap_err().message;
+        let message = Choice::from_settings(&with("rign")).unwrap_err().message;
         assert!(message.starts_with("OUTBOARD_ALLREDUCE=rign") && message.contains("ring"), "{message}");
     }
 }

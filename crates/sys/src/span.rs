@@ -24,6 +24,11 @@ impl Span {
         Span { address, bytes }
     }
 
+    /// Memory that is given away for ever: what `Box::leak` returns.
+    pub fn of(bytes: &'static mut [u8]) -> Span {
+        Span { address: bytes.as_mut_ptr() as usize, bytes: bytes.len() }
+    }
+
     /// The first byte's address in this process.
     pub fn address(self) -> usize {
         self.address
