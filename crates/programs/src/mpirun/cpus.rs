@@ -33,7 +33,8 @@ pub fn cores() -> Result<Vec<Core>, String> {
 }
 
 /// Distributes `ranks` and `proxies` over `cores`. Without a word from the user, processes are bound if each can have a
-/// cpu; bound proxies take the last cores, or `proxy_cores`, and ranks keep off those as long as any other is left.
+/// cpu; proxies take the last cores, or `proxy_cores`, and ranks keep off those as long as any other is left, however many
+/// they are: a proxy that polls on a rank's core takes half of it.
 pub fn plan(
     cores: &[Core],
     ranks: u32,
@@ -79,9 +80,14 @@ pub fn plan(
     let alone = ranks as usize <= of_ranks.len()
         && proxies as usize <= of_proxies.len()
         && (proxies == 0 || !free.is_empty());
+    let apart = bind != Some(Bind::None) && proxies > 0 && !free.is_empty();
+    let ranks_on = match (bound, apart) {
+        (false, true) => vec![free.concat(); ranks as usize],
+        _ => deal(of_ranks, ranks, bound),
+    };
     Ok(Plan {
-        ranks: deal(of_ranks, ranks, bound),
-        proxies: deal(&of_proxies, proxies, bound || proxy_cores.is_some()),
+        ranks: ranks_on,
+        proxies: deal(&of_proxies, proxies, bound || apart || proxy_cores.is_some()),
         spin: processes <= cpus.len() && (alone || !bound),
     })
 }
@@ -122,10 +128,16 @@ mod tests {
     }
 
     #[test]
-    fn too_few_cores_bind_only_on_request() {
+    fn too_few_cores_bind_only_on_request_but_ranks_keep_off_the_proxies() {
         let two = singles(&[0, 1]);
-        let unbound = plan(&two, 2, 1, None, None).unwrap();
-        assert_eq!((unbound.ranks, unbound.spin), (vec![vec![], vec![]], false));
+        let apart = plan(&two, 2, 1, None, None).unwrap();
+        assert_eq!((apart.ranks, apart.proxies, apart.spin), (singles(&[0, 0]), singles(&[1]), false));
+        let shared = plan(&singles(&[0, 1, 2]), 4, 1, None, None).unwrap();
+        assert_eq!((shared.ranks, shared.proxies), (vec![vec![0, 1]; 4], singles(&[2])));
+        let crowd = plan(&two, 3, 0, None, None).unwrap();
+        assert_eq!((crowd.ranks, crowd.spin), (vec![vec![]; 3], false));
+        let anywhere = plan(&two, 2, 1, Some(Bind::None), None).unwrap();
+        assert_eq!((anywhere.ranks, anywhere.proxies), (vec![vec![]; 2], vec![vec![]]));
         let bound = plan(&two, 2, 1, Some(Bind::Core), None).unwrap();
         assert_eq!((bound.ranks, bound.proxies, bound.spin), (singles(&[0, 0]), singles(&[1]), false));
         let full = plan(&two, 2, 0, None, None).unwrap();
