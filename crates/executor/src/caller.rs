@@ -1,9 +1,9 @@
 //! The rank's side: starts instances, drives those it executes itself, and watches over those a proxy executes.
 
 use crate::block::{Block, Program, Room};
-use crate::engine::Turn;
+use crate::engine::{Run, Turn};
 use crate::memory::{Driver, Reach};
-use crate::record::{COMPLETE, Head, RETURNED};
+use crate::record::{self, COMPLETE, Found, Head, RETURNED};
 use crate::watch::{Health, Watch};
 use crate::{Config, Offload, Poll, Reduction, Start, Ticket, UserCall};
 use error::{Class, Result, fail};
@@ -13,6 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use telemetry::{Counter, Event};
 use transport::shm::{Allocator, Segment, State, cma};
+
+/// Peers that are asked whether they have started an operation before a shared core is given away.
+const PEERS_ASKED: usize = 8;
 
 /// What a block needs from its executor: a macro, because it borrows fields and not the whole.
 macro_rules! room {
@@ -349,6 +352,17 @@ impl Executor {
         readable
     }
 
+    /// Whether some peer has not started the operation yet. Of many peers one surely has not, and asking all would cost more than a turn.
+    fn is_early(&self, run: &Run) -> bool {
+        let absent = |peer: u32| {
+            let directory = &self.reach.segment.rank(peer).directory[..];
+            let found =
+                self.reach.arena(peer).map(|arena| record::find(directory, arena, run.context, run.sequence));
+            !matches!(found, Ok(Ok(Found::Here(..))))
+        };
+        run.peers.len() > PEERS_ASKED || run.peers.iter().any(|&peer| peer != self.rank && absent(peer))
+    }
+
     /// Hands an instance to the proxy; false if the ring is full.
     fn launch(&mut self, block: &Block) -> bool {
         let segment = &self.reach.segment;
@@ -362,7 +376,7 @@ impl Executor {
         segment.proxy(proxy).bell.ring();
         // A rank that shares this core may have its half of the operation still to start, and would not before our
         // work ends: without a turn now, nothing overlaps.
-        if !segment.job().may_spin() {
+        if !segment.job().may_spin() && self.is_early(&block.run) {
             sys::cpu::give_way();
         }
         if self.away.is_empty()
