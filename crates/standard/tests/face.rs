@@ -2,21 +2,37 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The library that cargo built for this test, under the name by which programs load it.
+/// The library as programs load it. Nothing links a shared library into a test, so `cargo test` alone does not build it.
+fn built() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let test = std::env::current_exe().expect("a test has a path");
+        let profile = test.parent().and_then(Path::parent).expect("target/debug/deps");
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "--package", "outboard-standard", "--target-dir"]);
+        build.arg(profile.parent().expect("target/debug")).current_dir(root());
+        if profile.ends_with("release") {
+            build.arg("--release");
+        }
+        run(&mut build);
+        profile.join("libmpi_abi.so")
+    })
+}
+
+/// A folder that holds the library under the names by which programs find it.
 fn library(folder: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("a test has a path");
-    let built = test.parent().and_then(Path::parent).expect("target/debug/deps").join("libmpi_abi.so");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);
     std::fs::create_dir_all(&folder).unwrap();
     for name in ["libmpi_abi.so", "libmpi_abi.so.1"] {
         let link = folder.join(name);
         let _ = std::fs::remove_file(&link);
-        std::os::unix::fs::symlink(&built, &link).unwrap();
+        std::os::unix::fs::symlink(built(), &link).unwrap();
     }
     folder
 }
