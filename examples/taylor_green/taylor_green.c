@@ -155,39 +155,47 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median_of(solver *s, int passes, int communicate)
+/* One round, from the first rank's start to the last one's end: ranks that share a core may run one after the other, and one
+ * machine has one clock. */
+static double round_of(solver *s, int passes, int communicate)
 {
-    enum { ROUNDS = 31 };
-    double times[ROUNDS];
-    for (int i = 0; i < ROUNDS; i++) {
-        MPI_Barrier(s->comm);
-        double start = seconds(), first, last;
-        if (communicate) transpose_start(s, 0);
-        work(s, passes);
-        if (communicate) transpose_wait(s, 0);
-        double end = seconds();
-        /* From the first start to the last end: ranks that share a core may run one after the other, and one machine has
-         * one clock. */
-        MPI_Allreduce(&start, &first, 1, MPI_DOUBLE, MPI_MIN, s->comm);
-        MPI_Allreduce(&end, &last, 1, MPI_DOUBLE, MPI_MAX, s->comm);
-        times[i] = last - first;
-    }
+    MPI_Barrier(s->comm);
+    double start = seconds(), first, last;
+    if (communicate) transpose_start(s, 0);
+    work(s, passes);
+    if (communicate) transpose_wait(s, 0);
+    double end = seconds();
+    MPI_Allreduce(&start, &first, 1, MPI_DOUBLE, MPI_MIN, s->comm);
+    MPI_Allreduce(&end, &last, 1, MPI_DOUBLE, MPI_MAX, s->comm);
+    return last - first;
+}
+
+enum { ROUNDS = 101 };
+
+static double median(double *times)
+{
     qsort(times, ROUNDS, sizeof *times, ascending);
     return times[ROUNDS / 2];
 }
 
-/* Work is set to twice the communication, in whole passes. */
+/* Work is set to twice the communication, in whole passes. The three kinds of rounds take turns, so that a slow moment of the
+ * machine falls on all of them. */
 static overlap measure_overlap(solver *s)
 {
-    overlap o;
+    static double comm[ROUNDS], pass[ROUNDS], alone[ROUNDS], both[ROUNDS];
     memset(s->columns, 0, (size_t)s->slab * s->n * s->half * sizeof *s->columns);
-    o.comm = median_of(s, 0, 1);
-    double pass = median_of(s, 1, 0);
-    int passes = (int)ceil(2 * o.comm / pass);
+    for (int i = 0; i < ROUNDS; i++) {
+        comm[i] = round_of(s, 0, 1);
+        pass[i] = round_of(s, 1, 0);
+    }
+    int passes = (int)ceil(2 * median(comm) / median(pass));
     MPI_Bcast(&passes, 1, MPI_INT, 0, s->comm);
-    o.work = median_of(s, passes, 0);
-    o.both = median_of(s, passes, 1);
-    return o;
+    for (int i = 0; i < ROUNDS; i++) {
+        comm[i] = round_of(s, 0, 1);
+        alone[i] = round_of(s, passes, 0);
+        both[i] = round_of(s, passes, 1);
+    }
+    return (overlap){median(comm), median(alone), median(both)};
 }
 
 /* ---- */
@@ -197,6 +205,14 @@ static double slowest(double x)
     double all;
     MPI_Allreduce(&x, &all, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     return all;
+}
+
+/* A line for whoever watches the job from outside. */
+static void say(int rank, const char *line)
+{
+    if (rank != 0) return;
+    puts(line);
+    fflush(stdout);
 }
 
 static double simulate(solver *s, const options *o, state *states)
@@ -252,7 +268,9 @@ int main(int argc, char **argv)
     }
     solver_create(&s, MPI_COMM_WORLD, o.n, 1 / o.reynolds, o.from_malloc);
     state *states = malloc((o.steps + 1) * sizeof *states);
+    say(rank, "steps begin");
     double elapsed = slowest(simulate(&s, &o, states));
+    say(rank, "steps end");
     double wall = slowest(s.meter.wall), cpu = slowest(s.meter.cpu);
     long transposes = s.meter.calls;
     if (o.table && rank == 0) write_table(&o, states);
