@@ -1,4 +1,4 @@
-//! Comms: a group and a context (MPI 5.0, chapter 7).
+//! Comms: one group or, for an intercommunicator, two, and a context (MPI 5.0, chapter 7).
 
 use crate::attribute::Attributes;
 use crate::constants;
@@ -7,16 +7,23 @@ use crate::handle::Handle;
 use crate::info::Info;
 use error::{Class, Result, fail};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
-/// An intracommunicator.
+/// An intracommunicator or an intercommunicator.
 #[derive(Debug)]
 pub struct Comm {
     /// What keeps its traffic apart from that of all other comms that share a process with it.
     pub context: u64,
-    /// Its processes.
+    /// Its processes; of an intercommunicator those on this process's side.
     pub group: Arc<Group>,
-    /// This process's place in the group.
+    /// The processes on the other side of an intercommunicator, whose ranks messages name.
+    pub remote: Option<Arc<Group>>,
+    /// All processes: those of the first group, then those of the second, in an order that both sides agree on.
+    pub everybody: Arc<[u32]>,
+    /// How many of `everybody` are in the first group of an intercommunicator; 0 of an intracommunicator.
+    pub first_group: u32,
+    /// This process's place in its group.
     pub rank: u32,
     /// MPI_Comm_set_name.
     pub name: String,
@@ -42,9 +49,13 @@ impl Comm {
     /// A comm over `group`, of which this process must be a member.
     pub fn new(context: u64, group: Arc<Group>, name: &str) -> Comm {
         let rank = group.rank.expect("a process makes only comms that it is in");
+        let everybody = group.peers.clone();
         Comm {
             context,
             group,
+            remote: None,
+            everybody,
+            first_group: 0,
             rank,
             name: name.to_owned(),
             errhandler: constants::ERRORS_ARE_FATAL,
@@ -56,18 +67,54 @@ impl Comm {
         }
     }
 
-    /// How many processes.
+    /// An intercommunicator between `local`, of which this process must be a member, and `remote`. The groups are not empty and
+    /// share no process (MPI 5.0, section 7.6.2); the one that has the lowest peer is the first on both sides.
+    pub fn between(context: u64, local: Arc<Group>, remote: Arc<Group>, name: &str) -> Comm {
+        let local_first = local.peers.iter().min() < remote.peers.iter().min();
+        let (first, second) = if local_first { (&local, &remote) } else { (&remote, &local) };
+        let everybody: Vec<u32> = first.peers.iter().chain(second.peers.iter()).copied().collect();
+        let first_group = first.size();
+        let comm = Comm::new(context, local, name);
+        Comm { remote: Some(remote), everybody: everybody.into(), first_group, ..comm }
+    }
+
+    /// How many processes are in this process's group.
     #[inline]
     pub fn size(&self) -> u32 {
         self.group.size()
     }
 
-    /// From a rank to the rank in MPI_COMM_WORLD; MPI_ERR_RANK outside.
+    /// The group whose ranks messages name: the remote one of an intercommunicator.
+    #[inline]
+    pub fn partners(&self) -> &Arc<Group> {
+        self.remote.as_ref().unwrap_or(&self.group)
+    }
+
+    /// Whether this process's group is the second in `everybody`.
+    pub fn is_second(&self) -> bool {
+        self.remote.is_some() && self.everybody.first() != self.group.peers.first()
+    }
+
+    /// The places in `everybody` of this process's group and of its partners.
+    pub fn places(&self) -> (Range<usize>, Range<usize>) {
+        let (all, first) = (self.everybody.len(), self.first_group as usize);
+        match (self.remote.is_some(), self.is_second()) {
+            (false, _) => (0..all, 0..all),
+            (true, false) => (0..first, first..all),
+            (true, true) => (first..all, 0..first),
+        }
+    }
+
+    /// From the rank of a partner to its rank in MPI_COMM_WORLD; MPI_ERR_RANK outside.
     #[inline]
     pub fn peer(&self, rank: i32) -> Result<u32> {
-        match self.group.peers.get(rank as usize) {
+        let partners = self.partners();
+        match partners.peers.get(rank as usize) {
             Some(peer) if rank >= 0 => Ok(*peer),
-            _ => fail!(Class::Rank, "rank {rank} is not in this comm of {} processes", self.size()),
+            _ => {
+                let group = if self.remote.is_some() { "the remote group of" } else { "this comm of" };
+                fail!(Class::Rank, "rank {rank} is not in {group} {} processes", partners.size())
+            }
         }
     }
 
@@ -130,6 +177,20 @@ mod tests {
             let context = one.partial_context(call % 2, &[2, 4]);
             assert!(seen.insert(context));
         }
+    }
+
+    #[test]
+    fn both_sides_see_the_same_intercomm() {
+        let side = |local: [u32; 2], remote: [u32; 3]| {
+            Comm::between(9, Arc::new(Group::new(local, local[1])), Arc::new(Group::new(remote, local[1])), "")
+        };
+        let one = side([5, 3], [4, 1, 2]);
+        let other = Comm::between(9, one.remote.clone().unwrap().seen_by(4), one.group.clone(), "");
+        assert_eq!(one.everybody, other.everybody);
+        assert_eq!((&one.everybody[..], one.first_group, other.first_group), (&[4, 1, 2, 5, 3][..], 3, 3));
+        assert_eq!((one.places(), other.places()), ((3..5, 0..3), (0..3, 3..5)));
+        assert_eq!((one.peer(1), other.peer(1)), (Ok(1), Ok(3)));
+        assert_eq!(one.peer(3).unwrap_err().message, "rank 3 is not in the remote group of 3 processes");
     }
 
     #[test]

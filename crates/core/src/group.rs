@@ -25,6 +25,11 @@ impl Group {
         Group { peers, rank }
     }
 
+    /// The same group as process `own` sees it.
+    pub fn seen_by(&self, own: u32) -> Arc<Group> {
+        Arc::new(Group::new(self.peers.clone(), own))
+    }
+
     /// How many processes.
     pub fn size(&self) -> u32 {
         self.peers.len() as u32

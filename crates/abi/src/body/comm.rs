@@ -70,27 +70,28 @@ pub fn comm_set_info(guard: &mut Guard, comm: Handle, info: Handle) -> Result<()
     hints.entries().iter().try_for_each(|(key, value)| kept.set(key, value))
 }
 
-/// MPI_Comm_test_inter: there are no intercommunicators.
+/// MPI_Comm_test_inter
 pub fn comm_test_inter(guard: &mut Guard, comm: Handle, flag: Out<i32>) -> Result<()> {
-    guard.objects.comm(comm)?;
-    flag.set(0)
+    flag.set(i32::from(guard.objects.comm(comm)?.remote.is_some()))
 }
 
 /// MPI_Comm_remote_size
 pub fn comm_remote_size(guard: &mut Guard, comm: Handle, size: Out<i32>) -> Result<()> {
-    let _ = size;
-    no_remote(guard, comm)
+    size.set(remote(guard, comm)?.size() as i32)
 }
 
 /// MPI_Comm_remote_group
 pub fn comm_remote_group(guard: &mut Guard, comm: Handle, group: Out<Handle>) -> Result<()> {
-    let _ = group;
-    no_remote(guard, comm)
+    group.check()?;
+    let shared = remote(guard, comm)?;
+    group.set(guard.objects.enter_group(shared)?)
 }
 
-fn no_remote(guard: &Guard, comm: Handle) -> Result<()> {
-    guard.objects.comm(comm)?;
-    fail!(Class::Comm, "{comm} is an intracommunicator, which has no remote group")
+fn remote(guard: &Guard, comm: Handle) -> Result<Arc<Group>> {
+    match &guard.objects.comm(comm)?.remote {
+        Some(group) => Ok(group.clone()),
+        None => fail!(Class::Comm, "{comm} is an intracommunicator, which has no remote group"),
+    }
 }
 
 /// MPI_Comm_get_parent: no process of ours was spawned.

@@ -560,7 +560,7 @@ impl Process {
             0.. => Some(tag),
             _ => fail!(Class::Tag, "tag {tag} is negative and not MPI_ANY_TAG"),
         };
-        Ok(Wanted { comm: handle, context: comm.context, source, tag, group: comm.group.clone() })
+        Ok(Wanted { comm: handle, context: comm.context, source, tag, group: comm.partners().clone() })
     }
 }
 
