@@ -182,7 +182,12 @@ mod tests {
     #[test]
     fn both_sides_see_the_same_intercomm() {
         let side = |local: [u32; 2], remote: [u32; 3]| {
-            Comm::between(9, Arc::new(Group::new(local, local[1])), Arc::new(Group::new(remote, local[1])), "")
+            Comm::between(
+                9,
+                Arc::new(Group::new(local, local[1])),
+                Arc::new(Group::new(remote, local[1])),
+                "",
+            )
         };
         let one = side([5, 3], [4, 1, 2]);
         let other = Comm::between(9, one.remote.clone().unwrap().seen_by(4), one.group.clone(), "");
