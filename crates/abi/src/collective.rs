@@ -61,6 +61,11 @@ impl Planned {
         self
     }
 
+    /// Lets go what was prepared; it will not be started.
+    pub(crate) fn abandon(self, job: &mut Job) {
+        abandon(job, self.image);
+    }
+
     /// Starts it, or the comparison that OUTBOARD_CHECK=1 puts before it. Returns the comm that failures are for, too.
     pub(crate) fn start(self, process: &mut Process) -> Result<(Handle, Work)> {
         let Planned { comm, call, image } = self;
@@ -72,7 +77,13 @@ impl Planned {
         let mut mine = to_bytes(&check::statement(&call, members.rank, size));
         let mut all = vec![0u8; mine.len() * size as usize];
         let gather = Planned::gathering_bytes(comm, &mut mine, &mut all).call;
-        let gather = process.job().coll.start(&members, gather)?;
+        let gather = match process.job().coll.start(&members, gather) {
+            Ok(gather) => gather,
+            Err(error) => {
+                abandon(process.job(), image);
+                return Err(error);
+            }
+        };
         // Both numbers are taken now: other collectives may start before the comparison is over.
         members.sequence = process.members(comm)?.sequence;
         Ok((comm, Work::Checked(Box::new(Checked { gather, mine, all, members, call, image }))))
@@ -90,10 +101,14 @@ fn begin(job: &mut Job, members: &Members, call: Call, image: Option<Box<Image>>
     match job.coll.start(members, call) {
         Ok(ticket) => Ok(Work::Coll(ticket, image)),
         Err(error) => {
-            image.and_then(|image| image.operator).map(|operator| job.operators.remove(operator));
+            abandon(job, image);
             Err(error)
         }
     }
+}
+
+fn abandon(job: &mut Job, image: Option<Box<Image>>) {
+    image.and_then(|image| image.operator).map(|operator| job.operators.remove(operator));
 }
 
 /// A collective whose members are comparing what they pass.

@@ -11,7 +11,7 @@ use std::ffi::c_int;
 pub fn raise(guard: &mut Guard, name: &str, on: On, error: Error) -> c_int {
     let on = guard.blamed().unwrap_or(on);
     let sentence = format!("{name}{}: {}", place(guard, on), error.message);
-    let code = error.class as c_int;
+    let code = error.code();
     guard.latest_error = Some((code, sentence.clone()));
     invoke(guard, on, code, &sentence);
     code
@@ -38,7 +38,7 @@ pub fn invoke(guard: &mut Guard, on: On, code: c_int, sentence: &str) {
 #[cold]
 pub fn end(guard: &mut Guard, doing: &str, error: &Error) -> ! {
     let sentence = format!("{doing}: {}", error.message);
-    fatal(guard, error.class as c_int, &sentence)
+    fatal(guard, error.code(), &sentence)
 }
 
 /// Ends this process at once, because the job is being ended.
@@ -52,7 +52,7 @@ fn fatal(guard: &mut Guard, code: c_int, sentence: &str) -> ! {
             // One write, so that the line stays whole beside those of other ranks.
             let line = format!("rank {}, {sentence}\n", job.membership.rank);
             eprint!("{line}");
-            job.membership.abort(code)
+            job.membership.fail(code)
         }
         None => {
             eprintln!("outboard: process {}, {sentence}", std::process::id());
@@ -89,10 +89,11 @@ fn place(guard: &Guard, on: On) -> String {
     }
 }
 
-/// The error that a callback of the program returned, as one of ours.
+/// The error that a callback of the program returned. The call that made the callback returns that very code (MPI 5.0, sections
+/// 7.7.2 and 13.2).
 pub fn from_callback(what: &str, code: c_int) -> error::Result<()> {
     if code == constants::SUCCESS {
         return Ok(());
     }
-    Err(Error::new(Class::Other, format!("{what} of the program returned the error {code}")))
+    Err(Error::new(Class::Other, format!("{what} of the program returned the error {code}")).with_code(code))
 }

@@ -123,6 +123,12 @@ impl Membership {
         }
         exit(code)
     }
+
+    /// Ends the whole job because of an error, which the caller has printed.
+    pub fn fail(&self, code: i32) -> ! {
+        self.segment.fail(self.rank, code);
+        exit(code)
+    }
 }
 
 /// Exits without running the program's exit handlers, which could wait for other ranks, but with its output written.

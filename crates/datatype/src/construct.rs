@@ -2,7 +2,7 @@
 //!
 //! Each checks its arguments, composes a `Plan` (runs, bounds and size, all checked for overflow), and records its recipe.
 //! Bounds follow the standard's definition (section 5.1.7): where bounds were set anywhere inside (`resized` and the array
-//! types do) only these count; elsewhere the bounds are those of the data, and the extent is rounded up to its alignment.
+//! types do) only these count; elsewhere the bounds are those of the data, and a struct's extent is rounded up to its alignment.
 //! Read next: `arrays.rs`, for subarrays and distributed arrays.
 
 use crate::datatype::{Content, Datatype};
@@ -139,7 +139,7 @@ pub fn structure(
         [(length, part)] => Content::repeat(*length, part),
         _ => Content::Sequence(sequence),
     };
-    plan.finish(content, recipe)
+    plan.padded()?.finish(content, recipe)
 }
 
 /// The same data with other bounds (MPI_Type_create_resized).
@@ -172,7 +172,7 @@ pub(crate) struct Plan {
     pub body: Body,
     /// Data bytes.
     pub size: i64,
-    /// Offsets of the first data byte and of the one after the last; none without data.
+    /// Offsets of the first data byte and of the one after the last, with the padding of structs inside; none without data.
     pub data: Option<(i64, i64)>,
     /// Bounds that were set, if any were.
     pub marks: Option<(i64, i64)>,
@@ -193,7 +193,7 @@ impl Plan {
         Plan {
             body: old.layout.body().clone(),
             size: old.size() as i64,
-            data: (old.size() > 0).then(|| bounds(old.true_lb(), old.true_extent())),
+            data: (old.size() > 0).then(|| bounds(old.lb(), old.extent())),
             marks: old.marked.then(|| bounds(old.lb(), old.extent())),
             align: old.align,
         }
@@ -234,15 +234,23 @@ impl Plan {
         Ok(())
     }
 
+    /// Rounds the extent up to the alignment, if no bounds were set: the epsilon of section 5.1.6, by which an array of structs
+    /// lies as a compiler would lay it. The definition has it for every constructor, but its reason is the compiler's padding, and
+    /// all other MPIs apply it only where MPI_Type_create_struct combines datatypes; programs count on an hvector of ints 5 bytes
+    /// apart having an extent that is no multiple of 4.
+    fn padded(mut self) -> Result<Plan> {
+        if let Some((lb, ub)) = self.data {
+            let extent = ub.checked_sub(lb).ok_or_else(too_large)?;
+            let rounded = extent.checked_add(self.align - 1).ok_or_else(too_large)?;
+            self.data = Some((lb, lb.checked_add(rounded - rounded % self.align).ok_or_else(too_large)?));
+        }
+        Ok(self)
+    }
+
     /// The datatype.
     pub fn finish(self, content: Content, recipe: Recipe) -> Result<Arc<Datatype>> {
         let (lb, ub) = self.marks.or(self.data).unwrap_or((0, 0));
-        let mut extent = ub.checked_sub(lb).ok_or_else(too_large)?;
-        if self.marks.is_none() {
-            // The epsilon of section 5.1.6: an array of such structs is aligned as a compiler would align it.
-            let rounded = extent.checked_add(self.align - 1).ok_or_else(too_large)?;
-            extent = rounded - rounded % self.align;
-        }
+        let extent = ub.checked_sub(lb).ok_or_else(too_large)?;
         let facts = content.facts();
         if facts.depth > DEPTH_MAX {
             fail!(Class::Type, "the datatype is nested more than {DEPTH_MAX} deep");
@@ -364,6 +372,9 @@ mod tests {
         // Bounds that were set hide the data around them.
         let mixed = structure(Width::Int, &[1, 1], &[0, 100], &[wide, named("MPI_INT")]).unwrap();
         assert_eq!((bounds(&mixed), mixed.true_extent()), ((-3, 9), 104));
+        // Padding is the structs': what repeats one keeps it, what spreads bare elements has none.
+        assert_eq!(bounds(&contiguous(Width::Int, 2, &pair).unwrap()), (0, 32));
+        assert_eq!(bounds(&hvector(Width::Int, 3, 1, 5, &named("MPI_INT")).unwrap()), (0, 14));
         let nothing = contiguous(Width::Int, 0, &pair).unwrap();
         assert_eq!((bounds(&nothing), nothing.size()), ((0, 0), 0));
     }

@@ -26,10 +26,11 @@ enum Type {
     Dup(Box<Type>),
 }
 
-/// An entry of a typemap: the standard's markers are entries too.
+/// An entry of a typemap: the standard's markers are entries too, and so is the end of a struct's padding.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Entry {
     Data(Basic),
+    Pad,
     Lb,
     Ub,
 }
@@ -55,8 +56,17 @@ fn bounds(map: &Map) -> (i64, i64) {
         return (lb, ub - lb);
     }
     let Some((lb, ub)) = ends(map) else { return (0, 0) };
-    let align = data_of(map).map(|basic| basic.align() as i64).max().unwrap_or(1);
-    (lb, (ub - lb + align - 1) / align * align)
+    (lb, of(Entry::Pad).max().unwrap_or(ub).max(ub) - lb)
+}
+
+/// A struct's typemap, padded to its alignment.
+fn padded(mut map: Map) -> Map {
+    if let Some((lb, _)) = ends(&map) {
+        let align = data_of(&map).map(|basic| basic.align() as i64).max().unwrap_or(1);
+        let data: Map = map.iter().filter(|entry| !matches!(entry.1, Entry::Lb | Entry::Ub)).copied().collect();
+        map.push((lb + (bounds(&data).1 + align - 1) / align * align, Entry::Pad));
+    }
+    map
 }
 
 fn copies(map: &Map, at: i64, length: i64) -> Map {
@@ -75,7 +85,7 @@ fn expand(t: &Type) -> Map {
                 None => vec![(0, Entry::Data(basic))],
                 Some((value, index)) => {
                     let at = value.size().next_multiple_of(index.align()) as i64;
-                    vec![(0, Entry::Data(value)), (at, Entry::Data(index))]
+                    padded(vec![(0, Entry::Data(value)), (at, Entry::Data(index))])
                 }
             }
         }
@@ -105,7 +115,8 @@ fn expand(t: &Type) -> Map {
             places.iter().flat_map(|at| copies(&old, *at, *length)).collect()
         }
         Type::Struct(parts) => {
-            parts.iter().flat_map(|(length, at, part)| copies(&expand(part), *at, *length)).collect()
+            let copied = |(length, at, part): &(i64, i64, Type)| copies(&expand(part), *at, *length);
+            padded(parts.iter().flat_map(copied).collect())
         }
         Type::Resized(lb, extent, old) => marked(expand(old), *lb, lb + extent),
         Type::Subarray(dims, c_order, old) => {

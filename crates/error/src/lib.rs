@@ -53,8 +53,10 @@ pub enum Class {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
-    /// What the MPI call returns.
+    /// What the MPI call returns, unless there is a code.
     pub class: Class,
+    /// What the MPI call returns instead: a code that a function of the program returned to us.
+    pub code: Option<i32>,
     /// One sentence with the facts: who, which arguments, how many bytes, and what would be right.
     pub message: String,
 }
@@ -62,7 +64,17 @@ pub struct Error {
 impl Error {
     /// Makes an error; `message` is the whole sentence without a final stop.
     pub fn new(class: Class, message: impl Into<String>) -> Error {
-        Error { class, message: message.into() }
+        Error { class, code: None, message: message.into() }
+    }
+
+    /// The same error, of which the MPI call returns `code`.
+    pub fn with_code(self, code: i32) -> Error {
+        Error { code: Some(code), ..self }
+    }
+
+    /// What the MPI call returns.
+    pub fn code(&self) -> i32 {
+        self.code.unwrap_or(self.class as i32)
     }
 }
 

@@ -36,6 +36,7 @@ fn main() {
                 job.leave();
             }
             "abort" => job.expect("joined").abort(number()),
+            "fail" => job.expect("joined").fail(number()),
             "exit" => std::process::exit(number()),
             "signal" => {
                 let signal = rustix::process::Signal::from_named_raw(number()).expect("a signal");

@@ -312,7 +312,10 @@ fn run(guard: &mut Guard, planned: Planned) -> Result<()> {
 }
 
 fn launch(guard: &mut Guard, planned: Planned, request: Out<Handle>) -> Result<()> {
-    request.check()?;
+    if let Err(error) = request.check() {
+        planned.abandon(guard.job());
+        return Err(error);
+    }
     let (comm, work) = planned.start(guard)?;
     request.set(guard.request(comm, work)?)
 }

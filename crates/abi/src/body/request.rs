@@ -317,7 +317,7 @@ fn finish_many(
         requests.set(*index, guard.name_after(handle))?;
         ended.push(completion.status);
         if let Some(error) = completion.error {
-            ended[at].error = error.class as i32;
+            ended[at].error = error.code();
             failed.get_or_insert((comm, error));
         }
     }

@@ -60,7 +60,7 @@ pub struct Job {
     pub born: Gate,
     /// All ranks pass it in MPI_Finalize.
     pub leaving: Gate,
-    /// 0, or bit 63, the rank (31 bits) and the code (32 bits) of the first MPI_Abort.
+    /// 0, or bit 63, whether it was an error (bit 62), the rank (30 bits) and the code (32 bits) of the first that ended the job.
     abort: Line<AtomicU64>,
 }
 
@@ -71,16 +71,24 @@ impl Job {
     }
 
     /// Ends the job: the first call counts. `Segment::abort` also wakes everybody.
-    pub(crate) fn set_abort(&self, rank: u32, code: i32) {
-        let word = 1 << 63 | u64::from(rank & 0x7fff_ffff) << 32 | u64::from(code as u32);
+    pub(crate) fn set_abort(&self, rank: u32, code: i32, error: bool) {
+        let word = 1 << 63
+            | u64::from(error) << 62
+            | u64::from(rank & 0x3fff_ffff) << 32
+            | u64::from(code as u32);
         // Losing the race is fine: the job ends with the first code.
         let _ = self.abort.0.compare_exchange(0, word, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// The rank and code of the MPI_Abort that ends the job, if any.
+    /// The rank and code of the MPI_Abort or fatal error that ends the job, if any.
     pub fn aborted(&self) -> Option<(u32, i32)> {
         let word = self.abort.0.load(Ordering::Acquire);
-        (word != 0).then_some(((word >> 32) as u32 & 0x7fff_ffff, word as u32 as i32))
+        (word != 0).then_some(((word >> 32) as u32 & 0x3fff_ffff, word as u32 as i32))
+    }
+
+    /// Whether the job is ended by an error that no handler of the program took, not by MPI_Abort.
+    pub fn failed(&self) -> bool {
+        self.abort.0.load(Ordering::Acquire) >> 62 & 1 == 1
     }
 }
 

@@ -242,7 +242,16 @@ impl Segment {
 
     /// Ends the job as MPI_Abort does: publishes the first rank and code, and wakes everybody, who will find them.
     pub fn abort(&self, rank: u32, code: i32) {
-        self.job().set_abort(rank, code);
+        self.end(rank, code, false);
+    }
+
+    /// As `abort`, because of an error.
+    pub fn fail(&self, rank: u32, code: i32) {
+        self.end(rank, code, true);
+    }
+
+    fn end(&self, rank: u32, code: i32, error: bool) {
+        self.job().set_abort(rank, code, error);
         (0..self.inner.shape.ranks).for_each(|rank| self.rank(rank).bell.ring());
         (0..self.inner.shape.proxies).for_each(|proxy| self.proxy(proxy).bell.ring());
     }
@@ -350,8 +359,8 @@ mod tests {
         let (segment, _fd) = Segment::create(SHAPE).unwrap();
         assert_eq!(segment.job().aborted(), None);
         segment.abort(0, -3);
-        segment.abort(1, 4);
-        assert_eq!(segment.job().aborted(), Some((0, -3)));
+        segment.fail(1, 4);
+        assert_eq!((segment.job().aborted(), segment.job().failed()), (Some((0, -3)), false));
     }
 
     #[test]
