@@ -2,7 +2,7 @@
 
 use super::attribute;
 use crate::args::{Handle, Out, Text, TextOut};
-use crate::process::Guard;
+use crate::process::{Guard, On};
 use error::{Class, Result, fail};
 use objects::errhandler::{release, retain};
 use objects::{Comm, Group, Info, Kind, constants as c};
@@ -254,6 +254,7 @@ fn split(guard: &mut Guard, comm: Handle, color: i32, key: i32, newcomm: Out<Han
 /// MPI_Comm_free: the comm's operations hold what they need, so it goes at once.
 pub fn comm_free(guard: &mut Guard, comm: Out<Handle>) -> Result<()> {
     let handle = comm.get()?;
+    guard.blame(On::Comm(handle));
     guard.objects.comm(handle)?;
     if guard.objects.comms.is_predefined(handle) {
         fail!(Class::Comm, "{handle} is predefined and cannot be freed");
