@@ -63,7 +63,8 @@ fn bounds(map: &Map) -> (i64, i64) {
 fn padded(mut map: Map) -> Map {
     if let Some((lb, _)) = ends(&map) {
         let align = data_of(&map).map(|basic| basic.align() as i64).max().unwrap_or(1);
-        let data: Map = map.iter().filter(|entry| !matches!(entry.1, Entry::Lb | Entry::Ub)).copied().collect();
+        let data: Map =
+            map.iter().filter(|entry| !matches!(entry.1, Entry::Lb | Entry::Ub)).copied().collect();
         map.push((lb + (bounds(&data).1 + align - 1) / align * align, Entry::Pad));
     }
     map

@@ -266,8 +266,7 @@ impl<'a> Job<'a> {
     fn report_abort(&mut self, rank: u32, code: i32) {
         let pid = self.segment.rank(rank.min(self.segment.shape().ranks - 1)).pid.load(Ordering::Relaxed);
         let what = if self.segment.job().failed() { "had a fatal error of" } else { "called MPI_Abort with" };
-        let sentence =
-            format!("rank {rank} (pid {pid} on {}) {what} code {code}; ending the job", self.host);
+        let sentence = format!("rank {rank} (pid {pid} on {}) {what} code {code}; ending the job", self.host);
         self.report(sentence, if code & 0xff == 0 { 1 } else { code as u8 });
     }
 

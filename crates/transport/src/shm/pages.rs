@@ -72,10 +72,8 @@ impl Job {
 
     /// Ends the job: the first call counts. `Segment::abort` also wakes everybody.
     pub(crate) fn set_abort(&self, rank: u32, code: i32, error: bool) {
-        let word = 1 << 63
-            | u64::from(error) << 62
-            | u64::from(rank & 0x3fff_ffff) << 32
-            | u64::from(code as u32);
+        let word =
+            1 << 63 | u64::from(error) << 62 | u64::from(rank & 0x3fff_ffff) << 32 | u64::from(code as u32);
         // Losing the race is fine: the job ends with the first code.
         let _ = self.abort.0.compare_exchange(0, word, Ordering::AcqRel, Ordering::Relaxed);
     }
