@@ -3,7 +3,8 @@
  * For each size, in the same process and minute: the operation alone (T_comm), the work alone (T_work), the operation with the
  * work between its start and its wait (T_both); medians over the iterations, each from the first rank's start to the last rank's end, on one machine.
  * The work makes no MPI call. overlap = (T_work + T_comm - T_both) / min(T_work, T_comm).
- * host: processor time of this thread inside the start and the wait, per operation, the largest rank's median. */
+ * host: processor time of this thread inside the start and the wait, per operation, the largest rank's median, less what reading
+ * that clock costs. */
 #include <getopt.h>
 #include <math.h>
 #include <mpi.h>
@@ -46,6 +47,29 @@ static double now(clockid_t clock)
 static double clock_us(void) { return now(CLOCK_MONOTONIC); }
 static double cpu_us(void) { return now(CLOCK_THREAD_CPUTIME_ID); }
 
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int count)
+{
+    qsort(values, count, sizeof *values, ascending);
+    return values[count / 2];
+}
+
+/* What one reading of the thread's clock adds to a span between two readings. */
+static double clock_cost_us(void)
+{
+    double costs[101];
+    for (int i = 0; i < 101; i++) {
+        double before = cpu_us();
+        costs[i] = cpu_us() - before;
+    }
+    return median(costs, 101);
+}
+
 /* Work that touches no memory and that no compiler removes; `units` of it always take the same instructions. */
 static void work(long units)
 {
@@ -69,18 +93,6 @@ static void start(const options *o, void *out, void *in, size_t bytes, MPI_Reque
     }
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, count, sizeof *values, ascending);
-    return values[count / 2];
-}
-
 typedef struct {
     double time, host; /* microseconds: one iteration; processor time inside start and wait */
 } measured;
@@ -89,6 +101,7 @@ static measured measure(const options *o, void *out, void *in, size_t bytes, lon
 {
     double *times = malloc(3 * o->iterations * sizeof *times), *hosts = times + o->iterations,
            *begins = hosts + o->iterations;
+    double clock_cost = clock_cost_us();
     for (int i = -o->warm_ups; i < 2 * o->iterations; i++) {
         MPI_Request request;
         if (o->idle_us) usleep(o->idle_us);
@@ -104,7 +117,7 @@ static measured measure(const options *o, void *out, void *in, size_t bytes, lon
         if (communicate) {
             if (metered) cpu = cpu_us();
             MPI_Wait(&request, MPI_STATUS_IGNORE);
-            if (metered) host += cpu_us() - cpu;
+            if (metered) host += cpu_us() - cpu - 2 * clock_cost;
         }
         double ended = clock_us();
         if (metered) {
