@@ -1,8 +1,10 @@
-//! Calls of the program's functions: operators, error handlers, attribute callbacks. All with the lock let go and nothing borrowed.
+//! Calls of the program's functions: operators, error handlers, callbacks of attributes and generalized requests. All with the lock let go and nothing borrowed.
 //!
-//! Contract of every call here, kept by the program (MPI 5.0, sections 6.9.5, 7.7 and 9.3): the address that it gave is that of a function of
+//! Contract of every call here, kept by the program (MPI 5.0, sections 6.9.5, 7.7, 9.3 and 13.2): the address that it gave is that of a function of
 //! the type that the standard says, and stays so until the object is freed and no longer in use.
 
+use crate::args::Status;
+use crate::body::generalized::Generalized;
 use crate::image::Operator;
 use crate::process::Guard;
 use executor::UserCall;
@@ -28,6 +30,9 @@ type LargeReducer = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut i64, *mu
 type CopyAttribute =
     unsafe extern "C" fn(usize, c_int, *mut c_void, *mut c_void, *mut c_void, *mut c_int) -> c_int;
 type DeleteAttribute = unsafe extern "C" fn(usize, c_int, *mut c_void, *mut c_void) -> c_int;
+type QueryRequest = unsafe extern "C" fn(*mut c_void, *mut Status) -> c_int;
+type FreeRequest = unsafe extern "C" fn(*mut c_void) -> c_int;
+type CancelRequest = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
 type ErrorFunction = unsafe extern "C" fn(*mut Handle, *mut c_int, ...);
 
 /// `into[i] = left[i] op into[i]` by the program's operator, for `elements` elements.
@@ -118,5 +123,35 @@ pub fn delete_attribute(guard: &mut Guard, object: Handle, attribute: &Attribute
         let function = unsafe { std::mem::transmute::<usize, DeleteAttribute>(keyval.delete) };
         // SAFETY: all arguments are the program's own values.
         unsafe { function(object.0, number, value, keyval.extra_state as *mut c_void) }
+    })
+}
+
+/// Asks the program for the status of a generalized request; returns the function's code.
+pub fn query_request(guard: &mut Guard, functions: Generalized, status: &mut Status) -> c_int {
+    guard.unlocked(|| {
+        // SAFETY: the program registered it as a query function (contract of this file).
+        let function = unsafe { std::mem::transmute::<usize, QueryRequest>(functions.query) };
+        // SAFETY: the status is our own variable, the other the program's own value.
+        unsafe { function(functions.extra_state as *mut c_void, status) }
+    })
+}
+
+/// Calls the free function of a generalized request; returns its code.
+pub fn free_request(guard: &mut Guard, functions: Generalized) -> c_int {
+    guard.unlocked(|| {
+        // SAFETY: the program registered it as a free function (contract of this file).
+        let function = unsafe { std::mem::transmute::<usize, FreeRequest>(functions.free) };
+        // SAFETY: the argument is the program's own value.
+        unsafe { function(functions.extra_state as *mut c_void) }
+    })
+}
+
+/// Calls the cancel function of a generalized request; returns its code.
+pub fn cancel_request(guard: &mut Guard, functions: Generalized, complete: bool) -> c_int {
+    guard.unlocked(|| {
+        // SAFETY: the program registered it as a cancel function (contract of this file).
+        let function = unsafe { std::mem::transmute::<usize, CancelRequest>(functions.cancel) };
+        // SAFETY: the arguments are the program's own value and an int.
+        unsafe { function(functions.extra_state as *mut c_void, c_int::from(complete)) }
     })
 }

@@ -4,6 +4,7 @@
 //! `Recipe`, from which work is started again.
 
 use crate::args::Status;
+use crate::body::generalized::Generalized;
 use crate::collective::Checked;
 use crate::image::{Image, Operator};
 use crate::process::{Guard, Job, Process};
@@ -21,19 +22,21 @@ pub struct Completion {
     pub status: Status,
     /// What went wrong.
     pub error: Option<Error>,
+    /// Of a generalized request: whom to ask for the rest.
+    pub generalized: Option<Generalized>,
 }
 
 impl Completion {
     /// The empty status: of sends, collectives, and requests that are null or not active.
-    pub const EMPTY: Completion = Completion { status: Status::EMPTY, error: None };
+    pub const EMPTY: Completion = Completion { status: Status::EMPTY, error: None, generalized: None };
 
     /// Of a receive from MPI_PROC_NULL.
-    pub const NO_PROCESS: Completion = Completion { status: Status::NO_PROCESS, error: None };
+    pub const NO_PROCESS: Completion = Completion { status: Status::NO_PROCESS, ..Completion::EMPTY };
 
     fn of(outcome: Outcome, group: &Group) -> Completion {
         let mut status = status_of(outcome.source_peer, outcome.tag, outcome.bytes as u64, group);
         status.set_cancelled(outcome.cancelled);
-        Completion { status, error: outcome.error }
+        Completion { status, error: outcome.error, generalized: None }
     }
 }
 
@@ -66,6 +69,15 @@ pub enum Work {
     Coll(executor::Ticket, Option<Box<Image>>),
     /// A collective before which its members compare what they pass.
     Checked(Box<Checked>),
+    /// An operation of the program.
+    Generalized {
+        /// What to call.
+        functions: Generalized,
+        /// MPI_Grequest_complete has been called.
+        complete: bool,
+        /// MPI_Request_free has been called before that, so that nobody waits for it.
+        freed: bool,
+    },
 }
 
 impl Work {
@@ -101,6 +113,9 @@ impl Work {
                 }
                 Err(error) => Some(Completion { error: Some(error), ..Completion::EMPTY }),
             },
+            Work::Generalized { functions, complete, .. } => {
+                complete.then_some(Completion { generalized: Some(*functions), ..Completion::EMPTY })
+            }
             Work::Coll(ticket, image) => {
                 let outcome = coll.outcome(*ticket)?;
                 if let (Some(image), Ok(())) = (image, &outcome) {
@@ -125,7 +140,7 @@ impl Work {
     pub fn cancel(&mut self, p2p: &mut P2p) {
         match self {
             Work::Send(ticket) | Work::Recv(ticket, _) => p2p.cancel(*ticket),
-            Work::Done(_) | Work::Both { .. } | Work::Coll(..) | Work::Checked(_) => (),
+            _ => (),
         }
     }
 }

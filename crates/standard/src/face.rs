@@ -4592,7 +4592,7 @@ pub unsafe extern "C" fn MPI_Graphdims_get(comm: Handle, nnodes: usize, nedges: 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Grequest_complete(request: Handle) -> c_int {
-    missing("MPI_Grequest_complete", On::Nothing)
+    call("MPI_Grequest_complete", On::Nothing, |guard| body::generalized::grequest_complete(guard, request))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Grequest_complete(request: Handle) -> c_int {
@@ -4606,7 +4606,16 @@ pub unsafe extern "C" fn PMPI_Grequest_start(
     extra_state: usize,
     request: usize,
 ) -> c_int {
-    missing("MPI_Grequest_start", On::Nothing)
+    call("MPI_Grequest_start", On::Nothing, |guard| {
+        body::generalized::grequest_start(
+            guard,
+            Callback(query_fn),
+            Callback(free_fn),
+            Callback(cancel_fn),
+            Address(extra_state),
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Grequest_start(

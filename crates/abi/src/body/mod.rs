@@ -33,6 +33,7 @@ pub mod datatype;
 pub mod environment;
 pub mod errhandler;
 pub mod gather;
+pub mod generalized;
 pub mod group;
 pub mod info;
 pub mod op;

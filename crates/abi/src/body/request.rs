@@ -3,7 +3,7 @@
 //! Every call here is one of two things, asked of one or many requests: `Process::peek` whether a request is over, or `Process::retire`,
 //! which also takes it out of the program's hands.
 
-use crate::args::{Array, Handle, In, Out, StatusOut, Statuses};
+use crate::args::{Array, Handle, In, Out, Status, StatusOut, Statuses};
 use crate::process::{Guard, Job, On, Process};
 use crate::request::{Completion, Work};
 use error::{Class, Error, Result, fail};
@@ -131,8 +131,7 @@ pub fn request_get_status(
     guard.progress();
     let completion = guard.look(request)?;
     flag.set(i32::from(completion.is_some()))?;
-    completion.into_iter().for_each(|completion| status.set(completion.status));
-    Ok(())
+    completion.map_or(Ok(()), |completion| report(guard, completion, |seen| status.set(seen)))
 }
 
 /// MPI_Request_get_status_any.
@@ -151,9 +150,9 @@ pub fn request_get_status_any(
         }
         active = true;
         if let Some(completion) = guard.look(*handle)? {
-            status.set(completion.status);
             flag.set(1)?;
-            return indx.set(at as i32);
+            indx.set(at as i32)?;
+            return report(guard, completion, |seen| status.set(seen));
         }
     }
     if !active {
@@ -178,8 +177,7 @@ pub fn request_get_status_all(
         }
     }
     flag.set(1)?;
-    completions.iter().enumerate().for_each(|(at, completion)| array_of_statuses.set(at, completion.status));
-    Ok(())
+    report_many(guard, completions, array_of_statuses)
 }
 
 /// MPI_Request_get_status_some.
@@ -192,19 +190,46 @@ pub fn request_get_status_some(
     guard.progress();
     let Some(done) = guard.peek_some(&handles)? else { return outcount.set(constants::UNDEFINED) };
     outcount.set(done.len() as i32)?;
+    let mut completions = Vec::with_capacity(done.len());
     for (at, index) in done.iter().enumerate() {
         array_of_indices.set(at, *index as i32)?;
-        let completion = guard.look(handles[*index])?.expect("it was over a moment ago");
-        array_of_statuses.set(at, completion.status);
+        completions.push(guard.look(handles[*index])?.expect("it was over a moment ago"));
     }
-    Ok(())
+    report_many(guard, completions, array_of_statuses)
 }
 
-/// MPI_Request_free. The operation goes on to its end.
+/// Tells of a request that stays. Of what failed only the functions of a generalized request are told now.
+fn report(guard: &mut Guard, completion: Completion, tell: impl FnOnce(Status)) -> Result<()> {
+    let failed = completion.generalized.is_some();
+    let completion = completion.queried(guard);
+    tell(completion.status);
+    completion.error.filter(|_| failed).map_or(Ok(()), Err)
+}
+
+fn report_many(guard: &mut Guard, completions: Vec<Completion>, statuses: Statuses) -> Result<()> {
+    let mut outcome = Ok(());
+    for (at, completion) in completions.into_iter().enumerate() {
+        outcome = outcome.and(report(guard, completion, |seen| statuses.set(at, seen)));
+    }
+    outcome
+}
+
+/// MPI_Request_free. The operation goes on to its end; a generalized one stays in the table until MPI_Grequest_complete.
 pub fn request_free(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
-    let gone = guard.job().requests.remove(request.get()?)?;
-    if let Some(work) = gone.work {
-        guard.job().orphans.push(work);
+    let handle = request.get()?;
+    match &mut guard.job().requests.get_mut(handle)?.work {
+        Some(Work::Generalized { complete: false, freed, .. }) => *freed = true,
+        _ => {
+            guard.peek(handle)?;
+            match guard.job().requests.remove(handle)?.work {
+                Some(Work::Done(completion)) => {
+                    request.set(constants::REQUEST_NULL)?;
+                    return completion.freed(guard);
+                }
+                Some(work) => guard.job().orphans.push(work),
+                None => {}
+            }
+        }
     }
     request.set(constants::REQUEST_NULL)
 }
@@ -216,6 +241,14 @@ pub fn cancel(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
     match &mut requests.get_mut(handle)?.work {
         Some(Work::Coll(..) | Work::Checked(_)) => {
             fail!(Class::Request, "{handle} is a collective, which cannot be cancelled")
+        }
+        Some(Work::Generalized { functions, complete, .. }) => {
+            let (functions, complete) = (*functions, *complete);
+            return functions.cancel(guard, complete);
+        }
+        Some(Work::Done(Completion { generalized: Some(functions), .. })) => {
+            let functions = *functions;
+            return functions.cancel(guard, true);
         }
         Some(work) => work.cancel(p2p),
         None => fail!(Class::Request, "{handle} is not active, so there is nothing to cancel"),
@@ -269,6 +302,7 @@ fn finish_one(
     guard: &mut Guard, handle: Handle, request: Out<Handle>, (comm, completion): (Handle, Completion), status: StatusOut,
 ) -> Result<()> {
     request.set(guard.name_after(handle))?;
+    let completion = completion.ended(guard);
     status.set(completion.status);
     failed_on(guard, comm, completion.error)
 }
@@ -286,6 +320,7 @@ fn finish_any(
     };
     indx.set(at as i32)?;
     requests.set(at, guard.name_after(handles[at]))?;
+    let completion = completion.ended(guard);
     status.set(completion.status);
     failed_on(guard, comm, completion.error)
 }
@@ -309,12 +344,16 @@ fn finish_some(
 fn finish_many(
     guard: &mut Guard, requests: Array<Handle>, handles: &[Handle], done: &[usize], statuses: Statuses,
 ) -> Result<()> {
+    let mut retired = Vec::with_capacity(done.len());
+    for index in done {
+        let handle = handles[*index];
+        retired.push(guard.retire(handle)?.expect("it was over a moment ago"));
+        requests.set(*index, guard.name_after(handle))?;
+    }
     let mut failed: Option<(Handle, Error)> = None;
     let mut ended = Vec::with_capacity(done.len());
-    for (at, index) in done.iter().enumerate() {
-        let handle = handles[*index];
-        let (comm, completion) = guard.retire(handle)?.expect("it was over a moment ago");
-        requests.set(*index, guard.name_after(handle))?;
+    for (at, (comm, completion)) in retired.into_iter().enumerate() {
+        let completion = completion.ended(guard);
         ended.push(completion.status);
         if let Some(error) = completion.error {
             ended[at].error = error.code();

@@ -1,0 +1,102 @@
+//! Generalized requests: operations of the program itself, waited for like MPI's own (MPI 5.0, section 13.2).
+//!
+//! The calls that end a request or look at one (`request.rs`) take it out of the table first and ask the program's functions then,
+//! with nothing borrowed: these may call MPI.
+
+use crate::args::{Address, Callback, Handle, Out, Status};
+use crate::callback;
+use crate::process::Guard;
+use crate::raise::from_callback;
+use crate::request::{Completion, Work};
+use error::{Class, Error, Result, fail};
+use objects::constants;
+
+/// The program's functions for one request, and what they get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Generalized {
+    pub(crate) query: usize,
+    pub(crate) free: usize,
+    pub(crate) cancel: usize,
+    pub(crate) extra_state: usize,
+}
+
+/// MPI_Grequest_start
+pub fn grequest_start(
+    guard: &mut Guard,
+    query_fn: Callback,
+    free_fn: Callback,
+    cancel_fn: Callback,
+    extra_state: Address,
+    request: Out<Handle>,
+) -> Result<()> {
+    request.check()?;
+    for (function, name) in [(query_fn, "query_fn"), (free_fn, "free_fn"), (cancel_fn, "cancel_fn")] {
+        if function.0 == 0 {
+            fail!(Class::Arg, "{name} is a null pointer");
+        }
+    }
+    let functions =
+        Generalized { query: query_fn.0, free: free_fn.0, cancel: cancel_fn.0, extra_state: extra_state.0 };
+    let work = Work::Generalized { functions, complete: false, freed: false };
+    request.set(guard.request(constants::COMM_SELF, work)?)
+}
+
+/// MPI_Grequest_complete
+pub fn grequest_complete(guard: &mut Guard, request: Handle) -> Result<()> {
+    let Some(Work::Generalized { functions, complete, freed }) =
+        &mut guard.job().requests.get_mut(request)?.work
+    else {
+        fail!(Class::Request, "{request} is not a generalized request, or has been completed already");
+    };
+    if std::mem::replace(complete, true) {
+        fail!(Class::Request, "{request} has been completed already");
+    }
+    let (functions, freed) = (*functions, *freed);
+    // Another thread of ours may sleep in a wait for it.
+    let membership = guard.job().membership;
+    membership.segment.rank(membership.rank).bell.ring();
+    if !freed {
+        return Ok(());
+    }
+    guard.job().requests.remove(request)?;
+    functions.free(guard)
+}
+
+impl Generalized {
+    fn free(self, guard: &mut Guard) -> Result<()> {
+        from_callback("a generalized request's free function", callback::free_request(guard, self))
+    }
+
+    /// For MPI_Cancel; `complete`: MPI_Grequest_complete has been called.
+    pub(crate) fn cancel(self, guard: &mut Guard, complete: bool) -> Result<()> {
+        let code = callback::cancel_request(guard, self, complete);
+        from_callback("a generalized request's cancel function", code)
+    }
+}
+
+impl Completion {
+    /// With what only the program knows: the status of a generalized request.
+    pub(crate) fn queried(mut self, guard: &mut Guard) -> Completion {
+        if let Some(functions) = self.generalized {
+            let mut status = Status::EMPTY;
+            let code = callback::query_request(guard, functions, &mut status);
+            // Its field MPI_ERROR is not for the function to set.
+            status.error = constants::SUCCESS;
+            self.status = status;
+            self.error = from_callback("a generalized request's query function", code).err();
+        }
+        self
+    }
+
+    /// As `queried`, and the request, which has left the table, is freed. Of two errors the latter counts.
+    pub(crate) fn ended(self, guard: &mut Guard) -> Completion {
+        let completion = self.queried(guard);
+        let error: Option<Error> = completion.freed(guard).err();
+        Completion { error: error.or(completion.error), ..completion }
+    }
+
+    /// Calls the free function alone: nobody wants to know how the request ended.
+    pub(crate) fn freed(&self, guard: &mut Guard) -> Result<()> {
+        self.generalized.map_or(Ok(()), |functions| functions.free(guard))
+    }
+}
