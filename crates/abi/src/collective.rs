@@ -6,7 +6,7 @@ use crate::args::{Address, Counts, Handle, In};
 use crate::callback::UserOp;
 use crate::image::{Image, Operator, Shape};
 use crate::process::{Job, Process};
-use crate::request::Work;
+use crate::request::{Recipe, Work};
 use coll::{Call, Coll, Members, Part, check};
 use datatype::{Buffer, check_op};
 use error::{Class, Result, fail};
@@ -15,11 +15,23 @@ use objects::Op;
 use schedule::algorithm::Collective;
 use std::sync::Arc;
 
-/// A collective ready to be started.
-pub(crate) struct Planned {
+/// A collective ready to be started, any number of times.
+#[derive(Clone)]
+pub struct Planned {
     comm: Handle,
     call: Call,
-    image: Option<Box<Image>>,
+    imaged: Option<Box<Imaged>>,
+}
+
+/// What a reduction prepares at each start: its operator's place, and images of the buffers as they are then.
+#[derive(Clone)]
+struct Imaged {
+    shape: Shape,
+    counts: Vec<i64>,
+    received: i64,
+    input: Buffer,
+    output: Option<Buffer>,
+    operator: Option<UserOp>,
 }
 
 /// A buffer, its count and its datatype.
@@ -42,7 +54,7 @@ pub(crate) struct Reduced {
 
 impl Planned {
     fn new(comm: Handle, call: Call) -> Planned {
-        Planned { comm, call, image: None }
+        Planned { comm, call, imaged: None }
     }
 
     fn in_place(mut self, in_place: bool) -> Planned {
@@ -61,32 +73,52 @@ impl Planned {
         self
     }
 
-    /// Lets go what was prepared; it will not be started.
-    pub(crate) fn abandon(self, job: &mut Job) {
-        abandon(job, self.image);
+    /// Starts it as the comm's next collective. Returns the comm that failures are for, too.
+    pub(crate) fn start(self, process: &mut Process) -> Result<(Handle, Work)> {
+        let mut members = process.members(self.comm)?;
+        let comm = self.comm;
+        let work = self.start_among(&mut members, process)?;
+        // A comparison of statements has taken a number of its own.
+        process.objects.comms.get_mut(comm)?.sequence = members.sequence;
+        Ok((comm, work))
     }
 
-    /// Starts it, or the comparison that OUTBOARD_CHECK=1 puts before it. Returns the comm that failures are for, too.
-    pub(crate) fn start(self, process: &mut Process) -> Result<(Handle, Work)> {
-        let Planned { comm, call, image } = self;
-        let mut members = process.members(comm)?;
+    /// A persistent request's recipe. Requests may be started in another order on every member, so each has a context of
+    /// its own, in which its starts are counted (MPI 5.0, section 6.13).
+    pub(crate) fn persist(self, process: &mut Process) -> Result<(Handle, Recipe)> {
+        let mut members = process.members(self.comm)?;
+        members.context = process.objects.comms.get_mut(self.comm)?.child_context(0);
+        Ok((self.comm, Recipe::Coll { planned: self, members }))
+    }
+
+    /// Starts the recipe of `persist` once more.
+    pub(crate) fn start_again(&self, members: &mut Members, process: &mut Process) -> Result<Work> {
+        members.sequence = members.sequence.wrapping_add(1);
+        self.clone().start_among(members, process)
+    }
+
+    /// Starts it with the number `members.sequence`, or the comparison that OUTBOARD_CHECK=1 puts before it and then takes that
+    /// number. The numbers are taken now: other collectives may start before the comparison is over.
+    fn start_among(self, members: &mut Members, process: &mut Process) -> Result<Work> {
         let size = members.peers.len() as u32;
         if settings::get().check == 0 || size == 1 {
-            return Ok((comm, begin(process.job(), &members, call, image)?));
+            let (call, image) = self.prepared(process.job());
+            return begin(process.job(), members, call, image);
         }
-        let mut mine = to_bytes(&check::statement(&call, members.rank, size));
+        let mut mine = to_bytes(&check::statement(&self.call, members.rank, size));
         let mut all = vec![0u8; mine.len() * size as usize];
-        let gather = Planned::gathering_bytes(comm, &mut mine, &mut all).call;
-        let gather = match process.job().coll.start(&members, gather) {
-            Ok(gather) => gather,
-            Err(error) => {
-                abandon(process.job(), image);
-                return Err(error);
-            }
-        };
-        // Both numbers are taken now: other collectives may start before the comparison is over.
-        members.sequence = process.members(comm)?.sequence;
-        Ok((comm, Work::Checked(Box::new(Checked { gather, mine, all, members, call, image }))))
+        let gather = Planned::gathering_bytes(self.comm, &mut mine, &mut all).call;
+        let gather = process.job().coll.start(members, gather)?;
+        members.sequence = members.sequence.wrapping_add(1);
+        let (call, image) = self.prepared(process.job());
+        Ok(Work::Checked(Box::new(Checked { gather, mine, all, members: members.clone(), call, image })))
+    }
+
+    /// The call, with the operator in its place and images of the buffers as they are now.
+    fn prepared(self, job: &mut Job) -> (Call, Option<Box<Image>>) {
+        let Planned { mut call, imaged, .. } = self;
+        let image = imaged.map(|imaged| Box::new(imaged.fill(&mut call, job)));
+        (call, image)
     }
 
     /// An allgather of our own bytes, which must live until it is over.
@@ -97,18 +129,45 @@ impl Planned {
     }
 }
 
+impl Imaged {
+    fn fill(self, call: &mut Call, job: &mut Job) -> Image {
+        let Imaged { shape, counts, received, input, output, operator } = self;
+        let mut image = Image::default();
+        if !shape.is_plain() {
+            image = Image::new(&shape, &counts, received, &input, output.as_ref());
+            if output.is_some() {
+                call.output = one(&shape, image.output());
+            }
+            // In place the vector lies in the output's image, which is filled as the input's is.
+            match &mut call.input {
+                Part::CutAt { buffer, .. } => *buffer = image.input(),
+                Part::One { .. } => call.input = one(&shape, image.input()),
+                _ => (),
+            }
+        }
+        if let Some(op) = operator {
+            let token = job.operators.insert(Operator { op, shape: shape.clone() });
+            image.operator = Some(token);
+            let element_bytes = if shape.is_plain() { shape.unit(0) } else { 1 };
+            call.reduction = Some(Reduction::User { token: token as u64, element_bytes });
+        }
+        image
+    }
+}
+
+/// A vector that is cut between elements of the shape only.
+fn one(shape: &Shape, buffer: Buffer) -> Part {
+    Part::One { element_bytes: shape.unit(buffer.bytes()), buffer }
+}
+
 fn begin(job: &mut Job, members: &Members, call: Call, image: Option<Box<Image>>) -> Result<Work> {
     match job.coll.start(members, call) {
         Ok(ticket) => Ok(Work::Coll(ticket, image)),
         Err(error) => {
-            abandon(job, image);
+            image.and_then(|image| image.operator).map(|operator| job.operators.remove(operator));
             Err(error)
         }
     }
-}
-
-fn abandon(job: &mut Job, image: Option<Box<Image>>) {
-    image.and_then(|image| image.operator).map(|operator| job.operators.remove(operator));
 }
 
 /// A collective whose members are comparing what they pass.
@@ -349,42 +408,33 @@ impl Process {
             Op::User { .. } => Shape::of(datatype),
         };
         let source = if in_place { data.recvbuf } else { data.sendbuf };
-        let user_input = self.buffer(source, total, data.datatype)?;
-        let user_output =
-            if receives { Some(self.buffer(data.recvbuf, received, data.datatype)?) } else { None };
-        let (input, output, mut image) = if shape.is_plain() {
-            (user_input, user_output, None)
-        } else {
-            let mut image = Box::new(Image::new(&shape, counts, received, &user_input, user_output.as_ref()));
-            let output = receives.then(|| image.output());
-            // In place the vector lies in the output's image, which is filled as the input's is.
-            let input = if in_place && !scatters { Buffer::EMPTY } else { image.input() };
-            (input, output, Some(image))
-        };
-        let reduction = match op {
+        let input = self.buffer(source, total, data.datatype)?;
+        let output = if receives { Some(self.buffer(data.recvbuf, received, data.datatype)?) } else { None };
+        let (reduction, operator) = match op {
             Op::Predefined(op) => {
                 let basic = shape.basic().expect("checked above");
-                Reduction::Predefined { op, basic, element_bytes: basic.size() as u64 }
+                (Reduction::Predefined { op, basic, element_bytes: basic.size() as u64 }, None)
             }
             Op::User { function, large, .. } => {
-                let element_bytes = if shape.is_plain() { shape.unit(0) } else { 1 };
                 let op = UserOp { function, large, datatype: data.datatype, extent };
-                let token = self.job().operators.insert(Operator { op, shape: shape.clone() });
-                image.get_or_insert_default().operator = Some(token);
-                Reduction::User { token: token as u64, element_bytes }
+                (Reduction::User { token: 0, element_bytes: 1 }, Some(op))
             }
         };
-        let part = |buffer: Buffer| Part::One { element_bytes: shape.unit(buffer.bytes()), buffer };
-        let input = match (scatters, in_place) {
-            (true, _) => Part::CutAt { buffer: input, at: shape.cuts(counts) },
+        let part = match (scatters, in_place) {
+            (true, _) => Part::CutAt { buffer: input.clone(), at: shape.cuts(counts) },
             // Where the vector is one, plans of calls in place name only the output.
             (false, true) => Part::None,
-            (false, false) => part(input),
+            (false, false) => one(&shape, input.clone()),
         };
-        let mut call = Call::new(collective, input, output.map_or(Part::None, part));
+        let mut call =
+            Call::new(collective, part, output.clone().map_or(Part::None, |output| one(&shape, output)));
         call.reduction = Some(reduction);
         call.commutative = op.is_commutative();
-        Ok(Planned { comm, call, image }.in_place(in_place))
+        let counts = counts.to_vec();
+        let imaged = Imaged { shape, counts, received, input, output, operator };
+        let needed = operator.is_some() || !imaged.shape.is_plain();
+        let imaged = needed.then(|| Box::new(imaged));
+        Ok(Planned { comm, call, imaged }.in_place(in_place))
     }
 
     fn place(&self, comm: Handle) -> Result<Place> {

@@ -5,10 +5,10 @@
 
 use crate::args::Status;
 use crate::body::generalized::Generalized;
-use crate::collective::Checked;
+use crate::collective::{Checked, Planned};
 use crate::image::{Image, Operator};
 use crate::process::{Guard, Job, Process};
-use coll::Coll;
+use coll::{Coll, Members};
 use datatype::Buffer;
 use error::{Error, Result};
 use objects::{Group, Handle, constants};
@@ -151,6 +151,8 @@ pub enum Recipe {
     Send { mode: Mode, context: u64, peer: Option<u32>, tag: i32, buffer: Buffer },
     /// MPI_Recv_init.
     Recv { context: u64, source: Source, tag: Option<i32>, buffer: Buffer, group: Arc<Group> },
+    /// MPI_Bcast_init and the other collectives. The members' sequence number counts the starts.
+    Coll { planned: Planned, members: Members },
 }
 
 /// Whom a receive listens to.

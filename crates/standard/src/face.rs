@@ -306,7 +306,20 @@ pub unsafe extern "C" fn PMPI_Allgather_init(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Allgather_init", On::Comm(comm))
+    call("MPI_Allgather_init", On::Comm(comm), |guard| {
+        body::persistent::allgather_init(
+            guard,
+            Address(sendbuf),
+            i64::from(sendcount),
+            sendtype,
+            Address(recvbuf),
+            i64::from(recvcount),
+            recvtype,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Allgather_init(
@@ -336,7 +349,20 @@ pub unsafe extern "C" fn PMPI_Allgather_init_c(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Allgather_init_c", On::Comm(comm))
+    call("MPI_Allgather_init_c", On::Comm(comm), |guard| {
+        body::persistent::allgather_init(
+            guard,
+            Address(sendbuf),
+            sendcount,
+            sendtype,
+            Address(recvbuf),
+            recvcount,
+            recvtype,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Allgather_init_c(
@@ -443,7 +469,21 @@ pub unsafe extern "C" fn PMPI_Allgatherv_init(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Allgatherv_init", On::Comm(comm))
+    call("MPI_Allgatherv_init", On::Comm(comm), |guard| {
+        body::persistent::allgatherv_init(
+            guard,
+            Address(sendbuf),
+            i64::from(sendcount),
+            sendtype,
+            Address(recvbuf),
+            Counts::ints(recvcounts, "recvcounts"),
+            Counts::ints(displs, "displs"),
+            recvtype,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Allgatherv_init(
@@ -477,7 +517,21 @@ pub unsafe extern "C" fn PMPI_Allgatherv_init_c(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Allgatherv_init_c", On::Comm(comm))
+    call("MPI_Allgatherv_init_c", On::Comm(comm), |guard| {
+        body::persistent::allgatherv_init(
+            guard,
+            Address(sendbuf),
+            sendcount,
+            sendtype,
+            Address(recvbuf),
+            Counts::longs(recvcounts, "recvcounts"),
+            Counts::longs(displs, "displs"),
+            recvtype,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Allgatherv_init_c(
@@ -567,7 +621,19 @@ pub unsafe extern "C" fn PMPI_Allreduce_init(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Allreduce_init", On::Comm(comm))
+    call("MPI_Allreduce_init", On::Comm(comm), |guard| {
+        body::persistent::allreduce_init(
+            guard,
+            Address(sendbuf),
+            Address(recvbuf),
+            i64::from(count),
+            datatype,
+            op,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Allreduce_init(
@@ -593,7 +659,19 @@ pub unsafe extern "C" fn PMPI_Allreduce_init_c(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Allreduce_init_c", On::Comm(comm))
+    call("MPI_Allreduce_init_c", On::Comm(comm), |guard| {
+        body::persistent::allreduce_init(
+            guard,
+            Address(sendbuf),
+            Address(recvbuf),
+            count,
+            datatype,
+            op,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Allreduce_init_c(
@@ -690,7 +768,20 @@ pub unsafe extern "C" fn PMPI_Alltoall_init(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Alltoall_init", On::Comm(comm))
+    call("MPI_Alltoall_init", On::Comm(comm), |guard| {
+        body::persistent::alltoall_init(
+            guard,
+            Address(sendbuf),
+            i64::from(sendcount),
+            sendtype,
+            Address(recvbuf),
+            i64::from(recvcount),
+            recvtype,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Alltoall_init(
@@ -720,7 +811,20 @@ pub unsafe extern "C" fn PMPI_Alltoall_init_c(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Alltoall_init_c", On::Comm(comm))
+    call("MPI_Alltoall_init_c", On::Comm(comm), |guard| {
+        body::persistent::alltoall_init(
+            guard,
+            Address(sendbuf),
+            sendcount,
+            sendtype,
+            Address(recvbuf),
+            recvcount,
+            recvtype,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Alltoall_init_c(
@@ -838,7 +942,22 @@ pub unsafe extern "C" fn PMPI_Alltoallv_init(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Alltoallv_init", On::Comm(comm))
+    call("MPI_Alltoallv_init", On::Comm(comm), |guard| {
+        body::persistent::alltoallv_init(
+            guard,
+            Address(sendbuf),
+            Counts::ints(sendcounts, "sendcounts"),
+            Counts::ints(sdispls, "sdispls"),
+            sendtype,
+            Address(recvbuf),
+            Counts::ints(recvcounts, "recvcounts"),
+            Counts::ints(rdispls, "rdispls"),
+            recvtype,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Alltoallv_init(
@@ -875,7 +994,22 @@ pub unsafe extern "C" fn PMPI_Alltoallv_init_c(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Alltoallv_init_c", On::Comm(comm))
+    call("MPI_Alltoallv_init_c", On::Comm(comm), |guard| {
+        body::persistent::alltoallv_init(
+            guard,
+            Address(sendbuf),
+            Counts::longs(sendcounts, "sendcounts"),
+            Counts::longs(sdispls, "sdispls"),
+            sendtype,
+            Address(recvbuf),
+            Counts::longs(recvcounts, "recvcounts"),
+            Counts::longs(rdispls, "rdispls"),
+            recvtype,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Alltoallv_init_c(
@@ -1000,7 +1134,22 @@ pub unsafe extern "C" fn PMPI_Alltoallw_init(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Alltoallw_init", On::Comm(comm))
+    call("MPI_Alltoallw_init", On::Comm(comm), |guard| {
+        body::persistent::alltoallw_init(
+            guard,
+            Address(sendbuf),
+            Counts::ints(sendcounts, "sendcounts"),
+            Counts::ints(sdispls, "sdispls"),
+            In::<Handle>::new(sendtypes, "sendtypes"),
+            Address(recvbuf),
+            Counts::ints(recvcounts, "recvcounts"),
+            Counts::ints(rdispls, "rdispls"),
+            In::<Handle>::new(recvtypes, "recvtypes"),
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Alltoallw_init(
@@ -1037,7 +1186,22 @@ pub unsafe extern "C" fn PMPI_Alltoallw_init_c(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Alltoallw_init_c", On::Comm(comm))
+    call("MPI_Alltoallw_init_c", On::Comm(comm), |guard| {
+        body::persistent::alltoallw_init(
+            guard,
+            Address(sendbuf),
+            Counts::longs(sendcounts, "sendcounts"),
+            Counts::longs(sdispls, "sdispls"),
+            In::<Handle>::new(sendtypes, "sendtypes"),
+            Address(recvbuf),
+            Counts::longs(recvcounts, "recvcounts"),
+            Counts::longs(rdispls, "rdispls"),
+            In::<Handle>::new(recvtypes, "recvtypes"),
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Alltoallw_init_c(
@@ -1108,7 +1272,9 @@ pub unsafe extern "C" fn MPI_Barrier(comm: Handle) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Barrier_init(comm: Handle, info: Handle, request: usize) -> c_int {
-    missing("MPI_Barrier_init", On::Comm(comm))
+    call("MPI_Barrier_init", On::Comm(comm), |guard| {
+        body::persistent::barrier_init(guard, comm, info, Out::<Handle>::new(request, "request"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Barrier_init(comm: Handle, info: Handle, request: usize) -> c_int {
@@ -1168,7 +1334,18 @@ pub unsafe extern "C" fn PMPI_Bcast_init(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Bcast_init", On::Comm(comm))
+    call("MPI_Bcast_init", On::Comm(comm), |guard| {
+        body::persistent::bcast_init(
+            guard,
+            Address(buffer),
+            i64::from(count),
+            datatype,
+            root,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Bcast_init(
@@ -1192,7 +1369,18 @@ pub unsafe extern "C" fn PMPI_Bcast_init_c(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Bcast_init_c", On::Comm(comm))
+    call("MPI_Bcast_init_c", On::Comm(comm), |guard| {
+        body::persistent::bcast_init(
+            guard,
+            Address(buffer),
+            count,
+            datatype,
+            root,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Bcast_init_c(
@@ -2354,7 +2542,19 @@ pub unsafe extern "C" fn PMPI_Exscan_init(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Exscan_init", On::Comm(comm))
+    call("MPI_Exscan_init", On::Comm(comm), |guard| {
+        body::persistent::exscan_init(
+            guard,
+            Address(sendbuf),
+            Address(recvbuf),
+            i64::from(count),
+            datatype,
+            op,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Exscan_init(
@@ -2380,7 +2580,19 @@ pub unsafe extern "C" fn PMPI_Exscan_init_c(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Exscan_init_c", On::Comm(comm))
+    call("MPI_Exscan_init_c", On::Comm(comm), |guard| {
+        body::persistent::exscan_init(
+            guard,
+            Address(sendbuf),
+            Address(recvbuf),
+            count,
+            datatype,
+            op,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Exscan_init_c(
@@ -3976,7 +4188,21 @@ pub unsafe extern "C" fn PMPI_Gather_init(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Gather_init", On::Comm(comm))
+    call("MPI_Gather_init", On::Comm(comm), |guard| {
+        body::persistent::gather_init(
+            guard,
+            Address(sendbuf),
+            i64::from(sendcount),
+            sendtype,
+            Address(recvbuf),
+            i64::from(recvcount),
+            recvtype,
+            root,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Gather_init(
@@ -4010,7 +4236,21 @@ pub unsafe extern "C" fn PMPI_Gather_init_c(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Gather_init_c", On::Comm(comm))
+    call("MPI_Gather_init_c", On::Comm(comm), |guard| {
+        body::persistent::gather_init(
+            guard,
+            Address(sendbuf),
+            sendcount,
+            sendtype,
+            Address(recvbuf),
+            recvcount,
+            recvtype,
+            root,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Gather_init_c(
@@ -4127,7 +4367,22 @@ pub unsafe extern "C" fn PMPI_Gatherv_init(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Gatherv_init", On::Comm(comm))
+    call("MPI_Gatherv_init", On::Comm(comm), |guard| {
+        body::persistent::gatherv_init(
+            guard,
+            Address(sendbuf),
+            i64::from(sendcount),
+            sendtype,
+            Address(recvbuf),
+            Counts::ints(recvcounts, "recvcounts"),
+            Counts::ints(displs, "displs"),
+            recvtype,
+            root,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Gatherv_init(
@@ -4163,7 +4418,22 @@ pub unsafe extern "C" fn PMPI_Gatherv_init_c(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Gatherv_init_c", On::Comm(comm))
+    call("MPI_Gatherv_init_c", On::Comm(comm), |guard| {
+        body::persistent::gatherv_init(
+            guard,
+            Address(sendbuf),
+            sendcount,
+            sendtype,
+            Address(recvbuf),
+            Counts::longs(recvcounts, "recvcounts"),
+            Counts::longs(displs, "displs"),
+            recvtype,
+            root,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Gatherv_init_c(
@@ -8966,7 +9236,20 @@ pub unsafe extern "C" fn PMPI_Reduce_init(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Reduce_init", On::Comm(comm))
+    call("MPI_Reduce_init", On::Comm(comm), |guard| {
+        body::persistent::reduce_init(
+            guard,
+            Address(sendbuf),
+            Address(recvbuf),
+            i64::from(count),
+            datatype,
+            op,
+            root,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Reduce_init(
@@ -8994,7 +9277,20 @@ pub unsafe extern "C" fn PMPI_Reduce_init_c(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Reduce_init_c", On::Comm(comm))
+    call("MPI_Reduce_init_c", On::Comm(comm), |guard| {
+        body::persistent::reduce_init(
+            guard,
+            Address(sendbuf),
+            Address(recvbuf),
+            count,
+            datatype,
+            op,
+            root,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Reduce_init_c(
@@ -9193,7 +9489,19 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter_block_init(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Reduce_scatter_block_init", On::Comm(comm))
+    call("MPI_Reduce_scatter_block_init", On::Comm(comm), |guard| {
+        body::persistent::reduce_scatter_block_init(
+            guard,
+            Address(sendbuf),
+            Address(recvbuf),
+            i64::from(recvcount),
+            datatype,
+            op,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Reduce_scatter_block_init(
@@ -9219,7 +9527,19 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter_block_init_c(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Reduce_scatter_block_init_c", On::Comm(comm))
+    call("MPI_Reduce_scatter_block_init_c", On::Comm(comm), |guard| {
+        body::persistent::reduce_scatter_block_init(
+            guard,
+            Address(sendbuf),
+            Address(recvbuf),
+            recvcount,
+            datatype,
+            op,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Reduce_scatter_block_init_c(
@@ -9247,7 +9567,19 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter_init(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Reduce_scatter_init", On::Comm(comm))
+    call("MPI_Reduce_scatter_init", On::Comm(comm), |guard| {
+        body::persistent::reduce_scatter_init(
+            guard,
+            Address(sendbuf),
+            Address(recvbuf),
+            Counts::ints(recvcounts, "recvcounts"),
+            datatype,
+            op,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Reduce_scatter_init(
@@ -9273,7 +9605,19 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter_init_c(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Reduce_scatter_init_c", On::Comm(comm))
+    call("MPI_Reduce_scatter_init_c", On::Comm(comm), |guard| {
+        body::persistent::reduce_scatter_init(
+            guard,
+            Address(sendbuf),
+            Address(recvbuf),
+            Counts::longs(recvcounts, "recvcounts"),
+            datatype,
+            op,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Reduce_scatter_init_c(
@@ -9932,7 +10276,19 @@ pub unsafe extern "C" fn PMPI_Scan_init(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Scan_init", On::Comm(comm))
+    call("MPI_Scan_init", On::Comm(comm), |guard| {
+        body::persistent::scan_init(
+            guard,
+            Address(sendbuf),
+            Address(recvbuf),
+            i64::from(count),
+            datatype,
+            op,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Scan_init(
@@ -9958,7 +10314,19 @@ pub unsafe extern "C" fn PMPI_Scan_init_c(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Scan_init_c", On::Comm(comm))
+    call("MPI_Scan_init_c", On::Comm(comm), |guard| {
+        body::persistent::scan_init(
+            guard,
+            Address(sendbuf),
+            Address(recvbuf),
+            count,
+            datatype,
+            op,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Scan_init_c(
@@ -10062,7 +10430,21 @@ pub unsafe extern "C" fn PMPI_Scatter_init(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Scatter_init", On::Comm(comm))
+    call("MPI_Scatter_init", On::Comm(comm), |guard| {
+        body::persistent::scatter_init(
+            guard,
+            Address(sendbuf),
+            i64::from(sendcount),
+            sendtype,
+            Address(recvbuf),
+            i64::from(recvcount),
+            recvtype,
+            root,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Scatter_init(
@@ -10096,7 +10478,21 @@ pub unsafe extern "C" fn PMPI_Scatter_init_c(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Scatter_init_c", On::Comm(comm))
+    call("MPI_Scatter_init_c", On::Comm(comm), |guard| {
+        body::persistent::scatter_init(
+            guard,
+            Address(sendbuf),
+            sendcount,
+            sendtype,
+            Address(recvbuf),
+            recvcount,
+            recvtype,
+            root,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Scatter_init_c(
@@ -10215,7 +10611,22 @@ pub unsafe extern "C" fn PMPI_Scatterv_init(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Scatterv_init", On::Comm(comm))
+    call("MPI_Scatterv_init", On::Comm(comm), |guard| {
+        body::persistent::scatterv_init(
+            guard,
+            Address(sendbuf),
+            Counts::ints(sendcounts, "sendcounts"),
+            Counts::ints(displs, "displs"),
+            sendtype,
+            Address(recvbuf),
+            i64::from(recvcount),
+            recvtype,
+            root,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Scatterv_init(
@@ -10251,7 +10662,22 @@ pub unsafe extern "C" fn PMPI_Scatterv_init_c(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Scatterv_init_c", On::Comm(comm))
+    call("MPI_Scatterv_init_c", On::Comm(comm), |guard| {
+        body::persistent::scatterv_init(
+            guard,
+            Address(sendbuf),
+            Counts::longs(sendcounts, "sendcounts"),
+            Counts::longs(displs, "displs"),
+            sendtype,
+            Address(recvbuf),
+            recvcount,
+            recvtype,
+            root,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Scatterv_init_c(

@@ -312,10 +312,7 @@ fn run(guard: &mut Guard, planned: Planned) -> Result<()> {
 }
 
 fn launch(guard: &mut Guard, planned: Planned, request: Out<Handle>) -> Result<()> {
-    if let Err(error) = request.check() {
-        planned.abandon(guard.job());
-        return Err(error);
-    }
+    request.check()?;
     let (comm, work) = planned.start(guard)?;
     request.set(guard.request(comm, work)?)
 }

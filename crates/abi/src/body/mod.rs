@@ -39,6 +39,7 @@ pub mod info;
 pub mod op;
 pub mod p2p;
 pub mod pack;
+pub mod persistent;
 pub mod request;
 pub mod status;
 pub mod topology;

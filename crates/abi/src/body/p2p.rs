@@ -422,7 +422,7 @@ fn persistent_send(
 }
 
 /// The receive is started first, so that a message to oneself finds it.
-fn exchange(guard: &mut Guard, send: Recipe, recv: Recipe) -> Result<Completion> {
+fn exchange(guard: &mut Guard, mut send: Recipe, mut recv: Recipe) -> Result<Completion> {
     let recv = recv.start(guard)?;
     let send = send.start(guard)?;
     let sent = guard.finish(send);
@@ -431,7 +431,7 @@ fn exchange(guard: &mut Guard, send: Recipe, recv: Recipe) -> Result<Completion>
     Ok(received)
 }
 
-fn both(guard: &mut Guard, send: Recipe, recv: Recipe, packed: Option<Box<[u8]>>) -> Result<Work> {
+fn both(guard: &mut Guard, mut send: Recipe, mut recv: Recipe, packed: Option<Box<[u8]>>) -> Result<Work> {
     let recv = recv.start(guard)?;
     let send = send.start(guard)?;
     Ok(Work::Both {
@@ -566,8 +566,9 @@ impl Process {
 
 impl Recipe {
     /// Starts the operation.
-    pub(crate) fn start(&self, process: &mut Process) -> Result<Work> {
+    pub(crate) fn start(&mut self, process: &mut Process) -> Result<Work> {
         match self {
+            Recipe::Coll { planned, members } => planned.start_again(members, process),
             Recipe::Send { peer: None, .. } => Ok(Work::Done(Completion::EMPTY)),
             Recipe::Send { mode, context, peer: Some(peer), tag, buffer } => {
                 Ok(Work::Send(process.job().p2p.isend(*mode, *context, *peer, *tag, buffer.clone())?))

@@ -275,7 +275,7 @@ fn start_again(guard: &mut Guard, handle: Handle) -> Result<()> {
     if request.work.is_some() {
         fail!(Class::Request, "{handle} is active; MPI_Start takes a persistent request that is not");
     }
-    let Some(recipe) = request.recipe.take() else {
+    let Some(mut recipe) = request.recipe.take() else {
         fail!(Class::Request, "{handle} is not a persistent request");
     };
     let work = recipe.start(guard);
