@@ -10,7 +10,7 @@ ifneq ($(RUSTUP_HOME),)
 export RUSTUP_HOME
 endif
 
-.PHONY: build install demo test test-more tidy clean help setup
+.PHONY: build install demo test test-more conformance tidy clean help setup
 
 build: setup  ## build the library and its programs into build/ (bin lib include share), which may be moved
 	$(CARGO) build --release --workspace --quiet
@@ -27,6 +27,9 @@ test: build  ## run all tests that fit into half an hour on 2 cores
 
 test-more: build  ## the same with many more proxy deaths and rank counts
 	tests/all --more
+
+conformance: build  ## run MPICH's test suite, fetched as Debian's source package, over build/
+	tests/conformance/run
 
 tidy: setup  ## format, lints, floors between rooms, generated code, names in ARCHITECTURE.md
 	$(CARGO) fmt --all --check

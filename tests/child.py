@@ -1,0 +1,22 @@
+"""How the runners under tests/ run a program: with a time limit, and with nothing left behind."""
+import os, signal, subprocess, time
+
+
+def run(command, environment, timeout, cwd=None):
+    """One run: (exit code or None when it had to be stopped, output, seconds)."""
+    start = time.monotonic()
+    child = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                             errors="replace", env={**os.environ, **environment}, cwd=cwd, start_new_session=True,
+                             stdin=subprocess.DEVNULL)
+    try:
+        output, _ = child.communicate(timeout=timeout)
+        return child.returncode, output, time.monotonic() - start
+    except subprocess.TimeoutExpired:
+        # SIGTERM first: ending everything it started is the launcher's own business, and tested here.
+        os.killpg(child.pid, signal.SIGTERM)
+        try:
+            output, _ = child.communicate(timeout=5)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            output, _ = child.communicate()
+        return None, output, time.monotonic() - start
