@@ -11,7 +11,7 @@ use coll::{Call, Coll, Members, Part, check};
 use datatype::{Buffer, check_op};
 use error::{Class, Result, fail};
 use executor::Reduction;
-use objects::Op;
+use objects::{Op, constants};
 use schedule::algorithm::Collective;
 use std::sync::Arc;
 
@@ -21,6 +21,8 @@ pub struct Planned {
     comm: Handle,
     call: Call,
     imaged: Option<Box<Imaged>>,
+    /// Whether the groups of an intercommunicator are one for it.
+    as_one: bool,
 }
 
 /// What a reduction prepares at each start: its operator's place, and images of the buffers as they are then.
@@ -54,11 +56,17 @@ pub(crate) struct Reduced {
 
 impl Planned {
     fn new(comm: Handle, call: Call) -> Planned {
-        Planned { comm, call, imaged: None }
+        Planned { comm, call, imaged: None, as_one: false }
     }
 
     fn in_place(mut self, in_place: bool) -> Planned {
         self.call.in_place = in_place;
+        self
+    }
+
+    /// Makes one group of an intercommunicator's two, whose ranks are then those of `Members::peers`.
+    fn as_one(mut self) -> Planned {
+        self.as_one = true;
         self
     }
 
@@ -76,6 +84,9 @@ impl Planned {
     /// Starts it as the comm's next collective. Returns the comm that failures are for, too.
     pub(crate) fn start(self, process: &mut Process) -> Result<(Handle, Work)> {
         let mut members = process.members(self.comm)?;
+        if self.as_one {
+            members = members.as_one();
+        }
         let comm = self.comm;
         let work = self.start_among(&mut members, process)?;
         // A comparison of statements has taken a number of its own.
@@ -105,10 +116,10 @@ impl Planned {
             let (call, image) = self.prepared(process.job());
             return begin(process.job(), members, call, image);
         }
-        let mut mine = to_bytes(&check::statement(&self.call, members.rank, size));
+        let mut mine = to_bytes(&check::statement(&self.call, members));
         let mut all = vec![0u8; mine.len() * size as usize];
         let gather = Planned::gathering_bytes(self.comm, &mut mine, &mut all).call;
-        let gather = process.job().coll.start(members, gather)?;
+        let gather = process.job().coll.start(&members.as_one(), gather)?;
         members.sequence = members.sequence.wrapping_add(1);
         let (call, image) = self.prepared(process.job());
         Ok(Work::Checked(Box::new(Checked { gather, mine, all, members: members.clone(), call, image })))
@@ -125,7 +136,13 @@ impl Planned {
     pub(crate) fn gathering_bytes(comm: Handle, mine: &mut [u8], all: &mut [u8]) -> Planned {
         let input = Part::bytes(Buffer::from(crate::buffer::memory(mine)));
         let output = Part::PerRank(Buffer::from(crate::buffer::memory(all)));
-        Planned::new(comm, Call::new(Collective::Allgather, input, output))
+        Planned::new(comm, Call::new(Collective::Allgather, input, output)).as_one()
+    }
+
+    /// A broadcast of our own bytes, which must live until it is over.
+    pub(crate) fn spreading_bytes(comm: Handle, root: u32, bytes: &mut [u8]) -> Planned {
+        let output = Part::bytes(Buffer::from(crate::buffer::memory(bytes)));
+        Planned::new(comm, Call::new(Collective::Bcast, Part::None, output)).root(root).as_one()
     }
 }
 
@@ -211,10 +228,27 @@ pub(crate) fn to_words(bytes: &[u8]) -> Vec<i64> {
     bytes.chunks_exact(8).map(|word| i64::from_ne_bytes(word.try_into().expect("eight bytes"))).collect()
 }
 
-/// My rank, and how many there are.
+/// My rank, and how many there are with me and as partners: the same ranks but on an intercommunicator.
 struct Place {
     rank: usize,
-    size: usize,
+    own: usize,
+    partners: usize,
+}
+
+/// What a rank does in a rooted collective (MPI 5.0, section 6.2.3).
+struct Role {
+    /// The root as `Members::peers` counts.
+    root: u32,
+    is_root: bool,
+    /// Exchanges data with the root; on an intracommunicator the root does so, too.
+    serves: bool,
+}
+
+impl Role {
+    /// In the group of an intercommunicator's root, and not the root: only `comm` and `root` are looked at.
+    fn is_idle(&self) -> bool {
+        !self.is_root && !self.serves
+    }
 }
 
 #[rustfmt::skip]
@@ -225,9 +259,9 @@ impl Process {
     }
 
     pub(crate) fn plan_bcast(&mut self, comm: Handle, root: i32, data: Typed) -> Result<Planned> {
-        let root = self.root(comm, root)?;
-        let buffer = self.typed(data)?;
-        Ok(Planned::new(comm, Call::new(Collective::Bcast, Part::None, Part::bytes(buffer))).root(root))
+        let role = self.role(comm, root)?;
+        let output = if role.is_idle() { Part::None } else { Part::bytes(self.typed(data)?) };
+        Ok(Planned::new(comm, Call::new(Collective::Bcast, Part::None, output)).root(role.root))
     }
 
     pub(crate) fn plan_gather(&mut self, comm: Handle, root: i32, send: Typed, recv: Typed) -> Result<Planned> {
@@ -254,7 +288,7 @@ impl Process {
 
     pub(crate) fn plan_allgather(&mut self, comm: Handle, send: Typed, recv: Typed) -> Result<Planned> {
         let place = self.place(comm)?;
-        let in_place = send.0.is_in_place();
+        let in_place = self.in_place(comm, send.0)?;
         let input = if in_place { Part::None } else { Part::bytes(self.typed(send)?) };
         let output = Part::PerRank(self.per_rank(recv, &place)?);
         Ok(Planned::new(comm, Call::new(Collective::Allgather, input, output)).in_place(in_place))
@@ -262,7 +296,7 @@ impl Process {
 
     pub(crate) fn plan_allgatherv(&mut self, comm: Handle, send: Typed, recv: Weighted) -> Result<Planned> {
         let place = self.place(comm)?;
-        let in_place = send.0.is_in_place();
+        let in_place = self.in_place(comm, send.0)?;
         let input = if in_place { Part::None } else { Part::bytes(self.typed(send)?) };
         let output = self.weighted(recv, &place)?;
         Ok(Planned::new(comm, Call::new(Collective::Allgatherv, input, output)).in_place(in_place))
@@ -270,7 +304,7 @@ impl Process {
 
     pub(crate) fn plan_alltoall(&mut self, comm: Handle, send: Typed, recv: Typed) -> Result<Planned> {
         let place = self.place(comm)?;
-        let in_place = send.0.is_in_place();
+        let in_place = self.in_place(comm, send.0)?;
         let input = if in_place { Part::None } else { Part::PerRank(self.per_rank(send, &place)?) };
         let output = Part::PerRank(self.per_rank(recv, &place)?);
         Ok(Planned::new(comm, Call::new(Collective::Alltoall, input, output)).in_place(in_place))
@@ -278,7 +312,7 @@ impl Process {
 
     pub(crate) fn plan_alltoallv(&mut self, comm: Handle, send: Weighted, recv: Weighted) -> Result<Planned> {
         let place = self.place(comm)?;
-        let in_place = send.0.is_in_place();
+        let in_place = self.in_place(comm, send.0)?;
         let input = if in_place { Part::None } else { self.weighted(send, &place)? };
         let output = self.weighted(recv, &place)?;
         Ok(Planned::new(comm, Call::new(Collective::Alltoallv, input, output)).in_place(in_place))
@@ -286,41 +320,45 @@ impl Process {
 
     pub(crate) fn plan_alltoallw(&mut self, comm: Handle, send: TypedEach, recv: TypedEach) -> Result<Planned> {
         let place = self.place(comm)?;
-        let in_place = send.0.is_in_place();
+        let in_place = self.in_place(comm, send.0)?;
         let input = if in_place { Part::None } else { self.typed_each(send, &place)? };
         let output = self.typed_each(recv, &place)?;
         Ok(Planned::new(comm, Call::new(Collective::Alltoallw, input, output)).in_place(in_place))
     }
 
     pub(crate) fn plan_reduce(&mut self, comm: Handle, root: i32, count: i64, data: Reduced) -> Result<Planned> {
-        let root = self.root(comm, root)?;
-        let is_root = self.place(comm)?.rank == root as usize;
-        if data.sendbuf.is_in_place() && !is_root {
+        let role = self.role(comm, root)?;
+        if role.is_idle() {
+            return Ok(Planned::new(comm, Call::new(Collective::Reduce, Part::None, Part::None)).root(role.root));
+        }
+        if role.serves && !role.is_root && data.sendbuf.is_in_place() {
             fail!(Class::Buffer, "MPI_IN_PLACE is given as sendbuf, but only the root, rank {root}, may");
         }
-        Ok(self.reducing(Collective::Reduce, comm, &[count], data, is_root)?.root(root))
+        Ok(self.reducing(Collective::Reduce, comm, &[count], data, role.serves, role.is_root)?.root(role.root))
     }
 
     pub(crate) fn plan_allreduce(&mut self, comm: Handle, count: i64, data: Reduced) -> Result<Planned> {
-        self.reducing(Collective::Allreduce, comm, &[count], data, true)
+        self.reducing(Collective::Allreduce, comm, &[count], data, true, true)
     }
 
     pub(crate) fn plan_scan(&mut self, comm: Handle, count: i64, data: Reduced) -> Result<Planned> {
-        self.reducing(Collective::Scan, comm, &[count], data, true)
+        self.one_group(comm)?;
+        self.reducing(Collective::Scan, comm, &[count], data, true, true)
     }
 
     pub(crate) fn plan_exscan(&mut self, comm: Handle, count: i64, data: Reduced) -> Result<Planned> {
-        self.reducing(Collective::Exscan, comm, &[count], data, true)
+        self.one_group(comm)?;
+        self.reducing(Collective::Exscan, comm, &[count], data, true, true)
     }
 
     pub(crate) fn plan_reduce_scatter_block(&mut self, comm: Handle, count: i64, data: Reduced) -> Result<Planned> {
-        let size = self.place(comm)?.size;
-        self.reducing(Collective::ReduceScatterBlock, comm, &vec![count; size], data, true)
+        let own = self.place(comm)?.own;
+        self.reducing(Collective::ReduceScatterBlock, comm, &vec![count; own], data, true, true)
     }
 
     pub(crate) fn plan_reduce_scatter(&mut self, comm: Handle, counts: Counts, data: Reduced) -> Result<Planned> {
-        let counts = counts.read(self.place(comm)?.size)?;
-        self.reducing(Collective::ReduceScatter, comm, &counts, data, true)
+        let counts = counts.read(self.place(comm)?.own)?;
+        self.reducing(Collective::ReduceScatter, comm, &counts, data, true, true)
     }
 }
 
@@ -329,8 +367,9 @@ impl Process {
     /// is the same for all (MPI 5.0, section 6.13).
     fn members(&mut self, comm: Handle) -> Result<Members> {
         let comm = self.objects.comms.get_mut(comm)?;
-        let (context, rank, peers) = (comm.context, comm.rank, comm.group.peers.clone());
-        Ok(Members { context, sequence: comm.next_sequence(), rank, peers })
+        let (context, rank, peers) = (comm.context, comm.place(), comm.everybody.clone());
+        let first_group = comm.first_group;
+        Ok(Members { context, sequence: comm.next_sequence(), rank, peers, first_group })
     }
 
     /// A gather or gatherv; `output` is asked for on the root only, the only rank where its arguments count.
@@ -342,15 +381,14 @@ impl Process {
         send: Typed,
         output: impl FnOnce(&mut Process) -> Result<Part>,
     ) -> Result<Planned> {
-        let root = self.root(comm, root)?;
-        let is_root = self.place(comm)?.rank == root as usize;
-        let in_place = send.0.is_in_place();
-        if in_place && !is_root {
+        let role = self.role(comm, root)?;
+        let in_place = role.serves && self.in_place(comm, send.0)?;
+        if in_place && !role.is_root {
             fail!(Class::Buffer, "MPI_IN_PLACE is given as sendbuf, but only the root, rank {root}, may");
         }
-        let input = if in_place { Part::None } else { Part::bytes(self.typed(send)?) };
-        let output = if is_root { output(self)? } else { Part::None };
-        Ok(Planned::new(comm, Call::new(collective, input, output)).root(root).in_place(in_place))
+        let input = if role.serves && !in_place { Part::bytes(self.typed(send)?) } else { Part::None };
+        let output = if role.is_root { output(self)? } else { Part::None };
+        Ok(Planned::new(comm, Call::new(collective, input, output)).root(role.root).in_place(in_place))
     }
 
     /// A scatter or scatterv; `input` is asked for on the root only.
@@ -362,31 +400,32 @@ impl Process {
         input: impl FnOnce(&mut Process) -> Result<Part>,
         recv: Typed,
     ) -> Result<Planned> {
-        let root = self.root(comm, root)?;
-        let is_root = self.place(comm)?.rank == root as usize;
-        let in_place = recv.0.is_in_place();
-        if in_place && !is_root {
+        let role = self.role(comm, root)?;
+        let in_place = role.serves && self.in_place(comm, recv.0)?;
+        if in_place && !role.is_root {
             fail!(Class::Buffer, "MPI_IN_PLACE is given as recvbuf, but only the root, rank {root}, may");
         }
-        let output = if in_place { Part::None } else { Part::bytes(self.typed(recv)?) };
-        let input = if is_root { input(self)? } else { Part::None };
-        Ok(Planned::new(comm, Call::new(collective, input, output)).root(root).in_place(in_place))
+        let output = if role.serves && !in_place { Part::bytes(self.typed(recv)?) } else { Part::None };
+        let input = if role.is_root { input(self)? } else { Part::None };
+        Ok(Planned::new(comm, Call::new(collective, input, output)).root(role.root).in_place(in_place))
     }
 
-    /// A reduction of one vector of `counts[0]` elements, or of one block for each rank. `receives`: this rank gets a result.
+    /// A reduction of one vector of `counts[0]` elements, or of one block for each rank. `sends`: this rank contributes; `receives`: it
+    /// gets a result.
     fn reducing(
         &mut self,
         collective: Collective,
         comm: Handle,
         counts: &[i64],
         data: Reduced,
+        sends: bool,
         receives: bool,
     ) -> Result<Planned> {
         let place = self.place(comm)?;
         if let Some(count) = counts.iter().find(|count| **count < 0) {
             fail!(Class::Count, "the count, {count}, is negative");
         }
-        let in_place = data.sendbuf.is_in_place();
+        let in_place = sends && self.in_place(comm, data.sendbuf)?;
         if data.recvbuf.is_in_place() {
             fail!(Class::Buffer, "MPI_IN_PLACE is given as recvbuf; a reduction takes it as sendbuf");
         }
@@ -408,7 +447,7 @@ impl Process {
             Op::User { .. } => Shape::of(datatype),
         };
         let source = if in_place { data.recvbuf } else { data.sendbuf };
-        let input = self.buffer(source, total, data.datatype)?;
+        let input = if sends { self.buffer(source, total, data.datatype)? } else { Buffer::EMPTY };
         let output = if receives { Some(self.buffer(data.recvbuf, received, data.datatype)?) } else { None };
         let (reduction, operator) = match op {
             Op::Predefined(op) => {
@@ -420,34 +459,74 @@ impl Process {
                 (Reduction::User { token: 0, element_bytes: 1 }, Some(op))
             }
         };
-        let part = match (scatters, in_place) {
-            (true, _) => Part::CutAt { buffer: input.clone(), at: shape.cuts(counts) },
+        let part = match scatters {
+            true => Part::CutAt { buffer: input.clone(), at: shape.cuts(counts) },
             // Where the vector is one, plans of calls in place name only the output.
-            (false, true) => Part::None,
-            (false, false) => one(&shape, input.clone()),
+            false if in_place || !sends => Part::None,
+            false => one(&shape, input.clone()),
         };
         let mut call =
             Call::new(collective, part, output.clone().map_or(Part::None, |output| one(&shape, output)));
         call.reduction = Some(reduction);
         call.commutative = op.is_commutative();
-        let counts = counts.to_vec();
+        let counts = if sends { counts.to_vec() } else { Vec::new() };
         let imaged = Imaged { shape, counts, received, input, output, operator };
         let needed = operator.is_some() || !imaged.shape.is_plain();
         let imaged = needed.then(|| Box::new(imaged));
-        Ok(Planned { comm, call, imaged }.in_place(in_place))
+        Ok(Planned { imaged, ..Planned::new(comm, call) }.in_place(in_place))
     }
 
     fn place(&self, comm: Handle) -> Result<Place> {
         let comm = self.objects.comm(comm)?;
-        Ok(Place { rank: comm.rank as usize, size: comm.size() as usize })
+        let partners = comm.partners().size() as usize;
+        Ok(Place { rank: comm.rank as usize, own: comm.size() as usize, partners })
     }
 
-    fn root(&self, comm: Handle, root: i32) -> Result<u32> {
-        let size = self.place(comm)?.size;
-        match u32::try_from(root) {
-            Ok(root) if (root as usize) < size => Ok(root),
-            _ => fail!(Class::Root, "root {root} is not in this comm of {size} processes"),
+    fn one_group(&self, comm: Handle) -> Result<()> {
+        if self.objects.comm(comm)?.remote.is_some() {
+            fail!(Class::Comm, "{comm} is an intercommunicator, on which there are no scans");
         }
+        Ok(())
+    }
+
+    fn role(&self, handle: Handle, root: i32) -> Result<Role> {
+        let comm = self.objects.comm(handle)?;
+        let is_inter = comm.remote.is_some();
+        let (own, partners) = comm.places();
+        let place = comm.place();
+        match u32::try_from(root) {
+            Ok(rank) if (rank as usize) < partners.len() => {
+                let root = partners.start as u32 + rank;
+                Ok(Role { root, is_root: !is_inter && root == place, serves: true })
+            }
+            _ if is_inter && root == constants::ROOT => {
+                Ok(Role { root: place, is_root: true, serves: false })
+            }
+            // Who of this group is the root, only the root and the other group know.
+            _ if is_inter && root == constants::PROC_NULL => {
+                match own.map(|rank| rank as u32).find(|rank| *rank != place) {
+                    Some(other) => Ok(Role { root: other, is_root: false, serves: false }),
+                    None => fail!(
+                        Class::Root,
+                        "root is MPI_PROC_NULL, but nobody else of this group can be the root"
+                    ),
+                }
+            }
+            _ if is_inter => fail!(
+                Class::Root,
+                "root {root} is neither in the remote group of {} processes nor MPI_ROOT or MPI_PROC_NULL",
+                partners.len()
+            ),
+            _ => fail!(Class::Root, "root {root} is not in this comm of {} processes", partners.len()),
+        }
+    }
+
+    /// Whether the buffer is MPI_IN_PLACE, which means nothing between groups (MPI 5.0, section 6.2.3).
+    fn in_place(&self, comm: Handle, buffer: Address) -> Result<bool> {
+        if buffer.is_in_place() && self.objects.comm(comm)?.remote.is_some() {
+            fail!(Class::Buffer, "MPI_IN_PLACE is given, but {comm} is an intercommunicator");
+        }
+        Ok(buffer.is_in_place())
     }
 
     fn typed(&mut self, Typed(address, count, datatype): Typed) -> Result<Buffer> {
@@ -459,8 +538,12 @@ impl Process {
         if count < 0 {
             fail!(Class::Count, "the count, {count}, is negative");
         }
-        let Some(all) = count.checked_mul(place.size as i64) else {
-            fail!(Class::Count, "{count} elements for each of {} processes are more than 2^63", place.size);
+        let Some(all) = count.checked_mul(place.partners as i64) else {
+            fail!(
+                Class::Count,
+                "{count} elements for each of {} processes are more than 2^63",
+                place.partners
+            );
         };
         self.buffer(address, all, datatype)
     }
@@ -470,12 +553,12 @@ impl Process {
         Weighted(address, counts, displs, datatype): Weighted,
         place: &Place,
     ) -> Result<Part> {
-        let (counts, displs) = (counts.read(place.size)?, displs.read(place.size)?);
+        let (counts, displs) = (counts.read(place.partners)?, displs.read(place.partners)?);
         let extent = self.objects.datatype(datatype)?.extent();
         let block = |process: &mut Process, at: usize| {
             process.buffer(address.moved(displs[at].wrapping_mul(extent)), counts[at], datatype)
         };
-        let buffers: Result<Vec<_>> = (0..place.size).map(|at| block(self, at)).collect();
+        let buffers: Result<Vec<_>> = (0..place.partners).map(|at| block(self, at)).collect();
         Ok(Part::Each(Arc::from(buffers?)))
     }
 
@@ -485,9 +568,10 @@ impl Process {
         place: &Place,
     ) -> Result<Part> {
         let (counts, displs, types) =
-            (counts.read(place.size)?, displs.read(place.size)?, types.read(place.size)?);
-        let buffers: Result<Vec<_>> =
-            (0..place.size).map(|at| self.buffer(address.moved(displs[at]), counts[at], types[at])).collect();
+            (counts.read(place.partners)?, displs.read(place.partners)?, types.read(place.partners)?);
+        let buffers: Result<Vec<_>> = (0..place.partners)
+            .map(|at| self.buffer(address.moved(displs[at]), counts[at], types[at]))
+            .collect();
         Ok(Part::Each(Arc::from(buffers?)))
     }
 }

@@ -3,6 +3,7 @@
 use datatype::Buffer;
 use executor::{Binding, Cut, Reduction};
 use schedule::algorithm::Collective;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Who takes part: a comm as far as a collective needs it.
@@ -12,10 +13,25 @@ pub struct Members {
     pub context: u64,
     /// The number of this operation within the comm, which all members count alike.
     pub sequence: u32,
-    /// My rank.
+    /// My rank; on an intercommunicator, my place in `peers`.
     pub rank: u32,
-    /// World rank of each rank.
+    /// World rank of each rank; of an intercommunicator those of the first group, then those of the second.
     pub peers: Arc<[u32]>,
+    /// Ranks in an intercommunicator's first group; 0 of an intracommunicator.
+    pub first_group: u32,
+}
+
+impl Members {
+    /// The same processes as one group.
+    pub fn as_one(&self) -> Members {
+        Members { first_group: 0, ..self.clone() }
+    }
+
+    /// The places in `peers` of the group that this rank exchanges data with.
+    pub fn partners(&self) -> Range<u32> {
+        let (all, first) = (self.peers.len() as u32, self.first_group);
+        if first > 0 && self.rank >= first { 0..first } else { first..all }
+    }
 }
 
 /// A user's buffer in the shape that the collective gives it.
@@ -25,7 +41,7 @@ pub enum Part {
     None,
     /// One vector, which an algorithm may cut where it likes between elements of `element_bytes` bytes.
     One { buffer: Buffer, element_bytes: u64 },
-    /// As many equal blocks as the comm has ranks, one after the other.
+    /// As many equal blocks as the comm has ranks, or the remote group, one after the other.
     PerRank(Buffer),
     /// One vector with a block for each rank, cut at these `size + 1` byte offsets.
     CutAt { buffer: Buffer, at: Arc<[u64]> },
@@ -84,7 +100,8 @@ fn whole_block(buffer: Buffer) -> Binding {
 pub struct Call {
     /// Which.
     pub collective: Collective,
-    /// The root, or 0.
+    /// The root as `Members::peers` counts, or 0. A rank of the root's group on an intercommunicator does not know it, and names any
+    /// other of its group.
     pub root: u32,
     /// Whether this rank passed MPI_IN_PLACE; `input` is then `Part::None` (`output` for a scatter).
     pub in_place: bool,
@@ -113,6 +130,12 @@ impl Call {
             commutative: true,
             blocking: false,
         }
+    }
+
+    /// Whether this rank has no part in the operation: it is in the root's group of an intercommunicator (MPI 5.0, section 6.2.3).
+    pub fn is_idle(&self, members: &Members) -> bool {
+        let rooted = members.first_group > 0 && self.collective.is_rooted();
+        rooted && self.root != members.rank && !members.partners().contains(&self.root)
     }
 
     /// The number of bytes by which an algorithm is chosen. Only what all ranks know alike (MPI 5.0, section 6.1: counts

@@ -2,7 +2,7 @@
 //!
 //! Every member states what it was called with in words of fixed number, all learn all statements, and all come to the same verdict.
 
-use crate::{Call, Part};
+use crate::{Call, Members, Part};
 use error::{Class, Result, fail};
 use executor::Reduction;
 use schedule::algorithm::Collective;
@@ -10,20 +10,59 @@ use schedule::algorithm::Collective;
 /// Collective, root, operator, bytes; then bytes to each rank and bytes from each rank, where they are not the same for all.
 const COMMON: usize = 4;
 
-/// A member's statement: `statement_words(size)` words.
-pub fn statement(call: &Call, rank: u32, size: u32) -> Vec<i64> {
+/// What stands for root, operator and bytes of a rank that has no part in the operation.
+const IDLE: i64 = i64::MIN;
+
+/// A member's statement: `statement_words(size)` words. On an intercommunicator ranks count as in `Members::peers`.
+pub fn statement(call: &Call, members: &Members) -> Vec<i64> {
+    let (rank, size) = (members.rank, members.peers.len() as u32);
     let op = match call.reduction {
         None => -2,
         Some(Reduction::User { .. }) => -1,
         Some(Reduction::Predefined { op, .. }) => op as i64,
     };
-    let mut words = vec![call.collective as i64, i64::from(call.root), op, call.bytes(size) as i64];
-    if is_uneven(call.collective) {
-        words.extend((0..size).map(|at| bytes_to(call, rank, at)));
-        words.extend((0..size).map(|at| bytes_from(call, rank, at)));
+    let mut words = vec![call.collective as i64];
+    match members.first_group {
+        0 => {
+            words.extend([i64::from(call.root), op, call.bytes(size) as i64]);
+            if is_uneven(call.collective) {
+                words.extend((0..size).map(|at| bytes_to(call, rank, at)));
+                words.extend((0..size).map(|at| bytes_from(call, rank, at)));
+            }
+        }
+        _ if call.is_idle(members) => words.extend([IDLE; COMMON - 1]),
+        _ => {
+            let vector = if call.collective.reduces() { call.bytes(size) as i64 } else { 0 };
+            words.extend([i64::from(call.root), op, vector]);
+            words.extend((0..size).map(|at| bytes_across(call, members, at, true)));
+            words.extend((0..size).map(|at| bytes_across(call, members, at, false)));
+        }
     }
     words.resize(statement_words(size), 0);
     words
+}
+
+/// Bytes that this rank has for rank `at`, or expects from it, on an intercommunicator.
+fn bytes_across(call: &Call, members: &Members, at: u32, sends: bool) -> i64 {
+    use Collective::*;
+    let partners = members.partners();
+    // Of the two ends of a rooted collective, one is the root.
+    let (source, target) = if sends { (members.rank, at) } else { (at, members.rank) };
+    let takes_part = match call.collective {
+        Bcast | Scatter | Scatterv => source == call.root,
+        Gather | Gatherv => target == call.root,
+        Barrier | Reduce | Allreduce | ReduceScatter | ReduceScatterBlock | Scan | Exscan => false,
+        Allgather | Allgatherv | Alltoall | Alltoallv | Alltoallw => true,
+    };
+    if !takes_part || !partners.contains(&at) {
+        return 0;
+    }
+    let part = if sends && call.collective != Bcast { &call.input } else { &call.output };
+    match part {
+        Part::PerRank(buffer) => (buffer.bytes() / partners.len()) as i64,
+        Part::Each(_) => block(part, at - partners.start),
+        part => part.total() as i64,
+    }
 }
 
 /// Bytes that this rank has for rank `at`. An input in place lies in the output.
@@ -63,39 +102,46 @@ pub fn statement_words(size: u32) -> usize {
 /// The verdict on all statements, in order of rank: the first difference as an error that all members report alike.
 pub fn compare(statements: &[i64], size: u32) -> Result<()> {
     let of = |rank: u32| &statements[rank as usize * statement_words(size)..][..statement_words(size)];
-    let first = of(0);
+    let reference = (0..size).find(|rank| of(*rank)[1] != IDLE).unwrap_or(0);
+    let first = of(reference);
     let collective =
         |word: i64| Collective::ALL.get(word as usize).map_or("?", |collective| collective.name());
-    for rank in 1..size {
+    for rank in 0..size {
         let here = of(rank);
         let name = collective(first[0]);
         if here[0] != first[0] {
-            fail!(Class::Other, "rank 0 is in {name}, but rank {rank} is in {}", collective(here[0]));
+            fail!(
+                Class::Other,
+                "rank {reference} is in {name}, but rank {rank} is in {}",
+                collective(here[0])
+            );
+        }
+        if here[1] == IDLE {
+            continue;
         }
         if here[1] != first[1] {
             fail!(
                 Class::Root,
-                "in {name} rank 0 has root {}, but rank {rank} has root {}",
+                "in {name} rank {reference} has root {}, but rank {rank} has root {}",
                 first[1],
                 here[1]
             );
         }
         if here[2] != first[2] {
-            fail!(Class::Op, "in {name} rank 0 and rank {rank} have different operators");
+            fail!(Class::Op, "in {name} rank {reference} and rank {rank} have different operators");
         }
         if here[3] != first[3] {
             fail!(
                 Class::Count,
-                "in {name} rank 0 has {} bytes, but rank {rank} has {} bytes",
+                "in {name} rank {reference} has {} bytes, but rank {rank} has {} bytes",
                 first[3],
                 here[3]
             );
         }
     }
     let n = size as usize;
-    let uneven = Collective::ALL.get(first[0] as usize).is_some_and(|collective| is_uneven(*collective));
-    for (from, to) in (0..if uneven { size } else { 0 }).flat_map(|from| (0..size).map(move |to| (from, to)))
-    {
+    // Where all pairs are alike, nobody has stated a length for any.
+    for (from, to) in (0..size).flat_map(|from| (0..size).map(move |to| (from, to))) {
         let (sent, expected) = (of(from)[COMMON + to as usize], of(to)[COMMON + n + from as usize]);
         if sent != expected {
             let name = collective(first[0]);
@@ -125,11 +171,35 @@ mod tests {
         lengths.iter().map(|bytes| Buffer::from(leaked(*bytes))).collect()
     }
 
-    fn verdict(calls: &[Call]) -> Result<()> {
-        let size = calls.len() as u32;
+    fn verdict_of(first_group: u32, calls: &[Call]) -> Result<()> {
+        let peers: std::sync::Arc<[u32]> = (0..calls.len() as u32).collect();
+        let members = |rank| Members { context: 1, sequence: 1, rank, peers: peers.clone(), first_group };
         let words: Vec<i64> =
-            calls.iter().zip(0..).flat_map(|(call, rank)| statement(call, rank, size)).collect();
-        compare(&words, size)
+            calls.iter().zip(0..).flat_map(|(call, rank)| statement(call, &members(rank))).collect();
+        compare(&words, calls.len() as u32)
+    }
+
+    fn verdict(calls: &[Call]) -> Result<()> {
+        verdict_of(0, calls)
+    }
+
+    // Goal: between groups lengths are compared by pair, and ranks beside the root have nothing to say.
+    #[test]
+    fn groups_are_compared_across() {
+        let own = |length: usize| Part::bytes(bytes(&[length]).remove(0));
+        let equal = |length: usize| Part::PerRank(bytes(&[length]).remove(0));
+        let bcast =
+            |root: u32, output: Part| Call { root, ..Call::new(Collective::Bcast, Part::None, output) };
+        let right = [bcast(1, Part::None), bcast(1, own(8)), bcast(1, own(8))];
+        assert_eq!(verdict_of(2, &right), Ok(()));
+        let wrong = [bcast(1, Part::None), bcast(1, own(8)), bcast(1, own(4))];
+        let message = verdict_of(2, &wrong).unwrap_err().message;
+        assert_eq!(message, "in bcast rank 1 sends 8 bytes to rank 2, which expects 4");
+        let roots = [bcast(1, Part::None), bcast(1, own(8)), bcast(0, own(8))];
+        assert_eq!(verdict_of(2, &roots).unwrap_err().class, Class::Root);
+        let allgather = |send: usize, recv: usize| Call::new(Collective::Allgather, own(send), equal(recv));
+        assert_eq!(verdict_of(2, &[allgather(3, 5), allgather(3, 5), allgather(5, 6)]), Ok(()));
+        assert!(verdict_of(2, &[allgather(3, 5), allgather(4, 5), allgather(5, 6)]).is_err());
     }
 
     // Goal: equal calls pass, and each kind of difference gets its class and names the rank.

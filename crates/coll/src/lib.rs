@@ -16,7 +16,7 @@ pub use call::{Call, Members, Part};
 pub use choose::{Choice, RULES, Rule};
 
 use cache::Plans;
-use error::Result;
+use error::{Class, Result, fail};
 use executor::{Executor, Offload, Poll, Start, Ticket, UserCall};
 use schedule::algorithm::{Algorithm, Params};
 use transport::shm::Allocator;
@@ -42,12 +42,17 @@ impl Coll {
     /// Starts a collective.
     pub fn start(&mut self, members: &Members, call: Call) -> Result<Ticket> {
         let size = members.peers.len() as u32;
-        let algorithm = self.choice.of(call.collective, call.bytes(size), size, call.commutative);
-        let (rank, root, in_place) = (members.rank, call.root, call.in_place);
+        let (rank, first_group) = (members.rank, members.first_group);
+        let algorithm = match (first_group > 0).then(|| call.collective.between()) {
+            None => self.choice.of(call.collective, call.bytes(size), size, call.commutative),
+            Some(Some(algorithm)) => algorithm,
+            Some(None) => fail!(Class::Comm, "{} needs an intracommunicator", call.collective.name()),
+        };
+        let Call { root, in_place, commutative, .. } = call;
         // Where the setting leaves the choice to us, a call that only waits is carried out by the waiting rank.
         let offload = if call.blocking && !self.offload_all { Offload::Off } else { Offload::Auto };
         let schedule =
-            self.plans.get(algorithm, Params { rank, size, root, in_place, commutative: call.commutative });
+            self.plans.get(algorithm, Params { rank, size, root, in_place, commutative, first_group });
         telemetry::count(counter_of(algorithm), 1);
         self.executor.start(Start {
             context: members.context,

@@ -36,8 +36,25 @@ pub struct Comm {
     /// Collectives started so far, of every sort: the number that all members agree on for the next.
     pub sequence: u32,
     children: u64,
-    /// For MPI_Comm_create_group, which only some members call: calls so far by (tag, members).
-    partial: HashMap<u64, u64>,
+    /// For MPI_Comm_create_group, which only some members call.
+    partial: Partial,
+}
+
+/// Contexts of comms that only the processes of a group make: calls so far by what they pass alike.
+#[derive(Debug, Default)]
+pub struct Partial {
+    calls: HashMap<u64, u64>,
+}
+
+impl Partial {
+    /// The context of the next comm that `peers`, those of both groups of an intercommunicator, make, and for which all pass `words`.
+    pub fn context(&mut self, words: &[u64], peers: impl Iterator<Item = u32>) -> u64 {
+        let words: Vec<u64> = words.iter().copied().chain(peers.map(u64::from)).collect();
+        let key = mixed(&words);
+        let calls = self.calls.entry(key).or_insert(0);
+        *calls += 1;
+        mixed(&[key, *calls])
+    }
 }
 
 /// The context of MPI_COMM_WORLD.
@@ -63,7 +80,7 @@ impl Comm {
             info: Info::default(),
             sequence: 0,
             children: 0,
-            partial: HashMap::new(),
+            partial: Partial::default(),
         }
     }
 
@@ -95,6 +112,11 @@ impl Comm {
         self.remote.is_some() && self.everybody.first() != self.group.peers.first()
     }
 
+    /// This process's place in `everybody`.
+    pub fn place(&self) -> u32 {
+        self.rank + if self.is_second() { self.first_group } else { 0 }
+    }
+
     /// The places in `everybody` of this process's group and of its partners.
     pub fn places(&self) -> (Range<usize>, Range<usize>) {
         let (all, first) = (self.everybody.len(), self.first_group as usize);
@@ -118,9 +140,18 @@ impl Comm {
         }
     }
 
-    /// From a rank in MPI_COMM_WORLD to the rank here.
-    pub fn rank_of(&self, peer: u32) -> Option<u32> {
-        self.group.rank_of(peer)
+    /// What MPI_Comm_compare says of two different comms (MPI 5.0, sections 7.4.1 and 7.6.1).
+    pub fn compare(&self, other: &Comm) -> i32 {
+        let remote = match (&self.remote, &other.remote) {
+            (None, None) => constants::IDENT,
+            (Some(here), Some(there)) => here.compare(there),
+            _ => constants::UNEQUAL,
+        };
+        match (self.group.compare(&other.group), remote) {
+            (constants::UNEQUAL, _) | (_, constants::UNEQUAL) => constants::UNEQUAL,
+            (constants::IDENT, constants::IDENT) => constants::CONGRUENT,
+            _ => constants::SIMILAR,
+        }
     }
 
     /// The number of the next collective: every member calls its collectives in the same order (MPI 5.0, section 6.13).
@@ -137,18 +168,14 @@ impl Comm {
 
     /// The context of a comm that only `members` (peers) make, with `tag`.
     pub fn partial_context(&mut self, tag: i32, members: &[u32]) -> u64 {
-        let mut words = vec![self.context, u64::MAX, u64::from(tag as u32)];
-        words.extend(members.iter().map(|member| u64::from(*member)));
-        let key = mixed(&words);
-        let calls = self.partial.entry(key).or_insert(0);
-        *calls += 1;
-        mixed(&[key, *calls])
+        let words = [self.context, u64::MAX, u64::from(tag as u32)];
+        self.partial.context(&words, members.iter().copied())
     }
 }
 
 /// A 64-bit hash of words: each is folded in by the finaliser of MurmurHash3, of which every output bit depends on every input bit.
 /// Two live comms of one process get the same context with a chance of 2^-64 per pair.
-fn mixed(words: &[u64]) -> u64 {
+pub fn mixed(words: &[u64]) -> u64 {
     words.iter().fold(0x9e37_79b9_7f4a_7c15, |hash, word| {
         let mut x = hash ^ word.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31);
         x = (x ^ (x >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -193,6 +220,7 @@ mod tests {
         let other = Comm::between(9, one.remote.clone().unwrap().seen_by(4), one.group.clone(), "");
         assert_eq!(one.everybody, other.everybody);
         assert_eq!((&one.everybody[..], one.first_group, other.first_group), (&[4, 1, 2, 5, 3][..], 3, 3));
+        assert_eq!((one.place(), other.place()), (4, 0));
         assert_eq!((one.places(), other.places()), ((3..5, 0..3), (0..3, 3..5)));
         assert_eq!((one.peer(1), other.peer(1)), (Ok(1), Ok(3)));
         assert_eq!(one.peer(3).unwrap_err().message, "rank 3 is not in the remote group of 3 processes");
@@ -202,8 +230,7 @@ mod tests {
     fn ranks_and_peers() {
         let comm = comm(1, 2);
         assert_eq!(comm.rank, 1);
-        assert_eq!((comm.peer(0), comm.rank_of(4)), (Ok(4), Some(0)));
-        assert_eq!(comm.rank_of(1), None);
+        assert_eq!(comm.peer(0), Ok(4));
         assert_eq!(comm.peer(3).unwrap_err().class, Class::Rank);
         assert_eq!(comm.peer(-1).unwrap_err().class, Class::Rank);
     }

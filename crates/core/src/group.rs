@@ -1,6 +1,6 @@
 //! Groups: ordered sets of processes (MPI 5.0, chapter 7.3).
 
-use crate::constants::{CONGRUENT, IDENT, SIMILAR, UNDEFINED, UNEQUAL};
+use crate::constants::{IDENT, SIMILAR, UNDEFINED, UNEQUAL};
 use error::{Class, Result, fail};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -55,14 +55,6 @@ impl Group {
             peers
         };
         if self.size() == other.size() && sorted(self) == sorted(other) { SIMILAR } else { UNEQUAL }
-    }
-
-    /// What MPI_Comm_compare says of two different comms over these groups.
-    pub fn compare_comms(&self, other: &Group) -> i32 {
-        match self.compare(other) {
-            IDENT => CONGRUENT,
-            relation => relation,
-        }
     }
 
     /// The ranks in `other` of these ranks here; MPI_PROC_NULL stays.

@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn one_rank_stands_for_all_where_the_table_says_so() {
         let network = Network { chunk_bytes: 64, ..Network::default() };
-        for facts in &ALGORITHMS {
+        for facts in ALGORITHMS.iter().filter(|facts| !facts.inter) {
             for ranks in (1..=20).chain([32, 33]) {
                 for bytes in [0, 100, 10_000] {
                     let all =

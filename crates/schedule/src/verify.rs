@@ -11,6 +11,8 @@
 mod run;
 mod structure;
 
+use std::ops::Range;
+
 use crate::{Action, Algorithm, Blocks, Collective, Params, Schedule, Slot};
 
 /// An operation that a set of schedules is to carry out.
@@ -26,10 +28,13 @@ pub struct Operation {
     pub in_place: bool,
     /// Whether the operator is commutative.
     pub commutative: bool,
+    /// Ranks in the first group of an intercommunicator; 0 on an intracommunicator.
+    pub first_group: u32,
     /// Numbers of elements, used cyclically. The vector of bcast, reduce, allreduce, scan, exscan has `[0]`; a block of gather,
     /// scatter, allgather, alltoall, reduce_scatter_block has `[0]`; the block of rank r in gatherv, scatterv,
     /// allgatherv, reduce_scatter has `[r]`; in alltoallv and alltoallw rank r sends `[r * size + s]` to s (in place: the two
-    /// ranks exchange `[min * size + max]`).
+    /// ranks exchange `[min * size + max]`). Between groups, the first sends blocks of `[0]` and the second of `[1]` in allgather and alltoall;
+    /// in reductions that are scattered, blocks are lengthened so that both vectors have one length.
     pub counts: Vec<u32>,
 }
 
@@ -57,8 +62,8 @@ pub fn run(operation: &Operation, schedules: &[Schedule], seed: u64) -> Result<(
 impl Operation {
     /// The plans of all ranks by one algorithm.
     pub fn plans(&self, algorithm: Algorithm) -> Vec<Schedule> {
-        let &Operation { size, root, in_place, commutative, .. } = self;
-        let params = |rank| Params { rank, size, root, in_place, commutative };
+        let &Operation { size, root, in_place, commutative, first_group, .. } = self;
+        let params = |rank| Params { rank, size, root, in_place, commutative, first_group };
         (0..size).map(|rank| algorithm.plan(&params(rank))).collect()
     }
 
@@ -67,6 +72,16 @@ impl Operation {
         self.in_place
             && self.collective.may_be_in_place()
             && (!self.collective.is_rooted() || rank == self.root)
+    }
+
+    /// A rank's own group and the one it exchanges with: all ranks, where there is one group.
+    fn groups(&self, rank: u32) -> (Range<u32>, Range<u32>) {
+        let (first, second) = (0..self.first_group, self.first_group..self.size);
+        match self.first_group {
+            0 => (0..self.size, 0..self.size),
+            middle if rank < middle => (first, second),
+            _ => (second, first),
+        }
     }
 
     fn count(&self, index: u32) -> u32 {
@@ -79,32 +94,51 @@ impl Operation {
         self.count(from * self.size + to)
     }
 
+    /// The elements that a scattered reduction leaves with a rank.
+    fn scattered(&self, rank: u32) -> u32 {
+        let (own, other) = self.groups(rank);
+        let sum = |group: Range<u32>| group.map(|rank| self.count(rank)).sum::<u32>();
+        let missing = sum(other).saturating_sub(sum(own.clone()));
+        self.count(rank) + if rank == own.start { missing } else { 0 }
+    }
+
     /// Elements in block `block` of `blocks` of a rank's user slot, whether or not it exists there.
     fn block(&self, slot: Slot, rank: u32, block: u32, blocks: u32) -> u32 {
         use Collective::*;
         let spread = |total: u32| total / blocks + u32::from(block < total % blocks);
+        let (own, other) = self.groups(rank);
+        let sends = slot == Slot::Input;
+        let second = self.first_group > 0 && (rank >= self.first_group) == sends;
         match self.collective {
             Barrier => 0,
             Bcast | Reduce | Allreduce | Scan | Exscan => spread(self.count(0)),
-            Gather | Scatter | Allgather | Alltoall | ReduceScatterBlock => self.count(0),
-            Gatherv | Scatterv | Allgatherv | ReduceScatter => {
-                self.count(if blocks == 1 && self.size > 1 { rank } else { block })
-            }
-            Alltoallv | Alltoallw if slot == Slot::Input => self.pair(rank, block),
-            Alltoallv | Alltoallw => self.pair(block, rank),
+            Gather | Scatter => self.count(0),
+            Allgather | Alltoall => self.count(second.into()),
+            ReduceScatterBlock if self.first_group > 0 => self.count(0) * other.len() as u32,
+            ReduceScatterBlock => self.count(0),
+            ReduceScatter => self.scattered(if sends { own.start + block } else { rank }),
+            Gatherv | Allgatherv if sends => self.count(rank),
+            Scatterv if !sends => self.count(rank),
+            Gatherv | Scatterv | Allgatherv => self.count(other.start + block),
+            Alltoallv | Alltoallw if sends => self.pair(rank, other.start + block),
+            Alltoallv | Alltoallw => self.pair(other.start + block, rank),
         }
     }
 
     /// The blocks that a rank's user slot has by the definition; a vector is one. 0: there is none.
     fn blocks(&self, slot: Slot, rank: u32) -> u32 {
         use Collective::*;
-        let (size, at_root) = (self.size, u32::from(rank == self.root));
+        let (own, other) = self.groups(rank);
+        let (own, others, at_root) = (own.len() as u32, other.len() as u32, u32::from(rank == self.root));
+        let serves = u32::from(other.contains(&self.root));
         match (self.collective, slot == Slot::Input) {
             (Barrier, _) | (Bcast, true) => 0,
-            (Gather | Gatherv, false) | (Scatter | Scatterv, true) => size * at_root,
+            (Bcast, false) => serves.max(at_root),
+            (Gather | Gatherv, false) | (Scatter | Scatterv, true) => others * at_root,
+            (Gather | Gatherv | Reduce, true) | (Scatter | Scatterv, false) => serves,
             (Reduce, false) => at_root,
-            (Allgather | Allgatherv, false) | (Alltoall | Alltoallv | Alltoallw, _) => size,
-            (ReduceScatterBlock | ReduceScatter, true) => size,
+            (Allgather | Allgatherv, false) | (Alltoall | Alltoallv | Alltoallw, _) => others,
+            (ReduceScatterBlock | ReduceScatter, true) => own,
             _ => 1,
         }
     }
@@ -140,28 +174,31 @@ impl Operation {
     fn definition(&self, rank: u32) -> Vec<Vec<(u32, u32)>> {
         use Collective::*;
         let all = self.elements(Slot::Output, rank);
-        let sum = |ranks: std::ops::Range<u32>, first: u32| {
+        let (own, other) = self.groups(rank);
+        let sum = |ranks: Range<u32>, first: u32| {
             (first..first + all).map(|element| ranks.clone().map(|rank| (rank, element)).collect()).collect()
         };
         let from_all = |first: &dyn Fn(u32) -> u32| {
-            let blocks = (0..self.blocks(Slot::Output, rank)).map(|source| {
-                let count = self.block(Slot::Output, rank, source, self.size);
+            let blocks = (0..self.blocks(Slot::Output, rank)).map(|block| {
+                let source = other.start + block;
+                let count = self.block(Slot::Output, rank, block, other.len() as u32);
                 (first(source)..first(source) + count).map(move |element| vec![(source, element)])
             });
             blocks.flatten().collect()
         };
-        let sent_to_me = |source: u32| self.offsets(Slot::Input, source, self.size)[rank as usize];
+        let sent_to_me =
+            |source: u32| self.offsets(Slot::Input, source, own.len() as u32)[(rank - own.start) as usize];
         match self.collective {
             Barrier => Vec::new(),
             Bcast => (0..all).map(|element| vec![(self.root, element)]).collect(),
             Gather | Gatherv | Allgather | Allgatherv => from_all(&|_| 0),
             Alltoall | Alltoallv | Alltoallw => from_all(&sent_to_me),
             Scatter | Scatterv => {
-                let first = sent_to_me(self.root);
+                let first = if all > 0 { sent_to_me(self.root) } else { 0 };
                 (first..first + all).map(|element| vec![(self.root, element)]).collect()
             }
-            Reduce | Allreduce => sum(0..self.size, 0),
-            ReduceScatterBlock | ReduceScatter => sum(0..self.size, sent_to_me(rank)),
+            Reduce | Allreduce => sum(other.clone(), 0),
+            ReduceScatterBlock | ReduceScatter => sum(other.clone(), sent_to_me(rank)),
             Scan => sum(0..rank + 1, 0),
             Exscan => sum(0..rank, 0),
         }

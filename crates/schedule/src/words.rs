@@ -261,8 +261,12 @@ mod tests {
     fn plans() -> impl Strategy<Value = Schedule> {
         (0..ALGORITHMS.len(), 1u32..20, any::<[u32; 2]>(), any::<bool>()).prop_map(
             |(at, size, [a, b], in_place)| {
-                let params = Params { rank: a % size, size, root: b % size, in_place, commutative: true };
-                ALGORITHMS[at].algorithm.plan(&params)
+                let facts = &ALGORITHMS[at];
+                let size = size + u32::from(facts.inter);
+                let first_group = if facts.inter { 1 + b % (size - 1) } else { 0 };
+                let (rank, root) = (a % size, b % size);
+                let params = Params { rank, size, root, in_place, commutative: true, first_group };
+                facts.algorithm.plan(&params)
             },
         )
     }

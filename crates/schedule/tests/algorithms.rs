@@ -13,8 +13,15 @@ fn all_cases(facts: &Facts, sizes: impl Iterator<Item = u32>) {
             for (&in_place, &commutative) in
                 in_places.iter().flat_map(|i| commutes.iter().map(move |c| (i, c)))
             {
-                let mut operation =
-                    Operation { collective, size, root, in_place, commutative, counts: vec![] };
+                let mut operation = Operation {
+                    collective,
+                    size,
+                    root,
+                    in_place,
+                    commutative,
+                    first_group: 0,
+                    counts: vec![],
+                };
                 let plans = operation.plans(facts.algorithm);
                 structure(&operation, &plans).unwrap_or_else(|what| panic!("{:?}: {what}", facts.algorithm));
                 for (seed, counts) in (u64::from(root * 100 + size)..).zip(counts(&operation)) {
@@ -62,6 +69,36 @@ collectives! {
     barrier Barrier bcast Bcast gather Gather gatherv Gatherv scatter Scatter scatterv Scatterv allgather Allgather
     allgatherv Allgatherv alltoall Alltoall alltoallv Alltoallv alltoallw Alltoallw reduce Reduce allreduce Allreduce
     reduce_scatter_block ReduceScatterBlock reduce_scatter ReduceScatter scan Scan exscan Exscan
+}
+
+/// Between two groups of 1 to 8 ranks each: every root on either side, lengths that differ by direction and may be none.
+#[test]
+fn between_groups() {
+    for facts in ALGORITHMS.iter().filter(|facts| facts.inter) {
+        for (first_group, second_group) in
+            (1..=8).flat_map(|first| (1..=8).map(move |second| (first, second)))
+        {
+            let (collective, size) = (facts.collective, first_group + second_group);
+            for root in 0..if collective.is_rooted() { size } else { 1 } {
+                for commutative in if collective.reduces() { vec![false, true] } else { vec![true] } {
+                    let counts = vec![];
+                    let in_place = false;
+                    let mut operation =
+                        Operation { collective, size, root, in_place, commutative, first_group, counts };
+                    let plans = operation.plans(facts.algorithm);
+                    structure(&operation, &plans)
+                        .unwrap_or_else(|what| panic!("{:?}: {what}", facts.algorithm));
+                    for counts in [vec![0], vec![3], vec![0, 2], vec![2, 0], vec![3, 0, 1, 0, 0, 2, 1]] {
+                        operation.counts = counts;
+                        for seed in seeds(u64::from(root * 100 + size), size) {
+                            run(&operation, &plans, seed)
+                                .unwrap_or_else(|what| panic!("{:?}: {what}", facts.algorithm));
+                        }
+                    }
+                }
+            }
+        }
+    }
 }
 
 #[test]

@@ -5,15 +5,16 @@ use rand::{Rng, SeedableRng, rngs::SmallRng};
 
 /// Every algorithm at a few sizes, in place where it may be, with an order that matters where it may.
 fn operations() -> impl Iterator<Item = (Operation, Vec<Schedule>)> {
-    let sizes = [2, 3, 5, 8, 13];
+    let sizes = [2u32, 3, 5, 8, 13];
     ALGORITHMS.iter().flat_map(move |facts| sizes.map(|size| (facts, size))).flat_map(|(facts, size)| {
         [false, true].map(|in_place| {
+            let first_group = if facts.inter { size.div_ceil(3) } else { 0 };
             let collective = facts.collective;
-            let in_place = in_place && collective.may_be_in_place();
+            let in_place = in_place && collective.may_be_in_place() && !facts.inter;
             let root = if collective.is_rooted() { size / 2 } else { 0 };
             let commutative = facts.needs_commutative || !collective.reduces();
             let counts = vec![size + 3];
-            let operation = Operation { collective, size, root, in_place, commutative, counts };
+            let operation = Operation { collective, size, root, in_place, commutative, first_group, counts };
             let plans = operation.plans(facts.algorithm);
             (operation, plans)
         })
@@ -145,6 +146,7 @@ fn a_barrier_with_a_gap() {
             root: 0,
             in_place: false,
             commutative: true,
+            first_group: 0,
             counts: vec![],
         };
         let mut plans = operation.plans(facts.algorithm);
@@ -167,8 +169,15 @@ fn a_deadlock() {
         plan.finish()
     };
     let collective = Collective::Allgather;
-    let operation =
-        Operation { collective, size: 2, root: 0, in_place: false, commutative: true, counts: vec![1] };
+    let operation = Operation {
+        collective,
+        size: 2,
+        root: 0,
+        in_place: false,
+        commutative: true,
+        first_group: 0,
+        counts: vec![1],
+    };
     let error = verify(&operation, &[plan(0), plan(1)], [1]).unwrap_err();
     assert!(error.contains("never completes"), "{error}");
 }

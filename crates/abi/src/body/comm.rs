@@ -1,11 +1,13 @@
 //! Comms (MPI 5.0, sections 7.4 and 7.8).
 
 use super::attribute;
+use super::gather::gather_words;
 use crate::args::{Handle, Out, Text, TextOut};
 use crate::process::{Guard, On};
 use error::{Class, Result, fail};
 use objects::errhandler::{release, retain};
 use objects::{Comm, Group, Info, Kind, constants as c};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// MPI_Comm_size
@@ -21,7 +23,7 @@ pub fn comm_rank(guard: &mut Guard, comm: Handle, rank: Out<i32>) -> Result<()> 
 /// MPI_Comm_compare
 pub fn comm_compare(guard: &mut Guard, comm1: Handle, comm2: Handle, result: Out<i32>) -> Result<()> {
     let (one, other) = (guard.objects.comm(comm1)?, guard.objects.comm(comm2)?);
-    result.set(if comm1 == comm2 { c::IDENT } else { one.group.compare_comms(&other.group) })
+    result.set(if comm1 == comm2 { c::IDENT } else { one.compare(other) })
 }
 
 /// MPI_Comm_group
@@ -141,16 +143,23 @@ fn duplicate(guard: &mut Guard, comm: Handle, info: Info, newcomm: Out<Handle>) 
     newcomm.check()?;
     // The context is taken before the callbacks run, so that members agree on it even where one callback fails.
     let parent = guard.objects.comms.get_mut(comm)?;
-    let (context, group) = (parent.child_context(0), parent.group.clone());
+    let mut new = sibling(parent.child_context(0), parent.group.clone(), parent.remote.clone());
     let attributes = attribute::copy_all(guard, Kind::Comm, comm)?;
-    let mut new = Comm::new(context, group, "");
     new.attributes = attributes;
     new.info = info;
     enter(guard, comm, new, newcomm)
 }
 
+/// A comm of the same sort as its parent: an intercommunicator where there is a remote group.
+fn sibling(context: u64, local: Arc<Group>, remote: Option<Arc<Group>>) -> Comm {
+    match remote {
+        Some(remote) => Comm::between(context, local, remote, ""),
+        None => Comm::new(context, local, ""),
+    }
+}
+
 /// Enters a new comm, which inherits its parent's error handler (MPI 5.0, section 9.3.1).
-fn enter(guard: &mut Guard, parent: Handle, mut new: Comm, newcomm: Out<Handle>) -> Result<()> {
+pub(crate) fn enter(guard: &mut Guard, parent: Handle, mut new: Comm, newcomm: Out<Handle>) -> Result<()> {
     let objects = &mut guard.objects;
     new.errhandler = objects.comm(parent)?.errhandler;
     retain(&mut objects.errhandlers, new.errhandler, Kind::Comm)?;
@@ -164,10 +173,32 @@ pub fn comm_create(guard: &mut Guard, comm: Handle, group: Handle, newcomm: Out<
     let first = group.peers.first().map_or(c::UNDEFINED, |peer| *peer as i32);
     // Every member of the parent counts the call, whether or not it is in the new comm.
     let context = guard.objects.comms.get_mut(comm)?.child_context(first);
+    let remote = remote_members(guard, comm, &group)?;
     match group.rank {
-        Some(_) => enter(guard, comm, Comm::new(context, group, ""), newcomm),
-        None => newcomm.set(c::COMM_NULL),
+        Some(_) if remote.as_ref().is_none_or(|remote| remote.size() > 0) => {
+            enter(guard, comm, sibling(context, group, remote), newcomm)
+        }
+        _ => newcomm.set(c::COMM_NULL),
     }
+}
+
+/// Those of the remote group that the other side's MPI_Comm_create is for, in the order of their new group.
+fn remote_members(guard: &mut Guard, comm: Handle, group: &Group) -> Result<Option<Arc<Group>>> {
+    if guard.objects.comm(comm)?.remote.is_none() {
+        return Ok(None);
+    }
+    let mine = group.rank.map_or(-1, i64::from);
+    let places = gather_words(guard, comm, &[mine])?;
+    let parent = guard.objects.comm(comm)?;
+    let mut chosen: Vec<(i64, u32)> = parent
+        .places()
+        .1
+        .map(|at| (places[at], parent.everybody[at]))
+        .filter(|(place, _)| *place >= 0)
+        .collect();
+    chosen.sort_unstable();
+    let peers: Vec<u32> = chosen.into_iter().map(|(_, peer)| peer).collect();
+    Ok(Some(Arc::new(Group::new(peers, guard.objects.own))))
 }
 
 /// MPI_Comm_create_group: only the group's members call it.
@@ -182,6 +213,7 @@ pub fn comm_create_group(
     if tag < 0 {
         fail!(Class::Tag, "tag is {tag}, which is negative");
     }
+    intra(guard, comm)?;
     let group = members(guard, comm, group)?;
     if group.rank.is_none() {
         return newcomm.set(c::COMM_NULL);
@@ -190,11 +222,19 @@ pub fn comm_create_group(
     enter(guard, comm, Comm::new(context, group, ""), newcomm)
 }
 
-/// A group whose members must all be in the comm.
+/// MPI_ERR_COMM for an intercommunicator where only an intracommunicator will do.
+pub(crate) fn intra(guard: &Guard, comm: Handle) -> Result<()> {
+    if guard.objects.comm(comm)?.remote.is_some() {
+        fail!(Class::Comm, "{comm} is an intercommunicator, where an intracommunicator is needed");
+    }
+    Ok(())
+}
+
+/// A group whose members must all be in the comm's local group.
 fn members(guard: &Guard, comm: Handle, group: Handle) -> Result<Arc<Group>> {
     let parent = guard.objects.comm(comm)?;
     let group = guard.objects.group(group)?;
-    if let Some(stranger) = group.peers.iter().find(|peer| parent.rank_of(**peer).is_none()) {
+    if let Some(stranger) = group.peers.iter().find(|peer| parent.group.rank_of(**peer).is_none()) {
         fail!(Class::Group, "the group has rank {stranger} of MPI_COMM_WORLD, which is not in {comm}");
     }
     Ok(group.clone())
@@ -232,23 +272,29 @@ pub fn comm_split_type(
 fn split(guard: &mut Guard, comm: Handle, color: i32, key: i32, newcomm: Out<Handle>) -> Result<()> {
     newcomm.check()?;
     guard.objects.comm(comm)?;
-    let words = super::gather::gather_words(guard, comm, &[i64::from(color), i64::from(key)])?;
+    let words = gather_words(guard, comm, &[i64::from(color), i64::from(key)])?;
     let parent = guard.objects.comms.get_mut(comm)?;
     let context = parent.child_context(color);
     if color == c::UNDEFINED {
         return newcomm.set(c::COMM_NULL);
     }
-    let mut mine: Vec<(i64, u32)> = words
-        .chunks_exact(2)
-        .zip(parent.group.peers.iter())
-        .filter(|(words, _)| words[0] == i64::from(color))
-        .map(|(words, peer)| (words[1], *peer))
-        .collect();
-    // Stable: equal keys keep the parent's order (MPI 5.0, section 7.4.2).
-    mine.sort_by_key(|(key, _)| *key);
-    let peers: Vec<u32> = mine.into_iter().map(|(_, peer)| peer).collect();
-    let group = Arc::new(Group::new(peers, guard.objects.own));
-    enter(guard, comm, Comm::new(context, group, ""), newcomm)
+    let (local, remote) = parent.places();
+    let is_inter = parent.remote.is_some();
+    let everybody = parent.everybody.clone();
+    let own = guard.objects.own;
+    let chosen = |places: Range<usize>| {
+        let mut chosen: Vec<(i64, u32)> = places
+            .filter(|at| words[2 * at] == i64::from(color))
+            .map(|at| (words[2 * at + 1], everybody[at]))
+            .collect();
+        // Stable: equal keys keep the parent's order (MPI 5.0, section 7.4.2).
+        chosen.sort_by_key(|(key, _)| *key);
+        Arc::new(Group::new(chosen.into_iter().map(|(_, peer)| peer).collect::<Vec<_>>(), own))
+    };
+    match is_inter.then(|| chosen(remote)) {
+        Some(remote) if remote.size() == 0 => newcomm.set(c::COMM_NULL),
+        remote => enter(guard, comm, sibling(context, chosen(local), remote), newcomm),
+    }
 }
 
 /// MPI_Comm_free: the comm's operations hold what they need, so it goes at once.

@@ -1,15 +1,85 @@
 //! Small exchanges that the library itself needs.
 
 use crate::args::Handle;
+use crate::buffer::memory;
 use crate::collective::{Planned, to_bytes, to_words};
 use crate::process::Guard;
-use error::Result;
+use crate::request::{Recipe, Source};
+use datatype::Buffer;
+use error::{Class, Error, Result};
+use objects::Group;
+use p2p::Mode;
+use std::sync::Arc;
 
-/// The words of all members, in order of rank. Collective.
+/// The words of all members, in order of rank; of both groups of an intercommunicator, as `Comm::everybody` has them. Collective.
 pub(crate) fn gather_words(guard: &mut Guard, comm: Handle, words: &[i64]) -> Result<Vec<i64>> {
     let mut mine = to_bytes(words);
-    let mut all = vec![0u8; mine.len() * guard.objects.comm(comm)?.size() as usize];
+    let mut all = vec![0u8; mine.len() * guard.objects.comm(comm)?.everybody.len()];
     let work = Planned::gathering_bytes(comm, &mut mine, &mut all).blocking().start(guard)?.1;
     guard.finish(work).error.map_or(Ok(()), Err)?;
     Ok(to_words(&all))
+}
+
+/// What the member of rank `root` has for all: it passes the words, or the error that all shall report. Collective.
+pub(crate) fn share_words(
+    guard: &mut Guard,
+    comm: Handle,
+    root: u32,
+    words: Option<Result<Vec<i64>>>,
+) -> Result<Vec<i64>> {
+    let (mut header, mut body) = match words {
+        Some(Ok(words)) => (to_bytes(&[0, words.len() as i64]), to_bytes(&words)),
+        Some(Err(error)) => {
+            let header = [error.code().into(), error.message.len() as i64];
+            (to_bytes(&header), error.message.into_bytes())
+        }
+        None => (vec![0; 16], Vec::new()),
+    };
+    spread(guard, comm, root, &mut header)?;
+    let [code, length] = to_words(&header)[..] else { unreachable!("two words") };
+    body.resize(length as usize * if code == 0 { 8 } else { 1 }, 0);
+    spread(guard, comm, root, &mut body)?;
+    if code == 0 {
+        return Ok(to_words(&body));
+    }
+    Err(Error::new(Class::Other, String::from_utf8_lossy(&body)).with_code(code as i32))
+}
+
+fn spread(guard: &mut Guard, comm: Handle, root: u32, bytes: &mut [u8]) -> Result<()> {
+    let work = Planned::spreading_bytes(comm, root, bytes).blocking().start(guard)?.1;
+    guard.finish(work).error.map_or(Ok(()), Err)
+}
+
+/// Exchanges words with another process, which does the same, in a context that only these exchanges use.
+pub(crate) fn swap_words(
+    guard: &mut Guard,
+    context: u64,
+    peer: u32,
+    tag: i32,
+    words: &[i64],
+) -> Result<Vec<i64>> {
+    let length = swap_bytes(guard, context, peer, tag, to_bytes(&[words.len() as i64]), 8)?;
+    let bytes = 8 * to_words(&length)[0] as usize;
+    Ok(to_words(&swap_bytes(guard, context, peer, tag, to_bytes(words), bytes)?))
+}
+
+fn swap_bytes(
+    guard: &mut Guard,
+    context: u64,
+    peer: u32,
+    tag: i32,
+    mut mine: Vec<u8>,
+    expected: usize,
+) -> Result<Vec<u8>> {
+    let mut theirs = vec![0; expected];
+    let buffer = Buffer::from(memory(&mut theirs));
+    // The group only serves to find the sender's rank, for which nobody asks.
+    let group = Arc::new(Group::new([], 0));
+    let mut recv = Recipe::Recv { context, source: Source::Peer(peer), tag: Some(tag), buffer, group };
+    let buffer = Buffer::from(memory(&mut mine));
+    let mut send = Recipe::Send { mode: Mode::Standard, context, peer: Some(peer), tag, buffer };
+    let recv = recv.start(guard)?;
+    let send = send.start(guard)?;
+    let sent = guard.finish(send).error;
+    sent.or(guard.finish(recv).error).map_or(Ok(theirs), Err)
 }

@@ -36,6 +36,7 @@ pub mod gather;
 pub mod generalized;
 pub mod group;
 pub mod info;
+pub mod intercomm;
 pub mod op;
 pub mod p2p;
 pub mod pack;

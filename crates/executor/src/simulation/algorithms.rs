@@ -4,7 +4,7 @@ use super::{Home, Job};
 use crate::{Binding, Config, Cut, Offload, Poll, Reduction, Start, Ticket};
 use datatype::{Basic, Buffer, PredefinedOp};
 use rand::rngs::SmallRng;
-use rand::seq::{IndexedRandom, SliceRandom};
+use rand::seq::{IndexedRandom, IteratorRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
 use schedule::{ALGORITHMS, Algorithm, Collective, Params};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ struct Side {
 
 impl Case {
     fn random(rng: &mut SmallRng, size: usize) -> Case {
-        let facts = ALGORITHMS.choose(rng).unwrap();
+        let facts = ALGORITHMS.iter().filter(|facts| !facts.inter).choose(rng).unwrap();
         let collective = facts.collective;
         Case {
             algorithm: facts.algorithm,
@@ -200,8 +200,14 @@ fn start(
 ) -> Started {
     let Case { algorithm, size, root, in_place, pieces, .. } = cases[case];
     let collective = cases[case].collective();
-    let params =
-        Params { rank: me as u32, size: size as u32, root: root as u32, in_place, commutative: true };
+    let params = Params {
+        rank: me as u32,
+        size: size as u32,
+        root: root as u32,
+        in_place,
+        commutative: true,
+        first_group: 0,
+    };
     let plan = algorithm.plan(&params);
     let side = cases[case].side(me);
     let rank = members[me];

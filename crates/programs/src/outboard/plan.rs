@@ -63,7 +63,9 @@ struct Which {
 impl Which {
     /// The algorithms that are meant, at least one.
     fn algorithms(&self) -> Result<Vec<&'static Facts>, String> {
-        let Some(name) = &self.collective else { return Ok(ALGORITHMS.iter().collect()) };
+        let Some(name) = &self.collective else {
+            return Ok(ALGORITHMS.iter().filter(|facts| !facts.inter).collect());
+        };
         // Settings write reduce_scatter, MPI writes MPI_Reduce_scatter, the tables write reduce-scatter.
         let plain = |name: &str| name.to_lowercase().trim_start_matches("mpi_").replace('_', "-");
         let wanted = plain(name);

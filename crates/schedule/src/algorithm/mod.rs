@@ -12,6 +12,7 @@ mod bcast;
 mod exscan;
 mod gather;
 mod halving;
+mod inter;
 mod reduce;
 mod reduce_scatter;
 mod scan;
@@ -35,12 +36,14 @@ pub struct Params {
     pub in_place: bool,
     /// The operator may be applied in any order.
     pub commutative: bool,
+    /// Ranks in the first group of an intercommunicator, which come first; 0 on an intracommunicator.
+    pub first_group: u32,
 }
 
 impl Params {
-    /// Root 0, not in place, commutative.
+    /// Root 0, not in place, commutative, one group.
     pub fn new(rank: u32, size: u32) -> Params {
-        Params { rank, size, root: 0, in_place: false, commutative: true }
+        Params { rank, size, root: 0, in_place: false, commutative: true, first_group: 0 }
     }
 
     /// How far this rank lies behind the root.

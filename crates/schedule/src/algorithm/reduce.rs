@@ -4,7 +4,7 @@ use super::halving::{self, Fold, Role, Window};
 use super::{Params, Tree};
 use crate::build::{Alias, Builder};
 use crate::{
-    Schedule,
+    Blocks, Schedule,
     Slot::{Input, Output},
 };
 
@@ -21,21 +21,8 @@ pub fn binomial(params: &Params) -> Schedule {
     let mut plan = builder(params, 1);
     let top = Params { root: if commutative { root } else { 0 }, ..*params };
     let tree = Tree::new(top.relative(), size);
-    let children: Vec<u32> = tree.children().map(|child| top.absolute(child.at)).collect();
-    let mut sum = Input.block(0);
-    if !children.is_empty() {
-        let inbox = plan.scratch(Input, 0, children.len() as u32);
-        let sums = plan.scratch(Input, 0, 2.min(children.len() as u32));
-        for (at, &child) in (0..).zip(&children) {
-            plan.recv(child, inbox.block(at));
-        }
-        for at in 0..children.len() as u32 {
-            let last = at as usize + 1 == children.len() && tree.parent.is_none() && rank == root;
-            let into = if last { Output.block(0) } else { sums.block(at % 2) };
-            plan.reduce(sum, inbox.block(at), into);
-            sum = into;
-        }
-    }
+    let result = (tree.parent.is_none() && rank == root).then_some(Output.block(0));
+    let sum = sum_up(&mut plan, &tree, |member| top.absolute(member), 1, result);
     match tree.parent {
         Some(parent) => plan.send(top.absolute(parent), sum),
         None if rank != root => plan.send(root, sum),
@@ -45,6 +32,34 @@ pub fn binomial(params: &Params) -> Schedule {
         plan.recv(top.root, Output.block(0));
     }
     plan.finish()
+}
+
+/// The vector of `blocks` blocks combined with what the children in the tree send, in the order of the tree's members; `rank_of` says
+/// which ranks they are. The sum lies in `result`, if that is given and there are children.
+pub(super) fn sum_up(
+    plan: &mut Builder,
+    tree: &Tree,
+    rank_of: impl Fn(u32) -> u32,
+    blocks: u32,
+    result: Option<Blocks>,
+) -> Blocks {
+    let mut sum = Input.blocks(0, blocks);
+    let children: Vec<u32> = tree.children().map(|child| rank_of(child.at)).collect();
+    let many = children.len() as u32;
+    if many == 0 {
+        return sum;
+    }
+    let inbox = plan.scratch(Input, 0, many * blocks);
+    let sums = plan.scratch(Input, 0, many.min(2) * blocks);
+    for (at, &child) in (0..).zip(&children) {
+        plan.recv(child, inbox.blocks(at * blocks, blocks));
+    }
+    for at in 0..many {
+        let into = result.filter(|_| at + 1 == many).unwrap_or(sums.blocks(at % 2 * blocks, blocks));
+        plan.reduce(sum, inbox.blocks(at * blocks, blocks), into);
+        sum = into;
+    }
+    sum
 }
 
 /// Two chains that meet at the root, through which the bytes stream: the least traffic, and the order is kept.

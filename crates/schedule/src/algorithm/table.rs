@@ -69,6 +69,21 @@ pub enum Algorithm {
     ScanChain,
     ExscanDoubling,
     ExscanChain,
+    BarrierInter,
+    BcastInter,
+    GatherInter,
+    GathervInter,
+    ScatterInter,
+    ScattervInter,
+    AllgatherInter,
+    AllgathervInter,
+    AlltoallInter,
+    AlltoallvInter,
+    AlltoallwInter,
+    ReduceInter,
+    AllreduceInter,
+    ReduceScatterBlockInter,
+    ReduceScatterInter,
 }
 
 /// How many steps the plans of all ranks have together.
@@ -102,6 +117,8 @@ pub struct Facts {
     pub name: &'static str,
     /// Wrong for operators that are not commutative.
     pub needs_commutative: bool,
+    /// For the two groups of an intercommunicator; otherwise for an intracommunicator.
+    pub inter: bool,
     /// How its plans grow.
     pub growth: Growth,
     /// Which ranks do the same (for commutative operators, not in place).
@@ -173,9 +190,14 @@ impl Collective {
         !matches!(self, Collective::Barrier | Collective::Bcast)
     }
 
-    /// Its algorithms.
+    /// Its algorithms on an intracommunicator.
     pub fn algorithms(self) -> impl Iterator<Item = &'static Facts> {
-        ALGORITHMS.iter().filter(move |facts| facts.collective == self)
+        ALGORITHMS.iter().filter(move |facts| facts.collective == self && !facts.inter)
+    }
+
+    /// Its algorithm on an intercommunicator; scans have none (MPI 5.0, section 6.2.2).
+    pub fn between(self) -> Option<Algorithm> {
+        ALGORITHMS.iter().find(|facts| facts.collective == self && facts.inter).map(|facts| facts.algorithm)
     }
 }
 
@@ -204,6 +226,7 @@ impl Algorithm {
     pub fn plan(self, params: &Params) -> Schedule {
         let facts = self.facts();
         assert!(params.rank < params.size && params.root < params.size, "{self:?}: {params:?}");
+        assert_eq!(params.first_group > 0, facts.inter, "{self:?}: {params:?}");
         assert!(params.commutative || !facts.needs_commutative, "{self:?} needs a commutative operator");
         (facts.plan)(params)
     }
@@ -218,12 +241,33 @@ const fn row(
     plan: fn(&Params) -> Schedule,
     summary: &'static str,
 ) -> Facts {
-    Facts { algorithm, collective, name, needs_commutative: false, growth, symmetry, summary, plan }
+    Facts {
+        algorithm,
+        collective,
+        name,
+        needs_commutative: false,
+        inter: false,
+        growth,
+        symmetry,
+        summary,
+        plan,
+    }
+}
+
+/// The algorithm of an intercommunicator.
+const fn between(
+    algorithm: Algorithm,
+    collective: Collective,
+    plan: fn(&Params) -> Schedule,
+    summary: &'static str,
+) -> Facts {
+    let facts = row(algorithm, collective, "inter", Growth::Linear, Symmetry::None, plan, summary);
+    Facts { inter: true, ..facts }
 }
 
 /// All algorithms, in the order of the enum.
 #[rustfmt::skip]
-pub static ALGORITHMS: [Facts; 40] = {
+pub static ALGORITHMS: [Facts; 55] = {
     use Algorithm as A;
     use Collective as C;
     use Growth::{Linear, Logarithmic};
@@ -269,6 +313,21 @@ pub static ALGORITHMS: [Facts; 40] = {
         row(A::ScanChain, C::Scan, "chain", Logarithmic, None, scan::chain, "streaming chain"),
         row(A::ExscanDoubling, C::Exscan, "doubling", Logarithmic, None, exscan::doubling, "recursive doubling"),
         row(A::ExscanChain, C::Exscan, "chain", Logarithmic, None, exscan::chain, "streaming chain"),
+        between(A::BarrierInter, C::Barrier, barrier::dissemination, "everybody of both groups in log2(n) rounds"),
+        between(A::BcastInter, C::Bcast, inter::bcast, "across, then down a binomial tree"),
+        between(A::GatherInter, C::Gather, inter::gather, "the other group to the root at once"),
+        between(A::GathervInter, C::Gatherv, inter::gather, "the other group to the root at once"),
+        between(A::ScatterInter, C::Scatter, inter::scatter, "the root to the other group at once"),
+        between(A::ScattervInter, C::Scatterv, inter::scatter, "the root to the other group at once"),
+        between(A::AllgatherInter, C::Allgather, inter::allgather, "everybody to the other group at once"),
+        between(A::AllgathervInter, C::Allgatherv, inter::allgather, "everybody to the other group at once"),
+        between(A::AlltoallInter, C::Alltoall, inter::alltoall, "everybody to the other group at once"),
+        between(A::AlltoallvInter, C::Alltoallv, inter::alltoall, "everybody to the other group at once"),
+        between(A::AlltoallwInter, C::Alltoallw, inter::alltoall, "everybody to the other group at once"),
+        between(A::ReduceInter, C::Reduce, inter::reduce, "up a binomial tree, then across"),
+        between(A::AllreduceInter, C::Allreduce, inter::allreduce, "up both trees, across, down both"),
+        between(A::ReduceScatterBlockInter, C::ReduceScatterBlock, inter::reduce_scatter, "up a binomial tree, then across"),
+        between(A::ReduceScatterInter, C::ReduceScatter, inter::reduce_scatter, "up both trees, across, dealt out by the leaders"),
     ]
 };
 
@@ -280,7 +339,12 @@ mod tests {
     fn table_is_in_the_order_of_the_enum_and_names_are_unique() {
         for (at, facts) in ALGORITHMS.iter().enumerate() {
             assert_eq!(facts.algorithm as usize, at);
-            assert_eq!(Algorithm::find(facts.collective, facts.name), Some(facts.algorithm));
+            let found = if facts.inter {
+                facts.collective.between()
+            } else {
+                Algorithm::find(facts.collective, facts.name)
+            };
+            assert_eq!(found, Some(facts.algorithm));
             let full = format!("{:?}{}", facts.collective, facts.name.replace('-', "")).to_lowercase();
             assert_eq!(format!("{:?}", facts.algorithm).to_lowercase(), full);
         }

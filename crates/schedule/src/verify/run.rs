@@ -245,9 +245,9 @@ impl<'a> Run<'a> {
                 return fail(format!("element {element} of the output is wrong"));
             }
             if operation.collective == crate::Collective::Allreduce
-                && found.bits != output_of(0)[element].bits
+                && found.bits != output_of(operation.groups(rank).0.start)[element].bits
             {
-                return fail(format!("element {element} has other bits than on rank 0"));
+                return fail(format!("element {element} has other bits than on the group's first rank"));
             }
         }
         let read_only = operation.elements(Slot::Input, rank) as usize;
