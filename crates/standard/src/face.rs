@@ -6609,7 +6609,17 @@ pub unsafe extern "C" fn PMPI_Intercomm_create(
     tag: c_int,
     newintercomm: usize,
 ) -> c_int {
-    missing("MPI_Intercomm_create", On::Comm(local_comm))
+    call("MPI_Intercomm_create", On::Comm(local_comm), |guard| {
+        body::intercomm::intercomm_create(
+            guard,
+            local_comm,
+            local_leader,
+            peer_comm,
+            remote_leader,
+            tag,
+            Out::<Handle>::new(newintercomm, "newintercomm"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Intercomm_create(
@@ -6661,7 +6671,14 @@ pub unsafe extern "C" fn MPI_Intercomm_create_from_groups(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Intercomm_merge(intercomm: Handle, high: c_int, newintracomm: usize) -> c_int {
-    missing("MPI_Intercomm_merge", On::Comm(intercomm))
+    call("MPI_Intercomm_merge", On::Comm(intercomm), |guard| {
+        body::intercomm::intercomm_merge(
+            guard,
+            intercomm,
+            high,
+            Out::<Handle>::new(newintracomm, "newintracomm"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Intercomm_merge(intercomm: Handle, high: c_int, newintracomm: usize) -> c_int {
