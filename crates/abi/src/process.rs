@@ -69,6 +69,8 @@ pub struct Job {
     pub messages: Table<Taken>,
     /// Operations whose requests the program has freed.
     pub orphans: Vec<Work>,
+    /// Requests whose operations take steps of their own, whoever waits for what: receives of partitions follow a heading.
+    pub driven: Vec<Handle>,
     /// Operators of the program in use by schedules, by token.
     pub operators: slab::Slab<Operator>,
     /// Addresses that MPI_Alloc_mem gave out, and their offsets in the arena (none: from the heap, of so many bytes).
@@ -220,13 +222,16 @@ impl Guard {
     /// One round over all rooms; whether anything moved. Calls the program's operators that are due.
     pub fn progress(&mut self) -> bool {
         let Some(job) = self.job.as_deref_mut() else { return false };
-        let moved = match job.p2p.poll() {
+        let mut moved = match job.p2p.poll() {
             Ok(moved) => moved,
             Err(error) => raise::end(self, "progress", &error),
         };
         let job = self.job.as_deref_mut().expect("seen above");
         if !job.orphans.is_empty() {
             job.poll_orphans();
+        }
+        if !job.driven.is_empty() {
+            moved |= job.poll_driven();
         }
         match job.coll.poll() {
             Poll::Idle => moved,
@@ -331,6 +336,7 @@ impl Process {
             requests: Table::new(Kind::Request),
             messages: Table::new(Kind::Message),
             orphans: Vec::new(),
+            driven: Vec::new(),
             operators: slab::Slab::new(),
             memory: std::collections::HashMap::new(),
         }));

@@ -5,6 +5,7 @@
 
 use crate::args::Status;
 use crate::body::generalized::Generalized;
+use crate::body::partitioned::{Partitioned, Parts};
 use crate::collective::{Checked, Planned};
 use crate::image::{Image, Operator};
 use crate::process::{Guard, Job, Process};
@@ -69,6 +70,8 @@ pub enum Work {
     Coll(executor::Ticket, Option<Box<Image>>),
     /// A collective before which its members compare what they pass.
     Checked(Box<Checked>),
+    /// A partitioned send or receive.
+    Parts(Box<Parts>),
     /// An operation of the program.
     Generalized {
         /// What to call.
@@ -113,6 +116,7 @@ impl Work {
                 }
                 Err(error) => Some(Completion { error: Some(error), ..Completion::EMPTY }),
             },
+            Work::Parts(parts) => parts.poll(p2p),
             Work::Generalized { functions, complete, .. } => {
                 complete.then_some(Completion { generalized: Some(*functions), ..Completion::EMPTY })
             }
@@ -153,6 +157,8 @@ pub enum Recipe {
     Recv { context: u64, source: Source, tag: Option<i32>, buffer: Buffer, group: Arc<Group> },
     /// MPI_Bcast_init and the other collectives. The members' sequence number counts the starts.
     Coll { planned: Planned, members: Members },
+    /// MPI_Psend_init and MPI_Precv_init.
+    Partitioned(Arc<Partitioned>),
 }
 
 /// Whom a receive listens to.
@@ -198,6 +204,25 @@ impl Process {
 }
 
 impl Job {
+    /// Whether a request is over (inactive ones are). What it has told is kept in it.
+    pub(crate) fn advance(&mut self, handle: Handle) -> Result<bool> {
+        let Job { requests, p2p, coll, operators, .. } = self;
+        let Some(work) = &mut requests.get_mut(handle)?.work else { return Ok(true) };
+        let Some(completion) = work.poll(p2p, coll) else { return Ok(false) };
+        std::mem::replace(work, Work::Done(completion)).release(operators);
+        Ok(true)
+    }
+
+    /// Advances requests that have steps of their own to take; whether any is over now.
+    pub(crate) fn poll_driven(&mut self) -> bool {
+        let mut driven = std::mem::take(&mut self.driven);
+        let before = driven.len();
+        driven.retain(|handle| self.advance(*handle).is_ok_and(|over| !over));
+        let moved = driven.len() < before;
+        self.driven = driven;
+        moved
+    }
+
     /// Advances operations whose requests the program has freed.
     pub(crate) fn poll_orphans(&mut self) {
         let Job { orphans, p2p, coll, operators, .. } = self;

@@ -38,6 +38,8 @@ pub struct Comm {
     children: u64,
     /// For MPI_Comm_create_group, which only some members call.
     partial: Partial,
+    /// The same for partitioned messages: received ones, sent ones. A process that sends to itself counts as both.
+    partitioned: [Partial; 2],
 }
 
 /// Contexts of comms that only the processes of a group make: calls so far by what they pass alike.
@@ -81,6 +83,7 @@ impl Comm {
             sequence: 0,
             children: 0,
             partial: Partial::default(),
+            partitioned: Default::default(),
         }
     }
 
@@ -170,6 +173,12 @@ impl Comm {
     pub fn partial_context(&mut self, tag: i32, members: &[u32]) -> u64 {
         let words = [self.context, u64::MAX, u64::from(tag as u32)];
         self.partial.context(&words, members.iter().copied())
+    }
+
+    /// The context of the next partitioned message with `tag` from one peer to another, as either of them derives it.
+    pub fn partitioned_context(&mut self, tag: i32, from: u32, to: u32, sends: bool) -> u64 {
+        let words = [self.context, u64::MAX - 1, u64::from(tag as u32)];
+        self.partitioned[usize::from(sends)].context(&words, [from, to].into_iter())
     }
 }
 

@@ -8686,7 +8686,9 @@ pub unsafe extern "C" fn MPI_Pack_size_c(incount: i64, datatype: Handle, comm: H
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Parrived(request: Handle, partition: c_int, flag: usize) -> c_int {
-    missing("MPI_Parrived", On::Nothing)
+    call("MPI_Parrived", On::Nothing, |guard| {
+        body::partitioned::parrived(guard, request, partition, Out::<i32>::new(flag, "flag"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Parrived(request: Handle, partition: c_int, flag: usize) -> c_int {
@@ -8702,7 +8704,7 @@ pub unsafe extern "C" fn MPI_Pcontrol(level: c_int) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Pready(partition: c_int, request: Handle) -> c_int {
-    missing("MPI_Pready", On::Nothing)
+    call("MPI_Pready", On::Nothing, |guard| body::partitioned::pready(guard, partition, request))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Pready(partition: c_int, request: Handle) -> c_int {
@@ -8714,7 +8716,14 @@ pub unsafe extern "C" fn PMPI_Pready_list(
     array_of_partitions: usize,
     request: Handle,
 ) -> c_int {
-    missing("MPI_Pready_list", On::Nothing)
+    call("MPI_Pready_list", On::Nothing, |guard| {
+        body::partitioned::pready_list(
+            guard,
+            length,
+            In::<i32>::new(array_of_partitions, "array_of_partitions"),
+            request,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Pready_list(
@@ -8730,7 +8739,9 @@ pub unsafe extern "C" fn PMPI_Pready_range(
     partition_high: c_int,
     request: Handle,
 ) -> c_int {
-    missing("MPI_Pready_range", On::Nothing)
+    call("MPI_Pready_range", On::Nothing, |guard| {
+        body::partitioned::pready_range(guard, partition_low, partition_high, request)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Pready_range(
@@ -8752,7 +8763,20 @@ pub unsafe extern "C" fn PMPI_Precv_init(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Precv_init", On::Comm(comm))
+    call("MPI_Precv_init", On::Comm(comm), |guard| {
+        body::partitioned::precv_init(
+            guard,
+            Address(buf),
+            partitions,
+            i64::from(count),
+            datatype,
+            dest,
+            tag,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Precv_init(
@@ -8780,7 +8804,20 @@ pub unsafe extern "C" fn PMPI_Precv_init_c(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Precv_init_c", On::Comm(comm))
+    call("MPI_Precv_init_c", On::Comm(comm), |guard| {
+        body::partitioned::precv_init(
+            guard,
+            Address(buf),
+            partitions,
+            count,
+            datatype,
+            dest,
+            tag,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Precv_init_c(
@@ -8818,7 +8855,20 @@ pub unsafe extern "C" fn PMPI_Psend_init(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Psend_init", On::Comm(comm))
+    call("MPI_Psend_init", On::Comm(comm), |guard| {
+        body::partitioned::psend_init(
+            guard,
+            Address(buf),
+            partitions,
+            i64::from(count),
+            datatype,
+            dest,
+            tag,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Psend_init(
@@ -8846,7 +8896,20 @@ pub unsafe extern "C" fn PMPI_Psend_init_c(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Psend_init_c", On::Comm(comm))
+    call("MPI_Psend_init_c", On::Comm(comm), |guard| {
+        body::partitioned::psend_init(
+            guard,
+            Address(buf),
+            partitions,
+            count,
+            datatype,
+            dest,
+            tag,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Psend_init_c(

@@ -40,6 +40,7 @@ pub mod intercomm;
 pub mod op;
 pub mod p2p;
 pub mod pack;
+pub mod partitioned;
 pub mod persistent;
 pub mod request;
 pub mod status;

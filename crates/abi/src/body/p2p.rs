@@ -525,7 +525,7 @@ impl Process {
     /// The arguments of a send, checked.
     #[allow(clippy::too_many_arguments)] // MPI_Send's, and how.
     #[rustfmt::skip]
-    fn outgoing(
+    pub(crate) fn outgoing(
         &mut self, mode: Mode, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32, comm: Handle,
     ) -> Result<Recipe> {
         let buffer = self.buffer(buf, count, datatype)?;
@@ -539,7 +539,7 @@ impl Process {
 
     /// The arguments of a receive, checked.
     #[rustfmt::skip]
-    fn incoming(
+    pub(crate) fn incoming(
         &mut self, buf: Address, count: i64, datatype: Handle, source: i32, tag: i32, comm: Handle,
     ) -> Result<Recipe> {
         let buffer = self.buffer(buf, count, datatype)?;
@@ -573,6 +573,7 @@ impl Recipe {
             Recipe::Send { mode, context, peer: Some(peer), tag, buffer } => {
                 Ok(Work::Send(process.job().p2p.isend(*mode, *context, *peer, *tag, buffer.clone())?))
             }
+            Recipe::Partitioned(made) => made.start(&mut process.job().p2p),
             Recipe::Recv { context, source, tag, buffer, group } => {
                 let source = match source {
                     Source::Nobody => return Ok(Work::Done(Completion::NO_PROCESS)),

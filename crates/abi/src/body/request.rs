@@ -281,7 +281,10 @@ fn start_again(guard: &mut Guard, handle: Handle) -> Result<()> {
     let work = recipe.start(guard);
     let request = guard.job().requests.get_mut(handle)?;
     request.recipe = Some(recipe);
-    request.work = Some(work?);
+    let work = request.work.insert(work?);
+    if matches!(work, Work::Parts(_)) {
+        guard.job().driven.push(handle);
+    }
     Ok(())
 }
 
@@ -375,16 +378,11 @@ fn finish_many(
 
 impl Process {
     /// Whether a request is over (null and inactive ones are). What it has told is kept in it.
-    fn peek(&mut self, handle: Handle) -> Result<bool> {
+    pub(crate) fn peek(&mut self, handle: Handle) -> Result<bool> {
         if handle == constants::REQUEST_NULL {
             return Ok(true);
         }
-        let Job { requests, p2p, coll, operators, .. } = self.job();
-        let request = requests.get_mut(handle)?;
-        let Some(work) = &mut request.work else { return Ok(true) };
-        let Some(completion) = work.poll(p2p, coll) else { return Ok(false) };
-        std::mem::replace(work, Work::Done(completion)).release(operators);
-        Ok(true)
+        self.job().advance(handle)
     }
 
     /// What a request has to tell, if it is over; it stays.

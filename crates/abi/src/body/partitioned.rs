@@ -1,0 +1,317 @@
+//! Partitioned communication (MPI 5.0, chapter 4): one message whose parts leave as the program says that they are ready.
+//!
+//! Sender and receiver match when they are made, in order (section 4.2.1), so both know the context of their own that results from
+//! who they are and from how many such pairs came before: no traffic. Each of the sender's partitions is a message on that context,
+//! its tag the partition's number. Each start begins with a heading that says how many there are and how long, whatever the
+//! receiver's own partitions are; the receives are posted when it arrives, by any progress (`Job::driven`).
+
+use crate::args::{Address, Handle, In, Out};
+use crate::buffer::memory;
+use crate::collective::{to_bytes, to_words};
+use crate::process::Guard;
+use crate::request::{Completion, Recipe, Request, Source, Work, status_of};
+use datatype::Buffer;
+use error::{Class, Error, Result, fail};
+use objects::{Group, constants};
+use p2p::{Mode, P2p, Ticket};
+use std::sync::Arc;
+
+/// What a partitioned request was made with.
+pub struct Partitioned {
+    sends: bool,
+    /// The other side; nobody for MPI_PROC_NULL.
+    peer: Option<u32>,
+    context: u64,
+    /// The program's tag.
+    tag: i32,
+    buffer: Buffer,
+    partitions: u32,
+    /// In which the sender has its rank.
+    group: Arc<Group>,
+}
+
+/// One start of a partitioned request.
+pub struct Parts {
+    made: Arc<Partitioned>,
+    /// Partitions of the sender, and bytes in each.
+    heading: Box<[u8]>,
+    /// The heading's message, until it is over.
+    head: Option<Ticket>,
+    /// Messages of partitions under way.
+    open: Vec<(u32, Ticket)>,
+    /// The sender's partitions that are ready, or have arrived; empty at the receiver before the heading is there.
+    done: Vec<bool>,
+    /// How many of the sender's are not; of the receiver's before the heading is there, one.
+    left: usize,
+    bytes: u64,
+    error: Option<Error>,
+}
+
+/// The heading's tag, which no partition has.
+const HEADING: i32 = i32::MAX;
+
+/// MPI_Psend_init
+#[rustfmt::skip]
+pub fn psend_init(
+    guard: &mut Guard, buf: Address, partitions: i32, count: i64, datatype: Handle, dest: i32, tag: i32, comm: Handle, info: Handle,
+    request: Out<Handle>,
+) -> Result<()> {
+    let all = check(guard, partitions, count, info, request)?;
+    let recipe = guard.outgoing(Mode::Standard, buf, all, datatype, dest, tag, comm)?;
+    let Recipe::Send { peer, buffer, .. } = recipe else { unreachable!("outgoing makes sends") };
+    make(guard, true, peer, tag, buffer, partitions, comm, request)
+}
+
+/// MPI_Precv_init
+#[rustfmt::skip]
+pub fn precv_init(
+    guard: &mut Guard, buf: Address, partitions: i32, count: i64, datatype: Handle, source: i32, tag: i32, comm: Handle, info: Handle,
+    request: Out<Handle>,
+) -> Result<()> {
+    let all = check(guard, partitions, count, info, request)?;
+    let recipe = guard.incoming(buf, all, datatype, source, tag, comm)?;
+    let Recipe::Recv { source, tag, buffer, .. } = recipe else { unreachable!("incoming makes receives") };
+    let peer = match source {
+        Source::Nobody => None,
+        Source::Peer(peer) => Some(peer),
+        Source::Any => fail!(Class::Rank, "a partitioned receive names its source; MPI_ANY_SOURCE is none"),
+    };
+    let Some(tag) = tag else { fail!(Class::Tag, "a partitioned receive names its tag; MPI_ANY_TAG is none") };
+    make(guard, false, peer, tag, buffer, partitions, comm, request)
+}
+
+/// MPI_Pready
+pub fn pready(guard: &mut Guard, partition: i32, request: Handle) -> Result<()> {
+    ready(guard, &[partition], request)
+}
+
+/// MPI_Pready_range: both ends are inside.
+pub fn pready_range(
+    guard: &mut Guard,
+    partition_low: i32,
+    partition_high: i32,
+    request: Handle,
+) -> Result<()> {
+    if partition_low > partition_high {
+        fail!(Class::Arg, "partition_low is {partition_low}, above partition_high, {partition_high}");
+    }
+    // One past the first number that cannot be a partition is enough to be refused.
+    let partitions: Vec<i32> = (partition_low..=partition_high.min(i32::MAX - 1)).collect();
+    ready(guard, &partitions, request)
+}
+
+/// MPI_Pready_list
+pub fn pready_list(
+    guard: &mut Guard,
+    length: i32,
+    array_of_partitions: In<i32>,
+    request: Handle,
+) -> Result<()> {
+    let partitions = array_of_partitions.read(crate::args::length(length, "length")?)?;
+    ready(guard, &partitions, request)
+}
+
+/// MPI_Parrived: true of null and inactive requests (MPI 5.0, section 4.2.2).
+pub fn parrived(guard: &mut Guard, request: Handle, partition: i32, flag: Out<i32>) -> Result<()> {
+    flag.check()?;
+    if request == constants::REQUEST_NULL {
+        return flag.set(1);
+    }
+    let Some(Recipe::Partitioned(made)) = &guard.job().requests.get(request)?.recipe else {
+        fail!(Class::Request, "{request} is not a partitioned request");
+    };
+    let made = made.clone();
+    if made.sends {
+        fail!(Class::Request, "{request} is a partitioned send; MPI_Parrived takes a receive");
+    }
+    let partition = check_partition(partition, made.partitions)?;
+    guard.progress();
+    let over = guard.peek(request)?;
+    let arrived = match &guard.job().requests.get(request)?.work {
+        Some(Work::Parts(parts)) => parts.has_arrived(partition),
+        _ => over,
+    };
+    flag.set(i32::from(arrived))
+}
+
+#[rustfmt::skip]
+fn check(guard: &Guard, partitions: i32, count: i64, info: Handle, request: Out<Handle>) -> Result<i64> {
+    request.check()?;
+    guard.objects.info_or_empty(info)?;
+    if partitions < 1 {
+        fail!(Class::Arg, "partitions is {partitions}; there must be at least one");
+    }
+    crate::args::count(count, "count")?;
+    match count.checked_mul(i64::from(partitions)) {
+        Some(all) => Ok(all),
+        None => fail!(Class::Count, "{partitions} partitions of {count} elements are more than 2^63"),
+    }
+}
+
+#[rustfmt::skip]
+fn make(
+    guard: &mut Guard, sends: bool, peer: Option<u32>, tag: i32, buffer: Buffer, partitions: i32, handle: Handle, request: Out<Handle>,
+) -> Result<()> {
+    let own = guard.objects.own;
+    let comm = guard.objects.comms.get_mut(handle)?;
+    let pair = peer.map(|peer| if sends { (own, peer) } else { (peer, own) });
+    let context = pair.map_or(0, |(from, to)| comm.partitioned_context(tag, from, to, sends));
+    let group = comm.partners().clone();
+    let made = Partitioned { sends, peer, context, tag, buffer, partitions: partitions as u32, group };
+    let recipe = Some(Recipe::Partitioned(Arc::new(made)));
+    request.set(guard.job().requests.insert(Request { comm: handle, work: None, recipe })?)
+}
+
+fn check_partition(partition: i32, partitions: u32) -> Result<u32> {
+    match u32::try_from(partition) {
+        Ok(partition) if partition < partitions => Ok(partition),
+        _ => fail!(Class::Arg, "there is no partition {partition}: there are {partitions}, from 0 on"),
+    }
+}
+
+/// Sends partitions; nothing is sent unless all may be.
+fn ready(guard: &mut Guard, partitions: &[i32], request: Handle) -> Result<()> {
+    let job = guard.job();
+    let entry = job.requests.get_mut(request)?;
+    let (Some(Recipe::Partitioned(made)), Some(work)) = (&entry.recipe, &mut entry.work) else {
+        fail!(Class::Request, "{request} is not an active partitioned send");
+    };
+    let Work::Parts(parts) = work else {
+        fail!(Class::Request, "all partitions of {request} are ready already")
+    };
+    if !made.sends {
+        fail!(Class::Request, "{request} is a partitioned receive; only a send's partitions are made ready");
+    }
+    let known = |partition: &i32| check_partition(*partition, made.partitions);
+    let partitions = partitions.iter().map(known).collect::<Result<Vec<u32>>>()?;
+    for (at, partition) in partitions.iter().enumerate() {
+        if std::mem::replace(&mut parts.done[*partition as usize], true) {
+            // Those before it in the list are as they were; it may be one of them.
+            let twice = partitions[..at].contains(partition);
+            partitions[..at].iter().for_each(|before| parts.done[*before as usize] = false);
+            fail!(
+                Class::Arg,
+                "partition {partition} is {}",
+                if twice { "listed twice" } else { "ready already" }
+            );
+        }
+    }
+    partitions.into_iter().try_for_each(|partition| parts.send(&mut job.p2p, partition))
+}
+
+impl Partitioned {
+    /// Starts the operation: the sender's heading leaves, or the receiver waits for it.
+    pub(crate) fn start(self: &Arc<Partitioned>, p2p: &mut P2p) -> Result<Work> {
+        let partitions = self.partitions as usize;
+        let words = [i64::from(self.partitions), (self.buffer.bytes() / partitions) as i64];
+        let mut parts = Parts {
+            made: self.clone(),
+            heading: to_bytes(&words).into(),
+            head: None,
+            open: Vec::new(),
+            done: if self.sends { vec![false; partitions] } else { Vec::new() },
+            left: if self.sends { partitions } else { 1 },
+            bytes: 0,
+            error: None,
+        };
+        let heading = Buffer::from(memory(&mut parts.heading));
+        match (self.peer, self.sends) {
+            (None, false) => return Ok(Work::Done(Completion::NO_PROCESS)),
+            (None, true) => {}
+            (Some(peer), true) => {
+                parts.head = Some(p2p.isend(Mode::Standard, self.context, peer, HEADING, heading)?);
+            }
+            (Some(peer), false) => {
+                parts.head = Some(p2p.irecv(self.context, Some(peer), Some(HEADING), heading));
+            }
+        }
+        Ok(Work::Parts(Box::new(parts)))
+    }
+
+    /// Bytes from `offset` on, as many of the `bytes` as there are.
+    fn part(&self, offset: u64, bytes: u64) -> Buffer {
+        let all = self.buffer.bytes() as u64;
+        let from = offset.min(all);
+        self.buffer.slice(from as usize, bytes.min(all - from) as usize)
+    }
+}
+
+impl Parts {
+    /// Whether all is over, and how.
+    pub(crate) fn poll(&mut self, p2p: &mut P2p) -> Option<Completion> {
+        if let Some(head) = self.head
+            && let Some(outcome) = p2p.take(head)
+        {
+            self.head = None;
+            self.error = self.error.take().or(outcome.error);
+            if !self.made.sends {
+                self.expect(p2p);
+            }
+        }
+        let Parts { made, open, done, left, bytes, error, .. } = self;
+        open.retain(|(partition, ticket)| {
+            let Some(outcome) = p2p.take(*ticket) else { return true };
+            if !made.sends {
+                done[*partition as usize] = true;
+                *left -= 1;
+                *bytes += outcome.bytes as u64;
+            }
+            *error = error.take().or(outcome.error);
+            false
+        });
+        if self.head.is_some() || self.left > 0 || !self.open.is_empty() {
+            return None;
+        }
+        let error = self.error.take();
+        let made = &self.made;
+        let status = match made.peer {
+            Some(peer) if !made.sends => status_of(peer, made.tag, self.bytes, &made.group),
+            _ => Completion::EMPTY.status,
+        };
+        Some(Completion { status, error, generalized: None })
+    }
+
+    /// Posts a receive for each of the sender's partitions. What is longer than the buffer fails as any receive does.
+    fn expect(&mut self, p2p: &mut P2p) {
+        let words = to_words(&self.heading);
+        let (partitions, bytes) = (words[0].clamp(0, i64::from(HEADING)) as u32, words[1].max(0) as u64);
+        self.left = partitions as usize;
+        self.done = vec![false; self.left];
+        for partition in 0..partitions {
+            let part = self.made.part(u64::from(partition).saturating_mul(bytes), bytes);
+            let ticket = p2p.irecv(self.made.context, self.made.peer, Some(partition as i32), part);
+            self.open.push((partition, ticket));
+        }
+    }
+
+    fn send(&mut self, p2p: &mut P2p, partition: u32) -> Result<()> {
+        self.left -= 1;
+        let Some(peer) = self.made.peer else { return Ok(()) };
+        let bytes = (self.made.buffer.bytes() / self.made.partitions as usize) as u64;
+        let part = self.made.part(u64::from(partition) * bytes, bytes);
+        let ticket = p2p.isend(Mode::Standard, self.made.context, peer, partition as i32, part)?;
+        if ticket != Ticket::DONE {
+            self.open.push((partition, ticket));
+        }
+        Ok(())
+    }
+
+    /// Whether all of the sender's partitions that overlap this one of the receiver's are here.
+    fn has_arrived(&self, partition: u32) -> bool {
+        if self.head.is_some() {
+            return false;
+        }
+        // Partitions without bytes overlap as if the message had been cut evenly.
+        let (own, theirs) = match to_words(&self.heading)[1] {
+            ..=0 => (self.done.len() as u64, u64::from(self.made.partitions)),
+            bytes => ((self.made.buffer.bytes() / self.made.partitions as usize) as u64, bytes as u64),
+        };
+        let (from, to) = (u64::from(partition) * own, (u64::from(partition) + 1) * own);
+        let first = (from / theirs) as usize;
+        let end = (to.div_ceil(theirs) as usize).max(first + 1);
+        // Where the message ends before the partition, all of it must be here.
+        self.done
+            .get(first..end.min(self.done.len()))
+            .map_or(self.left == 0, |parts| parts.iter().all(|here| *here))
+    }
+}
