@@ -1,0 +1,82 @@
+/* What all benchmarks share: options by the names that OSU's users know, buffers, the clock, and rows as columns or as JSON.
+ *
+ * A benchmark is a table of tests; `bench_main` parses the command line, runs the named tests over the message sizes and prints.
+ * Everything is plain MPI, so that a program may be compiled with any MPI's mpicc. */
+#ifndef BENCH_H
+#define BENCH_H
+
+#include <mpi.h>
+#include <stddef.h>
+
+typedef struct {
+    size_t bytes_min, bytes_max;      /* -m */
+    int iterations, iterations_large; /* -i; of messages beyond LARGE_BYTES a tenth */
+    int warm_ups;                     /* -x */
+    int validate;                     /* -c */
+    int full;                         /* -f: minimum, maximum and iterations too */
+    int json;                         /* --json */
+    int window;                       /* -W: messages in flight of bandwidth tests */
+    int threads;                      /* -t */
+    const char *type_name;            /* -T */
+    MPI_Datatype type;                /* MPI_DATATYPE_NULL unless -T */
+    const char *window_kind;          /* -w: allocate, create or dynamic */
+    const char *sync;                 /* -s: synchronisation of one-sided tests */
+    int from_malloc;                  /* -B malloc; else MPI_Alloc_mem */
+    int skew_us;                      /* --skew: ranks arrive up to so much later than each other */
+    int idle_us;                      /* --idle: sleep so long before each operation, so that a proxy falls asleep */
+    double work_ratio;                /* --work-ratio: fixed work as a multiple of T_comm */
+    const char *form;                 /* --form: blocking, persistent (collectives) */
+} options;
+
+enum { LARGE_BYTES = 8192 };
+
+enum { MORE_MAX = 8 };
+
+/* One line of results. `value` is in the unit of the test's column; min and max over the ranks, negative if they mean nothing. */
+typedef struct {
+    double value, min, max;
+    int failed;            /* -c found wrong bytes */
+    double more[MORE_MAX]; /* the test's further columns */
+} result;
+
+typedef struct test {
+    const char *name;
+    const char *column; /* heading of the value, with its unit */
+    int ranks_min;
+    size_t bytes_least; /* the shortest message that makes sense */
+    /* Measures messages of `bytes`. All ranks call it; the result counts on rank 0. */
+    result (*measure)(const options *, const struct test *, size_t bytes);
+    int once;         /* not a function of the message size */
+    const void *what; /* for `measure` */
+    const char *const *more; /* headings of further columns, with their units; null-terminated */
+} test;
+
+extern int rank, size;
+
+int bench_main(int argc, char **argv, const char *about, const test *tests, int thread_level);
+
+/* Iterations for messages of so many bytes. */
+int iterations_of(const options *o, size_t bytes);
+
+double clock_us(void);
+/* Processor time of this thread, microseconds. */
+double cpu_us(void);
+
+/* Memory as -B says, filled with a pattern that depends on `seed`. */
+void *buffer(const options *o, size_t bytes, int seed);
+void release(const options *o, void *memory);
+
+/* Byte `at` of the pattern; `fill` writes it, `wrong` counts bytes that differ from it. */
+unsigned char pattern(int seed, size_t at);
+void fill(void *memory, size_t bytes, int seed);
+size_t wrong(const void *memory, size_t bytes, int seed);
+
+double median(double *values, int count);
+/* Average, minimum and maximum of one number per rank; on all ranks. */
+result over_ranks(double value);
+/* Whether any rank says so. */
+int anywhere(int here);
+/* Stops all with a sentence. */
+void stop(const char *format, ...);
+
+#endif

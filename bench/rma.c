@@ -1,0 +1,167 @@
+/* One-sided communication: rank 0 is the origin, rank 1 the target. -w says how the window is made, -s how it is synchronised. */
+#include "bench.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum { PUT, GET, ACCUMULATE, GET_ACCUMULATE, FETCH_AND_OP, COMPARE_AND_SWAP } operation;
+
+typedef struct {
+    MPI_Win win;
+    void *base;  /* the window's memory */
+    char *local; /* the origin's buffer, and after it one for results */
+    MPI_Aint displacement;
+    size_t bytes;
+    int made;
+} place;
+
+static place open_window(const options *o, size_t bytes)
+{
+    place p = {.bytes = bytes};
+    MPI_Aint at = 0;
+    if (strcmp(o->window_kind, "allocate") == 0) {
+        MPI_Win_allocate((MPI_Aint)bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &p.base, &p.win);
+    } else {
+        p.base = buffer(o, bytes, 0);
+        p.made = 1;
+        if (strcmp(o->window_kind, "create") == 0) {
+            MPI_Win_create(p.base, (MPI_Aint)bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &p.win);
+        } else {
+            MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &p.win);
+            MPI_Win_attach(p.win, p.base, (MPI_Aint)bytes);
+            MPI_Get_address(p.base, &at);
+        }
+    }
+    MPI_Bcast(&at, 1, MPI_AINT, 1, MPI_COMM_WORLD);
+    p.displacement = at;
+    p.local = buffer(o, 2 * bytes, rank);
+    memset(p.base, 0, bytes);
+    MPI_Barrier(MPI_COMM_WORLD);
+    return p;
+}
+
+static void close_window(const options *o, place *p)
+{
+    if (strcmp(o->window_kind, "dynamic") == 0) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Win_detach(p->win, p->base);
+    }
+    MPI_Win_free(&p->win);
+    if (p->made) release(o, p->base);
+    release(o, p->local);
+}
+
+static void issue(const place *p, operation op)
+{
+    int bytes = (int)p->bytes, doubles = bytes / 8;
+    char *out = p->local, *in = p->local + p->bytes;
+    MPI_Aint at = p->displacement;
+    switch (op) {
+    case PUT: MPI_Put(out, bytes, MPI_CHAR, 1, at, bytes, MPI_CHAR, p->win); break;
+    case GET: MPI_Get(out, bytes, MPI_CHAR, 1, at, bytes, MPI_CHAR, p->win); break;
+    case ACCUMULATE: MPI_Accumulate(out, doubles, MPI_LONG, 1, at, doubles, MPI_LONG, MPI_SUM, p->win); break;
+    case GET_ACCUMULATE:
+        MPI_Get_accumulate(out, doubles, MPI_LONG, in, doubles, MPI_LONG, 1, at, doubles, MPI_LONG, MPI_SUM, p->win);
+        break;
+    case FETCH_AND_OP: MPI_Fetch_and_op(out, in, MPI_LONG, 1, at, MPI_SUM, p->win); break;
+    case COMPARE_AND_SWAP: MPI_Compare_and_swap(out, in, out, MPI_LONG, 1, at, p->win); break;
+    }
+}
+
+/* The target's part where it has one: active target synchronisation. */
+static void attend(const options *o, const place *p, MPI_Group origin)
+{
+    if (strcmp(o->sync, "pscw") == 0) {
+        MPI_Win_post(origin, 0, p->win);
+        MPI_Win_wait(p->win);
+    } else {
+        MPI_Win_fence(0, p->win);
+        MPI_Win_fence(0, p->win);
+    }
+}
+
+/* `many` operations, each in an epoch or flushed; then microseconds per operation at the origin. */
+static double epochs(const options *o, const place *p, operation op, int many, int per_epoch)
+{
+    MPI_Group world, other;
+    int peer = 1 - rank, active = strcmp(o->sync, "pscw") == 0 || strcmp(o->sync, "fence") == 0;
+    int locked = strncmp(o->sync, "flush", 5) == 0;
+    MPI_Comm_group(MPI_COMM_WORLD, &world);
+    if (rank < 2) MPI_Group_incl(world, 1, &peer, &other);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0 && locked) MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, p->win);
+    double began = clock_us();
+    for (int i = 0; i < many; i++) {
+        if (rank > 0) {
+            if (rank == 1 && active) attend(o, p, other);
+            else if (strcmp(o->sync, "fence") == 0) attend(o, p, MPI_GROUP_NULL);
+            continue;
+        }
+        if (strcmp(o->sync, "fence") == 0) MPI_Win_fence(0, p->win);
+        if (strcmp(o->sync, "pscw") == 0) MPI_Win_start(other, 0, p->win);
+        if (strcmp(o->sync, "lock") == 0) MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, p->win);
+        if (strcmp(o->sync, "lock_all") == 0) MPI_Win_lock_all(0, p->win);
+        for (int k = 0; k < per_epoch; k++) issue(p, op);
+        if (strcmp(o->sync, "fence") == 0) MPI_Win_fence(0, p->win);
+        if (strcmp(o->sync, "pscw") == 0) MPI_Win_complete(p->win);
+        if (strcmp(o->sync, "lock") == 0) MPI_Win_unlock(1, p->win);
+        if (strcmp(o->sync, "lock_all") == 0) MPI_Win_unlock_all(p->win);
+        if (strcmp(o->sync, "flush") == 0) MPI_Win_flush(1, p->win);
+        if (strcmp(o->sync, "flush_local") == 0) MPI_Win_flush_local(1, p->win);
+    }
+    double time = (clock_us() - began) / many;
+    if (rank == 0 && locked) MPI_Win_unlock(1, p->win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank < 2) MPI_Group_free(&other);
+    MPI_Group_free(&world);
+    return time;
+}
+
+typedef struct {
+    operation op;
+    int bandwidth;
+} kind;
+
+static result measure(const options *o, const test *t, size_t bytes)
+{
+    const kind *k = t->what;
+    size_t granted = t->bytes_least == 8 ? bytes / 8 * 8 : bytes;
+    place p = open_window(o, granted);
+    int many = iterations_of(o, granted), failed = 0, per_epoch = k->bandwidth ? o->window : 1;
+    epochs(o, &p, k->op, o->warm_ups, per_epoch);
+    double time = epochs(o, &p, k->op, many, per_epoch);
+    if (o->validate && k->op == PUT && rank == 1) failed = wrong(p.base, granted, 0) > 0;
+    if (o->validate && k->op == GET && rank == 0)
+        for (size_t i = 0; i < granted; i++) failed |= p.local[i] != 0;
+    if (o->validate && (k->op == ACCUMULATE || k->op == GET_ACCUMULATE || k->op == FETCH_AND_OP) && rank == 1) {
+        /* The pattern of rank 0, as a long, times all that came. */
+        unsigned long one, sum;
+        unsigned char first[8];
+        fill(first, 8, 0);
+        memcpy(&one, first, 8);
+        memcpy(&sum, p.base, 8);
+        failed = sum != one * (unsigned long)((many + o->warm_ups) * per_epoch);
+    }
+    failed = anywhere(failed);
+    close_window(o, &p);
+    double value = k->bandwidth ? (double)granted * per_epoch / time : time;
+    return (result){value, -1, -1, failed, {0}};
+}
+
+int main(int argc, char **argv)
+{
+    static const kind put = {PUT, 0}, get = {GET, 0}, put_bw = {PUT, 1}, get_bw = {GET, 1}, acc = {ACCUMULATE, 0},
+                      get_acc = {GET_ACCUMULATE, 0}, fop = {FETCH_AND_OP, 0}, cas = {COMPARE_AND_SWAP, 0};
+    static const test tests[] = {
+        {"put_latency", "Latency (us)", 2, 1, measure, 0, &put, NULL},
+        {"get_latency", "Latency (us)", 2, 1, measure, 0, &get, NULL},
+        {"put_bw", "Bandwidth (MB/s)", 2, 1, measure, 0, &put_bw, NULL},
+        {"get_bw", "Bandwidth (MB/s)", 2, 1, measure, 0, &get_bw, NULL},
+        {"acc_latency", "Latency (us)", 2, 8, measure, 0, &acc, NULL},
+        {"get_acc_latency", "Latency (us)", 2, 8, measure, 0, &get_acc, NULL},
+        {"fop_latency", "Latency (us)", 2, 8, measure, 1, &fop, NULL},
+        {"cas_latency", "Latency (us)", 2, 8, measure, 1, &cas, NULL},
+        {0},
+    };
+    return bench_main(argc, argv, "One-sided communication from rank 0 to rank 1.", tests, MPI_THREAD_SINGLE);
+}
