@@ -2,7 +2,7 @@
 
 use datatype::Buffer;
 use executor::{Binding, Cut, Reduction};
-use schedule::algorithm::Collective;
+use schedule::algorithm::{Collective, Neighbors};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -41,11 +41,11 @@ pub enum Part {
     None,
     /// One vector, which an algorithm may cut where it likes between elements of `element_bytes` bytes.
     One { buffer: Buffer, element_bytes: u64 },
-    /// As many equal blocks as the comm has ranks, or the remote group, one after the other.
+    /// As many equal blocks as the comm has ranks, or the remote group, or the rank neighbours, one after the other.
     PerRank(Buffer),
     /// One vector with a block for each rank, cut at these `size + 1` byte offsets.
     CutAt { buffer: Buffer, at: Arc<[u64]> },
-    /// A buffer for each rank (v- and w-collectives).
+    /// A buffer for each rank or neighbour (v- and w-collectives).
     Each(Arc<[Buffer]>),
 }
 
@@ -115,6 +115,8 @@ pub struct Call {
     pub commutative: bool,
     /// Whether the rank only waits until it is over, so that a proxy would free nobody.
     pub blocking: bool,
+    /// Whom this rank exchanges blocks with in a neighborhood collective; `collective` is then what happens among neighbours.
+    pub neighbors: Option<Arc<Neighbors>>,
 }
 
 impl Call {
@@ -129,6 +131,7 @@ impl Call {
             reduction: None,
             commutative: true,
             blocking: false,
+            neighbors: None,
         }
     }
 

@@ -5,10 +5,12 @@
 use crate::{Call, Members, Part};
 use error::{Class, Result, fail};
 use executor::Reduction;
-use schedule::algorithm::Collective;
+use schedule::algorithm::{Collective, Neighbors};
 
 /// Collective, root, operator, bytes; then bytes to each rank and bytes from each rank, where they are not the same for all.
 const COMMON: usize = 4;
+/// In the first word: among neighbours.
+const NEIGHBORS: i64 = 1 << 8;
 
 /// What stands for root, operator and bytes of a rank that has no part in the operation.
 const IDLE: i64 = i64::MIN;
@@ -22,8 +24,13 @@ pub fn statement(call: &Call, members: &Members) -> Vec<i64> {
         Some(Reduction::Predefined { op, .. }) => op as i64,
     };
     let mut words = vec![call.collective as i64];
-    match members.first_group {
-        0 => {
+    match (call.neighbors.as_deref(), members.first_group) {
+        (Some(Neighbors { to, from, .. }), _) => {
+            words = vec![call.collective as i64 | NEIGHBORS, 0, op, 0];
+            words.extend((0..size).map(|at| neighbor_bytes(&call.input, to, at)));
+            words.extend((0..size).map(|at| neighbor_bytes(&call.output, from, at)));
+        }
+        (None, 0) => {
             words.extend([i64::from(call.root), op, call.bytes(size) as i64]);
             if is_uneven(call.collective) {
                 words.extend((0..size).map(|at| bytes_to(call, rank, at)));
@@ -65,6 +72,16 @@ fn bytes_across(call: &Call, members: &Members, at: u32, sends: bool) -> i64 {
     }
 }
 
+/// Bytes of all blocks of a part that are rank `at`'s.
+fn neighbor_bytes(part: &Part, neighbors: &[Option<u32>], at: u32) -> i64 {
+    let bytes = |block: usize| match part {
+        Part::Each(buffers) => buffers[block].bytes() as i64,
+        Part::PerRank(all) => (all.bytes() / neighbors.len()) as i64,
+        same => same.total() as i64,
+    };
+    (0..neighbors.len()).filter(|block| neighbors[*block] == Some(at)).map(bytes).sum()
+}
+
 /// Bytes that this rank has for rank `at`. An input in place lies in the output.
 fn bytes_to(call: &Call, rank: u32, at: u32) -> i64 {
     match (call.collective, &call.input) {
@@ -104,8 +121,10 @@ pub fn compare(statements: &[i64], size: u32) -> Result<()> {
     let of = |rank: u32| &statements[rank as usize * statement_words(size)..][..statement_words(size)];
     let reference = (0..size).find(|rank| of(*rank)[1] != IDLE).unwrap_or(0);
     let first = of(reference);
-    let collective =
-        |word: i64| Collective::ALL.get(word as usize).map_or("?", |collective| collective.name());
+    let collective = |word: i64| {
+        let name = Collective::ALL.get((word & !NEIGHBORS) as usize).map_or("?", |known| known.name());
+        if word & NEIGHBORS != 0 { format!("neighbor-{name}") } else { name.to_owned() }
+    };
     for rank in 0..size {
         let here = of(rank);
         let name = collective(first[0]);
@@ -238,5 +257,29 @@ mod tests {
         let root = || gatherv(Part::None, each(&[7, 9]), true);
         assert_eq!(verdict(&[root(), gatherv(own(9), Part::None, false)]), Ok(()));
         assert!(verdict(&[root(), gatherv(own(8), Part::None, false)]).is_err());
+    }
+
+    // Goal: among neighbours too, each edge's length, and that it has two ends.
+    #[test]
+    fn neighbors_are_compared() {
+        let neighbors = |rank, to: &[u32], from: &[u32]| {
+            let some = |ranks: &[u32]| ranks.iter().copied().map(Some).collect();
+            Some(std::sync::Arc::new(Neighbors {
+                rank,
+                size: 2,
+                to: some(to),
+                from: some(from),
+                paired: false,
+            }))
+        };
+        let each = |lengths: &[usize]| Part::Each(bytes(lengths).into());
+        let call = |rank, to: &[u32], send: &[usize], from: &[u32], recv: &[usize]| Call {
+            neighbors: neighbors(rank, to, from),
+            ..Call::new(Collective::Alltoallv, each(send), each(recv))
+        };
+        let receiver = || call(1, &[], &[], &[0, 0], &[3, 4]);
+        assert_eq!(verdict(&[call(0, &[1, 1], &[3, 4], &[], &[]), receiver()]), Ok(()));
+        let message = verdict(&[call(0, &[1], &[3], &[], &[]), receiver()]).unwrap_err().message;
+        assert_eq!(message, "in neighbor-alltoallv rank 0 sends 3 bytes to rank 1, which expects 7");
     }
 }

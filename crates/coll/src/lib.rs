@@ -15,10 +15,13 @@ mod choose;
 pub use call::{Call, Members, Part};
 pub use choose::{Choice, RULES, Rule};
 
-use cache::Plans;
+use cache::{Key, Plans};
 use error::{Class, Result, fail};
 use executor::{Executor, Offload, Poll, Start, Ticket, UserCall};
-use schedule::algorithm::{Algorithm, Params};
+use schedule::Schedule;
+use schedule::algorithm::{Collective, Params};
+use std::sync::Arc;
+use telemetry::Counter;
 use transport::shm::Allocator;
 
 /// The collectives of one process.
@@ -41,19 +44,9 @@ impl Coll {
 
     /// Starts a collective.
     pub fn start(&mut self, members: &Members, call: Call) -> Result<Ticket> {
-        let size = members.peers.len() as u32;
-        let (rank, first_group) = (members.rank, members.first_group);
-        let algorithm = match (first_group > 0).then(|| call.collective.between()) {
-            None => self.choice.of(call.collective, call.bytes(size), size, call.commutative),
-            Some(Some(algorithm)) => algorithm,
-            Some(None) => fail!(Class::Comm, "{} needs an intracommunicator", call.collective.name()),
-        };
-        let Call { root, in_place, commutative, .. } = call;
+        let schedule = self.schedule(members, &call)?;
         // Where the setting leaves the choice to us, a call that only waits is carried out by the waiting rank.
         let offload = if call.blocking && !self.offload_all { Offload::Off } else { Offload::Auto };
-        let schedule =
-            self.plans.get(algorithm, Params { rank, size, root, in_place, commutative, first_group });
-        telemetry::count(counter_of(algorithm), 1);
         self.executor.start(Start {
             context: members.context,
             sequence: members.sequence,
@@ -64,6 +57,25 @@ impl Coll {
             reduction: call.reduction,
             offload,
         })
+    }
+
+    fn schedule(&mut self, members: &Members, call: &Call) -> Result<Arc<Schedule>> {
+        if let Some(neighbors) = &call.neighbors {
+            telemetry::count(Counter::NeighborCalls, 1);
+            let same = matches!(call.collective, Collective::Allgather | Collective::Allgatherv);
+            return Ok(self.plans.get(Key::Neighbors(neighbors.clone(), same)));
+        }
+        let size = members.peers.len() as u32;
+        let (rank, first_group) = (members.rank, members.first_group);
+        let algorithm = match (first_group > 0).then(|| call.collective.between()) {
+            None => self.choice.of(call.collective, call.bytes(size), size, call.commutative),
+            Some(Some(algorithm)) => algorithm,
+            Some(None) => fail!(Class::Comm, "{} needs an intracommunicator", call.collective.name()),
+        };
+        telemetry::count(counter_of(call.collective), 1);
+        let &Call { root, in_place, commutative, .. } = call;
+        let params = Params { rank, size, root, in_place, commutative, first_group };
+        Ok(self.plans.get(Key::All(algorithm, params)))
     }
 
     /// Advances all started collectives that this rank executes itself.
@@ -102,10 +114,9 @@ impl Coll {
     }
 }
 
-fn counter_of(algorithm: Algorithm) -> telemetry::Counter {
-    use schedule::algorithm::Collective::*;
-    use telemetry::Counter;
-    match algorithm.collective() {
+fn counter_of(collective: Collective) -> Counter {
+    use Collective::*;
+    match collective {
         Barrier => Counter::BarrierCalls,
         Bcast => Counter::BcastCalls,
         Gather | Gatherv => Counter::GatherCalls,

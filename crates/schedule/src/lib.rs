@@ -17,7 +17,7 @@ pub mod simulate;
 pub mod verify;
 mod words;
 
-pub use algorithm::{ALGORITHMS, Algorithm, Collective, Facts, Growth, Params, Symmetry};
+pub use algorithm::{ALGORITHMS, Algorithm, Collective, Facts, Growth, Neighbors, Params, Symmetry};
 
 /// A buffer that a step names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -13,7 +13,7 @@ mod structure;
 
 use std::ops::Range;
 
-use crate::{Action, Algorithm, Blocks, Collective, Params, Schedule, Slot};
+use crate::{Action, Algorithm, Blocks, Collective, Neighbors, Params, Schedule, Slot};
 
 /// An operation that a set of schedules is to carry out.
 #[derive(Clone, Debug)]
@@ -36,6 +36,9 @@ pub struct Operation {
     /// ranks exchange `[min * size + max]`). Between groups, the first sends blocks of `[0]` and the second of `[1]` in allgather and alltoall;
     /// in reductions that are scattered, blocks are lengthened so that both vectors have one length.
     pub counts: Vec<u32>,
+    /// Of a neighborhood collective: the neighbours of every rank, else empty. `collective` is then the one that is carried out
+    /// among neighbours; in the forms of alltoall with unequal blocks rank r sends `[7 * r + k]` to neighbour k.
+    pub neighbors: Vec<Neighbors>,
 }
 
 /// Checks a set of schedules: their structure, then one run for each seed.
@@ -102,9 +105,40 @@ impl Operation {
         self.count(rank) + if rank == own.start { missing } else { 0 }
     }
 
+    /// The plans of all ranks among their neighbours.
+    pub fn plans_among_neighbors(&self) -> Vec<Schedule> {
+        self.neighbors.iter().map(|neighbors| neighbors.plan(self.same_for_neighbors())).collect()
+    }
+
+    fn same_for_neighbors(&self) -> bool {
+        matches!(self.collective, Collective::Allgather | Collective::Allgatherv)
+    }
+
+    /// The neighbour from which a rank's block comes, and the number of the block there (MPI 5.0, section 8.6).
+    fn origin(&self, rank: u32, block: u32) -> Option<(u32, u32)> {
+        let here = &self.neighbors[rank as usize];
+        let from = here.from[block as usize]?;
+        let earlier = here.from[..block as usize].iter().filter(|&&other| other == Some(from)).count();
+        let mut there = (0..).zip(&self.neighbors[from as usize].to).filter(|(_, to)| **to == Some(rank));
+        let at = if here.paired { block ^ 1 } else { there.nth(earlier).expect("every edge has two ends").0 };
+        Some((from, if self.same_for_neighbors() { 0 } else { at }))
+    }
+
+    /// `block` among neighbours.
+    fn neighbor_block(&self, slot: Slot, rank: u32, block: u32) -> u32 {
+        match self.collective {
+            Collective::Allgather | Collective::Alltoall => self.count(0),
+            _ if slot == Slot::Input => self.count(7 * rank + block),
+            _ => self.origin(rank, block).map_or(self.count(block), |(from, at)| self.count(7 * from + at)),
+        }
+    }
+
     /// Elements in block `block` of `blocks` of a rank's user slot, whether or not it exists there.
     fn block(&self, slot: Slot, rank: u32, block: u32, blocks: u32) -> u32 {
         use Collective::*;
+        if !self.neighbors.is_empty() {
+            return self.neighbor_block(slot, rank, block);
+        }
         let spread = |total: u32| total / blocks + u32::from(block < total % blocks);
         let (own, other) = self.groups(rank);
         let sends = slot == Slot::Input;
@@ -128,6 +162,10 @@ impl Operation {
     /// The blocks that a rank's user slot has by the definition; a vector is one. 0: there is none.
     fn blocks(&self, slot: Slot, rank: u32) -> u32 {
         use Collective::*;
+        if let Some(neighbors) = self.neighbors.get(rank as usize) {
+            let to = if self.same_for_neighbors() { 1 } else { neighbors.to.len() };
+            return if slot == Slot::Input { to } else { neighbors.from.len() } as u32;
+        }
         let (own, other) = self.groups(rank);
         let (own, others, at_root) = (own.len() as u32, other.len() as u32, u32::from(rank == self.root));
         let serves = u32::from(other.contains(&self.root));
@@ -174,6 +212,15 @@ impl Operation {
     fn definition(&self, rank: u32) -> Vec<Vec<(u32, u32)>> {
         use Collective::*;
         let all = self.elements(Slot::Output, rank);
+        if !self.neighbors.is_empty() {
+            let received = |block: u32| {
+                let origin = self.origin(rank, block);
+                let first = origin.map_or(0, |(from, at)| self.offsets(Slot::Input, from, at)[at as usize]);
+                let elements = 0..self.neighbor_block(Slot::Output, rank, block);
+                elements.map(move |at| origin.map(|(from, _)| (from, first + at)).into_iter().collect())
+            };
+            return (0..self.blocks(Slot::Output, rank)).flat_map(received).collect();
+        }
         let (own, other) = self.groups(rank);
         let sum = |ranks: Range<u32>, first: u32| {
             (first..first + all).map(|element| ranks.clone().map(|rank| (rank, element)).collect()).collect()

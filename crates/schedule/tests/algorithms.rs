@@ -21,6 +21,7 @@ fn all_cases(facts: &Facts, sizes: impl Iterator<Item = u32>) {
                     commutative,
                     first_group: 0,
                     counts: vec![],
+                    neighbors: vec![],
                 };
                 let plans = operation.plans(facts.algorithm);
                 structure(&operation, &plans).unwrap_or_else(|what| panic!("{:?}: {what}", facts.algorithm));
@@ -83,8 +84,16 @@ fn between_groups() {
                 for commutative in if collective.reduces() { vec![false, true] } else { vec![true] } {
                     let counts = vec![];
                     let in_place = false;
-                    let mut operation =
-                        Operation { collective, size, root, in_place, commutative, first_group, counts };
+                    let mut operation = Operation {
+                        collective,
+                        size,
+                        root,
+                        in_place,
+                        commutative,
+                        first_group,
+                        counts,
+                        neighbors: vec![],
+                    };
                     let plans = operation.plans(facts.algorithm);
                     structure(&operation, &plans)
                         .unwrap_or_else(|what| panic!("{:?}: {what}", facts.algorithm));

@@ -14,7 +14,9 @@ fn operations() -> impl Iterator<Item = (Operation, Vec<Schedule>)> {
             let root = if collective.is_rooted() { size / 2 } else { 0 };
             let commutative = facts.needs_commutative || !collective.reduces();
             let counts = vec![size + 3];
-            let operation = Operation { collective, size, root, in_place, commutative, first_group, counts };
+            let neighbors = vec![];
+            let operation =
+                Operation { collective, size, root, in_place, commutative, first_group, counts, neighbors };
             let plans = operation.plans(facts.algorithm);
             (operation, plans)
         })
@@ -148,6 +150,7 @@ fn a_barrier_with_a_gap() {
             commutative: true,
             first_group: 0,
             counts: vec![],
+            neighbors: vec![],
         };
         let mut plans = operation.plans(facts.algorithm);
         verify(&operation, &plans, [1]).unwrap();
@@ -177,6 +180,7 @@ fn a_deadlock() {
         commutative: true,
         first_group: 0,
         counts: vec![1],
+        neighbors: vec![],
     };
     let error = verify(&operation, &[plan(0), plan(1)], [1]).unwrap_err();
     assert!(error.contains("never completes"), "{error}");

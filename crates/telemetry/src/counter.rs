@@ -71,6 +71,7 @@ counters! {
     AllreduceCalls "allreduce_calls" Count "reductions to all started";
     ReduceScatterCalls "reduce_scatter_calls" Count "reduce-scatters started, of both kinds";
     ScanCalls "scan_calls" Count "scans started, exclusive ones included";
+    NeighborCalls "neighbor_calls" Count "neighborhood collectives started, of every kind";
 
     WaitNs "wait_ns" Nanoseconds "time in waits inside MPI calls";
     CollectiveNs "collective_ns" Nanoseconds "time inside MPI calls of collectives, starts and waits together";

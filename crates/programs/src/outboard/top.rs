@@ -149,6 +149,7 @@ const COLLECTIVES: &[Counter] = &[
     Counter::AllreduceCalls,
     Counter::ReduceScatterCalls,
     Counter::ScanCalls,
+    Counter::NeighborCalls,
 ];
 
 /// A job as lines of text: per second between two samples, else totals since its start.

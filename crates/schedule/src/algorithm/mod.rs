@@ -13,6 +13,7 @@ mod exscan;
 mod gather;
 mod halving;
 mod inter;
+mod neighbor;
 mod reduce;
 mod reduce_scatter;
 mod scan;
@@ -20,6 +21,7 @@ mod scatter;
 mod table;
 mod tree;
 
+pub use neighbor::Neighbors;
 pub use table::{ALGORITHMS, Algorithm, Collective, Facts, Growth, Symmetry};
 use tree::Tree;
 

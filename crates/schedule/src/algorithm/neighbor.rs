@@ -1,0 +1,60 @@
+//! Neighborhood collectives (MPI 5.0, section 8.6): everybody to all its neighbours at once.
+//!
+//! `Input` is one block for all (the forms of MPI_Neighbor_allgather) or one for each neighbour sent to; `Output` is one for
+//! each neighbour received from. Which of several messages between two processes is which, their order tells.
+use crate::build::Builder;
+use crate::{
+    Schedule,
+    Slot::{Input, Output},
+};
+use std::collections::VecDeque;
+
+/// Whom a rank sends to and whom it receives from, in the order of its blocks; nobody is MPI_PROC_NULL.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Neighbors {
+    /// The rank itself.
+    pub rank: u32,
+    /// Ranks in the comm.
+    pub size: u32,
+    /// Destinations.
+    pub to: Vec<Option<u32>>,
+    /// Sources.
+    pub from: Vec<Option<u32>>,
+    /// The two are one list of pairs, the neighbours in both directions of each dimension of a Cartesian grid. What left one
+    /// way arrives from the other, also where both neighbours are the same process. Elsewhere the k-th
+    /// message to a process is the k-th that it receives from here.
+    pub paired: bool,
+}
+
+impl Neighbors {
+    /// The rank's plan. `same`: all neighbours get the same block.
+    pub fn plan(&self, same: bool) -> Schedule {
+        let (all_to, all_from) = (self.to.len() as u32, self.from.len() as u32);
+        let mut plan = Builder::new(self.rank, self.size, if same { 1 } else { all_to }, all_from);
+        let mut to_myself = VecDeque::new();
+        for (at, to) in (0..).zip(&self.to) {
+            let block = Input.block(if same { 0 } else { at });
+            match *to {
+                Some(rank) if rank == self.rank => to_myself.push_back(block),
+                Some(rank) => drop(plan.send(rank, block)),
+                None => (),
+            }
+        }
+        for at in (0..all_from).map(|at| self.in_order(at)) {
+            match self.from[at as usize] {
+                Some(rank) if rank == self.rank => {
+                    let block = to_myself.pop_front().expect("as many messages to oneself as from oneself");
+                    plan.copy(block, Output.block(at));
+                }
+                Some(rank) => drop(plan.recv(rank, Output.block(at))),
+                None => (),
+            }
+        }
+        plan.finish()
+    }
+
+    /// The block that is received as number `at` of all, in the order in which the messages were sent.
+    fn in_order(&self, at: u32) -> u32 {
+        if self.paired { at ^ 1 } else { at }
+    }
+}
