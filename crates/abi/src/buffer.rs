@@ -61,6 +61,15 @@ impl Address {
     }
 }
 
+impl Address {
+    /// Memory that a window exposes.
+    pub(crate) fn exposed(self, bytes: u64) -> Span {
+        // SAFETY: the program passed it as so many bytes, which stay mapped until it frees the window or detaches them (contract of this
+        // file; MPI 5.0, sections 12.2.1 and 12.2.4).
+        unsafe { Span::claim(self.0, bytes as usize) }
+    }
+}
+
 /// Our own memory as a span. Its owner keeps it until the operation has ended, and touches it only then.
 pub(crate) fn memory(bytes: &mut [u8]) -> Span {
     // SAFETY: the bytes are mapped and ours; `Work` and `Image`, which own them, live until the operation has ended.

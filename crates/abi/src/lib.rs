@@ -12,6 +12,7 @@ mod image;
 pub mod process;
 pub mod raise;
 mod request;
+mod window;
 
 /// Which functions have a body: a line for each, its name and 1 or 0. Generated.
 pub const FUNCTIONS: &str = include_str!("generated/functions.txt");

@@ -8,6 +8,7 @@ use crate::callback;
 use crate::image::Operator;
 use crate::raise;
 use crate::request::{Request, Work};
+use crate::window::Win;
 use boot::Membership;
 use coll::Coll;
 use error::{Class, Error, Result};
@@ -15,6 +16,7 @@ use executor::{Executor, Poll};
 use objects::{Handle, Kind, Objects, Table};
 use p2p::P2p;
 use progress::{Idle, Pace};
+use rma::Rma;
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::ops::{Deref, DerefMut};
@@ -65,6 +67,10 @@ pub struct Job {
     pub coll: Coll,
     /// What the program's MPI_Requests name.
     pub requests: Table<Request>,
+    /// What all windows share.
+    pub rma: Rma,
+    /// What the program's MPI_Wins name.
+    pub windows: Table<Win>,
     /// What the program's MPI_Messages name.
     pub messages: Table<Taken>,
     /// Operations whose requests the program has freed.
@@ -227,6 +233,7 @@ impl Guard {
             Err(error) => raise::end(self, "progress", &error),
         };
         let job = self.job.as_deref_mut().expect("seen above");
+        let moved = moved | job.rma.poll();
         if !job.orphans.is_empty() {
             job.poll_orphans();
         }
@@ -256,7 +263,7 @@ impl Guard {
         let still_idle = || {
             let mut guard = Guard::enter();
             let job = guard.job();
-            job.p2p.is_idle() && !job.coll.stirred()
+            job.p2p.is_idle() && !job.coll.stirred() && !job.rma.stirred()
         };
         self.unlocked(|| idle.wait(&segment.rank(rank).bell, still_idle));
     }
@@ -334,6 +341,8 @@ impl Process {
             p2p,
             coll,
             requests: Table::new(Kind::Request),
+            rma: Rma::new(segment.clone(), membership.rank),
+            windows: Table::new(Kind::Win),
             messages: Table::new(Kind::Message),
             orphans: Vec::new(),
             driven: Vec::new(),

@@ -26,6 +26,7 @@ pub fn invoke(guard: &mut Guard, on: On, code: c_int, sentence: &str) {
             let object = match on {
                 On::Comm(handle) if guard.objects.comm(handle).is_ok() => handle,
                 On::File(handle) => handle,
+                On::Win(handle) if handler_of_window(guard, handle).is_some() => handle,
                 On::AnyFile => constants::FILE_NULL,
                 _ => constants::COMM_SELF,
             };
@@ -73,9 +74,17 @@ fn handler(guard: &Guard, on: On) -> Action {
     match on {
         On::Comm(handle) => comm(handle).or_else(|_| comm(constants::COMM_SELF)),
         On::File(_) | On::AnyFile => action(objects.file_errhandler),
-        On::Win(_) | On::Session(_) | On::Nothing => comm(constants::COMM_SELF),
+        On::Win(handle) => match handler_of_window(guard, handle) {
+            Some(errhandler) => action(errhandler),
+            None => comm(constants::COMM_SELF),
+        },
+        On::Session(_) | On::Nothing => comm(constants::COMM_SELF),
     }
     .unwrap_or(Action::Fatal)
+}
+
+fn handler_of_window(guard: &Guard, window: Handle) -> Option<Handle> {
+    guard.job.as_ref()?.windows.get(window).ok().map(|window| window.errhandler)
 }
 
 fn place(guard: &Guard, on: On) -> String {

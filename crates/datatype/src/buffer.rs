@@ -65,12 +65,17 @@ impl Buffer {
     /// `count` elements of `layout` whose origin lies `offset` bytes into memory that somebody claimed already; nothing if
     /// they are not wholly inside.
     pub fn within(span: Span, offset: usize, count: usize, layout: &Arc<Layout>) -> Option<Buffer> {
-        let mut inside = Buffer::bytes_of(count, layout).is_some();
-        layout.pieces_at(offset, 0, layout.size.checked_mul(count)?, |at, bytes| {
-            inside &= at.checked_add(bytes).is_some_and(|end| end <= span.bytes());
-        });
-        // SAFETY: every piece was found inside the span, whose maker promised that its bytes stay mapped.
-        inside.then(|| unsafe { Buffer::claim(span.address().wrapping_add(offset), count, layout) })
+        Buffer::bytes_of(count, layout)?;
+        if count > 0 && layout.size > 0 {
+            let (first, end) = layout.reach(count)?;
+            // Origins before the span (negative offsets) are wrapped, so the sum is too.
+            let (first, end) = (offset as i64).checked_add(first).zip((offset as i64).checked_add(end))?;
+            if first < 0 || end as u64 > span.bytes() as u64 {
+                return None;
+            }
+        }
+        // SAFETY: the first and the last byte were found inside the span, whose maker promised that its bytes stay mapped.
+        Some(unsafe { Buffer::claim(span.address().wrapping_add(offset), count, layout) })
     }
 
     /// Data bytes of `count` elements of `layout`; nothing if that does not fit 63 bits.
@@ -226,6 +231,14 @@ impl Buffer {
 }
 
 impl Layout {
+    /// Where the data of `count` elements (at least one, of some size) begins and ends, in bytes from the first element's origin;
+    /// nothing if that does not fit 63 bits.
+    pub fn reach(&self, count: usize) -> Option<(i64, i64)> {
+        let last = i64::try_from(count).ok()?.checked_sub(1)?.checked_mul(self.extent)?;
+        let end = self.true_lb.checked_add(self.true_extent)?.checked_add(last.max(0))?;
+        Some((self.true_lb.checked_add(last.min(0))?, end))
+    }
+
     /// Calls `each` with address and length of every piece of packed bytes `[offset, offset + bytes)` of consecutive
     /// elements at `base`, in typemap order. Nothing is touched: the addresses may be another process's.
     pub fn pieces_at(
@@ -237,6 +250,9 @@ impl Layout {
     ) {
         if bytes == 0 || self.size == 0 {
             return;
+        }
+        if self.is_contiguous() {
+            return each(base.wrapping_add(offset), bytes);
         }
         let gaps = Some(Gaps { layout: self.clone(), skip: 0 });
         Buffer { base, bytes: offset + bytes, gaps }.walk(offset, bytes, |strip| {

@@ -88,9 +88,27 @@ impl Datatype {
     pub fn basic(&self) -> Option<Basic> {
         self.basic
     }
-    /// The machine type that all basic elements have, if it is one: accumulate operations ask for it (MPI 5.0, section 12.3.4).
-    pub fn uniform(&self) -> Option<Basic> {
-        self.facts.uniform.map(|leaf| leaf.basic)
+    /// The predefined datatype, as its machine type, that all elements of this one are, if they are of one: what accumulate
+    /// operations combine (MPI 5.0, section 12.3.4). A pair is one element.
+    pub fn element(&self) -> Option<Basic> {
+        if self.basic.is_some() {
+            return self.basic;
+        }
+        match &self.content {
+            Content::Leaves(leaves) => match leaves[..] {
+                [leaf] => Some(leaf.basic),
+                [value, index] => {
+                    Basic::ALL.into_iter().find(|basic| basic.pair() == Some((value.basic, index.basic)))
+                }
+                _ => None,
+            },
+            Content::Repeat(_, part) => part.element(),
+            Content::Sequence(parts) => {
+                let mut elements = parts.iter().map(|(_, part)| part.element());
+                let first = elements.next()??;
+                elements.all(|element| element == Some(first)).then_some(first)
+            }
+        }
     }
     /// The handle in the standard ABI, if it has a fixed one.
     pub fn predefined(&self) -> Option<u32> {

@@ -5,6 +5,7 @@
 //! Read in this order: `layout.rs`, `buffer.rs`, `datatype.rs`, `construct.rs`, `reduce.rs`.
 
 mod arrays;
+mod atomic;
 mod basic;
 mod buffer;
 pub mod construct;
@@ -21,6 +22,7 @@ pub use arrays::{
     DISTRIBUTE_BLOCK, DISTRIBUTE_CYCLIC, DISTRIBUTE_DEFAULT, DISTRIBUTE_NONE, Distribution, ORDER_C,
     ORDER_FORTRAN, darray, subarray,
 };
+pub use atomic::{accumulate, compare_and_swap, is_atomic};
 pub use basic::{Basic, PredefinedOp};
 pub use buffer::Buffer;
 pub use construct::{

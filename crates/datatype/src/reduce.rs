@@ -109,7 +109,7 @@ pub fn reduce_buffers(op: PredefinedOp, basic: Basic, left: &Buffer, into: &Buff
 /// Elements that `reduce_buffers` combines at once: two blocks of the largest elements stay in the first-level cache.
 const BLOCK_ELEMENTS: usize = 256;
 
-fn is_integer(basic: Basic) -> bool {
+pub(crate) fn is_integer(basic: Basic) -> bool {
     use Basic::*;
     matches!(basic, I8 | I16 | I32 | I64 | I128 | U8 | U16 | U32 | U64)
 }

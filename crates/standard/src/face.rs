@@ -126,7 +126,20 @@ pub unsafe extern "C" fn PMPI_Accumulate(
     op: Handle,
     win: Handle,
 ) -> c_int {
-    missing("MPI_Accumulate", On::Win(win))
+    call("MPI_Accumulate", On::Win(win), |guard| {
+        body::onesided::accumulate(
+            guard,
+            Address(origin_addr),
+            i64::from(origin_count),
+            origin_datatype,
+            target_rank,
+            target_disp as i64,
+            i64::from(target_count),
+            target_datatype,
+            op,
+            win,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Accumulate(
@@ -166,7 +179,20 @@ pub unsafe extern "C" fn PMPI_Accumulate_c(
     op: Handle,
     win: Handle,
 ) -> c_int {
-    missing("MPI_Accumulate_c", On::Win(win))
+    call("MPI_Accumulate_c", On::Win(win), |guard| {
+        body::onesided::accumulate(
+            guard,
+            Address(origin_addr),
+            origin_count,
+            origin_datatype,
+            target_rank,
+            target_disp as i64,
+            target_count,
+            target_datatype,
+            op,
+            win,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Accumulate_c(
@@ -2287,7 +2313,18 @@ pub unsafe extern "C" fn PMPI_Compare_and_swap(
     target_disp: isize,
     win: Handle,
 ) -> c_int {
-    missing("MPI_Compare_and_swap", On::Win(win))
+    call("MPI_Compare_and_swap", On::Win(win), |guard| {
+        body::onesided::compare_and_swap(
+            guard,
+            Address(origin_addr),
+            Address(compare_addr),
+            Address(result_addr),
+            datatype,
+            target_rank,
+            target_disp as i64,
+            win,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Compare_and_swap(
@@ -2617,7 +2654,18 @@ pub unsafe extern "C" fn PMPI_Fetch_and_op(
     op: Handle,
     win: Handle,
 ) -> c_int {
-    missing("MPI_Fetch_and_op", On::Win(win))
+    call("MPI_Fetch_and_op", On::Win(win), |guard| {
+        body::onesided::fetch_and_op(
+            guard,
+            Address(origin_addr),
+            Address(result_addr),
+            datatype,
+            target_rank,
+            target_disp as i64,
+            op,
+            win,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Fetch_and_op(
@@ -4466,7 +4514,19 @@ pub unsafe extern "C" fn PMPI_Get(
     target_datatype: Handle,
     win: Handle,
 ) -> c_int {
-    missing("MPI_Get", On::Win(win))
+    call("MPI_Get", On::Win(win), |guard| {
+        body::onesided::get(
+            guard,
+            Address(origin_addr),
+            i64::from(origin_count),
+            origin_datatype,
+            target_rank,
+            target_disp as i64,
+            i64::from(target_count),
+            target_datatype,
+            win,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Get(
@@ -4503,7 +4563,19 @@ pub unsafe extern "C" fn PMPI_Get_c(
     target_datatype: Handle,
     win: Handle,
 ) -> c_int {
-    missing("MPI_Get_c", On::Win(win))
+    call("MPI_Get_c", On::Win(win), |guard| {
+        body::onesided::get(
+            guard,
+            Address(origin_addr),
+            origin_count,
+            origin_datatype,
+            target_rank,
+            target_disp as i64,
+            target_count,
+            target_datatype,
+            win,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Get_c(
@@ -4544,7 +4616,23 @@ pub unsafe extern "C" fn PMPI_Get_accumulate(
     op: Handle,
     win: Handle,
 ) -> c_int {
-    missing("MPI_Get_accumulate", On::Win(win))
+    call("MPI_Get_accumulate", On::Win(win), |guard| {
+        body::onesided::get_accumulate(
+            guard,
+            Address(origin_addr),
+            i64::from(origin_count),
+            origin_datatype,
+            Address(result_addr),
+            i64::from(result_count),
+            result_datatype,
+            target_rank,
+            target_disp as i64,
+            i64::from(target_count),
+            target_datatype,
+            op,
+            win,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Get_accumulate(
@@ -4593,7 +4681,23 @@ pub unsafe extern "C" fn PMPI_Get_accumulate_c(
     op: Handle,
     win: Handle,
 ) -> c_int {
-    missing("MPI_Get_accumulate_c", On::Win(win))
+    call("MPI_Get_accumulate_c", On::Win(win), |guard| {
+        body::onesided::get_accumulate(
+            guard,
+            Address(origin_addr),
+            origin_count,
+            origin_datatype,
+            Address(result_addr),
+            result_count,
+            result_datatype,
+            target_rank,
+            target_disp as i64,
+            target_count,
+            target_datatype,
+            op,
+            win,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Get_accumulate_c(
@@ -8944,7 +9048,19 @@ pub unsafe extern "C" fn PMPI_Put(
     target_datatype: Handle,
     win: Handle,
 ) -> c_int {
-    missing("MPI_Put", On::Win(win))
+    call("MPI_Put", On::Win(win), |guard| {
+        body::onesided::put(
+            guard,
+            Address(origin_addr),
+            i64::from(origin_count),
+            origin_datatype,
+            target_rank,
+            target_disp as i64,
+            i64::from(target_count),
+            target_datatype,
+            win,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Put(
@@ -8981,7 +9097,19 @@ pub unsafe extern "C" fn PMPI_Put_c(
     target_datatype: Handle,
     win: Handle,
 ) -> c_int {
-    missing("MPI_Put_c", On::Win(win))
+    call("MPI_Put_c", On::Win(win), |guard| {
+        body::onesided::put(
+            guard,
+            Address(origin_addr),
+            origin_count,
+            origin_datatype,
+            target_rank,
+            target_disp as i64,
+            target_count,
+            target_datatype,
+            win,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Put_c(
@@ -9030,7 +9158,21 @@ pub unsafe extern "C" fn PMPI_Raccumulate(
     win: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Raccumulate", On::Win(win))
+    call("MPI_Raccumulate", On::Win(win), |guard| {
+        body::onesided::raccumulate(
+            guard,
+            Address(origin_addr),
+            i64::from(origin_count),
+            origin_datatype,
+            target_rank,
+            target_disp as i64,
+            i64::from(target_count),
+            target_datatype,
+            op,
+            win,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Raccumulate(
@@ -9073,7 +9215,21 @@ pub unsafe extern "C" fn PMPI_Raccumulate_c(
     win: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Raccumulate_c", On::Win(win))
+    call("MPI_Raccumulate_c", On::Win(win), |guard| {
+        body::onesided::raccumulate(
+            guard,
+            Address(origin_addr),
+            origin_count,
+            origin_datatype,
+            target_rank,
+            target_disp as i64,
+            target_count,
+            target_datatype,
+            op,
+            win,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Raccumulate_c(
@@ -9927,7 +10083,20 @@ pub unsafe extern "C" fn PMPI_Rget(
     win: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Rget", On::Win(win))
+    call("MPI_Rget", On::Win(win), |guard| {
+        body::onesided::rget(
+            guard,
+            Address(origin_addr),
+            i64::from(origin_count),
+            origin_datatype,
+            target_rank,
+            target_disp as i64,
+            i64::from(target_count),
+            target_datatype,
+            win,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Rget(
@@ -9967,7 +10136,20 @@ pub unsafe extern "C" fn PMPI_Rget_c(
     win: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Rget_c", On::Win(win))
+    call("MPI_Rget_c", On::Win(win), |guard| {
+        body::onesided::rget(
+            guard,
+            Address(origin_addr),
+            origin_count,
+            origin_datatype,
+            target_rank,
+            target_disp as i64,
+            target_count,
+            target_datatype,
+            win,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Rget_c(
@@ -10011,7 +10193,24 @@ pub unsafe extern "C" fn PMPI_Rget_accumulate(
     win: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Rget_accumulate", On::Win(win))
+    call("MPI_Rget_accumulate", On::Win(win), |guard| {
+        body::onesided::rget_accumulate(
+            guard,
+            Address(origin_addr),
+            i64::from(origin_count),
+            origin_datatype,
+            Address(result_addr),
+            i64::from(result_count),
+            result_datatype,
+            target_rank,
+            target_disp as i64,
+            i64::from(target_count),
+            target_datatype,
+            op,
+            win,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Rget_accumulate(
@@ -10063,7 +10262,24 @@ pub unsafe extern "C" fn PMPI_Rget_accumulate_c(
     win: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Rget_accumulate_c", On::Win(win))
+    call("MPI_Rget_accumulate_c", On::Win(win), |guard| {
+        body::onesided::rget_accumulate(
+            guard,
+            Address(origin_addr),
+            origin_count,
+            origin_datatype,
+            Address(result_addr),
+            result_count,
+            result_datatype,
+            target_rank,
+            target_disp as i64,
+            target_count,
+            target_datatype,
+            op,
+            win,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Rget_accumulate_c(
@@ -10111,7 +10327,20 @@ pub unsafe extern "C" fn PMPI_Rput(
     win: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Rput", On::Win(win))
+    call("MPI_Rput", On::Win(win), |guard| {
+        body::onesided::rput(
+            guard,
+            Address(origin_addr),
+            i64::from(origin_count),
+            origin_datatype,
+            target_rank,
+            target_disp as i64,
+            i64::from(target_count),
+            target_datatype,
+            win,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Rput(
@@ -10151,7 +10380,20 @@ pub unsafe extern "C" fn PMPI_Rput_c(
     win: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Rput_c", On::Win(win))
+    call("MPI_Rput_c", On::Win(win), |guard| {
+        body::onesided::rput(
+            guard,
+            Address(origin_addr),
+            origin_count,
+            origin_datatype,
+            target_rank,
+            target_disp as i64,
+            target_count,
+            target_datatype,
+            win,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Rput_c(
@@ -13096,7 +13338,17 @@ pub unsafe extern "C" fn PMPI_Win_allocate(
     baseptr: usize,
     win: usize,
 ) -> c_int {
-    missing("MPI_Win_allocate", On::Comm(comm))
+    call("MPI_Win_allocate", On::Comm(comm), |guard| {
+        body::window::win_allocate(
+            guard,
+            size as i64,
+            i64::from(disp_unit),
+            info,
+            comm,
+            Address(baseptr),
+            Out::<Handle>::new(win, "win"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_allocate(
@@ -13118,7 +13370,17 @@ pub unsafe extern "C" fn PMPI_Win_allocate_c(
     baseptr: usize,
     win: usize,
 ) -> c_int {
-    missing("MPI_Win_allocate_c", On::Comm(comm))
+    call("MPI_Win_allocate_c", On::Comm(comm), |guard| {
+        body::window::win_allocate(
+            guard,
+            size as i64,
+            disp_unit as i64,
+            info,
+            comm,
+            Address(baseptr),
+            Out::<Handle>::new(win, "win"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_allocate_c(
@@ -13140,7 +13402,17 @@ pub unsafe extern "C" fn PMPI_Win_allocate_shared(
     baseptr: usize,
     win: usize,
 ) -> c_int {
-    missing("MPI_Win_allocate_shared", On::Comm(comm))
+    call("MPI_Win_allocate_shared", On::Comm(comm), |guard| {
+        body::window::win_allocate_shared(
+            guard,
+            size as i64,
+            i64::from(disp_unit),
+            info,
+            comm,
+            Address(baseptr),
+            Out::<Handle>::new(win, "win"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_allocate_shared(
@@ -13162,7 +13434,17 @@ pub unsafe extern "C" fn PMPI_Win_allocate_shared_c(
     baseptr: usize,
     win: usize,
 ) -> c_int {
-    missing("MPI_Win_allocate_shared_c", On::Comm(comm))
+    call("MPI_Win_allocate_shared_c", On::Comm(comm), |guard| {
+        body::window::win_allocate_shared(
+            guard,
+            size as i64,
+            disp_unit as i64,
+            info,
+            comm,
+            Address(baseptr),
+            Out::<Handle>::new(win, "win"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_allocate_shared_c(
@@ -13177,7 +13459,9 @@ pub unsafe extern "C" fn MPI_Win_allocate_shared_c(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_attach(win: Handle, base: usize, size: isize) -> c_int {
-    missing("MPI_Win_attach", On::Win(win))
+    call("MPI_Win_attach", On::Win(win), |guard| {
+        body::window::win_attach(guard, win, Address(base), size as i64)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_attach(win: Handle, base: usize, size: isize) -> c_int {
@@ -13185,7 +13469,9 @@ pub unsafe extern "C" fn MPI_Win_attach(win: Handle, base: usize, size: isize) -
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_call_errhandler(win: Handle, errorcode: c_int) -> c_int {
-    missing("MPI_Win_call_errhandler", On::Win(win))
+    call("MPI_Win_call_errhandler", On::Win(win), |guard| {
+        body::errhandler::win_call_errhandler(guard, win, errorcode)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_call_errhandler(win: Handle, errorcode: c_int) -> c_int {
@@ -13193,7 +13479,7 @@ pub unsafe extern "C" fn MPI_Win_call_errhandler(win: Handle, errorcode: c_int) 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_complete(win: Handle) -> c_int {
-    missing("MPI_Win_complete", On::Win(win))
+    call("MPI_Win_complete", On::Win(win), |guard| body::window::win_complete(guard, win))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_complete(win: Handle) -> c_int {
@@ -13208,7 +13494,17 @@ pub unsafe extern "C" fn PMPI_Win_create(
     comm: Handle,
     win: usize,
 ) -> c_int {
-    missing("MPI_Win_create", On::Comm(comm))
+    call("MPI_Win_create", On::Comm(comm), |guard| {
+        body::window::win_create(
+            guard,
+            Address(base),
+            size as i64,
+            i64::from(disp_unit),
+            info,
+            comm,
+            Out::<Handle>::new(win, "win"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_create(
@@ -13230,7 +13526,17 @@ pub unsafe extern "C" fn PMPI_Win_create_c(
     comm: Handle,
     win: usize,
 ) -> c_int {
-    missing("MPI_Win_create_c", On::Comm(comm))
+    call("MPI_Win_create_c", On::Comm(comm), |guard| {
+        body::window::win_create(
+            guard,
+            Address(base),
+            size as i64,
+            disp_unit as i64,
+            info,
+            comm,
+            Out::<Handle>::new(win, "win"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_create_c(
@@ -13245,7 +13551,9 @@ pub unsafe extern "C" fn MPI_Win_create_c(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_create_dynamic(info: Handle, comm: Handle, win: usize) -> c_int {
-    missing("MPI_Win_create_dynamic", On::Comm(comm))
+    call("MPI_Win_create_dynamic", On::Comm(comm), |guard| {
+        body::window::win_create_dynamic(guard, info, comm, Out::<Handle>::new(win, "win"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_create_dynamic(info: Handle, comm: Handle, win: usize) -> c_int {
@@ -13293,7 +13601,9 @@ pub unsafe extern "C" fn MPI_Win_create_keyval(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_delete_attr(win: Handle, win_keyval: c_int) -> c_int {
-    missing("MPI_Win_delete_attr", On::Win(win))
+    call("MPI_Win_delete_attr", On::Win(win), |guard| {
+        body::attribute::win_delete_attr(guard, win, win_keyval)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_delete_attr(win: Handle, win_keyval: c_int) -> c_int {
@@ -13301,7 +13611,7 @@ pub unsafe extern "C" fn MPI_Win_delete_attr(win: Handle, win_keyval: c_int) -> 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_detach(win: Handle, base: usize) -> c_int {
-    missing("MPI_Win_detach", On::Win(win))
+    call("MPI_Win_detach", On::Win(win), |guard| body::window::win_detach(guard, win, Address(base)))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_detach(win: Handle, base: usize) -> c_int {
@@ -13309,7 +13619,7 @@ pub unsafe extern "C" fn MPI_Win_detach(win: Handle, base: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_fence(assert: c_int, win: Handle) -> c_int {
-    missing("MPI_Win_fence", On::Win(win))
+    call("MPI_Win_fence", On::Win(win), |guard| body::window::win_fence(guard, assert, win))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_fence(assert: c_int, win: Handle) -> c_int {
@@ -13317,7 +13627,7 @@ pub unsafe extern "C" fn MPI_Win_fence(assert: c_int, win: Handle) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_flush(rank: c_int, win: Handle) -> c_int {
-    missing("MPI_Win_flush", On::Win(win))
+    call("MPI_Win_flush", On::Win(win), |guard| body::window::win_flush(guard, rank, win))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_flush(rank: c_int, win: Handle) -> c_int {
@@ -13325,7 +13635,7 @@ pub unsafe extern "C" fn MPI_Win_flush(rank: c_int, win: Handle) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_flush_all(win: Handle) -> c_int {
-    missing("MPI_Win_flush_all", On::Win(win))
+    call("MPI_Win_flush_all", On::Win(win), |guard| body::window::win_flush_all(guard, win))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_flush_all(win: Handle) -> c_int {
@@ -13333,7 +13643,7 @@ pub unsafe extern "C" fn MPI_Win_flush_all(win: Handle) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_flush_local(rank: c_int, win: Handle) -> c_int {
-    missing("MPI_Win_flush_local", On::Win(win))
+    call("MPI_Win_flush_local", On::Win(win), |guard| body::window::win_flush_local(guard, rank, win))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_flush_local(rank: c_int, win: Handle) -> c_int {
@@ -13341,7 +13651,7 @@ pub unsafe extern "C" fn MPI_Win_flush_local(rank: c_int, win: Handle) -> c_int 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_flush_local_all(win: Handle) -> c_int {
-    missing("MPI_Win_flush_local_all", On::Win(win))
+    call("MPI_Win_flush_local_all", On::Win(win), |guard| body::window::win_flush_local_all(guard, win))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_flush_local_all(win: Handle) -> c_int {
@@ -13349,7 +13659,7 @@ pub unsafe extern "C" fn MPI_Win_flush_local_all(win: Handle) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_free(win: usize) -> c_int {
-    missing("MPI_Win_free", On::Nothing)
+    call("MPI_Win_free", On::Nothing, |guard| body::window::win_free(guard, Out::<Handle>::new(win, "win")))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_free(win: usize) -> c_int {
@@ -13372,7 +13682,15 @@ pub unsafe extern "C" fn PMPI_Win_get_attr(
     attribute_val: usize,
     flag: usize,
 ) -> c_int {
-    missing("MPI_Win_get_attr", On::Win(win))
+    call("MPI_Win_get_attr", On::Win(win), |guard| {
+        body::attribute::win_get_attr(
+            guard,
+            win,
+            win_keyval,
+            Address(attribute_val),
+            Out::<i32>::new(flag, "flag"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_get_attr(
@@ -13385,7 +13703,9 @@ pub unsafe extern "C" fn MPI_Win_get_attr(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_get_errhandler(win: Handle, errhandler: usize) -> c_int {
-    missing("MPI_Win_get_errhandler", On::Win(win))
+    call("MPI_Win_get_errhandler", On::Win(win), |guard| {
+        body::errhandler::win_get_errhandler(guard, win, Out::<Handle>::new(errhandler, "errhandler"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_get_errhandler(win: Handle, errhandler: usize) -> c_int {
@@ -13393,7 +13713,9 @@ pub unsafe extern "C" fn MPI_Win_get_errhandler(win: Handle, errhandler: usize) 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_get_group(win: Handle, group: usize) -> c_int {
-    missing("MPI_Win_get_group", On::Win(win))
+    call("MPI_Win_get_group", On::Win(win), |guard| {
+        body::window::win_get_group(guard, win, Out::<Handle>::new(group, "group"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_get_group(win: Handle, group: usize) -> c_int {
@@ -13401,7 +13723,9 @@ pub unsafe extern "C" fn MPI_Win_get_group(win: Handle, group: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_get_info(win: Handle, info_used: usize) -> c_int {
-    missing("MPI_Win_get_info", On::Win(win))
+    call("MPI_Win_get_info", On::Win(win), |guard| {
+        body::window::win_get_info(guard, win, Out::<Handle>::new(info_used, "info_used"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_get_info(win: Handle, info_used: usize) -> c_int {
@@ -13409,7 +13733,14 @@ pub unsafe extern "C" fn MPI_Win_get_info(win: Handle, info_used: usize) -> c_in
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_get_name(win: Handle, win_name: usize, resultlen: usize) -> c_int {
-    missing("MPI_Win_get_name", On::Win(win))
+    call("MPI_Win_get_name", On::Win(win), |guard| {
+        body::window::win_get_name(
+            guard,
+            win,
+            TextOut::new(win_name, "win_name"),
+            Out::<i32>::new(resultlen, "resultlen"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_get_name(win: Handle, win_name: usize, resultlen: usize) -> c_int {
@@ -13417,7 +13748,7 @@ pub unsafe extern "C" fn MPI_Win_get_name(win: Handle, win_name: usize, resultle
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: Handle) -> c_int {
-    missing("MPI_Win_lock", On::Win(win))
+    call("MPI_Win_lock", On::Win(win), |guard| body::window::win_lock(guard, lock_type, rank, assert, win))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: Handle) -> c_int {
@@ -13425,7 +13756,7 @@ pub unsafe extern "C" fn MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_i
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_lock_all(assert: c_int, win: Handle) -> c_int {
-    missing("MPI_Win_lock_all", On::Win(win))
+    call("MPI_Win_lock_all", On::Win(win), |guard| body::window::win_lock_all(guard, assert, win))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: Handle) -> c_int {
@@ -13433,7 +13764,7 @@ pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: Handle) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_post(group: Handle, assert: c_int, win: Handle) -> c_int {
-    missing("MPI_Win_post", On::Win(win))
+    call("MPI_Win_post", On::Win(win), |guard| body::window::win_post(guard, group, assert, win))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_post(group: Handle, assert: c_int, win: Handle) -> c_int {
@@ -13441,7 +13772,9 @@ pub unsafe extern "C" fn MPI_Win_post(group: Handle, assert: c_int, win: Handle)
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_set_attr(win: Handle, win_keyval: c_int, attribute_val: usize) -> c_int {
-    missing("MPI_Win_set_attr", On::Win(win))
+    call("MPI_Win_set_attr", On::Win(win), |guard| {
+        body::attribute::win_set_attr(guard, win, win_keyval, Address(attribute_val))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_set_attr(win: Handle, win_keyval: c_int, attribute_val: usize) -> c_int {
@@ -13449,7 +13782,9 @@ pub unsafe extern "C" fn MPI_Win_set_attr(win: Handle, win_keyval: c_int, attrib
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_set_errhandler(win: Handle, errhandler: Handle) -> c_int {
-    missing("MPI_Win_set_errhandler", On::Win(win))
+    call("MPI_Win_set_errhandler", On::Win(win), |guard| {
+        body::errhandler::win_set_errhandler(guard, win, errhandler)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_set_errhandler(win: Handle, errhandler: Handle) -> c_int {
@@ -13457,7 +13792,7 @@ pub unsafe extern "C" fn MPI_Win_set_errhandler(win: Handle, errhandler: Handle)
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_set_info(win: Handle, info: Handle) -> c_int {
-    missing("MPI_Win_set_info", On::Win(win))
+    call("MPI_Win_set_info", On::Win(win), |guard| body::window::win_set_info(guard, win, info))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_set_info(win: Handle, info: Handle) -> c_int {
@@ -13465,7 +13800,9 @@ pub unsafe extern "C" fn MPI_Win_set_info(win: Handle, info: Handle) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_set_name(win: Handle, win_name: usize) -> c_int {
-    missing("MPI_Win_set_name", On::Win(win))
+    call("MPI_Win_set_name", On::Win(win), |guard| {
+        body::window::win_set_name(guard, win, Text::new(win_name, "win_name"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_set_name(win: Handle, win_name: usize) -> c_int {
@@ -13479,7 +13816,16 @@ pub unsafe extern "C" fn PMPI_Win_shared_query(
     disp_unit: usize,
     baseptr: usize,
 ) -> c_int {
-    missing("MPI_Win_shared_query", On::Win(win))
+    call("MPI_Win_shared_query", On::Win(win), |guard| {
+        body::window::win_shared_query(
+            guard,
+            win,
+            rank,
+            Out::<i64>::new(size, "size"),
+            OutCount::int(disp_unit, "disp_unit"),
+            Address(baseptr),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_shared_query(
@@ -13499,7 +13845,16 @@ pub unsafe extern "C" fn PMPI_Win_shared_query_c(
     disp_unit: usize,
     baseptr: usize,
 ) -> c_int {
-    missing("MPI_Win_shared_query_c", On::Win(win))
+    call("MPI_Win_shared_query_c", On::Win(win), |guard| {
+        body::window::win_shared_query(
+            guard,
+            win,
+            rank,
+            Out::<i64>::new(size, "size"),
+            OutCount::long(disp_unit, "disp_unit"),
+            Address(baseptr),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_shared_query_c(
@@ -13513,7 +13868,7 @@ pub unsafe extern "C" fn MPI_Win_shared_query_c(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_start(group: Handle, assert: c_int, win: Handle) -> c_int {
-    missing("MPI_Win_start", On::Win(win))
+    call("MPI_Win_start", On::Win(win), |guard| body::window::win_start(guard, group, assert, win))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_start(group: Handle, assert: c_int, win: Handle) -> c_int {
@@ -13521,7 +13876,7 @@ pub unsafe extern "C" fn MPI_Win_start(group: Handle, assert: c_int, win: Handle
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_sync(win: Handle) -> c_int {
-    missing("MPI_Win_sync", On::Win(win))
+    call("MPI_Win_sync", On::Win(win), |guard| body::window::win_sync(guard, win))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_sync(win: Handle) -> c_int {
@@ -13529,7 +13884,9 @@ pub unsafe extern "C" fn MPI_Win_sync(win: Handle) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_test(win: Handle, flag: usize) -> c_int {
-    missing("MPI_Win_test", On::Win(win))
+    call("MPI_Win_test", On::Win(win), |guard| {
+        body::window::win_test(guard, win, Out::<i32>::new(flag, "flag"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_test(win: Handle, flag: usize) -> c_int {
@@ -13537,7 +13894,7 @@ pub unsafe extern "C" fn MPI_Win_test(win: Handle, flag: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_unlock(rank: c_int, win: Handle) -> c_int {
-    missing("MPI_Win_unlock", On::Win(win))
+    call("MPI_Win_unlock", On::Win(win), |guard| body::window::win_unlock(guard, rank, win))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_unlock(rank: c_int, win: Handle) -> c_int {
@@ -13545,7 +13902,7 @@ pub unsafe extern "C" fn MPI_Win_unlock(rank: c_int, win: Handle) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_unlock_all(win: Handle) -> c_int {
-    missing("MPI_Win_unlock_all", On::Win(win))
+    call("MPI_Win_unlock_all", On::Win(win), |guard| body::window::win_unlock_all(guard, win))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_unlock_all(win: Handle) -> c_int {
@@ -13553,7 +13910,7 @@ pub unsafe extern "C" fn MPI_Win_unlock_all(win: Handle) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_wait(win: Handle) -> c_int {
-    missing("MPI_Win_wait", On::Win(win))
+    call("MPI_Win_wait", On::Win(win), |guard| body::window::win_wait(guard, win))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_wait(win: Handle) -> c_int {

@@ -2,7 +2,7 @@
 
 use rustix::io::Errno;
 use rustix::thread::futex::{self, Flags, Timespec};
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
 /// Why `wait` returned.
@@ -33,6 +33,24 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Woken
 /// Wakes up to `count` sleepers on `word`, in any process; returns how many.
 pub fn wake(word: &AtomicU32, count: u32) -> usize {
     futex::wake(word, Flags::empty(), count).unwrap_or(0)
+}
+
+/// Sleeps while the low half of `word` is that of `expected`, as `wait`.
+pub fn wait_low(word: &AtomicU64, expected: u64, timeout: Option<Duration>) -> Woken {
+    wait(low_half(word), expected as u32, timeout)
+}
+
+/// Wakes up to `count` sleepers in `wait_low`; returns how many.
+pub fn wake_low(word: &AtomicU64, count: u32) -> usize {
+    wake(low_half(word), count)
+}
+
+/// The half of a word that the kernel compares: only its address is used here.
+fn low_half(word: &AtomicU64) -> &AtomicU32 {
+    let halves = std::ptr::from_ref(word).cast::<AtomicU32>();
+    let low = halves.wrapping_add(usize::from(cfg!(target_endian = "big")));
+    // SAFETY: lies inside `word`, which is borrowed for as long, is aligned, and is valid whatever it holds.
+    unsafe { &*low }
 }
 
 #[cfg(test)]

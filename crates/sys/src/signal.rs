@@ -60,6 +60,15 @@ fn set_of(signals: &[i32]) -> libc::sigset_t {
     set
 }
 
+/// Keeps signals away from the calling thread: for threads of our own inside a user's program, whose handlers expect its threads.
+pub fn block_all() {
+    let mut set = std::mem::MaybeUninit::uninit();
+    // SAFETY: sigfillset initialises the whole set.
+    unsafe { libc::sigfillset(set.as_mut_ptr()) };
+    // SAFETY: `set` was initialised just now; the old mask is not asked for. It cannot fail with a valid first argument.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, set.as_ptr(), std::ptr::null_mut()) };
+}
+
 /// Lets all signals arrive again in the calling thread: a program must not start with the signals blocked that its parent
 /// takes from a stream. Allocates nothing and takes no lock.
 pub(crate) fn unblock_all() -> Result<()> {

@@ -73,6 +73,11 @@ counters! {
     ScanCalls "scan_calls" Count "scans started, exclusive ones included";
     NeighborCalls "neighbor_calls" Count "neighborhood collectives started, of every kind";
 
+    PutCalls "put_calls" Count "puts into windows, MPI_Rput included";
+    GetCalls "get_calls" Count "gets from windows, MPI_Rget included";
+    AccumulateCalls "accumulate_calls" Count "atomic operations on windows: accumulates, fetch-and-ops, compare-and-swaps";
+    WindowBytes "window_bytes" Bytes "bytes moved to and from windows by puts, gets and accumulates";
+
     WaitNs "wait_ns" Nanoseconds "time in waits inside MPI calls";
     CollectiveNs "collective_ns" Nanoseconds "time inside MPI calls of collectives, starts and waits together";
     Polls "polls" Count "turns of the wait loop";

@@ -133,6 +133,32 @@ pub fn type_delete_attr(guard: &mut Guard, datatype: Handle, keyval: i32) -> Res
     delete(guard, Kind::Datatype, datatype, keyval)
 }
 
+/// MPI_Win_set_attr
+pub fn win_set_attr(guard: &mut Guard, win: Handle, keyval: i32, value: Address) -> Result<()> {
+    set(guard, Kind::Win, win, keyval, value)
+}
+
+/// MPI_Win_get_attr
+pub fn win_get_attr(
+    guard: &mut Guard,
+    win: Handle,
+    keyval: i32,
+    value: Address,
+    flag: Out<i32>,
+) -> Result<()> {
+    if (c::WIN_BASE..=c::WIN_MODEL).contains(&keyval) {
+        let found = guard.job().windows.get(win)?.predefined_attribute(keyval);
+        Out::<usize>::new(value.0, "attribute_val").set(found)?;
+        return flag.set(1);
+    }
+    get(guard, Kind::Win, win, keyval, value, flag)
+}
+
+/// MPI_Win_delete_attr
+pub fn win_delete_attr(guard: &mut Guard, win: Handle, keyval: i32) -> Result<()> {
+    delete(guard, Kind::Win, win, keyval)
+}
+
 /// The attributes that a duplicate of an object begins with, as the copy callbacks say.
 pub(crate) fn copy_all(guard: &mut Guard, kind: Kind, object: Handle) -> Result<Attributes> {
     let mut copies = Attributes::default();
@@ -186,6 +212,12 @@ fn find(process: &Process, on: Kind, number: i32) -> Result<Arc<Keyval>> {
             "keyval {number} is predefined: its attribute can only be read, and only on comms"
         );
     }
+    if (c::WIN_BASE..=c::WIN_MODEL).contains(&number) {
+        fail!(
+            Class::Keyval,
+            "keyval {number} is predefined: its attribute can only be read, and only on windows"
+        );
+    }
     let keyval = process.objects.keyvals.get(Handle::from_int(number))?;
     if keyval.on != on {
         fail!(Class::Keyval, "keyval {number} was made for {}, not for {}", keyval.on.noun(), on.noun());
@@ -234,6 +266,7 @@ fn attributes(process: &mut Process, on: Kind, object: Handle) -> Result<&mut At
     match on {
         Kind::Comm => Ok(&mut process.objects.comms.get_mut(object)?.attributes),
         Kind::Datatype => Ok(&mut process.objects.datatypes.get_mut(object)?.attributes),
+        Kind::Win => Ok(&mut process.job().windows.get_mut(object)?.attributes),
         _ => fail!(Class::UnsupportedOperation, "Outboard has no attributes on {}", on.noun()),
     }
 }

@@ -1,7 +1,7 @@
 //! Starting and ending, versions, clocks, error codes, memory (MPI 5.0, chapters 9 and 11, sections 19.3 and 20.2).
 
 use crate::args::{Address, Array, Handle, Out, Text, TextOut};
-use crate::process::{Guard, Phase};
+use crate::process::{Guard, Job, Phase};
 use error::{Class, Result, fail};
 use objects::{Kind, constants as c};
 
@@ -171,12 +171,16 @@ pub fn alloc_mem(guard: &mut Guard, size: i64, info: Handle, baseptr: Address) -
     let Ok(bytes) = u64::try_from(size) else { fail!(Class::Arg, "size is {size}, which is negative") };
     let base = Out::<usize>::new(baseptr.0, "baseptr");
     base.check()?;
-    let job = guard.job();
+    base.set(allocate(guard.job(), bytes)?)
+}
+
+/// Memory that `free_mem` frees.
+pub(crate) fn allocate(job: &mut Job, bytes: u64) -> Result<usize> {
     if let Some(offset) = job.coll.memory().alloc(bytes.max(1))
         && let Some(span) = job.coll.memory().arena().span(offset, bytes.max(1))
     {
         job.memory.insert(span.address(), Some(offset));
-        return base.set(span.address());
+        return Ok(span.address());
     }
     // SAFETY: malloc may be called with any size.
     let address = unsafe { libc::malloc(usize::try_from(bytes.max(1)).unwrap_or(usize::MAX)) } as usize;
@@ -184,7 +188,7 @@ pub fn alloc_mem(guard: &mut Guard, size: i64, info: Handle, baseptr: Address) -
         fail!(Class::NoMem, "{bytes} bytes are not to be had");
     }
     job.memory.insert(address, None);
-    base.set(address)
+    Ok(address)
 }
 
 /// MPI_Free_mem

@@ -60,6 +60,29 @@ pub fn comm_call_errhandler(guard: &mut Guard, comm: Handle, errorcode: i32) -> 
     call(guard, "MPI_Comm_call_errhandler", On::Comm(comm), errorcode)
 }
 
+/// MPI_Win_set_errhandler
+pub fn win_set_errhandler(guard: &mut Guard, win: Handle, errhandler: Handle) -> Result<()> {
+    let (objects, job) = guard.parts();
+    let window = job.windows.get_mut(win)?;
+    retain(&mut objects.errhandlers, errhandler, Kind::Win)?;
+    release(&mut objects.errhandlers, std::mem::replace(&mut window.errhandler, errhandler))
+}
+
+/// MPI_Win_get_errhandler: a new reference, which the program frees.
+pub fn win_get_errhandler(guard: &mut Guard, win: Handle, errhandler: Out<Handle>) -> Result<()> {
+    errhandler.check()?;
+    let (objects, job) = guard.parts();
+    let handle = job.windows.get(win)?.errhandler;
+    retain(&mut objects.errhandlers, handle, Kind::Win)?;
+    errhandler.set(handle)
+}
+
+/// MPI_Win_call_errhandler
+pub fn win_call_errhandler(guard: &mut Guard, win: Handle, errorcode: i32) -> Result<()> {
+    guard.job().windows.get(win)?;
+    call(guard, "MPI_Win_call_errhandler", On::Win(win), errorcode)
+}
+
 /// MPI_File_set_errhandler: of MPI_FILE_NULL, what new files get; no other file exists.
 pub fn file_set_errhandler(guard: &mut Guard, file: Handle, errhandler: Handle) -> Result<()> {
     only_file(file)?;

@@ -181,6 +181,8 @@ pub struct RankPage {
     pub in_call: Line<[AtomicU64; 8]>,
     /// Rung by whoever has news for the rank.
     pub bell: Line<Doorbell>,
+    /// Grows before the bell is rung for news about windows (locks, posts, completions).
+    pub window_news: Line<AtomicU64>,
     /// Who ever wrote to it.
     pub senders: Line<Senders>,
     /// What it hands to its proxy.

@@ -17,7 +17,7 @@ use sys::memory::{self, Map};
 /// "OUTBOARD", read as a little-endian number.
 const MAGIC: u64 = u64::from_le_bytes(*b"OUTBOARD");
 /// Changes whenever the meaning of any shared byte changes.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Arenas begin at multiples of this and have multiples of it, so that huge pages can back them.
 const ARENA_ALIGN: u64 = 2 << 20;
 
@@ -240,6 +240,17 @@ impl Segment {
         Ok(Arena::new(self.clone(), rank, span))
     }
 
+    /// The arena that holds all of `[address, address + bytes)` of this process, as its rank and the offset in it. Arenas that
+    /// this process has not mapped hold none of its addresses.
+    pub fn locate(&self, address: usize, bytes: u64) -> Option<(u32, u64)> {
+        self.inner.arenas.iter().enumerate().find_map(|(rank, map)| {
+            let span = map.get()?.span();
+            let offset = address.wrapping_sub(span.address());
+            let inside = offset <= span.bytes() && bytes <= (span.bytes() - offset) as u64;
+            inside.then_some((rank as u32, offset as u64))
+        })
+    }
+
     /// Ends the job as MPI_Abort does: publishes the first rank and code, and wakes everybody, who will find them.
     pub fn abort(&self, rank: u32, code: i32) {
         self.end(rank, code, false);
@@ -316,6 +327,10 @@ mod tests {
         };
         assert_eq!((word(&made, 1), word(&joined, 1), word(&made, 2), word(&joined, 2)), (0, 2, 0, 3));
         assert!(made.arena(3).is_err());
+        let address = made.arena(1).unwrap().span(4096, 1).unwrap().address();
+        assert_eq!(made.locate(address, 64), Some((1, 4096)));
+        assert_eq!(made.locate(address, 6 << 20), None, "sticks out");
+        assert_eq!(made.locate(address - 4097, 1), None);
         assert_eq!((made.proxy_of(0), made.proxy_of(1), made.proxy_of(2)), (Some(0), Some(1), Some(0)));
     }
 

@@ -1,0 +1,538 @@
+//! Windows: making and freeing them, what they tell about themselves, and their epochs (MPI 5.0, sections 12.2 and 12.5).
+
+use super::comm::object_name;
+use super::environment::{allocate, free_mem};
+use super::gather::gather_words;
+use super::{attribute, coll};
+use crate::args::{Address, Handle, Out, OutCount, Text, TextOut};
+use crate::process::Guard;
+use crate::window::{Facts, Win};
+use error::{Class, Result, fail};
+use objects::errhandler::release;
+use objects::{Attributes, Comm, Group, Info, Kind, constants as c};
+use rma::{Exposure, Flavor, Lock, Window};
+
+/// MPI_Win_create
+pub fn win_create(
+    guard: &mut Guard,
+    base: Address,
+    size: i64,
+    disp_unit: i64,
+    info: Handle,
+    comm: Handle,
+    win: Out<Handle>,
+) -> Result<()> {
+    let wanted = wanted(guard, Flavor::Create, (size, disp_unit), info, win).and_then(|wanted| {
+        if base.is_null() && size > 0 {
+            fail!(Class::Base, "the base is a null pointer, but size is {size}");
+        }
+        Ok(Wanted { base: base.0, ..wanted })
+    });
+    create(guard, comm, wanted, win).map(drop)
+}
+
+/// MPI_Win_allocate
+pub fn win_allocate(
+    guard: &mut Guard,
+    size: i64,
+    disp_unit: i64,
+    info: Handle,
+    comm: Handle,
+    baseptr: Address,
+    win: Out<Handle>,
+) -> Result<()> {
+    let wanted = wanted(guard, Flavor::Allocate, (size, disp_unit), info, win);
+    let base = create(guard, comm, wanted, win)?;
+    baseptr.store(base)
+}
+
+/// MPI_Win_allocate_shared
+pub fn win_allocate_shared(
+    guard: &mut Guard,
+    size: i64,
+    disp_unit: i64,
+    info: Handle,
+    comm: Handle,
+    baseptr: Address,
+    win: Out<Handle>,
+) -> Result<()> {
+    let wanted = wanted(guard, Flavor::Shared, (size, disp_unit), info, win);
+    let base = create(guard, comm, wanted, win)?;
+    baseptr.store(base)
+}
+
+/// MPI_Win_create_dynamic
+pub fn win_create_dynamic(guard: &mut Guard, info: Handle, comm: Handle, win: Out<Handle>) -> Result<()> {
+    let wanted = wanted(guard, Flavor::Dynamic, (0, 1), info, win);
+    create(guard, comm, wanted, win).map(drop)
+}
+
+/// What one member asks for.
+struct Wanted {
+    flavor: Flavor,
+    base: usize,
+    bytes: u64,
+    disp_unit: i64,
+    info: Info,
+}
+
+fn wanted(
+    guard: &Guard,
+    flavor: Flavor,
+    (size, disp_unit): (i64, i64),
+    info: Handle,
+    win: Out<Handle>,
+) -> Result<Wanted> {
+    win.check()?;
+    let Ok(bytes) = u64::try_from(size) else { fail!(Class::Size, "size is {size}, which is negative") };
+    if disp_unit <= 0 {
+        fail!(Class::Disp, "disp_unit is {disp_unit}, which is not positive");
+    }
+    let info = hints(flavor, &guard.objects.info_or_empty(info)?)?;
+    Ok(Wanted { flavor, base: 0, bytes, disp_unit, info })
+}
+
+/// The hints of section 12.2.1 and 12.2.3 with the values that hold where the program gives none.
+const HINTS: [(&str, &str); 6] = [
+    ("no_locks", "false"),
+    ("accumulate_ordering", "rar,raw,war,waw"),
+    ("accumulate_ops", "same_op_no_op"),
+    ("same_size", "false"),
+    ("same_disp_unit", "false"),
+    ("alloc_shared_noncontig", "false"),
+];
+
+/// The hints of a new window. Of the program's, those are kept that the standard defines for windows.
+fn hints(flavor: Flavor, given: &Info) -> Result<Info> {
+    let mut info = Info::default();
+    for (key, value) in HINTS {
+        if key != "alloc_shared_noncontig" || flavor == Flavor::Shared {
+            info.set(key, given.get(key).unwrap_or(value))?;
+        }
+    }
+    if let Some(align) = given.get(ALIGNMENT).filter(|_| matches!(flavor, Flavor::Allocate | Flavor::Shared))
+    {
+        info.set(ALIGNMENT, align)?;
+    }
+    Ok(info)
+}
+
+/// The hint on the alignment of memory that a window allocates.
+const ALIGNMENT: &str = "mpi_minimum_memory_alignment";
+
+/// Makes a window together with the comm's other members; the address of our memory. Where one member cannot take part, all are told.
+fn create(guard: &mut Guard, comm: Handle, wanted: Result<Wanted>, win: Out<Handle>) -> Result<usize> {
+    // The window's fences go through a comm of its own, since the program may free the one it gave (MPI 5.0, section 12.2.1).
+    let parent = guard.objects.comms.get_mut(comm)?;
+    let (context, group) = (parent.child_context(0), parent.group.clone());
+    let hidden = guard.objects.comms.insert(Comm::new(context, group, ""))?;
+    let made = build(guard, hidden, wanted).and_then(|made| {
+        let base = made.facts.base;
+        win.set(guard.job().windows.insert(made)?)?;
+        Ok(base)
+    });
+    if made.is_err() {
+        guard.objects.comms.remove(hidden)?;
+    }
+    made
+}
+
+fn build(guard: &mut Guard, comm: Handle, wanted: Result<Wanted>) -> Result<Win> {
+    let (bytes, scattered) = match &wanted {
+        Ok(wanted) => (wanted.bytes, wanted.info.get("alloc_shared_noncontig") == Some("true")),
+        Err(_) => (0, false),
+    };
+    let (wanted, all) = agree(guard, comm, wanted, &[bytes as i64, i64::from(scattered)])?;
+    let sizes: Vec<u64> = all.iter().map(|words| words[0] as u64).collect();
+    // Contiguous only if nobody forbids it, and then all do as rank 0 says.
+    let scattered = all.iter().all(|words| words[1] != 0);
+    let made = expose(guard, comm, wanted, &sizes, scattered);
+    let words = made.as_ref().map_or([0; Exposure::WORDS], |made| made.exposure.to_words());
+    let ours = made.as_ref().ok().map(|made| (made.exposure.record, made.allocated));
+    let agreed = agree(guard, comm, made, &words);
+    if let (Err(_), Some((record, allocated))) = (&agreed, ours) {
+        guard.job().coll.memory().free(record);
+        allocated.map(|address| free_mem(guard, Address(address)));
+    }
+    let (Made { wanted, mut exposure, allocated }, all) = agreed?;
+    let mut exposures: Vec<Exposure> = all.iter().map(|words| Exposure::from_words(words)).collect();
+    let rank = guard.objects.comm(comm)?.rank as usize;
+    if wanted.flavor == Flavor::Shared && !scattered {
+        // One stretch in the order of ranks, which rank 0 has allocated (MPI 5.0, section 12.2.3).
+        let mut next = exposures[0].mapped;
+        for exposure in &mut exposures {
+            exposure.mapped = next;
+            next = next.map(|(owner, offset)| (owner, offset + exposure.bytes));
+        }
+    }
+    if wanted.flavor == Flavor::Shared {
+        let (owner, offset) = exposures[rank].mapped.expect("shared windows lie in arenas");
+        let span = guard.job().rma.span(owner, offset, exposures[rank].bytes)?;
+        exposure.base = span.map_or(0, |span| span.address());
+    }
+    let inboxes = reach(guard, comm, wanted.flavor, &exposures)?;
+    let own = (exposure.bytes > 0).then(|| Address(exposure.base).exposed(exposure.bytes));
+    let (objects, job) = guard.parts();
+    let group = &objects.comm(comm)?.group;
+    let window =
+        Window::new(&mut job.rma, wanted.flavor, (rank as u32, &group.peers), &exposures, &inboxes, own)?;
+    Ok(Win {
+        window,
+        comm,
+        name: String::new(),
+        errhandler: c::ERRORS_ARE_FATAL,
+        attributes: Attributes::default(),
+        info: wanted.info,
+        allocated,
+        facts: Box::new(Facts::new(wanted.flavor, exposure.base, exposure.bytes, exposure.disp_unit)),
+    })
+}
+
+/// Tells the others how we fared, beside `words` of ours: all words by rank, or the first error of anybody. A member that failed alone
+/// would leave the others waiting for ever.
+fn agree<T>(guard: &mut Guard, comm: Handle, mine: Result<T>, words: &[i64]) -> Result<(T, Vec<Vec<i64>>)> {
+    let class = mine.as_ref().err().map_or(0, |error| error.class as i64);
+    let mut told = vec![class];
+    told.extend(words);
+    let all = gather_words(guard, comm, &told)?;
+    let mine = mine?;
+    let all: Vec<Vec<i64>> = all.chunks_exact(told.len()).map(<[i64]>::to_vec).collect();
+    match all.iter().position(|words| words[0] != 0) {
+        None => Ok((mine, all.into_iter().map(|words| words[1..].to_vec()).collect())),
+        Some(rank) => {
+            let text = guard.objects.errors.text_of(all[rank][0] as i32)?;
+            fail!(Class::Other, "rank {rank} of the comm cannot take part in the window: {text}")
+        }
+    }
+}
+
+/// What one member contributes.
+struct Made {
+    wanted: Wanted,
+    exposure: Exposure,
+    allocated: Option<usize>,
+}
+
+/// Allocates what this member needs: its record, and the memory where that is ours to give.
+fn expose(
+    guard: &mut Guard,
+    comm: Handle,
+    mut wanted: Wanted,
+    sizes: &[u64],
+    scattered: bool,
+) -> Result<Made> {
+    let rank = guard.objects.comm(comm)?.rank;
+    let is_shared = wanted.flavor == Flavor::Shared;
+    let bytes = match wanted.flavor {
+        Flavor::Create | Flavor::Dynamic => None,
+        Flavor::Shared if !scattered => {
+            let Some(total) = sizes.iter().try_fold(0u64, |sum, size| sum.checked_add(*size)) else {
+                fail!(Class::Size, "the sizes of the members add up to more than 2^64");
+            };
+            (rank == 0).then_some(total)
+        }
+        Flavor::Allocate | Flavor::Shared => Some(wanted.bytes),
+    };
+    let job = guard.job();
+    let mut allocated = None;
+    if let Some(bytes) = bytes {
+        let align: u64 = wanted.info.get(ALIGNMENT).and_then(|align| align.parse().ok()).unwrap_or(1);
+        let align = if align.is_power_of_two() { align } else { 1 };
+        // Allocations begin at multiples of 64 in the arena, of 16 on the heap.
+        let spare = if align > 16 { align } else { 0 };
+        let Some(room) = bytes.max(1).checked_add(spare) else {
+            fail!(Class::NoMem, "{bytes} bytes are not to be had");
+        };
+        let address = allocate(job, room)?;
+        allocated = Some(address);
+        wanted.base = address.next_multiple_of(align as usize);
+    }
+    let mut made = || -> Result<Exposure> {
+        let job = guard.job();
+        // Memory in an arena is known as such however the program came to it.
+        let mapped =
+            (wanted.base != 0).then(|| job.rma.locate(Address(wanted.base).exposed(wanted.bytes))).flatten();
+        if is_shared && allocated.is_some() && mapped.is_none() {
+            fail!(Class::NoMem, "the arena has no room for the memory of a shared window");
+        }
+        let Some(record) = job.rma.record(job.coll.memory(), sizes.len()) else {
+            fail!(Class::NoMem, "the arena has no room for the record of a window");
+        };
+        let &Wanted { base, bytes, disp_unit, .. } = &wanted;
+        Ok(Exposure { record, base, bytes, disp_unit, mapped })
+    };
+    match made() {
+        Ok(exposure) => Ok(Made { wanted, exposure, allocated }),
+        Err(error) => {
+            allocated.map(|address| free_mem(guard, Address(address)));
+            Err(error)
+        }
+    }
+}
+
+/// The inboxes of the members' threads, if one member cannot reach another's private memory: then every member has one.
+fn reach(guard: &mut Guard, comm: Handle, flavor: Flavor, exposures: &[Exposure]) -> Result<Vec<u64>> {
+    if flavor != Flavor::Dynamic && !exposures.iter().any(Exposure::is_private) {
+        return Ok(Vec::new());
+    }
+    let peers = guard.objects.comm(comm)?.group.peers.clone();
+    let rma = &guard.job().rma;
+    let hidden = |(exposure, peer): (&Exposure, &u32)| {
+        (flavor == Flavor::Dynamic || exposure.is_private()) && !rma.reaches(*peer)
+    };
+    let unreached = exposures.iter().zip(peers.iter()).any(hidden);
+    if gather_words(guard, comm, &[i64::from(unreached)])?.iter().all(|word| *word == 0) {
+        return Ok(Vec::new());
+    }
+    let job = guard.job();
+    let inbox = job.rma.serve(job.coll.memory());
+    let word = *inbox.as_ref().unwrap_or(&0) as i64;
+    let (_, all) = agree(guard, comm, inbox, &[word])?;
+    Ok(all.iter().map(|words| words[0] as u64).collect())
+}
+
+/// MPI_Win_free: no member leaves before all have ended their epochs (MPI 5.0, section 12.2.5).
+pub fn win_free(guard: &mut Guard, win: Out<Handle>) -> Result<()> {
+    let handle = win.get()?;
+    let comm = guard.job().windows.get(handle)?.comm;
+    guard.job().window(handle)?.0.may_free()?;
+    attribute::delete_all(guard, Kind::Win, handle)?;
+    coll::barrier(guard, comm)?;
+    let (objects, job) = guard.parts();
+    let Win { window, errhandler, allocated, .. } = job.windows.remove(handle)?;
+    window.free(&mut job.rma, job.coll.memory());
+    release(&mut objects.errhandlers, errhandler)?;
+    objects.comms.remove(comm)?;
+    if let Some(address) = allocated {
+        free_mem(guard, Address(address))?;
+    }
+    win.set(c::WIN_NULL)
+}
+
+/// MPI_Win_attach
+pub fn win_attach(guard: &mut Guard, win: Handle, base: Address, size: i64) -> Result<()> {
+    let Ok(bytes) = u64::try_from(size) else { fail!(Class::Size, "size is {size}, which is negative") };
+    if base.is_null() && size > 0 {
+        fail!(Class::Base, "the base is a null pointer, but size is {size}");
+    }
+    let job = guard.job();
+    let window = &mut job.windows.get_mut(win)?.window;
+    only_dynamic(window)?;
+    window.attach(&job.rma, job.coll.memory(), base.exposed(bytes))
+}
+
+/// MPI_Win_detach
+pub fn win_detach(guard: &mut Guard, win: Handle, base: Address) -> Result<()> {
+    let job = guard.job();
+    let window = &mut job.windows.get_mut(win)?.window;
+    only_dynamic(window)?;
+    window.detach(&job.rma, job.coll.memory(), base.0)
+}
+
+fn only_dynamic(window: &Window) -> Result<()> {
+    if window.flavor != Flavor::Dynamic {
+        fail!(Class::RmaFlavor, "memory is attached to windows of MPI_Win_create_dynamic only");
+    }
+    Ok(())
+}
+
+/// MPI_Win_shared_query. Of windows that were not made to be shared, members' memory that is mapped here all the same is shown, of others
+/// none (MPI 5.0, section 12.2.3).
+pub fn win_shared_query(
+    guard: &mut Guard,
+    win: Handle,
+    rank: i32,
+    size: Out<i64>,
+    disp_unit: OutCount,
+    baseptr: Address,
+) -> Result<()> {
+    let window = guard.job().window(win)?.0;
+    if window.flavor == Flavor::Dynamic {
+        fail!(Class::RmaFlavor, "a window of MPI_Win_create_dynamic has no memory to show");
+    }
+    let found = if rank == c::PROC_NULL {
+        let shown = (0..window.size() as i32).filter_map(|rank| window.mapped(rank).ok().flatten());
+        let mut shown = shown.collect::<Vec<_>>().into_iter();
+        let first = shown.clone().next().map(|first| (0, first.1, first.2));
+        shown.find(|shown| shown.0 > 0).or(first)
+    } else {
+        window.mapped(rank)?
+    };
+    let (bytes, unit, address) = found.unwrap_or((0, 1, 0));
+    size.set(bytes as i64)?;
+    disp_unit.set(unit)?;
+    baseptr.store(address)
+}
+
+/// MPI_Win_get_group
+pub fn win_get_group(guard: &mut Guard, win: Handle, group: Out<Handle>) -> Result<()> {
+    group.check()?;
+    let comm = guard.job().windows.get(win)?.comm;
+    let shared = guard.objects.comm(comm)?.group.clone();
+    group.set(guard.objects.enter_group(shared)?)
+}
+
+/// MPI_Win_set_name
+pub fn win_set_name(guard: &mut Guard, win: Handle, win_name: Text) -> Result<()> {
+    let name = object_name(win_name)?;
+    guard.job().windows.get_mut(win)?.name = name;
+    Ok(())
+}
+
+/// MPI_Win_get_name
+pub fn win_get_name(guard: &mut Guard, win: Handle, win_name: TextOut, resultlen: Out<i32>) -> Result<()> {
+    // The null handle has a name too (MPI 5.0, section 7.8).
+    let name = if win == c::WIN_NULL { "MPI_WIN_NULL" } else { &guard.job().windows.get(win)?.name };
+    resultlen.set(win_name.set(name, c::MAX_OBJECT_NAME as usize)? as i32)
+}
+
+/// MPI_Win_set_info: hints that the standard does not define for windows are ignored.
+pub fn win_set_info(guard: &mut Guard, win: Handle, info: Handle) -> Result<()> {
+    let given = guard.objects.info_or_empty(info)?;
+    let kept = &mut guard.job().windows.get_mut(win)?.info;
+    let known =
+        given.entries().iter().filter(|(key, _)| kept.get(key).is_some()).cloned().collect::<Vec<_>>();
+    known.iter().try_for_each(|(key, value)| kept.set(key, value))
+}
+
+/// MPI_Win_get_info: a new info with the hints in use.
+pub fn win_get_info(guard: &mut Guard, win: Handle, info_used: Out<Handle>) -> Result<()> {
+    info_used.check()?;
+    let info = guard.job().windows.get(win)?.info.clone();
+    info_used.set(guard.objects.infos.insert(info)?)
+}
+
+/// Checks that `assert` has no bits but those that a call takes.
+fn check_assert(assert: i32, allowed: i32) -> Result<()> {
+    if assert & !allowed != 0 {
+        fail!(Class::Assert, "assert is {assert}, which has bits that this call does not take");
+    }
+    Ok(())
+}
+
+/// MPI_Win_fence. Every assertion that would save something saves less than the barrier costs, so only
+/// MPI_MODE_NOSUCCEED is looked at: no epoch is opened.
+pub fn win_fence(guard: &mut Guard, assert: i32, win: Handle) -> Result<()> {
+    let comm = guard.job().windows.get(win)?.comm;
+    check_assert(assert, c::MODE_NOSTORE | c::MODE_NOPUT | c::MODE_NOPRECEDE | c::MODE_NOSUCCEED)?;
+    guard.job().window(win)?.0.may_fence()?;
+    coll::barrier(guard, comm)?;
+    guard.job().window(win)?.0.fenced(assert & c::MODE_NOSUCCEED == 0);
+    Ok(())
+}
+
+/// MPI_Win_post
+pub fn win_post(guard: &mut Guard, group: Handle, assert: i32, win: Handle) -> Result<()> {
+    check_assert(assert, c::MODE_NOCHECK | c::MODE_NOSTORE | c::MODE_NOPUT)?;
+    let origins = members(guard, group, win)?;
+    let (window, rma) = guard.job().window(win)?;
+    window.post(rma, &origins)
+}
+
+/// MPI_Win_start: returns when all targets have posted.
+pub fn win_start(guard: &mut Guard, group: Handle, assert: i32, win: Handle) -> Result<()> {
+    check_assert(assert, c::MODE_NOCHECK)?;
+    let targets = members(guard, group, win)?;
+    guard.job().window(win)?.0.start(&targets)?;
+    guard.wait_window(win, |window, _| Ok(window.has_started()))
+}
+
+/// MPI_Win_complete
+pub fn win_complete(guard: &mut Guard, win: Handle) -> Result<()> {
+    let (window, rma) = guard.job().window(win)?;
+    window.complete(rma)
+}
+
+/// MPI_Win_wait
+pub fn win_wait(guard: &mut Guard, win: Handle) -> Result<()> {
+    guard.wait_window(win, |window, _| window.has_completed())
+}
+
+/// MPI_Win_test
+pub fn win_test(guard: &mut Guard, win: Handle, flag: Out<i32>) -> Result<()> {
+    flag.check()?;
+    guard.progress();
+    flag.set(i32::from(guard.job().window(win)?.0.has_completed()?))
+}
+
+/// The ranks in the window of a group's members.
+fn members(guard: &mut Guard, group: Handle, win: Handle) -> Result<Vec<usize>> {
+    let (objects, job) = guard.parts();
+    let all: &Group = &objects.comm(job.windows.get(win)?.comm)?.group;
+    let group = objects.group(group)?;
+    let member = |peer: &u32| match all.rank_of(*peer) {
+        Some(rank) => Ok(rank as usize),
+        None => fail!(Class::Group, "the group has rank {peer} of MPI_COMM_WORLD, which is not in {win}"),
+    };
+    group.peers.iter().map(member).collect()
+}
+
+/// MPI_Win_lock
+pub fn win_lock(guard: &mut Guard, lock_type: i32, rank: i32, assert: i32, win: Handle) -> Result<()> {
+    let (window, _) = guard.job().window(win)?;
+    let lock = match lock_type {
+        c::LOCK_SHARED => Lock::Shared,
+        c::LOCK_EXCLUSIVE => Lock::Exclusive,
+        other => fail!(Class::LockType, "{other} is neither MPI_LOCK_SHARED nor MPI_LOCK_EXCLUSIVE"),
+    };
+    check_assert(assert, c::MODE_NOCHECK)?;
+    if rank == c::PROC_NULL {
+        return Ok(());
+    }
+    let member = window.lock(rank, lock, assert & c::MODE_NOCHECK == 0)?;
+    guard.wait_window(win, |window, rma| Ok(window.is_granted(rma, member)))
+}
+
+/// MPI_Win_lock_all
+pub fn win_lock_all(guard: &mut Guard, assert: i32, win: Handle) -> Result<()> {
+    let (window, _) = guard.job().window(win)?;
+    check_assert(assert, c::MODE_NOCHECK)?;
+    window.lock_all()?;
+    for member in 0..window.size() {
+        guard.job().window(win)?.0.ask(member, assert & c::MODE_NOCHECK == 0);
+        guard.wait_window(win, |window, rma| Ok(window.is_granted(rma, member)))?;
+    }
+    Ok(())
+}
+
+/// MPI_Win_unlock
+pub fn win_unlock(guard: &mut Guard, rank: i32, win: Handle) -> Result<()> {
+    let (window, rma) = guard.job().window(win)?;
+    if rank == c::PROC_NULL { Ok(()) } else { window.unlock(rma, rank) }
+}
+
+/// MPI_Win_unlock_all
+pub fn win_unlock_all(guard: &mut Guard, win: Handle) -> Result<()> {
+    let (window, rma) = guard.job().window(win)?;
+    window.unlock_all(rma)
+}
+
+/// MPI_Win_flush
+pub fn win_flush(guard: &mut Guard, rank: i32, win: Handle) -> Result<()> {
+    let (window, _) = guard.job().window(win)?;
+    if rank == c::PROC_NULL { Ok(()) } else { window.flush(Some(rank)) }
+}
+
+/// MPI_Win_flush_all
+pub fn win_flush_all(guard: &mut Guard, win: Handle) -> Result<()> {
+    guard.job().window(win)?.0.flush(None)
+}
+
+/// MPI_Win_flush_local
+pub fn win_flush_local(guard: &mut Guard, rank: i32, win: Handle) -> Result<()> {
+    win_flush(guard, rank, win)
+}
+
+/// MPI_Win_flush_local_all
+pub fn win_flush_local_all(guard: &mut Guard, win: Handle) -> Result<()> {
+    win_flush_all(guard, win)
+}
+
+/// MPI_Win_sync: the private and the public copy are one, so it orders memory. A program that polls with it waits for others, who may
+/// need our help (MPI 5.0, section 12.7.3).
+pub fn win_sync(guard: &mut Guard, win: Handle) -> Result<()> {
+    guard.job().windows.get(win)?;
+    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    guard.progress();
+    Ok(())
+}

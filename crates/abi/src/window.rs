@@ -1,0 +1,94 @@
+//! Windows as the program sees them: what `rma` does not need to know (MPI 5.0, chapter 12).
+
+use crate::process::{Guard, Job};
+use error::Result;
+use objects::{Attributes, Handle, Info, constants as c};
+use rma::{Flavor, Rma, Window};
+
+/// What an MPI_Win names.
+pub struct Win {
+    /// Members, memory and epochs.
+    pub window: Window,
+    /// A comm of its own, for its fences.
+    pub comm: Handle,
+    /// MPI_Win_set_name.
+    pub name: String,
+    /// Its error handler, a reference held on the table of `Objects`.
+    pub errhandler: Handle,
+    /// What the program hung on it.
+    pub attributes: Attributes,
+    /// Its hints.
+    pub info: Info,
+    /// What MPI_Win_free frees, if the memory is ours.
+    pub allocated: Option<usize>,
+    /// The predefined attributes.
+    pub facts: Box<Facts>,
+}
+
+/// Values that attributes point to; they must not move.
+pub struct Facts {
+    /// MPI_WIN_BASE.
+    pub base: usize,
+    /// MPI_WIN_SIZE.
+    pub size: i64,
+    /// MPI_WIN_DISP_UNIT.
+    pub disp_unit: i32,
+    /// MPI_WIN_CREATE_FLAVOR.
+    pub flavor: i32,
+    /// MPI_WIN_MODEL: stores by others and by us are the same memory.
+    pub model: i32,
+}
+
+impl Facts {
+    /// Of a window of this flavor.
+    pub fn new(flavor: Flavor, base: usize, size: u64, disp_unit: i64) -> Facts {
+        let flavor = match flavor {
+            Flavor::Create => c::WIN_FLAVOR_CREATE,
+            Flavor::Allocate => c::WIN_FLAVOR_ALLOCATE,
+            Flavor::Shared => c::WIN_FLAVOR_SHARED,
+            Flavor::Dynamic => c::WIN_FLAVOR_DYNAMIC,
+        };
+        Facts { base, size: size as i64, disp_unit: disp_unit as i32, flavor, model: c::WIN_UNIFIED }
+    }
+}
+
+impl Win {
+    /// What MPI_Win_get_attr gives for a predefined keyval: the base itself, and addresses of the others (MPI 5.0, section 12.2.6).
+    pub fn predefined_attribute(&self, keyval: i32) -> usize {
+        let facts = &*self.facts;
+        match keyval {
+            c::WIN_BASE => facts.base,
+            c::WIN_SIZE => &raw const facts.size as usize,
+            c::WIN_DISP_UNIT => &raw const facts.disp_unit as usize,
+            c::WIN_CREATE_FLAVOR => &raw const facts.flavor as usize,
+            _ => &raw const facts.model as usize,
+        }
+    }
+}
+
+impl Job {
+    /// A window, and what it needs to act.
+    #[inline]
+    pub(crate) fn window(&mut self, win: Handle) -> Result<(&mut Window, &mut Rma)> {
+        Ok((&mut self.windows.get_mut(win)?.window, &mut self.rma))
+    }
+}
+
+impl Guard {
+    /// Waits until a window says yes.
+    pub(crate) fn wait_window(
+        &mut self,
+        win: Handle,
+        mut ready: impl FnMut(&mut Window, &Rma) -> Result<bool>,
+    ) -> Result<()> {
+        self.wait(|process| match process.job().window(win) {
+            Ok((window, rma)) => match ready(window, rma) {
+                Ok(false) => None,
+                Ok(true) => Some(Ok(())),
+                Err(error) => Some(Err(error)),
+            },
+            // Another thread has freed it.
+            Err(error) => Some(Err(error)),
+        })
+    }
+}

@@ -1,0 +1,214 @@
+//! Accumulating: the predefined reductions as atomic updates of memory that others update at the same time, perhaps from
+//! other processes (MPI 5.0, section 12.3.4).
+//!
+//! Whether a place takes atomic updates depends on the element's length and on the place alone (`is_atomic`), so that all who update
+//! it take the same path. What has a machine instruction uses it; everything else is a loop of compare-and-swap around `reduce`.
+
+use crate::basic::{Basic, PredefinedOp};
+use crate::reduce::reduce;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use sys::Span;
+
+/// Whether elements at `address` can be updated atomically: 1, 2, 4 or 8 bytes at a multiple of their length.
+#[inline]
+pub fn is_atomic(basic: Basic, address: usize) -> bool {
+    let bytes = basic.size();
+    matches!(bytes, 1 | 2 | 4 | 8) && address.is_multiple_of(bytes)
+}
+
+/// `target[i] = target[i] op origin[i]` for all elements of `target`, each by itself atomically; what was there before goes to `fetched`.
+/// The spans must be equally long, of whole elements, and `target` where `is_atomic`; `origin` may be empty for MPI_NO_OP.
+/// `check_op` must have allowed the combination.
+#[inline]
+pub fn accumulate(op: PredefinedOp, basic: Basic, target: Span, origin: Span, fetched: Option<Span>) {
+    let bytes = target.bytes();
+    assert!(is_atomic(basic, target.address()) && bytes.is_multiple_of(basic.size()), "a crooked target");
+    assert!(op == PredefinedOp::NoOp || origin.bytes() == bytes, "an origin of another length");
+    assert!(fetched.is_none_or(|fetched| fetched.bytes() == bytes), "a result of another length");
+    match basic.size() {
+        1 => each::<AtomicU8>(op, basic, target, origin, fetched),
+        2 => each::<AtomicU16>(op, basic, target, origin, fetched),
+        4 => each::<AtomicU32>(op, basic, target, origin, fetched),
+        _ => each::<AtomicU64>(op, basic, target, origin, fetched),
+    }
+}
+
+/// Replaces the element at `target` by `origin` if it equals `compare`, atomically; what was there goes to `fetched`. All are one element
+/// of `basic`, and `target` is where `is_atomic`.
+pub fn compare_and_swap(basic: Basic, target: Span, compare: Span, origin: Span, fetched: Span) {
+    assert!(is_atomic(basic, target.address()), "a crooked target");
+    let bytes = basic.size();
+    assert!([target, compare, origin, fetched].iter().all(|span| span.bytes() == bytes), "not one element");
+    match bytes {
+        1 => swap::<AtomicU8>(target, compare, origin, fetched),
+        2 => swap::<AtomicU16>(target, compare, origin, fetched),
+        4 => swap::<AtomicU32>(target, compare, origin, fetched),
+        _ => swap::<AtomicU64>(target, compare, origin, fetched),
+    }
+}
+
+fn each<W: Word>(op: PredefinedOp, basic: Basic, target: Span, origin: Span, fetched: Option<Span>) {
+    let is_integer = crate::reduce::is_integer(basic);
+    for at in (0..target.bytes()).step_by(size_of::<W>()) {
+        let word = W::at(target.address() + at);
+        let operand = || W::read(origin.address() + at);
+        let before = match op {
+            PredefinedOp::NoOp => word.get(),
+            PredefinedOp::Replace => word.replace(operand()),
+            // Signed and unsigned sums have the same bits.
+            PredefinedOp::Sum if is_integer => word.add(operand()),
+            PredefinedOp::Band => word.and(operand()),
+            PredefinedOp::Bor => word.or(operand()),
+            PredefinedOp::Bxor => word.exclusive_or(operand()),
+            _ => word.update(|current| combine(op, basic, current, operand())),
+        };
+        if let Some(fetched) = fetched {
+            W::write(fetched.address() + at, before);
+        }
+    }
+}
+
+fn swap<W: Word>(target: Span, compare: Span, origin: Span, fetched: Span) {
+    let (compare, new) = (W::read(compare.address()), W::read(origin.address()));
+    W::write(fetched.address(), W::at(target.address()).swap_if(compare, new));
+}
+
+/// One element, by the loops of `reduce`.
+fn combine<B: Copy>(op: PredefinedOp, basic: Basic, mut left: B, mut right: B) -> B {
+    reduce(op, basic, lend(&mut left), lend(&mut right), lend(&mut right));
+    right
+}
+
+/// A variable of the caller's as a span, which is not kept.
+fn lend<B>(value: &mut B) -> Span {
+    // SAFETY: `combine`, the only caller, keeps the variable on its stack until `reduce` has returned.
+    unsafe { Span::claim(std::ptr::from_mut(value).expose_provenance(), size_of::<B>()) }
+}
+
+/// An atomic machine word, and plain ones of the same length. Addresses are those of spans, whose makers promised that they are mapped.
+trait Word: Sized + 'static {
+    type Bits: Copy;
+    fn at(address: usize) -> &'static Self;
+    fn read(address: usize) -> Self::Bits;
+    fn write(address: usize, bits: Self::Bits);
+    fn get(&self) -> Self::Bits;
+    fn replace(&self, bits: Self::Bits) -> Self::Bits;
+    fn add(&self, bits: Self::Bits) -> Self::Bits;
+    fn and(&self, bits: Self::Bits) -> Self::Bits;
+    fn or(&self, bits: Self::Bits) -> Self::Bits;
+    fn exclusive_or(&self, bits: Self::Bits) -> Self::Bits;
+    fn swap_if(&self, compare: Self::Bits, new: Self::Bits) -> Self::Bits;
+    fn update(&self, change: impl Fn(Self::Bits) -> Self::Bits) -> Self::Bits;
+}
+
+macro_rules! word {
+    ($($atomic:ty, $bits:ty;)*) => {$(
+        impl Word for $atomic {
+            type Bits = $bits;
+            #[inline]
+            fn at(address: usize) -> &'static Self {
+                // SAFETY: part of a span that was claimed mapped, aligned (`is_atomic`), valid whatever it holds; used within the call only.
+                unsafe { &*std::ptr::with_exposed_provenance(address) }
+            }
+            #[inline]
+            fn read(address: usize) -> $bits {
+                // SAFETY: part of a span that was claimed mapped.
+                unsafe { std::ptr::with_exposed_provenance::<$bits>(address).read_unaligned() }
+            }
+            #[inline]
+            fn write(address: usize, bits: $bits) {
+                // SAFETY: part of a span that was claimed mapped and writable.
+                unsafe { std::ptr::with_exposed_provenance_mut::<$bits>(address).write_unaligned(bits) }
+            }
+            #[inline]
+            fn get(&self) -> $bits { self.load(Ordering::Acquire) }
+            #[inline]
+            fn replace(&self, bits: $bits) -> $bits { self.swap(bits, Ordering::AcqRel) }
+            #[inline]
+            fn add(&self, bits: $bits) -> $bits { self.fetch_add(bits, Ordering::AcqRel) }
+            #[inline]
+            fn and(&self, bits: $bits) -> $bits { self.fetch_and(bits, Ordering::AcqRel) }
+            #[inline]
+            fn or(&self, bits: $bits) -> $bits { self.fetch_or(bits, Ordering::AcqRel) }
+            #[inline]
+            fn exclusive_or(&self, bits: $bits) -> $bits { self.fetch_xor(bits, Ordering::AcqRel) }
+            #[inline]
+            fn swap_if(&self, compare: $bits, new: $bits) -> $bits {
+                match self.compare_exchange(compare, new, Ordering::AcqRel, Ordering::Acquire) {
+                    Ok(before) | Err(before) => before,
+                }
+            }
+            #[inline]
+            fn update(&self, change: impl Fn($bits) -> $bits) -> $bits {
+                let mut before = self.load(Ordering::Relaxed);
+                loop {
+                    let new = change(before);
+                    match self.compare_exchange_weak(before, new, Ordering::AcqRel, Ordering::Relaxed) {
+                        Ok(_) => return before,
+                        Err(now) => before = now,
+                    }
+                }
+            }
+        }
+    )*};
+}
+word! { AtomicU8, u8; AtomicU16, u16; AtomicU32, u32; AtomicU64, u64; }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check_op;
+
+    fn span<T>(values: &mut [T]) -> Span {
+        // SAFETY: the tests keep the values alive while they use the span.
+        unsafe { Span::claim(values.as_mut_ptr().expose_provenance(), size_of_val(values)) }
+    }
+
+    // Goal: every operator on every type that fits a word gives what `reduce` gives, and returns what was there.
+    #[test]
+    fn all_words_agree_with_reduce() {
+        let mut combinations = 0;
+        for (basic, op) in Basic::ALL.iter().flat_map(|b| PredefinedOp::ALL.map(|op| (*b, op))) {
+            if check_op(op, basic).is_err() || !is_atomic(basic, 0) {
+                continue;
+            }
+            combinations += 1;
+            let mut target: Vec<u64> = (0..4).map(|i: u64| 0x3f81_0203_4105_4007 ^ (i * 0x11)).collect();
+            let mut origin: Vec<u64> = (0..4).map(|i: u64| 0x3ff1_0253_4005_4107 + i).collect();
+            let (before, mut expected, mut fetched) = (target.clone(), target.clone(), vec![0u64; 4]);
+            let into = span(&mut expected);
+            reduce(op, basic, into, span(&mut origin), into);
+            accumulate(op, basic, span(&mut target), span(&mut origin), Some(span(&mut fetched)));
+            assert_eq!((target, fetched), (expected, before), "{op:?} of {basic:?}");
+        }
+        assert!(combinations > 100, "{combinations}");
+    }
+
+    #[test]
+    fn threads_lose_no_update() {
+        let mut total = [0u64, 0];
+        let places = [span(&mut total[..1]), span(&mut total[1..])];
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..10_000 {
+                        accumulate(PredefinedOp::Sum, Basic::I64, places[0], span(&mut [1i64]), None);
+                        accumulate(PredefinedOp::Sum, Basic::F64, places[1], span(&mut [1f64]), None);
+                    }
+                });
+            }
+        });
+        assert_eq!((total[0], f64::from_bits(total[1])), (40_000, 40_000.0));
+    }
+
+    #[test]
+    fn swaps_only_what_is_equal() {
+        let (mut target, mut fetched) = ([7u16, 8], [0u16]);
+        let place = span(&mut target[..1]);
+        compare_and_swap(Basic::U16, place, span(&mut [6u16]), span(&mut [9u16]), span(&mut fetched));
+        assert_eq!((target, fetched), ([7, 8], [7]));
+        compare_and_swap(Basic::U16, place, span(&mut [7u16]), span(&mut [9u16]), span(&mut fetched));
+        assert_eq!((target, fetched), ([9, 8], [7]));
+        assert!(!is_atomic(Basic::U16, 3) && !is_atomic(Basic::I16I32, 8) && is_atomic(Basic::C32, 8));
+    }
+}

@@ -1,0 +1,504 @@
+//! Operations on a target's memory: put, get, accumulate and its kin (MPI 5.0, section 12.3).
+//!
+//! The origin computes which bytes of the target an operation touches, checks them against what the target exposes, and moves
+//! them. The target's data become *pieces*: memory that can be addressed here, or private memory of another process. The most
+//! frequent case, a buffer in mapped memory, is one copy and needs no pieces.
+
+use crate::serve::{Piece as Far, Way};
+use crate::window::{Memory, Target, Window};
+use crate::{Regions, Rma};
+use datatype::{Basic, Buffer, Layout, PredefinedOp, is_atomic, reduce};
+use error::{Class, Result, fail};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use sys::Span;
+use telemetry::{Counter, count};
+use transport::shm::cma;
+
+/// Where an operation goes at its target.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    /// Displacement in the target's units; in a dynamic window, an address.
+    pub disp: i64,
+    /// Elements.
+    pub count: usize,
+    /// Their layout.
+    pub layout: &'a Arc<Layout>,
+}
+
+/// How an accumulate combines elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Update {
+    /// The operator.
+    pub op: PredefinedOp,
+    /// The predefined datatype of all elements.
+    pub basic: Basic,
+}
+
+/// Memory for operations that move their bytes in two steps.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    blocks: [Option<Span>; 3],
+    pieces: Vec<Piece>,
+    far: Vec<Far>,
+}
+
+/// What a block of the scratch memory is for.
+#[derive(Clone, Copy)]
+enum Block {
+    Origin = 0,
+    Fetched = 1,
+    Target = 2,
+}
+
+/// Bytes of a block.
+const BLOCK_BYTES: usize = 32 << 10;
+
+impl Scratch {
+    /// `bytes` bytes of a block, which is made once for the life of the process.
+    fn block(&mut self, which: Block, bytes: usize) -> Span {
+        let make = || Span::of(Box::leak(vec![0u8; BLOCK_BYTES].into_boxed_slice()));
+        self.blocks[which as usize].get_or_insert_with(make).slice(0, bytes)
+    }
+}
+
+/// A stretch of the target's data.
+#[derive(Clone, Copy)]
+enum Piece {
+    /// Addressable here. `mapped`: so for all others, too.
+    Here { span: Span, mapped: bool },
+    /// In another process.
+    There { address: usize, bytes: usize },
+}
+
+impl Piece {
+    fn bytes(&self) -> usize {
+        match self {
+            Piece::Here { span, .. } => span.bytes(),
+            Piece::There { bytes, .. } => *bytes,
+        }
+    }
+}
+
+/// The target's data of one operation.
+enum Spot {
+    Here {
+        buffer: Buffer,
+        mapped: bool,
+    },
+    /// Elements from this address on in the target's process.
+    There(usize),
+}
+
+impl Window {
+    /// MPI_Put to a target that `target` gave.
+    #[inline]
+    pub fn put(&mut self, rma: &mut Rma, target: usize, origin: &Buffer, place: Place) -> Result<()> {
+        count(Counter::PutCalls, 1);
+        self.copy(rma, target, origin, place, Way::Put)
+    }
+
+    /// MPI_Get.
+    #[inline]
+    pub fn get(&mut self, rma: &mut Rma, target: usize, origin: &Buffer, place: Place) -> Result<()> {
+        count(Counter::GetCalls, 1);
+        self.copy(rma, target, origin, place, Way::Fetch)
+    }
+
+    #[inline]
+    fn copy(&mut self, rma: &mut Rma, target: usize, origin: &Buffer, place: Place, way: Way) -> Result<()> {
+        let bytes = place.count * place.layout.size;
+        // What is sent must fit where it is received (MPI 5.0, sections 12.3.1 and 12.3.2).
+        let (from, into) = if way == Way::Put { (origin.bytes(), bytes) } else { (bytes, origin.bytes()) };
+        if from > into {
+            return truncated(way, from, into);
+        }
+        count(Counter::WindowBytes, from as u64);
+        let spot = match &self.targets[target].memory {
+            Memory::Mapped(span) => within(&self.targets[target], *span, place, true)?,
+            _ => self.spot(rma, target, place)?,
+        };
+        match spot {
+            Spot::Here { buffer, .. } if from == into => match way {
+                Way::Put => buffer.copy_from(origin),
+                Way::Fetch => origin.copy_from(&buffer),
+            },
+            Spot::Here { buffer, .. } => match way {
+                Way::Put => buffer.slice(0, from).copy_from(origin),
+                Way::Fetch => origin.slice(0, from).copy_from(&buffer),
+            },
+            Spot::There(base) => {
+                self.copy_far(rma, target, &origin.slice(0, from), (base, place.layout), way)?
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn copy_far(
+        &self,
+        rma: &mut Rma,
+        target: usize,
+        origin: &Buffer,
+        (base, layout): (usize, &Arc<Layout>),
+        way: Way,
+    ) -> Result<()> {
+        let target = &self.targets[target];
+        let single = layout.is_contiguous() || (origin.bytes() <= layout.size && layout.pieces() == 1);
+        let step = if single && origin.contiguous().is_some() { origin.bytes() } else { BLOCK_BYTES };
+        let mut pieces = std::mem::take(&mut rma.scratch.pieces);
+        let mut copy = |at: usize| {
+            let bytes = step.min(origin.bytes() - at);
+            let (span, whole) = match origin.contiguous() {
+                Some(span) => (span.slice(at, bytes), true),
+                None => (rma.scratch.block(Block::Origin, bytes), false),
+            };
+            pieces.clear();
+            target.pieces_at(base, layout, at, bytes, &mut pieces)?;
+            if way == Way::Put && !whole {
+                origin.pack(at, span);
+            }
+            target.transfer(rma, &pieces, span, way)?;
+            if way == Way::Fetch && !whole {
+                origin.unpack(at, span);
+            }
+            Ok(())
+        };
+        let result = (0..origin.bytes()).step_by(step.max(1)).try_for_each(&mut copy);
+        rma.scratch.pieces = pieces;
+        result
+    }
+
+    /// MPI_Accumulate, and with `result` MPI_Get_accumulate. For MPI_NO_OP `origin` is empty, and all
+    /// of the place is fetched.
+    pub fn accumulate(
+        &mut self,
+        rma: &mut Rma,
+        target: usize,
+        update: Update,
+        origin: &Buffer,
+        result: Option<&Buffer>,
+        place: Place,
+    ) -> Result<()> {
+        count(Counter::AccumulateCalls, 1);
+        let all = place.count * place.layout.size;
+        let total = if update.op == PredefinedOp::NoOp { all } else { origin.bytes() };
+        if total > all {
+            return truncated(Way::Put, total, all);
+        }
+        if !total.is_multiple_of(update.basic.size()) {
+            fail!(
+                Class::Type,
+                "{total} bytes of the origin are no whole elements of {} bytes",
+                update.basic.size()
+            );
+        }
+        count(Counter::WindowBytes, total as u64);
+        if let Some(result) = result
+            && result.bytes() < total
+        {
+            return truncated(Way::Fetch, total, result.bytes());
+        }
+        let spot = self.spot(rma, target, place)?;
+        let target = &self.targets[target];
+        let mut pieces = std::mem::take(&mut rma.scratch.pieces);
+        let mut part = |at: usize, bytes: usize| {
+            pieces.clear();
+            match &spot {
+                Spot::Here { buffer, mapped } => {
+                    buffer.pieces(at, bytes, |span| pieces.push(Piece::Here { span, mapped: *mapped }));
+                }
+                Spot::There(base) => target.pieces_at(*base, place.layout, at, bytes, &mut pieces)?,
+            }
+            let from = match origin.contiguous() {
+                _ if update.op == PredefinedOp::NoOp => Span::EMPTY,
+                Some(span) => span.slice(at, bytes),
+                None => {
+                    let block = rma.scratch.block(Block::Origin, bytes);
+                    origin.pack(at, block);
+                    block
+                }
+            };
+            let direct = result.and_then(Buffer::contiguous).map(|span| span.slice(at, bytes));
+            let fetched = match result {
+                Some(_) => Some(direct.unwrap_or_else(|| rma.scratch.block(Block::Fetched, bytes))),
+                None => None,
+            };
+            target.combine(rma, update, &pieces, from, fetched)?;
+            if let (Some(result), Some(fetched), None) = (result, fetched, direct) {
+                result.unpack(at, fetched);
+            }
+            Ok(())
+        };
+        let step = BLOCK_BYTES / update.basic.size() * update.basic.size();
+        let outcome = (0..total).step_by(step).try_for_each(|at| part(at, step.min(total - at)));
+        rma.scratch.pieces = pieces;
+        outcome
+    }
+
+    /// MPI_Compare_and_swap of one element.
+    pub fn compare_and_swap(
+        &mut self,
+        rma: &mut Rma,
+        target: usize,
+        basic: Basic,
+        [compare, origin, result]: [Span; 3],
+        place: Place,
+    ) -> Result<()> {
+        count(Counter::AccumulateCalls, 1);
+        count(Counter::WindowBytes, basic.size() as u64);
+        let spot = self.spot(rma, target, place)?;
+        let target = &self.targets[target];
+        let mut pieces = Vec::new();
+        match &spot {
+            Spot::Here { buffer, mapped } => {
+                if let Some(span) = buffer.contiguous()
+                    && *mapped
+                    && is_atomic(basic, span.address())
+                {
+                    datatype::compare_and_swap(basic, span, compare, origin, result);
+                    return Ok(());
+                }
+                buffer.pieces(0, basic.size(), |span| pieces.push(Piece::Here { span, mapped: *mapped }));
+            }
+            Spot::There(base) => target.pieces_at(*base, place.layout, 0, basic.size(), &mut pieces)?,
+        }
+        target.record.latched(|| {
+            let now = rma.scratch.block(Block::Target, basic.size());
+            target.transfer(rma, &pieces, now, Way::Fetch)?;
+            // The result may be the operand's memory.
+            let equal = bytes_of(now) == bytes_of(compare);
+            let new = rma.scratch.block(Block::Origin, basic.size());
+            origin.copy_to(new);
+            now.copy_to(result);
+            if equal { target.transfer(rma, &pieces, new, Way::Put) } else { Ok(()) }
+        })
+    }
+
+    /// Where an operation goes, checked against what the target exposes.
+    fn spot(&mut self, rma: &Rma, target: usize, place: Place) -> Result<Spot> {
+        self.refresh(rma, target)?;
+        let target = &self.targets[target];
+        match &target.memory {
+            Memory::Mapped(span) => within(target, *span, place, true),
+            Memory::Own(span) => within(target, *span, place, false),
+            Memory::Private(base) => {
+                let offset = target.offset(place)?;
+                let reach = if place.count == 0 { Some((0, 0)) } else { place.layout.reach(place.count) };
+                let inside = reach.is_some_and(|(first, end)| {
+                    let first = offset.checked_add(first).is_some_and(|first| first >= 0);
+                    first && offset.checked_add(end).is_some_and(|end| end as u64 <= target.bytes)
+                });
+                if inside || place.layout.size == 0 {
+                    Ok(Spot::There(base.wrapping_add_signed(offset as isize)))
+                } else {
+                    outside(target, place)
+                }
+            }
+            Memory::Dynamic(regions) => Ok(dynamic(regions, place)),
+        }
+    }
+}
+
+/// The place in memory that is addressable here.
+#[inline]
+fn within(target: &Target, span: Span, place: Place, mapped: bool) -> Result<Spot> {
+    let offset = target.offset(place)?;
+    match Buffer::within(span, offset as usize, place.count, place.layout) {
+        Some(buffer) => Ok(Spot::Here { buffer, mapped }),
+        None => outside(target, place),
+    }
+}
+
+/// The place in a dynamic window: wholly in one region that is addressable here, or whatever its pieces say.
+fn dynamic(regions: &Regions, place: Place) -> Spot {
+    let first = place.layout.reach(place.count.max(1)).map_or(0, |reach| reach.0);
+    if let Some((address, _, memory)) =
+        regions.find((place.disp as usize).wrapping_add_signed(first as isize))
+    {
+        let (span, mapped) = match memory {
+            Memory::Mapped(span) => (*span, true),
+            Memory::Own(span) => (*span, false),
+            _ => return Spot::There(place.disp as usize),
+        };
+        let offset = (place.disp as usize).wrapping_sub(*address);
+        if let Some(buffer) = Buffer::within(span, offset, place.count, place.layout) {
+            return Spot::Here { buffer, mapped };
+        }
+    }
+    Spot::There(place.disp as usize)
+}
+
+impl Target {
+    /// Bytes from the start of the target's memory to the place.
+    #[inline]
+    fn offset(&self, place: Place) -> Result<i64> {
+        match place.disp.checked_mul(self.disp_unit) {
+            Some(offset) => Ok(offset),
+            None => {
+                fail!(Class::RmaRange, "displacement {} in units of {} bytes", place.disp, self.disp_unit)
+            }
+        }
+    }
+
+    /// Packed bytes `[at, at + bytes)` of elements at `base` in the target's process.
+    fn pieces_at(
+        &self,
+        base: usize,
+        layout: &Arc<Layout>,
+        at: usize,
+        bytes: usize,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<()> {
+        let Memory::Dynamic(regions) = &self.memory else {
+            layout.pieces_at(base, at, bytes, |address, bytes| pieces.push(Piece::There { address, bytes }));
+            return Ok(());
+        };
+        let mut missing = None;
+        layout.pieces_at(base, at, bytes, |mut address, mut bytes| {
+            // A piece may reach over regions that touch each other.
+            while bytes > 0 && missing.is_none() {
+                let Some((start, length, memory)) = regions.find(address) else {
+                    missing = Some((address, bytes));
+                    return;
+                };
+                let (by, part) = (address - start, bytes.min(length - (address - start)));
+                pieces.push(match memory {
+                    Memory::Mapped(span) => Piece::Here { span: span.slice(by, part), mapped: true },
+                    Memory::Own(span) => Piece::Here { span: span.slice(by, part), mapped: false },
+                    _ => Piece::There { address, bytes: part },
+                });
+                (address, bytes) = (address + part, bytes - part);
+            }
+        });
+        match missing {
+            None => Ok(()),
+            Some((address, bytes)) => {
+                fail!(Class::RmaRange, "{bytes} bytes at {address:#x} of peer {} are not attached", self.peer)
+            }
+        }
+    }
+
+    /// Moves bytes between a span and pieces, which have the same length.
+    fn transfer(&self, rma: &mut Rma, pieces: &[Piece], span: Span, way: Way) -> Result<()> {
+        let mut done = 0;
+        let mut far = std::mem::take(&mut rma.scratch.far);
+        let mut moved = Ok(());
+        for run in pieces.chunk_by(|a, b| matches!((a, b), (Piece::There { .. }, Piece::There { .. }))) {
+            let bytes = run.iter().map(Piece::bytes).sum();
+            let here = span.slice(done, bytes);
+            done += bytes;
+            if let [Piece::Here { span, .. }] = run {
+                match way {
+                    Way::Put => here.copy_to(*span),
+                    Way::Fetch => span.copy_to(here),
+                }
+                continue;
+            }
+            far.clear();
+            far.extend(run.iter().filter_map(|piece| match piece {
+                Piece::There { address, bytes } => Some((*address, *bytes)),
+                Piece::Here { .. } => None,
+            }));
+            moved = self.transfer_far(rma, &far, here, way);
+            if moved.is_err() {
+                break;
+            }
+        }
+        rma.scratch.far = far;
+        moved
+    }
+
+    fn transfer_far(&self, rma: &Rma, far: &[Far], here: Span, way: Way) -> Result<()> {
+        if rma.reaches(self.peer) {
+            count(Counter::CmaBytes, here.bytes() as u64);
+            let pid = rma.segment.rank(self.peer).pid.load(Ordering::Relaxed);
+            return match way {
+                Way::Put => cma::write(pid, far, here),
+                Way::Fetch => cma::read(pid, far, here),
+            };
+        }
+        match &rma.asker {
+            Some(asker) if self.inbox != 0 => {
+                asker.transfer(&rma.segment, self.peer, self.inbox, far, here, way)
+            }
+            _ => fail!(Class::Intern, "nobody serves the private memory of peer {}", self.peer),
+        }
+    }
+
+    /// Combines pieces with `from`, and stores what was there in `fetched`; the three have the same length.
+    fn combine(
+        &self,
+        rma: &mut Rma,
+        update: Update,
+        pieces: &[Piece],
+        from: Span,
+        fetched: Option<Span>,
+    ) -> Result<()> {
+        let Update { op, basic } = update;
+        let part = |at, bytes| if op == PredefinedOp::NoOp { Span::EMPTY } else { from.slice(at, bytes) };
+        let atomic = |piece: &Piece| match piece {
+            Piece::Here { span, mapped } => {
+                *mapped && is_atomic(basic, span.address()) && span.bytes().is_multiple_of(basic.size())
+            }
+            Piece::There { .. } => false,
+        };
+        let mut done = 0;
+        // Pieces that only the latch protects are taken together: one may hold only a part of an element.
+        for run in pieces.chunk_by(|a, b| !atomic(a) && !atomic(b)) {
+            let bytes = run.iter().map(Piece::bytes).sum();
+            let (from, fetched) = (part(done, bytes), fetched.map(|fetched| fetched.slice(done, bytes)));
+            done += bytes;
+            match run {
+                [Piece::Here { span, .. }] if atomic(&run[0]) => {
+                    datatype::accumulate(op, basic, *span, from, fetched);
+                }
+                _ => self.record.latched(|| {
+                    let now = rma.scratch.block(Block::Target, bytes);
+                    self.transfer(rma, run, now, Way::Fetch)?;
+                    let mut operand = from;
+                    if let Some(fetched) = fetched {
+                        // The result may be the operand's memory.
+                        if op != PredefinedOp::NoOp {
+                            operand = rma.scratch.block(Block::Origin, bytes);
+                            from.copy_to(operand);
+                        }
+                        now.copy_to(fetched);
+                    }
+                    if op == PredefinedOp::NoOp {
+                        return Ok(());
+                    }
+                    reduce(op, basic, now, operand, now);
+                    self.transfer(rma, run, now, Way::Put)
+                })?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A few bytes: one element.
+fn bytes_of(span: Span) -> Vec<u8> {
+    let mut bytes = vec![0; span.bytes()];
+    span.read(&mut bytes);
+    bytes
+}
+
+#[cold]
+fn truncated(way: Way, from: usize, into: usize) -> Result<()> {
+    let (what, to) = if way == Way::Put { ("origin", "target") } else { ("target", "origin") };
+    fail!(Class::Truncate, "{from} bytes of the {what} do not fit the {into} bytes of the {to}")
+}
+
+#[cold]
+fn outside(target: &Target, place: Place) -> Result<Spot> {
+    let (first, end) = place.layout.reach(place.count.max(1)).unwrap_or((0, i64::MAX));
+    fail!(
+        Class::RmaRange,
+        "displacement {} in units of {} bytes, and data from byte {first} to byte {end} behind it, leave the window, which has {} bytes at peer {}",
+        place.disp,
+        target.disp_unit,
+        target.bytes,
+        target.peer
+    )
+}

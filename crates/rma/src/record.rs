@@ -1,0 +1,317 @@
+//! What a member of a window shows the others: a record in its arena, which anybody reads and writes with atomics.
+//!
+//! The passive target never acts: whoever locks, posts or completes writes into the records of the others and rings those who
+//! wait for it. The lock is a queue of tickets: everybody is served in the order in which they asked, readers that follow each other
+//! together (MPI 5.0, section 12.5.3). Nothing here waits; what is not there yet is asked for again.
+
+use error::{Class, Result, fail};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::time::Duration;
+use sys::futex;
+use transport::shm::{Allocator, Arena, Segment};
+
+// Words of a record. What is written at different times by different processes lies on lines of its own.
+/// Tickets given out.
+const TICKETS: usize = 0;
+/// The ticket that may begin to read.
+const READING: usize = 1;
+/// The ticket that may write: all before it are over.
+const WRITING: usize = 2;
+/// The latch under which elements are updated that no atomic instruction reaches: 0 open, 1 shut, 2 shut and somebody sleeps.
+const LATCH: usize = 16;
+/// Access epochs of MPI_Win_start to MPI_Win_complete that others have ended here.
+const COMPLETES: usize = 32;
+/// Changes of the table of attached regions, odd while one is under way; where the table lies; its length.
+const VERSION: usize = 48;
+const TABLE: usize = 49;
+const REGIONS: usize = 50;
+/// Then two tables with a word for each member: who waits with ticket t (t modulo members), and who has posted how often.
+const HEAD: usize = 64;
+
+/// A lock's kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lock {
+    /// MPI_LOCK_SHARED.
+    Shared,
+    /// MPI_LOCK_EXCLUSIVE.
+    Exclusive,
+}
+
+/// A member's record, as any process sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Record {
+    arena: Arena,
+    offset: u64,
+    members: usize,
+}
+
+impl Record {
+    /// A new record in our own arena; nothing if that is full.
+    pub fn create(allocator: &mut Allocator, members: usize) -> Option<Record> {
+        let words = HEAD + 2 * members;
+        let offset = allocator.alloc(words as u64 * 8)?;
+        let arena = allocator.arena().clone();
+        arena.words(offset, words)?.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        Some(Record { arena, offset, members })
+    }
+
+    /// The record that peer `peer` has made at `offset` of its arena.
+    pub fn open(segment: &Segment, peer: u32, offset: u64, members: usize) -> Result<Record> {
+        let arena = segment.arena(peer)?;
+        if arena.words(offset, HEAD + 2 * members).is_none() {
+            fail!(Class::Intern, "peer {peer} shows a window at {offset:#x}, which is not in its arena");
+        }
+        Ok(Record { arena, offset, members })
+    }
+
+    /// Where it lies in its owner's arena.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    fn word(&self, at: usize) -> &AtomicU64 {
+        let words = self.arena.words(self.offset, HEAD + 2 * self.members);
+        &words.expect("seen when the record was made")[at]
+    }
+
+    fn waiter(&self, ticket: u64) -> &AtomicU64 {
+        self.word(HEAD + (ticket % self.members as u64) as usize)
+    }
+
+    /// Asks for the lock.
+    pub fn queue(&self) -> u64 {
+        self.word(TICKETS).fetch_add(1, Ordering::AcqRel)
+    }
+
+    /// Whether it is the ticket's turn; once true, the lock is held. `me` is rung when it may be. `ring` rings the next in turn.
+    pub fn granted(&self, ticket: u64, lock: Lock, me: u32, ring: impl FnOnce(u32)) -> bool {
+        let turn = self.word(if lock == Lock::Shared { READING } else { WRITING });
+        if turn.load(Ordering::Acquire) != ticket {
+            self.waiter(ticket).store(u64::from(me) + 1, Ordering::Relaxed);
+            // Either we see the turn below, or whoever gives it sees whom to ring (`call`).
+            fence(Ordering::SeqCst);
+            if turn.load(Ordering::Acquire) != ticket {
+                return false;
+            }
+        }
+        if lock == Lock::Shared {
+            // The next reader may join us.
+            turn.store(ticket + 1, Ordering::Release);
+            self.call(ticket + 1, ring);
+        }
+        true
+    }
+
+    /// Gives the lock back.
+    pub fn release(&self, ticket: u64, lock: Lock, ring: impl FnOnce(u32)) {
+        let next = match lock {
+            Lock::Shared => self.word(WRITING).fetch_add(1, Ordering::AcqRel) + 1,
+            Lock::Exclusive => {
+                self.word(READING).store(ticket + 1, Ordering::Release);
+                self.word(WRITING).store(ticket + 1, Ordering::Release);
+                ticket + 1
+            }
+        };
+        self.call(next, ring);
+    }
+
+    /// Rings whoever waits with a ticket whose turn it may be. A ring too many does no harm.
+    fn call(&self, ticket: u64, ring: impl FnOnce(u32)) {
+        fence(Ordering::SeqCst);
+        if self.word(TICKETS).load(Ordering::Relaxed) > ticket
+            && let Some(peer) = self.waiter(ticket).load(Ordering::Relaxed).checked_sub(1)
+        {
+            ring(peer as u32);
+        }
+    }
+
+    /// Runs `work`, which is short, while nobody else is in the latch of this record.
+    pub fn latched<T>(&self, work: impl FnOnce() -> T) -> T {
+        let latch = self.word(LATCH);
+        if latch.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            // Woken or not, we may not be the last who slept: the latch stays marked so that leaving it wakes the next.
+            while latch.swap(2, Ordering::Acquire) != 0 {
+                futex::wait_low(latch, 2, Some(Duration::from_millis(100)));
+            }
+        }
+        let value = work();
+        if latch.swap(0, Ordering::Release) == 2 {
+            futex::wake_low(latch, 1);
+        }
+        value
+    }
+
+    /// Says that member `poster` (a rank of the window) has opened its window to the record's owner once more.
+    pub fn post(&self, poster: usize) {
+        self.word(HEAD + self.members + poster).fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How often member `poster` has opened its window to the record's owner.
+    pub fn posts(&self, poster: usize) -> u64 {
+        self.word(HEAD + self.members + poster).load(Ordering::Acquire)
+    }
+
+    /// Says that an access epoch at the record's owner has ended.
+    pub fn complete(&self) {
+        self.word(COMPLETES).fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How many access epochs have ended at the record's owner.
+    pub fn completes(&self) -> u64 {
+        self.word(COMPLETES).load(Ordering::Acquire)
+    }
+
+    /// The version of the owner's table of regions.
+    #[inline]
+    pub fn version(&self) -> u64 {
+        self.word(VERSION).load(Ordering::Acquire)
+    }
+
+    /// Replaces the owner's table of regions, `ROW` words each, by that at `offset` of its arena.
+    pub fn publish(&self, offset: u64, regions: usize, fill: impl FnOnce()) {
+        let version = self.version();
+        self.word(VERSION).store(version + 1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        fill();
+        self.word(TABLE).store(offset, Ordering::Relaxed);
+        self.word(REGIONS).store(regions as u64, Ordering::Relaxed);
+        self.word(VERSION).store(version + 2, Ordering::Release);
+    }
+
+    /// The words of the owner's table, and their version.
+    pub fn table(&self) -> (u64, Vec<u64>) {
+        loop {
+            let version = self.version();
+            let (offset, rows) =
+                (self.word(TABLE).load(Ordering::Relaxed), self.word(REGIONS).load(Ordering::Relaxed));
+            let words =
+                rows.checked_mul(ROW as u64).and_then(|count| self.arena.words(offset, count as usize));
+            let copy: Option<Vec<u64>> =
+                words.map(|words| words.iter().map(|word| word.load(Ordering::Relaxed)).collect());
+            fence(Ordering::Acquire);
+            if let Some(copy) = copy
+                && version.is_multiple_of(2)
+                && self.word(VERSION).load(Ordering::Relaxed) == version
+            {
+                return (version, copy);
+            }
+            sys::cpu::give_way();
+        }
+    }
+
+    /// The owner's arena.
+    pub fn arena(&self) -> &Arena {
+        &self.arena
+    }
+}
+
+/// Words of a row in a table of regions.
+pub(crate) const ROW: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::{Rng, SeedableRng, rngs::SmallRng};
+    use std::sync::atomic::AtomicBool;
+    use transport::shm::Shape;
+
+    fn record(members: usize) -> Record {
+        let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 0, arena_bytes: 2 << 20 }).unwrap();
+        let mut allocator = Allocator::new(segment.arena(0).unwrap());
+        let record = Record::create(&mut allocator, members).unwrap();
+        Record::open(&segment, 0, record.offset(), members).unwrap()
+    }
+
+    #[test]
+    fn tickets_are_served_in_order_and_readers_together() {
+        let record = record(4);
+        let granted = |ticket, lock| {
+            let mut rung = None;
+            (record.granted(ticket, lock, ticket as u32, |peer| rung = Some(peer)), rung)
+        };
+        let release = |ticket, lock| {
+            let mut rung = None;
+            record.release(ticket, lock, |peer| rung = Some(peer));
+            rung
+        };
+        let tickets: Vec<u64> = (0..4).map(|_| record.queue()).collect();
+        assert_eq!(tickets, [0, 1, 2, 3]);
+        let (write, read) = (Lock::Exclusive, Lock::Shared);
+        assert_eq!(granted(1, read), (false, None));
+        assert_eq!(granted(2, read), (false, None));
+        assert_eq!(granted(3, write), (false, None));
+        assert_eq!(granted(0, write), (true, None));
+        assert_eq!(release(0, write), Some(1), "the next is rung");
+        assert_eq!(granted(1, read), (true, Some(2)), "and rings the next reader");
+        assert_eq!(granted(2, read).0, true);
+        assert_eq!(granted(3, write).0, false);
+        release(2, read);
+        assert_eq!(granted(3, write).0, false, "one still reads");
+        assert_eq!(release(1, read), Some(3));
+        assert_eq!(granted(3, write).0, true);
+        assert_eq!(release(3, write), None);
+        assert_eq!(record.queue(), 4);
+        assert_eq!(granted(4, read), (true, None));
+    }
+
+    // Goal: nobody writes beside anybody, whoever wins. Method: threads with seeded kinds of locks count who is inside.
+    #[test]
+    fn writers_are_alone() {
+        const THREADS: usize = 4;
+        let record = record(THREADS);
+        let (inside, writes) = (AtomicU64::new(0), AtomicU64::new(0));
+        let expected: u64 = std::thread::scope(|scope| {
+            let runs: Vec<_> = (0..THREADS)
+                .map(|me| {
+                    let (record, inside, writes) = (record.clone(), &inside, &writes);
+                    scope.spawn(move || {
+                        let mut random = SmallRng::seed_from_u64(me as u64);
+                        let mut mine = 0;
+                        for _ in 0..500 {
+                            let lock = if random.random_bool(0.5) { Lock::Shared } else { Lock::Exclusive };
+                            let ticket = record.queue();
+                            while !record.granted(ticket, lock, me as u32, |_| ()) {
+                                std::thread::yield_now();
+                            }
+                            let weight = if lock == Lock::Exclusive { 1000 } else { 1 };
+                            let before = inside.fetch_add(weight, Ordering::SeqCst);
+                            assert!(
+                                before < 1000 && (lock == Lock::Shared || before == 0),
+                                "{before} inside"
+                            );
+                            if lock == Lock::Exclusive {
+                                mine += 1;
+                                writes.store(writes.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                            }
+                            inside.fetch_sub(weight, Ordering::SeqCst);
+                            record.release(ticket, lock, |_| ());
+                        }
+                        mine
+                    })
+                })
+                .collect();
+            runs.into_iter().map(|run| run.join().unwrap()).sum()
+        });
+        assert_eq!(writes.load(Ordering::Relaxed), expected);
+    }
+
+    #[test]
+    fn the_latch_lets_one_in() {
+        let record = record(1);
+        let (inside, total) = (AtomicBool::new(false), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..2000 {
+                        record.latched(|| {
+                            assert!(!inside.swap(true, Ordering::Relaxed));
+                            total.store(total.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                            inside.store(false, Ordering::Relaxed);
+                        });
+                    }
+                });
+            }
+        });
+        assert_eq!(total.load(Ordering::Relaxed), 8000);
+    }
+}

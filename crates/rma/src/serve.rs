@@ -1,0 +1,324 @@
+//! Private memory of peers where cross-memory attach is refused: a thread at its owner copies for those who ask.
+//!
+//! An asker writes its request into a box in its own arena (where the bytes lie in the owner's memory, and the bytes themselves), puts the box's
+//! offset into its slot of the owner's inbox, wakes the owner's thread, and sleeps until the box says that it is done. The thread believes nothing:
+//! it copies only where the owner has exposed memory. It needs no lock of the owner's MPI calls, so an owner that computes, or that
+//! itself asks somebody, serves all the same.
+
+use error::{Class, Error, Result, fail};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use sys::{Span, futex};
+use transport::shm::{Allocator, Arena, Segment};
+
+/// Pieces in one request.
+const PIECES_MAX: usize = 256;
+/// Bytes in one request.
+const BYTES_MAX: usize = 64 << 10;
+
+// Words of an asker's box: state, way, number of pieces; then the pieces, (address, bytes) each; then the bytes.
+const STATE: usize = 0;
+const WAY: usize = 1;
+const COUNT: usize = 2;
+const PIECES: usize = 8;
+const BOX_WORDS: usize = PIECES + 2 * PIECES_MAX;
+const BOX_BYTES: u64 = (BOX_WORDS * 8 + BYTES_MAX) as u64;
+
+// States of a box.
+const ASKED: u64 = 1;
+const DONE: u64 = 2;
+const REFUSED: u64 = 3;
+
+/// Words of an inbox before the slots of the askers.
+const SLOTS: usize = 16;
+/// The first word of an inbox: requests so far, on which the thread sleeps.
+const BELL: usize = 0;
+
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From the target.
+    Fetch,
+    /// To the target.
+    Put,
+}
+
+/// A piece of private memory: address in its owner, and bytes.
+pub(crate) type Piece = (usize, usize);
+
+/// Memory that peers may reach through the thread, by window.
+type Exposed = Arc<Mutex<Vec<(u64, Span)>>>;
+
+/// What serves peers: nothing until somebody needs it.
+#[derive(Default)]
+pub(crate) struct Server {
+    exposed: Exposed,
+    running: Option<Running>,
+}
+
+struct Running {
+    inbox: u64,
+    arena: Arena,
+    ended: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Lets peers reach `span`, as part of window `window`.
+    pub fn expose(&self, window: u64, span: Span) {
+        self.regions().push((window, span));
+    }
+
+    /// Ends what `expose` allowed: of one span, or of the whole window.
+    pub fn conceal(&self, window: u64, span: Option<Span>) {
+        self.regions().retain(|&(other, region)| other != window || span.is_some_and(|span| span != region));
+    }
+
+    fn regions(&self) -> std::sync::MutexGuard<'_, Vec<(u64, Span)>> {
+        self.exposed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts the thread, if it does not run; the inbox's offset in our arena.
+    pub fn start(&mut self, segment: &Segment, rank: u32, allocator: &mut Allocator) -> Result<u64> {
+        if let Some(running) = &self.running {
+            return Ok(running.inbox);
+        }
+        let ranks = segment.shape().ranks as usize;
+        let Some(inbox) = allocator.alloc((SLOTS + ranks) as u64 * 8) else {
+            fail!(Class::NoMem, "the arena has no room for the inbox of a window's thread");
+        };
+        let arena = allocator.arena().clone();
+        let words = arena.words(inbox, SLOTS + ranks).expect("allocated just now");
+        words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        let ended = Arc::new(AtomicBool::new(false));
+        let servant = Servant { segment: segment.clone(), rank, inbox, exposed: self.exposed.clone() };
+        let stop = ended.clone();
+        let thread =
+            std::thread::Builder::new().name("outboard-rma".into()).spawn(move || servant.run(&stop));
+        let thread = thread.map_err(|error| {
+            Error::new(Class::Other, format!("cannot start the thread that serves windows: {error}"))
+        })?;
+        self.running = Some(Running { inbox, arena, ended, thread: Some(thread) });
+        Ok(inbox)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Release);
+        if let Some(bell) = self.arena.word(self.inbox + BELL as u64 * 8) {
+            bell.fetch_add(1, Ordering::Release);
+            futex::wake_low(bell, 1);
+        }
+        // A thread that panicked has said so itself.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// The thread's own view.
+struct Servant {
+    segment: Segment,
+    rank: u32,
+    inbox: u64,
+    exposed: Exposed,
+}
+
+impl Servant {
+    fn run(self, ended: &AtomicBool) {
+        sys::signal::block_all();
+        let ranks = self.segment.shape().ranks as usize;
+        let Ok(arena) = self.segment.arena(self.rank) else { return };
+        let Some(words) = arena.words(self.inbox, SLOTS + ranks) else { return };
+        while !ended.load(Ordering::Acquire) {
+            let rung = words[BELL].load(Ordering::Acquire);
+            for (asker, slot) in words[SLOTS..].iter().enumerate() {
+                if slot.load(Ordering::Relaxed) != 0 {
+                    self.answer(asker as u32, slot.swap(0, Ordering::AcqRel));
+                }
+            }
+            futex::wait_low(&words[BELL], rung, None);
+        }
+    }
+
+    fn answer(&self, asker: u32, offset: u64) {
+        let Ok(arena) = self.segment.arena(asker) else { return };
+        let Some(form) = Form::open(&arena, offset) else { return };
+        let state = if self.copy(&form) { DONE } else { REFUSED };
+        form.words[STATE].store(state, Ordering::Release);
+        futex::wake_low(&form.words[STATE], 1);
+    }
+
+    /// Copies what a form asks for; false where that is not exposed memory.
+    fn copy(&self, form: &Form) -> bool {
+        let exposed = self.exposed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut done = 0;
+        for index in 0..(form.words[COUNT].load(Ordering::Relaxed) as usize).min(PIECES_MAX) {
+            let (address, bytes) = form.piece(index);
+            let inside = |span: &Span| {
+                let at = address.wrapping_sub(span.address());
+                (at <= span.bytes() && bytes <= span.bytes() - at).then(|| span.slice(at, bytes))
+            };
+            let Some(here) = exposed.iter().find_map(|(_, span)| inside(span)) else { return false };
+            if bytes > form.bytes.bytes() - done {
+                return false;
+            }
+            let there = form.bytes.slice(done, bytes);
+            if form.words[WAY].load(Ordering::Relaxed) == Way::Put as u64 {
+                there.copy_to(here);
+            } else {
+                here.copy_to(there);
+            }
+            done += bytes;
+        }
+        true
+    }
+}
+
+/// An asker's box.
+struct Form<'a> {
+    words: &'a [AtomicU64],
+    bytes: Span,
+}
+
+impl Form<'_> {
+    fn open(arena: &Arena, offset: u64) -> Option<Form<'_>> {
+        let words = arena.words(offset, BOX_WORDS)?;
+        let bytes = arena.span(offset.checked_add(BOX_WORDS as u64 * 8)?, BYTES_MAX as u64)?;
+        Some(Form { words, bytes })
+    }
+
+    fn piece(&self, index: usize) -> Piece {
+        let word = |at: usize| self.words[PIECES + 2 * index + at].load(Ordering::Relaxed) as usize;
+        (word(0), word(1))
+    }
+}
+
+/// Our box, by which we ask others.
+pub(crate) struct Asker {
+    arena: Arena,
+    offset: u64,
+}
+
+impl Asker {
+    pub fn new(allocator: &mut Allocator) -> Result<Asker> {
+        let Some(offset) = allocator.alloc(BOX_BYTES) else {
+            fail!(Class::NoMem, "the arena has no room for the box by which windows are asked");
+        };
+        Ok(Asker { arena: allocator.arena().clone(), offset })
+    }
+
+    /// Moves bytes between `span` and pieces of the private memory of `peer`, whose inbox is at `inbox`; both have the same length.
+    pub fn transfer(
+        &self,
+        segment: &Segment,
+        peer: u32,
+        inbox: u64,
+        pieces: &[Piece],
+        span: Span,
+        way: Way,
+    ) -> Result<()> {
+        let form = Form::open(&self.arena, self.offset).expect("allocated when it was made");
+        // Long pieces are cut, and as many as fit make one request.
+        let (mut next, mut skipped, mut done) = (0, 0, 0);
+        while next < pieces.len() {
+            let (mut count, mut bytes) = (0, 0);
+            while next < pieces.len() && count < PIECES_MAX && bytes < BYTES_MAX {
+                let (address, length) = pieces[next];
+                let part = (length - skipped).min(BYTES_MAX - bytes);
+                form.words[PIECES + 2 * count]
+                    .store((address.wrapping_add(skipped)) as u64, Ordering::Relaxed);
+                form.words[PIECES + 2 * count + 1].store(part as u64, Ordering::Relaxed);
+                (count, bytes, skipped) = (count + 1, bytes + part, skipped + part);
+                if skipped == length {
+                    (next, skipped) = (next + 1, 0);
+                }
+            }
+            let here = span.slice(done, bytes);
+            if way == Way::Put {
+                here.copy_to(form.bytes.slice(0, bytes));
+            }
+            form.words[WAY].store(way as u64, Ordering::Relaxed);
+            form.words[COUNT].store(count as u64, Ordering::Relaxed);
+            self.ask(segment, peer, inbox, &form)?;
+            if way == Way::Fetch {
+                form.bytes.slice(0, bytes).copy_to(here);
+            }
+            done += bytes;
+        }
+        Ok(())
+    }
+
+    fn ask(&self, segment: &Segment, peer: u32, inbox: u64, form: &Form) -> Result<()> {
+        let theirs = segment.arena(peer)?;
+        let slot = theirs.word(inbox + (SLOTS as u64 + u64::from(self.arena.rank())) * 8);
+        let (Some(bell), Some(slot)) = (theirs.word(inbox), slot) else {
+            fail!(Class::Intern, "peer {peer} shows an inbox at {inbox:#x}, which is not in its arena");
+        };
+        let state = &form.words[STATE];
+        state.store(ASKED, Ordering::Relaxed);
+        slot.store(self.offset, Ordering::Release);
+        bell.fetch_add(1, Ordering::Release);
+        futex::wake_low(bell, 1);
+        loop {
+            match state.load(Ordering::Acquire) {
+                DONE => return Ok(()),
+                REFUSED => {
+                    fail!(Class::RmaRange, "peer {peer} says that this memory is in none of its windows")
+                }
+                _ => {}
+            }
+            if let Some((rank, code)) = segment.job().aborted() {
+                fail!(Class::ProcAborted, "rank {rank} ended the job with code {code}");
+            }
+            futex::wait_low(state, ASKED, Some(Duration::from_millis(10)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use transport::shm::Shape;
+
+    fn span(bytes: &mut [u8]) -> Span {
+        // The tests' memory is given away for ever.
+        Span::of(Box::leak(bytes.to_vec().into_boxed_slice()))
+    }
+
+    // Goal: bytes arrive whatever the pieces, and memory that is not exposed stays untouched. Method: two ranks in one process.
+    #[test]
+    fn a_thread_copies_what_is_exposed_and_nothing_else() {
+        let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 4 << 20 }).unwrap();
+        let mut allocators = [0, 1].map(|rank| Allocator::new(segment.arena(rank).unwrap()));
+        let mut server = Server::default();
+        let inbox = server.start(&segment, 1, &mut allocators[1]).unwrap();
+        assert_eq!(server.start(&segment, 1, &mut allocators[1]).unwrap(), inbox);
+        let asker = Asker::new(&mut allocators[0]).unwrap();
+        let theirs = span(&mut (0..200_000u32).map(|i| (i * 7 + i / 251) as u8).collect::<Vec<_>>());
+        let ours = span(&mut vec![0; 150_000]);
+        let pieces = [
+            (theirs.address() + 3, 100_000),
+            (theirs.address() + 120_000, 0),
+            (theirs.address() + 110_000, 50_000),
+        ];
+        let ask = |pieces: &[Piece], span, way| asker.transfer(&segment, 1, inbox, pieces, span, way);
+        assert_eq!(ask(&pieces, ours, Way::Fetch).unwrap_err().class, Class::RmaRange);
+        server.expose(1, theirs);
+        ask(&pieces, ours, Way::Fetch).unwrap();
+        let read = |span: Span| {
+            let mut bytes = vec![0; span.bytes()];
+            span.read(&mut bytes);
+            bytes
+        };
+        assert_eq!(read(ours.slice(0, 100_000)), read(theirs.slice(3, 100_000)));
+        assert_eq!(read(ours.slice(100_000, 50_000)), read(theirs.slice(110_000, 50_000)));
+        let many: Vec<Piece> = (0..1000).map(|i| (theirs.address() + i * 20, 3)).collect();
+        ask(&many, span(&mut vec![9; 3000]), Way::Put).unwrap();
+        let now = read(theirs);
+        assert!((0..20_000).all(|i| (now[i] == 9) == (i % 20 < 3) || i % 20 >= 3));
+        server.conceal(1, Some(theirs));
+        assert!(ask(&many, ours.slice(0, 3000), Way::Fetch).is_err());
+    }
+}

@@ -1,0 +1,588 @@
+//! A window: what each member exposes, and which epochs are open (MPI 5.0, sections 12.2 and 12.5).
+//!
+//! All operations move their bytes before they return, so closing an epoch or flushing it has nothing to complete: it orders memory
+//! and tells others. Functions here never wait: the room above asks again until they say yes.
+
+use crate::record::{Lock, ROW, Record};
+use crate::{Regions, Rma};
+use error::{Class, Result, fail};
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+use sys::Span;
+use transport::shm::Allocator;
+
+/// How a window came to its memory (MPI_WIN_CREATE_FLAVOR).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flavor {
+    /// MPI_Win_create: the program's memory.
+    Create,
+    /// MPI_Win_allocate: ours.
+    Allocate,
+    /// MPI_Win_allocate_shared: ours, and the members address each other's.
+    Shared,
+    /// MPI_Win_create_dynamic: memory is attached later.
+    Dynamic,
+}
+
+/// What one member tells the others when a window is made: words that travel in an allgather.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exposure {
+    /// Where its record lies in its arena.
+    pub record: u64,
+    /// Address of its memory in its own process.
+    pub base: usize,
+    /// Bytes of it.
+    pub bytes: u64,
+    /// Bytes by which displacements count.
+    pub disp_unit: i64,
+    /// Where the memory lies if it is in an arena: whose, and at which offset.
+    pub mapped: Option<(u32, u64)>,
+}
+
+impl Exposure {
+    /// Words of an exposure.
+    pub const WORDS: usize = 6;
+
+    /// As words.
+    pub fn to_words(self) -> [i64; Exposure::WORDS] {
+        let (rank, offset) = self.mapped.map_or((-1, 0), |(rank, offset)| (i64::from(rank), offset as i64));
+        [self.record as i64, self.base as i64, self.bytes as i64, self.disp_unit, rank, offset]
+    }
+
+    /// The inverse of `to_words`.
+    pub fn from_words(words: &[i64]) -> Exposure {
+        let mapped = u32::try_from(words[4]).ok().map(|rank| (rank, words[5] as u64));
+        let (record, base, bytes) = (words[0] as u64, words[1] as usize, words[2] as u64);
+        Exposure { record, base, bytes, disp_unit: words[3], mapped }
+    }
+
+    /// Whether others need the kernel, or the owner's help, to reach the memory.
+    pub fn is_private(&self) -> bool {
+        self.mapped.is_none() && self.bytes > 0
+    }
+}
+
+/// One member as an origin sees it.
+pub(crate) struct Target {
+    pub record: Record,
+    /// Its number in the job.
+    pub peer: u32,
+    pub bytes: u64,
+    pub disp_unit: i64,
+    pub memory: Memory,
+    /// The inbox of its thread, 0 if it has none.
+    pub inbox: u64,
+    /// The lock that we hold, or wait for.
+    held: Option<Held>,
+    /// Whether our MPI_Win_start names it.
+    started: bool,
+    /// How many of its posts we have answered.
+    answered: u64,
+}
+
+/// How a member's memory is reached.
+#[derive(Debug)]
+pub(crate) enum Memory {
+    /// Loads and stores: it lies in an arena.
+    Mapped(Span),
+    /// It is our own, but private: others need the latch to update it, so we do too.
+    Own(Span),
+    /// Another process's, from this address there.
+    Private(usize),
+    /// Whatever it has attached, as far as we know.
+    Dynamic(Regions),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    lock: Lock,
+    /// None under MPI_MODE_NOCHECK, where the program has made sure that nobody conflicts.
+    ticket: Option<u64>,
+}
+
+/// The access epoch that is open at this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    Closed,
+    /// A fence may have opened an epoch; it has, once an operation was issued (MPI 5.0, section 12.5.1).
+    Fence {
+        used: bool,
+    },
+    /// MPI_Win_start.
+    Start,
+    /// So many locks by MPI_Win_lock.
+    Locks(usize),
+    /// MPI_Win_lock_all.
+    LockAll,
+}
+
+/// A window.
+pub struct Window {
+    /// How it came to its memory.
+    pub flavor: Flavor,
+    /// Its number in this process, for what it exposes to the thread that serves peers.
+    id: u64,
+    rank: usize,
+    pub(crate) targets: Vec<Target>,
+    access: Access,
+    /// Access epochs that others must have ended here before MPI_Win_wait returns, if an exposure epoch is open.
+    posted: Option<u64>,
+    /// Access epochs that others have ended here in earlier exposure epochs.
+    completed: u64,
+    /// Dynamic: what we have attached, and where its table lies.
+    attached: Vec<Attached>,
+    table: Option<(u64, usize)>,
+}
+
+struct Attached {
+    span: Span,
+    mapped: Option<(u32, u64)>,
+}
+
+impl Window {
+    /// The window of `peers` with what they expose. `own` is our own memory. `inboxes` has their threads' inboxes, or nothing where none is needed.
+    pub fn new(
+        rma: &mut Rma,
+        flavor: Flavor,
+        (rank, peers): (u32, &[u32]),
+        exposures: &[Exposure],
+        inboxes: &[u64],
+        own: Option<Span>,
+    ) -> Result<Window> {
+        let mut targets = Vec::with_capacity(peers.len());
+        for (member, (&peer, exposure)) in peers.iter().zip(exposures).enumerate() {
+            let &Exposure { record, base, bytes, disp_unit, mapped } = exposure;
+            let memory = match (flavor, mapped, own) {
+                (Flavor::Dynamic, ..) => Memory::Dynamic(Regions::default()),
+                (_, Some((owner, offset)), _) => {
+                    let Some(span) = rma.segment.arena(owner)?.span(offset, bytes) else {
+                        fail!(
+                            Class::Intern,
+                            "peer {peer} shows {bytes} bytes at {offset:#x} of the arena of {owner}"
+                        );
+                    };
+                    Memory::Mapped(span)
+                }
+                (_, None, Some(span)) if member == rank as usize => Memory::Own(span),
+                _ => Memory::Private(base),
+            };
+            let record = Record::open(&rma.segment, peer, record, peers.len())?;
+            let inbox = inboxes.get(member).copied().unwrap_or(0);
+            targets.push(Target {
+                record,
+                peer,
+                bytes,
+                disp_unit,
+                memory,
+                inbox,
+                held: None,
+                started: false,
+                answered: 0,
+            });
+        }
+        let id = rma.next_window();
+        if let Some(span) = own.filter(|_| exposures[rank as usize].mapped.is_none()) {
+            rma.server.expose(id, span);
+        }
+        Ok(Window {
+            flavor,
+            id,
+            rank: rank as usize,
+            targets,
+            access: Access::Closed,
+            posted: None,
+            completed: 0,
+            attached: Vec::new(),
+            table: None,
+        })
+    }
+
+    /// Gives the memory of a new window's record and tables back. All members must have stopped using it.
+    pub fn free(self, rma: &mut Rma, allocator: &mut Allocator) {
+        rma.server.conceal(self.id, None);
+        allocator.free(self.own().record.offset());
+        self.table.map(|(offset, _)| allocator.free(offset));
+    }
+
+    fn own(&self) -> &Target {
+        &self.targets[self.rank]
+    }
+
+    /// How many members.
+    pub fn size(&self) -> usize {
+        self.targets.len()
+    }
+
+    /// The member that `rank` names; MPI_ERR_RANK outside.
+    #[inline]
+    fn member(&self, rank: i32) -> Result<usize> {
+        match usize::try_from(rank) {
+            Ok(at) if at < self.targets.len() => Ok(at),
+            _ => fail!(Class::Rank, "rank {rank} is not in this window of {} processes", self.targets.len()),
+        }
+    }
+
+    /// The target of an operation, for which an access epoch must be open.
+    #[inline]
+    pub fn target(&mut self, rank: i32) -> Result<usize> {
+        let member = self.member(rank)?;
+        let target = &self.targets[member];
+        let open = match &mut self.access {
+            Access::LockAll => true,
+            Access::Locks(_) => target.held.is_some(),
+            Access::Fence { used } => {
+                *used = true;
+                true
+            }
+            Access::Start => target.started,
+            Access::Closed => false,
+        };
+        if open { Ok(member) } else { Err(self.closed(rank)) }
+    }
+
+    /// The target of an operation with a request, which needs a lock (MPI 5.0, section 12.3.5).
+    pub fn locked_target(&mut self, rank: i32) -> Result<usize> {
+        if !matches!(self.access, Access::Locks(_) | Access::LockAll) {
+            fail!(
+                Class::RmaSync,
+                "operations with a request need an epoch of MPI_Win_lock or MPI_Win_lock_all"
+            );
+        }
+        self.target(rank)
+    }
+
+    #[cold]
+    fn closed(&self, rank: i32) -> error::Error {
+        let open = match self.access {
+            Access::Closed => "no access epoch is open",
+            Access::Start => "the epoch of MPI_Win_start is for other ranks",
+            _ => "the epoch of MPI_Win_lock is for other ranks",
+        };
+        error::Error::new(Class::RmaSync, format!("an operation on rank {rank}, but {open}"))
+    }
+
+    /// Checks that a fence may be called; the members then meet in a barrier, and `fenced` ends it.
+    pub fn may_fence(&self) -> Result<()> {
+        match self.access {
+            Access::Closed | Access::Fence { .. } => {}
+            open => fail!(Class::RmaSync, "a fence while {} is open", open.describe()),
+        }
+        if self.posted.is_some() {
+            fail!(Class::RmaSync, "a fence while the window is exposed by MPI_Win_post");
+        }
+        fence(Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// All have reached the fence. `opens`: MPI_MODE_NOSUCCEED was not given.
+    pub fn fenced(&mut self, opens: bool) {
+        fence(Ordering::SeqCst);
+        self.access = if opens { Access::Fence { used: false } } else { Access::Closed };
+    }
+
+    /// Checks that an access epoch may be opened: none is open, but perhaps one of a fence in which nothing happened.
+    fn may_open(&self, call: &str) -> Result<()> {
+        match self.access {
+            Access::Closed | Access::Fence { used: false } => Ok(()),
+            open => fail!(Class::RmaSync, "{call} while {} is open", open.describe()),
+        }
+    }
+
+    /// MPI_Win_post: opens an exposure epoch for the origins.
+    pub fn post(&mut self, rma: &Rma, origins: &[usize]) -> Result<()> {
+        if self.posted.is_some() {
+            fail!(Class::RmaSync, "MPI_Win_post while the window is exposed already");
+        }
+        if self.access == (Access::Fence { used: true }) {
+            fail!(Class::RmaSync, "MPI_Win_post while the epoch of a fence is open");
+        }
+        fence(Ordering::SeqCst);
+        for &origin in origins {
+            self.targets[origin].record.post(self.rank);
+            rma.ring(self.targets[origin].peer);
+        }
+        self.posted = Some(self.completed + origins.len() as u64);
+        Ok(())
+    }
+
+    /// MPI_Win_start: opens an access epoch; it has begun once `has_started`.
+    pub fn start(&mut self, targets: &[usize]) -> Result<()> {
+        self.may_open("MPI_Win_start")?;
+        self.access = Access::Start;
+        for &target in targets {
+            self.targets[target].started = true;
+            self.targets[target].answered += 1;
+        }
+        Ok(())
+    }
+
+    /// Whether all targets of MPI_Win_start have posted.
+    pub fn has_started(&self) -> bool {
+        let own = &self.own().record;
+        let posted =
+            |(member, target): (usize, &Target)| !target.started || own.posts(member) >= target.answered;
+        self.targets.iter().enumerate().all(posted)
+    }
+
+    /// MPI_Win_complete.
+    pub fn complete(&mut self, rma: &Rma) -> Result<()> {
+        if self.access != Access::Start {
+            fail!(Class::RmaSync, "MPI_Win_complete without MPI_Win_start");
+        }
+        fence(Ordering::SeqCst);
+        self.access = Access::Closed;
+        for target in self.targets.iter_mut().filter(|target| target.started) {
+            target.started = false;
+            target.record.complete();
+            rma.ring(target.peer);
+        }
+        Ok(())
+    }
+
+    /// MPI_Win_test, and what MPI_Win_wait waits for: whether all origins have completed; the exposure epoch is over then.
+    pub fn has_completed(&mut self) -> Result<bool> {
+        let Some(wanted) = self.posted else {
+            fail!(Class::RmaSync, "a wait for the end of an exposure epoch without MPI_Win_post");
+        };
+        if self.own().record.completes() < wanted {
+            return Ok(false);
+        }
+        fence(Ordering::SeqCst);
+        (self.posted, self.completed) = (None, wanted);
+        Ok(true)
+    }
+
+    /// MPI_Win_lock: asks for the lock of one member; it is held once `is_granted`.
+    pub fn lock(&mut self, rank: i32, lock: Lock, check: bool) -> Result<usize> {
+        let member = self.member(rank)?;
+        let locks = match self.access {
+            Access::Locks(locks) => locks,
+            _ => {
+                self.may_open("MPI_Win_lock")?;
+                0
+            }
+        };
+        let target = &mut self.targets[member];
+        if target.held.is_some() {
+            fail!(Class::RmaSync, "MPI_Win_lock of rank {rank}, which is locked by this process already");
+        }
+        target.ask(lock, check);
+        self.access = Access::Locks(locks + 1);
+        Ok(member)
+    }
+
+    /// Whether the lock of a member is held now.
+    pub fn is_granted(&self, rma: &Rma, member: usize) -> bool {
+        let Target { record, held, .. } = &self.targets[member];
+        match held {
+            Some(Held { lock, ticket: Some(ticket) }) => {
+                record.granted(*ticket, *lock, rma.rank, |peer| rma.ring(peer))
+            }
+            _ => true,
+        }
+    }
+
+    /// MPI_Win_lock_all: the members' locks are then asked for one after the other (`lock_next`).
+    pub fn lock_all(&mut self) -> Result<()> {
+        self.may_open("MPI_Win_lock_all")?;
+        self.access = Access::LockAll;
+        Ok(())
+    }
+
+    /// Asks for the shared lock of one member, for MPI_Win_lock_all.
+    pub fn ask(&mut self, member: usize, check: bool) {
+        self.targets[member].ask(Lock::Shared, check);
+    }
+
+    /// MPI_Win_unlock.
+    pub fn unlock(&mut self, rma: &Rma, rank: i32) -> Result<()> {
+        let member = self.member(rank)?;
+        let Access::Locks(locks) = self.access else {
+            fail!(Class::RmaSync, "MPI_Win_unlock of rank {rank}, but no epoch of MPI_Win_lock is open");
+        };
+        if !self.targets[member].release(rma) {
+            fail!(Class::RmaSync, "MPI_Win_unlock of rank {rank}, which is not locked by this process");
+        }
+        self.access = if locks > 1 { Access::Locks(locks - 1) } else { Access::Closed };
+        Ok(())
+    }
+
+    /// MPI_Win_unlock_all.
+    pub fn unlock_all(&mut self, rma: &Rma) -> Result<()> {
+        if self.access != Access::LockAll {
+            fail!(Class::RmaSync, "MPI_Win_unlock_all without MPI_Win_lock_all");
+        }
+        for target in &mut self.targets {
+            target.release(rma);
+        }
+        self.access = Access::Closed;
+        Ok(())
+    }
+
+    /// MPI_Win_flush and its kin: what was issued has been done, so only the order of memory is left. `rank` is none for all.
+    #[inline]
+    pub fn flush(&self, rank: Option<i32>) -> Result<()> {
+        let open = match (self.access, rank) {
+            (Access::LockAll, None) | (Access::Locks(_), None) => true,
+            (Access::LockAll | Access::Locks(_), Some(rank)) => {
+                self.targets[self.member(rank)?].held.is_some()
+            }
+            _ => false,
+        };
+        if !open {
+            fail!(Class::RmaSync, "a flush outside an epoch of MPI_Win_lock or MPI_Win_lock_all");
+        }
+        fence(Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Checks that the window may be freed.
+    pub fn may_free(&self) -> Result<()> {
+        match self.access {
+            Access::Closed | Access::Fence { .. } if self.posted.is_none() => Ok(()),
+            Access::Closed | Access::Fence { .. } => {
+                fail!(Class::RmaSync, "the window is freed while it is exposed by MPI_Win_post")
+            }
+            open => fail!(Class::RmaSync, "the window is freed while {} is open", open.describe()),
+        }
+    }
+
+    /// Size, displacement unit and address in this process of a member's memory, if it can be addressed here (MPI_Win_shared_query).
+    pub fn mapped(&self, rank: i32) -> Result<Option<(u64, i64, usize)>> {
+        let Target { bytes, disp_unit, memory, .. } = &self.targets[self.member(rank)?];
+        Ok(match memory {
+            Memory::Mapped(span) | Memory::Own(span) => Some((*bytes, *disp_unit, span.address())),
+            _ => None,
+        })
+    }
+
+    /// MPI_Win_attach.
+    pub fn attach(&mut self, rma: &Rma, allocator: &mut Allocator, span: Span) -> Result<()> {
+        let overlaps = |other: &Attached| {
+            let (a, b) = (span, other.span);
+            a.bytes() > 0
+                && b.bytes() > 0
+                && a.address() < b.address() + b.bytes()
+                && b.address() < a.address() + a.bytes()
+        };
+        if let Some(other) = self.attached.iter().find(|other| overlaps(other)) {
+            let (address, bytes) = (other.span.address(), other.span.bytes());
+            fail!(
+                Class::RmaAttach,
+                "{} bytes at {:#x} overlap the {bytes} bytes at {address:#x} that are attached",
+                span.bytes(),
+                span.address()
+            );
+        }
+        let mapped = rma.segment.locate(span.address(), span.bytes() as u64);
+        self.attached.push(Attached { span, mapped });
+        if let Err(error) = self.publish(allocator) {
+            self.attached.pop();
+            return Err(error);
+        }
+        if mapped.is_none() {
+            rma.server.expose(self.id, span);
+        }
+        Ok(())
+    }
+
+    /// MPI_Win_detach.
+    pub fn detach(&mut self, rma: &Rma, allocator: &mut Allocator, address: usize) -> Result<()> {
+        let Some(at) = self.attached.iter().position(|attached| attached.span.address() == address) else {
+            fail!(Class::RmaAttach, "nothing is attached at {address:#x}");
+        };
+        let gone = self.attached.remove(at);
+        rma.server.conceal(self.id, Some(gone.span));
+        self.publish(allocator)
+    }
+
+    /// Shows the others what is attached now.
+    fn publish(&mut self, allocator: &mut Allocator) -> Result<()> {
+        let rows = self.attached.len();
+        let (offset, old) = match self.table {
+            Some((offset, room)) if room >= rows => (offset, None),
+            old => {
+                let room = (rows * 2).max(8);
+                let Some(offset) = allocator.alloc((room * ROW * 8) as u64) else {
+                    fail!(Class::NoMem, "the arena has no room for a table of {rows} attached regions");
+                };
+                self.table = Some((offset, room));
+                (offset, old)
+            }
+        };
+        let record = &self.targets[self.rank].record;
+        let words = record.arena().words(offset, rows * ROW).expect("allocated for as many");
+        record.publish(offset, rows, || {
+            for (row, Attached { span, mapped }) in words.chunks_exact(ROW).zip(&self.attached) {
+                let (rank, offset) = mapped.map_or((0, 0), |(rank, offset)| (u64::from(rank) + 1, offset));
+                let values = [span.address() as u64, span.bytes() as u64, rank, offset];
+                row.iter().zip(values).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
+            }
+        });
+        // Whoever still reads the old table sees by the version that it has changed.
+        old.map(|(offset, _)| allocator.free(offset));
+        Ok(())
+    }
+
+    /// What is attached at a member now. Our own private memory we reach ourselves.
+    pub(crate) fn refresh(&mut self, rma: &Rma, member: usize) -> Result<()> {
+        let is_own = member == self.rank;
+        let Target { record, memory, peer, .. } = &mut self.targets[member];
+        let Memory::Dynamic(regions) = memory else { return Ok(()) };
+        if regions.version == Some(record.version()) {
+            return Ok(());
+        }
+        let (version, words) = record.table();
+        let mut known = Vec::with_capacity(words.len() / ROW);
+        for row in words.chunks_exact(ROW) {
+            let (address, bytes) = (row[0] as usize, row[1] as usize);
+            if bytes == 0 {
+                continue;
+            }
+            let memory = match row[2].checked_sub(1) {
+                Some(owner) => match rma.segment.arena(owner as u32)?.span(row[3], row[1]) {
+                    Some(span) => Memory::Mapped(span),
+                    None => fail!(Class::Intern, "peer {peer} shows a region that is not in an arena"),
+                },
+                None => {
+                    match self.attached.iter().find(|attached| is_own && attached.span.address() == address) {
+                        Some(attached) => Memory::Own(attached.span),
+                        None => Memory::Private(address),
+                    }
+                }
+            };
+            known.push((address, bytes, memory));
+        }
+        known.sort_by_key(|region| region.0);
+        *regions = Regions { version: Some(version), known: Arc::from(known) };
+        Ok(())
+    }
+}
+
+impl Target {
+    fn ask(&mut self, lock: Lock, check: bool) {
+        self.held = Some(Held { lock, ticket: check.then(|| self.record.queue()) });
+    }
+
+    /// Gives the lock back; false if none is held.
+    fn release(&mut self, rma: &Rma) -> bool {
+        fence(Ordering::SeqCst);
+        let Some(held) = self.held.take() else { return false };
+        if let Some(ticket) = held.ticket {
+            self.record.release(ticket, held.lock, |peer| rma.ring(peer));
+        }
+        true
+    }
+}
+
+impl Access {
+    fn describe(self) -> &'static str {
+        match self {
+            Access::Closed => "nothing",
+            Access::Fence { .. } => "the epoch of a fence",
+            Access::Start => "the epoch of MPI_Win_start",
+            Access::Locks(_) => "an epoch of MPI_Win_lock",
+            Access::LockAll => "the epoch of MPI_Win_lock_all",
+        }
+    }
+}
