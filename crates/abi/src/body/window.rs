@@ -124,6 +124,9 @@ const ALIGNMENT: &str = "mpi_minimum_memory_alignment";
 fn create(guard: &mut Guard, comm: Handle, wanted: Result<Wanted>, win: Out<Handle>) -> Result<usize> {
     // The window's fences go through a comm of its own, since the program may free the one it gave (MPI 5.0, section 12.2.1).
     let parent = guard.objects.comms.get_mut(comm)?;
+    if parent.remote.is_some() {
+        fail!(Class::Comm, "{comm} is an intercommunicator, and windows need an intracommunicator");
+    }
     let (context, group) = (parent.child_context(0), parent.group.clone());
     let hidden = guard.objects.comms.insert(Comm::new(context, group, ""))?;
     let made = build(guard, hidden, wanted).and_then(|made| {
