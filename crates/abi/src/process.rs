@@ -233,7 +233,7 @@ impl Guard {
             Err(error) => raise::end(self, "progress", &error),
         };
         let job = self.job.as_deref_mut().expect("seen above");
-        let moved = moved | job.rma.poll();
+        moved |= job.rma.poll();
         if !job.orphans.is_empty() {
             job.poll_orphans();
         }
