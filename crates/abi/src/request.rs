@@ -70,6 +70,8 @@ pub enum Work {
     Coll(executor::Ticket, Option<Box<Image>>),
     /// A collective before which its members compare what they pass.
     Checked(Box<Checked>),
+    /// MPI_Buffer_iflush and its like: waits until so many messages have left a buffer.
+    Flush { owner: p2p::Owner, messages: u64 },
     /// A partitioned send or receive.
     Parts(Box<Parts>),
     /// An operation of the program.
@@ -116,6 +118,7 @@ impl Work {
                 }
                 Err(error) => Some(Completion { error: Some(error), ..Completion::EMPTY }),
             },
+            Work::Flush { owner, messages } => p2p.is_flushed(*owner, *messages).then_some(Completion::EMPTY),
             Work::Parts(parts) => parts.poll(p2p),
             Work::Generalized { functions, complete, .. } => {
                 complete.then_some(Completion { generalized: Some(*functions), ..Completion::EMPTY })

@@ -1,7 +1,8 @@
-//! The buffer for buffered sends (MPI 5.0, section 3.6): which parts of it hold messages that have not left.
+//! The buffers for buffered sends (MPI 5.0, section 3.6): which parts of them hold messages that have not left.
 //!
-//! A message takes its packed bytes and MPI_BSEND_OVERHEAD, first fit. We write nothing but the bytes themselves, so the
-//! overhead is air; it is counted so that a program that fits here fits wherever the standard's sum fits.
+//! A comm, a session and the process may each have one; a message takes the most specific. It takes its packed bytes and
+//! MPI_BSEND_OVERHEAD, first fit. We write nothing but the bytes themselves, so the overhead is air; it is counted so that a program
+//! that fits here fits wherever the standard's sum fits. Messages are numbered, so that a flush need not wait for later ones.
 
 use crate::P2p;
 use crate::request::Data;
@@ -22,121 +23,180 @@ pub enum AttachedBuffer {
     Automatic,
 }
 
-/// A part of the attached buffer that holds a message.
-#[derive(Debug)]
-pub(crate) struct Place {
-    pub(crate) span: Span,
+/// What a buffer is attached to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// The process.
+    Process,
+    /// A session, by a number that the caller chose.
+    Session(u64),
+    /// A comm, by its context.
+    Comm(u64),
 }
 
+/// The copy of a message that has not left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    owner: Owner,
+    number: u64,
+}
+
+/// The buffers of a process, in no order: there are few.
 pub(crate) struct Buffered {
-    attached: Option<AttachedBuffer>,
-    /// Parts in use, as (first byte, bytes), sorted.
-    used: Vec<(usize, usize)>,
-    /// Messages in memory of our own.
-    automatic: usize,
+    pools: Vec<Pool>,
+    /// Messages copied so far.
+    copied: u64,
+}
+
+struct Pool {
+    owner: Owner,
+    attached: AttachedBuffer,
+    /// Parts in use, sorted by place; automatic ones have no place, and lie at 0.
+    used: Vec<Part>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    at: usize,
+    bytes: usize,
+    number: u64,
 }
 
 impl P2p {
-    /// Gives buffered sends memory, which must stay mapped until it is detached. Errors: there is one already.
-    pub fn attach_buffer(&mut self, buffer: AttachedBuffer) -> Result<()> {
-        if self.state.buffered.attached.is_some() {
-            fail!(Class::Buffer, "a buffer for buffered sends is already attached");
+    /// Gives buffered sends memory, which must stay mapped until it is detached. Errors: the owner has one already.
+    pub fn attach_buffer(&mut self, owner: Owner, attached: AttachedBuffer) -> Result<()> {
+        if self.has_buffer(owner) {
+            fail!(Class::Buffer, "a buffer for buffered sends is already attached to {owner}");
         }
-        self.state.buffered.attached = Some(buffer);
+        self.state.buffered.pools.push(Pool { owner, attached, used: Vec::new() });
         Ok(())
     }
 
-    /// Takes the memory back, once all messages have left it; `None` before: poll, and ask again.
-    /// Errors: none is attached.
-    pub fn detach_buffer(&mut self) -> Result<Option<AttachedBuffer>> {
-        if self.state.buffered.attached.is_none() {
-            fail!(Class::Buffer, "no buffer for buffered sends is attached");
-        }
-        Ok(if self.is_buffer_flushed() { self.state.buffered.attached.take() } else { None })
+    /// Whether a buffer is attached.
+    pub fn has_buffer(&self, owner: Owner) -> bool {
+        self.state.buffered.pools.iter().any(|pool| pool.owner == owner)
     }
 
-    /// Whether all buffered messages have left (MPI_Buffer_flush).
-    pub fn is_buffer_flushed(&self) -> bool {
-        self.state.buffered.used.is_empty() && self.state.buffered.automatic == 0
+    /// Takes the memory back, once all messages have left it; `None` before: poll, and ask again. Errors: none is attached.
+    pub fn detach_buffer(&mut self, owner: Owner) -> Result<Option<AttachedBuffer>> {
+        let pools = &mut self.state.buffered.pools;
+        match pools.iter().position(|pool| pool.owner == owner) {
+            None => fail!(Class::Buffer, "no buffer for buffered sends is attached to {owner}"),
+            Some(at) if pools[at].used.is_empty() => Ok(Some(pools.swap_remove(at).attached)),
+            Some(_) => Ok(None),
+        }
+    }
+
+    /// Messages copied to any buffer so far: what a flush that begins now waits for.
+    pub fn buffered(&self) -> u64 {
+        self.state.buffered.copied
+    }
+
+    /// Whether all of the first so many messages have left this owner's buffer.
+    pub fn is_flushed(&self, owner: Owner, messages: u64) -> bool {
+        let pool = self.state.buffered.pools.iter().find(|pool| pool.owner == owner);
+        pool.is_none_or(|pool| pool.used.iter().all(|part| part.number >= messages))
     }
 }
 
 impl Buffered {
     pub(crate) fn new() -> Buffered {
-        Buffered { attached: None, used: Vec::new(), automatic: 0 }
+        Buffered { pools: Vec::new(), copied: 0 }
+    }
+
+    /// The buffer for messages of this context and session: the most specific there is.
+    fn pool(&mut self, context: u64, session: u64) -> Option<&mut Pool> {
+        let rank = |pool: &Pool| match pool.owner {
+            Owner::Comm(of) => (of == context).then_some(0),
+            Owner::Session(of) => (of == session).then_some(1),
+            Owner::Process => Some(2),
+        };
+        let ranked = self.pools.iter_mut().filter_map(|pool| rank(pool).map(|rank| (rank, pool)));
+        ranked.min_by_key(|(rank, _)| *rank).map(|(_, pool)| pool)
     }
 
     /// Whether `copy_of` of a message of so many bytes would find room.
-    pub(crate) fn has_room(&self, bytes: usize) -> bool {
-        match self.attached {
-            Some(AttachedBuffer::User(all)) => {
-                self.find(bytes.saturating_add(BSEND_OVERHEAD_BYTES), all.bytes()).is_some()
+    pub(crate) fn has_room(&mut self, context: u64, session: u64, bytes: usize) -> bool {
+        match self.pool(context, session) {
+            Some(Pool { attached: AttachedBuffer::User(all), used, .. }) => {
+                find(used, bytes.saturating_add(BSEND_OVERHEAD_BYTES), all.bytes()).is_some()
             }
             _ => true,
         }
     }
 
     /// Copies a message. Errors: no room.
-    pub(crate) fn copy_of(&mut self, message: &Buffer) -> Result<Data> {
-        let bytes = message.bytes();
-        match self.attached {
-            Some(AttachedBuffer::Automatic) => {
+    pub(crate) fn copy_of(&mut self, context: u64, session: u64, message: &Buffer) -> Result<Data> {
+        let (bytes, number) = (message.bytes(), self.copied);
+        let Some(Pool { owner, attached, used }) = self.pool(context, session) else {
+            fail!(Class::Buffer, "buffered send of {bytes} bytes, but no buffer is attached");
+        };
+        let kept = Kept { owner: *owner, number };
+        let data = match attached {
+            AttachedBuffer::Automatic => {
                 let mut memory = Memory::new(bytes);
                 memory.lend(|to| message.pack(0, to));
-                self.automatic += 1;
-                Ok(Data::Own(memory))
+                used.push(Part { at: 0, bytes: 0, number });
+                Data::Own(memory, kept)
             }
-            Some(AttachedBuffer::User(all)) => {
-                let Some(at) = self.take(bytes.saturating_add(BSEND_OVERHEAD_BYTES), all.bytes()) else {
-                    let (messages, used) =
-                        (self.used.len(), self.used.iter().map(|part| part.1).sum::<usize>());
+            AttachedBuffer::User(all) => {
+                let Some(at) = take(used, bytes.saturating_add(BSEND_OVERHEAD_BYTES), all.bytes(), number)
+                else {
                     fail!(
                         Class::Buffer,
                         "buffered send of {bytes} bytes (and {BSEND_OVERHEAD_BYTES} of overhead) does not fit: the \
-                         attached buffer has {} bytes, of which {messages} messages that have not left use {used}",
-                        all.bytes()
+                         buffer attached to {owner} has {} bytes, of which {} messages that have not left use {}",
+                        all.bytes(),
+                        used.len(),
+                        used.iter().map(|part| part.bytes).sum::<usize>()
                     )
                 };
                 let span = all.slice(at, bytes);
                 message.pack(0, span);
-                Ok(Data::Attached(Place { span }))
+                Data::Attached(span, kept)
             }
-            None => fail!(Class::Buffer, "buffered send of {bytes} bytes, but no buffer is attached"),
-        }
+        };
+        self.copied += 1;
+        Ok(data)
     }
 
     /// The message has left.
-    pub(crate) fn give_back(&mut self, place: Place) {
-        let Some(AttachedBuffer::User(all)) = self.attached else { return };
-        let at = place.span.address() - all.address();
-        self.used.retain(|part| part.0 != at);
-    }
-
-    /// A message in memory of our own has left.
-    pub(crate) fn give_back_automatic(&mut self) {
-        self.automatic -= 1;
-    }
-
-    /// Takes the first gap that is wide enough; returns its first byte.
-    fn take(&mut self, bytes: usize, capacity: usize) -> Option<usize> {
-        let (index, at) = self.find(bytes, capacity)?;
-        self.used.insert(index, (at, bytes));
-        Some(at)
-    }
-
-    /// The first gap: its place in `used`, and its first byte.
-    fn find(&self, bytes: usize, capacity: usize) -> Option<(usize, usize)> {
-        let mut at = 0;
-        let mut index = 0;
-        for &(first, length) in &self.used {
-            if first - at >= bytes {
-                break;
-            }
-            at = first + length;
-            index += 1;
+    pub(crate) fn give_back(&mut self, kept: Kept) {
+        if let Some(pool) = self.pools.iter_mut().find(|pool| pool.owner == kept.owner) {
+            pool.used.retain(|part| part.number != kept.number);
         }
-        (capacity - at >= bytes).then_some((index, at))
     }
+}
+
+impl std::fmt::Display for Owner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Owner::Process => "the process",
+            Owner::Session(_) => "the session",
+            Owner::Comm(_) => "the communicator",
+        })
+    }
+}
+
+/// Takes the first gap that is wide enough; returns its first byte.
+fn take(used: &mut Vec<Part>, bytes: usize, capacity: usize, number: u64) -> Option<usize> {
+    let (index, at) = find(used, bytes, capacity)?;
+    used.insert(index, Part { at, bytes, number });
+    Some(at)
+}
+
+/// The first gap: its place in `used`, and its first byte.
+fn find(used: &[Part], bytes: usize, capacity: usize) -> Option<(usize, usize)> {
+    let mut at = 0;
+    let mut index = 0;
+    for part in used {
+        if part.at - at >= bytes {
+            break;
+        }
+        at = part.at + part.bytes;
+        index += 1;
+    }
+    (capacity - at >= bytes).then_some((index, at))
 }
 
 #[cfg(test)]
@@ -145,18 +205,21 @@ mod tests {
 
     #[test]
     fn parts_never_overlap_and_gaps_are_used_again() {
-        let mut buffered = Buffered::new();
-        assert_eq!(buffered.take(100, 300), Some(0));
-        assert_eq!(buffered.take(100, 300), Some(100));
-        assert_eq!(buffered.take(101, 300), None, "only 100 are left");
-        assert_eq!(buffered.take(100, 300), Some(200));
-        assert_eq!(buffered.take(1, 300), None, "full");
-        buffered.used.remove(1);
-        assert_eq!(buffered.take(60, 300), Some(100));
-        assert_eq!(buffered.take(40, 300), Some(160));
-        assert_eq!(buffered.take(1, 300), None, "full again");
-        buffered.used.clear();
-        assert_eq!(buffered.take(301, 300), None);
-        assert_eq!(buffered.take(300, 300), Some(0));
+        let mut used = Vec::new();
+        let mut take = |bytes, gone: &dyn Fn(&Part) -> bool| {
+            used.retain(|part| !gone(part));
+            super::take(&mut used, bytes, 300, 0)
+        };
+        let none = |_: &Part| false;
+        assert_eq!(take(100, &none), Some(0));
+        assert_eq!(take(100, &none), Some(100));
+        assert_eq!(take(101, &none), None, "only 100 are left");
+        assert_eq!(take(100, &none), Some(200));
+        assert_eq!(take(1, &none), None, "full");
+        assert_eq!(take(60, &|part| part.at == 100), Some(100));
+        assert_eq!(take(40, &none), Some(160));
+        assert_eq!(take(1, &none), None, "full again");
+        assert_eq!(take(301, &|_| true), None);
+        assert_eq!(take(300, &none), Some(0));
     }
 }

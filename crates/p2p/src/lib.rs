@@ -26,7 +26,7 @@ mod request;
 mod send;
 mod tickets;
 
-pub use buffered::{AttachedBuffer, BSEND_OVERHEAD_BYTES};
+pub use buffered::{AttachedBuffer, BSEND_OVERHEAD_BYTES, Owner};
 pub use pending::Pending;
 pub use probe::{MessageTicket, Probe};
 
@@ -51,8 +51,8 @@ pub enum Mode {
     Standard,
     /// Complete once the receive has started, too.
     Synchronous,
-    /// Complete at once: what cannot leave is copied to the attached buffer.
-    Buffered,
+    /// Complete at once: what cannot leave is copied to the attached buffer, perhaps that of the session (0: of none).
+    Buffered { session: u64 },
 }
 
 /// Names an operation from its start until it is freed.
@@ -322,8 +322,7 @@ impl State {
         }
         let detached = request.detached;
         match request.end() {
-            Data::Attached(place) => self.buffered.give_back(place),
-            Data::Own(_) => self.buffered.give_back_automatic(),
+            Data::Attached(_, kept) | Data::Own(_, kept) => self.buffered.give_back(kept),
             Data::User(_) | Data::None => (),
         }
         if detached {

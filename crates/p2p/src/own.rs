@@ -24,7 +24,7 @@ impl P2p {
             self.state.unexpected.push(envelope, Message::filled(bytes, |to| buffer.pack(0, to)));
             return Ok(Ticket::DONE);
         }
-        let (data, detached) = self.keep(mode, buffer)?;
+        let (data, detached) = self.keep(mode, context, buffer)?;
         let stage = SendStage {
             peer: self.rank,
             envelope,

@@ -1,7 +1,7 @@
 //! One operation under way.
 
 use crate::Outcome;
-use crate::buffered::Place;
+use crate::buffered::Kept;
 use datatype::Buffer;
 use matching::{Entry, Envelope};
 use sys::Span;
@@ -57,9 +57,9 @@ pub(crate) enum Data {
     /// The user's buffer.
     User(Buffer),
     /// A copy in the buffer that the user attached.
-    Attached(Place),
+    Attached(Span, Kept),
     /// A copy of our own.
-    Own(Memory),
+    Own(Memory, Kept),
 }
 
 impl Data {
@@ -67,8 +67,8 @@ impl Data {
         match self {
             Data::None => 0,
             Data::User(buffer) => buffer.bytes(),
-            Data::Attached(copy) => copy.span.bytes(),
-            Data::Own(memory) => memory.bytes(),
+            Data::Attached(copy, _) => copy.bytes(),
+            Data::Own(memory, _) => memory.bytes(),
         }
     }
 
@@ -78,8 +78,8 @@ impl Data {
         match self {
             Data::None => assert_eq!(to.bytes(), 0, "the operation has given its buffer up"),
             Data::User(buffer) => buffer.pack(offset, to),
-            Data::Attached(copy) => copy.span.slice(offset, to.bytes()).copy_to(to),
-            Data::Own(memory) => memory.lend(|all| all.slice(offset, to.bytes()).copy_to(to)),
+            Data::Attached(copy, _) => copy.slice(offset, to.bytes()).copy_to(to),
+            Data::Own(memory, _) => memory.lend(|all| all.slice(offset, to.bytes()).copy_to(to)),
         }
     }
 
@@ -88,8 +88,8 @@ impl Data {
         match self {
             Data::None => assert_eq!(bytes, 0, "the operation has given its buffer up"),
             Data::User(buffer) => to.slice(0, bytes).copy_from(&buffer.slice(0, bytes)),
-            Data::Attached(copy) => to.unpack(0, copy.span.slice(0, bytes)),
-            Data::Own(memory) => memory.lend(|all| to.unpack(0, all.slice(0, bytes))),
+            Data::Attached(copy, _) => to.unpack(0, copy.slice(0, bytes)),
+            Data::Own(memory, _) => memory.lend(|all| to.unpack(0, all.slice(0, bytes))),
         }
     }
 
@@ -98,8 +98,8 @@ impl Data {
         let address = match self {
             Data::None => 0,
             Data::User(buffer) => buffer.contiguous().map_or(0, Span::address),
-            Data::Attached(copy) => copy.span.address(),
-            Data::Own(memory) => memory.lend(Span::address),
+            Data::Attached(copy, _) => copy.address(),
+            Data::Own(memory, _) => memory.lend(Span::address),
         };
         address as u64
     }

@@ -42,7 +42,7 @@ impl P2p {
         buffer: Buffer,
     ) -> Result<Ticket> {
         let envelope = Envelope { context, source: self.rank, tag };
-        let (data, detached) = self.keep(mode, buffer)?;
+        let (data, detached) = self.keep(mode, context, buffer)?;
         let stage = SendStage {
             peer: dest,
             envelope,
@@ -57,14 +57,14 @@ impl P2p {
 
     /// What a send that does not end at once reads from: for the buffered mode a copy, and then nobody waits for its end.
     /// Where the attached buffer seems full, messages that could leave by now get the chance to.
-    pub(crate) fn keep(&mut self, mode: Mode, buffer: Buffer) -> Result<(Data, bool)> {
+    pub(crate) fn keep(&mut self, mode: Mode, context: u64, buffer: Buffer) -> Result<(Data, bool)> {
         match mode {
             Mode::Standard | Mode::Synchronous => Ok((Data::User(buffer), false)),
-            Mode::Buffered => {
-                if !self.state.buffered.has_room(buffer.bytes()) {
+            Mode::Buffered { session } => {
+                if !self.state.buffered.has_room(context, session, buffer.bytes()) {
                     self.poll()?;
                 }
-                Ok((self.state.buffered.copy_of(&buffer)?, true))
+                Ok((self.state.buffered.copy_of(context, session, &buffer)?, true))
             }
         }
     }

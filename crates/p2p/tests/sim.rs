@@ -4,7 +4,7 @@ mod job;
 
 use error::Class;
 use job::{Bytes, CALM, Job, element, moods, seeds, small};
-use outboard_p2p::{AttachedBuffer, Config, LargeProtocol, Mode, Outcome, Pending, Ticket};
+use outboard_p2p::{AttachedBuffer, Config, LargeProtocol, Mode, Outcome, Owner, Pending, Ticket};
 use std::sync::Arc;
 use transport::route::Header;
 use transport::sim::Conditions;
@@ -234,11 +234,11 @@ fn buffered() {
             let send = |job: &mut Job, id| {
                 // The message's own memory is gone when the send returns.
                 let message = Bytes::new(600).holding(id);
-                job.ranks[0].isend(Mode::Buffered, CONTEXT, dest, 5, message.buffer())
+                job.ranks[0].isend(Mode::Buffered { session: 0 }, CONTEXT, dest, 5, message.buffer())
             };
             assert_eq!(send(&mut job, 0).unwrap_err().class, Class::Buffer);
-            job.ranks[0].attach_buffer(buffer).unwrap();
-            assert_eq!(job.ranks[0].attach_buffer(buffer).unwrap_err().class, Class::Buffer);
+            job.ranks[0].attach_buffer(Owner::Process, buffer).unwrap();
+            assert_eq!(job.ranks[0].attach_buffer(Owner::Process, buffer).unwrap_err().class, Class::Buffer);
             for id in 0..2 {
                 assert_eq!(send(&mut job, id).unwrap(), Ticket::DONE);
             }
@@ -248,7 +248,7 @@ fn buffered() {
                 assert_eq!(error.class, Class::Buffer);
                 assert!(error.message.contains("2 messages"), "{error}");
             }
-            assert_eq!(job.ranks[0].detach_buffer().unwrap(), None);
+            assert_eq!(job.ranks[0].detach_buffer(Owner::Process).unwrap(), None);
             for id in 0..2 {
                 let into = Bytes::new(600);
                 let receive = job.ranks[dest as usize].irecv(CONTEXT, None, None, into.buffer());
@@ -256,8 +256,8 @@ fn buffered() {
                 into.assert_holds(id, 600);
             }
             job.settle();
-            assert_eq!(job.ranks[0].detach_buffer().unwrap(), Some(buffer));
-            assert_eq!(job.ranks[0].detach_buffer().unwrap_err().class, Class::Buffer);
+            assert_eq!(job.ranks[0].detach_buffer(Owner::Process).unwrap(), Some(buffer));
+            assert_eq!(job.ranks[0].detach_buffer(Owner::Process).unwrap_err().class, Class::Buffer);
         }
     }
 }
@@ -387,4 +387,40 @@ fn a_stranger_is_refused() {
     let outcome = Outcome { source_peer: u32::MAX, tag: -1, ..Outcome::default() };
     let nobody = job.ranks[0].completed(outcome.clone());
     assert_eq!(job.ranks[0].take(nobody), Some(outcome));
+}
+
+/// Goal: a message takes the most specific buffer, and a flush waits for the messages before it only. Method: three buffers of
+/// different room.
+#[test]
+fn specific_buffers() {
+    let mut job = Job::new(2, 3, Conditions { ring_packets: 1, ..CALM }, small());
+    let room = Bytes::new(600 + 512);
+    let owners = [Owner::Process, Owner::Session(7), Owner::Comm(CONTEXT)];
+    let send = |job: &mut Job, context, session| {
+        let message = Bytes::new(600).holding(1);
+        job.ranks[0].isend(Mode::Buffered { session }, context, 1, 5, message.buffer()).unwrap()
+    };
+    for owner in owners {
+        let buffer = match owner {
+            Owner::Session(_) => AttachedBuffer::User(room.span()),
+            _ => AttachedBuffer::Automatic,
+        };
+        job.ranks[0].attach_buffer(owner, buffer).unwrap();
+    }
+    for (context, session, owner) in [(CONTEXT, 7, owners[2]), (9, 7, owners[1]), (9, 8, owners[0])] {
+        let before = job.ranks[0].buffered();
+        send(&mut job, context, session);
+        assert!(job.ranks[0].is_flushed(owner, before), "nothing came before it");
+        for other in owners {
+            assert_eq!(job.ranks[0].is_flushed(other, before + 1), other != owner, "{owner}, {other}");
+        }
+        let into = Bytes::new(600);
+        let receive = job.ranks[1].irecv(context, None, None, into.buffer());
+        job.wait(1, receive);
+        job.settle();
+        assert!(job.ranks[0].is_flushed(owner, before + 1));
+    }
+    for owner in owners {
+        assert!(job.ranks[0].detach_buffer(owner).unwrap().is_some());
+    }
 }

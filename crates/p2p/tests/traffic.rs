@@ -4,7 +4,7 @@ mod job;
 
 use job::{Bytes, Job, moods, seeds, small};
 use matching::{Envelope, Pattern};
-use outboard_p2p::{AttachedBuffer, LargeProtocol, Mode, Ticket};
+use outboard_p2p::{AttachedBuffer, LargeProtocol, Mode, Owner, Ticket};
 use std::collections::HashMap;
 
 /// A message of the plan; its number is its id.
@@ -48,7 +48,7 @@ impl Traffic {
         let config = outboard_p2p::Config { large_protocol, ..small() };
         let mut job = Job::new(RANKS, seed, moods(seed), config);
         for rank in &mut job.ranks {
-            rank.attach_buffer(AttachedBuffer::Automatic).unwrap();
+            rank.attach_buffer(Owner::Process, AttachedBuffer::Automatic).unwrap();
         }
         let mut outbox = vec![vec![]; RANKS as usize];
         let draw = |end: u64| job.network.below(end);
@@ -79,7 +79,8 @@ impl Traffic {
 
     fn send_next(&mut self, rank: usize) {
         let Some(id) = self.outbox[rank].pop() else { return };
-        let mode = [Mode::Standard, Mode::Standard, Mode::Synchronous, Mode::Buffered][self.draw(4)];
+        let mode =
+            [Mode::Standard, Mode::Standard, Mode::Synchronous, Mode::Buffered { session: 0 }][self.draw(4)];
         let Message { dest, context, tag, memory, .. } = &self.messages[id as usize];
         let send = self.job.ranks[rank].isend(mode, *context, *dest, *tag, memory.buffer()).unwrap();
         self.sends.push((rank as u32, send));
@@ -239,7 +240,11 @@ fn random_traffic() {
         }
         traffic.job.settle();
         for (rank, p2p) in traffic.job.ranks.iter_mut().enumerate() {
-            assert_eq!(p2p.detach_buffer().unwrap(), Some(AttachedBuffer::Automatic), "rank {rank}");
+            assert_eq!(
+                p2p.detach_buffer(Owner::Process).unwrap(),
+                Some(AttachedBuffer::Automatic),
+                "rank {rank}"
+            );
             assert!(p2p.is_quiet() && p2p.is_idle(), "rank {rank}");
             for receive in traffic.receives[rank].iter().filter(|r| r.got.is_none() && !r.cancelled) {
                 p2p.cancel(receive.ticket);

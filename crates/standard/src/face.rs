@@ -1541,7 +1541,7 @@ pub unsafe extern "C" fn MPI_Bsend_init_c(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Buffer_attach(buffer: usize, size: c_int) -> c_int {
     call("MPI_Buffer_attach", On::Nothing, |guard| {
-        body::p2p::buffer_attach(guard, Address(buffer), i64::from(size))
+        body::buffers::buffer_attach(guard, Address(buffer), i64::from(size))
     })
 }
 #[unsafe(no_mangle)]
@@ -1550,7 +1550,9 @@ pub unsafe extern "C" fn MPI_Buffer_attach(buffer: usize, size: c_int) -> c_int 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Buffer_attach_c(buffer: usize, size: i64) -> c_int {
-    call("MPI_Buffer_attach_c", On::Nothing, |guard| body::p2p::buffer_attach(guard, Address(buffer), size))
+    call("MPI_Buffer_attach_c", On::Nothing, |guard| {
+        body::buffers::buffer_attach(guard, Address(buffer), size)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Buffer_attach_c(buffer: usize, size: i64) -> c_int {
@@ -1559,7 +1561,7 @@ pub unsafe extern "C" fn MPI_Buffer_attach_c(buffer: usize, size: i64) -> c_int 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Buffer_detach(buffer_addr: usize, size: usize) -> c_int {
     call("MPI_Buffer_detach", On::Nothing, |guard| {
-        body::p2p::buffer_detach(guard, Address(buffer_addr), OutCount::int(size, "size"))
+        body::buffers::buffer_detach(guard, Address(buffer_addr), OutCount::int(size, "size"))
     })
 }
 #[unsafe(no_mangle)]
@@ -1569,7 +1571,7 @@ pub unsafe extern "C" fn MPI_Buffer_detach(buffer_addr: usize, size: usize) -> c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Buffer_detach_c(buffer_addr: usize, size: usize) -> c_int {
     call("MPI_Buffer_detach_c", On::Nothing, |guard| {
-        body::p2p::buffer_detach(guard, Address(buffer_addr), OutCount::long(size, "size"))
+        body::buffers::buffer_detach(guard, Address(buffer_addr), OutCount::long(size, "size"))
     })
 }
 #[unsafe(no_mangle)]
@@ -1578,7 +1580,7 @@ pub unsafe extern "C" fn MPI_Buffer_detach_c(buffer_addr: usize, size: usize) ->
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Buffer_flush() -> c_int {
-    call("MPI_Buffer_flush", On::Nothing, |guard| body::p2p::buffer_flush(guard))
+    call("MPI_Buffer_flush", On::Nothing, |guard| body::buffers::buffer_flush(guard))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Buffer_flush() -> c_int {
@@ -1586,7 +1588,9 @@ pub unsafe extern "C" fn MPI_Buffer_flush() -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Buffer_iflush(request: usize) -> c_int {
-    missing("MPI_Buffer_iflush", On::Nothing)
+    call("MPI_Buffer_iflush", On::Nothing, |guard| {
+        body::buffers::buffer_iflush(guard, Out::<Handle>::new(request, "request"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Buffer_iflush(request: usize) -> c_int {
@@ -1746,7 +1750,9 @@ pub unsafe extern "C" fn MPI_Comm_accept(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_attach_buffer(comm: Handle, buffer: usize, size: c_int) -> c_int {
-    missing("MPI_Comm_attach_buffer", On::Comm(comm))
+    call("MPI_Comm_attach_buffer", On::Comm(comm), |guard| {
+        body::buffers::comm_attach_buffer(guard, comm, Address(buffer), i64::from(size))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_attach_buffer(comm: Handle, buffer: usize, size: c_int) -> c_int {
@@ -1754,7 +1760,9 @@ pub unsafe extern "C" fn MPI_Comm_attach_buffer(comm: Handle, buffer: usize, siz
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_attach_buffer_c(comm: Handle, buffer: usize, size: i64) -> c_int {
-    missing("MPI_Comm_attach_buffer_c", On::Comm(comm))
+    call("MPI_Comm_attach_buffer_c", On::Comm(comm), |guard| {
+        body::buffers::comm_attach_buffer(guard, comm, Address(buffer), size)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_attach_buffer_c(comm: Handle, buffer: usize, size: i64) -> c_int {
@@ -1902,7 +1910,9 @@ pub unsafe extern "C" fn MPI_Comm_delete_attr(comm: Handle, comm_keyval: c_int) 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_detach_buffer(comm: Handle, buffer_addr: usize, size: usize) -> c_int {
-    missing("MPI_Comm_detach_buffer", On::Comm(comm))
+    call("MPI_Comm_detach_buffer", On::Comm(comm), |guard| {
+        body::buffers::comm_detach_buffer(guard, comm, Address(buffer_addr), OutCount::int(size, "size"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_detach_buffer(comm: Handle, buffer_addr: usize, size: usize) -> c_int {
@@ -1910,7 +1920,9 @@ pub unsafe extern "C" fn MPI_Comm_detach_buffer(comm: Handle, buffer_addr: usize
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_detach_buffer_c(comm: Handle, buffer_addr: usize, size: usize) -> c_int {
-    missing("MPI_Comm_detach_buffer_c", On::Comm(comm))
+    call("MPI_Comm_detach_buffer_c", On::Comm(comm), |guard| {
+        body::buffers::comm_detach_buffer(guard, comm, Address(buffer_addr), OutCount::long(size, "size"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_detach_buffer_c(comm: Handle, buffer_addr: usize, size: usize) -> c_int {
@@ -1948,7 +1960,7 @@ pub unsafe extern "C" fn MPI_Comm_dup_with_info(comm: Handle, info: Handle, newc
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_flush_buffer(comm: Handle) -> c_int {
-    missing("MPI_Comm_flush_buffer", On::Comm(comm))
+    call("MPI_Comm_flush_buffer", On::Comm(comm), |guard| body::buffers::comm_flush_buffer(guard, comm))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_flush_buffer(comm: Handle) -> c_int {
@@ -2096,7 +2108,9 @@ pub unsafe extern "C" fn MPI_Comm_idup_with_info(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_iflush_buffer(comm: Handle, request: usize) -> c_int {
-    missing("MPI_Comm_iflush_buffer", On::Comm(comm))
+    call("MPI_Comm_iflush_buffer", On::Comm(comm), |guard| {
+        body::buffers::comm_iflush_buffer(guard, comm, Out::<Handle>::new(request, "request"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_iflush_buffer(comm: Handle, request: usize) -> c_int {

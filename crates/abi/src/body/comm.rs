@@ -1,7 +1,7 @@
 //! Comms (MPI 5.0, sections 7.4 and 7.8).
 
-use super::attribute;
 use super::gather::gather_words;
+use super::{attribute, buffers};
 use crate::args::{Handle, Out, Text, TextOut};
 use crate::process::{Guard, On};
 use error::{Class, Result, fail};
@@ -306,6 +306,8 @@ pub fn comm_free(guard: &mut Guard, comm: Out<Handle>) -> Result<()> {
         fail!(Class::Comm, "{handle} is predefined and cannot be freed");
     }
     attribute::delete_all(guard, Kind::Comm, handle)?;
+    let context = guard.objects.comm(handle)?.context;
+    buffers::let_go(guard, p2p::Owner::Comm(context))?;
     let freed = guard.objects.comms.remove(handle)?;
     release(&mut guard.objects.errhandlers, freed.errhandler)?;
     comm.set(c::COMM_NULL)

@@ -26,6 +26,7 @@
 #![allow(clippy::too_many_arguments)] // As many as the standard gives them.
 
 pub mod attribute;
+pub mod buffers;
 pub mod coll;
 pub mod comm;
 pub mod convert;

@@ -1,12 +1,12 @@
-//! Point-to-point communication (MPI 5.0, chapter 3): sends, receives, probes, persistent requests, attached buffers.
+//! Point-to-point communication (MPI 5.0, chapter 3): sends, receives, probes, persistent requests.
 
-use crate::args::{Address, Handle, Out, OutCount, Status, StatusOut};
+use crate::args::{Address, Handle, Out, Status, StatusOut};
 use crate::process::{Guard, Process};
 use crate::request::{Completion, Recipe, Request, Source, Work, status_of};
 use datatype::Buffer;
 use error::{Class, Result, fail};
 use objects::{Group, constants};
-use p2p::{AttachedBuffer, Mode};
+use p2p::Mode;
 use std::sync::Arc;
 
 /// MPI_Send.
@@ -32,7 +32,7 @@ pub fn bsend(
     tag: i32,
     comm: Handle,
 ) -> Result<()> {
-    blocking_send(guard, Mode::Buffered, buf, count, datatype, dest, tag, comm)
+    blocking_send(guard, BUFFERED, buf, count, datatype, dest, tag, comm)
 }
 
 /// MPI_Ssend.
@@ -86,7 +86,7 @@ pub fn ibsend(
     comm: Handle,
     request: Out<Handle>,
 ) -> Result<()> {
-    nonblocking_send(guard, Mode::Buffered, buf, count, datatype, dest, tag, comm, request)
+    nonblocking_send(guard, BUFFERED, buf, count, datatype, dest, tag, comm, request)
 }
 
 /// MPI_Issend.
@@ -142,7 +142,7 @@ pub fn bsend_init(
     comm: Handle,
     request: Out<Handle>,
 ) -> Result<()> {
-    persistent_send(guard, Mode::Buffered, buf, count, datatype, dest, tag, comm, request)
+    persistent_send(guard, BUFFERED, buf, count, datatype, dest, tag, comm, request)
 }
 
 /// MPI_Ssend_init.
@@ -362,29 +362,8 @@ pub fn imrecv(
     request.set(guard.request(comm, work)?)
 }
 
-/// MPI_Buffer_attach
-pub fn buffer_attach(guard: &mut Guard, buffer: Address, size: i64) -> Result<()> {
-    let bytes = crate::args::count(size, "size")?;
-    guard.job().p2p.attach_buffer(buffer.attached(bytes)?)
-}
-
-/// MPI_Buffer_detach
-pub fn buffer_detach(guard: &mut Guard, buffer_addr: Address, size: OutCount) -> Result<()> {
-    size.check()?;
-    let detached = guard.wait(|process| process.job().p2p.detach_buffer().transpose())?;
-    let (address, bytes) = match detached {
-        AttachedBuffer::User(span) => (span.address(), span.bytes()),
-        AttachedBuffer::Automatic => (constants::BUFFER_AUTOMATIC, 0),
-    };
-    buffer_addr.store(address)?;
-    size.set(bytes as i64)
-}
-
-/// MPI_Buffer_flush
-pub fn buffer_flush(guard: &mut Guard) -> Result<()> {
-    guard.wait(|process| process.job().p2p.is_buffer_flushed().then_some(()));
-    Ok(())
-}
+/// The buffered mode; `Process::outgoing` puts the comm's session there.
+const BUFFERED: Mode = Mode::Buffered { session: 0 };
 
 #[allow(clippy::too_many_arguments)] // MPI_Send's, and how.
 fn blocking_send(
