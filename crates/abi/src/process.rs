@@ -13,6 +13,7 @@ use boot::Membership;
 use coll::Coll;
 use error::{Class, Error, Result};
 use executor::{Executor, Poll};
+use objects::constants::{THREAD_MULTIPLE, THREAD_SINGLE};
 use objects::{Handle, Kind, Objects, Table};
 use p2p::P2p;
 use progress::{Idle, Pace};
@@ -24,7 +25,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use telemetry::Counter;
 
-/// How far the process is in its life with MPI (MPI 5.0, section 11.4).
+/// How far the process is in leaving its job, which it does once, whatever sessions come after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Departure {
+    /// Others may still need it.
+    Needed,
+    /// It has finalized once with nothing left to do.
+    Arrived,
+    /// So have all others.
+    Left,
+}
+
+/// How far the process is in its life with MPI_COMM_WORLD (MPI 5.0, section 11.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// MPI_Init has not been called.
@@ -39,9 +51,13 @@ pub enum Phase {
 pub struct Process {
     /// Comms, datatypes, and so on; there before MPI_Init.
     pub objects: Objects,
-    /// What needs a job; there between MPI_Init and MPI_Finalize.
+    /// What needs a job; there between the first of MPI_Init and MPI_Session_init, and the last finalize.
     pub job: Option<Box<Job>>,
-    /// How far it is.
+    /// The job after the last finalize: a session may begin again.
+    pub parked: Option<Box<Job>>,
+    /// Whether this process has said goodbye to the others, and whether all have.
+    pub departure: Departure,
+    /// How far the world model is.
     pub phase: Phase,
     /// What MPI_Init_thread granted: an MPI_THREAD constant.
     pub thread_level: i32,
@@ -116,16 +132,18 @@ pub enum On {
     AnyFile,
     /// A session.
     Session(Handle),
+    /// None yet: the handler that the call was given, and the null object it is for.
+    Given(Handle, Handle),
     /// No object: the handler of MPI_COMM_SELF (MPI 5.0, section 9.3).
     Nothing,
 }
 
-/// Runs the body of the MPI function `name`, which may be called between MPI_Init and MPI_Finalize.
+/// Runs the body of the MPI function `name`, which may be called between MPI_Init and MPI_Finalize or while there is a session.
 #[inline]
 pub fn call(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<()>) -> c_int {
     let begun = telemetry::begin();
     let mut guard = Guard::enter();
-    let result = if guard.phase == Phase::Running { body(&mut guard) } else { Err(outside(guard.phase)) };
+    let result = if guard.job.is_some() { body(&mut guard) } else { Err(outside(guard.phase)) };
     telemetry::end(begun, telemetry::Event::Call { function: name });
     match result {
         Ok(()) => objects::constants::SUCCESS,
@@ -164,7 +182,16 @@ impl Guard {
     /// Takes the lock.
     #[inline]
     pub fn enter() -> Guard {
-        let held = lock();
+        Guard::with(lock())
+    }
+
+    /// Takes the lock unless somebody has it, perhaps the caller.
+    pub fn enter_unless_held() -> Option<Guard> {
+        LOCK.try_lock().ok().map(|held| Guard::with(Some(held)))
+    }
+
+    #[inline]
+    fn with(held: Option<MutexGuard<'static, ()>>) -> Guard {
         let shared = PROCESS.0.get();
         // SAFETY: the lock is held, or calls do not overlap, so nobody else has a reference to the value now.
         let process = unsafe { &mut *shared }.get_or_insert_with(Process::new);
@@ -186,6 +213,19 @@ impl Guard {
         let value = outside();
         self.held = lock();
         value
+    }
+
+    /// Takes note of a thread level that came or went. Before and after all use of MPI, and in MPI_THREAD_MULTIPLE, the lock is taken.
+    pub fn settle_lock(&mut self) {
+        let level = if self.job.is_some() { self.threads() } else { THREAD_MULTIPLE };
+        if let Some(job) = &self.job {
+            let page = job.membership.segment.rank(job.membership.rank);
+            page.thread_level.store(level as u32 + 1, Ordering::Relaxed);
+        }
+        SINGLE.store(level < THREAD_MULTIPLE, Ordering::Relaxed);
+        if self.held.is_none() {
+            self.held = lock();
+        }
     }
 
     /// Makes progress until `ready` has an answer. `ready` is asked with the lock held, first before any progress is made.
@@ -299,6 +339,8 @@ impl Process {
         Process {
             objects: Objects::new(),
             job: None,
+            parked: None,
+            departure: Departure::Needed,
             phase: Phase::Before,
             thread_level: objects::constants::THREAD_SINGLE,
             main_thread: None,
@@ -321,8 +363,18 @@ impl Process {
         self.job.as_deref_mut().expect("`call` admits bodies only while the job runs")
     }
 
-    /// Joins the job and grants the thread level, which is any that was asked for.
-    pub fn init(&mut self, level: i32) -> Result<()> {
+    /// Joins the job, or comes back to it.
+    pub fn join(&mut self) -> Result<()> {
+        if self.job.is_some() {
+            return Ok(());
+        }
+        if let Some(mut job) = self.parked.take() {
+            if self.departure == Departure::Left {
+                job.coll.stay_home();
+            }
+            self.job = Some(job);
+            return Ok(());
+        }
         let membership = boot::join()?;
         let segment = membership.segment;
         let settings = settings::get();
@@ -331,7 +383,6 @@ impl Process {
         let allocator = transport::shm::Allocator::new(segment.arena(membership.rank)?);
         let config = executor::Config::of(settings);
         let coll = Coll::new(Executor::new(segment.clone(), membership.rank, allocator, config), settings)?;
-        segment.rank(membership.rank).thread_level.store(level as u32 + 1, Ordering::Relaxed);
         self.objects.join(membership.rank, membership.size);
         self.objects
             .infos
@@ -349,10 +400,23 @@ impl Process {
             operators: slab::Slab::new(),
             memory: std::collections::HashMap::new(),
         }));
+        Ok(())
+    }
+
+    /// Makes MPI_COMM_WORLD and grants the thread level, which is any that was asked for.
+    pub fn init(&mut self, level: i32) -> Result<()> {
+        self.join()?;
+        self.objects.enter_world();
         self.phase = Phase::Running;
         self.thread_level = level;
         self.main_thread = Some(std::thread::current().id());
-        SINGLE.store(level < objects::constants::THREAD_MULTIPLE, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// The highest thread level that the program asked for, of what lives now.
+    fn threads(&self) -> i32 {
+        let world = if self.phase == Phase::Running { self.thread_level } else { THREAD_SINGLE };
+        let sessions = self.objects.sessions.iter().map(|(_, session)| session.thread_level);
+        sessions.fold(world, i32::max)
     }
 }

@@ -1,7 +1,7 @@
 //! What becomes of an error: the handler of the object it happened on is called (MPI 5.0, section 9.3).
 
 use crate::callback;
-use crate::process::{Guard, On, Phase};
+use crate::process::{Guard, On};
 use error::{Class, Error};
 use objects::{Action, Handle, constants};
 use std::ffi::c_int;
@@ -28,6 +28,8 @@ pub fn invoke(guard: &mut Guard, on: On, code: c_int, sentence: &str) {
                 On::File(handle) => handle,
                 On::Win(handle) if handler_of_window(guard, handle).is_some() => handle,
                 On::AnyFile => constants::FILE_NULL,
+                On::Session(handle) if guard.objects.sessions.get(handle).is_ok() => handle,
+                On::Given(_, object) => object,
                 _ => constants::COMM_SELF,
             };
             callback::errhandler(guard, function, object, code);
@@ -63,13 +65,13 @@ fn fatal(guard: &mut Guard, code: c_int, sentence: &str) -> ! {
 }
 
 /// The handler of an object. A bad handle, and an object without a handler of its own, has that of MPI_COMM_SELF;
-/// before MPI_Init and after MPI_Finalize errors are fatal.
+/// errors of a process that is in no job are fatal, unless the call was given a handler.
 fn handler(guard: &Guard, on: On) -> Action {
     let objects = &guard.objects;
-    if guard.phase != Phase::Running {
+    let action = |handle: Handle| objects.errhandlers.get(handle).map(|handler| handler.action);
+    if guard.job.is_none() && !matches!(on, On::Given(..)) {
         return Action::Fatal;
     }
-    let action = |handle: Handle| objects.errhandlers.get(handle).map(|handler| handler.action);
     let comm = |handle: Handle| objects.comm(handle).and_then(|comm| action(comm.errhandler));
     match on {
         On::Comm(handle) => comm(handle).or_else(|_| comm(constants::COMM_SELF)),
@@ -78,7 +80,12 @@ fn handler(guard: &Guard, on: On) -> Action {
             Some(errhandler) => action(errhandler),
             None => comm(constants::COMM_SELF),
         },
-        On::Session(_) | On::Nothing => comm(constants::COMM_SELF),
+        On::Session(handle) => {
+            let own = objects.sessions.get(handle).and_then(|session| action(session.errhandler));
+            own.or_else(|_| comm(constants::COMM_SELF))
+        }
+        On::Given(handler, _) => action(handler).or_else(|_| comm(constants::COMM_SELF)),
+        On::Nothing => comm(constants::COMM_SELF),
     }
     .unwrap_or(Action::Fatal)
 }
@@ -94,7 +101,7 @@ fn place(guard: &Guard, on: On) -> String {
             _ => format!(" on {handle}"),
         },
         On::Win(handle) | On::File(handle) | On::Session(handle) => format!(" on {handle}"),
-        On::AnyFile | On::Nothing => String::new(),
+        On::Given(..) | On::AnyFile | On::Nothing => String::new(),
     }
 }
 

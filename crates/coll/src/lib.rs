@@ -31,6 +31,8 @@ pub struct Coll {
     plans: Plans,
     /// OUTBOARD_OFFLOAD=on.
     offload_all: bool,
+    /// No proxy serves this rank any more.
+    home: bool,
 }
 
 impl Coll {
@@ -39,14 +41,15 @@ impl Coll {
         let choice = Choice::from_settings(settings)?;
         let plans = Plans::new(settings.schedule_cache_entries as usize);
         let offload_all = settings.offload == settings::Offload::On;
-        Ok(Coll { executor, choice, plans, offload_all })
+        Ok(Coll { executor, choice, plans, offload_all, home: false })
     }
 
     /// Starts a collective.
     pub fn start(&mut self, members: &Members, call: Call) -> Result<Ticket> {
         let schedule = self.schedule(members, &call)?;
         // Where the setting leaves the choice to us, a call that only waits is carried out by the waiting rank.
-        let offload = if call.blocking && !self.offload_all { Offload::Off } else { Offload::Auto };
+        let offload =
+            if self.home || call.blocking && !self.offload_all { Offload::Off } else { Offload::Auto };
         self.executor.start(Start {
             context: members.context,
             sequence: members.sequence,
@@ -57,6 +60,11 @@ impl Coll {
             reduction: call.reduction,
             offload,
         })
+    }
+
+    /// From now on the rank carries out everything itself: proxies forget a rank that has left its job.
+    pub fn stay_home(&mut self) {
+        self.home = true;
     }
 
     fn schedule(&mut self, members: &Members, call: &Call) -> Result<Arc<Schedule>> {

@@ -13,6 +13,7 @@ pub mod group;
 pub mod handle;
 pub mod info;
 pub mod op;
+pub mod session;
 pub mod table;
 
 pub use attribute::{Attribute, Attributes, Keyval};
@@ -23,6 +24,7 @@ pub use group::Group;
 pub use handle::{Handle, Kind};
 pub use info::Info;
 pub use op::Op;
+pub use session::Session;
 pub use table::Table;
 
 use datatype::Datatype;
@@ -57,6 +59,12 @@ pub struct Objects {
     pub infos: Table<Info>,
     /// Keyvals of all kinds of objects; their handles as ints are the keyvals.
     pub keyvals: Table<Arc<Keyval>>,
+    /// Sessions.
+    pub sessions: Table<Session>,
+    /// The process set mpi://WORLD, once the process is in its job.
+    pub world: Arc<Group>,
+    /// The contexts of comms that are made from groups (MPI_Comm_create_from_group).
+    pub from_groups: comm::Partial,
     /// Error classes and codes that the program added.
     pub errors: Errors,
     /// The error handler on MPI_FILE_NULL, which new files get and errors without a file raise.
@@ -97,19 +105,42 @@ impl Objects {
             errhandlers: errhandler::table(),
             infos,
             keyvals: Table::new(Kind::Keyval),
+            sessions: Table::new(Kind::Session),
+            world: Arc::new(Group::new([], 0)),
+            from_groups: comm::Partial::default(),
             errors: Errors::default(),
             file_errhandler: constants::ERRORS_RETURN,
             own: 0,
         }
     }
 
-    /// Makes MPI_COMM_WORLD of `size` processes and MPI_COMM_SELF.
+    /// The process is now the one with this rank in a job of `size` processes.
     pub fn join(&mut self, rank: u32, size: u32) {
         self.own = rank;
-        let world = Arc::new(Group::new((0..size).collect::<Vec<_>>(), rank));
-        let alone = Arc::new(Group::new([rank], rank));
-        self.comms.predefine(constants::COMM_WORLD, Comm::new(comm::WORLD_CONTEXT, world, "MPI_COMM_WORLD"));
+        self.world = Arc::new(Group::new((0..size).collect::<Vec<_>>(), rank));
+    }
+
+    /// Makes MPI_COMM_WORLD and MPI_COMM_SELF, as MPI_Init does.
+    pub fn enter_world(&mut self) {
+        let alone = Arc::new(Group::new([self.own], self.own));
+        let world = Comm::new(comm::WORLD_CONTEXT, self.world.clone(), "MPI_COMM_WORLD");
+        self.comms.predefine(constants::COMM_WORLD, world);
         self.comms.predefine(constants::COMM_SELF, Comm::new(comm::SELF_CONTEXT, alone, "MPI_COMM_SELF"));
+    }
+
+    /// Takes them away, as MPI_Finalize does.
+    pub fn leave_world(&mut self) {
+        self.comms.undefine(constants::COMM_WORLD);
+        self.comms.undefine(constants::COMM_SELF);
+    }
+
+    /// The process set of this name (MPI 5.0, section 11.3.2).
+    pub fn process_set(&self, name: &str) -> Result<Arc<Group>> {
+        match session::PROCESS_SETS.iter().position(|known| *known == name) {
+            Some(0) => Ok(self.world.clone()),
+            Some(_) => Ok(Arc::new(Group::new([self.own], self.own))),
+            None => fail!(error::Class::Arg, "there is no process set \"{name}\""),
+        }
     }
 
     /// The comm of a handle.
@@ -177,11 +208,16 @@ mod tests {
         let mut objects = Objects::new();
         assert!(objects.comm(constants::COMM_WORLD).is_err());
         objects.join(1, 3);
+        objects.enter_world();
         let world = objects.comm(constants::COMM_WORLD).unwrap();
         assert_eq!((world.size(), world.rank, world.name.as_str()), (3, 1, "MPI_COMM_WORLD"));
         assert_eq!(objects.comm(constants::COMM_SELF).unwrap().peer(0), Ok(1));
         assert_eq!(objects.committed(constants::INT).unwrap().size(), 4);
         assert!(objects.op(constants::SUM).unwrap().is_commutative());
+        assert_eq!(&*objects.process_set("mpi://SELF").unwrap().peers, [1]);
+        assert_eq!(objects.process_set("mpi://world").unwrap_err().class, error::Class::Arg);
+        objects.leave_world();
+        assert!(objects.comm(constants::COMM_WORLD).is_err());
         let error = objects.comm(constants::INT).unwrap_err();
         assert_eq!(error.message, "MPI_INT is not a communicator (it is a datatype)");
     }

@@ -44,6 +44,16 @@ impl<T> Table<T> {
         self.predefined[at] = Some(value);
     }
 
+    /// Takes the value of a predefined handle away again.
+    pub fn undefine(&mut self, handle: Handle) {
+        self.predefined[handle.0 - self.first] = None;
+    }
+
+    /// Whether the program has made none that lives.
+    pub fn is_empty(&self) -> bool {
+        self.free.len() == self.slots.len()
+    }
+
     /// Enters a value; the error is MPI_ERR_OTHER when four million are alive.
     pub fn insert(&mut self, value: T) -> Result<Handle> {
         if let Some(index) = self.free.pop() {

@@ -1840,7 +1840,16 @@ pub unsafe extern "C" fn PMPI_Comm_create_from_group(
     errhandler: Handle,
     newcomm: usize,
 ) -> c_int {
-    missing("MPI_Comm_create_from_group", On::Nothing)
+    call("MPI_Comm_create_from_group", On::Nothing, |guard| {
+        body::session::comm_create_from_group(
+            guard,
+            group,
+            Text::new(stringtag, "stringtag"),
+            info,
+            errhandler,
+            Out::<Handle>::new(newcomm, "newcomm"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_create_from_group(
@@ -5067,7 +5076,14 @@ pub unsafe extern "C" fn PMPI_Group_from_session_pset(
     pset_name: usize,
     newgroup: usize,
 ) -> c_int {
-    missing("MPI_Group_from_session_pset", On::Session(session))
+    call("MPI_Group_from_session_pset", On::Session(session), |guard| {
+        body::session::group_from_session_pset(
+            guard,
+            session,
+            Text::new(pset_name, "pset_name"),
+            Out::<Handle>::new(newgroup, "newgroup"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Group_from_session_pset(
@@ -6761,7 +6777,19 @@ pub unsafe extern "C" fn PMPI_Intercomm_create_from_groups(
     errhandler: Handle,
     newintercomm: usize,
 ) -> c_int {
-    missing("MPI_Intercomm_create_from_groups", On::Nothing)
+    call("MPI_Intercomm_create_from_groups", On::Nothing, |guard| {
+        body::session::intercomm_create_from_groups(
+            guard,
+            local_group,
+            local_leader,
+            remote_group,
+            remote_leader,
+            Text::new(stringtag, "stringtag"),
+            info,
+            errhandler,
+            Out::<Handle>::new(newintercomm, "newintercomm"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Intercomm_create_from_groups(
@@ -11363,7 +11391,9 @@ pub unsafe extern "C" fn MPI_Session_attach_buffer_c(session: Handle, buffer: us
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_call_errhandler(session: Handle, errorcode: c_int) -> c_int {
-    missing("MPI_Session_call_errhandler", On::Session(session))
+    anytime("MPI_Session_call_errhandler", On::Session(session), |guard| {
+        body::errhandler::session_call_errhandler(guard, session, errorcode)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_call_errhandler(session: Handle, errorcode: c_int) -> c_int {
@@ -11423,7 +11453,9 @@ pub unsafe extern "C" fn MPI_Session_detach_buffer_c(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_finalize(session: usize) -> c_int {
-    missing("MPI_Session_finalize", On::Nothing)
+    call("MPI_Session_finalize", On::Nothing, |guard| {
+        body::session::session_finalize(guard, Out::<Handle>::new(session, "session"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_finalize(session: usize) -> c_int {
@@ -11439,7 +11471,9 @@ pub unsafe extern "C" fn MPI_Session_flush_buffer(session: Handle) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_get_errhandler(session: Handle, errhandler: usize) -> c_int {
-    missing("MPI_Session_get_errhandler", On::Session(session))
+    call("MPI_Session_get_errhandler", On::Session(session), |guard| {
+        body::errhandler::session_get_errhandler(guard, session, Out::<Handle>::new(errhandler, "errhandler"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_get_errhandler(session: Handle, errhandler: usize) -> c_int {
@@ -11447,7 +11481,9 @@ pub unsafe extern "C" fn MPI_Session_get_errhandler(session: Handle, errhandler:
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_get_info(session: Handle, info_used: usize) -> c_int {
-    missing("MPI_Session_get_info", On::Session(session))
+    call("MPI_Session_get_info", On::Session(session), |guard| {
+        body::session::session_get_info(guard, session, Out::<Handle>::new(info_used, "info_used"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_get_info(session: Handle, info_used: usize) -> c_int {
@@ -11461,7 +11497,16 @@ pub unsafe extern "C" fn PMPI_Session_get_nth_pset(
     pset_len: usize,
     pset_name: usize,
 ) -> c_int {
-    missing("MPI_Session_get_nth_pset", On::Session(session))
+    call("MPI_Session_get_nth_pset", On::Session(session), |guard| {
+        body::session::session_get_nth_pset(
+            guard,
+            session,
+            info,
+            n,
+            Out::<i32>::new(pset_len, "pset_len"),
+            TextOut::new(pset_name, "pset_name"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_get_nth_pset(
@@ -11479,7 +11524,14 @@ pub unsafe extern "C" fn PMPI_Session_get_num_psets(
     info: Handle,
     npset_names: usize,
 ) -> c_int {
-    missing("MPI_Session_get_num_psets", On::Session(session))
+    call("MPI_Session_get_num_psets", On::Session(session), |guard| {
+        body::session::session_get_num_psets(
+            guard,
+            session,
+            info,
+            Out::<i32>::new(npset_names, "npset_names"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_get_num_psets(
@@ -11491,7 +11543,14 @@ pub unsafe extern "C" fn MPI_Session_get_num_psets(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_get_pset_info(session: Handle, pset_name: usize, info: usize) -> c_int {
-    missing("MPI_Session_get_pset_info", On::Session(session))
+    call("MPI_Session_get_pset_info", On::Session(session), |guard| {
+        body::session::session_get_pset_info(
+            guard,
+            session,
+            Text::new(pset_name, "pset_name"),
+            Out::<Handle>::new(info, "info"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_get_pset_info(session: Handle, pset_name: usize, info: usize) -> c_int {
@@ -11507,7 +11566,9 @@ pub unsafe extern "C" fn MPI_Session_iflush_buffer(session: Handle, request: usi
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_init(info: Handle, errhandler: Handle, session: usize) -> c_int {
-    missing("MPI_Session_init", On::Nothing)
+    anytime("MPI_Session_init", On::Nothing, |guard| {
+        body::session::session_init(guard, info, errhandler, Out::<Handle>::new(session, "session"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_init(info: Handle, errhandler: Handle, session: usize) -> c_int {
@@ -11515,7 +11576,9 @@ pub unsafe extern "C" fn MPI_Session_init(info: Handle, errhandler: Handle, sess
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_set_errhandler(session: Handle, errhandler: Handle) -> c_int {
-    missing("MPI_Session_set_errhandler", On::Session(session))
+    call("MPI_Session_set_errhandler", On::Session(session), |guard| {
+        body::errhandler::session_set_errhandler(guard, session, errhandler)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_set_errhandler(session: Handle, errhandler: Handle) -> c_int {

@@ -30,22 +30,37 @@ pub fn init_thread(
 
 fn start(guard: &mut Guard, level: i32) -> Result<()> {
     match guard.phase {
-        Phase::Before => guard.init(level),
+        Phase::Before => {
+            guard.init(level)?;
+            guard.settle_lock();
+            Ok(())
+        }
         Phase::Running => fail!(Class::Other, "called a second time"),
         Phase::Finalized => fail!(Class::Other, "called after MPI_Finalize"),
     }
 }
 
-/// MPI_Finalize: what hangs on MPI_COMM_SELF goes first (MPI 5.0, section 11.4.2), then this process serves the others until all are here.
+/// MPI_Finalize: what hangs on MPI_COMM_SELF goes first (MPI 5.0, section 11.2.2). Where no session goes on, this process then serves the
+/// others until all are here.
 pub fn finalize(guard: &mut Guard) -> Result<()> {
+    if guard.phase != Phase::Running {
+        fail!(Class::Other, "called without MPI_Init, or a second time");
+    }
     super::attribute::delete_all(guard, Kind::Comm, c::COMM_SELF)?;
     guard.wait(|process| process.job().p2p.is_quiet().then_some(()));
-    let membership = guard.job().membership;
-    membership.arrive();
-    guard.wait(|_| membership.may_leave().then_some(()));
-    membership.leave();
-    guard.job = None;
+    let departs = guard.objects.sessions.is_empty();
+    if departs {
+        super::session::say_goodbye(guard);
+        let membership = guard.job().membership;
+        guard.wait(|_| membership.may_leave().then_some(()));
+        super::session::depart(guard);
+    }
     guard.phase = Phase::Finalized;
+    guard.objects.leave_world();
+    if departs {
+        guard.parked = guard.job.take();
+    }
+    guard.settle_lock();
     Ok(())
 }
 

@@ -83,6 +83,29 @@ pub fn win_call_errhandler(guard: &mut Guard, win: Handle, errorcode: i32) -> Re
     call(guard, "MPI_Win_call_errhandler", On::Win(win), errorcode)
 }
 
+/// MPI_Session_set_errhandler
+pub fn session_set_errhandler(guard: &mut Guard, session: Handle, errhandler: Handle) -> Result<()> {
+    let objects = &mut guard.objects;
+    objects.sessions.get(session)?;
+    retain(&mut objects.errhandlers, errhandler, Kind::Session)?;
+    let old = std::mem::replace(&mut objects.sessions.get_mut(session)?.errhandler, errhandler);
+    release(&mut objects.errhandlers, old)
+}
+
+/// MPI_Session_get_errhandler: a new reference, which the program frees.
+pub fn session_get_errhandler(guard: &mut Guard, session: Handle, errhandler: Out<Handle>) -> Result<()> {
+    errhandler.check()?;
+    let handle = guard.objects.sessions.get(session)?.errhandler;
+    retain(&mut guard.objects.errhandlers, handle, Kind::Session)?;
+    errhandler.set(handle)
+}
+
+/// MPI_Session_call_errhandler
+pub fn session_call_errhandler(guard: &mut Guard, session: Handle, errorcode: i32) -> Result<()> {
+    guard.objects.sessions.get(session)?;
+    call(guard, "MPI_Session_call_errhandler", On::Session(session), errorcode)
+}
+
 /// MPI_File_set_errhandler: of MPI_FILE_NULL, what new files get; no other file exists.
 pub fn file_set_errhandler(guard: &mut Guard, file: Handle, errhandler: Handle) -> Result<()> {
     only_file(file)?;

@@ -45,6 +45,7 @@ pub mod pack;
 pub mod partitioned;
 pub mod persistent;
 pub mod request;
+pub mod session;
 pub mod status;
 pub mod topology;
 pub mod window;

@@ -1,0 +1,77 @@
+//! Sessions: how a program, or a library in it, uses MPI without MPI_Init (MPI 5.0, section 11.3).
+
+use crate::constants as c;
+use crate::handle::Handle;
+use crate::info::Info;
+use error::{Class, Result, fail};
+
+/// A session.
+#[derive(Debug)]
+pub struct Session {
+    /// Its error handler, a reference held on the table of `Objects`.
+    pub errhandler: Handle,
+    /// The thread level of what is derived from it.
+    pub thread_level: i32,
+    /// The hints that are in use.
+    pub info: Info,
+}
+
+/// The process sets that there are, by name.
+pub const PROCESS_SETS: [&str; 2] = ["mpi://WORLD", "mpi://SELF"];
+
+/// The memory of which buffers may be, as the info key `mpi_memory_alloc_kinds` says it (MPI 5.0, section 11.4.3).
+pub const MEMORY_KINDS: &str = "mpi,system";
+
+const LEVELS: [(&str, i32); 4] = [
+    ("MPI_THREAD_SINGLE", c::THREAD_SINGLE),
+    ("MPI_THREAD_FUNNELED", c::THREAD_FUNNELED),
+    ("MPI_THREAD_SERIALIZED", c::THREAD_SERIALIZED),
+    ("MPI_THREAD_MULTIPLE", c::THREAD_MULTIPLE),
+];
+
+impl Session {
+    /// A session with these hints. Without `thread_level` any thread may call at any time.
+    pub fn new(errhandler: Handle, hints: &Info) -> Result<Session> {
+        let wanted = hints.get("thread_level").unwrap_or("MPI_THREAD_MULTIPLE");
+        let Some((name, thread_level)) = LEVELS.into_iter().find(|(name, _)| *name == wanted) else {
+            fail!(Class::InfoValue, "thread_level is \"{wanted}\", which is no thread level of MPI");
+        };
+        let mut info = Info::default();
+        info.set("thread_level", name)?;
+        info.set("mpi_memory_alloc_kinds", &memory_kinds(hints))?;
+        Ok(Session { errhandler, thread_level, info })
+    }
+}
+
+/// Those of the wanted memory kinds that there are, besides those that are always there.
+pub fn memory_kinds(hints: &Info) -> String {
+    let mut kinds = MEMORY_KINDS.to_owned();
+    let wanted = hints.get("mpi_memory_alloc_kinds").unwrap_or("");
+    for kind in wanted.split(',').map(str::trim) {
+        let restrictors = ["mpi:alloc_mem", "mpi:win_allocate", "mpi:win_allocate_shared"];
+        if restrictors.contains(&kind) && !kinds.split(',').any(|known| known == kind) {
+            kinds = format!("{kinds},{kind}");
+        }
+    }
+    kinds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_in_use() {
+        let mut hints = Info::default();
+        let session = Session::new(c::ERRORS_RETURN, &hints).unwrap();
+        assert_eq!(session.thread_level, c::THREAD_MULTIPLE);
+        hints.set("thread_level", "MPI_THREAD_FUNNELED").unwrap();
+        hints.set("mpi_memory_alloc_kinds", "mpi:alloc_mem,cuda:device, system").unwrap();
+        let session = Session::new(c::ERRORS_RETURN, &hints).unwrap();
+        assert_eq!(session.thread_level, c::THREAD_FUNNELED);
+        assert_eq!(session.info.get("thread_level"), Some("MPI_THREAD_FUNNELED"));
+        assert_eq!(session.info.get("mpi_memory_alloc_kinds"), Some("mpi,system,mpi:alloc_mem"));
+        hints.set("thread_level", "many").unwrap();
+        assert_eq!(Session::new(c::ERRORS_RETURN, &hints).unwrap_err().class, Class::InfoValue);
+    }
+}
