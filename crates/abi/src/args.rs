@@ -6,7 +6,6 @@
 use error::{Class, Result, fail};
 pub use objects::Handle;
 use objects::constants;
-use std::marker::PhantomData;
 
 /// A user's buffer, or another pointer that a body reads by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,73 +26,124 @@ impl Address {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Callback(pub usize);
 
-/// Where the result goes.
-#[derive(Clone, Copy, Debug)]
-pub struct Out<T> {
+/// How the programs of another face keep a `T` in memory. The standard's face needs none: its programs keep what we keep.
+#[derive(Debug)]
+pub struct Foreign<T> {
+    /// From one element of an array to the next.
+    pub bytes: usize,
+    /// Reads the element at an address, which has one by the contract of this file.
+    pub load: unsafe fn(usize) -> T,
+    /// Writes the element at an address, which has room for one by the contract of this file.
+    pub store: unsafe fn(usize, T),
+}
+
+/// The memory of one parameter: elements of `T`, in our form or in another face's.
+#[derive(Debug)]
+struct Place<T: 'static> {
     address: usize,
     name: &'static str,
-    of: PhantomData<T>,
+    foreign: Option<&'static Foreign<T>>,
 }
+
+impl<T> Clone for Place<T> {
+    #[inline]
+    fn clone(&self) -> Place<T> {
+        *self
+    }
+}
+
+impl<T> Copy for Place<T> {}
+
+impl<T: Copy> Place<T> {
+    #[inline]
+    fn check(self) -> Result<()> {
+        if self.address == 0 { null(self.name) } else { Ok(()) }
+    }
+    #[inline]
+    fn get(self, at: usize) -> Result<T> {
+        self.check()?;
+        let Some(foreign) = self.foreign else {
+            let pointer = (self.address as *const T).wrapping_add(at);
+            // SAFETY: not null, and the program gave it holding the element by the contract of this file and of the callers.
+            return Ok(unsafe { pointer.read() });
+        };
+        // SAFETY: as above, in the form of the program's face.
+        Ok(unsafe { (foreign.load)(self.address.wrapping_add(at * foreign.bytes)) })
+    }
+    #[inline]
+    fn set(self, at: usize, value: T) -> Result<()> {
+        self.check()?;
+        let Some(foreign) = self.foreign else {
+            let pointer = (self.address as *mut T).wrapping_add(at);
+            // SAFETY: not null, and the program gave it with room for the element by the contract of this file and of the callers.
+            unsafe { pointer.write(value) };
+            return Ok(());
+        };
+        // SAFETY: as above, in the form of the program's face.
+        unsafe { (foreign.store)(self.address.wrapping_add(at * foreign.bytes), value) };
+        Ok(())
+    }
+}
+
+/// Where the result goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Out<T: Copy + 'static>(Place<T>);
 
 impl<T: Copy> Out<T> {
     /// The parameter `name`.
     #[inline]
     pub fn new(address: usize, name: &'static str) -> Out<T> {
-        Out { address, name, of: PhantomData }
+        Out(Place { address, name, foreign: None })
+    }
+    /// The parameter `name` of another face.
+    #[inline]
+    pub fn foreign(address: usize, name: &'static str, form: &'static Foreign<T>) -> Out<T> {
+        Out(Place { address, name, foreign: Some(form) })
     }
     /// Whether it is null: for the few parameters that may be.
     pub fn is_null(self) -> bool {
-        self.address == 0
+        self.0.address == 0
     }
     /// MPI_ERR_ARG if it is null. A body checks all its outputs before it changes anything.
     #[inline]
     pub fn check(self) -> Result<()> {
-        if self.address == 0 { null(self.name) } else { Ok(()) }
+        self.0.check()
     }
     /// Stores the result.
     #[inline]
     pub fn set(self, value: T) -> Result<()> {
-        self.check()?;
-        // SAFETY: not null, and the program gave it for one `T` (contract of this file).
-        unsafe { (self.address as *mut T).write(value) };
-        Ok(())
+        self.0.set(0, value)
     }
     /// What is there: for parameters that go in and out.
     #[inline]
     pub fn get(self) -> Result<T> {
-        self.check()?;
-        // SAFETY: not null, and the program gave it holding one `T` (contract of this file).
-        Ok(unsafe { (self.address as *const T).read() })
+        self.0.get(0)
     }
 }
 
 /// An array that the program fills and we read.
 #[derive(Clone, Copy, Debug)]
-pub struct In<T> {
-    address: usize,
-    name: &'static str,
-    of: PhantomData<T>,
-}
+pub struct In<T: Copy + 'static>(Place<T>);
 
 impl<T: Copy> In<T> {
     /// The parameter `name`.
     #[inline]
     pub fn new(address: usize, name: &'static str) -> In<T> {
-        In { address, name, of: PhantomData }
+        In(Place { address, name, foreign: None })
+    }
+    /// The parameter `name` of another face.
+    #[inline]
+    pub fn foreign(address: usize, name: &'static str, form: &'static Foreign<T>) -> In<T> {
+        In(Place { address, name, foreign: Some(form) })
     }
     /// Whether it is null.
     pub fn is_null(self) -> bool {
-        self.address == 0
+        self.0.address == 0
     }
     /// Element `at`, which the caller knows to be within the array.
     #[inline]
     pub fn get(self, at: usize) -> Result<T> {
-        if self.address == 0 {
-            return null(self.name);
-        }
-        let pointer = (self.address as *const T).wrapping_add(at);
-        // SAFETY: not null, and the array has the element by the contract of this file and of this function.
-        Ok(unsafe { pointer.read() })
+        self.0.get(at)
     }
     /// The first `many` elements.
     pub fn read(self, many: usize) -> Result<Vec<T>> {
@@ -103,41 +153,36 @@ impl<T: Copy> In<T> {
 
 /// An array that we write, or read and write.
 #[derive(Clone, Copy, Debug)]
-pub struct Array<T> {
-    address: usize,
-    name: &'static str,
-    of: PhantomData<T>,
-}
+pub struct Array<T: Copy + 'static>(Place<T>);
 
 impl<T: Copy> Array<T> {
     /// The parameter `name`.
     #[inline]
     pub fn new(address: usize, name: &'static str) -> Array<T> {
-        Array { address, name, of: PhantomData }
+        Array(Place { address, name, foreign: None })
+    }
+    /// The parameter `name` of another face.
+    #[inline]
+    pub fn foreign(address: usize, name: &'static str, form: &'static Foreign<T>) -> Array<T> {
+        Array(Place { address, name, foreign: Some(form) })
     }
     /// Whether it is null.
     pub fn is_null(self) -> bool {
-        self.address == 0
+        self.0.address == 0
     }
     /// Element `at`, as `In::get`.
     #[inline]
     pub fn get(self, at: usize) -> Result<T> {
-        In::new(self.address, self.name).get(at)
+        self.0.get(at)
     }
     /// The first `many` elements.
     pub fn read(self, many: usize) -> Result<Vec<T>> {
-        In::new(self.address, self.name).read(many)
+        In(self.0).read(many)
     }
     /// Stores element `at`, which the caller knows to be within the array.
     #[inline]
     pub fn set(self, at: usize, value: T) -> Result<()> {
-        if self.address == 0 {
-            return null(self.name);
-        }
-        let pointer = (self.address as *mut T).wrapping_add(at);
-        // SAFETY: not null, and the array has the element by the contract of this file and of this function.
-        unsafe { pointer.write(value) };
-        Ok(())
+        self.0.set(at, value)
     }
     /// Stores all of `values` from the first element on.
     pub fn write(self, values: &[T]) -> Result<()> {
@@ -209,7 +254,7 @@ impl OutCount {
             OutCount::Long(out) => out.set(value),
             OutCount::Int(out) => match i32::try_from(value) {
                 Ok(value) => out.set(value),
-                Err(_) => fail!(Class::ValueTooLarge, "{} is {value}, which an int cannot hold", out.name),
+                Err(_) => fail!(Class::ValueTooLarge, "{} is {value}, which an int cannot hold", out.0.name),
             },
         }
     }
@@ -275,12 +320,17 @@ impl Text {
 pub struct TextOut {
     address: usize,
     name: &'static str,
+    bytes_max: usize,
 }
 
 impl TextOut {
     /// The parameter `name`.
     pub fn new(address: usize, name: &'static str) -> TextOut {
-        TextOut { address, name }
+        TextOut { address, name, bytes_max: usize::MAX }
+    }
+    /// The parameter `name` of another face, whose programs give it room for so many bytes only.
+    pub fn at_most(address: usize, name: &'static str, bytes_max: usize) -> TextOut {
+        TextOut { address, name, bytes_max }
     }
     /// Whether it is null.
     pub fn is_null(self) -> bool {
@@ -291,6 +341,7 @@ impl TextOut {
         if self.address == 0 {
             return null(self.name);
         }
+        let bytes_max = bytes_max.min(self.bytes_max);
         let mut bytes = text.len().min(bytes_max.saturating_sub(1));
         while !text.is_char_boundary(bytes) {
             bytes -= 1;
@@ -358,6 +409,11 @@ impl StatusIn {
     pub fn new(address: usize, name: &'static str) -> StatusIn {
         StatusIn(In::new(address, name))
     }
+    /// The parameter `name` of another face.
+    #[inline]
+    pub fn foreign(address: usize, name: &'static str, form: &'static Foreign<Status>) -> StatusIn {
+        StatusIn(In::foreign(address, name, form))
+    }
     /// The status.
     pub fn get(self) -> Result<Status> {
         self.0.get(0)
@@ -373,6 +429,11 @@ impl StatusOut {
     #[inline]
     pub fn new(address: usize, name: &'static str) -> StatusOut {
         StatusOut(Out::new(address, name))
+    }
+    /// The parameter `name` of another face.
+    #[inline]
+    pub fn foreign(address: usize, name: &'static str, form: &'static Foreign<Status>) -> StatusOut {
+        StatusOut(Out::foreign(address, name, form))
     }
     /// Whether it is MPI_STATUS_IGNORE.
     pub fn is_ignored(self) -> bool {
@@ -407,6 +468,11 @@ impl Statuses {
     #[inline]
     pub fn new(address: usize, name: &'static str) -> Statuses {
         Statuses(Array::new(address, name))
+    }
+    /// The parameter `name` of another face.
+    #[inline]
+    pub fn foreign(address: usize, name: &'static str, form: &'static Foreign<Status>) -> Statuses {
+        Statuses(Array::foreign(address, name, form))
     }
     /// Whether it is MPI_STATUSES_IGNORE.
     pub fn is_ignored(self) -> bool {

@@ -1,10 +1,12 @@
 //! Calls of the program's functions: operators, error handlers, callbacks of attributes and generalized requests. All with the lock let go and nothing borrowed.
 //!
 //! Contract of every call here, kept by the program (MPI 5.0, sections 6.9.5, 7.7, 9.3 and 13.2): the address that it gave is that of a function of
-//! the type that the standard says, and stays so until the object is freed and no longer in use.
+//! the type that the standard says, and stays so until the object is freed and no longer in use. Numbers that go in and out are those of its
+//! face: a handle is passed as wide as a pointer, or points to as much, which serves narrower ones too (`face.rs`).
 
-use crate::args::Status;
+use crate::args::{Out, Status};
 use crate::body::generalized::Generalized;
+use crate::face;
 use crate::image::Operator;
 use crate::process::Guard;
 use executor::UserCall;
@@ -25,23 +27,24 @@ pub struct UserOp {
     pub extent: i64,
 }
 
-type Reducer = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut Handle);
-type LargeReducer = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut i64, *mut Handle);
+type Reducer = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut usize);
+type LargeReducer = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut i64, *mut usize);
 type CopyAttribute =
     unsafe extern "C" fn(usize, c_int, *mut c_void, *mut c_void, *mut c_void, *mut c_int) -> c_int;
 type DeleteAttribute = unsafe extern "C" fn(usize, c_int, *mut c_void, *mut c_void) -> c_int;
-type QueryRequest = unsafe extern "C" fn(*mut c_void, *mut Status) -> c_int;
+type QueryRequest = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
 type FreeRequest = unsafe extern "C" fn(*mut c_void) -> c_int;
 type CancelRequest = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
-type ErrorFunction = unsafe extern "C" fn(*mut Handle, *mut c_int, ...);
+type ErrorFunction = unsafe extern "C" fn(*mut usize, *mut c_int, ...);
 
 /// `into[i] = left[i] op into[i]` by the program's operator, for `elements` elements.
 pub fn apply(guard: &mut Guard, op: UserOp, left: usize, into: usize, elements: u64) {
+    let datatype = (face::get().handle)(op.datatype);
     guard.unlocked(|| {
         if op.large {
             // SAFETY: the program registered it as an MPI_User_function_c (contract of this file).
             let function = unsafe { std::mem::transmute::<usize, LargeReducer>(op.function) };
-            let (mut count, mut datatype) = (elements as i64, op.datatype);
+            let (mut count, mut datatype) = (elements as i64, datatype);
             // SAFETY: both buffers hold `elements` elements (the caller's promise); the others are ours.
             unsafe { function(left as *mut c_void, into as *mut c_void, &mut count, &mut datatype) };
             return;
@@ -52,7 +55,7 @@ pub fn apply(guard: &mut Guard, op: UserOp, left: usize, into: usize, elements: 
         // An int may be too short for the count.
         while done < elements {
             let part = (elements - done).min(i32::MAX as u64);
-            let (mut count, mut datatype) = (part as c_int, op.datatype);
+            let (mut count, mut datatype) = (part as c_int, datatype);
             let by = (done as i64).wrapping_mul(op.extent) as usize;
             let (left, into) = (left.wrapping_add(by), into.wrapping_add(by));
             // SAFETY: as above.
@@ -78,7 +81,8 @@ pub fn errhandler(guard: &mut Guard, function: usize, object: Handle, code: c_in
     guard.unlocked(|| {
         // SAFETY: the program registered it as an errhandler function, which is variadic in C (contract of this file).
         let function = unsafe { std::mem::transmute::<usize, ErrorFunction>(function) };
-        let (mut object, mut code) = (object, code);
+        let face = face::get();
+        let (mut object, mut code) = ((face.handle)(object), (face.code)(code));
         // SAFETY: both pointers are to our own variables; no further arguments are promised.
         unsafe { function(&mut object, &mut code) };
     });
@@ -103,9 +107,11 @@ pub fn copy_attribute(
         let (mut out, mut flag) = (0usize, 0);
         let extra = keyval.extra_state as *mut c_void;
         let to = &raw mut out as *mut c_void;
+        let face = face::get();
+        let (object, number) = ((face.handle)(object), (face.keyval)(number));
         // SAFETY: `to` and `flag` are our own variables; the others are the program's own values.
-        let code = unsafe { function(object.0, number, extra, value as *mut c_void, to, &mut flag) };
-        if code != 0 { Err(code) } else { Ok((flag != 0).then_some(out)) }
+        let code = unsafe { function(object, number, extra, value as *mut c_void, to, &mut flag) };
+        if code != 0 { Err((face.code_from)(code)) } else { Ok((flag != 0).then_some(out)) }
     })
 }
 
@@ -121,8 +127,11 @@ pub fn delete_attribute(guard: &mut Guard, object: Handle, attribute: &Attribute
     guard.unlocked(|| {
         // SAFETY: the program registered it as a delete function (contract of this file).
         let function = unsafe { std::mem::transmute::<usize, DeleteAttribute>(keyval.delete) };
+        let face = face::get();
+        let (object, number) = ((face.handle)(object), (face.keyval)(number));
         // SAFETY: all arguments are the program's own values.
-        unsafe { function(object.0, number, value, keyval.extra_state as *mut c_void) }
+        let code = unsafe { function(object, number, value, keyval.extra_state as *mut c_void) };
+        (face.code_from)(code)
     })
 }
 
@@ -131,8 +140,18 @@ pub fn query_request(guard: &mut Guard, functions: Generalized, status: &mut Sta
     guard.unlocked(|| {
         // SAFETY: the program registered it as a query function (contract of this file).
         let function = unsafe { std::mem::transmute::<usize, QueryRequest>(functions.query) };
+        // As large as a status of any face.
+        let mut memory = *status;
+        let to = &raw mut memory;
+        let place = match face::get().status {
+            Some(form) => Out::foreign(to as usize, "status", form),
+            None => Out::new(to as usize, "status"),
+        };
+        place.set(*status).expect("not null");
         // SAFETY: the status is our own variable, the other the program's own value.
-        unsafe { function(functions.extra_state as *mut c_void, status) }
+        let code = unsafe { function(functions.extra_state as *mut c_void, to.cast()) };
+        *status = place.get().expect("not null");
+        (face::get().code_from)(code)
     })
 }
 
@@ -142,7 +161,8 @@ pub fn free_request(guard: &mut Guard, functions: Generalized) -> c_int {
         // SAFETY: the program registered it as a free function (contract of this file).
         let function = unsafe { std::mem::transmute::<usize, FreeRequest>(functions.free) };
         // SAFETY: the argument is the program's own value.
-        unsafe { function(functions.extra_state as *mut c_void) }
+        let code = unsafe { function(functions.extra_state as *mut c_void) };
+        (face::get().code_from)(code)
     })
 }
 
@@ -152,6 +172,7 @@ pub fn cancel_request(guard: &mut Guard, functions: Generalized, complete: bool)
         // SAFETY: the program registered it as a cancel function (contract of this file).
         let function = unsafe { std::mem::transmute::<usize, CancelRequest>(functions.cancel) };
         // SAFETY: the arguments are the program's own value and an int.
-        unsafe { function(functions.extra_state as *mut c_void, c_int::from(complete)) }
+        let code = unsafe { function(functions.extra_state as *mut c_void, c_int::from(complete)) };
+        (face::get().code_from)(code)
     })
 }

@@ -1,13 +1,14 @@
 //! One function per MPI call: finds the objects, calls the room, waits.
 //!
 //! Read next: `body/mod.rs` (how a body is written), `process.rs` (the one lock, the one wait), `args.rs` (C arguments),
-//! `request.rs` (operations under way), `raise.rs` (what becomes of an error), `callback.rs` (the program's functions).
+//! `request.rs` (operations under way), `raise.rs` (what becomes of an error), `callback.rs` (the program's functions), `face.rs` (other binary interfaces).
 
 pub mod args;
 pub mod body;
 mod buffer;
 pub mod callback;
 mod collective;
+pub mod face;
 mod image;
 pub mod process;
 pub mod raise;

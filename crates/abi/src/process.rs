@@ -375,6 +375,7 @@ impl Process {
             self.job = Some(job);
             return Ok(());
         }
+        crate::face::check_alone()?;
         let membership = boot::join()?;
         let segment = membership.segment;
         let settings = settings::get();

@@ -287,6 +287,6 @@ fn predefined(guard: &mut Guard, comm: Handle, keyval: i32) -> Result<Option<usi
         _ => guard.job().membership.size as i32,
     };
     let slot = &mut guard.attribute_values[(keyval - c::TAG_UB) as usize];
-    *slot = value;
+    *slot = (crate::face::get().attribute)(keyval, value);
     Ok(Some(&raw mut *slot as usize))
 }

@@ -98,8 +98,8 @@ pub fn get_version(_: &mut Guard, version: Out<i32>, subversion: Out<i32>) -> Re
 
 /// MPI_Get_library_version
 pub fn get_library_version(_: &mut Guard, version: TextOut, resultlen: Out<i32>) -> Result<()> {
-    let text = concat!("Outboard ", env!("CARGO_PKG_VERSION"), ", MPI 5.0, standard ABI 1.0");
-    resultlen.set(version.set(text, c::MAX_LIBRARY_VERSION_STRING as usize)? as i32)
+    let text = format!("Outboard {}, MPI 5.0, {}", env!("CARGO_PKG_VERSION"), crate::face::get().name);
+    resultlen.set(version.set(&text, c::MAX_LIBRARY_VERSION_STRING as usize)? as i32)
 }
 
 /// MPI_Get_processor_name: the host's name.
@@ -221,10 +221,11 @@ pub fn free_mem(guard: &mut Guard, base: Address) -> Result<()> {
     Ok(())
 }
 
-/// MPI_Abi_get_version
+/// MPI_Abi_get_version: -1 from a face that is not the standard's (MPI 5.0, section 20.2).
 pub fn abi_get_version(_: &mut Guard, abi_major: Out<i32>, abi_minor: Out<i32>) -> Result<()> {
-    abi_major.set(c::ABI_VERSION)?;
-    abi_minor.set(c::ABI_SUBVERSION)
+    let (major, minor) = crate::face::get().version;
+    abi_major.set(major)?;
+    abi_minor.set(minor)
 }
 
 /// MPI_Abi_get_info: the sizes that the ABI leaves open (MPI 5.0, section 20.2).

@@ -1,0 +1,150 @@
+//! What the program's binary interface makes of our numbers, where they reach it other than through parameters: in callbacks, in the values
+//! of predefined attributes, in texts.
+//!
+//! A library has one face for good: the standard's unless the face's own room says `choose` when it is loaded. Parameters are no matter of
+//! this file: a face converts them itself, and says in the wrappers of `args.rs` how its programs keep what they point to.
+
+use crate::args::{Foreign, Status};
+use error::{Class, Result, fail};
+use objects::{Handle, constants};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::OnceLock;
+
+/// The forms in which the program's functions get and give what has a number in MPI. Everything here is from ours to the program's.
+#[derive(Debug)]
+pub struct Face {
+    /// Its name, for MPI_Get_library_version.
+    pub name: &'static str,
+    /// Major and minor version, for MPI_Abi_get_version; -1 where it is not the standard's.
+    pub version: (i32, i32),
+    /// A handle, as the bits of an argument. A pointer to it serves handles of any width, as machines are little-endian.
+    pub handle: fn(Handle) -> usize,
+    /// A keyval.
+    pub keyval: fn(i32) -> i32,
+    /// The value of a predefined attribute, given its keyval and value.
+    pub attribute: fn(i32, i32) -> i32,
+    /// An error class or code.
+    pub code: fn(i32) -> i32,
+    /// The other way: a code that a function of the program has returned.
+    pub code_from: fn(i32) -> i32,
+    /// How programs keep statuses.
+    pub status: Option<&'static Foreign<Status>>,
+}
+
+/// The standard ABI's face, whose numbers are ours.
+static STANDARD: Face = Face {
+    name: "standard ABI 1.0",
+    version: (constants::ABI_VERSION, constants::ABI_SUBVERSION),
+    handle: |handle| handle.0,
+    keyval: |number| number,
+    attribute: |_, value| value,
+    code: |code| code,
+    code_from: |code| code,
+    status: None,
+};
+
+static CHOSEN: OnceLock<&'static Face> = OnceLock::new();
+
+/// Makes `face` this library's. To be called when it is loaded, before anything else.
+pub fn choose(face: &'static Face) {
+    let _ = CHOSEN.set(face);
+}
+
+/// This library's face.
+pub fn get() -> &'static Face {
+    CHOSEN.get().copied().unwrap_or(&STANDARD)
+}
+
+/// Two libraries of MPI in one process would be two ranks where the job has one: a face is refused where another MPI runs already.
+pub(crate) fn check_alone() -> Result<()> {
+    let own = path_of(get as *const () as *const c_void);
+    let mut loaded: Vec<String> = Vec::new();
+    // SAFETY: `enter` is of the type that this asks for, and gets back the vector, which outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(enter), (&raw mut loaded).cast()) };
+    for path in loaded.into_iter().filter(|path| is_mpi(path) && Some(path) != own.as_ref()) {
+        if is_running(&path) {
+            let own = own.unwrap_or_else(|| "this library".into());
+            fail!(
+                Class::Other,
+                "{path} runs in this process already, so {own} cannot: a process has one MPI; load one of the two"
+            );
+        }
+    }
+    Ok(())
+}
+
+fn is_mpi(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    ["libmpi.so", "libmpi_abi.so"].iter().any(|start| name.starts_with(start))
+}
+
+/// Adds the path of one loaded object to a `Vec<String>`.
+unsafe extern "C" fn enter(object: *mut libc::dl_phdr_info, _: usize, paths: *mut c_void) -> c_int {
+    // SAFETY: the loader passes a description that is valid during this call.
+    let name = unsafe { (*object).dlpi_name };
+    if !name.is_null() {
+        // SAFETY: a C string of the loader, valid during this call.
+        let name = unsafe { CStr::from_ptr(name) };
+        // SAFETY: `check_alone` passed the address of its vector, which nobody else uses meanwhile.
+        let paths = unsafe { &mut *paths.cast::<Vec<String>>() };
+        paths.push(name.to_string_lossy().into_owned());
+    }
+    0
+}
+
+/// Whether a loaded MPI is between its MPI_Init and MPI_Finalize.
+fn is_running(path: &str) -> bool {
+    let Ok(path) = std::ffi::CString::new(path) else { return false };
+    // SAFETY: a C string; RTLD_NOLOAD runs no code of the library.
+    let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    if library.is_null() {
+        return false;
+    }
+    let says = |name: &CStr| {
+        // SAFETY: the library is open, and the name is a C string.
+        let address = unsafe { libc::dlsym(library, name.as_ptr().cast::<c_char>()) };
+        let mut flag: c_int = 0;
+        if !address.is_null() {
+            type Asked = unsafe extern "C" fn(*mut c_int) -> c_int;
+            // SAFETY: both functions that are asked for have this type in every MPI.
+            let function = unsafe { std::mem::transmute::<*mut c_void, Asked>(address) };
+            // SAFETY: it writes one int, ours; it may be called at any time (MPI 5.0, section 11.4.1).
+            unsafe { function(&mut flag) };
+        }
+        flag != 0
+    };
+    let running = says(c"PMPI_Initialized") && !says(c"PMPI_Finalized");
+    // SAFETY: opened above; it stays loaded, as it was before.
+    unsafe { libc::dlclose(library) };
+    running
+}
+
+fn path_of(address: *const c_void) -> Option<String> {
+    // SAFETY: Dl_info is plain data, for which zeros are valid.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: any address may be asked for; the answer goes to our own variable.
+    let known = unsafe { libc::dladdr(address, &mut info) };
+    if known == 0 || info.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: a C string of the loader, which stays as long as this library.
+    Some(unsafe { CStr::from_ptr(info.dli_fname) }.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_of_mpi_are_known_by_name() {
+        assert!(is_mpi("/opt/x/lib/libmpi.so.12") && is_mpi("libmpi_abi.so.1") && is_mpi("libmpi.so.40.30.1"));
+        assert!(!is_mpi("/usr/lib/libmpifort.so.12") && !is_mpi("") && !is_mpi("libm.so.6"));
+        check_alone().unwrap();
+    }
+
+    #[test]
+    fn a_library_without_a_choice_has_the_standards_face() {
+        assert_eq!(get().version, (1, 0));
+        assert_eq!((get().code)(constants::ERR_LASTCODE), constants::ERR_LASTCODE);
+    }
+}
