@@ -137,7 +137,9 @@ mod tests {
 
     #[test]
     fn libraries_of_mpi_are_known_by_name() {
-        assert!(is_mpi("/opt/x/lib/libmpi.so.12") && is_mpi("libmpi_abi.so.1") && is_mpi("libmpi.so.40.30.1"));
+        assert!(
+            is_mpi("/opt/x/lib/libmpi.so.12") && is_mpi("libmpi_abi.so.1") && is_mpi("libmpi.so.40.30.1")
+        );
         assert!(!is_mpi("/usr/lib/libmpifort.so.12") && !is_mpi("") && !is_mpi("libm.so.6"));
         check_alone().unwrap();
     }

@@ -14,8 +14,62 @@ type Bodies = BTreeMap<String, String>;
 
 /// The face's text, not yet formatted, and the list: one line per function, its name and 1 or 0.
 pub fn face(root: &Path, table: &Table) -> Result<(String, String), String> {
+    generate(root, table, &STANDARD)
+}
+
+/// What differs between the faces.
+pub struct Dialect {
+    /// What the file begins with.
+    pub head: &'static str,
+    /// What a parameter of a function becomes; `wide`: the other form of the function has another type here.
+    pub convert: fn(&Function, &Param, bool) -> Converted,
+    /// The C type of what a function returns.
+    pub returns: fn(&str) -> &'static str,
+    /// What the program gets for the error code of an expression.
+    pub code: fn(&str) -> String,
+    /// A function's whole inside, where it is not what its body says.
+    pub inside: fn(&Function) -> Option<String>,
+}
+
+/// The standard ABI's own: its numbers are ours.
+const STANDARD: Dialect = Dialect {
+    head: HEAD,
+    convert: |_, param, wide| {
+        let (c, rust) = convert(param, wide);
+        Converted::new(c, rust)
+    },
+    returns: c_return,
+    code: str::to_owned,
+    inside: |_| None,
+};
+
+/// A parameter in a face.
+pub struct Converted {
+    /// Its type in the C signature.
+    pub c: &'static str,
+    /// The argument of the body.
+    pub rust: String,
+    /// What its name stands for from the function's first line on, if not for what came in.
+    pub shadow: Option<String>,
+    /// What is to be done after the body.
+    pub after: Option<String>,
+}
+
+impl Converted {
+    /// What comes in, as an argument.
+    pub fn new(c: &'static str, rust: String) -> Converted {
+        Converted { c, rust, shadow: None, after: None }
+    }
+    /// The same, of what its name stands for.
+    pub fn shadowing(self, expression: String) -> Converted {
+        Converted { shadow: Some(expression), ..self }
+    }
+}
+
+/// The text of a face and the list of functions.
+pub fn generate(root: &Path, table: &Table, dialect: &Dialect) -> Result<(String, String), String> {
     let bodies = bodies(root)?;
-    let mut text = String::from(HEAD);
+    let mut text = String::from(dialect.head);
     let mut list = String::new();
     let mut used = std::collections::BTreeSet::new();
     for function in &table.functions {
@@ -24,7 +78,12 @@ pub fn face(root: &Path, table: &Table) -> Result<(String, String), String> {
             used.insert(name.clone());
         }
         writeln!(list, "{} {}", function.name, i32::from(body.is_some())).expect("a String takes all");
-        text.push_str(&entry(function, table, body.as_deref().map(|name| (name, bodies[name].as_str()))));
+        text.push_str(&entry(
+            function,
+            table,
+            dialect,
+            body.as_deref().map(|name| (name, bodies[name].as_str())),
+        ));
     }
     if let Some((name, module)) = bodies.iter().find(|(name, _)| !used.contains(*name)) {
         return Err(format!(
@@ -129,35 +188,42 @@ fn is_bare(function: &Function) -> bool {
     function.returns != "int" || function.name.ends_with("_toint")
 }
 
-fn entry(function: &Function, table: &Table, body: Option<(&str, &str)>) -> String {
+fn entry(function: &Function, table: &Table, dialect: &Dialect, body: Option<(&str, &str)>) -> String {
     let name = &function.name;
     let counterpart = counterpart(function, table);
-    let mut declared = String::new();
-    let mut passed = String::new();
-    let mut converted = String::new();
+    let [mut declared, mut passed, mut arguments, mut before, mut after] = [const { String::new() }; 5];
+    let own = (dialect.inside)(function);
     for (at, param) in function.params.iter().enumerate().filter(|(_, param)| param.r#type != "...") {
         let wide = counterpart.is_some_and(|other| other.params[at].r#type != param.r#type);
-        let (c, rust) = convert(param, wide);
         let bound = identifier(&param.name);
+        let Converted { c, rust, shadow, after: later } = (dialect.convert)(function, param, wide);
         write!(declared, "{bound}: {c}, ").expect("a String takes all");
         write!(passed, "{bound}, ").expect("a String takes all");
-        write!(converted, "{rust}, ").expect("a String takes all");
-    }
-    let returns = c_return(&function.returns);
-    let inside = match body {
-        Some((body, module)) if is_bare(function) => format!("body::{module}::{body}({converted})"),
-        Some((body, module)) => {
-            let gate = if is_anytime(name) { "anytime" } else { "call" };
-            format!(
-                "{gate}(\"{name}\", {}, |guard| body::{module}::{body}(guard, {converted}))",
-                object(function)
-            )
+        write!(arguments, "{rust}, ").expect("a String takes all");
+        if let Some(expression) = shadow.filter(|_| own.is_none()) {
+            write!(before, "let {bound} = {expression};").expect("a String takes all");
         }
-        None if name.starts_with("MPI_T_") => "missing_tool()".to_owned(),
-        None => format!("missing(\"{name}\", {})", object(function)),
+        if let Some(statement) = later {
+            write!(after, "{statement};").expect("a String takes all");
+        }
+    }
+    let returns = (dialect.returns)(&function.returns);
+    let inside = match (own, body) {
+        (Some(own), _) => own,
+        (_, Some((body, module))) if is_bare(function) => format!("body::{module}::{body}({arguments})"),
+        (_, Some((body, module))) => {
+            let gate = if is_anytime(name) { "anytime" } else { "call" };
+            let on = object(function);
+            (dialect.code)(&format!(
+                "{gate}(\"{name}\", {on}, |guard| body::{module}::{body}(guard, {arguments}))"
+            ))
+        }
+        (_, None) if name.starts_with("MPI_T_") => (dialect.code)("missing_tool()"),
+        (_, None) => (dialect.code)(&format!("missing(\"{name}\", {})", object(function))),
     };
+    let inside = if after.is_empty() { inside } else { format!("let result = {inside}; {after} result") };
     format!(
-        "#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn P{name}({declared}) -> {returns} {{ {inside} }}\n\
+        "#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn P{name}({declared}) -> {returns} {{ {before} {inside} }}\n\
          #[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {name}({declared}) -> {returns} {{ unsafe {{ P{name}({passed}) }} }}\n"
     )
 }
@@ -186,11 +252,13 @@ fn object(function: &Function) -> String {
     if function.name.starts_with("MPI_File_") { "On::AnyFile".into() } else { "On::Nothing".into() }
 }
 
-fn identifier(name: &str) -> String {
+/// A parameter's name, as Rust may write it.
+pub fn identifier(name: &str) -> String {
     if ["fn", "type", "in", "ref"].contains(&name) { format!("r#{name}") } else { name.to_owned() }
 }
 
-fn c_return(name: &str) -> &'static str {
+/// The C type of what a function of the standard ABI returns.
+pub fn c_return(name: &str) -> &'static str {
     match name {
         "int" => "c_int",
         "double" => "f64",
@@ -201,7 +269,7 @@ fn c_return(name: &str) -> &'static str {
 
 /// The parameter's type in the C signature, and the argument it becomes. `wide`: the other form of the function has
 /// another type here, so the argument must hold both.
-fn convert(param: &Param, wide: bool) -> (&'static str, String) {
+pub fn convert(param: &Param, wide: bool) -> (&'static str, String) {
     let name = &param.name;
     let bound = identifier(name);
     let plain = param.r#type.strip_prefix("const ").unwrap_or(&param.r#type);

@@ -4,6 +4,7 @@
 mod gen_constants;
 mod gen_face;
 mod gen_header;
+mod gen_mpich;
 mod gen_settings;
 mod table;
 mod tidy;
@@ -53,6 +54,8 @@ fn generated(root: &Path) -> Result<Vec<(PathBuf, String)>, String> {
         gen_settings::generate(root)?,
         (root.join("crates/core/src/constants.rs"), gen_constants::constants(&table)),
         (root.join("crates/standard/src/face.rs"), face),
+        (root.join("crates/mpich/src/face.rs"), gen_mpich::face(root, &table)?),
+        (root.join("crates/mpich/src/numbers.rs"), gen_mpich::numbers_text(&table)?),
         (root.join("crates/abi/src/generated/functions.txt"), list),
         (root.join("include/mpi.h"), gen_header::header(&table)),
     ];

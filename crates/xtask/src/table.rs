@@ -45,6 +45,8 @@ pub struct Constant {
     pub r#type: Option<String>,
     /// The value in the standard ABI.
     pub standard: i64,
+    /// The value in MPICH's ABI, if it has the constant.
+    pub mpich: Option<i64>,
     /// Whether it is a second name of a handle.
     #[serde(skip)]
     pub is_alias: bool,

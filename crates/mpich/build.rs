@@ -1,0 +1,6 @@
+//! The library's name at run time, and that it stays loaded: its threads' state and the job's memory outlive a dlclose.
+fn main() {
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libmpi.so.12");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    println!("cargo::rerun-if-changed=build.rs");
+}
