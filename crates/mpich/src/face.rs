@@ -134,7 +134,20 @@ pub unsafe extern "C" fn PMPI_Accumulate(
     let target_datatype = door::handle_from(target_datatype);
     let op = door::handle_from(op);
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Accumulate", On::Win(win)))
+    door::code_to(call("MPI_Accumulate", On::Win(win), |guard| {
+        body::onesided::accumulate(
+            guard,
+            Address(door::buffer_from(origin_addr)),
+            i64::from(origin_count),
+            origin_datatype,
+            target_rank,
+            target_disp as i64,
+            i64::from(target_count),
+            target_datatype,
+            op,
+            win,
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Accumulate(
@@ -179,7 +192,20 @@ pub unsafe extern "C" fn PMPI_Accumulate_c(
     let target_datatype = door::handle_from(target_datatype);
     let op = door::handle_from(op);
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Accumulate_c", On::Win(win)))
+    door::code_to(call("MPI_Accumulate_c", On::Win(win), |guard| {
+        body::onesided::accumulate(
+            guard,
+            Address(door::buffer_from(origin_addr)),
+            origin_count,
+            origin_datatype,
+            target_rank,
+            target_disp as i64,
+            target_count,
+            target_datatype,
+            op,
+            win,
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Accumulate_c(
@@ -335,7 +361,20 @@ pub unsafe extern "C" fn PMPI_Allgather_init(
     let recvtype = door::handle_from(recvtype);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Allgather_init", On::Comm(comm)))
+    door::code_to(call("MPI_Allgather_init", On::Comm(comm), |guard| {
+        body::persistent::allgather_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            i64::from(sendcount),
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            i64::from(recvcount),
+            recvtype,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Allgather_init(
@@ -369,7 +408,20 @@ pub unsafe extern "C" fn PMPI_Allgather_init_c(
     let recvtype = door::handle_from(recvtype);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Allgather_init_c", On::Comm(comm)))
+    door::code_to(call("MPI_Allgather_init_c", On::Comm(comm), |guard| {
+        body::persistent::allgather_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            sendcount,
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            recvcount,
+            recvtype,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Allgather_init_c(
@@ -486,7 +538,21 @@ pub unsafe extern "C" fn PMPI_Allgatherv_init(
     let recvtype = door::handle_from(recvtype);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Allgatherv_init", On::Comm(comm)))
+    door::code_to(call("MPI_Allgatherv_init", On::Comm(comm), |guard| {
+        body::persistent::allgatherv_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            i64::from(sendcount),
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            Counts::ints(recvcounts, "recvcounts"),
+            Counts::ints(displs, "displs"),
+            recvtype,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Allgatherv_init(
@@ -524,7 +590,21 @@ pub unsafe extern "C" fn PMPI_Allgatherv_init_c(
     let recvtype = door::handle_from(recvtype);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Allgatherv_init_c", On::Comm(comm)))
+    door::code_to(call("MPI_Allgatherv_init_c", On::Comm(comm), |guard| {
+        body::persistent::allgatherv_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            sendcount,
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            Counts::longs(recvcounts, "recvcounts"),
+            Counts::longs(displs, "displs"),
+            recvtype,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Allgatherv_init_c(
@@ -641,7 +721,19 @@ pub unsafe extern "C" fn PMPI_Allreduce_init(
     let op = door::handle_from(op);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Allreduce_init", On::Comm(comm)))
+    door::code_to(call("MPI_Allreduce_init", On::Comm(comm), |guard| {
+        body::persistent::allreduce_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            Address(door::buffer_from(recvbuf)),
+            i64::from(count),
+            datatype,
+            op,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Allreduce_init(
@@ -671,7 +763,19 @@ pub unsafe extern "C" fn PMPI_Allreduce_init_c(
     let op = door::handle_from(op);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Allreduce_init_c", On::Comm(comm)))
+    door::code_to(call("MPI_Allreduce_init_c", On::Comm(comm), |guard| {
+        body::persistent::allreduce_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            Address(door::buffer_from(recvbuf)),
+            count,
+            datatype,
+            op,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Allreduce_init_c(
@@ -778,7 +882,20 @@ pub unsafe extern "C" fn PMPI_Alltoall_init(
     let recvtype = door::handle_from(recvtype);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Alltoall_init", On::Comm(comm)))
+    door::code_to(call("MPI_Alltoall_init", On::Comm(comm), |guard| {
+        body::persistent::alltoall_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            i64::from(sendcount),
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            i64::from(recvcount),
+            recvtype,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Alltoall_init(
@@ -812,7 +929,20 @@ pub unsafe extern "C" fn PMPI_Alltoall_init_c(
     let recvtype = door::handle_from(recvtype);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Alltoall_init_c", On::Comm(comm)))
+    door::code_to(call("MPI_Alltoall_init_c", On::Comm(comm), |guard| {
+        body::persistent::alltoall_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            sendcount,
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            recvcount,
+            recvtype,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Alltoall_init_c(
@@ -940,7 +1070,22 @@ pub unsafe extern "C" fn PMPI_Alltoallv_init(
     let recvtype = door::handle_from(recvtype);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Alltoallv_init", On::Comm(comm)))
+    door::code_to(call("MPI_Alltoallv_init", On::Comm(comm), |guard| {
+        body::persistent::alltoallv_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            Counts::ints(sendcounts, "sendcounts"),
+            Counts::ints(sdispls, "sdispls"),
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            Counts::ints(recvcounts, "recvcounts"),
+            Counts::ints(rdispls, "rdispls"),
+            recvtype,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Alltoallv_init(
@@ -981,7 +1126,22 @@ pub unsafe extern "C" fn PMPI_Alltoallv_init_c(
     let recvtype = door::handle_from(recvtype);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Alltoallv_init_c", On::Comm(comm)))
+    door::code_to(call("MPI_Alltoallv_init_c", On::Comm(comm), |guard| {
+        body::persistent::alltoallv_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            Counts::longs(sendcounts, "sendcounts"),
+            Counts::longs(sdispls, "sdispls"),
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            Counts::longs(recvcounts, "recvcounts"),
+            Counts::longs(rdispls, "rdispls"),
+            recvtype,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Alltoallv_init_c(
@@ -1110,7 +1270,22 @@ pub unsafe extern "C" fn PMPI_Alltoallw_init(
 ) -> c_int {
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Alltoallw_init", On::Comm(comm)))
+    door::code_to(call("MPI_Alltoallw_init", On::Comm(comm), |guard| {
+        body::persistent::alltoallw_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            Counts::ints(sendcounts, "sendcounts"),
+            Counts::ints(sdispls, "sdispls"),
+            In::<Handle>::foreign(sendtypes, "sendtypes", &door::HANDLE),
+            Address(door::buffer_from(recvbuf)),
+            Counts::ints(recvcounts, "recvcounts"),
+            Counts::ints(rdispls, "rdispls"),
+            In::<Handle>::foreign(recvtypes, "recvtypes", &door::HANDLE),
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Alltoallw_init(
@@ -1149,7 +1324,22 @@ pub unsafe extern "C" fn PMPI_Alltoallw_init_c(
 ) -> c_int {
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Alltoallw_init_c", On::Comm(comm)))
+    door::code_to(call("MPI_Alltoallw_init_c", On::Comm(comm), |guard| {
+        body::persistent::alltoallw_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            Counts::longs(sendcounts, "sendcounts"),
+            Counts::longs(sdispls, "sdispls"),
+            In::<Handle>::foreign(sendtypes, "sendtypes", &door::HANDLE),
+            Address(door::buffer_from(recvbuf)),
+            Counts::longs(recvcounts, "recvcounts"),
+            Counts::longs(rdispls, "rdispls"),
+            In::<Handle>::foreign(recvtypes, "recvtypes", &door::HANDLE),
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Alltoallw_init_c(
@@ -1231,7 +1421,14 @@ pub unsafe extern "C" fn MPI_Barrier(comm: c_int) -> c_int {
 pub unsafe extern "C" fn PMPI_Barrier_init(comm: c_int, info: c_int, request: usize) -> c_int {
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Barrier_init", On::Comm(comm)))
+    door::code_to(call("MPI_Barrier_init", On::Comm(comm), |guard| {
+        body::persistent::barrier_init(
+            guard,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Barrier_init(comm: c_int, info: c_int, request: usize) -> c_int {
@@ -1301,7 +1498,18 @@ pub unsafe extern "C" fn PMPI_Bcast_init(
     let root = numbers::rank_from(root);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Bcast_init", On::Comm(comm)))
+    door::code_to(call("MPI_Bcast_init", On::Comm(comm), |guard| {
+        body::persistent::bcast_init(
+            guard,
+            Address(door::buffer_from(buffer)),
+            i64::from(count),
+            datatype,
+            root,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Bcast_init(
@@ -1329,7 +1537,18 @@ pub unsafe extern "C" fn PMPI_Bcast_init_c(
     let root = numbers::rank_from(root);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Bcast_init_c", On::Comm(comm)))
+    door::code_to(call("MPI_Bcast_init_c", On::Comm(comm), |guard| {
+        body::persistent::bcast_init(
+            guard,
+            Address(door::buffer_from(buffer)),
+            count,
+            datatype,
+            root,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Bcast_init_c(
@@ -1480,7 +1699,7 @@ pub unsafe extern "C" fn MPI_Bsend_init_c(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Buffer_attach(buffer: usize, size: c_int) -> c_int {
     door::code_to(call("MPI_Buffer_attach", On::Nothing, |guard| {
-        body::p2p::buffer_attach(guard, Address(door::buffer_from(buffer)), i64::from(size))
+        body::buffers::buffer_attach(guard, Address(door::buffer_from(buffer)), i64::from(size))
     }))
 }
 #[unsafe(no_mangle)]
@@ -1490,7 +1709,7 @@ pub unsafe extern "C" fn MPI_Buffer_attach(buffer: usize, size: c_int) -> c_int 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Buffer_attach_c(buffer: usize, size: i64) -> c_int {
     door::code_to(call("MPI_Buffer_attach_c", On::Nothing, |guard| {
-        body::p2p::buffer_attach(guard, Address(door::buffer_from(buffer)), size)
+        body::buffers::buffer_attach(guard, Address(door::buffer_from(buffer)), size)
     }))
 }
 #[unsafe(no_mangle)]
@@ -1500,7 +1719,7 @@ pub unsafe extern "C" fn MPI_Buffer_attach_c(buffer: usize, size: i64) -> c_int 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Buffer_detach(buffer_addr: usize, size: usize) -> c_int {
     let result = door::code_to(call("MPI_Buffer_detach", On::Nothing, |guard| {
-        body::p2p::buffer_detach(guard, Address(buffer_addr), OutCount::int(size, "size"))
+        body::buffers::buffer_detach(guard, Address(buffer_addr), OutCount::int(size, "size"))
     }));
     door::attached(buffer_addr);
     result
@@ -1512,7 +1731,7 @@ pub unsafe extern "C" fn MPI_Buffer_detach(buffer_addr: usize, size: usize) -> c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Buffer_detach_c(buffer_addr: usize, size: usize) -> c_int {
     let result = door::code_to(call("MPI_Buffer_detach_c", On::Nothing, |guard| {
-        body::p2p::buffer_detach(guard, Address(buffer_addr), OutCount::long(size, "size"))
+        body::buffers::buffer_detach(guard, Address(buffer_addr), OutCount::long(size, "size"))
     }));
     door::attached(buffer_addr);
     result
@@ -1523,7 +1742,7 @@ pub unsafe extern "C" fn MPI_Buffer_detach_c(buffer_addr: usize, size: usize) ->
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Buffer_flush() -> c_int {
-    door::code_to(call("MPI_Buffer_flush", On::Nothing, |guard| body::p2p::buffer_flush(guard)))
+    door::code_to(call("MPI_Buffer_flush", On::Nothing, |guard| body::buffers::buffer_flush(guard)))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Buffer_flush() -> c_int {
@@ -1531,7 +1750,9 @@ pub unsafe extern "C" fn MPI_Buffer_flush() -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Buffer_iflush(request: usize) -> c_int {
-    door::code_to(missing("MPI_Buffer_iflush", On::Nothing))
+    door::code_to(call("MPI_Buffer_iflush", On::Nothing, |guard| {
+        body::buffers::buffer_iflush(guard, Out::<Handle>::foreign(request, "request", &door::HANDLE))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Buffer_iflush(request: usize) -> c_int {
@@ -1704,7 +1925,9 @@ pub unsafe extern "C" fn MPI_Comm_accept(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_attach_buffer(comm: c_int, buffer: usize, size: c_int) -> c_int {
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Comm_attach_buffer", On::Comm(comm)))
+    door::code_to(call("MPI_Comm_attach_buffer", On::Comm(comm), |guard| {
+        body::buffers::comm_attach_buffer(guard, comm, Address(door::buffer_from(buffer)), i64::from(size))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_attach_buffer(comm: c_int, buffer: usize, size: c_int) -> c_int {
@@ -1713,7 +1936,9 @@ pub unsafe extern "C" fn MPI_Comm_attach_buffer(comm: c_int, buffer: usize, size
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_attach_buffer_c(comm: c_int, buffer: usize, size: i64) -> c_int {
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Comm_attach_buffer_c", On::Comm(comm)))
+    door::code_to(call("MPI_Comm_attach_buffer_c", On::Comm(comm), |guard| {
+        body::buffers::comm_attach_buffer(guard, comm, Address(door::buffer_from(buffer)), size)
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_attach_buffer_c(comm: c_int, buffer: usize, size: i64) -> c_int {
@@ -1890,7 +2115,9 @@ pub unsafe extern "C" fn MPI_Comm_delete_attr(comm: c_int, comm_keyval: c_int) -
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_detach_buffer(comm: c_int, buffer_addr: usize, size: usize) -> c_int {
     let comm = door::handle_from(comm);
-    let result = door::code_to(missing("MPI_Comm_detach_buffer", On::Comm(comm)));
+    let result = door::code_to(call("MPI_Comm_detach_buffer", On::Comm(comm), |guard| {
+        body::buffers::comm_detach_buffer(guard, comm, Address(buffer_addr), OutCount::int(size, "size"))
+    }));
     door::attached(buffer_addr);
     result
 }
@@ -1901,7 +2128,9 @@ pub unsafe extern "C" fn MPI_Comm_detach_buffer(comm: c_int, buffer_addr: usize,
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_detach_buffer_c(comm: c_int, buffer_addr: usize, size: usize) -> c_int {
     let comm = door::handle_from(comm);
-    let result = door::code_to(missing("MPI_Comm_detach_buffer_c", On::Comm(comm)));
+    let result = door::code_to(call("MPI_Comm_detach_buffer_c", On::Comm(comm), |guard| {
+        body::buffers::comm_detach_buffer(guard, comm, Address(buffer_addr), OutCount::long(size, "size"))
+    }));
     door::attached(buffer_addr);
     result
 }
@@ -1950,7 +2179,9 @@ pub unsafe extern "C" fn MPI_Comm_dup_with_info(comm: c_int, info: c_int, newcom
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_flush_buffer(comm: c_int) -> c_int {
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Comm_flush_buffer", On::Comm(comm)))
+    door::code_to(call("MPI_Comm_flush_buffer", On::Comm(comm), |guard| {
+        body::buffers::comm_flush_buffer(guard, comm)
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_flush_buffer(comm: c_int) -> c_int {
@@ -2117,7 +2348,13 @@ pub unsafe extern "C" fn MPI_Comm_idup_with_info(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_iflush_buffer(comm: c_int, request: usize) -> c_int {
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Comm_iflush_buffer", On::Comm(comm)))
+    door::code_to(call("MPI_Comm_iflush_buffer", On::Comm(comm), |guard| {
+        body::buffers::comm_iflush_buffer(
+            guard,
+            comm,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_iflush_buffer(comm: c_int, request: usize) -> c_int {
@@ -2366,7 +2603,18 @@ pub unsafe extern "C" fn PMPI_Compare_and_swap(
     let datatype = door::handle_from(datatype);
     let target_rank = numbers::rank_from(target_rank);
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Compare_and_swap", On::Win(win)))
+    door::code_to(call("MPI_Compare_and_swap", On::Win(win), |guard| {
+        body::onesided::compare_and_swap(
+            guard,
+            Address(door::buffer_from(origin_addr)),
+            Address(door::buffer_from(compare_addr)),
+            Address(door::buffer_from(result_addr)),
+            datatype,
+            target_rank,
+            target_disp as i64,
+            win,
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Compare_and_swap(
@@ -2662,7 +2910,19 @@ pub unsafe extern "C" fn PMPI_Exscan_init(
     let op = door::handle_from(op);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Exscan_init", On::Comm(comm)))
+    door::code_to(call("MPI_Exscan_init", On::Comm(comm), |guard| {
+        body::persistent::exscan_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            Address(door::buffer_from(recvbuf)),
+            i64::from(count),
+            datatype,
+            op,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Exscan_init(
@@ -2692,7 +2952,19 @@ pub unsafe extern "C" fn PMPI_Exscan_init_c(
     let op = door::handle_from(op);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Exscan_init_c", On::Comm(comm)))
+    door::code_to(call("MPI_Exscan_init_c", On::Comm(comm), |guard| {
+        body::persistent::exscan_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            Address(door::buffer_from(recvbuf)),
+            count,
+            datatype,
+            op,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Exscan_init_c(
@@ -2721,7 +2993,18 @@ pub unsafe extern "C" fn PMPI_Fetch_and_op(
     let target_rank = numbers::rank_from(target_rank);
     let op = door::handle_from(op);
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Fetch_and_op", On::Win(win)))
+    door::code_to(call("MPI_Fetch_and_op", On::Win(win), |guard| {
+        body::onesided::fetch_and_op(
+            guard,
+            Address(door::buffer_from(origin_addr)),
+            Address(door::buffer_from(result_addr)),
+            datatype,
+            target_rank,
+            target_disp as i64,
+            op,
+            win,
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Fetch_and_op(
@@ -4496,7 +4779,21 @@ pub unsafe extern "C" fn PMPI_Gather_init(
     let root = numbers::rank_from(root);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Gather_init", On::Comm(comm)))
+    door::code_to(call("MPI_Gather_init", On::Comm(comm), |guard| {
+        body::persistent::gather_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            i64::from(sendcount),
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            i64::from(recvcount),
+            recvtype,
+            root,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Gather_init(
@@ -4535,7 +4832,21 @@ pub unsafe extern "C" fn PMPI_Gather_init_c(
     let root = numbers::rank_from(root);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Gather_init_c", On::Comm(comm)))
+    door::code_to(call("MPI_Gather_init_c", On::Comm(comm), |guard| {
+        body::persistent::gather_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            sendcount,
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            recvcount,
+            recvtype,
+            root,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Gather_init_c(
@@ -4665,7 +4976,22 @@ pub unsafe extern "C" fn PMPI_Gatherv_init(
     let root = numbers::rank_from(root);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Gatherv_init", On::Comm(comm)))
+    door::code_to(call("MPI_Gatherv_init", On::Comm(comm), |guard| {
+        body::persistent::gatherv_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            i64::from(sendcount),
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            Counts::ints(recvcounts, "recvcounts"),
+            Counts::ints(displs, "displs"),
+            recvtype,
+            root,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Gatherv_init(
@@ -4706,7 +5032,22 @@ pub unsafe extern "C" fn PMPI_Gatherv_init_c(
     let root = numbers::rank_from(root);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Gatherv_init_c", On::Comm(comm)))
+    door::code_to(call("MPI_Gatherv_init_c", On::Comm(comm), |guard| {
+        body::persistent::gatherv_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            sendcount,
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            Counts::longs(recvcounts, "recvcounts"),
+            Counts::longs(displs, "displs"),
+            recvtype,
+            root,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Gatherv_init_c(
@@ -4743,7 +5084,19 @@ pub unsafe extern "C" fn PMPI_Get(
     let target_rank = numbers::rank_from(target_rank);
     let target_datatype = door::handle_from(target_datatype);
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Get", On::Win(win)))
+    door::code_to(call("MPI_Get", On::Win(win), |guard| {
+        body::onesided::get(
+            guard,
+            Address(door::buffer_from(origin_addr)),
+            i64::from(origin_count),
+            origin_datatype,
+            target_rank,
+            target_disp as i64,
+            i64::from(target_count),
+            target_datatype,
+            win,
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Get(
@@ -4784,7 +5137,19 @@ pub unsafe extern "C" fn PMPI_Get_c(
     let target_rank = numbers::rank_from(target_rank);
     let target_datatype = door::handle_from(target_datatype);
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Get_c", On::Win(win)))
+    door::code_to(call("MPI_Get_c", On::Win(win), |guard| {
+        body::onesided::get(
+            guard,
+            Address(door::buffer_from(origin_addr)),
+            origin_count,
+            origin_datatype,
+            target_rank,
+            target_disp as i64,
+            target_count,
+            target_datatype,
+            win,
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Get_c(
@@ -4831,7 +5196,23 @@ pub unsafe extern "C" fn PMPI_Get_accumulate(
     let target_datatype = door::handle_from(target_datatype);
     let op = door::handle_from(op);
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Get_accumulate", On::Win(win)))
+    door::code_to(call("MPI_Get_accumulate", On::Win(win), |guard| {
+        body::onesided::get_accumulate(
+            guard,
+            Address(door::buffer_from(origin_addr)),
+            i64::from(origin_count),
+            origin_datatype,
+            Address(door::buffer_from(result_addr)),
+            i64::from(result_count),
+            result_datatype,
+            target_rank,
+            target_disp as i64,
+            i64::from(target_count),
+            target_datatype,
+            op,
+            win,
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Get_accumulate(
@@ -4886,7 +5267,23 @@ pub unsafe extern "C" fn PMPI_Get_accumulate_c(
     let target_datatype = door::handle_from(target_datatype);
     let op = door::handle_from(op);
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Get_accumulate_c", On::Win(win)))
+    door::code_to(call("MPI_Get_accumulate_c", On::Win(win), |guard| {
+        body::onesided::get_accumulate(
+            guard,
+            Address(door::buffer_from(origin_addr)),
+            origin_count,
+            origin_datatype,
+            Address(door::buffer_from(result_addr)),
+            result_count,
+            result_datatype,
+            target_rank,
+            target_disp as i64,
+            target_count,
+            target_datatype,
+            op,
+            win,
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Get_accumulate_c(
@@ -5177,7 +5574,9 @@ pub unsafe extern "C" fn MPI_Graphdims_get(comm: c_int, nnodes: usize, nedges: u
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Grequest_complete(request: c_int) -> c_int {
     let request = door::handle_from(request);
-    door::code_to(missing("MPI_Grequest_complete", On::Nothing))
+    door::code_to(call("MPI_Grequest_complete", On::Nothing, |guard| {
+        body::generalized::grequest_complete(guard, request)
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Grequest_complete(request: c_int) -> c_int {
@@ -5191,7 +5590,16 @@ pub unsafe extern "C" fn PMPI_Grequest_start(
     extra_state: usize,
     request: usize,
 ) -> c_int {
-    door::code_to(missing("MPI_Grequest_start", On::Nothing))
+    door::code_to(call("MPI_Grequest_start", On::Nothing, |guard| {
+        body::generalized::grequest_start(
+            guard,
+            Callback(query_fn),
+            Callback(free_fn),
+            Callback(cancel_fn),
+            Address(extra_state),
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Grequest_start(
@@ -7072,7 +7480,17 @@ pub unsafe extern "C" fn PMPI_Intercomm_create(
     let peer_comm = door::handle_from(peer_comm);
     let remote_leader = numbers::rank_from(remote_leader);
     let tag = numbers::tag_from(tag);
-    door::code_to(missing("MPI_Intercomm_create", On::Comm(local_comm)))
+    door::code_to(call("MPI_Intercomm_create", On::Comm(local_comm), |guard| {
+        body::intercomm::intercomm_create(
+            guard,
+            local_comm,
+            local_leader,
+            peer_comm,
+            remote_leader,
+            tag,
+            Out::<Handle>::foreign(newintercomm, "newintercomm", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Intercomm_create(
@@ -7131,7 +7549,14 @@ pub unsafe extern "C" fn MPI_Intercomm_create_from_groups(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Intercomm_merge(intercomm: c_int, high: c_int, newintracomm: usize) -> c_int {
     let intercomm = door::handle_from(intercomm);
-    door::code_to(missing("MPI_Intercomm_merge", On::Comm(intercomm)))
+    door::code_to(call("MPI_Intercomm_merge", On::Comm(intercomm), |guard| {
+        body::intercomm::intercomm_merge(
+            guard,
+            intercomm,
+            high,
+            Out::<Handle>::foreign(newintracomm, "newintracomm", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Intercomm_merge(intercomm: c_int, high: c_int, newintracomm: usize) -> c_int {
@@ -9331,7 +9756,9 @@ pub unsafe extern "C" fn MPI_Pack_size_c(incount: i64, datatype: c_int, comm: c_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Parrived(request: c_int, partition: c_int, flag: usize) -> c_int {
     let request = door::handle_from(request);
-    door::code_to(missing("MPI_Parrived", On::Nothing))
+    door::code_to(call("MPI_Parrived", On::Nothing, |guard| {
+        body::partitioned::parrived(guard, request, partition, Out::<i32>::new(flag, "flag"))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Parrived(request: c_int, partition: c_int, flag: usize) -> c_int {
@@ -9348,7 +9775,9 @@ pub unsafe extern "C" fn MPI_Pcontrol(level: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Pready(partition: c_int, request: c_int) -> c_int {
     let request = door::handle_from(request);
-    door::code_to(missing("MPI_Pready", On::Nothing))
+    door::code_to(call("MPI_Pready", On::Nothing, |guard| {
+        body::partitioned::pready(guard, partition, request)
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Pready(partition: c_int, request: c_int) -> c_int {
@@ -9361,7 +9790,14 @@ pub unsafe extern "C" fn PMPI_Pready_list(
     request: c_int,
 ) -> c_int {
     let request = door::handle_from(request);
-    door::code_to(missing("MPI_Pready_list", On::Nothing))
+    door::code_to(call("MPI_Pready_list", On::Nothing, |guard| {
+        body::partitioned::pready_list(
+            guard,
+            length,
+            In::<i32>::new(array_of_partitions, "array_of_partitions"),
+            request,
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Pready_list(length: c_int, array_of_partitions: usize, request: c_int) -> c_int {
@@ -9374,7 +9810,9 @@ pub unsafe extern "C" fn PMPI_Pready_range(
     request: c_int,
 ) -> c_int {
     let request = door::handle_from(request);
-    door::code_to(missing("MPI_Pready_range", On::Nothing))
+    door::code_to(call("MPI_Pready_range", On::Nothing, |guard| {
+        body::partitioned::pready_range(guard, partition_low, partition_high, request)
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Pready_range(
@@ -9401,7 +9839,20 @@ pub unsafe extern "C" fn PMPI_Precv_init(
     let tag = numbers::tag_from(tag);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Precv_init", On::Comm(comm)))
+    door::code_to(call("MPI_Precv_init", On::Comm(comm), |guard| {
+        body::partitioned::precv_init(
+            guard,
+            Address(door::buffer_from(buf)),
+            partitions,
+            i64::from(count),
+            datatype,
+            dest,
+            tag,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Precv_init(
@@ -9434,7 +9885,20 @@ pub unsafe extern "C" fn PMPI_Precv_init_c(
     let tag = numbers::tag_from(tag);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Precv_init_c", On::Comm(comm)))
+    door::code_to(call("MPI_Precv_init_c", On::Comm(comm), |guard| {
+        body::partitioned::precv_init(
+            guard,
+            Address(door::buffer_from(buf)),
+            partitions,
+            count,
+            datatype,
+            dest,
+            tag,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Precv_init_c(
@@ -9481,7 +9945,20 @@ pub unsafe extern "C" fn PMPI_Psend_init(
     let tag = numbers::tag_from(tag);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Psend_init", On::Comm(comm)))
+    door::code_to(call("MPI_Psend_init", On::Comm(comm), |guard| {
+        body::partitioned::psend_init(
+            guard,
+            Address(door::buffer_from(buf)),
+            partitions,
+            i64::from(count),
+            datatype,
+            dest,
+            tag,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Psend_init(
@@ -9514,7 +9991,20 @@ pub unsafe extern "C" fn PMPI_Psend_init_c(
     let tag = numbers::tag_from(tag);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Psend_init_c", On::Comm(comm)))
+    door::code_to(call("MPI_Psend_init_c", On::Comm(comm), |guard| {
+        body::partitioned::psend_init(
+            guard,
+            Address(door::buffer_from(buf)),
+            partitions,
+            count,
+            datatype,
+            dest,
+            tag,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Psend_init_c(
@@ -9554,7 +10044,19 @@ pub unsafe extern "C" fn PMPI_Put(
     let target_rank = numbers::rank_from(target_rank);
     let target_datatype = door::handle_from(target_datatype);
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Put", On::Win(win)))
+    door::code_to(call("MPI_Put", On::Win(win), |guard| {
+        body::onesided::put(
+            guard,
+            Address(door::buffer_from(origin_addr)),
+            i64::from(origin_count),
+            origin_datatype,
+            target_rank,
+            target_disp as i64,
+            i64::from(target_count),
+            target_datatype,
+            win,
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Put(
@@ -9595,7 +10097,19 @@ pub unsafe extern "C" fn PMPI_Put_c(
     let target_rank = numbers::rank_from(target_rank);
     let target_datatype = door::handle_from(target_datatype);
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Put_c", On::Win(win)))
+    door::code_to(call("MPI_Put_c", On::Win(win), |guard| {
+        body::onesided::put(
+            guard,
+            Address(door::buffer_from(origin_addr)),
+            origin_count,
+            origin_datatype,
+            target_rank,
+            target_disp as i64,
+            target_count,
+            target_datatype,
+            win,
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Put_c(
@@ -9649,7 +10163,21 @@ pub unsafe extern "C" fn PMPI_Raccumulate(
     let target_datatype = door::handle_from(target_datatype);
     let op = door::handle_from(op);
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Raccumulate", On::Win(win)))
+    door::code_to(call("MPI_Raccumulate", On::Win(win), |guard| {
+        body::onesided::raccumulate(
+            guard,
+            Address(door::buffer_from(origin_addr)),
+            i64::from(origin_count),
+            origin_datatype,
+            target_rank,
+            target_disp as i64,
+            i64::from(target_count),
+            target_datatype,
+            op,
+            win,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Raccumulate(
@@ -9697,7 +10225,21 @@ pub unsafe extern "C" fn PMPI_Raccumulate_c(
     let target_datatype = door::handle_from(target_datatype);
     let op = door::handle_from(op);
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Raccumulate_c", On::Win(win)))
+    door::code_to(call("MPI_Raccumulate_c", On::Win(win), |guard| {
+        body::onesided::raccumulate(
+            guard,
+            Address(door::buffer_from(origin_addr)),
+            origin_count,
+            origin_datatype,
+            target_rank,
+            target_disp as i64,
+            target_count,
+            target_datatype,
+            op,
+            win,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Raccumulate_c(
@@ -9980,7 +10522,20 @@ pub unsafe extern "C" fn PMPI_Reduce_init(
     let root = numbers::rank_from(root);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Reduce_init", On::Comm(comm)))
+    door::code_to(call("MPI_Reduce_init", On::Comm(comm), |guard| {
+        body::persistent::reduce_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            Address(door::buffer_from(recvbuf)),
+            i64::from(count),
+            datatype,
+            op,
+            root,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Reduce_init(
@@ -10013,7 +10568,20 @@ pub unsafe extern "C" fn PMPI_Reduce_init_c(
     let root = numbers::rank_from(root);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Reduce_init_c", On::Comm(comm)))
+    door::code_to(call("MPI_Reduce_init_c", On::Comm(comm), |guard| {
+        body::persistent::reduce_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            Address(door::buffer_from(recvbuf)),
+            count,
+            datatype,
+            op,
+            root,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Reduce_init_c(
@@ -10246,7 +10814,19 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter_block_init(
     let op = door::handle_from(op);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Reduce_scatter_block_init", On::Comm(comm)))
+    door::code_to(call("MPI_Reduce_scatter_block_init", On::Comm(comm), |guard| {
+        body::persistent::reduce_scatter_block_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            Address(door::buffer_from(recvbuf)),
+            i64::from(recvcount),
+            datatype,
+            op,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Reduce_scatter_block_init(
@@ -10276,7 +10856,19 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter_block_init_c(
     let op = door::handle_from(op);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Reduce_scatter_block_init_c", On::Comm(comm)))
+    door::code_to(call("MPI_Reduce_scatter_block_init_c", On::Comm(comm), |guard| {
+        body::persistent::reduce_scatter_block_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            Address(door::buffer_from(recvbuf)),
+            recvcount,
+            datatype,
+            op,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Reduce_scatter_block_init_c(
@@ -10308,7 +10900,19 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter_init(
     let op = door::handle_from(op);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Reduce_scatter_init", On::Comm(comm)))
+    door::code_to(call("MPI_Reduce_scatter_init", On::Comm(comm), |guard| {
+        body::persistent::reduce_scatter_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            Address(door::buffer_from(recvbuf)),
+            Counts::ints(recvcounts, "recvcounts"),
+            datatype,
+            op,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Reduce_scatter_init(
@@ -10338,7 +10942,19 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter_init_c(
     let op = door::handle_from(op);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Reduce_scatter_init_c", On::Comm(comm)))
+    door::code_to(call("MPI_Reduce_scatter_init_c", On::Comm(comm), |guard| {
+        body::persistent::reduce_scatter_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            Address(door::buffer_from(recvbuf)),
+            Counts::longs(recvcounts, "recvcounts"),
+            datatype,
+            op,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Reduce_scatter_init_c(
@@ -10580,7 +11196,20 @@ pub unsafe extern "C" fn PMPI_Rget(
     let target_rank = numbers::rank_from(target_rank);
     let target_datatype = door::handle_from(target_datatype);
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Rget", On::Win(win)))
+    door::code_to(call("MPI_Rget", On::Win(win), |guard| {
+        body::onesided::rget(
+            guard,
+            Address(door::buffer_from(origin_addr)),
+            i64::from(origin_count),
+            origin_datatype,
+            target_rank,
+            target_disp as i64,
+            i64::from(target_count),
+            target_datatype,
+            win,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Rget(
@@ -10624,7 +11253,20 @@ pub unsafe extern "C" fn PMPI_Rget_c(
     let target_rank = numbers::rank_from(target_rank);
     let target_datatype = door::handle_from(target_datatype);
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Rget_c", On::Win(win)))
+    door::code_to(call("MPI_Rget_c", On::Win(win), |guard| {
+        body::onesided::rget(
+            guard,
+            Address(door::buffer_from(origin_addr)),
+            origin_count,
+            origin_datatype,
+            target_rank,
+            target_disp as i64,
+            target_count,
+            target_datatype,
+            win,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Rget_c(
@@ -10674,7 +11316,24 @@ pub unsafe extern "C" fn PMPI_Rget_accumulate(
     let target_datatype = door::handle_from(target_datatype);
     let op = door::handle_from(op);
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Rget_accumulate", On::Win(win)))
+    door::code_to(call("MPI_Rget_accumulate", On::Win(win), |guard| {
+        body::onesided::rget_accumulate(
+            guard,
+            Address(door::buffer_from(origin_addr)),
+            i64::from(origin_count),
+            origin_datatype,
+            Address(door::buffer_from(result_addr)),
+            i64::from(result_count),
+            result_datatype,
+            target_rank,
+            target_disp as i64,
+            i64::from(target_count),
+            target_datatype,
+            op,
+            win,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Rget_accumulate(
@@ -10732,7 +11391,24 @@ pub unsafe extern "C" fn PMPI_Rget_accumulate_c(
     let target_datatype = door::handle_from(target_datatype);
     let op = door::handle_from(op);
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Rget_accumulate_c", On::Win(win)))
+    door::code_to(call("MPI_Rget_accumulate_c", On::Win(win), |guard| {
+        body::onesided::rget_accumulate(
+            guard,
+            Address(door::buffer_from(origin_addr)),
+            origin_count,
+            origin_datatype,
+            Address(door::buffer_from(result_addr)),
+            result_count,
+            result_datatype,
+            target_rank,
+            target_disp as i64,
+            target_count,
+            target_datatype,
+            op,
+            win,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Rget_accumulate_c(
@@ -10784,7 +11460,20 @@ pub unsafe extern "C" fn PMPI_Rput(
     let target_rank = numbers::rank_from(target_rank);
     let target_datatype = door::handle_from(target_datatype);
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Rput", On::Win(win)))
+    door::code_to(call("MPI_Rput", On::Win(win), |guard| {
+        body::onesided::rput(
+            guard,
+            Address(door::buffer_from(origin_addr)),
+            i64::from(origin_count),
+            origin_datatype,
+            target_rank,
+            target_disp as i64,
+            i64::from(target_count),
+            target_datatype,
+            win,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Rput(
@@ -10828,7 +11517,20 @@ pub unsafe extern "C" fn PMPI_Rput_c(
     let target_rank = numbers::rank_from(target_rank);
     let target_datatype = door::handle_from(target_datatype);
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Rput_c", On::Win(win)))
+    door::code_to(call("MPI_Rput_c", On::Win(win), |guard| {
+        body::onesided::rput(
+            guard,
+            Address(door::buffer_from(origin_addr)),
+            origin_count,
+            origin_datatype,
+            target_rank,
+            target_disp as i64,
+            target_count,
+            target_datatype,
+            win,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Rput_c(
@@ -11075,7 +11777,19 @@ pub unsafe extern "C" fn PMPI_Scan_init(
     let op = door::handle_from(op);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Scan_init", On::Comm(comm)))
+    door::code_to(call("MPI_Scan_init", On::Comm(comm), |guard| {
+        body::persistent::scan_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            Address(door::buffer_from(recvbuf)),
+            i64::from(count),
+            datatype,
+            op,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Scan_init(
@@ -11105,7 +11819,19 @@ pub unsafe extern "C" fn PMPI_Scan_init_c(
     let op = door::handle_from(op);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Scan_init_c", On::Comm(comm)))
+    door::code_to(call("MPI_Scan_init_c", On::Comm(comm), |guard| {
+        body::persistent::scan_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            Address(door::buffer_from(recvbuf)),
+            count,
+            datatype,
+            op,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Scan_init_c(
@@ -11222,7 +11948,21 @@ pub unsafe extern "C" fn PMPI_Scatter_init(
     let root = numbers::rank_from(root);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Scatter_init", On::Comm(comm)))
+    door::code_to(call("MPI_Scatter_init", On::Comm(comm), |guard| {
+        body::persistent::scatter_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            i64::from(sendcount),
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            i64::from(recvcount),
+            recvtype,
+            root,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Scatter_init(
@@ -11261,7 +12001,21 @@ pub unsafe extern "C" fn PMPI_Scatter_init_c(
     let root = numbers::rank_from(root);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Scatter_init_c", On::Comm(comm)))
+    door::code_to(call("MPI_Scatter_init_c", On::Comm(comm), |guard| {
+        body::persistent::scatter_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            sendcount,
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            recvcount,
+            recvtype,
+            root,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Scatter_init_c(
@@ -11393,7 +12147,22 @@ pub unsafe extern "C" fn PMPI_Scatterv_init(
     let root = numbers::rank_from(root);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Scatterv_init", On::Comm(comm)))
+    door::code_to(call("MPI_Scatterv_init", On::Comm(comm), |guard| {
+        body::persistent::scatterv_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            Counts::ints(sendcounts, "sendcounts"),
+            Counts::ints(displs, "displs"),
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            i64::from(recvcount),
+            recvtype,
+            root,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Scatterv_init(
@@ -11434,7 +12203,22 @@ pub unsafe extern "C" fn PMPI_Scatterv_init_c(
     let root = numbers::rank_from(root);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Scatterv_init_c", On::Comm(comm)))
+    door::code_to(call("MPI_Scatterv_init_c", On::Comm(comm), |guard| {
+        body::persistent::scatterv_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            Counts::longs(sendcounts, "sendcounts"),
+            Counts::longs(displs, "displs"),
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            recvcount,
+            recvtype,
+            root,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Scatterv_init_c(
@@ -14002,7 +14786,17 @@ pub unsafe extern "C" fn PMPI_Win_allocate(
 ) -> c_int {
     let info = door::handle_from(info);
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Win_allocate", On::Comm(comm)))
+    door::code_to(call("MPI_Win_allocate", On::Comm(comm), |guard| {
+        body::window::win_allocate(
+            guard,
+            size as i64,
+            i64::from(disp_unit),
+            info,
+            comm,
+            Address(baseptr),
+            Out::<Handle>::foreign(win, "win", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_allocate(
@@ -14026,7 +14820,17 @@ pub unsafe extern "C" fn PMPI_Win_allocate_c(
 ) -> c_int {
     let info = door::handle_from(info);
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Win_allocate_c", On::Comm(comm)))
+    door::code_to(call("MPI_Win_allocate_c", On::Comm(comm), |guard| {
+        body::window::win_allocate(
+            guard,
+            size as i64,
+            disp_unit as i64,
+            info,
+            comm,
+            Address(baseptr),
+            Out::<Handle>::foreign(win, "win", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_allocate_c(
@@ -14050,7 +14854,17 @@ pub unsafe extern "C" fn PMPI_Win_allocate_shared(
 ) -> c_int {
     let info = door::handle_from(info);
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Win_allocate_shared", On::Comm(comm)))
+    door::code_to(call("MPI_Win_allocate_shared", On::Comm(comm), |guard| {
+        body::window::win_allocate_shared(
+            guard,
+            size as i64,
+            i64::from(disp_unit),
+            info,
+            comm,
+            Address(baseptr),
+            Out::<Handle>::foreign(win, "win", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_allocate_shared(
@@ -14074,7 +14888,17 @@ pub unsafe extern "C" fn PMPI_Win_allocate_shared_c(
 ) -> c_int {
     let info = door::handle_from(info);
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Win_allocate_shared_c", On::Comm(comm)))
+    door::code_to(call("MPI_Win_allocate_shared_c", On::Comm(comm), |guard| {
+        body::window::win_allocate_shared(
+            guard,
+            size as i64,
+            disp_unit as i64,
+            info,
+            comm,
+            Address(baseptr),
+            Out::<Handle>::foreign(win, "win", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_allocate_shared_c(
@@ -14090,7 +14914,9 @@ pub unsafe extern "C" fn MPI_Win_allocate_shared_c(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_attach(win: c_int, base: usize, size: isize) -> c_int {
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Win_attach", On::Win(win)))
+    door::code_to(call("MPI_Win_attach", On::Win(win), |guard| {
+        body::window::win_attach(guard, win, Address(base), size as i64)
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_attach(win: c_int, base: usize, size: isize) -> c_int {
@@ -14100,7 +14926,9 @@ pub unsafe extern "C" fn MPI_Win_attach(win: c_int, base: usize, size: isize) ->
 pub unsafe extern "C" fn PMPI_Win_call_errhandler(win: c_int, errorcode: c_int) -> c_int {
     let win = door::handle_from(win);
     let errorcode = door::code_from(errorcode);
-    door::code_to(missing("MPI_Win_call_errhandler", On::Win(win)))
+    door::code_to(call("MPI_Win_call_errhandler", On::Win(win), |guard| {
+        body::errhandler::win_call_errhandler(guard, win, errorcode)
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_call_errhandler(win: c_int, errorcode: c_int) -> c_int {
@@ -14109,7 +14937,7 @@ pub unsafe extern "C" fn MPI_Win_call_errhandler(win: c_int, errorcode: c_int) -
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_complete(win: c_int) -> c_int {
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Win_complete", On::Win(win)))
+    door::code_to(call("MPI_Win_complete", On::Win(win), |guard| body::window::win_complete(guard, win)))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_complete(win: c_int) -> c_int {
@@ -14126,7 +14954,17 @@ pub unsafe extern "C" fn PMPI_Win_create(
 ) -> c_int {
     let info = door::handle_from(info);
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Win_create", On::Comm(comm)))
+    door::code_to(call("MPI_Win_create", On::Comm(comm), |guard| {
+        body::window::win_create(
+            guard,
+            Address(base),
+            size as i64,
+            i64::from(disp_unit),
+            info,
+            comm,
+            Out::<Handle>::foreign(win, "win", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_create(
@@ -14150,7 +14988,17 @@ pub unsafe extern "C" fn PMPI_Win_create_c(
 ) -> c_int {
     let info = door::handle_from(info);
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Win_create_c", On::Comm(comm)))
+    door::code_to(call("MPI_Win_create_c", On::Comm(comm), |guard| {
+        body::window::win_create(
+            guard,
+            Address(base),
+            size as i64,
+            disp_unit as i64,
+            info,
+            comm,
+            Out::<Handle>::foreign(win, "win", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_create_c(
@@ -14167,7 +15015,9 @@ pub unsafe extern "C" fn MPI_Win_create_c(
 pub unsafe extern "C" fn PMPI_Win_create_dynamic(info: c_int, comm: c_int, win: usize) -> c_int {
     let info = door::handle_from(info);
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Win_create_dynamic", On::Comm(comm)))
+    door::code_to(call("MPI_Win_create_dynamic", On::Comm(comm), |guard| {
+        body::window::win_create_dynamic(guard, info, comm, Out::<Handle>::foreign(win, "win", &door::HANDLE))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_create_dynamic(info: c_int, comm: c_int, win: usize) -> c_int {
@@ -14217,7 +15067,9 @@ pub unsafe extern "C" fn MPI_Win_create_keyval(
 pub unsafe extern "C" fn PMPI_Win_delete_attr(win: c_int, win_keyval: c_int) -> c_int {
     let win = door::handle_from(win);
     let win_keyval = door::keyval_from(win_keyval);
-    door::code_to(missing("MPI_Win_delete_attr", On::Win(win)))
+    door::code_to(call("MPI_Win_delete_attr", On::Win(win), |guard| {
+        body::attribute::win_delete_attr(guard, win, win_keyval)
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_delete_attr(win: c_int, win_keyval: c_int) -> c_int {
@@ -14226,7 +15078,9 @@ pub unsafe extern "C" fn MPI_Win_delete_attr(win: c_int, win_keyval: c_int) -> c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_detach(win: c_int, base: usize) -> c_int {
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Win_detach", On::Win(win)))
+    door::code_to(call("MPI_Win_detach", On::Win(win), |guard| {
+        body::window::win_detach(guard, win, Address(base))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_detach(win: c_int, base: usize) -> c_int {
@@ -14236,7 +15090,7 @@ pub unsafe extern "C" fn MPI_Win_detach(win: c_int, base: usize) -> c_int {
 pub unsafe extern "C" fn PMPI_Win_fence(assert: c_int, win: c_int) -> c_int {
     let assert = numbers::assertion_from(assert);
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Win_fence", On::Win(win)))
+    door::code_to(call("MPI_Win_fence", On::Win(win), |guard| body::window::win_fence(guard, assert, win)))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_fence(assert: c_int, win: c_int) -> c_int {
@@ -14246,7 +15100,7 @@ pub unsafe extern "C" fn MPI_Win_fence(assert: c_int, win: c_int) -> c_int {
 pub unsafe extern "C" fn PMPI_Win_flush(rank: c_int, win: c_int) -> c_int {
     let rank = numbers::rank_from(rank);
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Win_flush", On::Win(win)))
+    door::code_to(call("MPI_Win_flush", On::Win(win), |guard| body::window::win_flush(guard, rank, win)))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_flush(rank: c_int, win: c_int) -> c_int {
@@ -14255,7 +15109,7 @@ pub unsafe extern "C" fn MPI_Win_flush(rank: c_int, win: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_flush_all(win: c_int) -> c_int {
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Win_flush_all", On::Win(win)))
+    door::code_to(call("MPI_Win_flush_all", On::Win(win), |guard| body::window::win_flush_all(guard, win)))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_flush_all(win: c_int) -> c_int {
@@ -14265,7 +15119,9 @@ pub unsafe extern "C" fn MPI_Win_flush_all(win: c_int) -> c_int {
 pub unsafe extern "C" fn PMPI_Win_flush_local(rank: c_int, win: c_int) -> c_int {
     let rank = numbers::rank_from(rank);
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Win_flush_local", On::Win(win)))
+    door::code_to(call("MPI_Win_flush_local", On::Win(win), |guard| {
+        body::window::win_flush_local(guard, rank, win)
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_flush_local(rank: c_int, win: c_int) -> c_int {
@@ -14274,7 +15130,9 @@ pub unsafe extern "C" fn MPI_Win_flush_local(rank: c_int, win: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_flush_local_all(win: c_int) -> c_int {
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Win_flush_local_all", On::Win(win)))
+    door::code_to(call("MPI_Win_flush_local_all", On::Win(win), |guard| {
+        body::window::win_flush_local_all(guard, win)
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_flush_local_all(win: c_int) -> c_int {
@@ -14282,7 +15140,9 @@ pub unsafe extern "C" fn MPI_Win_flush_local_all(win: c_int) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_free(win: usize) -> c_int {
-    door::code_to(missing("MPI_Win_free", On::Nothing))
+    door::code_to(call("MPI_Win_free", On::Nothing, |guard| {
+        body::window::win_free(guard, Out::<Handle>::foreign(win, "win", &door::HANDLE))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_free(win: usize) -> c_int {
@@ -14307,7 +15167,15 @@ pub unsafe extern "C" fn PMPI_Win_get_attr(
 ) -> c_int {
     let win = door::handle_from(win);
     let win_keyval = door::keyval_from(win_keyval);
-    door::code_to(missing("MPI_Win_get_attr", On::Win(win)))
+    door::code_to(call("MPI_Win_get_attr", On::Win(win), |guard| {
+        body::attribute::win_get_attr(
+            guard,
+            win,
+            win_keyval,
+            Address(attribute_val),
+            Out::<i32>::new(flag, "flag"),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_get_attr(
@@ -14321,7 +15189,13 @@ pub unsafe extern "C" fn MPI_Win_get_attr(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_get_errhandler(win: c_int, errhandler: usize) -> c_int {
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Win_get_errhandler", On::Win(win)))
+    door::code_to(call("MPI_Win_get_errhandler", On::Win(win), |guard| {
+        body::errhandler::win_get_errhandler(
+            guard,
+            win,
+            Out::<Handle>::foreign(errhandler, "errhandler", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_get_errhandler(win: c_int, errhandler: usize) -> c_int {
@@ -14330,7 +15204,9 @@ pub unsafe extern "C" fn MPI_Win_get_errhandler(win: c_int, errhandler: usize) -
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_get_group(win: c_int, group: usize) -> c_int {
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Win_get_group", On::Win(win)))
+    door::code_to(call("MPI_Win_get_group", On::Win(win), |guard| {
+        body::window::win_get_group(guard, win, Out::<Handle>::foreign(group, "group", &door::HANDLE))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_get_group(win: c_int, group: usize) -> c_int {
@@ -14339,7 +15215,9 @@ pub unsafe extern "C" fn MPI_Win_get_group(win: c_int, group: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_get_info(win: c_int, info_used: usize) -> c_int {
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Win_get_info", On::Win(win)))
+    door::code_to(call("MPI_Win_get_info", On::Win(win), |guard| {
+        body::window::win_get_info(guard, win, Out::<Handle>::foreign(info_used, "info_used", &door::HANDLE))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_get_info(win: c_int, info_used: usize) -> c_int {
@@ -14348,7 +15226,14 @@ pub unsafe extern "C" fn MPI_Win_get_info(win: c_int, info_used: usize) -> c_int
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_get_name(win: c_int, win_name: usize, resultlen: usize) -> c_int {
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Win_get_name", On::Win(win)))
+    door::code_to(call("MPI_Win_get_name", On::Win(win), |guard| {
+        body::window::win_get_name(
+            guard,
+            win,
+            TextOut::new(win_name, "win_name"),
+            Out::<i32>::new(resultlen, "resultlen"),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_get_name(win: c_int, win_name: usize, resultlen: usize) -> c_int {
@@ -14360,7 +15245,9 @@ pub unsafe extern "C" fn PMPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_
     let rank = numbers::rank_from(rank);
     let assert = numbers::assertion_from(assert);
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Win_lock", On::Win(win)))
+    door::code_to(call("MPI_Win_lock", On::Win(win), |guard| {
+        body::window::win_lock(guard, lock_type, rank, assert, win)
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: c_int) -> c_int {
@@ -14370,7 +15257,9 @@ pub unsafe extern "C" fn MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_i
 pub unsafe extern "C" fn PMPI_Win_lock_all(assert: c_int, win: c_int) -> c_int {
     let assert = numbers::assertion_from(assert);
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Win_lock_all", On::Win(win)))
+    door::code_to(call("MPI_Win_lock_all", On::Win(win), |guard| {
+        body::window::win_lock_all(guard, assert, win)
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: c_int) -> c_int {
@@ -14381,7 +15270,9 @@ pub unsafe extern "C" fn PMPI_Win_post(group: c_int, assert: c_int, win: c_int) 
     let group = door::handle_from(group);
     let assert = numbers::assertion_from(assert);
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Win_post", On::Win(win)))
+    door::code_to(call("MPI_Win_post", On::Win(win), |guard| {
+        body::window::win_post(guard, group, assert, win)
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_post(group: c_int, assert: c_int, win: c_int) -> c_int {
@@ -14391,7 +15282,9 @@ pub unsafe extern "C" fn MPI_Win_post(group: c_int, assert: c_int, win: c_int) -
 pub unsafe extern "C" fn PMPI_Win_set_attr(win: c_int, win_keyval: c_int, attribute_val: usize) -> c_int {
     let win = door::handle_from(win);
     let win_keyval = door::keyval_from(win_keyval);
-    door::code_to(missing("MPI_Win_set_attr", On::Win(win)))
+    door::code_to(call("MPI_Win_set_attr", On::Win(win), |guard| {
+        body::attribute::win_set_attr(guard, win, win_keyval, Address(attribute_val))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_set_attr(win: c_int, win_keyval: c_int, attribute_val: usize) -> c_int {
@@ -14401,7 +15294,9 @@ pub unsafe extern "C" fn MPI_Win_set_attr(win: c_int, win_keyval: c_int, attribu
 pub unsafe extern "C" fn PMPI_Win_set_errhandler(win: c_int, errhandler: c_int) -> c_int {
     let win = door::handle_from(win);
     let errhandler = door::handle_from(errhandler);
-    door::code_to(missing("MPI_Win_set_errhandler", On::Win(win)))
+    door::code_to(call("MPI_Win_set_errhandler", On::Win(win), |guard| {
+        body::errhandler::win_set_errhandler(guard, win, errhandler)
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_set_errhandler(win: c_int, errhandler: c_int) -> c_int {
@@ -14411,7 +15306,9 @@ pub unsafe extern "C" fn MPI_Win_set_errhandler(win: c_int, errhandler: c_int) -
 pub unsafe extern "C" fn PMPI_Win_set_info(win: c_int, info: c_int) -> c_int {
     let win = door::handle_from(win);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Win_set_info", On::Win(win)))
+    door::code_to(call("MPI_Win_set_info", On::Win(win), |guard| {
+        body::window::win_set_info(guard, win, info)
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_set_info(win: c_int, info: c_int) -> c_int {
@@ -14420,7 +15317,9 @@ pub unsafe extern "C" fn MPI_Win_set_info(win: c_int, info: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_set_name(win: c_int, win_name: usize) -> c_int {
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Win_set_name", On::Win(win)))
+    door::code_to(call("MPI_Win_set_name", On::Win(win), |guard| {
+        body::window::win_set_name(guard, win, Text::new(win_name, "win_name"))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_set_name(win: c_int, win_name: usize) -> c_int {
@@ -14436,7 +15335,16 @@ pub unsafe extern "C" fn PMPI_Win_shared_query(
 ) -> c_int {
     let win = door::handle_from(win);
     let rank = numbers::rank_from(rank);
-    door::code_to(missing("MPI_Win_shared_query", On::Win(win)))
+    door::code_to(call("MPI_Win_shared_query", On::Win(win), |guard| {
+        body::window::win_shared_query(
+            guard,
+            win,
+            rank,
+            Out::<i64>::new(size, "size"),
+            OutCount::int(disp_unit, "disp_unit"),
+            Address(baseptr),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_shared_query(
@@ -14458,7 +15366,16 @@ pub unsafe extern "C" fn PMPI_Win_shared_query_c(
 ) -> c_int {
     let win = door::handle_from(win);
     let rank = numbers::rank_from(rank);
-    door::code_to(missing("MPI_Win_shared_query_c", On::Win(win)))
+    door::code_to(call("MPI_Win_shared_query_c", On::Win(win), |guard| {
+        body::window::win_shared_query(
+            guard,
+            win,
+            rank,
+            Out::<i64>::new(size, "size"),
+            OutCount::long(disp_unit, "disp_unit"),
+            Address(baseptr),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_shared_query_c(
@@ -14475,7 +15392,9 @@ pub unsafe extern "C" fn PMPI_Win_start(group: c_int, assert: c_int, win: c_int)
     let group = door::handle_from(group);
     let assert = numbers::assertion_from(assert);
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Win_start", On::Win(win)))
+    door::code_to(call("MPI_Win_start", On::Win(win), |guard| {
+        body::window::win_start(guard, group, assert, win)
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_start(group: c_int, assert: c_int, win: c_int) -> c_int {
@@ -14484,7 +15403,7 @@ pub unsafe extern "C" fn MPI_Win_start(group: c_int, assert: c_int, win: c_int) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_sync(win: c_int) -> c_int {
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Win_sync", On::Win(win)))
+    door::code_to(call("MPI_Win_sync", On::Win(win), |guard| body::window::win_sync(guard, win)))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_sync(win: c_int) -> c_int {
@@ -14493,7 +15412,9 @@ pub unsafe extern "C" fn MPI_Win_sync(win: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_test(win: c_int, flag: usize) -> c_int {
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Win_test", On::Win(win)))
+    door::code_to(call("MPI_Win_test", On::Win(win), |guard| {
+        body::window::win_test(guard, win, Out::<i32>::new(flag, "flag"))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_test(win: c_int, flag: usize) -> c_int {
@@ -14503,7 +15424,7 @@ pub unsafe extern "C" fn MPI_Win_test(win: c_int, flag: usize) -> c_int {
 pub unsafe extern "C" fn PMPI_Win_unlock(rank: c_int, win: c_int) -> c_int {
     let rank = numbers::rank_from(rank);
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Win_unlock", On::Win(win)))
+    door::code_to(call("MPI_Win_unlock", On::Win(win), |guard| body::window::win_unlock(guard, rank, win)))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_unlock(rank: c_int, win: c_int) -> c_int {
@@ -14512,7 +15433,7 @@ pub unsafe extern "C" fn MPI_Win_unlock(rank: c_int, win: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_unlock_all(win: c_int) -> c_int {
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Win_unlock_all", On::Win(win)))
+    door::code_to(call("MPI_Win_unlock_all", On::Win(win), |guard| body::window::win_unlock_all(guard, win)))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_unlock_all(win: c_int) -> c_int {
@@ -14521,7 +15442,7 @@ pub unsafe extern "C" fn MPI_Win_unlock_all(win: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_wait(win: c_int) -> c_int {
     let win = door::handle_from(win);
-    door::code_to(missing("MPI_Win_wait", On::Win(win)))
+    door::code_to(call("MPI_Win_wait", On::Win(win), |guard| body::window::win_wait(guard, win)))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_wait(win: c_int) -> c_int {
