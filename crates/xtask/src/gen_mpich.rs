@@ -382,7 +382,11 @@ pub fn numbers_text(table: &Table) -> Result<String, String> {
         .iter()
         .filter(|(ours, _)| **ours != MESSAGE_NULL)
         .map(|(_, (theirs, _))| *theirs as u32)
+        .chain([BESIDE.1])
         .collect();
+    let same = table.constants.iter().find(|c| c.name == BESIDE.2).ok_or("no MPI_REAL2")?.standard;
+    let (name, number, ours) = BESIDE;
+    writeln!(text, "\n/// {ours}, and {name}, which is the same there under another number.\npub const BESIDE: (u16, i32) = ({same}, {number});").expect("a String takes all");
     writeln!(text, "\n/// A multiplier that sends each of MPICH's predefined handles to a place of its own in a table of {PLACES}.\npub const SPREAD: u32 = {};", spread(&keys)?).expect("a String takes all");
     text.push_str("\n/// The predefined handles, but for files: ours and MPICH's.\n#[rustfmt::skip]\npub const HANDLES: &[(u16, i32)] = &[\n");
     for (ours, (theirs, name)) in &handles {
@@ -392,6 +396,9 @@ pub fn numbers_text(table: &Table) -> Result<String, String> {
     write!(text, "\n/// Every constant of a family, as the table has it: its name, our number, MPICH's, both ways of the family.\n#[cfg(test)]\n#[rustfmt::skip]\n#[allow(clippy::type_complexity)] // A row of a table.\npub const FACTS: &[(&str, i32, i32, fn(i32) -> i32, fn(i32) -> i32)] = &[\n{facts}];\n").expect("a String takes all");
     Ok(text)
 }
+
+/// A datatype that MPICH has beside the standard's, its number there, and that of ours which is the same.
+const BESIDE: (&str, u32, &str) = ("MPIX_C_FLOAT16", 0x4c00_0246, "MPI_REAL2");
 
 /// MPI_MESSAGE_NULL of the standard ABI.
 const MESSAGE_NULL: i64 = 296;
