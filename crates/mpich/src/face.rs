@@ -2033,7 +2033,16 @@ pub unsafe extern "C" fn PMPI_Comm_create_from_group(
     let group = door::handle_from(group);
     let info = door::handle_from(info);
     let errhandler = door::handle_from(errhandler);
-    door::code_to(missing("MPI_Comm_create_from_group", On::Nothing))
+    door::code_to(call("MPI_Comm_create_from_group", On::Nothing, |guard| {
+        body::session::comm_create_from_group(
+            guard,
+            group,
+            Text::new(stringtag, "stringtag"),
+            info,
+            errhandler,
+            Out::<Handle>::foreign(newcomm, "newcomm", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_create_from_group(
@@ -5679,7 +5688,14 @@ pub unsafe extern "C" fn PMPI_Group_from_session_pset(
     newgroup: usize,
 ) -> c_int {
     let session = door::handle_from(session);
-    door::code_to(missing("MPI_Group_from_session_pset", On::Session(session)))
+    door::code_to(call("MPI_Group_from_session_pset", On::Session(session), |guard| {
+        body::session::group_from_session_pset(
+            guard,
+            session,
+            Text::new(pset_name, "pset_name"),
+            Out::<Handle>::foreign(newgroup, "newgroup", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Group_from_session_pset(
@@ -7520,7 +7536,19 @@ pub unsafe extern "C" fn PMPI_Intercomm_create_from_groups(
     let remote_leader = numbers::rank_from(remote_leader);
     let info = door::handle_from(info);
     let errhandler = door::handle_from(errhandler);
-    door::code_to(missing("MPI_Intercomm_create_from_groups", On::Nothing))
+    door::code_to(call("MPI_Intercomm_create_from_groups", On::Nothing, |guard| {
+        body::session::intercomm_create_from_groups(
+            guard,
+            local_group,
+            local_leader,
+            remote_group,
+            remote_leader,
+            Text::new(stringtag, "stringtag"),
+            info,
+            errhandler,
+            Out::<Handle>::foreign(newintercomm, "newintercomm", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Intercomm_create_from_groups(
@@ -12618,7 +12646,9 @@ pub unsafe extern "C" fn MPI_Session_attach_buffer_c(session: c_int, buffer: usi
 pub unsafe extern "C" fn PMPI_Session_call_errhandler(session: c_int, errorcode: c_int) -> c_int {
     let session = door::handle_from(session);
     let errorcode = door::code_from(errorcode);
-    door::code_to(missing("MPI_Session_call_errhandler", On::Session(session)))
+    door::code_to(anytime("MPI_Session_call_errhandler", On::Session(session), |guard| {
+        body::errhandler::session_call_errhandler(guard, session, errorcode)
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_call_errhandler(session: c_int, errorcode: c_int) -> c_int {
@@ -12680,7 +12710,9 @@ pub unsafe extern "C" fn MPI_Session_detach_buffer_c(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_finalize(session: usize) -> c_int {
-    door::code_to(missing("MPI_Session_finalize", On::Nothing))
+    door::code_to(call("MPI_Session_finalize", On::Nothing, |guard| {
+        body::session::session_finalize(guard, Out::<Handle>::foreign(session, "session", &door::HANDLE))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_finalize(session: usize) -> c_int {
@@ -12698,7 +12730,13 @@ pub unsafe extern "C" fn MPI_Session_flush_buffer(session: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_get_errhandler(session: c_int, errhandler: usize) -> c_int {
     let session = door::handle_from(session);
-    door::code_to(missing("MPI_Session_get_errhandler", On::Session(session)))
+    door::code_to(call("MPI_Session_get_errhandler", On::Session(session), |guard| {
+        body::errhandler::session_get_errhandler(
+            guard,
+            session,
+            Out::<Handle>::foreign(errhandler, "errhandler", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_get_errhandler(session: c_int, errhandler: usize) -> c_int {
@@ -12707,7 +12745,13 @@ pub unsafe extern "C" fn MPI_Session_get_errhandler(session: c_int, errhandler: 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_get_info(session: c_int, info_used: usize) -> c_int {
     let session = door::handle_from(session);
-    door::code_to(missing("MPI_Session_get_info", On::Session(session)))
+    door::code_to(call("MPI_Session_get_info", On::Session(session), |guard| {
+        body::session::session_get_info(
+            guard,
+            session,
+            Out::<Handle>::foreign(info_used, "info_used", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_get_info(session: c_int, info_used: usize) -> c_int {
@@ -12723,7 +12767,16 @@ pub unsafe extern "C" fn PMPI_Session_get_nth_pset(
 ) -> c_int {
     let session = door::handle_from(session);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Session_get_nth_pset", On::Session(session)))
+    door::code_to(call("MPI_Session_get_nth_pset", On::Session(session), |guard| {
+        body::session::session_get_nth_pset(
+            guard,
+            session,
+            info,
+            n,
+            Out::<i32>::new(pset_len, "pset_len"),
+            TextOut::new(pset_name, "pset_name"),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_get_nth_pset(
@@ -12743,7 +12796,14 @@ pub unsafe extern "C" fn PMPI_Session_get_num_psets(
 ) -> c_int {
     let session = door::handle_from(session);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Session_get_num_psets", On::Session(session)))
+    door::code_to(call("MPI_Session_get_num_psets", On::Session(session), |guard| {
+        body::session::session_get_num_psets(
+            guard,
+            session,
+            info,
+            Out::<i32>::new(npset_names, "npset_names"),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_get_num_psets(session: c_int, info: c_int, npset_names: usize) -> c_int {
@@ -12752,7 +12812,14 @@ pub unsafe extern "C" fn MPI_Session_get_num_psets(session: c_int, info: c_int, 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_get_pset_info(session: c_int, pset_name: usize, info: usize) -> c_int {
     let session = door::handle_from(session);
-    door::code_to(missing("MPI_Session_get_pset_info", On::Session(session)))
+    door::code_to(call("MPI_Session_get_pset_info", On::Session(session), |guard| {
+        body::session::session_get_pset_info(
+            guard,
+            session,
+            Text::new(pset_name, "pset_name"),
+            Out::<Handle>::foreign(info, "info", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_get_pset_info(session: c_int, pset_name: usize, info: usize) -> c_int {
@@ -12771,7 +12838,14 @@ pub unsafe extern "C" fn MPI_Session_iflush_buffer(session: c_int, request: usiz
 pub unsafe extern "C" fn PMPI_Session_init(info: c_int, errhandler: c_int, session: usize) -> c_int {
     let info = door::handle_from(info);
     let errhandler = door::handle_from(errhandler);
-    door::code_to(missing("MPI_Session_init", On::Nothing))
+    door::code_to(anytime("MPI_Session_init", On::Nothing, |guard| {
+        body::session::session_init(
+            guard,
+            info,
+            errhandler,
+            Out::<Handle>::foreign(session, "session", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_init(info: c_int, errhandler: c_int, session: usize) -> c_int {
@@ -12781,7 +12855,9 @@ pub unsafe extern "C" fn MPI_Session_init(info: c_int, errhandler: c_int, sessio
 pub unsafe extern "C" fn PMPI_Session_set_errhandler(session: c_int, errhandler: c_int) -> c_int {
     let session = door::handle_from(session);
     let errhandler = door::handle_from(errhandler);
-    door::code_to(missing("MPI_Session_set_errhandler", On::Session(session)))
+    door::code_to(call("MPI_Session_set_errhandler", On::Session(session), |guard| {
+        body::errhandler::session_set_errhandler(guard, session, errhandler)
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_set_errhandler(session: c_int, errhandler: c_int) -> c_int {
