@@ -51,6 +51,10 @@ enum Block {
     Target = 2,
 }
 
+/// Up to so many bytes an accumulate is atomic as a whole, not only in each of its elements: programs replace and fetch small structs
+/// as bytes and expect to see them whole, although the standard promises less (MPI 5.0, section 12.7.1).
+const WHOLE_BYTES_MAX: usize = 64;
+
 /// Bytes of a block.
 const BLOCK_BYTES: usize = 32 << 10;
 
@@ -76,6 +80,16 @@ impl Piece {
         match self {
             Piece::Here { span, .. } => span.bytes(),
             Piece::There { bytes, .. } => *bytes,
+        }
+    }
+
+    /// Whether everybody updates its elements by atomic instructions.
+    fn is_atomic(&self, basic: Basic) -> bool {
+        match self {
+            Piece::Here { span, mapped } => {
+                *mapped && is_atomic(basic, span.address()) && span.bytes().is_multiple_of(basic.size())
+            }
+            Piece::There { .. } => false,
         }
     }
 }
@@ -220,11 +234,13 @@ impl Window {
                 }
             };
             let direct = result.and_then(Buffer::contiguous).map(|span| span.slice(at, bytes));
-            let fetched = match result {
-                Some(_) => Some(direct.unwrap_or_else(|| rma.scratch.block(Block::Fetched, bytes))),
-                None => None,
-            };
-            target.combine(rma, update, &pieces, from, fetched)?;
+            let fetched = result.map(|_| direct.unwrap_or_else(|| rma.scratch.block(Block::Fetched, bytes)));
+            let whole = total <= WHOLE_BYTES_MAX && total > update.basic.size();
+            if whole {
+                target.record.latched(|| target.combine(rma, update, &pieces, from, fetched, true))?;
+            } else {
+                target.combine(rma, update, &pieces, from, fetched, false)?;
+            }
             if let (Some(result), Some(fetched), None) = (result, fetched, direct) {
                 result.unpack(at, fetched);
             }
@@ -426,7 +442,7 @@ impl Target {
         }
     }
 
-    /// Combines pieces with `from`, and stores what was there in `fetched`; the three have the same length.
+    /// Combines pieces with `from`, and stores what was there in `fetched`; the three have the same length. `held`: we are in the latch.
     fn combine(
         &self,
         rma: &mut Rma,
@@ -434,46 +450,52 @@ impl Target {
         pieces: &[Piece],
         from: Span,
         fetched: Option<Span>,
+        held: bool,
     ) -> Result<()> {
-        let Update { op, basic } = update;
-        let part = |at, bytes| if op == PredefinedOp::NoOp { Span::EMPTY } else { from.slice(at, bytes) };
-        let atomic = |piece: &Piece| match piece {
-            Piece::Here { span, mapped } => {
-                *mapped && is_atomic(basic, span.address()) && span.bytes().is_multiple_of(basic.size())
-            }
-            Piece::There { .. } => false,
-        };
         let mut done = 0;
         // Pieces that only the latch protects are taken together: one may hold only a part of an element.
-        for run in pieces.chunk_by(|a, b| !atomic(a) && !atomic(b)) {
+        for run in pieces.chunk_by(|a, b| !a.is_atomic(update.basic) && !b.is_atomic(update.basic)) {
             let bytes = run.iter().map(Piece::bytes).sum();
-            let (from, fetched) = (part(done, bytes), fetched.map(|fetched| fetched.slice(done, bytes)));
+            let from = if update.op == PredefinedOp::NoOp { Span::EMPTY } else { from.slice(done, bytes) };
+            let fetched = fetched.map(|fetched| fetched.slice(done, bytes));
             done += bytes;
             match run {
-                [Piece::Here { span, .. }] if atomic(&run[0]) => {
-                    datatype::accumulate(op, basic, *span, from, fetched);
+                [Piece::Here { span, .. }] if run[0].is_atomic(update.basic) => {
+                    datatype::accumulate(update.op, update.basic, *span, from, fetched);
                 }
-                _ => self.record.latched(|| {
-                    let now = rma.scratch.block(Block::Target, bytes);
-                    self.transfer(rma, run, now, Way::Fetch)?;
-                    let mut operand = from;
-                    if let Some(fetched) = fetched {
-                        // The result may be the operand's memory.
-                        if op != PredefinedOp::NoOp {
-                            operand = rma.scratch.block(Block::Origin, bytes);
-                            from.copy_to(operand);
-                        }
-                        now.copy_to(fetched);
-                    }
-                    if op == PredefinedOp::NoOp {
-                        return Ok(());
-                    }
-                    reduce(op, basic, now, operand, now);
-                    self.transfer(rma, run, now, Way::Put)
-                })?,
+                _ if held => self.combine_plainly(rma, update, run, from, fetched)?,
+                _ => self.record.latched(|| self.combine_plainly(rma, update, run, from, fetched))?,
             }
         }
         Ok(())
+    }
+
+    /// The same for pieces that no atomic instruction reaches, in the latch.
+    fn combine_plainly(
+        &self,
+        rma: &mut Rma,
+        Update { op, basic }: Update,
+        pieces: &[Piece],
+        from: Span,
+        fetched: Option<Span>,
+    ) -> Result<()> {
+        let bytes = pieces.iter().map(Piece::bytes).sum();
+        let now = rma.scratch.block(Block::Target, bytes);
+        let mut operand = from;
+        if fetched.is_some() && op != PredefinedOp::NoOp {
+            // The result may be the operand's memory.
+            operand = rma.scratch.block(Block::Origin, bytes);
+            from.copy_to(operand);
+        }
+        self.transfer(rma, pieces, now, Way::Fetch)?;
+        if let Some(fetched) = fetched {
+            now.copy_to(fetched);
+        }
+        if op == PredefinedOp::NoOp {
+            return Ok(());
+        }
+        reduce(op, basic, now, operand, now);
+        self.transfer(rma, pieces, now, Way::Put)
     }
 }
 

@@ -362,6 +362,8 @@ pub fn win_shared_query(
         window.mapped(rank)?
     };
     let (bytes, unit, address) = found.unwrap_or((0, 1, 0));
+    // A segment without bytes is nowhere.
+    let address = if bytes > 0 || rank == c::PROC_NULL { address } else { 0 };
     size.set(bytes as i64)?;
     disp_unit.set(unit)?;
     baseptr.store(address)
