@@ -306,12 +306,16 @@ impl Text {
     }
     /// The string; bytes that are not UTF-8 are replaced.
     pub fn read(self) -> Result<String> {
+        Ok(String::from_utf8_lossy(&self.bytes()?).into_owned())
+    }
+    /// The string as it is.
+    pub fn bytes(self) -> Result<Vec<u8>> {
         if self.address == 0 {
             return null(self.name);
         }
         // SAFETY: not null, and the program gave it as a C string (contract of this file).
         let text = unsafe { std::ffi::CStr::from_ptr(self.address as *const _) };
-        Ok(text.to_string_lossy().into_owned())
+        Ok(text.to_bytes().to_vec())
     }
 }
 

@@ -23,6 +23,7 @@ use std::ffi::c_int;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use telemetry::Counter;
 
 /// How far the process is in leaving its job, which it does once, whatever sessions come after.
@@ -97,6 +98,8 @@ pub struct Job {
     pub operators: slab::Slab<Operator>,
     /// Addresses that MPI_Alloc_mem gave out, and their offsets in the arena (none: from the heap, of so many bytes).
     pub memory: std::collections::HashMap<usize, Option<u64>>,
+    /// The launcher that this program, which runs alone, has started for itself.
+    pub launcher: Option<sys::process::Process>,
 }
 
 /// Rounds of progress at the start of a wait before the clock is looked at.
@@ -297,8 +300,21 @@ impl Guard {
             eprintln!("outboard: rank {}: {warning}", job.membership.rank);
         }
         let (segment, rank) = (job.membership.segment, job.membership.rank);
-        if let Some((_, code)) = segment.job().aborted() {
+        if let Some((_, code)) = job.membership.world().aborted() {
             self.unlocked(|| raise::leave(code));
+        }
+        if let Some(process) = &job.launcher
+            && process.ended(Some(Duration::ZERO)).unwrap_or(true)
+        {
+            job.launcher = None;
+            segment.job().launcher.store(0, Ordering::Release);
+            if segment.connected(job.membership.first).len() > 1 {
+                let lost = Error::new(
+                    Class::ProcAborted,
+                    "the mpirun of the processes that it spawned has ended, and they with it",
+                );
+                raise::end(self, "waiting", &lost);
+            }
         }
         let still_idle = || {
             let mut guard = Guard::enter();
@@ -384,7 +400,8 @@ impl Process {
         let allocator = transport::shm::Allocator::new(segment.arena(membership.rank)?);
         let config = executor::Config::of(settings);
         let coll = Coll::new(Executor::new(segment.clone(), membership.rank, allocator, config), settings)?;
-        self.objects.join(membership.rank, membership.size);
+        let world = membership.world().id.load(Ordering::Relaxed);
+        self.objects.join(membership.rank, membership.members(), world);
         self.objects
             .infos
             .predefine(objects::constants::INFO_ENV, crate::body::info::environment(membership.size));
@@ -400,6 +417,7 @@ impl Process {
             driven: Vec::new(),
             operators: slab::Slab::new(),
             memory: std::collections::HashMap::new(),
+            launcher: None,
         }));
         Ok(())
     }
@@ -408,6 +426,10 @@ impl Process {
     pub fn init(&mut self, level: i32) -> Result<()> {
         self.join()?;
         self.objects.enter_world();
+        let world = self.job().membership.world().id.load(Ordering::Relaxed);
+        if let Some(parents) = settings::get().parents.as_ref().filter(|_| world != 0) {
+            self.objects.join_parents(parents.iter().map(|parent| *parent as u32).collect(), world)?;
+        }
         self.phase = Phase::Running;
         self.thread_level = level;
         self.main_thread = Some(std::thread::current().id());

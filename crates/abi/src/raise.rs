@@ -53,7 +53,7 @@ fn fatal(guard: &mut Guard, code: c_int, sentence: &str) -> ! {
     match &guard.job {
         Some(job) => {
             // One write, so that the line stays whole beside those of other ranks.
-            let line = format!("rank {}, {sentence}\n", job.membership.rank);
+            let line = format!("{}, {sentence}\n", job.membership.segment.name(job.membership.rank));
             eprint!("{line}");
             job.membership.fail(code)
         }

@@ -1,10 +1,11 @@
 //! A rank's life in its job: joining, leaving, aborting.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use error::{Class, Result, fail};
 use settings::{Cma, Settings};
-use transport::shm::{Segment, Shape, State, cma};
+use transport::shm::{Segment, Shape, State, World, cma};
 
 use crate::claim::{self, Claim};
 
@@ -13,8 +14,10 @@ use crate::claim::{self, Claim};
 pub struct Membership {
     /// The job's memory, mapped until the process ends.
     pub segment: &'static Segment,
-    /// This process's rank in MPI_COMM_WORLD.
+    /// This process's rank in the segment: in MPI_COMM_WORLD, counted from the first rank of its world.
     pub rank: u32,
+    /// The first rank of its world: 0, except for processes that were spawned.
+    pub first: u32,
     /// Ranks in MPI_COMM_WORLD.
     pub size: u32,
     /// Whether this is a job of one that no `mpirun` started.
@@ -26,7 +29,11 @@ pub struct Membership {
 pub fn join() -> Result<Membership> {
     let settings = settings::load()?;
     let membership = match claim::rank(settings)? {
-        Claim::Rank(segment, rank) => Membership { segment, rank, size: segment.shape().ranks, alone: false },
+        Claim::Rank(segment, rank) => {
+            let first = segment.rank(rank).first.load(Ordering::Relaxed);
+            let size = segment.members(first).len() as u32;
+            Membership { segment, rank, first, size, alone: false }
+        }
         Claim::Alone => {
             // A descendant of one of our ranks has our variables too, beside those that `mpirun` sets for others' sake.
             if settings.job_fd.is_none()
@@ -44,27 +51,39 @@ pub fn join() -> Result<Membership> {
         }
     };
     membership.publish(settings);
-    let job = membership.segment.job();
-    job.born.arrive();
-    if !job.born.wait(membership.size, || job.aborted().is_some()) {
-        let (rank, code) = job.aborted().unwrap_or((0, 1));
-        fail!(Class::ProcAborted, "rank {rank} ended the job with code {code} before all ranks had started");
+    let world = membership.world();
+    world.born.arrive();
+    if !world.born.wait(membership.size, || world.aborted().is_some()) {
+        let (rank, code) = world.aborted().unwrap_or((0, 1));
+        let name = membership.segment.name(rank);
+        fail!(Class::ProcAborted, "{name} ended the job with code {code} before all ranks had started");
     }
     Ok(membership)
 }
 
 fn alone(settings: &Settings) -> Result<Membership> {
-    let sparse = Shape::sparse(1, 0);
+    let sparse = Shape::sparse(1 + settings.spawn_ranks_max as u32, 0);
     let shape = Shape { arena_bytes: settings.arena_bytes.unwrap_or(sparse.arena_bytes), ..sparse };
     let (segment, _) = Segment::create(shape)?;
     let segment = claim::keep(segment);
+    segment.world(0).size.store(1, Ordering::Relaxed);
     segment.job().spin_allowed.store(1, Ordering::Relaxed);
     segment.job().cma_forbidden.store(u32::from(settings.cma == Cma::Off), Ordering::Relaxed);
     segment.rank(0).pid.store(sys::process::id(), Ordering::Release);
-    Ok(Membership { segment, rank: 0, size: 1, alone: true })
+    Ok(Membership { segment, rank: 0, first: 0, size: 1, alone: true })
 }
 
 impl Membership {
+    /// What the processes of MPI_COMM_WORLD share.
+    pub fn world(&self) -> &'static World {
+        self.segment.world(self.first)
+    }
+
+    /// The ranks in the segment of the processes of MPI_COMM_WORLD.
+    pub fn members(&self) -> Range<u32> {
+        self.first..self.first + self.size
+    }
+
     fn publish(&self, settings: &Settings) {
         let page = self.segment.rank(self.rank);
         let cpus = sys::cpu::allowed().unwrap_or_default();
@@ -83,21 +102,27 @@ impl Membership {
     /// Says that this rank has reached MPI_Finalize with all its operations done. Its caller keeps making progress for
     /// others until [`Membership::may_leave`], then calls [`Membership::leave`].
     pub fn arrive(&self) {
-        self.segment.job().leaving.arrive();
+        self.world().leaving.arrive();
+        // Those of other worlds may be waiting for us in their MPI_Finalize.
+        for first in self.segment.connected(self.first).into_iter().filter(|first| *first != self.first) {
+            self.segment.members(first).for_each(|rank| self.segment.rank(rank).bell.ring());
+        }
     }
 
-    /// Whether all ranks have arrived at MPI_Finalize, so that nobody needs this process's memory any more. True too when
-    /// the job is being ended: nobody will arrive then.
+    /// Whether all connected processes have arrived at MPI_Finalize (MPI 5.0, section 11.2.2), so that nobody needs this process's
+    /// memory any more. True too when the job is being ended: nobody will arrive then.
     pub fn may_leave(&self) -> bool {
-        self.segment.job().leaving.count() >= self.size || self.segment.job().aborted().is_some()
+        let arrived = |first: u32| self.segment.world(first).has_arrived();
+        arrived(self.first) && self.segment.connected(self.first).into_iter().all(arrived)
+            || self.world().aborted().is_some()
     }
 
-    /// Ends membership after [`Membership::may_leave`] (waiting for it, asleep, if need be): rank 0 prints the counters if
+    /// Ends membership after [`Membership::may_leave`] (waiting for it, asleep, if need be): the first rank prints the counters if
     /// OUTBOARD_STATS is set, the trace is written, and the rank is marked as finalized. From then on the process may exit.
     pub fn leave(&self) {
-        let job = self.segment.job();
-        job.leaving.wait(self.size, || job.aborted().is_some());
-        if self.rank == 0 && settings::get().stats {
+        let world = self.world();
+        world.leaving.wait(self.size, || world.aborted().is_some());
+        if self.rank == self.first && settings::get().stats {
             eprint!("{}", self.statistics());
         }
         if let Err(error) = telemetry::event::write() {
@@ -109,7 +134,7 @@ impl Membership {
     /// The counters of all ranks and proxies as a table.
     pub fn statistics(&self) -> String {
         let shape = self.segment.shape();
-        let ranks: Vec<_> = (0..shape.ranks).map(|rank| &*self.segment.rank(rank).counters).collect();
+        let ranks: Vec<_> = self.members().map(|rank| &*self.segment.rank(rank).counters).collect();
         let proxies: Vec<_> = (0..shape.proxies).map(|proxy| &*self.segment.proxy(proxy).counters).collect();
         telemetry::summary::table(&ranks, &proxies)
     }

@@ -64,6 +64,29 @@ pub const WORLD_CONTEXT: u64 = 1;
 /// The context of MPI_COMM_SELF; every process has its own comm of that name, and no two of them ever meet.
 pub const SELF_CONTEXT: u64 = 2;
 
+/// What MPI_Comm_connect says first; the tag is the port's.
+pub const PORT_CONTEXT: u64 = 3;
+
+/// The context of the MPI_COMM_WORLD of world `id`; the first world's is `WORLD_CONTEXT`.
+pub fn world_context(id: u64) -> u64 {
+    if id == 0 { WORLD_CONTEXT } else { mixed(&[WORLD_CONTEXT, id, 1]) }
+}
+
+/// The context of the intercommunicator between world `id` and those that spawned it.
+pub fn spawn_context(id: u64) -> u64 {
+    mixed(&[WORLD_CONTEXT, id, 2])
+}
+
+/// The context of the intercommunicator of connection `id`.
+pub fn connection_context(id: u64) -> u64 {
+    mixed(&[PORT_CONTEXT, id, 1])
+}
+
+/// In which a MPI_Comm_connect with this mark is answered.
+pub fn answer_context(mark: u64) -> u64 {
+    mixed(&[PORT_CONTEXT, mark, 2])
+}
+
 impl Comm {
     /// A comm over `group`, of which this process must be a member.
     pub fn new(context: u64, group: Arc<Group>, name: &str) -> Comm {

@@ -69,8 +69,11 @@ pub struct Objects {
     pub errors: Errors,
     /// The error handler on MPI_FILE_NULL, which new files get and errors without a file raise.
     pub file_errhandler: Handle,
-    /// This process's rank in MPI_COMM_WORLD.
+    /// This process's rank in the job, by which groups know it.
     pub own: u32,
+    world_context: u64,
+    /// What MPI_Comm_get_parent returned first; a null handle in a world that was not spawned.
+    pub parent: Handle,
 }
 
 impl Default for Objects {
@@ -111,19 +114,22 @@ impl Objects {
             errors: Errors::default(),
             file_errhandler: constants::ERRORS_RETURN,
             own: 0,
+            world_context: comm::WORLD_CONTEXT,
+            parent: constants::COMM_NULL,
         }
     }
 
-    /// The process is now the one with this rank in a job of `size` processes.
-    pub fn join(&mut self, rank: u32, size: u32) {
-        self.own = rank;
-        self.world = Arc::new(Group::new((0..size).collect::<Vec<_>>(), rank));
+    /// The process is now the one with this rank in the job, and its world, of this number, has these processes.
+    pub fn join(&mut self, own: u32, peers: std::ops::Range<u32>, world: u64) {
+        self.own = own;
+        self.world_context = comm::world_context(world);
+        self.world = Arc::new(Group::new(peers.collect::<Vec<_>>(), own));
     }
 
     /// Makes MPI_COMM_WORLD and MPI_COMM_SELF, as MPI_Init does.
     pub fn enter_world(&mut self) {
         let alone = Arc::new(Group::new([self.own], self.own));
-        let world = Comm::new(comm::WORLD_CONTEXT, self.world.clone(), "MPI_COMM_WORLD");
+        let world = Comm::new(self.world_context, self.world.clone(), "MPI_COMM_WORLD");
         self.comms.predefine(constants::COMM_WORLD, world);
         self.comms.predefine(constants::COMM_SELF, Comm::new(comm::SELF_CONTEXT, alone, "MPI_COMM_SELF"));
     }
@@ -132,6 +138,15 @@ impl Objects {
     pub fn leave_world(&mut self) {
         self.comms.undefine(constants::COMM_WORLD);
         self.comms.undefine(constants::COMM_SELF);
+    }
+
+    /// Makes the intercommunicator with the processes that spawned world `world`, after `enter_world`.
+    pub fn join_parents(&mut self, parents: Vec<u32>, world: u64) -> Result<()> {
+        let remote = Arc::new(Group::new(parents, self.own));
+        let comm = Comm::between(comm::spawn_context(world), self.world.clone(), remote, "MPI_COMM_PARENT");
+        errhandler::retain(&mut self.errhandlers, comm.errhandler, Kind::Comm)?;
+        self.parent = self.comms.insert(comm)?;
+        Ok(())
     }
 
     /// The process set of this name (MPI 5.0, section 11.3.2).
@@ -207,7 +222,7 @@ mod tests {
     fn a_process_begins_with_the_predefined_objects() {
         let mut objects = Objects::new();
         assert!(objects.comm(constants::COMM_WORLD).is_err());
-        objects.join(1, 3);
+        objects.join(1, 0..3, 0);
         objects.enter_world();
         let world = objects.comm(constants::COMM_WORLD).unwrap();
         assert_eq!((world.size(), world.rank, world.name.as_str()), (3, 1, "MPI_COMM_WORLD"));

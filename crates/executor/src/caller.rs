@@ -81,6 +81,7 @@ struct Instance {
 impl Executor {
     /// The executor of `rank`, which allocates from `allocator` (the rank's arena).
     pub fn new(segment: Segment, rank: u32, allocator: Allocator, config: Config) -> Executor {
+        let generation = segment.rank(rank).generation.load(Ordering::Relaxed);
         let watch =
             segment.proxy_of(rank).map(|proxy| Watch::new(segment.clone(), proxy, config.proxy_timeout_ms));
         Executor {
@@ -95,9 +96,10 @@ impl Executor {
             away: Vec::new(),
             watch,
             readable: None,
-            // Unique in the job, so that peers may remember what they found in a program.
-            programs_made: u64::from(rank) << 40,
-            version: 0,
+            // Unique in the job, so that peers may remember what they found in a program, and proxies what they made of parameters,
+            // also when this rank has its page from an earlier one.
+            programs_made: (u64::from(generation) << 12 | u64::from(rank)) << 32,
+            version: u64::from(generation) << 32,
             tickets: 0,
             idle_bytes: 0,
             warnings: VecDeque::new(),

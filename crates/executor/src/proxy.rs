@@ -33,7 +33,7 @@ const HOUSEKEEPING_NS: u64 = 10_000_000;
 const NAP_MAX: Duration = Duration::from_millis(50);
 
 /// A proxy's life: drives what its ranks launch, sleeps on its doorbell when there has been nothing to do for
-/// `proxy_poll_us`, and returns when all its ranks have left, the job is aborted, or its parent has died.
+/// `proxy_poll_us`, and returns when all its ranks have left, `mpirun` says so, or its parent has died.
 pub fn run(segment: &Segment, index: u32, config: &Config) {
     let mut proxy = Proxy::new(segment.clone(), index, config);
     let page = segment.proxy(index);
@@ -57,7 +57,8 @@ pub fn run(segment: &Segment, index: u32, config: &Config) {
             page.counters.set(Counter::ProxyCpuNs, sys::clock::process_cpu());
             page.counters.set(Counter::InstancesLive, proxy.runs.len() as u64);
             let served = proxy.look_after_ranks();
-            if !served || segment.job().aborted().is_some() || sys::process::parent() != parent {
+            let ending = segment.job().ending.load(Ordering::Relaxed) != 0;
+            if !served || ending || sys::process::parent() != parent {
                 page.set_state(State::Finalized);
                 return;
             }
@@ -72,8 +73,10 @@ pub fn run(segment: &Segment, index: u32, config: &Config) {
 pub struct Proxy {
     index: u32,
     reach: Reach,
-    /// The ranks it serves that have not finalized.
+    /// The ranks it serves: those that have not finalized.
     ranks: Vec<u32>,
+    /// Those that are not there, but may come: spawned ones.
+    absent: Vec<u32>,
     runs: Vec<Run>,
     /// Runs of finished instances, by rank and record.
     idle: HashMap<(u32, u64), Run>,
@@ -87,9 +90,13 @@ impl Proxy {
     /// Proxy `index` of a job.
     pub fn new(segment: Segment, index: u32, config: &Config) -> Proxy {
         let shape = segment.shape();
+        let first_world = segment.members(0).end;
+        let mine = (index..shape.ranks).step_by(shape.proxies.max(1) as usize);
+        let (ranks, absent) = mine.partition(|rank| *rank < first_world);
         Proxy {
             index,
-            ranks: (index..shape.ranks).step_by(shape.proxies.max(1) as usize).collect(),
+            ranks,
+            absent,
             reach: Reach::new(segment, Driver::Proxy(index), config.chunk_bytes),
             runs: Vec::new(),
             idle: HashMap::new(),
@@ -121,9 +128,10 @@ impl Proxy {
         !self.runs.is_empty()
     }
 
-    /// Looks at its ranks: tries to reach those that have come, forgets those that have gone; whether any is left.
+    /// Looks at its ranks: tries to reach those that have come, forgets those that have gone; whether any is left or may come.
     pub fn look_after_ranks(&mut self) -> bool {
-        let Proxy { ranks, reach, idle, plans, .. } = self;
+        let Proxy { ranks, absent, reach, idle, plans, .. } = self;
+        ranks.extend(absent.extract_if(.., |rank| reach.segment.rank(*rank).state() == State::Running));
         ranks.retain(|&rank| {
             let page = reach.segment.rank(rank);
             match page.state() {
@@ -135,12 +143,14 @@ impl Proxy {
                 State::Finalized | State::Dead => {
                     idle.retain(|&(owner, _), _| owner != rank);
                     plans.retain(|&(owner, _), _| owner != rank);
+                    absent.push(rank);
                     false
                 }
                 _ => true,
             }
         });
-        !ranks.is_empty()
+        // Without a launcher nobody is spawned.
+        !ranks.is_empty() || reach.segment.job().launcher.load(Ordering::Relaxed) != 0
     }
 
     /// Tests: dies after so many memory operations.

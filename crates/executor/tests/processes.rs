@@ -74,7 +74,7 @@ impl Job {
         };
         let proxies: Vec<Child> = (0..proxies).map(|index| spawn("proxy", index)).collect();
         let ranks: Vec<Child> = (0..ranks).map(|index| spawn("rank", index)).collect();
-        segment.job().born.wait(ranks.len() as u32, || false);
+        segment.world(0).born.wait(ranks.len() as u32, || false);
         Job { segment, _fd: fd, ranks, proxies }
     }
 
@@ -364,14 +364,14 @@ fn steps() {
 fn rank(segment: &Segment, rank: u32, scenario: &str) {
     let mut member = Member::new(segment, rank);
     let size = member.size;
-    segment.job().born.arrive();
-    segment.job().born.wait(size, || false);
+    segment.world(0).born.arrive();
+    segment.world(0).born.wait(size, || false);
     match scenario {
         "test" => rounds(&mut member),
         _ => costs(&mut member, scenario),
     }
-    segment.job().leaving.arrive();
-    segment.job().leaving.wait(size, || false);
+    segment.world(0).leaving.arrive();
+    segment.world(0).leaving.wait(size, || false);
     segment.rank(rank).set_state(State::Finalized);
 }
 

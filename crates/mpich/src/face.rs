@@ -1893,7 +1893,9 @@ pub unsafe extern "C" fn MPI_Cartdim_get(comm: c_int, ndims: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Close_port(port_name: usize) -> c_int {
-    door::code_to(missing("MPI_Close_port", On::Nothing))
+    door::code_to(call("MPI_Close_port", On::Nothing, |guard| {
+        body::dynamic::close_port(guard, Text::new(port_name, "port_name"))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Close_port(port_name: usize) -> c_int {
@@ -1910,7 +1912,16 @@ pub unsafe extern "C" fn PMPI_Comm_accept(
     let info = door::handle_from(info);
     let root = numbers::rank_from(root);
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Comm_accept", On::Comm(comm)))
+    door::code_to(call("MPI_Comm_accept", On::Comm(comm), |guard| {
+        body::dynamic::comm_accept(
+            guard,
+            Text::new(port_name, "port_name"),
+            info,
+            root,
+            comm,
+            Out::<Handle>::foreign(newcomm, "newcomm", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_accept(
@@ -1984,7 +1995,16 @@ pub unsafe extern "C" fn PMPI_Comm_connect(
     let info = door::handle_from(info);
     let root = numbers::rank_from(root);
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Comm_connect", On::Comm(comm)))
+    door::code_to(call("MPI_Comm_connect", On::Comm(comm), |guard| {
+        body::dynamic::comm_connect(
+            guard,
+            Text::new(port_name, "port_name"),
+            info,
+            root,
+            comm,
+            Out::<Handle>::foreign(newcomm, "newcomm", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_connect(
@@ -2150,7 +2170,7 @@ pub unsafe extern "C" fn MPI_Comm_detach_buffer_c(comm: c_int, buffer_addr: usiz
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_disconnect(comm: usize) -> c_int {
     door::code_to(call("MPI_Comm_disconnect", On::Nothing, |guard| {
-        body::comm::comm_disconnect(guard, Out::<Handle>::foreign(comm, "comm", &door::HANDLE))
+        body::dynamic::comm_disconnect(guard, Out::<Handle>::foreign(comm, "comm", &door::HANDLE))
     }))
 }
 #[unsafe(no_mangle)]
@@ -2292,7 +2312,7 @@ pub unsafe extern "C" fn MPI_Comm_get_name(comm: c_int, comm_name: usize, result
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_get_parent(parent: usize) -> c_int {
     door::code_to(call("MPI_Comm_get_parent", On::Nothing, |guard| {
-        body::comm::comm_get_parent(guard, Out::<Handle>::foreign(parent, "parent", &door::HANDLE))
+        body::dynamic::comm_get_parent(guard, Out::<Handle>::foreign(parent, "parent", &door::HANDLE))
     }))
 }
 #[unsafe(no_mangle)]
@@ -2371,7 +2391,9 @@ pub unsafe extern "C" fn MPI_Comm_iflush_buffer(comm: c_int, request: usize) -> 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_join(fd: c_int, intercomm: usize) -> c_int {
-    door::code_to(missing("MPI_Comm_join", On::Nothing))
+    door::code_to(call("MPI_Comm_join", On::Nothing, |guard| {
+        body::dynamic::comm_join(guard, fd, Out::<Handle>::foreign(intercomm, "intercomm", &door::HANDLE))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_join(fd: c_int, intercomm: usize) -> c_int {
@@ -2482,7 +2504,19 @@ pub unsafe extern "C" fn PMPI_Comm_spawn(
     let info = door::handle_from(info);
     let root = numbers::rank_from(root);
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Comm_spawn", On::Comm(comm)))
+    door::code_to(call("MPI_Comm_spawn", On::Comm(comm), |guard| {
+        body::dynamic::comm_spawn(
+            guard,
+            Text::new(command, "command"),
+            Address(argv),
+            maxprocs,
+            info,
+            root,
+            comm,
+            Out::<Handle>::foreign(intercomm, "intercomm", &door::HANDLE),
+            Array::<i32>::foreign(array_of_errcodes, "array_of_errcodes", &door::CODE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_spawn(
@@ -2511,7 +2545,20 @@ pub unsafe extern "C" fn PMPI_Comm_spawn_multiple(
 ) -> c_int {
     let root = numbers::rank_from(root);
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Comm_spawn_multiple", On::Comm(comm)))
+    door::code_to(call("MPI_Comm_spawn_multiple", On::Comm(comm), |guard| {
+        body::dynamic::comm_spawn_multiple(
+            guard,
+            count,
+            Address(array_of_commands),
+            Address(array_of_argv),
+            In::<i32>::new(array_of_maxprocs, "array_of_maxprocs"),
+            In::<Handle>::foreign(array_of_info, "array_of_info", &door::HANDLE),
+            root,
+            comm,
+            Out::<Handle>::foreign(intercomm, "intercomm", &door::HANDLE),
+            Array::<i32>::foreign(array_of_errcodes, "array_of_errcodes", &door::CODE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_spawn_multiple(
@@ -8710,7 +8757,14 @@ pub unsafe extern "C" fn MPI_Keyval_free(keyval: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Lookup_name(service_name: usize, info: c_int, port_name: usize) -> c_int {
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Lookup_name", On::Nothing))
+    door::code_to(call("MPI_Lookup_name", On::Nothing, |guard| {
+        body::dynamic::lookup_name(
+            guard,
+            Text::new(service_name, "service_name"),
+            info,
+            TextOut::at_most(port_name, "port_name", 256),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Lookup_name(service_name: usize, info: c_int, port_name: usize) -> c_int {
@@ -9551,7 +9605,9 @@ pub unsafe extern "C" fn MPI_Op_free(op: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Open_port(info: c_int, port_name: usize) -> c_int {
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Open_port", On::Nothing))
+    door::code_to(call("MPI_Open_port", On::Nothing, |guard| {
+        body::dynamic::open_port(guard, info, TextOut::at_most(port_name, "port_name", 256))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Open_port(info: c_int, port_name: usize) -> c_int {
@@ -10051,7 +10107,14 @@ pub unsafe extern "C" fn MPI_Psend_init_c(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Publish_name(service_name: usize, info: c_int, port_name: usize) -> c_int {
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Publish_name", On::Nothing))
+    door::code_to(call("MPI_Publish_name", On::Nothing, |guard| {
+        body::dynamic::publish_name(
+            guard,
+            Text::new(service_name, "service_name"),
+            info,
+            Text::new(port_name, "port_name"),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Publish_name(service_name: usize, info: c_int, port_name: usize) -> c_int {
@@ -14749,7 +14812,14 @@ pub unsafe extern "C" fn MPI_Unpack_external_c(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Unpublish_name(service_name: usize, info: c_int, port_name: usize) -> c_int {
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Unpublish_name", On::Nothing))
+    door::code_to(call("MPI_Unpublish_name", On::Nothing, |guard| {
+        body::dynamic::unpublish_name(
+            guard,
+            Text::new(service_name, "service_name"),
+            info,
+            Text::new(port_name, "port_name"),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Unpublish_name(service_name: usize, info: c_int, port_name: usize) -> c_int {

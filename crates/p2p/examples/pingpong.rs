@@ -58,8 +58,8 @@ fn rank(segment: Segment, rank: u32, config: Config) {
     sys::cpu::pin(&[cpus[rank as usize % cpus.len()]]).expect("one of them");
     segment.rank(rank).pid.store(std::process::id(), Ordering::Relaxed);
     cma::publish(&segment, rank);
-    segment.job().born.arrive();
-    assert!(segment.job().born.wait(2, || false));
+    segment.world(0).born.arrive();
+    assert!(segment.world(0).born.wait(2, || false));
     let mut p2p = P2p::new(Reach::Shm(Port::new(segment, rank)), config);
     for bytes in [0, 8, 64, 1 << 10, 4 << 10, 16 << 10, 32 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20] {
         let memory = vec![rank as u8; bytes];

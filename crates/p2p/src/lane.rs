@@ -19,6 +19,8 @@ pub(crate) struct Lane {
     charged: u64,
     /// The peer's consumed word as last read, so that a send reads only our own memory while the credit lasts.
     consumed: u64,
+    /// Which of the processes that one after the other have the peer's place we know.
+    pub(crate) generation: u32,
     /// Packets in the order in which they must leave. Nothing with an envelope leaves while this holds anything.
     queue: VecDeque<Outgoing>,
     /// Sends whose bytes were asked for, by ticket; one packet each in turn, when the queue is empty.
@@ -63,12 +65,19 @@ impl Lane {
             credit_bytes: config.credit_bytes as u64,
             charged: 0,
             consumed: 0,
+            generation: 0,
             queue: VecDeque::new(),
             streams: VecDeque::new(),
             blocked: false,
             returned: 0,
             unreadable: false,
         }
+    }
+
+    /// Begins with the peer's consumed word as it is: an earlier process in our place, or in the peer's, may have left one.
+    pub(crate) fn begin_anew(&mut self, generation: u32, consumed: u64) {
+        (self.charged, self.consumed) = (consumed, consumed);
+        (self.generation, self.unreadable) = (generation, false);
     }
 
     /// Whether a message may leave at once without overtaking another.
@@ -108,7 +117,8 @@ impl Lane {
         if !matches!(route, Route::Own) {
             self.consumed = route.consumed();
         }
-        // A corrupt peer may have "consumed" more than was sent; the difference is then huge, and we offer instead.
+        // A corrupt peer may have "consumed" more than was sent; the difference is then huge, and we offer instead. So we do where
+        // messages of an earlier process in our place were received late, until ours have made up for them.
         self.charged.wrapping_sub(self.consumed).saturating_add(wanted) <= self.credit_bytes
     }
 

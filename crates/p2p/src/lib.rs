@@ -288,6 +288,30 @@ impl P2p {
             && !self.writers.iter().filter_map(route).any(Route::ready)
     }
 
+    /// Whether no message of ours in a context waits for its receive to begin: what MPI_Comm_disconnect waits for.
+    pub fn is_quiet_on(&self, context: u64) -> bool {
+        let sends = |request: &Request| matches!(&request.stage, Stage::Send(send) if send.envelope.context == context);
+        self.state.sends_open == 0 || !self.state.requests.values().any(sends)
+    }
+
+    /// Lets all peers go, once nothing is under way; what comes later finds them again.
+    pub fn release(&mut self) {
+        self.peers.iter_mut().for_each(|peer| *peer = None);
+        self.writers.clear();
+        self.blocked.clear();
+        self.reach.forget_arrivals();
+    }
+
+    /// Begins anew with a peer in whose place there may be another process than before. The rings go on where they are.
+    pub fn renew(&mut self, number: u32) {
+        let generation = self.reach.generation(number);
+        if let Some(Some(peer)) = self.peers.get_mut(number as usize)
+            && peer.lane.generation != generation
+        {
+            peer.lane.begin_anew(generation, peer.route.consumed());
+        }
+    }
+
     /// Makes the way to a peer, where there is none yet.
     #[inline]
     fn connect(&mut self, number: u32) -> Result<()> {
@@ -295,7 +319,8 @@ impl P2p {
             Some(Some(_)) => Ok(()),
             Some(None) => {
                 let route = self.reach.route(number)?;
-                let lane = Lane::new(number, &self.config, route.payload_bytes_max());
+                let mut lane = Lane::new(number, &self.config, route.payload_bytes_max());
+                lane.begin_anew(self.reach.generation(number), route.consumed());
                 self.peers[number as usize] = Some(Box::new(Peer { route, lane }));
                 Ok(())
             }

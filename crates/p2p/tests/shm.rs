@@ -25,8 +25,8 @@ fn run(ranks: u32, config: Config, body: impl Fn(&mut P2p) + Sync) {
                 while !p2p.is_quiet() {
                     turn(&mut p2p);
                 }
-                segment.job().leaving.arrive();
-                while segment.job().leaving.count() < ranks {
+                segment.world(0).leaving.arrive();
+                while segment.world(0).leaving.count() < ranks {
                     turn(&mut p2p);
                 }
                 assert_eq!(p2p.pending(), []);

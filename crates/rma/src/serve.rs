@@ -269,8 +269,8 @@ impl Asker {
                 }
                 _ => {}
             }
-            if let Some((rank, code)) = segment.job().aborted() {
-                fail!(Class::ProcAborted, "rank {rank} ended the job with code {code}");
+            if let Some((rank, code)) = segment.world_of(self.arena.rank()).aborted() {
+                fail!(Class::ProcAborted, "{} ended the job with code {code}", segment.name(rank));
             }
             futex::wait_low(state, ASKED, Some(Duration::from_millis(10)));
         }

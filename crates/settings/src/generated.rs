@@ -68,6 +68,8 @@ pub struct Settings {
     pub spin_us: u64,
     /// Shared memory that each rank may use at most, for MPI_Alloc_mem, operations and staging; not set: as much as the machine has.
     pub arena_bytes: Option<u64>,
+    /// How many processes that MPI_Comm_spawn starts may live at the same time in a job, beside those that mpirun starts.
+    pub spawn_ranks_max: u64,
     /// 0: check what a call can see by itself; 1: also compare what the members of a collective pass; 2: also check internal state.
     pub check: u64,
     /// Print a summary of the counters when MPI is finalized.
@@ -80,6 +82,8 @@ pub struct Settings {
     pub job_fd: Option<u64>,
     /// Which rank of MPI_COMM_WORLD this process is.
     pub rank: Option<u64>,
+    /// Of a process started by MPI_Comm_spawn: the ranks of the comm that spawned it, in its order.
+    pub parents: Option<Vec<u64>>,
     /// Which proxy of the job this process is.
     pub proxy: Option<u64>,
     /// The process id of mpirun, the parent of all ranks and proxies.
@@ -119,14 +123,16 @@ impl Settings {
             schedule_cache_entries: values.required(27)?,
             spin_us: values.required(28)?,
             arena_bytes: values.optional(29)?,
-            check: values.required(30)?,
-            stats: values.required(31)?,
-            trace: values.optional(32)?,
-            trace_events_max: values.required(33)?,
-            job_fd: values.optional(34)?,
-            rank: values.optional(35)?,
-            proxy: values.optional(36)?,
-            launcher_pid: values.optional(37)?,
+            spawn_ranks_max: values.required(30)?,
+            check: values.required(31)?,
+            stats: values.required(32)?,
+            trace: values.optional(33)?,
+            trace_events_max: values.required(34)?,
+            job_fd: values.optional(35)?,
+            rank: values.optional(36)?,
+            parents: values.optional(37)?,
+            proxy: values.optional(38)?,
+            launcher_pid: values.optional(39)?,
         })
     }
 }
@@ -434,6 +440,16 @@ pub const TABLE: &[Setting] = &[
         why: "Offsets in the job's segment are fixed at the start; memory is taken only when it is touched.",
     },
     Setting {
+        name: "spawn_ranks_max",
+        variable: "OUTBOARD_SPAWN_RANKS_MAX",
+        kind: Kind::Count { min: 0, max: 4095 },
+        default: "64",
+        scope: Scope::Launch,
+        internal: false,
+        doc: "How many processes that MPI_Comm_spawn starts may live at the same time in a job, beside those that mpirun starts.",
+        why: "Their places in the job's segment are laid out at the start; a place costs address space, and memory only once it is used.",
+    },
+    Setting {
         name: "check",
         variable: "OUTBOARD_CHECK",
         kind: Kind::Count { min: 0, max: 2 },
@@ -492,6 +508,16 @@ pub const TABLE: &[Setting] = &[
         internal: true,
         doc: "Which rank of MPI_COMM_WORLD this process is.",
         why: "Decided by mpirun.",
+    },
+    Setting {
+        name: "parents",
+        variable: "OUTBOARD_PARENTS",
+        kind: Kind::List,
+        default: "",
+        scope: Scope::Launch,
+        internal: true,
+        doc: "Of a process started by MPI_Comm_spawn: the ranks of the comm that spawned it, in its order.",
+        why: "MPI_Comm_get_parent leads to them.",
     },
     Setting {
         name: "proxy",

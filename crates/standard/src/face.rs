@@ -1722,7 +1722,9 @@ pub unsafe extern "C" fn MPI_Cartdim_get(comm: Handle, ndims: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Close_port(port_name: usize) -> c_int {
-    missing("MPI_Close_port", On::Nothing)
+    call("MPI_Close_port", On::Nothing, |guard| {
+        body::dynamic::close_port(guard, Text::new(port_name, "port_name"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Close_port(port_name: usize) -> c_int {
@@ -1736,7 +1738,16 @@ pub unsafe extern "C" fn PMPI_Comm_accept(
     comm: Handle,
     newcomm: usize,
 ) -> c_int {
-    missing("MPI_Comm_accept", On::Comm(comm))
+    call("MPI_Comm_accept", On::Comm(comm), |guard| {
+        body::dynamic::comm_accept(
+            guard,
+            Text::new(port_name, "port_name"),
+            info,
+            root,
+            comm,
+            Out::<Handle>::new(newcomm, "newcomm"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_accept(
@@ -1796,7 +1807,16 @@ pub unsafe extern "C" fn PMPI_Comm_connect(
     comm: Handle,
     newcomm: usize,
 ) -> c_int {
-    missing("MPI_Comm_connect", On::Comm(comm))
+    call("MPI_Comm_connect", On::Comm(comm), |guard| {
+        body::dynamic::comm_connect(
+            guard,
+            Text::new(port_name, "port_name"),
+            info,
+            root,
+            comm,
+            Out::<Handle>::new(newcomm, "newcomm"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_connect(
@@ -1940,7 +1960,7 @@ pub unsafe extern "C" fn MPI_Comm_detach_buffer_c(comm: Handle, buffer_addr: usi
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_disconnect(comm: usize) -> c_int {
     call("MPI_Comm_disconnect", On::Nothing, |guard| {
-        body::comm::comm_disconnect(guard, Out::<Handle>::new(comm, "comm"))
+        body::dynamic::comm_disconnect(guard, Out::<Handle>::new(comm, "comm"))
     })
 }
 #[unsafe(no_mangle)]
@@ -2057,7 +2077,7 @@ pub unsafe extern "C" fn MPI_Comm_get_name(comm: Handle, comm_name: usize, resul
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_get_parent(parent: usize) -> c_int {
     call("MPI_Comm_get_parent", On::Nothing, |guard| {
-        body::comm::comm_get_parent(guard, Out::<Handle>::new(parent, "parent"))
+        body::dynamic::comm_get_parent(guard, Out::<Handle>::new(parent, "parent"))
     })
 }
 #[unsafe(no_mangle)]
@@ -2127,7 +2147,9 @@ pub unsafe extern "C" fn MPI_Comm_iflush_buffer(comm: Handle, request: usize) ->
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_join(fd: c_int, intercomm: usize) -> c_int {
-    missing("MPI_Comm_join", On::Nothing)
+    call("MPI_Comm_join", On::Nothing, |guard| {
+        body::dynamic::comm_join(guard, fd, Out::<Handle>::new(intercomm, "intercomm"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_join(fd: c_int, intercomm: usize) -> c_int {
@@ -2222,7 +2244,19 @@ pub unsafe extern "C" fn PMPI_Comm_spawn(
     intercomm: usize,
     array_of_errcodes: usize,
 ) -> c_int {
-    missing("MPI_Comm_spawn", On::Comm(comm))
+    call("MPI_Comm_spawn", On::Comm(comm), |guard| {
+        body::dynamic::comm_spawn(
+            guard,
+            Text::new(command, "command"),
+            Address(argv),
+            maxprocs,
+            info,
+            root,
+            comm,
+            Out::<Handle>::new(intercomm, "intercomm"),
+            Array::<i32>::new(array_of_errcodes, "array_of_errcodes"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_spawn(
@@ -2249,7 +2283,20 @@ pub unsafe extern "C" fn PMPI_Comm_spawn_multiple(
     intercomm: usize,
     array_of_errcodes: usize,
 ) -> c_int {
-    missing("MPI_Comm_spawn_multiple", On::Comm(comm))
+    call("MPI_Comm_spawn_multiple", On::Comm(comm), |guard| {
+        body::dynamic::comm_spawn_multiple(
+            guard,
+            count,
+            Address(array_of_commands),
+            Address(array_of_argv),
+            In::<i32>::new(array_of_maxprocs, "array_of_maxprocs"),
+            In::<Handle>::new(array_of_info, "array_of_info"),
+            root,
+            comm,
+            Out::<Handle>::new(intercomm, "intercomm"),
+            Array::<i32>::new(array_of_errcodes, "array_of_errcodes"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_spawn_multiple(
@@ -7845,7 +7892,14 @@ pub unsafe extern "C" fn MPI_Keyval_free(keyval: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Lookup_name(service_name: usize, info: Handle, port_name: usize) -> c_int {
-    missing("MPI_Lookup_name", On::Nothing)
+    call("MPI_Lookup_name", On::Nothing, |guard| {
+        body::dynamic::lookup_name(
+            guard,
+            Text::new(service_name, "service_name"),
+            info,
+            TextOut::new(port_name, "port_name"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Lookup_name(service_name: usize, info: Handle, port_name: usize) -> c_int {
@@ -8602,7 +8656,9 @@ pub unsafe extern "C" fn MPI_Op_free(op: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Open_port(info: Handle, port_name: usize) -> c_int {
-    missing("MPI_Open_port", On::Nothing)
+    call("MPI_Open_port", On::Nothing, |guard| {
+        body::dynamic::open_port(guard, info, TextOut::new(port_name, "port_name"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Open_port(info: Handle, port_name: usize) -> c_int {
@@ -9073,7 +9129,14 @@ pub unsafe extern "C" fn MPI_Psend_init_c(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Publish_name(service_name: usize, info: Handle, port_name: usize) -> c_int {
-    missing("MPI_Publish_name", On::Nothing)
+    call("MPI_Publish_name", On::Nothing, |guard| {
+        body::dynamic::publish_name(
+            guard,
+            Text::new(service_name, "service_name"),
+            info,
+            Text::new(port_name, "port_name"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Publish_name(service_name: usize, info: Handle, port_name: usize) -> c_int {
@@ -13312,7 +13375,14 @@ pub unsafe extern "C" fn MPI_Unpack_external_c(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Unpublish_name(service_name: usize, info: Handle, port_name: usize) -> c_int {
-    missing("MPI_Unpublish_name", On::Nothing)
+    call("MPI_Unpublish_name", On::Nothing, |guard| {
+        body::dynamic::unpublish_name(
+            guard,
+            Text::new(service_name, "service_name"),
+            info,
+            Text::new(port_name, "port_name"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Unpublish_name(service_name: usize, info: Handle, port_name: usize) -> c_int {

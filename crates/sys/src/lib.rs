@@ -11,5 +11,6 @@ pub mod memory;
 pub mod process;
 pub mod remote;
 pub mod signal;
+pub mod socket;
 pub mod span;
 pub use span::Span;

@@ -40,6 +40,17 @@ pub fn length(fd: impl AsFd) -> Result<u64> {
     Ok(rustix::fs::fstat(fd)?.st_size as u64)
 }
 
+/// Takes over a descriptor that this process inherited, and closes it on exec.
+pub fn inherited(number: i32) -> Result<OwnedFd> {
+    if number < 0 || !std::fs::exists(format!("/proc/self/fd/{number}"))? {
+        return Err(std::io::Error::from_raw_os_error(libc::EBADF));
+    }
+    // SAFETY: it is open, and whoever started us left it to us by its number.
+    let fd = unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(number) };
+    inheritable(&fd, false)?;
+    Ok(fd)
+}
+
 /// Sets whether programs that this process executes from now on inherit `fd`.
 pub fn inheritable(fd: impl AsFd, inherit: bool) -> Result<()> {
     let flags = if inherit { rustix::io::FdFlags::empty() } else { rustix::io::FdFlags::CLOEXEC };

@@ -46,6 +46,12 @@ impl Process {
         Ok(rustix::process::pidfd_send_signal(&self.fd, Signal::KILL)?)
     }
 
+    /// Sends a signal by its number; one that has no name here is not sent.
+    pub fn signal(&self, signal: i32) -> Result<()> {
+        let signal = Signal::from_named_raw(signal).ok_or(std::io::Error::from_raw_os_error(libc::EINVAL))?;
+        Ok(rustix::process::pidfd_send_signal(&self.fd, signal)?)
+    }
+
     /// Asks it to end (SIGTERM).
     pub fn terminate(&self) -> Result<()> {
         Ok(rustix::process::pidfd_send_signal(&self.fd, Signal::TERM)?)
@@ -67,6 +73,21 @@ pub fn allow_access_by(pid: u32) -> Result<()> {
         Ok(()) | Err(rustix::io::Errno::INVAL) => Ok(()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// The same for all processes of this user.
+pub fn allow_access_by_all() -> Result<()> {
+    match rustix::process::set_ptracer(rustix::process::PTracer::Any) {
+        Ok(()) | Err(rustix::io::Errno::INVAL) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Sends SIGCHLD, which whoever does not expect it ignores: `mpirun` then looks whether there is news.
+pub fn nudge(pid: u32) -> Result<()> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or(std::io::Error::from_raw_os_error(libc::ESRCH))?;
+    Ok(rustix::process::kill_process(pid, Signal::CHILD)?)
 }
 
 /// Has the kernel kill this process when the thread that started it ends. The caller must then check that `parent()` is

@@ -69,6 +69,14 @@ impl Reach {
         }
     }
 
+    /// How many processes have had a peer's place before the present one.
+    pub fn generation(&self, peer: u32) -> u32 {
+        match self {
+            Reach::Shm(port) => port.generation(peer),
+            Reach::Sim(_) => 0,
+        }
+    }
+
     /// Whether long messages do better when their receiver reads them.
     pub fn prefers_read(&self) -> bool {
         match self {
@@ -85,6 +93,14 @@ impl Reach {
         match self {
             Reach::Shm(port) => Ok(Route::Shm(port.link(peer)?)),
             Reach::Sim(port) => Ok(Route::Sim(port.link(peer))),
+        }
+    }
+
+    /// Has `arrivals` tell of all peers again.
+    pub fn forget_arrivals(&mut self) {
+        match self {
+            Reach::Shm(port) => port.forget_arrivals(),
+            Reach::Sim(_) => {}
         }
     }
 

@@ -44,6 +44,11 @@ impl Port {
         self.segment.shape().ranks
     }
 
+    /// How many processes have had a rank's page before the present one.
+    pub fn generation(&self, rank: u32) -> u32 {
+        self.segment.rank(rank).generation.load(Ordering::Relaxed)
+    }
+
     /// Measured at 1 MiB: two copies through the ring, which overlap, take a third of the time of one by the kernel, but need
     /// both ranks at once. So they win while every rank has a core to itself.
     pub fn prefers_read(&self) -> bool {
@@ -60,6 +65,11 @@ impl Port {
             peer,
             readable: OnceCell::new(),
         })
+    }
+
+    /// Has `arrivals` tell of all peers again.
+    pub fn forget_arrivals(&mut self) {
+        self.told.fill(0);
     }
 
     /// Whether a peer has written to us of whom `arrivals` has not told.

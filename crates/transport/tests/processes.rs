@@ -36,8 +36,8 @@ fn born(segment: &Segment, rank: u32, alone: impl FnMut() -> bool) {
     page.pid.store(sys::process::id(), Ordering::Release);
     cma::publish(segment, rank);
     page.set_state(State::Running);
-    segment.job().born.arrive();
-    assert!(segment.job().born.wait(2, alone), "the other process ended before it was born");
+    segment.world(0).born.arrive();
+    assert!(segment.world(0).born.wait(2, alone), "the other process ended before it was born");
 }
 
 /// Plays one side of a ping-pong in which both sides sleep for every packet.
@@ -69,8 +69,8 @@ fn child(fd: i32) {
     born(&segment, 1, || false);
     assert!(cma::reaches(&segment, 0), "the child cannot reach its parent");
     play(&segment, 1);
-    segment.job().leaving.arrive();
-    assert!(segment.job().leaving.wait(2, || false));
+    segment.world(0).leaving.arrive();
+    assert!(segment.world(0).leaving.wait(2, || false));
     assert!(
         std::hint::black_box(&bytes).iter().all(|&byte| byte == 0xA5),
         "the parent's write did not arrive"
@@ -100,7 +100,7 @@ fn parent() {
     seen.fill(0xA5);
     cma::write(pid, &[(address + 7, BYTES - 7)], span).unwrap();
     cma::write(pid, &[(address, 7)], span.slice(0, 7)).unwrap();
-    segment.job().leaving.arrive();
+    segment.world(0).leaving.arrive();
     assert!(peer.wait().unwrap().success());
     assert!(cma::read(pid, &[(address, 8)], span.slice(0, 8)).is_err(), "read a process that has ended");
     assert!(!cma::reaches(&segment, 1));

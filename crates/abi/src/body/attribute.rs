@@ -7,6 +7,7 @@ use crate::raise::from_callback;
 use error::{Class, Result, fail};
 use objects::{Attribute, Attributes, Keyval, Kind, constants as c};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// MPI_Comm_create_keyval
 pub fn comm_create_keyval(
@@ -282,7 +283,10 @@ fn predefined(guard: &mut Guard, comm: Handle, keyval: i32) -> Result<Option<usi
         c::IO => c::ANY_SOURCE,
         c::HOST => c::PROC_NULL,
         c::WTIME_IS_GLOBAL => 1,
-        c::APPNUM => 0,
+        c::APPNUM => {
+            let membership = guard.job().membership;
+            membership.segment.rank(membership.rank).application.load(Ordering::Relaxed) as i32
+        }
         c::LASTUSEDCODE => guard.objects.errors.last_used(),
         _ => guard.job().membership.size as i32,
     };

@@ -96,11 +96,6 @@ fn remote(guard: &Guard, comm: Handle) -> Result<Arc<Group>> {
     }
 }
 
-/// MPI_Comm_get_parent: no process of ours was spawned.
-pub fn comm_get_parent(_: &mut Guard, parent: Out<Handle>) -> Result<()> {
-    parent.set(c::COMM_NULL)
-}
-
 /// MPI_Topo_test: no comm has a topology.
 pub fn topo_test(guard: &mut Guard, comm: Handle, status: Out<i32>) -> Result<()> {
     guard.objects.comm(comm)?;
@@ -310,10 +305,6 @@ pub fn comm_free(guard: &mut Guard, comm: Out<Handle>) -> Result<()> {
     buffers::let_go(guard, p2p::Owner::Comm(context))?;
     let freed = guard.objects.comms.remove(handle)?;
     release(&mut guard.objects.errhandlers, freed.errhandler)?;
+    crate::connect::publish(guard);
     comm.set(c::COMM_NULL)
-}
-
-/// MPI_Comm_disconnect: the same, as no comm connects separate jobs.
-pub fn comm_disconnect(guard: &mut Guard, comm: Out<Handle>) -> Result<()> {
-    comm_free(guard, comm)
 }

@@ -62,6 +62,8 @@ pub(crate) fn say_goodbye(guard: &mut Guard) {
 pub(crate) fn depart(guard: &mut Guard) {
     if guard.departure == Departure::Arrived {
         guard.departure = Departure::Left;
+        // A process that later gets our place in the segment goes on where our ends of the rings are.
+        guard.job().p2p.release();
         guard.job().membership.leave();
     }
 }

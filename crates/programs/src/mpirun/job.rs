@@ -1,24 +1,25 @@
 //! The watch over a job: who lives, who has failed, and how it all ends.
 //!
-//! One thread, one loop: it wakes for a signal (a child's end is one) or a few times a second. The first failure decides
-//! the exit code. To end a job, its ranks get SIGTERM and, half a second later, SIGKILL; what they had started and left
-//! behind becomes our child (we are a subreaper) and is killed as such, so no pid is ever guessed.
+//! One thread, one loop: it wakes for a signal (a child's end is one, a rank's request another) or a few times a second. The
+//! first failure decides the exit code. To end a world and those connected with it, their ranks get SIGTERM and, half a second
+//! later, SIGKILL; what they had started and left behind becomes our child (we are a subreaper) and is killed as such, so no
+//! pid is ever guessed.
 
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, wait};
+use sys::process::Process;
 use sys::signal::{Signals, name};
 use transport::shm::{Segment, State};
 
-use super::arguments::Arguments;
+use super::arguments::Program;
 use super::cpus::{Plan, told};
 use super::guardian::Guardian;
 use super::output::{Forwarder, To};
-use super::start::{Refusal, Setup};
+use super::start::{Place, Refusal, Setup};
 use super::{input, say, trace};
 
 /// The signals that `mpirun` takes over.
@@ -42,71 +43,147 @@ const PROXY_GRACE: Duration = Duration::from_millis(1000);
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Member {
+pub(super) enum Member {
     Rank(u32),
     Proxy(u32),
 }
 
-/// A running job.
-pub struct Job<'a> {
-    arguments: &'a Arguments,
-    segment: Segment,
-    signals: Signals,
-    host: String,
-    deadline: Option<Instant>,
-    living: HashMap<i32, Member>,
-    /// The exit code of the first failure.
-    failed: Option<u8>,
-    /// When those who still live will be killed: the job is being ended.
-    kill_at: Option<Instant>,
-    /// A rank that ended well without ever joining the job.
-    never_joined: Option<u32>,
-    pipes: Vec<(OwnedFd, u32, To)>,
+/// What the command line says about the whole job.
+#[derive(Default)]
+pub struct Options {
+    /// Seconds after which the job is ended.
+    pub timeout: Option<f64>,
+    /// Whether lines of output begin with the rank.
+    pub label: bool,
+    /// Whether to say what is started where.
+    pub verbose: bool,
 }
 
-impl<'a> Job<'a> {
+/// The processes of one MPI_COMM_WORLD, as long as their places in the segment are taken.
+pub(super) struct World {
+    /// Its first rank in the segment.
+    pub first: u32,
+    /// Its ranks.
+    pub size: u32,
+    /// The variables that were set for it.
+    pub environment: Vec<(std::ffi::OsString, std::ffi::OsString)>,
+    /// When those who still live will be killed: the world is being ended.
+    pub kill_at: Option<Instant>,
+    /// A rank that ended well without ever joining the job.
+    pub never_joined: Option<u32>,
+    /// Some rank left other than by MPI_Finalize, so that what it shared cannot be trusted, and its place is never used again.
+    pub broken: bool,
+    /// A spawned rank ended before all had been born: the spawn has failed, nothing else.
+    pub stillborn: bool,
+}
+
+impl World {
+    pub fn new(first: u32, size: u32) -> World {
+        World {
+            first,
+            size,
+            environment: Vec::new(),
+            kill_at: None,
+            never_joined: None,
+            broken: false,
+            stillborn: false,
+        }
+    }
+}
+
+/// How a rank ended.
+struct End {
+    /// None for one that is not our child.
+    code: Option<i32>,
+    signal: Option<i32>,
+}
+
+/// A running job.
+pub struct Job {
+    pub(super) options: Options,
+    pub(super) segment: Segment,
+    pub(super) setup: Setup,
+    pub(super) forwarder: Option<Forwarder>,
+    pub(super) worlds: Vec<World>,
+    /// Names that ranks published, and their ports.
+    pub(super) names: HashMap<String, String>,
+    signals: Signals,
+    pub(super) host: String,
+    deadline: Option<Instant>,
+    pub(super) living: HashMap<i32, Member>,
+    /// A rank that was there before us: the program for which we were started. Not our child.
+    adopted: Option<(i32, Process)>,
+    /// Ranks of the segment that were ever used.
+    used: u32,
+    /// The exit code of the first failure.
+    failed: Option<u8>,
+}
+
+impl Job {
     /// A job of which nothing runs yet.
-    pub fn new(arguments: &'a Arguments, segment: Segment, signals: Signals) -> Job<'a> {
+    pub fn new(options: Options, segment: Segment, signals: Signals, setup: Setup) -> Job {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let seconds = arguments.global.timeout.filter(|seconds| *seconds >= 0.0);
+        let seconds = options.timeout.filter(|seconds| *seconds >= 0.0);
         let timeout = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         Job {
-            arguments,
+            options,
             segment,
+            setup,
+            forwarder: None,
+            worlds: Vec::new(),
+            names: HashMap::new(),
             signals,
             host: host.trim().to_string(),
             deadline: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
             living: HashMap::new(),
+            adopted: None,
+            used: 0,
             failed: None,
-            kill_at: None,
-            never_joined: None,
-            pipes: Vec::new(),
         }
     }
 
     /// Starts everything, watches until all has ended, and returns the exit code.
-    pub fn run(mut self, setup: &Setup, plan: &Plan) -> Result<u8, Refusal> {
+    pub fn run(self, programs: &[Program], plan: &Plan) -> Result<u8, Refusal> {
+        self.watch(|job| job.start(programs, plan))
+    }
+
+    /// Serves a program that runs already, as the only rank of its world, until it and all that it spawned have ended.
+    pub fn adopt(self, pid: i32, process: Process) -> Result<u8, Refusal> {
+        self.watch(|job| {
+            job.worlds.push(World::new(0, 1));
+            job.living.insert(pid, Member::Rank(0));
+            job.adopted = Some((pid, process));
+            job.used = 1;
+            inherited(&job.setup)?;
+            job.segment.job().adopted.store(1, Ordering::Relaxed);
+            // From now on requests are answered.
+            job.segment.job().launcher.store(std::process::id(), Ordering::Release);
+            job.segment.rank(0).bell.ring();
+            Ok(())
+        })
+    }
+
+    fn watch(mut self, start: impl FnOnce(&mut Job) -> Result<(), Refusal>) -> Result<u8, Refusal> {
         sys::child::adopt_orphans()
             .map_err(|error| Refusal::other(format!("cannot be a subreaper: {error}")))?;
         let guardian = Guardian::start()
             .map_err(|error| Refusal::other(format!("cannot start the guardian: {error}")))?;
-        let started = self.start(setup, plan);
+        let forwarder = Forwarder::start()
+            .map_err(|error| Refusal::other(format!("cannot start the output thread: {error}")))?;
+        self.forwarder = Some(forwarder);
+        let started = start(&mut self);
         if started.is_err() {
-            self.end(1, libc::SIGKILL);
-        }
-        let pipes = std::mem::take(&mut self.pipes);
-        let forwarder = Forwarder::start(pipes, self.arguments.global.label)
-            .map_err(|error| Refusal::other(format!("cannot start the output thread: {error}")));
-        if forwarder.is_err() {
-            self.end(1, libc::SIGKILL);
+            self.end_all(1, libc::SIGKILL);
         }
         while self.lives(|member| matches!(member, Member::Rank(_))) {
             self.step();
         }
         self.end_proxies();
         self.end_orphans(guardian.pid());
-        forwarder?.finish();
-        if let Some(file) = &setup.trace {
+        if let Some(forwarder) = self.forwarder.take() {
+            forwarder.finish();
+        }
+        if let Some(file) = &self.setup.trace {
             self.merge(file);
         }
         guardian.dismiss();
@@ -114,74 +191,108 @@ impl<'a> Job<'a> {
         Ok(self.failed.unwrap_or(0))
     }
 
-    fn start(&mut self, setup: &Setup, plan: &Plan) -> Result<(), Refusal> {
-        sys::memory::inheritable(&setup.fd, true)
-            .map_err(|error| Refusal::other(format!("cannot hand the job's memory on: {error}")))?;
-        let verbose = self.arguments.global.verbose;
+    fn start(&mut self, programs: &[Program], plan: &Plan) -> Result<(), Refusal> {
+        inherited(&self.setup)?;
         for (proxy, cpus) in (0..).zip(&plan.proxies) {
-            let child = setup.start_proxy(proxy, cpus)?;
+            let child = self.setup.start_proxy(proxy, cpus)?;
             self.living.insert(child.id() as i32, Member::Proxy(proxy));
-            if verbose {
+            if self.options.verbose {
                 say(&format!("proxy {proxy} is process {} on cpus {}", child.id(), told(cpus)));
             }
         }
-        let arguments = self.arguments;
-        let programs = arguments.programs.iter().flat_map(|program| (0..program.count).map(move |_| program));
-        for ((rank, cpus), program) in (0..).zip(&plan.ranks).zip(programs) {
-            let mut child = setup.start_rank(program, rank, cpus)?;
-            self.living.insert(child.id() as i32, Member::Rank(rank));
-            if verbose {
-                let name = program.words[0].to_string_lossy();
-                say(&format!("rank {rank} is process {} ({name}) on cpus {}", child.id(), told(cpus)));
-            }
-            self.pipes.extend(child.stdout.take().map(|pipe| (pipe.into(), rank, To::Output)));
-            self.pipes.extend(child.stderr.take().map(|pipe| (pipe.into(), rank, To::Error)));
-            if let Some(pipe) = child.stdin.take() {
-                input::pump(pipe).map_err(|error| Refusal::other(format!("cannot read input: {error}")))?;
-            }
+        let size = plan.ranks.len() as u32;
+        let environment = programs.first().map(|program| program.environment.clone()).unwrap_or_default();
+        self.worlds.push(World { environment, ..World::new(0, size) });
+        let all = (0..)
+            .zip(programs)
+            .flat_map(|(index, program)| (0..program.count).map(move |_| (index, program)));
+        for ((rank, cpus), (index, program)) in (0..).zip(&plan.ranks).zip(all) {
+            self.segment.rank(rank).application.store(index, Ordering::Relaxed);
+            self.start_rank(program, &Place { rank, number: rank, size, parents: &[] }, cpus)?;
+        }
+        Ok(())
+    }
+
+    /// Starts a rank, and passes on what it prints.
+    pub(super) fn start_rank(
+        &mut self,
+        program: &Program,
+        place: &Place,
+        cpus: &[usize],
+    ) -> Result<(), Refusal> {
+        let mut child = self.setup.start_rank(program, place, cpus)?;
+        self.living.insert(child.id() as i32, Member::Rank(place.rank));
+        self.used = self.used.max(place.rank + 1);
+        let name = self.segment.name(place.rank);
+        if self.options.verbose {
+            let program = program.words[0].to_string_lossy();
+            say(&format!("{name} is process {} ({program}) on cpus {}", child.id(), told(cpus)));
+        }
+        let world = self.segment.world_of(place.rank).id.load(Ordering::Relaxed);
+        let label = if world == 0 { place.number.to_string() } else { format!("{world}.{}", place.number) };
+        let label = self.options.label.then_some(label.as_str());
+        if let Some(forwarder) = &self.forwarder {
+            child.stdout.take().into_iter().for_each(|pipe| forwarder.add(pipe.into(), label, To::Output));
+            child.stderr.take().into_iter().for_each(|pipe| forwarder.add(pipe.into(), label, To::Error));
+        }
+        if let Some(pipe) = child.stdin.take() {
+            input::pump(pipe).map_err(|error| Refusal::other(format!("cannot read input: {error}")))?;
         }
         Ok(())
     }
 
     /// Waits for something to happen, and acts on it.
     fn step(&mut self) {
+        let mut list = vec![PollFd::new(&self.signals, PollFlags::IN)];
+        list.extend(self.adopted.iter().map(|(_, process)| PollFd::new(process, PollFlags::IN)));
         // An interrupted or failed wait is followed by the next.
-        let _ = poll(&mut [PollFd::new(&self.signals, PollFlags::IN)], Some(&TICK));
+        let _ = poll(&mut list, Some(&TICK));
         while let Some(signal) = self.signals.next() {
             self.obey(signal);
         }
         self.reap();
+        self.serve();
         let now = Instant::now();
         if self.deadline.is_some_and(|deadline| now >= deadline) {
             self.deadline = None;
-            let seconds = self.arguments.global.timeout.unwrap_or(0.0);
-            self.report(format!("the time of {seconds} s (--timeout) is over; ending the job"), 124);
+            let seconds = self.options.timeout.unwrap_or(0.0);
+            say(&format!("the time of {seconds} s (--timeout) is over; ending the job"));
+            self.end_all(124, libc::SIGTERM);
         }
-        if self.kill_at.is_none() {
-            if let Some((rank, code)) = self.segment.job().aborted() {
-                self.report_abort(rank, code);
-            } else if let Some(rank) = self.never_joined
-                && (0..self.segment.shape().ranks)
-                    .any(|rank| self.segment.rank(rank).state() == State::Running)
-            {
-                let sentence =
-                    format!("rank {rank} ended without MPI_Init, in which other ranks wait; ending the job");
-                self.report(sentence, 1);
+        for index in 0..self.worlds.len() {
+            let World { first, kill_at, never_joined, .. } = self.worlds[index];
+            if kill_at.is_none() {
+                if self.segment.world(first).aborted().is_some() {
+                    self.report_abort(first);
+                } else if let Some(rank) = never_joined
+                    && self
+                        .segment
+                        .members(first)
+                        .any(|rank| self.segment.rank(rank).state() == State::Running)
+                {
+                    let sentence = format!(
+                        "rank {rank} ended without MPI_Init, in which other ranks wait; ending the job"
+                    );
+                    self.report(first, sentence, 1);
+                }
             }
-        }
-        if self.kill_at.is_some_and(|at| now >= at) {
-            self.signal_ranks(Signal::KILL);
+            if kill_at.is_some_and(|at| now >= at) {
+                self.signal_world(first, Signal::KILL);
+            }
         }
     }
 
     fn obey(&mut self, signal: i32) {
         match signal {
-            libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT if self.kill_at.is_some() => {
+            libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT
+                if self.worlds.iter().any(|world| world.kill_at.is_some()) =>
+            {
+                self.end_all(128 + signal as u8, signal);
                 self.signal_ranks(Signal::KILL);
             }
             libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT => {
                 say(&format!("got {}; ending the job", name(signal)));
-                self.end(128 + signal as u8, signal);
+                self.end_all(128 + signal as u8, signal);
             }
             libc::SIGTSTP => self.pause(),
             libc::SIGUSR1 => self.signal_ranks(Signal::USR1),
@@ -200,60 +311,95 @@ impl<'a> Job<'a> {
         self.signal_ranks(Signal::CONT);
     }
 
-    fn reap(&mut self) {
+    pub(super) fn reap(&mut self) {
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             let pid = pid.as_raw_nonzero().get();
             match self.living.remove(&pid) {
-                Some(Member::Rank(rank)) => self.rank_ended(rank, pid, status),
+                Some(Member::Rank(rank)) => {
+                    let end = End { code: status.exit_status(), signal: status.terminating_signal() };
+                    self.rank_ended(rank, pid, &end);
+                }
                 Some(Member::Proxy(proxy)) => self.proxy_ended(proxy, pid, status),
                 // A descendant that we adopted.
                 None => {}
             }
         }
+        let ended = |(_, process): &mut (i32, Process)| process.ended(Some(Duration::ZERO)).unwrap_or(true);
+        if let Some((pid, _)) = self.adopted.take_if(ended)
+            && self.living.remove(&pid).is_some()
+        {
+            self.rank_ended(0, pid, &End { code: None, signal: None });
+        }
     }
 
-    fn rank_ended(&mut self, rank: u32, pid: i32, status: WaitStatus) {
+    /// The world of a rank.
+    fn world_of(&mut self, rank: u32) -> Option<&mut World> {
+        let first = self.segment.rank(rank).first.load(Ordering::Relaxed);
+        self.worlds.iter_mut().find(|world| world.first == first)
+    }
+
+    fn rank_ended(&mut self, rank: u32, pid: i32, end: &End) {
         let page = self.segment.rank(rank);
-        let state = page.state();
+        let (state, first) = (page.state(), page.first.load(Ordering::Relaxed));
         if state != State::Finalized {
             page.set_state(State::Dead);
         }
-        if self.kill_at.is_some() {
+        let name_of = self.segment.name(rank);
+        let spawned = self.segment.world(first).id.load(Ordering::Relaxed) != 0;
+        let Some(world) = self.world_of(rank) else { return };
+        if world.kill_at.is_some() || world.stillborn {
+            world.broken |= state == State::Running && !world.stillborn;
             return;
         }
-        if let Some((rank, code)) = self.segment.job().aborted() {
-            return self.report_abort(rank, code);
+        if spawned && state == State::Unborn {
+            world.stillborn = true;
+            self.signal_world(first, Signal::KILL);
+            // The root of the spawn is waiting for us to find this out.
+            (0..self.used).for_each(|rank| self.segment.rank(rank).bell.ring());
+            return;
         }
-        let who = format!("rank {rank} (pid {pid} on {})", self.host);
-        let code = status.exit_status().unwrap_or(0);
-        if let Some(signal) = status.terminating_signal() {
+        world.broken |= state != State::Finalized;
+        if self.segment.world(first).aborted().is_some() {
+            return self.report_abort(first);
+        }
+        let who = format!("{name_of} (pid {pid} on {})", self.host);
+        if let Some(signal) = end.signal {
             let sentence = format!("{who} was killed by signal {signal} ({}); ending the job", name(signal));
-            self.report(sentence, 128 + signal as u8);
-        } else if state == State::Running {
+            return self.report(first, sentence, 128 + signal as u8);
+        }
+        let Some(code) = end.code else {
+            if state == State::Running {
+                self.report(first, format!("{who} ended without MPI_Finalize; ending the job"), 1);
+            }
+            return;
+        };
+        if state == State::Running {
             let sentence = format!("{who} exited with code {code} without MPI_Finalize; ending the job");
-            self.report(sentence, if code == 0 { 1 } else { code as u8 });
+            self.report(first, sentence, if code == 0 { 1 } else { code as u8 });
         } else if code != 0 && state == State::Finalized {
             // Its own affair: the others end as they would.
             self.failed.get_or_insert(code as u8);
         } else if code != 0 {
-            self.report(format!("{who} exited with code {code}; ending the job"), code as u8);
-        } else if state == State::Unborn {
-            self.never_joined.get_or_insert(rank);
+            self.report(first, format!("{who} exited with code {code}; ending the job"), code as u8);
+        } else if state == State::Unborn
+            && let Some(world) = self.world_of(rank)
+        {
+            world.never_joined.get_or_insert(rank);
         }
     }
 
     /// A proxy's death costs nothing but speed: ranks carry its operations on.
     fn proxy_ended(&mut self, proxy: u32, pid: i32, status: WaitStatus) {
-        let shape = self.segment.shape();
         let page = self.segment.proxy(proxy);
         if page.state() == State::Finalized && status.exit_status() == Some(0) {
             return;
         }
         page.set_state(State::Dead);
-        (0..shape.ranks).for_each(|rank| self.segment.rank(rank).bell.ring());
+        (0..self.used).for_each(|rank| self.segment.rank(rank).bell.ring());
         // A rank that kills a stalled proxy says so itself.
         let fenced = page.scalars[executor::FENCED].load(Ordering::Relaxed) != 0;
-        if fenced || self.kill_at.is_some() || !self.lives(|member| matches!(member, Member::Rank(_))) {
+        let ending = self.worlds.iter().any(|world| world.kill_at.is_some());
+        if fenced || ending || !self.lives(|member| matches!(member, Member::Rank(_))) {
             return;
         }
         let how = match status.terminating_signal() {
@@ -263,34 +409,50 @@ impl<'a> Job<'a> {
         say(&format!("proxy {proxy} (pid {pid} on {}) {how}; its ranks go on without it", self.host));
     }
 
-    fn report_abort(&mut self, rank: u32, code: i32) {
+    fn report_abort(&mut self, first: u32) {
+        let world = self.segment.world(first);
+        let Some((rank, code)) = world.aborted() else { return };
         let pid = self.segment.rank(rank.min(self.segment.shape().ranks - 1)).pid.load(Ordering::Relaxed);
-        let what = if self.segment.job().failed() { "had a fatal error of" } else { "called MPI_Abort with" };
-        let sentence = format!("rank {rank} (pid {pid} on {}) {what} code {code}; ending the job", self.host);
-        self.report(sentence, if code & 0xff == 0 { 1 } else { code as u8 });
+        let what = if world.failed() { "had a fatal error of" } else { "called MPI_Abort with" };
+        let name = self.segment.name(rank);
+        let sentence = format!("{name} (pid {pid} on {}) {what} code {code}; ending the job", self.host);
+        self.report(first, sentence, if code & 0xff == 0 { 1 } else { code as u8 });
     }
 
-    /// Prints why the job is ended, and ends it.
-    fn report(&mut self, sentence: String, code: u8) {
-        if self.kill_at.is_none() {
+    /// Prints why a world and those connected with it are ended, and ends them.
+    fn report(&mut self, first: u32, sentence: String, code: u8) {
+        let connected = self.segment.connected(first);
+        let ending = |world: &World| connected.contains(&world.first) && world.kill_at.is_some();
+        if !self.worlds.iter().any(ending) {
             say(&sentence);
         }
-        self.end(code, libc::SIGTERM);
+        self.end(&connected, code, libc::SIGTERM);
     }
 
-    /// Begins to end the job: `signal` now, SIGKILL after [`GRACE`].
-    fn end(&mut self, code: u8, signal: i32) {
+    /// Begins to end worlds: `signal` now, SIGKILL after [`GRACE`].
+    fn end(&mut self, worlds: &[u32], code: u8, signal: i32) {
         self.failed.get_or_insert(code);
-        if self.kill_at.is_none() {
-            self.kill_at = Some(Instant::now() + GRACE);
+        for index in 0..self.worlds.len() {
+            let world = &mut self.worlds[index];
+            if !worlds.contains(&world.first) || world.kill_at.is_some() {
+                continue;
+            }
+            world.kill_at = Some(Instant::now() + GRACE);
             if let Some(signal) = Signal::from_named_raw(signal) {
-                self.signal_ranks(signal);
+                let first = world.first;
+                self.signal_world(first, signal);
             }
         }
     }
 
+    fn end_all(&mut self, code: u8, signal: i32) {
+        let all: Vec<u32> = self.worlds.iter().map(|world| world.first).collect();
+        self.end(&all, code, signal);
+    }
+
     fn end_proxies(&mut self) {
         let kill_at = Instant::now() + PROXY_GRACE;
+        self.segment.job().ending.store(1, Ordering::Relaxed);
         (0..self.segment.shape().proxies).for_each(|proxy| self.segment.proxy(proxy).bell.ring());
         if self.failed.is_some() {
             // Ranks that did not leave by MPI_Finalize leave proxies waiting.
@@ -324,8 +486,7 @@ impl<'a> Job<'a> {
     }
 
     fn merge(&self, file: &std::path::Path) {
-        let shape = self.segment.shape();
-        match trace::merge(file, shape.ranks, shape.proxies) {
+        match trace::merge(file, self.used, self.segment.shape().proxies) {
             Ok(0) => {}
             Ok(missing) => {
                 say(&format!("the trace lacks {missing} processes that did not end by MPI_Finalize"))
@@ -334,7 +495,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    fn lives(&self, which: impl Fn(Member) -> bool) -> bool {
+    pub(super) fn lives(&self, which: impl Fn(Member) -> bool) -> bool {
         self.living.values().any(|member| which(*member))
     }
 
@@ -342,18 +503,32 @@ impl<'a> Job<'a> {
         self.signal_group(signal, |member| matches!(member, Member::Rank(_)));
     }
 
+    pub(super) fn signal_world(&self, first: u32, signal: Signal) {
+        let ranks = self.segment.members(first);
+        self.signal_group(signal, |member| matches!(member, Member::Rank(rank) if ranks.contains(&rank)));
+    }
+
     fn signal_proxies(&self, signal: Signal) {
         self.signal_group(signal, |member| matches!(member, Member::Proxy(_)));
     }
 
-    /// Signals the process groups of our living children: not reaped yet, their pids and groups are theirs.
+    /// Signals the process groups of our living children: not reaped yet, their pids and groups are theirs. Of a program that we
+    /// were started for, only the process itself, as it does not lead a group of ours.
     fn signal_group(&self, signal: Signal, which: impl Fn(Member) -> bool) {
         for (pid, _) in self.living.iter().filter(|(_, member)| which(**member)) {
-            if let Some(pid) = Pid::from_raw(*pid) {
-                let _ = kill_process_group(pid, signal);
+            match (&self.adopted, Pid::from_raw(*pid)) {
+                (Some((adopted, process)), _) if adopted == pid => drop(process.signal(signal.as_raw())),
+                (_, Some(pid)) => drop(kill_process_group(pid, signal)),
+                _ => {}
             }
         }
     }
+}
+
+/// Lets children inherit the job's memory.
+fn inherited(setup: &Setup) -> Result<(), Refusal> {
+    sys::memory::inheritable(&setup.fd, true)
+        .map_err(|error| Refusal::other(format!("cannot hand the job's memory on: {error}")))
 }
 
 /// The children of this process, adopted ones and those not reaped yet included.

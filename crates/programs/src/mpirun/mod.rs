@@ -1,14 +1,16 @@
 //! `mpirun`: makes the job's memory, starts proxies and ranks, passes their output on, and sees that all of it ends.
 //!
 //! Read next: `arguments.rs` (the command line), `start.rs` (one child), `job.rs` (the watch over all of them),
-//! `output.rs`, `guardian.rs`.
+//! `serve.rs` (what ranks ask for), `output.rs`, `guardian.rs`.
 
+mod adopt;
 pub mod arguments;
 pub mod cpus;
 mod guardian;
 mod input;
 mod job;
 mod output;
+mod serve;
 mod start;
 pub mod trace;
 
@@ -18,10 +20,10 @@ use std::sync::atomic::Ordering;
 
 use settings::Settings;
 use sys::signal::Signals;
-use transport::shm::{Segment, Shape};
+use transport::shm::{RANKS_MAX, Segment, Shape};
 
 use arguments::Arguments;
-use job::Job;
+use job::{Job, Options};
 use start::{Refusal, Setup};
 
 /// The program: runs what `words` (without the program's own name) say, and returns the exit code.
@@ -29,6 +31,11 @@ pub fn run(words: Vec<OsString>) -> u8 {
     if words.first().is_some_and(|word| word == guardian::WORD) {
         guardian::guard(&words.get(1).map(|word| word.to_string_lossy()).unwrap_or_default());
         return 0;
+    }
+    if let [word, pid] = &words[..]
+        && let Some(code) = adopt::serve(&word.to_string_lossy(), &pid.to_string_lossy())
+    {
+        return code;
     }
     let arguments = match Arguments::parse(&words) {
         Ok(arguments) => arguments,
@@ -59,18 +66,20 @@ fn launch(arguments: &Arguments) -> Result<u8, Refusal> {
     let plan = cpus::plan(&cores, arguments.ranks(), global.proxies, global.bind_to, proxy_cores)
         .map_err(Refusal::other)?;
 
-    let sparse = Shape::sparse(arguments.ranks(), global.proxies);
+    let places = arguments.ranks().saturating_add(settings.spawn_ranks_max as u32).min(RANKS_MAX);
+    let sparse = Shape::sparse(places.max(arguments.ranks()), global.proxies);
     let shape = Shape { arena_bytes: settings.arena_bytes.unwrap_or(sparse.arena_bytes), ..sparse };
     let (segment, fd) = Segment::create(shape).map_err(|error| Refusal::other(error.message))?;
+    segment.world(0).size.store(arguments.ranks(), Ordering::Relaxed);
     segment.job().launcher.store(std::process::id(), Ordering::Relaxed);
     segment.job().spin_allowed.store(u32::from(plan.spin), Ordering::Relaxed);
     segment.job().cma_forbidden.store(u32::from(settings.cma == settings::Cma::Off), Ordering::Relaxed);
     sys::memory::inheritable(&fd, false)
         .map_err(|error| Refusal::other(format!("cannot keep the job's memory: {error}")))?;
 
-    let setup =
-        Setup { fd, ranks: arguments.ranks(), genv: arguments.genv(), trace: Setup::trace_path(&settings) };
-    Job::new(arguments, segment, signals).run(&setup, &plan)
+    let setup = Setup { fd, genv: arguments.genv(), trace: Setup::trace_path(&settings) };
+    let options = Options { timeout: global.timeout, label: global.label, verbose: global.verbose };
+    Job::new(options, segment, signals, setup).run(&arguments.programs, &plan)
 }
 
 /// Prints a line of our own, in one piece, because ranks' lines go to the same place from another thread.

@@ -6,11 +6,12 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::pipe::PipeFlags;
 
 /// A line may be that long; longer ones are broken, so that a stream without newlines needs no memory.
 const LINE_BYTES_MAX: usize = 1 << 20;
@@ -29,7 +30,8 @@ pub enum To {
 
 struct Stream {
     pipe: OwnedFd,
-    rank: u32,
+    /// What every line begins with, if anything.
+    label: Option<Arc<str>>,
     to: To,
     /// An unfinished line.
     held: Vec<u8>,
@@ -38,27 +40,50 @@ struct Stream {
 /// The thread that passes output on.
 pub struct Forwarder {
     thread: JoinHandle<()>,
-    stop: Arc<AtomicBool>,
+    shared: Arc<Shared>,
+    /// Wakes the thread.
+    wake: OwnedFd,
+}
+
+/// What the watching thread tells the forwarding one.
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+    new: Mutex<Vec<Stream>>,
 }
 
 impl Forwarder {
-    /// Passes on what comes through `pipes` (pipe, rank, where to), each line with its rank before it if `label`.
-    pub fn start(pipes: Vec<(OwnedFd, u32, To)>, label: bool) -> std::io::Result<Forwarder> {
-        let streams: Vec<Stream> =
-            pipes.into_iter().map(|(pipe, rank, to)| Stream { pipe, rank, to, held: Vec::new() }).collect();
+    /// Starts without any stream.
+    pub fn start() -> std::io::Result<Forwarder> {
+        let (woken, wake) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let output = std::io::stdout().as_fd().try_clone_to_owned().map(File::from)?;
         let error = std::io::stderr().as_fd().try_clone_to_owned().map(File::from)?;
-        let stop = Arc::new(AtomicBool::new(false));
+        let shared = Arc::new(Shared::default());
+        let (streams, shared_too) = (Vec::new(), shared.clone());
         let mut pump =
-            Pump { streams, sinks: [output, error], broken: [false; 2], label, stop: stop.clone() };
+            Pump { streams, sinks: [output, error], broken: [false; 2], shared: shared_too, woken };
         let thread = std::thread::Builder::new().name("output".into()).spawn(move || pump.run())?;
-        Ok(Forwarder { thread, stop })
+        Ok(Forwarder { thread, shared, wake })
+    }
+
+    /// Passes on what comes through `pipe` from now on, each line with `[label] ` before it if there is a label.
+    pub fn add(&self, pipe: OwnedFd, label: Option<&str>, to: To) {
+        let label = label.map(|label| format!("[{label}] ").into());
+        let stream = Stream { pipe, label, to, held: Vec::new() };
+        self.shared.new.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
+        self.wake();
+    }
+
+    /// A full pipe wakes as well.
+    fn wake(&self) {
+        let _ = rustix::io::write(&self.wake, &[0]);
     }
 
     /// Waits until all that ranks wrote is passed on. To be called when no rank lives any more: what some surviving
     /// descendant may still write is not waited for.
     pub fn finish(self) {
-        self.stop.store(true, Ordering::Release);
+        self.shared.stop.store(true, Ordering::Release);
+        self.wake();
         // A panic in the thread has been printed; the job's exit code is not changed by it.
         let _ = self.thread.join();
     }
@@ -69,19 +94,26 @@ struct Pump {
     sinks: [File; 2],
     /// By sink: nobody reads it any more.
     broken: [bool; 2],
-    label: bool,
-    stop: Arc<AtomicBool>,
+    shared: Arc<Shared>,
+    /// Readable when `shared` has news.
+    woken: OwnedFd,
 }
 
 impl Pump {
     fn run(&mut self) {
         let mut buffer = vec![0; READ_BYTES];
-        while !self.streams.is_empty() {
+        loop {
             // Read before polling: what was written before `finish` is then certainly seen by this poll.
-            let stopping = self.stop.load(Ordering::Acquire);
+            let stopping = self.shared.stop.load(Ordering::Acquire);
+            let _ = rustix::io::read(&self.woken, &mut *buffer);
+            self.streams.append(&mut self.shared.new.lock().unwrap_or_else(PoisonError::into_inner));
+            if stopping && self.streams.is_empty() {
+                break;
+            }
             let wait = Timespec { tv_sec: 0, tv_nsec: if stopping { 0 } else { PATIENCE_NS } };
             let mut list: Vec<PollFd> =
                 self.streams.iter().map(|stream| PollFd::new(&stream.pipe, PollFlags::IN)).collect();
+            list.push(PollFd::new(&self.woken, PollFlags::IN));
             let ready = poll(&mut list, Some(&wait)).unwrap_or(0);
             let events: Vec<bool> = list.iter().map(|entry| !entry.revents().is_empty()).collect();
             if ready == 0 {
@@ -91,7 +123,7 @@ impl Pump {
                 self.show_unfinished();
                 continue;
             }
-            for index in (0..events.len()).rev().filter(|&index| events[index]) {
+            for index in (0..self.streams.len()).rev().filter(|&index| events[index]) {
                 self.read(index, &mut buffer);
             }
             let broken = self.broken;
@@ -115,7 +147,7 @@ impl Pump {
             return;
         }
         let stream = &mut self.streams[index];
-        let (to, label) = (stream.to, self.label.then_some(stream.rank));
+        let (to, label) = (stream.to, stream.label.clone());
         let mut lines = std::mem::take(&mut stream.held);
         lines.extend_from_slice(&buffer[..bytes]);
         let ends = |byte: &u8| *byte == b'\n' || (label.is_none() && *byte == b'\r');
@@ -130,28 +162,25 @@ impl Pump {
             None if label.is_some() => lines.push(b'\n'),
             None => {}
         }
-        self.write(to, label, &lines);
+        self.write(to, label.as_deref(), &lines);
     }
 
     fn close(&mut self, stream: &mut Stream) {
         let mut held = std::mem::take(&mut stream.held);
         if !held.is_empty() {
-            if self.label {
+            if stream.label.is_some() {
                 held.push(b'\n');
             }
-            self.write(stream.to, self.label.then_some(stream.rank), &held);
+            self.write(stream.to, stream.label.as_deref(), &held);
         }
     }
 
     /// Without labels, a quiet stream's unfinished line is shown: it may be a prompt.
     fn show_unfinished(&mut self) {
-        if self.label {
-            return;
-        }
         let held: Vec<(To, Vec<u8>)> = self
             .streams
             .iter_mut()
-            .filter(|stream| !stream.held.is_empty())
+            .filter(|stream| stream.label.is_none() && !stream.held.is_empty())
             .map(|stream| (stream.to, std::mem::take(&mut stream.held)))
             .collect();
         held.iter().for_each(|(to, bytes)| self.write(*to, None, bytes));
@@ -159,11 +188,11 @@ impl Pump {
 
     /// Writes whole lines. If nobody reads our stream any more, the ranks' ends are closed, so that they get SIGPIPE as
     /// they would without us.
-    fn write(&mut self, to: To, label: Option<u32>, lines: &[u8]) {
+    fn write(&mut self, to: To, label: Option<&str>, lines: &[u8]) {
         let sink = &mut self.sinks[to as usize];
         let written = match label {
             None => sink.write_all(lines),
-            Some(rank) => sink.write_all(&labelled(rank, lines)),
+            Some(label) => sink.write_all(&labelled(label, lines)),
         };
         if written.is_err() {
             self.broken[to as usize] = true;
@@ -171,8 +200,7 @@ impl Pump {
     }
 }
 
-fn labelled(rank: u32, lines: &[u8]) -> Vec<u8> {
-    let prefix = format!("[{rank}] ");
+fn labelled(prefix: &str, lines: &[u8]) -> Vec<u8> {
     let mut all = Vec::with_capacity(lines.len() + lines.len() / 8 + prefix.len());
     for line in lines.split_inclusive(|byte| *byte == b'\n') {
         all.extend_from_slice(prefix.as_bytes());
@@ -187,7 +215,7 @@ mod tests {
 
     #[test]
     fn every_line_gets_its_label() {
-        assert_eq!(labelled(3, b"a\n\nb\n"), b"[3] a\n[3] \n[3] b\n");
-        assert_eq!(labelled(12, b"no end"), b"[12] no end");
+        assert_eq!(labelled("[3] ", b"a\n\nb\n"), b"[3] a\n[3] \n[3] b\n");
+        assert_eq!(labelled("[12] ", b"no end"), b"[12] no end");
     }
 }

@@ -26,12 +26,22 @@ impl Refusal {
     }
 }
 
+/// Where a rank belongs.
+pub struct Place<'a> {
+    /// Its rank in the segment.
+    pub rank: u32,
+    /// Its rank in MPI_COMM_WORLD.
+    pub number: u32,
+    /// Ranks of MPI_COMM_WORLD.
+    pub size: u32,
+    /// Who spawned it.
+    pub parents: &'a [u32],
+}
+
 /// What all children of a job share.
 pub struct Setup {
     /// The inheritable descriptor of the job's memory.
     pub fd: OwnedFd,
-    /// Ranks of the job.
-    pub ranks: u32,
     /// `-genv`.
     pub genv: Vec<(OsString, OsString)>,
     /// Where the trace goes, as an absolute path, if there is one.
@@ -46,14 +56,18 @@ impl Setup {
     }
 
     /// Starts one rank.
-    pub fn start_rank(&self, program: &Program, rank: u32, cpus: &[usize]) -> Result<Child, Refusal> {
+    pub fn start_rank(&self, program: &Program, place: &Place, cpus: &[usize]) -> Result<Child, Refusal> {
         let mut command = Command::new(&program.words[0]);
         command.args(&program.words[1..]);
         self.prepare(&mut command, &program.environment);
-        command.env("OUTBOARD_RANK", rank.to_string());
+        command.env("OUTBOARD_RANK", place.rank.to_string());
+        if !place.parents.is_empty() {
+            let parents: Vec<String> = place.parents.iter().map(u32::to_string).collect();
+            command.env("OUTBOARD_PARENTS", parents.join(","));
+        }
         // Programs choose their GPU or scratch folder by these names of other MPIs. PMI_RANK is not among them: with
         // it a program of an MPICH would look for a process manager that is not there.
-        let (rank_text, size) = (rank.to_string(), self.ranks.to_string());
+        let (rank_text, size) = (place.number.to_string(), place.size.to_string());
         for name in [
             "MPI_LOCALRANKID",
             "OMPI_COMM_WORLD_RANK",
@@ -68,7 +82,7 @@ impl Setup {
         if let Some(directory) = &program.directory {
             command.current_dir(directory);
         }
-        command.stdin(if rank == 0 { input::for_first_rank() } else { Stdio::null() });
+        command.stdin(if place.rank == 0 { input::for_first_rank() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         sys::child::tie(&mut command, cpus);
         command.spawn().map_err(|error| refusal(program, &error))
@@ -94,7 +108,7 @@ impl Setup {
                 command.env_remove(name);
             }
         }
-        command.env_remove("OUTBOARD_RANK").env_remove("OUTBOARD_PROXY");
+        command.env_remove("OUTBOARD_RANK").env_remove("OUTBOARD_PROXY").env_remove("OUTBOARD_PARENTS");
         command.envs(environment.iter().map(|(name, value)| (name, value)));
         let given = environment.iter().rev().find(|(name, _)| name == "LD_LIBRARY_PATH");
         let path =

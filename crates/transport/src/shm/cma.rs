@@ -52,8 +52,11 @@ static PROBE: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 pub fn publish(segment: &Segment, rank: u32) {
     let launcher = segment.job().launcher.load(Ordering::Relaxed);
     if launcher != 0 {
-        // If this fails the probe finds out.
-        let _ = sys::process::allow_access_by(launcher);
+        // If this fails the probe finds out. A program for which a launcher was started later is no descendant of that.
+        let _ = match segment.job().adopted.load(Ordering::Relaxed) {
+            0 => sys::process::allow_access_by(launcher),
+            _ => sys::process::allow_access_by_all(),
+        };
     }
     PROBE[0].store(secret(segment), Ordering::Release);
     segment.rank(rank).probe.store(PROBE.as_ptr() as u64, Ordering::Release);

@@ -53,6 +53,11 @@ impl LaunchRing {
         Some(offset)
     }
 
+    /// Forgets what was pushed: the rank that pushed it is gone.
+    pub(crate) fn clear(&self) {
+        self.popped.0.store(self.pushed.0.load(Ordering::Acquire), Ordering::Release);
+    }
+
     /// Whether there is nothing to pop.
     pub fn is_empty(&self) -> bool {
         self.pushed.0.load(Ordering::Acquire) == self.popped.0.load(Ordering::Relaxed)

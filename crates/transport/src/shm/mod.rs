@@ -12,6 +12,7 @@ pub mod cma;
 mod doorbell;
 mod launch;
 mod pages;
+pub mod parcel;
 pub mod ring;
 mod segment;
 
@@ -20,5 +21,7 @@ pub use arena::Arena;
 pub use atomic::Line;
 pub use doorbell::{Doorbell, Rest};
 pub use launch::LaunchRing;
-pub use pages::{DIRECTORY_BUCKETS, Gate, Job, ProxyPage, RankPage, Senders, State};
+pub use pages::{
+    Ask, DIRECTORY_BUCKETS, Gate, Job, PORTS_MAX, ProxyPage, RANKS_MAX, RankPage, RankSet, State, World,
+};
 pub use segment::{Segment, Shape};

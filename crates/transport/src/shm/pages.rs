@@ -7,8 +7,10 @@ use std::time::Duration;
 
 /// Buckets of a rank's instance directory.
 pub const DIRECTORY_BUCKETS: usize = 1024;
-/// Ranks that a segment can have: what a `Senders` bitmap holds.
-pub(crate) const RANKS_MAX: u32 = 4096;
+/// Ranks that a segment can have: what a `RankSet` holds.
+pub const RANKS_MAX: u32 = 4096;
+/// Ports that can be open at the same time in a job.
+pub const PORTS_MAX: usize = 1024;
 
 /// The life of a process of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,16 +54,20 @@ pub struct Job {
     pub start: AtomicU64,
     /// The process whose descendants all members are (mpirun), 0 if none.
     pub launcher: AtomicU32,
+    /// 1 if the first world is no descendant of the launcher.
+    pub adopted: AtomicU32,
     /// 1 if every process has a cpu of its own, so that waiting may spin.
     pub spin_allowed: AtomicU32,
     /// 1 if cross-memory attach must not be used although it may work (a setting).
     pub cma_forbidden: AtomicU32,
-    /// All ranks pass it in MPI_Init, after publishing their page.
-    pub born: Gate,
-    /// All ranks pass it in MPI_Finalize.
-    pub leaving: Gate,
-    /// 0, or bit 63, whether it was an error (bit 62), the rank (30 bits) and the code (32 bits) of the first that ended the job.
-    abort: Line<AtomicU64>,
+    /// The number of the latest world that was spawned (MPI 5.0, section 11.8).
+    pub worlds: AtomicU64,
+    /// Connections that MPI_Comm_accept and MPI_Comm_join have made so far.
+    pub connections: AtomicU64,
+    /// 1 once `mpirun` knows that no rank lives any more: proxies may go.
+    pub ending: AtomicU32,
+    /// Open ports: 0, or the rank that opened it plus 1 (high half) and a number that no other port has.
+    pub ports: Line<[AtomicU64; PORTS_MAX]>,
 }
 
 impl Job {
@@ -69,24 +75,57 @@ impl Job {
     pub fn may_spin(&self) -> bool {
         self.spin_allowed.load(Ordering::Relaxed) != 0
     }
+}
 
-    /// Ends the job: the first call counts. `Segment::abort` also wakes everybody.
+/// What the processes of one MPI_COMM_WORLD share: it lies in the page of the first of them. A job begins with one world, at
+/// rank 0; MPI_Comm_spawn adds others, each of them a run of further ranks of the segment.
+#[repr(C)]
+#[derive(Debug)]
+pub struct World {
+    /// 0 for the first world; otherwise a number that no other world of the job ever has.
+    pub id: AtomicU64,
+    /// Processes in it.
+    pub size: AtomicU32,
+    /// All pass it in MPI_Init, after publishing their page.
+    pub born: Gate,
+    /// All pass it in MPI_Finalize.
+    pub leaving: Gate,
+    /// 0, or bit 63, whether it was an error (bit 62), the rank (30 bits) and the code (32 bits) of the first that ended the world.
+    abort: AtomicU64,
+}
+
+impl World {
+    /// Ends the world: the first call counts. `Segment::abort` also wakes everybody.
     pub(crate) fn set_abort(&self, rank: u32, code: i32, error: bool) {
         let word =
             1 << 63 | u64::from(error) << 62 | u64::from(rank & 0x3fff_ffff) << 32 | u64::from(code as u32);
-        // Losing the race is fine: the job ends with the first code.
-        let _ = self.abort.0.compare_exchange(0, word, Ordering::AcqRel, Ordering::Relaxed);
+        // Losing the race is fine: the world ends with the first code.
+        let _ = self.abort.compare_exchange(0, word, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// The rank and code of the MPI_Abort or fatal error that ends the job, if any.
+    /// The rank and code of the MPI_Abort or fatal error that ends the world, if any.
     pub fn aborted(&self) -> Option<(u32, i32)> {
-        let word = self.abort.0.load(Ordering::Acquire);
+        let word = self.abort.load(Ordering::Acquire);
         (word != 0).then_some(((word >> 32) as u32 & 0x3fff_ffff, word as u32 as i32))
     }
 
-    /// Whether the job is ended by an error that no handler of the program took, not by MPI_Abort.
+    /// Whether the world is ended by an error that no handler of the program took, not by MPI_Abort.
     pub fn failed(&self) -> bool {
-        self.abort.0.load(Ordering::Acquire) >> 62 & 1 == 1
+        self.abort.load(Ordering::Acquire) >> 62 & 1 == 1
+    }
+
+    /// Whether all of its processes have reached MPI_Finalize.
+    pub fn has_arrived(&self) -> bool {
+        self.leaving.count() >= self.size.load(Ordering::Relaxed)
+    }
+
+    /// As it was before its first process.
+    fn renew(&self, id: u64, size: u32) {
+        self.id.store(id, Ordering::Relaxed);
+        self.size.store(size, Ordering::Relaxed);
+        self.born.count.store(0, Ordering::Relaxed);
+        self.leaving.count.store(0, Ordering::Relaxed);
+        self.abort.store(0, Ordering::Relaxed);
     }
 }
 
@@ -124,14 +163,14 @@ impl Gate {
     }
 }
 
-/// The peers that ever wrote to a rank: which rings it must look into.
+/// A set of ranks.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Senders {
+pub struct RankSet {
     words: [AtomicU64; RANKS_MAX as usize / 64],
 }
 
-impl Senders {
+impl RankSet {
     /// Adds a rank.
     pub fn add(&self, rank: u32) {
         if let Some(word) = self.words.get(rank as usize / 64) {
@@ -142,6 +181,18 @@ impl Senders {
     /// The ranks `64 * index ..` as bits. A caller that polls keeps its own copy and looks here for new bits.
     pub fn word(&self, index: usize) -> u64 {
         self.words.get(index).map_or(0, |word| word.load(Ordering::Acquire))
+    }
+
+    /// Whether a rank is in it.
+    pub fn has(&self, rank: u32) -> bool {
+        self.word(rank as usize / 64) >> (rank % 64) & 1 != 0
+    }
+
+    /// Takes a rank out.
+    pub fn remove(&self, rank: u32) {
+        if let Some(word) = self.words.get(rank as usize / 64) {
+            word.fetch_and(!(1 << (rank % 64)), Ordering::Release);
+        }
     }
 
     /// Calls `each` with the ranks below `ranks` that are set, ascending.
@@ -179,12 +230,26 @@ pub struct RankPage {
     pub cma: AtomicU32,
     /// What it is in: number of the MPI call, its start, peer, tag, ... as the `abi` room defines.
     pub in_call: Line<[AtomicU64; 8]>,
+    /// The first rank of its world, in whose page the world lies.
+    pub first: AtomicU32,
+    /// Which of the programs that were started together it runs (MPI_APPNUM).
+    pub application: AtomicU32,
+    /// How many processes have had this page before: the page is used again when a spawned world has ended.
+    pub generation: AtomicU32,
+    /// Of the first rank of a world: what the world shares.
+    pub world: Line<World>,
+    /// The worlds, by their first ranks, to which a comm of this rank leads (MPI 5.0, section 11.10.4).
+    pub connected: Line<RankSet>,
+    /// While it waits in MPI_Comm_connect: a number that no other connection has.
+    pub connecting: AtomicU64,
+    /// What it wants of its launcher.
+    pub ask: Line<Ask>,
     /// Rung by whoever has news for the rank.
     pub bell: Line<Doorbell>,
     /// Grows before the bell is rung for news about windows (locks, posts, completions).
     pub window_news: Line<AtomicU64>,
-    /// Who ever wrote to it.
-    pub senders: Line<Senders>,
+    /// Who ever wrote to it: which rings it must look into.
+    pub senders: Line<RankSet>,
     /// What it hands to its proxy.
     pub launches: LaunchRing,
     /// Its counters.
@@ -205,6 +270,70 @@ impl RankPage {
     pub fn set_state(&self, state: State) {
         self.state.store(state as u32, Ordering::Release);
     }
+
+    /// Makes it the page of a rank that is not born yet, after that of one that has left. What others may still use stays: the
+    /// bell, and the senders, who introduce themselves once.
+    pub(crate) fn renew(&self) {
+        for word in [
+            &self.pid,
+            &self.state,
+            &self.cpus,
+            &self.cpu,
+            &self.thread_level,
+            &self.cma,
+            &self.first,
+            &self.application,
+        ] {
+            word.store(0, Ordering::Relaxed);
+        }
+        self.exit_code.store(0, Ordering::Relaxed);
+        self.probe.store(0, Ordering::Relaxed);
+        self.connecting.store(0, Ordering::Relaxed);
+        self.generation.fetch_add(1, Ordering::Relaxed);
+        self.ask.state.store(Ask::NOTHING, Ordering::Relaxed);
+        self.launches.clear();
+        let words = self
+            .in_call
+            .iter()
+            .chain(&self.connected.words)
+            .chain(&self.directory[..])
+            .chain(&self.scalars[..]);
+        words.for_each(|word| word.store(0, Ordering::Relaxed));
+        telemetry::Counter::ALL.iter().for_each(|counter| self.counters.set(*counter, 0));
+        self.world.renew(0, 0);
+    }
+
+    /// Makes it the first page of world `id`, of `size` ranks.
+    pub(crate) fn begin_world(&self, id: u64, size: u32) {
+        self.world.renew(id, size);
+    }
+}
+
+/// A request of a rank to its launcher (`mpirun`), with its words in the rank's arena, where the answer takes their place.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Ask {
+    /// One of the constants below.
+    pub state: AtomicU32,
+    /// What is wanted, as `parcel` defines.
+    pub kind: AtomicU32,
+    /// Where in the rank's arena.
+    pub at: AtomicU64,
+    /// How much room there is.
+    pub capacity: AtomicU64,
+    /// How much of it the request, then the answer, takes.
+    pub bytes: AtomicU64,
+}
+
+impl Ask {
+    /// Nothing is wanted.
+    pub const NOTHING: u32 = 0;
+    /// A thread of the rank is writing a request.
+    pub const WRITING: u32 = 1;
+    /// The launcher must answer.
+    pub const ASKED: u32 = 2;
+    /// The answer is there.
+    pub const ANSWERED: u32 = 3;
 }
 
 /// What a proxy shows of itself.

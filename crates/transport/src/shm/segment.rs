@@ -6,8 +6,9 @@
 
 use super::pages::RANKS_MAX;
 use super::ring;
-use super::{Arena, Job, ProxyPage, RankPage};
+use super::{Arena, Job, ProxyPage, RankPage, World};
 use error::{Class, Error, Result, fail};
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
@@ -24,7 +25,7 @@ const ARENA_ALIGN: u64 = 2 << 20;
 /// How many of what a job has: all that the layout depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Ranks, 1 to 4096.
+    /// Ranks, 1 to 4096: those of the first world, and room for those that it may spawn.
     pub ranks: u32,
     /// Proxies, 0 to 4096. Rank r is served by proxy r % proxies.
     pub proxies: u32,
@@ -132,6 +133,7 @@ impl Segment {
         job.start.store(sys::clock::now(), Ordering::Relaxed);
         // Unique enough among the jobs that could meet on one machine, and never 0.
         job.id.store((sys::clock::wall() << 16 ^ u64::from(sys::process::id())) | 1, Ordering::Relaxed);
+        segment.rank(0).begin_world(0, shape.ranks);
         job.magic.store(MAGIC, Ordering::Release);
         Ok((segment, copy))
     }
@@ -251,20 +253,79 @@ impl Segment {
         })
     }
 
-    /// Ends the job as MPI_Abort does: publishes the first rank and code, and wakes everybody, who will find them.
+    /// The world that begins at `first`. A number that a page holds and that is no rank means the first world.
+    pub fn world(&self, first: u32) -> &World {
+        &self.rank(if first < self.inner.shape.ranks { first } else { 0 }).world
+    }
+
+    /// The world of a rank.
+    pub fn world_of(&self, rank: u32) -> &World {
+        self.world(self.rank(rank).first.load(Ordering::Relaxed))
+    }
+
+    /// The ranks of the world that begins at `first`, as far as there are that many.
+    pub fn members(&self, first: u32) -> Range<u32> {
+        let size = self.world(first).size.load(Ordering::Relaxed);
+        first..first.saturating_add(size).min(self.inner.shape.ranks)
+    }
+
+    /// Makes `size` ranks from `first` on the unborn ranks of a new world: `mpirun` does it, once nobody uses them.
+    pub fn begin_world(&self, first: u32, size: u32, id: u64) -> Result<()> {
+        for rank in first..first + size {
+            memory::punch_hole(&self.inner.fd, self.arena_offset(rank), self.inner.layout.arena_bytes)
+                .map_err(unreadable)?;
+            self.rank(rank).renew();
+            self.rank(rank).first.store(first, Ordering::Relaxed);
+        }
+        self.rank(first).begin_world(id, size);
+        Ok(())
+    }
+
+    /// A rank as people know it: by its number in its MPI_COMM_WORLD, and by its world if that was spawned.
+    pub fn name(&self, rank: u32) -> String {
+        let first = self.rank(rank.min(self.inner.shape.ranks - 1)).first.load(Ordering::Relaxed);
+        match self.world(first).id.load(Ordering::Relaxed) {
+            0 => format!("rank {rank}"),
+            id => format!("rank {} of spawned world {id}", rank.wrapping_sub(first)),
+        }
+    }
+
+    /// The worlds, by their first ranks, that are connected with that of `first`, itself included (MPI 5.0, section 11.10.4): by comms
+    /// of their members, through whatever other worlds.
+    pub fn connected(&self, first: u32) -> Vec<u32> {
+        let mut found = vec![first];
+        // Without a spawned world there is nothing to look for.
+        if self.job().worlds.load(Ordering::Acquire) == 0 {
+            return found;
+        }
+        let firsts =
+            || (0..self.inner.shape.ranks).filter(|rank| self.world(*rank).size.load(Ordering::Relaxed) > 0);
+        let leads = |from: u32, to: u32| self.members(from).any(|rank| self.rank(rank).connected.has(to));
+        let mut at = 0;
+        while let Some(&world) = found.get(at) {
+            at += 1;
+            let more: Vec<u32> = firsts()
+                .filter(|other| !found.contains(other) && (leads(world, *other) || leads(*other, world)))
+                .collect();
+            found.extend(more);
+        }
+        found
+    }
+
+    /// Ends the world of `rank` as MPI_Abort does: publishes the first rank and code, and wakes everybody, who will find them.
     pub fn abort(&self, rank: u32, code: i32) {
-        self.end(rank, code, false);
+        self.end(self.rank(rank).first.load(Ordering::Relaxed), rank, code, false);
     }
 
     /// As `abort`, because of an error.
     pub fn fail(&self, rank: u32, code: i32) {
-        self.end(rank, code, true);
+        self.end(self.rank(rank).first.load(Ordering::Relaxed), rank, code, true);
     }
 
-    fn end(&self, rank: u32, code: i32, error: bool) {
-        self.job().set_abort(rank, code, error);
-        (0..self.inner.shape.ranks).for_each(|rank| self.rank(rank).bell.ring());
-        (0..self.inner.shape.proxies).for_each(|proxy| self.proxy(proxy).bell.ring());
+    /// Ends the world that begins at `first` for what `rank` did, perhaps a member of another.
+    pub fn end(&self, first: u32, rank: u32, code: i32, error: bool) {
+        self.world(first).set_abort(rank, code, error);
+        self.members(first).for_each(|rank| self.rank(rank).bell.ring());
     }
 
     /// The descriptor, for telling a child about it.
@@ -339,7 +400,7 @@ mod tests {
         let (segment, _fd) = Segment::create(Shape::sparse(256, 8)).unwrap();
         segment.rank(255).set_state(super::super::State::Running);
         segment.arena(200).unwrap().word(1 << 30).unwrap().store(1, Ordering::Relaxed);
-        assert!(segment.resident().unwrap() <= 64 << 10, "{}", segment.resident().unwrap());
+        assert!(segment.resident().unwrap() <= 80 << 10, "{}", segment.resident().unwrap());
     }
 
     #[test]
@@ -372,21 +433,21 @@ mod tests {
     #[test]
     fn the_first_abort_counts() {
         let (segment, _fd) = Segment::create(SHAPE).unwrap();
-        assert_eq!(segment.job().aborted(), None);
+        assert_eq!(segment.world(0).aborted(), None);
         segment.abort(0, -3);
-        segment.fail(1, 4);
-        assert_eq!((segment.job().aborted(), segment.job().failed()), (Some((0, -3)), false));
+        segment.abort(1, 4);
+        assert_eq!(segment.world(0).aborted(), Some((0, -3)));
     }
 
     #[test]
     fn gate_and_senders() {
         let (segment, _fd) = Segment::create(Shape { ranks: 200, proxies: 0, arena_bytes: 1 }).unwrap();
         let other = segment.clone();
-        let waiter = std::thread::spawn(move || other.job().born.wait(2, || false));
-        segment.job().born.arrive();
-        segment.job().born.arrive();
+        let waiter = std::thread::spawn(move || other.world(0).born.wait(2, || false));
+        segment.world(0).born.arrive();
+        segment.world(0).born.arrive();
         assert!(waiter.join().unwrap());
-        assert!(!segment.job().born.wait(3, || true));
+        assert!(!segment.world(0).born.wait(3, || true));
         let senders = &segment.rank(7).senders;
         for rank in [199, 0, 64, 63, 4095, u32::MAX] {
             senders.add(rank);

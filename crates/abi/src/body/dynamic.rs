@@ -1,0 +1,306 @@
+//! Processes that come later: spawning, ports and names, joining, disconnecting (MPI 5.0, chapter 11).
+//!
+//! All processes of a job, whichever world they are in, are peers of one segment; so a connection is no more than a comm over ranks
+//! that had none in common, and a context that both sides know. What happens only once, on the root, is told to the other
+//! members by `agree`, failures too: all members of a comm return the same error.
+
+use super::comm::{comm_free, enter};
+use crate::args::{Address, Array, Handle, In, Out, Text, TextOut};
+use crate::collective::Typed;
+use crate::connect;
+use crate::launcher::ask;
+use crate::process::Guard;
+use error::{Class, Error, Result, fail};
+use objects::comm::{connection_context, spawn_context};
+use objects::{Comm, Group, constants as c};
+use std::os::unix::ffi::OsStringExt;
+use std::sync::Arc;
+use transport::shm::State;
+use transport::shm::parcel::{self, Program, Reader, Request, Spawn, Spawned, Writer};
+
+/// MPI_Comm_spawn
+pub fn comm_spawn(
+    guard: &mut Guard,
+    command: Text,
+    argv: Address,
+    maxprocs: i32,
+    info: Handle,
+    root: i32,
+    comm: Handle,
+    intercomm: Out<Handle>,
+    array_of_errcodes: Array<i32>,
+) -> Result<()> {
+    let programs = |guard: &mut Guard| Ok(vec![program(guard, command, argv, maxprocs, info)?]);
+    spawn(guard, programs, root, comm, intercomm, array_of_errcodes)
+}
+
+/// MPI_Comm_spawn_multiple
+pub fn comm_spawn_multiple(
+    guard: &mut Guard,
+    count: i32,
+    array_of_commands: Address,
+    array_of_argv: Address,
+    array_of_maxprocs: In<i32>,
+    array_of_info: In<Handle>,
+    root: i32,
+    comm: Handle,
+    intercomm: Out<Handle>,
+    array_of_errcodes: Array<i32>,
+) -> Result<()> {
+    let programs = |guard: &mut Guard| {
+        let count = crate::args::length(count, "count")?;
+        let commands = In::<usize>::new(array_of_commands.0, "array_of_commands");
+        let argvs = In::<usize>::new(array_of_argv.0, "array_of_argv");
+        (0..count)
+            .map(|at| {
+                let command = Text::new(commands.get(at)?, "array_of_commands");
+                let argv =
+                    Address(if array_of_argv.0 == c::ARGVS_NULL { c::ARGV_NULL } else { argvs.get(at)? });
+                program(guard, command, argv, array_of_maxprocs.get(at)?, array_of_info.get(at)?)
+            })
+            .collect()
+    };
+    spawn(guard, programs, root, comm, intercomm, array_of_errcodes)
+}
+
+/// What one program's arguments mean, as only the root's count.
+fn program(guard: &mut Guard, command: Text, argv: Address, maxprocs: i32, info: Handle) -> Result<Program> {
+    let Some(count) = u64::try_from(maxprocs).ok().filter(|count| *count > 0) else {
+        fail!(Class::Arg, "maxprocs is {maxprocs}; it must be positive");
+    };
+    let mut words = vec![command.bytes()?];
+    if argv.0 != c::ARGV_NULL {
+        let argv = In::<usize>::new(argv.0, "argv");
+        for at in 0.. {
+            match argv.get(at)? {
+                0 => break,
+                word => words.push(Text::new(word, "argv").bytes()?),
+            }
+        }
+    }
+    let info = guard.objects.info_or_empty(info)?.entries().to_vec();
+    Ok(Program { count, words, info })
+}
+
+fn spawn(
+    guard: &mut Guard,
+    programs: impl FnOnce(&mut Guard) -> Result<Vec<Program>>,
+    root: i32,
+    comm: Handle,
+    intercomm: Out<Handle>,
+    codes: Array<i32>,
+) -> Result<()> {
+    intercomm.check()?;
+    let group = intracomm(guard, comm)?;
+    let told = agree(guard, comm, root, |guard| {
+        let programs = programs(guard)?;
+        let wanted: Vec<u64> = programs.iter().map(|program| program.count).collect();
+        let spawned = start(guard, &group, programs);
+        let mut told = Writer::default();
+        told.number(wanted.iter().sum())
+            .text(parcel::answer(&spawned.as_ref().map(Spawned::to_bytes).map_err(Clone::clone)));
+        let started = spawned.map(|spawned| spawned.counts).unwrap_or_default();
+        wanted.iter().enumerate().for_each(|(at, wanted)| {
+            told.number(*wanted).number(started.get(at).copied().unwrap_or(0));
+        });
+        Ok(told.bytes())
+    })?;
+    let mut told = Reader::new(&told);
+    let total = told.number()?;
+    let outcome = told.bytes()?;
+    if !codes.is_null() {
+        let mut at = 0;
+        while at < total {
+            let (wanted, started) = (told.number()?, told.number()?);
+            for number in 0..wanted {
+                let code = if number < started { c::SUCCESS } else { Class::Spawn as i32 };
+                codes.set(at as usize, code)?;
+                at += 1;
+            }
+        }
+    }
+    let spawned = Spawned::from_bytes(&parcel::answered(&outcome)?)?;
+    let size = spawned.counts.iter().sum::<u64>() as u32;
+    let children = (spawned.first..spawned.first + size).collect::<Vec<_>>();
+    between(guard, comm, spawn_context(spawned.world), children, intercomm)
+}
+
+/// On the root: has the launcher start the programs, and waits until all are in MPI_Init.
+fn start(guard: &mut Guard, parents: &Group, programs: Vec<Program>) -> Result<Spawned> {
+    let directory = std::env::current_dir().map(|path| path.into_os_string().into_vec()).unwrap_or_default();
+    let request = Request::Spawn(Spawn { parents: parents.peers.to_vec(), directory, programs });
+    let spawned = Spawned::from_bytes(&ask(guard, &request)?)?;
+    let segment = guard.job().membership.segment;
+    let members = segment.members(spawned.first);
+    let born = |_: &mut _| {
+        let states = || members.clone().map(|rank| (rank, segment.rank(rank).state()));
+        match states().find(|(_, state)| *state == State::Dead) {
+            Some((rank, _)) => Some(Err(Error::new(
+                Class::Spawn,
+                format!("process {} of those that were started ended before MPI_Init", rank - spawned.first),
+            ))),
+            None => states().all(|(_, state)| state != State::Unborn).then_some(Ok(())),
+        }
+    };
+    guard.wait(born)?;
+    Ok(spawned)
+}
+
+/// MPI_Comm_get_parent: the intercommunicator with those that spawned this world, until it is freed.
+pub fn comm_get_parent(guard: &mut Guard, parent: Out<Handle>) -> Result<()> {
+    let handle = guard.objects.parent;
+    parent.set(if guard.objects.comm(handle).is_ok() { handle } else { c::COMM_NULL })
+}
+
+/// MPI_Open_port
+pub fn open_port(guard: &mut Guard, info: Handle, port_name: TextOut) -> Result<()> {
+    guard.objects.info_or_empty(info)?;
+    let name = connect::open(guard)?;
+    port_name.set(&name, c::MAX_PORT_NAME as usize).map(|_| ())
+}
+
+/// MPI_Close_port
+pub fn close_port(guard: &mut Guard, port_name: Text) -> Result<()> {
+    connect::close(guard, &port_name.read()?)
+}
+
+/// MPI_Comm_accept
+pub fn comm_accept(
+    guard: &mut Guard,
+    port_name: Text,
+    info: Handle,
+    root: i32,
+    comm: Handle,
+    newcomm: Out<Handle>,
+) -> Result<()> {
+    meet(guard, root, comm, newcomm, |guard, group| {
+        guard.objects.info_or_empty(info)?;
+        connect::accept(guard, &port_name.read()?, group)
+    })
+}
+
+/// MPI_Comm_connect
+pub fn comm_connect(
+    guard: &mut Guard,
+    port_name: Text,
+    info: Handle,
+    root: i32,
+    comm: Handle,
+    newcomm: Out<Handle>,
+) -> Result<()> {
+    meet(guard, root, comm, newcomm, |guard, group| {
+        guard.objects.info_or_empty(info)?;
+        connect::connect(guard, &port_name.read()?, group)
+    })
+}
+
+/// The roots find each other; then all members have what it takes to make the intercommunicator.
+fn meet(
+    guard: &mut Guard,
+    root: i32,
+    comm: Handle,
+    newcomm: Out<Handle>,
+    find: impl FnOnce(&mut Guard, &Group) -> Result<(u64, Vec<u32>)>,
+) -> Result<()> {
+    newcomm.check()?;
+    let group = intracomm(guard, comm)?;
+    let told = agree(guard, comm, root, |guard| {
+        let (id, peers) = find(guard, &group)?;
+        Ok(connect::to_bytes(id, &peers))
+    })?;
+    let (id, peers) = connect::from_bytes(&told)?;
+    between(guard, comm, connection_context(id), peers, newcomm)
+}
+
+/// MPI_Publish_name: for all processes of the job.
+pub fn publish_name(guard: &mut Guard, service_name: Text, info: Handle, port_name: Text) -> Result<()> {
+    guard.objects.info_or_empty(info)?;
+    let (service, port) = (service_name.read()?, port_name.read()?);
+    ask(guard, &Request::Publish { service, port }).map(|_| ())
+}
+
+/// MPI_Unpublish_name
+pub fn unpublish_name(guard: &mut Guard, service_name: Text, info: Handle, port_name: Text) -> Result<()> {
+    guard.objects.info_or_empty(info)?;
+    let (service, _) = (service_name.read()?, port_name.read()?);
+    ask(guard, &Request::Unpublish { service }).map(|_| ())
+}
+
+/// MPI_Lookup_name
+pub fn lookup_name(guard: &mut Guard, service_name: Text, info: Handle, port_name: TextOut) -> Result<()> {
+    guard.objects.info_or_empty(info)?;
+    let service = service_name.read()?;
+    let port = ask(guard, &Request::Lookup { service })?;
+    port_name.set(&String::from_utf8_lossy(&port), c::MAX_PORT_NAME as usize).map(|_| ())
+}
+
+/// MPI_Comm_join
+pub fn comm_join(guard: &mut Guard, fd: i32, intercomm: Out<Handle>) -> Result<()> {
+    intercomm.check()?;
+    let (id, peer) = connect::join(guard, fd)?;
+    between(guard, c::COMM_SELF, connection_context(id), vec![peer], intercomm)
+}
+
+/// MPI_Comm_disconnect: MPI_Comm_free, once nothing of ours is under way on the comm and all members are here.
+pub fn comm_disconnect(guard: &mut Guard, comm: Out<Handle>) -> Result<()> {
+    let handle = comm.get()?;
+    let context = guard.objects.comm(handle)?.context;
+    guard.blame(crate::process::On::Comm(handle));
+    if guard.objects.comms.is_predefined(handle) {
+        fail!(Class::Comm, "{handle} is predefined and cannot be disconnected");
+    }
+    guard.wait(|process| process.job().p2p.is_quiet_on(context).then_some(()));
+    super::coll::barrier(guard, handle)?;
+    comm_free(guard, comm)
+}
+
+/// The group of an intracommunicator.
+fn intracomm(guard: &Guard, comm: Handle) -> Result<Arc<Group>> {
+    let comm_of = guard.objects.comm(comm)?;
+    if comm_of.remote.is_some() {
+        fail!(Class::Comm, "{comm} is an intercommunicator; an intracommunicator is needed");
+    }
+    Ok(comm_of.group.clone())
+}
+
+/// What `find` says on the root, on all members: bytes, or why not. Collective.
+fn agree(
+    guard: &mut Guard,
+    comm: Handle,
+    root: i32,
+    find: impl FnOnce(&mut Guard) -> Result<Vec<u8>>,
+) -> Result<Vec<u8>> {
+    let own = guard.objects.comm(comm)?.rank as i32;
+    let size = guard.objects.comm(comm)?.size();
+    if root < 0 || root as u32 >= size {
+        fail!(Class::Root, "root is {root}, but the comm has {size} processes");
+    }
+    if size == 1 {
+        return find(guard);
+    }
+    let found = if own == root { Some(find(guard)) } else { None };
+    let mut bytes = found.as_ref().map(parcel::answer).unwrap_or_default();
+    let mut length = (bytes.len() as u64).to_ne_bytes();
+    bcast(guard, comm, root, &mut length)?;
+    bytes.resize(u64::from_ne_bytes(length) as usize, 0);
+    bcast(guard, comm, root, &mut bytes)?;
+    // The root's own error keeps its class, whatever that is.
+    found.unwrap_or_else(|| parcel::answered(&bytes))
+}
+
+fn bcast(guard: &mut Guard, comm: Handle, root: i32, bytes: &mut [u8]) -> Result<()> {
+    let data = Typed(Address(bytes.as_mut_ptr() as usize), bytes.len() as i64, c::BYTE);
+    let work = guard.plan_bcast(comm, root, data)?.blocking().start(guard)?.1;
+    guard.finish(work).error.map_or(Ok(()), Err)
+}
+
+/// An intercommunicator between a comm's group and `remote`.
+fn between(guard: &mut Guard, comm: Handle, context: u64, remote: Vec<u32>, new: Out<Handle>) -> Result<()> {
+    let own = guard.objects.own;
+    let local = guard.objects.comm(comm)?.group.clone();
+    remote.iter().for_each(|peer| guard.job().p2p.renew(*peer));
+    let remote = Arc::new(Group::new(remote, own));
+    enter(guard, comm, Comm::between(context, local, remote, ""), new)?;
+    connect::publish(guard);
+    Ok(())
+}

@@ -1,0 +1,263 @@
+//! How processes that share no comm find each other: ports, and sockets (MPI 5.0, sections 11.9 and 11.10.5).
+//!
+//! A port is an entry in the job's table, and a tag. Who connects sends its group to the rank that opened the port, and shows in its own
+//! page that it waits; who accepts takes that mark away, which decides that the two have met, and answers.
+
+use crate::process::Guard;
+use datatype::Buffer;
+use error::{Class, Result, fail};
+use objects::Group;
+use objects::comm::{PORT_CONTEXT, answer_context};
+use p2p::Mode;
+use std::sync::atomic::Ordering;
+use transport::shm::parcel::{Reader, Writer};
+use transport::shm::{Segment, State};
+
+/// A port, as its name says.
+struct Port {
+    /// Where in the job's table.
+    index: usize,
+    /// What stands there while it is open.
+    entry: u64,
+}
+
+impl Port {
+    /// The rank that opened it.
+    fn rank(&self) -> u32 {
+        (self.entry >> 32) as u32 - 1
+    }
+
+    /// What its messages bear.
+    fn tag(&self) -> i32 {
+        (self.entry & 0x7fff_ffff) as i32
+    }
+
+    fn is_open(&self, segment: &Segment) -> bool {
+        let gone = matches!(segment.rank(self.rank()).state(), State::Dead | State::Finalized);
+        !gone && segment.job().ports[self.index].load(Ordering::Acquire) == self.entry
+    }
+}
+
+/// Opens a port; returns its name.
+pub(crate) fn open(guard: &mut Guard) -> Result<String> {
+    let membership = guard.job().membership;
+    let job = membership.segment.job();
+    let number = job.connections.fetch_add(1, Ordering::AcqRel) & 0x7fff_ffff;
+    let entry = u64::from(membership.rank + 1) << 32 | number;
+    let free = |port: &std::sync::atomic::AtomicU64| {
+        port.compare_exchange(0, entry, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    };
+    match job.ports.iter().position(free) {
+        Some(index) => Ok(format!("outboard:{:x}:{index}:{entry:x}", job.id.load(Ordering::Relaxed))),
+        None => fail!(Class::Port, "{} ports are open in this job, more are not possible", job.ports.len()),
+    }
+}
+
+/// Closes a port of ours.
+pub(crate) fn close(guard: &mut Guard, name: &str) -> Result<()> {
+    let port = own(guard, name)?;
+    let table = &guard.job().membership.segment.job().ports;
+    match table[port.index].compare_exchange(port.entry, 0, Ordering::AcqRel, Ordering::Relaxed) {
+        Ok(_) => Ok(()),
+        Err(_) => fail!(Class::Port, "the port {name:?} has been closed already"),
+    }
+}
+
+/// The port of a name; an error if it is none of this job.
+fn port(guard: &mut Guard, name: &str) -> Result<Port> {
+    let segment = guard.job().membership.segment;
+    let mut words = name.split(':');
+    let (maker, job) = (words.next(), words.next().and_then(|word| u64::from_str_radix(word, 16).ok()));
+    let index = words.next().and_then(|word| word.parse().ok());
+    let entry = words.next().and_then(|word| u64::from_str_radix(word, 16).ok());
+    let (Some("outboard"), Some(job), Some(index), Some(entry)) = (maker, job, index, entry) else {
+        fail!(Class::Port, "{name:?} is no name of a port");
+    };
+    let ours = segment.job().id.load(Ordering::Relaxed);
+    if job != ours {
+        fail!(
+            Class::Port,
+            "the port {name:?} belongs to the job {job:x}, this process to the job {ours:x}; only processes of one job can be connected"
+        );
+    }
+    let ranks = u64::from(segment.shape().ranks);
+    if index >= segment.job().ports.len() || entry >> 32 == 0 || entry >> 32 > ranks {
+        fail!(Class::Port, "{name:?} is no name of a port");
+    }
+    Ok(Port { index, entry })
+}
+
+fn own(guard: &mut Guard, name: &str) -> Result<Port> {
+    let port = port(guard, name)?;
+    let membership = guard.job().membership;
+    if port.rank() != membership.rank {
+        let opener = membership.segment.name(port.rank());
+        fail!(
+            Class::Port,
+            "the port {name:?} was opened by {opener}, and only that process can accept on it or close it"
+        );
+    }
+    Ok(port)
+}
+
+/// On the root: waits for somebody to connect. Returns the connection's number and the group on its other side.
+pub(crate) fn accept(guard: &mut Guard, name: &str, group: &Group) -> Result<(u64, Vec<u32>)> {
+    let port = own(guard, name)?;
+    let segment = guard.job().membership.segment;
+    if !port.is_open(segment) {
+        fail!(Class::Port, "the port {name:?} is closed");
+    }
+    loop {
+        let (peer, message) = receive(guard, PORT_CONTEXT, None, port.tag(), || None)?;
+        let (mark, peers) = from_bytes(&message)?;
+        let connecting = &segment.rank(peer).connecting;
+        if connecting.compare_exchange(mark, 0, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            // It has given up.
+            continue;
+        }
+        let id = segment.job().connections.fetch_add(1, Ordering::AcqRel) + 1;
+        guard.job().p2p.renew(peer);
+        send(guard, answer_context(mark), peer, port.tag(), &to_bytes(id, &group.peers))?;
+        return Ok((id, peers));
+    }
+}
+
+/// On the root: connects to whoever accepts on a port, now or later.
+pub(crate) fn connect(guard: &mut Guard, name: &str, group: &Group) -> Result<(u64, Vec<u32>)> {
+    let port = port(guard, name)?;
+    let membership = guard.job().membership;
+    let segment = membership.segment;
+    if !port.is_open(segment) {
+        fail!(Class::Port, "the port {name:?} is closed");
+    }
+    if port.rank() == membership.rank {
+        fail!(Class::Port, "the port {name:?} is this process's own, to which it cannot connect");
+    }
+    let mark = segment.job().connections.fetch_add(1, Ordering::AcqRel) + 1;
+    let connecting = &segment.rank(membership.rank).connecting;
+    // One thread at a time.
+    let free = || connecting.compare_exchange(0, mark, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+    guard.wait(|_| free().then_some(()));
+    guard.job().p2p.renew(port.rank());
+    send(guard, PORT_CONTEXT, port.rank(), port.tag(), &to_bytes(mark, &group.peers))?;
+    let given_up = || {
+        let closed = !port.is_open(segment)
+            && connecting.compare_exchange(mark, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        closed.then(|| {
+            error::Error::new(Class::Port, format!("the port {name:?} was closed before anybody accepted"))
+        })
+    };
+    let (_, message) = receive(guard, answer_context(mark), Some(port.rank()), port.tag(), given_up)?;
+    from_bytes(&message)
+}
+
+/// Exchanges ranks through a connected socket. Returns the connection's number and the other process.
+pub(crate) fn join(guard: &mut Guard, fd: i32) -> Result<(u64, u32)> {
+    let membership = guard.job().membership;
+    let job = membership.segment.job();
+    let mine = job.id.load(Ordering::Relaxed);
+    let proposed = job.connections.fetch_add(1, Ordering::AcqRel) + 1;
+    let mut words = Vec::new();
+    for word in [mine, u64::from(membership.rank), proposed] {
+        words.extend(word.to_ne_bytes());
+    }
+    let broken = |error| error::Error::new(Class::Arg, format!("the socket {fd} of MPI_Comm_join: {error}"));
+    let mut written = 0;
+    while written < words.len() {
+        written += guard.wait(|_| sys::socket::write(fd, &words[written..]).transpose()).map_err(broken)?;
+    }
+    let mut theirs = Vec::new();
+    while theirs.len() < words.len() {
+        let more = words.len() - theirs.len();
+        let bytes = guard.wait(|_| sys::socket::read(fd, more).transpose()).map_err(broken)?;
+        if bytes.is_empty() {
+            fail!(Class::Arg, "the socket {fd} of MPI_Comm_join was closed by the other process");
+        }
+        theirs.extend(bytes);
+    }
+    let mut theirs = Reader::new(&theirs);
+    let (job, peer, their_number) = (theirs.number()?, theirs.number()?, theirs.number()?);
+    if job != mine {
+        fail!(
+            Class::Other,
+            "the other process belongs to the job {job:x}, this one to the job {mine:x}; only processes of one job can be joined"
+        );
+    }
+    if peer == u64::from(membership.rank) || peer >= u64::from(membership.segment.shape().ranks) {
+        fail!(
+            Class::Arg,
+            "the socket {fd} of MPI_Comm_join leads to rank {peer}, which is this process or none"
+        );
+    }
+    // Both know both numbers, of which each was given once.
+    Ok((proposed.min(their_number), peer as u32))
+}
+
+/// Shows to which worlds the comms of this process lead.
+pub(crate) fn publish(guard: &mut Guard) {
+    let membership = guard.job().membership;
+    let segment = membership.segment;
+    if segment.job().worlds.load(Ordering::Acquire) == 0 {
+        return;
+    }
+    let first = |rank: u32| segment.rank(rank).first.load(Ordering::Relaxed);
+    let peers = guard.objects.comms.iter().flat_map(|(_, comm)| comm.everybody.iter());
+    let mut worlds: Vec<u32> =
+        peers.map(|peer| first(*peer)).filter(|world| *world != membership.first).collect();
+    worlds.sort_unstable();
+    worlds.dedup();
+    let connected = &segment.rank(membership.rank).connected;
+    worlds.iter().for_each(|world| connected.add(*world));
+    connected.each(segment.shape().ranks, |world| {
+        if worlds.binary_search(&world).is_err() {
+            connected.remove(world);
+        }
+    });
+}
+
+/// A number and a group as a message.
+pub(crate) fn to_bytes(number: u64, peers: &[u32]) -> Vec<u8> {
+    let mut writer = Writer::default();
+    writer.number(number).number(peers.len() as u64);
+    peers.iter().for_each(|peer| {
+        writer.number(u64::from(*peer));
+    });
+    writer.bytes()
+}
+
+/// The inverse of `to_bytes`.
+pub(crate) fn from_bytes(bytes: &[u8]) -> Result<(u64, Vec<u32>)> {
+    let mut reader = Reader::new(bytes);
+    let number = reader.number()?;
+    let peers: Result<Vec<u32>> = (0..reader.number()?).map(|_| Ok(reader.number()? as u32)).collect();
+    Ok((number, peers?))
+}
+
+fn send(guard: &mut Guard, context: u64, peer: u32, tag: i32, bytes: &[u8]) -> Result<()> {
+    let mut bytes = bytes.to_vec();
+    let buffer = Buffer::from(crate::buffer::memory(&mut bytes));
+    let ticket = guard.job().p2p.isend(Mode::Standard, context, peer, tag, buffer)?;
+    guard.wait(|process| process.job().p2p.take(ticket)).error.map_or(Ok(()), Err)
+}
+
+/// Receives a message of unknown length, unless `stop` has an error.
+fn receive(
+    guard: &mut Guard,
+    context: u64,
+    source: Option<u32>,
+    tag: i32,
+    stop: impl Fn() -> Option<error::Error>,
+) -> Result<(u32, Vec<u8>)> {
+    let (message, probe) =
+        guard.wait(|process| match process.job().p2p.improbe(context, source, Some(tag)) {
+            Some(found) => Some(Ok(found)),
+            None => stop().map(Err),
+        })?;
+    let mut bytes = vec![0; probe.bytes as usize];
+    let buffer = Buffer::from(crate::buffer::memory(&mut bytes));
+    let ticket = guard.job().p2p.imrecv(message, buffer);
+    let ticket = ticket.expect("the message was just taken from the queue");
+    let outcome = guard.wait(|process| process.job().p2p.take(ticket));
+    outcome.error.map_or(Ok(()), Err)?;
+    Ok((probe.source_peer, bytes))
+}

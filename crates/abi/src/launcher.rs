@@ -1,0 +1,106 @@
+//! Asking the launcher (`mpirun`) for what only the parent of all processes can do; a program that runs without one gets one first.
+
+use crate::process::Guard;
+use error::{Class, Error, Result, fail};
+use std::ffi::CStr;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering;
+use sys::process::Process;
+use transport::shm::Ask;
+use transport::shm::parcel::{self, Request};
+
+/// Room for an answer beside what the request takes.
+const ANSWER_BYTES: u64 = 8 << 10;
+/// How long a launcher of our own may take to start.
+const PATIENCE_NS: u64 = 20_000_000_000;
+
+/// Asks, and waits for the answer; progress goes on.
+pub(crate) fn ask(guard: &mut Guard, request: &Request) -> Result<Vec<u8>> {
+    let membership = guard.job().membership;
+    let segment = membership.segment;
+    if segment.job().launcher.load(Ordering::Acquire) == 0 {
+        start(guard)?;
+    }
+    let ask = &segment.rank(membership.rank).ask;
+    // One thread at a time.
+    let free = || {
+        ask.state.compare_exchange(Ask::NOTHING, Ask::WRITING, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    };
+    guard.wait(|_| free().then_some(()));
+    let bytes = request.to_bytes();
+    let capacity = bytes.len() as u64 + ANSWER_BYTES;
+    let memory = guard.job().coll.memory();
+    let at = memory.alloc(capacity);
+    let Some((at, span)) = at.and_then(|at| Some((at, memory.arena().span(at, capacity)?))) else {
+        ask.state.store(Ask::NOTHING, Ordering::Release);
+        fail!(Class::NoMem, "the arena has no room for a request of {} bytes to mpirun", bytes.len());
+    };
+    span.slice(0, bytes.len()).write(&bytes);
+    ask.at.store(at, Ordering::Relaxed);
+    ask.capacity.store(capacity, Ordering::Relaxed);
+    ask.bytes.store(bytes.len() as u64, Ordering::Relaxed);
+    ask.state.store(Ask::ASKED, Ordering::Release);
+    // A nudge: it looks for requests whenever a child may have ended, and would do so without us, only later.
+    let _ = sys::process::nudge(segment.job().launcher.load(Ordering::Relaxed));
+    guard.wait(|_| (ask.state.load(Ordering::Acquire) == Ask::ANSWERED).then_some(()));
+    let length = ask.bytes.load(Ordering::Relaxed).min(capacity) as usize;
+    let mut answer = vec![0; length];
+    span.slice(0, length).read(&mut answer);
+    guard.job().coll.memory().free(at);
+    ask.state.store(Ask::NOTHING, Ordering::Release);
+    parcel::answered(&answer)
+}
+
+/// Starts a launcher for this program, which runs alone.
+fn start(guard: &mut Guard) -> Result<()> {
+    let segment = guard.job().membership.segment;
+    let path = beside_the_library().unwrap_or_else(|| "mpirun".into());
+    let refused = |error: std::io::Error| {
+        Error::new(Class::Spawn, format!("cannot start {}, which starts processes: {error}", path.display()))
+    };
+    let mut command = Command::new(&path);
+    command.arg("--launch-for").arg(std::process::id().to_string());
+    for name in ["OUTBOARD_RANK", "OUTBOARD_PROXY", "OUTBOARD_PARENTS", "OUTBOARD_LAUNCHER_PID"] {
+        command.env_remove(name);
+    }
+    command.env("OUTBOARD_JOB_FD", segment.descriptor().as_raw_fd().to_string()).stdin(Stdio::null());
+    sys::memory::inheritable(segment.descriptor(), true).map_err(refused)?;
+    let child = command.spawn();
+    sys::memory::inheritable(segment.descriptor(), false).map_err(refused)?;
+    // It ends at once, having started the launcher. A program that ignores SIGCHLD leaves nothing to wait for.
+    let _ = child.map_err(refused)?.wait();
+    let deadline = sys::clock::now() + PATIENCE_NS;
+    let launcher = guard.wait(|_| match segment.job().launcher.load(Ordering::Acquire) {
+        0 if sys::clock::now() < deadline => None,
+        launcher => Some(launcher),
+    });
+    if launcher == 0 {
+        fail!(Class::Spawn, "{}, which starts processes, did not start", path.display());
+    }
+    // What it starts may read our memory. If that is refused, the first attempt finds out.
+    let _ = sys::process::allow_access_by(launcher);
+    guard.job().launcher = Process::open(launcher).ok();
+    Ok(())
+}
+
+/// The `mpirun` of the folder in which this library is installed.
+fn beside_the_library() -> Option<PathBuf> {
+    let mut facts = libc::Dl_info {
+        dli_fname: std::ptr::null(),
+        dli_fbase: std::ptr::null_mut(),
+        dli_sname: std::ptr::null(),
+        dli_saddr: std::ptr::null_mut(),
+    };
+    // SAFETY: the address is that of a function, and the facts are ours.
+    let found = unsafe { libc::dladdr(beside_the_library as *const libc::c_void, &mut facts) };
+    if found == 0 || facts.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: dladdr has stored a C string that lives as long as the library is loaded.
+    let name = unsafe { CStr::from_ptr(facts.dli_fname) };
+    let library = std::fs::canonicalize(Path::new(name.to_str().ok()?)).ok()?;
+    let path = library.parent()?.parent()?.join("bin/mpirun");
+    path.is_file().then_some(path)
+}

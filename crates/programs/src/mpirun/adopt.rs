@@ -1,0 +1,54 @@
+//! A launcher for a program that was started without `mpirun` and wants something of one: to spawn processes, or to publish a
+//! name. The library starts `mpirun` with a hidden word; that starts the launcher proper and ends, so that the program
+//! neither has a child that it did not make nor hears of its end.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use sys::process::Process;
+use sys::signal::Signals;
+use transport::shm::Segment;
+
+use super::job::{self, Job, Options};
+use super::start::{Refusal, Setup};
+
+/// The hidden first argument; the program's pid follows.
+pub const WORD: &str = "--launch-for";
+const AGAIN: &str = "--launch-for-now";
+
+/// Whether this is our business, and then the exit code.
+pub fn serve(word: &str, pid: &str) -> Option<u8> {
+    match word {
+        WORD => Some(match detach(pid) {
+            Ok(()) => 0,
+            Err(_) => 1,
+        }),
+        AGAIN => Some(launch(pid).unwrap_or_else(|refusal| {
+            super::say(&refusal.message);
+            refusal.code
+        })),
+        _ => None,
+    }
+}
+
+/// Starts the launcher proper, which nobody waits for.
+fn detach(pid: &str) -> std::io::Result<()> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args([AGAIN, pid]).process_group(0).stdin(Stdio::null()).spawn().map(|_| ())
+}
+
+fn launch(pid: &str) -> Result<u8, Refusal> {
+    sys::child::name_myself("mpirun");
+    let signals = Signals::take(job::SIGNALS)
+        .map_err(|error| Refusal::other(format!("cannot take over signals: {error}")))?;
+    let settings = settings::load().map_err(|error| Refusal::other(error.message.clone()))?;
+    let pid: u32 = pid.parse().map_err(|_| Refusal::other(format!("{pid:?} is no process")))?;
+    let gone = |error| Refusal::other(format!("process {pid}, for which this mpirun was started: {error}"));
+    let process = Process::open(pid).map_err(gone)?;
+    let Some(fd) = settings.job_fd else { return Err(Refusal::other("OUTBOARD_JOB_FD is not set")) };
+    let fd = sys::memory::inherited(fd as i32).map_err(gone)?;
+    let copy = fd.try_clone().map_err(gone)?;
+    let segment = Segment::attach(copy).map_err(|error| Refusal::other(error.message))?;
+    let setup = Setup { fd, genv: Vec::new(), trace: Setup::trace_path(settings) };
+    Job::new(Options::default(), segment, signals, setup).adopt(pid as i32, process)
+}

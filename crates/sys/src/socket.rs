@@ -1,0 +1,57 @@
+//! Bytes through a descriptor of the program, without waiting.
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io::{Error, Result};
+use std::os::fd::BorrowedFd;
+
+/// Writes what goes now; `None` if nothing does.
+pub fn write(fd: i32, bytes: &[u8]) -> Result<Option<usize>> {
+    match ready(fd, PollFlags::OUT)? {
+        Some(fd) => Ok(Some(rustix::io::write(fd, bytes)?)),
+        None => Ok(None),
+    }
+}
+
+/// Reads at most `bytes_max` bytes; `None` if there are none yet, none at all at the end.
+pub fn read(fd: i32, bytes_max: usize) -> Result<Option<Vec<u8>>> {
+    let Some(fd) = ready(fd, PollFlags::IN)? else { return Ok(None) };
+    let mut bytes = vec![0; bytes_max];
+    let length = rustix::io::read(fd, &mut bytes[..])?;
+    bytes.truncate(length);
+    Ok(Some(bytes))
+}
+
+fn ready<'a>(fd: i32, flags: PollFlags) -> Result<Option<BorrowedFd<'a>>> {
+    if fd < 0 {
+        return Err(Error::from_raw_os_error(libc::EBADF));
+    }
+    // SAFETY: not -1; the program keeps it open during the call, and if it is not open the kernel says so.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    let mut list = [PollFd::new(&fd, flags)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    match poll(&mut list, Some(&now)) {
+        Ok(0) | Err(rustix::io::Errno::INTR) => Ok(None),
+        Ok(_) if list[0].revents().contains(PollFlags::NVAL) => Err(Error::from_raw_os_error(libc::EBADF)),
+        Ok(_) => Ok(Some(fd)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn nothing_waits() {
+        let (one, other) = UnixStream::pair().unwrap();
+        assert_eq!(read(other.as_raw_fd(), 8).unwrap(), None);
+        assert_eq!(write(one.as_raw_fd(), b"abc").unwrap(), Some(3));
+        assert_eq!(read(other.as_raw_fd(), 2).unwrap().unwrap(), b"ab");
+        drop(one);
+        assert_eq!(read(other.as_raw_fd(), 8).unwrap().unwrap(), b"c");
+        assert_eq!(read(other.as_raw_fd(), 8).unwrap().unwrap(), b"");
+        assert!(read(-1, 8).is_err() && read(1 << 20, 8).is_err());
+    }
+}
