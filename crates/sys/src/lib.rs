@@ -13,4 +13,5 @@ pub mod remote;
 pub mod signal;
 pub mod socket;
 pub mod span;
+pub mod topology;
 pub use span::Span;
