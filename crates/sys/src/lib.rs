@@ -3,9 +3,11 @@
 //! Failures are `std::io::Error`; the rooms above say in their sentence what was being tried.
 //! Read next: `span.rs`, the one way in which the library touches user memory; `memory.rs`; `remote.rs`.
 
+pub mod block;
 pub mod child;
 pub mod clock;
 pub mod cpu;
+pub mod file;
 pub mod futex;
 pub mod memory;
 pub mod process;
@@ -13,5 +15,5 @@ pub mod remote;
 pub mod signal;
 pub mod socket;
 pub mod span;
-pub mod topology;
+pub use block::Block;
 pub use span::Span;
