@@ -16,6 +16,7 @@ mod layout;
 mod predefined;
 mod recipe;
 mod reduce;
+mod represented;
 mod signature;
 
 pub use arrays::{
@@ -37,4 +38,5 @@ pub use predefined::{
 };
 pub use recipe::{Combiner, Recipe, Width};
 pub use reduce::{check_op, reduce, reduce_buffers};
+pub use represented::represented;
 pub use signature::Signature;
