@@ -1,0 +1,451 @@
+//! One rank's access, carried out by that rank alone: from the file's bytes to memory and back.
+//!
+//! Reads with holes read small holes along (data sieving). Writes never touch a byte that they were not given, unless the user asks
+//! for it (romio_ds_write=enable): writing a hole back with its old content loses what somebody else wrote there meanwhile, and a byte-range
+//! lock keeps only those away who lock, too. With that hint every write of this library does.
+
+use crate::hints::{Hints, Switch};
+use crate::representation::Representation;
+use crate::storage::Storage;
+use crate::view::Tiles;
+use datatype::{Buffer, Datatype, pack_external32, unpack_external32};
+use error::Result;
+use std::sync::Arc;
+use sys::file::Lock;
+use sys::{Block, Span};
+
+/// From the file or to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From the file.
+    Read,
+    /// To the file.
+    Write,
+}
+
+/// Which bytes of a file, and which memory.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// The file.
+    pub storage: Arc<Storage>,
+    /// How to go about it.
+    pub hints: Arc<Hints>,
+    /// Where the file's bytes lie.
+    pub tiles: Tiles,
+    /// The first packed byte.
+    pub from: u64,
+    /// As many bytes in memory, as they are in the file.
+    pub memory: Buffer,
+    /// Whether nobody may see it half done (MPI_File_set_atomicity).
+    pub atomic: bool,
+}
+
+/// An access and what becomes of its data.
+#[derive(Debug)]
+pub struct Transfer {
+    /// Which way.
+    pub way: Way,
+    /// Which bytes.
+    pub access: Access,
+    /// What lies between the file and the program's memory.
+    pub conversion: Option<Conversion>,
+}
+
+/// Data in external32 on their way.
+#[derive(Debug)]
+pub struct Conversion {
+    datatype: Arc<Datatype>,
+    user: Buffer,
+    /// The access's memory.
+    external: Block,
+    external_bytes: usize,
+}
+
+/// Holes up to this long are read along: a system call costs about as much as the copy of a page.
+const HOLE_BYTES_MAX: u64 = 4096;
+
+impl Conversion {
+    /// Makes room for `count` elements in external32; what is written is converted now.
+    pub fn new(way: Way, datatype: &Arc<Datatype>, count: usize, user: Buffer) -> Result<Conversion> {
+        let external_bytes = crate::representation::external_bytes(datatype)? as usize;
+        let external = Block::new(external_bytes.saturating_mul(count));
+        if way == Way::Write {
+            pack_external32(&user, datatype, count as u64, external.span())?;
+        }
+        Ok(Conversion { datatype: datatype.clone(), user, external, external_bytes })
+    }
+
+    /// The data as they are in the file.
+    pub fn memory(&self) -> Buffer {
+        Buffer::from(self.external.span())
+    }
+
+    /// Ends it after so many bytes of the file; how many bytes of memory these were. A broken last element is dropped.
+    fn finish(self, way: Way, moved: u64) -> Result<u64> {
+        let elements = (moved as usize).checked_div(self.external_bytes).unwrap_or(0);
+        let bytes = elements * self.datatype.size();
+        if way == Way::Read {
+            let external = self.external.span().slice(0, elements * self.external_bytes);
+            unpack_external32(external, &self.user.slice(0, bytes), &self.datatype, elements as u64)?;
+        }
+        Ok(bytes as u64)
+    }
+}
+
+impl Transfer {
+    /// A transfer between the program's memory and a file of this representation. `access.memory` is the program's memory, which a representation of
+    /// the program has converted already.
+    pub fn new(
+        way: Way,
+        mut access: Access,
+        representation: &Representation,
+        datatype: &Arc<Datatype>,
+        count: usize,
+    ) -> Result<Transfer> {
+        let mut conversion = None;
+        if matches!(representation, Representation::External32) {
+            let made = Conversion::new(way, datatype, count, access.memory.clone())?;
+            access.memory = made.memory();
+            conversion = Some(made);
+        }
+        Ok(Transfer { way, access, conversion })
+    }
+
+    /// Carries it out; how many bytes of the program's memory were moved.
+    pub fn run(self) -> Result<u64> {
+        let moved = self.access.run(self.way)?;
+        self.finish(moved)
+    }
+
+    /// Ends it after `moved` bytes of the file have been moved.
+    pub fn finish(self, moved: u64) -> Result<u64> {
+        match self.conversion {
+            Some(conversion) => conversion.finish(self.way, moved),
+            None => Ok(moved),
+        }
+    }
+}
+
+impl Access {
+    /// Bytes in the file.
+    pub fn bytes(&self) -> u64 {
+        self.memory.bytes() as u64
+    }
+
+    /// The first offset and the one after the last, of sorted tiles; not to be asked of an access without bytes.
+    pub fn extent(&self) -> (u64, u64) {
+        if self.tiles.sorted() {
+            let last = self.tiles.offset_of(self.from + self.bytes() - 1);
+            return (self.tiles.offset_of(self.from), last + 1);
+        }
+        let (mut first, mut end) = (u64::MAX, 0);
+        self.tiles.pieces(self.from, self.bytes(), |at, bytes| {
+            first = first.min(at);
+            end = end.max(at + bytes);
+        });
+        (first, end)
+    }
+
+    /// Carries it out; how many bytes there were.
+    pub fn run(&self, way: Way) -> Result<u64> {
+        if self.bytes() == 0 {
+            return Ok(0);
+        }
+        let _locked = if self.atomic {
+            let (first, end) = self.extent();
+            Some(self.storage.lock(
+                if way == Way::Read { Lock::Shared } else { Lock::Exclusive },
+                first,
+                end,
+            )?)
+        } else {
+            None
+        };
+        let mut run = Run { access: self, way, group: Vec::new(), moved: 0, failed: Ok(()), ended: false };
+        let mut packed = 0;
+        self.tiles.pieces(self.from, self.bytes(), |at, bytes| {
+            run.add(Piece { at, bytes, packed });
+            packed += bytes;
+        });
+        run.flush();
+        run.failed.map(|()| run.moved)
+    }
+
+    /// The memory of a part, where it has no gaps.
+    fn span(&self, packed: u64, bytes: u64) -> Option<Span> {
+        self.memory.contiguous().map(|span| span.slice(packed as usize, bytes as usize))
+    }
+}
+
+/// A stretch of the file, and where in memory it belongs.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    at: u64,
+    bytes: u64,
+    packed: u64,
+}
+
+/// An access under way.
+struct Run<'a> {
+    access: &'a Access,
+    way: Way,
+    /// Pieces that one system call serves.
+    group: Vec<Piece>,
+    moved: u64,
+    failed: Result<()>,
+    /// The end of the file was met.
+    ended: bool,
+}
+
+impl Run<'_> {
+    fn add(&mut self, piece: Piece) {
+        if self.failed.is_err() || self.ended {
+            return;
+        }
+        if !self.joins(piece) {
+            self.flush();
+        }
+        self.group.push(piece);
+    }
+
+    /// Whether a piece may be moved together with the group.
+    fn joins(&self, piece: Piece) -> bool {
+        let (Some(first), Some(last)) = (self.group.first(), self.group.last()) else { return false };
+        let hints = &self.access.hints;
+        let (hole_max, block_max) = match (self.way, hints.ds_read, hints.ds_write) {
+            (Way::Read, Switch::Automatic, _) => (HOLE_BYTES_MAX, hints.read_buffer_bytes),
+            (Way::Read, Switch::Enable, _) => (u64::MAX, hints.read_buffer_bytes),
+            (Way::Write, _, Switch::Enable) if self.access.storage.is_readable() => {
+                (u64::MAX, hints.write_buffer_bytes)
+            }
+            _ => return false,
+        };
+        let end = last.at + last.bytes;
+        piece.at >= end && piece.at - end <= hole_max && piece.at + piece.bytes - first.at <= block_max
+    }
+
+    fn flush(&mut self) {
+        let group = std::mem::take(&mut self.group);
+        if self.failed.is_err() || self.ended || group.is_empty() {
+            return;
+        }
+        self.failed = match (&group[..], self.way) {
+            ([piece], Way::Read) => self.read(*piece),
+            ([piece], Way::Write) => self.write(*piece),
+            (_, Way::Read) => self.read_group(&group),
+            (_, Way::Write) => self.write_group(&group),
+        };
+        self.group = group;
+        self.group.clear();
+    }
+
+    fn read(&mut self, piece: Piece) -> Result<()> {
+        let Access { storage, memory, hints, .. } = self.access;
+        if let Some(span) = self.access.span(piece.packed, piece.bytes) {
+            let got = storage.read(span, piece.at)? as u64;
+            self.count(got, piece.bytes);
+            return Ok(());
+        }
+        let block = Block::new(piece.bytes.min(hints.read_buffer_bytes) as usize);
+        let mut done = 0;
+        while done < piece.bytes && !self.ended {
+            let part = block.span().slice(0, (piece.bytes - done).min(hints.read_buffer_bytes) as usize);
+            let got = storage.read(part, piece.at + done)?;
+            memory.unpack((piece.packed + done) as usize, part.slice(0, got));
+            self.count(got as u64, part.bytes() as u64);
+            done += part.bytes() as u64;
+        }
+        Ok(())
+    }
+
+    fn read_group(&mut self, group: &[Piece]) -> Result<()> {
+        let (first, last) = (group[0], group[group.len() - 1]);
+        let block = Block::new((last.at + last.bytes - first.at) as usize);
+        let end = first.at + self.access.storage.read(block.span(), first.at)? as u64;
+        for piece in group {
+            let got = end.saturating_sub(piece.at).min(piece.bytes);
+            let from = block.span().slice((piece.at - first.at) as usize, got as usize);
+            self.access.memory.unpack(piece.packed as usize, from);
+            self.count(got, piece.bytes);
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, got: u64, wanted: u64) {
+        self.moved += got;
+        self.ended |= got < wanted;
+    }
+
+    fn write(&mut self, piece: Piece) -> Result<()> {
+        let Access { storage, memory, hints, atomic, .. } = self.access;
+        let locks = hints.ds_write == Switch::Enable && !atomic;
+        let _locked = match locks {
+            true => Some(storage.lock(Lock::Exclusive, piece.at, piece.at + piece.bytes)?),
+            false => None,
+        };
+        if let Some(span) = self.access.span(piece.packed, piece.bytes) {
+            storage.write(span, piece.at)?;
+        } else {
+            let block = Block::new(piece.bytes.min(hints.write_buffer_bytes) as usize);
+            let mut done = 0;
+            while done < piece.bytes {
+                let part = block.span().slice(0, (piece.bytes - done).min(hints.write_buffer_bytes) as usize);
+                memory.pack((piece.packed + done) as usize, part);
+                storage.write(part, piece.at + done)?;
+                done += part.bytes() as u64;
+            }
+        }
+        self.moved += piece.bytes;
+        Ok(())
+    }
+
+    fn write_group(&mut self, group: &[Piece]) -> Result<()> {
+        let (first, last) = (group[0], group[group.len() - 1]);
+        let overlay = |to: Span| {
+            for piece in group {
+                let into = to.slice((piece.at - first.at) as usize, piece.bytes as usize);
+                self.access.memory.pack(piece.packed as usize, into);
+            }
+        };
+        let (storage, end) = (&self.access.storage, last.at + last.bytes);
+        rewrite(storage, first.at, end, !self.access.atomic, overlay)?;
+        self.moved += group.iter().map(|piece| piece.bytes).sum::<u64>();
+        Ok(())
+    }
+}
+
+/// Writes `[from, to)` of a file with its old content, over which `overlay` puts the new; under a lock, unless somebody holds one.
+pub(crate) fn rewrite(
+    storage: &Storage,
+    from: u64,
+    to: u64,
+    lock: bool,
+    overlay: impl FnOnce(Span),
+) -> Result<()> {
+    let _locked = if lock { Some(storage.lock(Lock::Exclusive, from, to)?) } else { None };
+    let block = Block::new((to - from) as usize);
+    storage.read(block.span(), from)?;
+    overlay(block.span());
+    storage.write(block.span(), from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datatype::{Layout, Width, hindexed, predefined, predefined_handle, resized};
+    use proptest::prelude::*;
+    use std::path::PathBuf;
+
+    fn storage() -> Arc<Storage> {
+        let fd = rustix::fs::memfd_create("outboard-test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        Arc::new(Storage::new(std::fs::File::from(fd), PathBuf::from("memfd"), true))
+    }
+
+    fn layout(blocks: &[(i64, i64)], extent: i64) -> Arc<Layout> {
+        let byte = predefined(predefined_handle("MPI_BYTE").unwrap()).unwrap();
+        let (at, lengths): (Vec<_>, Vec<_>) = blocks.iter().copied().unzip();
+        let datatype = hindexed(Width::Count, &lengths, &at, byte).unwrap();
+        resized(Width::Count, 0, extent, &datatype).unwrap().layout().clone()
+    }
+
+    fn blocks() -> impl Strategy<Value = (Vec<(i64, i64)>, i64)> {
+        (prop::collection::vec((0i64..9, 1i64..9), 1..5), 0i64..9).prop_map(|(gaps, tail)| {
+            let mut at = 0;
+            let blocks = gaps
+                .iter()
+                .map(|&(gap, length)| {
+                    at += gap + length;
+                    (at - length, length)
+                })
+                .collect();
+            (blocks, at + tail)
+        })
+    }
+
+    fn offsets(displacement: usize, blocks: &[(i64, i64)], extent: i64, bytes: usize) -> Vec<usize> {
+        let tile: Vec<i64> = blocks.iter().flat_map(|&(at, length)| at..at + length).collect();
+        let at = |k: usize| displacement + (tile[k % tile.len()] + (k / tile.len()) as i64 * extent) as usize;
+        (0..bytes).map(at).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+        // Goal: every way of writing and reading moves just the bytes of the view. Method: the file as an array of bytes is the model.
+        #[test]
+        fn accesses_agree_with_an_array_of_bytes(
+            (file, extent) in blocks(), (memory, step) in blocks(), displacement in 0usize..30,
+            from in 0usize..20, count in 0usize..6, length in 0usize..200, gapless in any::<bool>(),
+            switch in 0usize..3, block_bytes in 1u64..64, atomic in any::<bool>(),
+        ) {
+            let switch = [Switch::Automatic, Switch::Enable, Switch::Disable][switch];
+            let hints = Arc::new(Hints {
+                ds_read: switch, ds_write: switch, read_buffer_bytes: block_bytes, write_buffer_bytes: block_bytes,
+                ..Hints::default()
+            });
+            let memory = if gapless { layout(&[(0, step)], step) } else { layout(&memory, step) };
+            let bytes = count * memory.size;
+            let storage = storage();
+            let mut model: Vec<u8> = (0..length).map(|i| i as u8 ^ 0xa5).collect();
+            let old = Block::of(&model);
+            storage.write(old.span(), 0).unwrap();
+            let tiles = Tiles::new(displacement as u64, layout(&file, extent)).unwrap();
+            let places = offsets(displacement, &file, extent, from + bytes);
+            let data: Vec<u8> = (0..memory.extent as usize * count + 16).map(|i| i as u8).collect();
+            let user = Block::of(&data);
+            let buffer = Buffer::within(user.span(), 0, count, &memory).unwrap();
+            let access = Access {
+                storage: storage.clone(), hints, tiles, from: from as u64, memory: buffer.clone(), atomic,
+            };
+            // What is there is read first.
+            let expected = places[from..].iter().take_while(|at| **at < length).count();
+            prop_assert_eq!(access.run(Way::Read).unwrap(), expected as u64);
+            let read = Block::new(bytes);
+            buffer.pack(0, read.span());
+            let read = read.to_vec();
+            for (k, at) in places[from..].iter().enumerate().take(expected) {
+                prop_assert_eq!(read[k], model[*at]);
+            }
+            // Then other data are written, and the whole file is compared.
+            let new: Vec<u8> = (0..bytes).map(|i| i as u8 ^ 0x3c).collect();
+            let block = Block::of(&new);
+            buffer.unpack(0, block.span());
+            prop_assert_eq!(access.run(Way::Write).unwrap(), bytes as u64);
+            for (k, at) in places[from..].iter().enumerate() {
+                if model.len() <= *at {
+                    model.resize(*at + 1, 0);
+                }
+                model[*at] = new[k];
+            }
+            prop_assert_eq!(storage.size().unwrap(), model.len() as u64);
+            let all = Block::new(model.len());
+            storage.read(all.span(), 0).unwrap();
+            prop_assert_eq!(all.to_vec(), model);
+        }
+    }
+
+    #[test]
+    fn external32_counts_whole_elements_of_memory() {
+        let long = predefined(predefined_handle("MPI_LONG").unwrap()).unwrap();
+        let storage = storage();
+        let (values, back) = (Block::new(24), Block::new(24));
+        values.span().write(&[1i64, -2, 3].map(i64::to_ne_bytes).concat());
+        let transfer = |way, block: &Block| {
+            let access = Access {
+                storage: storage.clone(),
+                hints: Arc::new(Hints::default()),
+                tiles: Tiles::new(0, layout(&[(0, 1)], 1)).unwrap(),
+                from: 0,
+                memory: Buffer::from(block.span()),
+                atomic: false,
+            };
+            Transfer::new(way, access, &Representation::External32, long, 3).unwrap().run().unwrap()
+        };
+        assert_eq!(transfer(Way::Write, &values), 24);
+        assert_eq!(storage.size().unwrap(), 12);
+        storage.set_size(10).unwrap();
+        assert_eq!(transfer(Way::Read, &back), 16);
+        assert_eq!(back.to_vec()[..16], values.to_vec()[..16]);
+        assert_eq!(back.to_vec()[16..], [0; 8]);
+    }
+}

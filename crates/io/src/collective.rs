@@ -1,0 +1,697 @@
+//! Collective accesses in two phases (MPI 5.0, section 14.4): ranks exchange data, and some of them, the *aggregators*, move large pieces.
+//!
+//! The range of the file that all touch is cut into one domain per aggregator, and each domain into windows of cb_buffer_size bytes. In each
+//! round every aggregator moves one window. Which of a rank's packed bytes lie in a window follows from its view, its first
+//! packed byte and how many there are; these are exchanged first (the view once, then it is known), and so no list of
+//! offsets travels with the data: one all-to-all per round carries bytes from the one's memory to the other's window and
+//! nothing else. While a window is written, the next round is exchanged; while one is exchanged, the next is read.
+//!
+//! Aggregators write the bytes that they were given and leave holes alone (`access.rs` says why). At the end all agree on the outcome, so
+//! that every rank learns of a failure. Where ranks do not reach into each other's ranges, each moves its own bytes; what is unsorted or very
+//! sparse, or must be atomic, too.
+//!
+//! Every access has a context of its own, because several may be under way, and their steps come in no agreed order.
+
+use crate::access::{Transfer, Way, rewrite};
+use crate::file::SharedPointer;
+use crate::hints::Switch;
+use crate::pool::{Pool, Slot};
+use crate::view::{Tiles, View};
+use coll::{Call, Coll, Members, Part};
+use datatype::Buffer;
+use error::{Class, Error, Result};
+use schedule::algorithm::Collective as Pattern;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+use sys::{Block, Span};
+
+/// The views of all ranks, where an aggregator knows them; elsewhere that the aggregators do.
+pub type Known = Arc<OnceLock<Vec<Tiles>>>;
+
+/// The position in the file of an access by the shared file pointer in rank order.
+#[derive(Debug)]
+pub struct Ordered {
+    /// The pointer.
+    pub pointer: SharedPointer,
+    /// Etypes that this rank accesses.
+    pub etypes: u64,
+    /// The view, which turns etypes into packed bytes.
+    pub view: Arc<View>,
+}
+
+/// A collective access under way.
+pub struct Collective {
+    transfer: Option<Transfer>,
+    ordered: Option<Ordered>,
+    members: Members,
+    known: Known,
+    stage: Stage,
+    /// What this rank says to all in the present step, and what all say.
+    mine: Block,
+    all: Block,
+    plan: Plan,
+    /// What this rank sends and receives as an aggregator in the present round.
+    window: Option<Window>,
+    /// The window that is being written, or read ahead.
+    device: Option<Slot<Result<()>>>,
+    ahead: Option<Window>,
+    failed: Option<Error>,
+    outcome: Slot<Result<u64>>,
+}
+
+enum Stage {
+    Begin,
+    Amounts(executor::Ticket),
+    Base(executor::Ticket),
+    Plan,
+    Extents(executor::Ticket),
+    Views(executor::Ticket),
+    Round,
+    Exchange(executor::Ticket),
+    Assemble,
+    Drain,
+    Verdict(executor::Ticket),
+    Alone(Slot<Result<u64>>),
+    Over,
+}
+
+/// What all ranks know alike once the extents are exchanged, and what only aggregators know.
+#[derive(Default)]
+struct Plan {
+    /// The ranks that move data, in order of their domains.
+    aggregators: Vec<u32>,
+    /// The first byte of the first domain.
+    base: u64,
+    /// Bytes of a domain.
+    share: u64,
+    /// The end of the last domain.
+    end: u64,
+    rounds: u64,
+    round: u64,
+    /// The packed bytes of each rank, without what lies beyond the end of the file in a read.
+    ranges: Vec<(u64, u64)>,
+    /// How long the views are that an aggregator is sent.
+    view_words: Vec<usize>,
+}
+
+/// A part of an aggregator's domain, and the ranks' data in it one after the other.
+struct Window {
+    /// From the first to after the last byte of the file that any rank touches.
+    from: u64,
+    to: u64,
+    /// Of each rank: the first packed byte and how many there are.
+    parts: Vec<(u64, u64)>,
+    packed: Arc<Block>,
+    /// The bytes of the file from `from` on: of a read, once it has been.
+    file: Arc<Block>,
+}
+
+/// Words about a rank's access: first packed byte, bytes, first offset, offset after the last, flags, words of its view, bytes in the file.
+const EXTENT_WORDS: usize = 7;
+const SORTED: u64 = 1;
+const KNOWS_VIEWS: u64 = 2;
+/// Class and sentence of a failure.
+const VERDICT_BYTES: usize = 256;
+/// Ranges with less than one byte in so many to be moved are left to the ranks.
+const SPARSE: u64 = 16;
+/// Up to so many bytes the device is waited for: it is the page cache that answers, in less time than another thread needs to start.
+pub(crate) const AT_ONCE_BYTES: u64 = 64 << 10;
+
+impl Collective {
+    /// A transfer that all members make together; `members` has a context that nothing else uses.
+    pub fn new(transfer: Transfer, ordered: Option<Ordered>, members: Members, known: Known) -> Collective {
+        Collective {
+            transfer: Some(transfer),
+            ordered,
+            members,
+            known,
+            stage: Stage::Begin,
+            mine: Block::new(0),
+            all: Block::new(0),
+            plan: Plan::default(),
+            window: None,
+            device: None,
+            ahead: None,
+            failed: None,
+            outcome: Slot::default(),
+        }
+    }
+
+    /// Where the outcome will be: bytes of the program's memory.
+    pub fn outcome(&self) -> Slot<Result<u64>> {
+        self.outcome.clone()
+    }
+
+    /// Whether it is over.
+    pub fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Over)
+    }
+
+    /// Moves on as far as it can; whether it did.
+    pub fn poll(&mut self, coll: &mut Coll, pool: &mut Pool) -> bool {
+        let mut moved = false;
+        loop {
+            match self.step(coll, pool) {
+                Ok(Some(stage)) => {
+                    self.stage = stage;
+                    moved = true;
+                }
+                Ok(None) => return moved,
+                Err(error) => self.end(Err(error)),
+            }
+            if self.is_over() {
+                return true;
+            }
+        }
+    }
+
+    fn end(&mut self, outcome: Result<u64>) {
+        self.stage = Stage::Over;
+        self.outcome.put(outcome);
+    }
+
+    /// The next stage, if the present one is over.
+    fn step(&mut self, coll: &mut Coll, pool: &mut Pool) -> Result<Option<Stage>> {
+        if let Stage::Amounts(ticket)
+        | Stage::Base(ticket)
+        | Stage::Extents(ticket)
+        | Stage::Views(ticket)
+        | Stage::Exchange(ticket)
+        | Stage::Verdict(ticket) = &self.stage
+        {
+            match coll.outcome(*ticket) {
+                Some(outcome) => outcome?,
+                None => return Ok(None),
+            }
+        }
+        let next = match self.stage {
+            Stage::Begin => match &self.ordered {
+                Some(ordered) => {
+                    let words = [ordered.etypes];
+                    Stage::Amounts(self.say(coll, &words)?)
+                }
+                None => Stage::Plan,
+            },
+            Stage::Amounts(_) => {
+                let base = self.claim_position();
+                let before = self.said(1)[..self.members.rank as usize].iter().map(|words| words[0]).sum();
+                // The amounts are not needed further.
+                self.ordered.as_mut().expect("an ordered access").etypes = before;
+                Stage::Base(self.say(coll, &[base])?)
+            }
+            Stage::Base(_) => {
+                self.take_position()?;
+                Stage::Plan
+            }
+            Stage::Plan if self.goes_alone() => self.alone(pool),
+            Stage::Plan => {
+                let words = self.extent_words()?;
+                Stage::Extents(self.say(coll, &words)?)
+            }
+            Stage::Extents(_) => {
+                let extents = self.said(EXTENT_WORDS);
+                match self.make_plan(&extents) {
+                    false => self.alone(pool),
+                    true if extents.iter().all(|words| words[4] & KNOWS_VIEWS != 0) => self.first_round(pool),
+                    true => Stage::Views(self.send_views(coll, &extents)?),
+                }
+            }
+            Stage::Views(_) => {
+                self.learn_views()?;
+                self.first_round(pool)
+            }
+            Stage::Round if self.plan.round == self.plan.rounds => Stage::Drain,
+            Stage::Round => match self.begin_round(coll, pool)? {
+                Some(ticket) => Stage::Exchange(ticket),
+                None => return Ok(None),
+            },
+            Stage::Exchange(_) => Stage::Assemble,
+            Stage::Assemble => {
+                if self.transfer().way == Way::Write && !self.device_is_free() {
+                    return Ok(None);
+                }
+                self.end_round(pool);
+                Stage::Round
+            }
+            Stage::Drain => {
+                if !self.device_is_free() {
+                    return Ok(None);
+                }
+                let verdict = self.verdict();
+                Stage::Verdict(self.gather(coll, Block::of(&verdict))?)
+            }
+            Stage::Verdict(_) => {
+                let outcome = self.agree();
+                self.end(outcome);
+                return Ok(None);
+            }
+            Stage::Alone(ref slot) => {
+                let Some(outcome) = slot.take() else { return Ok(None) };
+                self.end(outcome);
+                return Ok(None);
+            }
+            Stage::Over => return Ok(None),
+        };
+        Ok(Some(next))
+    }
+
+    fn transfer(&self) -> &Transfer {
+        self.transfer.as_ref().expect("there until the access is over or goes alone")
+    }
+
+    fn size(&self) -> usize {
+        self.members.peers.len()
+    }
+
+    /// Starts a collective of the present step.
+    fn start(&mut self, coll: &mut Coll, call: Call) -> Result<executor::Ticket> {
+        self.members.sequence += 1;
+        coll.start(&self.members, call)
+    }
+
+    /// Every rank's `mine` is to be in everybody's `all`.
+    fn gather(&mut self, coll: &mut Coll, mine: Block) -> Result<executor::Ticket> {
+        self.all = Block::new(mine.span().bytes() * self.size());
+        self.mine = mine;
+        let input = Part::bytes(Buffer::from(self.mine.span()));
+        let output = Part::PerRank(Buffer::from(self.all.span()));
+        self.start(coll, Call::new(Pattern::Allgather, input, output))
+    }
+
+    fn say(&mut self, coll: &mut Coll, words: &[u64]) -> Result<executor::Ticket> {
+        self.gather(coll, Block::of(&to_bytes(words)))
+    }
+
+    fn said(&self, words: usize) -> Vec<Vec<u64>> {
+        to_words(&self.all.to_vec()).chunks_exact(words).map(<[u64]>::to_vec).collect()
+    }
+
+    /// Rank 0 moves the shared pointer by what all access.
+    fn claim_position(&self) -> u64 {
+        let total = self.said(1).iter().fold(0u64, |sum, words| sum.saturating_add(words[0]));
+        let ordered = self.ordered.as_ref().expect("an ordered access");
+        if self.members.rank == 0 { ordered.pointer.word().fetch_add(total, Ordering::AcqRel) } else { 0 }
+    }
+
+    fn take_position(&mut self) -> Result<()> {
+        let base = self.said(1)[0][0];
+        let ordered = self.ordered.take().expect("an ordered access");
+        let etypes = base.checked_add(ordered.etypes).and_then(|etypes| i64::try_from(etypes).ok());
+        let packed = ordered.view.packed(etypes.unwrap_or(i64::MAX))?;
+        self.transfer.as_mut().expect("not begun").access.from = packed;
+        Ok(())
+    }
+
+    /// Whether nothing needs to be exchanged, as every rank finds alike.
+    fn goes_alone(&self) -> bool {
+        self.size() == 1 || self.transfer().access.atomic || self.switch() == Switch::Disable
+    }
+
+    fn switch(&self) -> Switch {
+        let transfer = self.transfer();
+        if transfer.way == Way::Read { transfer.access.hints.cb_read } else { transfer.access.hints.cb_write }
+    }
+
+    fn alone(&mut self, pool: &mut Pool) -> Stage {
+        let transfer = self.transfer.take().expect("there until it goes alone");
+        Stage::Alone(carry_out(transfer, pool))
+    }
+
+    fn extent_words(&self) -> Result<[u64; EXTENT_WORDS]> {
+        let access = &self.transfer().access;
+        let (first, end) = if access.bytes() == 0 { (0, 0) } else { access.extent() };
+        let knows = if self.known.get().is_some() { KNOWS_VIEWS } else { 0 };
+        let flags = if access.tiles.sorted() { SORTED } else { 0 } | knows;
+        // A rank that cannot tell says that nothing is there; then all find out what is wrong when they read.
+        let size = access.storage.size().unwrap_or(0);
+        Ok([access.from, access.bytes(), first, end, flags, access.tiles.words() as u64, size])
+    }
+
+    /// Domains and rounds; nothing to plan where ranks do better alone.
+    fn make_plan(&mut self, extents: &[Vec<u64>]) -> bool {
+        let hints = self.transfer().access.hints.clone();
+        let reads = self.transfer().way == Way::Read;
+        let file_bytes = extents[0][6];
+        let (mut total, mut start, mut end, mut interleaved) = (0u64, u64::MAX, 0u64, false);
+        for words in extents.iter().filter(|words| words[1] > 0) {
+            if words[4] & SORTED == 0 {
+                return false;
+            }
+            interleaved |= words[2] < end;
+            total = total.saturating_add(words[1]);
+            start = start.min(words[2]);
+            end = end.max(words[3]);
+        }
+        if reads {
+            end = end.min(file_bytes);
+        }
+        let sparse = total.saturating_mul(SPARSE) < end.saturating_sub(start);
+        if self.switch() == Switch::Automatic && (!interleaved || sparse) {
+            return false;
+        }
+        let size = self.size() as u64;
+        let many = u64::from(hints.aggregators(size as u32));
+        let unit = hints.striping_bytes;
+        let base = if start < end { start - start % unit } else { 0 };
+        let share = end.saturating_sub(base).div_ceil(many).div_ceil(unit).saturating_mul(unit);
+        self.plan = Plan {
+            aggregators: (0..many).map(|at| (at * size / many) as u32).collect(),
+            base,
+            share,
+            end: end.max(base),
+            rounds: share.min(end.saturating_sub(base)).div_ceil(hints.cb_buffer_bytes),
+            round: 0,
+            ranges: extents.iter().map(|words| (words[0], words[0] + words[1])).collect(),
+            view_words: Vec::new(),
+        };
+        if reads {
+            let access = &self.transfer().access;
+            let (rank, end) = (self.members.rank as usize, file_bytes);
+            let (from, to) = self.plan.ranges[rank];
+            self.plan.ranges[rank].1 = from + access.tiles.below(end, from, to);
+        }
+        true
+    }
+
+    /// Which bytes of the file an aggregator moves in a round.
+    fn bounds(&self, domain: usize, round: u64) -> (u64, u64) {
+        let plan = &self.plan;
+        let bytes = self.transfer().access.hints.cb_buffer_bytes;
+        let from = plan.base.saturating_add(plan.share.saturating_mul(domain as u64));
+        let to = from.saturating_add(plan.share).min(plan.end);
+        let from = from.saturating_add(bytes.saturating_mul(round)).min(to);
+        (from, from.saturating_add(bytes).min(to))
+    }
+
+    /// The number of this rank's domain, if it has one.
+    fn domain(&self) -> Option<usize> {
+        self.plan.aggregators.iter().position(|rank| *rank == self.members.rank)
+    }
+
+    /// Every rank sends its view to the aggregators.
+    fn send_views(&mut self, coll: &mut Coll, extents: &[Vec<u64>]) -> Result<executor::Ticket> {
+        self.mine = Block::of(&to_bytes(&self.transfer().access.tiles.to_words()));
+        let mine = Buffer::from(self.mine.span());
+        let receives = self.domain().is_some();
+        let lengths: Vec<usize> =
+            extents.iter().map(|words| if receives { words[5] as usize * 8 } else { 0 }).collect();
+        if receives {
+            self.plan.view_words = extents.iter().map(|words| words[5] as usize).collect();
+        }
+        self.all = Block::new(lengths.iter().sum());
+        let is_aggregator = |rank: usize| self.plan.aggregators.contains(&(rank as u32));
+        let send =
+            (0..self.size()).map(|rank| if is_aggregator(rank) { mine.clone() } else { Buffer::EMPTY });
+        let call = exchange(send.collect(), slices(self.all.span(), &lengths));
+        self.start(coll, call)
+    }
+
+    fn learn_views(&mut self) -> Result<()> {
+        let words = to_words(&self.all.to_vec());
+        let (mut views, mut rest) = (Vec::new(), &words[..]);
+        for length in &self.plan.view_words {
+            let (view, others) = rest.split_at(*length);
+            views.push(Tiles::from_words(view)?);
+            rest = others;
+        }
+        // Another access may have learnt the same meanwhile.
+        let _ = self.known.set(views);
+        Ok(())
+    }
+
+    /// Reads of all ranks end with the file.
+    fn first_round(&mut self, pool: &mut Pool) -> Stage {
+        if self.transfer().way == Way::Read {
+            if let Some(views) = self.known.get().filter(|views| !views.is_empty()) {
+                for (range, tiles) in self.plan.ranges.iter_mut().zip(views) {
+                    range.1 = range.0 + tiles.below(self.plan.end, range.0, range.1);
+                }
+            }
+            self.read_ahead(0, pool);
+        }
+        Stage::Round
+    }
+
+    /// This rank's packed bytes that an aggregator moves in a round: from where in its memory, and how many.
+    fn own_part(&self, domain: usize, round: u64) -> (usize, usize) {
+        let access = &self.transfer().access;
+        let (from, to) = self.plan.ranges[self.members.rank as usize];
+        let (first, bytes) = part(&access.tiles, from, to, self.bounds(domain, round));
+        ((first - access.from) as usize, bytes as usize)
+    }
+
+    /// This rank's window of a round, if it is an aggregator.
+    fn window(&self, round: u64) -> Option<Window> {
+        let bounds = self.bounds(self.domain()?, round);
+        let views = self.known.get().expect("aggregators have learnt the views");
+        let (mut first, mut end, mut total) = (u64::MAX, 0, 0);
+        let parts: Vec<(u64, u64)> = self
+            .plan
+            .ranges
+            .iter()
+            .zip(views)
+            .map(|(range, tiles)| {
+                let (packed, bytes) = part(tiles, range.0, range.1, bounds);
+                if bytes > 0 {
+                    first = first.min(tiles.offset_of(packed));
+                    end = end.max(tiles.offset_of(packed + bytes - 1) + 1);
+                    total += bytes;
+                }
+                (packed, bytes)
+            })
+            .collect();
+        let (from, to) = if total > 0 { (first, end) } else { (bounds.0, bounds.0) };
+        let packed = Arc::new(Block::new(total as usize));
+        Some(Window { from, to, parts, packed, file: Arc::new(Block::new((to - from) as usize)) })
+    }
+
+    fn device_is_free(&mut self) -> bool {
+        let Some(slot) = &self.device else { return true };
+        let Some(outcome) = slot.take() else { return false };
+        self.device = None;
+        if let Err(error) = outcome {
+            self.failed.get_or_insert(error);
+        }
+        true
+    }
+
+    fn read_ahead(&mut self, round: u64, pool: &mut Pool) {
+        if round == self.plan.rounds {
+            return;
+        }
+        let Some(window) = self.window(round) else { return };
+        let (storage, file, from) =
+            (self.transfer().access.storage.clone(), window.file.clone(), window.from);
+        let bytes = window.to - window.from;
+        self.device = Some(perform(bytes, pool, move || storage.read(file.span(), from).map(drop)));
+        self.ahead = Some(window);
+    }
+
+    /// Starts the exchange of a round; a read must have its window first.
+    fn begin_round(&mut self, coll: &mut Coll, pool: &mut Pool) -> Result<Option<executor::Ticket>> {
+        let round = self.plan.round;
+        let reads = self.transfer().way == Way::Read;
+        if reads {
+            if !self.device_is_free() {
+                return Ok(None);
+            }
+            self.window = self.ahead.take();
+            self.window.iter().for_each(|window| window.pick(self.known.get().expect("known by now")));
+            self.read_ahead(round + 1, pool);
+        } else {
+            self.window = self.window(round);
+        }
+        let mut memory = vec![Buffer::EMPTY; self.size()];
+        for (domain, rank) in self.plan.aggregators.iter().enumerate() {
+            let (at, bytes) = self.own_part(domain, round);
+            memory[*rank as usize] = self.transfer().access.memory.slice(at, bytes);
+        }
+        let windows = match &self.window {
+            Some(window) => {
+                let lengths: Vec<usize> = window.parts.iter().map(|part| part.1 as usize).collect();
+                slices(window.packed.span(), &lengths)
+            }
+            None => vec![Buffer::EMPTY; self.size()],
+        };
+        let call = if reads { exchange(windows, memory) } else { exchange(memory, windows) };
+        self.start(coll, call).map(Some)
+    }
+
+    /// After the exchange an aggregator writes its window.
+    fn end_round(&mut self, pool: &mut Pool) {
+        self.plan.round += 1;
+        let Some(window) = self.window.take() else { return };
+        let access = &self.transfer().access;
+        if self.transfer().way == Way::Read || window.to == window.from || self.failed.is_some() {
+            return;
+        }
+        let storage = access.storage.clone();
+        let fills_holes = access.hints.ds_write == Switch::Enable && storage.is_readable();
+        let known = self.known.clone();
+        let bytes = window.to - window.from;
+        let write = move || {
+            let runs = window.lay_out(known.get().expect("known by now"));
+            if fills_holes {
+                let overlay = |to: Span| {
+                    for &(at, bytes) in &runs {
+                        window.file.span().slice(at, bytes).copy_to(to.slice(at, bytes));
+                    }
+                };
+                return rewrite(&storage, window.from, window.to, true, overlay);
+            }
+            runs.iter().try_for_each(|&(at, bytes)| {
+                storage.write(window.file.span().slice(at, bytes), window.from + at as u64)
+            })
+        };
+        self.device = Some(perform(bytes, pool, write));
+    }
+
+    /// What this rank says of its success: nothing but zeroes, or class and sentence.
+    fn verdict(&self) -> [u8; VERDICT_BYTES] {
+        let mut bytes = [0; VERDICT_BYTES];
+        if let Some(error) = &self.failed {
+            bytes[0] = error.class as i32 as u8;
+            let sentence = error.message.as_bytes();
+            let length = sentence.len().min(VERDICT_BYTES - 1);
+            bytes[1..1 + length].copy_from_slice(&sentence[..length]);
+        }
+        bytes
+    }
+
+    fn agree(&mut self) -> Result<u64> {
+        let said = self.all.to_vec();
+        let verdicts = said.chunks_exact(VERDICT_BYTES).enumerate();
+        if let Some((rank, verdict)) = verdicts.into_iter().find(|(_, verdict)| verdict[0] != 0) {
+            let length = verdict[1..].iter().position(|byte| *byte == 0).unwrap_or(VERDICT_BYTES - 1);
+            let sentence = String::from_utf8_lossy(&verdict[1..1 + length]);
+            let class = crate::failure::class_of(verdict[0]).unwrap_or(Class::Io);
+            return Err(Error::new(
+                class,
+                format!("rank {rank} of the file's comm, which moves data for others: {sentence}"),
+            ));
+        }
+        let (from, to) = self.plan.ranges[self.members.rank as usize];
+        self.transfer.take().expect("there until it is over").finish(to - from)
+    }
+}
+
+impl Window {
+    /// Puts the ranks' data where they lie in the file; the stretches of `file` that were filled.
+    fn lay_out(&self, views: &[Tiles]) -> Vec<(usize, usize)> {
+        let mut filled = vec![0u64; ((self.to - self.from) as usize).div_ceil(64)];
+        let mut at = 0;
+        for (tiles, &(packed, bytes)) in views.iter().zip(&self.parts) {
+            tiles.pieces(packed, bytes, |offset, length| {
+                let (to, length) = ((offset - self.from) as usize, length as usize);
+                self.packed.span().slice(at, length).copy_to(self.file.span().slice(to, length));
+                mark(&mut filled, to, length);
+                at += length;
+            });
+        }
+        stretches(&filled)
+    }
+
+    /// Takes the ranks' data from where they lie in the file.
+    fn pick(&self, views: &[Tiles]) {
+        let mut at = 0;
+        for (tiles, &(packed, bytes)) in views.iter().zip(&self.parts) {
+            tiles.pieces(packed, bytes, |offset, length| {
+                let (from, length) = ((offset - self.from) as usize, length as usize);
+                self.file.span().slice(from, length).copy_to(self.packed.span().slice(at, length));
+                at += length;
+            });
+        }
+    }
+}
+
+/// Sets `length` bits from bit `from` on.
+fn mark(bits: &mut [u64], from: usize, length: usize) {
+    let (mut at, end) = (from, from + length);
+    while at < end {
+        let (word, first) = (at / 64, at % 64);
+        let many = (64 - first).min(end - at);
+        bits[word] |= (u64::MAX >> (64 - many)) << first;
+        at += many;
+    }
+}
+
+/// Where bits are set: first bit and how many.
+fn stretches(bits: &[u64]) -> Vec<(usize, usize)> {
+    let mut found: Vec<(usize, usize)> = Vec::new();
+    for (at, word) in bits.iter().enumerate() {
+        let (mut rest, mut bit) = (*word, 0);
+        while rest != 0 {
+            let zeros = rest.trailing_zeros();
+            let ones = (rest >> zeros).trailing_ones();
+            let from = at * 64 + (bit + zeros) as usize;
+            match found.last_mut() {
+                Some((start, length)) if *start + *length == from => *length += ones as usize,
+                _ => found.push((from, ones as usize)),
+            }
+            bit += zeros + ones;
+            rest = (*word).checked_shr(bit).unwrap_or(0);
+        }
+    }
+    found
+}
+
+/// The packed bytes of `[from, to)` that lie within bounds in the file.
+fn part(tiles: &Tiles, from: u64, to: u64, bounds: (u64, u64)) -> (u64, u64) {
+    let first = from + tiles.below(bounds.0, from, to);
+    (first, tiles.below(bounds.1, first, to))
+}
+
+/// Buffers of these lengths one after the other.
+fn slices(span: Span, lengths: &[usize]) -> Vec<Buffer> {
+    let mut at = 0;
+    let slice = |length: &usize| {
+        at += length;
+        Buffer::from(span.slice(at - length, *length))
+    };
+    lengths.iter().map(slice).collect()
+}
+
+fn exchange(send: Vec<Buffer>, recv: Vec<Buffer>) -> Call {
+    Call::new(Pattern::Alltoallv, Part::Each(Arc::from(send)), Part::Each(Arc::from(recv)))
+}
+
+fn to_bytes(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+fn to_words(bytes: &[u8]) -> Vec<u64> {
+    bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("eight bytes"))).collect()
+}
+
+/// Has a transfer of one rank carried out.
+pub(crate) fn carry_out(transfer: Transfer, pool: &mut Pool) -> Slot<Result<u64>> {
+    perform(transfer.access.bytes(), pool, move || transfer.run())
+}
+
+/// Does something with the device that moves so many bytes: at once if they are few.
+fn perform<T: Send + 'static>(
+    bytes: u64,
+    pool: &mut Pool,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Slot<T> {
+    if bytes > AT_ONCE_BYTES {
+        return pool.submit(work);
+    }
+    let slot = Slot::default();
+    slot.put(work());
+    slot
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marked_bits_are_found_as_stretches() {
+        let mut bits = vec![0u64; 5];
+        let parts = [(0, 3), (3, 2), (60, 8), (100, 1), (128, 128), (256, 10), (310, 10)];
+        parts.iter().for_each(|&(from, length)| mark(&mut bits, from, length));
+        assert_eq!(stretches(&bits), [(0, 5), (60, 8), (100, 1), (128, 138), (310, 10)]);
+        assert_eq!(stretches(&[u64::MAX, 0, u64::MAX]), [(0, 64), (128, 64)]);
+    }
+}

@@ -1,0 +1,65 @@
+//! Errors of the file system as MPI error classes (MPI 5.0, section 14.7).
+
+use error::{Class, Error};
+use std::path::Path;
+
+/// The error of `doing` something ("read 8 bytes at offset 16") with a file.
+pub fn failure(path: &Path, doing: &str, error: &std::io::Error) -> Error {
+    let class = match error.raw_os_error().unwrap_or(0) {
+        libc::ENOENT => Class::NoSuchFile,
+        libc::EEXIST => Class::FileExists,
+        libc::EACCES | libc::EPERM => Class::Access,
+        libc::ENOSPC => Class::NoSpace,
+        libc::EDQUOT => Class::Quota,
+        libc::EROFS => Class::ReadOnly,
+        libc::EBUSY | libc::ETXTBSY => Class::FileInUse,
+        libc::ENAMETOOLONG | libc::EISDIR | libc::ENOTDIR | libc::ELOOP => Class::BadFile,
+        libc::ENOMEM => Class::NoMem,
+        _ => Class::Io,
+    };
+    Error::new(class, format!("cannot {doing} {}: {error}", path.display()))
+}
+
+/// The class of a number that another rank sent: of those above, and those of data that do not fit.
+pub fn class_of(number: u8) -> Option<Class> {
+    use Class::*;
+    let known = [
+        NoSuchFile,
+        FileExists,
+        Access,
+        NoSpace,
+        Quota,
+        ReadOnly,
+        FileInUse,
+        BadFile,
+        NoMem,
+        Io,
+        Amode,
+        Arg,
+        NotSame,
+        Conversion,
+        Comm,
+        Intern,
+        Other,
+        UnsupportedOperation,
+        UnsupportedDatarep,
+        Type,
+    ];
+    known.into_iter().find(|class| *class as i32 == i32::from(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sentence_names_the_file_and_the_reason() {
+        let error = std::io::Error::from_raw_os_error(libc::ENOSPC);
+        let told = failure(Path::new("/data/x"), "write 8 bytes at offset 16 of", &error);
+        assert_eq!(told.class, Class::NoSpace);
+        assert!(
+            told.message.starts_with("cannot write 8 bytes at offset 16 of /data/x: No space left"),
+            "{told}"
+        );
+    }
+}

@@ -1,0 +1,306 @@
+//! Open files as handles know them (MPI 5.0, sections 14.2 to 14.4).
+
+use crate::access::{Access, Way};
+use crate::collective::Known;
+use crate::failure::failure;
+use crate::hints::Hints;
+use crate::pool::Slot;
+use crate::storage::Storage;
+use crate::view::View;
+use coll::Members;
+use datatype::Buffer;
+use error::{Class, Error, Result, fail};
+use objects::constants as c;
+use objects::{Comm, Handle};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use transport::shm::Arena;
+
+/// A file that all ranks of a comm have opened.
+#[derive(Debug)]
+pub struct File {
+    /// The file itself.
+    pub storage: Arc<Storage>,
+    /// A comm like that which opened it, with contexts of its own.
+    pub comm: Comm,
+    /// How it was opened.
+    pub amode: i32,
+    /// What the user asked for.
+    pub hints: Arc<Hints>,
+    /// What this rank sees.
+    pub view: Arc<View>,
+    /// The views of all.
+    pub known: Known,
+    /// The individual file pointer, in etypes.
+    pub position: i64,
+    /// The shared file pointer.
+    pub shared: SharedPointer,
+    /// MPI_File_set_atomicity.
+    pub atomic: bool,
+    /// A collective access that was begun and has not been ended.
+    pub split: Option<Split>,
+    /// Its error handler, a reference held on the table of `Objects`.
+    pub errhandler: Handle,
+}
+
+/// The name of the begin function, and what its end function will find.
+#[derive(Clone, Debug)]
+pub struct Split {
+    /// Such as `MPI_File_read_all`.
+    pub name: &'static str,
+    /// Bytes of the program's memory.
+    pub outcome: Slot<Result<u64>>,
+}
+
+/// A word in the shared memory of the job that counts etypes.
+#[derive(Clone, Debug)]
+pub struct SharedPointer {
+    arena: Arena,
+    offset: u64,
+}
+
+impl SharedPointer {
+    /// The word at an offset of an arena.
+    pub fn new(arena: Arena, offset: u64) -> Result<SharedPointer> {
+        if arena.word(offset).is_none() {
+            fail!(
+                Class::Intern,
+                "no shared file pointer can lie at offset {offset} of rank {}'s arena",
+                arena.rank()
+            );
+        }
+        Ok(SharedPointer { arena, offset })
+    }
+
+    /// The word.
+    pub fn word(&self) -> &AtomicU64 {
+        self.arena.word(self.offset).expect("checked when it was made")
+    }
+
+    /// Where it lies.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+}
+
+/// Prefixes by which users of ROMIO choose a file system; here they all mean the one there is.
+const PREFIXES: [&str; 6] = ["ufs:", "nfs:", "xfs:", "lustre:", "gpfs:", "panfs:"];
+
+/// The file that a user's name means.
+pub fn path_of(name: PathBuf) -> PathBuf {
+    let text = name.to_string_lossy();
+    match PREFIXES.iter().find_map(|prefix| text.strip_prefix(prefix)) {
+        Some(rest) => PathBuf::from(rest),
+        None => name,
+    }
+}
+
+/// Whether an access mode makes sense (MPI 5.0, section 14.2.1).
+pub fn check_amode(amode: i32) -> Result<()> {
+    const ALL: i32 = c::MODE_RDONLY
+        | c::MODE_RDWR
+        | c::MODE_WRONLY
+        | c::MODE_CREATE
+        | c::MODE_EXCL
+        | c::MODE_DELETE_ON_CLOSE
+        | c::MODE_UNIQUE_OPEN
+        | c::MODE_SEQUENTIAL
+        | c::MODE_APPEND;
+    if amode & !ALL != 0 {
+        fail!(Class::Amode, "amode {amode:#x} has bits that are no access mode");
+    }
+    let ways = [c::MODE_RDONLY, c::MODE_RDWR, c::MODE_WRONLY];
+    if ways.iter().filter(|way| amode & **way != 0).count() != 1 {
+        fail!(
+            Class::Amode,
+            "amode {amode:#x} does not have just one of MPI_MODE_RDONLY, MPI_MODE_RDWR and MPI_MODE_WRONLY"
+        );
+    }
+    if amode & c::MODE_RDONLY != 0 && amode & (c::MODE_CREATE | c::MODE_EXCL) != 0 {
+        fail!(Class::Amode, "MPI_MODE_CREATE and MPI_MODE_EXCL do not go with MPI_MODE_RDONLY");
+    }
+    if amode & c::MODE_RDWR != 0 && amode & c::MODE_SEQUENTIAL != 0 {
+        fail!(Class::Amode, "MPI_MODE_RDWR does not go with MPI_MODE_SEQUENTIAL");
+    }
+    Ok(())
+}
+
+/// Opens the file of a path; only the rank that does so first `makes` it.
+pub fn open(path: &Path, amode: i32, permissions: u32, makes: bool) -> Result<Storage> {
+    let makes_now = makes && amode & c::MODE_CREATE != 0;
+    let attempt = |read: bool| {
+        std::fs::OpenOptions::new()
+            .read(read)
+            .write(amode & c::MODE_RDONLY == 0)
+            .create(makes_now)
+            .create_new(makes_now && amode & c::MODE_EXCL != 0)
+            .mode(permissions)
+            .open(path)
+    };
+    // What is written with holes is read, too, if it may be.
+    let (file, readable) = match attempt(true) {
+        Err(error) if amode & c::MODE_WRONLY != 0 && error.kind() == std::io::ErrorKind::PermissionDenied => {
+            (attempt(false), false)
+        }
+        file => (file, true),
+    };
+    let file = file.map_err(|error| failure(path, "open", &error))?;
+    let is_folder = file.metadata().is_ok_and(|facts| facts.is_dir());
+    if is_folder {
+        return Err(Error::new(Class::BadFile, format!("{} is a folder", path.display())));
+    }
+    Ok(Storage::new(file, path.to_owned(), readable))
+}
+
+/// Removes a file.
+pub fn delete(path: &Path) -> Result<()> {
+    std::fs::remove_file(path).map_err(|error| failure(path, "delete", &error))
+}
+
+impl File {
+    /// Members for one more operation, with a context that is only its own. All ranks call it in the same order.
+    pub fn members(&mut self) -> Members {
+        Members {
+            context: self.comm.child_context(0),
+            sequence: 0,
+            rank: self.comm.rank,
+            peers: self.comm.group.peers.clone(),
+            first_group: 0,
+        }
+    }
+
+    /// MPI_MODE_SEQUENTIAL leaves only the shared pointer (MPI 5.0, section 14.2.1).
+    pub fn check_random(&self) -> Result<()> {
+        if self.amode & c::MODE_SEQUENTIAL != 0 {
+            fail!(
+                Class::UnsupportedOperation,
+                "{} was opened with MPI_MODE_SEQUENTIAL, which allows only the shared file pointer",
+                self.storage.path().display()
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether data may go this way.
+    pub fn check_way(&self, way: Way) -> Result<()> {
+        let path = self.storage.path().display();
+        match way {
+            Way::Read if self.amode & c::MODE_WRONLY != 0 => {
+                fail!(Class::Access, "{path} was opened with MPI_MODE_WRONLY and cannot be read")
+            }
+            Way::Write if self.amode & c::MODE_RDONLY != 0 => {
+                fail!(Class::ReadOnly, "{path} was opened with MPI_MODE_RDONLY and cannot be written")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// How many etypes `bytes` bytes in the file are; they must be whole.
+    pub fn etypes(&self, bytes: u64) -> Result<i64> {
+        let unit = self.view.etype_bytes;
+        if !bytes.is_multiple_of(unit) {
+            fail!(Class::Arg, "{bytes} bytes in the file are no whole number of etypes of {unit} bytes");
+        }
+        Ok((bytes / unit) as i64)
+    }
+
+    /// Bytes of the view from an offset in etypes on, for memory that holds as many.
+    pub fn access(&self, etypes: i64, memory: Buffer, bytes: u64) -> Result<Access> {
+        let from = self.view.packed(etypes)?;
+        if bytes > 0 && self.view.tiles.tile_bytes() == 0 {
+            fail!(Class::Arg, "the view's filetype has no data, so that {bytes} bytes have no place in it");
+        }
+        if !self.view.tiles.holds(from, bytes) {
+            fail!(Class::Arg, "{bytes} bytes from offset {etypes} of the view reach beyond 2^63 bytes");
+        }
+        Ok(Access {
+            storage: self.storage.clone(),
+            hints: self.hints.clone(),
+            tiles: self.view.tiles.clone(),
+            from,
+            memory,
+            atomic: self.atomic,
+        })
+    }
+
+    /// Where a seek from `current` leads.
+    pub fn target(&self, current: i64, offset: i64, whence: i32) -> Result<i64> {
+        let start = match whence {
+            c::SEEK_SET => 0,
+            c::SEEK_CUR => current,
+            c::SEEK_END => self.view.end(self.storage.size()?),
+            _ => fail!(Class::Arg, "whence is {whence}, not MPI_SEEK_SET, MPI_SEEK_CUR or MPI_SEEK_END"),
+        };
+        match start.checked_add(offset) {
+            Some(target) if target >= 0 => Ok(target),
+            _ => fail!(Class::Arg, "offset {offset} from {start} leads before the beginning of the view"),
+        }
+    }
+
+    /// The individual pointer, after which it stands `etypes` further on.
+    pub fn advance(&mut self, etypes: i64) -> i64 {
+        let now = self.position;
+        self.position = now.saturating_add(etypes);
+        now
+    }
+
+    /// The shared pointer, after which it stands `etypes` further on.
+    pub fn advance_shared(&self, etypes: i64) -> i64 {
+        self.shared.word().fetch_add(etypes as u64, Ordering::AcqRel) as i64
+    }
+
+    /// The shared pointer.
+    pub fn position_shared(&self) -> i64 {
+        self.shared.word().load(Ordering::Acquire) as i64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_that_contradict_themselves() {
+        assert!(check_amode(c::MODE_RDWR | c::MODE_CREATE | c::MODE_EXCL | c::MODE_APPEND).is_ok());
+        for wrong in [
+            0,
+            c::MODE_CREATE,
+            c::MODE_RDONLY | c::MODE_WRONLY,
+            c::MODE_RDONLY | c::MODE_CREATE,
+            c::MODE_RDONLY | c::MODE_EXCL,
+            c::MODE_RDWR | c::MODE_SEQUENTIAL,
+            c::MODE_RDWR | c::MODE_NOCHECK,
+            -1,
+        ] {
+            assert_eq!(check_amode(wrong).unwrap_err().class, Class::Amode, "{wrong:#x}");
+        }
+    }
+
+    #[test]
+    fn errors_of_opening_have_their_classes() {
+        let folder = std::env::temp_dir().join(format!("outboard-open-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let path = folder.join("x");
+        let class = |path: &Path, amode| open(path, amode, 0o666, true).unwrap_err().class;
+        assert_eq!(class(&path, c::MODE_RDWR), Class::NoSuchFile);
+        open(&path, c::MODE_RDWR | c::MODE_CREATE, 0o666, true).unwrap();
+        assert_eq!(class(&path, c::MODE_RDWR | c::MODE_CREATE | c::MODE_EXCL), Class::FileExists);
+        assert_eq!(class(&folder, c::MODE_RDWR), Class::BadFile);
+        assert_eq!(class(&folder, c::MODE_RDONLY), Class::BadFile);
+        assert_eq!(class(&path.join("y"), c::MODE_RDWR), Class::BadFile);
+        let other = open(&path, c::MODE_RDWR | c::MODE_CREATE | c::MODE_EXCL, 0o666, false);
+        assert!(other.is_ok(), "only the first makes it");
+        delete(&path).unwrap();
+        assert_eq!(delete(&path).unwrap_err().class, Class::NoSuchFile);
+        std::fs::remove_dir(&folder).unwrap();
+    }
+
+    #[test]
+    fn prefixes_are_left_off() {
+        assert_eq!(path_of("ufs:/tmp/x".into()), Path::new("/tmp/x"));
+        assert_eq!(path_of("nfs:x".into()), Path::new("x"));
+        assert_eq!(path_of("other:x".into()), Path::new("other:x"));
+    }
+}

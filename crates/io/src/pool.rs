@@ -1,0 +1,172 @@
+//! A few threads that wait for the device, so that nobody else does.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// Where a result will be: empty until it is there, and once it has been taken.
+#[derive(Debug)]
+pub struct Slot<T>(Arc<Mutex<Option<T>>>);
+
+impl<T> Clone for Slot<T> {
+    fn clone(&self) -> Slot<T> {
+        Slot(self.0.clone())
+    }
+}
+
+impl<T> Default for Slot<T> {
+    fn default() -> Slot<T> {
+        Slot(Arc::new(Mutex::new(None)))
+    }
+}
+
+impl<T> Slot<T> {
+    /// The result, if it is there.
+    pub fn take(&self) -> Option<T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Whether the result is there.
+    pub fn is_full(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Puts it there.
+    pub fn put(&self, value: T) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+    }
+}
+
+/// Threads that are started when first needed.
+pub struct Pool {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+struct Shared {
+    queue: Mutex<Queue>,
+    news: Condvar,
+    /// Jobs done since the process began.
+    done: AtomicU64,
+    /// Wakes the process, which may be asleep until something is done.
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    idle: usize,
+    stopped: bool,
+}
+
+/// More would only queue at the device.
+const THREADS_MAX: usize = 4;
+
+impl Pool {
+    /// No threads yet. `wake` is called whenever a job is done.
+    pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Pool {
+        let shared = Shared {
+            queue: Mutex::default(),
+            news: Condvar::new(),
+            done: AtomicU64::new(0),
+            wake: Box::new(wake),
+        };
+        Pool { shared: Arc::new(shared), threads: Vec::new() }
+    }
+
+    /// Has `work` done by some thread; its result will be in the slot.
+    pub fn submit<T: Send + 'static>(&mut self, work: impl FnOnce() -> T + Send + 'static) -> Slot<T> {
+        let slot = Slot::default();
+        let into = slot.clone();
+        let job: Job = Box::new(move || into.put(work()));
+        let mut queue = self.shared.queue();
+        queue.jobs.push_back(job);
+        let short = queue.idle < queue.jobs.len();
+        drop(queue);
+        self.shared.news.notify_one();
+        if short && self.threads.len() < THREADS_MAX {
+            let shared = self.shared.clone();
+            match std::thread::Builder::new().name("outboard-io".into()).spawn(move || shared.serve()) {
+                Ok(thread) => self.threads.push(thread),
+                // Some thread will come to it; if there is none, we do it ourselves.
+                Err(_) if !self.threads.is_empty() => {}
+                Err(_) => self.shared.clone().run_one(),
+            }
+        }
+        slot
+    }
+
+    /// How many jobs are done.
+    pub fn done(&self) -> u64 {
+        self.shared.done.load(Ordering::Acquire)
+    }
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serve(&self) {
+        // Signals are the program's threads' business.
+        sys::signal::block_all();
+        loop {
+            let mut queue = self.queue();
+            queue.idle += 1;
+            while queue.jobs.is_empty() && !queue.stopped {
+                queue = self.news.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            }
+            queue.idle -= 1;
+            if queue.jobs.is_empty() {
+                return;
+            }
+            drop(queue);
+            self.run_one();
+        }
+    }
+
+    fn run_one(&self) {
+        let job = self.queue().jobs.pop_front();
+        if let Some(job) = job {
+            job();
+            self.done.fetch_add(1, Ordering::Release);
+            (self.wake)();
+        }
+    }
+}
+
+impl Drop for Pool {
+    /// Jobs that were submitted are done first.
+    fn drop(&mut self) {
+        self.shared.queue().stopped = true;
+        self.shared.news.notify_all();
+        for thread in self.threads.drain(..) {
+            // A job that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_jobs_are_done_and_ring() {
+        let rung = Arc::new(AtomicU64::new(0));
+        let bell = rung.clone();
+        let mut pool = Pool::new(move || {
+            bell.fetch_add(1, Ordering::Relaxed);
+        });
+        let slots: Vec<_> = (0..100).map(|i| pool.submit(move || i * i)).collect();
+        assert!(pool.threads.len() <= THREADS_MAX);
+        let shared = pool.shared.clone();
+        drop(pool);
+        assert_eq!(slots.iter().map(|slot| slot.take().unwrap()).sum::<i32>(), 328_350);
+        assert!(!slots[0].is_full());
+        assert_eq!((shared.done.load(Ordering::Relaxed), rung.load(Ordering::Relaxed)), (100, 100));
+    }
+}

@@ -1,0 +1,77 @@
+//! How data look in a file (MPI 5.0, section 14.5).
+
+use datatype::{Datatype, external32_size};
+use error::{Class, Result, fail};
+use std::sync::Arc;
+
+/// A data representation.
+#[derive(Clone, Debug)]
+pub enum Representation {
+    /// As in memory.
+    Native,
+    /// As this MPI likes it everywhere: as in memory, too, since all processes share a machine.
+    Internal,
+    /// Big-endian, of fixed lengths.
+    External32,
+    /// By functions of the program.
+    User(Arc<UserRepresentation>),
+}
+
+/// What MPI_Register_datarep was given. The addresses are called by the `abi` room.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserRepresentation {
+    /// The name under which views ask for it.
+    pub name: String,
+    /// From the file to memory; 0 if nothing is to be done (MPI_CONVERSION_FN_NULL).
+    pub read: usize,
+    /// From memory to the file; 0 likewise.
+    pub write: usize,
+    /// Whether the two take an MPI_Count.
+    pub large: bool,
+    /// Gives the bytes of a basic type in the file.
+    pub extent: usize,
+    /// Handed to all three.
+    pub extra_state: usize,
+}
+
+impl Representation {
+    /// The name by which a view is given it.
+    pub fn name(&self) -> &str {
+        match self {
+            Representation::Native => "native",
+            Representation::Internal => "internal",
+            Representation::External32 => "external32",
+            Representation::User(user) => &user.name,
+        }
+    }
+
+    /// The representation of a name, which may be one of `registered`.
+    pub fn named(name: &str, registered: &[Arc<UserRepresentation>]) -> Result<Representation> {
+        match name {
+            "native" => return Ok(Representation::Native),
+            "internal" => return Ok(Representation::Internal),
+            "external32" => return Ok(Representation::External32),
+            _ => {}
+        }
+        match registered.iter().find(|user| user.name == name) {
+            Some(user) => Ok(Representation::User(user.clone())),
+            None => fail!(
+                Class::UnsupportedDatarep,
+                "\"{name}\" is no data representation; there are native, internal, external32 and what MPI_Register_datarep was given"
+            ),
+        }
+    }
+
+    /// Whether data are in the file as they are in memory.
+    pub fn is_native(&self) -> bool {
+        matches!(self, Representation::Native | Representation::Internal)
+    }
+}
+
+/// Bytes of a basic type in external32.
+pub fn external_bytes(datatype: &Arc<Datatype>) -> Result<u64> {
+    match external32_size(datatype, 1) {
+        Some(bytes) => Ok(bytes),
+        None => fail!(Class::Type, "a datatype of more than 2^63 bytes in external32"),
+    }
+}
