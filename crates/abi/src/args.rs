@@ -319,6 +319,19 @@ impl Text {
     }
 }
 
+impl Text {
+    /// The string as a file's name, whose bytes need not be UTF-8.
+    pub fn path(self) -> Result<std::path::PathBuf> {
+        if self.address == 0 {
+            return null(self.name);
+        }
+        // SAFETY: not null, and the program gave it as a C string (contract of this file).
+        let text = unsafe { std::ffi::CStr::from_ptr(self.address as *const _) };
+        let bytes = std::os::unix::ffi::OsStringExt::from_vec(text.to_bytes().to_vec());
+        Ok(std::ffi::OsString::into(bytes))
+    }
+}
+
 /// A buffer for a C string that we write.
 #[derive(Clone, Copy, Debug)]
 pub struct TextOut {

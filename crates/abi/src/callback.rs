@@ -35,6 +35,9 @@ type DeleteAttribute = unsafe extern "C" fn(usize, c_int, *mut c_void, *mut c_vo
 type QueryRequest = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
 type FreeRequest = unsafe extern "C" fn(*mut c_void) -> c_int;
 type CancelRequest = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
+type FileExtent = unsafe extern "C" fn(usize, *mut isize, *mut c_void) -> c_int;
+type Convert = unsafe extern "C" fn(*mut c_void, usize, c_int, *mut c_void, i64, *mut c_void) -> c_int;
+type LargeConvert = unsafe extern "C" fn(*mut c_void, usize, i64, *mut c_void, i64, *mut c_void) -> c_int;
 type ErrorFunction = unsafe extern "C" fn(*mut usize, *mut c_int, ...);
 
 /// `into[i] = left[i] op into[i]` by the program's operator, for `elements` elements.
@@ -175,4 +178,50 @@ pub fn cancel_request(guard: &mut Guard, functions: Generalized, complete: bool)
         let code = unsafe { function(functions.extra_state as *mut c_void, c_int::from(complete)) };
         (face::get().code_from)(code)
     })
+}
+
+/// Asks the program how long a basic type is in its data representation; the error is the function's code.
+pub fn file_extent(
+    guard: &mut Guard,
+    user: &io::UserRepresentation,
+    datatype: Handle,
+) -> Result<isize, c_int> {
+    guard.unlocked(|| {
+        // SAFETY: the program registered it as an extent function (contract of this file).
+        let function = unsafe { std::mem::transmute::<usize, FileExtent>(user.extent) };
+        let mut extent = 0;
+        // SAFETY: `extent` is our own variable, the others are the program's own values.
+        let code =
+            unsafe { function((face::get().handle)(datatype), &mut extent, user.extra_state as *mut c_void) };
+        if code == 0 { Ok(extent) } else { Err((face::get().code_from)(code)) }
+    })
+}
+
+/// Has the program convert `count` elements at `memory` from or to the packed data at `file`, by one of the functions of its
+/// representation; returns the function's code.
+pub fn convert(
+    guard: &mut Guard,
+    user: &io::UserRepresentation,
+    function: usize,
+    memory: usize,
+    datatype: Handle,
+    count: i64,
+    file: usize,
+) -> c_int {
+    let extra_state = user.extra_state as *mut c_void;
+    let (memory, file) = (memory as *mut c_void, file as *mut c_void);
+    let datatype = (face::get().handle)(datatype);
+    let code = guard.unlocked(|| {
+        if user.large {
+            // SAFETY: the program registered it as a large conversion function (contract of this file).
+            let function = unsafe { std::mem::transmute::<usize, LargeConvert>(function) };
+            // SAFETY: both buffers hold `count` elements (the caller's promise); the others are the program's own values.
+            return unsafe { function(memory, datatype, count, file, 0, extra_state) };
+        }
+        // SAFETY: the program registered it as a conversion function (contract of this file).
+        let function = unsafe { std::mem::transmute::<usize, Convert>(function) };
+        // SAFETY: as above; the caller has seen that the count fits.
+        unsafe { function(memory, datatype, count as c_int, file, 0, extra_state) }
+    });
+    (face::get().code_from)(code)
 }

@@ -10,7 +10,7 @@ pub mod callback;
 mod collective;
 mod connect;
 pub mod face;
-mod hardware;
+mod file;
 mod image;
 mod launcher;
 pub mod process;

@@ -82,6 +82,10 @@ pub struct Job {
     pub p2p: P2p,
     /// Collectives.
     pub coll: Coll,
+    /// Accesses to files.
+    pub io: io::Io,
+    /// What the program's MPI_Files name.
+    pub files: Table<io::File>,
     /// What the program's MPI_Requests name.
     pub requests: Table<Request>,
     /// What all windows share.
@@ -277,6 +281,7 @@ impl Guard {
         };
         let job = self.job.as_deref_mut().expect("seen above");
         moved |= job.rma.poll();
+        moved |= job.io.poll(&mut job.coll);
         if !job.orphans.is_empty() {
             job.poll_orphans();
         }
@@ -319,7 +324,7 @@ impl Guard {
         let still_idle = || {
             let mut guard = Guard::enter();
             let job = guard.job();
-            job.p2p.is_idle() && !job.coll.stirred() && !job.rma.stirred()
+            job.p2p.is_idle() && !job.coll.stirred() && !job.rma.stirred() && !job.io.stirred()
         };
         self.unlocked(|| idle.wait(&segment.rank(rank).bell, still_idle));
     }
@@ -409,6 +414,8 @@ impl Process {
             membership,
             p2p,
             coll,
+            io: io::Io::new(move || segment.rank(membership.rank).bell.ring()),
+            files: Table::new(Kind::File),
             requests: Table::new(Kind::Request),
             rma: Rma::new(segment.clone(), membership.rank),
             windows: Table::new(Kind::Win),

@@ -75,7 +75,11 @@ fn handler(guard: &Guard, on: On) -> Action {
     let comm = |handle: Handle| objects.comm(handle).and_then(|comm| action(comm.errhandler));
     match on {
         On::Comm(handle) => comm(handle).or_else(|_| comm(constants::COMM_SELF)),
-        On::File(_) | On::AnyFile => action(objects.file_errhandler),
+        On::File(file) => {
+            let own = guard.job.as_ref().and_then(|job| job.files.get(file).ok());
+            action(own.map_or(objects.file_errhandler, |file| file.errhandler))
+        }
+        On::AnyFile => action(objects.file_errhandler),
         On::Win(handle) => match handler_of_window(guard, handle) {
             Some(errhandler) => action(errhandler),
             None => comm(constants::COMM_SELF),

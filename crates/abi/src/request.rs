@@ -41,6 +41,18 @@ impl Completion {
     }
 }
 
+impl Completion {
+    /// Of an access to a file.
+    pub(crate) fn of_bytes(outcome: Result<u64>) -> Completion {
+        let mut completion = Completion::EMPTY;
+        match outcome {
+            Ok(bytes) => completion.status.set_bytes(bytes),
+            Err(error) => completion.error = Some(error),
+        }
+        completion
+    }
+}
+
 /// The status of a message, with the sender's rank in the comm's group.
 pub(crate) fn status_of(source_peer: u32, tag: i32, bytes: u64, group: &Group) -> Status {
     let source = group.rank_of(source_peer).map_or(constants::ANY_SOURCE, |rank| rank as i32);
@@ -68,6 +80,8 @@ pub enum Work {
     },
     /// A collective.
     Coll(executor::Ticket, Option<Box<Image>>),
+    /// An access to a file: bytes of the program's memory.
+    Io(io::Slot<Result<u64>>),
     /// A collective before which its members compare what they pass.
     Checked(Box<Checked>),
     /// MPI_Buffer_iflush and its like: waits until so many messages have left a buffer.
@@ -120,6 +134,7 @@ impl Work {
             },
             Work::Flush { owner, messages } => p2p.is_flushed(*owner, *messages).then_some(Completion::EMPTY),
             Work::Parts(parts) => parts.poll(p2p),
+            Work::Io(slot) => Some(Completion::of_bytes(slot.take()?)),
             Work::Generalized { functions, complete, .. } => {
                 complete.then_some(Completion { generalized: Some(*functions), ..Completion::EMPTY })
             }
@@ -177,7 +192,7 @@ pub enum Source {
 
 /// What an MPI_Request names.
 pub struct Request {
-    /// The comm whose error handler hears of failures.
+    /// The comm, or the file, whose error handler hears of failures.
     pub comm: Handle,
     /// The operation; nothing while a persistent request is not active.
     pub work: Option<Work>,

@@ -3088,7 +3088,9 @@ pub unsafe extern "C" fn MPI_File_call_errhandler(fh: usize, errorcode: c_int) -
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_close(fh: usize) -> c_int {
-    door::code_to(missing("MPI_File_close", On::AnyFile))
+    door::code_to(call("MPI_File_close", On::AnyFile, |guard| {
+        body::file::file_close(guard, Out::<Handle>::foreign(fh, "fh", &door::FILE))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_close(fh: usize) -> c_int {
@@ -3111,7 +3113,9 @@ pub unsafe extern "C" fn MPI_File_create_errhandler(file_errhandler_fn: usize, e
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_delete(filename: usize, info: c_int) -> c_int {
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_File_delete", On::AnyFile))
+    door::code_to(call("MPI_File_delete", On::AnyFile, |guard| {
+        body::file::file_delete(guard, Text::new(filename, "filename"), info)
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_delete(filename: usize, info: c_int) -> c_int {
@@ -3120,7 +3124,9 @@ pub unsafe extern "C" fn MPI_File_delete(filename: usize, info: c_int) -> c_int 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_get_amode(fh: usize, amode: usize) -> c_int {
     let fh = door::file_from(fh);
-    door::code_to(missing("MPI_File_get_amode", On::File(fh)))
+    door::code_to(call("MPI_File_get_amode", On::File(fh), |guard| {
+        body::file::file_get_amode(guard, fh, Out::<i32>::foreign(amode, "amode", &numbers::ACCESS))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_get_amode(fh: usize, amode: usize) -> c_int {
@@ -3129,7 +3135,9 @@ pub unsafe extern "C" fn MPI_File_get_amode(fh: usize, amode: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_get_atomicity(fh: usize, flag: usize) -> c_int {
     let fh = door::file_from(fh);
-    door::code_to(missing("MPI_File_get_atomicity", On::File(fh)))
+    door::code_to(call("MPI_File_get_atomicity", On::File(fh), |guard| {
+        body::file::file_get_atomicity(guard, fh, Out::<i32>::new(flag, "flag"))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_get_atomicity(fh: usize, flag: usize) -> c_int {
@@ -3138,7 +3146,9 @@ pub unsafe extern "C" fn MPI_File_get_atomicity(fh: usize, flag: usize) -> c_int
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_get_byte_offset(fh: usize, offset: i64, disp: usize) -> c_int {
     let fh = door::file_from(fh);
-    door::code_to(missing("MPI_File_get_byte_offset", On::File(fh)))
+    door::code_to(call("MPI_File_get_byte_offset", On::File(fh), |guard| {
+        body::file::file_get_byte_offset(guard, fh, offset, Out::<i64>::new(disp, "disp"))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_get_byte_offset(fh: usize, offset: i64, disp: usize) -> c_int {
@@ -3162,7 +3172,9 @@ pub unsafe extern "C" fn MPI_File_get_errhandler(file: usize, errhandler: usize)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_get_group(fh: usize, group: usize) -> c_int {
     let fh = door::file_from(fh);
-    door::code_to(missing("MPI_File_get_group", On::File(fh)))
+    door::code_to(call("MPI_File_get_group", On::File(fh), |guard| {
+        body::file::file_get_group(guard, fh, Out::<Handle>::foreign(group, "group", &door::HANDLE))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_get_group(fh: usize, group: usize) -> c_int {
@@ -3171,7 +3183,9 @@ pub unsafe extern "C" fn MPI_File_get_group(fh: usize, group: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_get_info(fh: usize, info_used: usize) -> c_int {
     let fh = door::file_from(fh);
-    door::code_to(missing("MPI_File_get_info", On::File(fh)))
+    door::code_to(call("MPI_File_get_info", On::File(fh), |guard| {
+        body::file::file_get_info(guard, fh, Out::<Handle>::foreign(info_used, "info_used", &door::HANDLE))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_get_info(fh: usize, info_used: usize) -> c_int {
@@ -3180,7 +3194,9 @@ pub unsafe extern "C" fn MPI_File_get_info(fh: usize, info_used: usize) -> c_int
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_get_position(fh: usize, offset: usize) -> c_int {
     let fh = door::file_from(fh);
-    door::code_to(missing("MPI_File_get_position", On::File(fh)))
+    door::code_to(call("MPI_File_get_position", On::File(fh), |guard| {
+        body::file::file_get_position(guard, fh, Out::<i64>::new(offset, "offset"))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_get_position(fh: usize, offset: usize) -> c_int {
@@ -3189,7 +3205,9 @@ pub unsafe extern "C" fn MPI_File_get_position(fh: usize, offset: usize) -> c_in
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_get_position_shared(fh: usize, offset: usize) -> c_int {
     let fh = door::file_from(fh);
-    door::code_to(missing("MPI_File_get_position_shared", On::File(fh)))
+    door::code_to(call("MPI_File_get_position_shared", On::File(fh), |guard| {
+        body::file::file_get_position_shared(guard, fh, Out::<i64>::new(offset, "offset"))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_get_position_shared(fh: usize, offset: usize) -> c_int {
@@ -3198,7 +3216,9 @@ pub unsafe extern "C" fn MPI_File_get_position_shared(fh: usize, offset: usize) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_get_size(fh: usize, size: usize) -> c_int {
     let fh = door::file_from(fh);
-    door::code_to(missing("MPI_File_get_size", On::File(fh)))
+    door::code_to(call("MPI_File_get_size", On::File(fh), |guard| {
+        body::file::file_get_size(guard, fh, Out::<i64>::new(size, "size"))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_get_size(fh: usize, size: usize) -> c_int {
@@ -3208,7 +3228,9 @@ pub unsafe extern "C" fn MPI_File_get_size(fh: usize, size: usize) -> c_int {
 pub unsafe extern "C" fn PMPI_File_get_type_extent(fh: usize, datatype: c_int, extent: usize) -> c_int {
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
-    door::code_to(missing("MPI_File_get_type_extent", On::File(fh)))
+    door::code_to(call("MPI_File_get_type_extent", On::File(fh), |guard| {
+        body::file::file_get_type_extent(guard, fh, datatype, OutCount::long(extent, "extent"))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_get_type_extent(fh: usize, datatype: c_int, extent: usize) -> c_int {
@@ -3218,7 +3240,9 @@ pub unsafe extern "C" fn MPI_File_get_type_extent(fh: usize, datatype: c_int, ex
 pub unsafe extern "C" fn PMPI_File_get_type_extent_c(fh: usize, datatype: c_int, extent: usize) -> c_int {
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
-    door::code_to(missing("MPI_File_get_type_extent_c", On::File(fh)))
+    door::code_to(call("MPI_File_get_type_extent_c", On::File(fh), |guard| {
+        body::file::file_get_type_extent(guard, fh, datatype, OutCount::long(extent, "extent"))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_get_type_extent_c(fh: usize, datatype: c_int, extent: usize) -> c_int {
@@ -3233,7 +3257,16 @@ pub unsafe extern "C" fn PMPI_File_get_view(
     datarep: usize,
 ) -> c_int {
     let fh = door::file_from(fh);
-    door::code_to(missing("MPI_File_get_view", On::File(fh)))
+    door::code_to(call("MPI_File_get_view", On::File(fh), |guard| {
+        body::file::file_get_view(
+            guard,
+            fh,
+            Out::<i64>::new(disp, "disp"),
+            Out::<Handle>::foreign(etype, "etype", &door::HANDLE),
+            Out::<Handle>::foreign(filetype, "filetype", &door::HANDLE),
+            TextOut::new(datarep, "datarep"),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_get_view(
@@ -3255,7 +3288,16 @@ pub unsafe extern "C" fn PMPI_File_iread(
 ) -> c_int {
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
-    door::code_to(missing("MPI_File_iread", On::File(fh)))
+    door::code_to(call("MPI_File_iread", On::File(fh), |guard| {
+        body::file_access::file_iread(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            i64::from(count),
+            datatype,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iread(
@@ -3277,7 +3319,16 @@ pub unsafe extern "C" fn PMPI_File_iread_c(
 ) -> c_int {
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
-    door::code_to(missing("MPI_File_iread_c", On::File(fh)))
+    door::code_to(call("MPI_File_iread_c", On::File(fh), |guard| {
+        body::file_access::file_iread(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            count,
+            datatype,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iread_c(
@@ -3299,7 +3350,16 @@ pub unsafe extern "C" fn PMPI_File_iread_all(
 ) -> c_int {
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
-    door::code_to(missing("MPI_File_iread_all", On::File(fh)))
+    door::code_to(call("MPI_File_iread_all", On::File(fh), |guard| {
+        body::file_access::file_iread_all(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            i64::from(count),
+            datatype,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iread_all(
@@ -3321,7 +3381,16 @@ pub unsafe extern "C" fn PMPI_File_iread_all_c(
 ) -> c_int {
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
-    door::code_to(missing("MPI_File_iread_all_c", On::File(fh)))
+    door::code_to(call("MPI_File_iread_all_c", On::File(fh), |guard| {
+        body::file_access::file_iread_all(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            count,
+            datatype,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iread_all_c(
@@ -3344,7 +3413,17 @@ pub unsafe extern "C" fn PMPI_File_iread_at(
 ) -> c_int {
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
-    door::code_to(missing("MPI_File_iread_at", On::File(fh)))
+    door::code_to(call("MPI_File_iread_at", On::File(fh), |guard| {
+        body::file_access::file_iread_at(
+            guard,
+            fh,
+            offset,
+            Address(door::buffer_from(buf)),
+            i64::from(count),
+            datatype,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iread_at(
@@ -3368,7 +3447,17 @@ pub unsafe extern "C" fn PMPI_File_iread_at_c(
 ) -> c_int {
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
-    door::code_to(missing("MPI_File_iread_at_c", On::File(fh)))
+    door::code_to(call("MPI_File_iread_at_c", On::File(fh), |guard| {
+        body::file_access::file_iread_at(
+            guard,
+            fh,
+            offset,
+            Address(door::buffer_from(buf)),
+            count,
+            datatype,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iread_at_c(
@@ -3392,7 +3481,17 @@ pub unsafe extern "C" fn PMPI_File_iread_at_all(
 ) -> c_int {
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
-    door::code_to(missing("MPI_File_iread_at_all", On::File(fh)))
+    door::code_to(call("MPI_File_iread_at_all", On::File(fh), |guard| {
+        body::file_access::file_iread_at_all(
+            guard,
+            fh,
+            offset,
+            Address(door::buffer_from(buf)),
+            i64::from(count),
+            datatype,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iread_at_all(
@@ -3416,7 +3515,17 @@ pub unsafe extern "C" fn PMPI_File_iread_at_all_c(
 ) -> c_int {
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
-    door::code_to(missing("MPI_File_iread_at_all_c", On::File(fh)))
+    door::code_to(call("MPI_File_iread_at_all_c", On::File(fh), |guard| {
+        body::file_access::file_iread_at_all(
+            guard,
+            fh,
+            offset,
+            Address(door::buffer_from(buf)),
+            count,
+            datatype,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iread_at_all_c(
@@ -3439,7 +3548,16 @@ pub unsafe extern "C" fn PMPI_File_iread_shared(
 ) -> c_int {
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
-    door::code_to(missing("MPI_File_iread_shared", On::File(fh)))
+    door::code_to(call("MPI_File_iread_shared", On::File(fh), |guard| {
+        body::file_access::file_iread_shared(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            i64::from(count),
+            datatype,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iread_shared(
@@ -3461,7 +3579,16 @@ pub unsafe extern "C" fn PMPI_File_iread_shared_c(
 ) -> c_int {
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
-    door::code_to(missing("MPI_File_iread_shared_c", On::File(fh)))
+    door::code_to(call("MPI_File_iread_shared_c", On::File(fh), |guard| {
+        body::file_access::file_iread_shared(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            count,
+            datatype,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iread_shared_c(
@@ -3483,7 +3610,16 @@ pub unsafe extern "C" fn PMPI_File_iwrite(
 ) -> c_int {
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
-    door::code_to(missing("MPI_File_iwrite", On::File(fh)))
+    door::code_to(call("MPI_File_iwrite", On::File(fh), |guard| {
+        body::file_access::file_iwrite(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            i64::from(count),
+            datatype,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iwrite(
@@ -3505,7 +3641,16 @@ pub unsafe extern "C" fn PMPI_File_iwrite_c(
 ) -> c_int {
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
-    door::code_to(missing("MPI_File_iwrite_c", On::File(fh)))
+    door::code_to(call("MPI_File_iwrite_c", On::File(fh), |guard| {
+        body::file_access::file_iwrite(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            count,
+            datatype,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iwrite_c(
@@ -3527,7 +3672,16 @@ pub unsafe extern "C" fn PMPI_File_iwrite_all(
 ) -> c_int {
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
-    door::code_to(missing("MPI_File_iwrite_all", On::File(fh)))
+    door::code_to(call("MPI_File_iwrite_all", On::File(fh), |guard| {
+        body::file_access::file_iwrite_all(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            i64::from(count),
+            datatype,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iwrite_all(
@@ -3549,7 +3703,16 @@ pub unsafe extern "C" fn PMPI_File_iwrite_all_c(
 ) -> c_int {
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
-    door::code_to(missing("MPI_File_iwrite_all_c", On::File(fh)))
+    door::code_to(call("MPI_File_iwrite_all_c", On::File(fh), |guard| {
+        body::file_access::file_iwrite_all(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            count,
+            datatype,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iwrite_all_c(
@@ -3572,7 +3735,17 @@ pub unsafe extern "C" fn PMPI_File_iwrite_at(
 ) -> c_int {
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
-    door::code_to(missing("MPI_File_iwrite_at", On::File(fh)))
+    door::code_to(call("MPI_File_iwrite_at", On::File(fh), |guard| {
+        body::file_access::file_iwrite_at(
+            guard,
+            fh,
+            offset,
+            Address(door::buffer_from(buf)),
+            i64::from(count),
+            datatype,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iwrite_at(
@@ -3596,7 +3769,17 @@ pub unsafe extern "C" fn PMPI_File_iwrite_at_c(
 ) -> c_int {
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
-    door::code_to(missing("MPI_File_iwrite_at_c", On::File(fh)))
+    door::code_to(call("MPI_File_iwrite_at_c", On::File(fh), |guard| {
+        body::file_access::file_iwrite_at(
+            guard,
+            fh,
+            offset,
+            Address(door::buffer_from(buf)),
+            count,
+            datatype,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iwrite_at_c(
@@ -3620,7 +3803,17 @@ pub unsafe extern "C" fn PMPI_File_iwrite_at_all(
 ) -> c_int {
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
-    door::code_to(missing("MPI_File_iwrite_at_all", On::File(fh)))
+    door::code_to(call("MPI_File_iwrite_at_all", On::File(fh), |guard| {
+        body::file_access::file_iwrite_at_all(
+            guard,
+            fh,
+            offset,
+            Address(door::buffer_from(buf)),
+            i64::from(count),
+            datatype,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iwrite_at_all(
@@ -3644,7 +3837,17 @@ pub unsafe extern "C" fn PMPI_File_iwrite_at_all_c(
 ) -> c_int {
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
-    door::code_to(missing("MPI_File_iwrite_at_all_c", On::File(fh)))
+    door::code_to(call("MPI_File_iwrite_at_all_c", On::File(fh), |guard| {
+        body::file_access::file_iwrite_at_all(
+            guard,
+            fh,
+            offset,
+            Address(door::buffer_from(buf)),
+            count,
+            datatype,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iwrite_at_all_c(
@@ -3667,7 +3870,16 @@ pub unsafe extern "C" fn PMPI_File_iwrite_shared(
 ) -> c_int {
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
-    door::code_to(missing("MPI_File_iwrite_shared", On::File(fh)))
+    door::code_to(call("MPI_File_iwrite_shared", On::File(fh), |guard| {
+        body::file_access::file_iwrite_shared(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            i64::from(count),
+            datatype,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iwrite_shared(
@@ -3689,7 +3901,16 @@ pub unsafe extern "C" fn PMPI_File_iwrite_shared_c(
 ) -> c_int {
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
-    door::code_to(missing("MPI_File_iwrite_shared_c", On::File(fh)))
+    door::code_to(call("MPI_File_iwrite_shared_c", On::File(fh), |guard| {
+        body::file_access::file_iwrite_shared(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            count,
+            datatype,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iwrite_shared_c(
@@ -3712,7 +3933,16 @@ pub unsafe extern "C" fn PMPI_File_open(
     let comm = door::handle_from(comm);
     let amode = numbers::access_from(amode);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_File_open", On::Comm(comm)))
+    door::code_to(call("MPI_File_open", On::Comm(comm), |guard| {
+        body::file::file_open(
+            guard,
+            comm,
+            Text::new(filename, "filename"),
+            amode,
+            info,
+            Out::<Handle>::foreign(fh, "fh", &door::FILE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_open(
@@ -3727,7 +3957,9 @@ pub unsafe extern "C" fn MPI_File_open(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_preallocate(fh: usize, size: i64) -> c_int {
     let fh = door::file_from(fh);
-    door::code_to(missing("MPI_File_preallocate", On::File(fh)))
+    door::code_to(call("MPI_File_preallocate", On::File(fh), |guard| {
+        body::file::file_preallocate(guard, fh, size)
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_preallocate(fh: usize, size: i64) -> c_int {
@@ -3744,7 +3976,16 @@ pub unsafe extern "C" fn PMPI_File_read(
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
     let status = door::ignorable(status);
-    door::code_to(missing("MPI_File_read", On::File(fh)))
+    door::code_to(call("MPI_File_read", On::File(fh), |guard| {
+        body::file_access::file_read(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            i64::from(count),
+            datatype,
+            StatusOut::foreign(status, "status", &door::STATUS),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read(
@@ -3767,7 +4008,16 @@ pub unsafe extern "C" fn PMPI_File_read_c(
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
     let status = door::ignorable(status);
-    door::code_to(missing("MPI_File_read_c", On::File(fh)))
+    door::code_to(call("MPI_File_read_c", On::File(fh), |guard| {
+        body::file_access::file_read(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            count,
+            datatype,
+            StatusOut::foreign(status, "status", &door::STATUS),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_c(
@@ -3790,7 +4040,16 @@ pub unsafe extern "C" fn PMPI_File_read_all(
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
     let status = door::ignorable(status);
-    door::code_to(missing("MPI_File_read_all", On::File(fh)))
+    door::code_to(call("MPI_File_read_all", On::File(fh), |guard| {
+        body::file_access::file_read_all(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            i64::from(count),
+            datatype,
+            StatusOut::foreign(status, "status", &door::STATUS),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_all(
@@ -3813,7 +4072,16 @@ pub unsafe extern "C" fn PMPI_File_read_all_c(
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
     let status = door::ignorable(status);
-    door::code_to(missing("MPI_File_read_all_c", On::File(fh)))
+    door::code_to(call("MPI_File_read_all_c", On::File(fh), |guard| {
+        body::file_access::file_read_all(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            count,
+            datatype,
+            StatusOut::foreign(status, "status", &door::STATUS),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_all_c(
@@ -3834,7 +4102,15 @@ pub unsafe extern "C" fn PMPI_File_read_all_begin(
 ) -> c_int {
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
-    door::code_to(missing("MPI_File_read_all_begin", On::File(fh)))
+    door::code_to(call("MPI_File_read_all_begin", On::File(fh), |guard| {
+        body::file_access::file_read_all_begin(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            i64::from(count),
+            datatype,
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_all_begin(
@@ -3854,7 +4130,9 @@ pub unsafe extern "C" fn PMPI_File_read_all_begin_c(
 ) -> c_int {
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
-    door::code_to(missing("MPI_File_read_all_begin_c", On::File(fh)))
+    door::code_to(call("MPI_File_read_all_begin_c", On::File(fh), |guard| {
+        body::file_access::file_read_all_begin(guard, fh, Address(door::buffer_from(buf)), count, datatype)
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_all_begin_c(
@@ -3869,7 +4147,14 @@ pub unsafe extern "C" fn MPI_File_read_all_begin_c(
 pub unsafe extern "C" fn PMPI_File_read_all_end(fh: usize, buf: usize, status: usize) -> c_int {
     let fh = door::file_from(fh);
     let status = door::ignorable(status);
-    door::code_to(missing("MPI_File_read_all_end", On::File(fh)))
+    door::code_to(call("MPI_File_read_all_end", On::File(fh), |guard| {
+        body::file_access::file_read_all_end(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            StatusOut::foreign(status, "status", &door::STATUS),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_all_end(fh: usize, buf: usize, status: usize) -> c_int {
@@ -3887,7 +4172,17 @@ pub unsafe extern "C" fn PMPI_File_read_at(
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
     let status = door::ignorable(status);
-    door::code_to(missing("MPI_File_read_at", On::File(fh)))
+    door::code_to(call("MPI_File_read_at", On::File(fh), |guard| {
+        body::file_access::file_read_at(
+            guard,
+            fh,
+            offset,
+            Address(door::buffer_from(buf)),
+            i64::from(count),
+            datatype,
+            StatusOut::foreign(status, "status", &door::STATUS),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_at(
@@ -3912,7 +4207,17 @@ pub unsafe extern "C" fn PMPI_File_read_at_c(
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
     let status = door::ignorable(status);
-    door::code_to(missing("MPI_File_read_at_c", On::File(fh)))
+    door::code_to(call("MPI_File_read_at_c", On::File(fh), |guard| {
+        body::file_access::file_read_at(
+            guard,
+            fh,
+            offset,
+            Address(door::buffer_from(buf)),
+            count,
+            datatype,
+            StatusOut::foreign(status, "status", &door::STATUS),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_at_c(
@@ -3937,7 +4242,17 @@ pub unsafe extern "C" fn PMPI_File_read_at_all(
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
     let status = door::ignorable(status);
-    door::code_to(missing("MPI_File_read_at_all", On::File(fh)))
+    door::code_to(call("MPI_File_read_at_all", On::File(fh), |guard| {
+        body::file_access::file_read_at_all(
+            guard,
+            fh,
+            offset,
+            Address(door::buffer_from(buf)),
+            i64::from(count),
+            datatype,
+            StatusOut::foreign(status, "status", &door::STATUS),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_at_all(
@@ -3962,7 +4277,17 @@ pub unsafe extern "C" fn PMPI_File_read_at_all_c(
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
     let status = door::ignorable(status);
-    door::code_to(missing("MPI_File_read_at_all_c", On::File(fh)))
+    door::code_to(call("MPI_File_read_at_all_c", On::File(fh), |guard| {
+        body::file_access::file_read_at_all(
+            guard,
+            fh,
+            offset,
+            Address(door::buffer_from(buf)),
+            count,
+            datatype,
+            StatusOut::foreign(status, "status", &door::STATUS),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_at_all_c(
@@ -3985,7 +4310,16 @@ pub unsafe extern "C" fn PMPI_File_read_at_all_begin(
 ) -> c_int {
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
-    door::code_to(missing("MPI_File_read_at_all_begin", On::File(fh)))
+    door::code_to(call("MPI_File_read_at_all_begin", On::File(fh), |guard| {
+        body::file_access::file_read_at_all_begin(
+            guard,
+            fh,
+            offset,
+            Address(door::buffer_from(buf)),
+            i64::from(count),
+            datatype,
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_at_all_begin(
@@ -4007,7 +4341,16 @@ pub unsafe extern "C" fn PMPI_File_read_at_all_begin_c(
 ) -> c_int {
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
-    door::code_to(missing("MPI_File_read_at_all_begin_c", On::File(fh)))
+    door::code_to(call("MPI_File_read_at_all_begin_c", On::File(fh), |guard| {
+        body::file_access::file_read_at_all_begin(
+            guard,
+            fh,
+            offset,
+            Address(door::buffer_from(buf)),
+            count,
+            datatype,
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_at_all_begin_c(
@@ -4023,7 +4366,14 @@ pub unsafe extern "C" fn MPI_File_read_at_all_begin_c(
 pub unsafe extern "C" fn PMPI_File_read_at_all_end(fh: usize, buf: usize, status: usize) -> c_int {
     let fh = door::file_from(fh);
     let status = door::ignorable(status);
-    door::code_to(missing("MPI_File_read_at_all_end", On::File(fh)))
+    door::code_to(call("MPI_File_read_at_all_end", On::File(fh), |guard| {
+        body::file_access::file_read_at_all_end(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            StatusOut::foreign(status, "status", &door::STATUS),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_at_all_end(fh: usize, buf: usize, status: usize) -> c_int {
@@ -4040,7 +4390,16 @@ pub unsafe extern "C" fn PMPI_File_read_ordered(
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
     let status = door::ignorable(status);
-    door::code_to(missing("MPI_File_read_ordered", On::File(fh)))
+    door::code_to(call("MPI_File_read_ordered", On::File(fh), |guard| {
+        body::file_access::file_read_ordered(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            i64::from(count),
+            datatype,
+            StatusOut::foreign(status, "status", &door::STATUS),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_ordered(
@@ -4063,7 +4422,16 @@ pub unsafe extern "C" fn PMPI_File_read_ordered_c(
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
     let status = door::ignorable(status);
-    door::code_to(missing("MPI_File_read_ordered_c", On::File(fh)))
+    door::code_to(call("MPI_File_read_ordered_c", On::File(fh), |guard| {
+        body::file_access::file_read_ordered(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            count,
+            datatype,
+            StatusOut::foreign(status, "status", &door::STATUS),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_ordered_c(
@@ -4084,7 +4452,15 @@ pub unsafe extern "C" fn PMPI_File_read_ordered_begin(
 ) -> c_int {
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
-    door::code_to(missing("MPI_File_read_ordered_begin", On::File(fh)))
+    door::code_to(call("MPI_File_read_ordered_begin", On::File(fh), |guard| {
+        body::file_access::file_read_ordered_begin(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            i64::from(count),
+            datatype,
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_ordered_begin(
@@ -4104,7 +4480,15 @@ pub unsafe extern "C" fn PMPI_File_read_ordered_begin_c(
 ) -> c_int {
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
-    door::code_to(missing("MPI_File_read_ordered_begin_c", On::File(fh)))
+    door::code_to(call("MPI_File_read_ordered_begin_c", On::File(fh), |guard| {
+        body::file_access::file_read_ordered_begin(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            count,
+            datatype,
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_ordered_begin_c(
@@ -4119,7 +4503,14 @@ pub unsafe extern "C" fn MPI_File_read_ordered_begin_c(
 pub unsafe extern "C" fn PMPI_File_read_ordered_end(fh: usize, buf: usize, status: usize) -> c_int {
     let fh = door::file_from(fh);
     let status = door::ignorable(status);
-    door::code_to(missing("MPI_File_read_ordered_end", On::File(fh)))
+    door::code_to(call("MPI_File_read_ordered_end", On::File(fh), |guard| {
+        body::file_access::file_read_ordered_end(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            StatusOut::foreign(status, "status", &door::STATUS),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_ordered_end(fh: usize, buf: usize, status: usize) -> c_int {
@@ -4136,7 +4527,16 @@ pub unsafe extern "C" fn PMPI_File_read_shared(
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
     let status = door::ignorable(status);
-    door::code_to(missing("MPI_File_read_shared", On::File(fh)))
+    door::code_to(call("MPI_File_read_shared", On::File(fh), |guard| {
+        body::file_access::file_read_shared(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            i64::from(count),
+            datatype,
+            StatusOut::foreign(status, "status", &door::STATUS),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_shared(
@@ -4159,7 +4559,16 @@ pub unsafe extern "C" fn PMPI_File_read_shared_c(
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
     let status = door::ignorable(status);
-    door::code_to(missing("MPI_File_read_shared_c", On::File(fh)))
+    door::code_to(call("MPI_File_read_shared_c", On::File(fh), |guard| {
+        body::file_access::file_read_shared(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            count,
+            datatype,
+            StatusOut::foreign(status, "status", &door::STATUS),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_shared_c(
@@ -4175,7 +4584,9 @@ pub unsafe extern "C" fn MPI_File_read_shared_c(
 pub unsafe extern "C" fn PMPI_File_seek(fh: usize, offset: i64, whence: c_int) -> c_int {
     let fh = door::file_from(fh);
     let whence = numbers::seek_from(whence);
-    door::code_to(missing("MPI_File_seek", On::File(fh)))
+    door::code_to(call("MPI_File_seek", On::File(fh), |guard| {
+        body::file::file_seek(guard, fh, offset, whence)
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_seek(fh: usize, offset: i64, whence: c_int) -> c_int {
@@ -4185,7 +4596,9 @@ pub unsafe extern "C" fn MPI_File_seek(fh: usize, offset: i64, whence: c_int) ->
 pub unsafe extern "C" fn PMPI_File_seek_shared(fh: usize, offset: i64, whence: c_int) -> c_int {
     let fh = door::file_from(fh);
     let whence = numbers::seek_from(whence);
-    door::code_to(missing("MPI_File_seek_shared", On::File(fh)))
+    door::code_to(call("MPI_File_seek_shared", On::File(fh), |guard| {
+        body::file::file_seek_shared(guard, fh, offset, whence)
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_seek_shared(fh: usize, offset: i64, whence: c_int) -> c_int {
@@ -4194,7 +4607,9 @@ pub unsafe extern "C" fn MPI_File_seek_shared(fh: usize, offset: i64, whence: c_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_set_atomicity(fh: usize, flag: c_int) -> c_int {
     let fh = door::file_from(fh);
-    door::code_to(missing("MPI_File_set_atomicity", On::File(fh)))
+    door::code_to(call("MPI_File_set_atomicity", On::File(fh), |guard| {
+        body::file::file_set_atomicity(guard, fh, flag)
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_set_atomicity(fh: usize, flag: c_int) -> c_int {
@@ -4216,7 +4631,7 @@ pub unsafe extern "C" fn MPI_File_set_errhandler(file: usize, errhandler: c_int)
 pub unsafe extern "C" fn PMPI_File_set_info(fh: usize, info: c_int) -> c_int {
     let fh = door::file_from(fh);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_File_set_info", On::File(fh)))
+    door::code_to(call("MPI_File_set_info", On::File(fh), |guard| body::file::file_set_info(guard, fh, info)))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_set_info(fh: usize, info: c_int) -> c_int {
@@ -4225,7 +4640,7 @@ pub unsafe extern "C" fn MPI_File_set_info(fh: usize, info: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_set_size(fh: usize, size: i64) -> c_int {
     let fh = door::file_from(fh);
-    door::code_to(missing("MPI_File_set_size", On::File(fh)))
+    door::code_to(call("MPI_File_set_size", On::File(fh), |guard| body::file::file_set_size(guard, fh, size)))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_set_size(fh: usize, size: i64) -> c_int {
@@ -4245,7 +4660,9 @@ pub unsafe extern "C" fn PMPI_File_set_view(
     let etype = door::handle_from(etype);
     let filetype = door::handle_from(filetype);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_File_set_view", On::File(fh)))
+    door::code_to(call("MPI_File_set_view", On::File(fh), |guard| {
+        body::file::file_set_view(guard, fh, disp, etype, filetype, Text::new(datarep, "datarep"), info)
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_set_view(
@@ -4261,7 +4678,7 @@ pub unsafe extern "C" fn MPI_File_set_view(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_sync(fh: usize) -> c_int {
     let fh = door::file_from(fh);
-    door::code_to(missing("MPI_File_sync", On::File(fh)))
+    door::code_to(call("MPI_File_sync", On::File(fh), |guard| body::file::file_sync(guard, fh)))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_sync(fh: usize) -> c_int {
@@ -4278,7 +4695,16 @@ pub unsafe extern "C" fn PMPI_File_write(
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
     let status = door::ignorable(status);
-    door::code_to(missing("MPI_File_write", On::File(fh)))
+    door::code_to(call("MPI_File_write", On::File(fh), |guard| {
+        body::file_access::file_write(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            i64::from(count),
+            datatype,
+            StatusOut::foreign(status, "status", &door::STATUS),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write(
@@ -4301,7 +4727,16 @@ pub unsafe extern "C" fn PMPI_File_write_c(
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
     let status = door::ignorable(status);
-    door::code_to(missing("MPI_File_write_c", On::File(fh)))
+    door::code_to(call("MPI_File_write_c", On::File(fh), |guard| {
+        body::file_access::file_write(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            count,
+            datatype,
+            StatusOut::foreign(status, "status", &door::STATUS),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_c(
@@ -4324,7 +4759,16 @@ pub unsafe extern "C" fn PMPI_File_write_all(
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
     let status = door::ignorable(status);
-    door::code_to(missing("MPI_File_write_all", On::File(fh)))
+    door::code_to(call("MPI_File_write_all", On::File(fh), |guard| {
+        body::file_access::file_write_all(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            i64::from(count),
+            datatype,
+            StatusOut::foreign(status, "status", &door::STATUS),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_all(
@@ -4347,7 +4791,16 @@ pub unsafe extern "C" fn PMPI_File_write_all_c(
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
     let status = door::ignorable(status);
-    door::code_to(missing("MPI_File_write_all_c", On::File(fh)))
+    door::code_to(call("MPI_File_write_all_c", On::File(fh), |guard| {
+        body::file_access::file_write_all(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            count,
+            datatype,
+            StatusOut::foreign(status, "status", &door::STATUS),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_all_c(
@@ -4368,7 +4821,15 @@ pub unsafe extern "C" fn PMPI_File_write_all_begin(
 ) -> c_int {
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
-    door::code_to(missing("MPI_File_write_all_begin", On::File(fh)))
+    door::code_to(call("MPI_File_write_all_begin", On::File(fh), |guard| {
+        body::file_access::file_write_all_begin(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            i64::from(count),
+            datatype,
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_all_begin(
@@ -4388,7 +4849,9 @@ pub unsafe extern "C" fn PMPI_File_write_all_begin_c(
 ) -> c_int {
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
-    door::code_to(missing("MPI_File_write_all_begin_c", On::File(fh)))
+    door::code_to(call("MPI_File_write_all_begin_c", On::File(fh), |guard| {
+        body::file_access::file_write_all_begin(guard, fh, Address(door::buffer_from(buf)), count, datatype)
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_all_begin_c(
@@ -4403,7 +4866,14 @@ pub unsafe extern "C" fn MPI_File_write_all_begin_c(
 pub unsafe extern "C" fn PMPI_File_write_all_end(fh: usize, buf: usize, status: usize) -> c_int {
     let fh = door::file_from(fh);
     let status = door::ignorable(status);
-    door::code_to(missing("MPI_File_write_all_end", On::File(fh)))
+    door::code_to(call("MPI_File_write_all_end", On::File(fh), |guard| {
+        body::file_access::file_write_all_end(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            StatusOut::foreign(status, "status", &door::STATUS),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_all_end(fh: usize, buf: usize, status: usize) -> c_int {
@@ -4421,7 +4891,17 @@ pub unsafe extern "C" fn PMPI_File_write_at(
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
     let status = door::ignorable(status);
-    door::code_to(missing("MPI_File_write_at", On::File(fh)))
+    door::code_to(call("MPI_File_write_at", On::File(fh), |guard| {
+        body::file_access::file_write_at(
+            guard,
+            fh,
+            offset,
+            Address(door::buffer_from(buf)),
+            i64::from(count),
+            datatype,
+            StatusOut::foreign(status, "status", &door::STATUS),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_at(
@@ -4446,7 +4926,17 @@ pub unsafe extern "C" fn PMPI_File_write_at_c(
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
     let status = door::ignorable(status);
-    door::code_to(missing("MPI_File_write_at_c", On::File(fh)))
+    door::code_to(call("MPI_File_write_at_c", On::File(fh), |guard| {
+        body::file_access::file_write_at(
+            guard,
+            fh,
+            offset,
+            Address(door::buffer_from(buf)),
+            count,
+            datatype,
+            StatusOut::foreign(status, "status", &door::STATUS),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_at_c(
@@ -4471,7 +4961,17 @@ pub unsafe extern "C" fn PMPI_File_write_at_all(
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
     let status = door::ignorable(status);
-    door::code_to(missing("MPI_File_write_at_all", On::File(fh)))
+    door::code_to(call("MPI_File_write_at_all", On::File(fh), |guard| {
+        body::file_access::file_write_at_all(
+            guard,
+            fh,
+            offset,
+            Address(door::buffer_from(buf)),
+            i64::from(count),
+            datatype,
+            StatusOut::foreign(status, "status", &door::STATUS),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_at_all(
@@ -4496,7 +4996,17 @@ pub unsafe extern "C" fn PMPI_File_write_at_all_c(
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
     let status = door::ignorable(status);
-    door::code_to(missing("MPI_File_write_at_all_c", On::File(fh)))
+    door::code_to(call("MPI_File_write_at_all_c", On::File(fh), |guard| {
+        body::file_access::file_write_at_all(
+            guard,
+            fh,
+            offset,
+            Address(door::buffer_from(buf)),
+            count,
+            datatype,
+            StatusOut::foreign(status, "status", &door::STATUS),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_at_all_c(
@@ -4519,7 +5029,16 @@ pub unsafe extern "C" fn PMPI_File_write_at_all_begin(
 ) -> c_int {
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
-    door::code_to(missing("MPI_File_write_at_all_begin", On::File(fh)))
+    door::code_to(call("MPI_File_write_at_all_begin", On::File(fh), |guard| {
+        body::file_access::file_write_at_all_begin(
+            guard,
+            fh,
+            offset,
+            Address(door::buffer_from(buf)),
+            i64::from(count),
+            datatype,
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_at_all_begin(
@@ -4541,7 +5060,16 @@ pub unsafe extern "C" fn PMPI_File_write_at_all_begin_c(
 ) -> c_int {
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
-    door::code_to(missing("MPI_File_write_at_all_begin_c", On::File(fh)))
+    door::code_to(call("MPI_File_write_at_all_begin_c", On::File(fh), |guard| {
+        body::file_access::file_write_at_all_begin(
+            guard,
+            fh,
+            offset,
+            Address(door::buffer_from(buf)),
+            count,
+            datatype,
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_at_all_begin_c(
@@ -4557,7 +5085,14 @@ pub unsafe extern "C" fn MPI_File_write_at_all_begin_c(
 pub unsafe extern "C" fn PMPI_File_write_at_all_end(fh: usize, buf: usize, status: usize) -> c_int {
     let fh = door::file_from(fh);
     let status = door::ignorable(status);
-    door::code_to(missing("MPI_File_write_at_all_end", On::File(fh)))
+    door::code_to(call("MPI_File_write_at_all_end", On::File(fh), |guard| {
+        body::file_access::file_write_at_all_end(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            StatusOut::foreign(status, "status", &door::STATUS),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_at_all_end(fh: usize, buf: usize, status: usize) -> c_int {
@@ -4574,7 +5109,16 @@ pub unsafe extern "C" fn PMPI_File_write_ordered(
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
     let status = door::ignorable(status);
-    door::code_to(missing("MPI_File_write_ordered", On::File(fh)))
+    door::code_to(call("MPI_File_write_ordered", On::File(fh), |guard| {
+        body::file_access::file_write_ordered(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            i64::from(count),
+            datatype,
+            StatusOut::foreign(status, "status", &door::STATUS),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_ordered(
@@ -4597,7 +5141,16 @@ pub unsafe extern "C" fn PMPI_File_write_ordered_c(
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
     let status = door::ignorable(status);
-    door::code_to(missing("MPI_File_write_ordered_c", On::File(fh)))
+    door::code_to(call("MPI_File_write_ordered_c", On::File(fh), |guard| {
+        body::file_access::file_write_ordered(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            count,
+            datatype,
+            StatusOut::foreign(status, "status", &door::STATUS),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_ordered_c(
@@ -4618,7 +5171,15 @@ pub unsafe extern "C" fn PMPI_File_write_ordered_begin(
 ) -> c_int {
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
-    door::code_to(missing("MPI_File_write_ordered_begin", On::File(fh)))
+    door::code_to(call("MPI_File_write_ordered_begin", On::File(fh), |guard| {
+        body::file_access::file_write_ordered_begin(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            i64::from(count),
+            datatype,
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_ordered_begin(
@@ -4638,7 +5199,15 @@ pub unsafe extern "C" fn PMPI_File_write_ordered_begin_c(
 ) -> c_int {
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
-    door::code_to(missing("MPI_File_write_ordered_begin_c", On::File(fh)))
+    door::code_to(call("MPI_File_write_ordered_begin_c", On::File(fh), |guard| {
+        body::file_access::file_write_ordered_begin(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            count,
+            datatype,
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_ordered_begin_c(
@@ -4653,7 +5222,14 @@ pub unsafe extern "C" fn MPI_File_write_ordered_begin_c(
 pub unsafe extern "C" fn PMPI_File_write_ordered_end(fh: usize, buf: usize, status: usize) -> c_int {
     let fh = door::file_from(fh);
     let status = door::ignorable(status);
-    door::code_to(missing("MPI_File_write_ordered_end", On::File(fh)))
+    door::code_to(call("MPI_File_write_ordered_end", On::File(fh), |guard| {
+        body::file_access::file_write_ordered_end(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            StatusOut::foreign(status, "status", &door::STATUS),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_ordered_end(fh: usize, buf: usize, status: usize) -> c_int {
@@ -4670,7 +5246,16 @@ pub unsafe extern "C" fn PMPI_File_write_shared(
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
     let status = door::ignorable(status);
-    door::code_to(missing("MPI_File_write_shared", On::File(fh)))
+    door::code_to(call("MPI_File_write_shared", On::File(fh), |guard| {
+        body::file_access::file_write_shared(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            i64::from(count),
+            datatype,
+            StatusOut::foreign(status, "status", &door::STATUS),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_shared(
@@ -4693,7 +5278,16 @@ pub unsafe extern "C" fn PMPI_File_write_shared_c(
     let fh = door::file_from(fh);
     let datatype = door::handle_from(datatype);
     let status = door::ignorable(status);
-    door::code_to(missing("MPI_File_write_shared_c", On::File(fh)))
+    door::code_to(call("MPI_File_write_shared_c", On::File(fh), |guard| {
+        body::file_access::file_write_shared(
+            guard,
+            fh,
+            Address(door::buffer_from(buf)),
+            count,
+            datatype,
+            StatusOut::foreign(status, "status", &door::STATUS),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_shared_c(
@@ -11068,7 +11662,16 @@ pub unsafe extern "C" fn PMPI_Register_datarep(
     dtype_file_extent_fn: usize,
     extra_state: usize,
 ) -> c_int {
-    door::code_to(missing("MPI_Register_datarep", On::Nothing))
+    door::code_to(call("MPI_Register_datarep", On::Nothing, |guard| {
+        body::file::register_datarep(
+            guard,
+            Text::new(datarep, "datarep"),
+            Callback(read_conversion_fn),
+            Callback(write_conversion_fn),
+            Callback(dtype_file_extent_fn),
+            Address(extra_state),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Register_datarep(
@@ -11096,7 +11699,16 @@ pub unsafe extern "C" fn PMPI_Register_datarep_c(
     dtype_file_extent_fn: usize,
     extra_state: usize,
 ) -> c_int {
-    door::code_to(missing("MPI_Register_datarep_c", On::Nothing))
+    door::code_to(call("MPI_Register_datarep_c", On::Nothing, |guard| {
+        body::file::register_datarep_c(
+            guard,
+            Text::new(datarep, "datarep"),
+            Callback(read_conversion_fn),
+            Callback(write_conversion_fn),
+            Callback(dtype_file_extent_fn),
+            Address(extra_state),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Register_datarep_c(

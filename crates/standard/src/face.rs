@@ -2761,7 +2761,7 @@ pub unsafe extern "C" fn MPI_File_call_errhandler(fh: Handle, errorcode: c_int) 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_close(fh: usize) -> c_int {
-    missing("MPI_File_close", On::AnyFile)
+    call("MPI_File_close", On::AnyFile, |guard| body::file::file_close(guard, Out::<Handle>::new(fh, "fh")))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_close(fh: usize) -> c_int {
@@ -2783,7 +2783,9 @@ pub unsafe extern "C" fn MPI_File_create_errhandler(file_errhandler_fn: usize, e
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_delete(filename: usize, info: Handle) -> c_int {
-    missing("MPI_File_delete", On::AnyFile)
+    call("MPI_File_delete", On::AnyFile, |guard| {
+        body::file::file_delete(guard, Text::new(filename, "filename"), info)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_delete(filename: usize, info: Handle) -> c_int {
@@ -2791,7 +2793,9 @@ pub unsafe extern "C" fn MPI_File_delete(filename: usize, info: Handle) -> c_int
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_get_amode(fh: Handle, amode: usize) -> c_int {
-    missing("MPI_File_get_amode", On::File(fh))
+    call("MPI_File_get_amode", On::File(fh), |guard| {
+        body::file::file_get_amode(guard, fh, Out::<i32>::new(amode, "amode"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_get_amode(fh: Handle, amode: usize) -> c_int {
@@ -2799,7 +2803,9 @@ pub unsafe extern "C" fn MPI_File_get_amode(fh: Handle, amode: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_get_atomicity(fh: Handle, flag: usize) -> c_int {
-    missing("MPI_File_get_atomicity", On::File(fh))
+    call("MPI_File_get_atomicity", On::File(fh), |guard| {
+        body::file::file_get_atomicity(guard, fh, Out::<i32>::new(flag, "flag"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_get_atomicity(fh: Handle, flag: usize) -> c_int {
@@ -2807,7 +2813,9 @@ pub unsafe extern "C" fn MPI_File_get_atomicity(fh: Handle, flag: usize) -> c_in
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_get_byte_offset(fh: Handle, offset: i64, disp: usize) -> c_int {
-    missing("MPI_File_get_byte_offset", On::File(fh))
+    call("MPI_File_get_byte_offset", On::File(fh), |guard| {
+        body::file::file_get_byte_offset(guard, fh, offset, Out::<i64>::new(disp, "disp"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_get_byte_offset(fh: Handle, offset: i64, disp: usize) -> c_int {
@@ -2825,7 +2833,9 @@ pub unsafe extern "C" fn MPI_File_get_errhandler(file: Handle, errhandler: usize
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_get_group(fh: Handle, group: usize) -> c_int {
-    missing("MPI_File_get_group", On::File(fh))
+    call("MPI_File_get_group", On::File(fh), |guard| {
+        body::file::file_get_group(guard, fh, Out::<Handle>::new(group, "group"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_get_group(fh: Handle, group: usize) -> c_int {
@@ -2833,7 +2843,9 @@ pub unsafe extern "C" fn MPI_File_get_group(fh: Handle, group: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_get_info(fh: Handle, info_used: usize) -> c_int {
-    missing("MPI_File_get_info", On::File(fh))
+    call("MPI_File_get_info", On::File(fh), |guard| {
+        body::file::file_get_info(guard, fh, Out::<Handle>::new(info_used, "info_used"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_get_info(fh: Handle, info_used: usize) -> c_int {
@@ -2841,7 +2853,9 @@ pub unsafe extern "C" fn MPI_File_get_info(fh: Handle, info_used: usize) -> c_in
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_get_position(fh: Handle, offset: usize) -> c_int {
-    missing("MPI_File_get_position", On::File(fh))
+    call("MPI_File_get_position", On::File(fh), |guard| {
+        body::file::file_get_position(guard, fh, Out::<i64>::new(offset, "offset"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_get_position(fh: Handle, offset: usize) -> c_int {
@@ -2849,7 +2863,9 @@ pub unsafe extern "C" fn MPI_File_get_position(fh: Handle, offset: usize) -> c_i
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_get_position_shared(fh: Handle, offset: usize) -> c_int {
-    missing("MPI_File_get_position_shared", On::File(fh))
+    call("MPI_File_get_position_shared", On::File(fh), |guard| {
+        body::file::file_get_position_shared(guard, fh, Out::<i64>::new(offset, "offset"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_get_position_shared(fh: Handle, offset: usize) -> c_int {
@@ -2857,7 +2873,9 @@ pub unsafe extern "C" fn MPI_File_get_position_shared(fh: Handle, offset: usize)
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_get_size(fh: Handle, size: usize) -> c_int {
-    missing("MPI_File_get_size", On::File(fh))
+    call("MPI_File_get_size", On::File(fh), |guard| {
+        body::file::file_get_size(guard, fh, Out::<i64>::new(size, "size"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_get_size(fh: Handle, size: usize) -> c_int {
@@ -2865,7 +2883,9 @@ pub unsafe extern "C" fn MPI_File_get_size(fh: Handle, size: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_get_type_extent(fh: Handle, datatype: Handle, extent: usize) -> c_int {
-    missing("MPI_File_get_type_extent", On::File(fh))
+    call("MPI_File_get_type_extent", On::File(fh), |guard| {
+        body::file::file_get_type_extent(guard, fh, datatype, OutCount::long(extent, "extent"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_get_type_extent(fh: Handle, datatype: Handle, extent: usize) -> c_int {
@@ -2873,7 +2893,9 @@ pub unsafe extern "C" fn MPI_File_get_type_extent(fh: Handle, datatype: Handle, 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_get_type_extent_c(fh: Handle, datatype: Handle, extent: usize) -> c_int {
-    missing("MPI_File_get_type_extent_c", On::File(fh))
+    call("MPI_File_get_type_extent_c", On::File(fh), |guard| {
+        body::file::file_get_type_extent(guard, fh, datatype, OutCount::long(extent, "extent"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_get_type_extent_c(fh: Handle, datatype: Handle, extent: usize) -> c_int {
@@ -2887,7 +2909,16 @@ pub unsafe extern "C" fn PMPI_File_get_view(
     filetype: usize,
     datarep: usize,
 ) -> c_int {
-    missing("MPI_File_get_view", On::File(fh))
+    call("MPI_File_get_view", On::File(fh), |guard| {
+        body::file::file_get_view(
+            guard,
+            fh,
+            Out::<i64>::new(disp, "disp"),
+            Out::<Handle>::new(etype, "etype"),
+            Out::<Handle>::new(filetype, "filetype"),
+            TextOut::new(datarep, "datarep"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_get_view(
@@ -2907,7 +2938,16 @@ pub unsafe extern "C" fn PMPI_File_iread(
     datatype: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_File_iread", On::File(fh))
+    call("MPI_File_iread", On::File(fh), |guard| {
+        body::file_access::file_iread(
+            guard,
+            fh,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iread(
@@ -2927,7 +2967,16 @@ pub unsafe extern "C" fn PMPI_File_iread_c(
     datatype: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_File_iread_c", On::File(fh))
+    call("MPI_File_iread_c", On::File(fh), |guard| {
+        body::file_access::file_iread(
+            guard,
+            fh,
+            Address(buf),
+            count,
+            datatype,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iread_c(
@@ -2947,7 +2996,16 @@ pub unsafe extern "C" fn PMPI_File_iread_all(
     datatype: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_File_iread_all", On::File(fh))
+    call("MPI_File_iread_all", On::File(fh), |guard| {
+        body::file_access::file_iread_all(
+            guard,
+            fh,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iread_all(
@@ -2967,7 +3025,16 @@ pub unsafe extern "C" fn PMPI_File_iread_all_c(
     datatype: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_File_iread_all_c", On::File(fh))
+    call("MPI_File_iread_all_c", On::File(fh), |guard| {
+        body::file_access::file_iread_all(
+            guard,
+            fh,
+            Address(buf),
+            count,
+            datatype,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iread_all_c(
@@ -2988,7 +3055,17 @@ pub unsafe extern "C" fn PMPI_File_iread_at(
     datatype: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_File_iread_at", On::File(fh))
+    call("MPI_File_iread_at", On::File(fh), |guard| {
+        body::file_access::file_iread_at(
+            guard,
+            fh,
+            offset,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iread_at(
@@ -3010,7 +3087,17 @@ pub unsafe extern "C" fn PMPI_File_iread_at_c(
     datatype: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_File_iread_at_c", On::File(fh))
+    call("MPI_File_iread_at_c", On::File(fh), |guard| {
+        body::file_access::file_iread_at(
+            guard,
+            fh,
+            offset,
+            Address(buf),
+            count,
+            datatype,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iread_at_c(
@@ -3032,7 +3119,17 @@ pub unsafe extern "C" fn PMPI_File_iread_at_all(
     datatype: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_File_iread_at_all", On::File(fh))
+    call("MPI_File_iread_at_all", On::File(fh), |guard| {
+        body::file_access::file_iread_at_all(
+            guard,
+            fh,
+            offset,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iread_at_all(
@@ -3054,7 +3151,17 @@ pub unsafe extern "C" fn PMPI_File_iread_at_all_c(
     datatype: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_File_iread_at_all_c", On::File(fh))
+    call("MPI_File_iread_at_all_c", On::File(fh), |guard| {
+        body::file_access::file_iread_at_all(
+            guard,
+            fh,
+            offset,
+            Address(buf),
+            count,
+            datatype,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iread_at_all_c(
@@ -3075,7 +3182,16 @@ pub unsafe extern "C" fn PMPI_File_iread_shared(
     datatype: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_File_iread_shared", On::File(fh))
+    call("MPI_File_iread_shared", On::File(fh), |guard| {
+        body::file_access::file_iread_shared(
+            guard,
+            fh,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iread_shared(
@@ -3095,7 +3211,16 @@ pub unsafe extern "C" fn PMPI_File_iread_shared_c(
     datatype: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_File_iread_shared_c", On::File(fh))
+    call("MPI_File_iread_shared_c", On::File(fh), |guard| {
+        body::file_access::file_iread_shared(
+            guard,
+            fh,
+            Address(buf),
+            count,
+            datatype,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iread_shared_c(
@@ -3115,7 +3240,16 @@ pub unsafe extern "C" fn PMPI_File_iwrite(
     datatype: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_File_iwrite", On::File(fh))
+    call("MPI_File_iwrite", On::File(fh), |guard| {
+        body::file_access::file_iwrite(
+            guard,
+            fh,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iwrite(
@@ -3135,7 +3269,16 @@ pub unsafe extern "C" fn PMPI_File_iwrite_c(
     datatype: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_File_iwrite_c", On::File(fh))
+    call("MPI_File_iwrite_c", On::File(fh), |guard| {
+        body::file_access::file_iwrite(
+            guard,
+            fh,
+            Address(buf),
+            count,
+            datatype,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iwrite_c(
@@ -3155,7 +3298,16 @@ pub unsafe extern "C" fn PMPI_File_iwrite_all(
     datatype: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_File_iwrite_all", On::File(fh))
+    call("MPI_File_iwrite_all", On::File(fh), |guard| {
+        body::file_access::file_iwrite_all(
+            guard,
+            fh,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iwrite_all(
@@ -3175,7 +3327,16 @@ pub unsafe extern "C" fn PMPI_File_iwrite_all_c(
     datatype: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_File_iwrite_all_c", On::File(fh))
+    call("MPI_File_iwrite_all_c", On::File(fh), |guard| {
+        body::file_access::file_iwrite_all(
+            guard,
+            fh,
+            Address(buf),
+            count,
+            datatype,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iwrite_all_c(
@@ -3196,7 +3357,17 @@ pub unsafe extern "C" fn PMPI_File_iwrite_at(
     datatype: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_File_iwrite_at", On::File(fh))
+    call("MPI_File_iwrite_at", On::File(fh), |guard| {
+        body::file_access::file_iwrite_at(
+            guard,
+            fh,
+            offset,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iwrite_at(
@@ -3218,7 +3389,17 @@ pub unsafe extern "C" fn PMPI_File_iwrite_at_c(
     datatype: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_File_iwrite_at_c", On::File(fh))
+    call("MPI_File_iwrite_at_c", On::File(fh), |guard| {
+        body::file_access::file_iwrite_at(
+            guard,
+            fh,
+            offset,
+            Address(buf),
+            count,
+            datatype,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iwrite_at_c(
@@ -3240,7 +3421,17 @@ pub unsafe extern "C" fn PMPI_File_iwrite_at_all(
     datatype: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_File_iwrite_at_all", On::File(fh))
+    call("MPI_File_iwrite_at_all", On::File(fh), |guard| {
+        body::file_access::file_iwrite_at_all(
+            guard,
+            fh,
+            offset,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iwrite_at_all(
@@ -3262,7 +3453,17 @@ pub unsafe extern "C" fn PMPI_File_iwrite_at_all_c(
     datatype: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_File_iwrite_at_all_c", On::File(fh))
+    call("MPI_File_iwrite_at_all_c", On::File(fh), |guard| {
+        body::file_access::file_iwrite_at_all(
+            guard,
+            fh,
+            offset,
+            Address(buf),
+            count,
+            datatype,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iwrite_at_all_c(
@@ -3283,7 +3484,16 @@ pub unsafe extern "C" fn PMPI_File_iwrite_shared(
     datatype: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_File_iwrite_shared", On::File(fh))
+    call("MPI_File_iwrite_shared", On::File(fh), |guard| {
+        body::file_access::file_iwrite_shared(
+            guard,
+            fh,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iwrite_shared(
@@ -3303,7 +3513,16 @@ pub unsafe extern "C" fn PMPI_File_iwrite_shared_c(
     datatype: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_File_iwrite_shared_c", On::File(fh))
+    call("MPI_File_iwrite_shared_c", On::File(fh), |guard| {
+        body::file_access::file_iwrite_shared(
+            guard,
+            fh,
+            Address(buf),
+            count,
+            datatype,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_iwrite_shared_c(
@@ -3323,7 +3542,16 @@ pub unsafe extern "C" fn PMPI_File_open(
     info: Handle,
     fh: usize,
 ) -> c_int {
-    missing("MPI_File_open", On::Comm(comm))
+    call("MPI_File_open", On::Comm(comm), |guard| {
+        body::file::file_open(
+            guard,
+            comm,
+            Text::new(filename, "filename"),
+            amode,
+            info,
+            Out::<Handle>::new(fh, "fh"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_open(
@@ -3337,7 +3565,7 @@ pub unsafe extern "C" fn MPI_File_open(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_preallocate(fh: Handle, size: i64) -> c_int {
-    missing("MPI_File_preallocate", On::File(fh))
+    call("MPI_File_preallocate", On::File(fh), |guard| body::file::file_preallocate(guard, fh, size))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_preallocate(fh: Handle, size: i64) -> c_int {
@@ -3351,7 +3579,16 @@ pub unsafe extern "C" fn PMPI_File_read(
     datatype: Handle,
     status: usize,
 ) -> c_int {
-    missing("MPI_File_read", On::File(fh))
+    call("MPI_File_read", On::File(fh), |guard| {
+        body::file_access::file_read(
+            guard,
+            fh,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read(
@@ -3371,7 +3608,16 @@ pub unsafe extern "C" fn PMPI_File_read_c(
     datatype: Handle,
     status: usize,
 ) -> c_int {
-    missing("MPI_File_read_c", On::File(fh))
+    call("MPI_File_read_c", On::File(fh), |guard| {
+        body::file_access::file_read(
+            guard,
+            fh,
+            Address(buf),
+            count,
+            datatype,
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_c(
@@ -3391,7 +3637,16 @@ pub unsafe extern "C" fn PMPI_File_read_all(
     datatype: Handle,
     status: usize,
 ) -> c_int {
-    missing("MPI_File_read_all", On::File(fh))
+    call("MPI_File_read_all", On::File(fh), |guard| {
+        body::file_access::file_read_all(
+            guard,
+            fh,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_all(
@@ -3411,7 +3666,16 @@ pub unsafe extern "C" fn PMPI_File_read_all_c(
     datatype: Handle,
     status: usize,
 ) -> c_int {
-    missing("MPI_File_read_all_c", On::File(fh))
+    call("MPI_File_read_all_c", On::File(fh), |guard| {
+        body::file_access::file_read_all(
+            guard,
+            fh,
+            Address(buf),
+            count,
+            datatype,
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_all_c(
@@ -3430,7 +3694,9 @@ pub unsafe extern "C" fn PMPI_File_read_all_begin(
     count: c_int,
     datatype: Handle,
 ) -> c_int {
-    missing("MPI_File_read_all_begin", On::File(fh))
+    call("MPI_File_read_all_begin", On::File(fh), |guard| {
+        body::file_access::file_read_all_begin(guard, fh, Address(buf), i64::from(count), datatype)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_all_begin(
@@ -3448,7 +3714,9 @@ pub unsafe extern "C" fn PMPI_File_read_all_begin_c(
     count: i64,
     datatype: Handle,
 ) -> c_int {
-    missing("MPI_File_read_all_begin_c", On::File(fh))
+    call("MPI_File_read_all_begin_c", On::File(fh), |guard| {
+        body::file_access::file_read_all_begin(guard, fh, Address(buf), count, datatype)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_all_begin_c(
@@ -3461,7 +3729,9 @@ pub unsafe extern "C" fn MPI_File_read_all_begin_c(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_read_all_end(fh: Handle, buf: usize, status: usize) -> c_int {
-    missing("MPI_File_read_all_end", On::File(fh))
+    call("MPI_File_read_all_end", On::File(fh), |guard| {
+        body::file_access::file_read_all_end(guard, fh, Address(buf), StatusOut::new(status, "status"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_all_end(fh: Handle, buf: usize, status: usize) -> c_int {
@@ -3476,7 +3746,17 @@ pub unsafe extern "C" fn PMPI_File_read_at(
     datatype: Handle,
     status: usize,
 ) -> c_int {
-    missing("MPI_File_read_at", On::File(fh))
+    call("MPI_File_read_at", On::File(fh), |guard| {
+        body::file_access::file_read_at(
+            guard,
+            fh,
+            offset,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_at(
@@ -3498,7 +3778,17 @@ pub unsafe extern "C" fn PMPI_File_read_at_c(
     datatype: Handle,
     status: usize,
 ) -> c_int {
-    missing("MPI_File_read_at_c", On::File(fh))
+    call("MPI_File_read_at_c", On::File(fh), |guard| {
+        body::file_access::file_read_at(
+            guard,
+            fh,
+            offset,
+            Address(buf),
+            count,
+            datatype,
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_at_c(
@@ -3520,7 +3810,17 @@ pub unsafe extern "C" fn PMPI_File_read_at_all(
     datatype: Handle,
     status: usize,
 ) -> c_int {
-    missing("MPI_File_read_at_all", On::File(fh))
+    call("MPI_File_read_at_all", On::File(fh), |guard| {
+        body::file_access::file_read_at_all(
+            guard,
+            fh,
+            offset,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_at_all(
@@ -3542,7 +3842,17 @@ pub unsafe extern "C" fn PMPI_File_read_at_all_c(
     datatype: Handle,
     status: usize,
 ) -> c_int {
-    missing("MPI_File_read_at_all_c", On::File(fh))
+    call("MPI_File_read_at_all_c", On::File(fh), |guard| {
+        body::file_access::file_read_at_all(
+            guard,
+            fh,
+            offset,
+            Address(buf),
+            count,
+            datatype,
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_at_all_c(
@@ -3563,7 +3873,9 @@ pub unsafe extern "C" fn PMPI_File_read_at_all_begin(
     count: c_int,
     datatype: Handle,
 ) -> c_int {
-    missing("MPI_File_read_at_all_begin", On::File(fh))
+    call("MPI_File_read_at_all_begin", On::File(fh), |guard| {
+        body::file_access::file_read_at_all_begin(guard, fh, offset, Address(buf), i64::from(count), datatype)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_at_all_begin(
@@ -3583,7 +3895,9 @@ pub unsafe extern "C" fn PMPI_File_read_at_all_begin_c(
     count: i64,
     datatype: Handle,
 ) -> c_int {
-    missing("MPI_File_read_at_all_begin_c", On::File(fh))
+    call("MPI_File_read_at_all_begin_c", On::File(fh), |guard| {
+        body::file_access::file_read_at_all_begin(guard, fh, offset, Address(buf), count, datatype)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_at_all_begin_c(
@@ -3597,7 +3911,9 @@ pub unsafe extern "C" fn MPI_File_read_at_all_begin_c(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_read_at_all_end(fh: Handle, buf: usize, status: usize) -> c_int {
-    missing("MPI_File_read_at_all_end", On::File(fh))
+    call("MPI_File_read_at_all_end", On::File(fh), |guard| {
+        body::file_access::file_read_at_all_end(guard, fh, Address(buf), StatusOut::new(status, "status"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_at_all_end(fh: Handle, buf: usize, status: usize) -> c_int {
@@ -3611,7 +3927,16 @@ pub unsafe extern "C" fn PMPI_File_read_ordered(
     datatype: Handle,
     status: usize,
 ) -> c_int {
-    missing("MPI_File_read_ordered", On::File(fh))
+    call("MPI_File_read_ordered", On::File(fh), |guard| {
+        body::file_access::file_read_ordered(
+            guard,
+            fh,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_ordered(
@@ -3631,7 +3956,16 @@ pub unsafe extern "C" fn PMPI_File_read_ordered_c(
     datatype: Handle,
     status: usize,
 ) -> c_int {
-    missing("MPI_File_read_ordered_c", On::File(fh))
+    call("MPI_File_read_ordered_c", On::File(fh), |guard| {
+        body::file_access::file_read_ordered(
+            guard,
+            fh,
+            Address(buf),
+            count,
+            datatype,
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_ordered_c(
@@ -3650,7 +3984,9 @@ pub unsafe extern "C" fn PMPI_File_read_ordered_begin(
     count: c_int,
     datatype: Handle,
 ) -> c_int {
-    missing("MPI_File_read_ordered_begin", On::File(fh))
+    call("MPI_File_read_ordered_begin", On::File(fh), |guard| {
+        body::file_access::file_read_ordered_begin(guard, fh, Address(buf), i64::from(count), datatype)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_ordered_begin(
@@ -3668,7 +4004,9 @@ pub unsafe extern "C" fn PMPI_File_read_ordered_begin_c(
     count: i64,
     datatype: Handle,
 ) -> c_int {
-    missing("MPI_File_read_ordered_begin_c", On::File(fh))
+    call("MPI_File_read_ordered_begin_c", On::File(fh), |guard| {
+        body::file_access::file_read_ordered_begin(guard, fh, Address(buf), count, datatype)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_ordered_begin_c(
@@ -3681,7 +4019,9 @@ pub unsafe extern "C" fn MPI_File_read_ordered_begin_c(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_read_ordered_end(fh: Handle, buf: usize, status: usize) -> c_int {
-    missing("MPI_File_read_ordered_end", On::File(fh))
+    call("MPI_File_read_ordered_end", On::File(fh), |guard| {
+        body::file_access::file_read_ordered_end(guard, fh, Address(buf), StatusOut::new(status, "status"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_ordered_end(fh: Handle, buf: usize, status: usize) -> c_int {
@@ -3695,7 +4035,16 @@ pub unsafe extern "C" fn PMPI_File_read_shared(
     datatype: Handle,
     status: usize,
 ) -> c_int {
-    missing("MPI_File_read_shared", On::File(fh))
+    call("MPI_File_read_shared", On::File(fh), |guard| {
+        body::file_access::file_read_shared(
+            guard,
+            fh,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_shared(
@@ -3715,7 +4064,16 @@ pub unsafe extern "C" fn PMPI_File_read_shared_c(
     datatype: Handle,
     status: usize,
 ) -> c_int {
-    missing("MPI_File_read_shared_c", On::File(fh))
+    call("MPI_File_read_shared_c", On::File(fh), |guard| {
+        body::file_access::file_read_shared(
+            guard,
+            fh,
+            Address(buf),
+            count,
+            datatype,
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_read_shared_c(
@@ -3729,7 +4087,7 @@ pub unsafe extern "C" fn MPI_File_read_shared_c(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_seek(fh: Handle, offset: i64, whence: c_int) -> c_int {
-    missing("MPI_File_seek", On::File(fh))
+    call("MPI_File_seek", On::File(fh), |guard| body::file::file_seek(guard, fh, offset, whence))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_seek(fh: Handle, offset: i64, whence: c_int) -> c_int {
@@ -3737,7 +4095,9 @@ pub unsafe extern "C" fn MPI_File_seek(fh: Handle, offset: i64, whence: c_int) -
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_seek_shared(fh: Handle, offset: i64, whence: c_int) -> c_int {
-    missing("MPI_File_seek_shared", On::File(fh))
+    call("MPI_File_seek_shared", On::File(fh), |guard| {
+        body::file::file_seek_shared(guard, fh, offset, whence)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_seek_shared(fh: Handle, offset: i64, whence: c_int) -> c_int {
@@ -3745,7 +4105,7 @@ pub unsafe extern "C" fn MPI_File_seek_shared(fh: Handle, offset: i64, whence: c
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_set_atomicity(fh: Handle, flag: c_int) -> c_int {
-    missing("MPI_File_set_atomicity", On::File(fh))
+    call("MPI_File_set_atomicity", On::File(fh), |guard| body::file::file_set_atomicity(guard, fh, flag))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_set_atomicity(fh: Handle, flag: c_int) -> c_int {
@@ -3763,7 +4123,7 @@ pub unsafe extern "C" fn MPI_File_set_errhandler(file: Handle, errhandler: Handl
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_set_info(fh: Handle, info: Handle) -> c_int {
-    missing("MPI_File_set_info", On::File(fh))
+    call("MPI_File_set_info", On::File(fh), |guard| body::file::file_set_info(guard, fh, info))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_set_info(fh: Handle, info: Handle) -> c_int {
@@ -3771,7 +4131,7 @@ pub unsafe extern "C" fn MPI_File_set_info(fh: Handle, info: Handle) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_set_size(fh: Handle, size: i64) -> c_int {
-    missing("MPI_File_set_size", On::File(fh))
+    call("MPI_File_set_size", On::File(fh), |guard| body::file::file_set_size(guard, fh, size))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_set_size(fh: Handle, size: i64) -> c_int {
@@ -3786,7 +4146,9 @@ pub unsafe extern "C" fn PMPI_File_set_view(
     datarep: usize,
     info: Handle,
 ) -> c_int {
-    missing("MPI_File_set_view", On::File(fh))
+    call("MPI_File_set_view", On::File(fh), |guard| {
+        body::file::file_set_view(guard, fh, disp, etype, filetype, Text::new(datarep, "datarep"), info)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_set_view(
@@ -3801,7 +4163,7 @@ pub unsafe extern "C" fn MPI_File_set_view(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_sync(fh: Handle) -> c_int {
-    missing("MPI_File_sync", On::File(fh))
+    call("MPI_File_sync", On::File(fh), |guard| body::file::file_sync(guard, fh))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_sync(fh: Handle) -> c_int {
@@ -3815,7 +4177,16 @@ pub unsafe extern "C" fn PMPI_File_write(
     datatype: Handle,
     status: usize,
 ) -> c_int {
-    missing("MPI_File_write", On::File(fh))
+    call("MPI_File_write", On::File(fh), |guard| {
+        body::file_access::file_write(
+            guard,
+            fh,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write(
@@ -3835,7 +4206,16 @@ pub unsafe extern "C" fn PMPI_File_write_c(
     datatype: Handle,
     status: usize,
 ) -> c_int {
-    missing("MPI_File_write_c", On::File(fh))
+    call("MPI_File_write_c", On::File(fh), |guard| {
+        body::file_access::file_write(
+            guard,
+            fh,
+            Address(buf),
+            count,
+            datatype,
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_c(
@@ -3855,7 +4235,16 @@ pub unsafe extern "C" fn PMPI_File_write_all(
     datatype: Handle,
     status: usize,
 ) -> c_int {
-    missing("MPI_File_write_all", On::File(fh))
+    call("MPI_File_write_all", On::File(fh), |guard| {
+        body::file_access::file_write_all(
+            guard,
+            fh,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_all(
@@ -3875,7 +4264,16 @@ pub unsafe extern "C" fn PMPI_File_write_all_c(
     datatype: Handle,
     status: usize,
 ) -> c_int {
-    missing("MPI_File_write_all_c", On::File(fh))
+    call("MPI_File_write_all_c", On::File(fh), |guard| {
+        body::file_access::file_write_all(
+            guard,
+            fh,
+            Address(buf),
+            count,
+            datatype,
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_all_c(
@@ -3894,7 +4292,9 @@ pub unsafe extern "C" fn PMPI_File_write_all_begin(
     count: c_int,
     datatype: Handle,
 ) -> c_int {
-    missing("MPI_File_write_all_begin", On::File(fh))
+    call("MPI_File_write_all_begin", On::File(fh), |guard| {
+        body::file_access::file_write_all_begin(guard, fh, Address(buf), i64::from(count), datatype)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_all_begin(
@@ -3912,7 +4312,9 @@ pub unsafe extern "C" fn PMPI_File_write_all_begin_c(
     count: i64,
     datatype: Handle,
 ) -> c_int {
-    missing("MPI_File_write_all_begin_c", On::File(fh))
+    call("MPI_File_write_all_begin_c", On::File(fh), |guard| {
+        body::file_access::file_write_all_begin(guard, fh, Address(buf), count, datatype)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_all_begin_c(
@@ -3925,7 +4327,9 @@ pub unsafe extern "C" fn MPI_File_write_all_begin_c(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_write_all_end(fh: Handle, buf: usize, status: usize) -> c_int {
-    missing("MPI_File_write_all_end", On::File(fh))
+    call("MPI_File_write_all_end", On::File(fh), |guard| {
+        body::file_access::file_write_all_end(guard, fh, Address(buf), StatusOut::new(status, "status"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_all_end(fh: Handle, buf: usize, status: usize) -> c_int {
@@ -3940,7 +4344,17 @@ pub unsafe extern "C" fn PMPI_File_write_at(
     datatype: Handle,
     status: usize,
 ) -> c_int {
-    missing("MPI_File_write_at", On::File(fh))
+    call("MPI_File_write_at", On::File(fh), |guard| {
+        body::file_access::file_write_at(
+            guard,
+            fh,
+            offset,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_at(
@@ -3962,7 +4376,17 @@ pub unsafe extern "C" fn PMPI_File_write_at_c(
     datatype: Handle,
     status: usize,
 ) -> c_int {
-    missing("MPI_File_write_at_c", On::File(fh))
+    call("MPI_File_write_at_c", On::File(fh), |guard| {
+        body::file_access::file_write_at(
+            guard,
+            fh,
+            offset,
+            Address(buf),
+            count,
+            datatype,
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_at_c(
@@ -3984,7 +4408,17 @@ pub unsafe extern "C" fn PMPI_File_write_at_all(
     datatype: Handle,
     status: usize,
 ) -> c_int {
-    missing("MPI_File_write_at_all", On::File(fh))
+    call("MPI_File_write_at_all", On::File(fh), |guard| {
+        body::file_access::file_write_at_all(
+            guard,
+            fh,
+            offset,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_at_all(
@@ -4006,7 +4440,17 @@ pub unsafe extern "C" fn PMPI_File_write_at_all_c(
     datatype: Handle,
     status: usize,
 ) -> c_int {
-    missing("MPI_File_write_at_all_c", On::File(fh))
+    call("MPI_File_write_at_all_c", On::File(fh), |guard| {
+        body::file_access::file_write_at_all(
+            guard,
+            fh,
+            offset,
+            Address(buf),
+            count,
+            datatype,
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_at_all_c(
@@ -4027,7 +4471,16 @@ pub unsafe extern "C" fn PMPI_File_write_at_all_begin(
     count: c_int,
     datatype: Handle,
 ) -> c_int {
-    missing("MPI_File_write_at_all_begin", On::File(fh))
+    call("MPI_File_write_at_all_begin", On::File(fh), |guard| {
+        body::file_access::file_write_at_all_begin(
+            guard,
+            fh,
+            offset,
+            Address(buf),
+            i64::from(count),
+            datatype,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_at_all_begin(
@@ -4047,7 +4500,9 @@ pub unsafe extern "C" fn PMPI_File_write_at_all_begin_c(
     count: i64,
     datatype: Handle,
 ) -> c_int {
-    missing("MPI_File_write_at_all_begin_c", On::File(fh))
+    call("MPI_File_write_at_all_begin_c", On::File(fh), |guard| {
+        body::file_access::file_write_at_all_begin(guard, fh, offset, Address(buf), count, datatype)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_at_all_begin_c(
@@ -4061,7 +4516,9 @@ pub unsafe extern "C" fn MPI_File_write_at_all_begin_c(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_write_at_all_end(fh: Handle, buf: usize, status: usize) -> c_int {
-    missing("MPI_File_write_at_all_end", On::File(fh))
+    call("MPI_File_write_at_all_end", On::File(fh), |guard| {
+        body::file_access::file_write_at_all_end(guard, fh, Address(buf), StatusOut::new(status, "status"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_at_all_end(fh: Handle, buf: usize, status: usize) -> c_int {
@@ -4075,7 +4532,16 @@ pub unsafe extern "C" fn PMPI_File_write_ordered(
     datatype: Handle,
     status: usize,
 ) -> c_int {
-    missing("MPI_File_write_ordered", On::File(fh))
+    call("MPI_File_write_ordered", On::File(fh), |guard| {
+        body::file_access::file_write_ordered(
+            guard,
+            fh,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_ordered(
@@ -4095,7 +4561,16 @@ pub unsafe extern "C" fn PMPI_File_write_ordered_c(
     datatype: Handle,
     status: usize,
 ) -> c_int {
-    missing("MPI_File_write_ordered_c", On::File(fh))
+    call("MPI_File_write_ordered_c", On::File(fh), |guard| {
+        body::file_access::file_write_ordered(
+            guard,
+            fh,
+            Address(buf),
+            count,
+            datatype,
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_ordered_c(
@@ -4114,7 +4589,9 @@ pub unsafe extern "C" fn PMPI_File_write_ordered_begin(
     count: c_int,
     datatype: Handle,
 ) -> c_int {
-    missing("MPI_File_write_ordered_begin", On::File(fh))
+    call("MPI_File_write_ordered_begin", On::File(fh), |guard| {
+        body::file_access::file_write_ordered_begin(guard, fh, Address(buf), i64::from(count), datatype)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_ordered_begin(
@@ -4132,7 +4609,9 @@ pub unsafe extern "C" fn PMPI_File_write_ordered_begin_c(
     count: i64,
     datatype: Handle,
 ) -> c_int {
-    missing("MPI_File_write_ordered_begin_c", On::File(fh))
+    call("MPI_File_write_ordered_begin_c", On::File(fh), |guard| {
+        body::file_access::file_write_ordered_begin(guard, fh, Address(buf), count, datatype)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_ordered_begin_c(
@@ -4145,7 +4624,9 @@ pub unsafe extern "C" fn MPI_File_write_ordered_begin_c(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_write_ordered_end(fh: Handle, buf: usize, status: usize) -> c_int {
-    missing("MPI_File_write_ordered_end", On::File(fh))
+    call("MPI_File_write_ordered_end", On::File(fh), |guard| {
+        body::file_access::file_write_ordered_end(guard, fh, Address(buf), StatusOut::new(status, "status"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_ordered_end(fh: Handle, buf: usize, status: usize) -> c_int {
@@ -4159,7 +4640,16 @@ pub unsafe extern "C" fn PMPI_File_write_shared(
     datatype: Handle,
     status: usize,
 ) -> c_int {
-    missing("MPI_File_write_shared", On::File(fh))
+    call("MPI_File_write_shared", On::File(fh), |guard| {
+        body::file_access::file_write_shared(
+            guard,
+            fh,
+            Address(buf),
+            i64::from(count),
+            datatype,
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_shared(
@@ -4179,7 +4669,16 @@ pub unsafe extern "C" fn PMPI_File_write_shared_c(
     datatype: Handle,
     status: usize,
 ) -> c_int {
-    missing("MPI_File_write_shared_c", On::File(fh))
+    call("MPI_File_write_shared_c", On::File(fh), |guard| {
+        body::file_access::file_write_shared(
+            guard,
+            fh,
+            Address(buf),
+            count,
+            datatype,
+            StatusOut::new(status, "status"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_write_shared_c(
@@ -9981,7 +10480,16 @@ pub unsafe extern "C" fn PMPI_Register_datarep(
     dtype_file_extent_fn: usize,
     extra_state: usize,
 ) -> c_int {
-    missing("MPI_Register_datarep", On::Nothing)
+    call("MPI_Register_datarep", On::Nothing, |guard| {
+        body::file::register_datarep(
+            guard,
+            Text::new(datarep, "datarep"),
+            Callback(read_conversion_fn),
+            Callback(write_conversion_fn),
+            Callback(dtype_file_extent_fn),
+            Address(extra_state),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Register_datarep(
@@ -10009,7 +10517,16 @@ pub unsafe extern "C" fn PMPI_Register_datarep_c(
     dtype_file_extent_fn: usize,
     extra_state: usize,
 ) -> c_int {
-    missing("MPI_Register_datarep_c", On::Nothing)
+    call("MPI_Register_datarep_c", On::Nothing, |guard| {
+        body::file::register_datarep_c(
+            guard,
+            Text::new(datarep, "datarep"),
+            Callback(read_conversion_fn),
+            Callback(write_conversion_fn),
+            Callback(dtype_file_extent_fn),
+            Address(extra_state),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Register_datarep_c(

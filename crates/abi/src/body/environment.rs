@@ -48,6 +48,7 @@ pub fn finalize(guard: &mut Guard) -> Result<()> {
     }
     super::attribute::delete_all(guard, Kind::Comm, c::COMM_SELF)?;
     guard.wait(|process| process.job().p2p.is_quiet().then_some(()));
+    guard.wait(|process| process.job().io.is_quiet().then_some(()));
     let departs = guard.objects.sessions.is_empty();
     if departs {
         super::session::say_goodbye(guard);
@@ -302,10 +303,10 @@ fn logical_bytes(size: i32) -> Result<usize> {
     }
 }
 
-/// MPI_Get_hw_resource_info
+/// MPI_Get_hw_resource_info: nothing finer than the machine is told apart, so no resource type is listed (MPI 5.0, section 11.2.2).
 pub fn get_hw_resource_info(guard: &mut Guard, hw_info: Out<Handle>) -> Result<()> {
     hw_info.check()?;
-    hw_info.set(guard.objects.infos.insert(crate::hardware::facts()?)?)
+    hw_info.set(guard.objects.infos.insert(objects::Info::default())?)
 }
 
 /// MPI_Get_address

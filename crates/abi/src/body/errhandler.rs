@@ -106,28 +106,33 @@ pub fn session_call_errhandler(guard: &mut Guard, session: Handle, errorcode: i3
     call(guard, "MPI_Session_call_errhandler", On::Session(session), errorcode)
 }
 
-/// MPI_File_set_errhandler: of MPI_FILE_NULL, what new files get; no other file exists.
+/// MPI_File_set_errhandler: of MPI_FILE_NULL, what new files get (MPI 5.0, section 14.7).
 pub fn file_set_errhandler(guard: &mut Guard, file: Handle, errhandler: Handle) -> Result<()> {
-    only_file(file)?;
-    let objects = &mut guard.objects;
-    retain(&mut objects.errhandlers, errhandler, Kind::File)?;
-    let old = std::mem::replace(&mut objects.file_errhandler, errhandler);
-    release(&mut objects.errhandlers, old)
+    file_errhandler(guard, file)?;
+    retain(&mut guard.objects.errhandlers, errhandler, Kind::File)?;
+    let old = std::mem::replace(file_errhandler(guard, file)?, errhandler);
+    release(&mut guard.objects.errhandlers, old)
 }
 
 /// MPI_File_get_errhandler
 pub fn file_get_errhandler(guard: &mut Guard, file: Handle, errhandler: Out<Handle>) -> Result<()> {
-    only_file(file)?;
     errhandler.check()?;
-    let handle = guard.objects.file_errhandler;
+    let handle = *file_errhandler(guard, file)?;
     retain(&mut guard.objects.errhandlers, handle, Kind::File)?;
     errhandler.set(handle)
 }
 
 /// MPI_File_call_errhandler
 pub fn file_call_errhandler(guard: &mut Guard, fh: Handle, errorcode: i32) -> Result<()> {
-    only_file(fh)?;
+    file_errhandler(guard, fh)?;
     call(guard, "MPI_File_call_errhandler", On::File(fh), errorcode)
+}
+
+fn file_errhandler(guard: &mut Guard, file: Handle) -> Result<&mut Handle> {
+    if file == c::FILE_NULL {
+        return Ok(&mut guard.objects.file_errhandler);
+    }
+    Ok(&mut guard.job().files.get_mut(file)?.errhandler)
 }
 
 fn create(guard: &mut Guard, on: Kind, function: Callback, errhandler: Out<Handle>) -> Result<()> {
@@ -142,12 +147,5 @@ fn create(guard: &mut Guard, on: Kind, function: Callback, errhandler: Out<Handl
 fn call(guard: &mut Guard, name: &str, on: On, code: i32) -> Result<()> {
     let text = guard.objects.errors.text_of(code)?;
     raise::invoke(guard, on, code, &format!("{name}: {text}"));
-    Ok(())
-}
-
-fn only_file(file: Handle) -> Result<()> {
-    if file != c::FILE_NULL {
-        fail!(Class::File, "{file} is not a file");
-    }
     Ok(())
 }

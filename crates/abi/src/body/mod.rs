@@ -34,6 +34,8 @@ pub mod datatype;
 pub mod dynamic;
 pub mod environment;
 pub mod errhandler;
+pub mod file;
+pub mod file_access;
 pub mod gather;
 pub mod generalized;
 pub mod group;

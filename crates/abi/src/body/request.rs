@@ -291,7 +291,7 @@ fn start_again(guard: &mut Guard, handle: Handle) -> Result<()> {
 /// A failure is for the error handler of the comm that the request belongs to.
 fn failed_on(guard: &mut Guard, comm: Handle, error: Option<Error>) -> Result<()> {
     let Some(error) = error else { return Ok(()) };
-    guard.blame(On::Comm(comm));
+    guard.blame(if comm.kind() == Some(objects::Kind::File) { On::File(comm) } else { On::Comm(comm) });
     Err(error)
 }
 

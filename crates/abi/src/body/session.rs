@@ -224,7 +224,7 @@ fn enter(
     let objects = &mut guard.objects;
     retain(&mut objects.errhandlers, errhandler, Kind::Comm)?;
     new.errhandler = errhandler;
-    new.hint(hints)?;
+    new.info = hints.clone();
     newcomm.set(objects.comms.insert(new)?)
 }
 

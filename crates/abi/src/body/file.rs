@@ -1,0 +1,469 @@
+//! Files: opening, sizes, hints, views, file pointers (MPI 5.0, sections 14.2, 14.3, 14.4.3, 14.4.4, 14.5 and 14.6).
+
+use crate::args::{Address, Callback, Handle, Out, OutCount, Text, TextOut};
+use crate::process::{Guard, On};
+use error::{Class, Result, fail};
+use io::file::{check_amode, delete, open, path_of};
+use io::{File, Hints, Representation, SharedPointer, UserRepresentation, View};
+use objects::errhandler::{release, retain};
+use objects::{Comm, Kind, constants as c};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// MPI_File_open: rank 0 makes the file, then the others open it; if one fails, all do.
+pub fn file_open(
+    guard: &mut Guard,
+    comm: Handle,
+    filename: Text,
+    amode: i32,
+    info: Handle,
+    fh: Out<Handle>,
+) -> Result<()> {
+    guard.blame(On::AnyFile);
+    let parent = guard.objects.comms.get_mut(comm)?;
+    if parent.remote.is_some() {
+        fail!(Class::Comm, "{comm} is an intercommunicator; a file belongs to one group");
+    }
+    let mut private = Comm::new(parent.child_context(0), parent.group.clone(), "");
+    let mut members = coll::Members {
+        context: private.child_context(0),
+        sequence: 0,
+        rank: private.rank,
+        peers: private.group.peers.clone(),
+        first_group: 0,
+    };
+    let asked = asked(guard, filename, amode, info, fh);
+    let size = private.size();
+    let ((path, mut hints), said) = guard.all_succeed(&mut members, asked, |(_, hints)| {
+        let [nodes, bytes, switches, unit] = hints.shared_words(size);
+        [amode as u64, nodes, bytes, switches, unit]
+    })?;
+    if let Some(rank) = said.iter().position(|words| words[0] != said[0][0]) {
+        fail!(Class::NotSame, "rank {rank} gives amode {:#x}, but rank 0 {:#x}", said[rank][0], said[0][0]);
+    }
+    hints.adopt([said[0][1], said[0][2], said[0][3], said[0][4]]);
+    // What rank 0 makes exists before the others look.
+    let mut opened = None;
+    let mut pointer = None;
+    if private.rank == 0 {
+        let made = open(&path, amode, hints.permissions, true).and_then(|storage| {
+            let start = if amode & c::MODE_APPEND != 0 { storage.size()? } else { 0 };
+            Ok((storage, guard.new_pointer(start)?))
+        });
+        opened = Some(made.map(|(storage, made)| {
+            pointer = Some(made);
+            storage
+        }));
+    }
+    let first = opened.take().transpose();
+    let place = |_: &Option<_>| match &pointer {
+        Some(pointer) => [pointer.offset(), pointer.word().load(Ordering::Relaxed)],
+        None => [0, 0],
+    };
+    let (first, said) = guard.all_succeed(&mut members, first, place)?;
+    let [offset, start] = said[0];
+    let opened = match first {
+        Some(storage) => Ok(storage),
+        None => open(&path, amode, hints.permissions, false),
+    };
+    let identified = opened.and_then(|storage| Ok((storage.identity()?, storage)));
+    let identified = guard.all_succeed(&mut members, identified, |((device, number), _)| [*device, *number]);
+    let storage = match identified {
+        Ok(((_, storage), said)) if said.iter().all(|words| *words == said[0]) => storage,
+        other => {
+            if private.rank == 0 {
+                guard.job().coll.memory().free(offset);
+            }
+            other?;
+            fail!(Class::NotSame, "{} is not the same file on all ranks", path.display());
+        }
+    };
+    let arena = guard.job().membership.segment.arena(private.group.peers[0])?;
+    let errhandler = guard.objects.file_errhandler;
+    retain(&mut guard.objects.errhandlers, errhandler, Kind::File)?;
+    let file = File {
+        storage: Arc::new(storage),
+        comm: private,
+        amode,
+        hints: Arc::new(hints),
+        view: Arc::new(View::bytes()),
+        known: Default::default(),
+        position: start as i64,
+        shared: SharedPointer::new(arena, offset)?,
+        atomic: false,
+        split: None,
+        errhandler,
+    };
+    fh.set(guard.job().files.insert(file)?)
+}
+
+/// What this rank alone can check before a file is opened.
+fn asked(
+    guard: &mut Guard,
+    filename: Text,
+    amode: i32,
+    info: Handle,
+    fh: Out<Handle>,
+) -> Result<(PathBuf, Hints)> {
+    fh.check()?;
+    check_amode(amode)?;
+    let mut hints = Hints::default();
+    hints.take(&guard.objects.info_or_empty(info)?);
+    Ok((path_of(filename.path()?), hints))
+}
+
+/// MPI_File_close: with what MPI_File_sync does; when it returns a file to be deleted is gone.
+pub fn file_close(guard: &mut Guard, fh: Out<Handle>) -> Result<()> {
+    let handle = fh.get()?;
+    guard.blame(On::File(handle));
+    let file = guard.job().files.get_mut(handle)?;
+    if let Some(split) = &file.split {
+        fail!(Class::Other, "{}_begin has not been ended", split.name);
+    }
+    let mut members = file.members();
+    let (storage, deletes) = (file.storage.clone(), file.amode & c::MODE_DELETE_ON_CLOSE != 0);
+    let synced = if deletes { Ok(()) } else { guard.unlocked(|| storage.sync()) };
+    let mut outcome = guard.all_succeed(&mut members, synced, |_| []).map(drop);
+    let file = guard.job().files.remove(handle)?;
+    if members.rank == 0 {
+        guard.job().coll.memory().free(file.shared.offset());
+    }
+    if deletes {
+        let gone = if members.rank == 0 { delete(storage.path()) } else { Ok(()) };
+        let gone = guard.all_succeed(&mut members, gone, |_| []).map(drop);
+        outcome = outcome.and(gone);
+    }
+    release(&mut guard.objects.errhandlers, file.errhandler)?;
+    fh.set(c::FILE_NULL)?;
+    outcome
+}
+
+/// MPI_File_delete
+pub fn file_delete(guard: &mut Guard, filename: Text, info: Handle) -> Result<()> {
+    guard.objects.info_or_empty(info)?;
+    delete(&path_of(filename.path()?))
+}
+
+/// MPI_File_set_size
+pub fn file_set_size(guard: &mut Guard, fh: Handle, size: i64) -> Result<()> {
+    resize(guard, fh, size, |storage, size| storage.set_size(size))
+}
+
+/// MPI_File_preallocate
+pub fn file_preallocate(guard: &mut Guard, fh: Handle, size: i64) -> Result<()> {
+    resize(guard, fh, size, |storage, size| storage.allocate(size))
+}
+
+/// Rank 0 changes the size once all ask for it, and nobody goes on before.
+fn resize(
+    guard: &mut Guard,
+    fh: Handle,
+    size: i64,
+    change: impl FnOnce(&io::Storage, u64) -> Result<()>,
+) -> Result<()> {
+    let file = guard.job().files.get_mut(fh)?;
+    let mut members = file.members();
+    let storage = file.storage.clone();
+    let checked = file.check_way(io::Way::Write).and_then(|()| file.check_random());
+    let checked = checked.and_then(|()| match size {
+        0.. => Ok(()),
+        _ => fail!(Class::Arg, "size is {size}, which is negative"),
+    });
+    let (_, sizes) = guard.all_succeed(&mut members, checked, |_| [size as u64])?;
+    same(&sizes, "size")?;
+    let rank = members.rank;
+    let changed = guard.unlocked(|| if rank == 0 { change(&storage, size as u64) } else { Ok(()) });
+    guard.all_succeed(&mut members, changed, |_| []).map(drop)
+}
+
+/// MPI_ERR_NOT_SAME where ranks say different things.
+fn same(said: &[impl AsRef<[u64]>], what: &str) -> Result<()> {
+    let said: Vec<i64> = said.iter().map(|words| words.as_ref()[0] as i64).collect();
+    match said.iter().position(|word| *word != said[0]) {
+        Some(rank) => {
+            fail!(Class::NotSame, "{what} is {} on rank {rank}, but {} on rank 0", said[rank], said[0])
+        }
+        None => Ok(()),
+    }
+}
+
+/// MPI_File_get_size
+pub fn file_get_size(guard: &mut Guard, fh: Handle, size: Out<i64>) -> Result<()> {
+    size.set(guard.job().files.get(fh)?.storage.size()? as i64)
+}
+
+/// MPI_File_get_group
+pub fn file_get_group(guard: &mut Guard, fh: Handle, group: Out<Handle>) -> Result<()> {
+    group.check()?;
+    let shared = guard.job().files.get(fh)?.comm.group.clone();
+    group.set(guard.objects.enter_group(shared)?)
+}
+
+/// MPI_File_get_amode
+pub fn file_get_amode(guard: &mut Guard, fh: Handle, amode: Out<i32>) -> Result<()> {
+    amode.set(guard.job().files.get(fh)?.amode)
+}
+
+/// MPI_File_set_info
+pub fn file_set_info(guard: &mut Guard, fh: Handle, info: Handle) -> Result<()> {
+    let file = guard.job().files.get_mut(fh)?;
+    let mut members = file.members();
+    let hints = hints(guard, fh, info);
+    let size = members.peers.len() as u32;
+    let (hints, said) = guard.all_succeed(&mut members, hints, |hints| hints.shared_words(size))?;
+    adopt(guard, fh, hints, said[0])
+}
+
+/// The hints of a file with those of an info added.
+fn hints(guard: &mut Guard, fh: Handle, info: Handle) -> Result<Hints> {
+    let info = guard.objects.info_or_empty(info)?;
+    let mut hints = Hints::clone(&guard.job().files.get(fh)?.hints);
+    hints.take(&info);
+    Ok(hints)
+}
+
+/// Sets hints, with what rank 0 says of those that must be the same.
+fn adopt(guard: &mut Guard, fh: Handle, mut hints: Hints, shared: [u64; 4]) -> Result<()> {
+    hints.adopt(shared);
+    let file = guard.job().files.get_mut(fh)?;
+    file.hints = Arc::new(hints);
+    // Other ranks may be aggregators now.
+    file.known = Default::default();
+    Ok(())
+}
+
+/// MPI_File_get_info: a new info with all hints in use.
+pub fn file_get_info(guard: &mut Guard, fh: Handle, info_used: Out<Handle>) -> Result<()> {
+    info_used.check()?;
+    let file = guard.job().files.get(fh)?;
+    let info = file.hints.to_info(file.comm.size());
+    info_used.set(guard.objects.infos.insert(info)?)
+}
+
+/// MPI_File_set_view: both file pointers go to its beginning.
+pub fn file_set_view(
+    guard: &mut Guard,
+    fh: Handle,
+    disp: i64,
+    etype: Handle,
+    filetype: Handle,
+    datarep: Text,
+    info: Handle,
+) -> Result<()> {
+    let mut members = guard.job().files.get_mut(fh)?.members();
+    let view = view(guard, fh, disp, etype, filetype, datarep);
+    let view = view.and_then(|view| Ok((view, hints(guard, fh, info)?)));
+    let size = members.peers.len() as u32;
+    let ((view, hints), said) = guard.all_succeed(&mut members, view, |(view, hints)| {
+        let [nodes, bytes, switches, unit] = hints.shared_words(size);
+        let name = view.representation.name().bytes().map(u64::from).collect::<Vec<_>>();
+        [view.etype_bytes, objects::comm::mixed(&name), nodes, bytes, switches, unit]
+    })?;
+    if let Some(rank) = said.iter().position(|words| words[..2] != said[0][..2]) {
+        fail!(
+            Class::NotSame,
+            "rank {rank} gives another data representation, or etypes of another size, than rank 0"
+        );
+    }
+    let file = guard.job().files.get_mut(fh)?;
+    file.view = Arc::new(view);
+    file.position = 0;
+    if members.rank == 0 {
+        file.shared.word().store(0, Ordering::Release);
+    }
+    adopt(guard, fh, hints, [said[0][2], said[0][3], said[0][4], said[0][5]])?;
+    // Nobody moves the shared pointer before it has been reset.
+    guard.all_say(&mut members, &[0]).map(drop)
+}
+
+fn view(
+    guard: &mut Guard,
+    fh: Handle,
+    disp: i64,
+    etype: Handle,
+    filetype: Handle,
+    datarep: Text,
+) -> Result<View> {
+    let (etype, filetype) =
+        (guard.objects.committed(etype)?.clone(), guard.objects.committed(filetype)?.clone());
+    let representation = Representation::named(&datarep.read()?, &guard.job().io.representations)?;
+    let file = guard.job().files.get(fh)?;
+    let sequential = file.amode & c::MODE_SEQUENTIAL != 0;
+    let writable = file.amode & c::MODE_RDONLY == 0;
+    let displacement = match (disp, sequential) {
+        (c::DISPLACEMENT_CURRENT, true) => file.view.byte_offset(file.position_shared())?,
+        (0.., false) => disp,
+        (_, true) => fail!(Class::Arg, "MPI_MODE_SEQUENTIAL needs MPI_DISPLACEMENT_CURRENT, not {disp}"),
+        (c::DISPLACEMENT_CURRENT, false) => {
+            fail!(Class::Arg, "MPI_DISPLACEMENT_CURRENT needs a file opened with MPI_MODE_SEQUENTIAL")
+        }
+        _ => fail!(Class::Arg, "disp is {disp}, which is negative"),
+    };
+    let etype_in_file = guard.in_file(&representation, &etype)?;
+    let filetype_in_file = guard.in_file(&representation, &filetype)?;
+    View::new(
+        displacement as u64,
+        etype,
+        filetype,
+        representation,
+        &etype_in_file,
+        &filetype_in_file,
+        writable,
+    )
+}
+
+/// MPI_File_get_view: datatypes that the program made are new references, which it frees.
+pub fn file_get_view(
+    guard: &mut Guard,
+    fh: Handle,
+    disp: Out<i64>,
+    etype: Out<Handle>,
+    filetype: Out<Handle>,
+    datarep: TextOut,
+) -> Result<()> {
+    etype.check()?;
+    filetype.check()?;
+    let view = guard.job().files.get(fh)?.view.clone();
+    disp.set(view.displacement as i64)?;
+    datarep.set(view.representation.name(), c::MAX_DATAREP_STRING as usize)?;
+    etype.set(guard.objects.enter_datatype(view.etype.clone())?)?;
+    filetype.set(guard.objects.enter_datatype(view.filetype.clone())?)
+}
+
+/// MPI_File_seek
+pub fn file_seek(guard: &mut Guard, fh: Handle, offset: i64, whence: i32) -> Result<()> {
+    let file = guard.job().files.get_mut(fh)?;
+    file.check_random()?;
+    file.position = file.target(file.position, offset, whence)?;
+    Ok(())
+}
+
+/// MPI_File_get_position
+pub fn file_get_position(guard: &mut Guard, fh: Handle, offset: Out<i64>) -> Result<()> {
+    let file = guard.job().files.get(fh)?;
+    file.check_random()?;
+    offset.set(file.position)
+}
+
+/// MPI_File_get_byte_offset
+pub fn file_get_byte_offset(guard: &mut Guard, fh: Handle, offset: i64, disp: Out<i64>) -> Result<()> {
+    let file = guard.job().files.get(fh)?;
+    file.check_random()?;
+    disp.set(file.view.byte_offset(offset)?)
+}
+
+/// MPI_File_seek_shared: all ranks name the same place; rank 0 sets the pointer once all are here.
+pub fn file_seek_shared(guard: &mut Guard, fh: Handle, offset: i64, whence: i32) -> Result<()> {
+    let file = guard.job().files.get_mut(fh)?;
+    let mut members = file.members();
+    let target = file.target(file.position_shared(), offset, whence);
+    let (target, said) = guard.all_succeed(&mut members, target, |_| [offset as u64, whence as u64])?;
+    if let Some(rank) = said.iter().position(|words| *words != said[0]) {
+        fail!(Class::NotSame, "rank {rank} gives another offset or whence than rank 0");
+    }
+    if members.rank == 0 {
+        guard.job().files.get(fh)?.shared.word().store(target as u64, Ordering::Release);
+    }
+    guard.all_say(&mut members, &[0]).map(drop)
+}
+
+/// MPI_File_get_position_shared
+pub fn file_get_position_shared(guard: &mut Guard, fh: Handle, offset: Out<i64>) -> Result<()> {
+    offset.set(guard.job().files.get(fh)?.position_shared())
+}
+
+/// MPI_File_get_type_extent
+pub fn file_get_type_extent(guard: &mut Guard, fh: Handle, datatype: Handle, extent: OutCount) -> Result<()> {
+    let representation = guard.job().files.get(fh)?.view.representation.clone();
+    let datatype = guard.objects.datatype(datatype)?.clone();
+    extent.set(guard.in_file(&representation, &datatype)?.extent())
+}
+
+/// MPI_File_set_atomicity
+pub fn file_set_atomicity(guard: &mut Guard, fh: Handle, flag: i32) -> Result<()> {
+    let mut members = guard.job().files.get_mut(fh)?.members();
+    let said = guard.all_say(&mut members, &[u64::from(flag != 0)])?;
+    same(&said, "flag")?;
+    guard.job().files.get_mut(fh)?.atomic = flag != 0;
+    Ok(())
+}
+
+/// MPI_File_get_atomicity
+pub fn file_get_atomicity(guard: &mut Guard, fh: Handle, flag: Out<i32>) -> Result<()> {
+    flag.set(i32::from(guard.job().files.get(fh)?.atomic))
+}
+
+/// MPI_File_sync: every rank has what it wrote moved to the device.
+pub fn file_sync(guard: &mut Guard, fh: Handle) -> Result<()> {
+    let file = guard.job().files.get(fh)?;
+    let storage = file.storage.clone();
+    guard.unlocked(|| storage.sync())
+}
+
+/// MPI_Register_datarep
+pub fn register_datarep(
+    guard: &mut Guard,
+    datarep: Text,
+    read_conversion_fn: Callback,
+    write_conversion_fn: Callback,
+    dtype_file_extent_fn: Callback,
+    extra_state: Address,
+) -> Result<()> {
+    register(
+        guard,
+        datarep,
+        [read_conversion_fn, write_conversion_fn, dtype_file_extent_fn],
+        extra_state,
+        false,
+    )
+}
+
+/// MPI_Register_datarep_c: its functions take large counts.
+pub fn register_datarep_c(
+    guard: &mut Guard,
+    datarep: Text,
+    read_conversion_fn: Callback,
+    write_conversion_fn: Callback,
+    dtype_file_extent_fn: Callback,
+    extra_state: Address,
+) -> Result<()> {
+    register(
+        guard,
+        datarep,
+        [read_conversion_fn, write_conversion_fn, dtype_file_extent_fn],
+        extra_state,
+        true,
+    )
+}
+
+fn register(
+    guard: &mut Guard,
+    datarep: Text,
+    [read, write, extent]: [Callback; 3],
+    extra_state: Address,
+    large: bool,
+) -> Result<()> {
+    // Errors go to the default handler of files (MPI 5.0, section 14.5.3).
+    guard.blame(On::AnyFile);
+    let name = datarep.read()?;
+    if name.is_empty() || name.len() >= c::MAX_DATAREP_STRING as usize {
+        fail!(
+            Class::Arg,
+            "a data representation's name has 1 to {} bytes, not {}",
+            c::MAX_DATAREP_STRING - 1,
+            name.len()
+        );
+    }
+    if extent.0 == 0 {
+        fail!(Class::Arg, "dtype_file_extent_fn is a null pointer");
+    }
+    let known = &mut guard.job().io.representations;
+    if Representation::named(&name, known).is_ok() {
+        fail!(Class::DupDatarep, "there is a data representation \"{name}\" already");
+    }
+    let (read, write, extent) = (read.0, write.0, extent.0);
+    let extra_state = extra_state.0;
+    known.push(Arc::new(UserRepresentation { name, read, write, large, extent, extra_state }));
+    Ok(())
+}

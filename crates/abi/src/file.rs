@@ -1,0 +1,275 @@
+//! From the arguments of MPI's file functions to calls of `io`: positions, representations, and what ranks must agree on.
+
+use crate::args::{Address, Handle};
+use crate::callback;
+use crate::process::{Guard, Process};
+use crate::raise;
+use coll::{Call, Members, Part};
+use datatype::{Buffer, Datatype, represented};
+use error::{Class, Error, Result, fail};
+use io::{Collective, Ordered, Representation, Slot, Transfer, UserRepresentation, Way, class_of};
+use schedule::algorithm::Collective as Pattern;
+use std::collections::HashMap;
+use std::sync::Arc;
+use sys::Block;
+
+/// Where in the file an access begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum At {
+    /// At an offset in etypes.
+    Offset(i64),
+    /// At the individual file pointer.
+    Pointer,
+    /// At the shared file pointer.
+    Shared,
+    /// At the shared file pointer, in the order of ranks.
+    Ordered,
+}
+
+/// What an access of a program is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub fh: Handle,
+    pub at: At,
+    pub way: Way,
+    /// Whether all ranks of the file's comm take part.
+    pub all: bool,
+    pub buf: Address,
+    pub count: i64,
+    pub datatype: Handle,
+}
+
+impl Guard {
+    /// What all members say, in rank order: some words each. Waits for all of them.
+    pub(crate) fn all_say(&mut self, members: &mut Members, words: &[u64]) -> Result<Vec<Vec<u64>>> {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let mine = Block::of(&bytes);
+        let all = Block::new(bytes.len() * members.peers.len());
+        let input = Part::bytes(Buffer::from(mine.span()));
+        let output = Part::PerRank(Buffer::from(all.span()));
+        members.sequence += 1;
+        let call = Call { blocking: true, ..Call::new(Pattern::Allgather, input, output) };
+        let ticket = self.job().coll.start(members, call)?;
+        self.wait(|process| process.job().coll.outcome(ticket))?;
+        let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
+        let rank = |bytes: &[u8]| bytes.chunks_exact(8).map(word).collect();
+        Ok(all.to_vec().chunks_exact(bytes.len()).map(rank).collect())
+    }
+
+    /// Has all members fail if one of them has, with its error, and tells what they say beside.
+    pub(crate) fn all_succeed<const WORDS: usize, T>(
+        &mut self,
+        members: &mut Members,
+        outcome: Result<T>,
+        words: impl FnOnce(&T) -> [u64; WORDS],
+    ) -> Result<(T, Vec<[u64; WORDS]>)> {
+        let class = outcome.as_ref().err().map_or(0, |error| error.class as u64);
+        let mut mine = vec![class];
+        mine.extend(outcome.as_ref().map_or([0; WORDS], words));
+        let said = self.all_say(members, &mine)?;
+        let failed = said.iter().position(|words| words[0] != 0);
+        match (outcome, failed) {
+            (Err(error), _) => Err(error),
+            (Ok(_), Some(rank)) => {
+                let class = class_of(said[rank][0] as u8).unwrap_or(Class::Io);
+                fail!(class, "rank {rank} of the comm failed, and the call succeeds on all ranks or none")
+            }
+            (Ok(value), None) => {
+                Ok((value, said.iter().map(|words| std::array::from_fn(|at| words[at + 1])).collect()))
+            }
+        }
+    }
+
+    /// A datatype as a representation lays it out in the file.
+    pub(crate) fn in_file(
+        &mut self,
+        representation: &Representation,
+        datatype: &Arc<Datatype>,
+    ) -> Result<Arc<Datatype>> {
+        match representation {
+            Representation::Native | Representation::Internal => Ok(datatype.clone()),
+            Representation::External32 => represented(datatype, &mut io::representation::external_bytes),
+            Representation::User(user) => {
+                let mut lengths = HashMap::new();
+                represented(datatype, &mut |basic| {
+                    lengths.insert(handle_of(basic)?, 0);
+                    Ok(basic.size() as u64)
+                })?;
+                for (handle, length) in &mut lengths {
+                    *length = match callback::file_extent(self, user, *handle) {
+                        Ok(extent) if extent > 0 => extent as u64,
+                        Ok(extent) => {
+                            fail!(Class::Conversion, "\"{}\" gives {handle} {extent} bytes", user.name)
+                        }
+                        Err(code) => return Err(refused(user, code)),
+                    };
+                }
+                represented(datatype, &mut |basic| Ok(lengths[&handle_of(basic)?]))
+            }
+        }
+    }
+
+    /// Starts an access; its outcome, in bytes of the program's memory, will be in the slot. `blocking`: the caller only waits for it.
+    pub(crate) fn start_access(&mut self, wanted: Wanted, blocking: bool) -> Result<Slot<Result<u64>>> {
+        let file = self.job().files.get(wanted.fh)?;
+        file.check_way(wanted.way)?;
+        if !matches!(wanted.at, At::Shared | At::Ordered) {
+            file.check_random()?;
+        }
+        if let (true, Some(split)) = (wanted.all, &file.split) {
+            fail!(
+                Class::Other,
+                "{}_begin has not been ended, so no other collective access may start",
+                split.name
+            );
+        }
+        if let At::Offset(offset @ ..0) = wanted.at {
+            fail!(Class::Arg, "offset is {offset}, which is negative");
+        }
+        let view = file.view.clone();
+        let user = self.buffer(wanted.buf, wanted.count, wanted.datatype)?;
+        let datatype = self.objects.datatype(wanted.datatype)?.clone();
+        let count = wanted.count as usize;
+        if let Representation::User(how) = &view.representation {
+            return self.access_by_user(wanted, &how.clone(), &datatype);
+        }
+        let bytes = match view.representation.is_native() {
+            true => user.bytes() as u64,
+            false => io::representation::external_bytes(&datatype)?.saturating_mul(count as u64),
+        };
+        let (position, etypes) = self.position(wanted, bytes)?;
+        let file = self.job().files.get_mut(wanted.fh)?;
+        let access = file.access(position, user, bytes)?;
+        let transfer = Transfer::new(wanted.way, access, &view.representation, &datatype, count)?;
+        if !wanted.all {
+            if blocking {
+                let slot = Slot::default();
+                slot.put(self.unlocked(|| transfer.run()));
+                return Ok(slot);
+            }
+            return Ok(self.job().io.start(transfer));
+        }
+        let file = self.job().files.get_mut(wanted.fh)?;
+        let ordered = (wanted.at == At::Ordered).then(|| Ordered {
+            pointer: file.shared.clone(),
+            etypes: etypes as u64,
+            view: file.view.clone(),
+        });
+        let collective = Collective::new(transfer, ordered, file.members(), file.known.clone());
+        let job = self.job();
+        Ok(job.io.start_collective(collective, &mut job.coll))
+    }
+
+    /// The offset in etypes of an access of `bytes` bytes in the file, by which its file pointer moves on. That of
+    /// an ordered one is not known yet.
+    fn position(&mut self, wanted: Wanted, bytes: u64) -> Result<(i64, i64)> {
+        let file = self.job().files.get_mut(wanted.fh)?;
+        let etypes = file.etypes(bytes)?;
+        let position = match wanted.at {
+            At::Offset(offset) => offset,
+            At::Pointer => file.advance(etypes),
+            At::Shared => file.advance_shared(etypes),
+            At::Ordered => 0,
+        };
+        Ok((position, etypes))
+    }
+
+    /// An access in a representation of the program, carried out now and by this rank alone: the program's functions are called only from
+    /// within the call that asks for the data.
+    fn access_by_user(
+        &mut self,
+        wanted: Wanted,
+        user: &Arc<UserRepresentation>,
+        datatype: &Arc<Datatype>,
+    ) -> Result<Slot<Result<u64>>> {
+        let representation = Representation::User(user.clone());
+        let element = self.in_file(&representation, datatype)?.size() as u64;
+        let bytes = element.saturating_mul(wanted.count as u64);
+        if !user.large && wanted.count > i64::from(i32::MAX) {
+            fail!(Class::Count, "\"{}\" converts at most 2^31 - 1 elements at once", user.name);
+        }
+        let (mut position, etypes) = self.position(wanted, bytes)?;
+        if wanted.at == At::Ordered {
+            position = self.ordered_position(wanted.fh, etypes)?;
+        }
+        let function = if wanted.way == Way::Read { user.read } else { user.write };
+        let plain = self.buffer(wanted.buf, wanted.count, wanted.datatype)?;
+        if function == 0 && plain.bytes() as u64 != bytes {
+            fail!(
+                Class::Conversion,
+                "\"{}\" has no conversion function, but gives {} bytes of memory {bytes} bytes in the file",
+                user.name,
+                plain.bytes()
+            );
+        }
+        let block = Block::new(bytes as usize);
+        let packed = Buffer::from(block.span());
+        let memory = wanted.buf.0;
+        let apply = |guard: &mut Guard, elements: i64| match function {
+            0 => Ok(()),
+            _ => {
+                let at = block.span().address();
+                match callback::convert(guard, user, function, memory, wanted.datatype, elements, at) {
+                    0 => Ok(()),
+                    code => Err(refused(user, code)),
+                }
+            }
+        };
+        if wanted.way == Way::Write {
+            if function == 0 { packed.copy_from(&plain) } else { apply(self, wanted.count)? }
+        }
+        let access = self.job().files.get(wanted.fh)?.access(position, packed.clone(), bytes)?;
+        let moved = self.unlocked(|| access.run(wanted.way))?;
+        let elements = moved.checked_div(element).unwrap_or(0);
+        if wanted.way == Way::Read {
+            let native = elements as usize * datatype.size();
+            if function == 0 {
+                plain.slice(0, native).copy_from(&packed.slice(0, native));
+            } else if elements > 0 {
+                apply(self, elements as i64)?;
+            }
+        }
+        let slot = Slot::default();
+        slot.put(Ok(elements * datatype.size() as u64));
+        Ok(slot)
+    }
+
+    fn ordered_position(&mut self, fh: Handle, etypes: i64) -> Result<i64> {
+        let mut members = self.job().files.get_mut(fh)?.members();
+        let amounts = self.all_say(&mut members, &[etypes as u64])?;
+        let total: u64 = amounts.iter().map(|amount| amount[0]).sum();
+        let file = self.job().files.get(fh)?;
+        let base = if members.rank == 0 { file.advance_shared(total as i64) as u64 } else { 0 };
+        let base = self.all_say(&mut members, &[base])?[0][0];
+        let before: u64 = amounts[..members.rank as usize].iter().map(|amount| amount[0]).sum();
+        Ok((base + before) as i64)
+    }
+}
+
+impl Process {
+    /// The arena's word for a new shared file pointer that stands at `etypes`.
+    pub(crate) fn new_pointer(&mut self, etypes: u64) -> Result<io::SharedPointer> {
+        let job = self.job();
+        let Some(offset) = job.coll.memory().alloc(8) else {
+            fail!(Class::NoMem, "no room for a shared file pointer in this rank's arena");
+        };
+        let pointer = io::SharedPointer::new(job.coll.memory().arena().clone(), offset)?;
+        pointer.word().store(etypes, std::sync::atomic::Ordering::Release);
+        Ok(pointer)
+    }
+}
+
+fn handle_of(basic: &Arc<Datatype>) -> Result<Handle> {
+    match basic.predefined() {
+        Some(number) => Ok(Handle(number as usize)),
+        None => {
+            fail!(Class::Type, "a data representation of the program cannot be asked for a Fortran 90 type")
+        }
+    }
+}
+
+fn refused(user: &UserRepresentation, code: i32) -> Error {
+    let what = format!("a function of the data representation \"{}\"", user.name);
+    let sentence = raise::from_callback(&what, code).expect_err("it is no success").message;
+    Error::new(Class::Conversion, sentence)
+}
