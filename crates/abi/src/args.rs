@@ -55,11 +55,11 @@ impl<T> Clone for Place<T> {
 impl<T> Copy for Place<T> {}
 
 impl<T: Copy> Place<T> {
-    #[inline]
+    #[inline(always)] // As cheap as a plain access where the face says no form.
     fn check(self) -> Result<()> {
         if self.address == 0 { null(self.name) } else { Ok(()) }
     }
-    #[inline]
+    #[inline(always)] // As cheap as a plain access where the face says no form.
     fn get(self, at: usize) -> Result<T> {
         self.check()?;
         let Some(foreign) = self.foreign else {
@@ -70,7 +70,7 @@ impl<T: Copy> Place<T> {
         // SAFETY: as above, in the form of the program's face.
         Ok(unsafe { (foreign.load)(self.address.wrapping_add(at * foreign.bytes)) })
     }
-    #[inline]
+    #[inline(always)] // As cheap as a plain access where the face says no form.
     fn set(self, at: usize, value: T) -> Result<()> {
         self.check()?;
         let Some(foreign) = self.foreign else {

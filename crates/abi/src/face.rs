@@ -27,6 +27,8 @@ pub struct Face {
     pub code: fn(i32) -> i32,
     /// The other way: a code that a function of the program has returned.
     pub code_from: fn(i32) -> i32,
+    /// MPI_BSEND_OVERHEAD.
+    pub bsend_overhead_bytes: usize,
     /// How programs keep statuses.
     pub status: Option<&'static Foreign<Status>>,
 }
@@ -40,6 +42,7 @@ static STANDARD: Face = Face {
     attribute: |_, value| value,
     code: |code| code,
     code_from: |code| code,
+    bsend_overhead_bytes: constants::BSEND_OVERHEAD as usize,
     status: None,
 };
 

@@ -401,7 +401,9 @@ impl Process {
         let segment = membership.segment;
         let settings = settings::get();
         let port = transport::route_shm::Port::new(segment.clone(), membership.rank);
-        let p2p = P2p::new(transport::route::Reach::Shm(port), p2p::Config::of(settings));
+        let overhead = crate::face::get().bsend_overhead_bytes;
+        let config = p2p::Config { bsend_overhead_bytes: overhead, ..p2p::Config::of(settings) };
+        let p2p = P2p::new(transport::route::Reach::Shm(port), config);
         let allocator = transport::shm::Allocator::new(segment.arena(membership.rank)?);
         let config = executor::Config::of(settings);
         let coll = Coll::new(Executor::new(segment.clone(), membership.rank, allocator, config), settings)?;

@@ -11,9 +11,6 @@ use error::{Class, Result, fail};
 use sys::Span;
 use transport::own::Memory;
 
-/// MPI_BSEND_OVERHEAD of the standard ABI.
-pub const BSEND_OVERHEAD_BYTES: usize = 512;
-
 /// What buffered sends copy to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachedBuffer {
@@ -46,6 +43,8 @@ pub(crate) struct Buffered {
     pools: Vec<Pool>,
     /// Messages copied so far.
     copied: u64,
+    /// Taken by a message beside its bytes.
+    overhead: usize,
 }
 
 struct Pool {
@@ -100,8 +99,8 @@ impl P2p {
 }
 
 impl Buffered {
-    pub(crate) fn new() -> Buffered {
-        Buffered { pools: Vec::new(), copied: 0 }
+    pub(crate) fn new(overhead: usize) -> Buffered {
+        Buffered { pools: Vec::new(), copied: 0, overhead }
     }
 
     /// The buffer for messages of this context and session: the most specific there is.
@@ -117,9 +116,10 @@ impl Buffered {
 
     /// Whether `copy_of` of a message of so many bytes would find room.
     pub(crate) fn has_room(&mut self, context: u64, session: u64, bytes: usize) -> bool {
+        let whole = bytes.saturating_add(self.overhead);
         match self.pool(context, session) {
             Some(Pool { attached: AttachedBuffer::User(all), used, .. }) => {
-                find(used, bytes.saturating_add(BSEND_OVERHEAD_BYTES), all.bytes()).is_some()
+                find(used, whole, all.bytes()).is_some()
             }
             _ => true,
         }
@@ -127,7 +127,7 @@ impl Buffered {
 
     /// Copies a message. Errors: no room.
     pub(crate) fn copy_of(&mut self, context: u64, session: u64, message: &Buffer) -> Result<Data> {
-        let (bytes, number) = (message.bytes(), self.copied);
+        let (bytes, number, overhead) = (message.bytes(), self.copied, self.overhead);
         let Some(Pool { owner, attached, used }) = self.pool(context, session) else {
             fail!(Class::Buffer, "buffered send of {bytes} bytes, but no buffer is attached");
         };
@@ -140,11 +140,10 @@ impl Buffered {
                 Data::Own(memory, kept)
             }
             AttachedBuffer::User(all) => {
-                let Some(at) = take(used, bytes.saturating_add(BSEND_OVERHEAD_BYTES), all.bytes(), number)
-                else {
+                let Some(at) = take(used, bytes.saturating_add(overhead), all.bytes(), number) else {
                     fail!(
                         Class::Buffer,
-                        "buffered send of {bytes} bytes (and {BSEND_OVERHEAD_BYTES} of overhead) does not fit: the \
+                        "buffered send of {bytes} bytes (and {overhead} of overhead) does not fit: the \
                          buffer attached to {owner} has {} bytes, of which {} messages that have not left use {}",
                         all.bytes(),
                         used.len(),

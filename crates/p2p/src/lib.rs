@@ -26,7 +26,7 @@ mod request;
 mod send;
 mod tickets;
 
-pub use buffered::{AttachedBuffer, BSEND_OVERHEAD_BYTES, Owner};
+pub use buffered::{AttachedBuffer, Owner};
 pub use pending::Pending;
 pub use probe::{MessageTicket, Probe};
 
@@ -107,6 +107,8 @@ pub struct Config {
     /// With `LargeProtocol::Auto`: polls without a packet of a long message until it is read instead. At 20 to 50 ns each the
     /// default lasts about as long as a short long message takes.
     pub patience_polls: u32,
+    /// What a buffered send takes of an attached buffer beside its bytes: MPI_BSEND_OVERHEAD of the face.
+    pub bsend_overhead_bytes: usize,
 }
 
 impl Config {
@@ -133,6 +135,7 @@ impl Default for Config {
             large_protocol: LargeProtocol::Auto,
             read_piece_bytes: 1 << 20,
             patience_polls: 1000,
+            bsend_overhead_bytes: 512,
         }
     }
 }
@@ -201,7 +204,7 @@ impl P2p {
                 reading: VecDeque::new(),
                 hopes: Vec::new(),
                 bounce: None,
-                buffered: Buffered::new(),
+                buffered: Buffered::new(config.bsend_overhead_bytes),
                 sends_open: 0,
                 large_protocol,
                 patience_polls: config.patience_polls.max(1),
