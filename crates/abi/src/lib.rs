@@ -11,6 +11,7 @@ mod collective;
 mod connect;
 pub mod face;
 mod file;
+mod hardware;
 mod image;
 mod launcher;
 pub mod process;

@@ -5,6 +5,7 @@ use crate::constants;
 use crate::group::Group;
 use crate::handle::Handle;
 use crate::info::Info;
+use crate::session::MEMORY_KINDS;
 use error::{Class, Result, fail};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -87,6 +88,16 @@ pub fn answer_context(mark: u64) -> u64 {
     mixed(&[PORT_CONTEXT, mark, 2])
 }
 
+/// The hints that a comm may have. All are promises of the program, of which no use is made.
+const HINTS: [&str; 6] = [
+    "mpi_assert_no_any_tag",
+    "mpi_assert_no_any_source",
+    "mpi_assert_exact_length",
+    "mpi_assert_allow_overtaking",
+    "mpi_assert_strict_persistent_collective_ordering",
+    "mpi_assert_memory_alloc_kinds",
+];
+
 impl Comm {
     /// A comm over `group`, of which this process must be a member.
     pub fn new(context: u64, group: Arc<Group>, name: &str) -> Comm {
@@ -102,7 +113,7 @@ impl Comm {
             name: name.to_owned(),
             errhandler: constants::ERRORS_ARE_FATAL,
             attributes: Attributes::default(),
-            info: Info::default(),
+            info: Info::from([("mpi_memory_alloc_kinds", MEMORY_KINDS)]),
             sequence: 0,
             children: 0,
             partial: Partial::default(),
@@ -164,6 +175,12 @@ impl Comm {
                 fail!(Class::Rank, "rank {rank} is not in {group} {} processes", partners.size())
             }
         }
+    }
+
+    /// Adds those hints that have a meaning (MPI 5.0, sections 7.4.4 and 11.4.3); the others are ignored.
+    pub fn hint(&mut self, hints: &Info) -> Result<()> {
+        let known = hints.entries().iter().filter(|(key, _)| HINTS.contains(&key.as_str()));
+        known.into_iter().try_for_each(|(key, value)| self.info.set(key, value))
     }
 
     /// What MPI_Comm_compare says of two different comms (MPI 5.0, sections 7.4.1 and 7.6.1).

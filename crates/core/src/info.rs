@@ -9,6 +9,13 @@ pub struct Info {
     entries: Vec<(String, String)>,
 }
 
+impl<const N: usize> From<[(&str, &str); N]> for Info {
+    /// Of keys and values that are known to be right.
+    fn from(entries: [(&str, &str); N]) -> Info {
+        Info { entries: entries.map(|(key, value)| (key.to_owned(), value.to_owned())).into() }
+    }
+}
+
 impl Info {
     /// The pairs in order.
     pub fn entries(&self) -> &[(String, String)] {

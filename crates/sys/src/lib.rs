@@ -15,5 +15,6 @@ pub mod remote;
 pub mod signal;
 pub mod socket;
 pub mod span;
+pub mod topology;
 pub use block::Block;
 pub use span::Span;

@@ -3,6 +3,7 @@
 use super::gather::gather_words;
 use super::{attribute, buffers};
 use crate::args::{Handle, Out, Text, TextOut};
+use crate::hardware;
 use crate::process::{Guard, On};
 use error::{Class, Result, fail};
 use objects::errhandler::{release, retain};
@@ -58,18 +59,17 @@ pub(crate) fn object_name(text: Text) -> Result<String> {
     Ok(name)
 }
 
-/// MPI_Comm_get_info: a new info with the hints.
+/// MPI_Comm_get_info: a new info with the hints in use.
 pub fn comm_get_info(guard: &mut Guard, comm: Handle, info_used: Out<Handle>) -> Result<()> {
     info_used.check()?;
     let info = guard.objects.comm(comm)?.info.clone();
     info_used.set(guard.objects.infos.insert(info)?)
 }
 
-/// MPI_Comm_set_info: keys are added to those set before.
+/// MPI_Comm_set_info: keys are added to those set before, but for those that mean nothing to us.
 pub fn comm_set_info(guard: &mut Guard, comm: Handle, info: Handle) -> Result<()> {
     let hints = guard.objects.info_or_empty(info)?;
-    let kept = &mut guard.objects.comms.get_mut(comm)?.info;
-    hints.entries().iter().try_for_each(|(key, value)| kept.set(key, value))
+    guard.objects.comms.get_mut(comm)?.hint(&hints)
 }
 
 /// MPI_Comm_test_inter
@@ -102,16 +102,15 @@ pub fn topo_test(guard: &mut Guard, comm: Handle, status: Out<i32>) -> Result<()
     status.set(c::UNDEFINED)
 }
 
-/// MPI_Comm_dup
+/// MPI_Comm_dup: hints are not copied (MPI 5.0, section 7.4.2).
 pub fn comm_dup(guard: &mut Guard, comm: Handle, newcomm: Out<Handle>) -> Result<()> {
-    let info = guard.objects.comm(comm)?.info.clone();
-    duplicate(guard, comm, info, newcomm)
+    duplicate(guard, comm, &Info::default(), newcomm)
 }
 
 /// MPI_Comm_dup_with_info
 pub fn comm_dup_with_info(guard: &mut Guard, comm: Handle, info: Handle, newcomm: Out<Handle>) -> Result<()> {
     let info = guard.objects.info_or_empty(info)?;
-    duplicate(guard, comm, info, newcomm)
+    duplicate(guard, comm, &info, newcomm)
 }
 
 /// MPI_Comm_idup. A duplicate needs no traffic, so it is there at once: the request is what a wait would make of it.
@@ -134,14 +133,14 @@ pub fn comm_idup_with_info(
     request.set(c::REQUEST_NULL)
 }
 
-fn duplicate(guard: &mut Guard, comm: Handle, info: Info, newcomm: Out<Handle>) -> Result<()> {
+fn duplicate(guard: &mut Guard, comm: Handle, hints: &Info, newcomm: Out<Handle>) -> Result<()> {
     newcomm.check()?;
     // The context is taken before the callbacks run, so that members agree on it even where one callback fails.
     let parent = guard.objects.comms.get_mut(comm)?;
     let mut new = sibling(parent.child_context(0), parent.group.clone(), parent.remote.clone());
     let attributes = attribute::copy_all(guard, Kind::Comm, comm)?;
     new.attributes = attributes;
-    new.info = info;
+    new.hint(hints)?;
     enter(guard, comm, new, newcomm)
 }
 
@@ -165,9 +164,10 @@ pub(crate) fn enter(guard: &mut Guard, parent: Handle, mut new: Comm, newcomm: O
 pub fn comm_create(guard: &mut Guard, comm: Handle, group: Handle, newcomm: Out<Handle>) -> Result<()> {
     newcomm.check()?;
     let group = members(guard, comm, group)?;
-    let first = group.peers.first().map_or(c::UNDEFINED, |peer| *peer as i32);
-    // Every member of the parent counts the call, whether or not it is in the new comm.
-    let context = guard.objects.comms.get_mut(comm)?.child_context(first);
+    // Every member of the parent counts the call, whether or not it is in the new comm. Comms of one call differ by their first member.
+    let parent = guard.objects.comms.get_mut(comm)?;
+    let first = group.peers.first().filter(|_| parent.remote.is_none());
+    let context = parent.child_context(first.map_or(c::UNDEFINED, |peer| *peer as i32));
     let remote = remote_members(guard, comm, &group)?;
     match group.rank {
         Some(_) if remote.as_ref().is_none_or(|remote| remote.size() > 0) => {
@@ -243,7 +243,8 @@ pub fn comm_split(guard: &mut Guard, comm: Handle, color: i32, key: i32, newcomm
     split(guard, comm, color, key, newcomm)
 }
 
-/// MPI_Comm_split_type: all ranks of a job share one machine's memory; no finer hardware is told apart.
+/// MPI_Comm_split_type (MPI 5.0, section 7.4.2): by shared memory, by a kind of hardware or a process set that `info` names, or by the
+/// coarsest hardware that parts the processes.
 pub fn comm_split_type(
     guard: &mut Guard,
     comm: Handle,
@@ -252,16 +253,38 @@ pub fn comm_split_type(
     info: Handle,
     newcomm: Out<Handle>,
 ) -> Result<()> {
+    newcomm.check()?;
     let hints = guard.objects.info_or_empty(info)?;
-    let shared = match split_type {
-        c::COMM_TYPE_SHARED => true,
-        c::COMM_TYPE_HW_GUIDED | c::COMM_TYPE_RESOURCE_GUIDED => {
-            hints.get("mpi_hw_resource_type") == Some("mpi_shared_memory")
-        }
-        c::COMM_TYPE_HW_UNGUIDED | c::UNDEFINED => false,
+    let by_kind = || hints.get("mpi_hw_resource_type").map_or(c::UNDEFINED, hardware::color);
+    let color = match split_type {
+        // All ranks of a job are on one machine.
+        c::COMM_TYPE_SHARED => 0,
+        c::COMM_TYPE_HW_GUIDED => by_kind(),
+        c::COMM_TYPE_RESOURCE_GUIDED => match hints.get("mpi_pset_name") {
+            Some(name) => {
+                let set = guard.objects.process_set(name)?;
+                if set.rank.is_some() { set.peers[0] as i32 } else { c::UNDEFINED }
+            }
+            None => by_kind(),
+        },
+        c::COMM_TYPE_HW_UNGUIDED => unguided(guard, comm, info)?,
+        c::UNDEFINED => c::UNDEFINED,
         other => fail!(Class::Arg, "{other} is no split type"),
     };
-    split(guard, comm, if shared { 0 } else { c::UNDEFINED }, key, newcomm)
+    split(guard, comm, color, key, newcomm)
+}
+
+/// The color by the coarsest kind of hardware that parts the processes; `info` is told which that is.
+fn unguided(guard: &mut Guard, comm: Handle, info: Handle) -> Result<i32> {
+    let mine: Vec<i64> = hardware::kinds().map(|kind| hardware::color(&kind).into()).collect();
+    let words = gather_words(guard, comm, &mine)?;
+    let parts = |at: &usize| words.chunks_exact(mine.len()).any(|theirs| theirs[*at] != mine[*at]);
+    let Some(at) = (0..mine.len()).find(parts) else { return Ok(c::UNDEFINED) };
+    let kind = hardware::kinds().nth(at).expect("as many as colors");
+    if info != c::INFO_NULL {
+        guard.objects.infos.get_mut(info)?.set("mpi_hw_resource_type", &kind)?;
+    }
+    Ok(mine[at] as i32)
 }
 
 fn split(guard: &mut Guard, comm: Handle, color: i32, key: i32, newcomm: Out<Handle>) -> Result<()> {

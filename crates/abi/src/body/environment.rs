@@ -303,10 +303,10 @@ fn logical_bytes(size: i32) -> Result<usize> {
     }
 }
 
-/// MPI_Get_hw_resource_info: nothing finer than the machine is told apart, so no resource type is listed (MPI 5.0, section 11.2.2).
+/// MPI_Get_hw_resource_info
 pub fn get_hw_resource_info(guard: &mut Guard, hw_info: Out<Handle>) -> Result<()> {
     hw_info.check()?;
-    hw_info.set(guard.objects.infos.insert(objects::Info::default())?)
+    hw_info.set(guard.objects.infos.insert(crate::hardware::facts()?)?)
 }
 
 /// MPI_Get_address

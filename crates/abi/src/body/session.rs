@@ -224,7 +224,7 @@ fn enter(
     let objects = &mut guard.objects;
     retain(&mut objects.errhandlers, errhandler, Kind::Comm)?;
     new.errhandler = errhandler;
-    new.info = hints.clone();
+    new.hint(hints)?;
     newcomm.set(objects.comms.insert(new)?)
 }
 

@@ -1,0 +1,40 @@
+//! Kinds of hardware as MPI names them: values of the info key `mpi_hw_resource_type` (MPI 5.0, sections 7.4.2 and 11.2.2).
+//!
+//! A process counts as restricted to an instance of a kind if it may run on that instance's cpus only.
+
+use objects::{Info, constants as c};
+use sys::topology::{KINDS, Place, place};
+
+/// Before hwloc's names of kinds.
+const SCHEME: &str = "hwloc://";
+
+/// All kinds, the coarsest first.
+pub fn kinds() -> impl Iterator<Item = String> {
+    KINDS.iter().map(|kind| format!("{SCHEME}{kind}"))
+}
+
+/// A number for the instance to which this process is restricted, the same for all that are; MPI_UNDEFINED if it is restricted to none.
+pub fn color(kind: &str) -> i32 {
+    if kind == "mpi_shared_memory" {
+        return 0;
+    }
+    match kind.strip_prefix(SCHEME).and_then(own_place) {
+        Some(Place::Within(first)) => first as i32,
+        Some(Place::Across) | None => c::UNDEFINED,
+    }
+}
+
+/// The kinds that there are, and whether this process is restricted to one instance of each.
+pub fn facts() -> error::Result<Info> {
+    let mut facts = Info::default();
+    for (name, kind) in kinds().zip(KINDS) {
+        if let Some(place) = own_place(kind) {
+            facts.set(&name, if place == Place::Across { "false" } else { "true" })?;
+        }
+    }
+    Ok(facts)
+}
+
+fn own_place(kind: &str) -> Option<Place> {
+    place(kind, &sys::cpu::allowed().unwrap_or_default())
+}

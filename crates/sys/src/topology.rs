@@ -1,0 +1,120 @@
+//! Which processors share what, as the kernel tells it under /sys/devices/system.
+
+use std::fs;
+use std::path::Path;
+
+/// Kinds of resources, by hwloc's names, the coarsest first.
+pub const KINDS: [&str; 8] =
+    ["Machine", "Package", "NUMANode", "L3Cache", "L2Cache", "L1Cache", "Core", "PU"];
+
+/// Where some cpus are among the instances of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// All in one, whose first cpu this is.
+    Within(usize),
+    /// In more than one.
+    Across,
+}
+
+/// Where `cpus` are among the instances of `kind`; nothing if there are no cpus, or the kernel does not tell of that kind.
+pub fn place(kind: &str, cpus: &[usize]) -> Option<Place> {
+    place_under(Path::new("/sys/devices/system"), kind, cpus)
+}
+
+fn place_under(system: &Path, kind: &str, cpus: &[usize]) -> Option<Place> {
+    let instance = instance(system, kind, *cpus.first()?)?;
+    let within = cpus.iter().all(|cpu| instance.contains(cpu));
+    Some(if within { Place::Within(*instance.iter().min()?) } else { Place::Across })
+}
+
+/// The cpus of the instance that has this cpu.
+fn instance(system: &Path, kind: &str, cpu: usize) -> Option<Vec<usize>> {
+    let here = system.join(format!("cpu/cpu{cpu}"));
+    match kind {
+        "Machine" => list(&system.join("cpu/online")),
+        "Package" => list(&here.join("topology/package_cpus_list"))
+            .or_else(|| list(&here.join("topology/core_siblings_list"))),
+        "NUMANode" => {
+            let nodes = fs::read_dir(system.join("node")).ok()?.flatten();
+            nodes.filter_map(|node| list(&node.path().join("cpulist"))).find(|cpus| cpus.contains(&cpu))
+        }
+        "L1Cache" | "L2Cache" | "L3Cache" => {
+            let caches = fs::read_dir(here.join("cache")).ok()?.flatten();
+            let word = |path: &Path, file: &str| fs::read_to_string(path.join(file)).unwrap_or_default();
+            let is_meant = |path: &Path| {
+                word(path, "level").trim() == &kind[1..2] && word(path, "type").trim() != "Instruction"
+            };
+            let mut meant = caches.map(|cache| cache.path()).filter(|path| is_meant(path));
+            list(&meant.next()?.join("shared_cpu_list"))
+        }
+        "Core" => list(&here.join("topology/core_cpus_list"))
+            .or_else(|| list(&here.join("topology/thread_siblings_list"))),
+        "PU" => here.exists().then(|| vec![cpu]),
+        _ => None,
+    }
+}
+
+/// A list such as `0-3,8`.
+fn list(file: &Path) -> Option<Vec<usize>> {
+    let text = fs::read_to_string(file).ok()?;
+    let mut cpus = Vec::new();
+    for range in text.trim().split(',').filter(|range| !range.is_empty()) {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        cpus.extend(first.parse().ok()?..=last.parse::<usize>().ok()?);
+    }
+    Some(cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two packages of two cores with two hardware threads each; each package is a NUMA node with its own L3.
+    fn machine(root: &Path) {
+        let write = |path: String, text: &str| {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, format!("{text}\n")).unwrap();
+        };
+        write("cpu/online".into(), "0-7");
+        for cpu in 0..8 {
+            let package = ["0-1,4-5", "2-3,6-7"][cpu % 4 / 2];
+            let core = format!("{},{}", cpu % 4, cpu % 4 + 4);
+            write(format!("cpu/cpu{cpu}/topology/package_cpus_list"), package);
+            write(format!("cpu/cpu{cpu}/topology/thread_siblings_list"), &core);
+            for (index, level, sort, shared) in
+                [(0, "1", "Instruction", "0-7"), (1, "1", "Data", &core[..]), (2, "3", "Unified", package)]
+            {
+                let cache = format!("cpu/cpu{cpu}/cache/index{index}");
+                write(format!("{cache}/level"), level);
+                write(format!("{cache}/type"), sort);
+                write(format!("{cache}/shared_cpu_list"), shared);
+            }
+        }
+        write("node/node0/cpulist".into(), "0-1,4-5");
+        write("node/node1/cpulist".into(), "2-3,6-7");
+        write("node/online".into(), "0-1");
+    }
+
+    #[test]
+    fn places_by_kind() {
+        let root = std::env::temp_dir().join(format!("outboard-topology-{}", std::process::id()));
+        machine(&root);
+        let of = |cpus: &[usize]| KINDS.map(|kind| place_under(&root, kind, cpus));
+        let (within, across) = (|cpu| Some(Place::Within(cpu)), Some(Place::Across));
+        let one = of(&[6]);
+        assert_eq!(one, [within(0), within(2), within(2), within(2), None, within(2), within(2), within(6)]);
+        let package = of(&[2, 7]);
+        assert_eq!(package, [within(0), within(2), within(2), within(2), None, across, across, across]);
+        assert_eq!(of(&[1, 2])[..3], [within(0), across, across]);
+        assert_eq!(of(&[9])[1..], [None; 7]);
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn this_machine() {
+        let cpus = crate::cpu::allowed().unwrap();
+        assert_eq!(place("PU", &cpus[..1]), Some(Place::Within(cpus[0])));
+        assert_eq!(place("Teapot", &cpus), None);
+    }
+}
