@@ -25,7 +25,7 @@ pub struct Win {
     pub facts: Box<Facts>,
 }
 
-/// Values that attributes point to; they must not move.
+/// Values that attributes point to, in the numbers of the face; they must not move.
 pub struct Facts {
     /// MPI_WIN_BASE.
     pub base: usize,
@@ -48,7 +48,10 @@ impl Facts {
             Flavor::Shared => c::WIN_FLAVOR_SHARED,
             Flavor::Dynamic => c::WIN_FLAVOR_DYNAMIC,
         };
-        Facts { base, size: size as i64, disp_unit: disp_unit as i32, flavor, model: c::WIN_UNIFIED }
+        let attribute = crate::face::get().attribute;
+        let flavor = attribute(c::WIN_CREATE_FLAVOR, flavor);
+        let model = attribute(c::WIN_MODEL, c::WIN_UNIFIED);
+        Facts { base, size: size as i64, disp_unit: disp_unit as i32, flavor, model }
     }
 }
 
