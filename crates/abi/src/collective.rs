@@ -59,9 +59,16 @@ impl Planned {
         Planned { comm, call, imaged: None, as_one: false }
     }
 
-    fn in_place(mut self, in_place: bool) -> Planned {
+    /// Whether the call's one buffer is both; if not, its two must lie apart (MPI 5.0, section 6.1).
+    fn in_place(mut self, in_place: bool) -> Result<Planned> {
+        if !in_place && self.call.input.overlaps(&self.call.output) {
+            fail!(
+                Class::Buffer,
+                "the buffers for sending and receiving overlap; MPI_IN_PLACE is there for using one"
+            );
+        }
         self.call.in_place = in_place;
-        self
+        Ok(self)
     }
 
     /// Makes one group of an intercommunicator's two, whose ranks are then those of `Members::peers`.
@@ -291,7 +298,7 @@ impl Process {
         let in_place = self.in_place(comm, send.0)?;
         let input = if in_place { Part::None } else { Part::bytes(self.typed(send)?) };
         let output = Part::PerRank(self.per_rank(recv, &place)?);
-        Ok(Planned::new(comm, Call::new(Collective::Allgather, input, output)).in_place(in_place))
+        Planned::new(comm, Call::new(Collective::Allgather, input, output)).in_place(in_place)
     }
 
     pub(crate) fn plan_allgatherv(&mut self, comm: Handle, send: Typed, recv: Weighted) -> Result<Planned> {
@@ -299,7 +306,7 @@ impl Process {
         let in_place = self.in_place(comm, send.0)?;
         let input = if in_place { Part::None } else { Part::bytes(self.typed(send)?) };
         let output = self.weighted(recv, &place)?;
-        Ok(Planned::new(comm, Call::new(Collective::Allgatherv, input, output)).in_place(in_place))
+        Planned::new(comm, Call::new(Collective::Allgatherv, input, output)).in_place(in_place)
     }
 
     pub(crate) fn plan_alltoall(&mut self, comm: Handle, send: Typed, recv: Typed) -> Result<Planned> {
@@ -307,7 +314,7 @@ impl Process {
         let in_place = self.in_place(comm, send.0)?;
         let input = if in_place { Part::None } else { Part::PerRank(self.per_rank(send, &place)?) };
         let output = Part::PerRank(self.per_rank(recv, &place)?);
-        Ok(Planned::new(comm, Call::new(Collective::Alltoall, input, output)).in_place(in_place))
+        Planned::new(comm, Call::new(Collective::Alltoall, input, output)).in_place(in_place)
     }
 
     pub(crate) fn plan_alltoallv(&mut self, comm: Handle, send: Weighted, recv: Weighted) -> Result<Planned> {
@@ -315,7 +322,7 @@ impl Process {
         let in_place = self.in_place(comm, send.0)?;
         let input = if in_place { Part::None } else { self.weighted(send, &place)? };
         let output = self.weighted(recv, &place)?;
-        Ok(Planned::new(comm, Call::new(Collective::Alltoallv, input, output)).in_place(in_place))
+        Planned::new(comm, Call::new(Collective::Alltoallv, input, output)).in_place(in_place)
     }
 
     pub(crate) fn plan_alltoallw(&mut self, comm: Handle, send: TypedEach, recv: TypedEach) -> Result<Planned> {
@@ -323,7 +330,7 @@ impl Process {
         let in_place = self.in_place(comm, send.0)?;
         let input = if in_place { Part::None } else { self.typed_each(send, &place)? };
         let output = self.typed_each(recv, &place)?;
-        Ok(Planned::new(comm, Call::new(Collective::Alltoallw, input, output)).in_place(in_place))
+        Planned::new(comm, Call::new(Collective::Alltoallw, input, output)).in_place(in_place)
     }
 
     pub(crate) fn plan_reduce(&mut self, comm: Handle, root: i32, count: i64, data: Reduced) -> Result<Planned> {
@@ -388,7 +395,7 @@ impl Process {
         }
         let input = if role.serves && !in_place { Part::bytes(self.typed(send)?) } else { Part::None };
         let output = if role.is_root { output(self)? } else { Part::None };
-        Ok(Planned::new(comm, Call::new(collective, input, output)).root(role.root).in_place(in_place))
+        Planned::new(comm, Call::new(collective, input, output)).root(role.root).in_place(in_place)
     }
 
     /// A scatter or scatterv; `input` is asked for on the root only.
@@ -407,7 +414,7 @@ impl Process {
         }
         let output = if role.serves && !in_place { Part::bytes(self.typed(recv)?) } else { Part::None };
         let input = if role.is_root { input(self)? } else { Part::None };
-        Ok(Planned::new(comm, Call::new(collective, input, output)).root(role.root).in_place(in_place))
+        Planned::new(comm, Call::new(collective, input, output)).root(role.root).in_place(in_place)
     }
 
     /// A reduction of one vector of `counts[0]` elements, or of one block for each rank. `sends`: this rank contributes; `receives`: it
@@ -473,7 +480,7 @@ impl Process {
         let imaged = Imaged { shape, counts, received, input, output, operator };
         let needed = operator.is_some() || !imaged.shape.is_plain();
         let imaged = needed.then(|| Box::new(imaged));
-        Ok(Planned { imaged, ..Planned::new(comm, call) }.in_place(in_place))
+        Planned { imaged, ..Planned::new(comm, call) }.in_place(in_place)
     }
 
     fn place(&self, comm: Handle) -> Result<Place> {

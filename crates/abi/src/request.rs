@@ -107,7 +107,9 @@ impl Work {
             Work::Done(completion) => Some(completion.clone()),
             Work::Send(ticket) => {
                 let outcome = p2p.take(*ticket)?;
-                Some(Completion { error: outcome.error, ..Completion::EMPTY })
+                let mut completion = Completion { error: outcome.error, ..Completion::EMPTY };
+                completion.status.set_cancelled(outcome.cancelled);
+                Some(completion)
             }
             Work::Recv(ticket, group) => {
                 let outcome = p2p.take(*ticket)?;
@@ -158,7 +160,7 @@ impl Work {
         operator.map(|operator| operators.remove(operator));
     }
 
-    /// Cancels receives that have not matched.
+    /// Cancels sends and receives that have not matched.
     pub fn cancel(&mut self, p2p: &mut P2p) {
         match self {
             Work::Send(ticket) | Work::Recv(ticket, _) => p2p.cancel(*ticket),

@@ -34,6 +34,16 @@ impl Members {
     }
 }
 
+fn meet(a: &Buffer, b: &Buffer) -> bool {
+    if a.bytes() == 0 || b.bytes() == 0 {
+        return false;
+    }
+    match (a.contiguous(), b.contiguous()) {
+        (Some(a), Some(b)) => a.address() < b.address() + b.bytes() && b.address() < a.address() + a.bytes(),
+        _ => a.base() == b.base(),
+    }
+}
+
 /// A user's buffer in the shape that the collective gives it.
 #[derive(Clone, Debug)]
 pub enum Part {
@@ -65,6 +75,25 @@ impl Part {
                 buffer.bytes() as u64
             }
             Part::Each(buffers) => buffers.iter().map(|buffer| buffer.bytes() as u64).sum(),
+        }
+    }
+
+    /// Whether two parts of one call have bytes in common, as far as their ends tell: two layouts with gaps may lie within each
+    /// other. Blocks for each rank are compared with those for the same rank.
+    pub fn overlaps(&self, other: &Part) -> bool {
+        match (self, other) {
+            (Part::Each(ours), Part::Each(theirs)) => ours.iter().zip(theirs.iter()).any(|(a, b)| meet(a, b)),
+            (Part::Each(blocks), part) | (part, Part::Each(blocks)) => {
+                part.whole().is_some_and(|whole| blocks.iter().any(|block| meet(block, whole)))
+            }
+            (a, b) => a.whole().zip(b.whole()).is_some_and(|(a, b)| meet(a, b)),
+        }
+    }
+
+    fn whole(&self) -> Option<&Buffer> {
+        match self {
+            Part::None | Part::Each(_) => None,
+            Part::One { buffer, .. } | Part::PerRank(buffer) | Part::CutAt { buffer, .. } => Some(buffer),
         }
     }
 

@@ -32,6 +32,16 @@ pub fn statement(call: &Call, members: &Members) -> Vec<i64> {
         }
         (None, 0) => {
             words.extend([i64::from(call.root), op, call.bytes(size) as i64]);
+            if let Collective::Allgather | Collective::Alltoall = call.collective {
+                // What goes into the call may still have another length than what comes out.
+                let expected = call.bytes(size) as i64;
+                let sent = match &call.input {
+                    Part::None => expected,
+                    Part::PerRank(all) => (all.bytes() / size as usize) as i64,
+                    same => same.total() as i64,
+                };
+                words.extend((0..size).map(|_| sent).chain((0..size).map(|_| expected)));
+            }
             if is_uneven(call.collective) {
                 words.extend((0..size).map(|at| bytes_to(call, rank, at)));
                 words.extend((0..size).map(|at| bytes_from(call, rank, at)));

@@ -19,6 +19,16 @@ pub struct Keyval {
     pub extra_state: usize,
 }
 
+/// An entry of the table of keyvals. It stays, and the keyval with it, until no attribute needs it (MPI 5.0, section 7.7.2,
+/// MPI_Comm_free_keyval).
+#[derive(Debug)]
+pub struct Registered {
+    /// What is registered.
+    pub keyval: Arc<Keyval>,
+    /// Whether the program has freed it.
+    pub freed: bool,
+}
+
 /// One attribute of one object.
 #[derive(Clone, Debug)]
 pub struct Attribute {

@@ -16,7 +16,7 @@ pub mod op;
 pub mod session;
 pub mod table;
 
-pub use attribute::{Attribute, Attributes, Keyval};
+pub use attribute::{Attribute, Attributes, Keyval, Registered};
 pub use comm::Comm;
 pub use errhandler::{Action, Errhandler};
 pub use errors::Errors;
@@ -58,7 +58,7 @@ pub struct Objects {
     /// Infos.
     pub infos: Table<Info>,
     /// Keyvals of all kinds of objects; their handles as ints are the keyvals.
-    pub keyvals: Table<Arc<Keyval>>,
+    pub keyvals: Table<Registered>,
     /// Sessions.
     pub sessions: Table<Session>,
     /// The process set mpi://WORLD, once the process is in its job.

@@ -25,7 +25,7 @@ pub fn predefined_name(handle: u32) -> Option<&'static str> {
     ENTRIES.iter().find(|entry| entry.0 == handle).map(|entry| entry.1)
 }
 
-/// The handle of a name, aliases such as MPI_C_COMPLEX included.
+/// The handle of a name, aliases such as MPI_C_FLOAT_COMPLEX included.
 pub fn predefined_handle(name: &str) -> Option<u32> {
     let alias = ALIASES.iter().find(|alias| alias.0 == name).map_or(name, |alias| alias.1);
     ENTRIES.iter().find(|entry| entry.1 == alias).map(|entry| entry.0)
@@ -88,9 +88,9 @@ pub(crate) fn unnamed(basic: Basic, recipe: Recipe) -> Arc<Datatype> {
     Arc::new(make(None, basic, basic.size() as u8, recipe))
 }
 
-/// Other names of the same handles.
+/// Other names of the same handles: MPI 5.0, table 3.2, calls them synonyms.
 const ALIASES: [(&str, &str); 2] =
-    [("MPI_C_COMPLEX", "MPI_C_FLOAT_COMPLEX"), ("MPI_LONG_LONG_INT", "MPI_LONG_LONG")];
+    [("MPI_C_FLOAT_COMPLEX", "MPI_C_COMPLEX"), ("MPI_LONG_LONG", "MPI_LONG_LONG_INT")];
 
 static TABLE: LazyLock<Vec<Option<Arc<Datatype>>>> = LazyLock::new(|| {
     let mut table = vec![None; 256];
@@ -142,13 +142,13 @@ const ENTRIES: &[(u32, &str, Basic, u8)] = &[
     (0x208, "MPI_SHORT", I16, 2),
     (0x209, "MPI_INT", I32, 4),
     (0x20a, "MPI_LONG", I64, 4),
-    (0x20b, "MPI_LONG_LONG", I64, 8),
+    (0x20b, "MPI_LONG_LONG_INT", I64, 8),
     (0x20c, "MPI_UNSIGNED_SHORT", U16, 2),
     (0x20d, "MPI_UNSIGNED", U32, 4),
     (0x20e, "MPI_UNSIGNED_LONG", U64, 4),
     (0x20f, "MPI_UNSIGNED_LONG_LONG", U64, 8),
     (0x210, "MPI_FLOAT", F32, 4),
-    (0x212, "MPI_C_FLOAT_COMPLEX", C32, 8),
+    (0x212, "MPI_C_COMPLEX", C32, 8),
     (0x213, "MPI_CXX_FLOAT_COMPLEX", C32, 8),
     (0x214, "MPI_DOUBLE", F64, 8),
     (0x216, "MPI_C_DOUBLE_COMPLEX", C64, 16),

@@ -165,6 +165,11 @@ impl<V, const KEYS: usize> Filed<V, KEYS> {
         self.slots[slot as usize].sequence
     }
 
+    /// An entry that `wanted` names. It walks.
+    pub(crate) fn position(&self, wanted: impl Fn(&V) -> bool) -> Option<u32> {
+        self.slots.iter().position(|slot| slot.value.as_ref().is_some_and(&wanted)).map(|slot| slot as u32)
+    }
+
     /// All values by age.
     pub(crate) fn in_order(&self) -> impl Iterator<Item = &V> {
         let mut live: Vec<(u64, &V)> = self

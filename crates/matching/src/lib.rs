@@ -146,6 +146,12 @@ impl<T> Unexpected<T> {
         Some(self.filed.remove(index))
     }
 
+    /// Takes a message that `wanted` names, wherever it is in the queue: for MPI_Cancel. It walks.
+    pub fn take_named(&mut self, wanted: impl Fn(&Envelope, &T) -> bool) -> Option<(Envelope, T)> {
+        let index = self.filed.position(|(envelope, message)| wanted(envelope, message))?;
+        Some(self.filed.remove(index))
+    }
+
     #[inline]
     fn find(&self, pattern: &Pattern) -> Option<u32> {
         if self.filed.len() == 0 {

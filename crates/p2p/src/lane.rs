@@ -42,6 +42,10 @@ pub(crate) enum Outgoing {
     Ask { theirs: u64, ours: u64, attempt: i32, next: u64, end: u64 },
     /// We need no more of their send.
     Taken { theirs: u64 },
+    /// We want our offer back.
+    Recall { ours: u64 },
+    /// Their offer is theirs again.
+    Returned { theirs: u64 },
 }
 
 /// What a message without bytes costs: its record in the unexpected queue.
@@ -99,6 +103,11 @@ impl Lane {
         self.streams.push_back(ours);
     }
 
+    /// Takes a send back whose first packet has not left.
+    pub(crate) fn drop_message(&mut self, ours: u64) {
+        self.queue.retain(|packet| !matches!(packet, Outgoing::Message { ours: other } if *other == ours));
+    }
+
     /// The peer needs no more of a send that streams.
     pub(crate) fn drop_stream(&mut self, ours: u64) {
         self.streams.retain(|&other| other != ours);
@@ -142,7 +151,9 @@ impl Lane {
                     let fill = |to| packet::write([ours, next, end], to);
                     route.send(&packet::about(packet::ASK, theirs, attempt), packet::WORDS_BYTES, fill)
                 }
-                Outgoing::Taken { theirs } => route.send(&packet::about(packet::TAKEN, theirs, 0), 0, |_| ()),
+                Outgoing::Taken { theirs } => bare(route, packet::TAKEN, theirs),
+                Outgoing::Recall { ours } => bare(route, packet::RECALL, ours),
+                Outgoing::Returned { theirs } => bare(route, packet::RETURNED, theirs),
             };
             if answer == Sent::Full {
                 state.counters.count(Counter::RingFull, 1);
@@ -210,6 +221,11 @@ impl Lane {
         }
         true
     }
+}
+
+/// A packet that only names an operation.
+fn bare(route: &mut Route, kind: u8, ticket: u64) -> Sent {
+    route.send(&packet::about(kind, ticket, 0), 0, |_| ())
 }
 
 impl Peer {

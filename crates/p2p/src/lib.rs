@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod buffered;
+mod cancel;
 mod lane;
 mod own;
 mod packet;
@@ -259,17 +260,6 @@ impl P2p {
             if request.is_done() {
                 self.state.requests.remove(ticket.0);
             }
-        }
-    }
-
-    /// Cancels a receive that has not matched; anything else is left alone and completes normally, sends always
-    /// (MPI 5.0, section 3.8.4).
-    pub fn cancel(&mut self, ticket: Ticket) {
-        let Some(request) = self.state.requests.get_mut(ticket.0) else { return };
-        if let Stage::Posted(entry) = request.stage {
-            self.state.posted.remove(entry);
-            request.outcome.cancelled = true;
-            self.state.complete(ticket.0);
         }
     }
 

@@ -7,6 +7,8 @@
 //! | ASK | the sender's ticket, attempt | the receiver's ticket, from which byte, to which |
 //! | DATA | the receiver's ticket, attempt | the next bytes |
 //! | TAKEN | the sender's ticket | nothing: the receiver needs nothing more |
+//! | RECALL | the sender's ticket | nothing: the sender wants its offer back |
+//! | RETURNED | the sender's ticket | nothing: it has it back |
 
 use sys::Span;
 use transport::route::Header;
@@ -16,6 +18,8 @@ pub(crate) const OFFER: u8 = 2;
 pub(crate) const ASK: u8 = 3;
 pub(crate) const DATA: u8 = 4;
 pub(crate) const TAKEN: u8 = 5;
+pub(crate) const RECALL: u8 = 6;
+pub(crate) const RETURNED: u8 = 7;
 
 /// Bytes of an OFFER's and an ASK's payload.
 pub(crate) const WORDS_BYTES: usize = 24;

@@ -118,6 +118,8 @@ impl State {
             packet::DATA => return self.fill(lane, header, payload),
             packet::ASK => return self.asked(lane, header, payload),
             packet::TAKEN => return self.taken(lane, header.context),
+            packet::RECALL => self.recalled(lane, header.context),
+            packet::RETURNED => return self.returned(lane, header.context),
             kind => fail!(Class::Intern, "peer {} sent a packet of unknown kind {kind}", lane.number),
         }
         Ok(())

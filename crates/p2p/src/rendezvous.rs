@@ -186,7 +186,7 @@ impl State {
     }
 
     /// The send that a peer's packet speaks of, if that peer may: once it has our offer.
-    fn offered(&mut self, ours: u64, peer: u32) -> Option<&mut Request> {
+    pub(crate) fn offered(&mut self, ours: u64, peer: u32) -> Option<&mut Request> {
         let request = self.requests.get_mut(ours)?;
         match &request.stage {
             Stage::Send(send) if send.peer == peer && send.progress != SendProgress::Queued => Some(request),

@@ -171,7 +171,7 @@ fn an_absent_sender_is_read() {
     }
 }
 
-/// Goal: a cancelled receive takes nothing; a matched one and a send are not cancelled.
+/// Goal: a cancelled receive takes nothing; a matched one and a matched send are not cancelled.
 #[test]
 fn cancel() {
     let mut job = Job::new(2, 3, CALM, small());
@@ -189,6 +189,41 @@ fn cancel() {
     assert!(!job.wait(0, send).cancelled);
     a.assert_holds(0, 0);
     b.assert_holds(6, 500);
+}
+
+/// Goal: a send that has not matched can be cancelled wherever it is: in the queue, at the peer, at oneself; and nobody gets its
+/// message. One that a probe has matched cannot.
+#[test]
+fn cancel_sends() {
+    for seed in 0..20 {
+        let mood = if seed == 0 { CALM } else { moods(seed) };
+        let mut job = Job::new(2, seed, mood, small());
+        let (from, into) = (Bytes::new(500).holding(6), Bytes::new(500));
+        let sends: Vec<_> = (0..20)
+            .map(|tag| job.ranks[0].isend(Mode::Synchronous, CONTEXT, 1, tag, from.buffer()).unwrap())
+            .collect();
+        let own = job.ranks[1].isend(Mode::Synchronous, CONTEXT, 1, 30, from.buffer()).unwrap();
+        job.ranks[1].cancel(own);
+        assert!(job.ranks[1].take(own).unwrap().cancelled);
+        job.settle();
+        let (message, _) = job.ranks[1].improbe(CONTEXT, Some(0), Some(7)).unwrap();
+        let late = job.ranks[0].isend(Mode::Synchronous, CONTEXT, 1, 31, from.buffer()).unwrap();
+        sends.iter().for_each(|send| job.ranks[0].cancel(*send));
+        job.ranks[0].cancel(late);
+        job.settle();
+        assert!(job.ranks[0].take(late).unwrap().cancelled);
+        for (tag, send) in sends.iter().enumerate() {
+            assert_eq!(job.ranks[0].is_done(*send), tag != 7, "tag {tag}");
+            assert!(tag == 7 || job.ranks[0].take(*send).unwrap().cancelled);
+        }
+        assert_eq!(job.ranks[1].iprobe(CONTEXT, None, None), None);
+        let receive = job.ranks[1].imrecv(message, into.buffer()).unwrap();
+        assert_eq!(job.wait(1, receive).tag, 7);
+        assert!(!job.wait(0, sends[7]).cancelled);
+        into.assert_holds(6, 500);
+        job.settle();
+        assert!(job.ranks[0].is_quiet() && job.ranks[1].is_quiet());
+    }
 }
 
 /// Goal: a matched probe takes the message out of everybody else's sight; a plain one does not.

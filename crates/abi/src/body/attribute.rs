@@ -5,7 +5,7 @@ use crate::callback;
 use crate::process::{Guard, Process};
 use crate::raise::from_callback;
 use error::{Class, Result, fail};
-use objects::{Attribute, Attributes, Keyval, Kind, constants as c};
+use objects::{Attribute, Attributes, Keyval, Kind, Registered, constants as c};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -181,7 +181,10 @@ pub(crate) fn delete_all(guard: &mut Guard, kind: Kind, object: Handle) -> Resul
             "an attribute's delete function",
             callback::delete_attribute(guard, object, &attribute),
         )?;
-        attributes(guard, kind, object)?.remove(attribute.number);
+        let number = attribute.number;
+        attributes(guard, kind, object)?.remove(number);
+        drop(attribute);
+        forget(guard, number);
     }
     Ok(())
 }
@@ -196,14 +199,24 @@ fn create(
 ) -> Result<()> {
     keyval.check()?;
     let entry = Keyval { on, copy: copy.0, delete: delete.0, extra_state: extra_state.0 };
-    keyval.set(guard.objects.keyvals.insert(Arc::new(entry))?.to_int())
+    keyval.set(guard.objects.keyvals.insert(Registered { keyval: Arc::new(entry), freed: false })?.to_int())
 }
 
 fn free(guard: &mut Guard, on: Kind, keyval: Out<i32>) -> Result<()> {
     let number = keyval.get()?;
     find(guard, on, number)?;
-    guard.objects.keyvals.remove(Handle::from_int(number))?;
+    guard.objects.keyvals.get_mut(Handle::from_int(number))?.freed = true;
+    forget(guard, number);
     keyval.set(c::KEYVAL_INVALID)
+}
+
+/// Lets a keyval go that the program has freed and no attribute needs any more.
+fn forget(process: &mut Process, number: i32) {
+    let handle = Handle::from_int(number);
+    let keyvals = &mut process.objects.keyvals;
+    if keyvals.get(handle).is_ok_and(|entry| entry.freed && Arc::strong_count(&entry.keyval) == 1) {
+        keyvals.remove(handle).expect("it was just found");
+    }
 }
 
 fn find(process: &Process, on: Kind, number: i32) -> Result<Arc<Keyval>> {
@@ -219,7 +232,7 @@ fn find(process: &Process, on: Kind, number: i32) -> Result<Arc<Keyval>> {
             "keyval {number} is predefined: its attribute can only be read, and only on windows"
         );
     }
-    let keyval = process.objects.keyvals.get(Handle::from_int(number))?;
+    let keyval = &process.objects.keyvals.get(Handle::from_int(number))?.keyval;
     if keyval.on != on {
         fail!(Class::Keyval, "keyval {number} was made for {}, not for {}", keyval.on.noun(), on.noun());
     }
@@ -260,6 +273,8 @@ fn delete(guard: &mut Guard, on: Kind, object: Handle, number: i32) -> Result<()
     };
     from_callback("an attribute's delete function", callback::delete_attribute(guard, object, &attribute))?;
     attributes(guard, on, object)?.remove(number);
+    drop(attribute);
+    forget(guard, number);
     Ok(())
 }
 

@@ -140,8 +140,10 @@ pub fn error_class(guard: &mut Guard, errorcode: i32, errorclass: Out<i32>) -> R
 /// MPI_Error_string: the meaning of the code and, if the latest error of this process had it, the sentence that says what happened.
 pub fn error_string(guard: &mut Guard, errorcode: i32, string: TextOut, resultlen: Out<i32>) -> Result<()> {
     let mut text = guard.objects.errors.text_of(errorcode)?;
+    // The program's own codes have the program's own text (MPI 5.0, section 9.5).
     if let Some((code, sentence)) = &guard.latest_error
         && *code == errorcode
+        && errorcode <= c::ERR_LASTCODE
     {
         text = format!("{text} ({sentence})");
     }

@@ -53,6 +53,9 @@ pub fn reduce_local(
     if inbuf.is_in_place() || inoutbuf.is_in_place() {
         fail!(Class::Buffer, "MPI_IN_PLACE has no meaning for MPI_Reduce_local");
     }
+    if inbuf == inoutbuf && many > 0 {
+        fail!(Class::Buffer, "inbuf and inoutbuf are the same");
+    }
     match guard.objects.op(op)? {
         Op::User { function, large, .. } => {
             let op = UserOp { function, large, datatype, extent: described.extent() };

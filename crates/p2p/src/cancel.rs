@@ -1,0 +1,77 @@
+//! Cancelling (MPI 5.0, section 3.8.4): an operation that has not matched ends without a message; any other completes normally.
+//!
+//! A receive is ours to take back, and so is a send whose packet has not left. An offer that lies with the peer is recalled, and
+//! ends the send if the peer returns it; if it was matched there meanwhile, the peer's silence means that the send goes on. Bytes
+//! that went eagerly have made the send complete already.
+
+use crate::lane::{Lane, Outgoing};
+use crate::receive::Message;
+use crate::request::{SendProgress, Stage};
+use crate::{P2p, State, Ticket, known};
+use error::{Class, Result, fail};
+
+impl P2p {
+    /// Cancels an operation if it has not matched. A send may learn only later whether it was in time: `Outcome` tells.
+    pub fn cancel(&mut self, ticket: Ticket) {
+        let Some(request) = self.state.requests.get(ticket.0) else { return };
+        match &request.stage {
+            Stage::Posted(entry) => {
+                self.state.posted.remove(*entry);
+                self.state.end_cancelled(ticket.0);
+            }
+            Stage::Send(send) if send.peer == self.rank => self.state.withdraw_own(ticket.0),
+            Stage::Send(send) => {
+                let (number, progress) = (send.peer, send.progress);
+                let lane = &mut known(&mut self.peers, number).lane;
+                match progress {
+                    SendProgress::Queued => {
+                        lane.drop_message(ticket.0);
+                        self.state.end_cancelled(ticket.0);
+                    }
+                    SendProgress::Offered => {
+                        lane.push(Outgoing::Recall { ours: ticket.0 });
+                        self.flush(number);
+                    }
+                    SendProgress::Streaming { .. } => (),
+                }
+            }
+            _ => (),
+        }
+    }
+}
+
+impl State {
+    /// RECALL: the peer wants its offer back; it gets it unless it was matched.
+    pub(crate) fn recalled(&mut self, lane: &mut Lane, theirs: u64) {
+        let peer = lane.number;
+        let is_it = |message: &Message| matches!(message, Message::Offer(offer) if offer.theirs == theirs);
+        if self.unexpected.take_named(|envelope, message| envelope.source == peer && is_it(message)).is_some()
+        {
+            lane.push(Outgoing::Returned { theirs });
+        }
+    }
+
+    /// RETURNED: our send is over, and nobody has its message.
+    pub(crate) fn returned(&mut self, lane: &mut Lane, ours: u64) -> Result<()> {
+        let offered = self.offered(ours, lane.number);
+        if offered.is_none_or(|request| request.sending().progress != SendProgress::Offered) {
+            let peer = lane.number;
+            fail!(Class::Intern, "peer {peer} returned a message that we did not offer (ticket {ours:#x})")
+        }
+        self.end_cancelled(ours);
+        Ok(())
+    }
+
+    /// Takes back a send to ourselves that no receive has.
+    fn withdraw_own(&mut self, ours: u64) {
+        let is_it = |message: &Message| matches!(message, Message::Own { ours: other } if *other == ours);
+        if self.unexpected.take_named(|_, message| is_it(message)).is_some() {
+            self.end_cancelled(ours);
+        }
+    }
+
+    fn end_cancelled(&mut self, ticket: u64) {
+        self.requests.get_mut(ticket).expect("it was just found").outcome.cancelled = true;
+        self.complete(ticket);
+    }
+}

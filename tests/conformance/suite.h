@@ -1,0 +1,27 @@
+/* What every file of MPICH's suite sees first: the suite is of MPI 4.0 and of MPICH's own mpi.h. */
+#include <mpi.h>
+
+/* In the standard since MPI-3.0 (MPI 5.0, 5.1.2 and 8.6), but taken for MPICH's own. */
+#define TEST_HINDEXED_BLOCK 1
+#define TEST_NEIGHB_COLL 1
+
+/* Names that MPI-3.0 removed (17.1), used where datatypes are generated. */
+#define MPI_Type_hvector MPI_Type_create_hvector
+#define MPI_Type_hindexed MPI_Type_create_hindexed
+
+/* The standard ABI has these conversions by other names (20.4). */
+#define MPI_Message_c2f MPI_Message_toint
+#define MPI_Message_f2c MPI_Message_fromint
+#define PMPI_Message_c2f PMPI_Message_toint
+#define PMPI_Message_f2c PMPI_Message_fromint
+
+/* Errors of calls on no comm, window or file were raised on MPI_COMM_WORLD before MPI-4.0, and are raised on MPI_COMM_SELF since (9.3).
+   Tests that wait for such errors set the former's handler. */
+static inline int suite_comm_set_errhandler(MPI_Comm comm, MPI_Errhandler errhandler)
+{
+    if (comm == MPI_COMM_WORLD) {
+        MPI_Comm_set_errhandler(MPI_COMM_SELF, errhandler);
+    }
+    return MPI_Comm_set_errhandler(comm, errhandler);
+}
+#define MPI_Comm_set_errhandler suite_comm_set_errhandler
