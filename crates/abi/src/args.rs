@@ -140,6 +140,10 @@ impl<T: Copy> In<T> {
     pub fn is_null(self) -> bool {
         self.0.address == 0
     }
+    /// Whether it is one of the standard's addresses that mean something else than an array.
+    pub fn is(self, address: usize) -> bool {
+        self.0.address == address
+    }
     /// Element `at`, which the caller knows to be within the array.
     #[inline]
     pub fn get(self, at: usize) -> Result<T> {
@@ -169,6 +173,10 @@ impl<T: Copy> Array<T> {
     /// Whether it is null.
     pub fn is_null(self) -> bool {
         self.0.address == 0
+    }
+    /// Whether it is one of the standard's addresses that mean something else than an array.
+    pub fn is(self, address: usize) -> bool {
+        self.0.address == address
     }
     /// Element `at`, as `In::get`.
     #[inline]

@@ -55,7 +55,7 @@ pub(crate) struct Reduced {
 }
 
 impl Planned {
-    fn new(comm: Handle, call: Call) -> Planned {
+    pub(crate) fn new(comm: Handle, call: Call) -> Planned {
         Planned { comm, call, imaged: None, as_one: false }
     }
 
@@ -144,6 +144,14 @@ impl Planned {
         let input = Part::bytes(Buffer::from(crate::buffer::memory(mine)));
         let output = Part::PerRank(Buffer::from(crate::buffer::memory(all)));
         Planned::new(comm, Call::new(Collective::Allgather, input, output)).as_one()
+    }
+
+    /// An all-to-all of our own bytes, which must live until it is over.
+    pub(crate) fn exchanging_bytes(comm: Handle, send: &mut [Vec<u8>], recv: &mut [Vec<u8>]) -> Planned {
+        let each = |parts: &mut [Vec<u8>]| {
+            Part::Each(parts.iter_mut().map(|part| Buffer::from(crate::buffer::memory(part))).collect())
+        };
+        Planned::new(comm, Call::new(Collective::Alltoallv, each(send), each(recv)))
     }
 
     /// A broadcast of our own bytes, which must live until it is over.
@@ -273,31 +281,31 @@ impl Process {
 
     pub(crate) fn plan_gather(&mut self, comm: Handle, root: i32, send: Typed, recv: Typed) -> Result<Planned> {
         let place = self.place(comm)?;
-        let output = |process: &mut Process| process.per_rank(recv, &place).map(Part::PerRank);
+        let output = |process: &mut Process| process.per_rank(recv, place.partners).map(Part::PerRank);
         self.gathering(Collective::Gather, comm, root, send, output)
     }
 
     pub(crate) fn plan_gatherv(&mut self, comm: Handle, root: i32, send: Typed, recv: Weighted) -> Result<Planned> {
         let place = self.place(comm)?;
-        self.gathering(Collective::Gatherv, comm, root, send, |process| process.weighted(recv, &place))
+        self.gathering(Collective::Gatherv, comm, root, send, |process| process.weighted(recv, place.partners))
     }
 
     pub(crate) fn plan_scatter(&mut self, comm: Handle, root: i32, send: Typed, recv: Typed) -> Result<Planned> {
         let place = self.place(comm)?;
-        let input = |process: &mut Process| process.per_rank(send, &place).map(Part::PerRank);
+        let input = |process: &mut Process| process.per_rank(send, place.partners).map(Part::PerRank);
         self.scattering(Collective::Scatter, comm, root, input, recv)
     }
 
     pub(crate) fn plan_scatterv(&mut self, comm: Handle, root: i32, send: Weighted, recv: Typed) -> Result<Planned> {
         let place = self.place(comm)?;
-        self.scattering(Collective::Scatterv, comm, root, |process| process.weighted(send, &place), recv)
+        self.scattering(Collective::Scatterv, comm, root, |process| process.weighted(send, place.partners), recv)
     }
 
     pub(crate) fn plan_allgather(&mut self, comm: Handle, send: Typed, recv: Typed) -> Result<Planned> {
         let place = self.place(comm)?;
         let in_place = self.in_place(comm, send.0)?;
         let input = if in_place { Part::None } else { Part::bytes(self.typed(send)?) };
-        let output = Part::PerRank(self.per_rank(recv, &place)?);
+        let output = Part::PerRank(self.per_rank(recv, place.partners)?);
         Planned::new(comm, Call::new(Collective::Allgather, input, output)).in_place(in_place)
     }
 
@@ -305,31 +313,31 @@ impl Process {
         let place = self.place(comm)?;
         let in_place = self.in_place(comm, send.0)?;
         let input = if in_place { Part::None } else { Part::bytes(self.typed(send)?) };
-        let output = self.weighted(recv, &place)?;
+        let output = self.weighted(recv, place.partners)?;
         Planned::new(comm, Call::new(Collective::Allgatherv, input, output)).in_place(in_place)
     }
 
     pub(crate) fn plan_alltoall(&mut self, comm: Handle, send: Typed, recv: Typed) -> Result<Planned> {
         let place = self.place(comm)?;
         let in_place = self.in_place(comm, send.0)?;
-        let input = if in_place { Part::None } else { Part::PerRank(self.per_rank(send, &place)?) };
-        let output = Part::PerRank(self.per_rank(recv, &place)?);
+        let input = if in_place { Part::None } else { Part::PerRank(self.per_rank(send, place.partners)?) };
+        let output = Part::PerRank(self.per_rank(recv, place.partners)?);
         Planned::new(comm, Call::new(Collective::Alltoall, input, output)).in_place(in_place)
     }
 
     pub(crate) fn plan_alltoallv(&mut self, comm: Handle, send: Weighted, recv: Weighted) -> Result<Planned> {
         let place = self.place(comm)?;
         let in_place = self.in_place(comm, send.0)?;
-        let input = if in_place { Part::None } else { self.weighted(send, &place)? };
-        let output = self.weighted(recv, &place)?;
+        let input = if in_place { Part::None } else { self.weighted(send, place.partners)? };
+        let output = self.weighted(recv, place.partners)?;
         Planned::new(comm, Call::new(Collective::Alltoallv, input, output)).in_place(in_place)
     }
 
     pub(crate) fn plan_alltoallw(&mut self, comm: Handle, send: TypedEach, recv: TypedEach) -> Result<Planned> {
         let place = self.place(comm)?;
         let in_place = self.in_place(comm, send.0)?;
-        let input = if in_place { Part::None } else { self.typed_each(send, &place)? };
-        let output = self.typed_each(recv, &place)?;
+        let input = if in_place { Part::None } else { self.typed_each(send, place.partners)? };
+        let output = self.typed_each(recv, place.partners)?;
         Planned::new(comm, Call::new(Collective::Alltoallw, input, output)).in_place(in_place)
     }
 
@@ -536,49 +544,47 @@ impl Process {
         Ok(buffer.is_in_place())
     }
 
-    fn typed(&mut self, Typed(address, count, datatype): Typed) -> Result<Buffer> {
+    pub(crate) fn typed(&mut self, Typed(address, count, datatype): Typed) -> Result<Buffer> {
         self.buffer(address, count, datatype)
     }
 
-    /// `count` elements for each rank.
-    fn per_rank(&mut self, Typed(address, count, datatype): Typed, place: &Place) -> Result<Buffer> {
+    /// `count` elements for each of so many ranks or neighbours.
+    pub(crate) fn per_rank(
+        &mut self,
+        Typed(address, count, datatype): Typed,
+        blocks: usize,
+    ) -> Result<Buffer> {
         if count < 0 {
             fail!(Class::Count, "the count, {count}, is negative");
         }
-        let Some(all) = count.checked_mul(place.partners as i64) else {
-            fail!(
-                Class::Count,
-                "{count} elements for each of {} processes are more than 2^63",
-                place.partners
-            );
+        let Some(all) = count.checked_mul(blocks as i64) else {
+            fail!(Class::Count, "{count} elements for each of {} processes are more than 2^63", blocks);
         };
         self.buffer(address, all, datatype)
     }
 
-    fn weighted(
+    pub(crate) fn weighted(
         &mut self,
         Weighted(address, counts, displs, datatype): Weighted,
-        place: &Place,
+        blocks: usize,
     ) -> Result<Part> {
-        let (counts, displs) = (counts.read(place.partners)?, displs.read(place.partners)?);
+        let (counts, displs) = (counts.read(blocks)?, displs.read(blocks)?);
         let extent = self.objects.datatype(datatype)?.extent();
         let block = |process: &mut Process, at: usize| {
             process.buffer(address.moved(displs[at].wrapping_mul(extent)), counts[at], datatype)
         };
-        let buffers: Result<Vec<_>> = (0..place.partners).map(|at| block(self, at)).collect();
+        let buffers: Result<Vec<_>> = (0..blocks).map(|at| block(self, at)).collect();
         Ok(Part::Each(Arc::from(buffers?)))
     }
 
-    fn typed_each(
+    pub(crate) fn typed_each(
         &mut self,
         TypedEach(address, counts, displs, types): TypedEach,
-        place: &Place,
+        blocks: usize,
     ) -> Result<Part> {
-        let (counts, displs, types) =
-            (counts.read(place.partners)?, displs.read(place.partners)?, types.read(place.partners)?);
-        let buffers: Result<Vec<_>> = (0..place.partners)
-            .map(|at| self.buffer(address.moved(displs[at]), counts[at], types[at]))
-            .collect();
+        let (counts, displs, types) = (counts.read(blocks)?, displs.read(blocks)?, types.read(blocks)?);
+        let buffers: Result<Vec<_>> =
+            (0..blocks).map(|at| self.buffer(address.moved(displs[at]), counts[at], types[at])).collect();
         Ok(Part::Each(Arc::from(buffers?)))
     }
 }

@@ -6,6 +6,7 @@ use crate::group::Group;
 use crate::handle::Handle;
 use crate::info::Info;
 use crate::session::MEMORY_KINDS;
+use crate::topology::Topology;
 use error::{Class, Result, fail};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -34,6 +35,8 @@ pub struct Comm {
     pub attributes: Attributes,
     /// MPI_Comm_set_info.
     pub info: Info,
+    /// Its virtual topology.
+    pub topology: Option<Arc<Topology>>,
     /// Collectives started so far, of every sort: the number that all members agree on for the next.
     pub sequence: u32,
     children: u64,
@@ -114,6 +117,7 @@ impl Comm {
             errhandler: constants::ERRORS_ARE_FATAL,
             attributes: Attributes::default(),
             info: Info::from([("mpi_memory_alloc_kinds", MEMORY_KINDS)]),
+            topology: None,
             sequence: 0,
             children: 0,
             partial: Partial::default(),

@@ -4,6 +4,7 @@
 //! calls the program. Read next: `handle.rs`, `table.rs`, `comm.rs`.
 #![forbid(unsafe_code)]
 
+pub mod arrange;
 pub mod attribute;
 pub mod comm;
 pub mod constants;
@@ -15,6 +16,7 @@ pub mod info;
 pub mod op;
 pub mod session;
 pub mod table;
+pub mod topology;
 
 pub use attribute::{Attribute, Attributes, Keyval, Registered};
 pub use comm::Comm;
@@ -26,6 +28,7 @@ pub use info::Info;
 pub use op::Op;
 pub use session::Session;
 pub use table::Table;
+pub use topology::Topology;
 
 use datatype::Datatype;
 use error::{Result, fail};

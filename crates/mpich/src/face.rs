@@ -1772,7 +1772,9 @@ pub unsafe extern "C" fn MPI_Cancel(request: usize) -> c_int {
 pub unsafe extern "C" fn PMPI_Cart_coords(comm: c_int, rank: c_int, maxdims: c_int, coords: usize) -> c_int {
     let comm = door::handle_from(comm);
     let rank = numbers::rank_from(rank);
-    door::code_to(missing("MPI_Cart_coords", On::Comm(comm)))
+    door::code_to(call("MPI_Cart_coords", On::Comm(comm), |guard| {
+        body::topology::cart_coords(guard, comm, rank, maxdims, Array::<i32>::new(coords, "coords"))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Cart_coords(comm: c_int, rank: c_int, maxdims: c_int, coords: usize) -> c_int {
@@ -1788,7 +1790,17 @@ pub unsafe extern "C" fn PMPI_Cart_create(
     comm_cart: usize,
 ) -> c_int {
     let comm_old = door::handle_from(comm_old);
-    door::code_to(missing("MPI_Cart_create", On::Comm(comm_old)))
+    door::code_to(call("MPI_Cart_create", On::Comm(comm_old), |guard| {
+        body::topology::cart_create(
+            guard,
+            comm_old,
+            ndims,
+            In::<i32>::new(dims, "dims"),
+            In::<i32>::new(periods, "periods"),
+            reorder,
+            Out::<Handle>::foreign(comm_cart, "comm_cart", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Cart_create(
@@ -1810,7 +1822,16 @@ pub unsafe extern "C" fn PMPI_Cart_get(
     coords: usize,
 ) -> c_int {
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Cart_get", On::Comm(comm)))
+    door::code_to(call("MPI_Cart_get", On::Comm(comm), |guard| {
+        body::topology::cart_get(
+            guard,
+            comm,
+            maxdims,
+            Array::<i32>::new(dims, "dims"),
+            Array::<i32>::new(periods, "periods"),
+            Array::<i32>::new(coords, "coords"),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Cart_get(
@@ -1831,7 +1852,16 @@ pub unsafe extern "C" fn PMPI_Cart_map(
     newrank: usize,
 ) -> c_int {
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Cart_map", On::Comm(comm)))
+    door::code_to(call("MPI_Cart_map", On::Comm(comm), |guard| {
+        body::topology::cart_map(
+            guard,
+            comm,
+            ndims,
+            In::<i32>::new(dims, "dims"),
+            In::<i32>::new(periods, "periods"),
+            Out::<i32>::new(newrank, "newrank"),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Cart_map(
@@ -1846,7 +1876,14 @@ pub unsafe extern "C" fn MPI_Cart_map(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Cart_rank(comm: c_int, coords: usize, rank: usize) -> c_int {
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Cart_rank", On::Comm(comm)))
+    door::code_to(call("MPI_Cart_rank", On::Comm(comm), |guard| {
+        body::topology::cart_rank(
+            guard,
+            comm,
+            In::<i32>::new(coords, "coords"),
+            Out::<i32>::new(rank, "rank"),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Cart_rank(comm: c_int, coords: usize, rank: usize) -> c_int {
@@ -1861,7 +1898,16 @@ pub unsafe extern "C" fn PMPI_Cart_shift(
     rank_dest: usize,
 ) -> c_int {
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Cart_shift", On::Comm(comm)))
+    door::code_to(call("MPI_Cart_shift", On::Comm(comm), |guard| {
+        body::topology::cart_shift(
+            guard,
+            comm,
+            direction,
+            disp,
+            Out::<i32>::foreign(rank_source, "rank_source", &numbers::RANK),
+            Out::<i32>::foreign(rank_dest, "rank_dest", &numbers::RANK),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Cart_shift(
@@ -1876,7 +1922,14 @@ pub unsafe extern "C" fn MPI_Cart_shift(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Cart_sub(comm: c_int, remain_dims: usize, newcomm: usize) -> c_int {
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Cart_sub", On::Comm(comm)))
+    door::code_to(call("MPI_Cart_sub", On::Comm(comm), |guard| {
+        body::topology::cart_sub(
+            guard,
+            comm,
+            In::<i32>::new(remain_dims, "remain_dims"),
+            Out::<Handle>::foreign(newcomm, "newcomm", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Cart_sub(comm: c_int, remain_dims: usize, newcomm: usize) -> c_int {
@@ -1885,7 +1938,9 @@ pub unsafe extern "C" fn MPI_Cart_sub(comm: c_int, remain_dims: usize, newcomm: 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Cartdim_get(comm: c_int, ndims: usize) -> c_int {
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Cartdim_get", On::Comm(comm)))
+    door::code_to(call("MPI_Cartdim_get", On::Comm(comm), |guard| {
+        body::topology::cartdim_get(guard, comm, Out::<i32>::new(ndims, "ndims"))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Cartdim_get(comm: c_int, ndims: usize) -> c_int {
@@ -2710,7 +2765,20 @@ pub unsafe extern "C" fn PMPI_Dist_graph_create(
 ) -> c_int {
     let comm_old = door::handle_from(comm_old);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Dist_graph_create", On::Comm(comm_old)))
+    door::code_to(call("MPI_Dist_graph_create", On::Comm(comm_old), |guard| {
+        body::topology::dist_graph_create(
+            guard,
+            comm_old,
+            n,
+            In::<i32>::new(sources, "sources"),
+            In::<i32>::new(degrees, "degrees"),
+            In::<i32>::new(destinations, "destinations"),
+            In::<i32>::new(weights, "weights"),
+            info,
+            reorder,
+            Out::<Handle>::foreign(comm_dist_graph, "comm_dist_graph", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Dist_graph_create(
@@ -2753,7 +2821,21 @@ pub unsafe extern "C" fn PMPI_Dist_graph_create_adjacent(
 ) -> c_int {
     let comm_old = door::handle_from(comm_old);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Dist_graph_create_adjacent", On::Comm(comm_old)))
+    door::code_to(call("MPI_Dist_graph_create_adjacent", On::Comm(comm_old), |guard| {
+        body::topology::dist_graph_create_adjacent(
+            guard,
+            comm_old,
+            indegree,
+            In::<i32>::new(sources, "sources"),
+            In::<i32>::new(sourceweights, "sourceweights"),
+            outdegree,
+            In::<i32>::new(destinations, "destinations"),
+            In::<i32>::new(destweights, "destweights"),
+            info,
+            reorder,
+            Out::<Handle>::foreign(comm_dist_graph, "comm_dist_graph", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Dist_graph_create_adjacent(
@@ -2794,7 +2876,18 @@ pub unsafe extern "C" fn PMPI_Dist_graph_neighbors(
     destweights: usize,
 ) -> c_int {
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Dist_graph_neighbors", On::Comm(comm)))
+    door::code_to(call("MPI_Dist_graph_neighbors", On::Comm(comm), |guard| {
+        body::topology::dist_graph_neighbors(
+            guard,
+            comm,
+            maxindegree,
+            Array::<i32>::new(sources, "sources"),
+            Array::<i32>::new(sourceweights, "sourceweights"),
+            maxoutdegree,
+            Array::<i32>::new(destinations, "destinations"),
+            Array::<i32>::new(destweights, "destweights"),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Dist_graph_neighbors(
@@ -2826,7 +2919,15 @@ pub unsafe extern "C" fn PMPI_Dist_graph_neighbors_count(
     weighted: usize,
 ) -> c_int {
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Dist_graph_neighbors_count", On::Comm(comm)))
+    door::code_to(call("MPI_Dist_graph_neighbors_count", On::Comm(comm), |guard| {
+        body::topology::dist_graph_neighbors_count(
+            guard,
+            comm,
+            Out::<i32>::new(indegree, "indegree"),
+            Out::<i32>::new(outdegree, "outdegree"),
+            Out::<i32>::new(weighted, "weighted"),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Dist_graph_neighbors_count(
@@ -6127,7 +6228,17 @@ pub unsafe extern "C" fn PMPI_Graph_create(
     comm_graph: usize,
 ) -> c_int {
     let comm_old = door::handle_from(comm_old);
-    door::code_to(missing("MPI_Graph_create", On::Comm(comm_old)))
+    door::code_to(call("MPI_Graph_create", On::Comm(comm_old), |guard| {
+        body::topology::graph_create(
+            guard,
+            comm_old,
+            nnodes,
+            In::<i32>::new(indx, "indx"),
+            In::<i32>::new(edges, "edges"),
+            reorder,
+            Out::<Handle>::foreign(comm_graph, "comm_graph", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Graph_create(
@@ -6149,7 +6260,16 @@ pub unsafe extern "C" fn PMPI_Graph_get(
     edges: usize,
 ) -> c_int {
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Graph_get", On::Comm(comm)))
+    door::code_to(call("MPI_Graph_get", On::Comm(comm), |guard| {
+        body::topology::graph_get(
+            guard,
+            comm,
+            maxindex,
+            maxedges,
+            Array::<i32>::new(indx, "indx"),
+            Array::<i32>::new(edges, "edges"),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Graph_get(
@@ -6170,7 +6290,16 @@ pub unsafe extern "C" fn PMPI_Graph_map(
     newrank: usize,
 ) -> c_int {
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Graph_map", On::Comm(comm)))
+    door::code_to(call("MPI_Graph_map", On::Comm(comm), |guard| {
+        body::topology::graph_map(
+            guard,
+            comm,
+            nnodes,
+            In::<i32>::new(indx, "indx"),
+            In::<i32>::new(edges, "edges"),
+            Out::<i32>::new(newrank, "newrank"),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Graph_map(
@@ -6191,7 +6320,15 @@ pub unsafe extern "C" fn PMPI_Graph_neighbors(
 ) -> c_int {
     let comm = door::handle_from(comm);
     let rank = numbers::rank_from(rank);
-    door::code_to(missing("MPI_Graph_neighbors", On::Comm(comm)))
+    door::code_to(call("MPI_Graph_neighbors", On::Comm(comm), |guard| {
+        body::topology::graph_neighbors(
+            guard,
+            comm,
+            rank,
+            maxneighbors,
+            Array::<i32>::new(neighbors, "neighbors"),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Graph_neighbors(
@@ -6206,7 +6343,9 @@ pub unsafe extern "C" fn MPI_Graph_neighbors(
 pub unsafe extern "C" fn PMPI_Graph_neighbors_count(comm: c_int, rank: c_int, nneighbors: usize) -> c_int {
     let comm = door::handle_from(comm);
     let rank = numbers::rank_from(rank);
-    door::code_to(missing("MPI_Graph_neighbors_count", On::Comm(comm)))
+    door::code_to(call("MPI_Graph_neighbors_count", On::Comm(comm), |guard| {
+        body::topology::graph_neighbors_count(guard, comm, rank, Out::<i32>::new(nneighbors, "nneighbors"))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Graph_neighbors_count(comm: c_int, rank: c_int, nneighbors: usize) -> c_int {
@@ -6215,7 +6354,14 @@ pub unsafe extern "C" fn MPI_Graph_neighbors_count(comm: c_int, rank: c_int, nne
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Graphdims_get(comm: c_int, nnodes: usize, nedges: usize) -> c_int {
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Graphdims_get", On::Comm(comm)))
+    door::code_to(call("MPI_Graphdims_get", On::Comm(comm), |guard| {
+        body::topology::graphdims_get(
+            guard,
+            comm,
+            Out::<i32>::new(nnodes, "nnodes"),
+            Out::<i32>::new(nedges, "nedges"),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Graphdims_get(comm: c_int, nnodes: usize, nedges: usize) -> c_int {
@@ -7575,7 +7721,19 @@ pub unsafe extern "C" fn PMPI_Ineighbor_allgather(
     let sendtype = door::handle_from(sendtype);
     let recvtype = door::handle_from(recvtype);
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Ineighbor_allgather", On::Comm(comm)))
+    door::code_to(call("MPI_Ineighbor_allgather", On::Comm(comm), |guard| {
+        body::neighbor::ineighbor_allgather(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            i64::from(sendcount),
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            i64::from(recvcount),
+            recvtype,
+            comm,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ineighbor_allgather(
@@ -7606,7 +7764,19 @@ pub unsafe extern "C" fn PMPI_Ineighbor_allgather_c(
     let sendtype = door::handle_from(sendtype);
     let recvtype = door::handle_from(recvtype);
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Ineighbor_allgather_c", On::Comm(comm)))
+    door::code_to(call("MPI_Ineighbor_allgather_c", On::Comm(comm), |guard| {
+        body::neighbor::ineighbor_allgather(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            sendcount,
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            recvcount,
+            recvtype,
+            comm,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ineighbor_allgather_c(
@@ -7638,7 +7808,20 @@ pub unsafe extern "C" fn PMPI_Ineighbor_allgatherv(
     let sendtype = door::handle_from(sendtype);
     let recvtype = door::handle_from(recvtype);
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Ineighbor_allgatherv", On::Comm(comm)))
+    door::code_to(call("MPI_Ineighbor_allgatherv", On::Comm(comm), |guard| {
+        body::neighbor::ineighbor_allgatherv(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            i64::from(sendcount),
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            Counts::ints(recvcounts, "recvcounts"),
+            Counts::ints(displs, "displs"),
+            recvtype,
+            comm,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ineighbor_allgatherv(
@@ -7673,7 +7856,20 @@ pub unsafe extern "C" fn PMPI_Ineighbor_allgatherv_c(
     let sendtype = door::handle_from(sendtype);
     let recvtype = door::handle_from(recvtype);
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Ineighbor_allgatherv_c", On::Comm(comm)))
+    door::code_to(call("MPI_Ineighbor_allgatherv_c", On::Comm(comm), |guard| {
+        body::neighbor::ineighbor_allgatherv(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            sendcount,
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            Counts::longs(recvcounts, "recvcounts"),
+            Counts::longs(displs, "displs"),
+            recvtype,
+            comm,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ineighbor_allgatherv_c(
@@ -7707,7 +7903,19 @@ pub unsafe extern "C" fn PMPI_Ineighbor_alltoall(
     let sendtype = door::handle_from(sendtype);
     let recvtype = door::handle_from(recvtype);
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Ineighbor_alltoall", On::Comm(comm)))
+    door::code_to(call("MPI_Ineighbor_alltoall", On::Comm(comm), |guard| {
+        body::neighbor::ineighbor_alltoall(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            i64::from(sendcount),
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            i64::from(recvcount),
+            recvtype,
+            comm,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ineighbor_alltoall(
@@ -7738,7 +7946,19 @@ pub unsafe extern "C" fn PMPI_Ineighbor_alltoall_c(
     let sendtype = door::handle_from(sendtype);
     let recvtype = door::handle_from(recvtype);
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Ineighbor_alltoall_c", On::Comm(comm)))
+    door::code_to(call("MPI_Ineighbor_alltoall_c", On::Comm(comm), |guard| {
+        body::neighbor::ineighbor_alltoall(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            sendcount,
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            recvcount,
+            recvtype,
+            comm,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ineighbor_alltoall_c(
@@ -7771,7 +7991,21 @@ pub unsafe extern "C" fn PMPI_Ineighbor_alltoallv(
     let sendtype = door::handle_from(sendtype);
     let recvtype = door::handle_from(recvtype);
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Ineighbor_alltoallv", On::Comm(comm)))
+    door::code_to(call("MPI_Ineighbor_alltoallv", On::Comm(comm), |guard| {
+        body::neighbor::ineighbor_alltoallv(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            Counts::ints(sendcounts, "sendcounts"),
+            Counts::ints(sdispls, "sdispls"),
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            Counts::ints(recvcounts, "recvcounts"),
+            Counts::ints(rdispls, "rdispls"),
+            recvtype,
+            comm,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ineighbor_alltoallv(
@@ -7808,7 +8042,21 @@ pub unsafe extern "C" fn PMPI_Ineighbor_alltoallv_c(
     let sendtype = door::handle_from(sendtype);
     let recvtype = door::handle_from(recvtype);
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Ineighbor_alltoallv_c", On::Comm(comm)))
+    door::code_to(call("MPI_Ineighbor_alltoallv_c", On::Comm(comm), |guard| {
+        body::neighbor::ineighbor_alltoallv(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            Counts::longs(sendcounts, "sendcounts"),
+            Counts::longs(sdispls, "sdispls"),
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            Counts::longs(recvcounts, "recvcounts"),
+            Counts::longs(rdispls, "rdispls"),
+            recvtype,
+            comm,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ineighbor_alltoallv_c(
@@ -7843,7 +8091,21 @@ pub unsafe extern "C" fn PMPI_Ineighbor_alltoallw(
     request: usize,
 ) -> c_int {
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Ineighbor_alltoallw", On::Comm(comm)))
+    door::code_to(call("MPI_Ineighbor_alltoallw", On::Comm(comm), |guard| {
+        body::neighbor::ineighbor_alltoallw(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            Counts::ints(sendcounts, "sendcounts"),
+            In::<i64>::new(sdispls, "sdispls"),
+            In::<Handle>::foreign(sendtypes, "sendtypes", &door::HANDLE),
+            Address(door::buffer_from(recvbuf)),
+            Counts::ints(recvcounts, "recvcounts"),
+            In::<i64>::new(rdispls, "rdispls"),
+            In::<Handle>::foreign(recvtypes, "recvtypes", &door::HANDLE),
+            comm,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ineighbor_alltoallw(
@@ -7878,7 +8140,21 @@ pub unsafe extern "C" fn PMPI_Ineighbor_alltoallw_c(
     request: usize,
 ) -> c_int {
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Ineighbor_alltoallw_c", On::Comm(comm)))
+    door::code_to(call("MPI_Ineighbor_alltoallw_c", On::Comm(comm), |guard| {
+        body::neighbor::ineighbor_alltoallw(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            Counts::longs(sendcounts, "sendcounts"),
+            In::<i64>::new(sdispls, "sdispls"),
+            In::<Handle>::foreign(sendtypes, "sendtypes", &door::HANDLE),
+            Address(door::buffer_from(recvbuf)),
+            Counts::longs(recvcounts, "recvcounts"),
+            In::<i64>::new(rdispls, "rdispls"),
+            In::<Handle>::foreign(recvtypes, "recvtypes", &door::HANDLE),
+            comm,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ineighbor_alltoallw_c(
@@ -9472,7 +9748,18 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgather(
     let sendtype = door::handle_from(sendtype);
     let recvtype = door::handle_from(recvtype);
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Neighbor_allgather", On::Comm(comm)))
+    door::code_to(call("MPI_Neighbor_allgather", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_allgather(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            i64::from(sendcount),
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            i64::from(recvcount),
+            recvtype,
+            comm,
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_allgather(
@@ -9499,7 +9786,18 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgather_c(
     let sendtype = door::handle_from(sendtype);
     let recvtype = door::handle_from(recvtype);
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Neighbor_allgather_c", On::Comm(comm)))
+    door::code_to(call("MPI_Neighbor_allgather_c", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_allgather(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            sendcount,
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            recvcount,
+            recvtype,
+            comm,
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_allgather_c(
@@ -9529,7 +9827,20 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgather_init(
     let recvtype = door::handle_from(recvtype);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Neighbor_allgather_init", On::Comm(comm)))
+    door::code_to(call("MPI_Neighbor_allgather_init", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_allgather_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            i64::from(sendcount),
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            i64::from(recvcount),
+            recvtype,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_allgather_init(
@@ -9565,7 +9876,20 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgather_init_c(
     let recvtype = door::handle_from(recvtype);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Neighbor_allgather_init_c", On::Comm(comm)))
+    door::code_to(call("MPI_Neighbor_allgather_init_c", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_allgather_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            sendcount,
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            recvcount,
+            recvtype,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_allgather_init_c(
@@ -9599,7 +9923,19 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgatherv(
     let sendtype = door::handle_from(sendtype);
     let recvtype = door::handle_from(recvtype);
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Neighbor_allgatherv", On::Comm(comm)))
+    door::code_to(call("MPI_Neighbor_allgatherv", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_allgatherv(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            i64::from(sendcount),
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            Counts::ints(recvcounts, "recvcounts"),
+            Counts::ints(displs, "displs"),
+            recvtype,
+            comm,
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_allgatherv(
@@ -9630,7 +9966,19 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgatherv_c(
     let sendtype = door::handle_from(sendtype);
     let recvtype = door::handle_from(recvtype);
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Neighbor_allgatherv_c", On::Comm(comm)))
+    door::code_to(call("MPI_Neighbor_allgatherv_c", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_allgatherv(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            sendcount,
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            Counts::longs(recvcounts, "recvcounts"),
+            Counts::longs(displs, "displs"),
+            recvtype,
+            comm,
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_allgatherv_c(
@@ -9664,7 +10012,21 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgatherv_init(
     let recvtype = door::handle_from(recvtype);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Neighbor_allgatherv_init", On::Comm(comm)))
+    door::code_to(call("MPI_Neighbor_allgatherv_init", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_allgatherv_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            i64::from(sendcount),
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            Counts::ints(recvcounts, "recvcounts"),
+            Counts::ints(displs, "displs"),
+            recvtype,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_allgatherv_init(
@@ -9702,7 +10064,21 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgatherv_init_c(
     let recvtype = door::handle_from(recvtype);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Neighbor_allgatherv_init_c", On::Comm(comm)))
+    door::code_to(call("MPI_Neighbor_allgatherv_init_c", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_allgatherv_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            sendcount,
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            Counts::longs(recvcounts, "recvcounts"),
+            Counts::longs(displs, "displs"),
+            recvtype,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_allgatherv_init_c(
@@ -9736,7 +10112,18 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoall(
     let sendtype = door::handle_from(sendtype);
     let recvtype = door::handle_from(recvtype);
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Neighbor_alltoall", On::Comm(comm)))
+    door::code_to(call("MPI_Neighbor_alltoall", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_alltoall(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            i64::from(sendcount),
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            i64::from(recvcount),
+            recvtype,
+            comm,
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_alltoall(
@@ -9763,7 +10150,18 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoall_c(
     let sendtype = door::handle_from(sendtype);
     let recvtype = door::handle_from(recvtype);
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Neighbor_alltoall_c", On::Comm(comm)))
+    door::code_to(call("MPI_Neighbor_alltoall_c", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_alltoall(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            sendcount,
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            recvcount,
+            recvtype,
+            comm,
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_alltoall_c(
@@ -9793,7 +10191,20 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoall_init(
     let recvtype = door::handle_from(recvtype);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Neighbor_alltoall_init", On::Comm(comm)))
+    door::code_to(call("MPI_Neighbor_alltoall_init", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_alltoall_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            i64::from(sendcount),
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            i64::from(recvcount),
+            recvtype,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_alltoall_init(
@@ -9829,7 +10240,20 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoall_init_c(
     let recvtype = door::handle_from(recvtype);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Neighbor_alltoall_init_c", On::Comm(comm)))
+    door::code_to(call("MPI_Neighbor_alltoall_init_c", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_alltoall_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            sendcount,
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            recvcount,
+            recvtype,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_alltoall_init_c(
@@ -9864,7 +10288,20 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallv(
     let sendtype = door::handle_from(sendtype);
     let recvtype = door::handle_from(recvtype);
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Neighbor_alltoallv", On::Comm(comm)))
+    door::code_to(call("MPI_Neighbor_alltoallv", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_alltoallv(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            Counts::ints(sendcounts, "sendcounts"),
+            Counts::ints(sdispls, "sdispls"),
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            Counts::ints(recvcounts, "recvcounts"),
+            Counts::ints(rdispls, "rdispls"),
+            recvtype,
+            comm,
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_alltoallv(
@@ -9899,7 +10336,20 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallv_c(
     let sendtype = door::handle_from(sendtype);
     let recvtype = door::handle_from(recvtype);
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Neighbor_alltoallv_c", On::Comm(comm)))
+    door::code_to(call("MPI_Neighbor_alltoallv_c", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_alltoallv(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            Counts::longs(sendcounts, "sendcounts"),
+            Counts::longs(sdispls, "sdispls"),
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            Counts::longs(recvcounts, "recvcounts"),
+            Counts::longs(rdispls, "rdispls"),
+            recvtype,
+            comm,
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_alltoallv_c(
@@ -9937,7 +10387,22 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallv_init(
     let recvtype = door::handle_from(recvtype);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Neighbor_alltoallv_init", On::Comm(comm)))
+    door::code_to(call("MPI_Neighbor_alltoallv_init", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_alltoallv_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            Counts::ints(sendcounts, "sendcounts"),
+            Counts::ints(sdispls, "sdispls"),
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            Counts::ints(recvcounts, "recvcounts"),
+            Counts::ints(rdispls, "rdispls"),
+            recvtype,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_alltoallv_init(
@@ -9978,7 +10443,22 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallv_init_c(
     let recvtype = door::handle_from(recvtype);
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Neighbor_alltoallv_init_c", On::Comm(comm)))
+    door::code_to(call("MPI_Neighbor_alltoallv_init_c", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_alltoallv_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            Counts::longs(sendcounts, "sendcounts"),
+            Counts::longs(sdispls, "sdispls"),
+            sendtype,
+            Address(door::buffer_from(recvbuf)),
+            Counts::longs(recvcounts, "recvcounts"),
+            Counts::longs(rdispls, "rdispls"),
+            recvtype,
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_alltoallv_init_c(
@@ -10014,7 +10494,20 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallw(
     comm: c_int,
 ) -> c_int {
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Neighbor_alltoallw", On::Comm(comm)))
+    door::code_to(call("MPI_Neighbor_alltoallw", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_alltoallw(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            Counts::ints(sendcounts, "sendcounts"),
+            In::<i64>::new(sdispls, "sdispls"),
+            In::<Handle>::foreign(sendtypes, "sendtypes", &door::HANDLE),
+            Address(door::buffer_from(recvbuf)),
+            Counts::ints(recvcounts, "recvcounts"),
+            In::<i64>::new(rdispls, "rdispls"),
+            In::<Handle>::foreign(recvtypes, "recvtypes", &door::HANDLE),
+            comm,
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_alltoallw(
@@ -10047,7 +10540,20 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallw_c(
     comm: c_int,
 ) -> c_int {
     let comm = door::handle_from(comm);
-    door::code_to(missing("MPI_Neighbor_alltoallw_c", On::Comm(comm)))
+    door::code_to(call("MPI_Neighbor_alltoallw_c", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_alltoallw(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            Counts::longs(sendcounts, "sendcounts"),
+            In::<i64>::new(sdispls, "sdispls"),
+            In::<Handle>::foreign(sendtypes, "sendtypes", &door::HANDLE),
+            Address(door::buffer_from(recvbuf)),
+            Counts::longs(recvcounts, "recvcounts"),
+            In::<i64>::new(rdispls, "rdispls"),
+            In::<Handle>::foreign(recvtypes, "recvtypes", &door::HANDLE),
+            comm,
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_alltoallw_c(
@@ -10083,7 +10589,22 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallw_init(
 ) -> c_int {
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Neighbor_alltoallw_init", On::Comm(comm)))
+    door::code_to(call("MPI_Neighbor_alltoallw_init", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_alltoallw_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            Counts::ints(sendcounts, "sendcounts"),
+            In::<i64>::new(sdispls, "sdispls"),
+            In::<Handle>::foreign(sendtypes, "sendtypes", &door::HANDLE),
+            Address(door::buffer_from(recvbuf)),
+            Counts::ints(recvcounts, "recvcounts"),
+            In::<i64>::new(rdispls, "rdispls"),
+            In::<Handle>::foreign(recvtypes, "recvtypes", &door::HANDLE),
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_alltoallw_init(
@@ -10122,7 +10643,22 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallw_init_c(
 ) -> c_int {
     let comm = door::handle_from(comm);
     let info = door::handle_from(info);
-    door::code_to(missing("MPI_Neighbor_alltoallw_init_c", On::Comm(comm)))
+    door::code_to(call("MPI_Neighbor_alltoallw_init_c", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_alltoallw_init(
+            guard,
+            Address(door::buffer_from(sendbuf)),
+            Counts::longs(sendcounts, "sendcounts"),
+            In::<i64>::new(sdispls, "sdispls"),
+            In::<Handle>::foreign(sendtypes, "sendtypes", &door::HANDLE),
+            Address(door::buffer_from(recvbuf)),
+            Counts::longs(recvcounts, "recvcounts"),
+            In::<i64>::new(rdispls, "rdispls"),
+            In::<Handle>::foreign(recvtypes, "recvtypes", &door::HANDLE),
+            comm,
+            info,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_alltoallw_init_c(
@@ -13961,7 +14497,7 @@ pub unsafe extern "C" fn MPI_Testsome(
 pub unsafe extern "C" fn PMPI_Topo_test(comm: c_int, status: usize) -> c_int {
     let comm = door::handle_from(comm);
     door::code_to(call("MPI_Topo_test", On::Comm(comm), |guard| {
-        body::comm::topo_test(guard, comm, Out::<i32>::foreign(status, "status", &numbers::TOPOLOGY))
+        body::topology::topo_test(guard, comm, Out::<i32>::foreign(status, "status", &numbers::TOPOLOGY))
     }))
 }
 #[unsafe(no_mangle)]

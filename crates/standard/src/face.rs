@@ -1608,7 +1608,9 @@ pub unsafe extern "C" fn MPI_Cancel(request: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Cart_coords(comm: Handle, rank: c_int, maxdims: c_int, coords: usize) -> c_int {
-    missing("MPI_Cart_coords", On::Comm(comm))
+    call("MPI_Cart_coords", On::Comm(comm), |guard| {
+        body::topology::cart_coords(guard, comm, rank, maxdims, Array::<i32>::new(coords, "coords"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Cart_coords(comm: Handle, rank: c_int, maxdims: c_int, coords: usize) -> c_int {
@@ -1623,7 +1625,17 @@ pub unsafe extern "C" fn PMPI_Cart_create(
     reorder: c_int,
     comm_cart: usize,
 ) -> c_int {
-    missing("MPI_Cart_create", On::Comm(comm_old))
+    call("MPI_Cart_create", On::Comm(comm_old), |guard| {
+        body::topology::cart_create(
+            guard,
+            comm_old,
+            ndims,
+            In::<i32>::new(dims, "dims"),
+            In::<i32>::new(periods, "periods"),
+            reorder,
+            Out::<Handle>::new(comm_cart, "comm_cart"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Cart_create(
@@ -1644,7 +1656,16 @@ pub unsafe extern "C" fn PMPI_Cart_get(
     periods: usize,
     coords: usize,
 ) -> c_int {
-    missing("MPI_Cart_get", On::Comm(comm))
+    call("MPI_Cart_get", On::Comm(comm), |guard| {
+        body::topology::cart_get(
+            guard,
+            comm,
+            maxdims,
+            Array::<i32>::new(dims, "dims"),
+            Array::<i32>::new(periods, "periods"),
+            Array::<i32>::new(coords, "coords"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Cart_get(
@@ -1664,7 +1685,16 @@ pub unsafe extern "C" fn PMPI_Cart_map(
     periods: usize,
     newrank: usize,
 ) -> c_int {
-    missing("MPI_Cart_map", On::Comm(comm))
+    call("MPI_Cart_map", On::Comm(comm), |guard| {
+        body::topology::cart_map(
+            guard,
+            comm,
+            ndims,
+            In::<i32>::new(dims, "dims"),
+            In::<i32>::new(periods, "periods"),
+            Out::<i32>::new(newrank, "newrank"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Cart_map(
@@ -1678,7 +1708,14 @@ pub unsafe extern "C" fn MPI_Cart_map(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Cart_rank(comm: Handle, coords: usize, rank: usize) -> c_int {
-    missing("MPI_Cart_rank", On::Comm(comm))
+    call("MPI_Cart_rank", On::Comm(comm), |guard| {
+        body::topology::cart_rank(
+            guard,
+            comm,
+            In::<i32>::new(coords, "coords"),
+            Out::<i32>::new(rank, "rank"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Cart_rank(comm: Handle, coords: usize, rank: usize) -> c_int {
@@ -1692,7 +1729,16 @@ pub unsafe extern "C" fn PMPI_Cart_shift(
     rank_source: usize,
     rank_dest: usize,
 ) -> c_int {
-    missing("MPI_Cart_shift", On::Comm(comm))
+    call("MPI_Cart_shift", On::Comm(comm), |guard| {
+        body::topology::cart_shift(
+            guard,
+            comm,
+            direction,
+            disp,
+            Out::<i32>::new(rank_source, "rank_source"),
+            Out::<i32>::new(rank_dest, "rank_dest"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Cart_shift(
@@ -1706,7 +1752,14 @@ pub unsafe extern "C" fn MPI_Cart_shift(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Cart_sub(comm: Handle, remain_dims: usize, newcomm: usize) -> c_int {
-    missing("MPI_Cart_sub", On::Comm(comm))
+    call("MPI_Cart_sub", On::Comm(comm), |guard| {
+        body::topology::cart_sub(
+            guard,
+            comm,
+            In::<i32>::new(remain_dims, "remain_dims"),
+            Out::<Handle>::new(newcomm, "newcomm"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Cart_sub(comm: Handle, remain_dims: usize, newcomm: usize) -> c_int {
@@ -1714,7 +1767,9 @@ pub unsafe extern "C" fn MPI_Cart_sub(comm: Handle, remain_dims: usize, newcomm:
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Cartdim_get(comm: Handle, ndims: usize) -> c_int {
-    missing("MPI_Cartdim_get", On::Comm(comm))
+    call("MPI_Cartdim_get", On::Comm(comm), |guard| {
+        body::topology::cartdim_get(guard, comm, Out::<i32>::new(ndims, "ndims"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Cartdim_get(comm: Handle, ndims: usize) -> c_int {
@@ -2432,7 +2487,20 @@ pub unsafe extern "C" fn PMPI_Dist_graph_create(
     reorder: c_int,
     comm_dist_graph: usize,
 ) -> c_int {
-    missing("MPI_Dist_graph_create", On::Comm(comm_old))
+    call("MPI_Dist_graph_create", On::Comm(comm_old), |guard| {
+        body::topology::dist_graph_create(
+            guard,
+            comm_old,
+            n,
+            In::<i32>::new(sources, "sources"),
+            In::<i32>::new(degrees, "degrees"),
+            In::<i32>::new(destinations, "destinations"),
+            In::<i32>::new(weights, "weights"),
+            info,
+            reorder,
+            Out::<Handle>::new(comm_dist_graph, "comm_dist_graph"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Dist_graph_create(
@@ -2473,7 +2541,21 @@ pub unsafe extern "C" fn PMPI_Dist_graph_create_adjacent(
     reorder: c_int,
     comm_dist_graph: usize,
 ) -> c_int {
-    missing("MPI_Dist_graph_create_adjacent", On::Comm(comm_old))
+    call("MPI_Dist_graph_create_adjacent", On::Comm(comm_old), |guard| {
+        body::topology::dist_graph_create_adjacent(
+            guard,
+            comm_old,
+            indegree,
+            In::<i32>::new(sources, "sources"),
+            In::<i32>::new(sourceweights, "sourceweights"),
+            outdegree,
+            In::<i32>::new(destinations, "destinations"),
+            In::<i32>::new(destweights, "destweights"),
+            info,
+            reorder,
+            Out::<Handle>::new(comm_dist_graph, "comm_dist_graph"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Dist_graph_create_adjacent(
@@ -2513,7 +2595,18 @@ pub unsafe extern "C" fn PMPI_Dist_graph_neighbors(
     destinations: usize,
     destweights: usize,
 ) -> c_int {
-    missing("MPI_Dist_graph_neighbors", On::Comm(comm))
+    call("MPI_Dist_graph_neighbors", On::Comm(comm), |guard| {
+        body::topology::dist_graph_neighbors(
+            guard,
+            comm,
+            maxindegree,
+            Array::<i32>::new(sources, "sources"),
+            Array::<i32>::new(sourceweights, "sourceweights"),
+            maxoutdegree,
+            Array::<i32>::new(destinations, "destinations"),
+            Array::<i32>::new(destweights, "destweights"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Dist_graph_neighbors(
@@ -2544,7 +2637,15 @@ pub unsafe extern "C" fn PMPI_Dist_graph_neighbors_count(
     outdegree: usize,
     weighted: usize,
 ) -> c_int {
-    missing("MPI_Dist_graph_neighbors_count", On::Comm(comm))
+    call("MPI_Dist_graph_neighbors_count", On::Comm(comm), |guard| {
+        body::topology::dist_graph_neighbors_count(
+            guard,
+            comm,
+            Out::<i32>::new(indegree, "indegree"),
+            Out::<i32>::new(outdegree, "outdegree"),
+            Out::<i32>::new(weighted, "weighted"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Dist_graph_neighbors_count(
@@ -5446,7 +5547,17 @@ pub unsafe extern "C" fn PMPI_Graph_create(
     reorder: c_int,
     comm_graph: usize,
 ) -> c_int {
-    missing("MPI_Graph_create", On::Comm(comm_old))
+    call("MPI_Graph_create", On::Comm(comm_old), |guard| {
+        body::topology::graph_create(
+            guard,
+            comm_old,
+            nnodes,
+            In::<i32>::new(indx, "indx"),
+            In::<i32>::new(edges, "edges"),
+            reorder,
+            Out::<Handle>::new(comm_graph, "comm_graph"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Graph_create(
@@ -5467,7 +5578,16 @@ pub unsafe extern "C" fn PMPI_Graph_get(
     indx: usize,
     edges: usize,
 ) -> c_int {
-    missing("MPI_Graph_get", On::Comm(comm))
+    call("MPI_Graph_get", On::Comm(comm), |guard| {
+        body::topology::graph_get(
+            guard,
+            comm,
+            maxindex,
+            maxedges,
+            Array::<i32>::new(indx, "indx"),
+            Array::<i32>::new(edges, "edges"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Graph_get(
@@ -5487,7 +5607,16 @@ pub unsafe extern "C" fn PMPI_Graph_map(
     edges: usize,
     newrank: usize,
 ) -> c_int {
-    missing("MPI_Graph_map", On::Comm(comm))
+    call("MPI_Graph_map", On::Comm(comm), |guard| {
+        body::topology::graph_map(
+            guard,
+            comm,
+            nnodes,
+            In::<i32>::new(indx, "indx"),
+            In::<i32>::new(edges, "edges"),
+            Out::<i32>::new(newrank, "newrank"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Graph_map(
@@ -5506,7 +5635,15 @@ pub unsafe extern "C" fn PMPI_Graph_neighbors(
     maxneighbors: c_int,
     neighbors: usize,
 ) -> c_int {
-    missing("MPI_Graph_neighbors", On::Comm(comm))
+    call("MPI_Graph_neighbors", On::Comm(comm), |guard| {
+        body::topology::graph_neighbors(
+            guard,
+            comm,
+            rank,
+            maxneighbors,
+            Array::<i32>::new(neighbors, "neighbors"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Graph_neighbors(
@@ -5519,7 +5656,9 @@ pub unsafe extern "C" fn MPI_Graph_neighbors(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Graph_neighbors_count(comm: Handle, rank: c_int, nneighbors: usize) -> c_int {
-    missing("MPI_Graph_neighbors_count", On::Comm(comm))
+    call("MPI_Graph_neighbors_count", On::Comm(comm), |guard| {
+        body::topology::graph_neighbors_count(guard, comm, rank, Out::<i32>::new(nneighbors, "nneighbors"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Graph_neighbors_count(comm: Handle, rank: c_int, nneighbors: usize) -> c_int {
@@ -5527,7 +5666,14 @@ pub unsafe extern "C" fn MPI_Graph_neighbors_count(comm: Handle, rank: c_int, nn
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Graphdims_get(comm: Handle, nnodes: usize, nedges: usize) -> c_int {
-    missing("MPI_Graphdims_get", On::Comm(comm))
+    call("MPI_Graphdims_get", On::Comm(comm), |guard| {
+        body::topology::graphdims_get(
+            guard,
+            comm,
+            Out::<i32>::new(nnodes, "nnodes"),
+            Out::<i32>::new(nedges, "nedges"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Graphdims_get(comm: Handle, nnodes: usize, nedges: usize) -> c_int {
@@ -6769,7 +6915,19 @@ pub unsafe extern "C" fn PMPI_Ineighbor_allgather(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Ineighbor_allgather", On::Comm(comm))
+    call("MPI_Ineighbor_allgather", On::Comm(comm), |guard| {
+        body::neighbor::ineighbor_allgather(
+            guard,
+            Address(sendbuf),
+            i64::from(sendcount),
+            sendtype,
+            Address(recvbuf),
+            i64::from(recvcount),
+            recvtype,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ineighbor_allgather(
@@ -6797,7 +6955,19 @@ pub unsafe extern "C" fn PMPI_Ineighbor_allgather_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Ineighbor_allgather_c", On::Comm(comm))
+    call("MPI_Ineighbor_allgather_c", On::Comm(comm), |guard| {
+        body::neighbor::ineighbor_allgather(
+            guard,
+            Address(sendbuf),
+            sendcount,
+            sendtype,
+            Address(recvbuf),
+            recvcount,
+            recvtype,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ineighbor_allgather_c(
@@ -6826,7 +6996,20 @@ pub unsafe extern "C" fn PMPI_Ineighbor_allgatherv(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Ineighbor_allgatherv", On::Comm(comm))
+    call("MPI_Ineighbor_allgatherv", On::Comm(comm), |guard| {
+        body::neighbor::ineighbor_allgatherv(
+            guard,
+            Address(sendbuf),
+            i64::from(sendcount),
+            sendtype,
+            Address(recvbuf),
+            Counts::ints(recvcounts, "recvcounts"),
+            Counts::ints(displs, "displs"),
+            recvtype,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ineighbor_allgatherv(
@@ -6858,7 +7041,20 @@ pub unsafe extern "C" fn PMPI_Ineighbor_allgatherv_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Ineighbor_allgatherv_c", On::Comm(comm))
+    call("MPI_Ineighbor_allgatherv_c", On::Comm(comm), |guard| {
+        body::neighbor::ineighbor_allgatherv(
+            guard,
+            Address(sendbuf),
+            sendcount,
+            sendtype,
+            Address(recvbuf),
+            Counts::longs(recvcounts, "recvcounts"),
+            Counts::longs(displs, "displs"),
+            recvtype,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ineighbor_allgatherv_c(
@@ -6889,7 +7085,19 @@ pub unsafe extern "C" fn PMPI_Ineighbor_alltoall(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Ineighbor_alltoall", On::Comm(comm))
+    call("MPI_Ineighbor_alltoall", On::Comm(comm), |guard| {
+        body::neighbor::ineighbor_alltoall(
+            guard,
+            Address(sendbuf),
+            i64::from(sendcount),
+            sendtype,
+            Address(recvbuf),
+            i64::from(recvcount),
+            recvtype,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ineighbor_alltoall(
@@ -6917,7 +7125,19 @@ pub unsafe extern "C" fn PMPI_Ineighbor_alltoall_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Ineighbor_alltoall_c", On::Comm(comm))
+    call("MPI_Ineighbor_alltoall_c", On::Comm(comm), |guard| {
+        body::neighbor::ineighbor_alltoall(
+            guard,
+            Address(sendbuf),
+            sendcount,
+            sendtype,
+            Address(recvbuf),
+            recvcount,
+            recvtype,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ineighbor_alltoall_c(
@@ -6947,7 +7167,21 @@ pub unsafe extern "C" fn PMPI_Ineighbor_alltoallv(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Ineighbor_alltoallv", On::Comm(comm))
+    call("MPI_Ineighbor_alltoallv", On::Comm(comm), |guard| {
+        body::neighbor::ineighbor_alltoallv(
+            guard,
+            Address(sendbuf),
+            Counts::ints(sendcounts, "sendcounts"),
+            Counts::ints(sdispls, "sdispls"),
+            sendtype,
+            Address(recvbuf),
+            Counts::ints(recvcounts, "recvcounts"),
+            Counts::ints(rdispls, "rdispls"),
+            recvtype,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ineighbor_alltoallv(
@@ -6981,7 +7215,21 @@ pub unsafe extern "C" fn PMPI_Ineighbor_alltoallv_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Ineighbor_alltoallv_c", On::Comm(comm))
+    call("MPI_Ineighbor_alltoallv_c", On::Comm(comm), |guard| {
+        body::neighbor::ineighbor_alltoallv(
+            guard,
+            Address(sendbuf),
+            Counts::longs(sendcounts, "sendcounts"),
+            Counts::longs(sdispls, "sdispls"),
+            sendtype,
+            Address(recvbuf),
+            Counts::longs(recvcounts, "recvcounts"),
+            Counts::longs(rdispls, "rdispls"),
+            recvtype,
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ineighbor_alltoallv_c(
@@ -7015,7 +7263,21 @@ pub unsafe extern "C" fn PMPI_Ineighbor_alltoallw(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Ineighbor_alltoallw", On::Comm(comm))
+    call("MPI_Ineighbor_alltoallw", On::Comm(comm), |guard| {
+        body::neighbor::ineighbor_alltoallw(
+            guard,
+            Address(sendbuf),
+            Counts::ints(sendcounts, "sendcounts"),
+            In::<i64>::new(sdispls, "sdispls"),
+            In::<Handle>::new(sendtypes, "sendtypes"),
+            Address(recvbuf),
+            Counts::ints(recvcounts, "recvcounts"),
+            In::<i64>::new(rdispls, "rdispls"),
+            In::<Handle>::new(recvtypes, "recvtypes"),
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ineighbor_alltoallw(
@@ -7049,7 +7311,21 @@ pub unsafe extern "C" fn PMPI_Ineighbor_alltoallw_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Ineighbor_alltoallw_c", On::Comm(comm))
+    call("MPI_Ineighbor_alltoallw_c", On::Comm(comm), |guard| {
+        body::neighbor::ineighbor_alltoallw(
+            guard,
+            Address(sendbuf),
+            Counts::longs(sendcounts, "sendcounts"),
+            In::<i64>::new(sdispls, "sdispls"),
+            In::<Handle>::new(sendtypes, "sendtypes"),
+            Address(recvbuf),
+            Counts::longs(recvcounts, "recvcounts"),
+            In::<i64>::new(rdispls, "rdispls"),
+            In::<Handle>::new(recvtypes, "recvtypes"),
+            comm,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ineighbor_alltoallw_c(
@@ -8501,7 +8777,18 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgather(
     recvtype: Handle,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Neighbor_allgather", On::Comm(comm))
+    call("MPI_Neighbor_allgather", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_allgather(
+            guard,
+            Address(sendbuf),
+            i64::from(sendcount),
+            sendtype,
+            Address(recvbuf),
+            i64::from(recvcount),
+            recvtype,
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_allgather(
@@ -8525,7 +8812,18 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgather_c(
     recvtype: Handle,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Neighbor_allgather_c", On::Comm(comm))
+    call("MPI_Neighbor_allgather_c", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_allgather(
+            guard,
+            Address(sendbuf),
+            sendcount,
+            sendtype,
+            Address(recvbuf),
+            recvcount,
+            recvtype,
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_allgather_c(
@@ -8551,7 +8849,20 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgather_init(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Neighbor_allgather_init", On::Comm(comm))
+    call("MPI_Neighbor_allgather_init", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_allgather_init(
+            guard,
+            Address(sendbuf),
+            i64::from(sendcount),
+            sendtype,
+            Address(recvbuf),
+            i64::from(recvcount),
+            recvtype,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_allgather_init(
@@ -8583,7 +8894,20 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgather_init_c(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Neighbor_allgather_init_c", On::Comm(comm))
+    call("MPI_Neighbor_allgather_init_c", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_allgather_init(
+            guard,
+            Address(sendbuf),
+            sendcount,
+            sendtype,
+            Address(recvbuf),
+            recvcount,
+            recvtype,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_allgather_init_c(
@@ -8614,7 +8938,19 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgatherv(
     recvtype: Handle,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Neighbor_allgatherv", On::Comm(comm))
+    call("MPI_Neighbor_allgatherv", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_allgatherv(
+            guard,
+            Address(sendbuf),
+            i64::from(sendcount),
+            sendtype,
+            Address(recvbuf),
+            Counts::ints(recvcounts, "recvcounts"),
+            Counts::ints(displs, "displs"),
+            recvtype,
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_allgatherv(
@@ -8642,7 +8978,19 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgatherv_c(
     recvtype: Handle,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Neighbor_allgatherv_c", On::Comm(comm))
+    call("MPI_Neighbor_allgatherv_c", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_allgatherv(
+            guard,
+            Address(sendbuf),
+            sendcount,
+            sendtype,
+            Address(recvbuf),
+            Counts::longs(recvcounts, "recvcounts"),
+            Counts::longs(displs, "displs"),
+            recvtype,
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_allgatherv_c(
@@ -8672,7 +9020,21 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgatherv_init(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Neighbor_allgatherv_init", On::Comm(comm))
+    call("MPI_Neighbor_allgatherv_init", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_allgatherv_init(
+            guard,
+            Address(sendbuf),
+            i64::from(sendcount),
+            sendtype,
+            Address(recvbuf),
+            Counts::ints(recvcounts, "recvcounts"),
+            Counts::ints(displs, "displs"),
+            recvtype,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_allgatherv_init(
@@ -8706,7 +9068,21 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgatherv_init_c(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Neighbor_allgatherv_init_c", On::Comm(comm))
+    call("MPI_Neighbor_allgatherv_init_c", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_allgatherv_init(
+            guard,
+            Address(sendbuf),
+            sendcount,
+            sendtype,
+            Address(recvbuf),
+            Counts::longs(recvcounts, "recvcounts"),
+            Counts::longs(displs, "displs"),
+            recvtype,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_allgatherv_init_c(
@@ -8737,7 +9113,18 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoall(
     recvtype: Handle,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Neighbor_alltoall", On::Comm(comm))
+    call("MPI_Neighbor_alltoall", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_alltoall(
+            guard,
+            Address(sendbuf),
+            i64::from(sendcount),
+            sendtype,
+            Address(recvbuf),
+            i64::from(recvcount),
+            recvtype,
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_alltoall(
@@ -8761,7 +9148,18 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoall_c(
     recvtype: Handle,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Neighbor_alltoall_c", On::Comm(comm))
+    call("MPI_Neighbor_alltoall_c", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_alltoall(
+            guard,
+            Address(sendbuf),
+            sendcount,
+            sendtype,
+            Address(recvbuf),
+            recvcount,
+            recvtype,
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_alltoall_c(
@@ -8787,7 +9185,20 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoall_init(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Neighbor_alltoall_init", On::Comm(comm))
+    call("MPI_Neighbor_alltoall_init", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_alltoall_init(
+            guard,
+            Address(sendbuf),
+            i64::from(sendcount),
+            sendtype,
+            Address(recvbuf),
+            i64::from(recvcount),
+            recvtype,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_alltoall_init(
@@ -8819,7 +9230,20 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoall_init_c(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Neighbor_alltoall_init_c", On::Comm(comm))
+    call("MPI_Neighbor_alltoall_init_c", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_alltoall_init(
+            guard,
+            Address(sendbuf),
+            sendcount,
+            sendtype,
+            Address(recvbuf),
+            recvcount,
+            recvtype,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_alltoall_init_c(
@@ -8851,7 +9275,20 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallv(
     recvtype: Handle,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Neighbor_alltoallv", On::Comm(comm))
+    call("MPI_Neighbor_alltoallv", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_alltoallv(
+            guard,
+            Address(sendbuf),
+            Counts::ints(sendcounts, "sendcounts"),
+            Counts::ints(sdispls, "sdispls"),
+            sendtype,
+            Address(recvbuf),
+            Counts::ints(recvcounts, "recvcounts"),
+            Counts::ints(rdispls, "rdispls"),
+            recvtype,
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_alltoallv(
@@ -8883,7 +9320,20 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallv_c(
     recvtype: Handle,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Neighbor_alltoallv_c", On::Comm(comm))
+    call("MPI_Neighbor_alltoallv_c", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_alltoallv(
+            guard,
+            Address(sendbuf),
+            Counts::longs(sendcounts, "sendcounts"),
+            Counts::longs(sdispls, "sdispls"),
+            sendtype,
+            Address(recvbuf),
+            Counts::longs(recvcounts, "recvcounts"),
+            Counts::longs(rdispls, "rdispls"),
+            recvtype,
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_alltoallv_c(
@@ -8917,7 +9367,22 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallv_init(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Neighbor_alltoallv_init", On::Comm(comm))
+    call("MPI_Neighbor_alltoallv_init", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_alltoallv_init(
+            guard,
+            Address(sendbuf),
+            Counts::ints(sendcounts, "sendcounts"),
+            Counts::ints(sdispls, "sdispls"),
+            sendtype,
+            Address(recvbuf),
+            Counts::ints(recvcounts, "recvcounts"),
+            Counts::ints(rdispls, "rdispls"),
+            recvtype,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_alltoallv_init(
@@ -8954,7 +9419,22 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallv_init_c(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Neighbor_alltoallv_init_c", On::Comm(comm))
+    call("MPI_Neighbor_alltoallv_init_c", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_alltoallv_init(
+            guard,
+            Address(sendbuf),
+            Counts::longs(sendcounts, "sendcounts"),
+            Counts::longs(sdispls, "sdispls"),
+            sendtype,
+            Address(recvbuf),
+            Counts::longs(recvcounts, "recvcounts"),
+            Counts::longs(rdispls, "rdispls"),
+            recvtype,
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_alltoallv_init_c(
@@ -8989,7 +9469,20 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallw(
     recvtypes: usize,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Neighbor_alltoallw", On::Comm(comm))
+    call("MPI_Neighbor_alltoallw", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_alltoallw(
+            guard,
+            Address(sendbuf),
+            Counts::ints(sendcounts, "sendcounts"),
+            In::<i64>::new(sdispls, "sdispls"),
+            In::<Handle>::new(sendtypes, "sendtypes"),
+            Address(recvbuf),
+            Counts::ints(recvcounts, "recvcounts"),
+            In::<i64>::new(rdispls, "rdispls"),
+            In::<Handle>::new(recvtypes, "recvtypes"),
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_alltoallw(
@@ -9021,7 +9514,20 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallw_c(
     recvtypes: usize,
     comm: Handle,
 ) -> c_int {
-    missing("MPI_Neighbor_alltoallw_c", On::Comm(comm))
+    call("MPI_Neighbor_alltoallw_c", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_alltoallw(
+            guard,
+            Address(sendbuf),
+            Counts::longs(sendcounts, "sendcounts"),
+            In::<i64>::new(sdispls, "sdispls"),
+            In::<Handle>::new(sendtypes, "sendtypes"),
+            Address(recvbuf),
+            Counts::longs(recvcounts, "recvcounts"),
+            In::<i64>::new(rdispls, "rdispls"),
+            In::<Handle>::new(recvtypes, "recvtypes"),
+            comm,
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_alltoallw_c(
@@ -9055,7 +9561,22 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallw_init(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Neighbor_alltoallw_init", On::Comm(comm))
+    call("MPI_Neighbor_alltoallw_init", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_alltoallw_init(
+            guard,
+            Address(sendbuf),
+            Counts::ints(sendcounts, "sendcounts"),
+            In::<i64>::new(sdispls, "sdispls"),
+            In::<Handle>::new(sendtypes, "sendtypes"),
+            Address(recvbuf),
+            Counts::ints(recvcounts, "recvcounts"),
+            In::<i64>::new(rdispls, "rdispls"),
+            In::<Handle>::new(recvtypes, "recvtypes"),
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_alltoallw_init(
@@ -9092,7 +9613,22 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallw_init_c(
     info: Handle,
     request: usize,
 ) -> c_int {
-    missing("MPI_Neighbor_alltoallw_init_c", On::Comm(comm))
+    call("MPI_Neighbor_alltoallw_init_c", On::Comm(comm), |guard| {
+        body::neighbor::neighbor_alltoallw_init(
+            guard,
+            Address(sendbuf),
+            Counts::longs(sendcounts, "sendcounts"),
+            In::<i64>::new(sdispls, "sdispls"),
+            In::<Handle>::new(sendtypes, "sendtypes"),
+            Address(recvbuf),
+            Counts::longs(recvcounts, "recvcounts"),
+            In::<i64>::new(rdispls, "rdispls"),
+            In::<Handle>::new(recvtypes, "recvtypes"),
+            comm,
+            info,
+            Out::<Handle>::new(request, "request"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Neighbor_alltoallw_init_c(
@@ -12522,7 +13058,7 @@ pub unsafe extern "C" fn MPI_Testsome(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Topo_test(comm: Handle, status: usize) -> c_int {
     call("MPI_Topo_test", On::Comm(comm), |guard| {
-        body::comm::topo_test(guard, comm, Out::<i32>::new(status, "status"))
+        body::topology::topo_test(guard, comm, Out::<i32>::new(status, "status"))
     })
 }
 #[unsafe(no_mangle)]

@@ -107,7 +107,10 @@ fn prototype(function: &Function, prefix: &str) -> String {
     let mut params: Vec<String> = Vec::new();
     for param in &function.params {
         let space = if param.name.is_empty() || param.r#type.ends_with('*') { "" } else { " " };
-        params.push(format!("{}{space}{}{}", param.r#type, param.name, param.array));
+        // MPI_UNWEIGHTED is no array, and gcc warns of one that lies at such an address.
+        let weights = !param.array.is_empty() && param.name.ends_with("weights");
+        let (star, array) = if weights { ("*", "") } else { ("", param.array.as_str()) };
+        params.push(format!("{}{space}{star}{}{array}", param.r#type, param.name));
     }
     let params = if params.is_empty() { "void".to_owned() } else { params.join(", ") };
     format!("{} {prefix}{}({params});\n", function.returns, function.name)

@@ -306,12 +306,12 @@ pub fn iexscan(
     launch(guard, planned, request)
 }
 
-fn run(guard: &mut Guard, planned: Planned) -> Result<()> {
+pub(crate) fn run(guard: &mut Guard, planned: Planned) -> Result<()> {
     let work = planned.blocking().start(guard)?.1;
     guard.finish(work).error.map_or(Ok(()), Err)
 }
 
-fn launch(guard: &mut Guard, planned: Planned, request: Out<Handle>) -> Result<()> {
+pub(crate) fn launch(guard: &mut Guard, planned: Planned, request: Out<Handle>) -> Result<()> {
     request.check()?;
     let (comm, work) = planned.start(guard)?;
     request.set(guard.request(comm, work)?)

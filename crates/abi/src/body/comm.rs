@@ -96,12 +96,6 @@ fn remote(guard: &Guard, comm: Handle) -> Result<Arc<Group>> {
     }
 }
 
-/// MPI_Topo_test: no comm has a topology.
-pub fn topo_test(guard: &mut Guard, comm: Handle, status: Out<i32>) -> Result<()> {
-    guard.objects.comm(comm)?;
-    status.set(c::UNDEFINED)
-}
-
 /// MPI_Comm_dup: hints are not copied (MPI 5.0, section 7.4.2).
 pub fn comm_dup(guard: &mut Guard, comm: Handle, newcomm: Out<Handle>) -> Result<()> {
     duplicate(guard, comm, &Info::default(), newcomm)
@@ -138,6 +132,7 @@ fn duplicate(guard: &mut Guard, comm: Handle, hints: &Info, newcomm: Out<Handle>
     // The context is taken before the callbacks run, so that members agree on it even where one callback fails.
     let parent = guard.objects.comms.get_mut(comm)?;
     let mut new = sibling(parent.child_context(0), parent.group.clone(), parent.remote.clone());
+    new.topology = parent.topology.clone();
     let attributes = attribute::copy_all(guard, Kind::Comm, comm)?;
     new.attributes = attributes;
     new.hint(hints)?;

@@ -20,6 +20,23 @@ pub(crate) fn gather_words(guard: &mut Guard, comm: Handle, words: &[i64]) -> Re
     Ok(to_words(&all))
 }
 
+/// The words that every member has for this one, in order of rank, where `outgoing` are those that this one has for each. Collective.
+pub(crate) fn exchange_words(
+    guard: &mut Guard,
+    comm: Handle,
+    outgoing: &[Vec<i64>],
+) -> Result<Vec<Vec<i64>>> {
+    let lengths: Vec<i64> = outgoing.iter().map(|words| words.len() as i64).collect();
+    let all_lengths = gather_words(guard, comm, &lengths)?;
+    let (rank, size) = (guard.objects.comm(comm)?.rank as usize, outgoing.len());
+    let mut send: Vec<Vec<u8>> = outgoing.iter().map(|words| to_bytes(words)).collect();
+    let length = |from: usize| 8 * all_lengths[from * size + rank] as usize;
+    let mut recv: Vec<Vec<u8>> = (0..size).map(|from| vec![0; length(from)]).collect();
+    let work = Planned::exchanging_bytes(comm, &mut send, &mut recv).blocking().start(guard)?.1;
+    guard.finish(work).error.map_or(Ok(()), Err)?;
+    Ok(recv.iter().map(|bytes| to_words(bytes)).collect())
+}
+
 /// What the member of rank `root` has for all: it passes the words, or the error that all shall report. Collective.
 pub(crate) fn share_words(
     guard: &mut Guard,

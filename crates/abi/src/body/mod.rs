@@ -41,6 +41,7 @@ pub mod generalized;
 pub mod group;
 pub mod info;
 pub mod intercomm;
+pub mod neighbor;
 pub mod onesided;
 pub mod op;
 pub mod p2p;

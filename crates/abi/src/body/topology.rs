@@ -1,8 +1,465 @@
-//! What of topologies needs no comm (MPI 5.0, section 8.5.2).
+//! Virtual topologies (MPI 5.0, chapter 8). They are data of the comm (`objects::topology`); traffic is needed only to learn the edges that other
+//! processes specify, and, where the program allows ranks to be reordered, where its processes run.
 
-use crate::args::{Array, length};
+use super::comm::enter;
+use super::gather::{exchange_words, gather_words};
+use crate::args::{Array, Handle, In, Out, length};
 use crate::process::Guard;
 use error::{Class, Result, fail};
+use objects::arrange::{Place, arrange, matters};
+use objects::topology::{Cart, DistGraph, Edge, Graph, ranks};
+use objects::{Comm, Group, Topology, constants as c};
+use std::sync::Arc;
+
+/// MPI_Topo_test.
+pub fn topo_test(guard: &mut Guard, comm: Handle, status: Out<i32>) -> Result<()> {
+    status.set(match guard.objects.comm(comm)?.topology.as_deref() {
+        Some(Topology::Cart(_)) => c::CART,
+        Some(Topology::Graph(_)) => c::GRAPH,
+        Some(Topology::DistGraph(_)) => c::DIST_GRAPH,
+        None => c::UNDEFINED,
+    })
+}
+
+/// MPI_Cart_create.
+#[rustfmt::skip]
+pub fn cart_create(
+    guard: &mut Guard, comm_old: Handle, ndims: i32, dims: In<i32>, periods: In<i32>, reorder: i32, comm_cart: Out<Handle>,
+) -> Result<()> {
+    comm_cart.check()?;
+    let cart = new_cart(guard, comm_old, ndims, dims, periods)?;
+    let order = arranged(guard, comm_old, reorder, cart.size(), |_| Ok(cart.edges()))?;
+    found(guard, comm_old, cart.size(), order, Topology::Cart(cart), comm_cart)
+}
+
+/// MPI_Cart_map. Without a call of all processes nothing is known of where they run: ranks stay as they are.
+#[rustfmt::skip]
+pub fn cart_map(
+    guard: &mut Guard, comm: Handle, ndims: i32, dims: In<i32>, periods: In<i32>, newrank: Out<i32>,
+) -> Result<()> {
+    let size = new_cart(guard, comm, ndims, dims, periods)?.size();
+    let rank = guard.objects.comm(comm)?.rank;
+    newrank.set(if rank < size { rank as i32 } else { c::UNDEFINED })
+}
+
+fn new_cart(guard: &Guard, comm: Handle, ndims: i32, dims: In<i32>, periods: In<i32>) -> Result<Cart> {
+    let ndims = length(ndims, "ndims")?;
+    let cart = Cart::new(&dims.read(ndims)?, &periods.read(ndims)?)?;
+    fits(guard, comm, cart.size())?;
+    Ok(cart)
+}
+
+/// Refuses an intercommunicator, and a topology with more places than there are processes.
+fn fits(guard: &Guard, comm: Handle, places: u32) -> Result<()> {
+    let old = guard.objects.comm(comm)?;
+    if old.remote.is_some() {
+        fail!(Class::Comm, "{comm} is an intercommunicator, which can have no topology");
+    }
+    if places > old.size() {
+        fail!(Class::Topology, "the topology has {places} places for the {} processes of {comm}", old.size());
+    }
+    Ok(())
+}
+
+/// MPI_Cart_sub: every process knows who is in its part.
+pub fn cart_sub(guard: &mut Guard, comm: Handle, remain_dims: In<i32>, newcomm: Out<Handle>) -> Result<()> {
+    newcomm.check()?;
+    let cart = cart(guard, comm)?.clone();
+    let remain: Vec<bool> = remain_dims.read(cart.dims.len())?.iter().map(|remain| *remain != 0).collect();
+    let old = guard.objects.comms.get_mut(comm)?;
+    let (sub, members) = cart.sub(old.rank, &remain);
+    let context = old.child_context(members[0] as i32);
+    let peers: Vec<u32> = members.iter().map(|rank| old.group.peers[*rank as usize]).collect();
+    enter_with(guard, comm, context, peers, Topology::Cart(sub), newcomm)
+}
+
+/// MPI_Cartdim_get.
+pub fn cartdim_get(guard: &mut Guard, comm: Handle, ndims: Out<i32>) -> Result<()> {
+    ndims.set(cart(guard, comm)?.dims.len() as i32)
+}
+
+/// MPI_Cart_get.
+#[rustfmt::skip]
+pub fn cart_get(
+    guard: &mut Guard, comm: Handle, maxdims: i32, dims: Array<i32>, periods: Array<i32>, coords: Array<i32>,
+) -> Result<()> {
+    let cart = cart(guard, comm)?;
+    holds(maxdims, cart.dims.len(), "maxdims")?;
+    let here = cart.coords(guard.objects.comm(comm)?.rank);
+    dims.write(&ints(&cart.dims))?;
+    let periodic: Vec<i32> = cart.periods.iter().map(|period| i32::from(*period)).collect();
+    periods.write(&periodic)?;
+    coords.write(&ints(&here))
+}
+
+/// MPI_Cart_rank.
+pub fn cart_rank(guard: &mut Guard, comm: Handle, coords: In<i32>, rank: Out<i32>) -> Result<()> {
+    let cart = cart(guard, comm)?;
+    rank.set(cart.rank(&coords.read(cart.dims.len())?)? as i32)
+}
+
+/// MPI_Cart_coords.
+pub fn cart_coords(
+    guard: &mut Guard,
+    comm: Handle,
+    rank: i32,
+    maxdims: i32,
+    coords: Array<i32>,
+) -> Result<()> {
+    let cart = cart(guard, comm)?;
+    holds(maxdims, cart.dims.len(), "maxdims")?;
+    coords.write(&ints(&cart.coords(node(rank, cart.size())?)))
+}
+
+/// MPI_Cart_shift.
+#[rustfmt::skip]
+pub fn cart_shift(
+    guard: &mut Guard, comm: Handle, direction: i32, disp: i32, rank_source: Out<i32>, rank_dest: Out<i32>,
+) -> Result<()> {
+    let cart = cart(guard, comm)?;
+    let dim = direction as usize;
+    if direction < 0 || dim >= cart.dims.len() {
+        fail!(Class::Dims, "direction is {direction}, but the grid has {} dimensions", cart.dims.len());
+    }
+    rank_source.check()?;
+    let rank = guard.objects.comm(comm)?.rank;
+    let at = |by: i64| cart.neighbor(rank, dim, by).map_or(c::PROC_NULL, |rank| rank as i32);
+    rank_dest.set(at(disp.into()))?;
+    rank_source.set(at(-i64::from(disp)))
+}
+
+/// MPI_Graph_create.
+#[rustfmt::skip]
+pub fn graph_create(
+    guard: &mut Guard, comm_old: Handle, nnodes: i32, indx: In<i32>, edges: In<i32>, reorder: i32, comm_graph: Out<Handle>,
+) -> Result<()> {
+    comm_graph.check()?;
+    let graph = new_graph(guard, comm_old, nnodes, indx, edges)?;
+    let order = arranged(guard, comm_old, reorder, nnodes as u32, |_| Ok(graph.all_edges()))?;
+    found(guard, comm_old, nnodes as u32, order, Topology::Graph(graph), comm_graph)
+}
+
+/// MPI_Graph_map, as MPI_Cart_map.
+#[rustfmt::skip]
+pub fn graph_map(
+    guard: &mut Guard, comm: Handle, nnodes: i32, indx: In<i32>, edges: In<i32>, newrank: Out<i32>,
+) -> Result<()> {
+    new_graph(guard, comm, nnodes, indx, edges)?;
+    let rank = guard.objects.comm(comm)?.rank as i32;
+    newrank.set(if rank < nnodes { rank } else { c::UNDEFINED })
+}
+
+fn new_graph(guard: &Guard, comm: Handle, nnodes: i32, indx: In<i32>, edges: In<i32>) -> Result<Graph> {
+    let index = indx.read(length(nnodes, "nnodes")?)?;
+    fits(guard, comm, nnodes as u32)?;
+    let count = length(index.last().copied().unwrap_or(0), "the last element of indx")?;
+    Graph::new(index, &edges.read(count)?)
+}
+
+/// MPI_Graphdims_get.
+pub fn graphdims_get(guard: &mut Guard, comm: Handle, nnodes: Out<i32>, nedges: Out<i32>) -> Result<()> {
+    let graph = graph(guard, comm)?;
+    nnodes.check()?;
+    nedges.set(graph.edges.len() as i32)?;
+    nnodes.set(graph.index.len() as i32)
+}
+
+/// MPI_Graph_get.
+#[rustfmt::skip]
+pub fn graph_get(
+    guard: &mut Guard, comm: Handle, maxindex: i32, maxedges: i32, indx: Array<i32>, edges: Array<i32>,
+) -> Result<()> {
+    let graph = graph(guard, comm)?;
+    holds(maxindex, graph.index.len(), "maxindex")?;
+    holds(maxedges, graph.edges.len(), "maxedges")?;
+    indx.write(&graph.index)?;
+    edges.write(&ints(&graph.edges))
+}
+
+/// MPI_Graph_neighbors_count.
+pub fn graph_neighbors_count(guard: &mut Guard, comm: Handle, rank: i32, nneighbors: Out<i32>) -> Result<()> {
+    let graph = graph(guard, comm)?;
+    nneighbors.set(graph.neighbors(node(rank, graph.index.len() as u32)?).len() as i32)
+}
+
+/// MPI_Graph_neighbors.
+#[rustfmt::skip]
+pub fn graph_neighbors(
+    guard: &mut Guard, comm: Handle, rank: i32, maxneighbors: i32, neighbors: Array<i32>,
+) -> Result<()> {
+    let graph = graph(guard, comm)?;
+    let found = graph.neighbors(node(rank, graph.index.len() as u32)?);
+    holds(maxneighbors, found.len(), "maxneighbors")?;
+    neighbors.write(&ints(found))
+}
+
+/// MPI_Dist_graph_create_adjacent.
+#[rustfmt::skip]
+pub fn dist_graph_create_adjacent(
+    guard: &mut Guard, comm_old: Handle, indegree: i32, sources: In<i32>, sourceweights: In<i32>, outdegree: i32,
+    destinations: In<i32>, destweights: In<i32>, info: Handle, reorder: i32, comm_dist_graph: Out<Handle>,
+) -> Result<()> {
+    comm_dist_graph.check()?;
+    guard.objects.info_or_empty(info)?;
+    fits(guard, comm_old, 0)?;
+    let size = guard.objects.comm(comm_old)?.size();
+    let (indegree, outdegree) = (length(indegree, "indegree")?, length(outdegree, "outdegree")?);
+    let [into, out_of] = [weights(sourceweights, indegree)?, weights(destweights, outdegree)?];
+    if into.is_some() != out_of.is_some() {
+        fail!(Class::Arg, "MPI_UNWEIGHTED is given as one of sourceweights and destweights, but not as the other");
+    }
+    let graph = DistGraph {
+        sources: ranks(&sources.read(indegree)?, size as usize, "sources")?,
+        destinations: ranks(&destinations.read(outdegree)?, size as usize, "destinations")?,
+        weights: into.zip(out_of),
+    };
+    let rank = guard.objects.comm(comm_old)?.rank;
+    let mut mine = Vec::new();
+    for (at, to) in graph.destinations.iter().enumerate() {
+        let weight = graph.weights.as_ref().map_or(1, |weights| weights.1[at]);
+        mine.push((rank, *to, weight as u64));
+    }
+    let order = arranged(guard, comm_old, reorder, size, |guard| gather_edges(guard, comm_old, &mine))?;
+    let graph = match &order {
+        Some(order) => move_to(guard, comm_old, order, &graph)?,
+        None => graph,
+    };
+    found(guard, comm_old, size, order, Topology::DistGraph(graph), comm_dist_graph)
+}
+
+/// MPI_Dist_graph_create.
+#[rustfmt::skip]
+pub fn dist_graph_create(
+    guard: &mut Guard, comm_old: Handle, n: i32, sources: In<i32>, degrees: In<i32>, destinations: In<i32>, weights: In<i32>,
+    info: Handle, reorder: i32, comm_dist_graph: Out<Handle>,
+) -> Result<()> {
+    comm_dist_graph.check()?;
+    guard.objects.info_or_empty(info)?;
+    fits(guard, comm_old, 0)?;
+    let size = guard.objects.comm(comm_old)?.size();
+    let n = length(n, "n")?;
+    let sources = ranks(&sources.read(n)?, size as usize, "sources")?;
+    let degrees: Result<Vec<usize>> = degrees.read(n)?.into_iter().map(|degree| length(degree, "a degree")).collect();
+    let degrees = degrees?;
+    let all = degrees.iter().sum();
+    let destinations = ranks(&destinations.read(all)?, size as usize, "destinations")?;
+    let given = self::weights(weights, all)?;
+    let weight = |at: usize| given.as_ref().map_or(1, |weights| weights[at]);
+    let from = sources.iter().zip(&degrees).flat_map(|(source, degree)| std::iter::repeat_n(*source, *degree));
+    let edges: Vec<Edge> =
+        from.zip(&destinations).enumerate().map(|(at, (from, to))| (from, *to, weight(at) as u64)).collect();
+    let order = arranged(guard, comm_old, reorder, size, |guard| gather_edges(guard, comm_old, &edges))?;
+    let graph = deliver(guard, comm_old, order.as_deref(), &edges, given.is_some())?;
+    found(guard, comm_old, size, order, Topology::DistGraph(graph), comm_dist_graph)
+}
+
+/// The weights of so many edges, unless MPI_UNWEIGHTED is given.
+fn weights(given: In<i32>, edges: usize) -> Result<Option<Vec<i32>>> {
+    if given.is(c::UNWEIGHTED) {
+        return Ok(None);
+    }
+    if given.is(c::WEIGHTS_EMPTY) && edges > 0 {
+        fail!(Class::Arg, "MPI_WEIGHTS_EMPTY is given for {edges} edges");
+    }
+    let weights = given.read(edges)?;
+    if let Some(negative) = weights.iter().find(|weight| **weight < 0) {
+        fail!(Class::Arg, "the weight {negative} is negative");
+    }
+    Ok(Some(weights))
+}
+
+/// MPI_Dist_graph_neighbors_count.
+#[rustfmt::skip]
+pub fn dist_graph_neighbors_count(
+    guard: &mut Guard, comm: Handle, indegree: Out<i32>, outdegree: Out<i32>, weighted: Out<i32>,
+) -> Result<()> {
+    let graph = dist_graph(guard, comm)?;
+    indegree.check()?;
+    outdegree.check()?;
+    weighted.set(i32::from(graph.weights.is_some()))?;
+    indegree.set(graph.sources.len() as i32)?;
+    outdegree.set(graph.destinations.len() as i32)
+}
+
+/// MPI_Dist_graph_neighbors: of longer lists the first part.
+#[rustfmt::skip]
+pub fn dist_graph_neighbors(
+    guard: &mut Guard, comm: Handle, maxindegree: i32, sources: Array<i32>, sourceweights: Array<i32>, maxoutdegree: i32,
+    destinations: Array<i32>, destweights: Array<i32>,
+) -> Result<()> {
+    let graph = dist_graph(guard, comm)?;
+    let into = length(maxindegree, "maxindegree")?.min(graph.sources.len());
+    let out_of = length(maxoutdegree, "maxoutdegree")?.min(graph.destinations.len());
+    sources.write(&ints(&graph.sources[..into]))?;
+    destinations.write(&ints(&graph.destinations[..out_of]))?;
+    let wanted = |weights: Array<i32>| !weights.is(c::UNWEIGHTED) && !weights.is(c::WEIGHTS_EMPTY);
+    if let Some((of_sources, of_destinations)) = &graph.weights {
+        if wanted(sourceweights) {
+            sourceweights.write(&of_sources[..into])?;
+        }
+        if wanted(destweights) {
+            destweights.write(&of_destinations[..out_of])?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes a comm of the first `places` processes of its parent, or of those that `order` names; the others get none.
+#[rustfmt::skip]
+fn found(
+    guard: &mut Guard, parent: Handle, places: u32, order: Option<Vec<u32>>, topology: Topology, newcomm: Out<Handle>,
+) -> Result<()> {
+    let old = guard.objects.comms.get_mut(parent)?;
+    let context = old.child_context(0);
+    let order = order.unwrap_or_else(|| (0..places).collect());
+    let peers: Vec<u32> = order.iter().map(|rank| old.group.peers[*rank as usize]).collect();
+    if !peers.contains(&guard.objects.own) {
+        return newcomm.set(c::COMM_NULL);
+    }
+    enter_with(guard, parent, context, peers, topology, newcomm)
+}
+
+#[rustfmt::skip]
+fn enter_with(
+    guard: &mut Guard, parent: Handle, context: u64, peers: Vec<u32>, topology: Topology, newcomm: Out<Handle>,
+) -> Result<()> {
+    let group = Arc::new(Group::new(peers, guard.objects.own));
+    let mut new = Comm::new(context, group, "");
+    new.topology = Some(Arc::new(topology));
+    enter(guard, parent, new, newcomm)
+}
+
+/// The process for each place, where the program allows another order than that of the ranks, all processes are bound to cores, and
+/// another order brings neighbours together. Collective if it may be reordered.
+#[rustfmt::skip]
+fn arranged(
+    guard: &mut Guard, comm: Handle, reorder: i32, places: u32, edges: impl FnOnce(&mut Guard) -> Result<Vec<Edge>>,
+) -> Result<Option<Vec<u32>>> {
+    if reorder == 0 || places < 2 {
+        return Ok(None);
+    }
+    let words = gather_words(guard, comm, &core().unwrap_or([-1; 3]))?;
+    let place = |words: &[i64]| -> Place { std::array::from_fn(|level| words[level] as u32) };
+    let known: Vec<Place> = words.chunks_exact(3).take(places as usize).map(place).collect();
+    if words.contains(&-1) || !matters(&known) {
+        return Ok(None);
+    }
+    Ok(arrange(&known, &edges(guard)?))
+}
+
+/// Where this process runs, if it is bound to one core. A package whose cores share no cache at all counts as one that they do.
+fn core() -> Option<[i64; 3]> {
+    let cpus = sys::cpu::allowed().ok()?;
+    let within = |kind| match sys::topology::place(kind, &cpus) {
+        Some(sys::topology::Place::Within(first)) => Some(first as i64),
+        _ => None,
+    };
+    let package = within("Package")?;
+    Some([package, within("L3Cache").unwrap_or(package), within("Core")?])
+}
+
+/// The edges that all members specify, from what each does. Collective.
+fn gather_edges(guard: &mut Guard, comm: Handle, mine: &[Edge]) -> Result<Vec<Edge>> {
+    let words: Vec<i64> =
+        mine.iter().flat_map(|edge| [edge.0.into(), edge.1.into(), edge.2 as i64]).collect();
+    let size = guard.objects.comm(comm)?.size() as usize;
+    let all = exchange_words(guard, comm, &vec![words; size])?.concat();
+    Ok(all.chunks_exact(3).map(|edge| (edge[0] as u32, edge[1] as u32, edge[2] as u64)).collect())
+}
+
+/// Tells the process of every node of its edges, in an order that both ends of several edges between two nodes share. Collective.
+#[rustfmt::skip]
+fn deliver(
+    guard: &mut Guard, comm: Handle, order: Option<&[u32]>, edges: &[Edge], weighted: bool,
+) -> Result<DistGraph> {
+    let size = guard.objects.comm(comm)?.size() as usize;
+    let mut outgoing = vec![Vec::new(); size];
+    let process = |node: u32| order.map_or(node, |order| order[node as usize]) as usize;
+    for (from, to, weight) in edges {
+        outgoing[process(*to)].extend([0, i64::from(*from), *weight as i64]);
+        outgoing[process(*from)].extend([1, i64::from(*to), *weight as i64]);
+    }
+    let mut graph = DistGraph::default();
+    let (mut into, mut out_of) = (Vec::new(), Vec::new());
+    for words in exchange_words(guard, comm, &outgoing)?.concat().chunks_exact(3) {
+        let (node, weight) = (words[1] as u32, words[2] as i32);
+        let (nodes, weights) = match words[0] {
+            0 => (&mut graph.sources, &mut into),
+            _ => (&mut graph.destinations, &mut out_of),
+        };
+        nodes.push(node);
+        weights.push(weight);
+    }
+    graph.weights = weighted.then_some((into, out_of));
+    Ok(graph)
+}
+
+/// Exchanges the lists of nodes that change processes. Collective.
+fn move_to(guard: &mut Guard, comm: Handle, order: &[u32], graph: &DistGraph) -> Result<DistGraph> {
+    let rank = guard.objects.comm(comm)?.rank;
+    let (into, out_of) = graph.weights.clone().unwrap_or_default();
+    let mut words = vec![graph.sources.len() as i64, graph.destinations.len() as i64];
+    words.extend(graph.sources.iter().chain(&graph.destinations).map(|rank| i64::from(*rank)));
+    words.extend(into.iter().chain(&out_of).map(|weight| i64::from(*weight)));
+    let mut outgoing = vec![Vec::new(); order.len()];
+    outgoing[order[rank as usize] as usize] = words;
+    let words = exchange_words(guard, comm, &outgoing)?.concat();
+    let (sources, destinations) = (words[0] as usize, words[1] as usize);
+    let mut rest = words[2..].iter().map(|word| *word as i32);
+    let mut take = |many: usize| -> Vec<i32> { rest.by_ref().take(many).collect() };
+    let (from, to) = (take(sources), take(destinations));
+    let weights = graph.weights.is_some().then(|| (take(sources), take(destinations)));
+    let nodes = |list: Vec<i32>| list.into_iter().map(|rank| rank as u32).collect();
+    Ok(DistGraph { sources: nodes(from), destinations: nodes(to), weights })
+}
+
+fn topology<'a>(guard: &'a Guard, comm: Handle, kind: &str) -> Result<&'a Topology> {
+    match guard.objects.comm(comm)?.topology.as_deref() {
+        Some(topology) => Ok(topology),
+        None => fail!(Class::Topology, "{comm} has no topology; this call needs a {kind} one"),
+    }
+}
+
+fn cart(guard: &Guard, comm: Handle) -> Result<&Cart> {
+    match topology(guard, comm, "Cartesian")? {
+        Topology::Cart(cart) => Ok(cart),
+        _ => fail!(Class::Topology, "the topology of {comm} is not Cartesian"),
+    }
+}
+
+fn graph(guard: &Guard, comm: Handle) -> Result<&Graph> {
+    match topology(guard, comm, "graph")? {
+        Topology::Graph(graph) => Ok(graph),
+        _ => fail!(Class::Topology, "the topology of {comm} is not one of MPI_Graph_create"),
+    }
+}
+
+fn dist_graph(guard: &Guard, comm: Handle) -> Result<&DistGraph> {
+    match topology(guard, comm, "distributed graph")? {
+        Topology::DistGraph(graph) => Ok(graph),
+        _ => fail!(Class::Topology, "the topology of {comm} is not a distributed graph"),
+    }
+}
+
+/// A rank of a topology.
+fn node(rank: i32, size: u32) -> Result<u32> {
+    match u32::try_from(rank) {
+        Ok(node) if node < size => Ok(node),
+        _ => fail!(Class::Rank, "rank {rank} is none of the topology's {size}"),
+    }
+}
+
+/// Refuses an array that is too short for what goes there.
+fn holds(given: i32, needed: usize, name: &str) -> Result<()> {
+    if length(given, name)? < needed {
+        fail!(Class::Arg, "{name} is {given}, but there are {needed} elements");
+    }
+    Ok(())
+}
+
+fn ints(ranks: &[u32]) -> Vec<i32> {
+    ranks.iter().map(|rank| *rank as i32).collect()
+}
 
 /// MPI_Dims_create: fills in the dimensions that are 0.
 pub fn dims_create(_: &mut Guard, nnodes: i32, ndims: i32, dims: Array<i32>) -> Result<()> {
@@ -35,32 +492,49 @@ pub fn dims_create(_: &mut Guard, nnodes: i32, ndims: i32, dims: Array<i32>) -> 
     Ok(())
 }
 
-/// `parts` factors of `number`, the largest first and as small as can be, then the second likewise.
+/// `parts` factors of `number`, the largest first, as close to each other as possible: the largest and the smallest differ by as little
+/// as can be, and then the smallest is as large as it can be, and so on (MPI 5.0, section 8.5.2).
 fn balanced(number: u64, parts: usize) -> Vec<u64> {
     let small = (1..).take_while(|d| d * d <= number).filter(|d| number.is_multiple_of(*d));
     let mut divisors: Vec<u64> = small.flat_map(|d| [d, number / d]).collect();
-    divisors.sort_unstable();
+    divisors.sort_unstable_by_key(|d| std::cmp::Reverse(*d));
     divisors.dedup();
     // There are never more than 31 factors above 1, and the rest is ones.
     let factors = parts.min(31);
-    let mut found = factor(number, factors, number, &divisors).expect("the number itself and ones will do");
+    let mut found = Vec::new();
+    let mut spread = Some(number);
+    while let Some(closer) = spread.and_then(|spread| rising(number, factors, None, spread, &divisors)) {
+        // Strictly closer next time.
+        spread = closer.last().zip(closer.first()).and_then(|(last, first)| (last - first).checked_sub(1));
+        found = closer;
+    }
+    found.reverse();
     found.resize(parts, 1);
     found
 }
 
-fn factor(number: u64, parts: usize, largest: u64, divisors: &[u64]) -> Option<Vec<u64>> {
-    if parts == 0 {
-        return (number == 1).then(Vec::new);
+/// `parts` factors that do not fall, each as large as it can be, within `range`, or within a `spread` from the first one.
+fn rising(
+    number: u64,
+    parts: usize,
+    range: Option<(u64, u64)>,
+    spread: u64,
+    divisors: &[u64],
+) -> Option<Vec<u64>> {
+    let (least, most) = range.unwrap_or((1, number));
+    let power = |factor: u64| factor.checked_pow(parts as u32).unwrap_or(u64::MAX);
+    if parts <= 1 {
+        let fits = if parts == 0 { number == 1 } else { (least..=most).contains(&number) };
+        return fits.then(|| vec![number; parts]);
     }
-    // Where even `parts` factors of this size fall short, a smaller first one cannot do.
-    let enough = |first: u64| {
-        (0..parts).try_fold(1u64, |all, _| all.checked_mul(first)).is_none_or(|all| all >= number)
-    };
-    let firsts = divisors.iter().filter(|d| **d <= largest && number.is_multiple_of(**d) && enough(**d));
-    firsts.into_iter().find_map(|first| {
-        let mut rest = factor(number / first, parts - 1, *first, divisors)?;
-        rest.insert(0, *first);
-        Some(rest)
+    if power(most) < number {
+        return None;
+    }
+    let firsts = divisors.iter().copied().skip_while(|d| power(*d) > number).take_while(|d| *d >= least);
+    firsts.filter(|d| number.is_multiple_of(*d)).find_map(|first| {
+        let within = (first, range.map_or(first + spread, |_| most));
+        let rest = rising(number / first, parts - 1, Some(within), spread, divisors)?;
+        Some([vec![first], rest].concat())
     })
 }
 
@@ -76,6 +550,10 @@ mod tests {
         assert_eq!(balanced(7, 2), [7, 1]);
         assert_eq!(balanced(1, 2), [1, 1]);
         assert_eq!(balanced(1 << 30, 3), [1 << 10; 3]);
+        assert_eq!(balanced(7488, 3), [26, 18, 16]);
+        assert_eq!(balanced(5040, 3), [21, 16, 15]);
+        assert_eq!(balanced(98784, 5), [14, 14, 9, 8, 7]);
+        assert_eq!((balanced(1, 0), balanced(12, 1)), (vec![], vec![12]));
         // Many divisors, many parts, and primes that cannot be avoided: the search must not wander.
         for number in [735_134_400, 2_095_133_040, 2_147_483_647] {
             for parts in 1..12 {

@@ -1,0 +1,144 @@
+//! Neighborhood collectives (MPI 5.0, sections 8.6 to 8.8). Each is prepared once, in `crate::neighborhood`; here stand its blocking, its
+//! nonblocking and its persistent form, which wait for it, hand it out, or keep it.
+
+use super::coll::{launch, run};
+use super::persistent::keep;
+use crate::args::{Address, Counts, Handle, In, Out};
+use crate::collective::{Typed, TypedEach, Weighted};
+use crate::process::Guard;
+use error::Result;
+
+/// MPI_Neighbor_allgather.
+#[rustfmt::skip]
+pub fn neighbor_allgather(
+    guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address, recvcount: i64, recvtype: Handle, comm: Handle,
+) -> Result<()> {
+    let planned = guard.plan_neighbor_allgather(comm, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype))?;
+    run(guard, planned)
+}
+
+/// MPI_Ineighbor_allgather.
+#[rustfmt::skip]
+pub fn ineighbor_allgather(
+    guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address, recvcount: i64, recvtype: Handle, comm: Handle, request: Out<Handle>,
+) -> Result<()> {
+    let planned = guard.plan_neighbor_allgather(comm, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype))?;
+    launch(guard, planned, request)
+}
+
+/// MPI_Neighbor_allgather_init.
+#[rustfmt::skip]
+pub fn neighbor_allgather_init(
+    guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address, recvcount: i64, recvtype: Handle, comm: Handle, info: Handle, request: Out<Handle>,
+) -> Result<()> {
+    let planned = guard.plan_neighbor_allgather(comm, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype))?;
+    keep(guard, planned, info, request)
+}
+
+/// MPI_Neighbor_allgatherv.
+#[rustfmt::skip]
+pub fn neighbor_allgatherv(
+    guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address, recvcounts: Counts, displs: Counts, recvtype: Handle, comm: Handle,
+) -> Result<()> {
+    let planned = guard.plan_neighbor_allgatherv(comm, Typed(sendbuf, sendcount, sendtype), Weighted(recvbuf, recvcounts, displs, recvtype))?;
+    run(guard, planned)
+}
+
+/// MPI_Ineighbor_allgatherv.
+#[rustfmt::skip]
+pub fn ineighbor_allgatherv(
+    guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address, recvcounts: Counts, displs: Counts, recvtype: Handle, comm: Handle, request: Out<Handle>,
+) -> Result<()> {
+    let planned = guard.plan_neighbor_allgatherv(comm, Typed(sendbuf, sendcount, sendtype), Weighted(recvbuf, recvcounts, displs, recvtype))?;
+    launch(guard, planned, request)
+}
+
+/// MPI_Neighbor_allgatherv_init.
+#[rustfmt::skip]
+pub fn neighbor_allgatherv_init(
+    guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address, recvcounts: Counts, displs: Counts, recvtype: Handle, comm: Handle, info: Handle, request: Out<Handle>,
+) -> Result<()> {
+    let planned = guard.plan_neighbor_allgatherv(comm, Typed(sendbuf, sendcount, sendtype), Weighted(recvbuf, recvcounts, displs, recvtype))?;
+    keep(guard, planned, info, request)
+}
+
+/// MPI_Neighbor_alltoall.
+#[rustfmt::skip]
+pub fn neighbor_alltoall(
+    guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address, recvcount: i64, recvtype: Handle, comm: Handle,
+) -> Result<()> {
+    let planned = guard.plan_neighbor_alltoall(comm, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype))?;
+    run(guard, planned)
+}
+
+/// MPI_Ineighbor_alltoall.
+#[rustfmt::skip]
+pub fn ineighbor_alltoall(
+    guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address, recvcount: i64, recvtype: Handle, comm: Handle, request: Out<Handle>,
+) -> Result<()> {
+    let planned = guard.plan_neighbor_alltoall(comm, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype))?;
+    launch(guard, planned, request)
+}
+
+/// MPI_Neighbor_alltoall_init.
+#[rustfmt::skip]
+pub fn neighbor_alltoall_init(
+    guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address, recvcount: i64, recvtype: Handle, comm: Handle, info: Handle, request: Out<Handle>,
+) -> Result<()> {
+    let planned = guard.plan_neighbor_alltoall(comm, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype))?;
+    keep(guard, planned, info, request)
+}
+
+/// MPI_Neighbor_alltoallv.
+#[rustfmt::skip]
+pub fn neighbor_alltoallv(
+    guard: &mut Guard, sendbuf: Address, sendcounts: Counts, sdispls: Counts, sendtype: Handle, recvbuf: Address, recvcounts: Counts, rdispls: Counts, recvtype: Handle, comm: Handle,
+) -> Result<()> {
+    let planned = guard.plan_neighbor_alltoallv(comm, Weighted(sendbuf, sendcounts, sdispls, sendtype), Weighted(recvbuf, recvcounts, rdispls, recvtype))?;
+    run(guard, planned)
+}
+
+/// MPI_Ineighbor_alltoallv.
+#[rustfmt::skip]
+pub fn ineighbor_alltoallv(
+    guard: &mut Guard, sendbuf: Address, sendcounts: Counts, sdispls: Counts, sendtype: Handle, recvbuf: Address, recvcounts: Counts, rdispls: Counts, recvtype: Handle, comm: Handle, request: Out<Handle>,
+) -> Result<()> {
+    let planned = guard.plan_neighbor_alltoallv(comm, Weighted(sendbuf, sendcounts, sdispls, sendtype), Weighted(recvbuf, recvcounts, rdispls, recvtype))?;
+    launch(guard, planned, request)
+}
+
+/// MPI_Neighbor_alltoallv_init.
+#[rustfmt::skip]
+pub fn neighbor_alltoallv_init(
+    guard: &mut Guard, sendbuf: Address, sendcounts: Counts, sdispls: Counts, sendtype: Handle, recvbuf: Address, recvcounts: Counts, rdispls: Counts, recvtype: Handle, comm: Handle, info: Handle, request: Out<Handle>,
+) -> Result<()> {
+    let planned = guard.plan_neighbor_alltoallv(comm, Weighted(sendbuf, sendcounts, sdispls, sendtype), Weighted(recvbuf, recvcounts, rdispls, recvtype))?;
+    keep(guard, planned, info, request)
+}
+
+/// MPI_Neighbor_alltoallw.
+#[rustfmt::skip]
+pub fn neighbor_alltoallw(
+    guard: &mut Guard, sendbuf: Address, sendcounts: Counts, sdispls: In<i64>, sendtypes: In<Handle>, recvbuf: Address, recvcounts: Counts, rdispls: In<i64>, recvtypes: In<Handle>, comm: Handle,
+) -> Result<()> {
+    let planned = guard.plan_neighbor_alltoallw(comm, TypedEach(sendbuf, sendcounts, Counts::Longs(sdispls), sendtypes), TypedEach(recvbuf, recvcounts, Counts::Longs(rdispls), recvtypes))?;
+    run(guard, planned)
+}
+
+/// MPI_Ineighbor_alltoallw.
+#[rustfmt::skip]
+pub fn ineighbor_alltoallw(
+    guard: &mut Guard, sendbuf: Address, sendcounts: Counts, sdispls: In<i64>, sendtypes: In<Handle>, recvbuf: Address, recvcounts: Counts, rdispls: In<i64>, recvtypes: In<Handle>, comm: Handle, request: Out<Handle>,
+) -> Result<()> {
+    let planned = guard.plan_neighbor_alltoallw(comm, TypedEach(sendbuf, sendcounts, Counts::Longs(sdispls), sendtypes), TypedEach(recvbuf, recvcounts, Counts::Longs(rdispls), recvtypes))?;
+    launch(guard, planned, request)
+}
+
+/// MPI_Neighbor_alltoallw_init.
+#[rustfmt::skip]
+pub fn neighbor_alltoallw_init(
+    guard: &mut Guard, sendbuf: Address, sendcounts: Counts, sdispls: In<i64>, sendtypes: In<Handle>, recvbuf: Address, recvcounts: Counts, rdispls: In<i64>, recvtypes: In<Handle>, comm: Handle, info: Handle, request: Out<Handle>,
+) -> Result<()> {
+    let planned = guard.plan_neighbor_alltoallw(comm, TypedEach(sendbuf, sendcounts, Counts::Longs(sdispls), sendtypes), TypedEach(recvbuf, recvcounts, Counts::Longs(rdispls), recvtypes))?;
+    keep(guard, planned, info, request)
+}

@@ -1,0 +1,94 @@
+//! Which process takes which place of a topology, so that neighbours are near each other in the machine (MPI 5.0, section 8.3).
+
+use crate::topology::Edge;
+use std::cmp::Reverse;
+
+/// Where a process runs: the package, the group of cores that share the last cache, the core.
+pub type Place = [u32; 3];
+
+/// How far apart two processes are: 0 on one core, 3 on two packages.
+fn distance(a: &Place, b: &Place) -> u64 {
+    (0..3).find(|level| a[*level] != b[*level]).map_or(0, |level| 3 - level as u64)
+}
+
+/// Whether any two pairs of processes are apart by different ways, so that an order can be better than another.
+pub fn matters(places: &[Place]) -> bool {
+    let mut pairs =
+        places.iter().flat_map(|a| places.iter().filter(move |b| *b != a).map(move |b| distance(a, b)));
+    let first = pairs.next();
+    pairs.any(|other| Some(other) != first)
+}
+
+/// The process for each of the vertices, of which there are as many as places; nothing if the given order is no worse.
+///
+/// Groups of near processes are filled one after the other, each time with the vertex that has the heaviest edges into the
+/// group (greedy graph growing); what this finds is taken if the sum of weight times distance falls.
+pub fn arrange(places: &[Place], edges: &[Edge]) -> Option<Vec<u32>> {
+    let mut near: Vec<Vec<(usize, u64)>> = vec![Vec::new(); places.len()];
+    for (from, to, weight) in edges {
+        near[*from as usize].push((*to as usize, *weight));
+        near[*to as usize].push((*from as usize, *weight));
+    }
+    let mut slots: Vec<usize> = (0..places.len()).collect();
+    slots.sort_by_key(|slot| places[*slot]);
+    // By vertex: the weight of its edges into the group that is being filled, and to all that are placed.
+    let mut pull = vec![(0u64, 0u64); places.len()];
+    let mut process = vec![None; places.len()];
+    let mut group = None;
+    for slot in slots {
+        let here = &places[slot][..2];
+        if group.replace(here) != Some(here) {
+            pull.iter_mut().for_each(|pull| pull.0 = 0);
+        }
+        let free = (0..places.len()).filter(|vertex| process[*vertex].is_none());
+        let vertex = free.max_by_key(|vertex| (pull[*vertex], Reverse(*vertex))).expect("as many as slots");
+        process[vertex] = Some(slot as u32);
+        for (neighbor, weight) in &near[vertex] {
+            pull[*neighbor].0 += weight;
+            pull[*neighbor].1 += weight;
+        }
+    }
+    let found: Vec<u32> = process.into_iter().map(|slot| slot.expect("every slot took one")).collect();
+    let cost = |process: &dyn Fn(u32) -> u32| -> u128 {
+        let of = |edge: &Edge| {
+            let [from, to] = [edge.0, edge.1].map(|vertex| &places[process(vertex) as usize]);
+            u128::from(edge.2) * u128::from(distance(from, to))
+        };
+        edges.iter().map(of).sum()
+    };
+    (cost(&|vertex| found[vertex as usize]) < cost(&|vertex| vertex)).then_some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::Cart;
+
+    // Goal: a ring dealt out over two packages is cut twice instead of everywhere, and every process gets one place.
+    #[test]
+    fn a_ring_over_two_packages() {
+        let places: Vec<Place> = (0..8).map(|rank| [rank % 2, rank % 2, rank]).collect();
+        assert!(matters(&places));
+        let ring = Cart::new(&[8], &[1]).unwrap();
+        let found = arrange(&places, &ring.edges()).expect("dealt out is the worst");
+        let cut =
+            |vertex: usize| places[found[vertex] as usize][0] != places[found[(vertex + 1) % 8] as usize][0];
+        assert_eq!((0..8).filter(|vertex| cut(*vertex)).count(), 2);
+        let mut all = found.clone();
+        all.sort_unstable();
+        assert_eq!(all, (0..8).collect::<Vec<_>>());
+    }
+
+    // Goal: weights count, and what is good stays as it is.
+    #[test]
+    fn the_heavier_edges_are_short() {
+        let places = [[0, 0, 0], [0, 0, 1], [1, 1, 2], [1, 1, 3]];
+        let edges = [(0, 3, 9), (1, 2, 9), (0, 1, 1), (2, 3, 1)];
+        let found = arrange(&places, &edges).unwrap();
+        let package = |vertex: usize| places[found[vertex] as usize][0];
+        assert!(package(0) == package(3) && package(1) == package(2));
+        assert_eq!(arrange(&places, &[(0, 1, 9), (2, 3, 9), (1, 2, 1)]), None);
+        assert_eq!(arrange(&places, &[]), None);
+        assert!(!matters(&[[0, 0, 0], [0, 0, 1], [0, 0, 2]]) && !matters(&[[0, 0, 0]]));
+    }
+}
