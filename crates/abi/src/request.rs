@@ -169,12 +169,32 @@ impl Work {
     }
 }
 
+/// A send about to be started; nobody receives it where `peer` is none.
+#[derive(Clone)]
+pub struct Send {
+    pub(crate) mode: Mode,
+    pub(crate) context: u64,
+    pub(crate) peer: Option<u32>,
+    pub(crate) tag: i32,
+    pub(crate) buffer: Buffer,
+}
+
+/// A receive about to be started. In the group the sender's rank is found.
+#[derive(Clone)]
+pub struct Receive {
+    pub(crate) context: u64,
+    pub(crate) source: Source,
+    pub(crate) tag: Option<i32>,
+    pub(crate) buffer: Buffer,
+    pub(crate) group: Arc<Group>,
+}
+
 /// How a persistent request is started (MPI 5.0, section 3.9).
 pub enum Recipe {
     /// MPI_Send_init and its modes.
-    Send { mode: Mode, context: u64, peer: Option<u32>, tag: i32, buffer: Buffer },
+    Send(Send),
     /// MPI_Recv_init.
-    Recv { context: u64, source: Source, tag: Option<i32>, buffer: Buffer, group: Arc<Group> },
+    Recv(Receive),
     /// MPI_Bcast_init and the other collectives. The members' sequence number counts the starts.
     Coll { planned: Planned, members: Members },
     /// MPI_Psend_init and MPI_Precv_init.

@@ -4,7 +4,7 @@ use crate::args::Handle;
 use crate::buffer::memory;
 use crate::collective::{Planned, to_bytes, to_words};
 use crate::process::Guard;
-use crate::request::{Recipe, Source};
+use crate::request::{Receive, Send, Source};
 use datatype::Buffer;
 use error::{Class, Error, Result};
 use objects::Group;
@@ -92,9 +92,9 @@ fn swap_bytes(
     let buffer = Buffer::from(memory(&mut theirs));
     // The group only serves to find the sender's rank, for which nobody asks.
     let group = Arc::new(Group::new([], 0));
-    let mut recv = Recipe::Recv { context, source: Source::Peer(peer), tag: Some(tag), buffer, group };
+    let recv = Receive { context, source: Source::Peer(peer), tag: Some(tag), buffer, group };
     let buffer = Buffer::from(memory(&mut mine));
-    let mut send = Recipe::Send { mode: Mode::Standard, context, peer: Some(peer), tag, buffer };
+    let send = Send { mode: Mode::Standard, context, peer: Some(peer), tag, buffer };
     let recv = recv.start(guard)?;
     let send = send.start(guard)?;
     let sent = guard.finish(send).error;

@@ -2,7 +2,7 @@
 
 use crate::args::{Address, Handle, Out, Status, StatusOut};
 use crate::process::{Guard, Process};
-use crate::request::{Completion, Recipe, Request, Source, Work, status_of};
+use crate::request::{Completion, Receive, Recipe, Request, Send, Source, Work, status_of};
 use datatype::Buffer;
 use error::{Class, Result, fail};
 use objects::{Group, constants};
@@ -218,8 +218,8 @@ pub fn recv_init(
     request: Out<Handle>,
 ) -> Result<()> {
     request.check()?;
-    let recipe = guard.incoming(buf, count, datatype, source, tag, comm)?;
-    request.set(guard.job().requests.insert(Request { comm, work: None, recipe: Some(recipe) })?)
+    let recipe = Some(Recipe::Recv(guard.incoming(buf, count, datatype, source, tag, comm)?));
+    request.set(guard.job().requests.insert(Request { comm, work: None, recipe })?)
 }
 
 /// MPI_Sendrecv.
@@ -396,12 +396,12 @@ fn persistent_send(
     guard: &mut Guard, mode: Mode, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32, comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
     request.check()?;
-    let recipe = guard.outgoing(mode, buf, count, datatype, dest, tag, comm)?;
-    request.set(guard.job().requests.insert(Request { comm, work: None, recipe: Some(recipe) })?)
+    let recipe = Some(Recipe::Send(guard.outgoing(mode, buf, count, datatype, dest, tag, comm)?));
+    request.set(guard.job().requests.insert(Request { comm, work: None, recipe })?)
 }
 
 /// The receive is started first, so that a message to oneself finds it.
-fn exchange(guard: &mut Guard, mut send: Recipe, mut recv: Recipe) -> Result<Completion> {
+fn exchange(guard: &mut Guard, send: Send, recv: Receive) -> Result<Completion> {
     let recv = recv.start(guard)?;
     let send = send.start(guard)?;
     let sent = guard.finish(send);
@@ -410,7 +410,7 @@ fn exchange(guard: &mut Guard, mut send: Recipe, mut recv: Recipe) -> Result<Com
     Ok(received)
 }
 
-fn both(guard: &mut Guard, mut send: Recipe, mut recv: Recipe, packed: Option<Box<[u8]>>) -> Result<Work> {
+fn both(guard: &mut Guard, send: Send, recv: Receive, packed: Option<Box<[u8]>>) -> Result<Work> {
     let recv = recv.start(guard)?;
     let send = send.start(guard)?;
     Ok(Work::Both {
@@ -429,11 +429,10 @@ fn replace(
 ) -> Result<Work> {
     let recv = guard.incoming(buf, count, datatype, source, recvtag, comm)?;
     let mut send = guard.outgoing(Mode::Standard, buf, count, datatype, dest, sendtag, comm)?;
-    let Recipe::Send { buffer, .. } = &mut send else { unreachable!("outgoing makes sends") };
-    let mut packed = vec![0u8; buffer.bytes()].into_boxed_slice();
+    let mut packed = vec![0u8; send.buffer.bytes()].into_boxed_slice();
     let aside = crate::buffer::memory(&mut packed);
-    buffer.pack(0, aside);
-    *buffer = Buffer::from(aside);
+    send.buffer.pack(0, aside);
+    send.buffer = Buffer::from(aside);
     both(guard, send, recv, Some(packed))
 }
 
@@ -506,24 +505,24 @@ impl Process {
     #[rustfmt::skip]
     pub(crate) fn outgoing(
         &mut self, mode: Mode, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32, comm: Handle,
-    ) -> Result<Recipe> {
+    ) -> Result<Send> {
         let buffer = self.buffer(buf, count, datatype)?;
         if tag < 0 {
             fail!(Class::Tag, "tag {tag} is negative; a send takes 0 to {}", i32::MAX);
         }
         let comm = self.objects.comm(comm)?;
         let peer = if dest == constants::PROC_NULL { None } else { Some(comm.peer(dest)?) };
-        Ok(Recipe::Send { mode, context: comm.context, peer, tag, buffer })
+        Ok(Send { mode, context: comm.context, peer, tag, buffer })
     }
 
     /// The arguments of a receive, checked.
     #[rustfmt::skip]
     pub(crate) fn incoming(
         &mut self, buf: Address, count: i64, datatype: Handle, source: i32, tag: i32, comm: Handle,
-    ) -> Result<Recipe> {
+    ) -> Result<Receive> {
         let buffer = self.buffer(buf, count, datatype)?;
         let Wanted { context, source, tag, group, .. } = self.wanted(source, tag, comm)?;
-        Ok(Recipe::Recv { context, source, tag, buffer, group })
+        Ok(Receive { context, source, tag, buffer, group })
     }
 
     /// Source, tag and comm of a receive or a probe, checked.
@@ -543,24 +542,38 @@ impl Process {
     }
 }
 
+impl Send {
+    /// Starts it.
+    #[inline]
+    pub(crate) fn start(self, process: &mut Process) -> Result<Work> {
+        let Send { mode, context, peer, tag, buffer } = self;
+        let Some(peer) = peer else { return Ok(Work::Done(Completion::EMPTY)) };
+        Ok(Work::Send(process.job().p2p.isend(mode, context, peer, tag, buffer)?))
+    }
+}
+
+impl Receive {
+    /// Starts it.
+    #[inline]
+    pub(crate) fn start(self, process: &mut Process) -> Result<Work> {
+        let Receive { context, source, tag, buffer, group } = self;
+        let source = match source {
+            Source::Nobody => return Ok(Work::Done(Completion::NO_PROCESS)),
+            Source::Any => None,
+            Source::Peer(peer) => Some(peer),
+        };
+        Ok(Work::Recv(process.job().p2p.irecv(context, source, tag, buffer), group))
+    }
+}
+
 impl Recipe {
     /// Starts the operation.
     pub(crate) fn start(&mut self, process: &mut Process) -> Result<Work> {
         match self {
+            Recipe::Send(send) => send.clone().start(process),
+            Recipe::Recv(receive) => receive.clone().start(process),
             Recipe::Coll { planned, members } => planned.start_again(members, process),
-            Recipe::Send { peer: None, .. } => Ok(Work::Done(Completion::EMPTY)),
-            Recipe::Send { mode, context, peer: Some(peer), tag, buffer } => {
-                Ok(Work::Send(process.job().p2p.isend(*mode, *context, *peer, *tag, buffer.clone())?))
-            }
             Recipe::Partitioned(made) => made.start(&mut process.job().p2p),
-            Recipe::Recv { context, source, tag, buffer, group } => {
-                let source = match source {
-                    Source::Nobody => return Ok(Work::Done(Completion::NO_PROCESS)),
-                    Source::Any => None,
-                    Source::Peer(peer) => Some(*peer),
-                };
-                Ok(Work::Recv(process.job().p2p.irecv(*context, source, *tag, buffer.clone()), group.clone()))
-            }
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::args::{Address, Handle, In, Out};
 use crate::buffer::memory;
 use crate::collective::{to_bytes, to_words};
 use crate::process::Guard;
-use crate::request::{Completion, Recipe, Request, Source, Work, status_of};
+use crate::request::{Completion, Receive, Recipe, Request, Send, Source, Work, status_of};
 use datatype::Buffer;
 use error::{Class, Error, Result, fail};
 use objects::{Group, constants};
@@ -57,8 +57,7 @@ pub fn psend_init(
     request: Out<Handle>,
 ) -> Result<()> {
     let all = check(guard, partitions, count, info, request)?;
-    let recipe = guard.outgoing(Mode::Standard, buf, all, datatype, dest, tag, comm)?;
-    let Recipe::Send { peer, buffer, .. } = recipe else { unreachable!("outgoing makes sends") };
+    let Send { peer, buffer, .. } = guard.outgoing(Mode::Standard, buf, all, datatype, dest, tag, comm)?;
     make(guard, true, peer, tag, buffer, partitions, comm, request)
 }
 
@@ -69,8 +68,7 @@ pub fn precv_init(
     request: Out<Handle>,
 ) -> Result<()> {
     let all = check(guard, partitions, count, info, request)?;
-    let recipe = guard.incoming(buf, all, datatype, source, tag, comm)?;
-    let Recipe::Recv { source, tag, buffer, .. } = recipe else { unreachable!("incoming makes receives") };
+    let Receive { source, tag, buffer, .. } = guard.incoming(buf, all, datatype, source, tag, comm)?;
     let peer = match source {
         Source::Nobody => None,
         Source::Peer(peer) => Some(peer),

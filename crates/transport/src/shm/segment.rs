@@ -202,6 +202,7 @@ impl Segment {
     }
 
     /// A rank's page. Panics if there is no such rank.
+    #[inline]
     pub fn rank(&self, rank: u32) -> &RankPage {
         assert!(rank < self.inner.shape.ranks, "rank {rank} of {}", self.inner.shape.ranks);
         let offset = self.inner.layout.rank_pages + u64::from(rank) * size_of::<RankPage>() as u64;
@@ -358,6 +359,7 @@ fn unreadable(error: std::io::Error) -> Error {
 }
 
 /// The `T` that lies `offset` bytes into mapped memory. The caller keeps the map alive for `'a`.
+#[inline]
 pub(super) fn view<'a, T: Shared>(span: Span, offset: u64) -> &'a T {
     let place = span.slice(offset as usize, size_of::<T>());
     assert!(place.address().is_multiple_of(align_of::<T>()), "a shared page at a crooked address");
