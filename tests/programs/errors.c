@@ -125,14 +125,6 @@ static void handlers(void)
     EQUAL(error_class(code), class, "class of a new code");
 }
 
-static void unsupported(void)
-{
-#ifdef OUTBOARD
-    MPI_Win win;
-    FAILS(MPI_Win_create(NULL, 0, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win), MPI_ERR_UNSUPPORTED_OPERATION);
-#endif
-}
-
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
@@ -142,7 +134,6 @@ int main(int argc, char **argv)
     handles();
     truncation();
     handlers();
-    unsupported();
     /* Still in order? */
     int one = 1, sum = 0;
     MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);

@@ -14,6 +14,7 @@ mod file;
 mod hardware;
 mod image;
 mod launcher;
+mod leaks;
 mod neighborhood;
 pub mod process;
 pub mod raise;

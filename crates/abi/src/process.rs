@@ -96,7 +96,7 @@ pub struct Job {
     pub messages: Table<Taken>,
     /// Operations whose requests the program has freed.
     pub orphans: Vec<Work>,
-    /// Requests whose operations take steps of their own, whoever waits for what: receives of partitions follow a heading.
+    /// Requests whose operations take steps of their own (`Work::is_driven`).
     pub driven: Vec<Handle>,
     /// Operators of the program in use by schedules, by token.
     pub operators: slab::Slab<Operator>,

@@ -160,6 +160,11 @@ impl Work {
         operator.map(|operator| operators.remove(operator));
     }
 
+    /// Whether it takes steps of its own, which must be taken whoever waits for what: nobody else's progress takes them.
+    pub(crate) fn is_driven(&self) -> bool {
+        matches!(self, Work::Parts(_) | Work::Checked(_))
+    }
+
     /// Cancels sends and receives that have not matched.
     pub fn cancel(&mut self, p2p: &mut P2p) {
         match self {
@@ -239,7 +244,12 @@ impl Process {
     /// A new request for this work.
     #[inline]
     pub(crate) fn request(&mut self, comm: Handle, work: Work) -> Result<Handle> {
-        self.job().requests.insert(Request { comm, work: Some(work), recipe: None })
+        let driven = work.is_driven();
+        let handle = self.job().requests.insert(Request { comm, work: Some(work), recipe: None })?;
+        if driven {
+            self.job().driven.push(handle);
+        }
+        Ok(handle)
     }
 }
 

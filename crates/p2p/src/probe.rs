@@ -40,6 +40,21 @@ impl P2p {
         Some((MessageTicket(self.state.messages.insert((envelope, message))), probe))
     }
 
+    /// Takes every message out of the queue and throws it away: this process will start no receive any more. Returns what they were,
+    /// with their contexts. A message that is not here yet is received to its end, without a byte.
+    pub fn drain(&mut self) -> Vec<(u64, Probe)> {
+        let mut drained = Vec::new();
+        while !self.state.unexpected.is_empty()
+            && let Some((envelope, message)) = self.state.unexpected.take_named(|_, _| true)
+        {
+            drained.push((envelope.context, self.state.describe(&envelope, &message)));
+            let ours = self.state.requests.insert(Request::receive(Buffer::EMPTY));
+            self.deliver(ours, envelope, message);
+            self.free(Ticket(ours));
+        }
+        drained
+    }
+
     /// Starts the receive of a message that `improbe` took; `None` if it was received already.
     pub fn imrecv(&mut self, message: MessageTicket, buffer: Buffer) -> Option<Ticket> {
         let (envelope, message) = self.state.messages.remove(message.0)?;

@@ -70,7 +70,7 @@ pub struct Settings {
     pub arena_bytes: Option<u64>,
     /// How many processes that MPI_Comm_spawn starts may live at the same time in a job, beside those that mpirun starts.
     pub spawn_ranks_max: u64,
-    /// 0: check what a call can see by itself; 1: also compare what the members of a collective pass; 2: also check internal state.
+    /// 0: check what a call can see by itself; 1: also compare what the members of a collective pass; 2: also say at MPI_Finalize what was left behind: unmatched messages and receives, objects never freed.
     pub check: u64,
     /// Print a summary of the counters when MPI is finalized.
     pub stats: bool,
@@ -456,7 +456,7 @@ pub const TABLE: &[Setting] = &[
         default: "0",
         scope: Scope::Job,
         internal: false,
-        doc: "0: check what a call can see by itself; 1: also compare what the members of a collective pass; 2: also check internal state.",
+        doc: "0: check what a call can see by itself; 1: also compare what the members of a collective pass; 2: also say at MPI_Finalize what was left behind: unmatched messages and receives, objects never freed.",
         why: "Comparing between ranks costs shared-memory traffic in every collective.",
     },
     Setting {

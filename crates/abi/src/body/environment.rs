@@ -1,6 +1,7 @@
 //! Starting and ending, versions, clocks, error codes, memory (MPI 5.0, chapters 9 and 11, sections 19.3 and 20.2).
 
 use crate::args::{Address, Array, Handle, Out, Text, TextOut};
+use crate::leaks;
 use crate::process::{Guard, Job, Phase};
 use error::{Class, Result, fail};
 use objects::{Kind, constants as c};
@@ -42,18 +43,35 @@ fn start(guard: &mut Guard, level: i32) -> Result<()> {
 
 /// MPI_Finalize: what hangs on MPI_COMM_SELF goes first (MPI 5.0, section 11.2.2). Where no session goes on, this process then serves the
 /// others until all are here.
+/// Messages that nobody can receive any more are thrown away, so that no sender waits for their receivers.
 pub fn finalize(guard: &mut Guard) -> Result<()> {
     if guard.phase != Phase::Running {
         fail!(Class::Other, "called without MPI_Init, or a second time");
     }
     super::attribute::delete_all(guard, Kind::Comm, c::COMM_SELF)?;
-    guard.wait(|process| process.job().p2p.is_quiet().then_some(()));
-    guard.wait(|process| process.job().io.is_quiet().then_some(()));
     let departs = guard.objects.sessions.is_empty();
+    let mut lost = Vec::new();
+    guard.wait(|process| {
+        if departs {
+            leaks::drain(process, &mut lost);
+        }
+        let job = process.job();
+        (job.p2p.is_quiet() && job.io.is_quiet()).then_some(())
+    });
     if departs {
         super::session::say_goodbye(guard);
         let membership = guard.job().membership;
-        guard.wait(|_| membership.may_leave().then_some(()));
+        guard.wait(|process| {
+            // Asked first: who has left may begin a session, whose messages are to be kept.
+            let over = membership.may_leave();
+            if !over {
+                leaks::drain(process, &mut lost);
+            }
+            over.then_some(())
+        });
+        if settings::get().check >= 2 {
+            leaks::report(guard, &lost);
+        }
         super::session::depart(guard);
     }
     guard.phase = Phase::Finalized;

@@ -487,7 +487,8 @@ impl Wanted {
             return Ok(None);
         };
         let status = status_of(found.source_peer, found.tag, found.bytes, &self.group);
-        let taken = Taken { comm: self.comm, group: self.group.clone(), message };
+        let (context, group) = (self.context, self.group.clone());
+        let taken = Taken { comm: self.comm, context, group, message, probe: found };
         Ok(Some((process.job().messages.insert(taken)?, status)))
     }
 }
@@ -495,8 +496,10 @@ impl Wanted {
 /// What an MPI_Message names.
 pub struct Taken {
     comm: Handle,
+    pub(crate) context: u64,
     group: Arc<Group>,
-    message: p2p::MessageTicket,
+    pub(crate) message: p2p::MessageTicket,
+    pub(crate) probe: p2p::Probe,
 }
 
 impl Process {

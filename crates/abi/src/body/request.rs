@@ -282,7 +282,7 @@ fn start_again(guard: &mut Guard, handle: Handle) -> Result<()> {
     let request = guard.job().requests.get_mut(handle)?;
     request.recipe = Some(recipe);
     let work = request.work.insert(work?);
-    if matches!(work, Work::Parts(_)) {
+    if work.is_driven() {
         guard.job().driven.push(handle);
     }
     Ok(())

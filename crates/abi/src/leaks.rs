@@ -1,0 +1,121 @@
+//! What a program has left behind when it finalizes MPI: told with OUTBOARD_CHECK=2, one line for each.
+
+use crate::process::Guard;
+use crate::request::{Recipe, Work};
+use datatype::Buffer;
+use objects::{Handle, Table};
+use p2p::{Pending, Probe};
+
+/// A message that came and was never received.
+pub(crate) struct Lost {
+    context: u64,
+    message: Probe,
+}
+
+/// Takes the messages that nobody will receive any more, because this process is in MPI_Finalize, so that their senders' sends end
+/// there, too, instead of waiting for ever.
+pub(crate) fn drain(guard: &mut crate::process::Process, lost: &mut Vec<Lost>) {
+    let job = guard.job();
+    // Those that matched probes have taken out of the queue.
+    let probed: Vec<Handle> = job.messages.iter().map(|(handle, _)| handle).collect();
+    for handle in probed {
+        if let Ok(taken) = job.messages.remove(handle)
+            && let Some(ticket) = job.p2p.imrecv(taken.message, Buffer::EMPTY)
+        {
+            lost.push(Lost { context: taken.context, message: taken.probe });
+            job.p2p.free(ticket);
+        }
+    }
+    lost.extend(job.p2p.drain().into_iter().map(|(context, message)| Lost { context, message }));
+}
+
+/// Prints a line for each thing left behind. All processes have come to MPI_Finalize.
+pub(crate) fn report(guard: &mut Guard, lost: &[Lost]) {
+    // The last messages may lie in the rings.
+    guard.progress();
+    let mut lines: Vec<String> = Vec::new();
+    for Lost { context, message } in lost {
+        lines.push(lost_in_words(guard, *context, *message));
+    }
+    for pending in guard.job().p2p.pending() {
+        lines.push(in_words(guard, pending));
+    }
+    let requests: Vec<Handle> = guard.job().requests.iter().map(|(handle, _)| handle).collect();
+    lines.extend(requests.into_iter().filter_map(|handle| request_in_words(guard, handle)));
+    let objects = &guard.objects;
+    for (handle, comm) in objects.comms.iter() {
+        let name = if comm.name.is_empty() { String::new() } else { format!(", named {}", comm.name) };
+        lines.push(format!("communicator {handle}{name}, of {} processes, was never freed", comm.size()));
+    }
+    for (handle, entry) in objects.datatypes.iter() {
+        let name = if entry.name.is_empty() { String::new() } else { format!(", named {}", entry.name) };
+        lines.push(format!("datatype {handle}{name}, of {} bytes, was never freed", entry.datatype.size()));
+    }
+    unfreed(&mut lines, "group", &objects.groups);
+    unfreed(&mut lines, "operation", &objects.ops);
+    unfreed(&mut lines, "info", &objects.infos);
+    let job = guard.job();
+    unfreed(&mut lines, "window", &job.windows);
+    let rank = job.membership.rank;
+    lines.iter().for_each(|line| eprintln!("outboard: rank {rank}, MPI_Finalize: {line}"));
+}
+
+fn unfreed<T>(lines: &mut Vec<String>, noun: &str, table: &Table<T>) {
+    lines.extend(table.iter().map(|(handle, _)| format!("{noun} {handle} was never freed")));
+}
+
+/// The comm of a context, if it is still alive.
+fn comm_of(guard: &Guard, context: u64) -> String {
+    let comms = &guard.objects.comms;
+    let named = [objects::constants::COMM_WORLD, objects::constants::COMM_SELF];
+    let mut all = named.into_iter().chain(comms.iter().map(|(handle, _)| handle));
+    match all.find(|handle| comms.get(*handle).is_ok_and(|comm| comm.context == context)) {
+        Some(handle) => format!("on {handle}"),
+        None => "on a communicator that is gone".to_owned(),
+    }
+}
+
+fn lost_in_words(guard: &Guard, context: u64, Probe { source_peer, tag, bytes }: Probe) -> String {
+    let comm = comm_of(guard, context);
+    format!("message of {bytes} bytes from rank {source_peer}, tag {tag}, {comm}, was never received")
+}
+
+/// What of point-to-point has not ended.
+fn in_words(guard: &Guard, pending: Pending) -> String {
+    match pending {
+        Pending::Receive { pattern, capacity } => {
+            let source = pattern.source.map_or("any rank".to_owned(), |rank| format!("rank {rank}"));
+            let tag = pattern.tag.map_or("any tag".to_owned(), |tag| format!("tag {tag}"));
+            let comm = comm_of(guard, pattern.context);
+            format!("receive of up to {capacity} bytes from {source}, {tag}, {comm}, was never matched")
+        }
+        Pending::Send { dest_peer, envelope, bytes, .. } => {
+            let comm = comm_of(guard, envelope.context);
+            format!("send of {bytes} bytes to rank {dest_peer}, tag {}, {comm}, has not ended", envelope.tag)
+        }
+        Pending::Transfer { source_peer, tag, left } => {
+            format!("receive from rank {source_peer}, tag {tag}, lacks {left} bytes")
+        }
+        Pending::Message { context, probe } => lost_in_words(guard, context, probe),
+    }
+}
+
+/// What is wrong with a request that is still there; nothing where its receive has been told of.
+fn request_in_words(guard: &mut Guard, handle: Handle) -> Option<String> {
+    let over = guard.peek(handle).unwrap_or(true);
+    let request = guard.job().requests.get(handle).ok()?;
+    let kind = match (&request.recipe, &request.work) {
+        (Some(Recipe::Send { .. }), _) => "a persistent send",
+        (Some(Recipe::Recv { .. }), _) => "a persistent receive",
+        (Some(Recipe::Partitioned(_)), _) => "a partitioned message",
+        (Some(_), _) => "a persistent collective",
+        (None, Some(Work::Done(completion))) if completion.generalized.is_some() => "a generalized request",
+        (None, Some(Work::Generalized { .. })) => "a generalized request",
+        (None, Some(Work::Done(_))) => "an operation that has ended",
+        (None, Some(Work::Send(_) | Work::Recv(..))) => return None,
+        (None, _) => "an operation that has not ended",
+    };
+    let active = if over { "" } else { ", still active" };
+    let left = if request.recipe.is_none() { "completed" } else { "freed" };
+    Some(format!("request {handle}, {kind}{active}, was never {left}"))
+}
