@@ -72,7 +72,7 @@ impl Planned {
     }
 
     /// Makes one group of an intercommunicator's two, whose ranks are then those of `Members::peers`.
-    fn as_one(mut self) -> Planned {
+    fn in_one_group(mut self) -> Planned {
         self.as_one = true;
         self
     }
@@ -143,7 +143,7 @@ impl Planned {
     pub(crate) fn gathering_bytes(comm: Handle, mine: &mut [u8], all: &mut [u8]) -> Planned {
         let input = Part::bytes(Buffer::from(crate::buffer::memory(mine)));
         let output = Part::PerRank(Buffer::from(crate::buffer::memory(all)));
-        Planned::new(comm, Call::new(Collective::Allgather, input, output)).as_one()
+        Planned::new(comm, Call::new(Collective::Allgather, input, output)).in_one_group()
     }
 
     /// An all-to-all of our own bytes, which must live until it is over.
@@ -157,7 +157,7 @@ impl Planned {
     /// A broadcast of our own bytes, which must live until it is over.
     pub(crate) fn spreading_bytes(comm: Handle, root: u32, bytes: &mut [u8]) -> Planned {
         let output = Part::bytes(Buffer::from(crate::buffer::memory(bytes)));
-        Planned::new(comm, Call::new(Collective::Bcast, Part::None, output)).root(root).as_one()
+        Planned::new(comm, Call::new(Collective::Bcast, Part::None, output)).root(root).in_one_group()
     }
 }
 
