@@ -152,9 +152,9 @@ impl Objects {
         Ok(())
     }
 
-    /// The process set of this name (MPI 5.0, section 11.3.2).
+    /// The process set of this name (MPI 5.0, section 11.3.2), which is a URI: no matter whether in capitals (RFC 3986, section 6.2.2.1).
     pub fn process_set(&self, name: &str) -> Result<Arc<Group>> {
-        match session::PROCESS_SETS.iter().position(|known| *known == name) {
+        match session::PROCESS_SETS.iter().position(|known| known.eq_ignore_ascii_case(name)) {
             Some(0) => Ok(self.world.clone()),
             Some(_) => Ok(Arc::new(Group::new([self.own], self.own))),
             None => fail!(error::Class::Arg, "there is no process set \"{name}\""),
@@ -232,8 +232,8 @@ mod tests {
         assert_eq!(objects.comm(constants::COMM_SELF).unwrap().peer(0), Ok(1));
         assert_eq!(objects.committed(constants::INT).unwrap().size(), 4);
         assert!(objects.op(constants::SUM).unwrap().is_commutative());
-        assert_eq!(&*objects.process_set("mpi://SELF").unwrap().peers, [1]);
-        assert_eq!(objects.process_set("mpi://world").unwrap_err().class, error::Class::Arg);
+        assert_eq!(&*objects.process_set("mpi://self").unwrap().peers, [1]);
+        assert_eq!(objects.process_set("mpi://node").unwrap_err().class, error::Class::Arg);
         objects.leave_world();
         assert!(objects.comm(constants::COMM_WORLD).is_err());
         let error = objects.comm(constants::INT).unwrap_err();
