@@ -251,6 +251,31 @@ static void long_strides(void)
     }
 }
 
+/* Two nests of loops become one list of runs, and no pass is left out. */
+static void struct_of_subarrays(void)
+{
+    enum { WORDS = 32 };
+    int sizes[4] = {3, 3, 3, 3}, parts[4] = {2, 2, 2, 2}, starts[4] = {1, 1, 1, 1}, ones[2] = {1, 1}, bytes, at = 0, n = 0;
+    int data[500], packed[WORDS];
+    MPI_Aint places[2] = {8, 1304};
+    MPI_Datatype cube, both;
+    MPI_Type_create_subarray(4, sizes, parts, starts, MPI_ORDER_FORTRAN, MPI_INT, &cube);
+    MPI_Type_create_struct(2, ones, places, (MPI_Datatype[]){cube, cube}, &both);
+    MPI_Type_commit(&both);
+    MPI_Type_size(both, &bytes);
+    EQUAL(bytes, WORDS * 4, "the size of two 4-dimensional subarrays");
+    for (int i = 0; i < 500; i++) data[i] = i;
+    memset(packed, 0, sizeof packed);
+    MPI_Pack(data, 1, both, packed, sizeof packed, &at, MPI_COMM_WORLD);
+    for (int b = 0; b < 2; b++)
+        for (int i = 0; i < 16; i++, n++) {
+            int l = 1 + i / 8, k = 1 + i / 4 % 2, j = 1 + i / 2 % 2;
+            EQUAL(packed[n], places[b] / 4 + 27 * l + 9 * k + 3 * j + 1 + i % 2, "a word of two subarrays");
+        }
+    MPI_Type_free(&cube);
+    MPI_Type_free(&both);
+}
+
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
@@ -259,5 +284,6 @@ int main(int argc, char **argv)
     partial();
     packing();
     long_strides();
+    struct_of_subarrays();
     return end();
 }

@@ -108,13 +108,8 @@ impl Layout {
     }
 
     /// Offset from the element's origin at which pass number `pass` of the element begins.
-    pub(crate) fn pass_offset(&self, mut pass: usize) -> i64 {
-        let mut offset = 0;
-        for l in self.body.loops.iter().rev() {
-            offset += (pass % l.repeat as usize) as i64 * l.stride;
-            pass /= l.repeat as usize;
-        }
-        offset
+    pub(crate) fn pass_offset(&self, pass: usize) -> i64 {
+        self.body.pass_offset(pass as u64)
     }
 
     /// The number of the run that holds packed byte `at` of a pass, and the packed offset at which that run begins.
@@ -252,18 +247,21 @@ impl Body {
         other.each_pass(|offset| self.push_all(&other.runs, by + offset))
     }
 
-    /// Calls `each` with the offset of every pass, in order.
+    /// Calls `each` with the offset of every pass, in order. Offsets follow from the number of the pass: rustc 1.95 with thin LTO has
+    /// compiled an odometer over `loops` such that it left out a pass (tests/programs/types.c, `struct_of_subarrays`).
     fn each_pass(&self, mut each: impl FnMut(i64) -> Result<()>) -> Result<()> {
-        let mut at = vec![0u64; self.loops.len()];
-        loop {
-            each(self.loops.iter().zip(&at).map(|(l, &i)| i as i64 * l.stride).sum())?;
-            let Some(turn) = (0..at.len()).rev().find(|&level| at[level] + 1 < self.loops[level].repeat)
-            else {
-                return Ok(());
-            };
-            at[turn] += 1;
-            at[turn + 1..].fill(0);
+        let passes = self.loops.iter().map(|l| l.repeat).product();
+        (0..passes).try_for_each(|pass| each(self.pass_offset(pass)))
+    }
+
+    /// Offset at which pass number `pass` begins.
+    fn pass_offset(&self, mut pass: u64) -> i64 {
+        let mut offset = 0;
+        for l in self.loops.iter().rev() {
+            offset += (pass % l.repeat) as i64 * l.stride;
+            pass /= l.repeat;
         }
+        offset
     }
 
     fn push_all(&mut self, runs: &[Run], by: i64) -> Result<()> {
