@@ -11,6 +11,7 @@ mod collective;
 mod connect;
 pub mod face;
 mod file;
+mod hang;
 mod hardware;
 mod image;
 mod launcher;

@@ -5,6 +5,7 @@
 
 use crate::body::p2p::Taken;
 use crate::callback;
+use crate::hang;
 use crate::image::Operator;
 use crate::raise;
 use crate::request::{Request, Work};
@@ -16,7 +17,7 @@ use executor::{Executor, Poll};
 use objects::constants::{THREAD_MULTIPLE, THREAD_SINGLE};
 use objects::{Handle, Kind, Objects, Table};
 use p2p::P2p;
-use progress::{Idle, Pace};
+use progress::{Idle, Pace, Turn};
 use rma::Rma;
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
@@ -124,6 +125,20 @@ pub struct Guard {
     process: *mut Process,
     held: Option<MutexGuard<'static, ()>>,
     blamed: Option<On>,
+    /// The MPI function, and the object that its error handler is looked for on.
+    doing: (&'static str, On),
+    /// What a wait is for, where a body says so.
+    pub(crate) awaiting: Awaiting,
+}
+
+/// What a wait is for, to tell people who wonder why it does not end.
+pub(crate) enum Awaiting {
+    /// Nothing that could be told in short.
+    Nothing,
+    /// One message.
+    Operation(p2p::Operation),
+    /// A request.
+    Request(Handle),
 }
 
 /// The object whose error handler is called.
@@ -150,6 +165,7 @@ pub enum On {
 pub fn call(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<()>) -> c_int {
     let begun = telemetry::begin();
     let mut guard = Guard::enter();
+    guard.doing = (name, on);
     let result = if guard.job.is_some() { body(&mut guard) } else { Err(outside(guard.phase)) };
     telemetry::end(begun, telemetry::Event::Call { function: name });
     match result {
@@ -161,6 +177,7 @@ pub fn call(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<
 /// Runs the body of an MPI function that may be called at any time.
 pub fn anytime(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<()>) -> c_int {
     let mut guard = Guard::enter();
+    guard.doing = (name, on);
     match body(&mut guard) {
         Ok(()) => objects::constants::SUCCESS,
         Err(error) => raise::raise(&mut guard, name, on, error),
@@ -202,7 +219,7 @@ impl Guard {
         let shared = PROCESS.0.get();
         // SAFETY: the lock is held, or calls do not overlap, so nobody else has a reference to the value now.
         let process = unsafe { &mut *shared }.get_or_insert_with(Process::new);
-        Guard { process, held, blamed: None }
+        Guard { process, held, blamed: None, doing: ("", On::Nothing), awaiting: Awaiting::Nothing }
     }
 
     /// Names another object than the call's first for an error that is about to be returned: a wait fails on the comm of its request.
@@ -238,24 +255,34 @@ impl Guard {
     /// Makes progress until `ready` has an answer. `ready` is asked with the lock held, first before any progress is made.
     #[inline]
     pub fn wait<T>(&mut self, mut ready: impl FnMut(&mut Process) -> Option<T>) -> T {
-        if let Some(value) = ready(self) {
-            return value;
+        match self.wait_briefly(&mut ready) {
+            Some(value) => value,
+            None => self.wait_long(ready),
         }
-        // Most waits end in the first rounds; only a longer one is worth the clock.
+    }
+
+    /// The first rounds of a wait, in which most end; only a longer one is worth the clock.
+    #[inline]
+    pub(crate) fn wait_briefly<T>(&mut self, ready: &mut impl FnMut(&mut Process) -> Option<T>) -> Option<T> {
+        if let Some(value) = ready(self) {
+            return Some(value);
+        }
         for _ in 0..ROUNDS_UNTIMED {
             if self.progress()
                 && let Some(value) = ready(self)
             {
-                return value;
+                return Some(value);
             }
         }
-        self.wait_long(ready)
+        None
     }
 
+    /// The rest of a wait.
     #[cold]
-    fn wait_long<T>(&mut self, mut ready: impl FnMut(&mut Process) -> Option<T>) -> T {
+    pub(crate) fn wait_long<T>(&mut self, mut ready: impl FnMut(&mut Process) -> Option<T>) -> T {
         let begun = sys::clock::now();
         let mut idle = Idle::new(Pace::of_rank(self.job().membership.segment));
+        let mut shown = false;
         let value = loop {
             // Another thread's progress may have completed what we wait for.
             if let Some(value) = ready(self) {
@@ -263,10 +290,15 @@ impl Guard {
             }
             if self.progress() {
                 idle.reset();
-            } else {
-                self.rest(&mut idle);
+            } else if let Turn::Slept(_) = self.rest(&mut idle) {
+                self.show(begun);
+                shown = true;
             }
         };
+        if shown && let Some(job) = &self.job {
+            job.membership.segment.rank(job.membership.rank).wait.end(sys::clock::now());
+        }
+        self.awaiting = Awaiting::Nothing;
         telemetry::count(Counter::WaitNs, sys::clock::now() - begun);
         telemetry::end(if telemetry::tracing() { begun } else { 0 }, telemetry::Event::Wait);
         value
@@ -298,8 +330,20 @@ impl Guard {
         }
     }
 
+    /// Shows what this process waits for, and tells it in full if it was asked to.
+    #[cold]
+    fn show(&mut self, since: u64) {
+        let text = hang::sentence(self, self.doing.0, self.doing.1, &self.awaiting);
+        let Some(job) = &self.job else { return };
+        let page = job.membership.segment.rank(job.membership.rank);
+        page.wait.begin(since, &text);
+        if page.report.is_due() {
+            page.report.answer(&hang::report(self));
+        }
+    }
+
     /// Idles with the lock let go.
-    fn rest(&mut self, idle: &mut Idle) {
+    fn rest(&mut self, idle: &mut Idle) -> Turn {
         let job = self.job();
         if let Some(warning) = job.coll.warning() {
             eprintln!("outboard: rank {}: {warning}", job.membership.rank);
@@ -326,7 +370,7 @@ impl Guard {
             let job = guard.job();
             job.p2p.is_idle() && !job.coll.stirred() && !job.rma.stirred() && !job.io.stirred()
         };
-        self.unlocked(|| idle.wait(&segment.rank(rank).bell, still_idle));
+        self.unlocked(|| idle.wait(&segment.rank(rank).bell, still_idle))
     }
 }
 

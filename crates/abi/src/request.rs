@@ -8,7 +8,7 @@ use crate::body::generalized::Generalized;
 use crate::body::partitioned::{Partitioned, Parts};
 use crate::collective::{Checked, Planned};
 use crate::image::{Image, Operator};
-use crate::process::{Guard, Job, Process};
+use crate::process::{Awaiting, Guard, Job, Process};
 use coll::{Coll, Members};
 use datatype::Buffer;
 use error::{Error, Result};
@@ -231,10 +231,24 @@ impl Guard {
     /// Waits for an operation; whether it failed is in the completion.
     #[inline]
     pub(crate) fn finish(&mut self, mut work: Work) -> Completion {
-        let completion = self.wait(|process| {
+        let mut poll = |process: &mut Process| {
             let job = process.job();
             work.poll(&mut job.p2p, &mut job.coll)
-        });
+        };
+        let completion = match self.wait_briefly(&mut poll) {
+            Some(completion) => completion,
+            None => {
+                if let Work::Send(ticket) | Work::Recv(ticket, _) = work
+                    && let Some(operation) = self.job().p2p.describe(ticket)
+                {
+                    self.awaiting = Awaiting::Operation(operation);
+                }
+                self.wait_long(|process| {
+                    let job = process.job();
+                    work.poll(&mut job.p2p, &mut job.coll)
+                })
+            }
+        };
         work.release(&mut self.job().operators);
         completion
     }

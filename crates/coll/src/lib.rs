@@ -116,6 +116,11 @@ impl Coll {
         self.executor.memory()
     }
 
+    /// All collectives under way.
+    pub fn pending(&self) -> Vec<executor::Pending> {
+        self.executor.pending()
+    }
+
     /// A sentence that the user should read once, if there is one.
     pub fn warning(&mut self) -> Option<String> {
         self.executor.warning()

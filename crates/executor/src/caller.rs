@@ -3,9 +3,9 @@
 use crate::block::{Block, Program, Room};
 use crate::engine::{Run, Turn};
 use crate::memory::{Driver, Reach};
-use crate::record::{self, COMPLETE, Found, Head, RETURNED};
+use crate::record::{self, COMPLETE, Field, Found, Head, RETURNED};
 use crate::watch::{Health, Watch};
-use crate::{Config, Offload, Poll, Reduction, Start, Ticket, UserCall};
+use crate::{Config, Offload, Pending, Poll, Reduction, Start, Ticket, UserCall};
 use error::{Class, Result, fail};
 use slab::Slab;
 use std::collections::{HashMap, VecDeque};
@@ -230,6 +230,25 @@ impl Executor {
         !self.outstanding.is_empty()
     }
 
+    /// All operations under way.
+    pub fn pending(&self) -> Vec<Pending> {
+        let one = |(_, instance): (usize, &Instance)| {
+            let run = &instance.block.run;
+            let steps = run.steps() as u32;
+            let done =
+                |step: &u32| run.record.step(*step, Field::Done).load(Ordering::Relaxed) & COMPLETE != 0;
+            Pending {
+                context: run.context,
+                sequence: run.sequence,
+                steps,
+                done: (0..steps).filter(done).count() as u32,
+                absent: run.peers.iter().copied().filter(|peer| self.is_absent(run, *peer)).collect(),
+                away: instance.away,
+            }
+        };
+        self.outstanding.iter().map(one).collect()
+    }
+
     /// A sentence for the user, each said once.
     pub fn warning(&mut self) -> Option<String> {
         self.warnings.pop_front()
@@ -356,13 +375,15 @@ impl Executor {
 
     /// Whether some peer has not started the operation yet. Of many peers one surely has not, and asking all would cost more than a turn.
     fn is_early(&self, run: &Run) -> bool {
-        let absent = |peer: u32| {
-            let directory = &self.reach.segment.rank(peer).directory[..];
-            let found =
-                self.reach.arena(peer).map(|arena| record::find(directory, arena, run.context, run.sequence));
-            !matches!(found, Ok(Ok(Found::Here(..))))
-        };
-        run.peers.len() > PEERS_ASKED || run.peers.iter().any(|&peer| peer != self.rank && absent(peer))
+        run.peers.len() > PEERS_ASKED || run.peers.iter().any(|&peer| self.is_absent(run, peer))
+    }
+
+    /// Whether a peer has not started the operation yet, or has already ended it.
+    fn is_absent(&self, run: &Run, peer: u32) -> bool {
+        let directory = &self.reach.segment.rank(peer).directory[..];
+        let found =
+            self.reach.arena(peer).map(|arena| record::find(directory, arena, run.context, run.sequence));
+        peer != self.rank && !matches!(found, Ok(Ok(Found::Here(..))))
     }
 
     /// Hands an instance to the proxy; false if the ring is full.

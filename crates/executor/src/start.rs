@@ -122,6 +122,23 @@ pub struct Ticket {
     pub(crate) generation: u32,
 }
 
+/// An operation under way, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pending {
+    /// Whose operation.
+    pub context: u64,
+    /// Its number there.
+    pub sequence: u32,
+    /// Its steps.
+    pub steps: u32,
+    /// Of those, finished.
+    pub done: u32,
+    /// Peers that have not started it.
+    pub absent: Vec<u32>,
+    /// Whether a proxy carries it out.
+    pub away: bool,
+}
+
 /// What one round over the caller's instances did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Poll {

@@ -15,6 +15,7 @@
 
 mod buffered;
 mod cancel;
+mod describe;
 mod lane;
 mod own;
 mod packet;
@@ -28,6 +29,7 @@ mod send;
 mod tickets;
 
 pub use buffered::{AttachedBuffer, Owner};
+pub use describe::{Operation, What};
 pub use pending::Pending;
 pub use probe::{MessageTicket, Probe};
 

@@ -1,6 +1,6 @@
 //! Processors: which ones we may use, and giving ours up for a moment.
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io::Result;
 
 /// The cpus on which the calling thread may run, ascending.
@@ -23,7 +23,9 @@ pub fn pin(cpus: &[usize]) -> Result<()> {
 
 /// The cpu that the calling thread is on just now.
 pub fn current() -> usize {
-    sched_getcpu()
+    // SAFETY: it only asks. By the C library, as clocks are.
+    let cpu = unsafe { libc::sched_getcpu() };
+    cpu.max(0) as usize
 }
 
 /// Lets another process of this cpu run, if one wants to (sched_yield): 0.3-2 us.

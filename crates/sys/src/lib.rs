@@ -7,6 +7,7 @@ pub mod block;
 pub mod child;
 pub mod clock;
 pub mod cpu;
+pub mod debugger;
 pub mod file;
 pub mod futex;
 pub mod memory;

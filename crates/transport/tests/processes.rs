@@ -65,7 +65,7 @@ fn child(fd: i32) {
     // Private memory, with odd boundaries, which the parent reads and writes.
     let mut bytes: Vec<u8> = (0..BYTES).map(|i| (i * 31 + i / 4096) as u8).collect();
     let page = segment.rank(1);
-    page.in_call[0].store(bytes.as_mut_ptr() as u64, Ordering::Relaxed);
+    page.scalars[0].store(bytes.as_mut_ptr() as u64, Ordering::Relaxed);
     born(&segment, 1, || false);
     assert!(cma::reaches(&segment, 0), "the child cannot reach its parent");
     play(&segment, 1);
@@ -91,7 +91,7 @@ fn parent() {
     born(&segment, 0, || peer.try_wait().unwrap().is_some());
     assert!(cma::reaches(&segment, 1), "the parent cannot reach its child");
     play(&segment, 0);
-    let (pid, address) = (peer.id(), segment.rank(1).in_call[0].load(Ordering::Relaxed) as usize);
+    let (pid, address) = (peer.id(), segment.rank(1).scalars[0].load(Ordering::Relaxed) as usize);
     let mut seen = vec![0u8; BYTES - 7];
     // SAFETY: `seen` outlives the span, and is not touched otherwise while it is used.
     let span = unsafe { Span::claim(seen.as_mut_ptr() as usize, seen.len()) };

@@ -1,7 +1,7 @@
 //! Point-to-point communication (MPI 5.0, chapter 3): sends, receives, probes, persistent requests.
 
 use crate::args::{Address, Handle, Out, Status, StatusOut};
-use crate::process::{Guard, Process};
+use crate::process::{Awaiting, Guard, Process};
 use crate::request::{Completion, Receive, Recipe, Request, Send, Source, Work, status_of};
 use datatype::Buffer;
 use error::{Class, Result, fail};
@@ -278,6 +278,7 @@ pub fn isendrecv_replace(
 /// MPI_Probe.
 pub fn probe(guard: &mut Guard, source: i32, tag: i32, comm: Handle, status: StatusOut) -> Result<()> {
     let wanted = guard.wanted(source, tag, comm)?;
+    guard.awaiting = Awaiting::Operation(wanted.operation());
     let found = guard.wait(|process| wanted.probe(process));
     status.set(found);
     Ok(())
@@ -312,6 +313,7 @@ pub fn mprobe(
 ) -> Result<()> {
     message.check()?;
     let wanted = guard.wanted(source, tag, comm)?;
+    guard.awaiting = Awaiting::Operation(wanted.operation());
     let (handle, found) = guard.wait(|process| wanted.extract(process).transpose())?;
     status.set(found);
     message.set(handle)
@@ -467,6 +469,13 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
+    /// The same as an operation, to tell people.
+    fn operation(&self) -> p2p::Operation {
+        let peer = if let Source::Peer(peer) = self.source { Some(peer) } else { None };
+        let context = Some(self.context);
+        p2p::Operation { what: p2p::What::Posted, context, peer, tag: self.tag, bytes: 0 }
+    }
+
     fn probe(&self, process: &mut Process) -> Option<Status> {
         let source = match self.source {
             Source::Nobody => return Some(Status::NO_PROCESS),

@@ -4,7 +4,7 @@
 //! which also takes it out of the program's hands.
 
 use crate::args::{Array, Handle, In, Out, Status, StatusOut, Statuses};
-use crate::process::{Guard, Job, On, Process};
+use crate::process::{Awaiting, Guard, Job, On, Process};
 use crate::request::{Completion, Work};
 use error::{Class, Error, Result, fail};
 use objects::constants;
@@ -12,6 +12,7 @@ use objects::constants;
 /// MPI_Wait.
 pub fn wait(guard: &mut Guard, request: Out<Handle>, status: StatusOut) -> Result<()> {
     let handle = request.get()?;
+    guard.awaiting = Awaiting::Request(handle);
     let completion = guard.wait(|process| process.retire(handle).transpose())?;
     finish_one(guard, handle, request, completion, status)
 }

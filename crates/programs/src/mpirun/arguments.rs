@@ -19,7 +19,8 @@ use clap::{Arg, Args, Parser, ValueEnum};
 #[command(override_usage = "mpirun [OPTIONS] PROGRAM [ARGUMENT]... [: [OPTIONS] PROGRAM [ARGUMENT]...]...")]
 #[command(
     after_help = "Exit code: that of the first rank that failed, 128 + N if signal N ended it; 124 after --timeout; \
-    126 or 127 if a program could not be started.\nSettings are environment variables: see `outboard info --settings`."
+    126 or 127 if a program could not be started.\nWhen a program hangs: kill -USR1 PID, with the pid of this mpirun, prints what every rank waits for; \
+    `outboard top` shows it too.\nSettings are environment variables: see `outboard info --settings`."
 )]
 pub struct First {
     #[command(flatten)]

@@ -210,6 +210,7 @@ impl Job {
             self.segment.rank(rank).application.store(index, Ordering::Relaxed);
             self.start_rank(program, &Place { rank, number: rank, size, parents: &[] }, cpus)?;
         }
+        self.show_processes();
         Ok(())
     }
 
@@ -239,6 +240,22 @@ impl Job {
             input::pump(pipe).map_err(|error| Refusal::other(format!("cannot read input: {error}")))?;
         }
         Ok(())
+    }
+
+    /// Shows debuggers where the ranks are.
+    pub(super) fn show_processes(&self) {
+        let mut ranks: Vec<(u32, i32)> = self
+            .living
+            .iter()
+            .filter_map(
+                |(pid, member)| if let Member::Rank(rank) = member { Some((*rank, *pid)) } else { None },
+            )
+            .collect();
+        ranks.sort_unstable();
+        let program = |pid: i32| std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+        let processes: Vec<(String, i32)> =
+            ranks.iter().map(|(_, pid)| (program(*pid).to_string_lossy().into_owned(), *pid)).collect();
+        sys::debugger::show_processes(&self.host, &processes);
     }
 
     /// Waits for something to happen, and acts on it.
@@ -295,7 +312,7 @@ impl Job {
                 self.end_all(128 + signal as u8, signal);
             }
             libc::SIGTSTP => self.pause(),
-            libc::SIGUSR1 => self.signal_ranks(Signal::USR1),
+            libc::SIGUSR1 => self.explain(),
             libc::SIGUSR2 => self.signal_ranks(Signal::USR2),
             _ => {}
         }
@@ -352,8 +369,7 @@ impl Job {
             return;
         }
         if spawned && state == State::Unborn {
-            world.stillborn = true;
-            self.signal_world(first, Signal::KILL);
+            self.undo(first);
             // The root of the spawn is waiting for us to find this out.
             (0..self.used).for_each(|rank| self.segment.rank(rank).bell.ring());
             return;
@@ -432,6 +448,7 @@ impl Job {
     /// Begins to end worlds: `signal` now, SIGKILL after [`GRACE`].
     fn end(&mut self, worlds: &[u32], code: u8, signal: i32) {
         self.failed.get_or_insert(code);
+        sys::debugger::show_end();
         for index in 0..self.worlds.len() {
             let world = &mut self.worlds[index];
             if !worlds.contains(&world.first) || world.kill_at.is_some() {

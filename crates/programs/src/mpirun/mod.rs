@@ -1,12 +1,13 @@
 //! `mpirun`: makes the job's memory, starts proxies and ranks, passes their output on, and sees that all of it ends.
 //!
 //! Read next: `arguments.rs` (the command line), `start.rs` (one child), `job.rs` (the watch over all of them),
-//! `serve.rs` (what ranks ask for), `output.rs`, `guardian.rs`.
+//! `serve.rs` (what ranks ask for), `hang.rs` (what they wait for), `output.rs`, `guardian.rs`.
 
 mod adopt;
 pub mod arguments;
 pub mod cpus;
 mod guardian;
+pub mod hang;
 mod input;
 mod job;
 mod output;

@@ -109,11 +109,15 @@ impl Job {
                 fail!(Class::Spawn, "{}", refusal.message);
             }
         }
+        self.show_processes();
         Ok(Spawned { world: id, first, counts })
     }
 
-    /// Ends a world of which not all could be started.
-    fn undo(&mut self, first: u32) {
+    /// Ends a world of which not all have come so far as to be born.
+    pub(super) fn undo(&mut self, first: u32) {
+        // Nobody waits for it in MPI_Finalize.
+        let connected = &self.segment.rank(first).connected;
+        connected.each(self.segment.shape().ranks, |world| connected.remove(world));
         if let Some(world) = self.worlds.iter_mut().find(|world| world.first == first) {
             world.stillborn = true;
         }

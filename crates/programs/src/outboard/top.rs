@@ -16,7 +16,7 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 use serde_json::{Value, json};
 use telemetry::summary::short;
 use telemetry::{Counter, Page, Unit};
-use transport::shm::Segment;
+use transport::shm::{RankPage, Segment, State};
 
 /// Watch running jobs of this user: what every rank and proxy does. q ends it.
 #[derive(Args)]
@@ -190,7 +190,7 @@ fn table(job: &Job, samples: Option<(&Sample, &Sample)>) -> String {
     let mut text = format!(
         "job {}: {} ranks, {} proxies, running for {}, shared memory {memory}; {what}:\n",
         job.pid,
-        shape.ranks,
+        ranks(&job.segment).count(),
         shape.proxies,
         short(age, Unit::Nanoseconds)
     );
@@ -206,9 +206,10 @@ fn table(job: &Job, samples: Option<(&Sample, &Sample)>) -> String {
         "offload",
         "busy/wait",
         "cpu%",
+        "waiting for",
     ];
     line(&mut text, "", &head.map(String::from));
-    for rank in 0..shape.ranks {
+    for rank in ranks(&job.segment) {
         let (page, index) = (job.segment.rank(rank), rank as usize);
         let cells = [
             page.pid.load(Ordering::Relaxed).to_string(),
@@ -222,12 +223,13 @@ fn table(job: &Job, samples: Option<(&Sample, &Sample)>) -> String {
             sum(index, &[Counter::Offloaded], Unit::Count),
             share(index, Counter::WaitNs),
             String::new(),
+            waiting(page),
         ];
-        line(&mut text, &format!("rank {rank}"), &cells);
+        line(&mut text, &named(&job.segment, rank), &cells);
     }
     for proxy in 0..shape.proxies {
         let (page, index) = (job.segment.proxy(proxy), (shape.ranks + proxy) as usize);
-        let mut cells = [const { String::new() }; 11];
+        let mut cells = [const { String::new() }; 12];
         cells[0] = page.pid.load(Ordering::Relaxed).to_string();
         cells[1] = format!("{:?}", page.state());
         cells[2] = place(page.cpus.load(Ordering::Relaxed), page.cpu.load(Ordering::Relaxed));
@@ -241,8 +243,31 @@ fn table(job: &Job, samples: Option<(&Sample, &Sample)>) -> String {
     text
 }
 
-fn line(text: &mut String, name: &str, cells: &[String; 11]) {
-    const WIDTHS: [usize; 11] = [8, 10, 5, 8, 9, 9, 8, 9, 8, 10, 5];
+/// The ranks that there are: those that `mpirun` started, and spawned ones.
+fn ranks(segment: &Segment) -> impl Iterator<Item = u32> {
+    let first = segment.members(0).end;
+    (0..segment.shape().ranks)
+        .filter(move |rank| *rank < first || segment.rank(*rank).state() != State::Unborn)
+}
+
+/// A rank; of a spawned world with the world's number.
+fn named(segment: &Segment, rank: u32) -> String {
+    let first = segment.rank(rank).first.load(Ordering::Relaxed);
+    match segment.world(first).id.load(Ordering::Relaxed) {
+        0 => format!("rank {rank}"),
+        world => format!("rank {world}.{}", rank.wrapping_sub(first)),
+    }
+}
+
+/// What a rank waits for, and for how long it has.
+fn waiting(page: &RankPage) -> String {
+    let Some(since) = page.wait.since() else { return String::new() };
+    let long = short(sys::clock::now().saturating_sub(since), Unit::Nanoseconds);
+    format!("{} ({long})", page.wait.text())
+}
+
+fn line(text: &mut String, name: &str, cells: &[String; 12]) {
+    const WIDTHS: [usize; 12] = [8, 10, 5, 8, 9, 9, 8, 9, 8, 10, 5, 0];
     let mut line = format!("{name:<10}");
     for (cell, width) in cells.iter().zip(WIDTHS) {
         write!(line, " {cell:>width$}").expect("a String takes all");
@@ -267,10 +292,10 @@ fn described(job: &Job) -> Value {
             .into()
     };
     let shape = job.segment.shape();
-    let ranks = (0..shape.ranks).map(|rank| {
+    let ranks = ranks(&job.segment).map(|rank| {
         let page = job.segment.rank(rank);
         let pid = page.pid.load(Ordering::Relaxed);
-        json!({"rank": rank, "pid": pid, "state": format!("{:?}", page.state()), "counters": counters(&page.counters)})
+        json!({"rank": rank, "pid": pid, "state": format!("{:?}", page.state()), "waiting_for": waiting(page), "counters": counters(&page.counters)})
     });
     let proxies = (0..shape.proxies).map(|proxy| {
         let page = job.segment.proxy(proxy);

@@ -15,6 +15,7 @@ mod pages;
 pub mod parcel;
 pub mod ring;
 mod segment;
+mod wait;
 
 pub use allocator::Allocator;
 pub use arena::Arena;
@@ -25,3 +26,4 @@ pub use pages::{
     Ask, DIRECTORY_BUCKETS, Gate, Job, PORTS_MAX, ProxyPage, RANKS_MAX, RankPage, RankSet, State, World,
 };
 pub use segment::{Segment, Shape};
+pub use wait::{Report, Wait};

@@ -1,7 +1,7 @@
 //! What processes show of themselves: the job's page, one page per rank, one per proxy. All zero is how each begins.
 
 use super::atomic::Line;
-use super::{Doorbell, LaunchRing};
+use super::{Doorbell, LaunchRing, Report, Wait};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -228,8 +228,10 @@ pub struct RankPage {
     pub thread_level: AtomicU32,
     /// 1 if this rank could reach the first peer it tried by cross-memory attach, 2 if it was refused, 0 before.
     pub cma: AtomicU32,
-    /// What it is in: number of the MPI call, its start, peer, tag, ... as the `abi` room defines.
-    pub in_call: Line<[AtomicU64; 8]>,
+    /// What it waits for.
+    pub wait: Line<Wait>,
+    /// The same in full, on request.
+    pub report: Line<Report>,
     /// The first rank of its world, in whose page the world lies.
     pub first: AtomicU32,
     /// Which of the programs that were started together it runs (MPI_APPNUM).
@@ -292,12 +294,9 @@ impl RankPage {
         self.generation.fetch_add(1, Ordering::Relaxed);
         self.ask.state.store(Ask::NOTHING, Ordering::Relaxed);
         self.launches.clear();
-        let words = self
-            .in_call
-            .iter()
-            .chain(&self.connected.words)
-            .chain(&self.directory[..])
-            .chain(&self.scalars[..]);
+        self.wait.clear();
+        self.report.clear();
+        let words = self.connected.words.iter().chain(&self.directory[..]).chain(&self.scalars[..]);
         words.for_each(|word| word.store(0, Ordering::Relaxed));
         telemetry::Counter::ALL.iter().for_each(|counter| self.counters.set(*counter, 0));
         self.world.renew(0, 0);

@@ -18,7 +18,7 @@ use sys::memory::{self, Map};
 /// "OUTBOARD", read as a little-endian number.
 const MAGIC: u64 = u64::from_le_bytes(*b"OUTBOARD");
 /// Changes whenever the meaning of any shared byte changes.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// Arenas begin at multiples of this and have multiples of it, so that huge pages can back them.
 const ARENA_ALIGN: u64 = 2 << 20;
 
@@ -458,7 +458,7 @@ mod tests {
         senders.each(200, |rank| seen.push(rank));
         assert_eq!(seen, [0, 63, 64, 199]);
         assert!(segment.proxy_of(3).is_none());
-        let unused: &AtomicU64 = &segment.rank(6).in_call[0];
+        let unused: &AtomicU64 = &segment.rank(6).scalars[0];
         assert_eq!(unused.load(Ordering::Relaxed), 0);
     }
 }

@@ -1,0 +1,117 @@
+//! What this process waits for, in words: shown in its page while a wait lasts, and told in full when `mpirun` asks.
+
+use crate::process::{Awaiting, Guard, On, Process};
+use crate::request::Work;
+use executor::Pending;
+use objects::constants::{COMM_SELF, COMM_WORLD};
+use p2p::{Operation, What};
+use std::fmt::Write as _;
+
+/// Operations and messages of each sort that a report names.
+const NAMED_MAX: usize = 10;
+
+/// In which call, and for what.
+pub(crate) fn sentence(guard: &Guard, name: &str, on: On, awaiting: &Awaiting) -> String {
+    let mut text = name.to_owned();
+    if let On::Comm(handle) | On::Win(handle) | On::File(handle) = on {
+        let name = guard.objects.comm(handle).map(|comm| comm.name.clone()).unwrap_or_default();
+        let known = if name.is_empty() { handle.to_string() } else { name };
+        write!(text, " on {known}").expect("a String takes all");
+    }
+    let operation = match awaiting {
+        Awaiting::Nothing => None,
+        Awaiting::Operation(operation) => Some(operation.clone()),
+        Awaiting::Request(handle) => guard.awaited(*handle),
+    };
+    if let Some(operation) = operation {
+        write!(text, ": {}", told(guard, &operation, matches!(on, On::Comm(_)))).expect("a String takes all");
+    }
+    text
+}
+
+impl Process {
+    /// What a request waits for, if it is one message.
+    fn awaited(&self, handle: objects::Handle) -> Option<Operation> {
+        let job = self.job.as_deref()?;
+        match job.requests.get(handle).ok()?.work.as_ref()? {
+            Work::Send(ticket) | Work::Recv(ticket, _) => job.p2p.describe(*ticket),
+            _ => None,
+        }
+    }
+}
+
+/// Everything that is under way: receives, sends, messages, collectives.
+pub(crate) fn report(guard: &Guard) -> String {
+    let Some(job) = guard.job.as_deref() else { return String::new() };
+    let mut text = String::new();
+    let operations = job.p2p.operations();
+    for (title, all) in [
+        ("posted receives", &[What::Posted][..]),
+        ("receives under way", &[What::Receiving]),
+        ("sends not matched", &[What::Queued, What::Offered]),
+        ("sends under way", &[What::Sending]),
+        ("unexpected messages", &[What::Unexpected]),
+    ] {
+        let these: Vec<&Operation> =
+            operations.iter().filter(|operation| all.contains(&operation.what)).collect();
+        if these.is_empty() {
+            continue;
+        }
+        writeln!(text, "{title}: {}", these.len()).expect("a String takes all");
+        these.iter().take(NAMED_MAX).for_each(|operation| {
+            writeln!(text, "  {}", told(guard, operation, false)).expect("a String takes all");
+        });
+        if these.len() > NAMED_MAX {
+            writeln!(text, "  and {} more", these.len() - NAMED_MAX).expect("a String takes all");
+        }
+    }
+    for Pending { context, sequence, steps, done, absent, away } in job.coll.pending() {
+        let comm = comm_of(guard, Some(context));
+        let by = if away { ", carried out by a proxy" } else { "" };
+        write!(text, "collective number {sequence}{}: {done} of {steps} steps done{by}", named(comm))
+            .expect("a String takes all");
+        if !absent.is_empty() {
+            let ranks: Vec<String> = absent.iter().take(NAMED_MAX).map(|peer| rank_in(comm, *peer)).collect();
+            let more = if absent.len() > NAMED_MAX { ", ..." } else { "" };
+            write!(text, "; not started by rank {}{more}", ranks.join(", ")).expect("a String takes all");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// The comm of a context.
+fn comm_of(guard: &Guard, context: Option<u64>) -> Option<(objects::Handle, &objects::Comm)> {
+    let predefined = [COMM_WORLD, COMM_SELF].into_iter();
+    let predefined = predefined.filter_map(|handle| Some((handle, guard.objects.comm(handle).ok()?)));
+    predefined.chain(guard.objects.comms.iter()).find(|(_, comm)| Some(comm.context) == context)
+}
+
+fn named(comm: Option<(objects::Handle, &objects::Comm)>) -> String {
+    match comm {
+        Some((_, comm)) if !comm.name.is_empty() => format!(" on {}", comm.name),
+        Some((handle, _)) => format!(" on {handle}"),
+        None => String::new(),
+    }
+}
+
+/// A process by its rank in the comm, or in the job where it is not known there.
+fn rank_in(comm: Option<(objects::Handle, &objects::Comm)>, peer: u32) -> String {
+    let rank = comm.and_then(|(_, comm)| comm.partners().rank_of(peer).or_else(|| comm.group.rank_of(peer)));
+    rank.unwrap_or(peer).to_string()
+}
+
+fn told(guard: &Guard, operation: &Operation, comm_is_known: bool) -> String {
+    let comm = comm_of(guard, operation.context);
+    let peer = operation.peer.map_or("any rank".to_owned(), |peer| format!("rank {}", rank_in(comm, peer)));
+    let tag = operation.tag.map_or("any tag".to_owned(), |tag| format!("tag {tag}"));
+    let way =
+        if matches!(operation.what, What::Queued | What::Offered | What::Sending) { "to" } else { "from" };
+    let place = if comm_is_known { String::new() } else { named(comm) };
+    let bytes = match (operation.what, operation.bytes) {
+        // Of a probe.
+        (What::Posted, 0) => String::new(),
+        (_, bytes) => format!(", {bytes} bytes"),
+    };
+    format!("{way} {peer}, {tag}{bytes}{place}")
+}

@@ -1,0 +1,93 @@
+//! What is under way, for people: when a program hangs, and before it ends with something left.
+
+use crate::request::{Request, SendProgress, Stage};
+use crate::{P2p, Ticket};
+
+/// One operation, or a message that nobody has asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// How far it is.
+    pub what: What,
+    /// The context of its comm.
+    pub context: Option<u64>,
+    /// The other process; none for a receive from any.
+    pub peer: Option<u32>,
+    /// Its tag; none for a receive of any.
+    pub tag: Option<i32>,
+    /// The length of the message, or of the receive buffer.
+    pub bytes: u64,
+}
+
+/// How far an operation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A receive that no message has matched.
+    Posted,
+    /// A receive whose bytes are under way.
+    Receiving,
+    /// A send that has not left, for want of room.
+    Queued,
+    /// A send that the receiver knows of, but has not matched.
+    Offered,
+    /// A send whose bytes are under way.
+    Sending,
+    /// A message that no receive has matched.
+    Unexpected,
+}
+
+impl P2p {
+    /// The operation of a ticket, until it has ended.
+    pub fn describe(&self, ticket: Ticket) -> Option<Operation> {
+        let request = self.state.requests.get(ticket.0)?;
+        match request.stage {
+            Stage::Posted(_) => self.posted().find(|(other, _)| *other == ticket.0).map(|(_, posted)| posted),
+            _ => under_way(request),
+        }
+    }
+
+    /// All receives and sends that have not ended, then all messages that no receive has matched.
+    pub fn operations(&self) -> Vec<Operation> {
+        let moving = self.state.requests.values().filter_map(under_way);
+        let unexpected = self.state.unexpected.iter().map(|(envelope, message)| Operation {
+            what: What::Unexpected,
+            context: Some(envelope.context),
+            peer: Some(envelope.source),
+            tag: Some(envelope.tag),
+            bytes: self.state.describe(envelope, message).bytes,
+        });
+        self.posted().map(|(_, posted)| posted).chain(moving).chain(unexpected).collect()
+    }
+
+    fn posted(&self) -> impl Iterator<Item = (u64, Operation)> {
+        self.state.posted.iter().map(|(pattern, &ticket)| {
+            let bytes = self.state.requests.get(ticket).map_or(0, |request| request.data.bytes() as u64);
+            let (peer, tag) = (pattern.source, pattern.tag);
+            (ticket, Operation { what: What::Posted, context: Some(pattern.context), peer, tag, bytes })
+        })
+    }
+}
+
+/// An operation that has left the queues of matching.
+fn under_way(request: &Request) -> Option<Operation> {
+    match &request.stage {
+        Stage::Done | Stage::Posted(_) => None,
+        Stage::Send(send) => Some(Operation {
+            what: match send.progress {
+                SendProgress::Queued => What::Queued,
+                SendProgress::Offered => What::Offered,
+                SendProgress::Streaming { .. } => What::Sending,
+            },
+            context: Some(send.envelope.context),
+            peer: Some(send.peer),
+            tag: Some(send.envelope.tag),
+            bytes: request.data.bytes() as u64,
+        }),
+        Stage::Reading { peer, .. } | Stage::Filling { peer, .. } => Some(Operation {
+            what: What::Receiving,
+            context: None,
+            peer: Some(*peer),
+            tag: Some(request.outcome.tag),
+            bytes: request.outcome.bytes as u64,
+        }),
+    }
+}

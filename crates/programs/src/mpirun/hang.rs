@@ -1,0 +1,80 @@
+//! What every rank waits for, on SIGUSR1: the first question when a program hangs.
+//!
+//! A rank that waits in a call of MPI is asked and answers in full. One that computes, or is stopped, cannot; its page says
+//! what it last waited for.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use telemetry::Unit;
+use telemetry::summary::short;
+use transport::shm::{Segment, State};
+
+use super::job::{Job, Member};
+use super::say;
+
+/// How long an answer may take: a waiting rank wakes for the question.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+impl Job {
+    /// Asks all ranks, and prints what they say.
+    pub(super) fn explain(&self) {
+        let mut ranks: Vec<(u32, i32)> = self
+            .living
+            .iter()
+            .filter_map(
+                |(pid, member)| if let Member::Rank(rank) = member { Some((*rank, *pid)) } else { None },
+            )
+            .collect();
+        ranks.sort_unstable();
+        for (rank, _) in &ranks {
+            self.segment.rank(*rank).report.ask();
+            self.segment.rank(*rank).bell.ring();
+        }
+        let asked = Instant::now();
+        let unanswered = |rank: u32| {
+            let page = self.segment.rank(rank);
+            page.state() == State::Running && page.wait.since().is_some() && page.report.answered().is_none()
+        };
+        while asked.elapsed() < PATIENCE && ranks.iter().any(|(rank, _)| unanswered(*rank)) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let mut text = format!("what the {} ranks of this job wait for:", ranks.len());
+        for (rank, pid) in ranks {
+            text +=
+                &format!("\n  {} (pid {pid}): {}", self.segment.name(rank), standing(&self.segment, rank));
+            let answer = self.segment.rank(rank).report.answered();
+            answer
+                .iter()
+                .flat_map(|answer| answer.lines())
+                .for_each(|line| text += &format!("\n      {line}"));
+        }
+        say(&text);
+    }
+}
+
+/// What a rank is about, in one sentence.
+pub fn standing(segment: &Segment, rank: u32) -> String {
+    let page = segment.rank(rank);
+    let now = sys::clock::now();
+    let for_long = |since: u64| short(now.saturating_sub(since), Unit::Nanoseconds);
+    match (page.state(), page.wait.since(), page.wait.ended()) {
+        (State::Unborn, _, _) if page.pid.load(Ordering::Relaxed) == 0 => "has not called MPI_Init".into(),
+        (State::Unborn, _, _) => "is in MPI_Init".into(),
+        (State::Finalized, _, _) => "has left by MPI_Finalize".into(),
+        (State::Dead, _, _) => "has ended".into(),
+        (State::Running, Some(since), _) => {
+            let silent =
+                if page.report.answered().is_none() { " (it does not answer: is it stopped?)" } else { "" };
+            format!("waits for {} in {}{silent}", for_long(since), page.wait.text())
+        }
+        (State::Running, None, Some(ended)) => {
+            format!(
+                "does not wait; its latest long wait ended {} ago, in {}",
+                for_long(ended),
+                page.wait.text()
+            )
+        }
+        (State::Running, None, None) => "does not wait, and never did for long".into(),
+    }
+}

@@ -1,0 +1,66 @@
+//! The MPIR process acquisition interface: by these names debuggers find the processes of a job in its `mpirun`.
+
+#![allow(non_upper_case_globals, non_snake_case)]
+
+use std::ffi::{CString, c_char};
+use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
+
+/// MPIR_PROCDESC: a process.
+#[repr(C)]
+pub struct Description {
+    host_name: *mut c_char,
+    executable_name: *mut c_char,
+    pid: i32,
+}
+
+/// The processes, in the order of their ranks.
+#[used]
+#[unsafe(no_mangle)]
+pub static MPIR_proctable: AtomicPtr<Description> = AtomicPtr::new(std::ptr::null_mut());
+/// How many there are.
+#[used]
+#[unsafe(no_mangle)]
+pub static MPIR_proctable_size: AtomicI32 = AtomicI32::new(0);
+/// Set to 1 by a debugger.
+#[used]
+#[unsafe(no_mangle)]
+pub static MPIR_being_debugged: AtomicI32 = AtomicI32::new(0);
+/// 1: the processes are there; 2: the job is being ended.
+#[used]
+#[unsafe(no_mangle)]
+pub static MPIR_debug_state: AtomicI32 = AtomicI32::new(0);
+/// Its presence says that a debugger need not attach to all processes.
+#[used]
+#[unsafe(no_mangle)]
+pub static MPIR_partial_attach_ok: AtomicI32 = AtomicI32::new(1);
+
+/// Where debuggers stop to look at the table.
+#[inline(never)]
+#[unsafe(no_mangle)]
+pub extern "C" fn MPIR_Breakpoint() {
+    std::hint::black_box(&MPIR_debug_state);
+}
+
+/// Shows the processes (program, pid) of a job on `host`. An earlier table stays in memory, as a debugger may be reading it.
+pub fn show_processes(host: &str, processes: &[(String, i32)]) {
+    let text = |text: &str| CString::new(text).unwrap_or_default().into_raw();
+    let table: Vec<Description> = processes
+        .iter()
+        .map(|(program, pid)| Description {
+            host_name: text(host),
+            executable_name: text(program),
+            pid: *pid,
+        })
+        .collect();
+    MPIR_proctable_size.store(0, Ordering::SeqCst);
+    MPIR_proctable.store(Box::leak(table.into_boxed_slice()).as_mut_ptr(), Ordering::SeqCst);
+    MPIR_proctable_size.store(processes.len() as i32, Ordering::SeqCst);
+    MPIR_debug_state.store(1, Ordering::SeqCst);
+    MPIR_Breakpoint();
+}
+
+/// Shows that the job is being ended.
+pub fn show_end() {
+    MPIR_debug_state.store(2, Ordering::SeqCst);
+    MPIR_Breakpoint();
+}

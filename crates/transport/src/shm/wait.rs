@@ -1,0 +1,141 @@
+//! What a rank waits for, for people: shown by the rank once a wait has lasted, and asked for in full when a program hangs.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// A short text in shared memory. Whoever reads while it is written gets a mixture, nothing worse.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Words<const N: usize> {
+    bytes: AtomicU32,
+    words: [AtomicU64; N],
+}
+
+impl<const N: usize> Words<N> {
+    /// Stores as much of the text as fits.
+    pub fn set(&self, text: &str) {
+        let bytes = &text.as_bytes()[..text.len().min(8 * N)];
+        for (word, chunk) in self.words.iter().zip(bytes.chunks(8)) {
+            let mut eight = [0; 8];
+            eight[..chunk.len()].copy_from_slice(chunk);
+            word.store(u64::from_le_bytes(eight), Ordering::Relaxed);
+        }
+        self.bytes.store(bytes.len() as u32, Ordering::Release);
+    }
+
+    /// The text.
+    pub fn text(&self) -> String {
+        let length = (self.bytes.load(Ordering::Acquire) as usize).min(8 * N);
+        let words = self.words.iter().take(length.div_ceil(8));
+        let mut bytes: Vec<u8> = words.flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
+        bytes.truncate(length);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+/// The latest wait of a rank that lasted long enough to be shown.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Wait {
+    /// When it began, by `sys::clock::now`; 0 while the rank does not wait.
+    since: AtomicU64,
+    /// When it ended.
+    ended: AtomicU64,
+    text: Words<24>,
+}
+
+impl Wait {
+    /// A wait has begun at `since`, in this call and for this.
+    pub fn begin(&self, since: u64, text: &str) {
+        self.text.set(text);
+        self.since.store(since, Ordering::Release);
+    }
+
+    /// It has ended.
+    pub fn end(&self, now: u64) {
+        self.ended.store(now, Ordering::Relaxed);
+        self.since.store(0, Ordering::Release);
+    }
+
+    /// Since when the rank waits.
+    pub fn since(&self) -> Option<u64> {
+        Some(self.since.load(Ordering::Acquire)).filter(|since| *since != 0)
+    }
+
+    /// When its latest wait ended.
+    pub fn ended(&self) -> Option<u64> {
+        Some(self.ended.load(Ordering::Relaxed)).filter(|ended| *ended != 0)
+    }
+
+    /// What it waits for, or waited for.
+    pub fn text(&self) -> String {
+        self.text.text()
+    }
+
+    pub(super) fn clear(&self) {
+        self.since.store(0, Ordering::Relaxed);
+        self.ended.store(0, Ordering::Relaxed);
+        self.text.set("");
+    }
+}
+
+/// What a rank says when it is asked what it is about: it answers while it waits in a call of MPI.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Report {
+    asked: AtomicU32,
+    answered: AtomicU32,
+    text: Words<1024>,
+}
+
+impl Report {
+    /// Asks; the caller rings the rank's bell.
+    pub fn ask(&self) {
+        self.asked.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Whether an answer is due.
+    #[inline]
+    pub fn is_due(&self) -> bool {
+        self.asked.load(Ordering::Relaxed) != self.answered.load(Ordering::Relaxed)
+    }
+
+    /// Answers all that was asked so far.
+    pub fn answer(&self, text: &str) {
+        let asked = self.asked.load(Ordering::Acquire);
+        self.text.set(text);
+        self.answered.store(asked, Ordering::Release);
+    }
+
+    /// The answer, once it is there.
+    pub fn answered(&self) -> Option<String> {
+        let answered = self.answered.load(Ordering::Acquire) == self.asked.load(Ordering::Relaxed);
+        answered.then(|| self.text.text())
+    }
+
+    pub(super) fn clear(&self) {
+        self.answered.store(self.asked.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.text.set("");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::shm::{Segment, Shape};
+
+    #[test]
+    fn what_is_shown_is_read() {
+        let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 0, arena_bytes: 1 }).unwrap();
+        let page = segment.rank(0);
+        assert_eq!((page.wait.since(), page.wait.ended(), page.wait.text()), (None, None, String::new()));
+        page.wait.begin(5, "MPI_Recv on MPI_COMM_WORLD");
+        assert_eq!((page.wait.since(), page.wait.text().as_str()), (Some(5), "MPI_Recv on MPI_COMM_WORLD"));
+        page.wait.end(9);
+        assert_eq!((page.wait.since(), page.wait.ended()), (None, Some(9)));
+        assert!(!page.report.is_due());
+        page.report.ask();
+        assert!(page.report.is_due() && page.report.answered().is_none());
+        page.report.answer(&"x".repeat(10_000));
+        assert_eq!(page.report.answered().unwrap().len(), 8192);
+        assert!(!page.report.is_due());
+    }
+}
