@@ -73,6 +73,44 @@ static void specific(MPI_Comm comm)
     CHECK(back == MPI_BUFFER_AUTOMATIC, "detached %p", (void *)back);
 }
 
+/* What comes of a session, by whatever way, takes the session's buffer; the world's comms do not. */
+static void session(void)
+{
+    MPI_Session session;
+    MPI_Group all, part;
+    MPI_Comm first, comm;
+    MPI_Request request;
+    char small[64], *back;
+    int bytes, flag;
+    MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session);
+    MPI_Group_from_session_pset(session, "mpi://WORLD", &all);
+    MPI_Group_excl(all, 0, NULL, &part);
+    MPI_Comm_create_from_group(part, "buffers", MPI_INFO_NULL, MPI_ERRORS_RETURN, &first);
+    MPI_Comm_split(first, 0, 0, &comm);
+    MPI_Buffer_attach(MPI_BUFFER_AUTOMATIC, 0);
+    MPI_Session_attach_buffer(session, small, sizeof small);
+    EQUAL(error_class(MPI_Session_attach_buffer(session, small, sizeof small)), MPI_ERR_BUFFER, "attach twice");
+    fill(out, N, rank, 6);
+    EQUAL(error_class(MPI_Bsend(out, N, MPI_INT, to, 9, comm)), MPI_ERR_BUFFER, "a message too long for the session's buffer");
+    EQUAL(MPI_Bsend(out, N, MPI_INT, to, 2, MPI_COMM_WORLD), MPI_SUCCESS, "bsend in the world");
+    receive(MPI_COMM_WORLD, 6);
+    MPI_Session_detach_buffer(session, &back, &bytes);
+    CHECK(back == small && bytes == sizeof small, "detached %p, %d bytes", (void *)back, bytes);
+    MPI_Session_attach_buffer(session, MPI_BUFFER_AUTOMATIC, 0);
+    send(comm, 7);
+    MPI_Session_iflush_buffer(session, &request);
+    MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
+    receive(comm, 7);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Session_flush_buffer(session);
+    MPI_Buffer_detach(&back, &bytes);
+    MPI_Group_free(&all);
+    MPI_Group_free(&part);
+    MPI_Comm_free(&comm);
+    MPI_Comm_free(&first);
+    MPI_Session_finalize(&session);
+}
+
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
@@ -84,6 +122,7 @@ int main(int argc, char **argv)
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     for (int form = 0; form < 4; form++) use(comm, form & 1, form >> 1);
     specific(comm);
+    session();
     /* A comm that goes while a buffer is attached to it waits for its messages. */
     MPI_Request request;
     MPI_Comm_attach_buffer(comm, MPI_BUFFER_AUTOMATIC, 0);

@@ -35,6 +35,8 @@ pub struct Comm {
     pub attributes: Attributes,
     /// MPI_Comm_set_info.
     pub info: Info,
+    /// The session that it came of: its handle's number, 0 of none.
+    pub session: u64,
     /// Its virtual topology.
     pub topology: Option<Arc<Topology>>,
     /// Collectives started so far, of every sort: the number that all members agree on for the next.
@@ -105,10 +107,11 @@ impl Comm {
     /// A comm over `group`, of which this process must be a member.
     pub fn new(context: u64, group: Arc<Group>, name: &str) -> Comm {
         let rank = group.rank.expect("a process makes only comms that it is in");
-        let everybody = group.peers.clone();
+        let (everybody, session) = (group.peers.clone(), group.session);
         Comm {
             context,
             group,
+            session,
             remote: None,
             everybody,
             first_group: 0,

@@ -12,6 +12,8 @@ pub struct Group {
     pub peers: Arc<[u32]>,
     /// Where this process is in it.
     pub rank: Option<u32>,
+    /// The session that it came of: its handle's number, 0 of none.
+    pub session: u64,
 }
 
 /// A range of ranks as MPI writes it: first, last, stride.
@@ -22,7 +24,12 @@ impl Group {
     pub fn new(peers: impl Into<Arc<[u32]>>, own: u32) -> Group {
         let peers = peers.into();
         let rank = peers.iter().position(|peer| *peer == own).map(|rank| rank as u32);
-        Group { peers, rank }
+        Group { peers, rank, session: 0 }
+    }
+
+    /// The same group, as it came of a session.
+    pub fn of_session(self, session: u64) -> Group {
+        Group { session, ..self }
     }
 
     /// The same group as process `own` sees it.
@@ -76,7 +83,7 @@ impl Group {
     pub fn union(&self, other: &Group, own: u32) -> Group {
         let here = self.places();
         let others = other.peers.iter().filter(|peer| !here.contains_key(peer));
-        Group::new(self.peers.iter().chain(others).copied().collect::<Vec<_>>(), own)
+        Group::new(self.peers.iter().chain(others).copied().collect::<Vec<_>>(), own).of_session(self.session)
     }
 
     /// The members of `self` that are in `other`.
@@ -86,6 +93,7 @@ impl Group {
             self.peers.iter().filter(|peer| there.contains_key(peer)).copied().collect::<Vec<_>>(),
             own,
         )
+        .of_session(self.session)
     }
 
     /// The members of `self` that are not in `other`.
@@ -95,19 +103,21 @@ impl Group {
             self.peers.iter().filter(|peer| !there.contains_key(peer)).copied().collect::<Vec<_>>(),
             own,
         )
+        .of_session(self.session)
     }
 
     /// The members with these ranks, in this order; a rank that comes twice is an error.
     pub fn include(&self, ranks: &[i32], own: u32) -> Result<Group> {
         self.distinct(ranks)?;
-        Ok(Group::new(ranks.iter().map(|rank| self.peers[*rank as usize]).collect::<Vec<_>>(), own))
+        Ok(Group::new(ranks.iter().map(|rank| self.peers[*rank as usize]).collect::<Vec<_>>(), own)
+            .of_session(self.session))
     }
 
     /// The members without these ranks, in the old order.
     pub fn exclude(&self, ranks: &[i32], own: u32) -> Result<Group> {
         let out = self.distinct(ranks)?;
         let stay = self.peers.iter().zip(&out).filter(|(_, out)| !**out).map(|(peer, _)| *peer);
-        Ok(Group::new(stay.collect::<Vec<_>>(), own))
+        Ok(Group::new(stay.collect::<Vec<_>>(), own).of_session(self.session))
     }
 
     /// The ranks that ranges name (MPI 5.0, section 7.3.2).

@@ -13838,7 +13838,14 @@ pub unsafe extern "C" fn MPI_Sendrecv_replace_c(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_attach_buffer(session: c_int, buffer: usize, size: c_int) -> c_int {
     let session = door::handle_from(session);
-    door::code_to(missing("MPI_Session_attach_buffer", On::Session(session)))
+    door::code_to(call("MPI_Session_attach_buffer", On::Session(session), |guard| {
+        body::buffers::session_attach_buffer(
+            guard,
+            session,
+            Address(door::buffer_from(buffer)),
+            i64::from(size),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_attach_buffer(session: c_int, buffer: usize, size: c_int) -> c_int {
@@ -13847,7 +13854,9 @@ pub unsafe extern "C" fn MPI_Session_attach_buffer(session: c_int, buffer: usize
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_attach_buffer_c(session: c_int, buffer: usize, size: i64) -> c_int {
     let session = door::handle_from(session);
-    door::code_to(missing("MPI_Session_attach_buffer_c", On::Session(session)))
+    door::code_to(call("MPI_Session_attach_buffer_c", On::Session(session), |guard| {
+        body::buffers::session_attach_buffer(guard, session, Address(door::buffer_from(buffer)), size)
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_attach_buffer_c(session: c_int, buffer: usize, size: i64) -> c_int {
@@ -13892,7 +13901,14 @@ pub unsafe extern "C" fn PMPI_Session_detach_buffer(
     size: usize,
 ) -> c_int {
     let session = door::handle_from(session);
-    let result = door::code_to(missing("MPI_Session_detach_buffer", On::Session(session)));
+    let result = door::code_to(call("MPI_Session_detach_buffer", On::Session(session), |guard| {
+        body::buffers::session_detach_buffer(
+            guard,
+            session,
+            Address(buffer_addr),
+            OutCount::int(size, "size"),
+        )
+    }));
     door::attached(buffer_addr);
     result
 }
@@ -13907,7 +13923,14 @@ pub unsafe extern "C" fn PMPI_Session_detach_buffer_c(
     size: usize,
 ) -> c_int {
     let session = door::handle_from(session);
-    let result = door::code_to(missing("MPI_Session_detach_buffer_c", On::Session(session)));
+    let result = door::code_to(call("MPI_Session_detach_buffer_c", On::Session(session), |guard| {
+        body::buffers::session_detach_buffer(
+            guard,
+            session,
+            Address(buffer_addr),
+            OutCount::long(size, "size"),
+        )
+    }));
     door::attached(buffer_addr);
     result
 }
@@ -13932,7 +13955,9 @@ pub unsafe extern "C" fn MPI_Session_finalize(session: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_flush_buffer(session: c_int) -> c_int {
     let session = door::handle_from(session);
-    door::code_to(missing("MPI_Session_flush_buffer", On::Session(session)))
+    door::code_to(call("MPI_Session_flush_buffer", On::Session(session), |guard| {
+        body::buffers::session_flush_buffer(guard, session)
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_flush_buffer(session: c_int) -> c_int {
@@ -14039,7 +14064,13 @@ pub unsafe extern "C" fn MPI_Session_get_pset_info(session: c_int, pset_name: us
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_iflush_buffer(session: c_int, request: usize) -> c_int {
     let session = door::handle_from(session);
-    door::code_to(missing("MPI_Session_iflush_buffer", On::Session(session)))
+    door::code_to(call("MPI_Session_iflush_buffer", On::Session(session), |guard| {
+        body::buffers::session_iflush_buffer(
+            guard,
+            session,
+            Out::<Handle>::foreign(request, "request", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_iflush_buffer(session: c_int, request: usize) -> c_int {
@@ -16952,7 +16983,7 @@ pub unsafe extern "C" fn MPI_Win_toint(win: c_int) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_changed(update_number: usize) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_changed(update_number: usize) -> c_int {
@@ -16964,7 +16995,7 @@ pub unsafe extern "C" fn PMPI_T_category_get_categories(
     len: c_int,
     indices: usize,
 ) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_categories(
@@ -16976,7 +17007,7 @@ pub unsafe extern "C" fn MPI_T_category_get_categories(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_cvars(cat_index: c_int, len: c_int, indices: usize) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_cvars(cat_index: c_int, len: c_int, indices: usize) -> c_int {
@@ -16984,7 +17015,7 @@ pub unsafe extern "C" fn MPI_T_category_get_cvars(cat_index: c_int, len: c_int, 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_events(cat_index: c_int, len: c_int, indices: usize) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_events(cat_index: c_int, len: c_int, indices: usize) -> c_int {
@@ -16992,7 +17023,7 @@ pub unsafe extern "C" fn MPI_T_category_get_events(cat_index: c_int, len: c_int,
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_index(name: usize, cat_index: usize) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_index(name: usize, cat_index: usize) -> c_int {
@@ -17009,7 +17040,7 @@ pub unsafe extern "C" fn PMPI_T_category_get_info(
     num_pvars: usize,
     num_categories: usize,
 ) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_info(
@@ -17037,7 +17068,7 @@ pub unsafe extern "C" fn MPI_T_category_get_info(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_num(num_cat: usize) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_num(num_cat: usize) -> c_int {
@@ -17045,7 +17076,7 @@ pub unsafe extern "C" fn MPI_T_category_get_num(num_cat: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_num_events(cat_index: c_int, num_events: usize) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_num_events(cat_index: c_int, num_events: usize) -> c_int {
@@ -17053,7 +17084,7 @@ pub unsafe extern "C" fn MPI_T_category_get_num_events(cat_index: c_int, num_eve
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_pvars(cat_index: c_int, len: c_int, indices: usize) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_pvars(cat_index: c_int, len: c_int, indices: usize) -> c_int {
@@ -17061,7 +17092,7 @@ pub unsafe extern "C" fn MPI_T_category_get_pvars(cat_index: c_int, len: c_int, 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_cvar_get_index(name: usize, cvar_index: usize) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_cvar_get_index(name: usize, cvar_index: usize) -> c_int {
@@ -17080,7 +17111,7 @@ pub unsafe extern "C" fn PMPI_T_cvar_get_info(
     bind: usize,
     scope: usize,
 ) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_cvar_get_info(
@@ -17103,7 +17134,7 @@ pub unsafe extern "C" fn MPI_T_cvar_get_info(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_cvar_get_num(num_cvar: usize) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_cvar_get_num(num_cvar: usize) -> c_int {
@@ -17116,7 +17147,7 @@ pub unsafe extern "C" fn PMPI_T_cvar_handle_alloc(
     handle: usize,
     count: usize,
 ) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_cvar_handle_alloc(
@@ -17129,7 +17160,7 @@ pub unsafe extern "C" fn MPI_T_cvar_handle_alloc(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_cvar_handle_free(handle: usize) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_cvar_handle_free(handle: usize) -> c_int {
@@ -17137,7 +17168,7 @@ pub unsafe extern "C" fn MPI_T_cvar_handle_free(handle: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_cvar_read(handle: usize, buf: usize) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_cvar_read(handle: usize, buf: usize) -> c_int {
@@ -17145,7 +17176,7 @@ pub unsafe extern "C" fn MPI_T_cvar_read(handle: usize, buf: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_cvar_write(handle: usize, buf: usize) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_cvar_write(handle: usize, buf: usize) -> c_int {
@@ -17158,7 +17189,7 @@ pub unsafe extern "C" fn PMPI_T_enum_get_info(
     name: usize,
     name_len: usize,
 ) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_enum_get_info(
@@ -17177,7 +17208,7 @@ pub unsafe extern "C" fn PMPI_T_enum_get_item(
     name: usize,
     name_len: usize,
 ) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_enum_get_item(
@@ -17196,7 +17227,7 @@ pub unsafe extern "C" fn PMPI_T_event_callback_get_info(
     info_used: usize,
 ) -> c_int {
     let cb_safety = numbers::safety_from(cb_safety);
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_callback_get_info(
@@ -17214,7 +17245,7 @@ pub unsafe extern "C" fn PMPI_T_event_callback_set_info(
 ) -> c_int {
     let cb_safety = numbers::safety_from(cb_safety);
     let info = door::handle_from(info);
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_callback_set_info(
@@ -17226,7 +17257,7 @@ pub unsafe extern "C" fn MPI_T_event_callback_set_info(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_copy(event_instance: usize, buffer: usize) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_copy(event_instance: usize, buffer: usize) -> c_int {
@@ -17234,7 +17265,7 @@ pub unsafe extern "C" fn MPI_T_event_copy(event_instance: usize, buffer: usize) 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_get_index(name: usize, event_index: usize) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_get_index(name: usize, event_index: usize) -> c_int {
@@ -17255,7 +17286,7 @@ pub unsafe extern "C" fn PMPI_T_event_get_info(
     desc_len: usize,
     bind: usize,
 ) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_get_info(
@@ -17291,7 +17322,7 @@ pub unsafe extern "C" fn MPI_T_event_get_info(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_get_num(num_events: usize) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_get_num(num_events: usize) -> c_int {
@@ -17299,7 +17330,7 @@ pub unsafe extern "C" fn MPI_T_event_get_num(num_events: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_get_source(event_instance: usize, source_index: usize) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_get_source(event_instance: usize, source_index: usize) -> c_int {
@@ -17307,7 +17338,7 @@ pub unsafe extern "C" fn MPI_T_event_get_source(event_instance: usize, source_in
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_get_timestamp(event_instance: usize, event_timestamp: usize) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_get_timestamp(event_instance: usize, event_timestamp: usize) -> c_int {
@@ -17321,7 +17352,7 @@ pub unsafe extern "C" fn PMPI_T_event_handle_alloc(
     event_registration: usize,
 ) -> c_int {
     let info = door::handle_from(info);
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_handle_alloc(
@@ -17338,7 +17369,7 @@ pub unsafe extern "C" fn PMPI_T_event_handle_free(
     user_data: usize,
     free_cb_function: usize,
 ) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_handle_free(
@@ -17350,7 +17381,7 @@ pub unsafe extern "C" fn MPI_T_event_handle_free(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_handle_get_info(event_registration: usize, info_used: usize) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_handle_get_info(event_registration: usize, info_used: usize) -> c_int {
@@ -17359,7 +17390,7 @@ pub unsafe extern "C" fn MPI_T_event_handle_get_info(event_registration: usize, 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_handle_set_info(event_registration: usize, info: c_int) -> c_int {
     let info = door::handle_from(info);
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_handle_set_info(event_registration: usize, info: c_int) -> c_int {
@@ -17371,7 +17402,7 @@ pub unsafe extern "C" fn PMPI_T_event_read(
     element_index: c_int,
     buffer: usize,
 ) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_read(
@@ -17391,7 +17422,7 @@ pub unsafe extern "C" fn PMPI_T_event_register_callback(
 ) -> c_int {
     let cb_safety = numbers::safety_from(cb_safety);
     let info = door::handle_from(info);
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_register_callback(
@@ -17410,7 +17441,7 @@ pub unsafe extern "C" fn PMPI_T_event_set_dropped_handler(
     event_registration: usize,
     dropped_cb_function: usize,
 ) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_set_dropped_handler(
@@ -17421,7 +17452,7 @@ pub unsafe extern "C" fn MPI_T_event_set_dropped_handler(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_finalize() -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_finalize() -> c_int {
@@ -17430,7 +17461,7 @@ pub unsafe extern "C" fn MPI_T_finalize() -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_init_thread(required: c_int, provided: usize) -> c_int {
     let required = numbers::thread_from(required);
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_init_thread(required: c_int, provided: usize) -> c_int {
@@ -17439,7 +17470,7 @@ pub unsafe extern "C" fn MPI_T_init_thread(required: c_int, provided: usize) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_get_index(name: usize, var_class: c_int, pvar_index: usize) -> c_int {
     let var_class = numbers::variable_class_from(var_class);
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_get_index(name: usize, var_class: c_int, pvar_index: usize) -> c_int {
@@ -17461,7 +17492,7 @@ pub unsafe extern "C" fn PMPI_T_pvar_get_info(
     continuous: usize,
     atomic: usize,
 ) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_get_info(
@@ -17488,7 +17519,7 @@ pub unsafe extern "C" fn MPI_T_pvar_get_info(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_get_num(num_pvar: usize) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_get_num(num_pvar: usize) -> c_int {
@@ -17502,7 +17533,7 @@ pub unsafe extern "C" fn PMPI_T_pvar_handle_alloc(
     handle: usize,
     count: usize,
 ) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_handle_alloc(
@@ -17516,7 +17547,7 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_alloc(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_handle_free(session: usize, handle: usize) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_handle_free(session: usize, handle: usize) -> c_int {
@@ -17524,7 +17555,7 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_free(session: usize, handle: usize) -
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_read(session: usize, handle: usize, buf: usize) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_read(session: usize, handle: usize, buf: usize) -> c_int {
@@ -17532,7 +17563,7 @@ pub unsafe extern "C" fn MPI_T_pvar_read(session: usize, handle: usize, buf: usi
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_readreset(session: usize, handle: usize, buf: usize) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_readreset(session: usize, handle: usize, buf: usize) -> c_int {
@@ -17540,7 +17571,7 @@ pub unsafe extern "C" fn MPI_T_pvar_readreset(session: usize, handle: usize, buf
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_reset(session: usize, handle: usize) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_reset(session: usize, handle: usize) -> c_int {
@@ -17548,7 +17579,7 @@ pub unsafe extern "C" fn MPI_T_pvar_reset(session: usize, handle: usize) -> c_in
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_session_create(session: usize) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_session_create(session: usize) -> c_int {
@@ -17556,7 +17587,7 @@ pub unsafe extern "C" fn MPI_T_pvar_session_create(session: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_session_free(session: usize) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_session_free(session: usize) -> c_int {
@@ -17564,7 +17595,7 @@ pub unsafe extern "C" fn MPI_T_pvar_session_free(session: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_start(session: usize, handle: usize) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_start(session: usize, handle: usize) -> c_int {
@@ -17572,7 +17603,7 @@ pub unsafe extern "C" fn MPI_T_pvar_start(session: usize, handle: usize) -> c_in
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_stop(session: usize, handle: usize) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_stop(session: usize, handle: usize) -> c_int {
@@ -17580,7 +17611,7 @@ pub unsafe extern "C" fn MPI_T_pvar_stop(session: usize, handle: usize) -> c_int
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_write(session: usize, handle: usize, buf: usize) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_write(session: usize, handle: usize, buf: usize) -> c_int {
@@ -17598,7 +17629,7 @@ pub unsafe extern "C" fn PMPI_T_source_get_info(
     max_ticks: usize,
     info: usize,
 ) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_source_get_info(
@@ -17628,7 +17659,7 @@ pub unsafe extern "C" fn MPI_T_source_get_info(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_source_get_num(num_sources: usize) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_source_get_num(num_sources: usize) -> c_int {
@@ -17636,7 +17667,7 @@ pub unsafe extern "C" fn MPI_T_source_get_num(num_sources: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_source_get_timestamp(source_index: c_int, timestamp: usize) -> c_int {
-    door::code_to(missing_tool())
+    door::code_to(abi::process::missing_tool())
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_source_get_timestamp(source_index: c_int, timestamp: usize) -> c_int {

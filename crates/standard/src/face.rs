@@ -10,7 +10,7 @@ use abi::args::{
     Address, Array, Callback, Counts, Handle, In, Out, OutCount, StatusIn, StatusOut, Statuses, Text, TextOut,
 };
 use abi::body;
-use abi::process::{On, anytime, call, missing, missing_tool};
+use abi::process::{On, anytime, call};
 use std::ffi::c_int;
 
 #[unsafe(no_mangle)]
@@ -12491,7 +12491,9 @@ pub unsafe extern "C" fn MPI_Sendrecv_replace_c(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_attach_buffer(session: Handle, buffer: usize, size: c_int) -> c_int {
-    missing("MPI_Session_attach_buffer", On::Session(session))
+    call("MPI_Session_attach_buffer", On::Session(session), |guard| {
+        body::buffers::session_attach_buffer(guard, session, Address(buffer), i64::from(size))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_attach_buffer(session: Handle, buffer: usize, size: c_int) -> c_int {
@@ -12499,7 +12501,9 @@ pub unsafe extern "C" fn MPI_Session_attach_buffer(session: Handle, buffer: usiz
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_attach_buffer_c(session: Handle, buffer: usize, size: i64) -> c_int {
-    missing("MPI_Session_attach_buffer_c", On::Session(session))
+    call("MPI_Session_attach_buffer_c", On::Session(session), |guard| {
+        body::buffers::session_attach_buffer(guard, session, Address(buffer), size)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_attach_buffer_c(session: Handle, buffer: usize, size: i64) -> c_int {
@@ -12541,7 +12545,14 @@ pub unsafe extern "C" fn PMPI_Session_detach_buffer(
     buffer_addr: usize,
     size: usize,
 ) -> c_int {
-    missing("MPI_Session_detach_buffer", On::Session(session))
+    call("MPI_Session_detach_buffer", On::Session(session), |guard| {
+        body::buffers::session_detach_buffer(
+            guard,
+            session,
+            Address(buffer_addr),
+            OutCount::int(size, "size"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_detach_buffer(
@@ -12557,7 +12568,14 @@ pub unsafe extern "C" fn PMPI_Session_detach_buffer_c(
     buffer_addr: usize,
     size: usize,
 ) -> c_int {
-    missing("MPI_Session_detach_buffer_c", On::Session(session))
+    call("MPI_Session_detach_buffer_c", On::Session(session), |guard| {
+        body::buffers::session_detach_buffer(
+            guard,
+            session,
+            Address(buffer_addr),
+            OutCount::long(size, "size"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_detach_buffer_c(
@@ -12579,7 +12597,9 @@ pub unsafe extern "C" fn MPI_Session_finalize(session: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_flush_buffer(session: Handle) -> c_int {
-    missing("MPI_Session_flush_buffer", On::Session(session))
+    call("MPI_Session_flush_buffer", On::Session(session), |guard| {
+        body::buffers::session_flush_buffer(guard, session)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_flush_buffer(session: Handle) -> c_int {
@@ -12674,7 +12694,9 @@ pub unsafe extern "C" fn MPI_Session_get_pset_info(session: Handle, pset_name: u
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_iflush_buffer(session: Handle, request: usize) -> c_int {
-    missing("MPI_Session_iflush_buffer", On::Session(session))
+    call("MPI_Session_iflush_buffer", On::Session(session), |guard| {
+        body::buffers::session_iflush_buffer(guard, session, Out::<Handle>::new(request, "request"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_iflush_buffer(session: Handle, request: usize) -> c_int {
@@ -15326,7 +15348,7 @@ pub unsafe extern "C" fn MPI_Win_toint(win: Handle) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_changed(update_number: usize) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_changed(update_number: usize) -> c_int {
@@ -15338,7 +15360,7 @@ pub unsafe extern "C" fn PMPI_T_category_get_categories(
     len: c_int,
     indices: usize,
 ) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_categories(
@@ -15350,7 +15372,7 @@ pub unsafe extern "C" fn MPI_T_category_get_categories(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_cvars(cat_index: c_int, len: c_int, indices: usize) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_cvars(cat_index: c_int, len: c_int, indices: usize) -> c_int {
@@ -15358,7 +15380,7 @@ pub unsafe extern "C" fn MPI_T_category_get_cvars(cat_index: c_int, len: c_int, 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_events(cat_index: c_int, len: c_int, indices: usize) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_events(cat_index: c_int, len: c_int, indices: usize) -> c_int {
@@ -15366,7 +15388,7 @@ pub unsafe extern "C" fn MPI_T_category_get_events(cat_index: c_int, len: c_int,
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_index(name: usize, cat_index: usize) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_index(name: usize, cat_index: usize) -> c_int {
@@ -15383,7 +15405,7 @@ pub unsafe extern "C" fn PMPI_T_category_get_info(
     num_pvars: usize,
     num_categories: usize,
 ) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_info(
@@ -15411,7 +15433,7 @@ pub unsafe extern "C" fn MPI_T_category_get_info(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_num(num_cat: usize) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_num(num_cat: usize) -> c_int {
@@ -15419,7 +15441,7 @@ pub unsafe extern "C" fn MPI_T_category_get_num(num_cat: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_num_events(cat_index: c_int, num_events: usize) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_num_events(cat_index: c_int, num_events: usize) -> c_int {
@@ -15427,7 +15449,7 @@ pub unsafe extern "C" fn MPI_T_category_get_num_events(cat_index: c_int, num_eve
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_pvars(cat_index: c_int, len: c_int, indices: usize) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_pvars(cat_index: c_int, len: c_int, indices: usize) -> c_int {
@@ -15435,7 +15457,7 @@ pub unsafe extern "C" fn MPI_T_category_get_pvars(cat_index: c_int, len: c_int, 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_cvar_get_index(name: usize, cvar_index: usize) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_cvar_get_index(name: usize, cvar_index: usize) -> c_int {
@@ -15454,7 +15476,7 @@ pub unsafe extern "C" fn PMPI_T_cvar_get_info(
     bind: usize,
     scope: usize,
 ) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_cvar_get_info(
@@ -15477,7 +15499,7 @@ pub unsafe extern "C" fn MPI_T_cvar_get_info(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_cvar_get_num(num_cvar: usize) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_cvar_get_num(num_cvar: usize) -> c_int {
@@ -15490,7 +15512,7 @@ pub unsafe extern "C" fn PMPI_T_cvar_handle_alloc(
     handle: usize,
     count: usize,
 ) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_cvar_handle_alloc(
@@ -15503,7 +15525,7 @@ pub unsafe extern "C" fn MPI_T_cvar_handle_alloc(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_cvar_handle_free(handle: usize) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_cvar_handle_free(handle: usize) -> c_int {
@@ -15511,7 +15533,7 @@ pub unsafe extern "C" fn MPI_T_cvar_handle_free(handle: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_cvar_read(handle: usize, buf: usize) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_cvar_read(handle: usize, buf: usize) -> c_int {
@@ -15519,7 +15541,7 @@ pub unsafe extern "C" fn MPI_T_cvar_read(handle: usize, buf: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_cvar_write(handle: usize, buf: usize) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_cvar_write(handle: usize, buf: usize) -> c_int {
@@ -15532,7 +15554,7 @@ pub unsafe extern "C" fn PMPI_T_enum_get_info(
     name: usize,
     name_len: usize,
 ) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_enum_get_info(
@@ -15551,7 +15573,7 @@ pub unsafe extern "C" fn PMPI_T_enum_get_item(
     name: usize,
     name_len: usize,
 ) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_enum_get_item(
@@ -15569,7 +15591,7 @@ pub unsafe extern "C" fn PMPI_T_event_callback_get_info(
     cb_safety: c_int,
     info_used: usize,
 ) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_callback_get_info(
@@ -15585,7 +15607,7 @@ pub unsafe extern "C" fn PMPI_T_event_callback_set_info(
     cb_safety: c_int,
     info: Handle,
 ) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_callback_set_info(
@@ -15597,7 +15619,7 @@ pub unsafe extern "C" fn MPI_T_event_callback_set_info(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_copy(event_instance: usize, buffer: usize) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_copy(event_instance: usize, buffer: usize) -> c_int {
@@ -15605,7 +15627,7 @@ pub unsafe extern "C" fn MPI_T_event_copy(event_instance: usize, buffer: usize) 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_get_index(name: usize, event_index: usize) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_get_index(name: usize, event_index: usize) -> c_int {
@@ -15626,7 +15648,7 @@ pub unsafe extern "C" fn PMPI_T_event_get_info(
     desc_len: usize,
     bind: usize,
 ) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_get_info(
@@ -15662,7 +15684,7 @@ pub unsafe extern "C" fn MPI_T_event_get_info(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_get_num(num_events: usize) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_get_num(num_events: usize) -> c_int {
@@ -15670,7 +15692,7 @@ pub unsafe extern "C" fn MPI_T_event_get_num(num_events: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_get_source(event_instance: usize, source_index: usize) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_get_source(event_instance: usize, source_index: usize) -> c_int {
@@ -15678,7 +15700,7 @@ pub unsafe extern "C" fn MPI_T_event_get_source(event_instance: usize, source_in
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_get_timestamp(event_instance: usize, event_timestamp: usize) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_get_timestamp(event_instance: usize, event_timestamp: usize) -> c_int {
@@ -15691,7 +15713,7 @@ pub unsafe extern "C" fn PMPI_T_event_handle_alloc(
     info: Handle,
     event_registration: usize,
 ) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_handle_alloc(
@@ -15708,7 +15730,7 @@ pub unsafe extern "C" fn PMPI_T_event_handle_free(
     user_data: usize,
     free_cb_function: usize,
 ) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_handle_free(
@@ -15720,7 +15742,7 @@ pub unsafe extern "C" fn MPI_T_event_handle_free(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_handle_get_info(event_registration: usize, info_used: usize) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_handle_get_info(event_registration: usize, info_used: usize) -> c_int {
@@ -15728,7 +15750,7 @@ pub unsafe extern "C" fn MPI_T_event_handle_get_info(event_registration: usize, 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_handle_set_info(event_registration: usize, info: Handle) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_handle_set_info(event_registration: usize, info: Handle) -> c_int {
@@ -15740,7 +15762,7 @@ pub unsafe extern "C" fn PMPI_T_event_read(
     element_index: c_int,
     buffer: usize,
 ) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_read(
@@ -15758,7 +15780,7 @@ pub unsafe extern "C" fn PMPI_T_event_register_callback(
     user_data: usize,
     event_cb_function: usize,
 ) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_register_callback(
@@ -15777,7 +15799,7 @@ pub unsafe extern "C" fn PMPI_T_event_set_dropped_handler(
     event_registration: usize,
     dropped_cb_function: usize,
 ) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_set_dropped_handler(
@@ -15788,7 +15810,7 @@ pub unsafe extern "C" fn MPI_T_event_set_dropped_handler(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_finalize() -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_finalize() -> c_int {
@@ -15796,7 +15818,7 @@ pub unsafe extern "C" fn MPI_T_finalize() -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_init_thread(required: c_int, provided: usize) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_init_thread(required: c_int, provided: usize) -> c_int {
@@ -15804,7 +15826,7 @@ pub unsafe extern "C" fn MPI_T_init_thread(required: c_int, provided: usize) -> 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_get_index(name: usize, var_class: c_int, pvar_index: usize) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_get_index(name: usize, var_class: c_int, pvar_index: usize) -> c_int {
@@ -15826,7 +15848,7 @@ pub unsafe extern "C" fn PMPI_T_pvar_get_info(
     continuous: usize,
     atomic: usize,
 ) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_get_info(
@@ -15853,7 +15875,7 @@ pub unsafe extern "C" fn MPI_T_pvar_get_info(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_get_num(num_pvar: usize) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_get_num(num_pvar: usize) -> c_int {
@@ -15867,7 +15889,7 @@ pub unsafe extern "C" fn PMPI_T_pvar_handle_alloc(
     handle: usize,
     count: usize,
 ) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_handle_alloc(
@@ -15881,7 +15903,7 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_alloc(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_handle_free(session: usize, handle: usize) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_handle_free(session: usize, handle: usize) -> c_int {
@@ -15889,7 +15911,7 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_free(session: usize, handle: usize) -
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_read(session: usize, handle: usize, buf: usize) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_read(session: usize, handle: usize, buf: usize) -> c_int {
@@ -15897,7 +15919,7 @@ pub unsafe extern "C" fn MPI_T_pvar_read(session: usize, handle: usize, buf: usi
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_readreset(session: usize, handle: usize, buf: usize) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_readreset(session: usize, handle: usize, buf: usize) -> c_int {
@@ -15905,7 +15927,7 @@ pub unsafe extern "C" fn MPI_T_pvar_readreset(session: usize, handle: usize, buf
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_reset(session: usize, handle: usize) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_reset(session: usize, handle: usize) -> c_int {
@@ -15913,7 +15935,7 @@ pub unsafe extern "C" fn MPI_T_pvar_reset(session: usize, handle: usize) -> c_in
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_session_create(session: usize) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_session_create(session: usize) -> c_int {
@@ -15921,7 +15943,7 @@ pub unsafe extern "C" fn MPI_T_pvar_session_create(session: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_session_free(session: usize) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_session_free(session: usize) -> c_int {
@@ -15929,7 +15951,7 @@ pub unsafe extern "C" fn MPI_T_pvar_session_free(session: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_start(session: usize, handle: usize) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_start(session: usize, handle: usize) -> c_int {
@@ -15937,7 +15959,7 @@ pub unsafe extern "C" fn MPI_T_pvar_start(session: usize, handle: usize) -> c_in
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_stop(session: usize, handle: usize) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_stop(session: usize, handle: usize) -> c_int {
@@ -15945,7 +15967,7 @@ pub unsafe extern "C" fn MPI_T_pvar_stop(session: usize, handle: usize) -> c_int
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_write(session: usize, handle: usize, buf: usize) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_write(session: usize, handle: usize, buf: usize) -> c_int {
@@ -15963,7 +15985,7 @@ pub unsafe extern "C" fn PMPI_T_source_get_info(
     max_ticks: usize,
     info: usize,
 ) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_source_get_info(
@@ -15993,7 +16015,7 @@ pub unsafe extern "C" fn MPI_T_source_get_info(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_source_get_num(num_sources: usize) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_source_get_num(num_sources: usize) -> c_int {
@@ -16001,7 +16023,7 @@ pub unsafe extern "C" fn MPI_T_source_get_num(num_sources: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_source_get_timestamp(source_index: c_int, timestamp: usize) -> c_int {
-    missing_tool()
+    abi::process::missing_tool()
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_source_get_timestamp(source_index: c_int, timestamp: usize) -> c_int {

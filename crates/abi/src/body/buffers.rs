@@ -18,6 +18,12 @@ pub fn comm_attach_buffer(guard: &mut Guard, comm: Handle, buffer: Address, size
     attach(guard, owner, buffer, size)
 }
 
+/// MPI_Session_attach_buffer
+pub fn session_attach_buffer(guard: &mut Guard, session: Handle, buffer: Address, size: i64) -> Result<()> {
+    let owner = of_session(guard, session)?;
+    attach(guard, owner, buffer, size)
+}
+
 /// MPI_Buffer_detach
 pub fn buffer_detach(guard: &mut Guard, buffer_addr: Address, size: OutCount) -> Result<()> {
     detach(guard, Owner::Process, buffer_addr, size)
@@ -34,6 +40,17 @@ pub fn comm_detach_buffer(
     detach(guard, owner, buffer_addr, size)
 }
 
+/// MPI_Session_detach_buffer
+pub fn session_detach_buffer(
+    guard: &mut Guard,
+    session: Handle,
+    buffer_addr: Address,
+    size: OutCount,
+) -> Result<()> {
+    let owner = of_session(guard, session)?;
+    detach(guard, owner, buffer_addr, size)
+}
+
 /// MPI_Buffer_flush
 pub fn buffer_flush(guard: &mut Guard) -> Result<()> {
     flush(guard, Owner::Process)
@@ -42,6 +59,12 @@ pub fn buffer_flush(guard: &mut Guard) -> Result<()> {
 /// MPI_Comm_flush_buffer
 pub fn comm_flush_buffer(guard: &mut Guard, comm: Handle) -> Result<()> {
     let owner = of_comm(guard, comm)?;
+    flush(guard, owner)
+}
+
+/// MPI_Session_flush_buffer
+pub fn session_flush_buffer(guard: &mut Guard, session: Handle) -> Result<()> {
+    let owner = of_session(guard, session)?;
     flush(guard, owner)
 }
 
@@ -56,6 +79,12 @@ pub fn comm_iflush_buffer(guard: &mut Guard, comm: Handle, request: Out<Handle>)
     iflush(guard, comm, owner, request)
 }
 
+/// MPI_Session_iflush_buffer
+pub fn session_iflush_buffer(guard: &mut Guard, session: Handle, request: Out<Handle>) -> Result<()> {
+    let owner = of_session(guard, session)?;
+    iflush(guard, constants::COMM_SELF, owner, request)
+}
+
 /// Waits until all messages have left an owner's buffer, if it has one, and gives it up: the owner is about to go.
 pub(crate) fn let_go(guard: &mut Guard, owner: Owner) -> Result<()> {
     if guard.job().p2p.has_buffer(owner) {
@@ -66,6 +95,11 @@ pub(crate) fn let_go(guard: &mut Guard, owner: Owner) -> Result<()> {
 
 fn of_comm(guard: &Guard, comm: Handle) -> Result<Owner> {
     Ok(Owner::Comm(guard.objects.comm(comm)?.context))
+}
+
+fn of_session(guard: &Guard, session: Handle) -> Result<Owner> {
+    guard.objects.sessions.get(session)?;
+    Ok(Owner::Session(session.0 as u64))
 }
 
 fn attach(guard: &mut Guard, owner: Owner, buffer: Address, size: i64) -> Result<()> {

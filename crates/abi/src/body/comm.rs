@@ -30,7 +30,11 @@ pub fn comm_compare(guard: &mut Guard, comm1: Handle, comm2: Handle, result: Out
 /// MPI_Comm_group
 pub fn comm_group(guard: &mut Guard, comm: Handle, group: Out<Handle>) -> Result<()> {
     group.check()?;
-    let shared = guard.objects.comm(comm)?.group.clone();
+    let comm = guard.objects.comm(comm)?;
+    let mut shared = comm.group.clone();
+    if shared.session != comm.session {
+        shared = Arc::new(Group::clone(&shared).of_session(comm.session));
+    }
     group.set(guard.objects.enter_group(shared)?)
 }
 
@@ -150,7 +154,8 @@ fn sibling(context: u64, local: Arc<Group>, remote: Option<Arc<Group>>) -> Comm 
 /// Enters a new comm, which inherits its parent's error handler (MPI 5.0, section 9.3.1).
 pub(crate) fn enter(guard: &mut Guard, parent: Handle, mut new: Comm, newcomm: Out<Handle>) -> Result<()> {
     let objects = &mut guard.objects;
-    new.errhandler = objects.comm(parent)?.errhandler;
+    let from = objects.comm(parent)?;
+    (new.errhandler, new.session) = (from.errhandler, from.session);
     retain(&mut objects.errhandlers, new.errhandler, Kind::Comm)?;
     newcomm.set(objects.comms.insert(new)?)
 }

@@ -524,6 +524,7 @@ impl Process {
         }
         let comm = self.objects.comm(comm)?;
         let peer = if dest == constants::PROC_NULL { None } else { Some(comm.peer(dest)?) };
+        let mode = if mode == BUFFERED { Mode::Buffered { session: comm.session } } else { mode };
         Ok(Send { mode, context: comm.context, peer, tag, buffer })
     }
 

@@ -3,6 +3,7 @@
 //! A process is in its job from the first of MPI_Init and MPI_Session_init to the last finalize. A session may begin after that: the job is
 //! put aside, not given up. Since only MPI_Finalize is called by all processes, a session's end waits for nobody.
 
+use super::buffers;
 use super::gather::share_words;
 use super::intercomm::disjoint;
 use crate::args::{Handle, Out, Text, TextOut};
@@ -32,6 +33,7 @@ pub fn session_finalize(guard: &mut Guard, session: Out<Handle>) -> Result<()> {
     let handle = session.get()?;
     guard.blame(On::Session(handle));
     guard.objects.sessions.get(handle)?;
+    buffers::let_go(guard, p2p::Owner::Session(handle.0 as u64))?;
     let is_last =
         guard.objects.comms.get(c::COMM_WORLD).is_err() && guard.objects.sessions.iter().count() == 1;
     if is_last {
@@ -142,7 +144,8 @@ pub fn group_from_session_pset(
 ) -> Result<()> {
     newgroup.check()?;
     guard.objects.sessions.get(session)?;
-    let group = guard.objects.process_set(&pset_name.read()?)?;
+    let group = Group::clone(&*guard.objects.process_set(&pset_name.read()?)?);
+    let group = Arc::new(group.of_session(session.0 as u64));
     newgroup.set(guard.objects.enter_group(group)?)
 }
 
