@@ -45,6 +45,92 @@ static void arguments(void)
     FAILS(MPI_Comm_rank(comm, NULL), MPI_ERR_ARG);
 }
 
+/* One wrong argument of each kind, in calls of all chapters. */
+static void kinds(void)
+{
+    int x[8] = {0}, flag, ranges[1][3] = {{0, 0, 0}}, periods[1] = {0}, dims[1] = {-1};
+    char name[MPI_MAX_OBJECT_NAME], key[MPI_MAX_INFO_KEY + 2];
+    MPI_Comm comm = MPI_COMM_WORLD, made;
+    MPI_Group group, other;
+    MPI_Info info;
+    MPI_Request request;
+    MPI_Datatype type;
+    MPI_Status status;
+    MPI_Win win;
+    MPI_Op op;
+    MPI_Aint where;
+    void *pointer;
+    MPI_Comm_group(comm, &group);
+    MPI_Info_create(&info);
+    memset(key, 'k', sizeof key);
+    key[MPI_MAX_INFO_KEY + 1] = 0;
+    /* Handles: null ones, and ones of another kind. */
+    FAILS(MPI_Comm_dup(MPI_COMM_NULL, &made), MPI_ERR_COMM);
+    FAILS(MPI_Comm_create(comm, MPI_GROUP_NULL, &made), MPI_ERR_GROUP);
+    FAILS(MPI_Group_size(MPI_GROUP_NULL, x), MPI_ERR_GROUP);
+    FAILS(MPI_Group_free(&(MPI_Group){MPI_GROUP_NULL}), MPI_ERR_GROUP);
+    FAILS(MPI_Info_get_nkeys(MPI_INFO_NULL, x), MPI_ERR_INFO);
+    FAILS(MPI_Comm_dup_with_info(comm, (MPI_Info)(intptr_t)MPI_INT, &made), MPI_ERR_INFO);
+    FAILS(MPI_Type_size(MPI_DATATYPE_NULL, x), MPI_ERR_TYPE);
+    FAILS(MPI_Type_free(&(MPI_Datatype){MPI_INT}), MPI_ERR_TYPE);
+    FAILS(MPI_Type_commit(&(MPI_Datatype){MPI_DATATYPE_NULL}), MPI_ERR_TYPE);
+    FAILS(MPI_Request_free(&(MPI_Request){MPI_REQUEST_NULL}), MPI_ERR_REQUEST);
+    FAILS(MPI_Cancel(&(MPI_Request){MPI_REQUEST_NULL}), MPI_ERR_REQUEST);
+    FAILS(MPI_Errhandler_free(&(MPI_Errhandler){MPI_ERRHANDLER_NULL}), MPI_ERR_ERRHANDLER);
+    FAILS(MPI_Comm_set_errhandler(comm, (MPI_Errhandler)(intptr_t)MPI_SUM), MPI_ERR_ERRHANDLER);
+    FAILS(MPI_Op_free(&(MPI_Op){MPI_OP_NULL}), MPI_ERR_OP);
+    FAILS(MPI_Win_fence(0, MPI_WIN_NULL), MPI_ERR_WIN);
+    FAILS(MPI_Win_free(&(MPI_Win){MPI_WIN_NULL}), MPI_ERR_WIN);
+    FAILS(MPI_Session_finalize(&(MPI_Session){MPI_SESSION_NULL}), MPI_ERR_SESSION);
+    FAILS(MPI_Comm_free(&(MPI_Comm){MPI_COMM_WORLD}), MPI_ERR_COMM);
+    FAILS(MPI_Grequest_complete(MPI_REQUEST_NULL), MPI_ERR_REQUEST);
+    /* Numbers. */
+    FAILS(MPI_Comm_split(comm, -5, 0, &made), MPI_ERR_ARG);
+    FAILS(MPI_Comm_create_group(comm, group, -1, &made), MPI_ERR_TAG);
+    FAILS(MPI_Group_incl(group, -1, x, &other), MPI_ERR_ARG);
+    FAILS(MPI_Group_incl(group, 1, &(int){size}, &other), MPI_ERR_RANK);
+    FAILS(MPI_Group_range_incl(group, 1, ranges, &other), MPI_ERR_ARG);
+    FAILS(MPI_Waitall(-1, &request, MPI_STATUSES_IGNORE), MPI_ERR_COUNT);
+    FAILS(MPI_Type_vector(-1, 1, 1, MPI_INT, &type), MPI_ERR_COUNT);
+    FAILS(MPI_Type_vector(1, -1, 1, MPI_INT, &type), MPI_ERR_ARG);
+    FAILS(MPI_Pack(x, -1, MPI_INT, x, 4, &(int){0}, comm), MPI_ERR_COUNT);
+    FAILS(MPI_Cart_create(comm, 1, dims, periods, 0, &made), MPI_ERR_DIMS);
+    FAILS(MPI_Dims_create(4, 1, &(int){3}), MPI_ERR_DIMS);
+    FAILS(MPI_Buffer_attach(x, -1), MPI_ERR_COUNT);
+    FAILS(MPI_Reduce(x, x + 4, 1, MPI_INT, MPI_SUM, -1, comm), MPI_ERR_ROOT);
+    FAILS(MPI_Gather(x, 1, MPI_INT, x + 4, 1, MPI_INT, size, comm), MPI_ERR_ROOT);
+    FAILS(MPI_Alloc_mem(-1, MPI_INFO_NULL, &pointer), MPI_ERR_ARG);
+    FAILS(MPI_Error_class(1 << 30, x), MPI_ERR_ARG);
+    FAILS(MPI_Remove_error_class(MPI_ERR_OTHER), MPI_ERR_ARG);
+    FAILS(MPI_Comm_get_attr(comm, 99999, &pointer, &flag), MPI_ERR_KEYVAL);
+    FAILS(MPI_Comm_free_keyval(&(int){MPI_TAG_UB}), MPI_ERR_KEYVAL);
+    FAILS(MPI_Info_set(info, key, "value"), MPI_ERR_INFO_KEY);
+    FAILS(MPI_Info_delete(info, "nokey"), MPI_ERR_INFO_NOKEY);
+    FAILS(MPI_Bsend(x, 1 << 20, MPI_INT, MPI_PROC_NULL, -3, comm), MPI_ERR_TAG);
+    FAILS(MPI_Probe(size, 0, comm, &status), MPI_ERR_RANK);
+    FAILS(MPI_Start(&(MPI_Request){(MPI_Request)(intptr_t)MPI_INT}), MPI_ERR_REQUEST);
+    /* Pointers. */
+    FAILS(MPI_Comm_size(comm, NULL), MPI_ERR_ARG);
+    FAILS(MPI_Comm_dup(comm, NULL), MPI_ERR_ARG);
+    FAILS(MPI_Isend(x, 1, MPI_INT, MPI_PROC_NULL, 0, comm, NULL), MPI_ERR_ARG);
+    FAILS(MPI_Iallreduce(x, x + 4, 1, MPI_INT, MPI_SUM, comm, NULL), MPI_ERR_ARG);
+    FAILS(MPI_Test(NULL, &flag, &status), MPI_ERR_ARG);
+    FAILS(MPI_Get_count(NULL, MPI_INT, x), MPI_ERR_ARG);
+    FAILS(MPI_Get_address(x, NULL), MPI_ERR_ARG);
+    FAILS(MPI_Comm_set_name(comm, NULL), MPI_ERR_ARG);
+    FAILS(MPI_Comm_get_name(comm, NULL, x), MPI_ERR_ARG);
+    FAILS(MPI_Type_indexed(2, NULL, x, MPI_INT, &type), MPI_ERR_ARG);
+    FAILS(MPI_Op_create(NULL, 1, &op), MPI_ERR_ARG);
+    FAILS(MPI_Comm_create_errhandler(NULL, &(MPI_Errhandler){0}), MPI_ERR_ARG);
+    FAILS(MPI_Grequest_start(NULL, NULL, NULL, NULL, &request), MPI_ERR_ARG);
+    FAILS(MPI_Win_create(x, sizeof x, 0, MPI_INFO_NULL, MPI_COMM_SELF, &win), MPI_ERR_DISP);
+    FAILS(MPI_Type_get_extent(MPI_INT, NULL, &where), MPI_ERR_ARG);
+    FAILS(MPI_Gatherv(x, 1, MPI_INT, x, NULL, x, MPI_INT, 0, MPI_COMM_SELF), MPI_ERR_ARG);
+    FAILS(MPI_Comm_get_name(comm, name, NULL), MPI_ERR_ARG);
+    MPI_Info_free(&info);
+    MPI_Group_free(&group);
+}
+
 static void handles(void)
 {
     int x = 0;
@@ -131,6 +217,7 @@ int main(int argc, char **argv)
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     arguments();
+    kinds();
     handles();
     truncation();
     handlers();

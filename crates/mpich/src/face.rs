@@ -11,7 +11,7 @@ use abi::args::{
     Address, Array, Callback, Counts, Handle, In, Out, OutCount, StatusIn, StatusOut, Statuses, Text, TextOut,
 };
 use abi::body;
-use abi::process::{On, anytime, call, missing, missing_tool};
+use abi::process::{On, anytime, call};
 use std::ffi::c_int;
 
 #[unsafe(no_mangle)]
