@@ -205,6 +205,8 @@ const ENTRIES: &[(u32, &str, Basic, u8)] = &[
     (0x2e2, "MPI_REAL16", F128, 16),
     (0x2e3, "MPI_COMPLEX16", C64, 16),
     (0x2eb, "MPI_COMPLEX32", C128, 32),
+    // Not of the standard, which assigns nothing to this number: programs of the MPICH ABI have it.
+    (0x2ff, "MPIX_C_FLOAT16", F16, 2),
 ];
 
 #[cfg(test)]
@@ -233,7 +235,7 @@ mod tests {
                 found += 1;
             }
         }
-        assert!(found >= ENTRIES.len(), "{found} constants");
+        assert!(found >= ENTRIES.len() - 1, "{found} constants");
         assert_eq!(predefined_name(NULL), Some("MPI_DATATYPE_NULL"));
         assert!(predefined(NULL).is_none() && predefined(0).is_none() && predefined(0x300).is_none());
     }

@@ -33,9 +33,6 @@ families! { SOURCE_ORDER, source_order_from, source_order_to: 0 = 2, 1 = 0, 2 = 
 flags! { ACCESS, access_from, access_to: 1 = 128, 2 = 1, 4 = 16, 8 = 64, 16 = 2, 32 = 8, 64 = 256, 128 = 32, 256 = 4 }
 flags! { ASSERTION, assertion_from, assertion_to: 1024 = 1024, 2048 = 8192, 4096 = 4096, 8192 = 2048, 16384 = 16384 }
 
-/// MPI_REAL2, and MPIX_C_FLOAT16, which is the same there under another number.
-pub const BESIDE: (u16, i32) = (714, 1275068998);
-
 /// A multiplier that sends each of MPICH's predefined handles to a place of its own in a table of 1024.
 pub const SPREAD: u32 = 1312959017;
 
@@ -144,6 +141,7 @@ pub const HANDLES: &[(u16, i32)] = &[
 (738, 1275072555), // MPI_REAL16
 (739, 1275072554), // MPI_COMPLEX16
 (747, 1275076652), // MPI_COMPLEX32
+(767, 1275068998), // MPIX_C_FLOAT16
 ];
 
 /// Every constant of a family, as the table has it: its name, our number, MPICH's, both ways of the family.

@@ -354,7 +354,7 @@ pub fn numbers_text(table: &Table) -> Result<String, String> {
         };
         writeln!(text, "{form}{lower}_from, {lower}_to: {} }}", list.join(", ")).expect("a String takes all");
     }
-    let mut handles = BTreeMap::new();
+    let mut handles = BTreeMap::from([(BESIDE.0, (BESIDE.1, BESIDE.2.to_owned()))]);
     for constant in table.constants.iter().filter(|c| c.is_handle() && !c.is_alias) {
         // MPI_File is a pointer there, and its null handle a null pointer; MPI_MESSAGE_NULL has the number of MPI_REQUEST_NULL.
         if constant.r#type.as_deref() != Some("MPI_File") {
@@ -382,11 +382,7 @@ pub fn numbers_text(table: &Table) -> Result<String, String> {
         .iter()
         .filter(|(ours, _)| **ours != MESSAGE_NULL)
         .map(|(_, (theirs, _))| *theirs as u32)
-        .chain([BESIDE.1])
         .collect();
-    let same = table.constants.iter().find(|c| c.name == BESIDE.2).ok_or("no MPI_REAL2")?.standard;
-    let (name, number, ours) = BESIDE;
-    writeln!(text, "\n/// {ours}, and {name}, which is the same there under another number.\npub const BESIDE: (u16, i32) = ({same}, {number});").expect("a String takes all");
     writeln!(text, "\n/// A multiplier that sends each of MPICH's predefined handles to a place of its own in a table of {PLACES}.\npub const SPREAD: u32 = {};", spread(&keys)?).expect("a String takes all");
     text.push_str("\n/// The predefined handles, but for files: ours and MPICH's.\n#[rustfmt::skip]\npub const HANDLES: &[(u16, i32)] = &[\n");
     for (ours, (theirs, name)) in &handles {
@@ -397,8 +393,8 @@ pub fn numbers_text(table: &Table) -> Result<String, String> {
     Ok(text)
 }
 
-/// A datatype that MPICH has beside the standard's, its number there, and that of ours which is the same.
-const BESIDE: (&str, u32, &str) = ("MPIX_C_FLOAT16", 0x4c00_0246, "MPI_REAL2");
+/// A datatype that MPICH has beside the standard's (`datatype::predefined`): our number, MPICH's, its name.
+const BESIDE: (i64, i32, &str) = (0x2ff, 0x4c00_0246, "MPIX_C_FLOAT16");
 
 /// MPI_MESSAGE_NULL of the standard ABI.
 const MESSAGE_NULL: i64 = 296;
