@@ -39,6 +39,8 @@ static void types(void)
     EQUAL(split_size(MPI_COMM_WORLD, MPI_COMM_TYPE_RESOURCE_GUIDED, "mpi_pset_name", "mpi://WORLD"), size, "the comm of mpi://WORLD");
     EQUAL(split_size(MPI_COMM_WORLD, MPI_COMM_TYPE_RESOURCE_GUIDED, "mpi_pset_name", "mpi://SELF"), 1, "the comm of mpi://SELF");
     EQUAL(split_size(MPI_COMM_WORLD, rank ? MPI_COMM_TYPE_SHARED : MPI_UNDEFINED, NULL, NULL), rank ? size - 1 : 0, "the comm without rank 0");
+    EQUAL(split_size(MPI_COMM_WORLD, rank ? MPI_COMM_TYPE_HW_UNGUIDED : MPI_UNDEFINED, NULL, NULL), rank ? size - 1 : 0,
+          "what parts those from the one that passes MPI_UNDEFINED");
     MPI_Comm comm;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     EQUAL(error_class(MPI_Comm_split_type(MPI_COMM_WORLD, 12345, 0, MPI_INFO_NULL, &comm)), MPI_ERR_ARG, "the class of no type");

@@ -256,41 +256,53 @@ pub fn comm_split_type(
     newcomm.check()?;
     let hints = guard.objects.info_or_empty(info)?;
     let by_kind = || hints.get("mpi_hw_resource_type").map_or(c::UNDEFINED, hardware::color);
-    let color = match split_type {
+    let colors: Vec<i32> = match split_type {
         // All ranks of a job are on one machine.
-        c::COMM_TYPE_SHARED => 0,
-        c::COMM_TYPE_HW_GUIDED => by_kind(),
+        c::COMM_TYPE_SHARED => vec![0],
+        c::COMM_TYPE_HW_GUIDED => vec![by_kind()],
         c::COMM_TYPE_RESOURCE_GUIDED => match hints.get("mpi_pset_name") {
             Some(name) => {
                 let set = guard.objects.process_set(name)?;
-                if set.rank.is_some() { set.peers[0] as i32 } else { c::UNDEFINED }
+                vec![if set.rank.is_some() { set.peers[0] as i32 } else { c::UNDEFINED }]
             }
-            None => by_kind(),
+            None => vec![by_kind()],
         },
-        c::COMM_TYPE_HW_UNGUIDED => unguided(guard, comm, info)?,
-        c::UNDEFINED => c::UNDEFINED,
+        c::COMM_TYPE_HW_UNGUIDED => hardware::kinds().map(|kind| hardware::color(&kind)).collect(),
+        c::UNDEFINED => vec![c::UNDEFINED],
         other => fail!(Class::Arg, "{other} is no split type"),
     };
-    split(guard, comm, color, key, newcomm)
-}
-
-/// The color by the coarsest kind of hardware that parts the processes; `info` is told which that is.
-fn unguided(guard: &mut Guard, comm: Handle, info: Handle) -> Result<i32> {
-    let mine: Vec<i64> = hardware::kinds().map(|kind| hardware::color(&kind).into()).collect();
+    // Who passes MPI_UNDEFINED does not know what the others pass, so all exchange as much: a color for each kind, then the key.
+    let kinds = hardware::kinds().count();
+    let filler = std::iter::repeat(c::UNDEFINED);
+    let mut mine: Vec<i64> = colors.into_iter().chain(filler).take(kinds).map(i64::from).collect();
+    mine.push(key.into());
     let words = gather_words(guard, comm, &mine)?;
-    let parts = |at: &usize| words.chunks_exact(mine.len()).any(|theirs| theirs[*at] != mine[*at]);
-    let Some(at) = (0..mine.len()).find(parts) else { return Ok(c::UNDEFINED) };
-    let kind = hardware::kinds().nth(at).expect("as many as colors");
-    if info != c::INFO_NULL {
+    let parted = |at: &usize| words.chunks_exact(mine.len()).any(|theirs| theirs[*at] != mine[*at]);
+    let at = match split_type {
+        c::COMM_TYPE_HW_UNGUIDED => (0..kinds).find(parted),
+        _ => Some(0),
+    };
+    if let Some(kind) = at.and_then(|at| hardware::kinds().nth(at))
+        && split_type == c::COMM_TYPE_HW_UNGUIDED
+        && info != c::INFO_NULL
+    {
         guard.objects.infos.get_mut(info)?.set("mpi_hw_resource_type", &kind)?;
     }
-    Ok(mine[at] as i32)
+    let color_of = |words: &[i64]| at.map_or(i64::from(c::UNDEFINED), |at| words[at]);
+    let pairs: Vec<i64> =
+        words.chunks_exact(mine.len()).flat_map(|words| [color_of(words), words[kinds]]).collect();
+    part(guard, comm, color_of(&mine) as i32, &pairs, newcomm)
 }
 
 fn split(guard: &mut Guard, comm: Handle, color: i32, key: i32, newcomm: Out<Handle>) -> Result<()> {
     newcomm.check()?;
     guard.objects.comm(comm)?;
     let words = gather_words(guard, comm, &[i64::from(color), i64::from(key)])?;
+    part(guard, comm, color, &words, newcomm)
+}
+
+/// The comm of those with this color; `words` are colors and keys of all.
+fn part(guard: &mut Guard, comm: Handle, color: i32, words: &[i64], newcomm: Out<Handle>) -> Result<()> {
     let parent = guard.objects.comms.get_mut(comm)?;
     let context = parent.child_context(color);
     if color == c::UNDEFINED {
