@@ -241,7 +241,10 @@ static void errors(void)
     CLASS(MPI_Win_lock_all(0, win), MPI_ERR_RMA_SYNC);
     CLASS(MPI_Win_fence(0, win), MPI_ERR_RMA_SYNC);
     MPI_Win win_copy = win;
+    /* The window's own handler hears of it. */
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
     CLASS(MPI_Win_free(&win_copy), MPI_ERR_RMA_SYNC);
+    CHECK(win_copy == win, "a window that was not freed has no handle");
     if (size > 1) CLASS(MPI_Put(&value, 1, MPI_INT, 1, 0, 1, MPI_INT, win), MPI_ERR_RMA_SYNC);
     CLASS(MPI_Put(&value, 1, MPI_INT, size, 0, 1, MPI_INT, win), MPI_ERR_RANK);
     CLASS(MPI_Put(&value, 1, MPI_INT, 0, 4, 1, MPI_INT, win), MPI_ERR_RMA_RANGE);

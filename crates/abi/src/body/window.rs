@@ -5,7 +5,7 @@ use super::environment::{allocate, free_mem};
 use super::gather::gather_words;
 use super::{attribute, coll};
 use crate::args::{Address, Handle, Out, OutCount, Text, TextOut};
-use crate::process::Guard;
+use crate::process::{Guard, On};
 use crate::window::{Facts, Win};
 use error::{Class, Result, fail};
 use objects::errhandler::release;
@@ -298,6 +298,7 @@ fn reach(guard: &mut Guard, comm: Handle, flavor: Flavor, exposures: &[Exposure]
 pub fn win_free(guard: &mut Guard, win: Out<Handle>) -> Result<()> {
     let handle = win.get()?;
     let comm = guard.job().windows.get(handle)?.comm;
+    guard.blame(On::Win(handle));
     guard.job().window(handle)?.0.may_free()?;
     attribute::delete_all(guard, Kind::Win, handle)?;
     coll::barrier(guard, comm)?;
@@ -515,12 +516,26 @@ pub fn win_unlock_all(guard: &mut Guard, win: Handle) -> Result<()> {
 /// MPI_Win_flush
 pub fn win_flush(guard: &mut Guard, rank: i32, win: Handle) -> Result<()> {
     let (window, _) = guard.job().window(win)?;
-    if rank == c::PROC_NULL { Ok(()) } else { window.flush(Some(rank)) }
+    if rank != c::PROC_NULL {
+        window.flush(Some(rank))?;
+    }
+    let_others_run(guard);
+    Ok(())
+}
+
+/// A program that polls memory of a window calls MPI_Win_flush or MPI_Win_sync in between. Where there are fewer cores than processes, the one
+/// that it waits for may need this core.
+fn let_others_run(guard: &mut Guard) {
+    if !guard.job().membership.segment.job().may_spin() {
+        sys::cpu::give_way();
+    }
 }
 
 /// MPI_Win_flush_all
 pub fn win_flush_all(guard: &mut Guard, win: Handle) -> Result<()> {
-    guard.job().window(win)?.0.flush(None)
+    guard.job().window(win)?.0.flush(None)?;
+    let_others_run(guard);
+    Ok(())
 }
 
 /// MPI_Win_flush_local
@@ -539,5 +554,6 @@ pub fn win_sync(guard: &mut Guard, win: Handle) -> Result<()> {
     guard.job().windows.get(win)?;
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
     guard.progress();
+    let_others_run(guard);
     Ok(())
 }
