@@ -17,6 +17,7 @@ use crate::file::SharedPointer;
 use crate::hints::Switch;
 use crate::pool::{Pool, Slot};
 use crate::view::{Tiles, View};
+use crate::window::{Window, part, slices};
 use coll::{Call, Coll, Members, Part};
 use datatype::Buffer;
 use error::{Class, Error, Result};
@@ -92,18 +93,6 @@ struct Plan {
     ranges: Vec<(u64, u64)>,
     /// How long the views are that an aggregator is sent.
     view_words: Vec<usize>,
-}
-
-/// A part of an aggregator's domain, and the ranks' data in it one after the other.
-struct Window {
-    /// From the first to after the last byte of the file that any rank touches.
-    from: u64,
-    to: u64,
-    /// Of each rank: the first packed byte and how many there are.
-    parts: Vec<(u64, u64)>,
-    packed: Arc<Block>,
-    /// The bytes of the file from `from` on: of a read, once it has been.
-    file: Arc<Block>,
 }
 
 /// Words about a rank's access: first packed byte, bytes, first offset, offset after the last, flags, words of its view, bytes in the file.
@@ -444,25 +433,7 @@ impl Collective {
     fn window(&self, round: u64) -> Option<Window> {
         let bounds = self.bounds(self.domain()?, round);
         let views = self.known.get().expect("aggregators have learnt the views");
-        let (mut first, mut end, mut total) = (u64::MAX, 0, 0);
-        let parts: Vec<(u64, u64)> = self
-            .plan
-            .ranges
-            .iter()
-            .zip(views)
-            .map(|(range, tiles)| {
-                let (packed, bytes) = part(tiles, range.0, range.1, bounds);
-                if bytes > 0 {
-                    first = first.min(tiles.offset_of(packed));
-                    end = end.max(tiles.offset_of(packed + bytes - 1) + 1);
-                    total += bytes;
-                }
-                (packed, bytes)
-            })
-            .collect();
-        let (from, to) = if total > 0 { (first, end) } else { (bounds.0, bounds.0) };
-        let packed = Arc::new(Block::new(total as usize));
-        Some(Window { from, to, parts, packed, file: Arc::new(Block::new((to - from) as usize)) })
+        Some(Window::new(bounds, &self.plan.ranges, views))
     }
 
     fn device_is_free(&mut self) -> bool {
@@ -575,82 +546,6 @@ impl Collective {
     }
 }
 
-impl Window {
-    /// Puts the ranks' data where they lie in the file; the stretches of `file` that were filled.
-    fn lay_out(&self, views: &[Tiles]) -> Vec<(usize, usize)> {
-        let mut filled = vec![0u64; ((self.to - self.from) as usize).div_ceil(64)];
-        let mut at = 0;
-        for (tiles, &(packed, bytes)) in views.iter().zip(&self.parts) {
-            tiles.pieces(packed, bytes, |offset, length| {
-                let (to, length) = ((offset - self.from) as usize, length as usize);
-                self.packed.span().slice(at, length).copy_to(self.file.span().slice(to, length));
-                mark(&mut filled, to, length);
-                at += length;
-            });
-        }
-        stretches(&filled)
-    }
-
-    /// Takes the ranks' data from where they lie in the file.
-    fn pick(&self, views: &[Tiles]) {
-        let mut at = 0;
-        for (tiles, &(packed, bytes)) in views.iter().zip(&self.parts) {
-            tiles.pieces(packed, bytes, |offset, length| {
-                let (from, length) = ((offset - self.from) as usize, length as usize);
-                self.file.span().slice(from, length).copy_to(self.packed.span().slice(at, length));
-                at += length;
-            });
-        }
-    }
-}
-
-/// Sets `length` bits from bit `from` on.
-fn mark(bits: &mut [u64], from: usize, length: usize) {
-    let (mut at, end) = (from, from + length);
-    while at < end {
-        let (word, first) = (at / 64, at % 64);
-        let many = (64 - first).min(end - at);
-        bits[word] |= (u64::MAX >> (64 - many)) << first;
-        at += many;
-    }
-}
-
-/// Where bits are set: first bit and how many.
-fn stretches(bits: &[u64]) -> Vec<(usize, usize)> {
-    let mut found: Vec<(usize, usize)> = Vec::new();
-    for (at, word) in bits.iter().enumerate() {
-        let (mut rest, mut bit) = (*word, 0);
-        while rest != 0 {
-            let zeros = rest.trailing_zeros();
-            let ones = (rest >> zeros).trailing_ones();
-            let from = at * 64 + (bit + zeros) as usize;
-            match found.last_mut() {
-                Some((start, length)) if *start + *length == from => *length += ones as usize,
-                _ => found.push((from, ones as usize)),
-            }
-            bit += zeros + ones;
-            rest = (*word).checked_shr(bit).unwrap_or(0);
-        }
-    }
-    found
-}
-
-/// The packed bytes of `[from, to)` that lie within bounds in the file.
-fn part(tiles: &Tiles, from: u64, to: u64, bounds: (u64, u64)) -> (u64, u64) {
-    let first = from + tiles.below(bounds.0, from, to);
-    (first, tiles.below(bounds.1, first, to))
-}
-
-/// Buffers of these lengths one after the other.
-fn slices(span: Span, lengths: &[usize]) -> Vec<Buffer> {
-    let mut at = 0;
-    let slice = |length: &usize| {
-        at += length;
-        Buffer::from(span.slice(at - length, *length))
-    };
-    lengths.iter().map(slice).collect()
-}
-
 fn exchange(send: Vec<Buffer>, recv: Vec<Buffer>) -> Call {
     Call::new(Pattern::Alltoallv, Part::Each(Arc::from(send)), Part::Each(Arc::from(recv)))
 }
@@ -680,18 +575,4 @@ fn perform<T: Send + 'static>(
     let slot = Slot::default();
     slot.put(work());
     slot
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn marked_bits_are_found_as_stretches() {
-        let mut bits = vec![0u64; 5];
-        let parts = [(0, 3), (3, 2), (60, 8), (100, 1), (128, 128), (256, 10), (310, 10)];
-        parts.iter().for_each(|&(from, length)| mark(&mut bits, from, length));
-        assert_eq!(stretches(&bits), [(0, 5), (60, 8), (100, 1), (128, 138), (310, 10)]);
-        assert_eq!(stretches(&[u64::MAX, 0, u64::MAX]), [(0, 64), (128, 64)]);
-    }
 }

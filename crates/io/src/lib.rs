@@ -19,6 +19,7 @@ mod pool;
 pub mod representation;
 pub mod storage;
 pub mod view;
+mod window;
 
 pub use access::{Access, Conversion, Transfer, Way};
 pub use collective::{Collective, Known, Ordered};
