@@ -73,6 +73,8 @@ pub struct Process {
     pub fortran_booleans: Vec<(i32, [u8; 16], [u8; 16])>,
     /// The class and sentence of the latest error, for MPI_Error_string.
     pub latest_error: Option<(i32, String)>,
+    /// What tools hold.
+    pub tool: crate::body::tool::Tool,
 }
 
 /// This process's part in the job.
@@ -190,10 +192,18 @@ pub fn missing(name: &'static str, on: On) -> c_int {
     call(name, on, |_| error::fail!(Class::UnsupportedOperation, "Outboard does not provide {name}"))
 }
 
-/// The answer of a function of the tool interface that has no body; that interface has no error handlers (MPI 5.0, section 15.3.10).
-#[cold]
-pub fn missing_tool() -> c_int {
-    objects::constants::T_ERR_NOT_SUPPORTED
+/// Runs the body of a function of the tool interface, which has its own beginning and end, and no error handlers (MPI 5.0, section 15.3).
+pub fn tool(name: &'static str, body: impl FnOnce(&mut Guard) -> Result<()>) -> c_int {
+    let mut guard = Guard::enter();
+    if !guard.has_tools() && name != "MPI_T_init_thread" {
+        return objects::constants::T_ERR_NOT_INITIALIZED;
+    }
+    match body(&mut guard).map_err(|error| error.code()) {
+        Ok(()) => objects::constants::SUCCESS,
+        // Of the argument wrappers, which know nothing of this interface's codes.
+        Err(code) if code < objects::constants::T_ERR_CANNOT_INIT => objects::constants::T_ERR_INVALID,
+        Err(code) => code,
+    }
 }
 
 #[cold]
@@ -413,6 +423,7 @@ impl Process {
             fortran_info: None,
             fortran_booleans: Vec::new(),
             latest_error: None,
+            tool: Default::default(),
         }
     }
 

@@ -11,7 +11,7 @@ use abi::args::{
     Address, Array, Callback, Counts, Handle, In, Out, OutCount, StatusIn, StatusOut, Statuses, Text, TextOut,
 };
 use abi::body;
-use abi::process::{On, anytime, call};
+use abi::process::{On, anytime, call, tool};
 use std::ffi::c_int;
 
 #[unsafe(no_mangle)]
@@ -16983,7 +16983,9 @@ pub unsafe extern "C" fn MPI_Win_toint(win: c_int) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_changed(update_number: usize) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_category_changed", |guard| {
+        body::tool::t_category_changed(guard, Out::<i32>::new(update_number, "update_number"))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_changed(update_number: usize) -> c_int {
@@ -16995,7 +16997,9 @@ pub unsafe extern "C" fn PMPI_T_category_get_categories(
     len: c_int,
     indices: usize,
 ) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_category_get_categories", |guard| {
+        body::tool::t_category_get_categories(guard, cat_index, len, Array::<i32>::new(indices, "indices"))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_categories(
@@ -17007,7 +17011,9 @@ pub unsafe extern "C" fn MPI_T_category_get_categories(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_cvars(cat_index: c_int, len: c_int, indices: usize) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_category_get_cvars", |guard| {
+        body::tool::t_category_get_cvars(guard, cat_index, len, Array::<i32>::new(indices, "indices"))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_cvars(cat_index: c_int, len: c_int, indices: usize) -> c_int {
@@ -17015,7 +17021,9 @@ pub unsafe extern "C" fn MPI_T_category_get_cvars(cat_index: c_int, len: c_int, 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_events(cat_index: c_int, len: c_int, indices: usize) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_category_get_events", |guard| {
+        body::tool::t_category_get_events(guard, cat_index, len, Array::<i32>::new(indices, "indices"))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_events(cat_index: c_int, len: c_int, indices: usize) -> c_int {
@@ -17023,7 +17031,13 @@ pub unsafe extern "C" fn MPI_T_category_get_events(cat_index: c_int, len: c_int,
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_index(name: usize, cat_index: usize) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_category_get_index", |guard| {
+        body::tool::t_category_get_index(
+            guard,
+            Text::new(name, "name"),
+            Out::<i32>::new(cat_index, "cat_index"),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_index(name: usize, cat_index: usize) -> c_int {
@@ -17040,7 +17054,19 @@ pub unsafe extern "C" fn PMPI_T_category_get_info(
     num_pvars: usize,
     num_categories: usize,
 ) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_category_get_info", |guard| {
+        body::tool::t_category_get_info(
+            guard,
+            cat_index,
+            TextOut::new(name, "name"),
+            Out::<i32>::new(name_len, "name_len"),
+            TextOut::new(desc, "desc"),
+            Out::<i32>::new(desc_len, "desc_len"),
+            Out::<i32>::new(num_cvars, "num_cvars"),
+            Out::<i32>::new(num_pvars, "num_pvars"),
+            Out::<i32>::new(num_categories, "num_categories"),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_info(
@@ -17068,7 +17094,9 @@ pub unsafe extern "C" fn MPI_T_category_get_info(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_num(num_cat: usize) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_category_get_num", |guard| {
+        body::tool::t_category_get_num(guard, Out::<i32>::new(num_cat, "num_cat"))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_num(num_cat: usize) -> c_int {
@@ -17076,7 +17104,9 @@ pub unsafe extern "C" fn MPI_T_category_get_num(num_cat: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_num_events(cat_index: c_int, num_events: usize) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_category_get_num_events", |guard| {
+        body::tool::t_category_get_num_events(guard, cat_index, Out::<i32>::new(num_events, "num_events"))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_num_events(cat_index: c_int, num_events: usize) -> c_int {
@@ -17084,7 +17114,9 @@ pub unsafe extern "C" fn MPI_T_category_get_num_events(cat_index: c_int, num_eve
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_pvars(cat_index: c_int, len: c_int, indices: usize) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_category_get_pvars", |guard| {
+        body::tool::t_category_get_pvars(guard, cat_index, len, Array::<i32>::new(indices, "indices"))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_pvars(cat_index: c_int, len: c_int, indices: usize) -> c_int {
@@ -17092,7 +17124,13 @@ pub unsafe extern "C" fn MPI_T_category_get_pvars(cat_index: c_int, len: c_int, 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_cvar_get_index(name: usize, cvar_index: usize) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_cvar_get_index", |guard| {
+        body::tool::t_cvar_get_index(
+            guard,
+            Text::new(name, "name"),
+            Out::<i32>::new(cvar_index, "cvar_index"),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_cvar_get_index(name: usize, cvar_index: usize) -> c_int {
@@ -17111,7 +17149,21 @@ pub unsafe extern "C" fn PMPI_T_cvar_get_info(
     bind: usize,
     scope: usize,
 ) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_cvar_get_info", |guard| {
+        body::tool::t_cvar_get_info(
+            guard,
+            cvar_index,
+            TextOut::new(name, "name"),
+            Out::<i32>::new(name_len, "name_len"),
+            Out::<i32>::foreign(verbosity, "verbosity", &numbers::VERBOSITY),
+            Out::<Handle>::foreign(datatype, "datatype", &door::HANDLE),
+            Address(enumtype),
+            TextOut::new(desc, "desc"),
+            Out::<i32>::new(desc_len, "desc_len"),
+            Out::<i32>::foreign(bind, "bind", &numbers::BIND),
+            Out::<i32>::foreign(scope, "scope", &numbers::SCOPE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_cvar_get_info(
@@ -17134,7 +17186,9 @@ pub unsafe extern "C" fn MPI_T_cvar_get_info(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_cvar_get_num(num_cvar: usize) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_cvar_get_num", |guard| {
+        body::tool::t_cvar_get_num(guard, Out::<i32>::new(num_cvar, "num_cvar"))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_cvar_get_num(num_cvar: usize) -> c_int {
@@ -17147,7 +17201,15 @@ pub unsafe extern "C" fn PMPI_T_cvar_handle_alloc(
     handle: usize,
     count: usize,
 ) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_cvar_handle_alloc", |guard| {
+        body::tool::t_cvar_handle_alloc(
+            guard,
+            cvar_index,
+            Address(obj_handle),
+            Address(handle),
+            Out::<i32>::new(count, "count"),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_cvar_handle_alloc(
@@ -17160,7 +17222,9 @@ pub unsafe extern "C" fn MPI_T_cvar_handle_alloc(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_cvar_handle_free(handle: usize) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_cvar_handle_free", |guard| {
+        body::tool::t_cvar_handle_free(guard, Address(handle))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_cvar_handle_free(handle: usize) -> c_int {
@@ -17168,7 +17232,9 @@ pub unsafe extern "C" fn MPI_T_cvar_handle_free(handle: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_cvar_read(handle: usize, buf: usize) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_cvar_read", |guard| {
+        body::tool::t_cvar_read(guard, Address(handle), Address(door::buffer_from(buf)))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_cvar_read(handle: usize, buf: usize) -> c_int {
@@ -17176,7 +17242,9 @@ pub unsafe extern "C" fn MPI_T_cvar_read(handle: usize, buf: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_cvar_write(handle: usize, buf: usize) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_cvar_write", |guard| {
+        body::tool::t_cvar_write(guard, Address(handle), Address(door::buffer_from(buf)))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_cvar_write(handle: usize, buf: usize) -> c_int {
@@ -17189,7 +17257,15 @@ pub unsafe extern "C" fn PMPI_T_enum_get_info(
     name: usize,
     name_len: usize,
 ) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_enum_get_info", |guard| {
+        body::tool::t_enum_get_info(
+            guard,
+            Address(enumtype),
+            Out::<i32>::new(num, "num"),
+            TextOut::new(name, "name"),
+            Out::<i32>::new(name_len, "name_len"),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_enum_get_info(
@@ -17208,7 +17284,16 @@ pub unsafe extern "C" fn PMPI_T_enum_get_item(
     name: usize,
     name_len: usize,
 ) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_enum_get_item", |guard| {
+        body::tool::t_enum_get_item(
+            guard,
+            Address(enumtype),
+            indx,
+            Out::<i32>::new(value, "value"),
+            TextOut::new(name, "name"),
+            Out::<i32>::new(name_len, "name_len"),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_enum_get_item(
@@ -17227,7 +17312,14 @@ pub unsafe extern "C" fn PMPI_T_event_callback_get_info(
     info_used: usize,
 ) -> c_int {
     let cb_safety = numbers::safety_from(cb_safety);
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_event_callback_get_info", |guard| {
+        body::tool::t_event_callback_get_info(
+            guard,
+            Address(event_registration),
+            cb_safety,
+            Out::<Handle>::foreign(info_used, "info_used", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_callback_get_info(
@@ -17245,7 +17337,9 @@ pub unsafe extern "C" fn PMPI_T_event_callback_set_info(
 ) -> c_int {
     let cb_safety = numbers::safety_from(cb_safety);
     let info = door::handle_from(info);
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_event_callback_set_info", |guard| {
+        body::tool::t_event_callback_set_info(guard, Address(event_registration), cb_safety, info)
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_callback_set_info(
@@ -17257,7 +17351,9 @@ pub unsafe extern "C" fn MPI_T_event_callback_set_info(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_copy(event_instance: usize, buffer: usize) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_event_copy", |guard| {
+        body::tool::t_event_copy(guard, Address(event_instance), Address(door::buffer_from(buffer)))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_copy(event_instance: usize, buffer: usize) -> c_int {
@@ -17265,7 +17361,13 @@ pub unsafe extern "C" fn MPI_T_event_copy(event_instance: usize, buffer: usize) 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_get_index(name: usize, event_index: usize) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_event_get_index", |guard| {
+        body::tool::t_event_get_index(
+            guard,
+            Text::new(name, "name"),
+            Out::<i32>::new(event_index, "event_index"),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_get_index(name: usize, event_index: usize) -> c_int {
@@ -17286,7 +17388,23 @@ pub unsafe extern "C" fn PMPI_T_event_get_info(
     desc_len: usize,
     bind: usize,
 ) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_event_get_info", |guard| {
+        body::tool::t_event_get_info(
+            guard,
+            event_index,
+            TextOut::new(name, "name"),
+            Out::<i32>::new(name_len, "name_len"),
+            Out::<i32>::foreign(verbosity, "verbosity", &numbers::VERBOSITY),
+            Array::<Handle>::foreign(array_of_datatypes, "array_of_datatypes", &door::HANDLE),
+            Array::<i64>::new(array_of_displacements, "array_of_displacements"),
+            Out::<i32>::new(num_elements, "num_elements"),
+            Address(enumtype),
+            Out::<Handle>::foreign(info, "info", &door::HANDLE),
+            TextOut::new(desc, "desc"),
+            Out::<i32>::new(desc_len, "desc_len"),
+            Out::<i32>::foreign(bind, "bind", &numbers::BIND),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_get_info(
@@ -17322,7 +17440,9 @@ pub unsafe extern "C" fn MPI_T_event_get_info(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_get_num(num_events: usize) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_event_get_num", |guard| {
+        body::tool::t_event_get_num(guard, Out::<i32>::new(num_events, "num_events"))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_get_num(num_events: usize) -> c_int {
@@ -17330,7 +17450,13 @@ pub unsafe extern "C" fn MPI_T_event_get_num(num_events: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_get_source(event_instance: usize, source_index: usize) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_event_get_source", |guard| {
+        body::tool::t_event_get_source(
+            guard,
+            Address(event_instance),
+            Out::<i32>::new(source_index, "source_index"),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_get_source(event_instance: usize, source_index: usize) -> c_int {
@@ -17338,7 +17464,13 @@ pub unsafe extern "C" fn MPI_T_event_get_source(event_instance: usize, source_in
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_get_timestamp(event_instance: usize, event_timestamp: usize) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_event_get_timestamp", |guard| {
+        body::tool::t_event_get_timestamp(
+            guard,
+            Address(event_instance),
+            Out::<i64>::new(event_timestamp, "event_timestamp"),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_get_timestamp(event_instance: usize, event_timestamp: usize) -> c_int {
@@ -17352,7 +17484,15 @@ pub unsafe extern "C" fn PMPI_T_event_handle_alloc(
     event_registration: usize,
 ) -> c_int {
     let info = door::handle_from(info);
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_event_handle_alloc", |guard| {
+        body::tool::t_event_handle_alloc(
+            guard,
+            event_index,
+            Address(obj_handle),
+            info,
+            Address(event_registration),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_handle_alloc(
@@ -17369,7 +17509,14 @@ pub unsafe extern "C" fn PMPI_T_event_handle_free(
     user_data: usize,
     free_cb_function: usize,
 ) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_event_handle_free", |guard| {
+        body::tool::t_event_handle_free(
+            guard,
+            Address(event_registration),
+            Address(user_data),
+            Callback(free_cb_function),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_handle_free(
@@ -17381,7 +17528,13 @@ pub unsafe extern "C" fn MPI_T_event_handle_free(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_handle_get_info(event_registration: usize, info_used: usize) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_event_handle_get_info", |guard| {
+        body::tool::t_event_handle_get_info(
+            guard,
+            Address(event_registration),
+            Out::<Handle>::foreign(info_used, "info_used", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_handle_get_info(event_registration: usize, info_used: usize) -> c_int {
@@ -17390,7 +17543,9 @@ pub unsafe extern "C" fn MPI_T_event_handle_get_info(event_registration: usize, 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_handle_set_info(event_registration: usize, info: c_int) -> c_int {
     let info = door::handle_from(info);
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_event_handle_set_info", |guard| {
+        body::tool::t_event_handle_set_info(guard, Address(event_registration), info)
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_handle_set_info(event_registration: usize, info: c_int) -> c_int {
@@ -17402,7 +17557,14 @@ pub unsafe extern "C" fn PMPI_T_event_read(
     element_index: c_int,
     buffer: usize,
 ) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_event_read", |guard| {
+        body::tool::t_event_read(
+            guard,
+            Address(event_instance),
+            element_index,
+            Address(door::buffer_from(buffer)),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_read(
@@ -17422,7 +17584,16 @@ pub unsafe extern "C" fn PMPI_T_event_register_callback(
 ) -> c_int {
     let cb_safety = numbers::safety_from(cb_safety);
     let info = door::handle_from(info);
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_event_register_callback", |guard| {
+        body::tool::t_event_register_callback(
+            guard,
+            Address(event_registration),
+            cb_safety,
+            info,
+            Address(user_data),
+            Callback(event_cb_function),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_register_callback(
@@ -17441,7 +17612,13 @@ pub unsafe extern "C" fn PMPI_T_event_set_dropped_handler(
     event_registration: usize,
     dropped_cb_function: usize,
 ) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_event_set_dropped_handler", |guard| {
+        body::tool::t_event_set_dropped_handler(
+            guard,
+            Address(event_registration),
+            Callback(dropped_cb_function),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_set_dropped_handler(
@@ -17452,7 +17629,7 @@ pub unsafe extern "C" fn MPI_T_event_set_dropped_handler(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_finalize() -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_finalize", |guard| body::tool::t_finalize(guard)))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_finalize() -> c_int {
@@ -17461,7 +17638,13 @@ pub unsafe extern "C" fn MPI_T_finalize() -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_init_thread(required: c_int, provided: usize) -> c_int {
     let required = numbers::thread_from(required);
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_init_thread", |guard| {
+        body::tool::t_init_thread(
+            guard,
+            required,
+            Out::<i32>::foreign(provided, "provided", &numbers::THREAD),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_init_thread(required: c_int, provided: usize) -> c_int {
@@ -17470,7 +17653,14 @@ pub unsafe extern "C" fn MPI_T_init_thread(required: c_int, provided: usize) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_get_index(name: usize, var_class: c_int, pvar_index: usize) -> c_int {
     let var_class = numbers::variable_class_from(var_class);
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_pvar_get_index", |guard| {
+        body::tool::t_pvar_get_index(
+            guard,
+            Text::new(name, "name"),
+            var_class,
+            Out::<i32>::new(pvar_index, "pvar_index"),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_get_index(name: usize, var_class: c_int, pvar_index: usize) -> c_int {
@@ -17492,7 +17682,24 @@ pub unsafe extern "C" fn PMPI_T_pvar_get_info(
     continuous: usize,
     atomic: usize,
 ) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_pvar_get_info", |guard| {
+        body::tool::t_pvar_get_info(
+            guard,
+            pvar_index,
+            TextOut::new(name, "name"),
+            Out::<i32>::new(name_len, "name_len"),
+            Out::<i32>::foreign(verbosity, "verbosity", &numbers::VERBOSITY),
+            Out::<i32>::foreign(var_class, "var_class", &numbers::VARIABLE_CLASS),
+            Out::<Handle>::foreign(datatype, "datatype", &door::HANDLE),
+            Address(enumtype),
+            TextOut::new(desc, "desc"),
+            Out::<i32>::new(desc_len, "desc_len"),
+            Out::<i32>::foreign(bind, "bind", &numbers::BIND),
+            Out::<i32>::new(readonly, "readonly"),
+            Out::<i32>::new(continuous, "continuous"),
+            Out::<i32>::new(atomic, "atomic"),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_get_info(
@@ -17519,7 +17726,9 @@ pub unsafe extern "C" fn MPI_T_pvar_get_info(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_get_num(num_pvar: usize) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_pvar_get_num", |guard| {
+        body::tool::t_pvar_get_num(guard, Out::<i32>::new(num_pvar, "num_pvar"))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_get_num(num_pvar: usize) -> c_int {
@@ -17533,7 +17742,16 @@ pub unsafe extern "C" fn PMPI_T_pvar_handle_alloc(
     handle: usize,
     count: usize,
 ) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_pvar_handle_alloc", |guard| {
+        body::tool::t_pvar_handle_alloc(
+            guard,
+            Address(session),
+            pvar_index,
+            Address(obj_handle),
+            Address(handle),
+            Out::<i32>::new(count, "count"),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_handle_alloc(
@@ -17547,7 +17765,9 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_alloc(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_handle_free(session: usize, handle: usize) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_pvar_handle_free", |guard| {
+        body::tool::t_pvar_handle_free(guard, Address(session), Address(handle))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_handle_free(session: usize, handle: usize) -> c_int {
@@ -17555,7 +17775,9 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_free(session: usize, handle: usize) -
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_read(session: usize, handle: usize, buf: usize) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_pvar_read", |guard| {
+        body::tool::t_pvar_read(guard, Address(session), Address(handle), Address(door::buffer_from(buf)))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_read(session: usize, handle: usize, buf: usize) -> c_int {
@@ -17563,7 +17785,14 @@ pub unsafe extern "C" fn MPI_T_pvar_read(session: usize, handle: usize, buf: usi
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_readreset(session: usize, handle: usize, buf: usize) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_pvar_readreset", |guard| {
+        body::tool::t_pvar_readreset(
+            guard,
+            Address(session),
+            Address(handle),
+            Address(door::buffer_from(buf)),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_readreset(session: usize, handle: usize, buf: usize) -> c_int {
@@ -17571,7 +17800,9 @@ pub unsafe extern "C" fn MPI_T_pvar_readreset(session: usize, handle: usize, buf
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_reset(session: usize, handle: usize) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_pvar_reset", |guard| {
+        body::tool::t_pvar_reset(guard, Address(session), Address(handle))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_reset(session: usize, handle: usize) -> c_int {
@@ -17579,7 +17810,9 @@ pub unsafe extern "C" fn MPI_T_pvar_reset(session: usize, handle: usize) -> c_in
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_session_create(session: usize) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_pvar_session_create", |guard| {
+        body::tool::t_pvar_session_create(guard, Address(session))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_session_create(session: usize) -> c_int {
@@ -17587,7 +17820,9 @@ pub unsafe extern "C" fn MPI_T_pvar_session_create(session: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_session_free(session: usize) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_pvar_session_free", |guard| {
+        body::tool::t_pvar_session_free(guard, Address(session))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_session_free(session: usize) -> c_int {
@@ -17595,7 +17830,9 @@ pub unsafe extern "C" fn MPI_T_pvar_session_free(session: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_start(session: usize, handle: usize) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_pvar_start", |guard| {
+        body::tool::t_pvar_start(guard, Address(session), Address(handle))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_start(session: usize, handle: usize) -> c_int {
@@ -17603,7 +17840,9 @@ pub unsafe extern "C" fn MPI_T_pvar_start(session: usize, handle: usize) -> c_in
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_stop(session: usize, handle: usize) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_pvar_stop", |guard| {
+        body::tool::t_pvar_stop(guard, Address(session), Address(handle))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_stop(session: usize, handle: usize) -> c_int {
@@ -17611,7 +17850,9 @@ pub unsafe extern "C" fn MPI_T_pvar_stop(session: usize, handle: usize) -> c_int
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_write(session: usize, handle: usize, buf: usize) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_pvar_write", |guard| {
+        body::tool::t_pvar_write(guard, Address(session), Address(handle), Address(door::buffer_from(buf)))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_write(session: usize, handle: usize, buf: usize) -> c_int {
@@ -17629,7 +17870,20 @@ pub unsafe extern "C" fn PMPI_T_source_get_info(
     max_ticks: usize,
     info: usize,
 ) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_source_get_info", |guard| {
+        body::tool::t_source_get_info(
+            guard,
+            source_index,
+            TextOut::new(name, "name"),
+            Out::<i32>::new(name_len, "name_len"),
+            TextOut::new(desc, "desc"),
+            Out::<i32>::new(desc_len, "desc_len"),
+            Out::<i32>::foreign(ordering, "ordering", &numbers::SOURCE_ORDER),
+            Out::<i64>::new(ticks_per_second, "ticks_per_second"),
+            Out::<i64>::new(max_ticks, "max_ticks"),
+            Out::<Handle>::foreign(info, "info", &door::HANDLE),
+        )
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_source_get_info(
@@ -17659,7 +17913,9 @@ pub unsafe extern "C" fn MPI_T_source_get_info(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_source_get_num(num_sources: usize) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_source_get_num", |guard| {
+        body::tool::t_source_get_num(guard, Out::<i32>::new(num_sources, "num_sources"))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_source_get_num(num_sources: usize) -> c_int {
@@ -17667,7 +17923,9 @@ pub unsafe extern "C" fn MPI_T_source_get_num(num_sources: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_source_get_timestamp(source_index: c_int, timestamp: usize) -> c_int {
-    door::code_to(abi::process::missing_tool())
+    door::code_to(tool("MPI_T_source_get_timestamp", |guard| {
+        body::tool::t_source_get_timestamp(guard, source_index, Out::<i64>::new(timestamp, "timestamp"))
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_source_get_timestamp(source_index: c_int, timestamp: usize) -> c_int {

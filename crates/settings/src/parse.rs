@@ -27,6 +27,11 @@ const MICROSECOND_UNITS: &[(&str, u64)] = &[("s", 1_000_000), ("ms", 1000), ("us
 const NO_UNITS: &[(&str, u64)] = &[("", 1)];
 
 impl Kind {
+    /// The number that a text means, in the unit that the setting's name ends with; nothing where the kind is no number.
+    pub fn number(&self, text: &str) -> Option<u64> {
+        u64::from_text(self, text).ok()
+    }
+
     /// What a user may write, for error sentences and `outboard info`.
     pub fn allowed(&self) -> String {
         match *self {

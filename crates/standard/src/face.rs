@@ -10,7 +10,7 @@ use abi::args::{
     Address, Array, Callback, Counts, Handle, In, Out, OutCount, StatusIn, StatusOut, Statuses, Text, TextOut,
 };
 use abi::body;
-use abi::process::{On, anytime, call};
+use abi::process::{On, anytime, call, tool};
 use std::ffi::c_int;
 
 #[unsafe(no_mangle)]
@@ -15348,7 +15348,9 @@ pub unsafe extern "C" fn MPI_Win_toint(win: Handle) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_changed(update_number: usize) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_category_changed", |guard| {
+        body::tool::t_category_changed(guard, Out::<i32>::new(update_number, "update_number"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_changed(update_number: usize) -> c_int {
@@ -15360,7 +15362,9 @@ pub unsafe extern "C" fn PMPI_T_category_get_categories(
     len: c_int,
     indices: usize,
 ) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_category_get_categories", |guard| {
+        body::tool::t_category_get_categories(guard, cat_index, len, Array::<i32>::new(indices, "indices"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_categories(
@@ -15372,7 +15376,9 @@ pub unsafe extern "C" fn MPI_T_category_get_categories(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_cvars(cat_index: c_int, len: c_int, indices: usize) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_category_get_cvars", |guard| {
+        body::tool::t_category_get_cvars(guard, cat_index, len, Array::<i32>::new(indices, "indices"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_cvars(cat_index: c_int, len: c_int, indices: usize) -> c_int {
@@ -15380,7 +15386,9 @@ pub unsafe extern "C" fn MPI_T_category_get_cvars(cat_index: c_int, len: c_int, 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_events(cat_index: c_int, len: c_int, indices: usize) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_category_get_events", |guard| {
+        body::tool::t_category_get_events(guard, cat_index, len, Array::<i32>::new(indices, "indices"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_events(cat_index: c_int, len: c_int, indices: usize) -> c_int {
@@ -15388,7 +15396,13 @@ pub unsafe extern "C" fn MPI_T_category_get_events(cat_index: c_int, len: c_int,
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_index(name: usize, cat_index: usize) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_category_get_index", |guard| {
+        body::tool::t_category_get_index(
+            guard,
+            Text::new(name, "name"),
+            Out::<i32>::new(cat_index, "cat_index"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_index(name: usize, cat_index: usize) -> c_int {
@@ -15405,7 +15419,19 @@ pub unsafe extern "C" fn PMPI_T_category_get_info(
     num_pvars: usize,
     num_categories: usize,
 ) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_category_get_info", |guard| {
+        body::tool::t_category_get_info(
+            guard,
+            cat_index,
+            TextOut::new(name, "name"),
+            Out::<i32>::new(name_len, "name_len"),
+            TextOut::new(desc, "desc"),
+            Out::<i32>::new(desc_len, "desc_len"),
+            Out::<i32>::new(num_cvars, "num_cvars"),
+            Out::<i32>::new(num_pvars, "num_pvars"),
+            Out::<i32>::new(num_categories, "num_categories"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_info(
@@ -15433,7 +15459,9 @@ pub unsafe extern "C" fn MPI_T_category_get_info(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_num(num_cat: usize) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_category_get_num", |guard| {
+        body::tool::t_category_get_num(guard, Out::<i32>::new(num_cat, "num_cat"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_num(num_cat: usize) -> c_int {
@@ -15441,7 +15469,9 @@ pub unsafe extern "C" fn MPI_T_category_get_num(num_cat: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_num_events(cat_index: c_int, num_events: usize) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_category_get_num_events", |guard| {
+        body::tool::t_category_get_num_events(guard, cat_index, Out::<i32>::new(num_events, "num_events"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_num_events(cat_index: c_int, num_events: usize) -> c_int {
@@ -15449,7 +15479,9 @@ pub unsafe extern "C" fn MPI_T_category_get_num_events(cat_index: c_int, num_eve
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_pvars(cat_index: c_int, len: c_int, indices: usize) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_category_get_pvars", |guard| {
+        body::tool::t_category_get_pvars(guard, cat_index, len, Array::<i32>::new(indices, "indices"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_pvars(cat_index: c_int, len: c_int, indices: usize) -> c_int {
@@ -15457,7 +15489,13 @@ pub unsafe extern "C" fn MPI_T_category_get_pvars(cat_index: c_int, len: c_int, 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_cvar_get_index(name: usize, cvar_index: usize) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_cvar_get_index", |guard| {
+        body::tool::t_cvar_get_index(
+            guard,
+            Text::new(name, "name"),
+            Out::<i32>::new(cvar_index, "cvar_index"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_cvar_get_index(name: usize, cvar_index: usize) -> c_int {
@@ -15476,7 +15514,21 @@ pub unsafe extern "C" fn PMPI_T_cvar_get_info(
     bind: usize,
     scope: usize,
 ) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_cvar_get_info", |guard| {
+        body::tool::t_cvar_get_info(
+            guard,
+            cvar_index,
+            TextOut::new(name, "name"),
+            Out::<i32>::new(name_len, "name_len"),
+            Out::<i32>::new(verbosity, "verbosity"),
+            Out::<Handle>::new(datatype, "datatype"),
+            Address(enumtype),
+            TextOut::new(desc, "desc"),
+            Out::<i32>::new(desc_len, "desc_len"),
+            Out::<i32>::new(bind, "bind"),
+            Out::<i32>::new(scope, "scope"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_cvar_get_info(
@@ -15499,7 +15551,9 @@ pub unsafe extern "C" fn MPI_T_cvar_get_info(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_cvar_get_num(num_cvar: usize) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_cvar_get_num", |guard| {
+        body::tool::t_cvar_get_num(guard, Out::<i32>::new(num_cvar, "num_cvar"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_cvar_get_num(num_cvar: usize) -> c_int {
@@ -15512,7 +15566,15 @@ pub unsafe extern "C" fn PMPI_T_cvar_handle_alloc(
     handle: usize,
     count: usize,
 ) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_cvar_handle_alloc", |guard| {
+        body::tool::t_cvar_handle_alloc(
+            guard,
+            cvar_index,
+            Address(obj_handle),
+            Address(handle),
+            Out::<i32>::new(count, "count"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_cvar_handle_alloc(
@@ -15525,7 +15587,7 @@ pub unsafe extern "C" fn MPI_T_cvar_handle_alloc(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_cvar_handle_free(handle: usize) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_cvar_handle_free", |guard| body::tool::t_cvar_handle_free(guard, Address(handle)))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_cvar_handle_free(handle: usize) -> c_int {
@@ -15533,7 +15595,7 @@ pub unsafe extern "C" fn MPI_T_cvar_handle_free(handle: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_cvar_read(handle: usize, buf: usize) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_cvar_read", |guard| body::tool::t_cvar_read(guard, Address(handle), Address(buf)))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_cvar_read(handle: usize, buf: usize) -> c_int {
@@ -15541,7 +15603,7 @@ pub unsafe extern "C" fn MPI_T_cvar_read(handle: usize, buf: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_cvar_write(handle: usize, buf: usize) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_cvar_write", |guard| body::tool::t_cvar_write(guard, Address(handle), Address(buf)))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_cvar_write(handle: usize, buf: usize) -> c_int {
@@ -15554,7 +15616,15 @@ pub unsafe extern "C" fn PMPI_T_enum_get_info(
     name: usize,
     name_len: usize,
 ) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_enum_get_info", |guard| {
+        body::tool::t_enum_get_info(
+            guard,
+            Address(enumtype),
+            Out::<i32>::new(num, "num"),
+            TextOut::new(name, "name"),
+            Out::<i32>::new(name_len, "name_len"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_enum_get_info(
@@ -15573,7 +15643,16 @@ pub unsafe extern "C" fn PMPI_T_enum_get_item(
     name: usize,
     name_len: usize,
 ) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_enum_get_item", |guard| {
+        body::tool::t_enum_get_item(
+            guard,
+            Address(enumtype),
+            indx,
+            Out::<i32>::new(value, "value"),
+            TextOut::new(name, "name"),
+            Out::<i32>::new(name_len, "name_len"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_enum_get_item(
@@ -15591,7 +15670,14 @@ pub unsafe extern "C" fn PMPI_T_event_callback_get_info(
     cb_safety: c_int,
     info_used: usize,
 ) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_event_callback_get_info", |guard| {
+        body::tool::t_event_callback_get_info(
+            guard,
+            Address(event_registration),
+            cb_safety,
+            Out::<Handle>::new(info_used, "info_used"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_callback_get_info(
@@ -15607,7 +15693,9 @@ pub unsafe extern "C" fn PMPI_T_event_callback_set_info(
     cb_safety: c_int,
     info: Handle,
 ) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_event_callback_set_info", |guard| {
+        body::tool::t_event_callback_set_info(guard, Address(event_registration), cb_safety, info)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_callback_set_info(
@@ -15619,7 +15707,9 @@ pub unsafe extern "C" fn MPI_T_event_callback_set_info(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_copy(event_instance: usize, buffer: usize) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_event_copy", |guard| {
+        body::tool::t_event_copy(guard, Address(event_instance), Address(buffer))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_copy(event_instance: usize, buffer: usize) -> c_int {
@@ -15627,7 +15717,13 @@ pub unsafe extern "C" fn MPI_T_event_copy(event_instance: usize, buffer: usize) 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_get_index(name: usize, event_index: usize) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_event_get_index", |guard| {
+        body::tool::t_event_get_index(
+            guard,
+            Text::new(name, "name"),
+            Out::<i32>::new(event_index, "event_index"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_get_index(name: usize, event_index: usize) -> c_int {
@@ -15648,7 +15744,23 @@ pub unsafe extern "C" fn PMPI_T_event_get_info(
     desc_len: usize,
     bind: usize,
 ) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_event_get_info", |guard| {
+        body::tool::t_event_get_info(
+            guard,
+            event_index,
+            TextOut::new(name, "name"),
+            Out::<i32>::new(name_len, "name_len"),
+            Out::<i32>::new(verbosity, "verbosity"),
+            Array::<Handle>::new(array_of_datatypes, "array_of_datatypes"),
+            Array::<i64>::new(array_of_displacements, "array_of_displacements"),
+            Out::<i32>::new(num_elements, "num_elements"),
+            Address(enumtype),
+            Out::<Handle>::new(info, "info"),
+            TextOut::new(desc, "desc"),
+            Out::<i32>::new(desc_len, "desc_len"),
+            Out::<i32>::new(bind, "bind"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_get_info(
@@ -15684,7 +15796,9 @@ pub unsafe extern "C" fn MPI_T_event_get_info(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_get_num(num_events: usize) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_event_get_num", |guard| {
+        body::tool::t_event_get_num(guard, Out::<i32>::new(num_events, "num_events"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_get_num(num_events: usize) -> c_int {
@@ -15692,7 +15806,13 @@ pub unsafe extern "C" fn MPI_T_event_get_num(num_events: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_get_source(event_instance: usize, source_index: usize) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_event_get_source", |guard| {
+        body::tool::t_event_get_source(
+            guard,
+            Address(event_instance),
+            Out::<i32>::new(source_index, "source_index"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_get_source(event_instance: usize, source_index: usize) -> c_int {
@@ -15700,7 +15820,13 @@ pub unsafe extern "C" fn MPI_T_event_get_source(event_instance: usize, source_in
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_get_timestamp(event_instance: usize, event_timestamp: usize) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_event_get_timestamp", |guard| {
+        body::tool::t_event_get_timestamp(
+            guard,
+            Address(event_instance),
+            Out::<i64>::new(event_timestamp, "event_timestamp"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_get_timestamp(event_instance: usize, event_timestamp: usize) -> c_int {
@@ -15713,7 +15839,15 @@ pub unsafe extern "C" fn PMPI_T_event_handle_alloc(
     info: Handle,
     event_registration: usize,
 ) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_event_handle_alloc", |guard| {
+        body::tool::t_event_handle_alloc(
+            guard,
+            event_index,
+            Address(obj_handle),
+            info,
+            Address(event_registration),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_handle_alloc(
@@ -15730,7 +15864,14 @@ pub unsafe extern "C" fn PMPI_T_event_handle_free(
     user_data: usize,
     free_cb_function: usize,
 ) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_event_handle_free", |guard| {
+        body::tool::t_event_handle_free(
+            guard,
+            Address(event_registration),
+            Address(user_data),
+            Callback(free_cb_function),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_handle_free(
@@ -15742,7 +15883,13 @@ pub unsafe extern "C" fn MPI_T_event_handle_free(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_handle_get_info(event_registration: usize, info_used: usize) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_event_handle_get_info", |guard| {
+        body::tool::t_event_handle_get_info(
+            guard,
+            Address(event_registration),
+            Out::<Handle>::new(info_used, "info_used"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_handle_get_info(event_registration: usize, info_used: usize) -> c_int {
@@ -15750,7 +15897,9 @@ pub unsafe extern "C" fn MPI_T_event_handle_get_info(event_registration: usize, 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_handle_set_info(event_registration: usize, info: Handle) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_event_handle_set_info", |guard| {
+        body::tool::t_event_handle_set_info(guard, Address(event_registration), info)
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_handle_set_info(event_registration: usize, info: Handle) -> c_int {
@@ -15762,7 +15911,9 @@ pub unsafe extern "C" fn PMPI_T_event_read(
     element_index: c_int,
     buffer: usize,
 ) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_event_read", |guard| {
+        body::tool::t_event_read(guard, Address(event_instance), element_index, Address(buffer))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_read(
@@ -15780,7 +15931,16 @@ pub unsafe extern "C" fn PMPI_T_event_register_callback(
     user_data: usize,
     event_cb_function: usize,
 ) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_event_register_callback", |guard| {
+        body::tool::t_event_register_callback(
+            guard,
+            Address(event_registration),
+            cb_safety,
+            info,
+            Address(user_data),
+            Callback(event_cb_function),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_register_callback(
@@ -15799,7 +15959,13 @@ pub unsafe extern "C" fn PMPI_T_event_set_dropped_handler(
     event_registration: usize,
     dropped_cb_function: usize,
 ) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_event_set_dropped_handler", |guard| {
+        body::tool::t_event_set_dropped_handler(
+            guard,
+            Address(event_registration),
+            Callback(dropped_cb_function),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_set_dropped_handler(
@@ -15810,7 +15976,7 @@ pub unsafe extern "C" fn MPI_T_event_set_dropped_handler(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_finalize() -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_finalize", |guard| body::tool::t_finalize(guard))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_finalize() -> c_int {
@@ -15818,7 +15984,9 @@ pub unsafe extern "C" fn MPI_T_finalize() -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_init_thread(required: c_int, provided: usize) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_init_thread", |guard| {
+        body::tool::t_init_thread(guard, required, Out::<i32>::new(provided, "provided"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_init_thread(required: c_int, provided: usize) -> c_int {
@@ -15826,7 +15994,14 @@ pub unsafe extern "C" fn MPI_T_init_thread(required: c_int, provided: usize) -> 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_get_index(name: usize, var_class: c_int, pvar_index: usize) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_pvar_get_index", |guard| {
+        body::tool::t_pvar_get_index(
+            guard,
+            Text::new(name, "name"),
+            var_class,
+            Out::<i32>::new(pvar_index, "pvar_index"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_get_index(name: usize, var_class: c_int, pvar_index: usize) -> c_int {
@@ -15848,7 +16023,24 @@ pub unsafe extern "C" fn PMPI_T_pvar_get_info(
     continuous: usize,
     atomic: usize,
 ) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_pvar_get_info", |guard| {
+        body::tool::t_pvar_get_info(
+            guard,
+            pvar_index,
+            TextOut::new(name, "name"),
+            Out::<i32>::new(name_len, "name_len"),
+            Out::<i32>::new(verbosity, "verbosity"),
+            Out::<i32>::new(var_class, "var_class"),
+            Out::<Handle>::new(datatype, "datatype"),
+            Address(enumtype),
+            TextOut::new(desc, "desc"),
+            Out::<i32>::new(desc_len, "desc_len"),
+            Out::<i32>::new(bind, "bind"),
+            Out::<i32>::new(readonly, "readonly"),
+            Out::<i32>::new(continuous, "continuous"),
+            Out::<i32>::new(atomic, "atomic"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_get_info(
@@ -15875,7 +16067,9 @@ pub unsafe extern "C" fn MPI_T_pvar_get_info(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_get_num(num_pvar: usize) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_pvar_get_num", |guard| {
+        body::tool::t_pvar_get_num(guard, Out::<i32>::new(num_pvar, "num_pvar"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_get_num(num_pvar: usize) -> c_int {
@@ -15889,7 +16083,16 @@ pub unsafe extern "C" fn PMPI_T_pvar_handle_alloc(
     handle: usize,
     count: usize,
 ) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_pvar_handle_alloc", |guard| {
+        body::tool::t_pvar_handle_alloc(
+            guard,
+            Address(session),
+            pvar_index,
+            Address(obj_handle),
+            Address(handle),
+            Out::<i32>::new(count, "count"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_handle_alloc(
@@ -15903,7 +16106,9 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_alloc(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_handle_free(session: usize, handle: usize) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_pvar_handle_free", |guard| {
+        body::tool::t_pvar_handle_free(guard, Address(session), Address(handle))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_handle_free(session: usize, handle: usize) -> c_int {
@@ -15911,7 +16116,9 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_free(session: usize, handle: usize) -
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_read(session: usize, handle: usize, buf: usize) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_pvar_read", |guard| {
+        body::tool::t_pvar_read(guard, Address(session), Address(handle), Address(buf))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_read(session: usize, handle: usize, buf: usize) -> c_int {
@@ -15919,7 +16126,9 @@ pub unsafe extern "C" fn MPI_T_pvar_read(session: usize, handle: usize, buf: usi
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_readreset(session: usize, handle: usize, buf: usize) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_pvar_readreset", |guard| {
+        body::tool::t_pvar_readreset(guard, Address(session), Address(handle), Address(buf))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_readreset(session: usize, handle: usize, buf: usize) -> c_int {
@@ -15927,7 +16136,7 @@ pub unsafe extern "C" fn MPI_T_pvar_readreset(session: usize, handle: usize, buf
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_reset(session: usize, handle: usize) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_pvar_reset", |guard| body::tool::t_pvar_reset(guard, Address(session), Address(handle)))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_reset(session: usize, handle: usize) -> c_int {
@@ -15935,7 +16144,7 @@ pub unsafe extern "C" fn MPI_T_pvar_reset(session: usize, handle: usize) -> c_in
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_session_create(session: usize) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_pvar_session_create", |guard| body::tool::t_pvar_session_create(guard, Address(session)))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_session_create(session: usize) -> c_int {
@@ -15943,7 +16152,7 @@ pub unsafe extern "C" fn MPI_T_pvar_session_create(session: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_session_free(session: usize) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_pvar_session_free", |guard| body::tool::t_pvar_session_free(guard, Address(session)))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_session_free(session: usize) -> c_int {
@@ -15951,7 +16160,7 @@ pub unsafe extern "C" fn MPI_T_pvar_session_free(session: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_start(session: usize, handle: usize) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_pvar_start", |guard| body::tool::t_pvar_start(guard, Address(session), Address(handle)))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_start(session: usize, handle: usize) -> c_int {
@@ -15959,7 +16168,7 @@ pub unsafe extern "C" fn MPI_T_pvar_start(session: usize, handle: usize) -> c_in
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_stop(session: usize, handle: usize) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_pvar_stop", |guard| body::tool::t_pvar_stop(guard, Address(session), Address(handle)))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_stop(session: usize, handle: usize) -> c_int {
@@ -15967,7 +16176,9 @@ pub unsafe extern "C" fn MPI_T_pvar_stop(session: usize, handle: usize) -> c_int
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_write(session: usize, handle: usize, buf: usize) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_pvar_write", |guard| {
+        body::tool::t_pvar_write(guard, Address(session), Address(handle), Address(buf))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_write(session: usize, handle: usize, buf: usize) -> c_int {
@@ -15985,7 +16196,20 @@ pub unsafe extern "C" fn PMPI_T_source_get_info(
     max_ticks: usize,
     info: usize,
 ) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_source_get_info", |guard| {
+        body::tool::t_source_get_info(
+            guard,
+            source_index,
+            TextOut::new(name, "name"),
+            Out::<i32>::new(name_len, "name_len"),
+            TextOut::new(desc, "desc"),
+            Out::<i32>::new(desc_len, "desc_len"),
+            Out::<i32>::new(ordering, "ordering"),
+            Out::<i64>::new(ticks_per_second, "ticks_per_second"),
+            Out::<i64>::new(max_ticks, "max_ticks"),
+            Out::<Handle>::new(info, "info"),
+        )
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_source_get_info(
@@ -16015,7 +16239,9 @@ pub unsafe extern "C" fn MPI_T_source_get_info(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_source_get_num(num_sources: usize) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_source_get_num", |guard| {
+        body::tool::t_source_get_num(guard, Out::<i32>::new(num_sources, "num_sources"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_source_get_num(num_sources: usize) -> c_int {
@@ -16023,7 +16249,9 @@ pub unsafe extern "C" fn MPI_T_source_get_num(num_sources: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_source_get_timestamp(source_index: c_int, timestamp: usize) -> c_int {
-    abi::process::missing_tool()
+    tool("MPI_T_source_get_timestamp", |guard| {
+        body::tool::t_source_get_timestamp(guard, source_index, Out::<i64>::new(timestamp, "timestamp"))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_source_get_timestamp(source_index: c_int, timestamp: usize) -> c_int {

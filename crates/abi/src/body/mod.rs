@@ -51,5 +51,6 @@ pub mod persistent;
 pub mod request;
 pub mod session;
 pub mod status;
+pub mod tool;
 pub mod topology;
 pub mod window;
