@@ -1,4 +1,4 @@
-//! Persistent collectives (MPI 5.0, section 6.12): prepared once, as in `coll.rs`, and started by MPI_Start.
+//! Persistent collectives (MPI 5.0, section 6.13): prepared once, as in `coll.rs`, and started by MPI_Start.
 //!
 //! What a call names is found and checked at its initialisation, which needs no traffic. Hints in the info change nothing.
 

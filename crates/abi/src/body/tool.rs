@@ -377,14 +377,14 @@ pub fn t_pvar_write(guard: &mut Guard, session: Address, handle: Address, buf: A
     Ok(())
 }
 
-fn pvars<'a>(guard: &'a mut Guard, session: Address) -> Result<&'a mut Slab<Pvar>> {
+fn pvars(guard: &mut Guard, session: Address) -> Result<&mut Slab<Pvar>> {
     match session.0.checked_sub(FIRST).and_then(|at| guard.tool.sessions.get_mut(at)) {
         Some(pvars) => Ok(pvars),
         None => wrong(c::T_ERR_INVALID_SESSION, "this is no session of performance variables"),
     }
 }
 
-fn pvar<'a>(guard: &'a mut Guard, session: Address, handle: Address) -> Result<&'a mut Pvar> {
+fn pvar(guard: &mut Guard, session: Address, handle: Address) -> Result<&mut Pvar> {
     match handle
         .0
         .checked_sub(FIRST)
