@@ -210,7 +210,7 @@ impl Plan {
             Some((from, to)) => {
                 let from = from.checked_add(last.min(0)).ok_or_else(too_large)?;
                 let to = to.checked_add(last.max(0)).ok_or_else(too_large)?;
-                Ok(Some((from, to)))
+                spanned(Some((from, to)))
             }
         };
         let (data, marks) = (stretch(self.data)?, stretch(self.marks)?);
@@ -224,8 +224,8 @@ impl Plan {
             None => Ok(None),
             Some((from, to)) => from.checked_add(by).zip(to.checked_add(by)).map(Some).ok_or_else(too_large),
         };
-        self.data = hull(self.data, moved(other.data)?);
-        self.marks = hull(self.marks, moved(other.marks)?);
+        self.data = spanned(hull(self.data, moved(other.data)?))?;
+        self.marks = spanned(hull(self.marks, moved(other.marks)?))?;
         self.size = self.size.checked_add(other.size).ok_or_else(too_large)?;
         if other.size > 0 {
             self.align = self.align.max(other.align);
@@ -267,6 +267,14 @@ impl Plan {
             recipe,
             committed: AtomicBool::new(false),
         }))
+    }
+}
+
+/// The bounds, if they are less than 2^63 bytes apart, so that all strides between runs fit.
+fn spanned(bounds: Option<(i64, i64)>) -> Result<Option<(i64, i64)>> {
+    match bounds {
+        Some((from, to)) if to.checked_sub(from).is_none() => Err(too_large()),
+        fits => Ok(fits),
     }
 }
 

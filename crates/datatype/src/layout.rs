@@ -294,7 +294,9 @@ impl Body {
             return;
         }
         let stride = if last.repeat == 1 { run.offset - last.offset } else { last.stride };
-        let in_step = last_piece + stride == run.offset && (run.repeat == 1 || run.stride == stride);
+        // The piece that would be next may lie beyond what can be addressed.
+        let in_step =
+            last_piece.wrapping_add(stride) == run.offset && (run.repeat == 1 || run.stride == stride);
         if last.bytes == run.bytes && in_step {
             last.repeat += run.repeat;
             last.stride = stride;

@@ -1,9 +1,9 @@
 //! Operators (MPI 5.0, section 6.9).
 
-use crate::args::{Address, Callback, Handle, Out, count};
+use crate::args::{Address, Callback, Handle, Out};
 use crate::callback::{self, UserOp};
 use crate::process::Guard;
-use datatype::{Buffer, check_op, reduce_buffers};
+use datatype::{check_op, reduce_buffers};
 use error::{Class, Result, fail};
 use objects::{Op, constants as c};
 
@@ -45,14 +45,12 @@ pub fn reduce_local(
     datatype: Handle,
     op: Handle,
 ) -> Result<()> {
-    let many = count(many, "count")?;
-    let described = guard.objects.committed(datatype)?.clone();
-    if Buffer::bytes_of(many, described.layout()).is_none() {
-        fail!(Class::Count, "{many} elements of {datatype} are more than memory can hold");
-    }
     if inbuf.is_in_place() || inoutbuf.is_in_place() {
         fail!(Class::Buffer, "MPI_IN_PLACE has no meaning for MPI_Reduce_local");
     }
+    let described = guard.objects.committed(datatype)?.clone();
+    let left = guard.buffer(inbuf, many, datatype)?;
+    let into = guard.buffer(inoutbuf, many, datatype)?;
     if inbuf == inoutbuf && many > 0 {
         fail!(Class::Buffer, "inbuf and inoutbuf are the same");
     }
@@ -69,10 +67,6 @@ pub fn reduce_local(
                 fail!(Class::Op, "{op} works on predefined datatypes only, not on {datatype}");
             };
             check_op(predefined, basic)?;
-            // SAFETY: the program gave a buffer of `many` elements, mapped for the duration of this call.
-            let left = unsafe { Buffer::claim(inbuf.0, many, described.layout()) };
-            // SAFETY: as above.
-            let into = unsafe { Buffer::claim(inoutbuf.0, many, described.layout()) };
             reduce_buffers(predefined, basic, &left, &into);
             Ok(())
         }

@@ -4,7 +4,6 @@ use crate::args::{Address, Handle, OutCount, Text, count};
 use crate::process::Guard;
 use datatype::{Buffer, Datatype};
 use error::{Class, Result, fail};
-use std::sync::Arc;
 use sys::Span;
 
 /// MPI_Pack: our packed form is the bytes in typemap order.
@@ -19,8 +18,7 @@ pub fn pack(
     comm: Handle,
 ) -> Result<()> {
     guard.objects.comm(comm)?;
-    let described = guard.objects.committed(datatype)?.clone();
-    let data = claim(inbuf, incount, &described)?;
+    let data = guard.buffer(inbuf, incount, datatype)?;
     let (room, next) = window(outbuf, outsize, position, data.bytes() as u64, "outsize")?;
     data.pack(0, room);
     position.set(next)
@@ -38,8 +36,7 @@ pub fn unpack(
     comm: Handle,
 ) -> Result<()> {
     guard.objects.comm(comm)?;
-    let described = guard.objects.committed(datatype)?.clone();
-    let data = claim(outbuf, outcount, &described)?;
+    let data = guard.buffer(outbuf, outcount, datatype)?;
     let (packed, next) = window(inbuf, insize, position, data.bytes() as u64, "insize")?;
     data.unpack(0, packed);
     position.set(next)
@@ -74,7 +71,7 @@ pub fn pack_external(
 ) -> Result<()> {
     check_representation(datarep)?;
     let described = guard.objects.committed(datatype)?.clone();
-    let data = claim(inbuf, incount, &described)?;
+    let data = guard.buffer(inbuf, incount, datatype)?;
     let bytes = external_bytes(&described, incount, datatype)?;
     let (room, next) = window(outbuf, outsize, position, bytes, "outsize")?;
     datatype::pack_external32(&data, &described, incount as u64, room)?;
@@ -94,7 +91,7 @@ pub fn unpack_external(
 ) -> Result<()> {
     check_representation(datarep)?;
     let described = guard.objects.committed(datatype)?.clone();
-    let data = claim(outbuf, outcount, &described)?;
+    let data = guard.buffer(outbuf, outcount, datatype)?;
     let bytes = external_bytes(&described, outcount, datatype)?;
     let (packed, next) = window(inbuf, insize, position, bytes, "insize")?;
     datatype::unpack_external32(packed, &data, &described, outcount as u64)?;
@@ -113,19 +110,6 @@ pub fn pack_external_size(
     count(incount, "incount")?;
     let described = guard.objects.committed(datatype)?.clone();
     size.set(external_bytes(&described, incount, datatype)? as i64)
-}
-
-fn claim(address: Address, many: i64, described: &Arc<Datatype>) -> Result<Buffer> {
-    let many = count(many, "the number of elements")?;
-    let Some(bytes) = Buffer::bytes_of(many, described.layout()) else {
-        fail!(Class::Count, "{many} elements of {} bytes are more than memory can hold", described.size());
-    };
-    // A null address is MPI_BOTTOM, which only a datatype with absolute addresses can follow.
-    if bytes > 0 && address.is_null() && described.true_lb() == 0 {
-        fail!(Class::Buffer, "the buffer is null, but {bytes} bytes are to be moved");
-    }
-    // SAFETY: the program gave a buffer of `many` elements, mapped for the duration of this call.
-    Ok(unsafe { Buffer::claim(address.0, many, described.layout()) })
 }
 
 /// The `bytes` bytes at `position` of a packed buffer of `size` bytes, and the position after them.

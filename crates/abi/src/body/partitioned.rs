@@ -93,8 +93,14 @@ pub fn pready_range(
     if partition_low > partition_high {
         fail!(Class::Arg, "partition_low is {partition_low}, above partition_high, {partition_high}");
     }
-    // One past the first number that cannot be a partition is enough to be refused.
-    let partitions: Vec<i32> = (partition_low..=partition_high.min(i32::MAX - 1)).collect();
+    // The ends are looked at before a list is made, which may be as long as the program says.
+    if let Some(Recipe::Partitioned(made)) = &guard.job().requests.get(request)?.recipe {
+        check_partition(partition_low, made.partitions)?;
+        check_partition(partition_high, made.partitions)?;
+    } else {
+        fail!(Class::Request, "{request} is not an active partitioned send");
+    }
+    let partitions: Vec<i32> = (partition_low..=partition_high).collect();
     ready(guard, &partitions, request)
 }
 
