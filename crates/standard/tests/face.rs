@@ -1,5 +1,6 @@
 //! The library as C programs see it: its symbols, its header, and the objects of one process.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -48,13 +49,14 @@ fn run(command: &mut Command) -> String {
 fn exactly_the_functions_of_the_table_are_exported() {
     let library = library("symbols").join("libmpi_abi.so");
     let listed = run(Command::new("nm").args(["-D", "--defined-only"]).arg(library));
-    let mut exported: Vec<&str> = listed.lines().filter_map(|line| line.split_whitespace().last()).collect();
+    let names = listed.lines().filter_map(|line| line.split_whitespace().last());
+    // The table of processes for debuggers (MPIR) has names of its own.
+    let exported: BTreeSet<String> =
+        names.filter(|name| !name.starts_with("MPIR_")).map(str::to_owned).collect();
     let names = abi::FUNCTIONS.lines().filter_map(|line| line.split_whitespace().next());
-    let mut expected: Vec<String> = names.flat_map(|name| [name.to_owned(), format!("P{name}")]).collect();
-    exported.sort_unstable();
-    expected.sort_unstable();
+    let expected: BTreeSet<String> = names.flat_map(|name| [name.to_owned(), format!("P{name}")]).collect();
     assert_eq!(expected.len(), 2 * 664);
-    assert_eq!(exported, expected);
+    assert_eq!(exported.symmetric_difference(&expected).collect::<Vec<_>>(), Vec::<&String>::new());
 }
 
 #[test]
