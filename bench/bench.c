@@ -16,11 +16,12 @@ static const char usage[] =
     "  -x, --warmup N              iterations before (a tenth of -i)\n"
     "  -c, --validation            check the data that arrive\n"
     "  -f, --full                  minimum, maximum and number of iterations too\n"
-    "  -T, --type NAME             mpi_char, mpi_int, mpi_float or mpi_double\n"
+    "  -T, --type NAME             mpi_char, mpi_int, mpi_float or mpi_double (mpi_char; mpi_float of reductions)\n"
     "  -W, --window-size N         messages in flight of bandwidth tests (64)\n"
+    "      --reuse                 these messages arrive in one buffer, as in OSU's programs, not in one each\n"
     "  -t, --num-threads N         threads of multi-threaded tests (2)\n"
     "  -w, --win-option KIND       allocate, create or dynamic (allocate)\n"
-    "  -s, --sync-option SYNC      lock, lock_all, flush, flush_local, pscw or fence (flush)\n"
+    "  -s, --sync-option SYNC      lock, lock_all, lock_all_flush, flush, flush_local, pscw or fence (flush)\n"
     "  -B, --buffers KIND          malloc or alloc_mem (malloc)\n"
     "  -d, --device KIND           where buffers lie: host\n"
     "      --form FORM             blocking or persistent collectives (blocking)\n"
@@ -118,6 +119,18 @@ int iterations_of(const options *o, size_t bytes)
     return bytes > LARGE_BYTES ? o->iterations_large : o->iterations;
 }
 
+MPI_Datatype type_or(const options *o, MPI_Datatype otherwise)
+{
+    return o->type == MPI_DATATYPE_NULL ? otherwise : o->type;
+}
+
+int count_of(MPI_Datatype type, size_t bytes)
+{
+    int element;
+    MPI_Type_size(type, &element);
+    return (int)(bytes / element);
+}
+
 static void print_heading(const options *o, const test *t)
 {
     if (rank != 0 || o->json) return;
@@ -143,7 +156,9 @@ static void print_row(const options *o, const test *t, size_t bytes, result r)
     } else {
         if (!t->once) printf("%-12zu", bytes);
         printf("%18.2f", r.value);
-        if (o->full) printf("%14.2f%14.2f%12d", r.min, r.max, iterations_of(o, bytes));
+        if (o->full && r.min >= 0) printf("%14.2f%14.2f", r.min, r.max);
+        if (o->full && r.min < 0) printf("%14s%14s", "-", "-");
+        if (o->full) printf("%12d", iterations_of(o, bytes));
         for (int at = 0; t->more && t->more[at]; at++) printf("%16.2f", r.more[at]);
         if (o->validate) printf("%12s", r.failed ? "Fail" : "Pass");
         putchar('\n');
@@ -159,6 +174,7 @@ static int run(const options *o, const test *t)
     print_heading(o, t);
     size_t least = o->bytes_min > t->bytes_least ? o->bytes_min : t->bytes_least;
     for (size_t bytes = least; bytes <= o->bytes_max; bytes = bytes ? 2 * bytes : 1) {
+        if (bytes && count_of(type_or(o, MPI_CHAR), bytes) == 0) continue;
         result r = t->measure(o, t, bytes);
         failed |= r.failed;
         print_row(o, t, bytes, r);
@@ -200,19 +216,19 @@ static void parse_sizes(options *o, const char *text)
     if (o->bytes_max < o->bytes_min) stop("-m %s: the greatest size is below the least", text);
 }
 
-/* The options; 0 to go on, 1 to stop after --help. */
+/* The options; 0 to go on, 1 to stop after --help, 2 after what is no option. */
 static int parse(int argc, char **argv, options *o)
 {
-    enum { FORM = 256, SKEW, IDLE, RATIO, JSON };
+    enum { FORM = 256, SKEW, IDLE, RATIO, JSON, REUSE };
     static const struct option names[] = {
         {"message-size", 1, 0, 'm'}, {"iterations", 1, 0, 'i'}, {"warmup", 1, 0, 'x'},  {"validation", 0, 0, 'c'},
         {"full", 0, 0, 'f'},         {"type", 1, 0, 'T'},       {"window-size", 1, 0, 'W'}, {"num-threads", 1, 0, 't'},
         {"win-option", 1, 0, 'w'},   {"sync-option", 1, 0, 's'}, {"buffers", 1, 0, 'B'}, {"device", 1, 0, 'd'},
         {"form", 1, 0, FORM},        {"skew", 1, 0, SKEW},      {"idle", 1, 0, IDLE},
-        {"work-ratio", 1, 0, RATIO}, {"json", 0, 0, JSON},   {"help", 0, 0, 'h'},
-        {0, 0, 0, 0}};
+        {"work-ratio", 1, 0, RATIO}, {"json", 0, 0, JSON},   {"reuse", 0, 0, REUSE},
+        {"help", 0, 0, 'h'},         {0, 0, 0, 0}};
     static const char *const kinds[] = {"allocate", "create", "dynamic", NULL};
-    static const char *const syncs[] = {"lock", "lock_all", "flush", "flush_local", "pscw", "fence", NULL};
+    static const char *const syncs[] = {"lock", "lock_all", "lock_all_flush", "flush", "flush_local", "pscw", "fence", NULL};
     static const char *const memory[] = {"alloc_mem", "malloc", NULL};
     static const char *const forms[] = {"blocking", "persistent", NULL};
     static const char *const devices[] = {"host", NULL};
@@ -235,7 +251,8 @@ static int parse(int argc, char **argv, options *o)
         case IDLE: o->idle_us = atoi(optarg); break;
         case RATIO: o->work_ratio = atof(optarg); break;
         case JSON: o->json = 1; break;
-        default: return 1;
+        case REUSE: o->reuse = 1; break;
+        default: return c == 'h' ? 1 : 2;
         }
     if (iterations > 0) o->iterations = iterations;
     o->iterations_large = o->iterations < 10 ? o->iterations : o->iterations / 10;
@@ -254,19 +271,23 @@ int bench_main(int argc, char **argv, const char *about, const test *tests, int 
     options o = {.bytes_min = 0, .bytes_max = 4 << 20, .iterations = 1000, .window = 64, .threads = 2,
                  .type = MPI_DATATYPE_NULL, .window_kind = "allocate", .sync = "flush", .from_malloc = 1,
                  .form = "blocking", .work_ratio = 2};
-    int failed = 0, ran = 0;
-    if (parse(argc, argv, &o) || optind == argc) {
+    int failed = 0;
+    opterr = rank == 0;
+    int stopped = parse(argc, argv, &o);
+    if (stopped || optind == argc) {
         help(argv[0], about, tests);
         MPI_Finalize();
-        return optind == argc ? 2 : 0;
+        return stopped == 1 ? 0 : 2;
     }
-    for (int at = optind; at < argc; at++)
+    for (int at = optind; at < argc; at++) {
+        int ran = 0;
         for (const test *t = tests; t->name; t++)
             if (strcmp(argv[at], t->name) == 0 || strcmp(argv[at], "all") == 0) {
                 failed |= run(&o, t);
                 ran++;
             }
-    if (ran == 0) stop("there is no test %s; see --help", argv[optind]);
+        if (ran == 0) stop("there is no test %s; see --help", argv[at]);
+    }
     MPI_Finalize();
     return failed;
 }

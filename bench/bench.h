@@ -16,6 +16,7 @@ typedef struct {
     int full;                         /* -f: minimum, maximum and iterations too */
     int json;                         /* --json */
     int window;                       /* -W: messages in flight of bandwidth tests */
+    int reuse;                        /* --reuse: all messages of a window arrive in one buffer, as in OSU's programs */
     int threads;                      /* -t */
     const char *type_name;            /* -T */
     MPI_Datatype type;                /* MPI_DATATYPE_NULL unless -T */
@@ -57,6 +58,10 @@ int bench_main(int argc, char **argv, const char *about, const test *tests, int 
 
 /* Iterations for messages of so many bytes. */
 int iterations_of(const options *o, size_t bytes);
+
+/* The type of -T, or another; and how many of a type are in so many bytes. */
+MPI_Datatype type_or(const options *o, MPI_Datatype otherwise);
+int count_of(MPI_Datatype type, size_t bytes);
 
 double clock_us(void);
 /* Processor time of this thread, microseconds. */

@@ -18,6 +18,8 @@
 #define RECV_V a->recv, a->counts, a->displs, a->type
 #define SEND_W a->send, a->counts, a->byte_displs, a->types
 #define RECV_W a->recv, a->counts, a->byte_displs, a->types
+#define SEND_NW a->send, a->counts, a->aint_displs, a->types
+#define RECV_NW a->recv, a->counts, a->aint_displs, a->types
 
 FORMS(bcast, Bcast, Ibcast, a->recv, a->count, a->type, 0)
 FORMS(gather, Gather, Igather, SEND, RECV, 0)
@@ -39,6 +41,7 @@ FORMS(neighbor_allgather, Neighbor_allgather, Ineighbor_allgather, SEND, RECV)
 FORMS(neighbor_allgatherv, Neighbor_allgatherv, Ineighbor_allgatherv, SEND, RECV_V)
 FORMS(neighbor_alltoall, Neighbor_alltoall, Ineighbor_alltoall, SEND, RECV)
 FORMS(neighbor_alltoallv, Neighbor_alltoallv, Ineighbor_alltoallv, SEND_V, RECV_V)
+FORMS(neighbor_alltoallw, Neighbor_alltoallw, Ineighbor_alltoallw, SEND_NW, RECV_NW)
 
 static void barrier_block(const arguments *a) { MPI_Barrier(a->comm); }
 static void barrier_start(const arguments *a, MPI_Request *r) { MPI_Ibarrier(a->comm, r); }
@@ -69,6 +72,7 @@ const collective collectives[] = {
     ENTRY(neighbor_allgatherv, 0, 1, 0, 1, 0),
     ENTRY(neighbor_alltoall, 1, 1, 0, 1, 0),
     ENTRY(neighbor_alltoallv, 1, 1, 0, 1, 0),
+    ENTRY(neighbor_alltoallw, 1, 1, 0, 1, 0),
     {0},
 };
 
@@ -81,17 +85,18 @@ arguments prepare_arguments(const options *o, const collective *c, size_t bytes)
     if (a.type == MPI_DATATYPE_NULL) a.type = c->reduces ? MPI_FLOAT : MPI_CHAR;
     int element, many = blocks(c);
     MPI_Type_size(a.type, &element);
-    a.count = (int)(bytes / element);
+    a.count = count_of(a.type, bytes);
     a.send = buffer(o, bytes * (c->send_per_rank ? many : 1), 0);
     a.recv = buffer(o, bytes * (c->recv_per_rank ? many : 1), 0);
     a.counts = malloc(3 * many * sizeof *a.counts);
     a.displs = a.counts + many;
     a.byte_displs = a.displs + many;
+    a.aint_displs = malloc(many * sizeof *a.aint_displs);
     a.types = malloc(many * sizeof *a.types);
     for (int at = 0; at < many; at++) {
         a.counts[at] = a.count;
         a.displs[at] = at * a.count;
-        a.byte_displs[at] = at * a.count * element;
+        a.aint_displs[at] = a.byte_displs[at] = at * a.count * element;
         a.types[at] = a.type;
     }
     if (c->neighbor) {
@@ -106,6 +111,7 @@ void release_arguments(const options *o, arguments *a)
     release(o, a->send);
     release(o, a->recv);
     free(a->counts);
+    free(a->aint_displs);
     free(a->types);
     if (a->comm != MPI_COMM_WORLD) MPI_Comm_free(&a->comm);
 }

@@ -11,6 +11,7 @@ typedef struct {
     MPI_Datatype type;
     MPI_Comm comm;
     int *counts, *displs, *byte_displs; /* one per rank, all blocks alike */
+    MPI_Aint *aint_displs; /* byte_displs, as neighborhood collectives take them */
     MPI_Datatype *types;
 } arguments;
 

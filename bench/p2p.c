@@ -44,12 +44,13 @@ static double ping_pong(const options *o, size_t bytes, void *out, void *in, int
 
 static result latency(const options *o, const test *t, size_t bytes)
 {
+    MPI_Datatype type = type_or(o, MPI_CHAR);
     void *out = buffer(o, bytes, rank), *in = buffer(o, bytes, -1);
     int other = partner(1), failed = 0;
     double time = 0;
     MPI_Barrier(MPI_COMM_WORLD);
     if (other >= 0) {
-        time = ping_pong(o, bytes, out, in, (int)bytes, MPI_CHAR, other);
+        time = ping_pong(o, bytes, out, in, count_of(type, bytes), type, other);
         failed = o->validate && wrong(in, bytes, other) > 0;
     }
     release(o, out);
@@ -61,8 +62,11 @@ static result latency(const options *o, const test *t, size_t bytes)
 static double stream(const options *o, size_t bytes, int pairs, int both, int *failed)
 {
     int windows = iterations_of(o, bytes) / 10 + 1, other = partner(pairs);
-    char *out = buffer(o, bytes, rank), *in = buffer(o, bytes * o->window, -1);
+    size_t apart = o->reuse ? 0 : bytes;
+    char *out = buffer(o, bytes, rank), *in = buffer(o, o->reuse ? bytes : bytes * o->window, -1);
     MPI_Request *requests = malloc(2 * o->window * sizeof *requests);
+    MPI_Datatype type = type_or(o, MPI_CHAR);
+    int count = count_of(type, bytes);
     char ack = 0;
     double began = 0;
     for (int w = -(o->warm_ups / 10 + 1); w < windows; w++) {
@@ -74,10 +78,10 @@ static double stream(const options *o, size_t bytes, int pairs, int both, int *f
         int many = 0;
         if (!is_first() || both)
             for (int i = 0; i < o->window; i++)
-                MPI_Irecv(in + i * bytes, (int)bytes, MPI_CHAR, other, TAG, MPI_COMM_WORLD, &requests[many++]);
+                MPI_Irecv(in + i * apart, count, type, other, TAG, MPI_COMM_WORLD, &requests[many++]);
         if (is_first() || both)
             for (int i = 0; i < o->window; i++)
-                MPI_Isend(out, (int)bytes, MPI_CHAR, other, TAG, MPI_COMM_WORLD, &requests[many++]);
+                MPI_Isend(out, count, type, other, TAG, MPI_COMM_WORLD, &requests[many++]);
         MPI_Waitall(many, requests, MPI_STATUSES_IGNORE);
         if (is_first())
             MPI_Recv(&ack, 1, MPI_CHAR, other, ACK_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -86,7 +90,7 @@ static double stream(const options *o, size_t bytes, int pairs, int both, int *f
     }
     double slowest = over_ranks(clock_us() - began).max;
     if (o->validate && other >= 0 && (!is_first() || both))
-        for (int i = 0; i < o->window; i++) *failed |= wrong(in + i * bytes, bytes, other) > 0;
+        for (int i = 0; i < o->window; i++) *failed |= wrong(in + i * apart, bytes, other) > 0;
     free(requests);
     release(o, in);
     release(o, out);
@@ -111,17 +115,20 @@ static result message_rate(const options *o, const test *t, size_t bytes)
 {
     int failed = 0;
     double rate = stream(o, bytes, size / 2, 0, &failed);
-    return one(1e6 * rate / bytes, failed);
+    result r = one(rate, failed);
+    r.more[0] = 1e6 * rate / bytes;
+    return r;
 }
 
 static result multi_latency(const options *o, const test *t, size_t bytes)
 {
+    MPI_Datatype type = type_or(o, MPI_CHAR);
     void *out = buffer(o, bytes, rank), *in = buffer(o, bytes, -1);
     int other = partner(size / 2), failed = 0;
     double time = 0;
     MPI_Barrier(MPI_COMM_WORLD);
     if (other >= 0) {
-        time = ping_pong(o, bytes, out, in, (int)bytes, MPI_CHAR, other);
+        time = ping_pong(o, bytes, out, in, count_of(type, bytes), type, other);
         failed = o->validate && wrong(in, bytes, other) > 0;
     }
     release(o, out);
@@ -129,6 +136,34 @@ static result multi_latency(const options *o, const test *t, size_t bytes)
     result r = over_ranks(time);
     r.failed = anywhere(failed);
     return r;
+}
+
+/* Latency where each message is a persistent request that is started again (MPI 5.0, section 3.9). */
+static result persistent_latency(const options *o, const test *t, size_t bytes)
+{
+    MPI_Datatype type = type_or(o, MPI_CHAR);
+    void *out = buffer(o, bytes, rank), *in = buffer(o, bytes, -1);
+    int other = partner(1), failed = 0, many = iterations_of(o, bytes), count = count_of(type, bytes);
+    double time = 0;
+    if (other >= 0) {
+        MPI_Request send, recv;
+        MPI_Send_init(out, count, type, other, TAG, MPI_COMM_WORLD, &send);
+        MPI_Recv_init(in, count, type, other, TAG, MPI_COMM_WORLD, &recv);
+        for (int i = -o->warm_ups; i < many; i++) {
+            if (i == 0) time = clock_us();
+            MPI_Start(is_first() ? &send : &recv);
+            MPI_Wait(is_first() ? &send : &recv, MPI_STATUS_IGNORE);
+            MPI_Start(is_first() ? &recv : &send);
+            MPI_Wait(is_first() ? &recv : &send, MPI_STATUS_IGNORE);
+        }
+        time = (clock_us() - time) / many / 2;
+        MPI_Request_free(&send);
+        MPI_Request_free(&recv);
+        failed = o->validate && wrong(in, bytes, other) > 0;
+    }
+    release(o, out);
+    release(o, in);
+    return one(time, failed);
 }
 
 /* One thread of the first rank per thread of the second; each pair has a tag of its own. */
@@ -142,15 +177,16 @@ typedef struct {
 static void *exchange(void *argument)
 {
     strand *s = argument;
-    int many = iterations_of(s->o, s->bytes), count = (int)s->bytes, tag = TAG + s->thread;
+    MPI_Datatype type = type_or(s->o, MPI_CHAR);
+    int many = iterations_of(s->o, s->bytes), count = count_of(type, s->bytes), tag = TAG + s->thread;
     char *out = malloc(s->bytes + 1), *in = malloc(s->bytes + 1);
     fill(out, s->bytes, rank + 100 * s->thread);
     double began = 0;
     for (int i = -s->o->warm_ups; i < many; i++) {
         if (i == 0) began = clock_us();
-        if (is_first()) MPI_Send(out, count, MPI_CHAR, s->other, tag, MPI_COMM_WORLD);
-        MPI_Recv(in, count, MPI_CHAR, s->other, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        if (!is_first()) MPI_Send(out, count, MPI_CHAR, s->other, tag, MPI_COMM_WORLD);
+        if (is_first()) MPI_Send(out, count, type, s->other, tag, MPI_COMM_WORLD);
+        MPI_Recv(in, count, type, s->other, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (!is_first()) MPI_Send(out, count, type, s->other, tag, MPI_COMM_WORLD);
     }
     s->time = (clock_us() - began) / many / 2;
     s->failed = s->o->validate && wrong(in, s->bytes, s->other + 100 * s->thread) > 0;
@@ -285,12 +321,15 @@ static result partitioned(const options *o, const test *t, size_t bytes)
     return one(time, failed);
 }
 
+static const char *const rate_column[] = {"Messages/s", NULL};
+
 static const test tests[] = {
     {"latency", "Latency (us)", 2, 0, latency, 0, NULL, NULL},
     {"multi_latency", "Avg Latency(us)", 2, 0, multi_latency, 0, NULL, NULL},
     {"bw", "Bandwidth (MB/s)", 2, 1, bandwidth, 0, NULL, NULL},
     {"bibw", "Bandwidth (MB/s)", 2, 1, bidirectional, 0, NULL, NULL},
-    {"mbw_mr", "Messages/s", 2, 1, message_rate, 0, NULL, NULL},
+    {"mbw_mr", "MB/s", 2, 1, message_rate, 0, NULL, rate_column},
+    {"latency_persistent", "Latency (us)", 2, 0, persistent_latency, 0, NULL, NULL},
     {"latency_mt", "Latency (us)", 2, 0, thread_latency, 0, NULL, NULL},
     {"latency_vector", "Latency (us)", 2, 16, pieces, 0, &vector, NULL},
     {"latency_subarray", "Latency (us)", 2, 16, pieces, 0, &subarray, NULL},

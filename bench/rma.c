@@ -15,7 +15,8 @@ typedef struct {
     int made;
 } place;
 
-static place open_window(const options *o, size_t bytes)
+/* A window whose memory holds the pattern of `seed`, or zeros. */
+static place open_window(const options *o, size_t bytes, int seed)
 {
     place p = {.bytes = bytes};
     MPI_Aint at = 0;
@@ -35,7 +36,8 @@ static place open_window(const options *o, size_t bytes)
     MPI_Bcast(&at, 1, MPI_AINT, 1, MPI_COMM_WORLD);
     p.displacement = at;
     p.local = buffer(o, 2 * bytes, rank);
-    memset(p.base, 0, bytes);
+    if (seed) fill(p.base, bytes, seed);
+    else memset(p.base, 0, bytes);
     MPI_Barrier(MPI_COMM_WORLD);
     return p;
 }
@@ -53,6 +55,7 @@ static void close_window(const options *o, place *p)
 
 static void issue(const place *p, operation op)
 {
+    static const long zero = 0;
     int bytes = (int)p->bytes, doubles = bytes / 8;
     char *out = p->local, *in = p->local + p->bytes;
     MPI_Aint at = p->displacement;
@@ -64,7 +67,7 @@ static void issue(const place *p, operation op)
         MPI_Get_accumulate(out, doubles, MPI_LONG, in, doubles, MPI_LONG, 1, at, doubles, MPI_LONG, MPI_SUM, p->win);
         break;
     case FETCH_AND_OP: MPI_Fetch_and_op(out, in, MPI_LONG, 1, at, MPI_SUM, p->win); break;
-    case COMPARE_AND_SWAP: MPI_Compare_and_swap(out, in, out, MPI_LONG, 1, at, p->win); break;
+    case COMPARE_AND_SWAP: MPI_Compare_and_swap(out, &zero, in, MPI_LONG, 1, at, p->win); break;
     }
 }
 
@@ -85,11 +88,12 @@ static double epochs(const options *o, const place *p, operation op, int many, i
 {
     MPI_Group world, other;
     int peer = 1 - rank, active = strcmp(o->sync, "pscw") == 0 || strcmp(o->sync, "fence") == 0;
-    int locked = strncmp(o->sync, "flush", 5) == 0;
+    int locked = strncmp(o->sync, "flush", 5) == 0, all = strcmp(o->sync, "lock_all_flush") == 0;
     MPI_Comm_group(MPI_COMM_WORLD, &world);
     if (rank < 2) MPI_Group_incl(world, 1, &peer, &other);
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0 && locked) MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, p->win);
+    if (rank == 0 && all) MPI_Win_lock_all(0, p->win);
     double began = clock_us();
     for (int i = 0; i < many; i++) {
         if (rank > 0) {
@@ -106,11 +110,12 @@ static double epochs(const options *o, const place *p, operation op, int many, i
         if (strcmp(o->sync, "pscw") == 0) MPI_Win_complete(p->win);
         if (strcmp(o->sync, "lock") == 0) MPI_Win_unlock(1, p->win);
         if (strcmp(o->sync, "lock_all") == 0) MPI_Win_unlock_all(p->win);
-        if (strcmp(o->sync, "flush") == 0) MPI_Win_flush(1, p->win);
+        if (strcmp(o->sync, "flush") == 0 || all) MPI_Win_flush(1, p->win);
         if (strcmp(o->sync, "flush_local") == 0) MPI_Win_flush_local(1, p->win);
     }
     double time = (clock_us() - began) / many;
     if (rank == 0 && locked) MPI_Win_unlock(1, p->win);
+    if (rank == 0 && all) MPI_Win_unlock_all(p->win);
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank < 2) MPI_Group_free(&other);
     MPI_Group_free(&world);
@@ -122,26 +127,36 @@ typedef struct {
     int bandwidth;
 } kind;
 
+/* Whether what lies at the target, and what the origin got from it, is what `many` operations leave. */
+static int is_right(const place *p, operation op, unsigned long many)
+{
+    unsigned long one, target, got;
+    unsigned char first[8];
+    if (op == PUT) return rank != 1 || wrong(p->base, p->bytes, 0) == 0;
+    if (op == GET) return rank != 0 || wrong(p->local, p->bytes, 1) == 0;
+    /* Rank 0 gave its pattern, as longs: sums of it, or the first that was swapped for zero. */
+    for (size_t at = 0; at < p->bytes; at += 8) {
+        for (int i = 0; i < 8; i++) first[i] = pattern(0, at + i);
+        memcpy(&one, first, 8);
+        memcpy(&target, (char *)p->base + at, 8);
+        memcpy(&got, p->local + p->bytes + at, 8);
+        if (rank == 1 && target != (op == COMPARE_AND_SWAP ? one : one * many)) return 0;
+        if (rank == 0 && op == COMPARE_AND_SWAP && many > 1 && got != one) return 0;
+        if (rank == 0 && (op == GET_ACCUMULATE || op == FETCH_AND_OP) && got != one * (many - 1)) return 0;
+        if (op == FETCH_AND_OP || op == COMPARE_AND_SWAP) break;
+    }
+    return 1;
+}
+
 static result measure(const options *o, const test *t, size_t bytes)
 {
     const kind *k = t->what;
     size_t granted = t->bytes_least == 8 ? bytes / 8 * 8 : bytes;
-    place p = open_window(o, granted);
+    place p = open_window(o, granted, k->op == GET);
     int many = iterations_of(o, granted), failed = 0, per_epoch = k->bandwidth ? o->window : 1;
     epochs(o, &p, k->op, o->warm_ups, per_epoch);
     double time = epochs(o, &p, k->op, many, per_epoch);
-    if (o->validate && k->op == PUT && rank == 1) failed = wrong(p.base, granted, 0) > 0;
-    if (o->validate && k->op == GET && rank == 0)
-        for (size_t i = 0; i < granted; i++) failed |= p.local[i] != 0;
-    if (o->validate && (k->op == ACCUMULATE || k->op == GET_ACCUMULATE || k->op == FETCH_AND_OP) && rank == 1) {
-        /* The pattern of rank 0, as a long, times all that came. */
-        unsigned long one, sum;
-        unsigned char first[8];
-        fill(first, 8, 0);
-        memcpy(&one, first, 8);
-        memcpy(&sum, p.base, 8);
-        failed = sum != one * (unsigned long)((many + o->warm_ups) * per_epoch);
-    }
+    if (o->validate) failed = !is_right(&p, k->op, (unsigned long)(many + o->warm_ups) * per_epoch);
     failed = anywhere(failed);
     close_window(o, &p);
     double value = k->bandwidth ? (double)granted * per_epoch / time : time;

@@ -1,8 +1,9 @@
 //! `outboard bench`: the benchmarks of bench/, alone or against other MPIs, interleaved in one run.
 //!
 //! Always true here: a ratio compares medians of the same rounds of the same run; a run that fails is shown as failed, and the rest goes on.
-//! Read next: `measures.toml` (what is measured), `peers.rs` (whom against), `rounds.rs` (the runs), `report.rs` (what is shown).
+//! Read next: `measures.toml` (what is measured), `peers.rs` (whom against), `rounds.rs` (the runs), `report.rs` and `page.rs` (what is shown).
 
+mod page;
 mod peers;
 mod report;
 mod rounds;
@@ -25,9 +26,13 @@ pub struct Bench {
     /// Only measures whose name holds this text; may be given several times.
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
-    /// Also time this command on 2 ranks under every MPI, as label=command; {mpi} in it becomes the MPI's name.
+    /// Also time this command under every MPI, from start to end; {mpi} in it becomes the MPI's name. A program made by our
+    /// mpicc, for the standard ABI, runs as it is over MPICH and Intel MPI; Open MPI needs one made for it.
     #[arg(long, value_name = "LABEL=COMMAND")]
     program: Vec<String>,
+    /// How many ranks the commands of --program get.
+    #[arg(long, value_name = "COUNT", default_value_t = 2)]
+    ranks: u32,
     /// How often each measure is run with each MPI, in turns.
     #[arg(long, value_name = "COUNT", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -67,7 +72,8 @@ struct Measure {
     name: String,
     #[serde(default)]
     sets: Vec<String>,
-    /// The program of bench/ and its arguments; or a whole command of the user's.
+    /// The program of bench/ and its arguments; or a whole command of the user's. Empty: only the limits are measured.
+    #[serde(default)]
     run: String,
     #[serde(default = "two")]
     ranks: u32,
@@ -79,6 +85,9 @@ struct Measure {
     /// By message size in bytes.
     #[serde(default)]
     goals: BTreeMap<String, f64>,
+    /// Bare loops (bench/limits.c) that do what no MPI can do in less, by what they are called; in the same unit.
+    #[serde(default)]
+    limits: BTreeMap<String, String>,
     /// Whether `run` is a command of the user's.
     #[serde(skip)]
     own: bool,
@@ -116,10 +125,16 @@ impl Bench {
         peers.sort();
         peers.dedup();
         let mut players = vec![peers::ourselves(&cache)?];
+        let mut failures = Vec::new();
         for peer in peers {
-            players.push(peers::prepare(peer, &cache)?);
+            match peers::prepare(peer, &cache) {
+                Ok(player) => players.push(player),
+                Err(output) => {
+                    failures.push((format!("{peer:?} could not be made ready").to_lowercase(), output))
+                }
+            }
         }
-        let table = rounds::play(&players, &measures, self.rounds, self.timeout);
+        let table = rounds::play(&players, &measures, self.rounds, self.timeout, failures);
         let text = report::text(&table);
         if let Some(folder) = &self.to {
             let write = |name: &str, what: String| {
@@ -128,7 +143,7 @@ impl Bench {
             };
             std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
             write("bench.json", report::json(&table))?;
-            write("bench.html", report::html(&table)?)?;
+            write("bench.html", page::html(&table)?)?;
         }
         Ok(text)
     }
@@ -146,11 +161,12 @@ impl Bench {
                 name: name.into(),
                 sets: Vec::new(),
                 run: run.into(),
-                ranks: 2,
+                ranks: self.ranks,
                 unit: "ms".into(),
                 column: WALL.into(),
                 higher: false,
                 goals: BTreeMap::new(),
+                limits: BTreeMap::new(),
                 own: true,
             });
         }
@@ -185,8 +201,11 @@ mod tests {
         for m in &all {
             assert!(m.sets.iter().all(|set| set == "short" || set == "full"), "{m:?}");
             assert!(m.goals.keys().all(|bytes| bytes.parse::<u64>().is_ok()), "{m:?}");
-            let program = m.run.split_whitespace().next().unwrap();
-            assert!(["p2p", "coll", "rma", "overlap", "startup"].contains(&program), "{m:?}");
+            let program = |run: &str| run.split_whitespace().next().map(str::to_owned);
+            let known = ["p2p", "coll", "rma", "overlap", "startup", "hello"];
+            assert!(program(&m.run).is_none_or(|name| known.contains(&name.as_str())), "{m:?}");
+            assert!(!m.run.is_empty() || !m.limits.is_empty(), "{m:?}");
+            assert!(m.limits.values().all(|run| program(run).as_deref() == Some("limits")), "{m:?}");
         }
     }
 }

@@ -15,6 +15,8 @@ pub struct Player {
     pub launch: Vec<String>,
     /// Variables that its launcher needs.
     pub environment: Vec<(String, String)>,
+    /// Where its libraries are.
+    pub libraries: PathBuf,
     /// Where the benchmarks built for it are.
     pub programs: PathBuf,
 }
@@ -30,6 +32,7 @@ pub fn ourselves(cache: &Path) -> Result<Player, String> {
         version: env!("CARGO_PKG_VERSION").into(),
         launch: vec![root.join("bin/mpirun").display().to_string()],
         environment: Vec::new(),
+        libraries: root.join("lib"),
         programs,
     })
 }
@@ -73,7 +76,7 @@ pub fn prepare(peer: Peer, cache: &Path) -> Result<Player, String> {
     let programs = cache.join("bench").join(name);
     build(&root.join("bin/mpicc"), &programs, &environment)?;
     let launch = vec![root.join("bin/mpiexec").display().to_string()];
-    Ok(Player { name: name.into(), version, launch, environment, programs })
+    Ok(Player { name: name.into(), version, launch, environment, libraries: root.join("lib"), programs })
 }
 
 /// Compiles the benchmarks that are older than their sources.

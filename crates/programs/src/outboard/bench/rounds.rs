@@ -1,4 +1,4 @@
-//! The runs, in turns: for every measure, round by round, each MPI once.
+//! The runs, in turns: for every measure, round by round, each MPI once, and then the bare loops that bound it.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -18,7 +18,7 @@ pub struct Table {
     pub players: Vec<(String, String)>,
     /// What was run, and what came of it.
     pub rows: Vec<Row>,
-    /// Runs that failed: what, and the end of its output.
+    /// What failed, and the end of its output.
     pub failures: Vec<(String, String)>,
     /// How often each measure was run with each MPI.
     pub rounds: u32,
@@ -28,58 +28,114 @@ pub struct Table {
 pub struct Row {
     pub measure: Measure,
     pub bytes: u64,
-    /// One value per round that ended well, for each player.
-    pub values: Vec<Vec<f64>>,
+    /// For each player, the value of each round, as far as its runs ended well.
+    pub values: Vec<Vec<Option<f64>>>,
+    /// The same for each of the measure's limits.
+    pub limits: Vec<Vec<Option<f64>>>,
 }
 
-/// Plays all rounds.
-pub fn play(players: &[Player], measures: &[Measure], rounds: u32, timeout_s: u64) -> Table {
-    let total = measures.len() as u64 * u64::from(rounds) * players.len() as u64;
+/// One who runs in a measure: an MPI, or a bare loop of ours.
+struct Runner<'a> {
+    /// For the progress and for failures.
+    name: &'a str,
+    player: &'a Player,
+    command: &'a str,
+    /// What to take of what it prints.
+    column: &'a str,
+    /// Its number among the players and, after them, the limits.
+    place: usize,
+    failed: bool,
+}
+
+fn runners<'a>(players: &'a [Player], measure: &'a Measure) -> Vec<Runner<'a>> {
+    let mpis = players.iter().filter(|_| !measure.run.is_empty()).enumerate().map(|(place, player)| Runner {
+        name: &player.name,
+        player,
+        command: &measure.run,
+        column: &measure.column,
+        place,
+        failed: false,
+    });
+    // Bare loops run on the cores where our launcher puts ranks.
+    let limits = measure.limits.iter().enumerate().map(|(at, (name, command))| Runner {
+        name,
+        player: &players[0],
+        command,
+        column: "value",
+        place: players.len() + at,
+        failed: false,
+    });
+    mpis.chain(limits).collect()
+}
+
+/// Plays all rounds. `failures` are those of the preparation.
+pub fn play(
+    players: &[Player],
+    measures: &[Measure],
+    rounds: u32,
+    timeout_s: u64,
+    failures: Vec<(String, String)>,
+) -> Table {
+    let runs = |m: &Measure| (if m.run.is_empty() { 0 } else { players.len() }) + m.limits.len();
+    let total = measures.iter().map(runs).sum::<usize>() as u64 * u64::from(rounds);
     let style = "{elapsed_precise} [{bar:30}] {pos}/{len} {msg} (about {eta} left)";
     let bar =
         ProgressBar::new(total).with_style(ProgressStyle::with_template(style).expect("a sound template"));
     let mut table = Table {
         players: players.iter().map(|player| (player.name.clone(), player.version.clone())).collect(),
         rows: Vec::new(),
-        failures: Vec::new(),
+        failures,
         rounds,
     };
-    for measure in measures {
-        let mut cells: BTreeMap<u64, Vec<Vec<f64>>> = BTreeMap::new();
-        let mut failed = vec![false; players.len()];
-        for round in 0..rounds {
-            for (at, player) in players.iter().enumerate() {
-                bar.set_message(format!("{}, {}, round {}", measure.name, player.name, round + 1));
+    for (at, measure) in measures.iter().enumerate() {
+        // Who reads a log sees no bar.
+        if bar.is_hidden() {
+            eprintln!("outboard: {} of {}: {}", at + 1, measures.len(), measure.name);
+        }
+        let mut runners = runners(players, measure);
+        let mut cells: BTreeMap<u64, Vec<Vec<Option<f64>>>> = BTreeMap::new();
+        let empty = || vec![vec![None; rounds as usize]; players.len() + measure.limits.len()];
+        for round in 0..rounds as usize {
+            for runner in &mut runners {
+                bar.set_message(format!("{}, {}, round {}", measure.name, runner.name, round + 1));
                 // What fails once is not tried again: it would most likely cost the same time for nothing.
-                if !failed[at] {
-                    match run(player, measure, Duration::from_secs(timeout_s)) {
+                if !runner.failed {
+                    match run(runner, measure, Duration::from_secs(timeout_s)) {
                         Ok(values) => values.into_iter().for_each(|(bytes, value)| {
-                            cells.entry(bytes).or_insert_with(|| vec![Vec::new(); players.len()])[at]
-                                .push(value);
+                            cells.entry(bytes).or_insert_with(empty)[runner.place][round] = Some(value);
                         }),
                         Err(output) => {
-                            failed[at] = true;
-                            table.failures.push((format!("{} with {}", measure.name, player.name), output));
+                            runner.failed = true;
+                            let what = format!("{} with {}, round {}", measure.name, runner.name, round + 1);
+                            table.failures.push((what, output));
                         }
                     }
                 }
                 bar.inc(1);
             }
         }
-        let row = |(bytes, values)| Row { measure: measure.clone(), bytes, values };
-        table.rows.extend(cells.into_iter().map(row));
+        // A measure with which everybody failed has a row too.
+        if cells.is_empty() {
+            cells.insert(0, empty());
+        }
+        table.rows.extend(cells.into_iter().map(|(bytes, mut values)| {
+            let limits = values.split_off(players.len());
+            Row { measure: measure.clone(), bytes, values, limits }
+        }));
     }
     bar.finish_and_clear();
     table
 }
-
 /// One run: a value for each message size, or what it printed before it failed.
-fn run(player: &Player, measure: &Measure, timeout: Duration) -> Result<Vec<(u64, f64)>, String> {
-    let mut words = measure.run.split_whitespace();
+fn run(runner: &Runner, measure: &Measure, timeout: Duration) -> Result<Vec<(u64, f64)>, String> {
+    let player = runner.player;
+    let mut words = runner.command.split_whitespace();
     let mut command = Command::new(&player.launch[0]);
     command.args(&player.launch[1..]).args(["-n", &measure.ranks.to_string()]);
     if measure.own {
         command.args(words.map(|word| word.replace("{mpi}", &player.name)));
+        // A program made for the standard ABI runs over the library of each.
+        command.env("LD_LIBRARY_PATH", &player.libraries);
     } else {
         command.arg(player.programs.join(words.next().unwrap_or_default())).args(words).arg("--json");
     }
@@ -110,11 +166,11 @@ fn run(player: &Player, measure: &Measure, timeout: Duration) -> Result<Vec<(u64
         Some(status) => return Err(format!("{status}\n{}", tail(&(out + &err)))),
         None => return Err(format!("stopped after {} s\n{}", timeout.as_secs(), tail(&(out + &err)))),
     }
-    if measure.column == WALL {
+    if runner.column == WALL {
         return Ok(vec![(0, wall_ms)]);
     }
     let lines = out.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let value = |line: Value| Some((line["bytes"].as_u64().unwrap_or(0), line[&measure.column].as_f64()?));
+    let value = |line: Value| Some((line["bytes"].as_u64().unwrap_or(0), line[runner.column].as_f64()?));
     let values: Vec<_> = lines.filter_map(value).collect();
     if values.is_empty() { Err(format!("it printed no result\n{}", tail(&(out + &err)))) } else { Ok(values) }
 }

@@ -1,0 +1,336 @@
+/* What the machine itself needs, by bare loops on memory that the ranks share: the bounds beside which the other numbers are read.
+ *
+ * MPI starts the ranks and gives them the memory; no MPI call is timed. A rank has a page of flags, which the others read, and a
+ * buffer. "One copy" means that the receiver copies out of the sender's buffer; "two copies" that the bytes go through a ring of
+ * cells, both ends copying at once. Where there are more ranks than cores, who waits gives the core away. */
+#define _GNU_SOURCE
+#include "bench.h"
+
+#include <sched.h>
+#include <spawn.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum { LINE = 64, SLOTS = 64, INLINE = 48, CELL = 32 << 10, CELLS = 8, BUFFER_OFFSET = 1 << 20 };
+
+/* A short message, or the news of a full cell. */
+typedef struct {
+    _Alignas(LINE) atomic_ulong turn;
+    char bytes[INLINE];
+} slot;
+
+/* What a rank shows: its flag, how much it has taken, a value beside the flag, the ring into which it sends. */
+typedef struct {
+    _Alignas(LINE) atomic_ulong flag;
+    double value;
+    _Alignas(LINE) atomic_ulong taken;
+    _Alignas(LINE) pid_t process;
+    char *local; /* where `buffer` is for the rank itself */
+    slot slots[SLOTS];
+    _Alignas(LINE) char cells[CELLS][CELL];
+} page;
+_Static_assert(sizeof(page) <= BUFFER_OFFSET, "the buffer begins after the page");
+
+typedef struct {
+    MPI_Win win;
+    page **pages;   /* one per rank */
+    char **buffers; /* one per rank, shared */
+    int crowded;
+    unsigned long turn; /* of `meet` */
+} shared;
+
+static void pause_briefly(void)
+{
+#ifdef __x86_64__
+    __builtin_ia32_pause();
+#endif
+}
+
+static void wait_for(const shared *s, atomic_ulong *word, unsigned long value)
+{
+    while ((long)(atomic_load_explicit(word, memory_order_acquire) - value) < 0)
+        if (s->crowded) sched_yield();
+        else pause_briefly();
+}
+static void show(atomic_ulong *word, unsigned long value) { atomic_store_explicit(word, value, memory_order_release); }
+
+static shared open_shared(size_t bytes)
+{
+    shared s = {.pages = malloc(size * sizeof *s.pages), .buffers = malloc(size * sizeof *s.buffers)};
+    void *mine;
+    MPI_Win_allocate_shared((MPI_Aint)(BUFFER_OFFSET + bytes), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &mine, &s.win);
+    for (int at = 0; at < size; at++) {
+        MPI_Aint length;
+        int unit;
+        MPI_Win_shared_query(s.win, at, &length, &unit, &s.pages[at]);
+        s.buffers[at] = (char *)s.pages[at] + BUFFER_OFFSET;
+    }
+    memset(mine, 0, sizeof(page));
+    fill(s.buffers[rank], bytes, rank);
+    s.pages[rank]->process = getpid();
+    s.pages[rank]->local = s.buffers[rank];
+    s.crowded = size > sysconf(_SC_NPROCESSORS_ONLN);
+    MPI_Barrier(MPI_COMM_WORLD);
+    return s;
+}
+
+static void close_shared(shared *s)
+{
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_free(&s->win);
+    free(s->pages);
+    free(s->buffers);
+}
+
+static size_t lines(size_t bytes) { return (bytes + LINE - 1) / LINE * LINE; }
+
+/* Two copies: one message through the ring of the sender; `sent` counts slots, on either side. */
+static void put_in(const shared *s, const char *from, size_t bytes, unsigned long *sent)
+{
+    page *ring = s->pages[rank], *other = s->pages[1 - rank];
+    int is_long = bytes > INLINE;
+    do {
+        size_t part = bytes < CELL ? bytes : CELL;
+        wait_for(s, &other->taken, *sent + 1 - (is_long ? CELLS : SLOTS));
+        slot *to = &ring->slots[*sent % SLOTS];
+        memcpy(is_long ? ring->cells[*sent % CELLS] : to->bytes, from, part);
+        show(&to->turn, ++*sent);
+        from += part;
+        bytes -= part;
+    } while (bytes);
+}
+
+static void take_out(const shared *s, char *to, size_t bytes, unsigned long *got)
+{
+    page *ring = s->pages[1 - rank], *me = s->pages[rank];
+    int is_long = bytes > INLINE;
+    /* Told rarely where slots are many, since a line that both touch costs a round trip. */
+    unsigned long often = is_long ? 1 : SLOTS / 4;
+    do {
+        size_t part = bytes < CELL ? bytes : CELL;
+        slot *from = &ring->slots[*got % SLOTS];
+        wait_for(s, &from->turn, *got + 1);
+        memcpy(to, is_long ? ring->cells[*got % CELLS] : from->bytes, part);
+        if (++*got % often == 0) show(&me->taken, *got);
+        to += part;
+        bytes -= part;
+    } while (bytes);
+}
+
+/* One copy: out of the sender's buffer, whose flag says how many messages it holds. */
+static void show_message(const shared *s, unsigned long *sent) { show(&s->pages[rank]->flag, ++*sent); }
+static void copy_message(const shared *s, char *to, size_t bytes, unsigned long *got)
+{
+    wait_for(s, &s->pages[1 - rank]->flag, ++*got);
+    memcpy(to, s->buffers[1 - rank], bytes);
+}
+static void strided_message(const shared *s, char *to, size_t bytes, unsigned long *got)
+{
+    wait_for(s, &s->pages[1 - rank]->flag, ++*got);
+    const double *in = (const double *)s->buffers[1 - rank];
+    double *out = (double *)to;
+    for (size_t i = 0; i < bytes / 8; i++) out[2 * i] = in[2 * i];
+}
+
+typedef enum { ONE, TWO, STRIDED } way;
+
+static void send_by(way w, const shared *s, char *out, size_t bytes, unsigned long *sent)
+{
+    if (w == TWO) put_in(s, out, bytes, sent);
+    else show_message(s, sent);
+}
+static void receive_by(way w, const shared *s, char *in, size_t bytes, unsigned long *got)
+{
+    if (w == TWO) take_out(s, in, bytes, got);
+    else if (w == ONE) copy_message(s, in, bytes, got);
+    else strided_message(s, in, bytes, got);
+}
+
+static result latency(const options *o, const test *t, size_t bytes)
+{
+    enum { BATCHES = 10 };
+    way w = *(const way *)t->what;
+    size_t spread = w == STRIDED ? 2 * bytes : bytes;
+    shared s = open_shared(lines(spread));
+    char *in = buffer(o, spread, -1), *out = buffer(o, spread, rank);
+    unsigned long sent = 0, got = 0;
+    double times[BATCHES];
+    for (int b = -1; b < BATCHES && rank < 2; b++) {
+        int many = b < 0 ? o->warm_ups : iterations_of(o, bytes) / BATCHES + 1;
+        double began = clock_us();
+        for (int i = 0; i < many; i++) {
+            if (rank == 0) send_by(w, &s, out, bytes, &sent);
+            receive_by(w, &s, in, bytes, &got);
+            if (rank == 1) send_by(w, &s, out, bytes, &sent);
+        }
+        if (b >= 0) times[b] = (clock_us() - began) / many / 2;
+    }
+    double time = rank < 2 ? median(times, BATCHES) : 0;
+    int failed = o->validate && rank < 2 && w != STRIDED && wrong(in, bytes, 1 - rank) > 0;
+    release(o, in);
+    release(o, out);
+    close_shared(&s);
+    return (result){time, -1, -1, anywhere(failed), {0}};
+}
+
+/* Windows of messages from rank 0 to rank 1, as in `p2p bw`. */
+static result bandwidth(const options *o, const test *t, size_t bytes)
+{
+    way w = *(const way *)t->what;
+    shared s = open_shared(lines(bytes));
+    size_t apart = o->reuse ? 0 : bytes;
+    char *in = buffer(o, o->reuse ? bytes : bytes * o->window, -1), *out = buffer(o, bytes, rank);
+    unsigned long sent = 0, got = 0, acks = 0;
+    int windows = iterations_of(o, bytes) / 10 + 1;
+    double began = 0;
+    for (int i = -(o->warm_ups / 10 + 1); i < windows && rank < 2; i++) {
+        if (i == 0) began = clock_us();
+        for (int k = 0; k < o->window; k++)
+            if (rank == 0) send_by(w, &s, out, bytes, &sent);
+            else receive_by(w, &s, in + k * apart, bytes, &got);
+        if (rank == 0) wait_for(&s, &s.pages[1]->flag, ++acks);
+        else show(&s.pages[1]->flag, ++acks);
+    }
+    double time = clock_us() - began;
+    int failed = 0;
+    for (int k = 0; k < o->window && o->validate && rank == 1; k++) failed |= wrong(in + k * apart, bytes, 0) > 0;
+    release(o, in);
+    release(o, out);
+    close_shared(&s);
+    return (result){(double)bytes * o->window * windows / time, -1, -1, anywhere(failed), {0}};
+}
+
+/* Each rank writes its flag and sees those of all others. */
+static void meet(shared *s)
+{
+    show(&s->pages[rank]->flag, ++s->turn);
+    for (int at = 1; at < size; at++) wait_for(s, &s->pages[(rank + at) % size]->flag, s->turn);
+}
+
+/* A value of 8 bytes beside each flag. */
+static void board(shared *s, char *in, size_t bytes)
+{
+    double sum = 0;
+    s->pages[rank]->value = rank;
+    meet(s);
+    for (int at = 0; at < size; at++) sum += s->pages[at]->value;
+    memcpy(in, &sum, sizeof sum);
+}
+static void alltoall(shared *s, char *in, size_t bytes)
+{
+    meet(s);
+    for (int at = 0; at < size; at++) {
+        int from = (rank + at) % size;
+        memcpy(in + from * bytes, s->buffers[from] + rank * bytes, bytes);
+    }
+    meet(s);
+}
+/* Each rank adds up its part of all vectors into its own buffer, then copies the parts of the others. */
+static void allreduce(shared *s, char *in, size_t bytes)
+{
+    size_t part = bytes / 4 / size, begin = rank * part;
+    meet(s);
+    float *sums = (float *)in + begin, *mine = (float *)(s->buffers[rank] + bytes);
+    memcpy(sums, (float *)s->buffers[0] + begin, part * 4);
+    for (int at = 1; at < size; at++) {
+        const float *other = (const float *)s->buffers[at] + begin;
+        for (size_t i = 0; i < part; i++) sums[i] += other[i];
+    }
+    memcpy(mine + begin, sums, part * 4);
+    meet(s);
+    for (int at = 1; at < size; at++) {
+        size_t from = (rank + at) % size * part * 4;
+        memcpy(in + from, s->buffers[(rank + at) % size] + bytes + from, part * 4);
+    }
+    meet(s);
+}
+
+static result collective(const options *o, const test *t, size_t bytes)
+{
+    void (*body)(shared *, char *, size_t) = *(void (*const *)(shared *, char *, size_t))t->what;
+    shared s = open_shared(lines((size + 2) * bytes));
+    char *in = buffer(o, (size + 2) * bytes, -1);
+    int many = iterations_of(o, bytes);
+    double sum = 0;
+    for (int i = -o->warm_ups; i < many; i++) {
+        meet(&s);
+        double began = clock_us();
+        body(&s, in, bytes);
+        if (i >= 0) sum += clock_us() - began;
+    }
+    release(o, in);
+    close_shared(&s);
+    return over_ranks(sum / many);
+}
+
+/* System calls: one that does nothing, giving the core away, reading the other rank's memory, starting programs. */
+static result nothing(const options *o, const test *t, size_t bytes)
+{
+    double began = clock_us();
+    for (int i = 0; i < o->iterations; i++) getppid();
+    return over_ranks((clock_us() - began) / o->iterations);
+}
+static result give_way(const options *o, const test *t, size_t bytes)
+{
+    MPI_Barrier(MPI_COMM_WORLD);
+    double began = clock_us();
+    for (int i = 0; i < o->iterations; i++) sched_yield();
+    return over_ranks((clock_us() - began) / o->iterations);
+}
+static result read_other(const options *o, const test *t, size_t bytes)
+{
+    shared s = open_shared(lines(bytes));
+    char *in = buffer(o, bytes, -1);
+    int many = iterations_of(o, bytes), failed = 0;
+    double began = clock_us();
+    for (int i = 0; i < many && rank == 0 && !failed; i++) {
+        struct iovec local = {in, bytes}, remote = {s.pages[1]->local, bytes};
+        failed = process_vm_readv(s.pages[1]->process, &local, 1, &remote, 1, 0) != (ssize_t)bytes;
+    }
+    double time = (clock_us() - began) / many;
+    if (anywhere(failed)) stop("a process may not read another's memory here (process_vm_readv)");
+    release(o, in);
+    close_shared(&s);
+    return (result){time, -1, -1, 0, {0}};
+}
+/* As many empty programs as there are ranks, started at once and waited for. */
+static result start(const options *o, const test *t, size_t bytes)
+{
+    static char *arguments[] = {"true", NULL};
+    double began = clock_us();
+    pid_t child;
+    for (int at = 0; at < size && rank == 0; at++)
+        if (posix_spawnp(&child, "true", NULL, NULL, arguments, environ)) stop("cannot start `true`");
+    while (rank == 0 && wait(NULL) > 0) continue;
+    return (result){(clock_us() - began) / 1e3, -1, -1, 0, {0}};
+}
+
+int main(int argc, char **argv)
+{
+    static const way one = ONE, two = TWO, strided = STRIDED;
+    static void (*const flat)(shared *, char *, size_t) = board;
+    static void (*const to_all)(shared *, char *, size_t) = alltoall;
+    static void (*const sum)(shared *, char *, size_t) = allreduce;
+    static const test tests[] = {
+        {"latency_one_copy", "Latency (us)", 2, 1, latency, 0, &one, NULL},
+        {"latency_two_copies", "Latency (us)", 2, 1, latency, 0, &two, NULL},
+        {"latency_strided", "Latency (us)", 2, 16, latency, 0, &strided, NULL},
+        {"bw_one_copy", "Bandwidth (MB/s)", 2, 1, bandwidth, 0, &one, NULL},
+        {"bw_two_copies", "Bandwidth (MB/s)", 2, 1, bandwidth, 0, &two, NULL},
+        {"board", "Avg Latency(us)", 2, 8, collective, 0, &flat, NULL},
+        {"alltoall", "Avg Latency(us)", 2, 1, collective, 0, &to_all, NULL},
+        {"allreduce", "Avg Latency(us)", 2, 64, collective, 0, &sum, NULL},
+        {"syscall", "Latency (us)", 1, 0, nothing, 1, NULL, NULL},
+        {"yield", "Latency (us)", 1, 0, give_way, 1, NULL, NULL},
+        {"read_other", "Latency (us)", 2, 1, read_other, 0, NULL, NULL},
+        {"start", "Time (ms)", 1, 0, start, 1, NULL, NULL},
+        {0},
+    };
+    return bench_main(argc, argv, "What the machine itself needs: bare loops and system calls.", tests, MPI_THREAD_SINGLE);
+}
