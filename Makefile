@@ -10,7 +10,7 @@ ifneq ($(RUSTUP_HOME),)
 export RUSTUP_HOME
 endif
 
-.PHONY: build install demo test test-more conformance tidy clean help setup
+.PHONY: build install demo test test-more conformance applications tidy clean help setup
 
 build: setup  ## build the library and its programs into build/ (bin lib include share), which may be moved
 	$(CARGO) build --release --workspace --quiet
@@ -30,6 +30,9 @@ test-more: build  ## the same with many more proxy deaths and rank counts
 
 conformance: build  ## run MPICH's test suite, fetched as Debian's source package, over build/
 	tests/conformance/run
+
+applications: build  ## run the tests of FFTW, HDF5, PnetCDF and PETSc, fetched as Debian's source packages, over build/
+	tests/applications/run
 
 tidy: setup  ## format, lints, floors between rooms, generated code, names in ARCHITECTURE.md
 	$(CARGO) fmt --all --check

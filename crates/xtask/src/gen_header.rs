@@ -15,6 +15,7 @@ pub fn header(table: &Table) -> String {
         text.push_str(callback);
         text.push('\n');
     }
+    text.push_str(OLDER_NAMES);
     text.push_str("\n/* Constants. */\n");
     for constant in &table.constants {
         // These are enumerators of their types, above.
@@ -84,6 +85,14 @@ typedef enum MPI_T_source_order {
 } MPI_T_source_order;
 
 /* Functions of the program that MPI calls. */
+";
+
+/// Deprecated since MPI 2.2; the configure script of PETSc 3.18 takes a library without them for one of MPI 1.
+const OLDER_NAMES: &str = "
+/* Older names of three of them. */
+typedef MPI_Comm_errhandler_function MPI_Comm_errhandler_fn;
+typedef MPI_File_errhandler_function MPI_File_errhandler_fn;
+typedef MPI_Win_errhandler_function MPI_Win_errhandler_fn;
 ";
 
 const TAIL: &str = "
