@@ -102,6 +102,7 @@ static void many(void)
     MPI_Comm later;
     MPI_Request request;
     MPI_Comm_idup(MPI_COMM_WORLD, &later, &request);
+    CHECK(request != MPI_REQUEST_NULL, "the duplicate has no request");
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     EQUAL(sum_of_ranks(later), size * (size - 1) / 2, "sum of ranks");
     MPI_Comm_free(&later);

@@ -2,7 +2,7 @@
    ranks: 2 4   ways: plain proxy   env: OUTBOARD_CHECK=1 */
 #include "check.h"
 
-enum { LENGTH, ROOT, OPERATOR, OTHER_CALL, CASES };
+enum { LENGTH, ROOT, OPERATOR, OTHER_CALL, OTHER_SORT, CASES };
 
 static int call(int which, MPI_Comm comm)
 {
@@ -11,6 +11,11 @@ static int call(int which, MPI_Comm comm)
     case LENGTH: return MPI_Allreduce(x, y, odd ? 7 : 5, MPI_INT, MPI_SUM, comm);
     case ROOT: return MPI_Bcast(x, 4, MPI_INT, odd ? 1 : 0, comm);
     case OPERATOR: return MPI_Allreduce(x, y, 5, MPI_INT, odd ? MPI_MAX : MPI_SUM, comm);
+    case OTHER_SORT: {
+        MPI_Request request;
+        int code = odd ? MPI_Ibcast(x, 4, MPI_INT, 0, comm, &request) : MPI_Bcast(x, 4, MPI_INT, 0, comm);
+        return odd && code == MPI_SUCCESS ? MPI_Wait(&request, MPI_STATUS_IGNORE) : code;
+    }
     default: return odd ? MPI_Barrier(comm) : MPI_Allgather(x, 1, MPI_INT, y, 1, MPI_INT, comm);
     }
 }

@@ -90,21 +90,23 @@ impl Planned {
 
     /// Starts it as the comm's next collective. Returns the comm that failures are for, too.
     pub(crate) fn start(self, process: &mut Process) -> Result<(Handle, Work)> {
-        let mut members = process.members(self.comm)?;
+        // Members that compare what they pass count all collectives together, so that they are told of a wrong order.
+        let blocking = self.call.blocking || settings::get().check != 0;
+        let mut members = process.members(self.comm, blocking)?;
         if self.as_one {
             members = members.as_one();
         }
         let comm = self.comm;
         let work = self.start_among(&mut members, process)?;
         // A comparison of statements has taken a number of its own.
-        process.objects.comms.get_mut(comm)?.sequence = members.sequence;
+        process.objects.comms.get_mut(comm)?.sequences[usize::from(!blocking)] = members.sequence;
         Ok((comm, work))
     }
 
     /// A persistent request's recipe. Requests may be started in another order on every member, so each has a context of
     /// its own, in which its starts are counted (MPI 5.0, section 6.13).
     pub(crate) fn persist(self, process: &mut Process) -> Result<(Handle, Recipe)> {
-        let mut members = process.members(self.comm)?;
+        let mut members = process.members(self.comm, false)?;
         members.context = process.objects.comms.get_mut(self.comm)?.child_context(0);
         Ok((self.comm, Recipe::Coll { planned: self, members }))
     }
@@ -378,13 +380,12 @@ impl Process {
 }
 
 impl Process {
-    /// The members of a comm as the next collective sees them. They call its collectives in the same order, so its number
-    /// is the same for all (MPI 5.0, section 6.13).
-    fn members(&mut self, comm: Handle) -> Result<Members> {
+    /// The members of a comm as the next collective sees them.
+    fn members(&mut self, comm: Handle, blocking: bool) -> Result<Members> {
         let comm = self.objects.comms.get_mut(comm)?;
-        let (context, rank, peers) = (comm.context, comm.place(), comm.everybody.clone());
-        let first_group = comm.first_group;
-        Ok(Members { context, sequence: comm.next_sequence(), rank, peers, first_group })
+        let (context, sequence) = comm.next_collective(blocking);
+        let (rank, peers, first_group) = (comm.place(), comm.everybody.clone(), comm.first_group);
+        Ok(Members { context, sequence, rank, peers, first_group })
     }
 
     /// A gather or gatherv; `output` is asked for on the root only, the only rank where its arguments count.

@@ -84,7 +84,8 @@ pub(crate) fn report(guard: &Guard) -> String {
 fn comm_of(guard: &Guard, context: Option<u64>) -> Option<(objects::Handle, &objects::Comm)> {
     let predefined = [COMM_WORLD, COMM_SELF].into_iter();
     let predefined = predefined.filter_map(|handle| Some((handle, guard.objects.comm(handle).ok()?)));
-    predefined.chain(guard.objects.comms.iter()).find(|(_, comm)| Some(comm.context) == context)
+    let context = context?;
+    predefined.chain(guard.objects.comms.iter()).find(|(_, comm)| comm.has_context(context))
 }
 
 fn named(comm: Option<(objects::Handle, &objects::Comm)>) -> String {

@@ -9,8 +9,9 @@ use schedule::algorithm::{Collective, Neighbors};
 
 /// Collective, root, operator, bytes; then bytes to each rank and bytes from each rank, where they are not the same for all.
 const COMMON: usize = 4;
-/// In the first word: among neighbours.
+/// In the first word: among neighbours; nonblocking, which never matches blocking (MPI 5.0, section 6.12).
 const NEIGHBORS: i64 = 1 << 8;
+const NONBLOCKING: i64 = 1 << 9;
 
 /// What stands for root, operator and bytes of a rank that has no part in the operation.
 const IDLE: i64 = i64::MIN;
@@ -23,10 +24,10 @@ pub fn statement(call: &Call, members: &Members) -> Vec<i64> {
         Some(Reduction::User { .. }) => -1,
         Some(Reduction::Predefined { op, .. }) => op as i64,
     };
-    let mut words = vec![call.collective as i64];
+    let mut words = vec![call.collective as i64 | if call.blocking { 0 } else { NONBLOCKING }];
     match (call.neighbors.as_deref(), members.first_group) {
         (Some(Neighbors { to, from, .. }), _) => {
-            words = vec![call.collective as i64 | NEIGHBORS, 0, op, 0];
+            words = vec![words[0] | NEIGHBORS, 0, op, 0];
             words.extend((0..size).map(|at| neighbor_bytes(&call.input, to, at)));
             words.extend((0..size).map(|at| neighbor_bytes(&call.output, from, at)));
         }
@@ -132,8 +133,10 @@ pub fn compare(statements: &[i64], size: u32) -> Result<()> {
     let reference = (0..size).find(|rank| of(*rank)[1] != IDLE).unwrap_or(0);
     let first = of(reference);
     let collective = |word: i64| {
-        let name = Collective::ALL.get((word & !NEIGHBORS) as usize).map_or("?", |known| known.name());
-        if word & NEIGHBORS != 0 { format!("neighbor-{name}") } else { name.to_owned() }
+        let known = Collective::ALL.get((word & !NEIGHBORS & !NONBLOCKING) as usize);
+        let sort = if word & NONBLOCKING != 0 { "nonblocking " } else { "" };
+        let among = if word & NEIGHBORS != 0 { "neighbor-" } else { "" };
+        format!("{sort}{among}{}", known.map_or("?", |known| known.name()))
     };
     for rank in 0..size {
         let here = of(rank);
@@ -223,7 +226,7 @@ mod tests {
         assert_eq!(verdict_of(2, &right), Ok(()));
         let wrong = [bcast(1, Part::None), bcast(1, own(8)), bcast(1, own(4))];
         let message = verdict_of(2, &wrong).unwrap_err().message;
-        assert_eq!(message, "in bcast rank 1 sends 8 bytes to rank 2, which expects 4");
+        assert_eq!(message, "in nonblocking bcast rank 1 sends 8 bytes to rank 2, which expects 4");
         let roots = [bcast(1, Part::None), bcast(1, own(8)), bcast(0, own(8))];
         assert_eq!(verdict_of(2, &roots).unwrap_err().class, Class::Root);
         let allgather = |send: usize, recv: usize| Call::new(Collective::Allgather, own(send), equal(recv));
@@ -242,10 +245,12 @@ mod tests {
         assert_eq!(verdict(&[bcast(8, 1), bcast(8, 1), bcast(8, 1)]), Ok(()));
         let lengths = verdict(&[bcast(8, 1), bcast(8, 1), bcast(12, 1)]).unwrap_err();
         assert_eq!(lengths.class, Class::Count);
-        assert_eq!(lengths.message, "in bcast rank 0 has 8 bytes, but rank 2 has 12 bytes");
+        assert_eq!(lengths.message, "in nonblocking bcast rank 0 has 8 bytes, but rank 2 has 12 bytes");
         assert_eq!(verdict(&[bcast(8, 1), bcast(8, 0)]).unwrap_err().class, Class::Root);
         let barrier = Call::new(Collective::Barrier, Part::None, Part::None);
         assert_eq!(verdict(&[bcast(0, 0), barrier]).unwrap_err().class, Class::Other);
+        let sorts = verdict(&[bcast(8, 1), Call { blocking: true, ..bcast(8, 1) }]).unwrap_err();
+        assert_eq!(sorts.message, "rank 0 is in nonblocking bcast, but rank 1 is in bcast");
     }
 
     // Goal: of an uneven collective every pair is compared, in place too.
@@ -258,7 +263,7 @@ mod tests {
         assert_eq!(verdict(&right), Ok(()));
         let wrong = [alltoallv(&[1, 2], &[1, 3]), alltoallv(&[5, 4], &[2, 4])];
         let message = verdict(&wrong).unwrap_err().message;
-        assert_eq!(message, "in alltoallv rank 1 sends 5 bytes to rank 0, which expects 3");
+        assert_eq!(message, "in nonblocking alltoallv rank 1 sends 5 bytes to rank 0, which expects 3");
         let gatherv = |input: Part, output: Part, in_place: bool| Call {
             in_place,
             ..Call::new(Collective::Gatherv, input, output)
@@ -290,6 +295,9 @@ mod tests {
         let receiver = || call(1, &[], &[], &[0, 0], &[3, 4]);
         assert_eq!(verdict(&[call(0, &[1, 1], &[3, 4], &[], &[]), receiver()]), Ok(()));
         let message = verdict(&[call(0, &[1], &[3], &[], &[]), receiver()]).unwrap_err().message;
-        assert_eq!(message, "in neighbor-alltoallv rank 0 sends 3 bytes to rank 1, which expects 7");
+        assert_eq!(
+            message,
+            "in nonblocking neighbor-alltoallv rank 0 sends 3 bytes to rank 1, which expects 7"
+        );
     }
 }

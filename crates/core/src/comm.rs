@@ -39,14 +39,17 @@ pub struct Comm {
     pub session: u64,
     /// Its virtual topology.
     pub topology: Option<Arc<Topology>>,
-    /// Collectives started so far, of every sort: the number that all members agree on for the next.
-    pub sequence: u32,
+    /// Collectives started so far, blocking and nonblocking ones: the numbers that all members agree on for the next.
+    pub sequences: [u32; 2],
     children: u64,
     /// For MPI_Comm_create_group, which only some members call.
     partial: Partial,
     /// The same for partitioned messages: received ones, sent ones. A process that sends to itself counts as both.
     partitioned: [Partial; 2],
 }
+
+/// What the context of a comm's nonblocking collectives differs in.
+const NONBLOCKING: u64 = 1 << 63;
 
 /// Contexts of comms that only the processes of a group make: calls so far by what they pass alike.
 #[derive(Debug, Default)]
@@ -121,7 +124,7 @@ impl Comm {
             attributes: Attributes::default(),
             info: Info::from([("mpi_memory_alloc_kinds", MEMORY_KINDS)]),
             topology: None,
-            sequence: 0,
+            sequences: [0; 2],
             children: 0,
             partial: Partial::default(),
             partitioned: Default::default(),
@@ -204,10 +207,21 @@ impl Comm {
         }
     }
 
-    /// The number of the next collective: every member calls its collectives in the same order (MPI 5.0, section 6.13).
-    pub fn next_sequence(&mut self) -> u32 {
-        self.sequence = self.sequence.wrapping_add(1);
-        self.sequence
+    /// Context and number of the next collective: every member calls its collectives in the same order. Blocking ones never match
+    /// nonblocking ones (MPI 5.0, section 6.12), so each sort is counted for itself. Programs whose members mix the two in different
+    /// orders, which the standard forbids and other libraries let pass, so come to their end.
+    pub fn next_collective(&mut self, blocking: bool) -> (u64, u32) {
+        let (context, number) = match blocking {
+            true => (self.context, &mut self.sequences[0]),
+            false => (self.context ^ NONBLOCKING, &mut self.sequences[1]),
+        };
+        *number = number.wrapping_add(1);
+        (context, *number)
+    }
+
+    /// Whether messages or collectives with this context are the comm's.
+    pub fn has_context(&self, context: u64) -> bool {
+        context & !NONBLOCKING == self.context & !NONBLOCKING
     }
 
     /// The context of the next comm that all members make together; `color` tells apart the comms of one MPI_Comm_split.

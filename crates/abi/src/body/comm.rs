@@ -5,6 +5,7 @@ use super::{attribute, buffers};
 use crate::args::{Handle, Out, Text, TextOut};
 use crate::hardware;
 use crate::process::{Guard, On};
+use crate::request::{Completion, Work};
 use error::{Class, Result, fail};
 use objects::errhandler::{release, retain};
 use objects::{Comm, Group, Info, Kind, constants as c};
@@ -115,7 +116,7 @@ pub fn comm_dup_with_info(guard: &mut Guard, comm: Handle, info: Handle, newcomm
 pub fn comm_idup(guard: &mut Guard, comm: Handle, newcomm: Out<Handle>, request: Out<Handle>) -> Result<()> {
     request.check()?;
     comm_dup(guard, comm, newcomm)?;
-    request.set(c::REQUEST_NULL)
+    duplicated(guard, comm, request)
 }
 
 /// MPI_Comm_idup_with_info
@@ -128,7 +129,12 @@ pub fn comm_idup_with_info(
 ) -> Result<()> {
     request.check()?;
     comm_dup_with_info(guard, comm, info, newcomm)?;
-    request.set(c::REQUEST_NULL)
+    duplicated(guard, comm, request)
+}
+
+/// The request of a duplicate, which is there already: it takes no traffic.
+fn duplicated(guard: &mut Guard, comm: Handle, request: Out<Handle>) -> Result<()> {
+    request.set(guard.request(comm, Work::Done(Completion::EMPTY))?)
 }
 
 fn duplicate(guard: &mut Guard, comm: Handle, hints: &Info, newcomm: Out<Handle>) -> Result<()> {
