@@ -227,6 +227,9 @@ pub struct Request {
     pub recipe: Option<Recipe>,
 }
 
+// What each operation under way moves about. A commit that raises a number must say why.
+const _: () = assert!(size_of::<Work>() <= 144 && size_of::<Request>() <= 368);
+
 impl Guard {
     /// Waits for an operation; whether it failed is in the completion.
     #[inline]

@@ -15,6 +15,8 @@ pub struct Page {
 }
 
 const _: () = assert!(Counter::ALL.len() <= WORDS);
+// It lies in the segment, once for each rank and proxy: 16 lines of the cache.
+const _: () = assert!(size_of::<Page>() == 1024);
 
 impl Page {
     /// A page of zeros.
