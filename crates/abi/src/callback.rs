@@ -79,8 +79,8 @@ pub fn reduce(guard: &mut Guard, due: UserCall) {
     guard.job().coll.called(due);
 }
 
-/// Calls an error handler of the program for an object.
-pub fn errhandler(guard: &mut Guard, function: usize, object: Handle, code: c_int) {
+/// Calls an error handler of the program for an object; returns the code, which the handler may have changed.
+pub fn errhandler(guard: &mut Guard, function: usize, object: Handle, code: c_int) -> c_int {
     guard.unlocked(|| {
         // SAFETY: the program registered it as an errhandler function, which is variadic in C (contract of this file).
         let function = unsafe { std::mem::transmute::<usize, ErrorFunction>(function) };
@@ -88,7 +88,8 @@ pub fn errhandler(guard: &mut Guard, function: usize, object: Handle, code: c_in
         let (mut object, mut code) = ((face.handle)(object), (face.code)(code));
         // SAFETY: both pointers are to our own variables; no further arguments are promised.
         unsafe { function(&mut object, &mut code) };
-    });
+        (face.code_from)(code)
+    })
 }
 
 /// What a copy callback says of one attribute: the copy's value, if it is to be copied (MPI 5.0, section 7.7.2). The error is the callback's code.

@@ -10,6 +10,7 @@ use objects::Group;
 use objects::comm::{PORT_CONTEXT, answer_context};
 use p2p::Mode;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 use transport::shm::parcel::{Reader, Writer};
 use transport::shm::{Segment, State};
 
@@ -122,8 +123,13 @@ pub(crate) fn accept(guard: &mut Guard, name: &str, group: &Group) -> Result<(u6
     }
 }
 
-/// On the root: connects to whoever accepts on a port, now or later.
-pub(crate) fn connect(guard: &mut Guard, name: &str, group: &Group) -> Result<(u64, Vec<u32>)> {
+/// On the root: connects to whoever accepts on a port, now or in time.
+pub(crate) fn connect(
+    guard: &mut Guard,
+    name: &str,
+    group: &Group,
+    timeout: Duration,
+) -> Result<(u64, Vec<u32>)> {
     let port = port(guard, name)?;
     let membership = guard.job().membership;
     let segment = membership.segment;
@@ -140,12 +146,17 @@ pub(crate) fn connect(guard: &mut Guard, name: &str, group: &Group) -> Result<(u
     guard.wait(|_| free().then_some(()));
     guard.job().p2p.renew(port.rank());
     send(guard, PORT_CONTEXT, port.rank(), port.tag(), &to_bytes(mark, &group.peers))?;
+    let started = Instant::now();
     let given_up = || {
-        let closed = !port.is_open(segment)
-            && connecting.compare_exchange(mark, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        closed.then(|| {
-            error::Error::new(Class::Port, format!("the port {name:?} was closed before anybody accepted"))
-        })
+        let sentence = if !port.is_open(segment) {
+            format!("the port {name:?} was closed before anybody accepted")
+        } else if started.elapsed() >= timeout {
+            format!("nobody accepted on the port {name:?} within {} s", timeout.as_secs_f64())
+        } else {
+            return None;
+        };
+        let ours = connecting.compare_exchange(mark, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        ours.then(|| error::Error::new(Class::Port, sentence))
     };
     let (_, message) = receive(guard, answer_context(mark), Some(port.rank()), port.tag(), given_up)?;
     from_bytes(&message)

@@ -7,7 +7,7 @@ use crate::raise;
 use coll::{Call, Members, Part};
 use datatype::{Buffer, Datatype, represented};
 use error::{Class, Error, Result, fail};
-use io::{Collective, Ordered, Representation, Slot, Transfer, UserRepresentation, Way, class_of};
+use io::{Collective, Ordered, Representation, Slot, Transfer, UserRepresentation, Way};
 use schedule::algorithm::Collective as Pattern;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ impl Guard {
         match (outcome, failed) {
             (Err(error), _) => Err(error),
             (Ok(_), Some(rank)) => {
-                let class = class_of(said[rank][0] as u8).unwrap_or(Class::Io);
+                let class = Class::numbered(said[rank][0] as i32).unwrap_or(Class::Io);
                 fail!(class, "rank {rank} of the comm failed, and the call succeeds on all ranks or none")
             }
             (Ok(value), None) => {

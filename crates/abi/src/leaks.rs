@@ -3,6 +3,7 @@
 use crate::process::Guard;
 use crate::request::{Recipe, Work};
 use datatype::Buffer;
+use objects::comm::PORT_CONTEXT;
 use objects::{Handle, Table};
 use p2p::{Pending, Probe};
 
@@ -26,7 +27,9 @@ pub(crate) fn drain(guard: &mut crate::process::Process, lost: &mut Vec<Lost>) {
             job.p2p.free(ticket);
         }
     }
-    lost.extend(job.p2p.drain().into_iter().map(|(context, message)| Lost { context, message }));
+    // Who asked for a connection that nobody accepted has been told.
+    let sent = job.p2p.drain().into_iter().filter(|(context, _)| *context != PORT_CONTEXT);
+    lost.extend(sent.map(|(context, message)| Lost { context, message }));
 }
 
 /// Prints a line for each thing left behind. All processes have come to MPI_Finalize.

@@ -256,7 +256,7 @@ impl Guard {
             let page = job.membership.segment.rank(job.membership.rank);
             page.thread_level.store(level as u32 + 1, Ordering::Relaxed);
         }
-        SINGLE.store(level < THREAD_MULTIPLE, Ordering::Relaxed);
+        SINGLE.store(level.max(self.tool_threads()) < THREAD_MULTIPLE, Ordering::Relaxed);
         if self.held.is_none() {
             self.held = lock();
         }

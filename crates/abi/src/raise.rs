@@ -13,14 +13,13 @@ pub fn raise(guard: &mut Guard, name: &str, on: On, error: Error) -> c_int {
     let sentence = format!("{name}{}: {}", place(guard, on), error.message);
     let code = error.code();
     guard.latest_error = Some((code, sentence.clone()));
-    invoke(guard, on, code, &sentence);
-    code
+    invoke(guard, on, code, &sentence)
 }
 
-/// Calls the error handler of `on` with a code.
-pub fn invoke(guard: &mut Guard, on: On, code: c_int, sentence: &str) {
+/// Calls the error handler of `on` with the code that the function is to return (MPI 5.0, section 9.3.1); returns what the handler made of it.
+pub fn invoke(guard: &mut Guard, on: On, code: c_int, sentence: &str) -> c_int {
     match handler(guard, on) {
-        Action::Return => {}
+        Action::Return => code,
         Action::Fatal | Action::Abort => fatal(guard, code, sentence),
         Action::Call(function) => {
             let object = match on {
@@ -32,7 +31,7 @@ pub fn invoke(guard: &mut Guard, on: On, code: c_int, sentence: &str) {
                 On::Given(_, object) => object,
                 _ => constants::COMM_SELF,
             };
-            callback::errhandler(guard, function, object, code);
+            callback::errhandler(guard, function, object, code)
         }
     }
 }

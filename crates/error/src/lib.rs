@@ -5,11 +5,29 @@
 //! The numbers are those of the MPI-5.0 standard ABI (MPI 5.0, section 20.3); another face translates them.
 #![forbid(unsafe_code)]
 
-/// An MPI error class (MPI 5.0, section 9.4), numbered as in the standard ABI.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(i32)]
-#[allow(missing_docs)] // The names are the standard's.
-pub enum Class {
+macro_rules! classes {
+    ($($name:ident = $number:literal,)*) => {
+        /// An MPI error class (MPI 5.0, section 9.4), numbered as in the standard ABI.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(i32)]
+        #[allow(missing_docs)] // The names are the standard's.
+        pub enum Class {
+            $($name = $number,)*
+        }
+
+        impl Class {
+            /// The class of a number, as another process sent it.
+            pub fn numbered(number: i32) -> Option<Class> {
+                match number {
+                    $($number => Some(Class::$name),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+classes! {
     Buffer = 1,
     Count = 2,
     Type = 3,

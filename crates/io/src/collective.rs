@@ -535,7 +535,7 @@ impl Collective {
         if let Some((rank, verdict)) = verdicts.into_iter().find(|(_, verdict)| verdict[0] != 0) {
             let length = verdict[1..].iter().position(|byte| *byte == 0).unwrap_or(VERDICT_BYTES - 1);
             let sentence = String::from_utf8_lossy(&verdict[1..1 + length]);
-            let class = crate::failure::class_of(verdict[0]).unwrap_or(Class::Io);
+            let class = Class::numbered(verdict[0].into()).unwrap_or(Class::Io);
             return Err(Error::new(
                 class,
                 format!("rank {rank} of the file's comm, which moves data for others: {sentence}"),

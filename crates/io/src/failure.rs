@@ -20,34 +20,6 @@ pub fn failure(path: &Path, doing: &str, error: &std::io::Error) -> Error {
     Error::new(class, format!("cannot {doing} {}: {error}", path.display()))
 }
 
-/// The class of a number that another rank sent: of those above, and those of data that do not fit.
-pub fn class_of(number: u8) -> Option<Class> {
-    use Class::*;
-    let known = [
-        NoSuchFile,
-        FileExists,
-        Access,
-        NoSpace,
-        Quota,
-        ReadOnly,
-        FileInUse,
-        BadFile,
-        NoMem,
-        Io,
-        Amode,
-        Arg,
-        NotSame,
-        Conversion,
-        Comm,
-        Intern,
-        Other,
-        UnsupportedOperation,
-        UnsupportedDatarep,
-        Type,
-    ];
-    known.into_iter().find(|class| *class as i32 == i32::from(number))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,7 +23,6 @@ mod window;
 
 pub use access::{Access, Conversion, Transfer, Way};
 pub use collective::{Collective, Known, Ordered};
-pub use failure::class_of;
 pub use file::{File, SharedPointer, Split};
 pub use hints::Hints;
 pub use pool::Slot;

@@ -9,7 +9,7 @@ fn mpirun() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mpirun"));
     // A test may itself run under some launcher.
     for (name, _) in std::env::vars() {
-        if ["OUTBOARD_", "PMI", "OMPI_", "SLURM_"].iter().any(|prefix| name.starts_with(prefix)) {
+        if ["OUTBOARD_", "PMI", "OMPI_", "SLURM_", "MPIEXEC_"].iter().any(|prefix| name.starts_with(prefix)) {
             command.env_remove(name);
         }
     }
@@ -172,13 +172,22 @@ fn the_first_failure_is_reported_in_one_line_and_ends_the_job() {
         ("-n 2 RANK join @1:fail=15 sleep=60000", 15, &["rank 1", "fatal error of code 15"]),
         ("-n 2 RANK @1:exit=0 join sleep=60000", 1, &["rank 1 ended without MPI_Init"]),
         ("-n 2 RANK @1:exit=4 join sleep=60000", 4, &["rank 1", "exited with code 4"]),
-        ("-n 2 --timeout 0.2 sleep 61", 124, &["--timeout"]),
     ] {
         let (output, _, err) = run(line, None);
         assert_eq!(code(&output), wanted, "{line}: {err}");
         assert!(words.iter().all(|word| err.contains(word)), "{line}: {err}");
         assert_eq!(err.lines().count(), 1, "{line}: {err}");
     }
+}
+
+#[test]
+fn a_time_limit_ends_the_job_and_says_what_ranks_wait_for() {
+    let (output, _, err) = run("-n 2 --timeout 0.5 RANK join sleep=60000", None);
+    assert_eq!(code(&output), 124, "{err}");
+    let words = ["the time of 0.5 s", "what the 2 ranks of this job wait for", "rank 0 (pid", "rank 1 (pid"];
+    assert!(words.iter().all(|word| err.contains(word)), "{err}");
+    let output = mpirun().env("MPIEXEC_TIMEOUT", "0.2").args(["-n", "2", "sleep", "61"]).output().unwrap();
+    assert_eq!(code(&output), 124, "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]

@@ -70,6 +70,8 @@ pub struct Settings {
     pub arena_bytes: Option<u64>,
     /// How many processes that MPI_Comm_spawn starts may live at the same time in a job, beside those that mpirun starts.
     pub spawn_ranks_max: u64,
+    /// How long MPI_Comm_connect waits for somebody to accept before it fails with MPI_ERR_PORT; the info key timeout (seconds) of a call has precedence.
+    pub connect_timeout_ms: u64,
     /// 0: check what a call can see by itself; 1: also compare what the members of a collective pass; 2: also say at MPI_Finalize what was left behind: unmatched messages and receives, objects never freed.
     pub check: u64,
     /// Print a summary of the counters when MPI is finalized.
@@ -124,15 +126,16 @@ impl Settings {
             spin_us: values.required(28)?,
             arena_bytes: values.optional(29)?,
             spawn_ranks_max: values.required(30)?,
-            check: values.required(31)?,
-            stats: values.required(32)?,
-            trace: values.optional(33)?,
-            trace_events_max: values.required(34)?,
-            job_fd: values.optional(35)?,
-            rank: values.optional(36)?,
-            parents: values.optional(37)?,
-            proxy: values.optional(38)?,
-            launcher_pid: values.optional(39)?,
+            connect_timeout_ms: values.required(31)?,
+            check: values.required(32)?,
+            stats: values.required(33)?,
+            trace: values.optional(34)?,
+            trace_events_max: values.required(35)?,
+            job_fd: values.optional(36)?,
+            rank: values.optional(37)?,
+            parents: values.optional(38)?,
+            proxy: values.optional(39)?,
+            launcher_pid: values.optional(40)?,
         })
     }
 }
@@ -448,6 +451,16 @@ pub const TABLE: &[Setting] = &[
         internal: false,
         doc: "How many processes that MPI_Comm_spawn starts may live at the same time in a job, beside those that mpirun starts.",
         why: "Their places in the job's segment are laid out at the start; a place costs address space, and memory only once it is used.",
+    },
+    Setting {
+        name: "connect_timeout_ms",
+        variable: "OUTBOARD_CONNECT_TIMEOUT_MS",
+        kind: Kind::Milliseconds { min: 0, max: u64::MAX },
+        default: "180s",
+        scope: Scope::Process,
+        internal: false,
+        doc: "How long MPI_Comm_connect waits for somebody to accept before it fails with MPI_ERR_PORT; the info key timeout (seconds) of a call has precedence.",
+        why: "The standard wants such an attempt to end after a while (11.9.3); servers may take their time to accept.",
     },
     Setting {
         name: "check",

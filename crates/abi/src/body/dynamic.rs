@@ -15,6 +15,7 @@ use objects::comm::{connection_context, spawn_context};
 use objects::{Comm, Group, constants as c};
 use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
+use std::time::Duration;
 use transport::shm::State;
 use transport::shm::parcel::{self, Program, Reader, Request, Spawn, Spawned, Writer};
 
@@ -189,8 +190,10 @@ pub fn comm_connect(
     newcomm: Out<Handle>,
 ) -> Result<()> {
     meet(guard, root, comm, newcomm, |guard, group| {
-        guard.objects.info_or_empty(info)?;
-        connect::connect(guard, &port_name.read()?, group)
+        let info = guard.objects.info_or_empty(info)?;
+        let seconds = info.get("timeout").and_then(|text| text.trim().parse().ok()).map(Duration::from_secs);
+        let timeout = seconds.unwrap_or(Duration::from_millis(settings::get().connect_timeout_ms));
+        connect::connect(guard, &port_name.read()?, group, timeout)
     })
 }
 

@@ -16,6 +16,8 @@ use telemetry::{Counter, Unit};
 pub struct Tool {
     /// Calls of MPI_T_init_thread without their MPI_T_finalize.
     uses: u32,
+    /// The highest thread level that one of them asked for.
+    thread_level: i32,
     cvars: Slab<usize>,
     sessions: Slab<Slab<Pvar>>,
 }
@@ -79,13 +81,20 @@ impl Guard {
     pub(crate) fn has_tools(&self) -> bool {
         self.tool.uses > 0
     }
+
+    /// The highest thread level of a tool.
+    pub(crate) fn tool_threads(&self) -> i32 {
+        self.tool.thread_level
+    }
 }
 
-/// MPI_T_init_thread. The lock is taken by every call only where MPI_THREAD_MULTIPLE was granted.
+/// MPI_T_init_thread. Tools at MPI_THREAD_MULTIPLE may call while the program calls, so then every call takes the lock.
 pub fn t_init_thread(guard: &mut Guard, required: i32, provided: Out<i32>) -> Result<()> {
-    let most = guard.thread_level.max(c::THREAD_SERIALIZED);
-    give(provided, required.clamp(c::THREAD_SINGLE, most))?;
+    let level = required.clamp(c::THREAD_SINGLE, c::THREAD_MULTIPLE);
+    give(provided, level)?;
     guard.tool.uses += 1;
+    guard.tool.thread_level = guard.tool.thread_level.max(level);
+    guard.settle_lock();
     Ok(())
 }
 
@@ -94,6 +103,7 @@ pub fn t_finalize(guard: &mut Guard) -> Result<()> {
     guard.tool.uses -= 1;
     if guard.tool.uses == 0 {
         guard.tool = Tool::default();
+        guard.settle_lock();
     }
     Ok(())
 }

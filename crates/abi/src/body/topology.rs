@@ -26,7 +26,8 @@ pub fn topo_test(guard: &mut Guard, comm: Handle, status: Out<i32>) -> Result<()
 pub fn cart_create(
     guard: &mut Guard, comm_old: Handle, ndims: i32, dims: In<i32>, periods: In<i32>, reorder: i32, comm_cart: Out<Handle>,
 ) -> Result<()> {
-    comm_cart.check()?;
+    // So that a program that is told of too few processes finds no comm there.
+    comm_cart.set(c::COMM_NULL)?;
     let cart = new_cart(guard, comm_old, ndims, dims, periods)?;
     let order = arranged(guard, comm_old, reorder, cart.size(), |_| Ok(cart.edges()))?;
     found(guard, comm_old, cart.size(), order, Topology::Cart(cart), comm_cart)
@@ -133,7 +134,7 @@ pub fn cart_shift(
 pub fn graph_create(
     guard: &mut Guard, comm_old: Handle, nnodes: i32, indx: In<i32>, edges: In<i32>, reorder: i32, comm_graph: Out<Handle>,
 ) -> Result<()> {
-    comm_graph.check()?;
+    comm_graph.set(c::COMM_NULL)?;
     let graph = new_graph(guard, comm_old, nnodes, indx, edges)?;
     let order = arranged(guard, comm_old, reorder, nnodes as u32, |_| Ok(graph.all_edges()))?;
     found(guard, comm_old, nnodes as u32, order, Topology::Graph(graph), comm_graph)

@@ -47,8 +47,8 @@ pub struct Global {
     /// Begin every line of output with the rank: `[3] `.
     #[arg(short, long)]
     pub label: bool,
-    /// End the job after so many seconds, with exit code 124.
-    #[arg(long, value_name = "SECONDS")]
+    /// End the job after so many seconds, with exit code 124, and say what its ranks waited for.
+    #[arg(long, value_name = "SECONDS", env = "MPIEXEC_TIMEOUT", hide_env_values = true)]
     pub timeout: Option<f64>,
     /// Say what is started where.
     #[arg(short, long)]

@@ -274,6 +274,7 @@ impl Job {
             self.deadline = None;
             let seconds = self.options.timeout.unwrap_or(0.0);
             say(&format!("the time of {seconds} s (--timeout) is over; ending the job"));
+            self.explain();
             self.end_all(124, libc::SIGTERM);
         }
         for index in 0..self.worlds.len() {

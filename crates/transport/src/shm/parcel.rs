@@ -229,11 +229,7 @@ pub fn answered(bytes: &[u8]) -> Result<Vec<u8>> {
     match reader.number()? {
         0 => reader.bytes(),
         class => {
-            let class =
-                [Class::Spawn, Class::Name, Class::Service, Class::NoMem, Class::Arg, Class::InfoValue]
-                    .into_iter()
-                    .find(|known| *known as u64 == class)
-                    .unwrap_or(Class::Other);
+            let class = i32::try_from(class).ok().and_then(Class::numbered).unwrap_or(Class::Other);
             Err(Error::new(class, reader.text()?))
         }
     }
@@ -265,7 +261,9 @@ mod tests {
         let spawned = Spawned { world: 1 << 40, first: 7, counts: vec![1, 2] };
         assert_eq!(Spawned::from_bytes(&spawned.to_bytes()).unwrap(), spawned);
         assert_eq!(answered(&answer(&Ok(vec![1, 2]))).unwrap(), [1, 2]);
-        let error = answered(&answer(&Err(Error::new(Class::Spawn, "no".to_owned())))).unwrap_err();
-        assert_eq!((error.class, error.message.as_str()), (Class::Spawn, "no"));
+        for class in [Class::Spawn, Class::Port] {
+            let error = answered(&answer(&Err(Error::new(class, "no".to_owned())))).unwrap_err();
+            assert_eq!((error.class, error.message.as_str()), (class, "no"));
+        }
     }
 }
