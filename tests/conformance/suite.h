@@ -15,6 +15,15 @@
 #define PMPI_Message_c2f PMPI_Message_toint
 #define PMPI_Message_f2c PMPI_Message_fromint
 
+/* MPI-4.1 has these (9.5). */
+#define MPIX_Delete_error_class MPI_Remove_error_class
+#define MPIX_Delete_error_code MPI_Remove_error_code
+#define MPIX_Delete_error_string MPI_Remove_error_string
+
+/* The suite's own barrier among threads spins, so that with more threads than cores a test takes minutes; it has another one, for which its
+   configure forgets to look. */
+#define HAVE_PTHREAD_BARRIER_INIT 1
+
 /* Errors of calls on no comm, window or file were raised on MPI_COMM_WORLD before MPI-4.0, and are raised on MPI_COMM_SELF since (9.3).
    Tests that wait for such errors set the former's handler. */
 static inline int suite_comm_set_errhandler(MPI_Comm comm, MPI_Errhandler errhandler)

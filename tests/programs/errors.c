@@ -19,6 +19,12 @@ static void note(MPI_Comm *comm, int *code, ...)
     seen = error_class(*code);
 }
 
+static void forgive(MPI_Comm *comm, int *code, ...)
+{
+    (void)comm;
+    *code = MPI_SUCCESS;
+}
+
 static void arguments(void)
 {
     int x[4] = {0};
@@ -194,12 +200,16 @@ static void handlers(void)
     MPI_Comm_get_errhandler(comm, &got);
     CHECK(got == handler, "another error handler came back");
     MPI_Errhandler_free(&got);
-    MPI_Send(&x, 1, MPI_INT, size, 0, comm);
+    EQUAL(MPI_Send(&x, 1, MPI_INT, size, 0, comm), MPI_ERR_RANK, "what the call returns");
     EQUAL(calls, 1, "calls of the handler");
     EQUAL(seen, MPI_ERR_RANK, "class in the handler");
     MPI_Comm_call_errhandler(comm, MPI_ERR_OTHER);
     EQUAL(calls, 2, "calls of the handler");
     MPI_Errhandler_free(&handler);
+    MPI_Comm_create_errhandler(forgive, &handler);
+    MPI_Comm_set_errhandler(comm, handler);
+    MPI_Errhandler_free(&handler);
+    EQUAL(MPI_Send(&x, 1, MPI_INT, size, 0, comm), MPI_SUCCESS, "what the call returns when the handler changes its code");
     MPI_Comm_free(&comm);
     int class, code;
     char text[MPI_MAX_ERROR_STRING];

