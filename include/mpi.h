@@ -1774,6 +1774,30 @@ int PMPI_T_source_get_info(int source_index, char *name, int *name_len, char *de
 int PMPI_T_source_get_num(int *num_sources);
 int PMPI_T_source_get_timestamp(int source_index, MPI_Count *timestamp);
 
+/* The handles of Fortran are these integers; the conversions may be macros (MPI 5.0, 2.6.4). */
+#define MPI_Comm_c2f(handle) MPI_Comm_toint(handle)
+#define MPI_Comm_f2c(handle) MPI_Comm_fromint(handle)
+#define MPI_Errhandler_c2f(handle) MPI_Errhandler_toint(handle)
+#define MPI_Errhandler_f2c(handle) MPI_Errhandler_fromint(handle)
+#define MPI_File_c2f(handle) MPI_File_toint(handle)
+#define MPI_File_f2c(handle) MPI_File_fromint(handle)
+#define MPI_Group_c2f(handle) MPI_Group_toint(handle)
+#define MPI_Group_f2c(handle) MPI_Group_fromint(handle)
+#define MPI_Info_c2f(handle) MPI_Info_toint(handle)
+#define MPI_Info_f2c(handle) MPI_Info_fromint(handle)
+#define MPI_Message_c2f(handle) MPI_Message_toint(handle)
+#define MPI_Message_f2c(handle) MPI_Message_fromint(handle)
+#define MPI_Op_c2f(handle) MPI_Op_toint(handle)
+#define MPI_Op_f2c(handle) MPI_Op_fromint(handle)
+#define MPI_Request_c2f(handle) MPI_Request_toint(handle)
+#define MPI_Request_f2c(handle) MPI_Request_fromint(handle)
+#define MPI_Session_c2f(handle) MPI_Session_toint(handle)
+#define MPI_Session_f2c(handle) MPI_Session_fromint(handle)
+#define MPI_Type_c2f(handle) MPI_Type_toint(handle)
+#define MPI_Type_f2c(handle) MPI_Type_fromint(handle)
+#define MPI_Win_c2f(handle) MPI_Win_toint(handle)
+#define MPI_Win_f2c(handle) MPI_Win_fromint(handle)
+
 #ifdef __cplusplus
 }
 #endif

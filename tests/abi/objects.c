@@ -188,6 +188,8 @@ static void datatypes(void)
     CHECK(!MPI_Status_set_cancelled(&status, 1) && !MPI_Test_cancelled(&status, &count) && count);
     CHECK(!MPI_Type_match_size(MPI_TYPECLASS_REAL, 8, &made) && made == MPI_REAL8);
     CHECK(MPI_Type_fromint(MPI_Type_toint(MPI_INT)) == MPI_INT);
+    CHECK(MPI_Type_f2c(MPI_Type_c2f(MPI_INT)) == MPI_INT);
+    CHECK(_Generic((MPI_Comm_errhandler_fn *)0, MPI_Comm_errhandler_function *: 1, default: 0));
 }
 
 static void operators(void)

@@ -35,6 +35,11 @@ pub fn header(table: &Table) -> String {
             text.push_str(&prototype(function, prefix));
         }
     }
+    text.push_str("\n/* The handles of Fortran are these integers; the conversions may be macros (MPI 5.0, 2.6.4). */\n");
+    for object in table.functions.iter().filter_map(|function| function.name.strip_suffix("_toint")) {
+        writeln!(text, "#define {object}_c2f(handle) {object}_toint(handle)").expect("a String takes all");
+        writeln!(text, "#define {object}_f2c(handle) {object}_fromint(handle)").expect("a String takes all");
+    }
     text.push_str(TAIL);
     text
 }
