@@ -1,5 +1,6 @@
 /* Bad input answers with the right class and a sentence, and the library works on afterwards.   ways: plain */
 #include "check.h"
+#include <unistd.h>
 
 #define FAILS(call, class) \
     do { \
@@ -49,6 +50,29 @@ static void arguments(void)
     FAILS(MPI_Op_free(&(MPI_Op){MPI_SUM}), MPI_ERR_OP);
     FAILS(MPI_Group_incl(MPI_GROUP_EMPTY, 1, x, &(MPI_Group){0}), MPI_ERR_RANK);
     FAILS(MPI_Comm_rank(comm, NULL), MPI_ERR_ARG);
+}
+
+/* What tests/fuzz has found: buffers that no program has, a datatype without a short form, descriptors that are no sockets. */
+static void fuzzed(void)
+{
+    int x[64] = {0}, ends[2], one[64], zero[64] = {0}, below[64];
+    const MPI_Count lengths[2] = {1, 1ll << 40}, places[2] = {0, 1 << 30};
+    MPI_Comm comm = MPI_COMM_WORLD;
+    MPI_Datatype gaps, spread, type;
+    for (int i = 0; i < 64; i++) one[i] = 1, below[i] = -3;
+    FAILS(MPI_Allgatherv(x, 1, MPI_INT, MPI_IN_PLACE, one, below, MPI_INT, comm), MPI_ERR_BUFFER);
+    FAILS(MPI_Allgatherv(x, 1, MPI_INT, MPI_BOTTOM, one, below, MPI_INT, comm), MPI_ERR_BUFFER);
+    FAILS(MPI_Allgatherv(x, 1, MPI_INT, MPI_BOTTOM, one, zero, MPI_INT, comm), MPI_ERR_BUFFER);
+    MPI_Type_create_hvector(3, 1, 5, MPI_INT, &gaps);
+    MPI_Type_create_resized(gaps, 0, 100, &spread);
+    FAILS(MPI_Type_create_hindexed_c(2, lengths, places, spread, &type), MPI_ERR_NO_MEM);
+    MPI_Type_free(&gaps);
+    MPI_Type_free(&spread);
+    CHECK(pipe(ends) == 0, "no pipe");
+    FAILS(MPI_Comm_join(ends[1], &(MPI_Comm){0}), MPI_ERR_ARG);
+    FAILS(MPI_Comm_join(-1, &(MPI_Comm){0}), MPI_ERR_ARG);
+    close(ends[0]);
+    close(ends[1]);
 }
 
 /* One wrong argument of each kind, in calls of all chapters. */
@@ -227,6 +251,7 @@ int main(int argc, char **argv)
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     arguments();
+    fuzzed();
     kinds();
     handles();
     truncation();

@@ -38,9 +38,16 @@ impl Process {
 }
 
 impl Address {
-    /// The address `bytes` further on.
-    pub(crate) fn moved(self, bytes: i64) -> Address {
-        Address(self.0.wrapping_add_signed(bytes as isize))
+    /// The address of `count` elements `bytes` further on. MPI_IN_PLACE is nowhere, and addresses are less than 2^63.
+    pub(crate) fn displaced(self, bytes: i64, count: i64) -> Result<Address> {
+        let there = Address(self.0.wrapping_add_signed(bytes as isize));
+        if count > 0 && self.is_in_place() {
+            fail!(Class::Buffer, "MPI_IN_PLACE is given where a buffer is needed");
+        }
+        if count > 0 && (there.0 as i64) < 0 {
+            fail!(Class::Buffer, "the displacement of {bytes} bytes leads below address 0");
+        }
+        Ok(there)
     }
 
     /// Memory for buffered sends, or MPI_BUFFER_AUTOMATIC.

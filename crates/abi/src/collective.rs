@@ -572,7 +572,8 @@ impl Process {
         let (counts, displs) = (counts.read(blocks)?, displs.read(blocks)?);
         let extent = self.objects.datatype(datatype)?.extent();
         let block = |process: &mut Process, at: usize| {
-            process.buffer(address.moved(displs[at].wrapping_mul(extent)), counts[at], datatype)
+            let address = address.displaced(displs[at].wrapping_mul(extent), counts[at])?;
+            process.buffer(address, counts[at], datatype)
         };
         let buffers: Result<Vec<_>> = (0..blocks).map(|at| block(self, at)).collect();
         Ok(Part::Each(Arc::from(buffers?)))
@@ -584,8 +585,9 @@ impl Process {
         blocks: usize,
     ) -> Result<Part> {
         let (counts, displs, types) = (counts.read(blocks)?, displs.read(blocks)?, types.read(blocks)?);
-        let buffers: Result<Vec<_>> =
-            (0..blocks).map(|at| self.buffer(address.moved(displs[at]), counts[at], types[at])).collect();
+        let buffers: Result<Vec<_>> = (0..blocks)
+            .map(|at| self.buffer(address.displaced(displs[at], counts[at])?, counts[at], types[at]))
+            .collect();
         Ok(Part::Each(Arc::from(buffers?)))
     }
 }

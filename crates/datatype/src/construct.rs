@@ -388,6 +388,14 @@ mod tests {
     }
 
     #[test]
+    fn what_has_no_short_form_is_refused_at_once() {
+        let gaps = hvector(Width::Int, 3, 1, 5, &named("MPI_INT")).unwrap();
+        let spread = resized(Width::Int, 0, 100, &gaps).unwrap();
+        let error = hindexed(Width::Count, &[1, 1 << 40], &[0, 1 << 30], &spread).unwrap_err();
+        assert_eq!(error.class, Class::NoMem, "{}", error.message);
+    }
+
+    #[test]
     fn bad_arguments_get_their_class() {
         let int = named("MPI_INT");
         let class = |result: Result<Arc<Datatype>>| result.unwrap_err().class;

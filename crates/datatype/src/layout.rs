@@ -5,7 +5,7 @@
 //! form (an irregular list of blocks) needs a run per block. Any packed offset is found in O(loops + log runs).
 //! Read next: `buffer.rs`, which walks layouts, and `construct.rs`, which composes them.
 
-use error::{Class, Result, fail};
+use error::{Class, Error, Result, fail};
 
 /// `repeat` pieces of `bytes` bytes, the first at `offset` bytes from the element's origin, each `stride` bytes after the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +51,12 @@ pub struct Layout {
 
 /// Layouts with more runs than this are refused, since they would fill the memory: 2 GiB of runs.
 pub const RUNS_MAX: usize = 1 << 26;
+
+fn too_many() -> Error {
+    let message =
+        format!("the datatype has more than {RUNS_MAX} irregular blocks; use several smaller datatypes");
+    Error::new(Class::NoMem, message)
+}
 
 impl Layout {
     /// A gap-free element of `bytes` bytes.
@@ -250,7 +256,8 @@ impl Body {
     /// Calls `each` with the offset of every pass, in order. Offsets follow from the number of the pass: rustc 1.95 with thin LTO has
     /// compiled an odometer over `loops` such that it left out a pass (tests/programs/types.c, `struct_of_subarrays`).
     fn each_pass(&self, mut each: impl FnMut(i64) -> Result<()>) -> Result<()> {
-        let passes = self.loops.iter().map(|l| l.repeat).product();
+        let passes = self.loops.iter().try_fold(1u64, |passes, l| passes.checked_mul(l.repeat));
+        let Some(passes) = passes.filter(|passes| *passes <= RUNS_MAX as u64) else { return Err(too_many()) };
         (0..passes).try_for_each(|pass| each(self.pass_offset(pass)))
     }
 
@@ -266,10 +273,7 @@ impl Body {
 
     fn push_all(&mut self, runs: &[Run], by: i64) -> Result<()> {
         if self.runs.len() + runs.len() > RUNS_MAX {
-            fail!(
-                Class::NoMem,
-                "the datatype has more than {RUNS_MAX} irregular blocks; use several smaller datatypes"
-            );
+            return Err(too_many());
         }
         runs.iter().for_each(|run| self.push(Run { offset: run.offset + by, ..*run }));
         Ok(())

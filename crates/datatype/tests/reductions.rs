@@ -163,7 +163,7 @@ fn every_operator_on_every_type_is_its_definition() {
         }
         for op in PredefinedOp::ALL.into_iter().filter(|&op| check_op(op, basic).is_ok()) {
             combinations += 1;
-            for count in [0, 1, 3, 64, 133] {
+            for count in if cfg!(miri) { vec![0, 1, 3] } else { vec![0, 1, 3, 64, 133] } {
                 let size = basic.size();
                 let left = random_elements(basic, count, &mut random);
                 let right = random_elements(basic, count, &mut random);

@@ -272,7 +272,7 @@ fn place(map: &Map, count: usize) -> (Vec<u8>, Vec<usize>, i64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 12 } else { 600 }, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn datatypes_are_their_typemaps(t in any_type(), count in 0usize..4, cuts in (0.0f64..1.0, 0.0f64..1.0)) {

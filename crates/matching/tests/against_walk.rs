@@ -104,7 +104,8 @@ fn every_short_sequence() {
     let mut moves: Vec<Move> = patterns(1, 2, 2).into_iter().map(Move::Receive).collect();
     moves.extend(envelopes(1, 2, 2).into_iter().map(Move::Message));
     moves.extend([Move::Cancel(0), Move::Cancel(1)]);
-    let length = 5;
+    // Miri takes a thousand times as long.
+    let length = if cfg!(miri) { 2 } else { 5 };
     for number in 0..moves.len().pow(length) {
         let mut both = Both::default();
         let mut rest = number;
@@ -121,7 +122,13 @@ fn every_short_sequence() {
 fn long_random_sequences() {
     let seeds = match std::env::var("SEED") {
         Ok(seed) => seed.parse().map(|seed: u64| seed..seed + 1).expect("SEED is a number"),
-        Err(_) => 0..60,
+        Err(_) => {
+            if cfg!(miri) {
+                0..4
+            } else {
+                0..60
+            }
+        }
     };
     for seed in seeds {
         println!("SEED={seed}");
@@ -129,7 +136,7 @@ fn long_random_sequences() {
         let (contexts, sources, tags) = [(1, 1, 1), (2, 3, 3), (5, 40, 100), (1, 2, 1000)][seed as usize % 4];
         let mut both = Both::default();
         let mut messages = 0.5;
-        for turn in 0..4000 {
+        for turn in 0..if cfg!(miri) { 200 } else { 4000 } {
             if turn % 500 == 0 {
                 messages = random.random_range(0.1..0.9);
                 both.same_order();

@@ -1,13 +1,14 @@
-//! Bytes through a descriptor of the program, without waiting.
+//! Bytes through a socket of the program, without waiting. A descriptor that is no socket is an error, and a closed one no signal.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{RecvFlags, SendFlags};
 use std::io::{Error, Result};
 use std::os::fd::BorrowedFd;
 
 /// Writes what goes now; `None` if nothing does.
 pub fn write(fd: i32, bytes: &[u8]) -> Result<Option<usize>> {
     match ready(fd, PollFlags::OUT)? {
-        Some(fd) => Ok(Some(rustix::io::write(fd, bytes)?)),
+        Some(fd) => Ok(Some(rustix::net::send(fd, bytes, SendFlags::NOSIGNAL)?)),
         None => Ok(None),
     }
 }
@@ -16,7 +17,7 @@ pub fn write(fd: i32, bytes: &[u8]) -> Result<Option<usize>> {
 pub fn read(fd: i32, bytes_max: usize) -> Result<Option<Vec<u8>>> {
     let Some(fd) = ready(fd, PollFlags::IN)? else { return Ok(None) };
     let mut bytes = vec![0; bytes_max];
-    let length = rustix::io::read(fd, &mut bytes[..])?;
+    let (length, _) = rustix::net::recv(fd, &mut bytes[..], RecvFlags::empty())?;
     bytes.truncate(length);
     Ok(Some(bytes))
 }
@@ -53,5 +54,14 @@ mod tests {
         assert_eq!(read(other.as_raw_fd(), 8).unwrap().unwrap(), b"c");
         assert_eq!(read(other.as_raw_fd(), 8).unwrap().unwrap(), b"");
         assert!(read(-1, 8).is_err() && read(1 << 20, 8).is_err());
+        assert_eq!(write(other.as_raw_fd(), b"abc").unwrap_err().kind(), std::io::ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn what_is_no_socket_is_left_alone() {
+        let (from, into) = std::io::pipe().unwrap();
+        assert!(write(into.as_raw_fd(), b"abc").is_err());
+        drop(into);
+        assert!(read(from.as_raw_fd(), 8).is_err());
     }
 }

@@ -1,0 +1,57 @@
+"""Outboard built for a sanitizer: its library and programs under target/NAME, and how a C program is built over them.
+
+Needs the nightly toolchain (with `rust-src` for ThreadSanitizer, which wants an instrumented standard library)."""
+import os, shutil, subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+HOST = "x86_64-unknown-linux-gnu"
+OPTIONS = {
+    # Not every thread of a fuzzed program ends, and what a program leaves allocated is valgrind's business.
+    "address": {"ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=0:abort_on_error=0:allocator_may_return_null=1"},
+    "thread": {"TSAN_OPTIONS": f"halt_on_error=0:exitcode=66:history_size=4:suppressions={ROOT}/tests/thread.supp"},
+}
+
+
+class Tree:
+    """An installed tree, with what its programs need to be compiled and run."""
+
+    def __init__(self, root, flags, environment):
+        self.root, self.flags, self.environment = root, flags, environment
+
+    def compile(self, source, program, *more):
+        program.parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run([self.root / "bin/mpicc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", *self.flags, *more,
+                        "-o", program, source, "-lm"], check=True)
+
+
+def cargo():
+    """The environment in which cargo and rustup are found."""
+    paths = [os.environ["PATH"], str(Path.home() / ".cargo/bin")]
+    return {**os.environ, "PATH": os.pathsep.join(paths)}
+
+
+def install(*components):
+    """Makes sure that the nightly toolchain and its components are there."""
+    found = subprocess.run(["rustup", "component", "list", "--toolchain", "nightly", "--installed"], env=cargo(), text=True,
+                           capture_output=True)
+    missing = [c for c in components if c not in found.stdout]
+    if found.returncode or missing:
+        subprocess.run(["rustup", "toolchain", "install", "nightly", "--profile", "minimal", "--no-self-update",
+                        *[word for c in components for word in ("--component", c)]], env=cargo(), check=True)
+
+
+def build(sanitizer):
+    """A copy of build/ whose library is instrumented; its programs are those of build/, which is there."""
+    install(*(["rust-src"] if sanitizer == "thread" else []))
+    target = ROOT / "target" / sanitizer
+    environment = {**cargo(), "RUSTFLAGS": f"-Zsanitizer={sanitizer} -Cdebuginfo=1", "CARGO_TARGET_DIR": str(target),
+                   "CARGO_PROFILE_RELEASE_LTO": "off", "CARGO_PROFILE_RELEASE_OPT_LEVEL": "1"}
+    std = ["-Zbuild-std=std,panic_abort"] if sanitizer == "thread" else []
+    subprocess.run(["cargo", "+nightly", "build", "--quiet", "--release", "--target", HOST, *std, "-p", "outboard-standard"], cwd=ROOT,
+                   env=environment, check=True)
+    tree = target / "build"
+    shutil.copytree(ROOT / "build", tree, symlinks=True, dirs_exist_ok=True)
+    # The library leaves the runtime's symbols open, which the C compiler's runtime in the program fills: both instrument alike.
+    shutil.copy(target / HOST / "release/libmpi_abi.so", tree / "lib/libmpi_abi.so.1")
+    return Tree(tree, [f"-fsanitize={sanitizer}"], OPTIONS[sanitizer])
