@@ -8,7 +8,7 @@ mod peers;
 mod report;
 mod rounds;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
@@ -40,7 +40,7 @@ pub struct Bench {
     /// Stop a run after so many seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     timeout: u64,
-    /// Write bench.json and bench.html here.
+    /// Write bench.json and bench.html here, anew after each measure.
     #[arg(long, value_name = "FOLDER")]
     to: Option<PathBuf>,
     /// Where wheels and built benchmarks are kept. Default: $XDG_CACHE_HOME/outboard or ~/.cache/outboard.
@@ -134,18 +134,10 @@ impl Bench {
                 }
             }
         }
-        let table = rounds::play(&players, &measures, self.rounds, self.timeout, failures);
-        let text = report::text(&table);
-        if let Some(folder) = &self.to {
-            let write = |name: &str, what: String| {
-                std::fs::write(folder.join(name), what)
-                    .map_err(|error| format!("cannot write {name} into {}: {error}", folder.display()))
-            };
-            std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-            write("bench.json", report::json(&table))?;
-            write("bench.html", page::html(&table)?)?;
-        }
-        Ok(text)
+        let table = rounds::play(&players, &measures, self.rounds, self.timeout, failures, |table| {
+            self.to.as_deref().map_or(Ok(()), |folder| write(folder, table))
+        })?;
+        Ok(report::text(&table))
     }
 
     fn chosen(&self) -> Result<Vec<Measure>, String> {
@@ -185,6 +177,15 @@ impl Bench {
         base.map(|base| base.join("outboard"))
             .ok_or_else(|| "neither XDG_CACHE_HOME nor HOME is set; please give --cache".into())
     }
+}
+
+/// The table as bench.json and bench.html.
+fn write(folder: &Path, table: &rounds::Table) -> Result<(), String> {
+    let unwritable = |error| format!("cannot write into {}: {error}", folder.display());
+    let page = page::html(table)?;
+    std::fs::create_dir_all(folder).map_err(unwritable)?;
+    std::fs::write(folder.join("bench.json"), report::json(table)).map_err(unwritable)?;
+    std::fs::write(folder.join("bench.html"), page).map_err(unwritable)
 }
 
 #[cfg(test)]

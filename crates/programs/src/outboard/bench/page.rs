@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use plotters::prelude::*;
 
-use super::report::{LEGEND, machine, number, sum, summary};
+use super::report::{LEGEND, machine, number, paired, sum, summary};
 use super::rounds::{Row, Table};
 
 const STYLE: &str = "body{font:15px system-ui,sans-serif;margin:2em auto;max-width:80em;padding:0 1em;color:#222}\
@@ -60,9 +60,8 @@ fn rows_as_html(table: &Table, rows: &[Row]) -> String {
         .map(|name| format!("<th class=limit>{}<th class=s>spread", escaped(name)))
         .collect();
     let reached = if measure.limits.is_empty() { "" } else { "<th>reached" };
-    let mut html = format!(
-        "<table><tr><th>bytes{names}<th>ratio<th>paired<th class=s>spread{limits}{reached}<th>goal</tr>"
-    );
+    let mut html =
+        format!("<table><tr><th>bytes{names}<th>ratio<th class=s>spread{limits}{reached}<th>goal</tr>");
     for row in rows {
         let cell = |class: &str, missing: &str, values: &[Option<f64>]| match summary(values) {
             Some(s) => format!("<td{class}>{}<td class=s>{:.0} %", number(s.median), 100.0 * s.spread),
@@ -70,14 +69,13 @@ fn rows_as_html(table: &Table, rows: &[Row]) -> String {
         };
         let cells: String = row.values.iter().map(|values| cell("", row.missing(), values)).collect();
         let limits: String = row.limits.iter().map(|values| cell(" class=limit", "-", values)).collect();
-        let ratio = row.ratio().map_or_else(String::new, |ratio| format!("{ratio:.2}"));
-        let paired = row.paired().map(|s| format!("{:.2}<td class=s>{:.0} %", s.median, 100.0 * s.spread));
+        let ratio = row.ratio().map(|s| format!("{:.2}<td class=s>{:.0} %", s.median, 100.0 * s.spread));
         let reached = row.reached().map(|part| format!("<td>{:.0} %", 100.0 * part));
         let reached = reached.unwrap_or_else(|| if row.limits.is_empty() { "" } else { "<td>" }.into());
         html += &format!(
-            "<tr><td>{}{cells}<td>{ratio}<td>{}{limits}{reached}<td class={}>{}</tr>",
+            "<tr><td>{}{cells}<td>{}{limits}{reached}<td class={}>{}</tr>",
             row.bytes,
-            paired.unwrap_or_else(|| "<td>".into()),
+            ratio.unwrap_or_else(|| "<td>".into()),
             if row.is_met() == Some(false) { "miss" } else { "met" },
             escaped(&row.verdict())
         );
@@ -93,7 +91,7 @@ fn goals(table: &Table) -> String {
             "<tr><td>{}<td>{}<td>{}<td class={}>{}</tr>",
             escaped(&row.measure.name),
             row.bytes,
-            row.ratio().map_or_else(|| "failed".into(), |ratio| format!("{ratio:.2}")),
+            row.ratio().map_or_else(|| "failed".into(), |ratio| format!("{:.2}", ratio.median)),
             if row.is_met() == Some(false) { "miss" } else { "met" },
             escaped(&row.verdict())
         )
@@ -129,7 +127,7 @@ fn medians(table: &Table, rows: &[Row]) -> Result<String, String> {
 /// How many times as good as each peer we are.
 fn speed_up(table: &Table, rows: &[Row]) -> Result<String, String> {
     let times = |row: &Row, at: usize| {
-        let ratio = summary(&row.values[at])?.median / summary(&row.values[0])?.median;
+        let ratio = paired(&row.values[at], &row.values[0])?.median;
         Some((row.bytes as f64, if row.measure.higher { 1.0 / ratio } else { ratio }))
     };
     let peers = table.players.iter().enumerate().skip(1).map(|(at, (name, _))| {

@@ -24,52 +24,35 @@ pub fn summary(values: &[Option<f64>]) -> Option<Summary> {
     Some(Summary { median, spread: (greatest - least) / median })
 }
 
+/// Round by round, one value over another of the same round: a machine that is slow for a while is slow for both.
+pub fn paired(above: &[Option<f64>], below: &[Option<f64>]) -> Option<Summary> {
+    let ratios: Vec<_> = above.iter().zip(below).map(|(a, b)| Some((*a)? / (*b)?)).collect();
+    summary(&ratios)
+}
+
 impl Row {
-    /// Of each player.
-    pub fn summaries(&self) -> Vec<Option<Summary>> {
-        self.values.iter().map(|values| summary(values)).collect()
+    /// The peer against which we look worst, and our values over its values.
+    fn hardest(&self) -> Option<(usize, Summary)> {
+        let ratios =
+            (1..self.values.len()).filter_map(|at| Some((at, paired(&self.values[0], &self.values[at])?)));
+        let worse = |a: Summary, b: Summary| {
+            if self.measure.higher { a.median < b.median } else { a.median > b.median }
+        };
+        ratios.reduce(|hardest, next| if worse(next.1, hardest.1) { next } else { hardest })
     }
 
-    /// Whether one value is better than another.
-    fn is_better(&self, a: f64, b: f64) -> bool {
-        if self.measure.higher { a > b } else { a < b }
+    /// Ours over the best peer's.
+    pub fn ratio(&self) -> Option<Summary> {
+        Some(self.hardest()?.1)
     }
 
-    /// The best of some medians, and its place.
-    fn best(&self, all: impl Iterator<Item = Option<Summary>>) -> Option<(usize, f64)> {
-        let medians = all.enumerate().filter_map(|(at, summary)| Some((at, summary?.median)));
-        medians.reduce(|best, next| if self.is_better(next.1, best.1) { next } else { best })
-    }
-
-    fn best_peer(&self) -> Option<(usize, f64)> {
-        self.best(self.summaries().into_iter().skip(1)).map(|(at, median)| (at + 1, median))
-    }
-
-    fn best_limit(&self) -> Option<f64> {
-        self.best(self.limits.iter().map(|values| summary(values))).map(|(_, median)| median)
-    }
-
-    fn ours(&self) -> Option<f64> {
-        Some(summary(&self.values[0])?.median)
-    }
-
-    /// Our median over the best peer's median.
-    pub fn ratio(&self) -> Option<f64> {
-        Some(self.ours()? / self.best_peer()?.1)
-    }
-
-    /// The same ratio round by round, against the same peer: its median and spread. A machine that is slow for a while is slow for both.
-    pub fn paired(&self) -> Option<Summary> {
-        let peer = &self.values[self.best_peer()?.0];
-        let ratios: Vec<_> =
-            self.values[0].iter().zip(peer).map(|(ours, peer)| Some((*ours)? / (*peer)?)).collect();
-        summary(&ratios)
-    }
-
-    /// How much of the limit we reach: 1 is all of it.
+    /// How much of the best limit we reach: 1 is all of it.
     pub fn reached(&self) -> Option<f64> {
-        let (ours, limit) = (self.ours()?, self.best_limit()?);
-        Some(if self.measure.higher { ours / limit } else { limit / ours })
+        let part = |limit: &Vec<Option<f64>>| {
+            let (ours, limit) = (&self.values[0][..], &limit[..]);
+            Some(if self.measure.higher { paired(ours, limit)? } else { paired(limit, ours)? }.median)
+        };
+        self.limits.iter().filter_map(part).min_by(f64::total_cmp)
     }
 
     pub fn goal(&self) -> Option<f64> {
@@ -83,14 +66,16 @@ impl Row {
 
     /// Whether the goal is met; nothing where there is none, or nobody to compare with. We miss it where we failed.
     pub fn is_met(&self) -> Option<bool> {
-        self.best_peer()?;
-        self.ratio().map_or(self.goal().map(|_| false), |ratio| self.meets(ratio))
+        self.values[1..].iter().find_map(|values| summary(values))?;
+        self.ratio().map_or(self.goal().map(|_| false), |ratio| self.meets(ratio.median))
     }
 
-    /// The limit over the best peer's median, where even that would miss the goal.
+    /// The best limit over the best peer, where even that would miss the goal.
     pub fn limit_in_the_way(&self) -> Option<f64> {
-        let ratio = self.best_limit()? / self.best_peer()?.1;
-        (self.is_met() == Some(false) && self.meets(ratio) == Some(false)).then_some(ratio)
+        let peer = &self.values[self.hardest()?.0];
+        let ratios = self.limits.iter().filter_map(|limit| Some(paired(limit, peer)?.median));
+        let best = ratios.reduce(if self.measure.higher { f64::max } else { f64::min })?;
+        (self.is_met() == Some(false) && self.meets(best) == Some(false)).then_some(best)
     }
 
     /// The goal and what became of it, in words.
@@ -119,9 +104,9 @@ pub fn number(value: f64) -> String {
 }
 
 /// How to read the columns.
-pub const LEGEND: &str = "Medians of interleaved rounds and their spread, (greatest - least) / median. Ratio: our median over the best peer's \
-    median; paired: the median of that ratio round by round, and its spread. Limits are bare loops (bench/limits.c) in the same \
-    rounds; reached: how much of the best limit we reach.";
+pub const LEGEND: &str = "Medians of interleaved rounds and their spread, (greatest - least) / median. Ratio: ours over the best peer's in \
+    the same round, its median and spread. Limits are bare loops (bench/limits.c) in the same rounds; reached: how much of the \
+    best limit we reach.";
 
 /// The table for the terminal.
 pub fn text(table: &Table) -> String {
@@ -135,7 +120,7 @@ pub fn text(table: &Table) -> String {
         let limits: String = measure.limits.keys().map(|name| format!("{name:>19}")).collect();
         let names: String = table.players.iter().map(|(name, _)| format!("{name:>19}")).collect();
         let reached = if limits.is_empty() { "" } else { "  reached" };
-        line(format_args!("{:>10}{names}{:>8}{:>14}{limits}{reached}  goal", "bytes", "ratio", "paired"));
+        line(format_args!("{:>10}{names}{:>14}{limits}{reached}  goal", "bytes", "ratio"));
         for row in rows {
             let cell = |values: &[Option<f64>], missing: &str| match summary(values) {
                 Some(s) => format!("{:>12} +-{:>3.0}%", number(s.median), 100.0 * s.spread),
@@ -143,15 +128,10 @@ pub fn text(table: &Table) -> String {
             };
             let cells: String = row.values.iter().map(|values| cell(values, row.missing())).collect();
             let limits: String = row.limits.iter().map(|values| cell(values, "-")).collect();
-            let ratio = row.ratio().map_or_else(|| "-".into(), |ratio| format!("{ratio:.2}"));
-            let paired = row.paired().map(|s| format!("{:.2} +-{:>3.0}%", s.median, 100.0 * s.spread));
+            let ratio = row.ratio().map(|s| format!("{:.2} +-{:>3.0}%", s.median, 100.0 * s.spread));
+            let ratio = ratio.unwrap_or_else(|| "-".into());
             let reached = row.reached().map_or_else(String::new, |part| format!("{:>8.0}%", 100.0 * part));
-            let paired = paired.unwrap_or_else(|| "-".into());
-            line(format_args!(
-                "{:>10}{cells}{ratio:>8}{paired:>14}{limits}{reached}  {}",
-                row.bytes,
-                row.verdict()
-            ));
+            line(format_args!("{:>10}{cells}{ratio:>14}{limits}{reached}  {}", row.bytes, row.verdict()));
         }
     }
     if let Some(sum) = sum(table) {
@@ -184,8 +164,8 @@ pub fn json(table: &Table) -> String {
         let limits: Map<_, _> = row.measure.limits.keys().zip(&row.limits).map(named).collect();
         json!({
             "measure": row.measure.name, "run": row.measure.run, "ranks": row.measure.ranks, "unit": row.measure.unit,
-            "bytes": row.bytes, "values": players, "limits": limits, "ratio": row.ratio(),
-            "paired": row.paired().map(|s| s.median), "goal": row.goal(), "met": row.is_met(),
+            "bytes": row.bytes, "values": players, "limits": limits,
+            "ratio": row.ratio().map(|s| s.median), "spread": row.ratio().map(|s| s.spread), "goal": row.goal(), "met": row.is_met(),
         })
     });
     let text = |pairs: &[(String, String)]| -> Map<String, Value> {
@@ -250,11 +230,11 @@ mod tests {
     fn ratios_are_against_the_best_peer() {
         let table = table();
         assert_eq!(summary(&some(&[4.0, 1.0])), Some(Summary { median: 2.5, spread: 1.2 }));
-        assert_eq!(table.rows[0].ratio(), Some(1.1 / 2.0));
-        assert_eq!(table.rows[0].paired().map(|s| s.median), Some(1.5 / 2.5));
+        let ratio = |row: &Row| row.ratio().map(|s| s.median);
+        assert_eq!(ratio(&table.rows[0]), Some(1.5 / 2.5));
         assert_eq!(table.rows[0].is_met(), Some(true));
         // Whose second run failed is no peer to be compared with.
-        assert_eq!(table.rows[1].ratio(), Some(0.75));
+        assert_eq!(ratio(&table.rows[1]), Some(0.8));
         assert_eq!(table.rows[1].is_met(), Some(false));
     }
 

@@ -68,14 +68,16 @@ fn runners<'a>(players: &'a [Player], measure: &'a Measure) -> Vec<Runner<'a>> {
     mpis.chain(limits).collect()
 }
 
-/// Plays all rounds. `failures` are those of the preparation.
+/// Plays all rounds; `failures` are those of the preparation. `look` sees the table after each measure, so that what was measured is
+/// kept if somebody interrupts the rest.
 pub fn play(
     players: &[Player],
     measures: &[Measure],
     rounds: u32,
     timeout_s: u64,
     failures: Vec<(String, String)>,
-) -> Table {
+    mut look: impl FnMut(&Table) -> Result<(), String>,
+) -> Result<Table, String> {
     let runs = |m: &Measure| (if m.run.is_empty() { 0 } else { players.len() }) + m.limits.len();
     let total = measures.iter().map(runs).sum::<usize>() as u64 * u64::from(rounds);
     let style = "{elapsed_precise} [{bar:30}] {pos}/{len} {msg} (about {eta} left)";
@@ -122,9 +124,10 @@ pub fn play(
             let limits = values.split_off(players.len());
             Row { measure: measure.clone(), bytes, values, limits }
         }));
+        look(&table)?;
     }
     bar.finish_and_clear();
-    table
+    Ok(table)
 }
 /// One run: a value for each message size, or what it printed before it failed.
 fn run(runner: &Runner, measure: &Measure, timeout: Duration) -> Result<Vec<(u64, f64)>, String> {
