@@ -51,7 +51,9 @@ def build(sanitizer):
     subprocess.run(["cargo", "+nightly", "build", "--quiet", "--release", "--target", HOST, *std, "-p", "outboard-standard"], cwd=ROOT,
                    env=environment, check=True)
     tree = target / "build"
+    shutil.rmtree(tree, ignore_errors=True)
     shutil.copytree(ROOT / "build", tree, symlinks=True, dirs_exist_ok=True)
     # The library leaves the runtime's symbols open, which the C compiler's runtime in the program fills: both instrument alike.
     shutil.copy(target / HOST / "release/libmpi_abi.so", tree / "lib/libmpi_abi.so.1")
-    return Tree(tree, [f"-fsanitize={sanitizer}"], OPTIONS[sanitizer])
+    flags = {"address": [], "thread": ["-fno-builtin", ROOT / "tests/thread.c"]}
+    return Tree(tree, [f"-fsanitize={sanitizer}", *flags[sanitizer]], OPTIONS[sanitizer])

@@ -63,6 +63,7 @@ static void fuzzed(void)
     FAILS(MPI_Allgatherv(x, 1, MPI_INT, MPI_IN_PLACE, one, below, MPI_INT, comm), MPI_ERR_BUFFER);
     FAILS(MPI_Allgatherv(x, 1, MPI_INT, MPI_BOTTOM, one, below, MPI_INT, comm), MPI_ERR_BUFFER);
     FAILS(MPI_Allgatherv(x, 1, MPI_INT, MPI_BOTTOM, one, zero, MPI_INT, comm), MPI_ERR_BUFFER);
+    FAILS(MPI_Comm_rank(comm, MPI_IN_PLACE), MPI_ERR_ARG);
     MPI_Type_create_hvector(3, 1, 5, MPI_INT, &gaps);
     MPI_Type_create_resized(gaps, 0, 100, &spread);
     FAILS(MPI_Type_create_hindexed_c(2, lengths, places, spread, &type), MPI_ERR_NO_MEM);

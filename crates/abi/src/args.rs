@@ -54,10 +54,13 @@ impl<T> Clone for Place<T> {
 
 impl<T> Copy for Place<T> {}
 
+/// Addresses below this are null, or constants of the standard such as MPI_IN_PLACE where they mean nothing: Linux maps nothing there.
+pub(crate) const NULL_PAGE_END: usize = 4096;
+
 impl<T: Copy> Place<T> {
     #[inline(always)] // As cheap as a plain access where the face says no form.
     fn check(self) -> Result<()> {
-        if self.address == 0 { null(self.name) } else { Ok(()) }
+        if self.address < NULL_PAGE_END { null(self.name) } else { Ok(()) }
     }
     #[inline(always)] // As cheap as a plain access where the face says no form.
     fn get(self, at: usize) -> Result<T> {

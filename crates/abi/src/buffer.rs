@@ -3,16 +3,13 @@
 //! Contract, kept by the program (MPI 5.0, sections 2.2 and 3.2): a buffer that it passes holds as many elements of the datatype as it says,
 //! and stays mapped until the operation that it passed it to has ended.
 
-use crate::args::{Address, Handle};
+use crate::args::{Address, Handle, NULL_PAGE_END};
 use crate::process::Process;
 use datatype::Buffer;
 use error::{Class, Result, fail};
 use objects::constants;
 use p2p::AttachedBuffer;
 use sys::Span;
-
-/// Addresses below this are null pointers, perhaps with a small offset: Linux maps nothing there.
-const NULL_PAGE_END: i64 = 4096;
 
 impl Process {
     /// The buffer of a communication, checked as far as it can be. MPI_BOTTOM is null, so a null pointer is wrong only where the
@@ -24,11 +21,11 @@ impl Process {
         let Some(bytes) = Buffer::bytes_of(elements, layout) else {
             fail!(Class::Count, "{count} elements of {datatype} are more than 2^63 bytes");
         };
-        if address.0 < NULL_PAGE_END as usize && bytes > 0 {
+        if address.0 < NULL_PAGE_END && bytes > 0 {
             if address.is_in_place() {
                 fail!(Class::Buffer, "MPI_IN_PLACE is given where a buffer is needed");
             }
-            if address.0 as i64 + layout.true_lb < NULL_PAGE_END {
+            if address.0 as i64 + layout.true_lb < NULL_PAGE_END as i64 {
                 fail!(Class::Buffer, "the buffer is a null pointer, but count is {count}");
             }
         }

@@ -443,6 +443,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore)] // Hours.
     fn long_chains_end_well() {
         let mut chain = named("MPI_INT");
         for _ in 0..100_000 {
