@@ -103,6 +103,15 @@ static void add_gapped(void *left, void *right, int *count, MPI_Datatype *type)
     for (int i = 0; i < *count; i++) y[2 * i] += x[2 * i];
 }
 
+static void add_pairs(void *left, void *right, int *count, MPI_Datatype *type)
+{
+    MPI_Aint low, extent;
+    MPI_Type_get_extent(*type, &low, &extent);
+    int *x = left, *y = right, step = (int)(extent / (MPI_Aint)sizeof(int));
+    for (int i = 0; i < *count; i++)
+        for (int part = 0; part < 3; part += 2) y[step * i + part] += x[step * i + part];
+}
+
 /* An operator sees elements with their gaps, laid out as the datatype says. */
 static void reduces(int count)
 {
@@ -127,6 +136,38 @@ static void reduces(int count)
     free(out);
 }
 
+/* A step of the schedule may reduce several blocks, each of which is a vector of its own. */
+static void scatters(int count)
+{
+    const int extent = 4;
+    MPI_Datatype pair, type;
+    MPI_Type_vector(2, 1, 2, MPI_INT, &pair);
+    MPI_Type_create_resized(pair, 0, extent * sizeof(int), &type);
+    MPI_Type_commit(&type);
+    MPI_Op op;
+    MPI_Op_create(add_pairs, 1, &op);
+    int *counts = grab(size * sizeof(int)), total = 0;
+    for (int i = 0; i < size; i++) total += counts[i] = count + i % 3;
+    int before = 0;
+    for (int i = 0; i < rank; i++) before += counts[i];
+    const size_t ints = extent * (total - 1) + 3;
+    int *out = grab(ints * sizeof(int)), *in = grab(ints * sizeof(int));
+    for (size_t i = 0; i < ints; i++) {
+        out[i] = rank + (int)i;
+        in[i] = -9;
+    }
+    BOTH(Reduce_scatter, reduce_scatter, out, in, counts, type, op, MPI_COMM_WORLD);
+    for (int i = 0; i < counts[rank]; i++)
+        for (int part = 0; part < 3; part += 2)
+            EQUAL(in[extent * i + part], size * (size - 1) / 2 + size * (extent * (before + i) + part), "sum");
+    MPI_Op_free(&op);
+    MPI_Type_free(&type);
+    MPI_Type_free(&pair);
+    free(in);
+    free(out);
+    free(counts);
+}
+
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
@@ -135,6 +176,7 @@ int main(int argc, char **argv)
         for (int i = 0; i < 4; i++) {
             moves(counts[i]);
             reduces(counts[i]);
+            scatters(counts[i]);
         }
         transpose();
     }

@@ -7,7 +7,6 @@
 use crate::args::{Out, Status};
 use crate::body::generalized::Generalized;
 use crate::face;
-use crate::image::Operator;
 use crate::process::Guard;
 use executor::UserCall;
 use objects::{Attribute, Handle, Kind};
@@ -70,12 +69,23 @@ pub fn apply(guard: &mut Guard, op: UserOp, left: usize, into: usize, elements: 
 
 /// Serves a schedule's call of an operator.
 pub fn reduce(guard: &mut Guard, due: UserCall) {
-    let operator = guard.job().operators.get(due.token as usize);
-    let Operator { op, shape } = operator.expect("an operator stays entered while a schedule uses it");
-    let (op, bytes) = (*op, due.into.bytes());
-    let (elements, origin) = (shape.elements(bytes), shape.origin(bytes));
-    let at = |span: Span| span.address().wrapping_add_signed(origin as isize);
-    apply(guard, op, at(due.left), at(due.into), elements as u64);
+    let mut done = 0;
+    // One block may be the output's, whose partition is another than that of the counts.
+    let several = due.blocks.end - due.blocks.start > 1;
+    for block in due.blocks.clone() {
+        let operator = guard.job().operators.get(due.token as usize);
+        let operator = operator.expect("an operator stays entered while a schedule uses it");
+        let (bytes, origin, elements) = operator.vector(several.then_some(block), due.into.bytes() - done);
+        let at = |span: Span| (span.address() + done).wrapping_add_signed(origin as isize);
+        let op = operator.op;
+        if elements > 0 {
+            apply(guard, op, at(due.left), at(due.into), elements as u64);
+        }
+        done += bytes;
+        if done == due.into.bytes() {
+            break;
+        }
+    }
     guard.job().coll.called(due);
 }
 

@@ -180,7 +180,8 @@ impl Imaged {
             }
         }
         if let Some(op) = operator {
-            let token = job.operators.insert(Operator { op, shape: shape.clone() });
+            let counts = if matches!(call.input, Part::CutAt { .. }) { counts } else { Vec::new() };
+            let token = job.operators.insert(Operator { op, shape: shape.clone(), counts });
             image.operator = Some(token);
             let element_bytes = if shape.is_plain() { shape.unit(0) } else { 1 };
             call.reduction = Some(Reduction::User { token: token as u64, element_bytes });

@@ -117,6 +117,22 @@ pub struct Operator {
     pub op: UserOp,
     /// How the schedule's memory holds the elements.
     pub shape: Shape,
+    /// Elements of the blocks, where each is an image of its own; none if the vector is one.
+    pub counts: Vec<i64>,
+}
+
+impl Operator {
+    /// The first vector in memory of `bytes` bytes that begins with `block`, if it holds several: how many of them it takes, where its first
+    /// element is, and how many elements it has.
+    pub fn vector(&self, block: Option<u64>, bytes: usize) -> (usize, i64, usize) {
+        let shape = &self.shape;
+        let Some(block) = block.filter(|_| !shape.is_plain() && !self.counts.is_empty()) else {
+            return (bytes, shape.origin(bytes), shape.elements(bytes));
+        };
+        let count = self.counts[(block % self.counts.len() as u64) as usize];
+        let bytes = shape.bytes(count);
+        (bytes, shape.origin(bytes), count as usize)
+    }
 }
 
 /// What a reduction holds until it is over.

@@ -165,13 +165,13 @@ impl Executor {
                     instance.finished = true;
                     self.driven.swap_remove(at);
                 }
-                Ok(Turn::Call { step, left, into, elements }) => {
+                Ok(Turn::Call { step, left, into, blocks }) => {
                     let ticket = Ticket { index, generation: instance.ticket };
                     let token = match instance.block.run.slots.reduction {
                         Some(Reduction::User { token, .. }) => token,
                         _ => 0,
                     };
-                    return Poll::Call(UserCall { ticket, step, token, left, into, elements });
+                    return Poll::Call(UserCall { ticket, step, token, left, into, blocks });
                 }
                 // A rank's own engine notes every fault in the record and goes on; only a test's driver dies.
                 Err(_) => return Poll::Idle,

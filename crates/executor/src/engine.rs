@@ -12,6 +12,7 @@ use crate::plan::Plan;
 use crate::record::{self, COMPLETE, Field, Found, Head, IN_ARENA, Record, STAGED};
 use crate::slots::Slots;
 use schedule::{Action, Blocks, Slot};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use sys::Span;
@@ -77,7 +78,7 @@ struct Source {
 }
 
 /// What a round over an instance did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// Nothing could be done.
     Idle,
@@ -85,8 +86,8 @@ pub enum Turn {
     Progressed,
     /// All steps are finished and the record says so.
     Finished,
-    /// A user's function is due for this step: invec, inoutvec, elements.
-    Call { step: u32, left: Span, into: Span, elements: u64 },
+    /// A user's function is due for this step: invec, inoutvec, their blocks.
+    Call { step: u32, left: Span, into: Span, blocks: Range<u64> },
 }
 
 /// What a step did.
@@ -94,7 +95,7 @@ enum Did {
     Nothing,
     Something,
     All,
-    Call { left: Span, into: Span, elements: u64 },
+    Call { left: Span, into: Span, blocks: Range<u64> },
 }
 
 impl Run {
@@ -189,8 +190,8 @@ impl Run {
                     self.active.swap_remove(index);
                     self.finish(step);
                 }
-                Ok(Did::Call { left, into, elements }) => {
-                    return Ok(Turn::Call { step, left, into, elements });
+                Ok(Did::Call { left, into, blocks }) => {
+                    return Ok(Turn::Call { step, left, into, blocks });
                 }
                 Err(Stop::Fault(fault)) => {
                     // A proxy may be refused what the rank itself may reach: that is not the operation's fault.
@@ -277,9 +278,7 @@ impl Run {
             Action::Recv { from, edge, into } => self.recv(step, from, edge, into, reach),
             Action::Copy { from, into } => self.copy(step, from, into, reach),
             Action::Reduce { left, right, into } => match self.slots.reduction {
-                Some(Reduction::User { element_bytes, .. }) => {
-                    self.prepare_call(step, [left, right, into], element_bytes, reach)
-                }
+                Some(Reduction::User { .. }) => self.prepare_call(step, [left, right, into], reach),
                 _ => self.reduce(step, [left, right, into], reach),
             },
         }
@@ -581,7 +580,6 @@ impl Run {
         &mut self,
         step: u32,
         [left, right, into]: [Blocks; 3],
-        element_bytes: u64,
         reach: &Reach,
     ) -> Result<Did, Stop> {
         let spot = self.slots.spots[step as usize];
@@ -601,6 +599,11 @@ impl Run {
         let (left, into_span) = (span(left, spot.at[0])?, span(into, spot.at[2])?);
         self.shift((right.slot, spot.at[1]), (into.slot, spot.at[2]), 0, spot.bytes, reach)?;
         self.states[step as usize].calling = true;
-        Ok(Did::Call { left, into: into_span, elements: spot.bytes / element_bytes.max(1) })
+        let first = match into.slot {
+            Slot::Input | Slot::Output => into.first,
+            Slot::Scratch(slot) => self.plan.schedule.scratch[usize::from(slot)].first + into.first,
+        };
+        let blocks = u64::from(first)..u64::from(first) + u64::from(into.count);
+        Ok(Did::Call { left, into: into_span, blocks })
     }
 }

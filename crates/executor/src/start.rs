@@ -2,6 +2,7 @@
 
 use datatype::{Basic, Buffer, PredefinedOp};
 use schedule::Schedule;
+use std::ops::Range;
 use std::sync::Arc;
 use sys::Span;
 
@@ -140,7 +141,7 @@ pub struct Pending {
 }
 
 /// What one round over the caller's instances did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Poll {
     /// Nothing could be done.
     Idle,
@@ -152,7 +153,7 @@ pub enum Poll {
 
 /// A user's reduction function to be called as `function(left, into, elements)` (MPI 5.0, section 6.9.5: invec, inoutvec, len):
 /// `into` already holds the right operand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserCall {
     /// The operation.
     pub ticket: Ticket,
@@ -164,6 +165,6 @@ pub struct UserCall {
     pub left: Span,
     /// inoutvec.
     pub into: Span,
-    /// Elements of both.
-    pub elements: u64,
+    /// Which blocks of their partition they are, where block numbers go round.
+    pub blocks: Range<u64>,
 }

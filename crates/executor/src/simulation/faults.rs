@@ -116,7 +116,10 @@ fn a_users_function_gets_its_operands_in_order() {
             continue;
         }
         if let Poll::Call(call) = executor.poll() {
-            assert_eq!((call.token, call.elements, call.ticket), (42, 2, tickets[rank]));
+            assert_eq!(
+                (call.token, call.into.bytes(), call.blocks.clone(), call.ticket),
+                (42, 8, 0..1, tickets[rank])
+            );
             let (mut a, mut b) = ([0; 8], [0; 8]);
             call.left.read(&mut a);
             call.into.read(&mut b);
