@@ -53,7 +53,7 @@ pub fn subarray(
         plan.join(&slab, starts[dim].checked_mul(stride).ok_or_else(too_large)?)?;
         stride = stride.checked_mul(sizes[dim]).ok_or_else(too_large)?;
     }
-    plan.marks = Some((0, stride));
+    plan.marks = (Some(0), Some(stride));
     let recipe = match width {
         Width::Int => {
             let integers = [&[ndims as i64], sizes, subsizes, starts, &[order as i64]].concat();
@@ -115,7 +115,7 @@ pub fn darray(width: Width, array: &Distribution, old: &Arc<Datatype>) -> Result
         elements = elements.saturating_mul(owned as u64);
         stride = stride.checked_mul(size).ok_or_else(too_large)?;
     }
-    plan.marks = Some((0, stride));
+    plan.marks = (Some(0), Some(stride));
     plan.finish(Content::repeat(elements, old), darray_recipe(width, array, old))
 }
 

@@ -145,7 +145,7 @@ pub fn structure(
 /// The same data with other bounds (MPI_Type_create_resized).
 pub fn resized(width: Width, lb: i64, extent: i64, old: &Arc<Datatype>) -> Result<Arc<Datatype>> {
     let ub = lb.checked_add(extent).ok_or_else(too_large)?;
-    let plan = Plan { marks: Some((lb, ub)), ..Plan::of(old) };
+    let plan = Plan { marks: (Some(lb), Some(ub)), ..Plan::of(old) };
     let recipe = Recipe::new(Combiner::Resized, width, vec![], vec![lb, extent], std::slice::from_ref(old));
     plan.finish(Content::repeat(1, old), recipe)
 }
@@ -174,27 +174,26 @@ pub(crate) struct Plan {
     pub size: i64,
     /// Offsets of the first data byte and of the one after the last, with the padding of structs inside; none without data.
     pub data: Option<(i64, i64)>,
-    /// Bounds that were set, if any were.
-    pub marks: Option<(i64, i64)>,
+    /// Lower and upper bound, where they were set.
+    pub marks: (Option<i64>, Option<i64>),
     /// The greatest alignment.
     pub align: i64,
 }
 
 impl Default for Plan {
     fn default() -> Plan {
-        Plan { body: Body::default(), size: 0, data: None, marks: None, align: 1 }
+        Plan { body: Body::default(), size: 0, data: None, marks: (None, None), align: 1 }
     }
 }
 
 impl Plan {
     /// One element of a datatype.
     pub fn of(old: &Datatype) -> Plan {
-        let bounds = |lb: i64, extent: i64| (lb, lb + extent);
         Plan {
             body: old.layout.body().clone(),
             size: old.size() as i64,
-            data: (old.size() > 0).then(|| bounds(old.lb(), old.extent())),
-            marks: old.marked.then(|| bounds(old.lb(), old.extent())),
+            data: (old.size() > 0).then(|| (old.lb(), old.lb() + old.extent())),
+            marks: (old.marked.0.then(|| old.lb()), old.marked.1.then(|| old.lb() + old.extent())),
             align: old.align,
         }
     }
@@ -205,27 +204,26 @@ impl Plan {
             return Ok(Plan::default());
         }
         let last = stride.checked_mul(count - 1).ok_or_else(too_large)?;
-        let stretch = |bounds: Option<(i64, i64)>| match bounds {
-            None => Ok(None),
+        let data = match self.data {
             Some((from, to)) => {
-                let from = from.checked_add(last.min(0)).ok_or_else(too_large)?;
-                let to = to.checked_add(last.max(0)).ok_or_else(too_large)?;
-                spanned(Some((from, to)))
+                spanned(shifted(Some(from), last.min(0))?.zip(shifted(Some(to), last.max(0))?))?
             }
+            None => None,
         };
-        let (data, marks) = (stretch(self.data)?, stretch(self.marks)?);
+        let marks = (shifted(self.marks.0, last.min(0))?, shifted(self.marks.1, last.max(0))?);
         let size = self.size.checked_mul(count).ok_or_else(too_large)?;
         Ok(Plan { body: self.body.repeated(count as u64, stride), size, data, marks, align: self.align })
     }
 
     /// Adds `other`, `by` bytes further on.
     pub fn join(&mut self, other: &Plan, by: i64) -> Result<()> {
-        let moved = |bounds: Option<(i64, i64)>| match bounds {
-            None => Ok(None),
-            Some((from, to)) => from.checked_add(by).zip(to.checked_add(by)).map(Some).ok_or_else(too_large),
-        };
-        self.data = spanned(hull(self.data, moved(other.data)?))?;
-        self.marks = spanned(hull(self.marks, moved(other.marks)?))?;
+        if let Some((from, to)) = other.data {
+            let moved = shifted(Some(from), by)?.zip(shifted(Some(to), by)?);
+            self.data = spanned(hull(self.data, moved))?;
+        }
+        let (lower, upper) = (shifted(other.marks.0, by)?, shifted(other.marks.1, by)?);
+        self.marks.0 = self.marks.0.into_iter().chain(lower).min();
+        self.marks.1 = self.marks.1.into_iter().chain(upper).max();
         self.size = self.size.checked_add(other.size).ok_or_else(too_large)?;
         if other.size > 0 {
             self.align = self.align.max(other.align);
@@ -249,7 +247,8 @@ impl Plan {
 
     /// The datatype.
     pub fn finish(self, content: Content, recipe: Recipe) -> Result<Arc<Datatype>> {
-        let (lb, ub) = self.marks.or(self.data).unwrap_or((0, 0));
+        let (first, end) = self.data.unwrap_or((0, 0));
+        let (lb, ub) = (self.marks.0.unwrap_or(first), self.marks.1.unwrap_or(end));
         let extent = ub.checked_sub(lb).ok_or_else(too_large)?;
         let facts = content.facts();
         if facts.depth > DEPTH_MAX {
@@ -260,7 +259,7 @@ impl Plan {
             basic: None,
             predefined: None,
             permanent: false,
-            marked: self.marks.is_some(),
+            marked: (self.marks.0.is_some(), self.marks.1.is_some()),
             align: self.align,
             content,
             facts,
@@ -268,6 +267,11 @@ impl Plan {
             committed: AtomicBool::new(false),
         }))
     }
+}
+
+/// A bound, `by` bytes further on.
+fn shifted(bound: Option<i64>, by: i64) -> Result<Option<i64>> {
+    bound.map(|at| at.checked_add(by).ok_or_else(too_large)).transpose()
 }
 
 /// The bounds, if they are less than 2^63 bytes apart, so that all strides between runs fit.

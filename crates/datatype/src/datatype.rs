@@ -19,8 +19,8 @@ pub struct Datatype {
     pub(crate) predefined: Option<u32>,
     /// Whether it is predefined, named or not: then it is committed from the start and cannot be freed.
     pub(crate) permanent: bool,
-    /// Whether its bounds were set (resized, subarray, darray), and so determine those of what is made from it.
-    pub(crate) marked: bool,
+    /// Whether its lower and its upper bound were set (resized, subarray, darray), and so determine those of what is made from it.
+    pub(crate) marked: (bool, bool),
     /// The greatest alignment of its basic types, in bytes; 1 where it has none.
     pub(crate) align: i64,
     pub(crate) content: Content,

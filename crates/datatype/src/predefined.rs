@@ -22,7 +22,8 @@ pub fn predefined_name(handle: u32) -> Option<&'static str> {
     if handle == NULL {
         return Some("MPI_DATATYPE_NULL");
     }
-    ENTRIES.iter().find(|entry| entry.0 == handle).map(|entry| entry.1)
+    let marker = MARKERS.iter().find(|marker| marker.0 == handle).map(|marker| marker.1);
+    marker.or_else(|| ENTRIES.iter().find(|entry| entry.0 == handle).map(|entry| entry.1))
 }
 
 /// The handle of a name, aliases such as MPI_C_FLOAT_COMPLEX included.
@@ -33,7 +34,7 @@ pub fn predefined_handle(name: &str) -> Option<u32> {
 
 /// All predefined handles.
 pub fn predefined_handles() -> impl Iterator<Item = u32> {
-    ENTRIES.iter().map(|entry| entry.0)
+    ENTRIES.iter().map(|entry| entry.0).chain(MARKERS.iter().map(|marker| marker.0))
 }
 
 /// Sizes in bytes, and the handles of the datatypes of these sizes.
@@ -98,8 +99,31 @@ static TABLE: LazyLock<Vec<Option<Arc<Datatype>>>> = LazyLock::new(|| {
         table[(handle - NULL) as usize] =
             Some(Arc::new(make(Some(handle), basic, external_bytes, Recipe::NAMED)));
     }
+    for (handle, _, marked) in MARKERS {
+        table[(handle - NULL) as usize] = Some(Arc::new(marker(handle, marked)));
+    }
     table
 });
+
+/// What MPI-3.0 removed and programs of the MPICH ABI may still use in MPI_Type_struct: handle, name, which bounds it sets.
+const MARKERS: [(u32, &str, (bool, bool)); 2] =
+    [(0x2fd, "MPI_LB", (true, false)), (0x2fe, "MPI_UB", (false, true))];
+
+fn marker(handle: u32, marked: (bool, bool)) -> Datatype {
+    let content = Content::Sequence(Vec::new());
+    Datatype {
+        layout: Arc::new(Layout::new(Body::default(), 0, 0).expect("an empty type has bounds")),
+        basic: None,
+        predefined: Some(handle),
+        permanent: true,
+        marked,
+        align: 1,
+        facts: content.facts(),
+        content,
+        recipe: Recipe::NAMED,
+        committed: AtomicBool::new(true),
+    }
+}
 
 /// `external_bytes` is that of the value where the type is a pair (the index keeps its size).
 fn make(predefined: Option<u32>, basic: Basic, external_bytes: u8, recipe: Recipe) -> Datatype {
@@ -123,7 +147,7 @@ fn make(predefined: Option<u32>, basic: Basic, external_bytes: u8, recipe: Recip
         basic: Some(basic),
         predefined,
         permanent: true,
-        marked: false,
+        marked: (false, false),
         align: basic.align() as i64,
         facts: content.facts(),
         content,
@@ -252,6 +276,27 @@ mod tests {
         assert_eq!(of("MPI_FLOAT_INT").elements_of(20), Some(5));
         assert_eq!(of("MPI_DOUBLE_INT").elements_of(20), Some(3));
         assert_eq!(of("MPI_DOUBLE_INT").elements_of(22), None);
+    }
+
+    // Goal: a marker sets one bound, has no data, and its name is known; the other bound is that of the data.
+    #[test]
+    fn markers_set_one_bound_each() {
+        let of = |handle: u32| predefined(handle).unwrap().clone();
+        let [lb, ub] = MARKERS.map(|marker| of(marker.0));
+        assert_eq!(predefined_name(0x2fe), Some("MPI_UB"));
+        let byte = of(predefined_handle("MPI_BYTE").unwrap());
+        let make = |displacements: &[i64], parts: &[Arc<Datatype>]| {
+            let lengths: Vec<i64> = parts.iter().map(|part| if part.size() > 0 { 4 } else { 1 }).collect();
+            crate::structure(crate::Width::Int, &lengths, displacements, parts).unwrap()
+        };
+        let measures = |made: &Datatype| (made.size(), made.lb(), made.extent(), made.true_lb());
+        let both = make(&[-3, 0, 6], &[lb.clone(), byte.clone(), ub.clone()]);
+        assert_eq!(measures(&both), (4, -3, 9, 0));
+        let three = crate::contiguous(crate::Width::Int, 3, &both).unwrap();
+        assert_eq!(measures(&three), (12, -3, 27, 0));
+        assert_eq!(measures(&make(&[0, 6], &[byte.clone(), ub])), (4, 0, 6, 0));
+        assert_eq!(measures(&make(&[-3, 0], &[lb.clone(), byte])), (4, -3, 7, 0));
+        assert_eq!(make(&[10], &[lb]).extent(), -10);
     }
 
     #[test]

@@ -149,11 +149,13 @@ functions! {
         unsafe { face::PMPI_Type_get_extent(datatype, displacement, &raw mut extent as usize) }
     }
     MPI_Type_ub PMPI_Type_ub(datatype: c_int, displacement: *mut isize) -> c_int {
-        let (mut lb, mut extent) = (0isize, 0isize);
+        let mut extent = 0isize;
         // SAFETY: as above.
-        let code = unsafe { face::PMPI_Type_get_extent(datatype, &raw mut lb as usize, &raw mut extent as usize) };
-        if code == 0 && !displacement.is_null() {
-            // SAFETY: not null, and the program gave it for one MPI_Aint (contract of this file).
+        let code = unsafe { face::PMPI_Type_get_extent(datatype, displacement as usize, &raw mut extent as usize) };
+        if code == 0 {
+            // SAFETY: the call has just written the lower bound there.
+            let lb = unsafe { displacement.read() };
+            // SAFETY: as above.
             unsafe { displacement.write(lb + extent) };
         }
         code

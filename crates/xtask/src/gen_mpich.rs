@@ -354,7 +354,7 @@ pub fn numbers_text(table: &Table) -> Result<String, String> {
         };
         writeln!(text, "{form}{lower}_from, {lower}_to: {} }}", list.join(", ")).expect("a String takes all");
     }
-    let mut handles = BTreeMap::from([(BESIDE.0, (BESIDE.1, BESIDE.2.to_owned()))]);
+    let mut handles = BTreeMap::from(BESIDE.map(|(ours, theirs, name)| (ours, (theirs, name.to_owned()))));
     for constant in table.constants.iter().filter(|c| c.is_handle() && !c.is_alias) {
         // MPI_File is a pointer there, and its null handle a null pointer; MPI_MESSAGE_NULL has the number of MPI_REQUEST_NULL.
         if constant.r#type.as_deref() != Some("MPI_File") {
@@ -393,8 +393,9 @@ pub fn numbers_text(table: &Table) -> Result<String, String> {
     Ok(text)
 }
 
-/// A datatype that MPICH has beside the standard's (`datatype::predefined`): our number, MPICH's, its name.
-const BESIDE: (i64, i32, &str) = (0x2ff, 0x4c00_0246, "MPIX_C_FLOAT16");
+/// The datatypes that MPICH has beside the standard's (`datatype::predefined`): our number, MPICH's, its name.
+const BESIDE: [(i64, i32, &str); 3] =
+    [(0x2fd, 0x4c00_0010, "MPI_LB"), (0x2fe, 0x4c00_0011, "MPI_UB"), (0x2ff, 0x4c00_0246, "MPIX_C_FLOAT16")];
 
 /// MPI_MESSAGE_NULL of the standard ABI.
 const MESSAGE_NULL: i64 = 296;
