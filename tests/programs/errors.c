@@ -55,13 +55,14 @@ static void arguments(void)
 /* What tests/fuzz has found: buffers that no program has, a datatype without a short form, descriptors that are no sockets. */
 static void fuzzed(void)
 {
-    int x[64] = {0}, ends[2], one[64], zero[64] = {0}, below[64];
+    int x[64] = {0}, ends[2], one[64], zero[64] = {0}, below[64], above[64];
     const MPI_Count lengths[2] = {1, 1ll << 40}, places[2] = {0, 1 << 30};
     MPI_Comm comm = MPI_COMM_WORLD;
     MPI_Datatype gaps, spread, type;
-    for (int i = 0; i < 64; i++) one[i] = 1, below[i] = -3;
+    for (int i = 0; i < 64; i++) one[i] = 1, below[i] = -3, above[i] = 2000;
     FAILS(MPI_Allgatherv(x, 1, MPI_INT, MPI_IN_PLACE, one, below, MPI_INT, comm), MPI_ERR_BUFFER);
     FAILS(MPI_Allgatherv(x, 1, MPI_INT, MPI_BOTTOM, one, below, MPI_INT, comm), MPI_ERR_BUFFER);
+    FAILS(MPI_Allgatherv(x, 1, MPI_INT, NULL, one, above, MPI_INT, comm), MPI_ERR_BUFFER);
     FAILS(MPI_Allgatherv(x, 1, MPI_INT, MPI_BOTTOM, one, zero, MPI_INT, comm), MPI_ERR_BUFFER);
     FAILS(MPI_Comm_rank(comm, MPI_IN_PLACE), MPI_ERR_ARG);
     MPI_Type_create_hvector(3, 1, 5, MPI_INT, &gaps);

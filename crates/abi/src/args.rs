@@ -54,8 +54,9 @@ impl<T> Clone for Place<T> {
 
 impl<T> Copy for Place<T> {}
 
-/// Addresses below this are null, or constants of the standard such as MPI_IN_PLACE where they mean nothing: Linux maps nothing there.
-pub(crate) const NULL_PAGE_END: usize = 4096;
+/// Addresses below this are null, or constants of the standard such as MPI_IN_PLACE where they mean nothing: Linux maps nothing there
+/// (vm.mmap_min_addr).
+pub(crate) const NULL_PAGE_END: usize = 1 << 16;
 
 impl<T: Copy> Place<T> {
     #[inline(always)] // As cheap as a plain access where the face says no form.
