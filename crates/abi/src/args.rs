@@ -515,10 +515,11 @@ impl Statuses {
             self.0.set(at, Status { error, ..status }).expect("not null");
         }
     }
-    /// Stores status `at` with MPI_ERROR, for calls that return MPI_ERR_IN_STATUS.
-    pub fn set_with_error(self, at: usize, status: Status) {
+    /// Stores the field MPI_ERROR of status `at`, for calls that return MPI_ERR_IN_STATUS.
+    pub fn set_error(self, at: usize, code: i32) {
         if !self.is_ignored() {
-            self.0.set(at, status).expect("not null");
+            let status = self.0.get(at).expect("not null");
+            self.0.set(at, Status { error: code, ..status }).expect("not null");
         }
     }
 }

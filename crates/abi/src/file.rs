@@ -270,6 +270,6 @@ fn handle_of(basic: &Arc<Datatype>) -> Result<Handle> {
 
 fn refused(user: &UserRepresentation, code: i32) -> Error {
     let what = format!("a function of the data representation \"{}\"", user.name);
-    let sentence = raise::from_callback(&what, code).expect_err("it is no success").message;
+    let sentence = raise::from_callback(&what, code).expect_err("it is no success").to_string();
     Error::new(Class::Conversion, sentence)
 }

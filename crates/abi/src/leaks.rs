@@ -43,7 +43,9 @@ pub(crate) fn report(guard: &mut Guard, lost: &[Lost]) {
     for pending in guard.job().p2p.pending() {
         lines.push(in_words(guard, pending));
     }
-    let requests: Vec<Handle> = guard.job().requests.iter().map(|(handle, _)| handle).collect();
+    let sent = guard.job().sent;
+    let requests: Vec<Handle> =
+        guard.job().requests.iter().map(|(handle, _)| handle).filter(|handle| *handle != sent).collect();
     lines.extend(requests.into_iter().filter_map(|handle| request_in_words(guard, handle)));
     let objects = &guard.objects;
     for (handle, comm) in objects.comms.iter() {
@@ -107,7 +109,7 @@ fn in_words(guard: &Guard, pending: Pending) -> String {
 fn request_in_words(guard: &mut Guard, handle: Handle) -> Option<String> {
     let over = guard.peek(handle).unwrap_or(true);
     let request = guard.job().requests.get(handle).ok()?;
-    let kind = match (&request.recipe, &request.work) {
+    let kind = match (request.recipe.as_deref(), &request.work) {
         (Some(Recipe::Send { .. }), _) => "a persistent send",
         (Some(Recipe::Recv { .. }), _) => "a persistent receive",
         (Some(Recipe::Partitioned(_)), _) => "a partitioned message",

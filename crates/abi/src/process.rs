@@ -14,7 +14,7 @@ use boot::Membership;
 use coll::Coll;
 use error::{Class, Error, Result};
 use executor::{Executor, Poll};
-use objects::constants::{THREAD_MULTIPLE, THREAD_SINGLE};
+use objects::constants::{COMM_SELF, THREAD_MULTIPLE, THREAD_SINGLE};
 use objects::{Handle, Kind, Objects, Table};
 use p2p::P2p;
 use progress::{Idle, Pace, Turn};
@@ -91,6 +91,8 @@ pub struct Job {
     pub files: Table<io::File>,
     /// What the program's MPI_Requests name.
     pub requests: Table<Request>,
+    /// The request of every send that was over when it began: most short ones. It is never freed.
+    pub sent: Handle,
     /// What all windows share.
     pub rma: Rma,
     /// What the program's MPI_Wins name.
@@ -111,6 +113,8 @@ pub struct Job {
 
 /// Rounds of progress at the start of a wait before the clock is looked at.
 const ROUNDS_UNTIMED: u32 = 16;
+/// Looks for packets before each of them.
+const LOOKS: u32 = 32;
 
 struct Shared(UnsafeCell<Option<Process>>);
 // SAFETY: the value is reached through `Guard` only, and at most one guard is in use at a time: by the mutex, or because the program
@@ -266,25 +270,56 @@ impl Guard {
     #[inline]
     pub fn wait<T>(&mut self, mut ready: impl FnMut(&mut Process) -> Option<T>) -> T {
         match self.wait_briefly(&mut ready) {
-            Some(value) => value,
-            None => self.wait_long(ready),
+            Ok(value) => value,
+            Err(_) => self.wait_long(ready),
         }
     }
 
-    /// The first rounds of a wait, in which most end; only a longer one is worth the clock.
+    /// The first rounds of a wait, in which most end; only a longer one is worth the clock. Who has no core to itself, or needs the
+    /// lock, is content with one, and gives way. The error says whether anything moved.
     #[inline]
-    pub(crate) fn wait_briefly<T>(&mut self, ready: &mut impl FnMut(&mut Process) -> Option<T>) -> Option<T> {
+    pub(crate) fn wait_briefly<T>(
+        &mut self,
+        ready: &mut impl FnMut(&mut Process) -> Option<T>,
+    ) -> std::result::Result<T, bool> {
         if let Some(value) = ready(self) {
-            return Some(value);
+            return Ok(value);
         }
-        for _ in 0..ROUNDS_UNTIMED {
-            if self.progress()
-                && let Some(value) = ready(self)
-            {
-                return Some(value);
+        let mut moved = false;
+        let alone = self.held.is_none() && self.job().membership.segment.job().may_spin();
+        for _ in 0..if alone { ROUNDS_UNTIMED } else { 1 } {
+            if alone && self.look_out() || self.progress() {
+                moved = true;
+                if let Some(value) = ready(self) {
+                    return Ok(value);
+                }
             }
         }
-        None
+        Err(moved)
+    }
+
+    /// Looks for packets and boards for a while, where nothing else is under way: they are then noticed several times as soon as by
+    /// rounds of progress. Whether anything moved.
+    #[inline]
+    fn look_out(&mut self) -> bool {
+        let Some(job) = self.job.as_deref().filter(|job| !job.coll.is_busy()) else { return false };
+        for _ in 0..LOOKS {
+            if job.coll.board_stirred() {
+                return self.progress();
+            }
+            if !job.p2p.is_idle() {
+                return self.poll_p2p();
+            }
+        }
+        false
+    }
+
+    #[inline]
+    fn poll_p2p(&mut self) -> bool {
+        match self.job().p2p.poll() {
+            Ok(moved) => moved,
+            Err(error) => raise::end(self, "progress", &error),
+        }
     }
 
     /// The rest of a wait.
@@ -295,14 +330,15 @@ impl Guard {
         let mut shown = false;
         let value = loop {
             // Another thread's progress may have completed what we wait for.
-            if let Some(value) = ready(self) {
-                break value;
-            }
-            if self.progress() {
-                idle.reset();
-            } else if let Turn::Slept(_) = self.rest(&mut idle) {
-                self.show(begun);
-                shown = true;
+            match self.wait_briefly(&mut ready) {
+                Ok(value) => break value,
+                Err(true) => idle.reset(),
+                Err(false) => {
+                    if let Turn::Slept(_) = self.rest(&mut idle) {
+                        self.show(begun);
+                        shown = true;
+                    }
+                }
             }
         };
         if shown && let Some(job) = &self.job {
@@ -316,12 +352,11 @@ impl Guard {
 
     /// One round over all rooms; whether anything moved. Calls the program's operators that are due.
     pub fn progress(&mut self) -> bool {
-        let Some(job) = self.job.as_deref_mut() else { return false };
-        let mut moved = match job.p2p.poll() {
-            Ok(moved) => moved,
-            Err(error) => raise::end(self, "progress", &error),
-        };
-        let job = self.job.as_deref_mut().expect("seen above");
+        if self.job.is_none() {
+            return false;
+        }
+        let mut moved = self.poll_p2p();
+        let job = self.job();
         moved |= job.rma.poll();
         moved |= job.io.poll(&mut job.coll);
         if !job.orphans.is_empty() {
@@ -467,13 +502,17 @@ impl Process {
         self.objects
             .infos
             .predefine(objects::constants::INFO_ENV, crate::body::info::environment(membership.size));
+        let mut requests = Table::new(Kind::Request);
+        let over = Work::Send(p2p::Ticket::DONE);
+        let sent = requests.insert(Request { comm: COMM_SELF, work: Some(over), recipe: None })?;
         self.job = Some(Box::new(Job {
             membership,
             p2p,
             coll,
             io: io::Io::new(move || segment.rank(membership.rank).bell.ring()),
             files: Table::new(Kind::File),
-            requests: Table::new(Kind::Request),
+            requests,
+            sent,
             rma: Rma::new(segment.clone(), membership.rank),
             windows: Table::new(Kind::Win),
             messages: Table::new(Kind::Message),

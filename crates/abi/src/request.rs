@@ -24,7 +24,7 @@ pub struct Completion {
     /// What went wrong.
     pub error: Option<Error>,
     /// Of a generalized request: whom to ask for the rest.
-    pub generalized: Option<Generalized>,
+    pub generalized: Option<Box<Generalized>>,
 }
 
 impl Completion {
@@ -34,8 +34,14 @@ impl Completion {
     /// Of a receive from MPI_PROC_NULL.
     pub const NO_PROCESS: Completion = Completion { status: Status::NO_PROCESS, ..Completion::EMPTY };
 
-    fn of(outcome: Outcome, group: &Group) -> Completion {
-        let mut status = status_of(outcome.source_peer, outcome.tag, outcome.bytes as u64, group);
+    #[inline]
+    fn of(outcome: Outcome, source: &Source) -> Completion {
+        let rank = match source {
+            Source::Peer { rank, .. } => *rank,
+            Source::Any(group) => rank_of(outcome.source_peer, group),
+            Source::Nobody => constants::PROC_NULL,
+        };
+        let mut status = Status::new(rank, outcome.tag, outcome.bytes as u64);
         status.set_cancelled(outcome.cancelled);
         Completion { status, error: outcome.error, generalized: None }
     }
@@ -55,8 +61,11 @@ impl Completion {
 
 /// The status of a message, with the sender's rank in the comm's group.
 pub(crate) fn status_of(source_peer: u32, tag: i32, bytes: u64, group: &Group) -> Status {
-    let source = group.rank_of(source_peer).map_or(constants::ANY_SOURCE, |rank| rank as i32);
-    Status::new(source, tag, bytes)
+    Status::new(rank_of(source_peer, group), tag, bytes)
+}
+
+fn rank_of(peer: u32, group: &Group) -> i32 {
+    group.rank_of(peer).map_or(constants::ANY_SOURCE, |rank| rank as i32)
 }
 
 /// An operation under way.
@@ -65,19 +74,10 @@ pub enum Work {
     Done(Completion),
     /// A send.
     Send(Ticket),
-    /// A receive, and the comm's group, by which the sender's rank is found.
-    Recv(Ticket, Arc<Group>),
-    /// MPI_Isendrecv and MPI_Sendrecv_replace. The receive's status counts, and the first failure.
-    Both {
-        /// The send, until it is over.
-        send: Option<Box<Work>>,
-        /// The receive, until it is over.
-        recv: Option<Box<Work>>,
-        /// What is sent, where the receive overwrites the user's copy.
-        packed: Option<Box<[u8]>>,
-        /// Of those that are over.
-        completion: Completion,
-    },
+    /// A receive, and whom it listens to.
+    Recv(Ticket, Source),
+    /// MPI_Isendrecv and MPI_Sendrecv_replace.
+    Both(Box<Both>),
     /// A collective.
     Coll(executor::Ticket, Option<Box<Image>>),
     /// An access to a file: bytes of the program's memory.
@@ -99,34 +99,52 @@ pub enum Work {
     },
 }
 
+/// A send and a receive that end together. The receive's status counts, and the first failure.
+pub struct Both {
+    /// The send, until it is over.
+    pub(crate) send: Option<Work>,
+    /// The receive, until it is over.
+    pub(crate) recv: Option<Work>,
+    /// What is sent, where the receive overwrites the user's copy.
+    pub packed: Option<Box<[u8]>>,
+    /// Of those that are over.
+    pub(crate) completion: Completion,
+}
+
+impl Both {
+    fn poll(&mut self, p2p: &mut P2p, coll: &mut Coll) -> Option<Completion> {
+        let Both { send, recv, completion, .. } = self;
+        if let Some(sent) = send.as_mut().and_then(|work| work.poll(p2p, coll)) {
+            *send = None;
+            completion.error = completion.error.take().or(sent.error);
+        }
+        if let Some(received) = recv.as_mut().and_then(|work| work.poll(p2p, coll)) {
+            *recv = None;
+            let error = completion.error.take().or_else(|| received.error.clone());
+            *completion = Completion { error, ..received };
+        }
+        (send.is_none() && recv.is_none()).then(|| completion.clone())
+    }
+}
+
 impl Work {
     /// Whether it is over, and how; once it has been told, it is spent.
     #[inline]
     pub fn poll(&mut self, p2p: &mut P2p, coll: &mut Coll) -> Option<Completion> {
         match self {
             Work::Done(completion) => Some(completion.clone()),
+            Work::Send(Ticket::DONE) => Some(Completion::EMPTY),
             Work::Send(ticket) => {
                 let outcome = p2p.take(*ticket)?;
                 let mut completion = Completion { error: outcome.error, ..Completion::EMPTY };
                 completion.status.set_cancelled(outcome.cancelled);
                 Some(completion)
             }
-            Work::Recv(ticket, group) => {
+            Work::Recv(ticket, source) => {
                 let outcome = p2p.take(*ticket)?;
-                Some(Completion::of(outcome, group))
+                Some(Completion::of(outcome, source))
             }
-            Work::Both { send, recv, completion, .. } => {
-                if let Some(sent) = send.as_mut().and_then(|work| work.poll(p2p, coll)) {
-                    *send = None;
-                    completion.error = completion.error.take().or(sent.error);
-                }
-                if let Some(received) = recv.as_mut().and_then(|work| work.poll(p2p, coll)) {
-                    *recv = None;
-                    let error = completion.error.take().or_else(|| received.error.clone());
-                    *completion = Completion { error, ..received };
-                }
-                (send.is_none() && recv.is_none()).then(|| completion.clone())
-            }
+            Work::Both(both) => both.poll(p2p, coll),
             Work::Checked(checked) => match checked.poll(coll)? {
                 Ok(work) => {
                     *self = work;
@@ -138,7 +156,7 @@ impl Work {
             Work::Parts(parts) => parts.poll(p2p),
             Work::Io(slot) => Some(Completion::of_bytes(slot.take()?)),
             Work::Generalized { functions, complete, .. } => {
-                complete.then_some(Completion { generalized: Some(*functions), ..Completion::EMPTY })
+                complete.then(|| Completion { generalized: Some(Box::new(*functions)), ..Completion::EMPTY })
             }
             Work::Coll(ticket, image) => {
                 let outcome = coll.outcome(*ticket)?;
@@ -151,13 +169,16 @@ impl Work {
     }
 
     /// Lets go what the operation needed; it is over.
+    #[inline]
     pub fn release(self, operators: &mut slab::Slab<Operator>) {
         let operator = match self {
             Work::Coll(_, image) => image.and_then(|image| image.operator),
             Work::Checked(checked) => checked.operator(),
             _ => None,
         };
-        operator.map(|operator| operators.remove(operator));
+        if let Some(operator) = operator {
+            operators.remove(operator);
+        }
     }
 
     /// Whether it takes steps of its own, which must be taken whoever waits for what: nobody else's progress takes them.
@@ -184,14 +205,13 @@ pub struct Send {
     pub(crate) buffer: Buffer,
 }
 
-/// A receive about to be started. In the group the sender's rank is found.
+/// A receive about to be started.
 #[derive(Clone)]
 pub struct Receive {
     pub(crate) context: u64,
     pub(crate) source: Source,
     pub(crate) tag: Option<i32>,
     pub(crate) buffer: Buffer,
-    pub(crate) group: Arc<Group>,
 }
 
 /// How a persistent request is started (MPI 5.0, section 3.9).
@@ -207,14 +227,22 @@ pub enum Recipe {
 }
 
 /// Whom a receive listens to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Source {
     /// MPI_PROC_NULL.
     Nobody,
-    /// MPI_ANY_SOURCE.
-    Any,
-    /// One peer.
-    Peer(u32),
+    /// MPI_ANY_SOURCE; in the comm's group the sender's rank is found.
+    Any(Arc<Group>),
+    /// One process: its number in the job, and its rank in the comm.
+    Peer { peer: u32, rank: i32 },
+}
+
+impl Source {
+    /// The peer to match; nothing stands for any, and `Nobody` has none.
+    #[inline]
+    pub(crate) fn peer(&self) -> Option<u32> {
+        if let Source::Peer { peer, .. } = self { Some(*peer) } else { None }
+    }
 }
 
 /// What an MPI_Request names.
@@ -224,7 +252,7 @@ pub struct Request {
     /// The operation; nothing while a persistent request is not active.
     pub work: Option<Work>,
     /// Persistent requests: how to start.
-    pub recipe: Option<Recipe>,
+    pub recipe: Option<Box<Recipe>>,
 }
 
 // What each operation under way moves about. A commit that raises a number must say why.
@@ -239,8 +267,8 @@ impl Guard {
             work.poll(&mut job.p2p, &mut job.coll)
         };
         let completion = match self.wait_briefly(&mut poll) {
-            Some(completion) => completion,
-            None => {
+            Ok(completion) => completion,
+            Err(_) => {
                 if let Work::Send(ticket) | Work::Recv(ticket, _) = work
                     && let Some(operation) = self.job().p2p.describe(ticket)
                 {
@@ -258,9 +286,12 @@ impl Guard {
 }
 
 impl Process {
-    /// A new request for this work.
+    /// A request for this work.
     #[inline]
     pub(crate) fn request(&mut self, comm: Handle, work: Work) -> Result<Handle> {
+        if let Work::Send(Ticket::DONE) = work {
+            return Ok(self.job().sent);
+        }
         let driven = work.is_driven();
         let handle = self.job().requests.insert(Request { comm, work: Some(work), recipe: None })?;
         if driven {
@@ -271,10 +302,15 @@ impl Process {
 }
 
 impl Job {
-    /// Whether a request is over (inactive ones are). What it has told is kept in it.
+    /// Whether a request is over (inactive ones are). What it has to tell is kept in it.
     pub(crate) fn advance(&mut self, handle: Handle) -> Result<bool> {
         let Job { requests, p2p, coll, operators, .. } = self;
         let Some(work) = &mut requests.get_mut(handle)?.work else { return Ok(true) };
+        match work {
+            Work::Done(_) => return Ok(true),
+            Work::Send(ticket) | Work::Recv(ticket, _) => return Ok(p2p.is_done(*ticket)),
+            _ => (),
+        }
         let Some(completion) = work.poll(p2p, coll) else { return Ok(false) };
         std::mem::replace(work, Work::Done(completion)).release(operators);
         Ok(true)

@@ -225,7 +225,7 @@ mod tests {
         let right = [bcast(1, Part::None), bcast(1, own(8)), bcast(1, own(8))];
         assert_eq!(verdict_of(2, &right), Ok(()));
         let wrong = [bcast(1, Part::None), bcast(1, own(8)), bcast(1, own(4))];
-        let message = verdict_of(2, &wrong).unwrap_err().message;
+        let message = verdict_of(2, &wrong).unwrap_err().to_string();
         assert_eq!(message, "in nonblocking bcast rank 1 sends 8 bytes to rank 2, which expects 4");
         let roots = [bcast(1, Part::None), bcast(1, own(8)), bcast(0, own(8))];
         assert_eq!(verdict_of(2, &roots).unwrap_err().class, Class::Root);
@@ -262,7 +262,7 @@ mod tests {
         let right = [alltoallv(&[1, 2], &[1, 3]), alltoallv(&[3, 4], &[2, 4])];
         assert_eq!(verdict(&right), Ok(()));
         let wrong = [alltoallv(&[1, 2], &[1, 3]), alltoallv(&[5, 4], &[2, 4])];
-        let message = verdict(&wrong).unwrap_err().message;
+        let message = verdict(&wrong).unwrap_err().to_string();
         assert_eq!(message, "in nonblocking alltoallv rank 1 sends 5 bytes to rank 0, which expects 3");
         let gatherv = |input: Part, output: Part, in_place: bool| Call {
             in_place,
@@ -294,7 +294,7 @@ mod tests {
         };
         let receiver = || call(1, &[], &[], &[0, 0], &[3, 4]);
         assert_eq!(verdict(&[call(0, &[1, 1], &[3, 4], &[], &[]), receiver()]), Ok(()));
-        let message = verdict(&[call(0, &[1], &[3], &[], &[]), receiver()]).unwrap_err().message;
+        let message = verdict(&[call(0, &[1], &[3], &[], &[]), receiver()]).unwrap_err().to_string();
         assert_eq!(
             message,
             "in nonblocking neighbor-alltoallv rank 0 sends 3 bytes to rank 1, which expects 7"

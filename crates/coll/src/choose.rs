@@ -94,6 +94,11 @@ impl Choice {
         Ok(Choice { overrides })
     }
 
+    /// Whether the user has chosen an algorithm.
+    pub fn is_overruled(&self, collective: Collective) -> bool {
+        self.overrides.iter().any(|algorithm| algorithm.facts().collective == collective)
+    }
+
     /// The algorithm for a call; what it looks at is the same on all ranks.
     pub fn of(&self, collective: Collective, bytes: u64, ranks: u32, commutative: bool) -> Algorithm {
         let right = |algorithm: Algorithm| {
@@ -164,7 +169,7 @@ mod tests {
         let choice = Choice::from_settings(&with("ring")).unwrap();
         assert_eq!(choice.of(Collective::Allreduce, 8, 4, true), AllreduceRing);
         assert_ne!(choice.of(Collective::Allreduce, 8, 4, false), AllreduceRing);
-        let message = Choice::from_settings(&with("rign")).unwrap_err().message;
+        let message = Choice::from_settings(&with("rign")).unwrap_err().to_string();
         assert!(message.starts_with("OUTBOARD_ALLREDUCE=rign") && message.contains("ring"), "{message}");
     }
 }

@@ -4,17 +4,22 @@
 //! Always true here: the algorithm depends only on what MPI makes equal on all ranks and on settings of scope `job`; starting never blocks;
 //! blocking, nonblocking and persistent calls start the same schedules.
 //!
+//! Short blocking calls need no schedule: `board.rs`.
+//!
 //! Read next: `choose.rs` (the table of choices), `call.rs` (what a call is).
 #![forbid(unsafe_code)]
 
+mod board;
 mod cache;
 mod call;
 pub mod check;
 mod choose;
 
+pub use board::{Due, NO_BOARD};
 pub use call::{Call, Members, Part};
 pub use choose::{Choice, RULES, Rule};
 
+use board::Boards;
 use cache::{Key, Plans};
 use error::{Class, Result, fail};
 use executor::{Executor, Offload, Poll, Start, Ticket, UserCall};
@@ -29,6 +34,7 @@ pub struct Coll {
     executor: Executor,
     choice: Choice,
     plans: Plans,
+    boards: Boards,
     /// OUTBOARD_OFFLOAD=on.
     offload_all: bool,
     /// No proxy serves this rank any more.
@@ -41,7 +47,8 @@ impl Coll {
         let choice = Choice::from_settings(settings)?;
         let plans = Plans::new(settings.schedule_cache_entries as usize);
         let offload_all = settings.offload == settings::Offload::On;
-        Ok(Coll { executor, choice, plans, offload_all, home: false })
+        let boards = Boards::new(executor.segment().clone());
+        Ok(Coll { executor, choice, plans, boards, offload_all, home: false })
     }
 
     /// Starts a collective.
@@ -60,6 +67,47 @@ impl Coll {
             reduction: call.reduction,
             offload,
         })
+    }
+
+    /// Whether a blocking call goes over the comm's boards. Users who choose an algorithm or the proxy get these.
+    pub fn board_due(&mut self, context: u64, members: usize, call: &Call) -> Due {
+        if self.offload_all || self.choice.is_overruled(call.collective) {
+            return Due::No;
+        }
+        self.boards.due(context, members, call)
+    }
+
+    /// Makes room for this rank's board; all members then tell each other what this returns.
+    pub fn new_board(&mut self) -> u64 {
+        self.boards.new_board(self.executor.memory())
+    }
+
+    /// Hangs the boards of all members of the comm with this context, which lie at `boards` of their arenas. Errors: a member's number makes no sense.
+    pub fn hang_boards(&mut self, context: u64, members: &Members, boards: &[i64]) -> Result<()> {
+        self.boards.hang(context, members.rank, &members.peers, boards)
+    }
+
+    /// Begins a call that is due on these boards; it `is_posted` there until it is over.
+    pub fn post(&mut self, boards: usize, call: &Call) {
+        telemetry::count(counter_of(call.collective), 1);
+        self.boards.post(boards, call);
+    }
+
+    /// Whether a call is under way on these boards.
+    #[inline]
+    pub fn is_posted(&self, boards: usize) -> bool {
+        self.boards.is_posted(boards)
+    }
+
+    /// Whether a call on a board would get further.
+    #[inline]
+    pub fn board_stirred(&self) -> bool {
+        self.boards.stirred()
+    }
+
+    /// A comm is freed here.
+    pub fn leave(&mut self, context: u64) {
+        self.boards.leave(context);
     }
 
     /// From now on the rank carries out everything itself: proxies forget a rank that has left its job.
@@ -87,8 +135,13 @@ impl Coll {
     }
 
     /// Advances all started collectives that this rank executes itself.
+    #[inline]
     pub fn poll(&mut self) -> Poll {
-        self.executor.poll()
+        let posted = !self.boards.is_idle() && self.boards.poll();
+        match self.executor.poll() {
+            Poll::Idle if posted => Poll::Progressed,
+            poll => poll,
+        }
     }
 
     /// A user's operator that `poll` asked for has been called.
@@ -103,7 +156,7 @@ impl Coll {
 
     /// Whether anything has changed since the last `poll`: to be asked before sleeping on the rank's doorbell.
     pub fn stirred(&self) -> bool {
-        self.executor.stirred()
+        self.executor.stirred() || self.boards.stirred()
     }
 
     /// Whether any collective is under way.

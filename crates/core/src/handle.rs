@@ -128,6 +128,7 @@ impl Handle {
     }
 
     /// The slot that a handle of ours names, if it is of `kind`.
+    #[inline]
     pub(crate) fn slot(self, kind: Kind) -> Option<usize> {
         let number = self.dynamic()?;
         (number >> KIND_SHIFT == kind as u32).then_some((number & (INDEX_MAX - 1)) as usize)

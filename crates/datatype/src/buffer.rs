@@ -48,11 +48,15 @@ impl Buffer {
     /// # Safety
     /// All bytes that `count` elements of `layout` at `base` touch must stay mapped until the operation ends (that is what
     /// MPI asks of the caller of every communication function; MPI 5.0, section 2.2).
+    #[inline]
     pub unsafe fn claim(base: usize, count: usize, layout: impl Borrow<Arc<Layout>>) -> Buffer {
         let shared = layout.borrow();
         let bytes = count * shared.size;
         if bytes == 0 {
             return Buffer::EMPTY;
+        }
+        if shared.is_contiguous() {
+            return Buffer { base, bytes, gaps: None };
         }
         match shared.only_piece() {
             Some(piece) if count == 1 || shared.extent == shared.size as i64 => {
@@ -79,11 +83,13 @@ impl Buffer {
     }
 
     /// Data bytes of `count` elements of `layout`; nothing if that does not fit 63 bits.
+    #[inline]
     pub fn bytes_of(count: usize, layout: &Layout) -> Option<usize> {
         count.checked_mul(layout.size).filter(|&bytes| bytes <= isize::MAX as usize)
     }
 
     /// Data bytes: the length of the packed form.
+    #[inline]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -113,6 +119,7 @@ impl Buffer {
     }
 
     /// The one span that the data occupies, where it has no gaps.
+    #[inline]
     pub fn contiguous(&self) -> Option<Span> {
         match self.gaps {
             // SAFETY: the maker of the buffer promised what `claim` asks (contract of `Buffer::claim`).
@@ -140,10 +147,15 @@ impl Buffer {
     }
 
     /// Copies packed bytes `[offset, offset + to.bytes())` of the data to `to`.
+    #[inline]
     pub fn pack(&self, offset: usize, to: Span) {
-        if let Some(span) = self.contiguous() {
-            return span.slice(offset, to.bytes()).copy_to(to);
+        match self.contiguous() {
+            Some(span) => span.slice(offset, to.bytes()).copy_to(to),
+            None => self.gather(offset, to),
         }
+    }
+
+    fn gather(&self, offset: usize, to: Span) {
         let mut to_address = to.address();
         self.walk(offset, to.bytes(), |strip| {
             gather(strip, to_address);
@@ -152,10 +164,15 @@ impl Buffer {
     }
 
     /// Copies `from` over packed bytes `[offset, offset + from.bytes())` of the data.
+    #[inline]
     pub fn unpack(&self, offset: usize, from: Span) {
-        if let Some(span) = self.contiguous() {
-            return from.copy_to(span.slice(offset, from.bytes()));
+        match self.contiguous() {
+            Some(span) => from.copy_to(span.slice(offset, from.bytes())),
+            None => self.scatter(offset, from),
         }
+    }
+
+    fn scatter(&self, offset: usize, from: Span) {
         let mut from_address = from.address();
         self.walk(offset, from.bytes(), |strip| {
             scatter(from_address, strip);

@@ -37,6 +37,8 @@ pub struct Layout {
     starts: Vec<usize>,
     /// Packed bytes of one pass over the body.
     pass_bytes: usize,
+    /// Whether the body is one piece at the origin, which every message asks.
+    solid: bool,
     /// Data bytes of one element (MPI_Type_size).
     pub size: usize,
     /// Bytes from one element to the next (MPI_Type_get_extent).
@@ -76,21 +78,19 @@ impl Layout {
             starts.push(pass_bytes);
             pass_bytes += (run.bytes * run.repeat) as usize;
         }
-        Ok(Layout { body, starts, pass_bytes, size, extent, lb, true_lb, true_extent: true_ub - true_lb })
+        let (solid, true_extent) = (body.only_piece().is_some_and(|run| run.offset == 0), true_ub - true_lb);
+        Ok(Layout { body, starts, pass_bytes, solid, size, extent, lb, true_lb, true_extent })
     }
 
     /// Whether consecutive elements are one gap-free stretch that starts at the buffer's address.
+    #[inline]
     pub fn is_contiguous(&self) -> bool {
-        self.size == 0
-            || (self.extent == self.size as i64 && self.only_piece().is_some_and(|run| run.offset == 0))
+        self.size == 0 || (self.solid && self.extent == self.size as i64)
     }
 
     /// The one piece that an element consists of, if it is one.
     pub(crate) fn only_piece(&self) -> Option<Run> {
-        match self.body.runs[..] {
-            [run] if run.repeat == 1 && self.body.loops.is_empty() => Some(run),
-            _ => None,
-        }
+        self.body.only_piece()
     }
 
     /// The runs of one pass, in typemap order.
@@ -188,6 +188,13 @@ pub(crate) struct Body {
 const UNROLLED_RUNS_MAX: u64 = 8;
 
 impl Body {
+    fn only_piece(&self) -> Option<Run> {
+        match self.runs[..] {
+            [run] if run.repeat == 1 && self.loops.is_empty() => Some(run),
+            _ => None,
+        }
+    }
+
     /// One piece.
     pub fn piece(offset: i64, bytes: u64) -> Body {
         Body { loops: vec![], runs: vec![Run { offset, bytes, repeat: 1, stride: 0 }] }

@@ -92,10 +92,14 @@ classes! {
     Abi = 62,
 }
 
-/// An error class and the sentence that explains it.
+/// An error class and the sentence that explains it. One word wide, so that a `Result` that says nothing else is a register.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct Error {
+#[error("{}", .0.message)]
+pub struct Error(Box<Facts>);
+
+/// What an `Error` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
     /// What the MPI call returns, unless there is a code.
     pub class: Class,
     /// What the MPI call returns instead: a code that a function of the program returned to us.
@@ -106,18 +110,33 @@ pub struct Error {
 
 impl Error {
     /// Makes an error; `message` is the whole sentence without a final stop.
+    #[cold]
     pub fn new(class: Class, message: impl Into<String>) -> Error {
-        Error { class, code: None, message: message.into() }
+        Error(Box::new(Facts { class, code: None, message: message.into() }))
     }
 
     /// The same error, of which the MPI call returns `code`.
-    pub fn with_code(self, code: i32) -> Error {
-        Error { code: Some(code), ..self }
+    pub fn with_code(mut self, code: i32) -> Error {
+        self.0.code = Some(code);
+        self
     }
 
     /// What the MPI call returns.
     pub fn code(&self) -> i32 {
-        self.code.unwrap_or(self.class as i32)
+        self.0.code.unwrap_or(self.0.class as i32)
+    }
+}
+
+impl std::ops::Deref for Error {
+    type Target = Facts;
+    fn deref(&self) -> &Facts {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for Error {
+    fn deref_mut(&mut self) -> &mut Facts {
+        &mut self.0
     }
 }
 

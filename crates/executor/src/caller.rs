@@ -79,6 +79,11 @@ struct Instance {
 }
 
 impl Executor {
+    /// The job's memory.
+    pub fn segment(&self) -> &Segment {
+        &self.reach.segment
+    }
+
     /// The executor of `rank`, which allocates from `allocator` (the rank's arena).
     pub fn new(segment: Segment, rank: u32, allocator: Allocator, config: Config) -> Executor {
         let generation = segment.rank(rank).generation.load(Ordering::Relaxed);

@@ -65,6 +65,7 @@ impl Io {
     }
 
     /// Moves everything on; whether anything moved.
+    #[inline]
     pub fn poll(&mut self, coll: &mut Coll) -> bool {
         let mut moved = self.stirred();
         self.seen = self.pool.done();

@@ -51,6 +51,8 @@ pub(crate) enum Outgoing {
 /// What a message without bytes costs: its record in the unexpected queue.
 const MESSAGE_COST: u64 = 64;
 
+/// The least that one packet of a stream carries, but for the last.
+const PIECE_BYTES_MIN: usize = 16 << 10;
 /// Packets of streams that one flush sends: whoever is polled next gets his turn, however fast the peer takes them.
 const STREAM_PACKETS_PER_FLUSH: usize = 16;
 
@@ -204,7 +206,9 @@ impl Lane {
         let SendProgress::Streaming { theirs, attempt, next, end } = request.sending().progress else {
             unreachable!("only sends that were asked for stream");
         };
-        let bytes = (end - next).min(self.payload_bytes_max as u64);
+        // The receiver copies one piece while we copy the next, so a message is at least four.
+        let piece = (request.data.bytes() / 4).max(PIECE_BYTES_MIN).min(self.payload_bytes_max);
+        let bytes = (end - next).min(piece as u64);
         let header = packet::about(packet::DATA, theirs, attempt);
         if route.send(&header, bytes as usize, |to| request.data.pack(next as usize, to)) == Sent::Full {
             return false;

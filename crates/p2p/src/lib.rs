@@ -271,11 +271,13 @@ impl P2p {
     }
 
     /// Whether `poll` has work that no peer will ring the doorbell for, so that the process must not sleep.
+    #[inline]
     pub fn must_poll(&self) -> bool {
         !(self.blocked.is_empty() && self.state.reading.is_empty() && self.state.hopes.is_empty())
     }
 
     /// Whether nothing has come and nothing waits: what a process asks, with its doorbell armed, before it sleeps.
+    #[inline]
     pub fn is_idle(&self) -> bool {
         let route = |number: &u32| self.peers[*number as usize].as_deref().map(|peer| &peer.route);
         !self.must_poll()
@@ -335,6 +337,7 @@ impl State {
     }
 
     /// Ends an operation, and forgets it if nobody will ask.
+    #[inline]
     fn complete(&mut self, ticket: u64) {
         let request = self.requests.get_mut(ticket).expect("an operation that completes is known");
         if request.is_send() {

@@ -93,6 +93,7 @@ impl P2p {
 
 /// Says whose fault it is.
 #[cold]
-fn named(peer: u32, error: Error) -> Error {
-    Error { message: format!("peer {peer}: {}", error.message), ..error }
+fn named(peer: u32, mut error: Error) -> Error {
+    error.message = format!("peer {peer}: {}", error.message);
+    error
 }

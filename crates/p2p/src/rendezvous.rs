@@ -232,8 +232,15 @@ impl State {
 
 impl P2p {
     /// Reads one piece for the receive whose turn it is; returns whether there was one.
+    #[inline]
     pub(crate) fn advance_read(&mut self) -> bool {
-        let Some(ours) = self.state.reading.pop_front() else { return false };
+        match self.state.reading.pop_front() {
+            Some(ours) => self.advance_read_of(ours),
+            None => false,
+        }
+    }
+
+    fn advance_read_of(&mut self, ours: u64) -> bool {
         let Some(&Request { stage: Stage::Reading { peer: number, .. }, .. }) = self.state.requests.get(ours)
         else {
             unreachable!("only receives that read are in the list of readers")

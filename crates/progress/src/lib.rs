@@ -12,7 +12,7 @@ use telemetry::{Counter, count};
 use transport::shm::{Doorbell, Rest, Segment};
 
 /// Spins between two looks at the clock.
-const SPINS: u32 = 64;
+const SPINS: u32 = 8;
 /// Yields before the first sleep, however long they took.
 const YIELDS_MIN: u32 = 16;
 /// The first nap; each further one of the same wait is twice as long.

@@ -173,7 +173,7 @@ mod tests {
             ("OUTBOARD_STATS", "perhaps", &["0", "1"]),
             ("OUTBOARD_CHECK", "3", &["2"]),
         ] {
-            let message = from(&[(name, value)]).unwrap_err().message;
+            let message = from(&[(name, value)]).unwrap_err().to_string();
             assert!(words.iter().all(|word| message.contains(word)), "{message}");
         }
     }

@@ -8,6 +8,7 @@ pub mod child;
 pub mod clock;
 pub mod cpu;
 pub mod debugger;
+pub mod fence;
 pub mod file;
 pub mod futex;
 pub mod memory;

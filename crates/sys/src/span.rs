@@ -20,6 +20,7 @@ impl Span {
     /// # Safety
     /// The bytes must stay mapped (readable, and writable if anybody copies into the span) until the last use of the span
     /// or of a slice of it.
+    #[inline]
     pub unsafe fn claim(address: usize, bytes: usize) -> Span {
         Span { address, bytes }
     }
@@ -30,16 +31,19 @@ impl Span {
     }
 
     /// The first byte's address in this process.
+    #[inline]
     pub fn address(self) -> usize {
         self.address
     }
 
     /// The length in bytes.
+    #[inline]
     pub fn bytes(self) -> usize {
         self.bytes
     }
 
     /// The part `[from, from + bytes)`; panics where that is not inside the span.
+    #[inline]
     pub fn slice(self, from: usize, bytes: usize) -> Span {
         assert!(
             from <= self.bytes && bytes <= self.bytes - from,
@@ -50,13 +54,22 @@ impl Span {
     }
 
     /// Copies the whole span to `to`, which must be as long; overlapping is allowed.
+    #[inline]
     pub fn copy_to(self, to: Span) {
         assert_eq!(self.bytes, to.bytes, "copy between spans of different lengths");
+        if self.bytes == size_of::<u64>() {
+            // The commonest short message; calling `memmove` takes several times as long.
+            // SAFETY: 8 bytes that were claimed mapped, as below.
+            let word = unsafe { (self.address as *const u64).read_unaligned() };
+            // SAFETY: as above.
+            return unsafe { (to.address as *mut u64).write_unaligned(word) };
+        }
         // SAFETY: both spans were claimed mapped for `bytes` bytes by their makers (contract of `claim`); `copy` allows overlap.
         unsafe { std::ptr::copy(self.address as *const u8, to.address as *mut u8, self.bytes) }
     }
 
     /// Copies the span into `to`, which must be as long.
+    #[inline]
     pub fn read(self, to: &mut [u8]) {
         assert_eq!(self.bytes, to.len(), "read of a span into a slice of another length");
         // SAFETY: the span was claimed mapped; `to` is a live exclusive slice of the same length.
@@ -64,6 +77,7 @@ impl Span {
     }
 
     /// Copies `from`, which must be as long, into the span.
+    #[inline]
     pub fn write(self, from: &[u8]) {
         assert_eq!(self.bytes, from.len(), "write of a slice into a span of another length");
         // SAFETY: the span was claimed mapped and writable; `from` is a live slice of the same length.

@@ -105,6 +105,7 @@ impl Reach {
     }
 
     /// Whether `arrivals` would tell of a peer.
+    #[inline]
     pub fn has_arrivals(&self) -> bool {
         match self {
             Reach::Shm(port) => port.has_arrivals(),

@@ -73,6 +73,7 @@ impl Port {
     }
 
     /// Whether a peer has written to us of whom `arrivals` has not told.
+    #[inline]
     pub fn has_arrivals(&self) -> bool {
         let senders = &self.segment.rank(self.rank).senders;
         self.told.iter().enumerate().any(|(index, told)| senders.word(index) & !told != 0)

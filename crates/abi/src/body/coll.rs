@@ -307,7 +307,12 @@ pub fn iexscan(
 }
 
 pub(crate) fn run(guard: &mut Guard, planned: Planned) -> Result<()> {
-    let work = planned.blocking().start(guard)?.1;
+    let planned = planned.blocking();
+    if let Some(boards) = planned.post(guard)? {
+        guard.wait(|process| (!process.job().coll.is_posted(boards)).then_some(()));
+        return Ok(());
+    }
+    let work = planned.start(guard)?.1;
     guard.finish(work).error.map_or(Ok(()), Err)
 }
 

@@ -344,6 +344,7 @@ pub fn comm_free(guard: &mut Guard, comm: Out<Handle>) -> Result<()> {
     attribute::delete_all(guard, Kind::Comm, handle)?;
     let context = guard.objects.comm(handle)?.context;
     buffers::let_go(guard, p2p::Owner::Comm(context))?;
+    guard.job().coll.leave(context);
     let freed = guard.objects.comms.remove(handle)?;
     release(&mut guard.objects.errhandlers, freed.errhandler)?;
     crate::connect::publish(guard);

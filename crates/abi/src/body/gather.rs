@@ -7,9 +7,7 @@ use crate::process::Guard;
 use crate::request::{Receive, Send, Source};
 use datatype::Buffer;
 use error::{Class, Error, Result};
-use objects::Group;
 use p2p::Mode;
-use std::sync::Arc;
 
 /// The words of all members, in order of rank; of both groups of an intercommunicator, as `Comm::everybody` has them. Collective.
 pub(crate) fn gather_words(guard: &mut Guard, comm: Handle, words: &[i64]) -> Result<Vec<i64>> {
@@ -48,7 +46,7 @@ pub(crate) fn share_words(
         Some(Ok(words)) => (to_bytes(&[0, words.len() as i64]), to_bytes(&words)),
         Some(Err(error)) => {
             let header = [error.code().into(), error.message.len() as i64];
-            (to_bytes(&header), error.message.into_bytes())
+            (to_bytes(&header), error.message.clone().into_bytes())
         }
         None => (vec![0; 16], Vec::new()),
     };
@@ -90,9 +88,8 @@ fn swap_bytes(
 ) -> Result<Vec<u8>> {
     let mut theirs = vec![0; expected];
     let buffer = Buffer::from(memory(&mut theirs));
-    // The group only serves to find the sender's rank, for which nobody asks.
-    let group = Arc::new(Group::new([], 0));
-    let recv = Receive { context, source: Source::Peer(peer), tag: Some(tag), buffer, group };
+    // For the sender's rank in a comm nobody asks.
+    let recv = Receive { context, source: Source::Peer { peer, rank: -1 }, tag: Some(tag), buffer };
     let buffer = Buffer::from(memory(&mut mine));
     let send = Send { mode: Mode::Standard, context, peer: Some(peer), tag, buffer };
     let recv = recv.start(guard)?;

@@ -77,9 +77,9 @@ impl Generalized {
 impl Completion {
     /// With what only the program knows: the status of a generalized request.
     pub(crate) fn queried(mut self, guard: &mut Guard) -> Completion {
-        if let Some(functions) = self.generalized {
+        if let Some(functions) = self.generalized.as_deref() {
             let mut status = Status::EMPTY;
-            let code = callback::query_request(guard, functions, &mut status);
+            let code = callback::query_request(guard, *functions, &mut status);
             // Its field MPI_ERROR is not for the function to set.
             status.error = constants::SUCCESS;
             self.status = status;
@@ -97,6 +97,6 @@ impl Completion {
 
     /// Calls the free function alone: nobody wants to know how the request ended.
     pub(crate) fn freed(&self, guard: &mut Guard) -> Result<()> {
-        self.generalized.map_or(Ok(()), |functions| functions.free(guard))
+        self.generalized.as_deref().map_or(Ok(()), |functions| functions.free(guard))
     }
 }

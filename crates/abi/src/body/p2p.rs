@@ -2,11 +2,11 @@
 
 use crate::args::{Address, Handle, Out, Status, StatusOut};
 use crate::process::{Awaiting, Guard, Process};
-use crate::request::{Completion, Receive, Recipe, Request, Send, Source, Work, status_of};
+use crate::request::{Both, Completion, Receive, Recipe, Request, Send, Source, Work, status_of};
 use datatype::Buffer;
 use error::{Class, Result, fail};
-use objects::{Group, constants};
-use p2p::Mode;
+use objects::{Comm, Group, constants};
+use p2p::{Mode, Ticket};
 use std::sync::Arc;
 
 /// MPI_Send.
@@ -174,6 +174,7 @@ pub fn rsend_init(
 }
 
 /// MPI_Recv.
+#[inline]
 pub fn recv(
     guard: &mut Guard,
     buf: Address,
@@ -218,8 +219,8 @@ pub fn recv_init(
     request: Out<Handle>,
 ) -> Result<()> {
     request.check()?;
-    let recipe = Some(Recipe::Recv(guard.incoming(buf, count, datatype, source, tag, comm)?));
-    request.set(guard.job().requests.insert(Request { comm, work: None, recipe })?)
+    let recipe = Recipe::Recv(guard.incoming(buf, count, datatype, source, tag, comm)?);
+    request.set(guard.job().requests.insert(Request { comm, work: None, recipe: Some(Box::new(recipe)) })?)
 }
 
 /// MPI_Sendrecv.
@@ -367,6 +368,7 @@ pub fn imrecv(
 /// The buffered mode; `Process::outgoing` puts the comm's session there.
 const BUFFERED: Mode = Mode::Buffered { session: 0 };
 
+#[inline]
 #[allow(clippy::too_many_arguments)] // MPI_Send's, and how.
 fn blocking_send(
     guard: &mut Guard,
@@ -378,10 +380,13 @@ fn blocking_send(
     tag: i32,
     comm: Handle,
 ) -> Result<()> {
-    let work = guard.outgoing(mode, buf, count, datatype, dest, tag, comm)?.start(guard)?;
-    guard.finish(work).error.map_or(Ok(()), Err)
+    match guard.outgoing(mode, buf, count, datatype, dest, tag, comm)?.start(guard)? {
+        Work::Send(Ticket::DONE) => Ok(()),
+        work => guard.finish(work).error.map_or(Ok(()), Err),
+    }
 }
 
+#[inline]
 #[allow(clippy::too_many_arguments)] // MPI_Isend's, and how.
 #[rustfmt::skip]
 fn nonblocking_send(
@@ -398,8 +403,8 @@ fn persistent_send(
     guard: &mut Guard, mode: Mode, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32, comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
     request.check()?;
-    let recipe = Some(Recipe::Send(guard.outgoing(mode, buf, count, datatype, dest, tag, comm)?));
-    request.set(guard.job().requests.insert(Request { comm, work: None, recipe })?)
+    let recipe = Recipe::Send(guard.outgoing(mode, buf, count, datatype, dest, tag, comm)?);
+    request.set(guard.job().requests.insert(Request { comm, work: None, recipe: Some(Box::new(recipe)) })?)
 }
 
 /// The receive is started first, so that a message to oneself finds it.
@@ -415,12 +420,8 @@ fn exchange(guard: &mut Guard, send: Send, recv: Receive) -> Result<Completion> 
 fn both(guard: &mut Guard, send: Send, recv: Receive, packed: Option<Box<[u8]>>) -> Result<Work> {
     let recv = recv.start(guard)?;
     let send = send.start(guard)?;
-    Ok(Work::Both {
-        send: Some(Box::new(send)),
-        recv: Some(Box::new(recv)),
-        packed,
-        completion: Completion::EMPTY,
-    })
+    let completion = Completion::EMPTY;
+    Ok(Work::Both(Box::new(Both { send: Some(send), recv: Some(recv), packed, completion })))
 }
 
 /// What is sent moves aside in its packed form, so the receive may overwrite it at once.
@@ -456,7 +457,7 @@ fn matched(
     message.set(constants::MESSAGE_NULL)?;
     let ticket =
         guard.job().p2p.imrecv(taken.message, buffer).expect("a message in the table has not been received");
-    Ok((taken.comm, Work::Recv(ticket, taken.group)))
+    Ok((taken.comm, Work::Recv(ticket, Source::Any(taken.group))))
 }
 
 /// What a probe looks for.
@@ -471,30 +472,24 @@ pub(crate) struct Wanted {
 impl Wanted {
     /// The same as an operation, to tell people.
     fn operation(&self) -> p2p::Operation {
-        let peer = if let Source::Peer(peer) = self.source { Some(peer) } else { None };
-        let context = Some(self.context);
+        let (context, peer) = (Some(self.context), self.source.peer());
         p2p::Operation { what: p2p::What::Posted, context, peer, tag: self.tag, bytes: 0 }
     }
 
     fn probe(&self, process: &mut Process) -> Option<Status> {
-        let source = match self.source {
-            Source::Nobody => return Some(Status::NO_PROCESS),
-            Source::Any => None,
-            Source::Peer(peer) => Some(peer),
-        };
-        let found = process.job().p2p.iprobe(self.context, source, self.tag)?;
+        if let Source::Nobody = self.source {
+            return Some(Status::NO_PROCESS);
+        }
+        let found = process.job().p2p.iprobe(self.context, self.source.peer(), self.tag)?;
         Some(status_of(found.source_peer, found.tag, found.bytes, &self.group))
     }
 
     fn extract(&self, process: &mut Process) -> Result<Option<(Handle, Status)>> {
-        let source = match self.source {
-            Source::Nobody => return Ok(Some((constants::MESSAGE_NO_PROC, Status::NO_PROCESS))),
-            Source::Any => None,
-            Source::Peer(peer) => Some(peer),
-        };
-        let Some((message, found)) = process.job().p2p.improbe(self.context, source, self.tag) else {
-            return Ok(None);
-        };
+        if let Source::Nobody = self.source {
+            return Ok(Some((constants::MESSAGE_NO_PROC, Status::NO_PROCESS)));
+        }
+        let found = process.job().p2p.improbe(self.context, self.source.peer(), self.tag);
+        let Some((message, found)) = found else { return Ok(None) };
         let status = status_of(found.source_peer, found.tag, found.bytes, &self.group);
         let (context, group) = (self.context, self.group.clone());
         let taken = Taken { comm: self.comm, context, group, message, probe: found };
@@ -513,6 +508,7 @@ pub struct Taken {
 
 impl Process {
     /// The arguments of a send, checked.
+    #[inline]
     #[allow(clippy::too_many_arguments)] // MPI_Send's, and how.
     #[rustfmt::skip]
     pub(crate) fn outgoing(
@@ -529,30 +525,39 @@ impl Process {
     }
 
     /// The arguments of a receive, checked.
+    #[inline]
     #[rustfmt::skip]
     pub(crate) fn incoming(
         &mut self, buf: Address, count: i64, datatype: Handle, source: i32, tag: i32, comm: Handle,
     ) -> Result<Receive> {
         let buffer = self.buffer(buf, count, datatype)?;
-        let Wanted { context, source, tag, group, .. } = self.wanted(source, tag, comm)?;
-        Ok(Receive { context, source, tag, buffer, group })
+        let comm = self.objects.comm(comm)?;
+        let (source, tag) = envelope(comm, source, tag)?;
+        Ok(Receive { context: comm.context, source, tag, buffer })
     }
 
-    /// Source, tag and comm of a receive or a probe, checked.
+    /// Source, tag and comm of a probe, checked.
     fn wanted(&mut self, source: i32, tag: i32, handle: Handle) -> Result<Wanted> {
         let comm = self.objects.comm(handle)?;
-        let source = match source {
-            constants::PROC_NULL => Source::Nobody,
-            constants::ANY_SOURCE => Source::Any,
-            rank => Source::Peer(comm.peer(rank)?),
-        };
-        let tag = match tag {
-            constants::ANY_TAG => None,
-            0.. => Some(tag),
-            _ => fail!(Class::Tag, "tag {tag} is negative and not MPI_ANY_TAG"),
-        };
+        let (source, tag) = envelope(comm, source, tag)?;
         Ok(Wanted { comm: handle, context: comm.context, source, tag, group: comm.partners().clone() })
     }
+}
+
+/// Source and tag of a receive or a probe, checked.
+#[inline]
+fn envelope(comm: &Comm, source: i32, tag: i32) -> Result<(Source, Option<i32>)> {
+    let source = match source {
+        constants::PROC_NULL => Source::Nobody,
+        constants::ANY_SOURCE => Source::Any(comm.partners().clone()),
+        rank => Source::Peer { peer: comm.peer(rank)?, rank },
+    };
+    let tag = match tag {
+        constants::ANY_TAG => None,
+        0.. => Some(tag),
+        _ => fail!(Class::Tag, "tag {tag} is negative and not MPI_ANY_TAG"),
+    };
+    Ok((source, tag))
 }
 
 impl Send {
@@ -569,13 +574,11 @@ impl Receive {
     /// Starts it.
     #[inline]
     pub(crate) fn start(self, process: &mut Process) -> Result<Work> {
-        let Receive { context, source, tag, buffer, group } = self;
-        let source = match source {
-            Source::Nobody => return Ok(Work::Done(Completion::NO_PROCESS)),
-            Source::Any => None,
-            Source::Peer(peer) => Some(peer),
-        };
-        Ok(Work::Recv(process.job().p2p.irecv(context, source, tag, buffer), group))
+        let Receive { context, source, tag, buffer } = self;
+        if let Source::Nobody = source {
+            return Ok(Work::Done(Completion::NO_PROCESS));
+        }
+        Ok(Work::Recv(process.job().p2p.irecv(context, source.peer(), tag, buffer), source))
     }
 }
 

@@ -71,8 +71,8 @@ pub fn precv_init(
     let Receive { source, tag, buffer, .. } = guard.incoming(buf, all, datatype, source, tag, comm)?;
     let peer = match source {
         Source::Nobody => None,
-        Source::Peer(peer) => Some(peer),
-        Source::Any => fail!(Class::Rank, "a partitioned receive names its source; MPI_ANY_SOURCE is none"),
+        Source::Peer { peer, .. } => Some(peer),
+        Source::Any(_) => fail!(Class::Rank, "a partitioned receive names its source; MPI_ANY_SOURCE is none"),
     };
     let Some(tag) = tag else { fail!(Class::Tag, "a partitioned receive names its tag; MPI_ANY_TAG is none") };
     make(guard, false, peer, tag, buffer, partitions, comm, request)
@@ -94,7 +94,7 @@ pub fn pready_range(
         fail!(Class::Arg, "partition_low is {partition_low}, above partition_high, {partition_high}");
     }
     // The ends are looked at before a list is made, which may be as long as the program says.
-    if let Some(Recipe::Partitioned(made)) = &guard.job().requests.get(request)?.recipe {
+    if let Some(Recipe::Partitioned(made)) = guard.job().requests.get(request)?.recipe.as_deref() {
         check_partition(partition_low, made.partitions)?;
         check_partition(partition_high, made.partitions)?;
     } else {
@@ -121,7 +121,7 @@ pub fn parrived(guard: &mut Guard, request: Handle, partition: i32, flag: Out<i3
     if request == constants::REQUEST_NULL {
         return flag.set(1);
     }
-    let Some(Recipe::Partitioned(made)) = &guard.job().requests.get(request)?.recipe else {
+    let Some(Recipe::Partitioned(made)) = guard.job().requests.get(request)?.recipe.as_deref() else {
         fail!(Class::Request, "{request} is not a partitioned request");
     };
     let made = made.clone();
@@ -162,8 +162,8 @@ fn make(
     let context = pair.map_or(0, |(from, to)| comm.partitioned_context(tag, from, to, sends));
     let group = comm.partners().clone();
     let made = Partitioned { sends, peer, context, tag, buffer, partitions: partitions as u32, group };
-    let recipe = Some(Recipe::Partitioned(Arc::new(made)));
-    request.set(guard.job().requests.insert(Request { comm: handle, work: None, recipe })?)
+    let recipe = Recipe::Partitioned(Arc::new(made));
+    request.set(guard.job().requests.insert(Request { comm: handle, work: None, recipe: Some(Box::new(recipe)) })?)
 }
 
 fn check_partition(partition: i32, partitions: u32) -> Result<u32> {
@@ -177,7 +177,7 @@ fn check_partition(partition: i32, partitions: u32) -> Result<u32> {
 fn ready(guard: &mut Guard, partitions: &[i32], request: Handle) -> Result<()> {
     let job = guard.job();
     let entry = job.requests.get_mut(request)?;
-    let (Some(Recipe::Partitioned(made)), Some(work)) = (&entry.recipe, &mut entry.work) else {
+    let (Some(Recipe::Partitioned(made)), Some(work)) = (entry.recipe.as_deref(), &mut entry.work) else {
         fail!(Class::Request, "{request} is not an active partitioned send");
     };
     let Work::Parts(parts) = work else {

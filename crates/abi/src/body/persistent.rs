@@ -162,5 +162,5 @@ pub(crate) fn keep(guard: &mut Guard, planned: Planned, info: Handle, request: O
     request.check()?;
     guard.objects.info_or_empty(info)?;
     let (comm, recipe) = planned.persist(guard)?;
-    request.set(guard.job().requests.insert(Request { comm, work: None, recipe: Some(recipe) })?)
+    request.set(guard.job().requests.insert(Request { comm, work: None, recipe: Some(Box::new(recipe)) })?)
 }

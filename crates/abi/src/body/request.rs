@@ -13,8 +13,8 @@ use objects::constants;
 pub fn wait(guard: &mut Guard, request: Out<Handle>, status: StatusOut) -> Result<()> {
     let handle = request.get()?;
     guard.awaiting = Awaiting::Request(handle);
-    let completion = guard.wait(|process| process.retire(handle).transpose())?;
-    finish_one(guard, handle, request, completion, status)
+    let retired = guard.wait(|process| process.retire(handle).transpose())?;
+    finish_one(guard, request, retired, status)
 }
 
 /// MPI_Test.
@@ -22,9 +22,9 @@ pub fn test(guard: &mut Guard, request: Out<Handle>, flag: Out<i32>, status: Sta
     let handle = request.get()?;
     flag.check()?;
     guard.progress();
-    let completion = guard.retire(handle)?;
-    flag.set(i32::from(completion.is_some()))?;
-    completion.map_or(Ok(()), |completion| finish_one(guard, handle, request, completion, status))
+    let retired = guard.retire(handle)?;
+    flag.set(i32::from(retired.is_some()))?;
+    retired.map_or(Ok(()), |retired| finish_one(guard, request, retired, status))
 }
 
 /// MPI_Waitany.
@@ -32,7 +32,7 @@ pub fn test(guard: &mut Guard, request: Out<Handle>, flag: Out<i32>, status: Sta
 pub fn waitany(guard: &mut Guard, count: i32, array_of_requests: Array<Handle>, indx: Out<i32>, status: StatusOut) -> Result<()> {
     let handles = array_of_requests.read(length(count)?)?;
     let done = guard.wait(|process| process.retire_any(&handles).transpose())?;
-    finish_any(guard, array_of_requests, &handles, done, indx, status)
+    finish_any(guard, array_of_requests, done, indx, status)
 }
 
 /// MPI_Testany.
@@ -45,7 +45,7 @@ pub fn testany(
     match guard.retire_any(&handles)? {
         Some(done) => {
             flag.set(1)?;
-            finish_any(guard, array_of_requests, &handles, done, indx, status)
+            finish_any(guard, array_of_requests, done, indx, status)
         }
         None => {
             flag.set(0)?;
@@ -74,8 +74,7 @@ pub fn waitall(
         }
         Some(Ok(()))
     })?;
-    let all: Vec<usize> = (0..handles.len()).collect();
-    finish_many(guard, array_of_requests, &handles, &all, array_of_statuses)
+    finish_many(guard, array_of_requests, &handles, 0..handles.len(), array_of_statuses)
 }
 
 /// MPI_Testall.
@@ -91,8 +90,7 @@ pub fn testall(
         }
     }
     flag.set(1)?;
-    let all: Vec<usize> = (0..handles.len()).collect();
-    finish_many(guard, array_of_requests, &handles, &all, array_of_statuses)
+    finish_many(guard, array_of_requests, &handles, 0..handles.len(), array_of_statuses)
 }
 
 /// MPI_Waitsome.
@@ -218,6 +216,9 @@ fn report_many(guard: &mut Guard, completions: Vec<Completion>, statuses: Status
 /// MPI_Request_free. The operation goes on to its end; a generalized one stays in the table until MPI_Grequest_complete.
 pub fn request_free(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
     let handle = request.get()?;
+    if handle == guard.job().sent {
+        return request.set(constants::REQUEST_NULL);
+    }
     match &mut guard.job().requests.get_mut(handle)?.work {
         Some(Work::Generalized { complete: false, freed, .. }) => *freed = true,
         _ => {
@@ -248,7 +249,7 @@ pub fn cancel(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
             return functions.cancel(guard, complete);
         }
         Some(Work::Done(Completion { generalized: Some(functions), .. })) => {
-            let functions = *functions;
+            let functions = **functions;
             return functions.cancel(guard, true);
         }
         Some(work) => work.cancel(p2p),
@@ -303,30 +304,43 @@ fn length(count: i32) -> Result<usize> {
 /// Hands a completed request's facts to the program.
 #[rustfmt::skip]
 fn finish_one(
-    guard: &mut Guard, handle: Handle, request: Out<Handle>, (comm, completion): (Handle, Completion), status: StatusOut,
+    guard: &mut Guard, request: Out<Handle>, retired: Retired, status: StatusOut,
 ) -> Result<()> {
-    request.set(guard.name_after(handle))?;
-    let completion = completion.ended(guard);
+    if !retired.stays {
+        request.set(constants::REQUEST_NULL)?;
+    }
+    let completion = retired.completion.ended(guard);
     status.set(completion.status);
-    failed_on(guard, comm, completion.error)
+    failed_on(guard, retired.comm, completion.error)
+}
+
+/// A request that has ended.
+struct Retired {
+    /// Whose error handler hears of a failure.
+    comm: Handle,
+    completion: Completion,
+    /// It is persistent, or null: the program's variable keeps it.
+    stays: bool,
 }
 
 /// An index among many, and what `retire` said of it.
-type Done = Option<(usize, (Handle, Completion))>;
+type Done = Option<(usize, Retired)>;
 
 #[rustfmt::skip]
 fn finish_any(
-    guard: &mut Guard, requests: Array<Handle>, handles: &[Handle], done: Done, indx: Out<i32>, status: StatusOut,
+    guard: &mut Guard, requests: Array<Handle>, done: Done, indx: Out<i32>, status: StatusOut,
 ) -> Result<()> {
-    let Some((at, (comm, completion))) = done else {
+    let Some((at, retired)) = done else {
         status.set_empty()?;
         return indx.set(constants::UNDEFINED);
     };
     indx.set(at as i32)?;
-    requests.set(at, guard.name_after(handles[at]))?;
-    let completion = completion.ended(guard);
+    if !retired.stays {
+        requests.set(at, constants::REQUEST_NULL)?;
+    }
+    let completion = retired.completion.ended(guard);
     status.set(completion.status);
-    failed_on(guard, comm, completion.error)
+    failed_on(guard, retired.comm, completion.error)
 }
 
 #[rustfmt::skip]
@@ -339,48 +353,39 @@ fn finish_some(
     for (at, index) in done.iter().enumerate() {
         indices.set(at, *index as i32)?;
     }
-    finish_many(guard, requests, handles, &done, statuses)
+    finish_many(guard, requests, handles, done.into_iter(), statuses)
 }
 
 /// Retires the requests at `done`, all of which are over. If one has failed the call returns MPI_ERR_IN_STATUS and every
 /// status tells its own error (MPI 5.0, section 3.7.5).
 #[rustfmt::skip]
 fn finish_many(
-    guard: &mut Guard, requests: Array<Handle>, handles: &[Handle], done: &[usize], statuses: Statuses,
+    guard: &mut Guard, requests: Array<Handle>, handles: &[Handle], done: impl ExactSizeIterator<Item = usize>, statuses: Statuses,
 ) -> Result<()> {
-    let mut retired = Vec::with_capacity(done.len());
-    for index in done {
-        let handle = handles[*index];
-        retired.push(guard.retire(handle)?.expect("it was over a moment ago"));
-        requests.set(*index, guard.name_after(handle))?;
-    }
-    let mut failed: Option<(Handle, Error)> = None;
-    let mut ended = Vec::with_capacity(done.len());
-    for (at, (comm, completion)) in retired.into_iter().enumerate() {
-        let completion = completion.ended(guard);
-        ended.push(completion.status);
+    let many = done.len();
+    let mut failed = Vec::new();
+    for (at, index) in done.enumerate() {
+        let Retired { comm, completion, stays } = guard.retire(handles[index])?.expect("it was over a moment ago");
+        if !stays {
+            requests.set(index, constants::REQUEST_NULL)?;
+        }
+        let completion = if completion.generalized.is_some() { completion.ended(guard) } else { completion };
+        statuses.set(at, completion.status);
         if let Some(error) = completion.error {
-            ended[at].error = error.code();
-            failed.get_or_insert((comm, error));
+            failed.push((at, comm, error));
         }
     }
-    match failed {
-        Some((comm, first)) => {
-            ended.iter().enumerate().for_each(|(at, status)| statuses.set_with_error(at, *status));
-            let error = Error::new(Class::InStatus, format!("of {} operations: {}", done.len(), first.message));
-            failed_on(guard, comm, Some(error))
-        }
-        None => {
-            ended.iter().enumerate().for_each(|(at, status)| statuses.set(at, *status));
-            Ok(())
-        }
-    }
+    let Some((_, comm, first)) = failed.first() else { return Ok(()) };
+    (0..many).for_each(|at| statuses.set_error(at, constants::SUCCESS));
+    failed.iter().for_each(|(at, _, error)| statuses.set_error(*at, error.code()));
+    let error = Error::new(Class::InStatus, format!("of {many} operations: {}", first.message));
+    failed_on(guard, *comm, Some(error))
 }
 
 impl Process {
     /// Whether a request is over (null and inactive ones are). What it has told is kept in it.
     pub(crate) fn peek(&mut self, handle: Handle) -> Result<bool> {
-        if handle == constants::REQUEST_NULL {
+        if handle == constants::REQUEST_NULL || handle == self.job().sent {
             return Ok(true);
         }
         self.job().advance(handle)
@@ -388,31 +393,46 @@ impl Process {
 
     /// What a request has to tell, if it is over; it stays.
     fn look(&mut self, handle: Handle) -> Result<Option<Completion>> {
-        if !self.peek(handle)? {
-            return Ok(None);
-        }
         if handle == constants::REQUEST_NULL {
             return Ok(Some(Completion::EMPTY));
         }
-        match &self.job().requests.get(handle)?.work {
-            Some(Work::Done(completion)) => Ok(Some(completion.clone())),
-            _ => Ok(Some(Completion::EMPTY)),
-        }
+        let Job { requests, p2p, coll, operators, .. } = self.job();
+        let Some(work) = &mut requests.get_mut(handle)?.work else { return Ok(Some(Completion::EMPTY)) };
+        let Some(completion) = work.poll(p2p, coll) else { return Ok(None) };
+        std::mem::replace(work, Work::Done(completion.clone())).release(operators);
+        Ok(Some(completion))
     }
 
-    /// As `look`, and the request ends: it is freed, or inactive if it is persistent. Also the comm that failures are for.
-    fn retire(&mut self, handle: Handle) -> Result<Option<(Handle, Completion)>> {
-        let Some(completion) = self.look(handle)? else { return Ok(None) };
+    /// As `look`, and the request ends: it is freed, or inactive if it is persistent.
+    #[inline]
+    fn retire(&mut self, handle: Handle) -> Result<Option<Retired>> {
         if handle == constants::REQUEST_NULL {
-            return Ok(Some((constants::COMM_SELF, completion)));
+            return Ok(Some(Retired {
+                comm: constants::COMM_SELF,
+                completion: Completion::EMPTY,
+                stays: true,
+            }));
         }
-        let request = self.job().requests.get_mut(handle)?;
-        let comm = request.comm;
-        request.work = None;
-        if request.recipe.is_none() {
-            self.job().requests.remove(handle)?;
+        let Job { requests, sent, p2p, coll, operators, .. } = self.job();
+        if handle == *sent {
+            return Ok(Some(Retired {
+                comm: constants::COMM_SELF,
+                completion: Completion::EMPTY,
+                stays: false,
+            }));
         }
-        Ok(Some((comm, completion)))
+        let request = requests.get_mut(handle)?;
+        let (comm, stays) = (request.comm, request.recipe.is_some());
+        let Some(work) = &mut request.work else {
+            return Ok(Some(Retired { comm, completion: Completion::EMPTY, stays }));
+        };
+        let Some(completion) = work.poll(p2p, coll) else { return Ok(None) };
+        let work = request.work.take().expect("seen above");
+        if !stays {
+            requests.remove(handle)?;
+        }
+        work.release(operators);
+        Ok(Some(Retired { comm, completion, stays }))
     }
 
     /// Retires the first request that is active and over. `Some(None)`: none of them is active.
@@ -446,10 +466,5 @@ impl Process {
 
     fn is_active(&mut self, handle: Handle) -> Result<bool> {
         Ok(handle != constants::REQUEST_NULL && self.job().requests.get(handle)?.work.is_some())
-    }
-
-    /// What the program's variable holds after a request has ended.
-    fn name_after(&mut self, handle: Handle) -> Handle {
-        if self.job().requests.get(handle).is_ok() { handle } else { constants::REQUEST_NULL }
     }
 }

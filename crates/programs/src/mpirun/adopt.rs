@@ -48,7 +48,7 @@ fn launch(pid: &str) -> Result<u8, Refusal> {
     let Some(fd) = settings.job_fd else { return Err(Refusal::other("OUTBOARD_JOB_FD is not set")) };
     let fd = sys::memory::inherited(fd as i32).map_err(gone)?;
     let copy = fd.try_clone().map_err(gone)?;
-    let segment = Segment::attach(copy).map_err(|error| Refusal::other(error.message))?;
+    let segment = Segment::attach(copy).map_err(|error| Refusal::other(error.to_string()))?;
     let setup = Setup { fd, genv: Vec::new(), trace: Setup::trace_path(settings) };
     Job::new(Options::default(), segment, signals, setup).adopt(pid as i32, process)
 }

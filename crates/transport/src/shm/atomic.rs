@@ -1,9 +1,26 @@
 //! The atomics of the protocols that loom checks (`RUSTFLAGS="--cfg loom" cargo test -p outboard-transport --lib loom`).
 
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 #[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// The two sides of a store and a look (`sys::fence`).
+#[cfg(not(loom))]
+pub(crate) use sys::fence::{heavy, light};
+
+/// Loom has no membarrier: both sides fence.
+#[cfg(loom)]
+pub(crate) fn light() {
+    loom::sync::atomic::fence(Ordering::SeqCst);
+}
+
+/// As `light`.
+#[cfg(loom)]
+pub(crate) fn heavy() -> bool {
+    loom::sync::atomic::fence(Ordering::SeqCst);
+    true
+}
 
 /// A value on cache lines of its own. 128 bytes, because processors fetch lines in pairs.
 #[repr(C, align(128))]

@@ -3,13 +3,16 @@
 //! The word holds a bit "somebody sleeps" and, above it, the number of wakings. Who has news publishes it, fences, and
 //! looks at the bit; who wants to sleep sets the bit, fences, looks for news once more, and sleeps while the word is
 //! unchanged. The two fences are ordered one way or the other: either the ringer sees the bit, or the sleeper sees the
-//! news. The bit stays set after a time-out, which costs the next ringer one system call and nobody a wake.
+//! news. Every packet rings and hardly anybody sleeps, so the sleeper fences for both (`sys::fence`). The bit stays set after a time-out, which costs the next ringer one system call and nobody a wake.
 
-use super::atomic::{AtomicU32, Ordering, fence};
+use super::atomic::{AtomicU32, Ordering, heavy, light};
 use std::time::Duration;
 
 /// The bit that says that somebody sleeps or is about to.
 const ASLEEP: u32 = 1;
+
+/// The longest sleep of a process that cannot fence for others.
+const UNSURE_MAX: Duration = Duration::from_millis(1);
 
 /// How `Doorbell::sleep` ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,10 +35,10 @@ pub struct Doorbell {
 }
 
 impl Doorbell {
-    /// Wakes whoever sleeps, so that it sees what this thread has stored so far. A fence and a load when nobody does.
+    /// Wakes whoever sleeps, so that it sees what this thread has stored so far. A load when nobody does.
     #[inline]
     pub fn ring(&self) {
-        fence(Ordering::SeqCst);
+        light();
         let word = self.word.load(Ordering::Relaxed);
         if word & ASLEEP != 0 {
             self.wake(word);
@@ -56,7 +59,8 @@ impl Doorbell {
     /// there is news. May wake early. The timeout is for what rings no bell (a peer's death), not for correctness.
     pub fn sleep(&self, timeout: Duration, still_idle: impl FnOnce() -> bool) -> Rest {
         let armed = self.word.fetch_or(ASLEEP, Ordering::AcqRel) | ASLEEP;
-        fence(Ordering::SeqCst);
+        // Where the fence may not have reached a ringer, a lost ring must not cost more than a moment.
+        let timeout = if heavy() { timeout } else { timeout.min(UNSURE_MAX) };
         if !still_idle() {
             return Rest::Awake;
         }

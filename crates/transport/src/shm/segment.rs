@@ -187,6 +187,8 @@ impl Segment {
                 format!("cannot map {} bytes of the job's memory: {error}", layout.mapped),
             )
         })?;
+        // Whoever has the job's memory may ring its bells.
+        sys::fence::join();
         let arenas = (0..shape.ranks).map(|_| OnceLock::new()).collect();
         Ok(Segment { inner: Arc::new(Inner { fd, shape, layout, head, arenas }) })
     }
@@ -407,7 +409,7 @@ mod tests {
 
     #[test]
     fn strange_descriptors_are_refused() {
-        let sentence = |fd: OwnedFd| Segment::attach(fd).unwrap_err().message;
+        let sentence = |fd: OwnedFd| Segment::attach(fd).unwrap_err().to_string();
         let file = std::fs::File::open("/dev/null").unwrap();
         assert!(sentence(file.into()).contains("no sealed memfd"));
         assert!(sentence(memory::create("test", 100).unwrap()).contains("100 bytes"));

@@ -1,0 +1,370 @@
+//! Boards: short blocking collectives, each in one exchange of cache lines.
+//!
+//! On a board, which lies in its arena, each member of a comm has two places, used in turn: the number of a round, and bytes. To take
+//! part in round r, a member writes its bytes and then r into the place whose turn it is, and reads the places of those whose bytes
+//! it needs once they say r. All that a short collective needs is then one cache line from each member, and nobody walks a schedule.
+//!
+//! Always true here: a member overwrites a place only when all others have begun the round before, and so have read that place, whose
+//! round was two before; operands are combined in the order of ranks, so all members get the same bits; whether a call is one for the
+//! board depends only on what is the same for all members, so their rounds count alike.
+//!
+//! A comm gets its boards at its eighth such call: many have only a few.
+
+use crate::call::{Call, Part};
+use datatype::Buffer;
+use error::{Class, Result, fail};
+use executor::Reduction;
+use schedule::algorithm::Collective;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+use sys::Span;
+use transport::own;
+use transport::shm::{Allocator, Arena, Segment};
+
+/// Longest contribution of a member: what a place holds beside the round.
+const BYTES_MAX: u64 = 248;
+/// Everybody reads everybody's line, so for more members a schedule's logarithm is less.
+const MEMBERS_MAX: usize = 16;
+/// Calls on a comm before its members hang boards.
+const CALLS_BEFORE: u32 = 8;
+
+const PLACE_BYTES: u64 = BYTES_MAX + 8;
+/// A line for `left`, two places.
+const BOARD_BYTES: u64 = 64 + 2 * PLACE_BYTES;
+/// What members tell each other who have no room for a board.
+pub const NO_BOARD: u64 = u64::MAX;
+
+/// The boards of a process, by context.
+pub(crate) struct Boards {
+    segment: Segment,
+    comms: HashMap<u64, State, BuildHasherDefault<Mix>>,
+    /// What `State::With` names.
+    hung: slab::Slab<Board>,
+    /// Those whose round is under way: one for each thread that waits.
+    waiting: Vec<usize>,
+    /// Boards of comms that were freed here, and how many others used each: one may be used again when these have left, too.
+    left: Vec<(u64, u64)>,
+}
+
+enum State {
+    Counting(u32),
+    /// Some member has no room for one.
+    Without,
+    With(usize),
+}
+
+/// Whether a call is one for the boards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// A schedule does it.
+    No,
+    /// It would be, and now is the time to hang boards: `Coll::new_board`, `Coll::hang_boards`.
+    Hang,
+    /// Post it on these boards.
+    Yes(usize),
+}
+
+/// The boards of a comm's members.
+struct Board {
+    rank: usize,
+    /// World ranks, arenas, and where the boards lie in them, by rank.
+    peers: Vec<(u32, Arena, u64)>,
+    round: u64,
+    /// The part of the round that is left.
+    now: Option<Turn>,
+}
+
+/// A call under way.
+struct Turn {
+    collective: Collective,
+    root: usize,
+    input: Option<Buffer>,
+    output: Option<Buffer>,
+    reduction: Option<Reduction>,
+    /// Bytes of each member.
+    bytes: u64,
+    posted: bool,
+    /// Members, in order, that are known to be where this needs them.
+    seen: usize,
+}
+
+/// Contexts are distinct already.
+#[derive(Default)]
+pub(crate) struct Mix(u64);
+
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(26);
+    }
+}
+
+impl Boards {
+    pub(crate) fn new(segment: Segment) -> Boards {
+        Boards {
+            segment,
+            comms: HashMap::default(),
+            hung: slab::Slab::new(),
+            waiting: Vec::new(),
+            left: Vec::new(),
+        }
+    }
+
+    /// Whether a call of a comm with so many members is one for its boards.
+    pub(crate) fn due(&mut self, context: u64, members: usize, call: &Call) -> Due {
+        use Collective::*;
+        let predefined = !matches!(call.reduction, Some(Reduction::User { .. }));
+        let known = matches!(call.collective, Barrier | Bcast | Reduce | Allreduce | Allgather) && predefined;
+        let fits = (2..=MEMBERS_MAX).contains(&members) && call.bytes(members as u32) <= BYTES_MAX;
+        if !(known && fits && call.neighbors.is_none()) {
+            return Due::No;
+        }
+        match self.comms.entry(context).or_insert(State::Counting(0)) {
+            State::With(board) => Due::Yes(*board),
+            State::Without => Due::No,
+            State::Counting(calls) => {
+                *calls += 1;
+                if *calls < CALLS_BEFORE { Due::No } else { Due::Hang }
+            }
+        }
+    }
+
+    /// Room for a board of this rank, or `NO_BOARD`.
+    pub(crate) fn new_board(&mut self, memory: &mut Allocator) -> u64 {
+        let arena = memory.arena().clone();
+        let unused = |&(board, others): &(u64, u64)| word(&arena, board).load(Ordering::Acquire) == others;
+        let board = match self.left.iter().position(unused) {
+            Some(at) => Some(self.left.swap_remove(at).0),
+            None => memory.alloc(BOARD_BYTES),
+        };
+        let Some(board) = board else { return NO_BOARD };
+        for place in [0, 64, 64 + PLACE_BYTES] {
+            word(&arena, board + place).store(0, Ordering::Relaxed);
+        }
+        board
+    }
+
+    /// The members' boards, as all have told each other.
+    pub(crate) fn hang(&mut self, context: u64, rank: u32, peers: &[u32], boards: &[i64]) -> Result<()> {
+        let state = if boards.contains(&(NO_BOARD as i64)) {
+            State::Without
+        } else {
+            let board = |(&peer, &board): (&u32, &i64)| {
+                let arena = self.segment.arena(peer)?;
+                if !(board as u64).is_multiple_of(64) || arena.span(board as u64, BOARD_BYTES).is_none() {
+                    fail!(Class::Intern, "rank {peer} of the job says that its board is at {board:#x}");
+                }
+                Ok((peer, arena, board as u64))
+            };
+            let peers = peers.iter().zip(boards).map(board).collect::<Result<Vec<_>>>()?;
+            State::With(self.hung.insert(Board { rank: rank as usize, peers, round: 0, now: None }))
+        };
+        self.comms.insert(context, state);
+        Ok(())
+    }
+
+    /// Begins the next round of the boards with the call that is due on them.
+    pub(crate) fn post(&mut self, number: usize, call: &Call) {
+        let board = &mut self.hung[number];
+        let (input, output) = (whole(&call.input), whole(&call.output));
+        board.round += 1;
+        board.now = Some(Turn {
+            collective: call.collective,
+            root: call.root as usize,
+            bytes: call.bytes(board.peers.len() as u32),
+            input,
+            output,
+            reduction: call.reduction,
+            posted: false,
+            seen: 0,
+        });
+        if !board.advance(&self.segment) {
+            self.waiting.push(number);
+        }
+    }
+
+    /// Whether a round of the boards is under way.
+    #[inline]
+    pub(crate) fn is_posted(&self, number: usize) -> bool {
+        self.waiting.contains(&number)
+    }
+
+    /// Whether nobody waits for a round.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Whether `poll` would get further.
+    #[inline]
+    pub(crate) fn stirred(&self) -> bool {
+        self.waiting.iter().any(|board| self.hung[*board].may_go_on())
+    }
+
+    /// Goes on with all rounds; whether one is over.
+    pub(crate) fn poll(&mut self) -> bool {
+        let before = self.waiting.len();
+        let Boards { hung, waiting, segment, .. } = self;
+        waiting.retain(|board| !hung[*board].advance(segment));
+        waiting.len() < before
+    }
+
+    /// The comm is freed here.
+    pub(crate) fn leave(&mut self, context: u64) {
+        let Some(State::With(board)) = self.comms.remove(&context) else { return };
+        let board = self.hung.remove(board);
+        let others = board.peers.len() as u64 - 1;
+        for (rank, (_, arena, offset)) in board.peers.iter().enumerate() {
+            if rank == board.rank {
+                self.left.push((*offset, others));
+            } else {
+                word(arena, *offset).fetch_add(1, Ordering::Release);
+            }
+        }
+    }
+}
+
+impl Board {
+    /// The number of the round that a member's place holds.
+    #[inline]
+    fn says(&self, rank: usize, round: u64) -> u64 {
+        let (_, arena, board) = &self.peers[rank];
+        word(arena, board + place(round)).load(Ordering::Acquire)
+    }
+
+    /// The bytes of a member in this round.
+    fn bytes(&self, rank: usize, bytes: u64) -> Span {
+        let (_, arena, board) = &self.peers[rank];
+        arena.span(board + place(self.round) + 8, bytes).expect("checked when it was hung")
+    }
+
+    #[inline]
+    fn may_go_on(&self) -> bool {
+        let Some(turn) = &self.now else { return false };
+        let round = if turn.posted { self.round } else { self.round - 1 };
+        let member = if turn.posted && turn.collective == Collective::Bcast { turn.root } else { turn.seen };
+        self.says(member, round) >= round
+    }
+
+    /// Goes on with the round; whether it is over.
+    fn advance(&mut self, segment: &Segment) -> bool {
+        let Some(mut turn) = self.now.take() else { return true };
+        if self.steps(&mut turn, segment) {
+            return true;
+        }
+        self.now = Some(turn);
+        false
+    }
+
+    fn steps(&self, turn: &mut Turn, segment: &Segment) -> bool {
+        use Collective::*;
+        let members = self.peers.len();
+        if !turn.posted {
+            if !self.all_say(turn, self.round - 1) {
+                return false;
+            }
+            self.write(turn, segment);
+            (turn.posted, turn.seen) = (true, 0);
+        }
+        let is_root = turn.root == self.rank;
+        match turn.collective {
+            Bcast if is_root => true,
+            Bcast => self.says(turn.root, self.round) >= self.round && self.read(turn),
+            Reduce if !is_root => true,
+            _ => {
+                debug_assert!(members > 1);
+                self.all_say(turn, self.round) && self.read(turn)
+            }
+        }
+    }
+
+    /// Whether all have begun a round.
+    fn all_say(&self, turn: &mut Turn, round: u64) -> bool {
+        while turn.seen < self.peers.len() {
+            if self.says(turn.seen, round) < round {
+                return false;
+            }
+            turn.seen += 1;
+        }
+        true
+    }
+
+    /// Puts up what we contribute, and wakes who waits for it.
+    fn write(&self, turn: &Turn, segment: &Segment) {
+        let rooted = turn.collective == Collective::Bcast;
+        if turn.bytes > 0 && (!rooted || turn.root == self.rank) {
+            let ours = self.bytes(self.rank, turn.bytes);
+            match (&turn.input, &turn.output) {
+                (Some(input), _) => input.pack(0, ours),
+                // In place: an allgather's own block, or the whole.
+                (None, Some(output)) if turn.collective == Collective::Allgather => {
+                    output.pack(self.rank * turn.bytes as usize, ours);
+                }
+                (None, Some(output)) => output.pack(0, ours),
+                (None, None) => {}
+            }
+        }
+        let (_, arena, board) = &self.peers[self.rank];
+        word(arena, board + place(self.round)).store(self.round, Ordering::Release);
+        for (rank, (peer, ..)) in self.peers.iter().enumerate() {
+            if rank != self.rank {
+                segment.rank(*peer).bell.ring();
+            }
+        }
+    }
+
+    /// Takes the result from the places.
+    fn read(&self, turn: &Turn) -> bool {
+        let Some(output) = turn.output.as_ref().filter(|_| turn.bytes > 0) else { return true };
+        match turn.collective {
+            Collective::Bcast => output.unpack(0, self.bytes(turn.root, turn.bytes)),
+            Collective::Allgather => {
+                for rank in 0..self.peers.len() {
+                    output.unpack(rank * turn.bytes as usize, self.bytes(rank, turn.bytes));
+                }
+            }
+            _ => self.reduce(turn, output),
+        }
+        true
+    }
+
+    fn reduce(&self, turn: &Turn, output: &Buffer) {
+        let Some(Reduction::Predefined { op, basic, .. }) = turn.reduction else {
+            unreachable!("calls with other operators are not due")
+        };
+        let mut sum = [0; BYTES_MAX as usize];
+        let sum = &mut sum[..turn.bytes as usize];
+        self.bytes(0, turn.bytes).read(sum);
+        own::lend(sum, |sum| {
+            for rank in 1..self.peers.len() {
+                datatype::reduce(op, basic, sum, self.bytes(rank, turn.bytes), sum);
+            }
+            output.unpack(0, sum);
+        });
+    }
+}
+
+/// Where the place of a round is on a board.
+#[inline]
+fn place(round: u64) -> u64 {
+    64 + round % 2 * PLACE_BYTES
+}
+
+#[inline]
+fn word(arena: &Arena, offset: u64) -> &AtomicU64 {
+    arena.word(offset).expect("boards lie inside their arenas")
+}
+
+/// The one buffer of a part of these collectives.
+fn whole(part: &Part) -> Option<Buffer> {
+    match part {
+        Part::One { buffer, .. } | Part::PerRank(buffer) => Some(buffer.clone()),
+        _ => None,
+    }
+}

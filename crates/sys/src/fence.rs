@@ -1,0 +1,81 @@
+//! A fence with a cheap side and a dear one: membarrier(2), since Linux 4.16.
+//!
+//! Where each of two threads stores something and then looks at what the other stores, both must fence in between, or both
+//! may miss the other's store. If one of them does so a million times for each time that the other does, the rare one can
+//! fence for both: the kernel then has every thread that runs in a process that has joined execute a fence at some instant.
+
+use std::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
+
+/// linux/membarrier.h
+const GLOBAL_EXPEDITED: i32 = 2;
+/// linux/membarrier.h
+const REGISTER_GLOBAL_EXPEDITED: i32 = 4;
+
+/// Whether `heavy` of others reaches this process.
+static JOINED: AtomicBool = AtomicBool::new(false);
+
+/// Makes `light` cheap in this process, where the kernel allows.
+pub fn join() {
+    JOINED.store(membarrier(REGISTER_GLOBAL_EXPEDITED), Ordering::Relaxed);
+}
+
+/// The frequent side.
+#[inline]
+pub fn light() {
+    if JOINED.load(Ordering::Relaxed) {
+        compiler_fence(Ordering::SeqCst);
+    } else {
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// The rare side: some microseconds. False if it is no more than an ordinary fence, so that a process that has joined may not
+/// have been reached; it was allowed to join, so this happens only to processes that may do less than others.
+pub fn heavy() -> bool {
+    fence(Ordering::SeqCst);
+    membarrier(GLOBAL_EXPEDITED)
+}
+
+fn membarrier(command: i32) -> bool {
+    // SAFETY: the system call takes numbers and touches no memory of ours.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU32;
+
+    /// Two threads store and look, as in the head comment; in no round may both miss the other's store.
+    #[test]
+    fn never_do_both_miss() {
+        join();
+        let (frequent, rare, round) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
+        let seen = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for now in 1..=2000 {
+                    while round.load(Ordering::Acquire) < now {
+                        std::thread::yield_now();
+                    }
+                    frequent.store(now, Ordering::Relaxed);
+                    light();
+                    seen.store(u32::from(rare.load(Ordering::Relaxed) == now) + 2 * now, Ordering::Release);
+                }
+            });
+            for now in 1..=2000 {
+                round.store(now, Ordering::Release);
+                rare.store(now, Ordering::Relaxed);
+                assert!(heavy() || !JOINED.load(Ordering::Relaxed));
+                let saw = frequent.load(Ordering::Relaxed) == now;
+                while seen.load(Ordering::Acquire) / 2 < now {
+                    std::thread::yield_now();
+                }
+                assert!(
+                    saw || seen.load(Ordering::Relaxed) % 2 == 1,
+                    "both missed the other's store in round {now}"
+                );
+            }
+        });
+    }
+}

@@ -1,0 +1,117 @@
+/* Short blocking collectives, many in a row: those that go over boards (crates/coll/src/board.rs) from the eighth on, on comms that come and go,
+ * with slow members, beside nonblocking ones.   ranks: 1 2 3 5 8 */
+#include "check.h"
+#include <unistd.h>
+
+enum { ROUNDS = 60, COMMS = 40, LONGEST = 40 };
+
+/* One collective of each kind, with a length and a root that change. */
+static void round_of(MPI_Comm comm, int round)
+{
+    int me, members, n = round % LONGEST;
+    MPI_Comm_rank(comm, &me);
+    MPI_Comm_size(comm, &members);
+    int root = round % members;
+    int out[LONGEST], in[LONGEST * 8], expected;
+    for (int i = 0; i < n; i++) out[i] = value(me, i, round) % 1000;
+    if (round % 7 == me) usleep(200);
+
+    memset(in, 0xff, sizeof in);
+    MPI_Allreduce(out, in, n, MPI_INT, MPI_SUM, comm);
+    for (int i = 0; i < n; i++) {
+        expected = 0;
+        for (int r = 0; r < members; r++) expected += value(r, i, round) % 1000;
+        EQUAL(in[i], expected, "a reduced element");
+    }
+    memcpy(in, out, n * sizeof(int));
+    MPI_Allreduce(MPI_IN_PLACE, in, n, MPI_INT, MPI_MAX, comm);
+    for (int i = 0; i < n; i++) {
+        expected = value(0, i, round) % 1000;
+        for (int r = 1; r < members; r++)
+            if (value(r, i, round) % 1000 > expected) expected = value(r, i, round) % 1000;
+        EQUAL(in[i], expected, "a reduced element");
+    }
+    memcpy(in, out, n * sizeof(int));
+    MPI_Bcast(in, n, MPI_INT, root, comm);
+    for (int i = 0; i < n; i++) EQUAL(in[i], value(root, i, round) % 1000, "an element of the root");
+
+    memset(in, 0xff, sizeof in);
+    MPI_Reduce(out, in, n, MPI_INT, MPI_SUM, root, comm);
+    for (int i = 0; i < n; i++) {
+        expected = 0;
+        for (int r = 0; r < members; r++) expected += value(r, i, round) % 1000;
+        EQUAL(in[i], me == root ? expected : -1, "an element of the reduction");
+    }
+    MPI_Allgather(out, n, MPI_INT, in, n, MPI_INT, comm);
+    for (int r = 0; r < members; r++)
+        for (int i = 0; i < n; i++) EQUAL(in[r * n + i], value(r, i, round) % 1000, "a gathered element");
+    memset(in, 0xff, sizeof in);
+    memcpy(in + me * n, out, n * sizeof(int));
+    MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, in, n, MPI_INT, comm);
+    for (int r = 0; r < members; r++)
+        for (int i = 0; i < n; i++) EQUAL(in[r * n + i], value(r, i, round) % 1000, "a gathered element");
+    MPI_Barrier(comm);
+}
+
+/* Broadcasts in a row do not wait for their readers: no place may be written again too early. */
+static void broadcasts(MPI_Comm comm)
+{
+    int me, word;
+    MPI_Comm_rank(comm, &me);
+    for (int i = 0; i < 500; i++) {
+        word = me == 0 ? i : -1;
+        if (i % 50 == me) usleep(100);
+        MPI_Bcast(&word, 1, MPI_INT, 0, comm);
+        EQUAL(word, i, "the word");
+    }
+}
+
+/* Every second int on one side, all of them on the other. */
+static void gaps(MPI_Comm comm)
+{
+    int me, sparse[8], dense[4];
+    MPI_Datatype every_second;
+    MPI_Comm_rank(comm, &me);
+    MPI_Type_vector(4, 1, 2, MPI_INT, &every_second);
+    MPI_Type_commit(&every_second);
+    for (int i = 0; i < 4; i++) sparse[2 * i] = dense[i] = me == 0 ? 10 + i : 0, sparse[2 * i + 1] = -5;
+    if (me % 2)
+        MPI_Bcast(dense, 4, MPI_INT, 0, comm);
+    else
+        MPI_Bcast(sparse, 1, every_second, 0, comm);
+    for (int i = 0; i < 4; i++) {
+        EQUAL(me % 2 ? dense[i] : sparse[2 * i], 10 + i, "an element with gaps");
+        EQUAL(sparse[2 * i + 1], -5, "a gap");
+    }
+    MPI_Type_free(&every_second);
+}
+
+int main(int argc, char **argv)
+{
+    begin(&argc, &argv);
+    for (int round = 0; round < ROUNDS; round++) round_of(MPI_COMM_WORLD, round);
+    broadcasts(MPI_COMM_WORLD);
+    gaps(MPI_COMM_WORLD);
+
+    /* Beside nonblocking ones of the same comm, which other members start at other moments. */
+    for (int round = 0; round < 20; round++) {
+        int one = 1, sum = 0;
+        MPI_Request request;
+        MPI_Iallreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
+        round_of(MPI_COMM_WORLD, round);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        EQUAL(sum, size, "the sum");
+    }
+
+    /* Comms that come and go, whose boards are used again. */
+    for (int i = 0; i < COMMS; i++) {
+        MPI_Comm half, reversed;
+        MPI_Comm_split(MPI_COMM_WORLD, (rank + i) % 2, 0, &half);
+        MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &reversed);
+        for (int round = 0; round < 4; round++) round_of(half, round + i);
+        for (int round = 0; round < 4; round++) round_of(reversed, round + i);
+        MPI_Comm_free(&half);
+        MPI_Comm_free(&reversed);
+    }
+    return end();
+}
