@@ -256,7 +256,7 @@ pub struct Request {
 }
 
 // What each operation under way moves about. A commit that raises a number must say why.
-const _: () = assert!(size_of::<Work>() <= 144 && size_of::<Request>() <= 368);
+const _: () = assert!(size_of::<Work>() <= 56 && size_of::<Request>() <= 72);
 
 impl Guard {
     /// Waits for an operation; whether it failed is in the completion.
@@ -289,7 +289,8 @@ impl Process {
     /// A request for this work.
     #[inline]
     pub(crate) fn request(&mut self, comm: Handle, work: Work) -> Result<Handle> {
-        if let Work::Send(Ticket::DONE) = work {
+        // Requests that the program forgets are told at the end where it asks for that, so each is one then.
+        if matches!(work, Work::Send(Ticket::DONE)) && settings::get().check < 2 {
             return Ok(self.job().sent);
         }
         let driven = work.is_driven();
