@@ -142,6 +142,15 @@ fn speed_up(table: &Table, rows: &[Row]) -> Result<String, String> {
     plot(&rows[0].measure.name, "speed-up of outboard over", &lines)
 }
 
+/// A message size with a binary prefix.
+fn short(bytes: f64) -> String {
+    match bytes {
+        b if b >= 1048576.0 => format!("{} Mi", (b / 1048576.0).round()),
+        b if b >= 1024.0 => format!("{} Ki", (b / 1024.0).round()),
+        b => format!("{}", b.round()),
+    }
+}
+
 /// Both axes logarithmic.
 fn plot(name: &str, unit: &str, lines: &[Line]) -> Result<String, String> {
     let all = || lines.iter().flat_map(|line| &line.2).copied().filter(|(x, y)| *x > 0.0 && *y > 0.0);
@@ -163,7 +172,14 @@ fn plot(name: &str, unit: &str, lines: &[Line]) -> Result<String, String> {
             .x_label_area_size(36)
             .y_label_area_size(70)
             .build_cartesian_2d((x0..x1 * 1.1).log_scale().base(2.0), (low * 0.8..high * 1.25).log_scale())?;
-        chart.configure_mesh().x_desc("bytes").y_desc(unit).light_line_style(TRANSPARENT).draw()?;
+        chart
+            .configure_mesh()
+            .x_desc("bytes")
+            .y_desc(unit)
+            .x_label_formatter(&|bytes| short(*bytes))
+            .y_label_formatter(&|value| format!("{}", (value * 1e4).round() / 1e4))
+            .light_line_style(TRANSPARENT)
+            .draw()?;
         for (name, color, points) in lines {
             let points = points.iter().copied().filter(|p| p.0 > 0.0 && p.1 > 0.0);
             chart
