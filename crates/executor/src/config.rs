@@ -50,7 +50,7 @@ impl Default for Config {
             offload: Offload::Auto,
             offload_bytes_min: 16 << 10,
             chunk_bytes: 256 << 10,
-            inline_bytes_max: 4 << 10,
+            inline_bytes_max: 1 << 20,
             layout_runs_max: 512,
             proxy_timeout_ms: 2000,
             proxy_poll_us: 1000,

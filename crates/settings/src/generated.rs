@@ -226,11 +226,11 @@ pub const TABLE: &[Setting] = &[
         name: "inline_bytes_max",
         variable: "OUTBOARD_INLINE_BYTES_MAX",
         kind: Kind::Bytes { min: 0, max: 1073741824 },
-        default: "4KiB",
+        default: "1MiB",
         scope: Scope::Process,
         internal: false,
         doc: "The longest block of a collective that its sender copies into shared memory for its receivers.",
-        why: "A system call for cross-memory attach costs more than two copies of a short block.",
+        why: "Two copies by two ranks overlap, and took 0.5 to 0.7 of the time of one by the kernel at 64 KiB to 1 MiB, on as many cores as ranks and on fewer.",
     },
     Setting {
         name: "chunk_bytes",
