@@ -144,6 +144,7 @@ impl Handle {
         Handle(number as u32 as usize)
     }
 
+    #[inline]
     fn dynamic(self) -> Option<u32> {
         u32::try_from(self.0).ok().filter(|number| *number >= 1 << KIND_SHIFT && *number <= i32::MAX as u32)
     }

@@ -68,6 +68,7 @@ impl Buffer {
 
     /// `count` elements of `layout` whose origin lies `offset` bytes into memory that somebody claimed already; nothing if
     /// they are not wholly inside.
+    #[inline]
     pub fn within(span: Span, offset: usize, count: usize, layout: &Arc<Layout>) -> Option<Buffer> {
         Buffer::bytes_of(count, layout)?;
         if count > 0 && layout.size > 0 {
@@ -194,6 +195,7 @@ impl Buffer {
 
     /// Copies all of `from`'s data to this buffer, which must have as many bytes: pack and unpack in one, through a small
     /// block where both have gaps.
+    #[inline]
     pub fn copy_from(&self, from: &Buffer) {
         assert_eq!(self.bytes, from.bytes, "copy between buffers of different lengths");
         if let Some(span) = self.contiguous() {

@@ -61,10 +61,12 @@ pub(crate) struct Facts {
 
 impl Datatype {
     /// Data bytes of one element (MPI_Type_size).
+    #[inline]
     pub fn size(&self) -> usize {
         self.layout.size
     }
     /// Bytes from one element to the next (MPI_Type_get_extent).
+    #[inline]
     pub fn extent(&self) -> i64 {
         self.layout.extent
     }
@@ -81,10 +83,12 @@ impl Datatype {
         self.layout.true_extent
     }
     /// Where the data lies.
+    #[inline]
     pub fn layout(&self) -> &Arc<Layout> {
         &self.layout
     }
     /// The machine type of a predefined datatype or of a duplicate of one: what the predefined operators work on.
+    #[inline]
     pub fn basic(&self) -> Option<Basic> {
         self.basic
     }
@@ -123,6 +127,7 @@ impl Datatype {
         &self.recipe
     }
     /// Whether it may be used in communication.
+    #[inline]
     pub fn is_committed(&self) -> bool {
         self.committed.load(Ordering::Relaxed)
     }

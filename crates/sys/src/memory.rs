@@ -88,6 +88,7 @@ impl Map {
     }
 
     /// All of it. Valid only while the map lives.
+    #[inline]
     pub fn span(&self) -> Span {
         self.span
     }

@@ -72,6 +72,7 @@ pub struct Job {
 
 impl Job {
     /// Whether waiting may spin.
+    #[inline]
     pub fn may_spin(&self) -> bool {
         self.spin_allowed.load(Ordering::Relaxed) != 0
     }

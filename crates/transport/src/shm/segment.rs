@@ -199,6 +199,7 @@ impl Segment {
     }
 
     /// What concerns all.
+    #[inline]
     pub fn job(&self) -> &Job {
         view(self.inner.head.span(), 0)
     }
