@@ -1,5 +1,5 @@
 /* Short blocking collectives, many in a row: those that go over boards (crates/coll/src/board.rs) from the eighth on, on comms that come and go,
- * with slow members, beside nonblocking ones.   ranks: 1 2 3 5 8 */
+ * with slow members, beside nonblocking ones.   ranks: 1 2 3 5 8   ways: plain no-cma */
 #include "check.h"
 #include <unistd.h>
 

@@ -143,7 +143,7 @@ static void attached(void)
     MPI_Win win;
     MPI_Aint mine[REGIONS], *all = malloc(size * REGIONS * sizeof(MPI_Aint));
     int *parts[REGIONS], next = (rank + 1) % size, values[REGIONS], lengths[REGIONS], back[REGIONS];
-    char *both = malloc(64);
+    char *room = malloc(8256), *both = room + 4096; /* nothing attached is near */
     MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &win);
     MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
     attributes(win, MPI_BOTTOM, 0, 1, MPI_WIN_FLAVOR_DYNAMIC);
@@ -196,7 +196,7 @@ static void attached(void)
         if (i % 2) MPI_Free_mem(parts[i]);
         else free(parts[i]);
     }
-    free(both);
+    free(room);
     free(all);
 }
 

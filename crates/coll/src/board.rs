@@ -368,3 +368,133 @@ fn whole(part: &Part) -> Option<Buffer> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datatype::{Basic, PredefinedOp};
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+    use std::sync::Mutex;
+    use transport::shm::Shape;
+
+    const ROUNDS: u64 = 400;
+
+    /// What a member contributes.
+    fn word(rank: usize, round: u64) -> u64 {
+        (rank as u64 + 3).wrapping_mul(0x9e37_79b9 + round)
+    }
+
+    fn part(bytes: &mut [u8]) -> Part {
+        // The caller keeps the bytes until the round is over.
+        own::lend(bytes, |span| Part::bytes(Buffer::from(span)))
+    }
+
+    /// One round: the call, and what must be in the output afterwards, if anything.
+    fn call(
+        collective: Collective,
+        root: usize,
+        rank: usize,
+        round: u64,
+        size: usize,
+        out: &mut [u8],
+        into: &mut [u8],
+    ) -> (Call, Option<Vec<u64>>) {
+        use Collective::*;
+        let words = |rank| word(rank, round);
+        out.copy_from_slice(&words(rank).to_ne_bytes());
+        let sum = (0..size).map(words).fold(0u64, u64::wrapping_add);
+        let op = Reduction::Predefined { op: PredefinedOp::Sum, basic: Basic::U64, element_bytes: 8 };
+        let (mut call, expected) = match collective {
+            Barrier => (Call::new(Barrier, Part::None, Part::None), None),
+            Bcast => {
+                into[..8].copy_from_slice(&words(rank).to_ne_bytes());
+                (Call::new(Bcast, Part::None, part(&mut into[..8])), Some(vec![words(root)]))
+            }
+            Allgather => {
+                let all = own::lend(&mut into[..8 * size], |span| Part::PerRank(Buffer::from(span)));
+                (Call::new(Allgather, part(out), all), Some((0..size).map(words).collect()))
+            }
+            Reduce if rank != root => (Call::new(Reduce, part(out), Part::None), None),
+            other => (Call::new(other, part(out), part(&mut into[..8])), Some(vec![sum])),
+        };
+        (call.root, call.reduction) = (root as u32, Some(op));
+        (call, expected)
+    }
+
+    /// Members as threads, each at its own pace, through the same random collectives.
+    fn run(size: usize, seed: u64) {
+        use Collective::*;
+        let shape = Shape { ranks: size as u32, proxies: 0, arena_bytes: 1 << 20 };
+        let (segment, _fd) = Segment::create(shape).unwrap();
+        let (offsets, told) = (Mutex::new(vec![0i64; size]), std::sync::Barrier::new(size));
+        let peers: Vec<u32> = (0..size as u32).collect();
+        let member = |rank: usize| {
+            let mut memory = Allocator::new(segment.arena(rank as u32).unwrap());
+            let mut boards = Boards::new(segment.clone());
+            offsets.lock().unwrap()[rank] = boards.new_board(&mut memory) as i64;
+            told.wait();
+            boards.hang(7, rank as u32, &peers, &offsets.lock().unwrap()).unwrap();
+            let (mut all, mut own) =
+                (StdRng::seed_from_u64(seed), StdRng::seed_from_u64(seed + 1 + rank as u64));
+            for round in 0..ROUNDS {
+                let collective = [Barrier, Bcast, Reduce, Allreduce, Allgather][all.random_range(0..5)];
+                let root = all.random_range(0..size);
+                let (mut out, mut into) = ([0; 8], [0xff; 8 * MEMBERS_MAX]);
+                let (call, expected) = call(collective, root, rank, round, size, &mut out, &mut into);
+                let Due::Yes(at) = boards.due(7, size, &call) else { panic!("boards hang") };
+                boards.post(at, &call);
+                while boards.is_posted(at) {
+                    if !boards.stirred() || !boards.poll() {
+                        std::thread::yield_now();
+                    }
+                }
+                for (at, expected) in expected.into_iter().flatten().enumerate() {
+                    let seen = u64::from_ne_bytes(into[8 * at..8 * at + 8].try_into().unwrap());
+                    assert_eq!(
+                        seen, expected,
+                        "seed {seed}, round {round}: word {at} of {collective:?} at {rank}"
+                    );
+                }
+                if own.random_range(0..8) == 0 {
+                    std::thread::sleep(std::time::Duration::from_micros(own.random_range(0..50)));
+                }
+            }
+            told.wait();
+            boards.leave(7);
+            told.wait();
+            // All have left, so the place is used again.
+            let first = offsets.lock().unwrap()[rank] as u64;
+            assert_eq!(boards.new_board(&mut memory), first);
+        };
+        std::thread::scope(|scope| (0..size).for_each(|rank| drop(scope.spawn(move || member(rank)))));
+    }
+
+    #[test]
+    fn members_at_their_own_pace_get_the_right_words() {
+        for (size, seed) in [(2, 1), (3, 2), (4, 3), (7, 4)] {
+            run(size, seed);
+        }
+    }
+
+    #[test]
+    fn long_calls_and_operators_of_the_program_are_not_due() {
+        let shape = Shape { ranks: 2, proxies: 0, arena_bytes: 1 << 20 };
+        let (segment, _fd) = Segment::create(shape).unwrap();
+        let mut boards = Boards::new(segment);
+        let bcast = |bytes: &mut [u8]| Call::new(Collective::Bcast, Part::None, part(bytes));
+        for calls in 1..CALLS_BEFORE {
+            assert_eq!(boards.due(1, 2, &bcast(&mut [0; 248])), Due::No, "call {calls}");
+        }
+        assert_eq!(boards.due(1, 2, &bcast(&mut [0; 248])), Due::Hang);
+        assert_eq!(boards.due(2, 2, &bcast(&mut [0; 249])), Due::No);
+        assert_eq!(boards.due(1, 17, &bcast(&mut [0; 8])), Due::No);
+        let mut sum = Call::new(Collective::Allreduce, part(&mut [0; 8]), part(&mut [0; 8]));
+        sum.reduction = Some(Reduction::User { token: 0, element_bytes: 8 });
+        assert_eq!(boards.due(1, 2, &sum), Due::No);
+        // Where one member has no room, nobody has boards.
+        boards.hang(1, 0, &[0, 1], &[64, NO_BOARD as i64]).unwrap();
+        assert_eq!(boards.due(1, 2, &bcast(&mut [0; 8])), Due::No);
+        assert!(boards.hang(1, 0, &[0, 1], &[64, 1 << 40]).is_err(), "an offset outside the arena");
+    }
+}

@@ -11,11 +11,14 @@ const GLOBAL_EXPEDITED: i32 = 2;
 /// linux/membarrier.h
 const REGISTER_GLOBAL_EXPEDITED: i32 = 4;
 
+/// Whether `join` was called.
+static TRIED: AtomicBool = AtomicBool::new(false);
 /// Whether `heavy` of others reaches this process.
 static JOINED: AtomicBool = AtomicBool::new(false);
 
 /// Makes `light` cheap in this process, where the kernel allows.
 pub fn join() {
+    TRIED.store(true, Ordering::Relaxed);
     JOINED.store(membarrier(REGISTER_GLOBAL_EXPEDITED), Ordering::Relaxed);
 }
 
@@ -29,11 +32,12 @@ pub fn light() {
     }
 }
 
-/// The rare side: some microseconds. False if it is no more than an ordinary fence, so that a process that has joined may not
-/// have been reached; it was allowed to join, so this happens only to processes that may do less than others.
+/// The rare side, for processes of which either all have tried to join or none: some microseconds, and an interrupt for every core
+/// where one runs that has joined; an ordinary fence in a process that has not tried. False if others may not have been
+/// reached: they could join, and this process may do less than they.
 pub fn heavy() -> bool {
     fence(Ordering::SeqCst);
-    membarrier(GLOBAL_EXPEDITED)
+    !TRIED.load(Ordering::Relaxed) || membarrier(GLOBAL_EXPEDITED)
 }
 
 fn membarrier(command: i32) -> bool {

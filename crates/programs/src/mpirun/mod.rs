@@ -74,6 +74,9 @@ fn launch(arguments: &Arguments) -> Result<u8, Refusal> {
     segment.world(0).size.store(arguments.ranks(), Ordering::Relaxed);
     segment.job().launcher.store(std::process::id(), Ordering::Relaxed);
     segment.job().spin_allowed.store(u32::from(plan.spin), Ordering::Relaxed);
+    // Proxies, and ranks without a core to themselves, sleep too often for a dear fence.
+    let sleepers_fence = plan.spin && global.proxies == 0;
+    segment.job().sleepers_fence.store(u32::from(sleepers_fence), Ordering::Relaxed);
     segment.job().cma_forbidden.store(u32::from(settings.cma == settings::Cma::Off), Ordering::Relaxed);
     sys::memory::inheritable(&fd, false)
         .map_err(|error| Refusal::other(format!("cannot keep the job's memory: {error}")))?;

@@ -3,7 +3,7 @@
 //! The word holds a bit "somebody sleeps" and, above it, the number of wakings. Who has news publishes it, fences, and
 //! looks at the bit; who wants to sleep sets the bit, fences, looks for news once more, and sleeps while the word is
 //! unchanged. The two fences are ordered one way or the other: either the ringer sees the bit, or the sleeper sees the
-//! news. Every packet rings and hardly anybody sleeps, so the sleeper fences for both (`sys::fence`). The bit stays set after a time-out, which costs the next ringer one system call and nobody a wake.
+//! news. Every packet rings; in jobs where hardly anybody sleeps, the sleeper fences for both (`sys::fence`). The bit stays set after a time-out, which costs the next ringer one system call and nobody a wake.
 
 use super::atomic::{AtomicU32, Ordering, heavy, light};
 use std::time::Duration;

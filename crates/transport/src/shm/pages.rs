@@ -58,6 +58,8 @@ pub struct Job {
     pub adopted: AtomicU32,
     /// 1 if every process has a cpu of its own, so that waiting may spin.
     pub spin_allowed: AtomicU32,
+    /// 1 if sleepers fence for ringers (`sys::fence`): where hardly anybody sleeps. Never changes.
+    pub sleepers_fence: AtomicU32,
     /// 1 if cross-memory attach must not be used although it may work (a setting).
     pub cma_forbidden: AtomicU32,
     /// The number of the latest world that was spawned (MPI 5.0, section 11.8).

@@ -18,7 +18,7 @@ use sys::memory::{self, Map};
 /// "OUTBOARD", read as a little-endian number.
 const MAGIC: u64 = u64::from_le_bytes(*b"OUTBOARD");
 /// Changes whenever the meaning of any shared byte changes.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 /// Arenas begin at multiples of this and have multiples of it, so that huge pages can back them.
 const ARENA_ALIGN: u64 = 2 << 20;
 
@@ -168,6 +168,9 @@ impl Segment {
             proxies: job.proxies.load(Ordering::Relaxed),
             arena_bytes: job.arena_bytes.load(Ordering::Relaxed),
         };
+        if job.sleepers_fence.load(Ordering::Relaxed) != 0 {
+            sys::fence::join();
+        }
         let layout = shape.layout()?;
         let said = job.total_bytes.load(Ordering::Relaxed);
         if layout.total != bytes || said != bytes {
@@ -187,8 +190,6 @@ impl Segment {
                 format!("cannot map {} bytes of the job's memory: {error}", layout.mapped),
             )
         })?;
-        // Whoever has the job's memory may ring its bells.
-        sys::fence::join();
         let arenas = (0..shape.ranks).map(|_| OnceLock::new()).collect();
         Ok(Segment { inner: Arc::new(Inner { fd, shape, layout, head, arenas }) })
     }
