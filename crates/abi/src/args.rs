@@ -61,7 +61,8 @@ pub(crate) const NULL_PAGE_END: usize = 1 << 16;
 impl<T: Copy> Place<T> {
     #[inline(always)] // As cheap as a plain access where the face says no form.
     fn check(self) -> Result<()> {
-        if self.address < NULL_PAGE_END { null(self.name) } else { Ok(()) }
+        // Signed, for no process has addresses in the upper half either: there lies MPICH's MPI_IN_PLACE.
+        if (self.address as isize) < NULL_PAGE_END as isize { null(self.name) } else { Ok(()) }
     }
     #[inline(always)] // As cheap as a plain access where the face says no form.
     fn get(self, at: usize) -> Result<T> {
