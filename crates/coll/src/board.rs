@@ -14,9 +14,8 @@ use crate::call::{Call, Part};
 use datatype::Buffer;
 use error::{Class, Result, fail};
 use executor::Reduction;
+use rustc_hash::FxHashMap;
 use schedule::algorithm::Collective;
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use sys::Span;
 use transport::own;
@@ -38,7 +37,7 @@ pub const NO_BOARD: u64 = u64::MAX;
 /// The boards of a process, by context.
 pub(crate) struct Boards {
     segment: Segment,
-    comms: HashMap<u64, State, BuildHasherDefault<Mix>>,
+    comms: FxHashMap<u64, State>,
     /// What `State::With` names.
     hung: slab::Slab<Board>,
     /// Those whose round is under way: one for each thread that waits.
@@ -89,27 +88,11 @@ struct Turn {
     seen: usize,
 }
 
-/// Contexts are distinct already.
-#[derive(Default)]
-pub(crate) struct Mix(u64);
-
-impl Hasher for Mix {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-    fn write_u64(&mut self, word: u64) {
-        self.0 = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(26);
-    }
-}
-
 impl Boards {
     pub(crate) fn new(segment: Segment) -> Boards {
         Boards {
             segment,
-            comms: HashMap::default(),
+            comms: FxHashMap::default(),
             hung: slab::Slab::new(),
             waiting: Vec::new(),
             left: Vec::new(),

@@ -1,14 +1,14 @@
 //! Schedules that have been made, kept for the next call. Bounded: the one not used for longest goes first.
 
+use rustc_hash::FxHashMap;
 use schedule::Schedule;
 use schedule::algorithm::{Algorithm, Neighbors, Params};
-use std::collections::HashMap;
 use std::sync::Arc;
 use telemetry::Counter;
 
 /// The cache.
 pub(crate) struct Plans {
-    entries: HashMap<Key, Entry>,
+    entries: FxHashMap<Key, Entry>,
     entries_max: usize,
     clock: u64,
 }
@@ -30,7 +30,7 @@ struct Entry {
 impl Plans {
     /// A cache of at most so many schedules (at least one).
     pub fn new(entries_max: usize) -> Plans {
-        Plans { entries: HashMap::new(), entries_max: entries_max.max(1), clock: 0 }
+        Plans { entries: FxHashMap::default(), entries_max: entries_max.max(1), clock: 0 }
     }
 
     /// The plan, made now if it is not kept. The same plan comes as the same `Arc`, by which the executor knows it again.

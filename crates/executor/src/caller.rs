@@ -7,8 +7,9 @@ use crate::record::{self, COMPLETE, Field, Found, Head, RETURNED};
 use crate::watch::{Health, Watch};
 use crate::{Config, Offload, Pending, Poll, Reduction, Start, Ticket, UserCall};
 use error::{Class, Result, fail};
+use rustc_hash::FxHashMap;
 use slab::Slab;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use telemetry::{Counter, Event};
@@ -50,7 +51,7 @@ pub struct Executor {
     reach: Reach,
     programs: Slab<Program>,
     /// Programs by the address of their schedule.
-    by_schedule: HashMap<usize, usize>,
+    by_schedule: FxHashMap<usize, usize>,
     outstanding: Slab<Instance>,
     /// Instances that this rank drives, by index.
     driven: Vec<u32>,
@@ -95,7 +96,7 @@ impl Executor {
             config,
             allocator,
             programs: Slab::new(),
-            by_schedule: HashMap::new(),
+            by_schedule: FxHashMap::default(),
             outstanding: Slab::new(),
             driven: Vec::new(),
             away: Vec::new(),

@@ -94,6 +94,7 @@ pub struct Record {
 
 impl Record {
     /// The record at offset `at`, if an arena has room for it there.
+    #[inline]
     pub fn new(arena: &Arena, at: u64, steps: u32) -> Option<Record> {
         let last = at.checked_add(record_bytes(steps as usize))?.checked_sub(8)?;
         arena.word(at)?;
@@ -117,15 +118,18 @@ impl Record {
     }
 
     /// A word of the head.
+    #[inline]
     pub fn head(&self, head: Head) -> &AtomicU64 {
         self.head_word(head as u64)
     }
 
+    #[inline]
     fn head_word(&self, index: u64) -> &AtomicU64 {
         self.arena.word(self.at + 8 * index).expect("checked when the record was made")
     }
 
     /// A word of step `step`, which must be below the number of steps.
+    #[inline]
     pub fn step(&self, step: u32, field: Field) -> &AtomicU64 {
         assert!(step < self.steps);
         let index = HEAD_WORDS + STEP_WORDS * u64::from(step) + field as u64;
