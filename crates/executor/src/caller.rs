@@ -386,10 +386,13 @@ impl Executor {
 
     /// Whether a peer has not started the operation yet, or has already ended it.
     fn is_absent(&self, run: &Run, peer: u32) -> bool {
+        if peer == self.rank {
+            return false;
+        }
         let directory = &self.reach.segment.rank(peer).directory[..];
         let found =
             self.reach.arena(peer).map(|arena| record::find(directory, arena, run.context, run.sequence));
-        peer != self.rank && !matches!(found, Ok(Ok(Found::Here(..))))
+        !matches!(found, Ok(Ok(Found::Here(..))))
     }
 
     /// Hands an instance to the proxy; false if the ring is full.
