@@ -190,12 +190,6 @@ pub fn anytime(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Resu
     }
 }
 
-/// The answer of a function that has no body.
-#[cold]
-pub fn missing(name: &'static str, on: On) -> c_int {
-    call(name, on, |_| error::fail!(Class::UnsupportedOperation, "Outboard does not provide {name}"))
-}
-
 /// Runs the body of a function of the tool interface, which has its own beginning and end, and no error handlers (MPI 5.0, section 15.3).
 pub fn tool(name: &'static str, body: impl FnOnce(&mut Guard) -> Result<()>) -> c_int {
     let mut guard = Guard::enter();

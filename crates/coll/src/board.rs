@@ -1,8 +1,8 @@
 //! Boards: short blocking collectives, each in one exchange of cache lines.
 //!
-//! On a board, which lies in its arena, each member of a comm has two places, used in turn: the number of a round, and bytes. To take
-//! part in round r, a member writes its bytes and then r into the place whose turn it is, and reads the places of those whose bytes
-//! it needs once they say r. All that a short collective needs is then one cache line from each member, and nobody walks a schedule.
+//! On a board, which lies in its arena, each member of a comm has two places, used in turn: the number of a round with what the call
+//! is (its *facts*: collective, root, bytes), and bytes. To take part in round r, a member writes its bytes and then r into the place
+//! whose turn it is, and reads the places of those whose bytes it needs once they say r, if their facts are its own. All that a short collective needs is then one cache line from each member, and nobody walks a schedule.
 //!
 //! Always true here: a member overwrites a place only when all others have begun the round before, and so have read that place, whose
 //! round was two before; operands are combined in the order of ranks, so all members get the same bits; whether a call is one for the
@@ -25,6 +25,8 @@ use transport::shm::{Allocator, Arena, Segment};
 const BYTES_MAX: u64 = 248;
 /// Everybody reads everybody's line, so for more members a schedule's logarithm is less.
 const MEMBERS_MAX: usize = 16;
+/// Bits of a place's word below the round.
+const FACTS_BITS: u32 = 24;
 /// Calls on a comm before its members hang boards.
 const CALLS_BEFORE: u32 = 8;
 
@@ -72,6 +74,8 @@ struct Board {
     round: u64,
     /// The part of the round that is left.
     now: Option<Turn>,
+    /// How the latest round ended, until it is asked.
+    outcome: Option<Result<()>>,
 }
 
 /// A call under way.
@@ -86,6 +90,12 @@ struct Turn {
     posted: bool,
     /// Members, in order, that are known to be where this needs them.
     seen: usize,
+}
+impl Turn {
+    /// What all members must say alike: collective, root and bytes, 8 bits each.
+    fn facts(&self) -> u64 {
+        (self.collective as u64) << 16 | (self.root as u64) << 8 | self.bytes
+    }
 }
 
 impl Boards {
@@ -146,7 +156,13 @@ impl Boards {
                 Ok((peer, arena, board as u64))
             };
             let peers = peers.iter().zip(boards).map(board).collect::<Result<Vec<_>>>()?;
-            State::With(self.hung.insert(Board { rank: rank as usize, peers, round: 0, now: None }))
+            State::With(self.hung.insert(Board {
+                rank: rank as usize,
+                peers,
+                round: 0,
+                now: None,
+                outcome: None,
+            }))
         };
         self.comms.insert(context, state);
         Ok(())
@@ -172,10 +188,10 @@ impl Boards {
         }
     }
 
-    /// Whether a round of the boards is under way.
+    /// How the round of the boards ended, once it has.
     #[inline]
-    pub(crate) fn is_posted(&self, number: usize) -> bool {
-        self.waiting.contains(&number)
+    pub(crate) fn outcome(&mut self, number: usize) -> Option<Result<()>> {
+        self.hung[number].outcome.take()
     }
 
     /// Whether nobody waits for a round.
@@ -218,7 +234,42 @@ impl Board {
     #[inline]
     fn says(&self, rank: usize, round: u64) -> u64 {
         let (_, arena, board) = &self.peers[rank];
-        word(arena, board + place(round)).load(Ordering::Acquire)
+        word(arena, board + place(round)).load(Ordering::Acquire) >> FACTS_BITS
+    }
+
+    /// Whether a member, which has begun the round, makes the call that we make.
+    fn agrees(&self, rank: usize, turn: &Turn) -> Result<()> {
+        let (_, arena, board) = &self.peers[rank];
+        let theirs = word(arena, board + place(self.round)).load(Ordering::Relaxed) % (1 << FACTS_BITS);
+        let ours = turn.facts();
+        if theirs == ours {
+            return Ok(());
+        }
+        let name = turn.collective.name();
+        match (theirs >> 16 == ours >> 16, theirs >> 8 == ours >> 8) {
+            (true, true) => {
+                let (theirs, ours) = (theirs % 256, turn.bytes);
+                fail!(
+                    Class::Truncate,
+                    "in {name} rank {rank} has {theirs} bytes, but rank {} has {ours}",
+                    self.rank
+                )
+            }
+            (true, false) => {
+                let theirs = theirs >> 8 & 0xff;
+                fail!(
+                    Class::Root,
+                    "in {name} rank {rank} has root {theirs}, but rank {} has root {}",
+                    self.rank,
+                    turn.root
+                )
+            }
+            _ => fail!(
+                Class::Other,
+                "rank {} is in {name}, but rank {rank} is in another collective",
+                self.rank
+            ),
+        }
     }
 
     /// The bytes of a member in this round.
@@ -238,32 +289,28 @@ impl Board {
     /// Goes on with the round; whether it is over.
     fn advance(&mut self, segment: &Segment) -> bool {
         let Some(mut turn) = self.now.take() else { return true };
-        if self.steps(&mut turn, segment) {
-            return true;
+        self.outcome = self.steps(&mut turn, segment);
+        if self.outcome.is_none() {
+            self.now = Some(turn);
         }
-        self.now = Some(turn);
-        false
+        self.outcome.is_some()
     }
 
-    fn steps(&self, turn: &mut Turn, segment: &Segment) -> bool {
+    fn steps(&self, turn: &mut Turn, segment: &Segment) -> Option<Result<()>> {
         use Collective::*;
-        let members = self.peers.len();
         if !turn.posted {
             if !self.all_say(turn, self.round - 1) {
-                return false;
+                return None;
             }
             self.write(turn, segment);
             (turn.posted, turn.seen) = (true, 0);
         }
         let is_root = turn.root == self.rank;
         match turn.collective {
-            Bcast if is_root => true,
-            Bcast => self.says(turn.root, self.round) >= self.round && self.read(turn),
-            Reduce if !is_root => true,
-            _ => {
-                debug_assert!(members > 1);
-                self.all_say(turn, self.round) && self.read(turn)
-            }
+            Bcast if is_root => Some(Ok(())),
+            Bcast => (self.says(turn.root, self.round) >= self.round).then(|| self.read(turn)),
+            Reduce if !is_root => Some(Ok(())),
+            _ => self.all_say(turn, self.round).then(|| self.read(turn)),
         }
     }
 
@@ -294,7 +341,8 @@ impl Board {
             }
         }
         let (_, arena, board) = &self.peers[self.rank];
-        word(arena, board + place(self.round)).store(self.round, Ordering::Release);
+        word(arena, board + place(self.round))
+            .store(self.round << FACTS_BITS | turn.facts(), Ordering::Release);
         for (rank, (peer, ..)) in self.peers.iter().enumerate() {
             if rank != self.rank {
                 segment.rank(*peer).bell.ring();
@@ -303,8 +351,12 @@ impl Board {
     }
 
     /// Takes the result from the places.
-    fn read(&self, turn: &Turn) -> bool {
-        let Some(output) = turn.output.as_ref().filter(|_| turn.bytes > 0) else { return true };
+    fn read(&self, turn: &Turn) -> Result<()> {
+        match turn.collective {
+            Collective::Bcast => self.agrees(turn.root, turn)?,
+            _ => (0..self.peers.len()).try_for_each(|rank| self.agrees(rank, turn))?,
+        }
+        let Some(output) = turn.output.as_ref().filter(|_| turn.bytes > 0) else { return Ok(()) };
         match turn.collective {
             Collective::Bcast => output.unpack(0, self.bytes(turn.root, turn.bytes)),
             Collective::Allgather => {
@@ -314,7 +366,7 @@ impl Board {
             }
             _ => self.reduce(turn, output),
         }
-        true
+        Ok(())
     }
 
     fn reduce(&self, turn: &Turn, output: &Buffer) {
@@ -362,6 +414,8 @@ mod tests {
     use transport::shm::Shape;
 
     const ROUNDS: u64 = 400;
+    /// After so many turns without the others' doing anything they have died.
+    const TURNS_MAX: u32 = 20_000_000;
 
     /// What a member contributes.
     fn word(rank: usize, round: u64) -> u64 {
@@ -427,11 +481,18 @@ mod tests {
                 let (call, expected) = call(collective, root, rank, round, size, &mut out, &mut into);
                 let Due::Yes(at) = boards.due(7, size, &call) else { panic!("boards hang") };
                 boards.post(at, &call);
-                while boards.is_posted(at) {
+                let mut turns = 0;
+                let outcome = loop {
+                    turns += 1;
+                    assert!(turns < TURNS_MAX, "seed {seed}, round {round}: never ends at {rank}");
+                    if let Some(outcome) = boards.outcome(at) {
+                        break outcome;
+                    }
                     if !boards.stirred() || !boards.poll() {
                         std::thread::yield_now();
                     }
-                }
+                };
+                assert_eq!(outcome, Ok(()), "seed {seed}, round {round}");
                 for (at, expected) in expected.into_iter().flatten().enumerate() {
                     let seen = u64::from_ne_bytes(into[8 * at..8 * at + 8].try_into().unwrap());
                     assert_eq!(
@@ -458,6 +519,43 @@ mod tests {
         for (size, seed) in [(2, 1), (3, 2), (4, 3), (7, 4)] {
             run(size, seed);
         }
+    }
+
+    /// What two members make of a round in which they call different things: the class that each gets.
+    fn disagree(calls: [(Collective, usize, usize); 2]) -> [Option<Class>; 2] {
+        let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 1 << 20 }).unwrap();
+        let mut members =
+            [0, 1].map(|rank| (Allocator::new(segment.arena(rank).unwrap()), Boards::new(segment.clone())));
+        let at = members.each_mut().map(|(memory, boards)| boards.new_board(memory) as i64);
+        let mut memory = [[0u8; 64], [0; 64]];
+        for (rank, ((_, boards), bytes)) in members.iter_mut().zip(&mut memory).enumerate() {
+            boards.hang(7, rank as u32, &[0, 1], &at).unwrap();
+            let (collective, root, length) = calls[rank];
+            let mut call = Call::new(collective, Part::None, part(&mut bytes[..length]));
+            call.root = root as u32;
+            call.reduction =
+                Some(Reduction::Predefined { op: PredefinedOp::Sum, basic: Basic::U64, element_bytes: 8 });
+            boards.post(0, &call);
+        }
+        members.map(|(_, mut boards)| {
+            boards.poll();
+            boards.outcome(0).expect("all have posted").err().map(|error| error.class)
+        })
+    }
+
+    #[test]
+    fn members_that_disagree_are_told() {
+        use Collective::*;
+        let both = |class| [Some(class), Some(class)];
+        assert_eq!(disagree([(Allreduce, 0, 8), (Allreduce, 0, 8)]), [None, None]);
+        assert_eq!(disagree([(Allreduce, 0, 8), (Allreduce, 0, 16)]), both(Class::Truncate));
+        assert_eq!(disagree([(Allreduce, 0, 8), (Barrier, 0, 0)]), both(Class::Other));
+        assert_eq!(
+            disagree([(Bcast, 0, 8), (Bcast, 0, 16)]),
+            [None, Some(Class::Truncate)],
+            "the root reads nothing"
+        );
+        assert_eq!(disagree([(Bcast, 1, 8), (Bcast, 0, 8)]), both(Class::Root));
     }
 
     #[test]

@@ -87,16 +87,16 @@ impl Coll {
         self.boards.hang(context, members.rank, &members.peers, boards)
     }
 
-    /// Begins a call that is due on these boards; it `is_posted` there until it is over.
+    /// Begins a call that is due on these boards; `posted_outcome` tells when and how it has ended.
     pub fn post(&mut self, boards: usize, call: &Call) {
         telemetry::count(counter_of(call.collective), 1);
         self.boards.post(boards, call);
     }
 
-    /// Whether a call is under way on these boards.
+    /// How the call on these boards ended, once it has.
     #[inline]
-    pub fn is_posted(&self, boards: usize) -> bool {
-        self.boards.is_posted(boards)
+    pub fn posted_outcome(&mut self, boards: usize) -> Option<Result<()>> {
+        self.boards.outcome(boards)
     }
 
     /// Whether a call on a board would get further.

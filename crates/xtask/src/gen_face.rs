@@ -221,7 +221,7 @@ fn entry(function: &Function, table: &Table, dialect: &Dialect, body: Option<(&s
                 "{gate}(\"{name}\", {on}, |guard| body::{module}::{body}(guard, {arguments}))"
             ))
         }
-        (_, None) => (dialect.code)(&format!("abi::process::missing(\"{name}\", {})", object(function))),
+        (_, None) => panic!("{name} has no body: a `pub fn` of its name in crates/abi/src/body"),
     };
     let inside = if after.is_empty() { inside } else { format!("let result = {inside}; {after} result") };
     format!(

@@ -309,8 +309,7 @@ pub fn iexscan(
 pub(crate) fn run(guard: &mut Guard, planned: Planned) -> Result<()> {
     let planned = planned.blocking();
     if let Some(boards) = planned.post(guard)? {
-        guard.wait(|process| (!process.job().coll.is_posted(boards)).then_some(()));
-        return Ok(());
+        return guard.wait(|process| process.job().coll.posted_outcome(boards));
     }
     let work = planned.start(guard)?.1;
     guard.finish(work).error.map_or(Ok(()), Err)

@@ -204,6 +204,7 @@ pub fn intercomm_create_from_groups(
     let speaking = guard.objects.comms.insert(Comm::new(context, local.clone(), ""))?;
     let found = share_words(guard, speaking, local_leader as u32, found);
     guard.objects.comms.remove(speaking)?;
+    guard.job().coll.leave(context);
     let peers: Vec<u32> = found?.into_iter().map(|peer| peer as u32).collect();
     let remote = Arc::new(Group::new(peers, guard.objects.own));
     // Both sides must come to the same context, so the groups count in the comm's own order.

@@ -135,7 +135,8 @@ fn create(guard: &mut Guard, comm: Handle, wanted: Result<Wanted>, win: Out<Hand
         Ok(base)
     });
     if made.is_err() {
-        guard.objects.comms.remove(hidden)?;
+        let hidden = guard.objects.comms.remove(hidden)?;
+        guard.job().coll.leave(hidden.context);
     }
     made
 }
@@ -306,7 +307,7 @@ pub fn win_free(guard: &mut Guard, win: Out<Handle>) -> Result<()> {
     let Win { window, errhandler, allocated, .. } = job.windows.remove(handle)?;
     window.free(&mut job.rma, job.coll.memory());
     release(&mut objects.errhandlers, errhandler)?;
-    objects.comms.remove(comm)?;
+    job.coll.leave(objects.comms.remove(comm)?.context);
     if let Some(address) = allocated {
         free_mem(guard, Address(address))?;
     }
