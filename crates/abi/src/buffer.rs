@@ -14,7 +14,7 @@ use sys::Span;
 impl Process {
     /// The buffer of a communication, checked as far as it can be. MPI_BOTTOM is null, so a null pointer is wrong only where the
     /// datatype's own offsets are no addresses.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn buffer(&self, address: Address, count: i64, datatype: Handle) -> Result<Buffer> {
         let layout = self.objects.committed(datatype)?.layout();
         let elements = crate::args::count(count, "count")?;

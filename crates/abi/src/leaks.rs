@@ -44,8 +44,13 @@ pub(crate) fn report(guard: &mut Guard, lost: &[Lost]) {
         lines.push(in_words(guard, pending));
     }
     let sent = guard.job().sent;
-    let requests: Vec<Handle> =
-        guard.job().requests.iter().map(|(handle, _)| handle).filter(|handle| *handle != sent).collect();
+    let requests: Vec<Handle> = guard
+        .job()
+        .requests
+        .iter()
+        .map(|(handle, _)| handle)
+        .filter(|handle| Some(*handle) != sent)
+        .collect();
     lines.extend(requests.into_iter().filter_map(|handle| request_in_words(guard, handle)));
     let objects = &guard.objects;
     for (handle, comm) in objects.comms.iter() {

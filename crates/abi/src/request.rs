@@ -14,6 +14,7 @@ use datatype::Buffer;
 use error::{Error, Result};
 use objects::{Group, Handle, constants};
 use p2p::{Mode, Outcome, P2p, Ticket};
+use slab::Slab;
 use std::sync::Arc;
 
 /// How an operation ended.
@@ -112,13 +113,13 @@ pub struct Both {
 }
 
 impl Both {
-    fn poll(&mut self, p2p: &mut P2p, coll: &mut Coll) -> Option<Completion> {
+    fn poll(&mut self, p2p: &mut P2p, coll: &mut Coll, operators: &mut Slab<Operator>) -> Option<Completion> {
         let Both { send, recv, completion, .. } = self;
-        if let Some(sent) = send.as_mut().and_then(|work| work.poll(p2p, coll)) {
+        if let Some(sent) = send.as_mut().and_then(|work| work.poll(p2p, coll, operators)) {
             *send = None;
             completion.error = completion.error.take().or(sent.error);
         }
-        if let Some(received) = recv.as_mut().and_then(|work| work.poll(p2p, coll)) {
+        if let Some(received) = recv.as_mut().and_then(|work| work.poll(p2p, coll, operators)) {
             *recv = None;
             let error = completion.error.take().or_else(|| received.error.clone());
             *completion = Completion { error, ..received };
@@ -128,9 +129,14 @@ impl Both {
 }
 
 impl Work {
-    /// Whether it is over, and how; once it has been told, it is spent.
+    /// Whether it is over, and how; once it has been told, it is spent, and has let go what it needed.
     #[inline]
-    pub fn poll(&mut self, p2p: &mut P2p, coll: &mut Coll) -> Option<Completion> {
+    pub fn poll(
+        &mut self,
+        p2p: &mut P2p,
+        coll: &mut Coll,
+        operators: &mut Slab<Operator>,
+    ) -> Option<Completion> {
         match self {
             Work::Done(completion) => Some(completion.clone()),
             Work::Send(Ticket::DONE) => Some(Completion::EMPTY),
@@ -144,13 +150,16 @@ impl Work {
                 let outcome = p2p.take(*ticket)?;
                 Some(Completion::of(outcome, source))
             }
-            Work::Both(both) => both.poll(p2p, coll),
+            Work::Both(both) => both.poll(p2p, coll, operators),
             Work::Checked(checked) => match checked.poll(coll)? {
                 Ok(work) => {
                     *self = work;
-                    self.poll(p2p, coll)
+                    self.poll(p2p, coll, operators)
                 }
-                Err(error) => Some(Completion { error: Some(error), ..Completion::EMPTY }),
+                Err(error) => {
+                    checked.operator().map(|operator| operators.remove(operator));
+                    Some(Completion { error: Some(error), ..Completion::EMPTY })
+                }
             },
             Work::Flush { owner, messages } => p2p.is_flushed(*owner, *messages).then_some(Completion::EMPTY),
             Work::Parts(parts) => parts.poll(p2p),
@@ -160,24 +169,14 @@ impl Work {
             }
             Work::Coll(ticket, image) => {
                 let outcome = coll.outcome(*ticket)?;
-                if let (Some(image), Ok(())) = (image, &outcome) {
-                    image.deliver();
+                if let Some(mut image) = image.take() {
+                    if outcome.is_ok() {
+                        image.deliver();
+                    }
+                    image.operator.map(|operator| operators.remove(operator));
                 }
                 Some(Completion { error: outcome.err(), ..Completion::EMPTY })
             }
-        }
-    }
-
-    /// Lets go what the operation needed; it is over.
-    #[inline]
-    pub fn release(self, operators: &mut slab::Slab<Operator>) {
-        let operator = match self {
-            Work::Coll(_, image) => image.and_then(|image| image.operator),
-            Work::Checked(checked) => checked.operator(),
-            _ => None,
-        };
-        if let Some(operator) = operator {
-            operators.remove(operator);
         }
     }
 
@@ -264,9 +263,9 @@ impl Guard {
     pub(crate) fn finish(&mut self, mut work: Work) -> Completion {
         let mut poll = |process: &mut Process| {
             let job = process.job();
-            work.poll(&mut job.p2p, &mut job.coll)
+            work.poll(&mut job.p2p, &mut job.coll, &mut job.operators)
         };
-        let completion = match self.wait_briefly(&mut poll) {
+        match self.wait_briefly(&mut poll) {
             Ok(completion) => completion,
             Err(_) => {
                 if let Work::Send(ticket) | Work::Recv(ticket, _) = work
@@ -276,23 +275,17 @@ impl Guard {
                 }
                 self.wait_long(|process| {
                     let job = process.job();
-                    work.poll(&mut job.p2p, &mut job.coll)
+                    work.poll(&mut job.p2p, &mut job.coll, &mut job.operators)
                 })
             }
-        };
-        work.release(&mut self.job().operators);
-        completion
+        }
     }
 }
 
 impl Process {
     /// A request for this work.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn request(&mut self, comm: Handle, work: Work) -> Result<Handle> {
-        // Requests that the program forgets are told at the end where it asks for that, so each is one then.
-        if matches!(work, Work::Send(Ticket::DONE)) && settings::get().check < 2 {
-            return Ok(self.job().sent);
-        }
         let driven = work.is_driven();
         let handle = self.job().requests.insert(Request { comm, work: Some(work), recipe: None })?;
         if driven {
@@ -312,8 +305,8 @@ impl Job {
             Work::Send(ticket) | Work::Recv(ticket, _) => return Ok(p2p.is_done(*ticket)),
             _ => (),
         }
-        let Some(completion) = work.poll(p2p, coll) else { return Ok(false) };
-        std::mem::replace(work, Work::Done(completion)).release(operators);
+        let Some(completion) = work.poll(p2p, coll, operators) else { return Ok(false) };
+        *work = Work::Done(completion);
         Ok(true)
     }
 
@@ -330,7 +323,6 @@ impl Job {
     /// Advances operations whose requests the program has freed.
     pub(crate) fn poll_orphans(&mut self) {
         let Job { orphans, p2p, coll, operators, .. } = self;
-        let over = |work: &mut Work| work.poll(p2p, coll).is_some();
-        orphans.extract_if(.., over).for_each(|work| work.release(operators));
+        orphans.retain_mut(|work| work.poll(p2p, coll, operators).is_none());
     }
 }

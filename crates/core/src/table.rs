@@ -23,6 +23,35 @@ struct Slot<T> {
     value: Option<T>,
 }
 
+/// A live value that the program made.
+pub struct Entry<'a, T> {
+    slot: &'a mut Slot<T>,
+    free: &'a mut Vec<u32>,
+    index: u32,
+}
+
+impl<T> Entry<'_, T> {
+    /// The value.
+    #[inline]
+    pub fn get_mut(&mut self) -> &mut T {
+        self.slot.value.as_mut().expect("an entry has a value")
+    }
+
+    /// Takes it out; its handle is dead from now on.
+    #[inline]
+    pub fn remove(self) -> T {
+        self.free.push(self.index);
+        self.slot.value.take().expect("an entry has a value")
+    }
+
+    /// As `remove`, where nobody wants the value.
+    #[inline]
+    pub fn discard(self) {
+        self.free.push(self.index);
+        self.slot.value = None;
+    }
+}
+
 impl<T> Table<T> {
     /// An empty table.
     pub fn new(kind: Kind) -> Table<T> {
@@ -55,6 +84,7 @@ impl<T> Table<T> {
     }
 
     /// Enters a value; the error is MPI_ERR_OTHER when four million are alive.
+    #[inline(always)]
     pub fn insert(&mut self, value: T) -> Result<Handle> {
         if let Some(index) = self.free.pop() {
             let slot = &mut self.slots[index as usize];
@@ -77,7 +107,7 @@ impl<T> Table<T> {
     }
 
     /// The value, or the error of this kind with a sentence that says what the handle is instead.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, handle: Handle) -> Result<&T> {
         match self.find(handle) {
             Some(value) => Ok(value),
@@ -86,7 +116,7 @@ impl<T> Table<T> {
     }
 
     /// As `get`, to change it.
-    #[inline]
+    #[inline(always)]
     pub fn get_mut(&mut self, handle: Handle) -> Result<&mut T> {
         if self.find(handle).is_none() {
             return Err(self.explain(handle));
@@ -97,14 +127,29 @@ impl<T> Table<T> {
         Ok(self.predefined[handle.0 - self.first].as_mut().expect("found above"))
     }
 
+    /// A value that the program made, to change it or take it out. Predefined objects stay: they have no entry.
+    #[inline(always)] // As `get`.
+    pub fn entry(&mut self, handle: Handle) -> Result<Entry<'_, T>> {
+        let index = handle.slot(self.kind).filter(|_| self.find(handle).is_some());
+        match index {
+            Some(index) => {
+                Ok(Entry { slot: &mut self.slots[index], free: &mut self.free, index: index as u32 })
+            }
+            None => Err(self.no_entry(handle)),
+        }
+    }
+
+    #[cold]
+    fn no_entry(&self, handle: Handle) -> Error {
+        if self.find(handle).is_none() {
+            return self.explain(handle);
+        }
+        Error::new(self.kind.class(), format!("{handle} is predefined and cannot be freed"))
+    }
+
     /// Takes the value out; its handle is dead from now on. Predefined objects stay: that is an error.
     pub fn remove(&mut self, handle: Handle) -> Result<T> {
-        self.get(handle)?;
-        let Some(index) = handle.slot(self.kind) else {
-            fail!(self.kind.class(), "{handle} is predefined and cannot be freed");
-        };
-        self.free.push(index as u32);
-        Ok(self.slots[index].value.take().expect("found above"))
+        Ok(self.entry(handle)?.remove())
     }
 
     /// Whether the handle is one of the constants of the standard ABI.
@@ -117,7 +162,7 @@ impl<T> Table<T> {
         self.slots.iter().filter_map(|slot| slot.value.as_ref().map(|value| (slot.handle, value)))
     }
 
-    #[inline]
+    #[inline(always)]
     fn find(&self, handle: Handle) -> Option<&T> {
         if let Some(index) = handle.slot(self.kind) {
             let slot = self.slots.get(index)?;

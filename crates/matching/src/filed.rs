@@ -114,7 +114,7 @@ impl<V, const KEYS: usize> Filed<V, KEYS> {
     }
 
     /// Files a value under its keys, behind all others.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&mut self, keys: [Key; KEYS], value: V) -> u32 {
         if (self.len + 1) * KEYS > self.chains.len() {
             self.grow();
@@ -130,7 +130,7 @@ impl<V, const KEYS: usize> Filed<V, KEYS> {
     }
 
     /// The oldest entry under a key.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn first(&self, key: &Key) -> Option<u32> {
         let mut at = self.chains[self.bucket(key)].first;
         while at != NONE {

@@ -4,18 +4,21 @@
 //! to the receive that was posted first among those that fit; a receive takes the message that arrived first among those
 //! that fit. Both questions are answered without walking a queue: wildcards make four *classes* of pattern, a posted
 //! receive is filed under its own pattern, and a message is filed under each of the four patterns that fit it. So a message
-//! looks in at most four places and takes the oldest receive found, and a receive looks in one place. Who comes to an empty queue is
-//! not filed at all, but kept beside the table and asked first, since it is older than all that come while it is there.
+//! looks in at most four places and takes the oldest receive found, and a receive looks in one place. As long as all that
+//! wait are alike they are not filed at all, but kept in a *run* beside the table. The run is asked first: it is older than all
+//! that is filed, as nothing joins it while anything is.
 //!
 //! Always true here: what is filed under one key is kept in order of arrival; all links are indices; once the tables
 //! have grown to the largest number of entries seen, nothing allocates.
 //!
-//! Read next: `filed.rs` (the hash table whose chains are queues), `tests/against_walk.rs` (both queues against a plain walk).
+//! Read next: `run.rs`, `filed.rs` (the hash table whose chains are queues), `tests/against_walk.rs` (both queues against a plain walk).
 #![forbid(unsafe_code)]
 
 mod filed;
+mod run;
 
 use filed::{Filed, Key};
+use run::Run;
 
 /// What a message carries and matching compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,18 +53,19 @@ impl Pattern {
 
 /// Names an entry while it is in its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry(u32);
+pub struct Entry(Kept);
 
-impl Entry {
-    /// The one that is not filed.
-    const OLDEST: Entry = Entry(u32::MAX);
+/// Where an entry is: its number in the run, or its slot in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    Run(u32),
+    Filed(u32),
 }
 
 /// Receives that wait for a message.
 #[derive(Debug)]
 pub struct Posted<T> {
-    /// The receive that was posted when no other waited: the oldest. Most programs have no other, and then nothing is filed.
-    oldest: Option<(Pattern, T)>,
+    run: Run<Pattern, T>,
     filed: Filed<(Pattern, T), 1>,
     /// How many entries each class has: most programs use one class, so three look-ups are spared.
     per_class: [u32; CLASSES],
@@ -70,8 +74,7 @@ pub struct Posted<T> {
 /// Messages that wait for a receive.
 #[derive(Debug)]
 pub struct Unexpected<T> {
-    /// As with the receives.
-    oldest: Option<(Envelope, T)>,
+    run: Run<Envelope, T>,
     filed: Filed<(Envelope, T), CLASSES>,
 }
 
@@ -81,28 +84,28 @@ const CLASSES: usize = 4;
 impl<T> Posted<T> {
     /// An empty queue.
     pub fn new() -> Posted<T> {
-        Posted { oldest: None, filed: Filed::new(), per_class: [0; CLASSES] }
+        Posted { run: Run::new(), filed: Filed::new(), per_class: [0; CLASSES] }
     }
 
     /// Puts a receive at the end of the queue.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, pattern: Pattern, receive: T) -> Entry {
-        if self.is_empty() {
-            self.oldest = Some((pattern, receive));
-            return Entry::OLDEST;
+        if self.filed.len() == 0 && self.run.admits(&pattern) {
+            return Entry(Kept::Run(self.run.push(pattern, receive)));
         }
         let key = Key::of_pattern(&pattern);
         self.per_class[key.class()] += 1;
-        Entry(self.filed.push([key], (pattern, receive)))
+        Entry(Kept::Filed(self.filed.push([key], (pattern, receive))))
     }
 
     /// Takes the first posted receive that fits the message.
-    #[inline]
+    #[inline(always)]
     pub fn take(&mut self, envelope: &Envelope) -> Option<T> {
-        if let Some((pattern, _)) = &self.oldest
-            && pattern.fits(envelope)
-        {
-            return self.oldest.take().map(|(_, receive)| receive);
+        if self.run.key().is_some_and(|pattern| pattern.fits(envelope)) {
+            return self.run.pop();
+        }
+        if self.filed.len() == 0 {
+            return None;
         }
         let mut first: Option<(u64, u32)> = None;
         for class in 0..CLASSES {
@@ -114,22 +117,26 @@ impl<T> Posted<T> {
                 first = Some(first.map_or(age, |other| other.min(age)));
             }
         }
-        first.map(|(_, index)| self.remove(Entry(index)))
+        first.map(|(_, index)| self.remove_filed(index))
     }
 
     /// Takes back a receive: for MPI_Cancel. The entry must be in the queue.
     pub fn remove(&mut self, entry: Entry) -> T {
-        if entry == Entry::OLDEST {
-            return self.oldest.take().expect("the entry is in the queue").1;
+        match entry.0 {
+            Kept::Run(number) => self.run.remove(number).expect("the entry is in the queue"),
+            Kept::Filed(slot) => self.remove_filed(slot),
         }
-        let (pattern, receive) = self.filed.remove(entry.0);
+    }
+
+    fn remove_filed(&mut self, slot: u32) -> T {
+        let (pattern, receive) = self.filed.remove(slot);
         self.per_class[Key::of_pattern(&pattern).class()] -= 1;
         receive
     }
 
     /// Receives in the queue.
     pub fn len(&self) -> usize {
-        self.filed.len() + usize::from(self.oldest.is_some())
+        self.run.len() + self.filed.len()
     }
 
     /// Whether no receive waits.
@@ -140,33 +147,32 @@ impl<T> Posted<T> {
 
     /// All receives in the order posted. It sorts: for descriptions, not for matching.
     pub fn iter(&self) -> impl Iterator<Item = (&Pattern, &T)> {
-        self.oldest.iter().chain(self.filed.in_order()).map(|(pattern, receive)| (pattern, receive))
+        self.run.iter().chain(self.filed.in_order().map(|(pattern, receive)| (pattern, receive)))
     }
 }
 
 impl<T> Unexpected<T> {
     /// An empty queue.
     pub fn new() -> Unexpected<T> {
-        Unexpected { oldest: None, filed: Filed::new() }
+        Unexpected { run: Run::new(), filed: Filed::new() }
     }
 
     /// Puts a message at the end of the queue.
     #[inline]
     pub fn push(&mut self, envelope: Envelope, message: T) -> Entry {
-        if self.is_empty() {
-            self.oldest = Some((envelope, message));
-            return Entry::OLDEST;
+        if self.filed.len() == 0 && self.run.admits(&envelope) {
+            return Entry(Kept::Run(self.run.push(envelope, message)));
         }
         let keys = std::array::from_fn(|class| Key::of_envelope(&envelope, class));
-        Entry(self.filed.push(keys, (envelope, message)))
+        Entry(Kept::Filed(self.filed.push(keys, (envelope, message))))
     }
 
     /// Looks at the first message that fits: a probe.
     pub fn peek(&self, pattern: &Pattern) -> Option<(&Envelope, &T)> {
-        if let Some((envelope, message)) = &self.oldest
+        if let Some(envelope) = self.run.key()
             && pattern.fits(envelope)
         {
-            return Some((envelope, message));
+            return Some((envelope, self.run.front()?));
         }
         let index = self.find(pattern)?;
         let (envelope, message) = self.filed.get(index);
@@ -176,10 +182,10 @@ impl<T> Unexpected<T> {
     /// Takes the first message that fits: a receive, or a matched probe.
     #[inline]
     pub fn take(&mut self, pattern: &Pattern) -> Option<(Envelope, T)> {
-        if let Some((envelope, _)) = &self.oldest
-            && pattern.fits(envelope)
+        if let Some(&envelope) = self.run.key()
+            && pattern.fits(&envelope)
         {
-            return self.oldest.take();
+            return self.run.pop().map(|message| (envelope, message));
         }
         let index = self.find(pattern)?;
         Some(self.filed.remove(index))
@@ -187,8 +193,8 @@ impl<T> Unexpected<T> {
 
     /// Takes a message that `wanted` names, wherever it is in the queue: for MPI_Cancel. It walks.
     pub fn take_named(&mut self, wanted: impl Fn(&Envelope, &T) -> bool) -> Option<(Envelope, T)> {
-        if self.oldest.as_ref().is_some_and(|(envelope, message)| wanted(envelope, message)) {
-            return self.oldest.take();
+        if let Some(taken) = self.run.take_named(&wanted) {
+            return Some(taken);
         }
         let index = self.filed.position(|(envelope, message)| wanted(envelope, message))?;
         Some(self.filed.remove(index))
@@ -204,7 +210,7 @@ impl<T> Unexpected<T> {
 
     /// Messages in the queue.
     pub fn len(&self) -> usize {
-        self.filed.len() + usize::from(self.oldest.is_some())
+        self.run.len() + self.filed.len()
     }
 
     /// Whether no message waits.
@@ -215,7 +221,7 @@ impl<T> Unexpected<T> {
 
     /// All messages in the order of arrival. It sorts: for descriptions, not for matching.
     pub fn iter(&self) -> impl Iterator<Item = (&Envelope, &T)> {
-        self.oldest.iter().chain(self.filed.in_order()).map(|(envelope, message)| (envelope, message))
+        self.run.iter().chain(self.filed.in_order().map(|(envelope, message)| (envelope, message)))
     }
 }
 

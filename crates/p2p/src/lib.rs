@@ -249,10 +249,8 @@ impl P2p {
         if ticket == Ticket::DONE {
             return Some(Outcome::default());
         }
-        if !self.is_done(ticket) {
-            return None;
-        }
-        self.state.requests.remove(ticket.0).map(|request| request.outcome)
+        let outcome = |request: &mut Request| request.is_done().then(|| std::mem::take(&mut request.outcome));
+        self.state.requests.remove_if(ticket.0, outcome)
     }
 
     /// Gives up a ticket. An operation that has not ended goes on to its end (MPI 5.0, section 3.7.3, MPI_Request_free).

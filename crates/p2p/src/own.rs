@@ -10,6 +10,7 @@ use telemetry::Counter;
 
 impl P2p {
     /// Starts a send to this process itself.
+    #[cold]
     pub(crate) fn isend_own(&mut self, mode: Mode, context: u64, tag: i32, buffer: Buffer) -> Result<Ticket> {
         let envelope = Envelope { context, source: self.rank, tag };
         self.state.count(Counter::OwnMessages, Counter::OwnBytes, buffer.bytes());

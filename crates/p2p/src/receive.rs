@@ -40,15 +40,13 @@ impl Message {
 
 impl P2p {
     /// Starts a receive; `None` takes any source, any tag.
-    #[inline]
     pub fn irecv(&mut self, context: u64, source: Option<u32>, tag: Option<i32>, buffer: Buffer) -> Ticket {
         let pattern = Pattern { context, source, tag };
-        let ours = self.state.requests.insert(Request::receive(buffer));
+        let (ours, request) = self.state.requests.enter(Request::receive(buffer));
         if let Some((envelope, message)) = self.state.unexpected.take(&pattern) {
             self.deliver(ours, envelope, message);
         } else {
-            let entry = self.state.posted.push(pattern, ours);
-            self.state.requests.get_mut(ours).expect("it was just made").stage = Stage::Posted(entry);
+            request.stage = Stage::Posted(self.state.posted.push(pattern, ours));
         }
         Ticket(ours)
     }
@@ -131,7 +129,10 @@ impl State {
         let request = self.requests.get_mut(ours).expect("a posted receive is known");
         let bytes = begin(request, envelope, message.bytes() as u64);
         request.buffer().unpack(0, message.slice(0, bytes));
-        self.complete(ours);
+        request.end();
+        if request.detached {
+            self.requests.remove(ours);
+        }
     }
 
     /// Ends a receive with a message of our own, from send buffer to receive buffer.

@@ -13,7 +13,6 @@ impl P2p {
     /// Starts a send (MPI 5.0, sections 3.4 and 3.7.2).
     ///
     /// Errors: `dest` is no process of the job; a buffered send finds no room in the attached buffer.
-    #[inline]
     pub fn isend(&mut self, mode: Mode, context: u64, dest: u32, tag: i32, buffer: Buffer) -> Result<Ticket> {
         self.connect(dest)?;
         let Peer { route, lane } = known(&mut self.peers, dest);
@@ -33,6 +32,7 @@ impl P2p {
     }
 
     /// A send that must wait for room, or begin with an offer.
+    #[cold]
     fn isend_later(
         &mut self,
         mode: Mode,

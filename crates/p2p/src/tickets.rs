@@ -11,6 +11,15 @@ struct Slot<T> {
     value: Option<T>,
 }
 
+impl<T> Slot<T> {
+    /// The last generation is left out: u64::MAX is never a ticket.
+    #[inline]
+    fn vacate(&mut self) {
+        self.value = None;
+        self.generation = (self.generation + 1) % u32::MAX;
+    }
+}
+
 impl<T> Tickets<T> {
     pub(crate) fn new() -> Tickets<T> {
         Tickets { slots: Vec::new(), free: Vec::new() }
@@ -18,6 +27,12 @@ impl<T> Tickets<T> {
 
     #[inline]
     pub(crate) fn insert(&mut self, value: T) -> u64 {
+        self.enter(value).0
+    }
+
+    /// As `insert`, and the value where it lies.
+    #[inline]
+    pub(crate) fn enter(&mut self, value: T) -> (u64, &mut T) {
         let index = match self.free.pop() {
             Some(index) => index,
             None => {
@@ -26,20 +41,36 @@ impl<T> Tickets<T> {
             }
         };
         let slot = &mut self.slots[index as usize];
-        slot.value = Some(value);
-        u64::from(slot.generation) << 32 | u64::from(index)
+        (u64::from(slot.generation) << 32 | u64::from(index), slot.value.insert(value))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get(&self, ticket: u64) -> Option<&T> {
         let slot = self.slots.get(ticket as u32 as usize)?;
         if slot.generation == (ticket >> 32) as u32 { slot.value.as_ref() } else { None }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get_mut(&mut self, ticket: u64) -> Option<&mut T> {
         let slot = self.slots.get_mut(ticket as u32 as usize)?;
         if slot.generation == (ticket >> 32) as u32 { slot.value.as_mut() } else { None }
+    }
+
+    /// Removes a value once it has an answer.
+    #[inline]
+    pub(crate) fn remove_if<R>(
+        &mut self,
+        ticket: u64,
+        answer: impl FnOnce(&mut T) -> Option<R>,
+    ) -> Option<R> {
+        let slot = self.slots.get_mut(ticket as u32 as usize)?;
+        if slot.generation != (ticket >> 32) as u32 {
+            return None;
+        }
+        let answer = answer(slot.value.as_mut()?)?;
+        slot.vacate();
+        self.free.push(ticket as u32);
+        Some(answer)
     }
 
     /// Whether this is the ticket of a value that was removed.
@@ -49,12 +80,14 @@ impl<T> Tickets<T> {
 
     #[inline]
     pub(crate) fn remove(&mut self, ticket: u64) -> Option<T> {
-        self.get(ticket)?;
-        let slot = &mut self.slots[ticket as u32 as usize];
-        // The last generation is left out: u64::MAX is never a ticket.
-        slot.generation = (slot.generation + 1) % u32::MAX;
+        let slot = self.slots.get_mut(ticket as u32 as usize)?;
+        if slot.generation != (ticket >> 32) as u32 {
+            return None;
+        }
+        let value = slot.value.take()?;
+        slot.vacate();
         self.free.push(ticket as u32);
-        slot.value.take()
+        Some(value)
     }
 
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {

@@ -4,7 +4,7 @@ use crate::args::Handle;
 use crate::buffer::memory;
 use crate::collective::{Planned, to_bytes, to_words};
 use crate::process::Guard;
-use crate::request::{Receive, Send, Source};
+use crate::request::{Receive, Send, Source, Work};
 use datatype::Buffer;
 use error::{Class, Error, Result};
 use p2p::Mode;
@@ -94,6 +94,6 @@ fn swap_bytes(
     let send = Send { mode: Mode::Standard, context, peer: Some(peer), tag, buffer };
     let recv = recv.start(guard)?;
     let send = send.start(guard)?;
-    let sent = guard.finish(send).error;
+    let sent = guard.finish(Work::Send(send)).error;
     sent.or(guard.finish(recv).error).map_or(Ok(theirs), Err)
 }

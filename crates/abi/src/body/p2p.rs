@@ -10,6 +10,7 @@ use p2p::{Mode, Ticket};
 use std::sync::Arc;
 
 /// MPI_Send.
+#[inline(always)]
 pub fn send(
     guard: &mut Guard,
     buf: Address,
@@ -62,6 +63,7 @@ pub fn rsend(
 }
 
 /// MPI_Isend.
+#[inline(always)]
 pub fn isend(
     guard: &mut Guard,
     buf: Address,
@@ -174,7 +176,7 @@ pub fn rsend_init(
 }
 
 /// MPI_Recv.
-#[inline]
+#[inline(always)]
 pub fn recv(
     guard: &mut Guard,
     buf: Address,
@@ -192,6 +194,7 @@ pub fn recv(
 }
 
 /// MPI_Irecv.
+#[inline(always)]
 pub fn irecv(
     guard: &mut Guard,
     buf: Address,
@@ -368,7 +371,7 @@ pub fn imrecv(
 /// The buffered mode; `Process::outgoing` puts the comm's session there.
 const BUFFERED: Mode = Mode::Buffered { session: 0 };
 
-#[inline]
+#[inline(always)]
 #[allow(clippy::too_many_arguments)] // MPI_Send's, and how.
 fn blocking_send(
     guard: &mut Guard,
@@ -381,20 +384,23 @@ fn blocking_send(
     comm: Handle,
 ) -> Result<()> {
     match guard.outgoing(mode, buf, count, datatype, dest, tag, comm)?.start(guard)? {
-        Work::Send(Ticket::DONE) => Ok(()),
-        work => guard.finish(work).error.map_or(Ok(()), Err),
+        Ticket::DONE => Ok(()),
+        ticket => guard.finish(Work::Send(ticket)).error.map_or(Ok(()), Err),
     }
 }
 
-#[inline]
+#[inline(always)]
 #[allow(clippy::too_many_arguments)] // MPI_Isend's, and how.
 #[rustfmt::skip]
 fn nonblocking_send(
     guard: &mut Guard, mode: Mode, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32, comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
     request.check()?;
-    let work = guard.outgoing(mode, buf, count, datatype, dest, tag, comm)?.start(guard)?;
-    request.set(guard.request(comm, work)?)
+    let ticket = guard.outgoing(mode, buf, count, datatype, dest, tag, comm)?.start(guard)?;
+    request.set(match (ticket, guard.job().sent) {
+        (Ticket::DONE, Some(sent)) => sent,
+        _ => guard.request(comm, Work::Send(ticket))?,
+    })
 }
 
 #[allow(clippy::too_many_arguments)] // MPI_Send_init's, and how.
@@ -411,7 +417,7 @@ fn persistent_send(
 fn exchange(guard: &mut Guard, send: Send, recv: Receive) -> Result<Completion> {
     let recv = recv.start(guard)?;
     let send = send.start(guard)?;
-    let sent = guard.finish(send);
+    let sent = guard.finish(Work::Send(send));
     let mut received = guard.finish(recv);
     received.error = sent.error.or(received.error);
     Ok(received)
@@ -421,7 +427,7 @@ fn both(guard: &mut Guard, send: Send, recv: Receive, packed: Option<Box<[u8]>>)
     let recv = recv.start(guard)?;
     let send = send.start(guard)?;
     let completion = Completion::EMPTY;
-    Ok(Work::Both(Box::new(Both { send: Some(send), recv: Some(recv), packed, completion })))
+    Ok(Work::Both(Box::new(Both { send: Some(Work::Send(send)), recv: Some(recv), packed, completion })))
 }
 
 /// What is sent moves aside in its packed form, so the receive may overwrite it at once.
@@ -508,7 +514,7 @@ pub struct Taken {
 
 impl Process {
     /// The arguments of a send, checked.
-    #[inline]
+    #[inline(always)]
     #[allow(clippy::too_many_arguments)] // MPI_Send's, and how.
     #[rustfmt::skip]
     pub(crate) fn outgoing(
@@ -525,7 +531,7 @@ impl Process {
     }
 
     /// The arguments of a receive, checked.
-    #[inline]
+    #[inline(always)]
     #[rustfmt::skip]
     pub(crate) fn incoming(
         &mut self, buf: Address, count: i64, datatype: Handle, source: i32, tag: i32, comm: Handle,
@@ -545,7 +551,7 @@ impl Process {
 }
 
 /// Source and tag of a receive or a probe, checked.
-#[inline]
+#[inline(always)]
 fn envelope(comm: &Comm, source: i32, tag: i32) -> Result<(Source, Option<i32>)> {
     let source = match source {
         constants::PROC_NULL => Source::Nobody,
@@ -562,17 +568,17 @@ fn envelope(comm: &Comm, source: i32, tag: i32) -> Result<(Source, Option<i32>)>
 
 impl Send {
     /// Starts it.
-    #[inline]
-    pub(crate) fn start(self, process: &mut Process) -> Result<Work> {
+    #[inline(always)] // So that the parts of what is started stay where they are.
+    pub(crate) fn start(self, process: &mut Process) -> Result<Ticket> {
         let Send { mode, context, peer, tag, buffer } = self;
-        let Some(peer) = peer else { return Ok(Work::Done(Completion::EMPTY)) };
-        Ok(Work::Send(process.job().p2p.isend(mode, context, peer, tag, buffer)?))
+        let Some(peer) = peer else { return Ok(Ticket::DONE) };
+        process.job().p2p.isend(mode, context, peer, tag, buffer)
     }
 }
 
 impl Receive {
     /// Starts it.
-    #[inline]
+    #[inline(always)] // So that the parts of what is started stay where they are.
     pub(crate) fn start(self, process: &mut Process) -> Result<Work> {
         let Receive { context, source, tag, buffer } = self;
         if let Source::Nobody = source {
@@ -586,7 +592,7 @@ impl Recipe {
     /// Starts the operation.
     pub(crate) fn start(&mut self, process: &mut Process) -> Result<Work> {
         match self {
-            Recipe::Send(send) => send.clone().start(process),
+            Recipe::Send(send) => Ok(Work::Send(send.clone().start(process)?)),
             Recipe::Recv(receive) => receive.clone().start(process),
             Recipe::Coll { planned, members } => planned.start_again(members, process),
             Recipe::Partitioned(made) => made.start(&mut process.job().p2p),

@@ -61,20 +61,20 @@ pub fn waitall(
     array_of_requests: Array<Handle>,
     array_of_statuses: Statuses,
 ) -> Result<()> {
-    let handles = array_of_requests.read(length(count)?)?;
-    // One pass when all are done, so that waiting for many costs no more than looking at those that are not.
-    let mut done = 0;
+    let count = length(count)?;
+    let mut ended = Ended::new(array_of_requests, array_of_statuses);
+    // Those that are over are left behind, so that waiting for many costs no more than looking at one that is not.
     guard.wait(|process| {
-        while done < handles.len() {
-            match process.peek(handles[done]) {
+        while ended.many < count {
+            match ended.retire(process, ended.many) {
                 Ok(false) => return None,
-                Ok(true) => done += 1,
+                Ok(true) => {}
                 Err(error) => return Some(Err(error)),
             }
         }
         Some(Ok(()))
     })?;
-    finish_many(guard, array_of_requests, &handles, 0..handles.len(), array_of_statuses)
+    ended.conclude(guard)
 }
 
 /// MPI_Testall.
@@ -90,7 +90,7 @@ pub fn testall(
         }
     }
     flag.set(1)?;
-    finish_many(guard, array_of_requests, &handles, 0..handles.len(), array_of_statuses)
+    finish_many(guard, array_of_requests, 0..handles.len(), array_of_statuses)
 }
 
 /// MPI_Waitsome.
@@ -104,7 +104,7 @@ pub fn waitsome(
         Ok(Some(done)) if done.is_empty() => None,
         other => Some(other),
     })?;
-    finish_some(guard, array_of_requests, &handles, some, outcount, array_of_indices, array_of_statuses)
+    finish_some(guard, array_of_requests, some, outcount, array_of_indices, array_of_statuses)
 }
 
 /// MPI_Testsome.
@@ -116,7 +116,7 @@ pub fn testsome(
     let handles = array_of_requests.read(length(incount)?)?;
     guard.progress();
     let some = guard.peek_some(&handles)?;
-    finish_some(guard, array_of_requests, &handles, some, outcount, array_of_indices, array_of_statuses)
+    finish_some(guard, array_of_requests, some, outcount, array_of_indices, array_of_statuses)
 }
 
 /// MPI_Request_get_status.
@@ -216,7 +216,7 @@ fn report_many(guard: &mut Guard, completions: Vec<Completion>, statuses: Status
 /// MPI_Request_free. The operation goes on to its end; a generalized one stays in the table until MPI_Grequest_complete.
 pub fn request_free(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
     let handle = request.get()?;
-    if handle == guard.job().sent {
+    if Some(handle) == guard.job().sent {
         return request.set(constants::REQUEST_NULL);
     }
     match &mut guard.job().requests.get_mut(handle)?.work {
@@ -345,47 +345,88 @@ fn finish_any(
 
 #[rustfmt::skip]
 fn finish_some(
-    guard: &mut Guard, requests: Array<Handle>, handles: &[Handle], done: Option<Vec<usize>>, outcount: Out<i32>,
-    indices: Array<i32>, statuses: Statuses,
+    guard: &mut Guard, requests: Array<Handle>, done: Option<Vec<usize>>, outcount: Out<i32>, indices: Array<i32>, statuses: Statuses,
 ) -> Result<()> {
     let Some(done) = done else { return outcount.set(constants::UNDEFINED) };
     outcount.set(done.len() as i32)?;
     for (at, index) in done.iter().enumerate() {
         indices.set(at, *index as i32)?;
     }
-    finish_many(guard, requests, handles, done.into_iter(), statuses)
+    finish_many(guard, requests, done.into_iter(), statuses)
 }
 
-/// Retires the requests at `done`, all of which are over. If one has failed the call returns MPI_ERR_IN_STATUS and every
-/// status tells its own error (MPI 5.0, section 3.7.5).
+/// Retires the requests at `done`, all of which are over.
 #[rustfmt::skip]
 fn finish_many(
-    guard: &mut Guard, requests: Array<Handle>, handles: &[Handle], done: impl ExactSizeIterator<Item = usize>, statuses: Statuses,
+    guard: &mut Guard, requests: Array<Handle>, done: impl Iterator<Item = usize>, statuses: Statuses,
 ) -> Result<()> {
-    let many = done.len();
-    let mut failed = Vec::new();
-    for (at, index) in done.enumerate() {
-        let Retired { comm, completion, stays } = guard.retire(handles[index])?.expect("it was over a moment ago");
-        if !stays {
-            requests.set(index, constants::REQUEST_NULL)?;
-        }
-        let completion = if completion.generalized.is_some() { completion.ended(guard) } else { completion };
-        statuses.set(at, completion.status);
-        if let Some(error) = completion.error {
-            failed.push((at, comm, error));
-        }
+    let mut ended = Ended::new(requests, statuses);
+    for index in done {
+        let over = ended.retire(guard, index)?;
+        assert!(over, "it was over a moment ago");
     }
-    let Some((_, comm, first)) = failed.first() else { return Ok(()) };
-    (0..many).for_each(|at| statuses.set_error(at, constants::SUCCESS));
-    failed.iter().for_each(|(at, _, error)| statuses.set_error(*at, error.code()));
-    let error = Error::new(Class::InStatus, format!("of {many} operations: {}", first.message));
-    failed_on(guard, *comm, Some(error))
+    ended.conclude(guard)
+}
+
+/// What becomes of many requests as they end one after the other. If one has failed the call returns MPI_ERR_IN_STATUS and every
+/// status tells its own error (MPI 5.0, section 3.7.5).
+struct Ended {
+    requests: Array<Handle>,
+    statuses: Statuses,
+    /// How many have ended; each has the next status.
+    many: usize,
+    failed: Vec<(usize, Handle, Error)>,
+    /// Generalized ones, whose functions are called in the end, with the lock let go.
+    generalized: Vec<(usize, Handle, Completion)>,
+}
+
+impl Ended {
+    fn new(requests: Array<Handle>, statuses: Statuses) -> Ended {
+        Ended { requests, statuses, many: 0, failed: Vec::new(), generalized: Vec::new() }
+    }
+
+    /// Retires the program's request at `index`, if it is over.
+    #[inline]
+    fn retire(&mut self, process: &mut Process, index: usize) -> Result<bool> {
+        let Some(retired) = process.retire(self.requests.get(index)?)? else { return Ok(false) };
+        let Retired { comm, completion, stays } = retired;
+        if !stays {
+            self.requests.set(index, constants::REQUEST_NULL)?;
+        }
+        let at = self.many;
+        self.many += 1;
+        if completion.generalized.is_some() {
+            self.generalized.push((at, comm, completion));
+            return Ok(true);
+        }
+        self.statuses.set(at, completion.status);
+        if let Some(error) = completion.error {
+            self.failed.push((at, comm, error));
+        }
+        Ok(true)
+    }
+
+    fn conclude(mut self, guard: &mut Guard) -> Result<()> {
+        for (at, comm, completion) in self.generalized {
+            let completion = completion.ended(guard);
+            self.statuses.set(at, completion.status);
+            if let Some(error) = completion.error {
+                self.failed.push((at, comm, error));
+            }
+        }
+        self.failed.sort_by_key(|(at, ..)| *at);
+        let Some((_, comm, first)) = self.failed.first() else { return Ok(()) };
+        (0..self.many).for_each(|at| self.statuses.set_error(at, constants::SUCCESS));
+        self.failed.iter().for_each(|(at, _, error)| self.statuses.set_error(*at, error.code()));
+        let error = Error::new(Class::InStatus, format!("of {} operations: {}", self.many, first.message));
+        failed_on(guard, *comm, Some(error))
+    }
 }
 
 impl Process {
     /// Whether a request is over (null and inactive ones are). What it has told is kept in it.
     pub(crate) fn peek(&mut self, handle: Handle) -> Result<bool> {
-        if handle == constants::REQUEST_NULL || handle == self.job().sent {
+        if handle == constants::REQUEST_NULL || Some(handle) == self.job().sent {
             return Ok(true);
         }
         self.job().advance(handle)
@@ -398,13 +439,13 @@ impl Process {
         }
         let Job { requests, p2p, coll, operators, .. } = self.job();
         let Some(work) = &mut requests.get_mut(handle)?.work else { return Ok(Some(Completion::EMPTY)) };
-        let Some(completion) = work.poll(p2p, coll) else { return Ok(None) };
-        std::mem::replace(work, Work::Done(completion.clone())).release(operators);
+        let Some(completion) = work.poll(p2p, coll, operators) else { return Ok(None) };
+        *work = Work::Done(completion.clone());
         Ok(Some(completion))
     }
 
     /// As `look`, and the request ends: it is freed, or inactive if it is persistent.
-    #[inline]
+    #[inline(always)] // What it returns would be copied several times.
     fn retire(&mut self, handle: Handle) -> Result<Option<Retired>> {
         if handle == constants::REQUEST_NULL {
             return Ok(Some(Retired {
@@ -414,24 +455,25 @@ impl Process {
             }));
         }
         let Job { requests, sent, p2p, coll, operators, .. } = self.job();
-        if handle == *sent {
+        if Some(handle) == *sent {
             return Ok(Some(Retired {
                 comm: constants::COMM_SELF,
                 completion: Completion::EMPTY,
                 stays: false,
             }));
         }
-        let request = requests.get_mut(handle)?;
+        let mut entry = requests.entry(handle)?;
+        let request = entry.get_mut();
         let (comm, stays) = (request.comm, request.recipe.is_some());
         let Some(work) = &mut request.work else {
             return Ok(Some(Retired { comm, completion: Completion::EMPTY, stays }));
         };
-        let Some(completion) = work.poll(p2p, coll) else { return Ok(None) };
-        let work = request.work.take().expect("seen above");
-        if !stays {
-            requests.remove(handle)?;
+        let Some(completion) = work.poll(p2p, coll, operators) else { return Ok(None) };
+        if stays {
+            request.work = None;
+        } else {
+            entry.discard();
         }
-        work.release(operators);
         Ok(Some(Retired { comm, completion, stays }))
     }
 

@@ -9,6 +9,7 @@
 //! The protocol is generic in where the ring lies (`Memory`), so that loom checks the code that runs.
 
 use super::atomic::{AtomicU32, AtomicU64, Line, Ordering};
+use super::doorbell::Doorbell;
 use super::segment::{Segment, Shared, view};
 use error::{Class, Result, fail};
 use sys::Span;
@@ -177,8 +178,8 @@ impl<M: Memory> Tail<M> {
             cell = self.memory.area(start % self.memory.area_bytes(), cell_bytes);
         }
         let index = self.tail % slots;
-        write(self.memory.inline(index, header.inline_bytes.into()), cell);
         let slot = self.memory.slot(index);
+        write(self.memory.inline(index, header.inline_bytes.into()), cell);
         let sizes =
             u32::from(header.kind) | u32::from(header.inline_bytes) << 8 | u32::from(header.cell_bytes) << 16;
         slot.sizes.store(sizes, Ordering::Relaxed);
@@ -328,15 +329,22 @@ impl<M: Memory> Drop for Head<M> {
 /// A ring of the segment.
 #[derive(Debug)]
 pub(super) struct Mapped {
-    /// Keeps the memory mapped.
+    /// Keeps the memory mapped to which the rest refers.
     segment: Segment,
     ring: Span,
+    ends: &'static Ends,
+    slots: &'static [Slot; SLOTS as usize],
+    bell: &'static Doorbell,
     from: u32,
     to: u32,
 }
 
 // SAFETY: atomics, and plain bytes that are only reached by `Span`.
+unsafe impl Sync for Slot {}
+// SAFETY: likewise.
 unsafe impl Shared for Slot {}
+// SAFETY: an array of them.
+unsafe impl Shared for [Slot; SLOTS as usize] {}
 // SAFETY: atomics only.
 unsafe impl Shared for Ends {}
 
@@ -351,17 +359,18 @@ impl Memory for Mapped {
     }
     #[inline]
     fn ends(&self) -> &Ends {
-        view(self.ring, 0)
+        self.ends
     }
     #[inline]
     fn slot(&self, index: u64) -> &Slot {
-        view(self.ring, SLOTS_OFFSET + index * size_of::<Slot>() as u64)
+        &self.slots[(index % SLOTS) as usize]
     }
     #[cfg(not(loom))]
     #[inline]
     fn inline(&self, index: u64, bytes: u64) -> Span {
-        let slot = SLOTS_OFFSET + index * size_of::<Slot>() as u64;
-        self.ring.slice(slot as usize + std::mem::offset_of!(Slot, inline), bytes as usize)
+        assert!(bytes <= INLINE_BYTES as u64);
+        // SAFETY: part of a slot, which stays mapped with the segment; nobody has a reference to these bytes.
+        unsafe { Span::claim(self.slot(index).inline.get() as usize, bytes as usize) }
     }
     #[cfg(loom)]
     fn inline(&self, _index: u64, _bytes: u64) -> Span {
@@ -376,7 +385,7 @@ impl Memory for Mapped {
     }
     #[inline]
     fn announce(&self) {
-        self.segment.rank(self.to).bell.ring();
+        self.bell.ring();
     }
 }
 
@@ -429,7 +438,9 @@ impl Receiver {
 
 impl Segment {
     fn ring(&self, from: u32, to: u32) -> Mapped {
-        Mapped { ring: self.ring_span(from, to), segment: self.clone(), from, to }
+        let ring = self.ring_span(from, to);
+        let (ends, slots, bell) = (view(ring, 0), view(ring, SLOTS_OFFSET), &self.page(to).bell);
+        Mapped { segment: self.clone(), ring, ends, slots, bell, from, to }
     }
 
     /// The sending end of the ring `from -> to`. An error if it is in use; when it is dropped, a later one goes on.

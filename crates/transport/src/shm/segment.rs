@@ -208,6 +208,12 @@ impl Segment {
     /// A rank's page. Panics if there is no such rank.
     #[inline]
     pub fn rank(&self, rank: u32) -> &RankPage {
+        self.page(rank)
+    }
+
+    /// A rank's page, for somebody who keeps this segment for `'a`. Panics if there is no such rank.
+    #[inline]
+    pub(super) fn page<'a>(&self, rank: u32) -> &'a RankPage {
         assert!(rank < self.inner.shape.ranks, "rank {rank} of {}", self.inner.shape.ranks);
         let offset = self.inner.layout.rank_pages + u64::from(rank) * size_of::<RankPage>() as u64;
         view(self.inner.head.span(), offset)

@@ -1,0 +1,76 @@
+//! The oldest entries of a queue while all have one key. Most programs have no others: one receive or message at a time, or many alike.
+
+use std::collections::VecDeque;
+
+/// Entries of one key by age, each with its number.
+#[derive(Debug)]
+pub(crate) struct Run<K, V> {
+    /// Of no meaning while the run is empty.
+    key: Option<K>,
+    values: VecDeque<(u32, V)>,
+    /// Wraps; by then the entries that had the same numbers are long gone.
+    next_number: u32,
+}
+
+impl<K: Copy + PartialEq, V> Run<K, V> {
+    pub(crate) fn new() -> Self {
+        Run { key: None, values: VecDeque::new(), next_number: 0 }
+    }
+
+    /// The key of all entries, while there are any.
+    #[inline]
+    pub(crate) fn key(&self) -> Option<&K> {
+        if self.values.is_empty() { None } else { self.key.as_ref() }
+    }
+
+    /// Whether an entry of this key may be put at the end.
+    #[inline]
+    pub(crate) fn admits(&self, key: &K) -> bool {
+        self.values.is_empty() || self.key.as_ref() == Some(key)
+    }
+
+    /// Puts an entry at the end, whose key is admitted; returns its number.
+    #[inline]
+    pub(crate) fn push(&mut self, key: K, value: V) -> u32 {
+        let number = self.next_number;
+        self.next_number = number.wrapping_add(1);
+        self.key = Some(key);
+        self.values.push_back((number, value));
+        number
+    }
+
+    /// The oldest.
+    #[inline]
+    pub(crate) fn front(&self) -> Option<&V> {
+        self.values.front().map(|(_, value)| value)
+    }
+
+    /// Takes the oldest.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<V> {
+        self.values.pop_front().map(|(_, value)| value)
+    }
+
+    /// Takes the entry of a number. It walks.
+    pub(crate) fn remove(&mut self, number: u32) -> Option<V> {
+        let at = self.values.iter().position(|(other, _)| *other == number)?;
+        self.values.remove(at).map(|(_, value)| value)
+    }
+
+    /// Takes the oldest entry that `wanted` names, and its key. It walks.
+    pub(crate) fn take_named(&mut self, wanted: impl Fn(&K, &V) -> bool) -> Option<(K, V)> {
+        let key = self.key?;
+        let at = self.values.iter().position(|(_, value)| wanted(&key, value))?;
+        self.values.remove(at).map(|(_, value)| (key, value))
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// All by age, each with the key.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.values.iter().filter_map(|(_, value)| Some((self.key.as_ref()?, value)))
+    }
+}
