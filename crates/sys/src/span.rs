@@ -53,6 +53,17 @@ impl Span {
         Span { address: self.address.wrapping_add(from), bytes }
     }
 
+    /// Asks for the first bytes to be brought near, up to eight cache lines. Changes nothing.
+    #[inline]
+    pub fn prefetch(self) {
+        #[cfg(target_arch = "x86_64")]
+        for line in 0..self.bytes.div_ceil(64).min(8) {
+            let address = (self.address + line * 64) as *const i8;
+            // SAFETY: a hint, which reads nothing and faults nowhere.
+            unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address) };
+        }
+    }
+
     /// Copies the whole span to `to`, which must be as long; overlapping is allowed.
     #[inline]
     pub fn copy_to(self, to: Span) {
