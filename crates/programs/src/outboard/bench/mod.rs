@@ -88,9 +88,21 @@ struct Measure {
     /// Bare loops (bench/limits.c) that do what no MPI can do in less, by what they are called; in the same unit.
     #[serde(default)]
     limits: BTreeMap<String, String>,
+    /// Those of `limits` that are shown, but bind nobody: one copy needs memory that both processes have mapped, which a program's is not.
+    #[serde(default)]
+    beside: Vec<String>,
     /// Whether `run` is a command of the user's.
     #[serde(skip)]
     own: bool,
+}
+
+impl Measure {
+    /// The names of the limits as headings; brackets say that one binds nobody.
+    fn limit_names(&self) -> impl Iterator<Item = String> {
+        self.limits
+            .keys()
+            .map(|name| if self.beside.contains(name) { format!("({name})") } else { name.clone() })
+    }
 }
 
 /// The column of a run's whole time.
@@ -159,6 +171,7 @@ impl Bench {
                 higher: false,
                 goals: BTreeMap::new(),
                 limits: BTreeMap::new(),
+                beside: Vec::new(),
                 own: true,
             });
         }
@@ -207,6 +220,7 @@ mod tests {
             assert!(program(&m.run).is_none_or(|name| known.contains(&name.as_str())), "{m:?}");
             assert!(!m.run.is_empty() || !m.limits.is_empty(), "{m:?}");
             assert!(m.limits.values().all(|run| program(run).as_deref() == Some("limits")), "{m:?}");
+            assert!(m.beside.iter().all(|name| m.limits.contains_key(name)), "{m:?}");
         }
     }
 }

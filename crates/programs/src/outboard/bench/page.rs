@@ -55,9 +55,8 @@ fn rows_as_html(table: &Table, rows: &[Row]) -> String {
     let names: String =
         table.players.iter().map(|(name, _)| format!("<th>{}<th class=s>spread", escaped(name))).collect();
     let limits: String = measure
-        .limits
-        .keys()
-        .map(|name| format!("<th class=limit>{}<th class=s>spread", escaped(name)))
+        .limit_names()
+        .map(|name| format!("<th class=limit>{}<th class=s>spread", escaped(&name)))
         .collect();
     let reached = if measure.limits.is_empty() { "" } else { "<th>reached" };
     let mut html =

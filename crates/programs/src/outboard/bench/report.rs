@@ -46,13 +46,19 @@ impl Row {
         Some(self.hardest()?.1)
     }
 
+    /// The values of the limits that bind.
+    fn binding(&self) -> impl Iterator<Item = &Vec<Option<f64>>> {
+        let limits = self.measure.limits.keys().zip(&self.limits);
+        limits.filter_map(|(name, values)| (!self.measure.beside.contains(name)).then_some(values))
+    }
+
     /// How much of the best limit we reach: 1 is all of it.
     pub fn reached(&self) -> Option<f64> {
         let part = |limit: &Vec<Option<f64>>| {
             let (ours, limit) = (&self.values[0][..], &limit[..]);
             Some(if self.measure.higher { paired(ours, limit)? } else { paired(limit, ours)? }.median)
         };
-        self.limits.iter().filter_map(part).min_by(f64::total_cmp)
+        self.binding().filter_map(part).min_by(f64::total_cmp)
     }
 
     pub fn goal(&self) -> Option<f64> {
@@ -73,7 +79,7 @@ impl Row {
     /// The best limit over the best peer, where even that would miss the goal.
     pub fn limit_in_the_way(&self) -> Option<f64> {
         let peer = &self.values[self.hardest()?.0];
-        let ratios = self.limits.iter().filter_map(|limit| Some(paired(limit, peer)?.median));
+        let ratios = self.binding().filter_map(|limit| Some(paired(limit, peer)?.median));
         let best = ratios.reduce(if self.measure.higher { f64::max } else { f64::min })?;
         (self.is_met() == Some(false) && self.meets(best) == Some(false)).then_some(best)
     }
@@ -106,7 +112,7 @@ pub fn number(value: f64) -> String {
 /// How to read the columns.
 pub const LEGEND: &str = "Medians of interleaved rounds and their spread, (greatest - least) / median. Ratio: ours over the best peer's in \
     the same round, its median and spread. Limits are bare loops (bench/limits.c) in the same rounds; reached: how much of the \
-    best limit we reach.";
+    best limit we reach. A limit in brackets binds nobody: it needs memory that both processes have mapped.";
 
 /// The table for the terminal.
 pub fn text(table: &Table) -> String {
@@ -117,7 +123,7 @@ pub fn text(table: &Table) -> String {
         let measure = &rows[0].measure;
         let direction = if measure.higher { "higher is better" } else { "lower is better" };
         line(format_args!("\n{} ({}, {} ranks, {direction})", measure.name, measure.unit, measure.ranks));
-        let limits: String = measure.limits.keys().map(|name| format!("{name:>19}")).collect();
+        let limits: String = measure.limit_names().map(|name| format!("{name:>19}")).collect();
         let names: String = table.players.iter().map(|(name, _)| format!("{name:>19}")).collect();
         let reached = if limits.is_empty() { "" } else { "  reached" };
         line(format_args!("{:>10}{names}{:>14}{limits}{reached}  goal", "bytes", "ratio"));
@@ -212,7 +218,7 @@ mod tests {
             measure: measure.clone(),
             bytes,
             values: vec![some(ours), a, some(&[2.0, 4.0, 4.0])],
-            limits: vec![some(&[2.9, 2.9, 2.9]), vec![None; 3]],
+            limits: vec![vec![None; 3], some(&[2.9, 2.9, 2.9])],
         };
         let players = [("outboard", "1"), ("a", "2"), ("b", "3")];
         Table {
@@ -245,7 +251,10 @@ mod tests {
         assert_eq!(table.rows[1].verdict(), "MISS <= 0.70 (the limit itself: 0.72)");
         assert_eq!(table.rows[1].reached(), Some(2.9 / 3.0));
         assert_eq!(sum(&table).unwrap(), "1 of 2 goals met; of 1 others the limit itself is in the way");
+        assert_eq!(table.rows[1].measure.beside, ["one copy"], "the first of its limits");
         table.rows[1].limits[0] = some(&[1.0, 1.0, 1.0]);
+        assert!(table.rows[1].limit_in_the_way().is_some(), "what binds nobody is not counted");
+        table.rows[1].limits[1] = some(&[1.0, 1.0, 1.0]);
         assert_eq!(table.rows[1].verdict(), "MISS <= 0.70");
     }
 
