@@ -310,9 +310,13 @@ impl P2p {
     /// Makes the way to a peer, where there is none yet.
     #[inline]
     fn connect(&mut self, number: u32) -> Result<()> {
+        if let Some(Some(_)) = self.peers.get(number as usize) { Ok(()) } else { self.make_way(number) }
+    }
+
+    #[cold]
+    fn make_way(&mut self, number: u32) -> Result<()> {
         match self.peers.get(number as usize) {
-            Some(Some(_)) => Ok(()),
-            Some(None) => {
+            Some(_) => {
                 let route = self.reach.route(number)?;
                 let mut lane = Lane::new(number, &self.config, route.payload_bytes_max());
                 lane.begin_anew(self.reach.generation(number), route.consumed());
