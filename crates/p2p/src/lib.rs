@@ -26,6 +26,7 @@ mod receive;
 mod rendezvous;
 mod request;
 mod send;
+mod spares;
 mod tickets;
 
 pub use buffered::{AttachedBuffer, Owner};
@@ -40,6 +41,7 @@ use matching::{Posted, Unexpected};
 use receive::Message;
 use rendezvous::Hope;
 use request::{Data, Request, Stage};
+use spares::Spares;
 use std::collections::VecDeque;
 use telemetry::{Counter, Page};
 use tickets::Tickets;
@@ -171,6 +173,7 @@ struct State {
     /// Receives, by ticket.
     posted: Posted<u64>,
     unexpected: Unexpected<Message>,
+    spares: Spares,
     /// Receives that read their peer's memory, by ticket.
     reading: VecDeque<u64>,
     /// Receives that will read it if the peer sends nothing for too long.
@@ -204,6 +207,7 @@ impl P2p {
                 messages: Tickets::new(),
                 posted: Posted::new(),
                 unexpected: Unexpected::new(),
+                spares: Spares::new(),
                 reading: VecDeque::new(),
                 hopes: Vec::new(),
                 bounce: None,
