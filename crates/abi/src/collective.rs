@@ -4,6 +4,7 @@
 
 use crate::args::{Address, Counts, Handle, In};
 use crate::callback::UserOp;
+use crate::face;
 use crate::image::{Image, Operator, Shape};
 use crate::process::{Guard, Job, Process};
 use crate::request::{Recipe, Work};
@@ -485,7 +486,7 @@ impl Process {
                 let Some(basic) = datatype.basic() else {
                     fail!(Class::Op, "{} is not defined for a datatype that the program made", data.op);
                 };
-                check_op(op, basic)?;
+                check_op(op, face::operand(basic))?;
                 Shape::packed(datatype)
             }
             Op::User { .. } => Shape::of(datatype),
@@ -495,7 +496,7 @@ impl Process {
         let output = if receives { Some(self.buffer(data.recvbuf, received, data.datatype)?) } else { None };
         let (reduction, operator) = match op {
             Op::Predefined(op) => {
-                let basic = shape.basic().expect("checked above");
+                let basic = face::operand(shape.basic().expect("checked above"));
                 (Reduction::Predefined { op, basic, element_bytes: basic.size() as u64 }, None)
             }
             Op::User { function, large, .. } => {

@@ -2,6 +2,7 @@
 //! hand out one that is complete.
 
 use crate::args::{Address, Handle, Out};
+use crate::face;
 use crate::process::Guard;
 use crate::request::{Completion, Work};
 use datatype::{Basic, Buffer, Datatype, PredefinedOp, check_op};
@@ -122,7 +123,7 @@ pub fn fetch_and_op(
 pub fn compare_and_swap(
     guard: &mut Guard, origin_addr: Address, compare_addr: Address, result_addr: Address, datatype: Handle, target_rank: i32, target_disp: i64, win: Handle,
 ) -> Result<()> {
-    let basic = predefined(&guard.objects, datatype)?;
+    let basic = face::operand(predefined(&guard.objects, datatype)?);
     // What MPI_LXOR or MPI_BXOR takes is an integer, a logical or a byte (MPI 5.0, section 12.3.4).
     if check_op(PredefinedOp::Lxor, basic).or(check_op(PredefinedOp::Bxor, basic)).is_err() {
         fail!(Class::Type, "MPI_Compare_and_swap takes integers, logicals and MPI_BYTE, not {}", basic.describe());
@@ -205,6 +206,7 @@ fn update(
             "the elements at the origin and at the target are of different predefined datatypes"
         );
     }
+    let basic = face::operand(basic);
     check_op(op, basic)?;
     window.accumulate(rma, target, Update { op, basic }, &buffer, result.as_ref(), place)
 }
