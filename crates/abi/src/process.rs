@@ -81,6 +81,8 @@ pub struct Process {
 pub struct Job {
     /// Who we are.
     pub membership: Membership,
+    /// What concerns all of the job.
+    pub shared: &'static transport::shm::Job,
     /// Sends and receives.
     pub p2p: P2p,
     /// Collectives.
@@ -116,8 +118,6 @@ pub struct Job {
 const ROUNDS_UNTIMED: u32 = 16;
 /// Looks for packets before each of them.
 const LOOKS: u32 = 32;
-/// Times that a wait for memory alone gives way before it makes progress.
-const GIVES: u32 = 4;
 
 struct Shared(UnsafeCell<Option<Process>>);
 // SAFETY: the value is reached through `Guard` only, and at most one guard is in use at a time: by the mutex, or because the program
@@ -133,9 +133,8 @@ static SINGLE: AtomicBool = AtomicBool::new(false);
 pub struct Guard {
     process: *mut Process,
     held: Option<MutexGuard<'static, ()>>,
-    blamed: Option<On>,
-    /// The MPI function, and the object that its error handler is looked for on.
-    doing: (&'static str, On),
+    /// The MPI function, and the object whose error handler is called for its error.
+    pub(crate) doing: (&'static str, On),
     /// What a wait is for, where a body says so.
     pub(crate) awaiting: Awaiting,
 }
@@ -173,23 +172,23 @@ pub enum On {
 #[inline(always)]
 pub fn call(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<()>) -> c_int {
     let begun = telemetry::begin();
-    let mut guard = Guard::enter();
-    guard.doing = (name, on);
+    let mut guard = Guard::with(lock(), (name, on));
     let result = if guard.job.is_some() { body(&mut guard) } else { Err(outside(guard.phase)) };
-    telemetry::end(begun, telemetry::Event::Call { function: name });
+    if begun != 0 {
+        telemetry::end(begun, telemetry::Event::Call { function: name });
+    }
     match result {
         Ok(()) => objects::constants::SUCCESS,
-        Err(error) => raise::raise(&mut guard, name, on, error),
+        Err(error) => raise::raise(&mut guard, error),
     }
 }
 
 /// Runs the body of an MPI function that may be called at any time.
 pub fn anytime(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<()>) -> c_int {
-    let mut guard = Guard::enter();
-    guard.doing = (name, on);
+    let mut guard = Guard::with(lock(), (name, on));
     match body(&mut guard) {
         Ok(()) => objects::constants::SUCCESS,
-        Err(error) => raise::raise(&mut guard, name, on, error),
+        Err(error) => raise::raise(&mut guard, error),
     }
 }
 
@@ -217,32 +216,28 @@ impl Guard {
     /// Takes the lock.
     #[inline(always)]
     pub fn enter() -> Guard {
-        Guard::with(lock())
+        Guard::with(lock(), ("", On::Nothing))
     }
 
     /// Takes the lock unless somebody has it, perhaps the caller.
     pub fn enter_unless_held() -> Option<Guard> {
-        LOCK.try_lock().ok().map(|held| Guard::with(Some(held)))
+        LOCK.try_lock().ok().map(|held| Guard::with(Some(held), ("", On::Nothing)))
     }
 
     #[inline(always)]
-    fn with(held: Option<MutexGuard<'static, ()>>) -> Guard {
+    fn with(held: Option<MutexGuard<'static, ()>>, doing: (&'static str, On)) -> Guard {
         let shared = PROCESS.0.get();
         // SAFETY: the lock is held, or calls do not overlap, so nobody else has a reference to the value now.
         let process = match unsafe { &mut *shared } {
             Some(process) => process,
-            empty => empty.insert(Process::new()),
+            empty => Process::begin(empty),
         };
-        Guard { process, held, blamed: None, doing: ("", On::Nothing), awaiting: Awaiting::Nothing }
+        Guard { process, held, doing, awaiting: Awaiting::Nothing }
     }
 
     /// Names another object than the call's first for an error that is about to be returned: a wait fails on the comm of its request.
     pub fn blame(&mut self, on: On) {
-        self.blamed = Some(on);
-    }
-
-    pub(crate) fn blamed(&self) -> Option<On> {
-        self.blamed
+        self.doing.1 = on;
     }
 
     /// Lets the lock go, calls `outside`, takes it again. For the program's functions, which may call MPI.
@@ -275,6 +270,12 @@ impl Guard {
         }
     }
 
+    /// Whether this thread has a core for itself and no other thread waits for the lock, so that it may look for news in a loop.
+    #[inline]
+    pub(crate) fn is_alone(&mut self) -> bool {
+        self.held.is_none() && self.job().shared.may_spin()
+    }
+
     /// The first rounds of a wait, in which most end; only a longer one is worth the clock. Who has no core to itself, or needs the
     /// lock, is content with one, and gives way. The error says whether anything moved.
     #[inline]
@@ -286,7 +287,7 @@ impl Guard {
             return Ok(value);
         }
         let mut moved = false;
-        let alone = self.held.is_none() && self.job().membership.segment.job().may_spin();
+        let alone = self.is_alone();
         for _ in 0..if alone { ROUNDS_UNTIMED } else { 1 } {
             if alone && self.look_out() || self.progress() {
                 moved = true;
@@ -296,32 +297,6 @@ impl Guard {
             }
         }
         Err(moved)
-    }
-
-    /// The first part of a wait for what `ready` finds in memory that others write. It is asked far more often than progress is made; who
-    /// shares its core gives way between.
-    #[inline]
-    pub(crate) fn look_for<T>(&mut self, mut ready: impl FnMut(&mut Process) -> Option<T>) -> Option<T> {
-        if let Some(value) = ready(self) {
-            return Some(value);
-        }
-        if self.held.is_some() {
-            return None;
-        }
-        let alone = self.job().membership.segment.job().may_spin();
-        for look in 1..=if alone { ROUNDS_UNTIMED * LOOKS } else { GIVES } {
-            if !alone {
-                telemetry::count(Counter::Yields, 1);
-                sys::cpu::give_way();
-            }
-            if let Some(value) = ready(self) {
-                return Some(value);
-            }
-            if look.is_multiple_of(LOOKS) && !self.job().p2p.is_idle() {
-                self.poll_p2p();
-            }
-        }
-        None
     }
 
     /// Looks for packets and boards for a while, where nothing else is under way: they are then noticed several times as soon as by
@@ -467,13 +442,18 @@ fn lock() -> Option<MutexGuard<'static, ()>> {
     if SINGLE.load(Ordering::Relaxed) {
         return None;
     }
-    Some(LOCK.lock().unwrap_or_else(PoisonError::into_inner))
+    Some(lock_shared())
+}
+
+#[inline(never)]
+fn lock_shared() -> MutexGuard<'static, ()> {
+    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Process {
     #[cold]
-    fn new() -> Process {
-        Process {
+    fn begin(place: &mut Option<Process>) -> &mut Process {
+        place.insert(Process {
             objects: Objects::new(),
             job: None,
             parked: None,
@@ -486,7 +466,7 @@ impl Process {
             fortran_booleans: Vec::new(),
             latest_error: None,
             tool: Default::default(),
-        }
+        })
     }
 
     /// The objects and the job, borrowed apart. Bodies behind `call` always have a job.
@@ -538,6 +518,7 @@ impl Process {
         };
         self.job = Some(Box::new(Job {
             membership,
+            shared: segment.job(),
             p2p,
             coll,
             io: io::Io::new(move || segment.rank(membership.rank).bell.ring()),

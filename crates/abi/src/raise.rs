@@ -6,10 +6,10 @@ use error::{Class, Error};
 use objects::{Action, Handle, constants};
 use std::ffi::c_int;
 
-/// Calls the error handler for an error of the MPI function `name`; returns what that function returns.
+/// Calls the error handler for an error of the MPI function that `guard` was made for; returns what that function returns.
 #[cold]
-pub fn raise(guard: &mut Guard, name: &str, on: On, error: Error) -> c_int {
-    let on = guard.blamed().unwrap_or(on);
+pub fn raise(guard: &mut Guard, error: Error) -> c_int {
+    let (name, on) = guard.doing;
     let sentence = format!("{name}{}: {}", place(guard, on), error.message);
     let code = error.code();
     guard.latest_error = Some((code, sentence.clone()));

@@ -130,8 +130,8 @@ impl Handle {
     /// The slot that a handle of ours names, if it is of `kind`.
     #[inline]
     pub(crate) fn slot(self, kind: Kind) -> Option<usize> {
-        let number = self.dynamic()?;
-        (number >> KIND_SHIFT == kind as u32).then_some((number & (INDEX_MAX - 1)) as usize)
+        // No kind is 0, or as great as the bits above a C int would make it.
+        (self.0 >> KIND_SHIFT == kind as usize).then_some(self.0 & (INDEX_MAX as usize - 1))
     }
 
     /// As a C int, for `MPI_*_toint` and keyvals; handles that we did not make are cut off.

@@ -37,8 +37,8 @@ pub struct Layout {
     starts: Vec<usize>,
     /// Packed bytes of one pass over the body.
     pass_bytes: usize,
-    /// Whether the body is one piece at the origin, which every message asks.
-    solid: bool,
+    /// Whether consecutive elements are one gap-free stretch from the origin on, which every message asks.
+    contiguous: bool,
     /// Data bytes of one element (MPI_Type_size).
     pub size: usize,
     /// Bytes from one element to the next (MPI_Type_get_extent).
@@ -78,14 +78,15 @@ impl Layout {
             starts.push(pass_bytes);
             pass_bytes += (run.bytes * run.repeat) as usize;
         }
-        let (solid, true_extent) = (body.only_piece().is_some_and(|run| run.offset == 0), true_ub - true_lb);
-        Ok(Layout { body, starts, pass_bytes, solid, size, extent, lb, true_lb, true_extent })
+        let solid = body.only_piece().is_some_and(|run| run.offset == 0);
+        let (contiguous, true_extent) = (size == 0 || (solid && extent == size as i64), true_ub - true_lb);
+        Ok(Layout { body, starts, pass_bytes, contiguous, size, extent, lb, true_lb, true_extent })
     }
 
     /// Whether consecutive elements are one gap-free stretch that starts at the buffer's address.
     #[inline]
     pub fn is_contiguous(&self) -> bool {
-        self.size == 0 || (self.solid && self.extent == self.size as i64)
+        self.contiguous
     }
 
     /// The one piece that an element consists of, if it is one.

@@ -128,19 +128,19 @@ fn marker(handle: u32, marked: (bool, bool)) -> Datatype {
 /// `external_bytes` is that of the value where the type is a pair (the index keeps its size).
 fn make(predefined: Option<u32>, basic: Basic, external_bytes: u8, recipe: Recipe) -> Datatype {
     let value = |basic| Leaf { basic, external_bytes };
-    let (leaves, body) = match basic.pair() {
-        None => (vec![value(basic)], Body::piece(0, basic.size() as u64)),
+    let (leaves, body, end) = match basic.pair() {
+        None => (vec![value(basic)], Body::piece(0, basic.size() as u64), basic.size()),
         Some((first, second)) => {
             // C puts the index at the next multiple of its alignment.
             let index_offset = first.size().next_multiple_of(second.align());
             let mut body = Body::piece(0, first.size() as u64);
             body.append(&Body::piece(index_offset as i64, second.size() as u64), 0).expect("two runs");
             let index = Leaf { basic: second, external_bytes: second.size() as u8 };
-            (vec![value(first), index], body)
+            (vec![value(first), index], body, index_offset + second.size())
         }
     };
-    let mut layout = Layout::new(body, 0, 0).expect("a basic type has bounds");
-    layout.extent = (layout.true_extent as usize).next_multiple_of(basic.align()) as i64;
+    let extent = end.next_multiple_of(basic.align()) as i64;
+    let layout = Layout::new(body, 0, extent).expect("a basic type has bounds");
     let content = Content::Leaves(leaves);
     Datatype {
         layout: Arc::new(layout),

@@ -143,7 +143,16 @@ impl std::ops::DerefMut for Error {
 /// `Err` of a class with a formatted sentence: `fail!(Class::Rank, "rank {rank} is not below {size}")`.
 #[macro_export]
 macro_rules! fail {
-    ($class:expr, $($sentence:tt)*) => { return Err($crate::Error::new($class, format!($($sentence)*))) };
+    ($class:expr, $($sentence:tt)*) => {
+        return Err($crate::late(move || $crate::Error::new($class, format!($($sentence)*))))
+    };
+}
+
+/// Makes an error out of the way. What the sentence shows is moved there, so that it need not lie in memory until it goes wrong.
+#[cold]
+#[inline(never)]
+pub fn late(make: impl FnOnce() -> Error) -> Error {
+    make()
 }
 
 /// The result of everything inside the library.
