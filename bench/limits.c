@@ -206,6 +206,35 @@ static result bandwidth(const options *o, const test *t, size_t bytes)
     return (result){(double)bytes * o->window * windows / time, -1, -1, anywhere(failed), {0}};
 }
 
+/* Rank 0 reaches into rank 1's memory, each time by a call, and fences, as a flush must. */
+typedef enum { STORE, LOAD, ADD } act;
+static __attribute__((noinline)) void reach(act a, char *there, char *here, size_t bytes)
+{
+    if (a == STORE) memcpy(there, here, bytes);
+    else if (a == LOAD) memcpy(here, there, bytes);
+    else *(long *)here = atomic_fetch_add((_Atomic long *)there, 1);
+}
+static result one_sided(const options *o, const test *t, size_t bytes)
+{
+    act a = *(const act *)t->what;
+    shared s = open_shared(lines(bytes));
+    char *mine = buffer(o, bytes, rank);
+    int many = iterations_of(o, bytes);
+    double began = 0;
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = -o->warm_ups; i < many && rank == 0; i++) {
+        if (i == 0) began = clock_us();
+        reach(a, s.buffers[1], mine, bytes);
+        atomic_thread_fence(memory_order_seq_cst);
+    }
+    double time = (clock_us() - began) / many;
+    MPI_Barrier(MPI_COMM_WORLD);
+    int failed = o->validate && a == STORE && rank == 1 && wrong(s.buffers[1], bytes, 0) > 0;
+    release(o, mine);
+    close_shared(&s);
+    return (result){time, -1, -1, anywhere(failed), {0}};
+}
+
 /* Each rank writes its flag and sees those of all others. */
 static void meet(shared *s)
 {
@@ -314,6 +343,7 @@ static result start(const options *o, const test *t, size_t bytes)
 int main(int argc, char **argv)
 {
     static const way one = ONE, two = TWO, strided = STRIDED;
+    static const act store = STORE, load = LOAD, add = ADD;
     static void (*const flat)(shared *, char *, size_t) = board;
     static void (*const to_all)(shared *, char *, size_t) = alltoall;
     static void (*const sum)(shared *, char *, size_t) = allreduce;
@@ -323,6 +353,9 @@ int main(int argc, char **argv)
         {"latency_strided", "Latency (us)", 2, 16, latency, 0, &strided, NULL},
         {"bw_one_copy", "Bandwidth (MB/s)", 2, 1, bandwidth, 0, &one, NULL},
         {"bw_two_copies", "Bandwidth (MB/s)", 2, 1, bandwidth, 0, &two, NULL},
+        {"put", "Latency (us)", 2, 1, one_sided, 0, &store, NULL},
+        {"get", "Latency (us)", 2, 1, one_sided, 0, &load, NULL},
+        {"fetch_and_add", "Latency (us)", 2, 8, one_sided, 1, &add, NULL},
         {"board", "Avg Latency(us)", 2, 8, collective, 0, &flat, NULL},
         {"alltoall", "Avg Latency(us)", 2, 1, collective, 0, &to_all, NULL},
         {"allreduce", "Avg Latency(us)", 2, 64, collective, 0, &sum, NULL},

@@ -5,15 +5,15 @@
 
 use crate::args::{Address, Handle, NULL_PAGE_END};
 use crate::process::Process;
-use datatype::Buffer;
+use datatype::{Buffer, Layout, Loan};
 use error::{Class, Result, fail};
 use objects::constants;
 use p2p::AttachedBuffer;
+use std::sync::Arc;
 use sys::Span;
 
 impl Process {
-    /// The buffer of a communication, checked as far as it can be. MPI_BOTTOM is null, so a null pointer is wrong only where the
-    /// datatype's own offsets are no addresses.
+    /// The buffer of a communication, checked as `lent` does.
     #[inline(always)]
     pub(crate) fn buffer(&self, address: Address, count: i64, datatype: Handle) -> Result<Buffer> {
         let layout = self.objects.committed(datatype)?.layout();
@@ -21,33 +21,32 @@ impl Process {
         let Some(bytes) = Buffer::bytes_of(elements, layout) else {
             fail!(Class::Count, "{count} elements of {datatype} are more than 2^63 bytes");
         };
-        if address.0 < NULL_PAGE_END && bytes > 0 {
-            if address.is_in_place() {
-                fail!(Class::Buffer, "MPI_IN_PLACE is given where a buffer is needed");
-            }
-            if address.0 as i64 + layout.true_lb < NULL_PAGE_END as i64 {
-                fail!(Class::Buffer, "the buffer is a null pointer, but count is {count}");
-            }
-        }
-        // SAFETY: the program passed it as a buffer of so many elements (contract of this file).
-        Ok(unsafe { Buffer::claim(address.0, elements, layout) })
+        Ok(lent(address, elements, bytes, layout)?.buffer())
     }
 }
 
-impl Address {
-    /// A buffer without gaps of so many bytes; nothing where it cannot be one.
-    #[inline]
-    pub(crate) fn plain(self, bytes: usize) -> Option<Buffer> {
-        if bytes == 0 {
-            return Some(Buffer::EMPTY);
+/// A buffer for one call: `elements` elements of a layout, together `bytes` bytes, checked as far as they can be. MPI_BOTTOM is null, so a
+/// null pointer is wrong only where the datatype's own offsets are no addresses.
+#[inline(always)]
+pub(crate) fn lent(
+    address: Address,
+    elements: usize,
+    bytes: usize,
+    layout: &Arc<Layout>,
+) -> Result<Loan<'_>> {
+    if address.0 < NULL_PAGE_END && bytes > 0 {
+        if address.is_in_place() {
+            fail!(Class::Buffer, "MPI_IN_PLACE is given where a buffer is needed");
         }
-        if self.0 < NULL_PAGE_END || bytes > isize::MAX as usize {
-            return None;
+        if address.0 as i64 + layout.true_lb < NULL_PAGE_END as i64 {
+            fail!(Class::Buffer, "the buffer is a null pointer, but count is {elements}");
         }
-        // SAFETY: the program passed it as a buffer of so many bytes (contract of this file).
-        Some(Buffer::from(unsafe { Span::claim(self.0, bytes) }))
     }
+    // SAFETY: the program passed it as a buffer of so many elements (contract of this file).
+    Ok(unsafe { Loan::claim(address.0, elements, bytes, layout) })
+}
 
+impl Address {
     /// The address of `count` elements `bytes` further on. MPI_IN_PLACE is nowhere, and addresses are less than 2^63.
     pub(crate) fn displaced(self, bytes: i64, count: i64) -> Result<Address> {
         let there = Address(self.0.wrapping_add_signed(bytes as isize));

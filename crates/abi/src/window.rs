@@ -71,19 +71,31 @@ impl Win {
 
 impl Job {
     /// A window, and what it needs to act.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn window(&mut self, win: Handle) -> Result<(&mut Window, &mut Rma)> {
         Ok((&mut self.windows.get_mut(win)?.window, &mut self.rma))
     }
 }
 
+/// Looks at what peers say about a window before a wait makes progress elsewhere: some microseconds.
+const LOOKS: u32 = 1000;
+
 impl Guard {
     /// Waits until a window says yes.
+    #[inline]
     pub(crate) fn wait_window(
         &mut self,
         win: Handle,
         mut ready: impl FnMut(&mut Window, &Rma) -> Result<bool>,
     ) -> Result<()> {
+        // It is mostly so already, or soon, and looking is cheaper than a round of progress.
+        let looks = if self.is_alone() { LOOKS } else { 1 };
+        let (window, rma) = self.job().window(win)?;
+        for _ in 0..looks {
+            if ready(window, rma)? {
+                return Ok(());
+            }
+        }
         self.wait(|process| match process.job().window(win) {
             Ok((window, rma)) => match ready(window, rma) {
                 Ok(false) => None,

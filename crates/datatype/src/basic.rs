@@ -24,6 +24,7 @@ pub enum Basic {
 
 impl Basic {
     /// Bytes of data: the length of the packed form, without the padding of pairs.
+    #[inline]
     pub const fn size(self) -> usize {
         use Basic::*;
         match self {

@@ -21,6 +21,46 @@ pub struct Buffer {
     gaps: Option<Gaps>,
 }
 
+/// A user's memory lent for one call: what a `Buffer` is made of, where the operation lasts longer or there are gaps.
+#[derive(Clone, Copy, Debug)]
+pub struct Loan<'a> {
+    base: usize,
+    count: usize,
+    bytes: usize,
+    layout: &'a Arc<Layout>,
+}
+
+impl<'a> Loan<'a> {
+    /// `count` elements of `layout` at `base`, together `bytes` bytes of data.
+    ///
+    /// # Safety
+    /// As for `Buffer::claim`.
+    #[inline(always)]
+    pub unsafe fn claim(base: usize, count: usize, bytes: usize, layout: &'a Arc<Layout>) -> Loan<'a> {
+        Loan { base, count, bytes, layout }
+    }
+
+    /// Data bytes.
+    #[inline(always)]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The one span that the data occupies, where consecutive elements leave no gap.
+    #[inline(always)]
+    pub fn contiguous(&self) -> Option<Span> {
+        // SAFETY: the maker promised that the elements stay mapped; without gaps they are the bytes from the base on.
+        self.layout.is_contiguous().then(|| unsafe { Span::claim(self.base, self.bytes) })
+    }
+
+    /// As a buffer.
+    #[inline]
+    pub fn buffer(&self) -> Buffer {
+        // SAFETY: the maker promised the same.
+        unsafe { Buffer::claim(self.base, self.count, self.layout) }
+    }
+}
+
 /// The form of a buffer with gaps.
 #[derive(Clone, Debug)]
 struct Gaps {
@@ -48,7 +88,7 @@ impl Buffer {
     /// # Safety
     /// All bytes that `count` elements of `layout` at `base` touch must stay mapped until the operation ends (that is what
     /// MPI asks of the caller of every communication function; MPI 5.0, section 2.2).
-    #[inline]
+    #[inline(always)] // No call where there are no gaps.
     pub unsafe fn claim(base: usize, count: usize, layout: impl Borrow<Arc<Layout>>) -> Buffer {
         let shared = layout.borrow();
         let bytes = count * shared.size;
@@ -58,11 +98,18 @@ impl Buffer {
         if shared.is_contiguous() {
             return Buffer { base, bytes, gaps: None };
         }
-        match shared.only_piece() {
-            Some(piece) if count == 1 || shared.extent == shared.size as i64 => {
+        Buffer::with_gaps(base, count, shared)
+    }
+
+    /// As `claim`, of a layout that is not contiguous.
+    #[inline(never)]
+    fn with_gaps(base: usize, count: usize, layout: &Arc<Layout>) -> Buffer {
+        let bytes = count * layout.size;
+        match layout.only_piece() {
+            Some(piece) if count == 1 || layout.extent == layout.size as i64 => {
                 Buffer { base: base.wrapping_add_signed(piece.offset as isize), bytes, gaps: None }
             }
-            _ => Buffer { base, bytes, gaps: Some(Gaps { layout: shared.clone(), skip: 0 }) },
+            _ => Buffer { base, bytes, gaps: Some(Gaps { layout: layout.clone(), skip: 0 }) },
         }
     }
 

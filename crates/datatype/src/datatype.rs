@@ -94,10 +94,12 @@ impl Datatype {
     }
     /// The predefined datatype, as its machine type, that all elements of this one are, if they are of one: what accumulate
     /// operations combine (MPI 5.0, section 12.3.4). A pair is one element.
+    #[inline]
     pub fn element(&self) -> Option<Basic> {
-        if self.basic.is_some() {
-            return self.basic;
-        }
+        if self.basic.is_some() { self.basic } else { self.element_of_parts() }
+    }
+
+    fn element_of_parts(&self) -> Option<Basic> {
         match &self.content {
             Content::Leaves(leaves) => match leaves[..] {
                 [leaf] => Some(leaf.basic),

@@ -25,7 +25,7 @@ pub use arrays::{
 };
 pub use atomic::{accumulate, compare_and_swap, is_atomic};
 pub use basic::{Basic, PredefinedOp};
-pub use buffer::Buffer;
+pub use buffer::{Buffer, Loan};
 pub use construct::{
     contiguous, dup, hindexed, hindexed_block, hvector, indexed, indexed_block, resized, structure, vector,
 };

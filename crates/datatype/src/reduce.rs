@@ -12,6 +12,7 @@ use num_complex::Complex;
 use sys::Span;
 
 /// Whether MPI allows `op` on `basic` (MPI 5.0, section 6.9.2); the error says which it does allow.
+#[inline]
 pub fn check_op(op: PredefinedOp, basic: Basic) -> Result<()> {
     use PredefinedOp::*;
     let (allowed, wanted) = match op {
@@ -109,6 +110,7 @@ pub fn reduce_buffers(op: PredefinedOp, basic: Basic, left: &Buffer, into: &Buff
 /// Elements that `reduce_buffers` combines at once: two blocks of the largest elements stay in the first-level cache.
 const BLOCK_ELEMENTS: usize = 256;
 
+#[inline]
 pub(crate) fn is_integer(basic: Basic) -> bool {
     use Basic::*;
     matches!(basic, I8 | I16 | I32 | I64 | I128 | U8 | U16 | U32 | U64)

@@ -3,7 +3,6 @@
 use crate::lane::{Lane, cost};
 use crate::rendezvous::Offer;
 use crate::request::{Data, Request, Stage};
-use crate::spares::Spares;
 use crate::{Outcome, P2p, State, Ticket, known, packet};
 use datatype::Buffer;
 use error::{Class, Error, Result, fail};
@@ -17,8 +16,8 @@ use transport::route::{Header, INLINE_BYTES, Route};
 pub(crate) enum Message {
     /// As short as most are: kept without another allocation.
     Short { bytes: u8, data: [u8; INLINE_BYTES] },
-    /// A copy: the first `bytes` of this memory.
-    Long { bytes: usize, memory: Memory },
+    /// A copy.
+    Long(Memory),
     /// The bytes are still with the sender.
     Offer(Offer),
     /// A message to ourselves whose bytes are still in the sender's buffer.
@@ -27,15 +26,15 @@ pub(crate) enum Message {
 
 impl Message {
     /// A message of so many bytes, which `fill` writes.
-    pub(crate) fn filled(bytes: usize, spares: &mut Spares, fill: impl FnOnce(Span)) -> Message {
+    pub(crate) fn filled(bytes: usize, fill: impl FnOnce(Span)) -> Message {
         if bytes <= INLINE_BYTES {
             let mut data = [0; INLINE_BYTES];
             own::lend(&mut data[..bytes], fill);
             return Message::Short { bytes: bytes as u8, data };
         }
-        let mut memory = spares.take(bytes);
-        memory.lend(|all| fill(all.slice(0, bytes)));
-        Message::Long { bytes, memory }
+        let mut memory = Memory::new(bytes);
+        memory.lend(fill);
+        Message::Long(memory)
     }
 }
 
@@ -59,10 +58,9 @@ impl P2p {
                 own::lend(&mut data[..usize::from(bytes)], |span| self.state.land(ours, envelope, span));
                 self.give_credit_back(envelope.source, usize::from(bytes));
             }
-            Message::Long { bytes, mut memory } => {
-                memory.lend(|all| self.state.land(ours, envelope, all.slice(0, bytes)));
-                self.state.spares.give(memory);
-                self.give_credit_back(envelope.source, bytes);
+            Message::Long(mut memory) => {
+                memory.lend(|span| self.state.land(ours, envelope, span));
+                self.give_credit_back(envelope.source, memory.bytes());
             }
             Message::Offer(offer) => {
                 let lane = &mut known(&mut self.peers, envelope.source).lane;
@@ -96,8 +94,7 @@ impl State {
                         lane.returned += cost(payload.bytes());
                     }
                     None => {
-                        let bytes = payload.bytes();
-                        let message = Message::filled(bytes, &mut self.spares, |to| payload.copy_to(to));
+                        let message = Message::filled(payload.bytes(), |to| payload.copy_to(to));
                         self.count(Counter::UnexpectedMessages, Counter::UnexpectedBytes, payload.bytes());
                         self.unexpected.push(envelope, message);
                     }

@@ -2,17 +2,18 @@
 //!
 //! The origin computes which bytes of the target an operation touches, checks them against what the target exposes, and moves
 //! them. The target's data become *pieces*: memory that can be addressed here, or private memory of another process. The most
-//! frequent case, a buffer in mapped memory, is one copy and needs no pieces.
+//! frequent case comes first in each operation: mapped memory without gaps on both sides (`Target::direct`) is one copy, or a few atomic
+//! instructions, and needs no pieces. Whatever is not so, errors too, takes the way behind it.
 
 use crate::serve::{Piece as Far, Way};
 use crate::window::{Memory, Target, Window};
 use crate::{Regions, Rma};
-use datatype::{Basic, Buffer, Layout, PredefinedOp, is_atomic, reduce};
+use datatype::{Basic, Buffer, Layout, Loan, PredefinedOp, is_atomic, reduce};
 use error::{Class, Result, fail};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use sys::Span;
-use telemetry::{Counter, count};
+use telemetry::{Counter, count, page};
 use transport::shm::cma;
 
 /// Where an operation goes at its target.
@@ -22,6 +23,8 @@ pub struct Place<'a> {
     pub disp: i64,
     /// Elements.
     pub count: usize,
+    /// Their data bytes together.
+    pub bytes: usize,
     /// Their layout.
     pub layout: &'a Arc<Layout>,
 }
@@ -105,38 +108,41 @@ enum Spot {
 }
 
 impl Window {
-    /// MPI_Put to a target that `target` gave.
-    #[inline]
-    pub fn put(&mut self, rma: &mut Rma, target: usize, origin: &Buffer, place: Place) -> Result<()> {
-        count(Counter::PutCalls, 1);
-        self.copy(rma, target, origin, place, Way::Put)
+    /// MPI_Put or MPI_Get at a target that `target` gave.
+    #[inline(always)]
+    pub fn copy(&mut self, rma: &mut Rma, target: usize, origin: Loan, place: Place, way: Way) -> Result<()> {
+        page().count(if way == Way::Put { Counter::PutCalls } else { Counter::GetCalls }, 1);
+        if let Some(there) = self.targets[target].direct(place)
+            && let Some(here) = origin.contiguous()
+            && here.bytes() == there.bytes()
+        {
+            page().count(Counter::WindowBytes, here.bytes() as u64);
+            match way {
+                Way::Put => here.copy_to(there),
+                Way::Fetch => there.copy_to(here),
+            }
+            return Ok(());
+        }
+        self.copy_pieces(rma, target, &origin.buffer(), place, way)
     }
 
-    /// MPI_Get.
-    #[inline]
-    pub fn get(&mut self, rma: &mut Rma, target: usize, origin: &Buffer, place: Place) -> Result<()> {
-        count(Counter::GetCalls, 1);
-        self.copy(rma, target, origin, place, Way::Fetch)
-    }
-
-    #[inline]
-    fn copy(&mut self, rma: &mut Rma, target: usize, origin: &Buffer, place: Place, way: Way) -> Result<()> {
-        let bytes = place.count * place.layout.size;
+    #[inline(never)]
+    fn copy_pieces(
+        &mut self,
+        rma: &mut Rma,
+        target: usize,
+        origin: &Buffer,
+        place: Place,
+        way: Way,
+    ) -> Result<()> {
         // What is sent must fit where it is received (MPI 5.0, sections 12.3.1 and 12.3.2).
-        let (from, into) = if way == Way::Put { (origin.bytes(), bytes) } else { (bytes, origin.bytes()) };
+        let (from, into) =
+            if way == Way::Put { (origin.bytes(), place.bytes) } else { (place.bytes, origin.bytes()) };
         if from > into {
             return truncated(way, from, into);
         }
         count(Counter::WindowBytes, from as u64);
-        let spot = match &self.targets[target].memory {
-            Memory::Mapped(span) => within(&self.targets[target], *span, place, true)?,
-            _ => self.spot(rma, target, place)?,
-        };
-        match spot {
-            Spot::Here { buffer, .. } if from == into => match way {
-                Way::Put => buffer.copy_from(origin),
-                Way::Fetch => origin.copy_from(&buffer),
-            },
+        match self.spot(rma, target, place)? {
             Spot::Here { buffer, .. } => match way {
                 Way::Put => buffer.slice(0, from).copy_from(origin),
                 Way::Fetch => origin.slice(0, from).copy_from(&buffer),
@@ -183,9 +189,42 @@ impl Window {
         result
     }
 
-    /// MPI_Accumulate, and with `result` MPI_Get_accumulate. For MPI_NO_OP `origin` is empty, and all
-    /// of the place is fetched.
+    /// MPI_Accumulate, and with `result` MPI_Get_accumulate. For MPI_NO_OP there is no `origin`, and all
+    /// of the place is fetched. The elements of the place are of the predefined datatype that `update` names.
+    #[inline]
     pub fn accumulate(
+        &mut self,
+        rma: &mut Rma,
+        target: usize,
+        update: Update,
+        origin: Option<Loan>,
+        result: Option<Loan>,
+        place: Place,
+    ) -> Result<()> {
+        page().count(Counter::AccumulateCalls, 1);
+        // Where each element is updated by itself: one, or more than are seen as a whole.
+        let alone = place.bytes == update.basic.size() || place.bytes > WHOLE_BYTES_MAX;
+        // Memory of the origin of the same length without gaps, or none where none is needed.
+        let direct = |side: Option<Loan>| match side {
+            None => Some(None),
+            Some(side) => side.contiguous().filter(|span| span.bytes() == place.bytes).map(Some),
+        };
+        if let Some(there) = self.targets[target].direct(place)
+            && alone
+            && is_atomic(update.basic, there.address())
+            && let (Some(from), Some(fetched)) = (direct(origin), direct(result))
+        {
+            page().count(Counter::WindowBytes, there.bytes() as u64);
+            datatype::accumulate(update.op, update.basic, there, from.unwrap_or(Span::EMPTY), fetched);
+            return Ok(());
+        }
+        let origin = origin.map_or(Buffer::EMPTY, |origin| origin.buffer());
+        let result = result.map(|result| result.buffer());
+        self.accumulate_pieces(rma, target, update, &origin, result.as_ref(), place)
+    }
+
+    #[inline(never)]
+    fn accumulate_pieces(
         &mut self,
         rma: &mut Rma,
         target: usize,
@@ -194,11 +233,9 @@ impl Window {
         result: Option<&Buffer>,
         place: Place,
     ) -> Result<()> {
-        count(Counter::AccumulateCalls, 1);
-        let all = place.count * place.layout.size;
-        let total = if update.op == PredefinedOp::NoOp { all } else { origin.bytes() };
-        if total > all {
-            return truncated(Way::Put, total, all);
+        let total = if update.op == PredefinedOp::NoOp { place.bytes } else { origin.bytes() };
+        if total > place.bytes {
+            return truncated(Way::Put, total, place.bytes);
         }
         if !total.is_multiple_of(update.basic.size()) {
             fail!(
@@ -253,6 +290,7 @@ impl Window {
     }
 
     /// MPI_Compare_and_swap of one element.
+    #[inline]
     pub fn compare_and_swap(
         &mut self,
         rma: &mut Rma,
@@ -261,8 +299,26 @@ impl Window {
         [compare, origin, result]: [Span; 3],
         place: Place,
     ) -> Result<()> {
-        count(Counter::AccumulateCalls, 1);
-        count(Counter::WindowBytes, basic.size() as u64);
+        page().count(Counter::AccumulateCalls, 1);
+        page().count(Counter::WindowBytes, basic.size() as u64);
+        if let Some(there) = self.targets[target].direct(place)
+            && is_atomic(basic, there.address())
+        {
+            datatype::compare_and_swap(basic, there, compare, origin, result);
+            return Ok(());
+        }
+        self.compare_and_swap_pieces(rma, target, basic, [compare, origin, result], place)
+    }
+
+    #[inline(never)]
+    fn compare_and_swap_pieces(
+        &mut self,
+        rma: &mut Rma,
+        target: usize,
+        basic: Basic,
+        [compare, origin, result]: [Span; 3],
+        place: Place,
+    ) -> Result<()> {
         let spot = self.spot(rma, target, place)?;
         let target = &self.targets[target];
         let mut pieces = Vec::new();
@@ -346,6 +402,16 @@ fn dynamic(regions: &Regions, place: Place) -> Spot {
 }
 
 impl Target {
+    /// The memory of a place that everybody reaches by loads and stores, where it has no gaps and is inside of what the target exposes.
+    #[inline(always)]
+    fn direct(&self, place: Place) -> Option<Span> {
+        let Memory::Mapped(span) = &self.memory else { return None };
+        // Negative offsets are great ones.
+        let offset = place.disp.checked_mul(self.disp_unit)? as usize;
+        let inside = offset <= span.bytes() && place.bytes <= span.bytes() - offset;
+        (inside && place.layout.is_contiguous()).then(|| span.slice(offset, place.bytes))
+    }
+
     /// Bytes from the start of the target's memory to the place.
     #[inline]
     fn offset(&self, place: Place) -> Result<i64> {

@@ -214,7 +214,7 @@ impl Window {
     }
 
     /// The member that `rank` names; MPI_ERR_RANK outside.
-    #[inline]
+    #[inline(always)]
     fn member(&self, rank: i32) -> Result<usize> {
         match usize::try_from(rank) {
             Ok(at) if at < self.targets.len() => Ok(at),
@@ -223,24 +223,30 @@ impl Window {
     }
 
     /// The target of an operation, for which an access epoch must be open.
-    #[inline]
+    #[inline(always)]
     pub fn target(&mut self, rank: i32) -> Result<usize> {
         let member = self.member(rank)?;
-        let target = &self.targets[member];
-        let open = match &mut self.access {
-            Access::LockAll => true,
-            Access::Locks(_) => target.held.is_some(),
+        // A lock, also one of MPI_Win_lock_all, is held in epochs of locks only.
+        if self.targets[member].held.is_some() || self.is_open(member) {
+            return Ok(member);
+        }
+        Err(self.closed(rank))
+    }
+
+    /// Whether an epoch is open for a member whose lock we do not hold.
+    fn is_open(&mut self, member: usize) -> bool {
+        match &mut self.access {
             Access::Fence { used } => {
                 *used = true;
                 true
             }
-            Access::Start => target.started,
-            Access::Closed => false,
-        };
-        if open { Ok(member) } else { Err(self.closed(rank)) }
+            Access::Start => self.targets[member].started,
+            Access::LockAll | Access::Locks(_) | Access::Closed => false,
+        }
     }
 
     /// The target of an operation with a request, which needs a lock (MPI 5.0, section 12.3.5).
+    #[inline]
     pub fn locked_target(&mut self, rank: i32) -> Result<usize> {
         if !matches!(self.access, Access::Locks(_) | Access::LockAll) {
             fail!(
@@ -281,6 +287,7 @@ impl Window {
     }
 
     /// Checks that an access epoch may be opened: none is open, but perhaps one of a fence in which nothing happened.
+    #[inline]
     fn may_open(&self, call: &str) -> Result<()> {
         match self.access {
             Access::Closed | Access::Fence { used: false } => Ok(()),
@@ -353,6 +360,7 @@ impl Window {
     }
 
     /// MPI_Win_lock: asks for the lock of one member; it is held once `is_granted`.
+    #[inline]
     pub fn lock(&mut self, rank: i32, lock: Lock, check: bool) -> Result<usize> {
         let member = self.member(rank)?;
         let locks = match self.access {
@@ -372,6 +380,7 @@ impl Window {
     }
 
     /// Whether the lock of a member is held now.
+    #[inline]
     pub fn is_granted(&self, rma: &Rma, member: usize) -> bool {
         let Target { record, held, .. } = &self.targets[member];
         match held {
@@ -395,6 +404,7 @@ impl Window {
     }
 
     /// MPI_Win_unlock.
+    #[inline]
     pub fn unlock(&mut self, rma: &Rma, rank: i32) -> Result<()> {
         let member = self.member(rank)?;
         let Access::Locks(locks) = self.access else {
@@ -420,14 +430,11 @@ impl Window {
     }
 
     /// MPI_Win_flush and its kin: what was issued has been done, so only the order of memory is left. `rank` is none for all.
-    #[inline]
+    #[inline(always)]
     pub fn flush(&self, rank: Option<i32>) -> Result<()> {
-        let open = match (self.access, rank) {
-            (Access::LockAll, None) | (Access::Locks(_), None) => true,
-            (Access::LockAll | Access::Locks(_), Some(rank)) => {
-                self.targets[self.member(rank)?].held.is_some()
-            }
-            _ => false,
+        let open = match rank {
+            Some(rank) => self.targets[self.member(rank)?].held.is_some(),
+            None => matches!(self.access, Access::LockAll | Access::Locks(_)),
         };
         if !open {
             fail!(Class::RmaSync, "a flush outside an epoch of MPI_Win_lock or MPI_Win_lock_all");
@@ -560,16 +567,18 @@ impl Window {
 }
 
 impl Target {
+    #[inline]
     fn ask(&mut self, lock: Lock, check: bool) {
         self.held = Some(Held { lock, ticket: check.then(|| self.record.queue()) });
     }
 
     /// Gives the lock back; false if none is held.
+    #[inline]
     fn release(&mut self, rma: &Rma) -> bool {
-        fence(Ordering::SeqCst);
         let Some(held) = self.held.take() else { return false };
-        if let Some(ticket) = held.ticket {
-            self.record.release(ticket, held.lock, |peer| rma.ring(peer));
+        match held.ticket {
+            Some(ticket) => self.record.release(ticket, held.lock, |peer| rma.ring(peer)),
+            None => fence(Ordering::SeqCst),
         }
         true
     }

@@ -2,13 +2,13 @@
 //! hand out one that is complete.
 
 use crate::args::{Address, Handle, Out};
-use crate::face;
+use crate::buffer::lent;
 use crate::process::Guard;
 use crate::request::{Completion, Work};
-use datatype::{Basic, Buffer, Datatype, PredefinedOp, check_op};
+use datatype::{Basic, Buffer, Datatype, Loan, PredefinedOp, check_op};
 use error::{Class, Result, fail};
 use objects::{Objects, Op, constants as c};
-use rma::{Place, Rma, Update, Window};
+use rma::{Place, Update, Way, Window};
 
 /// The origin's side of an operation.
 #[derive(Clone, Copy)]
@@ -27,21 +27,23 @@ enum Epoch {
 }
 
 /// MPI_Put
+#[inline(always)]
 #[rustfmt::skip]
 pub fn put(
     guard: &mut Guard, origin_addr: Address, origin_count: i64, origin_datatype: Handle, target_rank: i32, target_disp: i64, target_count: i64, target_datatype: Handle, win: Handle,
 ) -> Result<()> {
     let target = Target(target_rank, target_disp, target_count, target_datatype);
-    move_bytes(guard, Origin(origin_addr, origin_count, origin_datatype), target, win, Epoch::Any, Window::put)
+    move_bytes(guard, Origin(origin_addr, origin_count, origin_datatype), target, win, Epoch::Any, Way::Put)
 }
 
 /// MPI_Get
+#[inline(always)]
 #[rustfmt::skip]
 pub fn get(
     guard: &mut Guard, origin_addr: Address, origin_count: i64, origin_datatype: Handle, target_rank: i32, target_disp: i64, target_count: i64, target_datatype: Handle, win: Handle,
 ) -> Result<()> {
     let target = Target(target_rank, target_disp, target_count, target_datatype);
-    move_bytes(guard, Origin(origin_addr, origin_count, origin_datatype), target, win, Epoch::Any, Window::get)
+    move_bytes(guard, Origin(origin_addr, origin_count, origin_datatype), target, win, Epoch::Any, Way::Fetch)
 }
 
 /// MPI_Rput
@@ -51,7 +53,7 @@ pub fn rput(
 ) -> Result<()> {
     request.check()?;
     let target = Target(target_rank, target_disp, target_count, target_datatype);
-    move_bytes(guard, Origin(origin_addr, origin_count, origin_datatype), target, win, Epoch::Lock, Window::put)?;
+    move_bytes(guard, Origin(origin_addr, origin_count, origin_datatype), target, win, Epoch::Lock, Way::Put)?;
     hand_out(guard, win, request)
 }
 
@@ -62,7 +64,7 @@ pub fn rget(
 ) -> Result<()> {
     request.check()?;
     let target = Target(target_rank, target_disp, target_count, target_datatype);
-    move_bytes(guard, Origin(origin_addr, origin_count, origin_datatype), target, win, Epoch::Lock, Window::get)?;
+    move_bytes(guard, Origin(origin_addr, origin_count, origin_datatype), target, win, Epoch::Lock, Way::Fetch)?;
     hand_out(guard, win, request)
 }
 
@@ -109,6 +111,7 @@ pub fn rget_accumulate(
 }
 
 /// MPI_Fetch_and_op: MPI_Get_accumulate of one predefined element.
+#[inline(always)]
 #[rustfmt::skip]
 pub fn fetch_and_op(
     guard: &mut Guard, origin_addr: Address, result_addr: Address, datatype: Handle, target_rank: i32, target_disp: i64, op: Handle, win: Handle,
@@ -119,98 +122,103 @@ pub fn fetch_and_op(
 }
 
 /// MPI_Compare_and_swap
+#[inline(always)]
 #[rustfmt::skip]
 pub fn compare_and_swap(
     guard: &mut Guard, origin_addr: Address, compare_addr: Address, result_addr: Address, datatype: Handle, target_rank: i32, target_disp: i64, win: Handle,
 ) -> Result<()> {
-    let basic = face::operand(predefined(&guard.objects, datatype)?);
+    let (objects, job) = guard.parts();
+    let (window, rma) = job.window(win)?;
+    let basic = predefined(objects, datatype)?;
     // What MPI_LXOR or MPI_BXOR takes is an integer, a logical or a byte (MPI 5.0, section 12.3.4).
     if check_op(PredefinedOp::Lxor, basic).or(check_op(PredefinedOp::Bxor, basic)).is_err() {
         fail!(Class::Type, "MPI_Compare_and_swap takes integers, logicals and MPI_BYTE, not {}", basic.describe());
     }
-    guard.job().windows.get(win)?;
     if target_rank == c::PROC_NULL {
         return Ok(());
     }
-    let element = |guard: &Guard, address| {
-        let buffer = guard.buffer(address, 1, datatype)?;
+    let target = window.target(target_rank)?;
+    let (place, _) = place(objects, target_disp, 1, datatype)?;
+    let element = |address| {
+        let buffer = lent(address, 1, place.bytes, place.layout)?;
         Ok(buffer.contiguous().expect("integers, logicals and bytes have no gaps"))
     };
-    let spans = [element(guard, compare_addr)?, element(guard, origin_addr)?, element(guard, result_addr)?];
-    let (objects, job) = guard.parts();
-    let (window, rma) = job.window(win)?;
-    let target = window.target(target_rank)?;
-    let layout = objects.datatype(datatype)?.layout();
-    window.compare_and_swap(rma, target, basic, spans, Place { disp: target_disp, count: 1, layout })
+    let spans = [element(compare_addr)?, element(origin_addr)?, element(result_addr)?];
+    window.compare_and_swap(rma, target, basic, spans, place)
 }
 
 /// MPI_Put and MPI_Get.
-#[inline]
+#[inline(always)]
 fn move_bytes(
     guard: &mut Guard,
     Origin(address, count, datatype): Origin,
     Target(rank, disp, target_count, target_datatype): Target,
     win: Handle,
     epoch: Epoch,
-    act: impl FnOnce(&mut Window, &mut Rma, usize, &Buffer, Place) -> Result<()>,
+    way: Way,
 ) -> Result<()> {
-    if rank == c::PROC_NULL {
-        return guard.job().windows.get(win).map(drop);
-    }
-    let origin = guard.buffer(address, count, datatype)?;
     let (objects, job) = guard.parts();
     let (window, rma) = job.window(win)?;
+    if rank == c::PROC_NULL {
+        return Ok(());
+    }
     let target = open(window, rank, epoch)?;
-    let place = place(objects, disp, target_count, target_datatype)?;
-    act(window, rma, target, &origin, place)
+    let (place, _) = place(objects, disp, target_count, target_datatype)?;
+    let origin =
+        origin_of(objects, Origin(address, count, datatype), "origin_count", target_datatype, place)?;
+    window.copy(rma, target, origin, place, way)
 }
 
 /// The accumulates; with `result` they fetch what was there.
+#[inline(always)]
 fn update(
     guard: &mut Guard,
     origin: Origin,
     result: Option<Origin>,
-    Target(rank, disp, count, datatype): Target,
+    Target(rank, disp, count, target_datatype): Target,
     op: Handle,
     win: Handle,
     epoch: Epoch,
 ) -> Result<()> {
-    guard.job().windows.get(win)?;
-    let Op::Predefined(op) = guard.objects.op(op)? else {
+    let (objects, job) = guard.parts();
+    let (window, rma) = job.window(win)?;
+    let Op::Predefined(op) = objects.op(op)? else {
         fail!(Class::Op, "accumulates take predefined operators only, and this one is the program's");
     };
     if rank == c::PROC_NULL {
         return Ok(());
     }
+    let target = open(window, rank, epoch)?;
+    let (place, datatype) = place(objects, disp, count, target_datatype)?;
     // The origin's arguments are ignored for MPI_NO_OP, and its datatype may be anything (MPI 5.0, section 12.3.4).
-    let fetches_only = op == PredefinedOp::NoOp;
-    let Origin(address, origin_count, origin_datatype) = origin;
-    let buffer =
-        if fetches_only { Buffer::EMPTY } else { guard.buffer(address, origin_count, origin_datatype)? };
+    let Origin(_, _, origin_datatype) = origin;
+    let origin = match op {
+        PredefinedOp::NoOp => None,
+        _ => Some(origin_of(objects, origin, "origin_count", target_datatype, place)?),
+    };
     let result = match result {
-        Some(Origin(address, count, datatype)) => Some(guard.buffer(address, count, datatype)?),
-        None if fetches_only => fail!(Class::Op, "MPI_NO_OP is for accumulates that fetch"),
+        Some(result) => Some(origin_of(objects, result, "result_count", target_datatype, place)?),
+        None if origin.is_none() => fail!(Class::Op, "MPI_NO_OP is for accumulates that fetch"),
         None => None,
     };
-    let (objects, job) = guard.parts();
-    let (window, rma) = job.window(win)?;
-    let target = open(window, rank, epoch)?;
-    let place = place(objects, disp, count, datatype)?;
-    if place.count * place.layout.size == 0 && buffer.bytes() == 0 {
+    if place.bytes == 0 && origin.is_none_or(|origin| origin.bytes() == 0) {
         return Ok(());
     }
-    let basic = element(objects.datatype(datatype)?)?;
-    if !fetches_only && element(objects.datatype(origin_datatype)?)? != basic {
+    let basic = element(datatype)?;
+    if origin.is_some()
+        && origin_datatype != target_datatype
+        && element(objects.datatype(origin_datatype)?)? != basic
+    {
         fail!(
             Class::Type,
             "the elements at the origin and at the target are of different predefined datatypes"
         );
     }
-    let basic = face::operand(basic);
     check_op(op, basic)?;
-    window.accumulate(rma, target, Update { op, basic }, &buffer, result.as_ref(), place)
+    window.accumulate(rma, target, Update { op, basic }, origin, result, place)
 }
 
+#[inline(always)]
 fn open(window: &mut Window, rank: i32, epoch: Epoch) -> Result<usize> {
     match epoch {
         Epoch::Any => window.target(rank),
@@ -218,18 +226,38 @@ fn open(window: &mut Window, rank: i32, epoch: Epoch) -> Result<usize> {
     }
 }
 
-/// Where an operation goes at its target.
-#[inline]
-fn place(objects: &Objects, disp: i64, count: i64, datatype: Handle) -> Result<Place<'_>> {
-    let layout = objects.committed(datatype)?.layout();
-    let elements = crate::args::count(count, "target_count")?;
-    if Buffer::bytes_of(elements, layout).is_none() {
-        fail!(Class::Count, "{count} elements of {datatype} are more than 2^63 bytes");
-    }
-    Ok(Place { disp, count: elements, layout })
+/// Where an operation goes at its target, and the datatype there.
+#[inline(always)]
+fn place(objects: &Objects, disp: i64, count: i64, handle: Handle) -> Result<(Place<'_>, &Datatype)> {
+    let datatype = objects.committed(handle)?;
+    let (layout, elements) = (datatype.layout(), crate::args::count(count, "target_count")?);
+    let Some(bytes) = Buffer::bytes_of(elements, layout) else { return too_many(elements, handle) };
+    Ok((Place { disp, count: elements, bytes, layout }, datatype))
+}
+
+/// The memory of an operation at its origin. Its datatype is mostly that of the target, which has been looked up for `place`.
+#[inline(always)]
+fn origin_of<'a>(
+    objects: &'a Objects,
+    Origin(address, count, datatype): Origin,
+    name: &str,
+    target_datatype: Handle,
+    place: Place<'a>,
+) -> Result<Loan<'a>> {
+    let layout =
+        if datatype == target_datatype { place.layout } else { objects.committed(datatype)?.layout() };
+    let elements = crate::args::count(count, name)?;
+    let Some(bytes) = Buffer::bytes_of(elements, layout) else { return too_many(elements, datatype) };
+    lent(address, elements, bytes, layout)
+}
+
+#[cold]
+fn too_many<T>(elements: usize, datatype: Handle) -> Result<T> {
+    fail!(Class::Count, "{elements} elements of {datatype} are more than 2^63 bytes")
 }
 
 /// The predefined datatype that all elements are (MPI 5.0, section 12.3.4).
+#[inline]
 fn element(datatype: &Datatype) -> Result<Basic> {
     match datatype.element() {
         Some(basic) => Ok(basic),
@@ -239,6 +267,7 @@ fn element(datatype: &Datatype) -> Result<Basic> {
     }
 }
 
+#[inline]
 fn predefined(objects: &Objects, datatype: Handle) -> Result<Basic> {
     match objects.datatype(datatype)?.basic() {
         Some(basic) => Ok(basic),

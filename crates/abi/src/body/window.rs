@@ -5,8 +5,7 @@ use super::environment::{allocate, free_mem};
 use super::gather::gather_words;
 use super::{attribute, coll};
 use crate::args::{Address, Handle, Out, OutCount, Text, TextOut};
-use crate::process::{Guard, On};
-use crate::short;
+use crate::process::{Guard, Job, On};
 use crate::window::{Facts, Win};
 use error::{Class, Result, fail};
 use objects::errhandler::release;
@@ -137,7 +136,7 @@ fn create(guard: &mut Guard, comm: Handle, wanted: Result<Wanted>, win: Out<Hand
     });
     if made.is_err() {
         let hidden = guard.objects.comms.remove(hidden)?;
-        short::leave(&mut guard.job().coll, &hidden);
+        guard.job().coll.leave(hidden.context);
     }
     made
 }
@@ -308,7 +307,7 @@ pub fn win_free(guard: &mut Guard, win: Out<Handle>) -> Result<()> {
     let Win { window, errhandler, allocated, .. } = job.windows.remove(handle)?;
     window.free(&mut job.rma, job.coll.memory());
     release(&mut objects.errhandlers, errhandler)?;
-    short::leave(&mut job.coll, &objects.comms.remove(comm)?);
+    job.coll.leave(objects.comms.remove(comm)?.context);
     if let Some(address) = allocated {
         free_mem(guard, Address(address))?;
     }
@@ -476,6 +475,7 @@ fn members(guard: &mut Guard, group: Handle, win: Handle) -> Result<Vec<usize>> 
 }
 
 /// MPI_Win_lock
+#[inline(always)]
 pub fn win_lock(guard: &mut Guard, lock_type: i32, rank: i32, assert: i32, win: Handle) -> Result<()> {
     let (window, _) = guard.job().window(win)?;
     let lock = match lock_type {
@@ -504,6 +504,7 @@ pub fn win_lock_all(guard: &mut Guard, assert: i32, win: Handle) -> Result<()> {
 }
 
 /// MPI_Win_unlock
+#[inline(always)]
 pub fn win_unlock(guard: &mut Guard, rank: i32, win: Handle) -> Result<()> {
     let (window, rma) = guard.job().window(win)?;
     if rank == c::PROC_NULL { Ok(()) } else { window.unlock(rma, rank) }
@@ -516,31 +517,36 @@ pub fn win_unlock_all(guard: &mut Guard, win: Handle) -> Result<()> {
 }
 
 /// MPI_Win_flush
+#[inline(always)]
 pub fn win_flush(guard: &mut Guard, rank: i32, win: Handle) -> Result<()> {
-    let (window, _) = guard.job().window(win)?;
+    let job = guard.job();
+    let (window, _) = job.window(win)?;
     if rank != c::PROC_NULL {
         window.flush(Some(rank))?;
     }
-    let_others_run(guard);
+    let_others_run(job);
     Ok(())
 }
 
 /// A program that polls memory of a window calls MPI_Win_flush or MPI_Win_sync in between. Where there are fewer cores than processes, the one
 /// that it waits for may need this core.
-fn let_others_run(guard: &mut Guard) {
-    if !guard.job().membership.segment.job().may_spin() {
+#[inline(always)]
+fn let_others_run(job: &Job) {
+    if !job.shared.may_spin() {
         sys::cpu::give_way();
     }
 }
 
 /// MPI_Win_flush_all
 pub fn win_flush_all(guard: &mut Guard, win: Handle) -> Result<()> {
-    guard.job().window(win)?.0.flush(None)?;
-    let_others_run(guard);
+    let job = guard.job();
+    job.window(win)?.0.flush(None)?;
+    let_others_run(job);
     Ok(())
 }
 
 /// MPI_Win_flush_local
+#[inline(always)]
 pub fn win_flush_local(guard: &mut Guard, rank: i32, win: Handle) -> Result<()> {
     win_flush(guard, rank, win)
 }
@@ -556,6 +562,6 @@ pub fn win_sync(guard: &mut Guard, win: Handle) -> Result<()> {
     guard.job().windows.get(win)?;
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
     guard.progress();
-    let_others_run(guard);
+    let_others_run(guard.job());
     Ok(())
 }
