@@ -325,6 +325,29 @@ static void files(void) {
     if (rank == 0) unlink(name);
 }
 
+/* In MPICH MPI_CHAR is an integer to operators and to MPI_Compare_and_swap; in the standard it is none (6.9.2, 12.3.4). */
+static void characters(void) {
+    char mine = (char)(-3 - rank), sum = 0, most = 0, *base, before, one = 1, zero = 0;
+    signed char added = -5;
+    MPI_Win win;
+    HOLDS(MPI_Allreduce(&mine, &sum, 1, MPI_CHAR, MPI_SUM, MPI_COMM_WORLD) == MPI_SUCCESS);
+    EQUAL(sum, -3 * size - size * (size - 1) / 2, "the sum");
+    HOLDS(MPI_Allreduce(&mine, &most, 1, MPI_CHAR, MPI_MAX, MPI_COMM_WORLD) == MPI_SUCCESS && most == -3);
+    HOLDS(MPI_Reduce_local(&mine, &most, 1, MPI_CHAR, MPI_BAND) == MPI_SUCCESS && most == (char)(-3 & mine));
+    HOLDS(class_of(MPI_Reduce_local(&mine, &most, 1, MPI_CHAR, MPI_MAXLOC)) == MPI_ERR_OP);
+    MPI_Win_allocate(4, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win);
+    MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+    memset(base, 0, 4);
+    MPI_Win_fence(0, win);
+    HOLDS(MPI_Accumulate(&one, 1, MPI_CHAR, 0, 0, 1, MPI_CHAR, MPI_SUM, win) == MPI_SUCCESS);
+    HOLDS(MPI_Accumulate(&added, 1, MPI_SIGNED_CHAR, 0, 1, 1, MPI_SIGNED_CHAR, MPI_MIN, win) == MPI_SUCCESS);
+    HOLDS(MPI_Fetch_and_op(&one, &before, MPI_CHAR, 0, 2, MPI_SUM, win) == MPI_SUCCESS && before < size);
+    HOLDS(MPI_Compare_and_swap(&one, &zero, &before, MPI_CHAR, 0, 3, win) == MPI_SUCCESS);
+    MPI_Win_fence(0, win);
+    if (rank == 0) CHECK(base[0] == size && base[1] == -5 && base[2] == size && base[3] == 1, "%d %d %d %d", base[0], base[1], base[2], base[3]);
+    MPI_Win_free(&win);
+}
+
 int main(int argc, char **argv) {
     int provided, level, version[2], flag;
     char text[MPI_MAX_LIBRARY_VERSION_STRING];
@@ -345,6 +368,7 @@ int main(int argc, char **argv) {
     messages();
     reductions();
     windows();
+    characters();
     files();
     return end();
 }

@@ -47,6 +47,19 @@ pub(crate) fn lent(
 }
 
 impl Address {
+    /// A buffer without gaps of so many bytes; nothing where it cannot be one.
+    #[inline]
+    pub(crate) fn plain(self, bytes: usize) -> Option<Buffer> {
+        if bytes == 0 {
+            return Some(Buffer::EMPTY);
+        }
+        if self.0 < NULL_PAGE_END || bytes > isize::MAX as usize {
+            return None;
+        }
+        // SAFETY: the program passed it as a buffer of so many bytes (contract of this file).
+        Some(Buffer::from(unsafe { Span::claim(self.0, bytes) }))
+    }
+
     /// The address of `count` elements `bytes` further on. MPI_IN_PLACE is nowhere, and addresses are less than 2^63.
     pub(crate) fn displaced(self, bytes: i64, count: i64) -> Result<Address> {
         let there = Address(self.0.wrapping_add_signed(bytes as isize));

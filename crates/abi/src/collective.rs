@@ -1,13 +1,14 @@
 //! From the arguments of MPI's collectives to calls of `coll`: checks, MPI_IN_PLACE, blocks, operators.
 //!
-//! Read next: `image.rs`, for reductions of datatypes with gaps.
+//! Read next: `image.rs`, for reductions of datatypes with gaps; `short.rs`, the way of short blocking calls.
 
 use crate::args::{Address, Counts, Handle, In};
 use crate::callback::UserOp;
+use crate::face;
 use crate::image::{Image, Operator, Shape};
-use crate::process::{Guard, Job, Process};
+use crate::process::{Job, Process};
 use crate::request::{Recipe, Work};
-use coll::{Call, Coll, Due, Members, Part, check};
+use coll::{Call, Coll, Members, Part, check};
 use datatype::{Buffer, check_op};
 use error::{Class, Result, fail};
 use executor::Reduction;
@@ -86,33 +87,6 @@ impl Planned {
     pub(crate) fn blocking(mut self) -> Planned {
         self.call.blocking = true;
         self
-    }
-
-    /// Begins a blocking call on the comm's boards, if that is where it belongs, and then returns which these are.
-    pub(crate) fn post(&self, guard: &mut Guard) -> Result<Option<usize>> {
-        if self.imaged.is_some() || self.as_one || settings::get().check > 0 {
-            return Ok(None);
-        }
-        let (objects, job) = guard.parts();
-        let comm = objects.comm(self.comm)?;
-        let (context, size) = (comm.context, comm.size() as usize);
-        if comm.remote.is_some() {
-            return Ok(None);
-        }
-        let mut due = job.coll.board_due(context, size, &self.call);
-        if due == Due::Hang {
-            let mut mine = to_bytes(&[job.coll.new_board() as i64]);
-            let mut all = vec![0; mine.len() * size];
-            let members = guard.members(self.comm, true)?;
-            let call = Planned::gathering_bytes(self.comm, &mut mine, &mut all).call;
-            let gather = guard.job().coll.start(&members, call)?;
-            guard.finish(Work::Coll(gather, None)).error.map_or(Ok(()), Err)?;
-            guard.job().coll.hang_boards(context, &members, &to_words(&all))?;
-            due = guard.job().coll.board_due(context, size, &self.call);
-        }
-        let Due::Yes(boards) = due else { return Ok(None) };
-        guard.job().coll.post(boards, &self.call);
-        Ok(Some(boards))
     }
 
     /// Starts it as the comm's next collective. Returns the comm that failures are for, too.
@@ -485,7 +459,7 @@ impl Process {
                 let Some(basic) = datatype.basic() else {
                     fail!(Class::Op, "{} is not defined for a datatype that the program made", data.op);
                 };
-                check_op(op, basic)?;
+                check_op(op, face::operand(basic))?;
                 Shape::packed(datatype)
             }
             Op::User { .. } => Shape::of(datatype),
@@ -495,7 +469,7 @@ impl Process {
         let output = if receives { Some(self.buffer(data.recvbuf, received, data.datatype)?) } else { None };
         let (reduction, operator) = match op {
             Op::Predefined(op) => {
-                let basic = shape.basic().expect("checked above");
+                let basic = face::operand(shape.basic().expect("checked above"));
                 (Reduction::Predefined { op, basic, element_bytes: basic.size() as u64 }, None)
             }
             Op::User { function, large, .. } => {

@@ -69,8 +69,17 @@ fn start(guard: &mut Guard) -> Result<()> {
     sys::memory::inheritable(segment.descriptor(), true).map_err(refused)?;
     let child = command.spawn();
     sys::memory::inheritable(segment.descriptor(), false).map_err(refused)?;
-    // It ends at once, having started the launcher. A program that ignores SIGCHLD leaves nothing to wait for.
-    let _ = child.map_err(refused)?.wait();
+    // It ends at once, having started the launcher or said why not. A program that ignores SIGCHLD leaves nothing to wait for.
+    let ended = child.map_err(refused)?.wait();
+    if let Ok(status) = ended
+        && !status.success()
+    {
+        fail!(
+            Class::Spawn,
+            "{}, which starts processes, refused this program ({status}): what it says stands on stderr; it must be of one build with the library",
+            path.display()
+        );
+    }
     let deadline = sys::clock::now() + PATIENCE_NS;
     let launcher = guard.wait(|_| match segment.job().launcher.load(Ordering::Acquire) {
         0 if sys::clock::now() < deadline => None,

@@ -20,6 +20,7 @@ mod neighborhood;
 pub mod process;
 pub mod raise;
 mod request;
+mod short;
 mod window;
 
 /// Which functions have a body: a line for each, its name and 1 or 0. Generated.

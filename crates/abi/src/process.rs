@@ -118,6 +118,8 @@ pub struct Job {
 const ROUNDS_UNTIMED: u32 = 16;
 /// Looks for packets before each of them.
 const LOOKS: u32 = 32;
+/// Times that a wait for memory alone gives way before it makes progress.
+const GIVES: u32 = 4;
 
 struct Shared(UnsafeCell<Option<Process>>);
 // SAFETY: the value is reached through `Guard` only, and at most one guard is in use at a time: by the mutex, or because the program
@@ -297,6 +299,32 @@ impl Guard {
             }
         }
         Err(moved)
+    }
+
+    /// The first part of a wait for what `ready` finds in memory that others write. It is asked far more often than progress is made; who
+    /// shares its core gives way between.
+    #[inline]
+    pub(crate) fn look_for<T>(&mut self, mut ready: impl FnMut(&mut Process) -> Option<T>) -> Option<T> {
+        if let Some(value) = ready(self) {
+            return Some(value);
+        }
+        if self.held.is_some() {
+            return None;
+        }
+        let alone = self.job().membership.segment.job().may_spin();
+        for look in 1..=if alone { ROUNDS_UNTIMED * LOOKS } else { GIVES } {
+            if !alone {
+                telemetry::count(Counter::Yields, 1);
+                sys::cpu::give_way();
+            }
+            if let Some(value) = ready(self) {
+                return Some(value);
+            }
+            if look.is_multiple_of(LOOKS) && !self.job().p2p.is_idle() {
+                self.poll_p2p();
+            }
+        }
+        None
     }
 
     /// Looks for packets and boards for a while, where nothing else is under way: they are then noticed several times as soon as by

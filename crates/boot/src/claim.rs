@@ -88,12 +88,12 @@ fn segment(settings: &Settings, fd: u64) -> Result<Option<Segment>> {
         sys::memory::inheritable(&fd, false).map_err(|error| {
             Error::new(Class::Other, format!("cannot keep the job's descriptor from children: {error}"))
         })?;
-        return Segment::attach(fd).map(Some);
+        return crate::attach(fd).map(Some);
     }
     let Some(launcher) = settings.launcher_pid else { return Ok(None) };
     let theirs = format!("/proc/{launcher}/fd/{fd}");
     match std::fs::File::options().read(true).write(true).open(theirs) {
-        Ok(file) => Segment::attach(file.into()).map(Some),
+        Ok(file) => crate::attach(file.into()).map(Some),
         Err(_) => Ok(None),
     }
 }

@@ -6,10 +6,13 @@
 //! claim the rank's page; a descendant of a process that has claimed it already (a program started by a rank) is a job
 //! of its own. Without `mpirun`, a program is a job of one.
 //!
-//! Read next: `member.rs` (life in the job: join, leave, abort), `claim.rs` (finding the segment).
+//! Read next: `member.rs` (life in the job: join, leave, abort), `claim.rs` (finding the segment),
+//! `build.rs` (that all are of one build).
 
+mod build;
 mod claim;
 mod member;
 
+pub use build::{BUILD, attach, create};
 pub use claim::{ProxyMembership, join_proxy};
 pub use member::{Membership, join};

@@ -64,7 +64,7 @@ pub fn join() -> Result<Membership> {
 fn alone(settings: &Settings) -> Result<Membership> {
     let sparse = Shape::sparse(1 + settings.spawn_ranks_max as u32, 0);
     let shape = Shape { arena_bytes: settings.arena_bytes.unwrap_or(sparse.arena_bytes), ..sparse };
-    let (segment, _) = Segment::create(shape)?;
+    let (segment, _) = crate::create(shape)?;
     let segment = claim::keep(segment);
     segment.world(0).size.store(1, Ordering::Relaxed);
     segment.job().spin_allowed.store(1, Ordering::Relaxed);

@@ -1,467 +1,512 @@
 //! Boards: short blocking collectives, each in one exchange of cache lines.
 //!
-//! On a board, which lies in its arena, each member of a comm has two places, used in turn: the number of a round with what the call
-//! is (its *facts*: collective, root, bytes), and bytes. To take part in round r, a member writes its bytes and then r into the place
-//! whose turn it is, and reads the places of those whose bytes it needs once they say r, if their facts are its own. All that a short collective needs is then one cache line from each member, and nobody walks a schedule.
+//! On a board, which lies in its arena, each member of a comm has two places, used in turn: a word with the number of a round and what
+//! the call is (its *facts*: collective, root, bytes), and the bytes that it contributes. To take part in round r, a member writes its
+//! bytes and then the word into the place whose turn it is, and reads the places of those whose bytes it needs once their words are
+//! its own. So a collective needs one look at each other member, and nobody walks a schedule.
 //!
 //! Always true here: a member overwrites a place only when all others have begun the round before, and so have read that place, whose
 //! round was two before; operands are combined in the order of ranks, so all members get the same bits; whether a call is one for the
 //! board depends only on what is the same for all members, so their rounds count alike.
 //!
-//! A comm gets its boards at its eighth such call: many have only a few.
+//! A comm gets its boards after some such calls: many have only a few.
 
-use crate::call::{Call, Part};
-use datatype::Buffer;
-use error::{Class, Result, fail};
-use executor::Reduction;
-use rustc_hash::FxHashMap;
+use crate::call::meet;
+use datatype::{Basic, Buffer, PredefinedOp};
+use error::{Class, Error, Result, fail};
 use schedule::algorithm::Collective;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use sys::Span;
-use transport::own;
-use transport::shm::{Allocator, Arena, Segment};
+use transport::shm::{Allocator, Doorbell, Segment, Words};
 
-/// Longest contribution of a member: what a place holds beside the round.
-const BYTES_MAX: u64 = 248;
-/// Everybody reads everybody's line, so for more members a schedule's logarithm is less.
+/// Longest contribution of a member, and the most that a member reads of all.
+const BYTES_MAX: u64 = 16 << 10;
+/// The longest that lies beside the word, and so comes with it.
+const BESIDE_MAX: u64 = 120;
+/// Everybody reads everybody's place, so for more members a schedule's logarithm is less.
 const MEMBERS_MAX: usize = 16;
-/// Bits of a place's word below the round.
-const FACTS_BITS: u32 = 24;
 /// Calls on a comm before its members hang boards.
-const CALLS_BEFORE: u32 = 8;
+pub const CALLS_BEFORE: u32 = 8;
 
-const PLACE_BYTES: u64 = BYTES_MAX + 8;
-/// A line for `left`, two places.
-const BOARD_BYTES: u64 = 64 + 2 * PLACE_BYTES;
+/// Bits of a place's word below the round: five of the collective, four of the root, and those of the bytes.
+const FACTS_BITS: u32 = 24;
+const LENGTH_BITS: u32 = 15;
+const LENGTH_MAX: u64 = (1 << LENGTH_BITS) - 1;
+const _: () = assert!(Collective::ALL.len() <= 32 && MEMBERS_MAX <= 16 && BYTES_MAX < LENGTH_MAX);
+
+/// From one word to the next: processors fetch lines in pairs.
+const WORD_BYTES: u64 = 128;
+/// A board: the word `left`, the words of both places, and the bytes that do not lie beside these.
+const BOARD_BYTES: u64 = 4 * WORD_BYTES + 2 * BYTES_MAX;
 /// What members tell each other who have no room for a board.
 pub const NO_BOARD: u64 = u64::MAX;
 
-/// The boards of a process, by context.
+/// A collective as a board takes it.
+#[derive(Debug)]
+pub struct Short {
+    /// Which; those with a count for every member are none.
+    pub collective: Collective,
+    /// The root's rank, or 0.
+    pub root: usize,
+    /// The vector of a broadcast or reduction, or one member's block, as long as this member expects it to be.
+    pub bytes: u64,
+    /// The same, as long as this member gives it. Where it only receives: `bytes`.
+    pub given: u64,
+    /// What this member contributes.
+    pub input: Buffer,
+    /// Where this member wants the result. That of a reduction has no gaps.
+    pub output: Buffer,
+    /// The bytes of the vector that a reduction leaves with this member.
+    pub part: Range<usize>,
+    /// Whether this member's own block is in the output already.
+    pub in_place: bool,
+    /// Of a reduction.
+    pub operator: Option<(PredefinedOp, Basic)>,
+}
+
+impl Short {
+    /// A call without bytes.
+    #[inline]
+    pub fn new(collective: Collective) -> Short {
+        Short {
+            collective,
+            root: 0,
+            bytes: 0,
+            given: 0,
+            input: Buffer::EMPTY,
+            output: Buffer::EMPTY,
+            part: 0..0,
+            in_place: false,
+            operator: None,
+        }
+    }
+
+    /// The same with buffers of one block or of one for each member, as `given` and `expected` say. Nothing stands for MPI_IN_PLACE, or for a
+    /// buffer that counts on the root only. Nothing if the two have bytes in common.
+    pub fn with_blocks(
+        self,
+        rank: usize,
+        input: Option<Buffer>,
+        given: usize,
+        output: Option<Buffer>,
+        expected: usize,
+    ) -> Option<Short> {
+        let block =
+            |part: &Option<Buffer>, blocks| part.as_ref().map(|all| all.bytes() as u64 / blocks as u64);
+        let (gives, expects) = (block(&input, given), block(&output, expected));
+        let bytes = expects.or(gives)?;
+        if input.as_ref().zip(output.as_ref()).is_some_and(|(input, output)| meet(input, output)) {
+            return None;
+        }
+        let in_place =
+            if self.collective == Collective::Scatter { output.is_none() } else { input.is_none() };
+        let output = output.unwrap_or(Buffer::EMPTY);
+        let input = match (input, self.collective) {
+            (Some(input), _) => input,
+            (None, Collective::Allgather) => output.slice(rank * bytes as usize, bytes as usize),
+            (None, Collective::Alltoall) => output.clone(),
+            (None, _) => Buffer::EMPTY,
+        };
+        Some(Short { bytes, given: gives.unwrap_or(bytes), input, output, in_place, ..self })
+    }
+
+    /// Whether it fits the boards of so many members. All come to the same answer.
+    #[inline]
+    pub(crate) fn fits(&self, members: usize) -> bool {
+        use Collective::*;
+        let times = match self.collective {
+            Bcast | ReduceScatter | ReduceScatterBlock => 1,
+            _ => members as u64,
+        };
+        (2..=MEMBERS_MAX).contains(&members) && self.bytes <= BYTES_MAX && self.bytes * times <= BYTES_MAX
+    }
+
+    /// What all members must say alike, for a vector or block of so many bytes.
+    #[inline]
+    fn facts(&self, bytes: u64) -> u64 {
+        let root = (self.root as u64) << LENGTH_BITS;
+        (self.collective as u64) << (LENGTH_BITS + 4) | root | bytes.min(LENGTH_MAX)
+    }
+
+    /// Bytes that each member contributes, or the root does.
+    #[inline]
+    fn contribution(&self, members: usize) -> u64 {
+        match self.collective {
+            Collective::Scatter | Collective::Alltoall => self.bytes * members as u64,
+            _ => self.bytes,
+        }
+    }
+
+    /// The members of whom the one of this rank needs to know that they are here.
+    #[inline]
+    fn needs(&self, rank: usize, members: usize) -> Range<usize> {
+        use Collective::*;
+        match self.collective {
+            Bcast | Scatter if rank == self.root => 0..0,
+            Bcast | Scatter => self.root..self.root + 1,
+            Gather | Reduce if rank != self.root => 0..0,
+            Scan => 0..rank + 1,
+            Exscan => 0..rank,
+            _ => 0..members,
+        }
+    }
+}
+
+/// A call under way.
+#[derive(Debug)]
+pub struct Turn {
+    board: usize,
+    short: Short,
+    posted: bool,
+    /// The members that are still to be looked at.
+    ahead: Range<usize>,
+}
+
+/// The boards of a process.
 pub(crate) struct Boards {
     segment: Segment,
-    comms: FxHashMap<u64, State>,
-    /// What `State::With` names.
     hung: slab::Slab<Board>,
-    /// Those whose round is under way: one for each thread that waits.
+    /// Those on which a thread has waited for long: it may go to sleep.
     waiting: Vec<usize>,
     /// Boards of comms that were freed here, and how many others used each: one may be used again when these have left, too.
     left: Vec<(u64, u64)>,
 }
 
-enum State {
-    Counting(u32),
-    /// Some member has no room for one.
-    Without,
-    With(usize),
-}
-
-/// Whether a call is one for the boards.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Due {
-    /// A schedule does it.
-    No,
-    /// It would be, and now is the time to hang boards: `Coll::new_board`, `Coll::hang_boards`.
-    Hang,
-    /// Post it on these boards.
-    Yes(usize),
-}
-
 /// The boards of a comm's members.
 struct Board {
     rank: usize,
-    /// World ranks, arenas, and where the boards lie in them, by rank.
-    peers: Vec<(u32, Arena, u64)>,
+    members: Vec<Member>,
     round: u64,
-    /// The part of the round that is left.
-    now: Option<Turn>,
-    /// How the latest round ended, until it is asked.
-    outcome: Option<Result<()>>,
+    /// The latest round that all members are known to have begun.
+    begun: u64,
+    /// Who was not where a call needed it when it was last looked at: a member, and the round that it had not begun.
+    missed: (usize, u64),
 }
 
-/// A call under way.
-struct Turn {
-    collective: Collective,
-    root: usize,
-    input: Option<Buffer>,
-    output: Option<Buffer>,
-    reduction: Option<Reduction>,
-    /// Bytes of each member.
-    bytes: u64,
-    posted: bool,
-    /// Members, in order, that are known to be where this needs them.
-    seen: usize,
-}
-impl Turn {
-    /// What all members must say alike: collective, root and bytes, 8 bits each.
-    fn facts(&self) -> u64 {
-        (self.collective as u64) << 16 | (self.root as u64) << 8 | self.bytes
-    }
+struct Member {
+    /// Its rank in the job, and where its board lies in its arena.
+    peer: u32,
+    offset: u64,
+    words: Words,
 }
 
 impl Boards {
     pub(crate) fn new(segment: Segment) -> Boards {
-        Boards {
-            segment,
-            comms: FxHashMap::default(),
-            hung: slab::Slab::new(),
-            waiting: Vec::new(),
-            left: Vec::new(),
-        }
-    }
-
-    /// Whether a call of a comm with so many members is one for its boards.
-    pub(crate) fn due(&mut self, context: u64, members: usize, call: &Call) -> Due {
-        use Collective::*;
-        let predefined = !matches!(call.reduction, Some(Reduction::User { .. }));
-        let known = matches!(call.collective, Barrier | Bcast | Reduce | Allreduce | Allgather) && predefined;
-        let fits = (2..=MEMBERS_MAX).contains(&members) && call.bytes(members as u32) <= BYTES_MAX;
-        if !(known && fits && call.neighbors.is_none()) {
-            return Due::No;
-        }
-        match self.comms.entry(context).or_insert(State::Counting(0)) {
-            State::With(board) => Due::Yes(*board),
-            State::Without => Due::No,
-            State::Counting(calls) => {
-                *calls += 1;
-                if *calls < CALLS_BEFORE { Due::No } else { Due::Hang }
-            }
-        }
+        Boards { segment, hung: slab::Slab::new(), waiting: Vec::new(), left: Vec::new() }
     }
 
     /// Room for a board of this rank, or `NO_BOARD`.
     pub(crate) fn new_board(&mut self, memory: &mut Allocator) -> u64 {
         let arena = memory.arena().clone();
-        let unused = |&(board, others): &(u64, u64)| word(&arena, board).load(Ordering::Acquire) == others;
+        let left = |board: u64| arena.word(board).expect("boards lie inside their arenas");
+        let unused = |&(board, others): &(u64, u64)| left(board).load(Ordering::Acquire) == others;
         let board = match self.left.iter().position(unused) {
             Some(at) => Some(self.left.swap_remove(at).0),
             None => memory.alloc(BOARD_BYTES),
         };
         let Some(board) = board else { return NO_BOARD };
-        for place in [0, 64, 64 + PLACE_BYTES] {
-            word(&arena, board + place).store(0, Ordering::Relaxed);
+        for word in 0..3 {
+            left(board + word * WORD_BYTES).store(0, Ordering::Relaxed);
         }
         board
     }
 
-    /// The members' boards, as all have told each other.
-    pub(crate) fn hang(&mut self, context: u64, rank: u32, peers: &[u32], boards: &[i64]) -> Result<()> {
-        let state = if boards.contains(&(NO_BOARD as i64)) {
-            State::Without
-        } else {
-            let board = |(&peer, &board): (&u32, &i64)| {
-                let arena = self.segment.arena(peer)?;
-                if !(board as u64).is_multiple_of(64) || arena.span(board as u64, BOARD_BYTES).is_none() {
-                    fail!(Class::Intern, "rank {peer} of the job says that its board is at {board:#x}");
-                }
-                Ok((peer, arena, board as u64))
-            };
-            let peers = peers.iter().zip(boards).map(board).collect::<Result<Vec<_>>>()?;
-            State::With(self.hung.insert(Board {
-                rank: rank as usize,
-                peers,
-                round: 0,
-                now: None,
-                outcome: None,
-            }))
+    /// Hangs the members' boards, as all have told each other; nothing if some member has no room for one.
+    pub(crate) fn hang(&mut self, rank: usize, peers: &[u32], boards: &[i64]) -> Result<Option<usize>> {
+        if boards.contains(&(NO_BOARD as i64)) {
+            return Ok(None);
+        }
+        let member = |(&peer, &board): (&u32, &i64)| {
+            let (arena, offset) = (self.segment.arena(peer)?, board as u64);
+            match arena.keep(offset, BOARD_BYTES as usize / 8) {
+                Some(words) if offset.is_multiple_of(64) => Ok(Member { peer, offset, words }),
+                _ => fail!(Class::Intern, "rank {peer} of the job says that its board is at {board:#x}"),
+            }
         };
-        self.comms.insert(context, state);
-        Ok(())
+        let members = peers.iter().zip(boards).map(member).collect::<Result<Vec<_>>>()?;
+        let board = Board { rank, members, round: 0, begun: 0, missed: (0, 0) };
+        Ok(Some(self.hung.insert(board)))
     }
 
-    /// Begins the next round of the boards with the call that is due on them.
-    pub(crate) fn post(&mut self, number: usize, call: &Call) {
-        let board = &mut self.hung[number];
-        let (input, output) = (whole(&call.input), whole(&call.output));
-        board.round += 1;
-        board.now = Some(Turn {
-            collective: call.collective,
-            root: call.root as usize,
-            bytes: call.bytes(board.peers.len() as u32),
-            input,
-            output,
-            reduction: call.reduction,
-            posted: false,
-            seen: 0,
-        });
-        if !board.advance(&self.segment) {
-            self.waiting.push(number);
+    /// Begins the next round of these boards, with a call that fits them.
+    #[inline]
+    pub(crate) fn begin(&mut self, board: usize, short: Short) -> Turn {
+        let at = &mut self.hung[board];
+        at.round += 1;
+        let unsure = at.begun != at.round - 1;
+        Turn { board, short, posted: false, ahead: 0..if unsure { at.members.len() } else { 0 } }
+    }
+
+    /// Takes a call as far as it goes. How it ended, once it has.
+    #[inline]
+    pub(crate) fn advance(&mut self, turn: &mut Turn) -> Option<Result<()>> {
+        self.hung[turn.board].advance(turn, &self.segment)
+    }
+
+    /// The thread that makes a call is going to wait for long, or has done so.
+    #[cold]
+    pub(crate) fn wait(&mut self, turn: &Turn, begins: bool) {
+        self.waiting.retain(|board| *board != turn.board);
+        if begins {
+            self.waiting.push(turn.board);
         }
     }
 
-    /// How the round of the boards ended, once it has.
-    #[inline]
-    pub(crate) fn outcome(&mut self, number: usize) -> Option<Result<()>> {
-        self.hung[number].outcome.take()
-    }
-
-    /// Whether nobody waits for a round.
-    #[inline]
-    pub(crate) fn is_idle(&self) -> bool {
-        self.waiting.is_empty()
-    }
-
-    /// Whether `poll` would get further.
+    /// Whether a call that has waited for long would get further.
     #[inline]
     pub(crate) fn stirred(&self) -> bool {
-        self.waiting.iter().any(|board| self.hung[*board].may_go_on())
+        self.waiting.iter().any(|board| {
+            let board = &self.hung[*board];
+            board.has_begun(board.missed.0, board.missed.1)
+        })
     }
 
-    /// Goes on with all rounds; whether one is over.
-    pub(crate) fn poll(&mut self) -> bool {
-        let before = self.waiting.len();
-        let Boards { hung, waiting, segment, .. } = self;
-        waiting.retain(|board| !hung[*board].advance(segment));
-        waiting.len() < before
-    }
-
-    /// The comm is freed here.
-    pub(crate) fn leave(&mut self, context: u64) {
-        let Some(State::With(board)) = self.comms.remove(&context) else { return };
+    /// The comm of these boards is freed here.
+    pub(crate) fn leave(&mut self, board: usize) {
         let board = self.hung.remove(board);
-        let others = board.peers.len() as u64 - 1;
-        for (rank, (_, arena, offset)) in board.peers.iter().enumerate() {
+        let others = board.members.len() as u64 - 1;
+        for (rank, member) in board.members.iter().enumerate() {
             if rank == board.rank {
-                self.left.push((*offset, others));
+                self.left.push((member.offset, others));
             } else {
-                word(arena, *offset).fetch_add(1, Ordering::Release);
+                member.words[0].fetch_add(1, Ordering::Release);
             }
         }
     }
 }
 
 impl Board {
-    /// The number of the round that a member's place holds.
+    /// The word of a member's place for a round.
     #[inline]
-    fn says(&self, rank: usize, round: u64) -> u64 {
-        let (_, arena, board) = &self.peers[rank];
-        word(arena, board + place(round)).load(Ordering::Acquire) >> FACTS_BITS
+    fn word(&self, rank: usize, round: u64) -> &AtomicU64 {
+        &self.members[rank].words[((1 + round % 2) * WORD_BYTES / 8) as usize]
     }
 
-    /// Whether a member, which has begun the round, makes the call that we make.
-    fn agrees(&self, rank: usize, turn: &Turn) -> Result<()> {
-        let (_, arena, board) = &self.peers[rank];
-        let theirs = word(arena, board + place(self.round)).load(Ordering::Relaxed) % (1 << FACTS_BITS);
-        let ours = turn.facts();
-        if theirs == ours {
-            return Ok(());
-        }
-        let name = turn.collective.name();
-        match (theirs >> 16 == ours >> 16, theirs >> 8 == ours >> 8) {
-            (true, true) => {
-                let (theirs, ours) = (theirs % 256, turn.bytes);
-                fail!(
-                    Class::Truncate,
-                    "in {name} rank {rank} has {theirs} bytes, but rank {} has {ours}",
-                    self.rank
-                )
-            }
-            (true, false) => {
-                let theirs = theirs >> 8 & 0xff;
-                fail!(
-                    Class::Root,
-                    "in {name} rank {rank} has root {theirs}, but rank {} has root {}",
-                    self.rank,
-                    turn.root
-                )
-            }
-            _ => fail!(
-                Class::Other,
-                "rank {} is in {name}, but rank {rank} is in another collective",
-                self.rank
-            ),
-        }
-    }
-
-    /// The bytes of a member in this round.
-    fn bytes(&self, rank: usize, bytes: u64) -> Span {
-        let (_, arena, board) = &self.peers[rank];
-        arena.span(board + place(self.round) + 8, bytes).expect("checked when it was hung")
-    }
-
+    /// Whether a member has begun a round, and not the one two after.
     #[inline]
-    fn may_go_on(&self) -> bool {
-        let Some(turn) = &self.now else { return false };
-        let round = if turn.posted { self.round } else { self.round - 1 };
-        let member = if turn.posted && turn.collective == Collective::Bcast { turn.root } else { turn.seen };
-        self.says(member, round) >= round
+    fn has_begun(&self, rank: usize, round: u64) -> bool {
+        (self.word(rank, round).load(Ordering::Acquire) ^ round << FACTS_BITS) >> FACTS_BITS == 0
     }
 
-    /// Goes on with the round; whether it is over.
-    fn advance(&mut self, segment: &Segment) -> bool {
-        let Some(mut turn) = self.now.take() else { return true };
-        self.outcome = self.steps(&mut turn, segment);
-        if self.outcome.is_none() {
-            self.now = Some(turn);
-        }
-        self.outcome.is_some()
+    /// The part `[from, from + bytes)` of a member's contribution of `total` bytes to this round.
+    #[inline]
+    fn contributed(&self, rank: usize, total: u64, from: usize, bytes: usize) -> Span {
+        let turn = self.round % 2;
+        let place = match total {
+            ..=BESIDE_MAX => (1 + turn) * WORD_BYTES + 8,
+            _ => 4 * WORD_BYTES + turn * BYTES_MAX,
+        };
+        self.members[rank].words.span().slice(place as usize + from, bytes)
     }
 
-    fn steps(&self, turn: &mut Turn, segment: &Segment) -> Option<Result<()>> {
-        use Collective::*;
+    fn advance(&mut self, turn: &mut Turn, segment: &Segment) -> Option<Result<()>> {
         if !turn.posted {
-            if !self.all_say(turn, self.round - 1) {
-                return None;
-            }
-            self.write(turn, segment);
-            (turn.posted, turn.seen) = (true, 0);
-        }
-        let is_root = turn.root == self.rank;
-        match turn.collective {
-            Bcast if is_root => Some(Ok(())),
-            Bcast => (self.says(turn.root, self.round) >= self.round).then(|| self.read(turn)),
-            Reduce if !is_root => Some(Ok(())),
-            _ => self.all_say(turn, self.round).then(|| self.read(turn)),
-        }
-    }
-
-    /// Whether all have begun a round.
-    fn all_say(&self, turn: &mut Turn, round: u64) -> bool {
-        while turn.seen < self.peers.len() {
-            if self.says(turn.seen, round) < round {
-                return false;
-            }
-            turn.seen += 1;
-        }
-        true
-    }
-
-    /// Puts up what we contribute, and wakes who waits for it.
-    fn write(&self, turn: &Turn, segment: &Segment) {
-        let rooted = turn.collective == Collective::Bcast;
-        if turn.bytes > 0 && (!rooted || turn.root == self.rank) {
-            let ours = self.bytes(self.rank, turn.bytes);
-            match (&turn.input, &turn.output) {
-                (Some(input), _) => input.pack(0, ours),
-                // In place: an allgather's own block, or the whole.
-                (None, Some(output)) if turn.collective == Collective::Allgather => {
-                    output.pack(self.rank * turn.bytes as usize, ours);
+            while !turn.ahead.is_empty() {
+                if !self.has_begun(turn.ahead.start, self.round - 1) {
+                    self.missed = (turn.ahead.start, self.round - 1);
+                    return None;
                 }
-                (None, Some(output)) => output.pack(0, ours),
-                (None, None) => {}
+                turn.ahead.start += 1;
             }
+            self.post(&turn.short, segment);
+            turn.posted = true;
+            turn.ahead = turn.short.needs(self.rank, self.members.len());
         }
-        let (_, arena, board) = &self.peers[self.rank];
-        word(arena, board + place(self.round))
-            .store(self.round << FACTS_BITS | turn.facts(), Ordering::Release);
-        for (rank, (peer, ..)) in self.peers.iter().enumerate() {
-            if rank != self.rank {
-                segment.rank(*peer).bell.ring();
+        let wanted = self.round << FACTS_BITS | turn.short.facts(turn.short.bytes);
+        while !turn.ahead.is_empty() {
+            let rank = turn.ahead.start;
+            let word = self.word(rank, self.round).load(Ordering::Acquire);
+            if word != wanted {
+                if (word ^ wanted) >> FACTS_BITS != 0 {
+                    self.missed = (rank, self.round);
+                    return None;
+                }
+                return Some(Err(self.disagreement(rank, word, &turn.short)));
             }
+            turn.ahead.start += 1;
         }
+        if turn.short.needs(self.rank, self.members.len()).len() == self.members.len() {
+            self.begun = self.round;
+        }
+        self.take(&turn.short);
+        Some(Ok(()))
+    }
+
+    /// Puts up what this member contributes, and wakes who waits for it.
+    #[inline]
+    fn post(&self, short: &Short, segment: &Segment) {
+        let bytes = short.input.bytes();
+        // Who gives another length than it expects will be told so, and all others, too.
+        if bytes > 0 && short.given == short.bytes {
+            short.input.pack(0, self.contributed(self.rank, bytes as u64, 0, bytes));
+        }
+        let word = self.round << FACTS_BITS | short.facts(short.given);
+        self.word(self.rank, self.round).store(word, Ordering::Release);
+        let others = self.members.iter().enumerate().filter(|(rank, _)| *rank != self.rank);
+        Doorbell::ring_all(others.map(|(_, member)| &*segment.rank(member.peer).bell));
     }
 
     /// Takes the result from the places.
-    fn read(&self, turn: &Turn) -> Result<()> {
-        match turn.collective {
-            Collective::Bcast => self.agrees(turn.root, turn)?,
-            _ => (0..self.peers.len()).try_for_each(|rank| self.agrees(rank, turn))?,
+    #[inline]
+    fn take(&self, short: &Short) {
+        use Collective::*;
+        let (members, block) = (self.members.len(), short.bytes as usize);
+        if block == 0 {
+            return;
         }
-        let Some(output) = turn.output.as_ref().filter(|_| turn.bytes > 0) else { return Ok(()) };
-        match turn.collective {
-            Collective::Bcast => output.unpack(0, self.bytes(turn.root, turn.bytes)),
-            Collective::Allgather => {
-                for rank in 0..self.peers.len() {
-                    output.unpack(rank * turn.bytes as usize, self.bytes(rank, turn.bytes));
-                }
+        let total = short.contribution(members);
+        let each = |from: usize| {
+            for rank in (0..members).filter(|rank| !(short.in_place && *rank == self.rank)) {
+                short.output.unpack(rank * block, self.contributed(rank, total, from, block));
             }
-            _ => self.reduce(turn, output),
-        }
-        Ok(())
-    }
-
-    fn reduce(&self, turn: &Turn, output: &Buffer) {
-        let Some(Reduction::Predefined { op, basic, .. }) = turn.reduction else {
-            unreachable!("calls with other operators are not due")
         };
-        let mut sum = [0; BYTES_MAX as usize];
-        let sum = &mut sum[..turn.bytes as usize];
-        self.bytes(0, turn.bytes).read(sum);
-        own::lend(sum, |sum| {
-            for rank in 1..self.peers.len() {
-                datatype::reduce(op, basic, sum, self.bytes(rank, turn.bytes), sum);
+        match short.collective {
+            Bcast | Gather | Reduce | Scatter if short.output.bytes() == 0 => (),
+            Bcast => short.output.unpack(0, self.contributed(short.root, total, 0, block)),
+            Scatter => {
+                short.output.unpack(0, self.contributed(short.root, total, self.rank * block, block));
             }
-            output.unpack(0, sum);
-        });
+            Gather | Allgather => each(0),
+            Alltoall => each(self.rank * block),
+            Scan => self.combine(self.rank + 1, total, short),
+            Exscan => self.combine(self.rank, total, short),
+            _ => self.combine(members, total, short),
+        }
     }
-}
 
-/// Where the place of a round is on a board.
-#[inline]
-fn place(round: u64) -> u64 {
-    64 + round % 2 * PLACE_BYTES
-}
+    /// The first so many members' vectors, as far as this member wants them, one after the other.
+    #[inline]
+    fn combine(&self, members: usize, total: u64, short: &Short) {
+        let (Some((op, basic)), Some(sum)) = (short.operator, short.output.contiguous()) else {
+            unreachable!("a reduction without an operator, or with gaps")
+        };
+        let operand = |rank| self.contributed(rank, total, short.part.start, short.part.len());
+        match members {
+            0 => (),
+            1 => operand(0).copy_to(sum),
+            _ => datatype::reduce(op, basic, operand(0), operand(1), sum),
+        }
+        for rank in 2..members {
+            datatype::reduce(op, basic, sum, operand(rank), sum);
+        }
+    }
 
-#[inline]
-fn word(arena: &Arena, offset: u64) -> &AtomicU64 {
-    arena.word(offset).expect("boards lie inside their arenas")
-}
-
-/// The one buffer of a part of these collectives.
-fn whole(part: &Part) -> Option<Buffer> {
-    match part {
-        Part::One { buffer, .. } | Part::PerRank(buffer) => Some(buffer.clone()),
-        _ => None,
+    /// What is wrong where a member has begun the round with another call than ours.
+    #[cold]
+    fn disagreement(&self, rank: usize, word: u64, short: &Short) -> Error {
+        let (name, own) = (short.collective.name(), self.rank);
+        let (theirs, ours) = (word % (1 << FACTS_BITS), short.facts(short.bytes));
+        let (length, root) = (theirs & LENGTH_MAX, theirs >> LENGTH_BITS & 15);
+        let bits = LENGTH_BITS;
+        let (class, sentence) =
+            match (theirs >> (bits + 4) == ours >> (bits + 4), theirs >> bits == ours >> bits) {
+                (_, true) => {
+                    let least = if length == LENGTH_MAX { "at least " } else { "" };
+                    let ours = short.bytes;
+                    (
+                        Class::Truncate,
+                        format!("in {name} rank {rank} has {least}{length} bytes, but rank {own} has {ours}"),
+                    )
+                }
+                (true, _) => {
+                    let ours = short.root;
+                    (
+                        Class::Root,
+                        format!("in {name} rank {rank} has root {root}, but rank {own} has root {ours}"),
+                    )
+                }
+                _ => (
+                    Class::Other,
+                    format!("rank {own} is in {name}, but rank {rank} is in another collective"),
+                ),
+            };
+        Error::new(class, sentence)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use datatype::{Basic, PredefinedOp};
+    use Collective::*;
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
     use std::sync::Mutex;
+    use transport::own;
     use transport::shm::Shape;
 
-    const ROUNDS: u64 = 400;
+    const ROUNDS: u64 = 500;
     /// After so many turns without the others' doing anything they have died.
     const TURNS_MAX: u32 = 20_000_000;
+    const SUM: Option<(PredefinedOp, Basic)> = Some((PredefinedOp::Sum, Basic::U64));
+    const ALL: [Collective; 11] = [
+        Barrier,
+        Bcast,
+        Gather,
+        Scatter,
+        Allgather,
+        Alltoall,
+        Reduce,
+        Allreduce,
+        ReduceScatterBlock,
+        Scan,
+        Exscan,
+    ];
 
-    /// What a member contributes.
-    fn word(rank: usize, round: u64) -> u64 {
-        (rank as u64 + 3).wrapping_mul(0x9e37_79b9 + round)
+    /// The `at`th word that a member gives.
+    fn word(rank: usize, round: u64, at: usize) -> u64 {
+        (rank as u64 + 3).wrapping_mul(0x9e37_79b9 + round) ^ (at as u64) << 40
     }
 
-    fn part(bytes: &mut [u8]) -> Part {
-        // The caller keeps the bytes until the round is over.
-        own::lend(bytes, |span| Part::bytes(Buffer::from(span)))
+    /// So many of the words, which the caller keeps until the round is over.
+    fn buffer(words: &mut [[u8; 8]], many: usize) -> Buffer {
+        own::lend(words[..many].as_flattened_mut(), Buffer::from)
     }
 
-    /// One round: the call, and what must be in the output afterwards, if anything.
+    fn short(collective: Collective, root: usize, bytes: u64) -> Short {
+        Short { root, bytes, given: bytes, operator: SUM, ..Short::new(collective) }
+    }
+
+    /// One round of blocks of `block` words: the call, and the words that the output must hold afterwards.
     fn call(
-        collective: Collective,
-        root: usize,
-        rank: usize,
-        round: u64,
-        size: usize,
-        out: &mut [u8],
-        into: &mut [u8],
-    ) -> (Call, Option<Vec<u64>>) {
-        use Collective::*;
-        let words = |rank| word(rank, round);
-        out.copy_from_slice(&words(rank).to_ne_bytes());
-        let sum = (0..size).map(words).fold(0u64, u64::wrapping_add);
-        let op = Reduction::Predefined { op: PredefinedOp::Sum, basic: Basic::U64, element_bytes: 8 };
-        let (mut call, expected) = match collective {
-            Barrier => (Call::new(Barrier, Part::None, Part::None), None),
-            Bcast => {
-                into[..8].copy_from_slice(&words(rank).to_ne_bytes());
-                (Call::new(Bcast, Part::None, part(&mut into[..8])), Some(vec![words(root)]))
-            }
-            Allgather => {
-                let all = own::lend(&mut into[..8 * size], |span| Part::PerRank(Buffer::from(span)));
-                (Call::new(Allgather, part(out), all), Some((0..size).map(words).collect()))
-            }
-            Reduce if rank != root => (Call::new(Reduce, part(out), Part::None), None),
-            other => (Call::new(other, part(out), part(&mut into[..8])), Some(vec![sum])),
+        (collective, root, block): (Collective, usize, usize),
+        (rank, round, size): (usize, u64, usize),
+        (out, into): (&mut [[u8; 8]], &mut [[u8; 8]]),
+    ) -> (Short, Vec<u64>) {
+        out.iter_mut().enumerate().for_each(|(at, out)| *out = word(rank, round, at).to_ne_bytes());
+        let (here, all, own) = (rank == root, size * block, rank * block..(rank + 1) * block);
+        let of = |rank: usize, words: &Range<usize>| -> Vec<u64> {
+            words.clone().map(|at| word(rank, round, at)).collect()
         };
-        (call.root, call.reduction) = (root as u32, Some(op));
-        (call, expected)
+        let of_all =
+            |words: &Range<usize>| -> Vec<u64> { (0..size).flat_map(|rank| of(rank, words)).collect() };
+        let sum = |ranks: usize, words: &Range<usize>| -> Vec<u64> {
+            let add = |at| (0..ranks).fold(0u64, |sum, rank| sum.wrapping_add(word(rank, round, at)));
+            words.clone().map(add).collect()
+        };
+        let whole = 0..block;
+        let (given, wanted, expected) = match collective {
+            Bcast if here => (block, 0, vec![]),
+            Bcast => (0, block, of(root, &whole)),
+            Gather | Reduce if !here => (block, 0, vec![]),
+            Gather | Allgather => (block, all, of_all(&whole)),
+            Scatter => (if here { all } else { 0 }, block, of(root, &own)),
+            Alltoall => (all, all, of_all(&own)),
+            Reduce | Allreduce => (block, block, sum(size, &whole)),
+            ReduceScatterBlock => (all, block, sum(size, &own)),
+            Scan => (block, block, sum(rank + 1, &whole)),
+            Exscan => (block, block, if rank == 0 { vec![] } else { sum(rank, &whole) }),
+            _ => (0, 0, vec![]),
+        };
+        let scatters = collective == ReduceScatterBlock;
+        let bytes = 8 * if scatters { all } else { given.max(wanted).min(block) } as u64;
+        let part = if scatters { 8 * own.start..8 * own.end } else { 0..8 * block };
+        let (input, output) = (buffer(out, given), buffer(into, wanted));
+        (Short { input, output, part, ..short(collective, root, bytes) }, expected)
     }
 
     /// Members as threads, each at its own pace, through the same random collectives.
     fn run(size: usize, seed: u64) {
-        use Collective::*;
         let shape = Shape { ranks: size as u32, proxies: 0, arena_bytes: 1 << 20 };
         let (segment, _fd) = Segment::create(shape).unwrap();
         let (offsets, told) = (Mutex::new(vec![0i64; size]), std::sync::Barrier::new(size));
@@ -471,41 +516,42 @@ mod tests {
             let mut boards = Boards::new(segment.clone());
             offsets.lock().unwrap()[rank] = boards.new_board(&mut memory) as i64;
             told.wait();
-            boards.hang(7, rank as u32, &peers, &offsets.lock().unwrap()).unwrap();
+            let board = boards.hang(rank, &peers, &offsets.lock().unwrap()).unwrap().unwrap();
             let (mut all, mut own) =
                 (StdRng::seed_from_u64(seed), StdRng::seed_from_u64(seed + 1 + rank as u64));
+            let (mut out, mut into) = ([[0; 8]; 512], [[0xff; 8]; 512]);
             for round in 0..ROUNDS {
-                let collective = [Barrier, Bcast, Reduce, Allreduce, Allgather][all.random_range(0..5)];
-                let root = all.random_range(0..size);
-                let (mut out, mut into) = ([0; 8], [0xff; 8 * MEMBERS_MAX]);
-                let (call, expected) = call(collective, root, rank, round, size, &mut out, &mut into);
-                let Due::Yes(at) = boards.due(7, size, &call) else { panic!("boards hang") };
-                boards.post(at, &call);
+                let collective = ALL[all.random_range(0..ALL.len())];
+                let (root, block) = (all.random_range(0..size), all.random_range(0..40));
+                let (short, expected) =
+                    call((collective, root, block), (rank, round, size), (&mut out, &mut into));
+                assert!(short.fits(size));
+                let mut turn = boards.begin(board, short);
                 let mut turns = 0;
                 let outcome = loop {
                     turns += 1;
                     assert!(turns < TURNS_MAX, "seed {seed}, round {round}: never ends at {rank}");
-                    if let Some(outcome) = boards.outcome(at) {
+                    if let Some(outcome) = boards.advance(&mut turn) {
                         break outcome;
                     }
-                    if !boards.stirred() || !boards.poll() {
+                    boards.wait(&turn, true);
+                    while !boards.stirred() {
+                        turns += 1;
+                        assert!(turns < TURNS_MAX, "seed {seed}, round {round}: nothing stirs at {rank}");
                         std::thread::yield_now();
                     }
+                    boards.wait(&turn, false);
                 };
                 assert_eq!(outcome, Ok(()), "seed {seed}, round {round}");
-                for (at, expected) in expected.into_iter().flatten().enumerate() {
-                    let seen = u64::from_ne_bytes(into[8 * at..8 * at + 8].try_into().unwrap());
-                    assert_eq!(
-                        seen, expected,
-                        "seed {seed}, round {round}: word {at} of {collective:?} at {rank}"
-                    );
-                }
+                let seen: Vec<u64> =
+                    into[..expected.len()].iter().map(|word| u64::from_ne_bytes(*word)).collect();
+                assert_eq!(seen, expected, "seed {seed}, round {round}: {collective:?} at {rank}");
                 if own.random_range(0..8) == 0 {
                     std::thread::sleep(std::time::Duration::from_micros(own.random_range(0..50)));
                 }
             }
             told.wait();
-            boards.leave(7);
+            boards.leave(board);
             told.wait();
             // All have left, so the place is used again.
             let first = offsets.lock().unwrap()[rank] as u64;
@@ -521,31 +567,66 @@ mod tests {
         }
     }
 
-    /// What two members make of a round in which they call different things: the class that each gets.
-    fn disagree(calls: [(Collective, usize, usize); 2]) -> [Option<Class>; 2] {
+    /// Two members of one process.
+    fn pair() -> [Boards; 2] {
         let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 1 << 20 }).unwrap();
         let mut members =
             [0, 1].map(|rank| (Allocator::new(segment.arena(rank).unwrap()), Boards::new(segment.clone())));
         let at = members.each_mut().map(|(memory, boards)| boards.new_board(memory) as i64);
-        let mut memory = [[0u8; 64], [0; 64]];
-        for (rank, ((_, boards), bytes)) in members.iter_mut().zip(&mut memory).enumerate() {
-            boards.hang(7, rank as u32, &[0, 1], &at).unwrap();
-            let (collective, root, length) = calls[rank];
-            let mut call = Call::new(collective, Part::None, part(&mut bytes[..length]));
-            call.root = root as u32;
-            call.reduction =
-                Some(Reduction::Predefined { op: PredefinedOp::Sum, basic: Basic::U64, element_bytes: 8 });
-            boards.post(0, &call);
+        members.iter_mut().enumerate().for_each(|(rank, (_, boards))| {
+            assert_eq!(boards.hang(rank, &[0, 1], &at).unwrap(), Some(0));
+        });
+        members.map(|(_, boards)| boards)
+    }
+
+    /// Nobody writes into a place that another has yet to read: its round must be over for all.
+    #[test]
+    fn nobody_is_two_rounds_ahead() {
+        let [mut fast, mut slow] = pair();
+        let mut words = [[1; 8], [2; 8], [3; 8], [0; 8]];
+        let spread = |words: &mut [[u8; 8]], to: bool| {
+            let mut call = short(Bcast, 0, 8);
+            *(if to { &mut call.output } else { &mut call.input }) = buffer(words, 1);
+            call
+        };
+        for round in 0..2 {
+            let mut turn = fast.begin(0, spread(&mut words[round..], false));
+            assert_eq!(fast.advance(&mut turn), (round == 0).then_some(Ok(())), "nobody has begun the first");
+            if round == 0 {
+                continue;
+            }
+            let mut first = slow.begin(0, spread(&mut words[3..], true));
+            assert_eq!(slow.advance(&mut first), Some(Ok(())));
+            assert_eq!(fast.advance(&mut turn), Some(Ok(())));
+            let mut third = fast.begin(0, spread(&mut words[2..], false));
+            assert_eq!(fast.advance(&mut third), None, "the second has not been read");
+            let mut second = slow.begin(0, spread(&mut words[3..], true));
+            assert_eq!(slow.advance(&mut second), Some(Ok(())));
+            assert_eq!(words[3], [2; 8]);
+            assert_eq!(fast.advance(&mut third), Some(Ok(())));
         }
-        members.map(|(_, mut boards)| {
-            boards.poll();
-            boards.outcome(0).expect("all have posted").err().map(|error| error.class)
-        })
+    }
+
+    /// What two members make of a round in which they call different things: the class that each gets.
+    fn disagree(calls: [(Collective, usize, u64); 2]) -> [Option<Class>; 2] {
+        let mut members = pair();
+        let mut words = [[[0; 8]; 2], [[0; 8]; 2]];
+        let mut turns = [0, 1].map(|rank| {
+            let (collective, root, bytes) = calls[rank];
+            let mut call = short(collective, root, bytes);
+            call.output = buffer(&mut words[rank], bytes as usize / 8);
+            call.part = 0..bytes as usize;
+            let mut turn = members[rank].begin(0, call);
+            let _ = members[rank].advance(&mut turn);
+            turn
+        });
+        // Who is done already gets the same answer again.
+        let again = |rank: usize| members[rank].advance(&mut turns[rank]).expect("all have posted");
+        [0, 1].map(again).map(|outcome| outcome.err().map(|error| error.class))
     }
 
     #[test]
     fn members_that_disagree_are_told() {
-        use Collective::*;
         let both = |class| [Some(class), Some(class)];
         assert_eq!(disagree([(Allreduce, 0, 8), (Allreduce, 0, 8)]), [None, None]);
         assert_eq!(disagree([(Allreduce, 0, 8), (Allreduce, 0, 16)]), both(Class::Truncate));
@@ -558,24 +639,43 @@ mod tests {
         assert_eq!(disagree([(Bcast, 1, 8), (Bcast, 0, 8)]), both(Class::Root));
     }
 
+    /// A member that gives blocks of another length than it expects is told so, as are all.
     #[test]
-    fn long_calls_and_operators_of_the_program_are_not_due() {
-        let shape = Shape { ranks: 2, proxies: 0, arena_bytes: 1 << 20 };
-        let (segment, _fd) = Segment::create(shape).unwrap();
-        let mut boards = Boards::new(segment);
-        let bcast = |bytes: &mut [u8]| Call::new(Collective::Bcast, Part::None, part(bytes));
-        for calls in 1..CALLS_BEFORE {
-            assert_eq!(boards.due(1, 2, &bcast(&mut [0; 248])), Due::No, "call {calls}");
+    fn blocks_of_two_lengths_are_told() {
+        let mut members = pair();
+        let mut words = [[0; 8]; 8];
+        let turns: Vec<_> = [1, 2]
+            .iter()
+            .enumerate()
+            .map(|(rank, given)| {
+                let (mine, all) = words.split_at_mut(4);
+                let (send, recv) = (buffer(mine, *given), buffer(all, 2));
+                let call = Short::new(Allgather).with_blocks(rank, Some(send), 1, Some(recv), 2).unwrap();
+                let mut turn = members[rank].begin(0, call);
+                assert_eq!(members[rank].advance(&mut turn).is_some(), rank == 1);
+                (rank, turn)
+            })
+            .collect();
+        for (rank, mut turn) in turns {
+            let outcome = members[rank].advance(&mut turn).unwrap();
+            assert_eq!(outcome.unwrap_err().class, Class::Truncate);
         }
-        assert_eq!(boards.due(1, 2, &bcast(&mut [0; 248])), Due::Hang);
-        assert_eq!(boards.due(2, 2, &bcast(&mut [0; 249])), Due::No);
-        assert_eq!(boards.due(1, 17, &bcast(&mut [0; 8])), Due::No);
-        let mut sum = Call::new(Collective::Allreduce, part(&mut [0; 8]), part(&mut [0; 8]));
-        sum.reduction = Some(Reduction::User { token: 0, element_bytes: 8 });
-        assert_eq!(boards.due(1, 2, &sum), Due::No);
-        // Where one member has no room, nobody has boards.
-        boards.hang(1, 0, &[0, 1], &[64, NO_BOARD as i64]).unwrap();
-        assert_eq!(boards.due(1, 2, &bcast(&mut [0; 8])), Due::No);
-        assert!(boards.hang(1, 0, &[0, 1], &[64, 1 << 40]).is_err(), "an offset outside the arena");
+    }
+
+    #[test]
+    fn long_calls_are_none_for_boards() {
+        let fits = |collective, bytes, members| short(collective, 0, bytes).fits(members);
+        assert!(fits(Bcast, BYTES_MAX, 16) && !fits(Bcast, BYTES_MAX + 1, 2));
+        assert!(fits(Allreduce, BYTES_MAX / 2, 2) && !fits(Allreduce, BYTES_MAX / 2, 3));
+        assert!(!fits(Barrier, 0, 1) && !fits(Barrier, 0, 17));
+        assert!(!fits(Alltoall, u64::MAX / 2, 2));
+    }
+
+    #[test]
+    fn boards_of_which_one_is_nowhere_do_not_hang() {
+        let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 1 << 20 }).unwrap();
+        let mut boards = Boards::new(segment);
+        assert_eq!(boards.hang(0, &[0, 1], &[64, NO_BOARD as i64]), Ok(None));
+        assert!(boards.hang(0, &[0, 1], &[64, 1 << 40]).is_err(), "an offset outside the arena");
     }
 }

@@ -34,7 +34,8 @@ impl Members {
     }
 }
 
-fn meet(a: &Buffer, b: &Buffer) -> bool {
+/// Whether two buffers have bytes in common, as far as their ends tell.
+pub fn meet(a: &Buffer, b: &Buffer) -> bool {
     if a.bytes() == 0 || b.bytes() == 0 {
         return false;
     }

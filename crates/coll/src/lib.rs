@@ -15,8 +15,8 @@ mod call;
 pub mod check;
 mod choose;
 
-pub use board::{Due, NO_BOARD};
-pub use call::{Call, Members, Part};
+pub use board::{CALLS_BEFORE, Short, Turn};
+pub use call::{Call, Members, Part, meet};
 pub use choose::{Choice, RULES, Rule};
 
 use board::Boards;
@@ -35,6 +35,8 @@ pub struct Coll {
     choice: Choice,
     plans: Plans,
     boards: Boards,
+    /// The collectives of which short calls go over boards: a bit for each.
+    short: u32,
     /// OUTBOARD_OFFLOAD=on.
     offload_all: bool,
     /// No proxy serves this rank any more.
@@ -48,7 +50,11 @@ impl Coll {
         let plans = Plans::new(settings.schedule_cache_entries as usize);
         let offload_all = settings.offload == settings::Offload::On;
         let boards = Boards::new(executor.segment().clone());
-        Ok(Coll { executor, choice, plans, boards, offload_all, home: false })
+        let is_short = |collective: &Collective| {
+            settings.check == 0 && !offload_all && !choice.is_overruled(*collective)
+        };
+        let short = Collective::ALL.into_iter().filter(is_short).fold(0, |all, one| all | 1 << one as u32);
+        Ok(Coll { executor, choice, plans, boards, short, offload_all, home: false })
     }
 
     /// Starts a collective.
@@ -69,12 +75,11 @@ impl Coll {
         })
     }
 
-    /// Whether a blocking call goes over the comm's boards. Users who choose an algorithm or the proxy get these.
-    pub fn board_due(&mut self, context: u64, members: usize, call: &Call) -> Due {
-        if self.offload_all || self.choice.is_overruled(call.collective) {
-            return Due::No;
-        }
-        self.boards.due(context, members, call)
+    /// Whether a blocking call goes over boards, on a comm of so many members. Users who choose an algorithm, the proxy or
+    /// OUTBOARD_CHECK get these.
+    #[inline]
+    pub fn takes(&self, short: &Short, members: usize) -> bool {
+        self.short & 1 << short.collective as u32 != 0 && short.fits(members)
     }
 
     /// Makes room for this rank's board; all members then tell each other what this returns.
@@ -82,32 +87,40 @@ impl Coll {
         self.boards.new_board(self.executor.memory())
     }
 
-    /// Hangs the boards of all members of the comm with this context, which lie at `boards` of their arenas. Errors: a member's number makes no sense.
-    pub fn hang_boards(&mut self, context: u64, members: &Members, boards: &[i64]) -> Result<()> {
-        self.boards.hang(context, members.rank, &members.peers, boards)
+    /// Hangs the boards of all members, which lie at `boards` of their arenas, and numbers them; nothing if somebody has none.
+    /// Errors: a member's number makes no sense.
+    pub fn hang_boards(&mut self, rank: usize, peers: &[u32], boards: &[i64]) -> Result<Option<usize>> {
+        self.boards.hang(rank, peers, boards)
     }
 
-    /// Begins a call that is due on these boards; `posted_outcome` tells when and how it has ended.
-    pub fn post(&mut self, boards: usize, call: &Call) {
-        telemetry::count(counter_of(call.collective), 1);
-        self.boards.post(boards, call);
-    }
-
-    /// How the call on these boards ended, once it has.
+    /// Begins a call on these boards, which takes it.
     #[inline]
-    pub fn posted_outcome(&mut self, boards: usize) -> Option<Result<()>> {
-        self.boards.outcome(boards)
+    pub fn begin(&mut self, boards: usize, short: Short) -> Turn {
+        telemetry::count(counter_of(short.collective), 1);
+        self.boards.begin(boards, short)
     }
 
-    /// Whether a call on a board would get further.
+    /// Takes a call on boards as far as it goes. How it ended, once it has.
+    #[inline]
+    pub fn advance(&mut self, turn: &mut Turn) -> Option<Result<()>> {
+        self.boards.advance(turn)
+    }
+
+    /// The thread that makes a call on boards is going to wait for long, or has done so.
+    #[cold]
+    pub fn wait(&mut self, turn: &Turn, begins: bool) {
+        self.boards.wait(turn, begins);
+    }
+
+    /// Whether a call on boards that has waited for long would get further.
     #[inline]
     pub fn board_stirred(&self) -> bool {
         self.boards.stirred()
     }
 
-    /// A comm is freed here.
-    pub fn leave(&mut self, context: u64) {
-        self.boards.leave(context);
+    /// The comm of these boards is freed here.
+    pub fn leave(&mut self, boards: usize) {
+        self.boards.leave(boards);
     }
 
     /// From now on the rank carries out everything itself: proxies forget a rank that has left its job.
@@ -137,11 +150,7 @@ impl Coll {
     /// Advances all started collectives that this rank executes itself.
     #[inline]
     pub fn poll(&mut self) -> Poll {
-        let posted = !self.boards.is_idle() && self.boards.poll();
-        match self.executor.poll() {
-            Poll::Idle if posted => Poll::Progressed,
-            poll => poll,
-        }
+        self.executor.poll()
     }
 
     /// A user's operator that `poll` asked for has been called.

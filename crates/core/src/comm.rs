@@ -37,6 +37,8 @@ pub struct Comm {
     pub info: Info,
     /// The session that it came of: its handle's number, 0 of none.
     pub session: u64,
+    /// What its short collectives go over.
+    pub boards: Boards,
     /// Its virtual topology.
     pub topology: Option<Arc<Topology>>,
     /// Collectives started so far, blocking and nonblocking ones: the numbers that all members agree on for the next.
@@ -46,6 +48,17 @@ pub struct Comm {
     partial: Partial,
     /// The same for partitioned messages: received ones, sent ones. A process that sends to itself counts as both.
     partitioned: [Partial; 2],
+}
+
+/// How far a comm is with the boards of its short collectives (room `coll`), which its members hang together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Boards {
+    /// So many calls could have gone over them.
+    Counted(u32),
+    /// Some member has no room for one.
+    Refused,
+    /// They hang, and this is their number in `coll`.
+    Hung(usize),
 }
 
 /// What the context of a comm's nonblocking collectives differs in.
@@ -123,6 +136,7 @@ impl Comm {
             errhandler: constants::ERRORS_ARE_FATAL,
             attributes: Attributes::default(),
             info: Info::from([("mpi_memory_alloc_kinds", MEMORY_KINDS)]),
+            boards: Boards::Counted(0),
             topology: None,
             sequences: [0; 2],
             children: 0,

@@ -6,14 +6,15 @@
 
 use crate::basic::{Basic, PredefinedOp};
 use crate::reduce::reduce;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sys::Span;
 
-/// Whether elements at `address` can be updated atomically: 1, 2, 4 or 8 bytes at a multiple of their length.
+/// Whether elements at `address` are updated atomically: 4 or 8 bytes at a multiple of their length. Shorter ones could be, but are many where
+/// they are used at all, and one instruction for each takes ten times as long as vector code in a latch.
 #[inline]
 pub fn is_atomic(basic: Basic, address: usize) -> bool {
     let bytes = basic.size();
-    matches!(bytes, 1 | 2 | 4 | 8) && address.is_multiple_of(bytes)
+    matches!(bytes, 4 | 8) && address.is_multiple_of(bytes)
 }
 
 /// `target[i] = target[i] op origin[i]` for all elements of `target`, each by itself atomically; what was there before goes to `fetched`.
@@ -27,8 +28,6 @@ pub fn accumulate(op: PredefinedOp, basic: Basic, target: Span, origin: Span, fe
     assert!(op == PredefinedOp::NoOp || origin.bytes() == bytes, "an origin of another length");
     assert!(fetched.is_none_or(|fetched| fetched.bytes() == bytes), "a result of another length");
     match basic.size() {
-        1 => each::<AtomicU8>(op, basic, target, origin, fetched),
-        2 => each::<AtomicU16>(op, basic, target, origin, fetched),
         4 => each::<AtomicU32>(op, basic, target, origin, fetched),
         _ => each::<AtomicU64>(op, basic, target, origin, fetched),
     }
@@ -42,8 +41,6 @@ pub fn compare_and_swap(basic: Basic, target: Span, compare: Span, origin: Span,
     let bytes = basic.size();
     assert!([target, compare, origin, fetched].iter().all(|span| span.bytes() == bytes), "not one element");
     match bytes {
-        1 => swap::<AtomicU8>(target, compare, origin, fetched),
-        2 => swap::<AtomicU16>(target, compare, origin, fetched),
         4 => swap::<AtomicU32>(target, compare, origin, fetched),
         _ => swap::<AtomicU64>(target, compare, origin, fetched),
     }
@@ -156,7 +153,7 @@ macro_rules! word {
         }
     )*};
 }
-word! { AtomicU8, u8; AtomicU16, u16; AtomicU32, u32; AtomicU64, u64; }
+word! { AtomicU32, u32; AtomicU64, u64; }
 
 #[cfg(test)]
 mod tests {
@@ -185,13 +182,14 @@ mod tests {
             accumulate(op, basic, span(&mut target), span(&mut origin), Some(span(&mut fetched)));
             assert_eq!((target, fetched), (expected, before), "{op:?} of {basic:?}");
         }
-        assert!(combinations > 100, "{combinations}");
+        assert!(combinations > 60, "{combinations}");
     }
 
     #[test]
     fn threads_lose_no_update() {
         let mut total = [0u64, 0];
-        let places = [span(&mut total[..1]), span(&mut total[1..])];
+        // At once: to borrow one half by an index of the whole would end the other's span.
+        let places = total.each_mut().map(|word| span(std::slice::from_mut(word)));
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
@@ -207,12 +205,17 @@ mod tests {
 
     #[test]
     fn swaps_only_what_is_equal() {
-        let (mut target, mut fetched) = ([7u16, 8], [0u16]);
+        let (mut target, mut fetched) = ([7u32, 8], [0u32]);
         let place = span(&mut target[..1]);
-        compare_and_swap(Basic::U16, place, span(&mut [6u16]), span(&mut [9u16]), span(&mut fetched));
+        compare_and_swap(Basic::U32, place, span(&mut [6u32]), span(&mut [9u32]), span(&mut fetched));
         assert_eq!((target, fetched), ([7, 8], [7]));
-        compare_and_swap(Basic::U16, place, span(&mut [7u16]), span(&mut [9u16]), span(&mut fetched));
+        compare_and_swap(Basic::U32, place, span(&mut [7u32]), span(&mut [9u32]), span(&mut fetched));
         assert_eq!((target, fetched), ([9, 8], [7]));
-        assert!(!is_atomic(Basic::U16, 3) && !is_atomic(Basic::I16I32, 8) && is_atomic(Basic::C32, 8));
+        assert!(
+            !is_atomic(Basic::U32, 2)
+                && !is_atomic(Basic::I16I32, 8)
+                && is_atomic(Basic::C32, 8)
+                && !is_atomic(Basic::U16, 8)
+        );
     }
 }

@@ -182,6 +182,10 @@ impl<T> Unexpected<T> {
     /// Takes the first message that fits: a receive, or a matched probe.
     #[inline]
     pub fn take(&mut self, pattern: &Pattern) -> Option<(Envelope, T)> {
+        if self.is_empty() { None } else { self.take_one(pattern) }
+    }
+
+    fn take_one(&mut self, pattern: &Pattern) -> Option<(Envelope, T)> {
         if let Some(&envelope) = self.run.key()
             && pattern.fits(&envelope)
         {

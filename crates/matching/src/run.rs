@@ -34,7 +34,9 @@ impl<K: Copy + PartialEq, V> Run<K, V> {
     pub(crate) fn push(&mut self, key: K, value: V) -> u32 {
         let number = self.next_number;
         self.next_number = number.wrapping_add(1);
-        self.key = Some(key);
+        if self.values.is_empty() {
+            self.key = Some(key);
+        }
         self.values.push_back((number, value));
         number
     }

@@ -26,6 +26,7 @@ mod receive;
 mod rendezvous;
 mod request;
 mod send;
+mod spares;
 mod tickets;
 
 pub use buffered::{AttachedBuffer, Owner};
@@ -40,6 +41,7 @@ use matching::{Posted, Unexpected};
 use receive::Message;
 use rendezvous::Hope;
 use request::{Data, Request, Stage};
+use spares::Spares;
 use std::collections::VecDeque;
 use telemetry::{Counter, Page};
 use tickets::Tickets;
@@ -171,6 +173,7 @@ struct State {
     /// Receives, by ticket.
     posted: Posted<u64>,
     unexpected: Unexpected<Message>,
+    spares: Spares,
     /// Receives that read their peer's memory, by ticket.
     reading: VecDeque<u64>,
     /// Receives that will read it if the peer sends nothing for too long.
@@ -204,6 +207,7 @@ impl P2p {
                 messages: Tickets::new(),
                 posted: Posted::new(),
                 unexpected: Unexpected::new(),
+                spares: Spares::new(),
                 reading: VecDeque::new(),
                 hopes: Vec::new(),
                 bounce: None,
@@ -310,9 +314,13 @@ impl P2p {
     /// Makes the way to a peer, where there is none yet.
     #[inline]
     fn connect(&mut self, number: u32) -> Result<()> {
+        if let Some(Some(_)) = self.peers.get(number as usize) { Ok(()) } else { self.make_way(number) }
+    }
+
+    #[cold]
+    fn make_way(&mut self, number: u32) -> Result<()> {
         match self.peers.get(number as usize) {
-            Some(Some(_)) => Ok(()),
-            Some(None) => {
+            Some(_) => {
                 let route = self.reach.route(number)?;
                 let mut lane = Lane::new(number, &self.config, route.payload_bytes_max());
                 lane.begin_anew(self.reach.generation(number), route.consumed());

@@ -22,7 +22,9 @@ impl P2p {
         let bytes = buffer.bytes();
         if mode != Mode::Synchronous && peer.lane.affords(bytes, &peer.route) {
             peer.lane.charge(bytes);
-            self.state.unexpected.push(envelope, Message::filled(bytes, |to| buffer.pack(0, to)));
+            self.state
+                .unexpected
+                .push(envelope, Message::filled(bytes, &mut self.state.spares, |to| buffer.pack(0, to)));
             return Ok(Ticket::DONE);
         }
         let (data, detached) = self.keep(mode, context, buffer)?;

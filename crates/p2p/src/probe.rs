@@ -68,7 +68,7 @@ impl State {
     pub(crate) fn describe(&self, envelope: &Envelope, message: &Message) -> Probe {
         let bytes = match message {
             Message::Short { bytes, .. } => u64::from(*bytes),
-            Message::Long(memory) => memory.bytes() as u64,
+            Message::Long { bytes, .. } => *bytes as u64,
             Message::Offer(offer) => offer.bytes,
             Message::Own { ours } => self.requests.get(*ours).map_or(0, |send| send.data.bytes() as u64),
         };

@@ -3,6 +3,7 @@
 use crate::lane::{Lane, cost};
 use crate::rendezvous::Offer;
 use crate::request::{Data, Request, Stage};
+use crate::spares::Spares;
 use crate::{Outcome, P2p, State, Ticket, known, packet};
 use datatype::Buffer;
 use error::{Class, Error, Result, fail};
@@ -16,8 +17,8 @@ use transport::route::{Header, INLINE_BYTES, Route};
 pub(crate) enum Message {
     /// As short as most are: kept without another allocation.
     Short { bytes: u8, data: [u8; INLINE_BYTES] },
-    /// A copy.
-    Long(Memory),
+    /// A copy: the first `bytes` of this memory.
+    Long { bytes: usize, memory: Memory },
     /// The bytes are still with the sender.
     Offer(Offer),
     /// A message to ourselves whose bytes are still in the sender's buffer.
@@ -26,15 +27,15 @@ pub(crate) enum Message {
 
 impl Message {
     /// A message of so many bytes, which `fill` writes.
-    pub(crate) fn filled(bytes: usize, fill: impl FnOnce(Span)) -> Message {
+    pub(crate) fn filled(bytes: usize, spares: &mut Spares, fill: impl FnOnce(Span)) -> Message {
         if bytes <= INLINE_BYTES {
             let mut data = [0; INLINE_BYTES];
             own::lend(&mut data[..bytes], fill);
             return Message::Short { bytes: bytes as u8, data };
         }
-        let mut memory = Memory::new(bytes);
-        memory.lend(fill);
-        Message::Long(memory)
+        let mut memory = spares.take(bytes);
+        memory.lend(|all| fill(all.slice(0, bytes)));
+        Message::Long { bytes, memory }
     }
 }
 
@@ -58,9 +59,10 @@ impl P2p {
                 own::lend(&mut data[..usize::from(bytes)], |span| self.state.land(ours, envelope, span));
                 self.give_credit_back(envelope.source, usize::from(bytes));
             }
-            Message::Long(mut memory) => {
-                memory.lend(|span| self.state.land(ours, envelope, span));
-                self.give_credit_back(envelope.source, memory.bytes());
+            Message::Long { bytes, mut memory } => {
+                memory.lend(|all| self.state.land(ours, envelope, all.slice(0, bytes)));
+                self.state.spares.give(memory);
+                self.give_credit_back(envelope.source, bytes);
             }
             Message::Offer(offer) => {
                 let lane = &mut known(&mut self.peers, envelope.source).lane;
@@ -94,7 +96,8 @@ impl State {
                         lane.returned += cost(payload.bytes());
                     }
                     None => {
-                        let message = Message::filled(payload.bytes(), |to| payload.copy_to(to));
+                        let bytes = payload.bytes();
+                        let message = Message::filled(bytes, &mut self.spares, |to| payload.copy_to(to));
                         self.count(Counter::UnexpectedMessages, Counter::UnexpectedBytes, payload.bytes());
                         self.unexpected.push(envelope, message);
                     }

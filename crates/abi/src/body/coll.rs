@@ -4,10 +4,15 @@
 use crate::args::{Address, Counts, Handle, In, Out};
 use crate::collective::{Planned, Reduced, Typed, TypedEach, Weighted};
 use crate::process::Guard;
+use crate::short;
 use error::Result;
+use schedule::algorithm::Collective;
 
 /// MPI_Barrier.
 pub fn barrier(guard: &mut Guard, comm: Handle) -> Result<()> {
+    if short::barrier(guard, comm)? {
+        return Ok(());
+    }
     let planned = guard.plan_barrier(comm)?;
     run(guard, planned)
 }
@@ -23,6 +28,9 @@ pub fn ibarrier(guard: &mut Guard, comm: Handle, request: Out<Handle>) -> Result
 pub fn bcast(
     guard: &mut Guard, buffer: Address, count: i64, datatype: Handle, root: i32, comm: Handle,
 ) -> Result<()> {
+    if short::bcast(guard, comm, root, Typed(buffer, count, datatype))? {
+        return Ok(());
+    }
     let planned = guard.plan_bcast(comm, root, Typed(buffer, count, datatype))?;
     run(guard, planned)
 }
@@ -41,6 +49,9 @@ pub fn ibcast(
 pub fn gather(
     guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address, recvcount: i64, recvtype: Handle, root: i32, comm: Handle,
 ) -> Result<()> {
+    if short::gather(guard, comm, root, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype))? {
+        return Ok(());
+    }
     let planned = guard.plan_gather(comm, root, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype))?;
     run(guard, planned)
 }
@@ -77,6 +88,9 @@ pub fn igatherv(
 pub fn scatter(
     guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address, recvcount: i64, recvtype: Handle, root: i32, comm: Handle,
 ) -> Result<()> {
+    if short::scatter(guard, comm, root, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype))? {
+        return Ok(());
+    }
     let planned = guard.plan_scatter(comm, root, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype))?;
     run(guard, planned)
 }
@@ -113,6 +127,9 @@ pub fn iscatterv(
 pub fn allgather(
     guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address, recvcount: i64, recvtype: Handle, comm: Handle,
 ) -> Result<()> {
+    if short::allgather(guard, comm, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype))? {
+        return Ok(());
+    }
     let planned = guard.plan_allgather(comm, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype))?;
     run(guard, planned)
 }
@@ -149,6 +166,9 @@ pub fn iallgatherv(
 pub fn alltoall(
     guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address, recvcount: i64, recvtype: Handle, comm: Handle,
 ) -> Result<()> {
+    if short::alltoall(guard, comm, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype))? {
+        return Ok(());
+    }
     let planned = guard.plan_alltoall(comm, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype))?;
     run(guard, planned)
 }
@@ -203,6 +223,9 @@ pub fn ialltoallw(
 pub fn reduce(
     guard: &mut Guard, sendbuf: Address, recvbuf: Address, count: i64, datatype: Handle, op: Handle, root: i32, comm: Handle,
 ) -> Result<()> {
+    if short::reduction(guard, Collective::Reduce, comm, root, count, &Reduced { sendbuf, recvbuf, datatype, op })? {
+        return Ok(());
+    }
     let planned = guard.plan_reduce(comm, root, count, Reduced { sendbuf, recvbuf, datatype, op })?;
     run(guard, planned)
 }
@@ -221,6 +244,9 @@ pub fn ireduce(
 pub fn allreduce(
     guard: &mut Guard, sendbuf: Address, recvbuf: Address, count: i64, datatype: Handle, op: Handle, comm: Handle,
 ) -> Result<()> {
+    if short::reduction(guard, Collective::Allreduce, comm, 0, count, &Reduced { sendbuf, recvbuf, datatype, op })? {
+        return Ok(());
+    }
     let planned = guard.plan_allreduce(comm, count, Reduced { sendbuf, recvbuf, datatype, op })?;
     run(guard, planned)
 }
@@ -239,6 +265,9 @@ pub fn iallreduce(
 pub fn reduce_scatter_block(
     guard: &mut Guard, sendbuf: Address, recvbuf: Address, recvcount: i64, datatype: Handle, op: Handle, comm: Handle,
 ) -> Result<()> {
+    if short::reduction(guard, Collective::ReduceScatterBlock, comm, 0, recvcount, &Reduced { sendbuf, recvbuf, datatype, op })? {
+        return Ok(());
+    }
     let planned = guard.plan_reduce_scatter_block(comm, recvcount, Reduced { sendbuf, recvbuf, datatype, op })?;
     run(guard, planned)
 }
@@ -257,6 +286,9 @@ pub fn ireduce_scatter_block(
 pub fn reduce_scatter(
     guard: &mut Guard, sendbuf: Address, recvbuf: Address, recvcounts: Counts, datatype: Handle, op: Handle, comm: Handle,
 ) -> Result<()> {
+    if short::reduce_scatter(guard, comm, &recvcounts, &Reduced { sendbuf, recvbuf, datatype, op })? {
+        return Ok(());
+    }
     let planned = guard.plan_reduce_scatter(comm, recvcounts, Reduced { sendbuf, recvbuf, datatype, op })?;
     run(guard, planned)
 }
@@ -275,6 +307,9 @@ pub fn ireduce_scatter(
 pub fn scan(
     guard: &mut Guard, sendbuf: Address, recvbuf: Address, count: i64, datatype: Handle, op: Handle, comm: Handle,
 ) -> Result<()> {
+    if short::reduction(guard, Collective::Scan, comm, 0, count, &Reduced { sendbuf, recvbuf, datatype, op })? {
+        return Ok(());
+    }
     let planned = guard.plan_scan(comm, count, Reduced { sendbuf, recvbuf, datatype, op })?;
     run(guard, planned)
 }
@@ -293,6 +328,9 @@ pub fn iscan(
 pub fn exscan(
     guard: &mut Guard, sendbuf: Address, recvbuf: Address, count: i64, datatype: Handle, op: Handle, comm: Handle,
 ) -> Result<()> {
+    if short::reduction(guard, Collective::Exscan, comm, 0, count, &Reduced { sendbuf, recvbuf, datatype, op })? {
+        return Ok(());
+    }
     let planned = guard.plan_exscan(comm, count, Reduced { sendbuf, recvbuf, datatype, op })?;
     run(guard, planned)
 }
@@ -307,11 +345,7 @@ pub fn iexscan(
 }
 
 pub(crate) fn run(guard: &mut Guard, planned: Planned) -> Result<()> {
-    let planned = planned.blocking();
-    if let Some(boards) = planned.post(guard)? {
-        return guard.wait(|process| process.job().coll.posted_outcome(boards));
-    }
-    let work = planned.start(guard)?.1;
+    let work = planned.blocking().start(guard)?.1;
     guard.finish(work).error.map_or(Ok(()), Err)
 }
 

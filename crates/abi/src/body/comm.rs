@@ -6,6 +6,7 @@ use crate::args::{Handle, Out, Text, TextOut};
 use crate::hardware;
 use crate::process::{Guard, On};
 use crate::request::{Completion, Work};
+use crate::short;
 use error::{Class, Result, fail};
 use objects::errhandler::{release, retain};
 use objects::{Comm, Group, Info, Kind, constants as c};
@@ -344,8 +345,8 @@ pub fn comm_free(guard: &mut Guard, comm: Out<Handle>) -> Result<()> {
     attribute::delete_all(guard, Kind::Comm, handle)?;
     let context = guard.objects.comm(handle)?.context;
     buffers::let_go(guard, p2p::Owner::Comm(context))?;
-    guard.job().coll.leave(context);
     let freed = guard.objects.comms.remove(handle)?;
+    short::leave(&mut guard.job().coll, &freed);
     release(&mut guard.objects.errhandlers, freed.errhandler)?;
     crate::connect::publish(guard);
     comm.set(c::COMM_NULL)

@@ -2,6 +2,7 @@
 
 use crate::args::{Address, Callback, Handle, Out};
 use crate::callback::{self, UserOp};
+use crate::face;
 use crate::process::Guard;
 use datatype::{check_op, reduce_buffers};
 use error::{Class, Result, fail};
@@ -66,6 +67,7 @@ pub fn reduce_local(
             let Some(basic) = described.basic() else {
                 fail!(Class::Op, "{op} works on predefined datatypes only, not on {datatype}");
             };
+            let basic = face::operand(basic);
             check_op(predefined, basic)?;
             reduce_buffers(predefined, basic, &left, &into);
             Ok(())

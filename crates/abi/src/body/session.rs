@@ -8,6 +8,7 @@ use super::gather::share_words;
 use super::intercomm::disjoint;
 use crate::args::{Handle, Out, Text, TextOut};
 use crate::process::{Departure, Guard, On};
+use crate::short;
 use error::{Class, Result, fail};
 use objects::comm::mixed;
 use objects::errhandler::{release, retain};
@@ -203,8 +204,8 @@ pub fn intercomm_create_from_groups(
     let context = mixed(&[context, LEADER]);
     let speaking = guard.objects.comms.insert(Comm::new(context, local.clone(), ""))?;
     let found = share_words(guard, speaking, local_leader as u32, found);
-    guard.objects.comms.remove(speaking)?;
-    guard.job().coll.leave(context);
+    let spoke = guard.objects.comms.remove(speaking)?;
+    short::leave(&mut guard.job().coll, &spoke);
     let peers: Vec<u32> = found?.into_iter().map(|peer| peer as u32).collect();
     let remote = Arc::new(Group::new(peers, guard.objects.own));
     // Both sides must come to the same context, so the groups count in the comm's own order.

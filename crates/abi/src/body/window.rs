@@ -6,6 +6,7 @@ use super::gather::gather_words;
 use super::{attribute, coll};
 use crate::args::{Address, Handle, Out, OutCount, Text, TextOut};
 use crate::process::{Guard, Job, On};
+use crate::short;
 use crate::window::{Facts, Win};
 use error::{Class, Result, fail};
 use objects::errhandler::release;
@@ -136,7 +137,7 @@ fn create(guard: &mut Guard, comm: Handle, wanted: Result<Wanted>, win: Out<Hand
     });
     if made.is_err() {
         let hidden = guard.objects.comms.remove(hidden)?;
-        guard.job().coll.leave(hidden.context);
+        short::leave(&mut guard.job().coll, &hidden);
     }
     made
 }
@@ -307,7 +308,7 @@ pub fn win_free(guard: &mut Guard, win: Out<Handle>) -> Result<()> {
     let Win { window, errhandler, allocated, .. } = job.windows.remove(handle)?;
     window.free(&mut job.rma, job.coll.memory());
     release(&mut objects.errhandlers, errhandler)?;
-    job.coll.leave(objects.comms.remove(comm)?.context);
+    short::leave(&mut job.coll, &objects.comms.remove(comm)?);
     if let Some(address) = allocated {
         free_mem(guard, Address(address))?;
     }

@@ -2,9 +2,11 @@
 //! name. The library starts `mpirun` with a hidden word; that starts the launcher proper and ends, so that the program
 //! neither has a child that it did not make nor hears of its end.
 
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
+use settings::Settings;
 use sys::process::Process;
 use sys::signal::Signals;
 use transport::shm::Segment;
@@ -21,20 +23,42 @@ pub fn serve(word: &str, pid: &str) -> Option<u8> {
     match word {
         WORD => Some(match detach(pid) {
             Ok(()) => 0,
-            Err(_) => 1,
+            Err(refusal) => refused(refusal),
         }),
-        AGAIN => Some(launch(pid).unwrap_or_else(|refusal| {
-            super::say(&refusal.message);
-            refusal.code
-        })),
+        AGAIN => Some(launch(pid).unwrap_or_else(refused)),
         _ => None,
     }
 }
 
-/// Starts the launcher proper, which nobody waits for.
-fn detach(pid: &str) -> std::io::Result<()> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args([AGAIN, pid]).process_group(0).stdin(Stdio::null()).spawn().map(|_| ())
+fn refused(refusal: Refusal) -> u8 {
+    super::say(&refusal.message);
+    refusal.code
+}
+
+/// Starts the launcher proper, which nobody waits for; so what speaks against it is found out before.
+fn detach(pid: &str) -> Result<(), Refusal> {
+    let settings = settings::load().map_err(|error| Refusal::other(error.message.clone()))?;
+    let (_, fd) = job_memory(settings)?;
+    let again = |error| Refusal::other(format!("cannot start itself again: {error}"));
+    sys::memory::inheritable(&fd, true).map_err(again)?;
+    let start = || {
+        Command::new(std::env::current_exe()?)
+            .args([AGAIN, pid])
+            .process_group(0)
+            .stdin(Stdio::null())
+            .spawn()
+    };
+    start().map(drop).map_err(again)
+}
+
+/// The memory of the program's job, and its descriptor.
+fn job_memory(settings: &Settings) -> Result<(Segment, OwnedFd), Refusal> {
+    let Some(fd) = settings.job_fd else { return Err(Refusal::other("OUTBOARD_JOB_FD is not set")) };
+    let lost = |error| Refusal::other(format!("the descriptor OUTBOARD_JOB_FD={fd}: {error}"));
+    let fd = sys::memory::inherited(fd as i32).map_err(lost)?;
+    let segment =
+        boot::attach(fd.try_clone().map_err(lost)?).map_err(|error| Refusal::other(error.to_string()))?;
+    Ok((segment, fd))
 }
 
 fn launch(pid: &str) -> Result<u8, Refusal> {
@@ -45,10 +69,7 @@ fn launch(pid: &str) -> Result<u8, Refusal> {
     let pid: u32 = pid.parse().map_err(|_| Refusal::other(format!("{pid:?} is no process")))?;
     let gone = |error| Refusal::other(format!("process {pid}, for which this mpirun was started: {error}"));
     let process = Process::open(pid).map_err(gone)?;
-    let Some(fd) = settings.job_fd else { return Err(Refusal::other("OUTBOARD_JOB_FD is not set")) };
-    let fd = sys::memory::inherited(fd as i32).map_err(gone)?;
-    let copy = fd.try_clone().map_err(gone)?;
-    let segment = Segment::attach(copy).map_err(|error| Refusal::other(error.to_string()))?;
+    let (segment, fd) = job_memory(settings)?;
     let setup = Setup { fd, genv: Vec::new(), trace: Setup::trace_path(settings) };
     Job::new(Options::default(), segment, signals, setup).adopt(pid as i32, process)
 }

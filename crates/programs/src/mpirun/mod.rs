@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 
 use settings::Settings;
 use sys::signal::Signals;
-use transport::shm::{RANKS_MAX, Segment, Shape};
+use transport::shm::{RANKS_MAX, Shape};
 
 use arguments::Arguments;
 use job::{Job, Options};
@@ -70,7 +70,7 @@ fn launch(arguments: &Arguments) -> Result<u8, Refusal> {
     let places = arguments.ranks().saturating_add(settings.spawn_ranks_max as u32).min(RANKS_MAX);
     let sparse = Shape::sparse(places.max(arguments.ranks()), global.proxies);
     let shape = Shape { arena_bytes: settings.arena_bytes.unwrap_or(sparse.arena_bytes), ..sparse };
-    let (segment, fd) = Segment::create(shape).map_err(|error| Refusal::other(error.to_string()))?;
+    let (segment, fd) = boot::create(shape).map_err(|error| Refusal::other(error.to_string()))?;
     segment.world(0).size.store(arguments.ranks(), Ordering::Relaxed);
     segment.job().launcher.store(std::process::id(), Ordering::Relaxed);
     segment.job().spin_allowed.store(u32::from(plan.spin), Ordering::Relaxed);

@@ -94,6 +94,7 @@ fn facts() -> Vec<(&'static str, String)> {
     let cpus = sys::cpu::allowed().map_or("unknown".into(), |cpus| crate::mpirun::cpus::told(&cpus));
     let yama = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
     vec![
+        ("build", format!("{:016x}", boot::BUILD)),
         ("tree", tree.display().to_string()),
         ("library", present(tree.join("lib/libmpi_abi.so.1"))),
         ("mpirun", present(folder.join("mpirun"))),

@@ -38,10 +38,18 @@ impl Doorbell {
     /// Wakes whoever sleeps, so that it sees what this thread has stored so far. A load when nobody does.
     #[inline]
     pub fn ring(&self) {
+        Doorbell::ring_all([self]);
+    }
+
+    /// The same for several, with one fence.
+    #[inline]
+    pub fn ring_all<'a>(bells: impl IntoIterator<Item = &'a Doorbell>) {
         light();
-        let word = self.word.load(Ordering::Relaxed);
-        if word & ASLEEP != 0 {
-            self.wake(word);
+        for bell in bells {
+            let word = bell.word.load(Ordering::Relaxed);
+            if word & ASLEEP != 0 {
+                bell.wake(word);
+            }
         }
     }
 

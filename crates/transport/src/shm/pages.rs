@@ -44,6 +44,8 @@ impl State {
 pub struct Job {
     pub(crate) magic: AtomicU64,
     pub(crate) version: AtomicU32,
+    /// Which build of the library made it (`boot::create`).
+    pub build: AtomicU64,
     pub(crate) ranks: AtomicU32,
     pub(crate) proxies: AtomicU32,
     pub(crate) arena_bytes: AtomicU64,

@@ -1,0 +1,229 @@
+//! Short blocking collectives: from the arguments straight to the comm's boards (`coll/src/board.rs`).
+//!
+//! This is the way of calls that are right, as nearly all are. It takes no call of which it is not sure: that goes the general way
+//! (`collective.rs`), where is found and said what is wrong, if anything is. What is looked at before boards hang is the same for
+//! all members, so all hang them at the same call.
+
+use crate::args::{Counts, Handle};
+use crate::collective::{Planned, Reduced, Typed, to_bytes, to_words};
+use crate::process::{Guard, Process};
+use coll::{CALLS_BEFORE, Coll, Short};
+use datatype::check_op;
+use error::Result;
+use objects::{Boards, Comm, Op};
+use schedule::algorithm::Collective;
+
+/// This rank as a member of a comm that may have boards.
+#[derive(Clone, Copy)]
+struct Member {
+    comm: Handle,
+    boards: Boards,
+    rank: usize,
+    size: usize,
+}
+
+/// MPI_Barrier. As all here: whether the call was made; an error is that of the call.
+pub(crate) fn barrier(guard: &mut Guard, comm: Handle) -> Result<bool> {
+    let Some(member) = guard.member(comm) else { return Ok(false) };
+    guard.round(member, Short::new(Collective::Barrier))
+}
+
+/// MPI_Bcast.
+pub(crate) fn bcast(guard: &mut Guard, comm: Handle, root: i32, data: Typed) -> Result<bool> {
+    let prepared = guard.member(comm).and_then(|member| {
+        let mut short = guard.rooted(member, Collective::Bcast, root)?;
+        let buffer = guard.typed(data).ok()?;
+        (short.bytes, short.given) = (buffer.bytes() as u64, buffer.bytes() as u64);
+        *(if short.root == member.rank { &mut short.input } else { &mut short.output }) = buffer;
+        Some((member, short))
+    });
+    prepared.map_or(Ok(false), |(member, short)| guard.round(member, short))
+}
+
+/// MPI_Gather.
+pub(crate) fn gather(guard: &mut Guard, comm: Handle, root: i32, send: Typed, recv: Typed) -> Result<bool> {
+    let prepared = guard.member(comm).and_then(|member| {
+        let short = guard.rooted(member, Collective::Gather, root)?;
+        let is_root = short.root == member.rank;
+        let recv = if is_root { Some(guard.per_rank(recv, member.size).ok()?) } else { None };
+        let send = if is_root && send.0.is_in_place() { None } else { Some(guard.typed(send).ok()?) };
+        Some((member, short.with_blocks(member.rank, send, 1, recv, member.size)?))
+    });
+    prepared.map_or(Ok(false), |(member, short)| guard.round(member, short))
+}
+
+/// MPI_Scatter.
+pub(crate) fn scatter(guard: &mut Guard, comm: Handle, root: i32, send: Typed, recv: Typed) -> Result<bool> {
+    let prepared = guard.member(comm).and_then(|member| {
+        let short = guard.rooted(member, Collective::Scatter, root)?;
+        let is_root = short.root == member.rank;
+        let send = if is_root { Some(guard.per_rank(send, member.size).ok()?) } else { None };
+        let recv = if is_root && recv.0.is_in_place() { None } else { Some(guard.typed(recv).ok()?) };
+        Some((member, short.with_blocks(member.rank, send, member.size, recv, 1)?))
+    });
+    prepared.map_or(Ok(false), |(member, short)| guard.round(member, short))
+}
+
+/// MPI_Allgather.
+pub(crate) fn allgather(guard: &mut Guard, comm: Handle, send: Typed, recv: Typed) -> Result<bool> {
+    let prepared = guard.member(comm).and_then(|member| {
+        let short = Short::new(Collective::Allgather);
+        let recv = guard.per_rank(recv, member.size).ok()?;
+        let send = if send.0.is_in_place() { None } else { Some(guard.typed(send).ok()?) };
+        Some((member, short.with_blocks(member.rank, send, 1, Some(recv), member.size)?))
+    });
+    prepared.map_or(Ok(false), |(member, short)| guard.round(member, short))
+}
+
+/// MPI_Alltoall.
+pub(crate) fn alltoall(guard: &mut Guard, comm: Handle, send: Typed, recv: Typed) -> Result<bool> {
+    let prepared = guard.member(comm).and_then(|member| {
+        let short = Short::new(Collective::Alltoall);
+        let recv = guard.per_rank(recv, member.size).ok()?;
+        let send = if send.0.is_in_place() { None } else { Some(guard.per_rank(send, member.size).ok()?) };
+        Some((member, short.with_blocks(member.rank, send, member.size, Some(recv), member.size)?))
+    });
+    prepared.map_or(Ok(false), |(member, short)| guard.round(member, short))
+}
+
+/// MPI_Reduce, MPI_Allreduce, MPI_Scan and MPI_Exscan, and MPI_Reduce_scatter_block where `count` elements are one block.
+#[inline]
+pub(crate) fn reduction(
+    guard: &mut Guard,
+    collective: Collective,
+    comm: Handle,
+    root: i32,
+    count: i64,
+    data: &Reduced,
+) -> Result<bool> {
+    let Some(member) = guard.member(comm) else { return Ok(false) };
+    let (total, before) = match collective {
+        Collective::ReduceScatterBlock => (count.checked_mul(member.size as i64), member.rank as i64),
+        _ => (Some(count), 0),
+    };
+    let Some(total) = total.filter(|total| 0 <= *total && count <= *total) else { return Ok(false) };
+    let Some(mut short) = guard.rooted(member, collective, root) else { return Ok(false) };
+    let wanted = collective != Collective::Reduce || short.root == member.rank;
+    match guard.operands(&mut short, total, wanted.then_some((before * count, count)), data) {
+        Some(()) => guard.round(member, short),
+        None => Ok(false),
+    }
+}
+
+/// MPI_Reduce_scatter.
+pub(crate) fn reduce_scatter(
+    guard: &mut Guard,
+    comm: Handle,
+    counts: &Counts,
+    data: &Reduced,
+) -> Result<bool> {
+    let prepared = guard.member(comm).and_then(|member| {
+        let counts = counts.read(member.size).ok()?;
+        let sum = |counts: &[i64]| {
+            counts.iter().try_fold(0i64, |sum, count| sum.checked_add(*count).filter(|_| *count >= 0))
+        };
+        let mut short = Short::new(Collective::ReduceScatter);
+        let wanted = (sum(&counts[..member.rank])?, counts[member.rank]);
+        guard.operands(&mut short, sum(&counts)?, Some(wanted), data)?;
+        Some((member, short))
+    });
+    prepared.map_or(Ok(false), |(member, short)| guard.round(member, short))
+}
+
+/// A comm is freed here.
+pub(crate) fn leave(coll: &mut Coll, comm: &Comm) {
+    if let Boards::Hung(boards) = comm.boards {
+        coll.leave(boards);
+    }
+}
+
+impl Process {
+    #[inline]
+    fn member(&self, comm: Handle) -> Option<Member> {
+        let found = self.objects.comm(comm).ok()?;
+        let (boards, rank, size) = (found.boards, found.rank as usize, found.size() as usize);
+        let may = found.remote.is_none() && size > 1 && boards != Boards::Refused;
+        may.then_some(Member { comm, boards, rank, size })
+    }
+
+    #[inline]
+    fn rooted(&self, member: Member, collective: Collective, root: i32) -> Option<Short> {
+        let root = usize::try_from(root).ok().filter(|root| *root < member.size)?;
+        Some(Short { root, ..Short::new(collective) })
+    }
+
+    /// The operands of a reduction of `total` elements with an operator of MPI's, and its result, if this rank wants one: so many elements
+    /// and how many come before them.
+    #[inline]
+    fn operands(
+        &self,
+        short: &mut Short,
+        total: i64,
+        wanted: Option<(i64, i64)>,
+        data: &Reduced,
+    ) -> Option<()> {
+        let Op::Predefined(op) = self.objects.op(data.op).ok()? else { return None };
+        let datatype = self.objects.committed(data.datatype).ok()?;
+        let basic = datatype.basic().filter(|_| datatype.layout().is_contiguous())?;
+        check_op(op, basic).ok()?;
+        let element = basic.size();
+        let bytes = usize::try_from(total).ok()?.checked_mul(element)?;
+        let in_place = data.sendbuf.is_in_place();
+        if in_place && wanted.is_none() || wanted.is_some() && data.recvbuf.is_in_place() {
+            return None;
+        }
+        short.operator = Some((op, basic));
+        (short.bytes, short.given) = (bytes as u64, bytes as u64);
+        short.input = (if in_place { data.recvbuf } else { data.sendbuf }).plain(bytes)?;
+        if let Some((before, count)) = wanted {
+            let (from, length) = (before as usize * element, count as usize * element);
+            short.part = from..from + length;
+            short.output = data.recvbuf.plain(length)?;
+        }
+        (in_place || !coll::meet(&short.input, &short.output)).then_some(())
+    }
+}
+
+impl Guard {
+    /// Makes the call over the comm's boards if it is short enough, and they hang; whether it was made.
+    #[inline]
+    fn round(&mut self, member: Member, short: Short) -> Result<bool> {
+        let coll = &mut self.job().coll;
+        if !coll.takes(&short, member.size) {
+            return Ok(false);
+        }
+        let Boards::Hung(boards) = member.boards else {
+            return self.count_short(member).map(|()| false);
+        };
+        let mut turn = coll.begin(boards, short);
+        let outcome = match self.look_for(|process| process.job().coll.advance(&mut turn)) {
+            Some(outcome) => outcome,
+            None => {
+                self.job().coll.wait(&turn, true);
+                let outcome = self.wait(|process| process.job().coll.advance(&mut turn));
+                self.job().coll.wait(&turn, false);
+                outcome
+            }
+        };
+        outcome.map(|()| true)
+    }
+
+    /// Counts a call that could have gone over boards, and hangs them when there were several.
+    #[cold]
+    fn count_short(&mut self, member: Member) -> Result<()> {
+        let Boards::Counted(calls) = member.boards else { return Ok(()) };
+        if calls + 1 < CALLS_BEFORE {
+            self.objects.comms.get_mut(member.comm)?.boards = Boards::Counted(calls + 1);
+            return Ok(());
+        }
+        let mut mine = to_bytes(&[self.job().coll.new_board() as i64]);
+        let mut all = vec![0; mine.len() * member.size];
+        let work = Planned::gathering_bytes(member.comm, &mut mine, &mut all).blocking().start(self)?.1;
+        self.finish(work).error.map_or(Ok(()), Err)?;
+        let (objects, job) = self.parts();
+        let peers = &objects.comm(member.comm)?.everybody;
+        let hung = job.coll.hang_boards(member.rank, peers, &to_words(&all))?;
+        objects.comms.get_mut(member.comm)?.boards = hung.map_or(Boards::Refused, Boards::Hung);
+        Ok(())
+    }
+}

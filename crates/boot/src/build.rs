@@ -1,0 +1,54 @@
+//! Which build of the library this is, and the memory of a job as its own: processes of different builds would misread each other's records.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+
+use error::{Class, Result, fail};
+use transport::shm::{Segment, Shape};
+
+/// Made of the sources whose records lie in shared memory (`build.rs` beside `src`).
+pub const BUILD: u64 = {
+    match u64::from_str_radix(env!("OUTBOARD_BUILD"), 10) {
+        Ok(build) => build,
+        Err(_) => panic!("OUTBOARD_BUILD is no number"),
+    }
+};
+
+/// The memory of a new job.
+pub fn create(shape: Shape) -> Result<(Segment, OwnedFd)> {
+    let (segment, fd) = Segment::create(shape)?;
+    segment.job().build.store(BUILD, Ordering::Relaxed);
+    Ok((segment, fd))
+}
+
+/// The memory of a job that others have made, if they are of this build.
+pub fn attach(fd: OwnedFd) -> Result<Segment> {
+    let segment = Segment::attach(fd)?;
+    let theirs = segment.job().build.load(Ordering::Relaxed);
+    if theirs != BUILD {
+        fail!(
+            Class::Other,
+            "the job's memory was made by build {theirs:016x} of Outboard, and this is build {BUILD:016x}: mpirun, library and proxy must be of one build"
+        );
+    }
+    Ok(segment)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Goal: a job of another build is refused in a sentence that says so.
+    #[test]
+    fn other_builds_are_refused() {
+        let shape = Shape { ranks: 1, proxies: 0, arena_bytes: 1 << 20 };
+        assert!(attach(create(shape).unwrap().1).is_ok());
+        let (other, fd) = create(shape).unwrap();
+        other.job().build.store(0x77, Ordering::Relaxed);
+        let sentence = attach(fd).unwrap_err().to_string();
+        assert!(
+            sentence.contains("build 0000000000000077") && sentence.contains("must be of one build"),
+            "{sentence}"
+        );
+    }
+}

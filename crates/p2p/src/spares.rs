@@ -1,0 +1,68 @@
+//! Memory of messages that came before their receives, kept for the next ones. The allocator gives memory at the end of the heap back to
+//! the system and takes it again, page fault by page fault: a sender ahead of its receiver then took ten times as long.
+
+use transport::own::Memory;
+
+/// Free pieces by the logarithm of their lengths.
+pub(crate) struct Spares {
+    free: [Vec<Memory>; LOG_MAX + 1],
+    bytes: usize,
+}
+
+/// Longer pieces are not kept.
+const LOG_MAX: usize = 16;
+/// Nor are more bytes in all: what one peer may have on the way (`Config::credit_bytes`).
+const BYTES_MAX: usize = 1 << 20;
+
+impl Spares {
+    pub(crate) fn new() -> Spares {
+        Spares { free: std::array::from_fn(|_| Vec::new()), bytes: 0 }
+    }
+
+    /// Memory of undefined content, at least so long.
+    pub(crate) fn take(&mut self, bytes: usize) -> Memory {
+        let length = bytes.next_power_of_two();
+        match self.free.get_mut(length.trailing_zeros() as usize) {
+            None => Memory::new(bytes),
+            Some(free) => match free.pop() {
+                None => Memory::new(length),
+                Some(memory) => {
+                    self.bytes -= length;
+                    memory
+                }
+            },
+        }
+    }
+
+    /// Keeps memory, or gives it back.
+    pub(crate) fn give(&mut self, memory: Memory) {
+        let length = memory.bytes();
+        let log = length.trailing_zeros() as usize;
+        if length.is_power_of_two() && log <= LOG_MAX && self.bytes + length <= BYTES_MAX {
+            self.bytes += length;
+            self.free[log].push(memory);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_used_again_up_to_a_bound() {
+        let mut spares = Spares::new();
+        for bytes in [1, 41, 64, 65, 65536, 65537, 100_000] {
+            let mut memory = spares.take(bytes);
+            assert!(memory.bytes() >= bytes);
+            let place = memory.lend(|span| span.address());
+            spares.give(memory);
+            if bytes <= 65536 {
+                assert_eq!(spares.take(bytes).lend(|span| span.address()), place);
+            }
+        }
+        let many: Vec<Memory> = (0..40).map(|_| spares.take(40_000)).collect();
+        many.into_iter().for_each(|memory| spares.give(memory));
+        assert!(spares.bytes <= BYTES_MAX && spares.free[16].len() >= 15);
+    }
+}
