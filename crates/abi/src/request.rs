@@ -36,7 +36,7 @@ impl Completion {
     pub const NO_PROCESS: Completion = Completion { status: Status::NO_PROCESS, ..Completion::EMPTY };
 
     #[inline]
-    fn of(outcome: Outcome, source: &Source) -> Completion {
+    pub(crate) fn of(outcome: Outcome, source: &Source) -> Completion {
         let rank = match source {
             Source::Peer { rank, .. } => *rank,
             Source::Any(group) => rank_of(outcome.source_peer, group),

@@ -38,6 +38,7 @@ use buffered::Buffered;
 use error::{Class, Error, Result, fail};
 use lane::Lane;
 use matching::{Posted, Unexpected};
+pub use receive::Indirect;
 use receive::Message;
 use rendezvous::Hope;
 use request::{Data, Request, Stage};
@@ -227,11 +228,6 @@ impl P2p {
         self.rank
     }
 
-    /// A ticket for an operation that needs no traffic and has already ended so: a receive from MPI_PROC_NULL.
-    pub fn completed(&mut self, outcome: Outcome) -> Ticket {
-        Ticket(self.state.requests.insert(Request::ended(outcome)))
-    }
-
     /// Whether an operation has ended. The ticket must not have been freed, here and below.
     #[inline]
     pub fn is_done(&self, ticket: Ticket) -> bool {
@@ -270,6 +266,13 @@ impl P2p {
     /// Whether every send has ended and nothing waits to leave: what MPI_Finalize waits for.
     pub fn is_quiet(&self) -> bool {
         self.state.sends_open == 0 && self.blocked.is_empty()
+    }
+
+    /// Whether no operation is under way, and no message waits for its receive.
+    #[inline]
+    pub(crate) fn is_calm(&self) -> bool {
+        let State { posted, unexpected, sends_open, .. } = &self.state;
+        !self.must_poll() && posted.is_empty() && unexpected.is_empty() && *sends_open == 0
     }
 
     /// Whether `poll` has work that no peer will ring the doorbell for, so that the process must not sleep.

@@ -52,6 +52,38 @@ impl P2p {
         Ticket(ours)
     }
 
+    /// Receives the peer's next packet, if that is the whole message for this receive and nothing else is under way: then there is
+    /// nothing to match, and no request is made. The error says that a receive must be started.
+    #[inline]
+    pub fn recv_next(
+        &mut self,
+        context: u64,
+        source: u32,
+        tag: Option<i32>,
+        buffer: &Buffer,
+    ) -> std::result::Result<Option<Outcome>, Indirect> {
+        let calm = self.is_calm();
+        let Some(Some(peer)) = self.peers.get_mut(source as usize).filter(|_| calm) else {
+            return Err(Indirect);
+        };
+        let Some(header) = peer.route.peek() else { return Ok(None) };
+        let envelope = Envelope { context: header.context, source, tag: header.tag };
+        let pattern = Pattern { context, source: Some(source), tag };
+        if header.kind != packet::EAGER || !pattern.fits(&envelope) {
+            return Err(Indirect);
+        }
+        let mut outcome = None;
+        let taken = peer.route.poll(|_, payload| {
+            let (bytes, received) = received(envelope, payload.bytes() as u64, buffer.bytes());
+            buffer.unpack(0, payload.slice(0, bytes));
+            outcome = Some((payload.bytes(), received));
+        });
+        let (Ok(true), Some((bytes, outcome))) = (taken, outcome) else { return Err(Indirect) };
+        self.state.count(Counter::EagerMessagesReceived, Counter::EagerBytesReceived, bytes);
+        peer.route.consume(cost(bytes));
+        Ok(Some(outcome))
+    }
+
     /// Gives a receive the message that waited for it.
     pub(crate) fn deliver(&mut self, ours: u64, envelope: Envelope, message: Message) {
         match message {
@@ -150,13 +182,25 @@ impl State {
 /// Notes what a receive was matched with; returns how many bytes of it the buffer takes.
 #[inline]
 pub(crate) fn begin(request: &mut Request, envelope: Envelope, bytes: u64) -> usize {
-    let capacity = request.data.bytes();
-    let taken = bytes.min(capacity as u64) as usize;
-    let error = if bytes > capacity as u64 { Some(truncated(envelope, bytes, capacity)) } else { None };
-    request.outcome =
-        Outcome { source_peer: envelope.source, tag: envelope.tag, bytes: taken, error, cancelled: false };
+    let (taken, outcome) = received(envelope, bytes, request.data.bytes());
+    request.outcome = outcome;
     taken
 }
+
+/// What becomes of a message in a buffer of so many bytes: how many it takes, and what is told.
+#[inline]
+fn received(envelope: Envelope, bytes: u64, capacity: usize) -> (usize, Outcome) {
+    let taken = bytes.min(capacity as u64) as usize;
+    let error = if bytes > capacity as u64 { Some(truncated(envelope, bytes, capacity)) } else { None };
+    (
+        taken,
+        Outcome { source_peer: envelope.source, tag: envelope.tag, bytes: taken, error, cancelled: false },
+    )
+}
+
+/// The answer of `P2p::recv_next` where a receive must be started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Indirect;
 
 /// MPI 5.0, section 3.2.4: a message longer than the buffer is the receiver's error, not the sender's.
 #[cold]

@@ -115,10 +115,6 @@ impl Request {
         Request { stage: Stage::Done, data: Data::User(buffer), detached: false, outcome: Outcome::default() }
     }
 
-    pub(crate) fn ended(outcome: Outcome) -> Request {
-        Request { stage: Stage::Done, data: Data::None, detached: false, outcome }
-    }
-
     #[inline]
     pub(crate) fn is_done(&self) -> bool {
         matches!(self.stage, Stage::Done)

@@ -134,6 +134,16 @@ impl Route {
         }
     }
 
+    /// The header of the packet that `poll` would find.
+    #[inline]
+    pub fn peek(&self) -> Option<Header> {
+        match self {
+            Route::Own => None,
+            Route::Shm(link) => link.peek(),
+            Route::Sim(link) => link.peek(),
+        }
+    }
+
     /// Puts a packet with `bytes` bytes of payload, which `fill` writes, on its way, and wakes the peer if it sleeps.
     #[inline]
     pub fn send(&mut self, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent {

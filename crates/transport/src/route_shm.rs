@@ -120,6 +120,11 @@ impl Link {
     }
 
     #[inline]
+    pub(crate) fn peek(&self) -> Option<Header> {
+        self.receiver.peek().map(|ring::Header { kind, tag, context, .. }| Header { kind, tag, context })
+    }
+
+    #[inline]
     pub(crate) fn poll(&mut self, each: impl FnOnce(&Header, Span)) -> Result<bool> {
         let taken =
             self.receiver.poll(|&ring::Header { kind, tag, context, cell_bytes, .. }, inline, cell| {

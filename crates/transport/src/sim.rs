@@ -179,6 +179,14 @@ impl Link {
         state.ring(self.peer, self.rank).packets.front().is_some_and(|packet| packet.arrives <= now)
     }
 
+    pub(crate) fn peek(&self) -> Option<Header> {
+        let mut state = self.network.state();
+        state.now += 1;
+        let now = state.now;
+        let next = state.ring(self.peer, self.rank).packets.front()?;
+        (next.arrives <= now).then_some(next.header)
+    }
+
     pub(crate) fn poll(&mut self, each: impl FnOnce(&Header, Span)) -> bool {
         let mut state = self.network.state();
         state.now += 1;

@@ -187,8 +187,14 @@ pub fn recv(
     comm: Handle,
     status: StatusOut,
 ) -> Result<()> {
-    let work = guard.incoming(buf, count, datatype, source, tag, comm)?.start(guard)?;
-    let completion = guard.finish(work);
+    let receive = guard.incoming(buf, count, datatype, source, tag, comm)?;
+    let completion = match guard.receive_next(&receive) {
+        Some(completion) => completion,
+        None => {
+            let work = receive.start(guard)?;
+            guard.finish(work)
+        }
+    };
     status.set(completion.status);
     completion.error.map_or(Ok(()), Err)
 }
@@ -510,6 +516,20 @@ pub struct Taken {
     group: Arc<Group>,
     pub(crate) message: p2p::MessageTicket,
     pub(crate) probe: p2p::Probe,
+}
+
+impl Guard {
+    /// Looks for a while whether the next packet of the source is the message, for which it then needs no request: what a blocking
+    /// receive most often waits for.
+    #[inline]
+    fn receive_next(&mut self, receive: &Receive) -> Option<Completion> {
+        let &Receive { context, source: Source::Peer { peer, .. }, tag, ref buffer } = receive else {
+            return None;
+        };
+        let next =
+            self.look_for(|process| process.job().p2p.recv_next(context, peer, tag, buffer).transpose());
+        Some(Completion::of(next?.ok()?, &receive.source))
+    }
 }
 
 impl Process {

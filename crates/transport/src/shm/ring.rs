@@ -254,24 +254,32 @@ impl<M: Memory> Head<M> {
         self.memory.slot(self.head % slots).turn.load(Ordering::Acquire) == turn(self.head, slots)
     }
 
+    /// The header of the next packet, if there is one.
     #[inline]
-    fn poll<R>(&mut self, read: impl FnOnce(&Header, Span, Span) -> R) -> Result<Option<R>> {
+    fn peek(&self) -> Option<Header> {
         if !self.ready() {
-            self.publish();
-            return Ok(None);
+            return None;
         }
-        let slots = self.memory.slots();
-        let index = self.head % slots;
-        let slot = self.memory.slot(index);
+        let slot = self.memory.slot(self.head % self.memory.slots());
         let sizes = slot.sizes.load(Ordering::Relaxed);
-        let header = Header {
+        Some(Header {
             kind: sizes as u8,
             inline_bytes: (sizes >> 8) as u8,
             cell_bytes: (sizes >> 16) as u16,
             context: slot.context.load(Ordering::Relaxed),
             tag: slot.tag.load(Ordering::Relaxed) as i32,
             extra: slot.extra.load(Ordering::Relaxed),
+        })
+    }
+
+    #[inline]
+    fn poll<R>(&mut self, read: impl FnOnce(&Header, Span, Span) -> R) -> Result<Option<R>> {
+        let Some(header) = self.peek() else {
+            self.publish();
+            return Ok(None);
         };
+        let slots = self.memory.slots();
+        let index = self.head % slots;
         if header.inline_bytes as usize > INLINE_BYTES || header.cell_bytes as usize > CELL_BYTES {
             return self.corrupt(&header);
         }
@@ -428,6 +436,12 @@ impl Receiver {
     #[inline]
     pub fn ready(&self) -> bool {
         self.0.ready()
+    }
+
+    /// The header of the packet that `poll` would find.
+    #[inline]
+    pub fn peek(&self) -> Option<Header> {
+        self.0.peek()
     }
 
     /// Gives `bytes` of eager credit back to the sender.
