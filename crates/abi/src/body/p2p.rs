@@ -6,7 +6,7 @@ use crate::request::{Both, Completion, Receive, Recipe, Request, Send, Source, W
 use datatype::Buffer;
 use error::{Class, Result, fail};
 use objects::{Comm, Group, constants};
-use p2p::{Mode, Ticket};
+use p2p::{Indirect, Mode, Outcome, Ticket};
 use std::sync::Arc;
 
 /// MPI_Send.
@@ -188,9 +188,9 @@ pub fn recv(
     status: StatusOut,
 ) -> Result<()> {
     let receive = guard.incoming(buf, count, datatype, source, tag, comm)?;
-    let completion = match guard.receive_next(&receive) {
-        Some(completion) => completion,
-        None => {
+    let completion = match guard.look_for(|process| receive.next(process)) {
+        Some(Ok(outcome)) => Completion::of(outcome, &receive.source),
+        _ => {
             let work = receive.start(guard)?;
             guard.finish(work)
         }
@@ -212,7 +212,11 @@ pub fn irecv(
     request: Out<Handle>,
 ) -> Result<()> {
     request.check()?;
-    let work = guard.incoming(buf, count, datatype, source, tag, comm)?.start(guard)?;
+    let receive = guard.incoming(buf, count, datatype, source, tag, comm)?;
+    let work = match receive.next(guard) {
+        Some(Ok(outcome)) => Work::Done(Completion::of(outcome, &receive.source)),
+        _ => receive.start(guard)?,
+    };
     request.set(guard.request(comm, work)?)
 }
 
@@ -518,20 +522,6 @@ pub struct Taken {
     pub(crate) probe: p2p::Probe,
 }
 
-impl Guard {
-    /// Looks for a while whether the next packet of the source is the message, for which it then needs no request: what a blocking
-    /// receive most often waits for.
-    #[inline]
-    fn receive_next(&mut self, receive: &Receive) -> Option<Completion> {
-        let &Receive { context, source: Source::Peer { peer, .. }, tag, ref buffer } = receive else {
-            return None;
-        };
-        let next =
-            self.look_for(|process| process.job().p2p.recv_next(context, peer, tag, buffer).transpose());
-        Some(Completion::of(next?.ok()?, &receive.source))
-    }
-}
-
 impl Process {
     /// The arguments of a send, checked.
     #[inline(always)]
@@ -597,6 +587,14 @@ impl Send {
 }
 
 impl Receive {
+    /// The message, if it is the next packet of the source: then it needs no request. The error says that the receive must be started;
+    /// nothing, that no packet is there yet.
+    #[inline]
+    fn next(&self, process: &mut Process) -> Option<std::result::Result<Outcome, Indirect>> {
+        let Source::Peer { peer, .. } = self.source else { return Some(Err(Indirect)) };
+        process.job().p2p.recv_next(self.context, peer, self.tag, &self.buffer).transpose()
+    }
+
     /// Starts it.
     #[inline(always)] // So that the parts of what is started stay where they are.
     pub(crate) fn start(self, process: &mut Process) -> Result<Work> {
