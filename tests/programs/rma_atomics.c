@@ -5,7 +5,8 @@
 #include <complex.h>
 
 #define ROUNDS 60
-#define PLACES 16
+/* More than 16 + 8: so many at once are updated in bulk. */
+#define PLACES 48
 
 static unsigned seed;
 static unsigned dice(unsigned n)
@@ -25,17 +26,19 @@ static unsigned dice(unsigned n)
         for (int from = 0; from < size; from++) { \
             seed = 1000 + from; \
             for (int i = 0; i < ROUNDS; i++) { \
-                int target = dice(size), at = dice(PLACES - 1), how = dice(3), amount = 1; \
-                T one[2] = {(T)amount, (T)amount}, old[2]; \
-                if (target == rank) { \
-                    expected[at] += amount; \
-                    if (how == 1) expected[at + 1] += amount; \
-                } \
+                int target = dice(size), at = dice(PLACES - 1), how = dice(5); \
+                T one[PLACES], old[PLACES]; \
+                for (int k = 0; k < PLACES; k++) one[k] = (T)1; \
+                for (int k = 0; k < PLACES && target == rank; k++) \
+                    expected[k] += how >= 3 || k == at || (how == 1 && k == at + 1); \
                 if (from != rank) continue; \
                 MPI_Aint disp = origins[target] + at * sizeof(T); \
                 if (how == 0) MPI_Accumulate(one, 1, TYPE, target, disp, 1, TYPE, MPI_SUM, win); \
                 if (how == 1) MPI_Get_accumulate(one, 2, TYPE, old, 2, TYPE, target, disp, 2, TYPE, MPI_SUM, win); \
                 if (how == 2) MPI_Fetch_and_op(one, old, TYPE, target, disp, MPI_SUM, win); \
+                disp = origins[target]; \
+                if (how == 3) MPI_Accumulate(one, PLACES, TYPE, target, disp, PLACES, TYPE, MPI_SUM, win); \
+                if (how == 4) MPI_Get_accumulate(one, PLACES, TYPE, old, PLACES, TYPE, target, disp, PLACES, TYPE, MPI_SUM, win); \
             } \
         } \
         MPI_Win_unlock_all(win); \

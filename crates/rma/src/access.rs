@@ -204,6 +204,7 @@ impl Window {
         page().count(Counter::AccumulateCalls, 1);
         // Where each element is updated by itself: one, or more than are seen as a whole.
         let alone = place.bytes == update.basic.size() || place.bytes > WHOLE_BYTES_MAX;
+        let few = place.bytes < self.targets[target].bulk_bytes_min(update.basic);
         // Memory of the origin of the same length without gaps, or none where none is needed.
         let direct = |side: Option<Loan>| match side {
             None => Some(None),
@@ -211,11 +212,14 @@ impl Window {
         };
         if let Some(there) = self.targets[target].direct(place)
             && alone
+            && few
             && is_atomic(update.basic, there.address())
             && let (Some(from), Some(fetched)) = (direct(origin), direct(result))
         {
             page().count(Counter::WindowBytes, there.bytes() as u64);
-            datatype::accumulate(update.op, update.basic, there, from.unwrap_or(Span::EMPTY), fetched);
+            let from = from.unwrap_or(Span::EMPTY);
+            self.targets[target]
+                .update(|| datatype::accumulate(update.op, update.basic, there, from, fetched));
             return Ok(());
         }
         let origin = origin.map_or(Buffer::EMPTY, |origin| origin.buffer());
@@ -304,7 +308,8 @@ impl Window {
         if let Some(there) = self.targets[target].direct(place)
             && is_atomic(basic, there.address())
         {
-            datatype::compare_and_swap(basic, there, compare, origin, result);
+            let swap = || datatype::compare_and_swap(basic, there, compare, origin, result);
+            self.targets[target].update(swap);
             return Ok(());
         }
         self.compare_and_swap_pieces(rma, target, basic, [compare, origin, result], place)
@@ -328,7 +333,7 @@ impl Window {
                     && *mapped
                     && is_atomic(basic, span.address())
                 {
-                    datatype::compare_and_swap(basic, span, compare, origin, result);
+                    target.update(|| datatype::compare_and_swap(basic, span, compare, origin, result));
                     return Ok(());
                 }
                 buffer.pieces(0, basic.size(), |span| pieces.push(Piece::Here { span, mapped: *mapped }));
@@ -527,7 +532,12 @@ impl Target {
             done += bytes;
             match run {
                 [Piece::Here { span, .. }] if run[0].is_atomic(update.basic) => {
-                    datatype::accumulate(update.op, update.basic, *span, from, fetched);
+                    if bytes < self.bulk_bytes_min(update.basic) {
+                        self.update(|| datatype::accumulate(update.op, update.basic, *span, from, fetched));
+                    } else {
+                        let work = || self.combine_plainly(rma, update, run, from, fetched);
+                        self.record.latched(|| self.record.in_bulk(work))?;
+                    }
                 }
                 _ if held => self.combine_plainly(rma, update, run, from, fetched)?,
                 _ => self.record.latched(|| self.combine_plainly(rma, update, run, from, fetched))?,
@@ -536,7 +546,19 @@ impl Target {
         Ok(())
     }
 
-    /// The same for pieces that no atomic instruction reaches, in the latch.
+    /// Runs updates by atomic instructions.
+    #[inline]
+    fn update<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.record.beside_others(self.me, work)
+    }
+
+    /// From so many bytes on elements are updated in bulk.
+    #[inline]
+    fn bulk_bytes_min(&self, basic: Basic) -> usize {
+        self.record.bulk_elements_min() * basic.size()
+    }
+
+    /// The same without atomic instructions, in the latch.
     fn combine_plainly(
         &self,
         rma: &mut Rma,
@@ -546,14 +568,18 @@ impl Target {
         fetched: Option<Span>,
     ) -> Result<()> {
         let bytes = pieces.iter().map(Piece::bytes).sum();
-        let now = rma.scratch.block(Block::Target, bytes);
+        // What is in one stretch here is updated where it lies.
+        let here = if let [Piece::Here { span, .. }] = pieces { Some(*span) } else { None };
+        let now = here.unwrap_or_else(|| rma.scratch.block(Block::Target, bytes));
         let mut operand = from;
         if fetched.is_some() && op != PredefinedOp::NoOp {
             // The result may be the operand's memory.
             operand = rma.scratch.block(Block::Origin, bytes);
             from.copy_to(operand);
         }
-        self.transfer(rma, pieces, now, Way::Fetch)?;
+        if here.is_none() {
+            self.transfer(rma, pieces, now, Way::Fetch)?;
+        }
         if let Some(fetched) = fetched {
             now.copy_to(fetched);
         }
@@ -561,7 +587,7 @@ impl Target {
             return Ok(());
         }
         reduce(op, basic, now, operand, now);
-        self.transfer(rma, pieces, now, Way::Put)
+        if here.is_none() { self.transfer(rma, pieces, now, Way::Put) } else { Ok(()) }
     }
 }
 

@@ -65,6 +65,8 @@ impl Exposure {
 /// One member as an origin sees it.
 pub(crate) struct Target {
     pub record: Record,
+    /// Our rank in the window, by which the record knows us.
+    pub me: usize,
     /// Its number in the job.
     pub peer: u32,
     pub bytes: u64,
@@ -170,6 +172,7 @@ impl Window {
             let inbox = inboxes.get(member).copied().unwrap_or(0);
             targets.push(Target {
                 record,
+                me: rank as usize,
                 peer,
                 bytes,
                 disp_unit,
