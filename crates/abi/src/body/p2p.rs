@@ -188,13 +188,7 @@ pub fn recv(
     status: StatusOut,
 ) -> Result<()> {
     let receive = guard.incoming(buf, count, datatype, source, tag, comm)?;
-    let completion = match guard.look_for(|process| receive.next(process)) {
-        Some(Ok(outcome)) => Completion::of(outcome, &receive.source),
-        _ => {
-            let work = receive.start(guard)?;
-            guard.finish(work)
-        }
-    };
+    let completion = receive.finish(guard)?;
     status.set(completion.status);
     completion.error.map_or(Ok(()), Err)
 }
@@ -423,10 +417,12 @@ fn persistent_send(
     request.set(guard.job().requests.insert(Request { comm, work: None, recipe: Some(Box::new(recipe)) })?)
 }
 
-/// The receive is started first, so that a message to oneself finds it.
 fn exchange(guard: &mut Guard, send: Send, recv: Receive) -> Result<Completion> {
-    let recv = recv.start(guard)?;
     let send = send.start(guard)?;
+    if send == Ticket::DONE {
+        return recv.finish(guard);
+    }
+    let recv = recv.start(guard)?;
     let sent = guard.finish(Work::Send(send));
     let mut received = guard.finish(recv);
     received.error = sent.error.or(received.error);
@@ -593,6 +589,16 @@ impl Receive {
     fn next(&self, process: &mut Process) -> Option<std::result::Result<Outcome, Indirect>> {
         let Source::Peer { peer, .. } = self.source else { return Some(Err(Indirect)) };
         process.job().p2p.recv_next(self.context, peer, self.tag, &self.buffer).transpose()
+    }
+
+    /// Receives the message.
+    #[inline]
+    fn finish(self, guard: &mut Guard) -> Result<Completion> {
+        if let Some(Ok(outcome)) = guard.look_for(|process| self.next(process)) {
+            return Ok(Completion::of(outcome, &self.source));
+        }
+        let work = self.start(guard)?;
+        Ok(guard.finish(work))
     }
 
     /// Starts it.
