@@ -1,6 +1,6 @@
 //! What this process waits for, in words: shown in its page while a wait lasts, and told in full when `mpirun` asks.
 
-use crate::process::{Awaiting, Guard, On, Process};
+use crate::process::{Awaiting, On, Process};
 use crate::request::Work;
 use executor::Pending;
 use objects::constants::{COMM_SELF, COMM_WORLD};
@@ -9,22 +9,51 @@ use std::fmt::Write as _;
 
 /// Operations and messages of each sort that a report names.
 const NAMED_MAX: usize = 10;
+/// How long a wait that may last for ever is silent.
+const SILENCE_NS: u64 = 5_000_000_000;
+
+/// A wait for others' matching operations, which they may never start.
+pub(crate) struct Silence {
+    /// When it ends; 0 once what is waited for has been told.
+    ends: u64,
+}
+
+impl Silence {
+    pub(crate) fn begin() -> Silence {
+        Silence { ends: sys::clock::now() + SILENCE_NS }
+    }
+
+    /// Tells once, when it has lasted long, what is under way.
+    pub(crate) fn check(&mut self, process: &Process, call: &str) {
+        if self.ends == 0 || sys::clock::now() < self.ends {
+            return;
+        }
+        self.ends = 0;
+        let Some(job) = process.job.as_deref() else { return };
+        let (who, seconds) = (job.membership.segment.name(job.membership.rank), SILENCE_NS / 1_000_000_000);
+        eprint!(
+            "outboard: {who}: {call} has waited {seconds} s for what others have not matched:\n{}",
+            report(process)
+        );
+    }
+}
 
 /// In which call, and for what.
-pub(crate) fn sentence(guard: &Guard, name: &str, on: On, awaiting: &Awaiting) -> String {
+pub(crate) fn sentence(process: &Process, name: &str, on: On, awaiting: &Awaiting) -> String {
     let mut text = name.to_owned();
     if let On::Comm(handle) | On::Win(handle) | On::File(handle) = on {
-        let name = guard.objects.comm(handle).map(|comm| comm.name.clone()).unwrap_or_default();
+        let name = process.objects.comm(handle).map(|comm| comm.name.clone()).unwrap_or_default();
         let known = if name.is_empty() { handle.to_string() } else { name };
         write!(text, " on {known}").expect("a String takes all");
     }
     let operation = match awaiting {
         Awaiting::Nothing => None,
         Awaiting::Operation(operation) => Some(operation.clone()),
-        Awaiting::Request(handle) => guard.awaited(*handle),
+        Awaiting::Request(handle) => process.awaited(*handle),
     };
     if let Some(operation) = operation {
-        write!(text, ": {}", told(guard, &operation, matches!(on, On::Comm(_)))).expect("a String takes all");
+        write!(text, ": {}", told(process, &operation, matches!(on, On::Comm(_))))
+            .expect("a String takes all");
     }
     text
 }
@@ -41,8 +70,8 @@ impl Process {
 }
 
 /// Everything that is under way: receives, sends, messages, collectives.
-pub(crate) fn report(guard: &Guard) -> String {
-    let Some(job) = guard.job.as_deref() else { return String::new() };
+pub(crate) fn report(process: &Process) -> String {
+    let Some(job) = process.job.as_deref() else { return String::new() };
     let mut text = String::new();
     let operations = job.p2p.operations();
     for (title, all) in [
@@ -59,14 +88,14 @@ pub(crate) fn report(guard: &Guard) -> String {
         }
         writeln!(text, "{title}: {}", these.len()).expect("a String takes all");
         these.iter().take(NAMED_MAX).for_each(|operation| {
-            writeln!(text, "  {}", told(guard, operation, false)).expect("a String takes all");
+            writeln!(text, "  {}", told(process, operation, false)).expect("a String takes all");
         });
         if these.len() > NAMED_MAX {
             writeln!(text, "  and {} more", these.len() - NAMED_MAX).expect("a String takes all");
         }
     }
     for Pending { context, sequence, steps, done, absent, away } in job.coll.pending() {
-        let comm = comm_of(guard, Some(context));
+        let comm = comm_of(process, Some(context));
         let by = if away { ", carried out by a proxy" } else { "" };
         write!(text, "collective number {sequence}{}: {done} of {steps} steps done{by}", named(comm))
             .expect("a String takes all");
@@ -81,11 +110,11 @@ pub(crate) fn report(guard: &Guard) -> String {
 }
 
 /// The comm of a context.
-fn comm_of(guard: &Guard, context: Option<u64>) -> Option<(objects::Handle, &objects::Comm)> {
+fn comm_of(process: &Process, context: Option<u64>) -> Option<(objects::Handle, &objects::Comm)> {
     let predefined = [COMM_WORLD, COMM_SELF].into_iter();
-    let predefined = predefined.filter_map(|handle| Some((handle, guard.objects.comm(handle).ok()?)));
+    let predefined = predefined.filter_map(|handle| Some((handle, process.objects.comm(handle).ok()?)));
     let context = context?;
-    predefined.chain(guard.objects.comms.iter()).find(|(_, comm)| comm.has_context(context))
+    predefined.chain(process.objects.comms.iter()).find(|(_, comm)| comm.has_context(context))
 }
 
 fn named(comm: Option<(objects::Handle, &objects::Comm)>) -> String {
@@ -102,8 +131,8 @@ fn rank_in(comm: Option<(objects::Handle, &objects::Comm)>, peer: u32) -> String
     rank.unwrap_or(peer).to_string()
 }
 
-fn told(guard: &Guard, operation: &Operation, comm_is_known: bool) -> String {
-    let comm = comm_of(guard, operation.context);
+fn told(process: &Process, operation: &Operation, comm_is_known: bool) -> String {
+    let comm = comm_of(process, operation.context);
     let peer = operation.peer.map_or("any rank".to_owned(), |peer| format!("rank {}", rank_in(comm, peer)));
     let tag = operation.tag.map_or("any tag".to_owned(), |tag| format!("tag {tag}"));
     let way =

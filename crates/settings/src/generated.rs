@@ -446,7 +446,7 @@ pub const TABLE: &[Setting] = &[
         name: "spawn_ranks_max",
         variable: "OUTBOARD_SPAWN_RANKS_MAX",
         kind: Kind::Count { min: 0, max: 4095 },
-        default: "64",
+        default: "256",
         scope: Scope::Launch,
         internal: false,
         doc: "How many processes that MPI_Comm_spawn starts may live at the same time in a job, beside those that mpirun starts.",

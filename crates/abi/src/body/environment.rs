@@ -1,8 +1,8 @@
 //! Starting and ending, versions, clocks, error codes, memory (MPI 5.0, chapters 9 and 11, sections 19.3 and 20.2).
 
 use crate::args::{Address, Array, Handle, Out, Text, TextOut};
-use crate::leaks;
 use crate::process::{Guard, Job, Phase};
+use crate::{hang, leaks};
 use error::{Class, Result, fail};
 use objects::{Kind, constants as c};
 
@@ -51,10 +51,12 @@ pub fn finalize(guard: &mut Guard) -> Result<()> {
     super::attribute::delete_all(guard, Kind::Comm, c::COMM_SELF)?;
     let departs = guard.objects.sessions.is_empty();
     let mut lost = Vec::new();
+    let mut silence = hang::Silence::begin();
     guard.wait(|process| {
         if departs {
             leaks::drain(process, &mut lost);
         }
+        silence.check(process, "MPI_Finalize");
         let job = process.job();
         (job.p2p.is_quiet() && job.io.is_quiet()).then_some(())
     });
