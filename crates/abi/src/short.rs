@@ -25,7 +25,7 @@ struct Member {
 /// MPI_Barrier. As all here: whether the call was made; an error is that of the call.
 pub(crate) fn barrier(guard: &mut Guard, comm: Handle) -> Result<bool> {
     let Some(member) = guard.member(comm) else { return Ok(false) };
-    guard.round(member, Short::new(Collective::Barrier))
+    guard.round(member, &Short::new(Collective::Barrier))
 }
 
 /// MPI_Bcast.
@@ -37,7 +37,7 @@ pub(crate) fn bcast(guard: &mut Guard, comm: Handle, root: i32, data: Typed) -> 
         *(if short.root == member.rank { &mut short.input } else { &mut short.output }) = buffer;
         Some((member, short))
     });
-    prepared.map_or(Ok(false), |(member, short)| guard.round(member, short))
+    prepared.map_or(Ok(false), |(member, short)| guard.round(member, &short))
 }
 
 /// MPI_Gather.
@@ -49,7 +49,7 @@ pub(crate) fn gather(guard: &mut Guard, comm: Handle, root: i32, send: Typed, re
         let send = if is_root && send.0.is_in_place() { None } else { Some(guard.typed(send).ok()?) };
         Some((member, short.with_blocks(member.rank, send, 1, recv, member.size)?))
     });
-    prepared.map_or(Ok(false), |(member, short)| guard.round(member, short))
+    prepared.map_or(Ok(false), |(member, short)| guard.round(member, &short))
 }
 
 /// MPI_Scatter.
@@ -61,7 +61,7 @@ pub(crate) fn scatter(guard: &mut Guard, comm: Handle, root: i32, send: Typed, r
         let recv = if is_root && recv.0.is_in_place() { None } else { Some(guard.typed(recv).ok()?) };
         Some((member, short.with_blocks(member.rank, send, member.size, recv, 1)?))
     });
-    prepared.map_or(Ok(false), |(member, short)| guard.round(member, short))
+    prepared.map_or(Ok(false), |(member, short)| guard.round(member, &short))
 }
 
 /// MPI_Allgather.
@@ -72,7 +72,7 @@ pub(crate) fn allgather(guard: &mut Guard, comm: Handle, send: Typed, recv: Type
         let send = if send.0.is_in_place() { None } else { Some(guard.typed(send).ok()?) };
         Some((member, short.with_blocks(member.rank, send, 1, Some(recv), member.size)?))
     });
-    prepared.map_or(Ok(false), |(member, short)| guard.round(member, short))
+    prepared.map_or(Ok(false), |(member, short)| guard.round(member, &short))
 }
 
 /// MPI_Alltoall.
@@ -83,11 +83,11 @@ pub(crate) fn alltoall(guard: &mut Guard, comm: Handle, send: Typed, recv: Typed
         let send = if send.0.is_in_place() { None } else { Some(guard.per_rank(send, member.size).ok()?) };
         Some((member, short.with_blocks(member.rank, send, member.size, Some(recv), member.size)?))
     });
-    prepared.map_or(Ok(false), |(member, short)| guard.round(member, short))
+    prepared.map_or(Ok(false), |(member, short)| guard.round(member, &short))
 }
 
 /// MPI_Reduce, MPI_Allreduce, MPI_Scan and MPI_Exscan, and MPI_Reduce_scatter_block where `count` elements are one block.
-#[inline]
+#[inline(always)]
 pub(crate) fn reduction(
     guard: &mut Guard,
     collective: Collective,
@@ -97,15 +97,18 @@ pub(crate) fn reduction(
     data: &Reduced,
 ) -> Result<bool> {
     let Some(member) = guard.member(comm) else { return Ok(false) };
-    let (total, before) = match collective {
-        Collective::ReduceScatterBlock => (count.checked_mul(member.size as i64), member.rank as i64),
-        _ => (Some(count), 0),
+    let (blocks, before) = match collective {
+        Collective::ReduceScatterBlock => (member.size, member.rank),
+        _ => (1, 0),
     };
-    let Some(total) = total.filter(|total| 0 <= *total && count <= *total) else { return Ok(false) };
     let Some(mut short) = guard.rooted(member, collective, root) else { return Ok(false) };
     let wanted = collective != Collective::Reduce || short.root == member.rank;
-    match guard.operands(&mut short, total, wanted.then_some((before * count, count)), data) {
-        Some(()) => guard.round(member, short),
+    // Longer ones are not short, whatever their elements.
+    let Some(count) = usize::try_from(count).ok().filter(|count| *count <= coll::SHORT_MAX) else {
+        return Ok(false);
+    };
+    match guard.operands(&mut short, blocks * count, wanted.then_some((before * count, count)), data) {
+        Some(()) => guard.round(member, &short),
         None => Ok(false),
     }
 }
@@ -120,14 +123,15 @@ pub(crate) fn reduce_scatter(
     let prepared = guard.member(comm).and_then(|member| {
         let counts = counts.read(member.size).ok()?;
         let sum = |counts: &[i64]| {
-            counts.iter().try_fold(0i64, |sum, count| sum.checked_add(*count).filter(|_| *count >= 0))
+            let add = |sum: usize, count: &i64| sum.checked_add(usize::try_from(*count).ok()?);
+            counts.iter().try_fold(0usize, add).filter(|sum| *sum <= coll::SHORT_MAX)
         };
         let mut short = Short::new(Collective::ReduceScatter);
-        let wanted = (sum(&counts[..member.rank])?, counts[member.rank]);
+        let wanted = (sum(&counts[..member.rank])?, counts[member.rank] as usize);
         guard.operands(&mut short, sum(&counts)?, Some(wanted), data)?;
         Some((member, short))
     });
-    prepared.map_or(Ok(false), |(member, short)| guard.round(member, short))
+    prepared.map_or(Ok(false), |(member, short)| guard.round(member, &short))
 }
 
 /// A comm is freed here.
@@ -154,31 +158,29 @@ impl Process {
 
     /// The operands of a reduction of `total` elements with an operator of MPI's, and its result, if this rank wants one: so many elements
     /// and how many come before them.
-    #[inline]
+    #[inline(always)]
     fn operands(
         &self,
         short: &mut Short,
-        total: i64,
-        wanted: Option<(i64, i64)>,
+        total: usize,
+        wanted: Option<(usize, usize)>,
         data: &Reduced,
     ) -> Option<()> {
         let Op::Predefined(op) = self.objects.op(data.op).ok()? else { return None };
         let datatype = self.objects.committed(data.datatype).ok()?;
         let basic = datatype.basic().filter(|_| datatype.layout().is_contiguous())?;
         check_op(op, basic).ok()?;
-        let element = basic.size();
-        let bytes = usize::try_from(total).ok()?.checked_mul(element)?;
         let in_place = data.sendbuf.is_in_place();
         if in_place && wanted.is_none() || wanted.is_some() && data.recvbuf.is_in_place() {
             return None;
         }
+        let (element, bytes) = (datatype.size(), total * datatype.size());
         short.operator = Some((op, basic));
         (short.bytes, short.given) = (bytes as u64, bytes as u64);
         short.input = (if in_place { data.recvbuf } else { data.sendbuf }).plain(bytes)?;
         if let Some((before, count)) = wanted {
-            let (from, length) = (before as usize * element, count as usize * element);
-            short.part = from..from + length;
-            short.output = data.recvbuf.plain(length)?;
+            short.part = before * element..(before + count) * element;
+            short.output = data.recvbuf.plain(count * element)?;
         }
         (in_place || !coll::meet(&short.input, &short.output)).then_some(())
     }
@@ -186,21 +188,20 @@ impl Process {
 
 impl Guard {
     /// Makes the call over the comm's boards if it is short enough, and they hang; whether it was made.
-    #[inline]
-    fn round(&mut self, member: Member, short: Short) -> Result<bool> {
+    fn round(&mut self, member: Member, short: &Short) -> Result<bool> {
         let coll = &mut self.job().coll;
-        if !coll.takes(&short, member.size) {
+        if !coll.takes(short, member.size) {
             return Ok(false);
         }
         let Boards::Hung(boards) = member.boards else {
             return self.count_short(member).map(|()| false);
         };
         let mut turn = coll.begin(boards, short);
-        let outcome = match self.look_for(|process| process.job().coll.advance(&mut turn)) {
+        let outcome = match self.look_for(|process| process.job().coll.advance(&mut turn, short)) {
             Some(outcome) => outcome,
             None => {
                 self.job().coll.wait(&turn, true);
-                let outcome = self.wait(|process| process.job().coll.advance(&mut turn));
+                let outcome = self.wait(|process| process.job().coll.advance(&mut turn, short));
                 self.job().coll.wait(&turn, false);
                 outcome
             }

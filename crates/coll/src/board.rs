@@ -16,12 +16,13 @@ use datatype::{Basic, Buffer, PredefinedOp};
 use error::{Class, Error, Result, fail};
 use schedule::algorithm::Collective;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use sys::Span;
-use transport::shm::{Allocator, Doorbell, Segment, Words};
+use transport::shm::{Allocator, Arena, Doorbell, Segment, Word};
 
 /// Longest contribution of a member, and the most that a member reads of all.
-const BYTES_MAX: u64 = 16 << 10;
+pub const SHORT_MAX: usize = 16 << 10;
+const BYTES_MAX: u64 = SHORT_MAX as u64;
 /// The longest that lies beside the word, and so comes with it.
 const BESIDE_MAX: u64 = 120;
 /// Everybody reads everybody's place, so for more members a schedule's logarithm is less.
@@ -157,7 +158,8 @@ impl Short {
 #[derive(Debug)]
 pub struct Turn {
     board: usize,
-    short: Short,
+    /// The word of all who make this call.
+    word: u64,
     posted: bool,
     /// The members that are still to be looked at.
     ahead: Range<usize>,
@@ -188,7 +190,15 @@ struct Member {
     /// Its rank in the job, and where its board lies in its arena.
     peer: u32,
     offset: u64,
-    words: Words,
+    left: Word,
+    places: [Place; 2],
+}
+
+struct Place {
+    word: Word,
+    /// Contributions of up to `BESIDE_MAX` bytes, and longer ones.
+    beside: Span,
+    apart: Span,
 }
 
 impl Boards {
@@ -219,9 +229,9 @@ impl Boards {
         }
         let member = |(&peer, &board): (&u32, &i64)| {
             let (arena, offset) = (self.segment.arena(peer)?, board as u64);
-            match arena.keep(offset, BOARD_BYTES as usize / 8) {
-                Some(words) if offset.is_multiple_of(64) => Ok(Member { peer, offset, words }),
-                _ => fail!(Class::Intern, "rank {peer} of the job says that its board is at {board:#x}"),
+            match Member::find(peer, &arena, offset) {
+                Some(member) => Ok(member),
+                None => fail!(Class::Intern, "rank {peer} of the job says that its board is at {board:#x}"),
             }
         };
         let members = peers.iter().zip(boards).map(member).collect::<Result<Vec<_>>>()?;
@@ -231,17 +241,18 @@ impl Boards {
 
     /// Begins the next round of these boards, with a call that fits them.
     #[inline]
-    pub(crate) fn begin(&mut self, board: usize, short: Short) -> Turn {
+    pub(crate) fn begin(&mut self, board: usize, short: &Short) -> Turn {
         let at = &mut self.hung[board];
         at.round += 1;
         let unsure = at.begun != at.round - 1;
-        Turn { board, short, posted: false, ahead: 0..if unsure { at.members.len() } else { 0 } }
+        let word = at.round << FACTS_BITS | short.facts(short.bytes);
+        Turn { board, word, posted: false, ahead: 0..if unsure { at.members.len() } else { 0 } }
     }
 
     /// Takes a call as far as it goes. How it ended, once it has.
     #[inline]
-    pub(crate) fn advance(&mut self, turn: &mut Turn) -> Option<Result<()>> {
-        self.hung[turn.board].advance(turn, &self.segment)
+    pub(crate) fn advance(&mut self, turn: &mut Turn, short: &Short) -> Option<Result<()>> {
+        self.hung[turn.board].advance(turn, short, &self.segment)
     }
 
     /// The thread that makes a call is going to wait for long, or has done so.
@@ -270,66 +281,78 @@ impl Boards {
             if rank == board.rank {
                 self.left.push((member.offset, others));
             } else {
-                member.words[0].fetch_add(1, Ordering::Release);
+                member.left.fetch_add(1, Ordering::Release);
             }
         }
     }
 }
 
+impl Member {
+    fn find(peer: u32, arena: &Arena, offset: u64) -> Option<Member> {
+        let whole = arena.span(offset, BOARD_BYTES).filter(|_| offset.is_multiple_of(64))?;
+        let place = |turn: u64| {
+            let (word, apart) = ((1 + turn) * WORD_BYTES, 4 * WORD_BYTES + turn * BYTES_MAX);
+            Some(Place {
+                word: arena.keep(offset + word)?,
+                beside: whole.slice(word as usize + 8, BESIDE_MAX as usize),
+                apart: whole.slice(apart as usize, BYTES_MAX as usize),
+            })
+        };
+        Some(Member { peer, offset, left: arena.keep(offset)?, places: [place(0)?, place(1)?] })
+    }
+}
+
 impl Board {
-    /// The word of a member's place for a round.
+    /// The place of a member for a round.
     #[inline]
-    fn word(&self, rank: usize, round: u64) -> &AtomicU64 {
-        &self.members[rank].words[((1 + round % 2) * WORD_BYTES / 8) as usize]
+    fn place(&self, rank: usize, round: u64) -> &Place {
+        &self.members[rank].places[round as usize % 2]
     }
 
     /// Whether a member has begun a round, and not the one two after.
     #[inline]
     fn has_begun(&self, rank: usize, round: u64) -> bool {
-        (self.word(rank, round).load(Ordering::Acquire) ^ round << FACTS_BITS) >> FACTS_BITS == 0
+        let word = self.place(rank, round).word.load(Ordering::Acquire);
+        (word ^ round << FACTS_BITS) >> FACTS_BITS == 0
     }
 
-    /// The part `[from, from + bytes)` of a member's contribution of `total` bytes to this round.
+    /// Where a member's contribution of `total` bytes to this round lies.
     #[inline]
-    fn contributed(&self, rank: usize, total: u64, from: usize, bytes: usize) -> Span {
-        let turn = self.round % 2;
-        let place = match total {
-            ..=BESIDE_MAX => (1 + turn) * WORD_BYTES + 8,
-            _ => 4 * WORD_BYTES + turn * BYTES_MAX,
-        };
-        self.members[rank].words.span().slice(place as usize + from, bytes)
+    fn contribution(&self, rank: usize, total: u64) -> Span {
+        let place = self.place(rank, self.round);
+        if total <= BESIDE_MAX { place.beside } else { place.apart }
     }
 
-    fn advance(&mut self, turn: &mut Turn, segment: &Segment) -> Option<Result<()>> {
+    #[inline]
+    fn advance(&mut self, turn: &mut Turn, short: &Short, segment: &Segment) -> Option<Result<()>> {
+        let members = self.members.len();
         if !turn.posted {
-            while !turn.ahead.is_empty() {
+            while turn.ahead.start < turn.ahead.end {
                 if !self.has_begun(turn.ahead.start, self.round - 1) {
                     self.missed = (turn.ahead.start, self.round - 1);
                     return None;
                 }
                 turn.ahead.start += 1;
             }
-            self.post(&turn.short, segment);
-            turn.posted = true;
-            turn.ahead = turn.short.needs(self.rank, self.members.len());
+            self.post(short, segment);
+            (turn.posted, turn.ahead) = (true, short.needs(self.rank, members));
         }
-        let wanted = self.round << FACTS_BITS | turn.short.facts(turn.short.bytes);
-        while !turn.ahead.is_empty() {
+        while turn.ahead.start < turn.ahead.end {
             let rank = turn.ahead.start;
-            let word = self.word(rank, self.round).load(Ordering::Acquire);
-            if word != wanted {
-                if (word ^ wanted) >> FACTS_BITS != 0 {
-                    self.missed = (rank, self.round);
-                    return None;
+            let word = self.place(rank, self.round).word.load(Ordering::Acquire);
+            if word != turn.word {
+                if (word ^ turn.word) >> FACTS_BITS == 0 {
+                    return Some(Err(self.disagreement(rank, word, short)));
                 }
-                return Some(Err(self.disagreement(rank, word, &turn.short)));
+                self.missed = (rank, self.round);
+                return None;
             }
             turn.ahead.start += 1;
         }
-        if turn.short.needs(self.rank, self.members.len()).len() == self.members.len() {
+        if short.needs(self.rank, members) == (0..members) {
             self.begun = self.round;
         }
-        self.take(&turn.short);
+        self.take(short);
         Some(Ok(()))
     }
 
@@ -339,10 +362,10 @@ impl Board {
         let bytes = short.input.bytes();
         // Who gives another length than it expects will be told so, and all others, too.
         if bytes > 0 && short.given == short.bytes {
-            short.input.pack(0, self.contributed(self.rank, bytes as u64, 0, bytes));
+            short.input.pack(0, self.contribution(self.rank, bytes as u64).slice(0, bytes));
         }
         let word = self.round << FACTS_BITS | short.facts(short.given);
-        self.word(self.rank, self.round).store(word, Ordering::Release);
+        self.place(self.rank, self.round).word.store(word, Ordering::Release);
         let others = self.members.iter().enumerate().filter(|(rank, _)| *rank != self.rank);
         Doorbell::ring_all(others.map(|(_, member)| &*segment.rank(member.peer).bell));
     }
@@ -358,14 +381,14 @@ impl Board {
         let total = short.contribution(members);
         let each = |from: usize| {
             for rank in (0..members).filter(|rank| !(short.in_place && *rank == self.rank)) {
-                short.output.unpack(rank * block, self.contributed(rank, total, from, block));
+                short.output.unpack(rank * block, self.contribution(rank, total).slice(from, block));
             }
         };
         match short.collective {
             Bcast | Gather | Reduce | Scatter if short.output.bytes() == 0 => (),
-            Bcast => short.output.unpack(0, self.contributed(short.root, total, 0, block)),
+            Bcast => short.output.unpack(0, self.contribution(short.root, total).slice(0, block)),
             Scatter => {
-                short.output.unpack(0, self.contributed(short.root, total, self.rank * block, block));
+                short.output.unpack(0, self.contribution(short.root, total).slice(self.rank * block, block));
             }
             Gather | Allgather => each(0),
             Alltoall => each(self.rank * block),
@@ -381,7 +404,7 @@ impl Board {
         let (Some((op, basic)), Some(sum)) = (short.operator, short.output.contiguous()) else {
             unreachable!("a reduction without an operator, or with gaps")
         };
-        let operand = |rank| self.contributed(rank, total, short.part.start, short.part.len());
+        let operand = |rank| self.contribution(rank, total).slice(short.part.start, short.part.len());
         match members {
             0 => (),
             1 => operand(0).copy_to(sum),
@@ -526,12 +549,12 @@ mod tests {
                 let (short, expected) =
                     call((collective, root, block), (rank, round, size), (&mut out, &mut into));
                 assert!(short.fits(size));
-                let mut turn = boards.begin(board, short);
+                let mut turn = boards.begin(board, &short);
                 let mut turns = 0;
                 let outcome = loop {
                     turns += 1;
                     assert!(turns < TURNS_MAX, "seed {seed}, round {round}: never ends at {rank}");
-                    if let Some(outcome) = boards.advance(&mut turn) {
+                    if let Some(outcome) = boards.advance(&mut turn, &short) {
                         break outcome;
                     }
                     boards.wait(&turn, true);
@@ -590,20 +613,26 @@ mod tests {
             call
         };
         for round in 0..2 {
-            let mut turn = fast.begin(0, spread(&mut words[round..], false));
-            assert_eq!(fast.advance(&mut turn), (round == 0).then_some(Ok(())), "nobody has begun the first");
+            let calls = [0, 1, 2].map(|at| spread(&mut words[at..], false));
+            let (call, next, read) = (&calls[round], &calls[2], &spread(&mut words[3..], true));
+            let mut turn = fast.begin(0, call);
+            assert_eq!(
+                fast.advance(&mut turn, call),
+                (round == 0).then_some(Ok(())),
+                "nobody has begun the first"
+            );
             if round == 0 {
                 continue;
             }
-            let mut first = slow.begin(0, spread(&mut words[3..], true));
-            assert_eq!(slow.advance(&mut first), Some(Ok(())));
-            assert_eq!(fast.advance(&mut turn), Some(Ok(())));
-            let mut third = fast.begin(0, spread(&mut words[2..], false));
-            assert_eq!(fast.advance(&mut third), None, "the second has not been read");
-            let mut second = slow.begin(0, spread(&mut words[3..], true));
-            assert_eq!(slow.advance(&mut second), Some(Ok(())));
+            let mut first = slow.begin(0, read);
+            assert_eq!(slow.advance(&mut first, read), Some(Ok(())));
+            assert_eq!(fast.advance(&mut turn, call), Some(Ok(())));
+            let mut third = fast.begin(0, next);
+            assert_eq!(fast.advance(&mut third, next), None, "the second has not been read");
+            let mut second = slow.begin(0, read);
+            assert_eq!(slow.advance(&mut second, read), Some(Ok(())));
             assert_eq!(words[3], [2; 8]);
-            assert_eq!(fast.advance(&mut third), Some(Ok(())));
+            assert_eq!(fast.advance(&mut third, next), Some(Ok(())));
         }
     }
 
@@ -616,12 +645,15 @@ mod tests {
             let mut call = short(collective, root, bytes);
             call.output = buffer(&mut words[rank], bytes as usize / 8);
             call.part = 0..bytes as usize;
-            let mut turn = members[rank].begin(0, call);
-            let _ = members[rank].advance(&mut turn);
-            turn
+            let mut turn = members[rank].begin(0, &call);
+            let _ = members[rank].advance(&mut turn, &call);
+            (turn, call)
         });
         // Who is done already gets the same answer again.
-        let again = |rank: usize| members[rank].advance(&mut turns[rank]).expect("all have posted");
+        let again = |rank: usize| {
+            let (turn, call) = &mut turns[rank];
+            members[rank].advance(turn, call).expect("all have posted")
+        };
         [0, 1].map(again).map(|outcome| outcome.err().map(|error| error.class))
     }
 
@@ -651,13 +683,13 @@ mod tests {
                 let (mine, all) = words.split_at_mut(4);
                 let (send, recv) = (buffer(mine, *given), buffer(all, 2));
                 let call = Short::new(Allgather).with_blocks(rank, Some(send), 1, Some(recv), 2).unwrap();
-                let mut turn = members[rank].begin(0, call);
-                assert_eq!(members[rank].advance(&mut turn).is_some(), rank == 1);
-                (rank, turn)
+                let mut turn = members[rank].begin(0, &call);
+                assert_eq!(members[rank].advance(&mut turn, &call).is_some(), rank == 1);
+                (rank, turn, call)
             })
             .collect();
-        for (rank, mut turn) in turns {
-            let outcome = members[rank].advance(&mut turn).unwrap();
+        for (rank, mut turn, call) in turns {
+            let outcome = members[rank].advance(&mut turn, &call).unwrap();
             assert_eq!(outcome.unwrap_err().class, Class::Truncate);
         }
     }

@@ -15,7 +15,7 @@ mod call;
 pub mod check;
 mod choose;
 
-pub use board::{CALLS_BEFORE, Short, Turn};
+pub use board::{CALLS_BEFORE, SHORT_MAX, Short, Turn};
 pub use call::{Call, Members, Part, meet};
 pub use choose::{Choice, RULES, Rule};
 
@@ -93,17 +93,17 @@ impl Coll {
         self.boards.hang(rank, peers, boards)
     }
 
-    /// Begins a call on these boards, which takes it.
+    /// Begins a call that `takes` allows on these boards.
     #[inline]
-    pub fn begin(&mut self, boards: usize, short: Short) -> Turn {
+    pub fn begin(&mut self, boards: usize, short: &Short) -> Turn {
         telemetry::count(counter_of(short.collective), 1);
         self.boards.begin(boards, short)
     }
 
-    /// Takes a call on boards as far as it goes. How it ended, once it has.
+    /// Takes a call on boards, the one that `begin` got, as far as it goes. How it ended, once it has.
     #[inline]
-    pub fn advance(&mut self, turn: &mut Turn) -> Option<Result<()>> {
-        self.boards.advance(turn)
+    pub fn advance(&mut self, turn: &mut Turn, short: &Short) -> Option<Result<()>> {
+        self.boards.advance(turn, short)
     }
 
     /// The thread that makes a call on boards is going to wait for long, or has done so.
