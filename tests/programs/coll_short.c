@@ -53,6 +53,72 @@ static void round_of(MPI_Comm comm, int round)
     MPI_Barrier(comm);
 }
 
+/* A block of `n` elements of every member for every other, in place or not, of any length that goes over boards and some that do not. */
+static void blocks(MPI_Comm comm, int n, int in_place)
+{
+    int me, members;
+    MPI_Comm_rank(comm, &me);
+    MPI_Comm_size(comm, &members);
+    int all = n * members, root = n % members;
+    int *out = malloc((all + 1) * sizeof *out), *in = malloc((all + 1) * sizeof *in), *counts = malloc(members * sizeof *counts);
+#define VALUE(r, i) (value(r, i, n) % 1000)
+#define FILL(buffer, many) \
+    for (int i = 0; i < (many); i++) (buffer)[i] = VALUE(me, i)
+#define INPUT(buffer) (in_place ? MPI_IN_PLACE : (buffer))
+
+    FILL(out, all);
+    FILL(in, all);
+    MPI_Alltoall(INPUT(out), n, MPI_INT, in, n, MPI_INT, comm);
+    for (int r = 0; r < members; r++)
+        for (int i = 0; i < n; i++) EQUAL(in[r * n + i], VALUE(r, me * n + i), "an exchanged element");
+
+    FILL(in + me * n, n);
+    MPI_Gather(me == root ? INPUT(out) : out, n, MPI_INT, in, n, MPI_INT, root, comm);
+    for (int r = 0; r < members && me == root; r++)
+        for (int i = 0; i < n; i++) EQUAL(in[r * n + i], VALUE(r, i), "a gathered element");
+
+    memset(in, 0xff, all * sizeof *in);
+    MPI_Scatter(out, n, MPI_INT, me == root ? INPUT(in) : in, n, MPI_INT, root, comm);
+    for (int i = 0; i < n; i++)
+        EQUAL(in[i], in_place && me == root ? -1 : VALUE(root, me * n + i), "a scattered element");
+
+    FILL(in, all);
+    MPI_Allreduce(INPUT(out), in, all, MPI_INT, MPI_SUM, comm);
+    for (int i = 0; i < all; i++) {
+        int sum = 0;
+        for (int r = 0; r < members; r++) sum += VALUE(r, i);
+        EQUAL(in[i], sum, "an element of the sum");
+    }
+    for (int even = 0; even < 2; even++) {
+        FILL(in, all);
+        for (int r = 0; r < members; r++) counts[r] = n;
+        /* The first member gives half of its block to the last. */
+        if (!even) counts[0] -= n / 2, counts[members - 1] += n / 2;
+        if (even) MPI_Reduce_scatter_block(INPUT(out), in, n, MPI_INT, MPI_SUM, comm);
+        else MPI_Reduce_scatter(INPUT(out), in, counts, MPI_INT, MPI_SUM, comm);
+        int from = 0;
+        for (int r = 0; r < me; r++) from += counts[r];
+        for (int i = 0; i < counts[me]; i++) {
+            int sum = 0;
+            for (int r = 0; r < members; r++) sum += VALUE(r, from + i);
+            EQUAL(in[i], sum, "an element of the member's part of the sum");
+        }
+    }
+    for (int with = 0; with < 2; with++) {
+        FILL(in, n);
+        if (with) MPI_Scan(INPUT(out), in, n, MPI_INT, MPI_SUM, comm);
+        else MPI_Exscan(INPUT(out), in, n, MPI_INT, MPI_SUM, comm);
+        for (int i = 0; i < n && me + with > 0; i++) {
+            int sum = 0;
+            for (int r = 0; r < me + with; r++) sum += VALUE(r, i);
+            EQUAL(in[i], sum, "an element of the prefix");
+        }
+    }
+    free(out);
+    free(in);
+    free(counts);
+}
+
 /* Broadcasts in a row do not wait for their readers: no place may be written again too early. */
 static void broadcasts(MPI_Comm comm)
 {
@@ -92,6 +158,8 @@ int main(int argc, char **argv)
     for (int round = 0; round < ROUNDS; round++) round_of(MPI_COMM_WORLD, round);
     broadcasts(MPI_COMM_WORLD);
     gaps(MPI_COMM_WORLD);
+    for (int n = 0; n < 40000; n += 1 + n / 2)
+        for (int in_place = 0; in_place < 2; in_place++) blocks(MPI_COMM_WORLD, n, in_place);
 
     /* Beside nonblocking ones of the same comm, which other members start at other moments. */
     for (int round = 0; round < 20; round++) {

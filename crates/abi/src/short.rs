@@ -153,7 +153,9 @@ impl Process {
     #[inline]
     fn rooted(&self, member: Member, collective: Collective, root: i32) -> Option<Short> {
         let root = usize::try_from(root).ok().filter(|root| *root < member.size)?;
-        Some(Short { root, ..Short::new(collective) })
+        let mut short = Short::new(collective);
+        short.root = root;
+        Some(short)
     }
 
     /// The operands of a reduction of `total` elements with an operator of MPI's, and its result, if this rank wants one: so many elements
@@ -175,7 +177,7 @@ impl Process {
             return None;
         }
         let (element, bytes) = (datatype.size(), total * datatype.size());
-        short.operator = Some((op, basic));
+        (short.operator, short.in_place) = (Some((op, basic)), in_place);
         (short.bytes, short.given) = (bytes as u64, bytes as u64);
         short.input = (if in_place { data.recvbuf } else { data.sendbuf }).plain(bytes)?;
         if let Some((before, count)) = wanted {
@@ -196,17 +198,31 @@ impl Guard {
         let Boards::Hung(boards) = member.boards else {
             return self.count_short(member).map(|()| false);
         };
-        let mut turn = coll.begin(boards, short);
-        let outcome = match self.look_for(|process| process.job().coll.advance(&mut turn, short)) {
-            Some(outcome) => outcome,
-            None => {
-                self.job().coll.wait(&turn, true);
-                let outcome = self.wait(|process| process.job().coll.advance(&mut turn, short));
-                self.job().coll.wait(&turn, false);
-                outcome
+        if !coll.has_room(boards, short) {
+            return Ok(false);
+        }
+        coll.count(short);
+        match short.halves(member.rank, member.size) {
+            None => self.turn(boards, short)?,
+            Some((first, second)) => {
+                self.turn(boards, &first)?;
+                self.turn(boards, &second)?;
             }
-        };
-        outcome.map(|()| true)
+        }
+        Ok(true)
+    }
+
+    /// One round of the boards.
+    #[inline]
+    fn turn(&mut self, boards: usize, short: &Short) -> Result<()> {
+        let mut turn = self.job().coll.begin(boards, short);
+        if let Some(outcome) = self.look_for(|process| process.job().coll.advance(&mut turn, short)) {
+            return outcome;
+        }
+        self.job().coll.wait(&turn, true);
+        let outcome = self.wait(|process| process.job().coll.advance(&mut turn, short));
+        self.job().coll.wait(&turn, false);
+        outcome
     }
 
     /// Counts a call that could have gone over boards, and hangs them when there were several.

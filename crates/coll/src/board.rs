@@ -3,7 +3,8 @@
 //! On a board, which lies in its arena, each member of a comm has two places, used in turn: a word with the number of a round and what
 //! the call is (its *facts*: collective, root, bytes), and the bytes that it contributes. To take part in round r, a member writes its
 //! bytes and then the word into the place whose turn it is, and reads the places of those whose bytes it needs once their words are
-//! its own. So a collective needs one look at each other member, and nobody walks a schedule.
+//! its own. So a collective needs one look at each other member, and nobody walks a schedule. Only a long reduction for all takes two
+//! rounds: a block of the sum for each, then all blocks.
 //!
 //! Always true here: a member overwrites a place only when all others have begun the round before, and so have read that place, whose
 //! round was two before; operands are combined in the order of ranks, so all members get the same bits; whether a call is one for the
@@ -18,11 +19,13 @@ use schedule::algorithm::Collective;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use sys::Span;
-use transport::shm::{Allocator, Arena, Doorbell, Segment, Word};
+use transport::shm::{Allocator, Arena, Doorbell, Segment, Words};
 
 /// Longest contribution of a member, and the most that a member reads of all.
-pub const SHORT_MAX: usize = 16 << 10;
+pub const SHORT_MAX: usize = 1 << 20;
 const BYTES_MAX: u64 = SHORT_MAX as u64;
+/// The most that a member combines of all where it could leave most of it to the others.
+const FLAT_MAX: u64 = 32 << 10;
 /// The longest that lies beside the word, and so comes with it.
 const BESIDE_MAX: u64 = 120;
 /// Everybody reads everybody's place, so for more members a schedule's logarithm is less.
@@ -31,23 +34,28 @@ const MEMBERS_MAX: usize = 16;
 pub const CALLS_BEFORE: u32 = 8;
 
 /// Bits of a place's word below the round: five of the collective, four of the root, and those of the bytes.
-const FACTS_BITS: u32 = 24;
-const LENGTH_BITS: u32 = 15;
+const FACTS_BITS: u32 = 30;
+const LENGTH_BITS: u32 = 21;
 const LENGTH_MAX: u64 = (1 << LENGTH_BITS) - 1;
 const _: () = assert!(Collective::ALL.len() <= 32 && MEMBERS_MAX <= 16 && BYTES_MAX < LENGTH_MAX);
 
 /// From one word to the next: processors fetch lines in pairs.
 const WORD_BYTES: u64 = 128;
-/// A board: the word `left`, the words of both places, and the bytes that do not lie beside these.
-const BOARD_BYTES: u64 = 4 * WORD_BYTES + 2 * BYTES_MAX;
+/// Before the bytes that do not lie beside a word: the word `left`, and the words of both places.
+const WORDS_BYTES: u64 = 4 * WORD_BYTES;
+/// Room for contributions of `BYTES_MAX` while a rank's boards have less than this in all, then for less: touched pages stay.
+const BOARDS_BYTES_MAX: u64 = 64 << 20;
+const LESS_BYTES_MAX: u64 = 16 << 10;
 /// What members tell each other who have no room for a board.
 pub const NO_BOARD: u64 = u64::MAX;
 
 /// A collective as a board takes it.
 #[derive(Debug)]
 pub struct Short {
-    /// Which; those with a count for every member are none.
-    pub collective: Collective,
+    /// Which the program calls; those with a count for every member are none.
+    pub name: Collective,
+    /// Which this round is: not `name` only where a call takes two.
+    collective: Collective,
     /// The root's rank, or 0.
     pub root: usize,
     /// The vector of a broadcast or reduction, or one member's block, as long as this member expects it to be.
@@ -71,6 +79,7 @@ impl Short {
     #[inline]
     pub fn new(collective: Collective) -> Short {
         Short {
+            name: collective,
             collective,
             root: 0,
             bytes: 0,
@@ -116,18 +125,55 @@ impl Short {
     #[inline]
     pub(crate) fn fits(&self, members: usize) -> bool {
         use Collective::*;
-        let times = match self.collective {
-            Bcast | ReduceScatter | ReduceScatterBlock => 1,
-            _ => members as u64,
+        let (times, most) = match self.collective {
+            Bcast | ReduceScatter | ReduceScatterBlock => (1, BYTES_MAX),
+            Allreduce if self.is_cut(members) => (1, BYTES_MAX),
+            Allreduce => (members as u64, FLAT_MAX),
+            _ => (members as u64, BYTES_MAX),
         };
-        (2..=MEMBERS_MAX).contains(&members) && self.bytes <= BYTES_MAX && self.bytes * times <= BYTES_MAX
+        (2..=MEMBERS_MAX).contains(&members) && self.bytes <= most && self.bytes * times <= most
+    }
+
+    /// Whether a reduction for all is cut into a block for each member, since otherwise each would combine everything.
+    fn is_cut(&self, members: usize) -> bool {
+        let blocks = |(_, basic): (_, Basic)| self.bytes.is_multiple_of((members * basic.size()) as u64);
+        self.bytes * members as u64 > FLAT_MAX && self.operator.is_some_and(blocks)
+    }
+
+    /// The two rounds of a call that takes so many: all get a block of the sum each, then all blocks.
+    #[inline]
+    pub fn halves(&self, rank: usize, members: usize) -> Option<(Short, Short)> {
+        if self.collective != Collective::Allreduce || !self.is_cut(members) {
+            return None;
+        }
+        let block = self.bytes / members as u64;
+        let part = rank * block as usize..(rank + 1) * block as usize;
+        let own = self.output.slice(part.start, part.len());
+        let sum = Short {
+            collective: Collective::ReduceScatterBlock,
+            input: self.input.clone(),
+            output: own.clone(),
+            part,
+            ..*self
+        };
+        let spread = Short {
+            collective: Collective::Allgather,
+            bytes: block,
+            given: block,
+            input: own,
+            output: self.output.clone(),
+            part: 0..0,
+            in_place: true,
+            ..*self
+        };
+        Some((sum, spread))
     }
 
     /// What all members must say alike, for a vector or block of so many bytes.
     #[inline]
     fn facts(&self, bytes: u64) -> u64 {
         let root = (self.root as u64) << LENGTH_BITS;
-        (self.collective as u64) << (LENGTH_BITS + 4) | root | bytes.min(LENGTH_MAX)
+        (self.name as u64) << (LENGTH_BITS + 4) | root | bytes.min(LENGTH_MAX)
     }
 
     /// Bytes that each member contributes, or the root does.
@@ -136,6 +182,24 @@ impl Short {
         match self.collective {
             Collective::Scatter | Collective::Alltoall => self.bytes * members as u64,
             _ => self.bytes,
+        }
+    }
+
+    /// Where this member's own block is among those of all.
+    #[inline]
+    fn own_block(&self, rank: usize) -> Range<usize> {
+        let block = self.bytes as usize;
+        rank * block..(rank + 1) * block
+    }
+
+    /// What of this member's input nobody reads from its place.
+    #[inline]
+    fn unread(&self, rank: usize) -> Range<usize> {
+        use Collective::*;
+        match self.collective {
+            Scatter | Alltoall => self.own_block(rank),
+            ReduceScatter | ReduceScatterBlock if !self.in_place => self.part.clone(),
+            _ => 0..0,
         }
     }
 
@@ -171,14 +235,19 @@ pub(crate) struct Boards {
     hung: slab::Slab<Board>,
     /// Those on which a thread has waited for long: it may go to sleep.
     waiting: Vec<usize>,
-    /// Boards of comms that were freed here, and how many others used each: one may be used again when these have left, too.
+    /// Boards of comms that were freed here, as members tell each other of them, and how many others used each: one may be used again
+    /// when these have left, too.
     left: Vec<(u64, u64)>,
+    /// Bytes of all boards that were made here.
+    made_bytes: u64,
 }
 
 /// The boards of a comm's members.
 struct Board {
     rank: usize,
     members: Vec<Member>,
+    /// For contributions of so many bytes all members have room.
+    bytes_max: u64,
     round: u64,
     /// The latest round that all members are known to have begun.
     begun: u64,
@@ -187,15 +256,16 @@ struct Board {
 }
 
 struct Member {
-    /// Its rank in the job, and where its board lies in its arena.
+    /// Its rank in the job.
     peer: u32,
-    offset: u64,
-    left: Word,
+    /// Where its board lies in its arena, and, in the bits that alignment leaves, the binary logarithm of the bytes for which it has room.
+    board: u64,
+    left: Words,
     places: [Place; 2],
 }
 
 struct Place {
-    word: Word,
+    word: Words,
     /// Contributions of up to `BESIDE_MAX` bytes, and longer ones.
     beside: Span,
     apart: Span,
@@ -203,22 +273,26 @@ struct Place {
 
 impl Boards {
     pub(crate) fn new(segment: Segment) -> Boards {
-        Boards { segment, hung: slab::Slab::new(), waiting: Vec::new(), left: Vec::new() }
+        Boards { segment, hung: slab::Slab::new(), waiting: Vec::new(), left: Vec::new(), made_bytes: 0 }
     }
 
-    /// Room for a board of this rank, or `NO_BOARD`.
+    /// Room for a board of this rank (`Member::board`), or `NO_BOARD`.
     pub(crate) fn new_board(&mut self, memory: &mut Allocator) -> u64 {
         let arena = memory.arena().clone();
-        let left = |board: u64| arena.word(board).expect("boards lie inside their arenas");
-        let unused = |&(board, others): &(u64, u64)| left(board).load(Ordering::Acquire) == others;
+        let word = |board: u64, at: u64| {
+            arena.word(place_of(board).0 + at * WORD_BYTES).expect("boards lie inside their arenas")
+        };
+        let unused = |&(board, others): &(u64, u64)| word(board, 0).load(Ordering::Acquire) == others;
         let board = match self.left.iter().position(unused) {
             Some(at) => Some(self.left.swap_remove(at).0),
-            None => memory.alloc(BOARD_BYTES),
+            None => {
+                let bytes = if self.made_bytes < BOARDS_BYTES_MAX { BYTES_MAX } else { LESS_BYTES_MAX };
+                self.made_bytes += 2 * bytes;
+                memory.alloc(WORDS_BYTES + 2 * bytes).map(|offset| offset | u64::from(bytes.ilog2()))
+            }
         };
         let Some(board) = board else { return NO_BOARD };
-        for word in 0..3 {
-            left(board + word * WORD_BYTES).store(0, Ordering::Relaxed);
-        }
+        (0..3).for_each(|at| word(board, at).store(0, Ordering::Relaxed));
         board
     }
 
@@ -227,16 +301,25 @@ impl Boards {
         if boards.contains(&(NO_BOARD as i64)) {
             return Ok(None);
         }
-        let member = |(&peer, &board): (&u32, &i64)| {
-            let (arena, offset) = (self.segment.arena(peer)?, board as u64);
-            match Member::find(peer, &arena, offset) {
-                Some(member) => Ok(member),
-                None => fail!(Class::Intern, "rank {peer} of the job says that its board is at {board:#x}"),
-            }
+        let member = |(&peer, &board): (&u32, &i64)| match Member::find(
+            &self.segment.arena(peer)?,
+            peer,
+            board as u64,
+        ) {
+            Some(member) => Ok(member),
+            None => fail!(Class::Intern, "rank {peer} of the job says that its board is at {board:#x}"),
         };
         let members = peers.iter().zip(boards).map(member).collect::<Result<Vec<_>>>()?;
-        let board = Board { rank, members, round: 0, begun: 0, missed: (0, 0) };
+        let bytes_max = boards.iter().map(|board| place_of(*board as u64).1).min().unwrap_or(0);
+        let board = Board { rank, members, bytes_max, round: 0, begun: 0, missed: (0, 0) };
         Ok(Some(self.hung.insert(board)))
+    }
+
+    /// Whether all members have room for a call that fits boards.
+    #[inline]
+    pub(crate) fn has_room(&self, board: usize, short: &Short) -> bool {
+        let board = &self.hung[board];
+        board.bytes_max == BYTES_MAX || short.contribution(board.members.len()) <= board.bytes_max
     }
 
     /// Begins the next round of these boards, with a call that fits them.
@@ -279,26 +362,35 @@ impl Boards {
         let others = board.members.len() as u64 - 1;
         for (rank, member) in board.members.iter().enumerate() {
             if rank == board.rank {
-                self.left.push((member.offset, others));
+                self.left.push((member.board, others));
             } else {
-                member.left.fetch_add(1, Ordering::Release);
+                member.left[0].fetch_add(1, Ordering::Release);
             }
         }
     }
 }
 
+/// Where a board lies, and how long a contribution may be.
+fn place_of(board: u64) -> (u64, u64) {
+    (board & !63, 1 << (board & 63))
+}
+
 impl Member {
-    fn find(peer: u32, arena: &Arena, offset: u64) -> Option<Member> {
-        let whole = arena.span(offset, BOARD_BYTES).filter(|_| offset.is_multiple_of(64))?;
+    fn find(arena: &Arena, peer: u32, board: u64) -> Option<Member> {
+        let (offset, bytes) = place_of(board);
+        if !(LESS_BYTES_MAX..=BYTES_MAX).contains(&bytes) {
+            return None;
+        }
+        let whole = arena.span(offset, WORDS_BYTES + 2 * bytes)?;
         let place = |turn: u64| {
-            let (word, apart) = ((1 + turn) * WORD_BYTES, 4 * WORD_BYTES + turn * BYTES_MAX);
+            let (word, apart) = ((1 + turn) * WORD_BYTES, WORDS_BYTES + turn * bytes);
             Some(Place {
-                word: arena.keep(offset + word)?,
+                word: arena.keep(offset + word, 1)?,
                 beside: whole.slice(word as usize + 8, BESIDE_MAX as usize),
-                apart: whole.slice(apart as usize, BYTES_MAX as usize),
+                apart: whole.slice(apart as usize, bytes as usize),
             })
         };
-        Some(Member { peer, offset, left: arena.keep(offset)?, places: [place(0)?, place(1)?] })
+        Some(Member { peer, board, left: arena.keep(offset, 1)?, places: [place(0)?, place(1)?] })
     }
 }
 
@@ -312,7 +404,7 @@ impl Board {
     /// Whether a member has begun a round, and not the one two after.
     #[inline]
     fn has_begun(&self, rank: usize, round: u64) -> bool {
-        let word = self.place(rank, round).word.load(Ordering::Acquire);
+        let word = self.place(rank, round).word[0].load(Ordering::Acquire);
         (word ^ round << FACTS_BITS) >> FACTS_BITS == 0
     }
 
@@ -336,10 +428,11 @@ impl Board {
             }
             self.post(short, segment);
             (turn.posted, turn.ahead) = (true, short.needs(self.rank, members));
+            self.keep(short);
         }
         while turn.ahead.start < turn.ahead.end {
             let rank = turn.ahead.start;
-            let word = self.place(rank, self.round).word.load(Ordering::Acquire);
+            let word = self.place(rank, self.round).word[0].load(Ordering::Acquire);
             if word != turn.word {
                 if (word ^ turn.word) >> FACTS_BITS == 0 {
                     return Some(Err(self.disagreement(rank, word, short)));
@@ -349,10 +442,10 @@ impl Board {
             }
             turn.ahead.start += 1;
         }
+        self.take(short);
         if short.needs(self.rank, members) == (0..members) {
             self.begun = self.round;
         }
-        self.take(short);
         Some(Ok(()))
     }
 
@@ -362,12 +455,38 @@ impl Board {
         let bytes = short.input.bytes();
         // Who gives another length than it expects will be told so, and all others, too.
         if bytes > 0 && short.given == short.bytes {
-            short.input.pack(0, self.contribution(self.rank, bytes as u64).slice(0, bytes));
+            let place = self.contribution(self.rank, bytes as u64);
+            let put = |part: Range<usize>| short.input.pack(part.start, place.slice(part.start, part.len()));
+            let unread = short.unread(self.rank);
+            if unread.is_empty() {
+                put(0..bytes);
+            } else {
+                put(0..unread.start);
+                put(unread.end..bytes);
+            }
         }
         let word = self.round << FACTS_BITS | short.facts(short.given);
-        self.place(self.rank, self.round).word.store(word, Ordering::Release);
+        self.place(self.rank, self.round).word[0].store(word, Ordering::Release);
         let others = self.members.iter().enumerate().filter(|(rank, _)| *rank != self.rank);
         Doorbell::ring_all(others.map(|(_, member)| &*segment.rank(member.peer).bell));
+    }
+
+    /// Copies the member's own block, which no other member reads or which it need not read from its place.
+    #[inline]
+    fn keep(&self, short: &Short) {
+        use Collective::*;
+        let (own, block) = (short.own_block(self.rank), short.bytes as usize);
+        if short.in_place || block == 0 || short.given != short.bytes {
+            return;
+        }
+        let (from, to) = match short.collective {
+            Alltoall => (own.start, own.start),
+            Allgather => (0, own.start),
+            Gather if self.rank == short.root => (0, own.start),
+            Scatter if self.rank == short.root => (own.start, 0),
+            _ => return,
+        };
+        short.output.slice(to, block).copy_from(&short.input.slice(from, block));
     }
 
     /// Takes the result from the places.
@@ -380,12 +499,13 @@ impl Board {
         }
         let total = short.contribution(members);
         let each = |from: usize| {
-            for rank in (0..members).filter(|rank| !(short.in_place && *rank == self.rank)) {
+            for rank in (0..members).filter(|rank| *rank != self.rank) {
                 short.output.unpack(rank * block, self.contribution(rank, total).slice(from, block));
             }
         };
         match short.collective {
-            Bcast | Gather | Reduce | Scatter if short.output.bytes() == 0 => (),
+            Bcast | Gather | Reduce if short.output.bytes() == 0 => (),
+            Scatter if self.rank == short.root => (),
             Bcast => short.output.unpack(0, self.contribution(short.root, total).slice(0, block)),
             Scatter => {
                 short.output.unpack(0, self.contribution(short.root, total).slice(self.rank * block, block));
@@ -401,10 +521,17 @@ impl Board {
     /// The first so many members' vectors, as far as this member wants them, one after the other.
     #[inline]
     fn combine(&self, members: usize, total: u64, short: &Short) {
-        let (Some((op, basic)), Some(sum)) = (short.operator, short.output.contiguous()) else {
+        let (Some((op, basic)), Some(own), Some(sum)) =
+            (short.operator, short.input.contiguous(), short.output.contiguous())
+        else {
             unreachable!("a reduction without an operator, or with gaps")
         };
-        let operand = |rank| self.contribution(rank, total).slice(short.part.start, short.part.len());
+        // In place the sum of the first may lie over our own operand.
+        let operand = |rank| {
+            let whole =
+                if rank == self.rank && !short.in_place { own } else { self.contribution(rank, total) };
+            whole.slice(short.part.start, short.part.len())
+        };
         match members {
             0 => (),
             1 => operand(0).copy_to(sum),
@@ -418,7 +545,7 @@ impl Board {
     /// What is wrong where a member has begun the round with another call than ours.
     #[cold]
     fn disagreement(&self, rank: usize, word: u64, short: &Short) -> Error {
-        let (name, own) = (short.collective.name(), self.rank);
+        let (name, own) = (short.name.name(), self.rank);
         let (theirs, ours) = (word % (1 << FACTS_BITS), short.facts(short.bytes));
         let (length, root) = (theirs & LENGTH_MAX, theirs >> LENGTH_BITS & 15);
         let bits = LENGTH_BITS;
@@ -530,7 +657,7 @@ mod tests {
 
     /// Members as threads, each at its own pace, through the same random collectives.
     fn run(size: usize, seed: u64) {
-        let shape = Shape { ranks: size as u32, proxies: 0, arena_bytes: 1 << 20 };
+        let shape = Shape { ranks: size as u32, proxies: 0, arena_bytes: 8 << 20 };
         let (segment, _fd) = Segment::create(shape).unwrap();
         let (offsets, told) = (Mutex::new(vec![0i64; size]), std::sync::Barrier::new(size));
         let peers: Vec<u32> = (0..size as u32).collect();
@@ -592,7 +719,7 @@ mod tests {
 
     /// Two members of one process.
     fn pair() -> [Boards; 2] {
-        let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 1 << 20 }).unwrap();
+        let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 8 << 20 }).unwrap();
         let mut members =
             [0, 1].map(|rank| (Allocator::new(segment.arena(rank).unwrap()), Boards::new(segment.clone())));
         let at = members.each_mut().map(|(memory, boards)| boards.new_board(memory) as i64);
@@ -636,6 +763,34 @@ mod tests {
         }
     }
 
+    /// A long vector is summed in blocks, in place or not.
+    #[test]
+    fn a_long_vector_takes_two_rounds() {
+        const WORDS: usize = 1 << 13;
+        for in_place in [false, true] {
+            let mut members = pair();
+            let mut out = [1, 2].map(|rank| vec![[rank; 8]; WORDS]);
+            let mut into = if in_place { out.clone() } else { [vec![[0; 8]; WORDS], vec![[0; 8]; WORDS]] };
+            let halves = [0, 1].map(|rank| {
+                let mut call = short(Allreduce, 0, 8 * WORDS as u64);
+                call.output = buffer(&mut into[rank], WORDS);
+                call.input = if in_place { call.output.clone() } else { buffer(&mut out[rank], WORDS) };
+                call.in_place = in_place;
+                assert!(call.fits(2));
+                call.halves(rank, 2).unwrap()
+            });
+            for round in 0..2 {
+                let call = |rank: usize| if round == 0 { &halves[rank].0 } else { &halves[rank].1 };
+                let mut turns = [0, 1].map(|rank| members[rank].begin(0, call(rank)));
+                assert_eq!(members[0].advance(&mut turns[0], call(0)), None);
+                for rank in [1, 0] {
+                    assert_eq!(members[rank].advance(&mut turns[rank], call(rank)), Some(Ok(())));
+                }
+            }
+            assert!(into.iter().flatten().all(|word| *word == [3; 8]));
+        }
+    }
+
     /// What two members make of a round in which they call different things: the class that each gets.
     fn disagree(calls: [(Collective, usize, u64); 2]) -> [Option<Class>; 2] {
         let mut members = pair();
@@ -644,6 +799,7 @@ mod tests {
             let (collective, root, bytes) = calls[rank];
             let mut call = short(collective, root, bytes);
             call.output = buffer(&mut words[rank], bytes as usize / 8);
+            (call.input, call.in_place) = (call.output.clone(), true);
             call.part = 0..bytes as usize;
             let mut turn = members[rank].begin(0, &call);
             let _ = members[rank].advance(&mut turn, &call);
@@ -698,16 +854,43 @@ mod tests {
     fn long_calls_are_none_for_boards() {
         let fits = |collective, bytes, members| short(collective, 0, bytes).fits(members);
         assert!(fits(Bcast, BYTES_MAX, 16) && !fits(Bcast, BYTES_MAX + 1, 2));
-        assert!(fits(Allreduce, BYTES_MAX / 2, 2) && !fits(Allreduce, BYTES_MAX / 2, 3));
+        assert!(fits(Gather, BYTES_MAX / 2, 2) && !fits(Gather, BYTES_MAX / 2, 3));
+        // Vectors that cannot be cut into a block for each member are combined by every member.
+        assert!(fits(Allreduce, FLAT_MAX / 2, 2) && !fits(Allreduce, FLAT_MAX / 2 + 8, 2));
+        assert!(
+            fits(Allreduce, FLAT_MAX, 2)
+                && fits(Allreduce, BYTES_MAX, 16)
+                && !fits(Allreduce, 2 * BYTES_MAX, 2)
+        );
         assert!(!fits(Barrier, 0, 1) && !fits(Barrier, 0, 17));
         assert!(!fits(Alltoall, u64::MAX / 2, 2));
     }
 
     #[test]
     fn boards_of_which_one_is_nowhere_do_not_hang() {
-        let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 1 << 20 }).unwrap();
+        let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 8 << 20 }).unwrap();
         let mut boards = Boards::new(segment);
         assert_eq!(boards.hang(0, &[0, 1], &[64, NO_BOARD as i64]), Ok(None));
-        assert!(boards.hang(0, &[0, 1], &[64, 1 << 40]).is_err(), "an offset outside the arena");
+        for wrong in [1 << 40 | 20, 64, 64 | 13, 64 | 21, 64 | 63] {
+            assert!(boards.hang(0, &[0, 1], &[64 | 20, wrong]).is_err(), "{wrong:#x}");
+        }
+    }
+
+    /// Who has made many boards has less room in the next ones, and then so have all members.
+    #[test]
+    fn the_least_room_counts() {
+        let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 128 << 20 }).unwrap();
+        let [mut many, mut few] = [0, 1].map(|_| Boards::new(segment.clone()));
+        let mut memory = [0, 1].map(|rank| Allocator::new(segment.arena(rank).unwrap()));
+        for comms in 1..=33 {
+            let boards = [many.new_board(&mut memory[0]) as i64, few.new_board(&mut memory[1]) as i64];
+            if comms > 1 && comms < 33 {
+                few.left.push((boards[1] as u64, 0));
+                continue;
+            }
+            let board = few.hang(1, &[0, 1], &boards).unwrap().unwrap();
+            assert!(few.has_room(board, &short(Bcast, 0, LESS_BYTES_MAX)));
+            assert_eq!(few.has_room(board, &short(Bcast, 0, BYTES_MAX)), comms == 1);
+        }
     }
 }

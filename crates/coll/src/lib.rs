@@ -79,7 +79,13 @@ impl Coll {
     /// OUTBOARD_CHECK get these.
     #[inline]
     pub fn takes(&self, short: &Short, members: usize) -> bool {
-        self.short & 1 << short.collective as u32 != 0 && short.fits(members)
+        self.short & 1 << short.name as u32 != 0 && short.fits(members)
+    }
+
+    /// Whether a call that `takes` allows has room on these boards.
+    #[inline]
+    pub fn has_room(&self, boards: usize, short: &Short) -> bool {
+        self.boards.has_room(boards, short)
     }
 
     /// Makes room for this rank's board; all members then tell each other what this returns.
@@ -93,10 +99,15 @@ impl Coll {
         self.boards.hang(rank, peers, boards)
     }
 
-    /// Begins a call that `takes` allows on these boards.
+    /// Counts a call over boards.
+    #[inline]
+    pub fn count(&self, short: &Short) {
+        telemetry::count(counter_of(short.name), 1);
+    }
+
+    /// Begins a round of a call that `takes` allows on these boards.
     #[inline]
     pub fn begin(&mut self, boards: usize, short: &Short) -> Turn {
-        telemetry::count(counter_of(short.collective), 1);
         self.boards.begin(boards, short)
     }
 

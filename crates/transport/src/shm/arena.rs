@@ -45,10 +45,10 @@ impl Arena {
         Some(unsafe { std::slice::from_raw_parts(span.address() as *const AtomicU64, count) })
     }
 
-    /// The word at an offset, for keeping.
-    pub fn keep(&self, offset: u64) -> Option<Word> {
-        let address = std::ptr::from_ref(self.word(offset)?) as usize;
-        Some(Word { _arena: self.clone(), address })
+    /// The same for keeping.
+    pub fn keep(&self, offset: u64, count: usize) -> Option<Words> {
+        let span = self.span(offset, 8 * self.words(offset, count)?.len() as u64)?;
+        Some(Words { _arena: self.clone(), span })
     }
 
     /// The bytes `[offset, offset + bytes)`; none if they are not all inside the arena. The span must not outlive the last
@@ -76,19 +76,29 @@ impl Arena {
     }
 }
 
-/// A word of an arena that is looked at so often that it was found and checked once. Keeps the segment mapped.
+/// Words of an arena that are looked at so often that they were found and checked once. Keeps the segment mapped.
 #[derive(Clone, Debug)]
-pub struct Word {
+pub struct Words {
     _arena: Arena,
-    address: usize,
+    span: Span,
 }
 
-impl std::ops::Deref for Word {
-    type Target = AtomicU64;
+impl Words {
+    /// Their memory. The span must not outlive the last view of this segment in the process.
     #[inline]
-    fn deref(&self) -> &AtomicU64 {
-        // SAFETY: `Arena::word` gave a reference to it, and the arena that is held keeps it mapped.
-        unsafe { &*(self.address as *const AtomicU64) }
+    pub fn span(&self) -> Span {
+        self.span
+    }
+}
+
+impl std::ops::Deref for Words {
+    type Target = [AtomicU64];
+    #[inline]
+    fn deref(&self) -> &[AtomicU64] {
+        let (address, bytes) = (self.span.address(), self.span.bytes());
+        // SAFETY: `Arena::keep` found them aligned and in bounds, the arena that is held keeps them mapped, and atomics are valid
+        // whatever they hold.
+        unsafe { std::slice::from_raw_parts(address as *const AtomicU64, bytes / 8) }
     }
 }
 
@@ -112,9 +122,12 @@ mod tests {
         let span = arena.span(64, 8).unwrap();
         span.write(&77u64.to_le_bytes());
         assert_eq!(arena.word(64).unwrap().load(Ordering::Relaxed), 77);
-        let kept = arena.keep(64).unwrap();
-        assert_eq!(kept.load(Ordering::Relaxed), 77);
-        assert!(arena.keep(end).is_none() && arena.keep(68).is_none());
+        let kept = arena.keep(64, 2).unwrap();
+        assert_eq!(
+            (kept.len(), kept[0].load(Ordering::Relaxed), kept.span().address()),
+            (2, 77, span.address())
+        );
+        assert!(arena.keep(end - 8, 2).is_none() && arena.keep(68, 1).is_none());
         assert_eq!(arena.offset_of(span.address()), Some(64));
         assert_eq!(arena.offset_of(span.address() - 65), None);
         assert_eq!(arena.offset_of(span.address() - 64 + end as usize), None);

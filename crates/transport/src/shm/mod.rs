@@ -18,7 +18,7 @@ mod segment;
 mod wait;
 
 pub use allocator::Allocator;
-pub use arena::{Arena, Word};
+pub use arena::{Arena, Words};
 pub use atomic::Line;
 pub use doorbell::{Doorbell, Rest};
 pub use launch::LaunchRing;
