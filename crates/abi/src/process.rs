@@ -181,7 +181,7 @@ pub fn call(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<
     }
     match result {
         Ok(()) => objects::constants::SUCCESS,
-        Err(error) => raise::raise(&mut guard, error),
+        Err(error) => raise::raise(guard, error),
     }
 }
 
@@ -190,7 +190,7 @@ pub fn anytime(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Resu
     let mut guard = Guard::with(lock(), (name, on));
     match body(&mut guard) {
         Ok(()) => objects::constants::SUCCESS,
-        Err(error) => raise::raise(&mut guard, error),
+        Err(error) => raise::raise(guard, error),
     }
 }
 

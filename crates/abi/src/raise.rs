@@ -6,9 +6,11 @@ use error::{Class, Error};
 use objects::{Action, Handle, constants};
 use std::ffi::c_int;
 
-/// Calls the error handler for an error of the MPI function that `guard` was made for; returns what that function returns.
+/// Calls the error handler for an error of the MPI function that `guard` was made for; returns what that function returns. It takes
+/// the guard for itself, so that a call that lends it to nobody else need not keep it in memory.
 #[cold]
-pub fn raise(guard: &mut Guard, error: Error) -> c_int {
+pub fn raise(mut guard: Guard, error: Error) -> c_int {
+    let guard = &mut guard;
     let (name, on) = guard.doing;
     let sentence = format!("{name}{}: {}", place(guard, on), error.message);
     let code = error.code();

@@ -111,12 +111,13 @@ impl Window {
     /// MPI_Put or MPI_Get at a target that `target` gave.
     #[inline(always)]
     pub fn copy(&mut self, rma: &mut Rma, target: usize, origin: Loan, place: Place, way: Way) -> Result<()> {
-        page().count(if way == Way::Put { Counter::PutCalls } else { Counter::GetCalls }, 1);
+        let page = page();
+        page.count(if way == Way::Put { Counter::PutCalls } else { Counter::GetCalls }, 1);
         if let Some(there) = self.targets[target].direct(place)
             && let Some(here) = origin.contiguous()
             && here.bytes() == there.bytes()
         {
-            page().count(Counter::WindowBytes, here.bytes() as u64);
+            page.count(Counter::WindowBytes, here.bytes() as u64);
             match way {
                 Way::Put => here.copy_to(there),
                 Way::Fetch => there.copy_to(here),
@@ -201,7 +202,8 @@ impl Window {
         result: Option<Loan>,
         place: Place,
     ) -> Result<()> {
-        page().count(Counter::AccumulateCalls, 1);
+        let page = page();
+        page.count(Counter::AccumulateCalls, 1);
         // Where each element is updated by itself: one, or more than are seen as a whole.
         let alone = place.bytes == update.basic.size() || place.bytes > WHOLE_BYTES_MAX;
         let few = place.bytes < self.targets[target].bulk_bytes_min(update.basic);
@@ -216,7 +218,7 @@ impl Window {
             && is_atomic(update.basic, there.address())
             && let (Some(from), Some(fetched)) = (direct(origin), direct(result))
         {
-            page().count(Counter::WindowBytes, there.bytes() as u64);
+            page.count(Counter::WindowBytes, there.bytes() as u64);
             let from = from.unwrap_or(Span::EMPTY);
             self.targets[target]
                 .update(|| datatype::accumulate(update.op, update.basic, there, from, fetched));
@@ -303,8 +305,9 @@ impl Window {
         [compare, origin, result]: [Span; 3],
         place: Place,
     ) -> Result<()> {
-        page().count(Counter::AccumulateCalls, 1);
-        page().count(Counter::WindowBytes, basic.size() as u64);
+        let page = page();
+        page.count(Counter::AccumulateCalls, 1);
+        page.count(Counter::WindowBytes, basic.size() as u64);
         if let Some(there) = self.targets[target].direct(place)
             && is_atomic(basic, there.address())
         {
