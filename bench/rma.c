@@ -71,10 +71,21 @@ static void issue(const place *p, operation op)
     }
 }
 
-/* The target's part where it has one: active target synchronisation. */
-static void attend(const options *o, const place *p, MPI_Group origin)
+typedef enum { FENCE, PSCW, LOCK, LOCK_ALL, FLUSH, FLUSH_LOCAL, LOCK_ALL_FLUSH } synchronisation;
+
+/* What -s names. Said once, since comparing names takes as long as a short operation. */
+static synchronisation named(const char *name)
 {
-    if (strcmp(o->sync, "pscw") == 0) {
+    static const char *const names[] = {"fence", "pscw", "lock", "lock_all", "flush", "flush_local", "lock_all_flush"};
+    int at = 0;
+    while (strcmp(name, names[at])) at++;
+    return (synchronisation)at;
+}
+
+/* The target's part where it has one: active target synchronisation. */
+static void attend(synchronisation s, const place *p, MPI_Group origin)
+{
+    if (s == PSCW) {
         MPI_Win_post(origin, 0, p->win);
         MPI_Win_wait(p->win);
     } else {
@@ -87,8 +98,9 @@ static void attend(const options *o, const place *p, MPI_Group origin)
 static double epochs(const options *o, const place *p, operation op, int many, int per_epoch)
 {
     MPI_Group world, other;
-    int peer = 1 - rank, active = strcmp(o->sync, "pscw") == 0 || strcmp(o->sync, "fence") == 0;
-    int locked = strncmp(o->sync, "flush", 5) == 0, all = strcmp(o->sync, "lock_all_flush") == 0;
+    int peer = 1 - rank;
+    synchronisation s = named(o->sync);
+    int active = s == PSCW || s == FENCE, locked = s == FLUSH || s == FLUSH_LOCAL, all = s == LOCK_ALL_FLUSH;
     MPI_Comm_group(MPI_COMM_WORLD, &world);
     if (rank < 2) MPI_Group_incl(world, 1, &peer, &other);
     MPI_Barrier(MPI_COMM_WORLD);
@@ -97,21 +109,21 @@ static double epochs(const options *o, const place *p, operation op, int many, i
     double began = clock_us();
     for (int i = 0; i < many; i++) {
         if (rank > 0) {
-            if (rank == 1 && active) attend(o, p, other);
-            else if (strcmp(o->sync, "fence") == 0) attend(o, p, MPI_GROUP_NULL);
+            if (rank == 1 && active) attend(s, p, other);
+            else if (s == FENCE) attend(s, p, MPI_GROUP_NULL);
             continue;
         }
-        if (strcmp(o->sync, "fence") == 0) MPI_Win_fence(0, p->win);
-        if (strcmp(o->sync, "pscw") == 0) MPI_Win_start(other, 0, p->win);
-        if (strcmp(o->sync, "lock") == 0) MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, p->win);
-        if (strcmp(o->sync, "lock_all") == 0) MPI_Win_lock_all(0, p->win);
+        if (s == FENCE) MPI_Win_fence(0, p->win);
+        if (s == PSCW) MPI_Win_start(other, 0, p->win);
+        if (s == LOCK) MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, p->win);
+        if (s == LOCK_ALL) MPI_Win_lock_all(0, p->win);
         for (int k = 0; k < per_epoch; k++) issue(p, op);
-        if (strcmp(o->sync, "fence") == 0) MPI_Win_fence(0, p->win);
-        if (strcmp(o->sync, "pscw") == 0) MPI_Win_complete(p->win);
-        if (strcmp(o->sync, "lock") == 0) MPI_Win_unlock(1, p->win);
-        if (strcmp(o->sync, "lock_all") == 0) MPI_Win_unlock_all(p->win);
-        if (strcmp(o->sync, "flush") == 0 || all) MPI_Win_flush(1, p->win);
-        if (strcmp(o->sync, "flush_local") == 0) MPI_Win_flush_local(1, p->win);
+        if (s == FENCE) MPI_Win_fence(0, p->win);
+        if (s == PSCW) MPI_Win_complete(p->win);
+        if (s == LOCK) MPI_Win_unlock(1, p->win);
+        if (s == LOCK_ALL) MPI_Win_unlock_all(p->win);
+        if (s == FLUSH || s == LOCK_ALL_FLUSH) MPI_Win_flush(1, p->win);
+        if (s == FLUSH_LOCAL) MPI_Win_flush_local(1, p->win);
     }
     double time = (clock_us() - began) / many;
     if (rank == 0 && locked) MPI_Win_unlock(1, p->win);

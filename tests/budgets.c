@@ -23,6 +23,16 @@ COUNTED void budget_put(void)
     MPI_Put(&out, 8, MPI_CHAR, 1, 0, 8, MPI_CHAR, window);
     MPI_Win_flush(1, window);
 }
+COUNTED void budget_accumulate(void)
+{
+    MPI_Accumulate(&out, 1, MPI_LONG, 1, 0, 1, MPI_LONG, MPI_SUM, window);
+    MPI_Win_flush(1, window);
+}
+COUNTED void budget_fetch_and_op(void)
+{
+    MPI_Fetch_and_op(&out, &in, MPI_LONG, 1, 0, MPI_SUM, window);
+    MPI_Win_flush(1, window);
+}
 COUNTED void budget_allreduce(void) { MPI_Allreduce(&out, &in, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD); }
 COUNTED void budget_launch(void) { MPI_Ialltoall(outs, 1, MPI_LONG, ins, 1, MPI_LONG, MPI_COMM_WORLD, &request); }
 
@@ -45,6 +55,8 @@ static const call calls[] = {
     {"send", nothing, 0, budget_send, recv_here, nothing},
     {"recv", send_here, 0, budget_recv, nothing, nothing},
     {"put", nothing, 0, budget_put, nothing, nothing},
+    {"accumulate", nothing, 0, budget_accumulate, nothing, nothing},
+    {"fetch_and_op", nothing, 0, budget_fetch_and_op, nothing, nothing},
     {"allreduce", budget_allreduce, 1, budget_allreduce, nothing, nothing},
     {"launch", budget_launch, 0, budget_launch, finish, finish},
     {0},

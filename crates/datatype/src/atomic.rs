@@ -20,7 +20,7 @@ pub fn is_atomic(basic: Basic, address: usize) -> bool {
 /// `target[i] = target[i] op origin[i]` for all elements of `target`, each by itself atomically; what was there before goes to `fetched`.
 /// The spans must be equally long, of whole elements, and `target` where `is_atomic`; `origin` may be empty for MPI_NO_OP.
 /// `check_op` must have allowed the combination.
-#[inline]
+#[inline(never)]
 pub fn accumulate(op: PredefinedOp, basic: Basic, target: Span, origin: Span, fetched: Option<Span>) {
     let bytes = target.bytes();
     // Lengths that atomic instructions know are powers of two: no division.
@@ -49,7 +49,8 @@ pub fn compare_and_swap(basic: Basic, target: Span, compare: Span, origin: Span,
 #[inline]
 fn each<W: Word>(op: PredefinedOp, basic: Basic, target: Span, origin: Span, fetched: Option<Span>) {
     let is_integer = crate::reduce::is_integer(basic);
-    for at in (0..target.bytes()).step_by(size_of::<W>()) {
+    let mut at = 0;
+    while at < target.bytes() {
         let word = W::at(target.address() + at);
         let operand = || W::read(origin.address() + at);
         let before = match op {
@@ -65,6 +66,7 @@ fn each<W: Word>(op: PredefinedOp, basic: Basic, target: Span, origin: Span, fet
         if let Some(fetched) = fetched {
             W::write(fetched.address() + at, before);
         }
+        at += size_of::<W>();
     }
 }
 

@@ -119,7 +119,10 @@ impl Window {
         {
             page.count(Counter::WindowBytes, here.bytes() as u64);
             match way {
-                Way::Put => here.copy_to(there),
+                Way::Put => {
+                    self.stored = true;
+                    here.copy_to(there);
+                }
                 Way::Fetch => there.copy_to(here),
             }
             return Ok(());
@@ -143,6 +146,7 @@ impl Window {
             return truncated(way, from, into);
         }
         count(Counter::WindowBytes, from as u64);
+        self.stored = true;
         match self.spot(rma, target, place)? {
             Spot::Here { buffer, .. } => match way {
                 Way::Put => buffer.slice(0, from).copy_from(origin),
@@ -192,7 +196,7 @@ impl Window {
 
     /// MPI_Accumulate, and with `result` MPI_Get_accumulate. For MPI_NO_OP there is no `origin`, and all
     /// of the place is fetched. The elements of the place are of the predefined datatype that `update` names.
-    #[inline]
+    #[inline(always)]
     pub fn accumulate(
         &mut self,
         rma: &mut Rma,
@@ -204,24 +208,28 @@ impl Window {
     ) -> Result<()> {
         let page = page();
         page.count(Counter::AccumulateCalls, 1);
-        // Where each element is updated by itself: one, or more than are seen as a whole.
-        let alone = place.bytes == update.basic.size() || place.bytes > WHOLE_BYTES_MAX;
-        let few = place.bytes < self.targets[target].bulk_bytes_min(update.basic);
-        // Memory of the origin of the same length without gaps, or none where none is needed.
-        let direct = |side: Option<Loan>| match side {
-            None => Some(None),
-            Some(side) => side.contiguous().filter(|span| span.bytes() == place.bytes).map(Some),
+        let direct = || {
+            let there = self.targets[target].direct(place)?;
+            let from = match origin {
+                Some(origin) => origin.contiguous().filter(|span| span.bytes() == there.bytes())?,
+                None => Span::EMPTY,
+            };
+            let fetched = match result {
+                Some(result) => Some(result.contiguous().filter(|span| span.bytes() == there.bytes())?),
+                None => None,
+            };
+            let few = there.bytes() < self.targets[target].bulk_bytes_min(update.basic);
+            (few && is_atomic(update.basic, there.address())).then_some((there, from, fetched))
         };
-        if let Some(there) = self.targets[target].direct(place)
-            && alone
-            && few
-            && is_atomic(update.basic, there.address())
-            && let (Some(from), Some(fetched)) = (direct(origin), direct(result))
-        {
+        if let Some((there, from, fetched)) = direct() {
             page.count(Counter::WindowBytes, there.bytes() as u64);
-            let from = from.unwrap_or(Span::EMPTY);
-            self.targets[target]
-                .update(|| datatype::accumulate(update.op, update.basic, there, from, fetched));
+            let combine = move || datatype::accumulate(update.op, update.basic, there, from, fetched);
+            // One element, or more than are seen as a whole: each by itself. Whoever updates in bulk is in the latch.
+            if place.bytes == update.basic.size() || place.bytes > WHOLE_BYTES_MAX {
+                self.targets[target].update(combine);
+            } else {
+                self.targets[target].record.latched(combine);
+            }
             return Ok(());
         }
         let origin = origin.map_or(Buffer::EMPTY, |origin| origin.buffer());
@@ -256,6 +264,7 @@ impl Window {
         {
             return truncated(Way::Fetch, total, result.bytes());
         }
+        self.stored = true;
         let spot = self.spot(rma, target, place)?;
         let target = &self.targets[target];
         let mut pieces = std::mem::take(&mut rma.scratch.pieces);
@@ -296,7 +305,7 @@ impl Window {
     }
 
     /// MPI_Compare_and_swap of one element.
-    #[inline]
+    #[inline(always)]
     pub fn compare_and_swap(
         &mut self,
         rma: &mut Rma,
@@ -327,6 +336,7 @@ impl Window {
         [compare, origin, result]: [Span; 3],
         place: Place,
     ) -> Result<()> {
+        self.stored = true;
         let spot = self.spot(rma, target, place)?;
         let target = &self.targets[target];
         let mut pieces = Vec::new();
@@ -550,13 +560,13 @@ impl Target {
     }
 
     /// Runs updates by atomic instructions.
-    #[inline]
+    #[inline(always)]
     fn update<T>(&self, work: impl FnOnce() -> T) -> T {
         self.record.beside_others(self.me, work)
     }
 
     /// From so many bytes on elements are updated in bulk.
-    #[inline]
+    #[inline(always)]
     fn bulk_bytes_min(&self, basic: Basic) -> usize {
         self.record.bulk_elements_min() * basic.size()
     }

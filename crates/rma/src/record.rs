@@ -86,7 +86,7 @@ impl Record {
         self.offset
     }
 
-    #[inline]
+    #[inline(always)]
     fn word(&self, at: usize) -> &AtomicU64 {
         &self.words[at]
     }
@@ -148,6 +148,7 @@ impl Record {
     }
 
     /// Runs `work`, which is short, while nobody else is in the latch of this record.
+    #[inline(never)]
     pub fn latched<T>(&self, work: impl FnOnce() -> T) -> T {
         let latch = self.word(LATCH);
         if latch.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
@@ -165,7 +166,7 @@ impl Record {
 
     /// Runs `work`, a few updates by atomic instructions, while nobody updates without. `member`: our rank in the window, at which only one
     /// thread at a time is here.
-    #[inline]
+    #[inline(always)]
     pub fn beside_others<T>(&self, member: usize, work: impl FnOnce() -> T) -> T {
         let busy = self.word(busy(self.members, member));
         // Either we see the bulk below, or whoever is in it sees us.

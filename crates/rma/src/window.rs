@@ -126,6 +126,8 @@ pub struct Window {
     id: u64,
     rank: usize,
     pub(crate) targets: Vec<Target>,
+    /// Whether we have written into targets by plain stores since the latest fence of a flush.
+    pub(crate) stored: bool,
     access: Access,
     /// Access epochs that others must have ended here before MPI_Win_wait returns, if an exposure epoch is open.
     posted: Option<u64>,
@@ -192,6 +194,7 @@ impl Window {
             id,
             rank: rank as usize,
             targets,
+            stored: false,
             access: Access::Closed,
             posted: None,
             completed: 0,
@@ -434,7 +437,7 @@ impl Window {
 
     /// MPI_Win_flush and its kin: what was issued has been done, so only the order of memory is left. `rank` is none for all.
     #[inline(always)]
-    pub fn flush(&self, rank: Option<i32>) -> Result<()> {
+    pub fn flush(&mut self, rank: Option<i32>) -> Result<()> {
         let open = match rank {
             Some(rank) => self.targets[self.member(rank)?].held.is_some(),
             None => matches!(self.access, Access::LockAll | Access::Locks(_)),
@@ -442,7 +445,8 @@ impl Window {
         if !open {
             fail!(Class::RmaSync, "a flush outside an epoch of MPI_Win_lock or MPI_Win_lock_all");
         }
-        fence(Ordering::SeqCst);
+        // Loads, and updates by atomic instructions, are in order without; stores wait for a while.
+        fence(if std::mem::take(&mut self.stored) { Ordering::SeqCst } else { Ordering::AcqRel });
         Ok(())
     }
 

@@ -43,7 +43,7 @@ impl Span {
     }
 
     /// The part `[from, from + bytes)`; panics where that is not inside the span.
-    #[inline]
+    #[inline(always)]
     pub fn slice(self, from: usize, bytes: usize) -> Span {
         assert!(
             from <= self.bytes && bytes <= self.bytes - from,

@@ -70,6 +70,7 @@ pub fn rget(
 }
 
 /// MPI_Accumulate
+#[inline(always)]
 #[rustfmt::skip]
 pub fn accumulate(
     guard: &mut Guard, origin_addr: Address, origin_count: i64, origin_datatype: Handle, target_rank: i32, target_disp: i64, target_count: i64, target_datatype: Handle, op: Handle, win: Handle,
@@ -90,6 +91,7 @@ pub fn raccumulate(
 }
 
 /// MPI_Get_accumulate
+#[inline(always)]
 #[rustfmt::skip]
 pub fn get_accumulate(
     guard: &mut Guard, origin_addr: Address, origin_count: i64, origin_datatype: Handle, result_addr: Address, result_count: i64, result_datatype: Handle, target_rank: i32, target_disp: i64, target_count: i64, target_datatype: Handle, op: Handle, win: Handle,
@@ -237,7 +239,7 @@ fn place(objects: &Objects, disp: i64, count: i64, handle: Handle) -> Result<(Pl
     Ok((Place { disp, count: elements, bytes, layout }, datatype))
 }
 
-/// The memory of an operation at its origin. Its datatype is mostly that of the target, which has been looked up for `place`.
+/// The memory of an operation at its origin: mostly as many elements of the same datatype as at the target, which are checked already.
 #[inline(always)]
 fn origin_of<'a>(
     objects: &'a Objects,
@@ -246,8 +248,10 @@ fn origin_of<'a>(
     target_datatype: Handle,
     place: Place<'a>,
 ) -> Result<Loan<'a>> {
-    let layout =
-        if datatype == target_datatype { place.layout } else { objects.committed(datatype)?.layout() };
+    if datatype == target_datatype && count == place.count as i64 {
+        return lent(address, place.count, place.bytes, place.layout);
+    }
+    let layout = objects.committed(datatype)?.layout();
     let elements = crate::args::count(count, name)?;
     let Some(bytes) = Buffer::bytes_of(elements, layout) else { return too_many(elements, datatype) };
     lent(address, elements, bytes, layout)
