@@ -119,7 +119,7 @@ const ROUNDS_UNTIMED: u32 = 16;
 /// Looks for packets before each of them.
 const LOOKS: u32 = 32;
 /// Times that a wait for memory alone gives way before it makes progress.
-const GIVES: u32 = 4;
+const GIVES: u32 = 16;
 
 struct Shared(UnsafeCell<Option<Process>>);
 // SAFETY: the value is reached through `Guard` only, and at most one guard is in use at a time: by the mutex, or because the program

@@ -227,6 +227,8 @@ pub struct Turn {
     posted: bool,
     /// The members that are still to be looked at.
     ahead: Range<usize>,
+    /// Whether all are looked at.
+    all: bool,
 }
 
 /// The boards of a process.
@@ -329,7 +331,8 @@ impl Boards {
         at.round += 1;
         let unsure = at.begun != at.round - 1;
         let word = at.round << FACTS_BITS | short.facts(short.bytes);
-        Turn { board, word, posted: false, ahead: 0..if unsure { at.members.len() } else { 0 } }
+        let ahead = 0..if unsure { at.members.len() } else { 0 };
+        Turn { board, word, posted: false, ahead, all: false }
     }
 
     /// Takes a call as far as it goes. How it ended, once it has.
@@ -426,8 +429,9 @@ impl Board {
                 }
                 turn.ahead.start += 1;
             }
-            self.post(short, segment);
+            self.post(turn.word, short, segment);
             (turn.posted, turn.ahead) = (true, short.needs(self.rank, members));
+            turn.all = turn.ahead.len() == members;
             self.keep(short);
         }
         while turn.ahead.start < turn.ahead.end {
@@ -443,18 +447,20 @@ impl Board {
             turn.ahead.start += 1;
         }
         self.take(short);
-        if short.needs(self.rank, members) == (0..members) {
+        if turn.all {
             self.begun = self.round;
         }
         Some(Ok(()))
     }
 
-    /// Puts up what this member contributes, and wakes who waits for it.
+    /// Puts up what this member contributes, and then `word`, and wakes who waits for it.
     #[inline]
-    fn post(&self, short: &Short, segment: &Segment) {
+    fn post(&self, mut word: u64, short: &Short, segment: &Segment) {
         let bytes = short.input.bytes();
-        // Who gives another length than it expects will be told so, and all others, too.
-        if bytes > 0 && short.given == short.bytes {
+        if short.given != short.bytes {
+            // Who gives another length than it expects will be told so, and all others, too.
+            word = self.round << FACTS_BITS | short.facts(short.given);
+        } else if bytes > 0 {
             let place = self.contribution(self.rank, bytes as u64);
             let put = |part: Range<usize>| short.input.pack(part.start, place.slice(part.start, part.len()));
             let unread = short.unread(self.rank);
@@ -465,7 +471,6 @@ impl Board {
                 put(unread.end..bytes);
             }
         }
-        let word = self.round << FACTS_BITS | short.facts(short.given);
         self.place(self.rank, self.round).word[0].store(word, Ordering::Release);
         let others = self.members.iter().enumerate().filter(|(rank, _)| *rank != self.rank);
         Doorbell::ring_all(others.map(|(_, member)| &*segment.rank(member.peer).bell));
