@@ -252,7 +252,11 @@ pub fn comm_disconnect(guard: &mut Guard, comm: Out<Handle>) -> Result<()> {
     if guard.objects.comms.is_predefined(handle) {
         fail!(Class::Comm, "{handle} is predefined and cannot be disconnected");
     }
-    guard.wait(|process| process.job().p2p.is_quiet_on(context).then_some(()));
+    let mut silence = crate::hang::Silence::begin();
+    guard.wait(|process| {
+        silence.check(process, "MPI_Comm_disconnect");
+        process.job().p2p.is_quiet_on(context).then_some(())
+    });
     super::coll::barrier(guard, handle)?;
     comm_free(guard, comm)
 }
