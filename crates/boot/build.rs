@@ -2,8 +2,20 @@
 use std::path::{Path, PathBuf};
 
 /// Whoever shares a job's memory must agree on what these say.
-const ROOMS: [&str; 10] =
-    ["boot", "coll", "datatype", "executor", "io", "p2p", "rma", "schedule", "telemetry", "transport"];
+const ROOMS: [&str; 12] = [
+    "abi",
+    "boot",
+    "coll",
+    "core",
+    "datatype",
+    "executor",
+    "io",
+    "p2p",
+    "rma",
+    "schedule",
+    "telemetry",
+    "transport",
+];
 
 fn main() {
     let mut files = Vec::new();

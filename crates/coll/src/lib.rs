@@ -14,10 +14,12 @@ mod cache;
 mod call;
 pub mod check;
 mod choose;
+mod short;
 
-pub use board::{CALLS_BEFORE, SHORT_MAX, Short, Turn};
+pub use board::{CALLS_BEFORE, Turn};
 pub use call::{Call, Members, Part, meet};
 pub use choose::{Choice, RULES, Rule};
+pub use short::{SHORT_MAX, Short};
 
 use board::Boards;
 use cache::{Key, Plans};

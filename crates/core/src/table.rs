@@ -214,6 +214,19 @@ mod tests {
     }
 
     #[test]
+    fn entries_change_and_go() {
+        let mut comms = Table::new(Kind::Comm);
+        comms.predefine(constants::COMM_WORLD, 'w');
+        let (first, second) = (comms.insert('a').unwrap(), comms.insert('b').unwrap());
+        *comms.entry(first).unwrap().get_mut() = 'c';
+        assert_eq!(comms.entry(first).unwrap().remove(), 'c');
+        comms.entry(second).unwrap().discard();
+        assert!(comms.is_empty() && comms.get(second).is_err());
+        assert!(comms.entry(first).is_err_and(|error| error.message.ends_with("has been freed")));
+        assert!(comms.entry(constants::COMM_WORLD).is_err_and(|error| error.message.contains("predefined")));
+    }
+
+    #[test]
     fn predefined_objects_cannot_be_freed() {
         let mut comms = Table::new(Kind::Comm);
         comms.predefine(constants::COMM_WORLD, 1);

@@ -100,6 +100,30 @@ fn the_next_message_needs_no_request() {
     assert!(without > 1000, "{without} messages");
 }
 
+/// Goal: a message that was received without a request gives its credit back. Method: more of them than the credit lasts for.
+#[test]
+fn the_next_message_gives_credit_back() {
+    let mut job = Job::new(2, 1, CALM, small());
+    for id in 0..100 {
+        let (from, into) = (Bytes::new(8).holding(id), Bytes::new(8));
+        let send = job.ranks[0].isend(Mode::Standard, CONTEXT, 1, 5, from.buffer()).unwrap();
+        assert_eq!(send, Ticket::DONE, "message {id} left at once");
+        if id == 0 {
+            // The first makes the way to the peer.
+            let receive = job.ranks[1].irecv(CONTEXT, Some(0), Some(5), into.buffer());
+            job.wait(1, receive);
+        } else {
+            let next = (0..100).find_map(|_| {
+                job.ranks[1]
+                    .recv_next(CONTEXT, 0, Some(5), &into.buffer())
+                    .expect("nothing else is under way")
+            });
+            assert_eq!(next.map(|outcome| outcome.bytes), Some(8));
+        }
+        into.assert_holds(id, 8);
+    }
+}
+
 /// Goal: a synchronous send ends only after its receive has started; a standard one need not wait.
 #[test]
 fn synchronous_waits_for_the_receive() {

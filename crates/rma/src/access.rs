@@ -38,6 +38,19 @@ pub struct Update {
     pub basic: Basic,
 }
 
+/// What MPI_Compare_and_swap compares, puts and fetches: one element each.
+#[derive(Clone, Copy, Debug)]
+pub struct Swap {
+    /// The predefined datatype of the element.
+    pub basic: Basic,
+    /// What the target's element is compared with.
+    pub compare: Span,
+    /// What replaces it.
+    pub origin: Span,
+    /// Where it goes as it was.
+    pub result: Span,
+}
+
 /// Memory for operations that move their bytes in two steps.
 #[derive(Default)]
 pub(crate) struct Scratch {
@@ -306,36 +319,22 @@ impl Window {
 
     /// MPI_Compare_and_swap of one element.
     #[inline(always)]
-    pub fn compare_and_swap(
-        &mut self,
-        rma: &mut Rma,
-        target: usize,
-        basic: Basic,
-        [compare, origin, result]: [Span; 3],
-        place: Place,
-    ) -> Result<()> {
+    pub fn compare_and_swap(&mut self, rma: &mut Rma, target: usize, swap: Swap, place: Place) -> Result<()> {
         let page = page();
         page.count(Counter::AccumulateCalls, 1);
-        page.count(Counter::WindowBytes, basic.size() as u64);
+        page.count(Counter::WindowBytes, swap.basic.size() as u64);
         if let Some(there) = self.targets[target].direct(place)
-            && is_atomic(basic, there.address())
+            && is_atomic(swap.basic, there.address())
         {
-            let swap = || datatype::compare_and_swap(basic, there, compare, origin, result);
-            self.targets[target].update(swap);
+            self.targets[target].swap(swap, there);
             return Ok(());
         }
-        self.compare_and_swap_pieces(rma, target, basic, [compare, origin, result], place)
+        self.swap_pieces(rma, target, swap, place)
     }
 
     #[inline(never)]
-    fn compare_and_swap_pieces(
-        &mut self,
-        rma: &mut Rma,
-        target: usize,
-        basic: Basic,
-        [compare, origin, result]: [Span; 3],
-        place: Place,
-    ) -> Result<()> {
+    fn swap_pieces(&mut self, rma: &mut Rma, target: usize, swap: Swap, place: Place) -> Result<()> {
+        let Swap { basic, compare, origin, result } = swap;
         self.stored = true;
         let spot = self.spot(rma, target, place)?;
         let target = &self.targets[target];
@@ -346,7 +345,7 @@ impl Window {
                     && *mapped
                     && is_atomic(basic, span.address())
                 {
-                    target.update(|| datatype::compare_and_swap(basic, span, compare, origin, result));
+                    target.swap(swap, span);
                     return Ok(());
                 }
                 buffer.pieces(0, basic.size(), |span| pieces.push(Piece::Here { span, mapped: *mapped }));
@@ -563,6 +562,12 @@ impl Target {
     #[inline(always)]
     fn update<T>(&self, work: impl FnOnce() -> T) -> T {
         self.record.beside_others(self.me, work)
+    }
+
+    /// Compares and swaps by an atomic instruction.
+    #[inline]
+    fn swap(&self, Swap { basic, compare, origin, result }: Swap, there: Span) {
+        self.update(|| datatype::compare_and_swap(basic, there, compare, origin, result));
     }
 
     /// From so many bytes on elements are updated in bulk.

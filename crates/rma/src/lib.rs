@@ -13,7 +13,7 @@ mod record;
 mod serve;
 mod window;
 
-pub use access::{Place, Update};
+pub use access::{Place, Swap, Update};
 pub use record::Lock;
 pub use serve::Way;
 pub use window::{Exposure, Flavor, Window};

@@ -2,7 +2,8 @@
 //!
 //! The passive target never acts: whoever locks, posts or completes writes into the records of the others and rings those who
 //! wait for it. The lock is a queue of tickets: everybody is served in the order in which they asked, readers that follow each other
-//! together (MPI 5.0, section 12.5.3). Nothing here waits; what is not there yet is asked for again.
+//! together (MPI 5.0, section 12.5.3). Nothing here waits but for the end of
+//! others' updates, which are short; what else is not there yet is asked for again.
 
 use error::{Class, Result, fail};
 use std::sync::atomic::{AtomicU64, Ordering, fence};

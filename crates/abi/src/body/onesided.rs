@@ -9,7 +9,7 @@ use crate::request::{Completion, Work};
 use datatype::{Basic, Buffer, Datatype, Loan, PredefinedOp, check_op};
 use error::{Class, Result, fail};
 use objects::{Objects, Op, constants as c};
-use rma::{Place, Update, Way, Window};
+use rma::{Place, Swap, Update, Way, Window};
 
 /// The origin's side of an operation.
 #[derive(Clone, Copy)]
@@ -146,8 +146,8 @@ pub fn compare_and_swap(
         let buffer = lent(address, 1, place.bytes, place.layout)?;
         Ok(buffer.contiguous().expect("integers, logicals and bytes have no gaps"))
     };
-    let spans = [element(compare_addr)?, element(origin_addr)?, element(result_addr)?];
-    window.compare_and_swap(rma, target, basic, spans, place)
+    let (compare, origin, result) = (element(compare_addr)?, element(origin_addr)?, element(result_addr)?);
+    window.compare_and_swap(rma, target, Swap { basic, compare, origin, result }, place)
 }
 
 /// MPI_Put and MPI_Get.

@@ -187,7 +187,10 @@ impl Segment {
         let head = Map::shared(&fd, 0, layout.mapped as usize).map_err(|error| {
             Error::new(
                 Class::NoMem,
-                format!("cannot map {} bytes of the job's memory: {error}", layout.mapped),
+                format!(
+                    "cannot map {} bytes of the job's memory, of which only what is used takes memory: {error}; raise `ulimit -v`, or lower OUTBOARD_SPAWN_RANKS_MAX",
+                    layout.mapped
+                ),
             )
         })?;
         let arenas = (0..shape.ranks).map(|_| OnceLock::new()).collect();

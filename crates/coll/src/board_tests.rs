@@ -1,0 +1,301 @@
+//! Boards of several members in one process: every collective, members at their own pace, members that disagree.
+
+use super::*;
+use Collective::*;
+use datatype::{Basic, Buffer, PredefinedOp};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::sync::Mutex;
+use transport::own;
+use transport::shm::Shape;
+
+const ROUNDS: u64 = 500;
+/// After so many turns without the others' doing anything they have died.
+const TURNS_MAX: u32 = 20_000_000;
+const SUM: Option<(PredefinedOp, Basic)> = Some((PredefinedOp::Sum, Basic::U64));
+const ALL: [Collective; 11] = [
+    Barrier,
+    Bcast,
+    Gather,
+    Scatter,
+    Allgather,
+    Alltoall,
+    Reduce,
+    Allreduce,
+    ReduceScatterBlock,
+    Scan,
+    Exscan,
+];
+
+/// The `at`th word that a member gives.
+fn word(rank: usize, round: u64, at: usize) -> u64 {
+    (rank as u64 + 3).wrapping_mul(0x9e37_79b9 + round) ^ (at as u64) << 40
+}
+
+/// So many of the words, which the caller keeps until the round is over.
+fn buffer(words: &mut [[u8; 8]], many: usize) -> Buffer {
+    own::lend(words[..many].as_flattened_mut(), Buffer::from)
+}
+
+fn short(collective: Collective, root: usize, bytes: u64) -> Short {
+    Short { root, bytes, given: bytes, operator: SUM, ..Short::new(collective) }
+}
+
+/// One round of blocks of `block` words: the call, and the words that the output must hold afterwards.
+fn call(
+    (collective, root, block): (Collective, usize, usize),
+    (rank, round, size): (usize, u64, usize),
+    (out, into): (&mut [[u8; 8]], &mut [[u8; 8]]),
+) -> (Short, Vec<u64>) {
+    out.iter_mut().enumerate().for_each(|(at, out)| *out = word(rank, round, at).to_ne_bytes());
+    let (here, all, own) = (rank == root, size * block, rank * block..(rank + 1) * block);
+    let of = |rank: usize, words: &Range<usize>| -> Vec<u64> {
+        words.clone().map(|at| word(rank, round, at)).collect()
+    };
+    let of_all = |words: &Range<usize>| -> Vec<u64> { (0..size).flat_map(|rank| of(rank, words)).collect() };
+    let sum = |ranks: usize, words: &Range<usize>| -> Vec<u64> {
+        let add = |at| (0..ranks).fold(0u64, |sum, rank| sum.wrapping_add(word(rank, round, at)));
+        words.clone().map(add).collect()
+    };
+    let whole = 0..block;
+    let (given, wanted, expected) = match collective {
+        Bcast if here => (block, 0, vec![]),
+        Bcast => (0, block, of(root, &whole)),
+        Gather | Reduce if !here => (block, 0, vec![]),
+        Gather | Allgather => (block, all, of_all(&whole)),
+        Scatter => (if here { all } else { 0 }, block, of(root, &own)),
+        Alltoall => (all, all, of_all(&own)),
+        Reduce | Allreduce => (block, block, sum(size, &whole)),
+        ReduceScatterBlock => (all, block, sum(size, &own)),
+        Scan => (block, block, sum(rank + 1, &whole)),
+        Exscan => (block, block, if rank == 0 { vec![] } else { sum(rank, &whole) }),
+        _ => (0, 0, vec![]),
+    };
+    let scatters = collective == ReduceScatterBlock;
+    let bytes = 8 * if scatters { all } else { given.max(wanted).min(block) } as u64;
+    let part = if scatters { 8 * own.start..8 * own.end } else { 0..8 * block };
+    let (input, output) = (buffer(out, given), buffer(into, wanted));
+    (Short { input, output, part, ..short(collective, root, bytes) }, expected)
+}
+
+/// Members as threads, each at its own pace, through the same random collectives.
+fn run(size: usize, seed: u64) {
+    let shape = Shape { ranks: size as u32, proxies: 0, arena_bytes: 8 << 20 };
+    let (segment, _fd) = Segment::create(shape).unwrap();
+    let (offsets, told) = (Mutex::new(vec![0i64; size]), std::sync::Barrier::new(size));
+    let peers: Vec<u32> = (0..size as u32).collect();
+    let member = |rank: usize| {
+        let mut memory = Allocator::new(segment.arena(rank as u32).unwrap());
+        let mut boards = Boards::new(segment.clone());
+        offsets.lock().unwrap()[rank] = boards.new_board(&mut memory) as i64;
+        told.wait();
+        let board = boards.hang(rank, &peers, &offsets.lock().unwrap()).unwrap().unwrap();
+        let (mut all, mut own) = (StdRng::seed_from_u64(seed), StdRng::seed_from_u64(seed + 1 + rank as u64));
+        let (mut out, mut into) = ([[0; 8]; 512], [[0xff; 8]; 512]);
+        for round in 0..ROUNDS {
+            let collective = ALL[all.random_range(0..ALL.len())];
+            let (root, block) = (all.random_range(0..size), all.random_range(0..40));
+            let (short, expected) =
+                call((collective, root, block), (rank, round, size), (&mut out, &mut into));
+            assert!(short.fits(size));
+            let mut turn = boards.begin(board, &short);
+            let mut turns = 0;
+            let outcome = loop {
+                turns += 1;
+                assert!(turns < TURNS_MAX, "seed {seed}, round {round}: never ends at {rank}");
+                if let Some(outcome) = boards.advance(&mut turn, &short) {
+                    break outcome;
+                }
+                boards.wait(&turn, true);
+                while !boards.stirred() {
+                    turns += 1;
+                    assert!(turns < TURNS_MAX, "seed {seed}, round {round}: nothing stirs at {rank}");
+                    std::thread::yield_now();
+                }
+                boards.wait(&turn, false);
+            };
+            assert_eq!(outcome, Ok(()), "seed {seed}, round {round}");
+            let seen: Vec<u64> =
+                into[..expected.len()].iter().map(|word| u64::from_ne_bytes(*word)).collect();
+            assert_eq!(seen, expected, "seed {seed}, round {round}: {collective:?} at {rank}");
+            if own.random_range(0..8) == 0 {
+                std::thread::sleep(std::time::Duration::from_micros(own.random_range(0..50)));
+            }
+        }
+        told.wait();
+        boards.leave(board);
+        told.wait();
+        // All have left, so the place is used again.
+        let first = offsets.lock().unwrap()[rank] as u64;
+        assert_eq!(boards.new_board(&mut memory), first);
+    };
+    std::thread::scope(|scope| (0..size).for_each(|rank| drop(scope.spawn(move || member(rank)))));
+}
+
+#[test]
+fn members_at_their_own_pace_get_the_right_words() {
+    for (size, seed) in [(2, 1), (3, 2), (4, 3), (7, 4)] {
+        run(size, seed);
+    }
+}
+
+/// Two members of one process.
+fn pair() -> [Boards; 2] {
+    let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 8 << 20 }).unwrap();
+    let mut members =
+        [0, 1].map(|rank| (Allocator::new(segment.arena(rank).unwrap()), Boards::new(segment.clone())));
+    let at = members.each_mut().map(|(memory, boards)| boards.new_board(memory) as i64);
+    members.iter_mut().enumerate().for_each(|(rank, (_, boards))| {
+        assert_eq!(boards.hang(rank, &[0, 1], &at).unwrap(), Some(0));
+    });
+    members.map(|(_, boards)| boards)
+}
+
+/// Nobody writes into a place that another has yet to read: its round must be over for all.
+#[test]
+fn nobody_is_two_rounds_ahead() {
+    let [mut fast, mut slow] = pair();
+    let mut words = [[1; 8], [2; 8], [3; 8], [0; 8]];
+    let spread = |words: &mut [[u8; 8]], to: bool| {
+        let mut call = short(Bcast, 0, 8);
+        *(if to { &mut call.output } else { &mut call.input }) = buffer(words, 1);
+        call
+    };
+    for round in 0..2 {
+        let calls = [0, 1, 2].map(|at| spread(&mut words[at..], false));
+        let (call, next, read) = (&calls[round], &calls[2], &spread(&mut words[3..], true));
+        let mut turn = fast.begin(0, call);
+        assert_eq!(
+            fast.advance(&mut turn, call),
+            (round == 0).then_some(Ok(())),
+            "nobody has begun the first"
+        );
+        if round == 0 {
+            continue;
+        }
+        let mut first = slow.begin(0, read);
+        assert_eq!(slow.advance(&mut first, read), Some(Ok(())));
+        assert_eq!(fast.advance(&mut turn, call), Some(Ok(())));
+        let mut third = fast.begin(0, next);
+        assert_eq!(fast.advance(&mut third, next), None, "the second has not been read");
+        let mut second = slow.begin(0, read);
+        assert_eq!(slow.advance(&mut second, read), Some(Ok(())));
+        assert_eq!(words[3], [2; 8]);
+        assert_eq!(fast.advance(&mut third, next), Some(Ok(())));
+    }
+}
+
+/// A long vector is summed in blocks, in place or not.
+#[test]
+fn a_long_vector_takes_two_rounds() {
+    const WORDS: usize = 1 << 13;
+    for in_place in [false, true] {
+        let mut members = pair();
+        let mut out = [1, 2].map(|rank| vec![[rank; 8]; WORDS]);
+        let mut into = if in_place { out.clone() } else { [vec![[0; 8]; WORDS], vec![[0; 8]; WORDS]] };
+        let halves = [0, 1].map(|rank| {
+            let mut call = short(Allreduce, 0, 8 * WORDS as u64);
+            call.output = buffer(&mut into[rank], WORDS);
+            call.input = if in_place { call.output.clone() } else { buffer(&mut out[rank], WORDS) };
+            call.in_place = in_place;
+            assert!(call.fits(2));
+            call.halves(rank, 2).unwrap()
+        });
+        for round in 0..2 {
+            let call = |rank: usize| if round == 0 { &halves[rank].0 } else { &halves[rank].1 };
+            let mut turns = [0, 1].map(|rank| members[rank].begin(0, call(rank)));
+            assert_eq!(members[0].advance(&mut turns[0], call(0)), None);
+            for rank in [1, 0] {
+                assert_eq!(members[rank].advance(&mut turns[rank], call(rank)), Some(Ok(())));
+            }
+        }
+        assert!(into.iter().flatten().all(|word| *word == [3; 8]));
+    }
+}
+
+/// What two members make of a round in which they call different things: the class that each gets.
+fn disagree(calls: [(Collective, usize, u64); 2]) -> [Option<Class>; 2] {
+    let mut members = pair();
+    let mut words = [[[0; 8]; 2], [[0; 8]; 2]];
+    let mut turns = [0, 1].map(|rank| {
+        let (collective, root, bytes) = calls[rank];
+        let mut call = short(collective, root, bytes);
+        call.output = buffer(&mut words[rank], bytes as usize / 8);
+        (call.input, call.in_place) = (call.output.clone(), true);
+        call.part = 0..bytes as usize;
+        let mut turn = members[rank].begin(0, &call);
+        let _ = members[rank].advance(&mut turn, &call);
+        (turn, call)
+    });
+    // Who is done already gets the same answer again.
+    let again = |rank: usize| {
+        let (turn, call) = &mut turns[rank];
+        members[rank].advance(turn, call).expect("all have posted")
+    };
+    [0, 1].map(again).map(|outcome| outcome.err().map(|error| error.class))
+}
+
+#[test]
+fn members_that_disagree_are_told() {
+    let both = |class| [Some(class), Some(class)];
+    assert_eq!(disagree([(Allreduce, 0, 8), (Allreduce, 0, 8)]), [None, None]);
+    assert_eq!(disagree([(Allreduce, 0, 8), (Allreduce, 0, 16)]), both(Class::Truncate));
+    assert_eq!(disagree([(Allreduce, 0, 8), (Barrier, 0, 0)]), both(Class::Other));
+    assert_eq!(
+        disagree([(Bcast, 0, 8), (Bcast, 0, 16)]),
+        [None, Some(Class::Truncate)],
+        "the root reads nothing"
+    );
+    assert_eq!(disagree([(Bcast, 1, 8), (Bcast, 0, 8)]), both(Class::Root));
+}
+
+/// A member that gives blocks of another length than it expects is told so, as are all.
+#[test]
+fn blocks_of_two_lengths_are_told() {
+    let mut members = pair();
+    let mut words = [[0; 8]; 8];
+    let turns: Vec<_> = [1, 2]
+        .iter()
+        .enumerate()
+        .map(|(rank, given)| {
+            let (mine, all) = words.split_at_mut(4);
+            let (send, recv) = (buffer(mine, *given), buffer(all, 2));
+            let call = Short::new(Allgather).with_blocks(rank, Some(send), 1, Some(recv), 2).unwrap();
+            let mut turn = members[rank].begin(0, &call);
+            assert_eq!(members[rank].advance(&mut turn, &call).is_some(), rank == 1);
+            (rank, turn, call)
+        })
+        .collect();
+    for (rank, mut turn, call) in turns {
+        let outcome = members[rank].advance(&mut turn, &call).unwrap();
+        assert_eq!(outcome.unwrap_err().class, Class::Truncate);
+    }
+}
+
+#[test]
+fn boards_of_which_one_is_nowhere_do_not_hang() {
+    let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 8 << 20 }).unwrap();
+    let mut boards = Boards::new(segment);
+    assert_eq!(boards.hang(0, &[0, 1], &[64, NO_BOARD as i64]), Ok(None));
+    for wrong in [1 << 40 | 20, 64, 64 | 13, 64 | 21, 64 | 63] {
+        assert!(boards.hang(0, &[0, 1], &[64 | 20, wrong]).is_err(), "{wrong:#x}");
+    }
+}
+
+/// Who has made many boards has less room in the next ones, and then so have all members.
+#[test]
+fn the_least_room_counts() {
+    let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 128 << 20 }).unwrap();
+    let [mut many, mut few] = [0, 1].map(|_| Boards::new(segment.clone()));
+    let mut memory = [0, 1].map(|rank| Allocator::new(segment.arena(rank).unwrap()));
+    for comms in 1..=33 {
+        let boards = [many.new_board(&mut memory[0]) as i64, few.new_board(&mut memory[1]) as i64];
+        if comms > 1 && comms < 33 {
+            few.left.push((boards[1] as u64, 0));
+            continue;
+        }
+        let board = few.hang(1, &[0, 1], &boards).unwrap().unwrap();
+        assert!(few.has_room(board, &short(Bcast, 0, LESS_BYTES_MAX)));
+        assert_eq!(few.has_room(board, &short(Bcast, 0, BYTES_MAX)), comms == 1);
+    }
+}

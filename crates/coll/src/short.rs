@@ -1,0 +1,202 @@
+//! A short collective, as a member makes it on a board (`board.rs`): what it gives and wants, and whom it must wait for.
+
+use crate::call::meet;
+use datatype::{Basic, Buffer, PredefinedOp};
+use schedule::algorithm::Collective;
+use std::ops::Range;
+
+/// Longest contribution of a member, and the most that a member reads of all.
+pub const SHORT_MAX: usize = 1 << 20;
+pub(crate) const BYTES_MAX: u64 = SHORT_MAX as u64;
+/// The most that a member combines of all where it could leave most of it to the others.
+const FLAT_MAX: u64 = 32 << 10;
+/// Everybody reads everybody's place, so for more members a schedule's logarithm is less.
+pub(crate) const MEMBERS_MAX: usize = 16;
+
+/// A collective as a board takes it.
+#[derive(Debug)]
+pub struct Short {
+    /// Which the program calls; those with a count for every member are none.
+    pub name: Collective,
+    /// Which this round is: not `name` only where a call takes two.
+    pub(crate) collective: Collective,
+    /// The root's rank, or 0.
+    pub root: usize,
+    /// The vector of a broadcast or reduction, or one member's block, as long as this member expects it to be.
+    pub bytes: u64,
+    /// The same, as long as this member gives it. Where it only receives: `bytes`.
+    pub given: u64,
+    /// What this member contributes.
+    pub input: Buffer,
+    /// Where this member wants the result. That of a reduction has no gaps.
+    pub output: Buffer,
+    /// The bytes of the vector that a reduction leaves with this member.
+    pub part: Range<usize>,
+    /// Whether this member's own block is in the output already.
+    pub in_place: bool,
+    /// Of a reduction.
+    pub operator: Option<(PredefinedOp, Basic)>,
+}
+
+impl Short {
+    /// A call without bytes.
+    #[inline]
+    pub fn new(collective: Collective) -> Short {
+        Short {
+            name: collective,
+            collective,
+            root: 0,
+            bytes: 0,
+            given: 0,
+            input: Buffer::EMPTY,
+            output: Buffer::EMPTY,
+            part: 0..0,
+            in_place: false,
+            operator: None,
+        }
+    }
+
+    /// The same with buffers of one block or of one for each member, as `given` and `expected` say. Nothing stands for MPI_IN_PLACE, or for a
+    /// buffer that counts on the root only. Nothing if the two have bytes in common.
+    pub fn with_blocks(
+        self,
+        rank: usize,
+        input: Option<Buffer>,
+        given: usize,
+        output: Option<Buffer>,
+        expected: usize,
+    ) -> Option<Short> {
+        let block =
+            |part: &Option<Buffer>, blocks| part.as_ref().map(|all| all.bytes() as u64 / blocks as u64);
+        let (gives, expects) = (block(&input, given), block(&output, expected));
+        let bytes = expects.or(gives)?;
+        if input.as_ref().zip(output.as_ref()).is_some_and(|(input, output)| meet(input, output)) {
+            return None;
+        }
+        let in_place =
+            if self.collective == Collective::Scatter { output.is_none() } else { input.is_none() };
+        let output = output.unwrap_or(Buffer::EMPTY);
+        let input = match (input, self.collective) {
+            (Some(input), _) => input,
+            (None, Collective::Allgather) => output.slice(rank * bytes as usize, bytes as usize),
+            (None, Collective::Alltoall) => output.clone(),
+            (None, _) => Buffer::EMPTY,
+        };
+        Some(Short { bytes, given: gives.unwrap_or(bytes), input, output, in_place, ..self })
+    }
+
+    /// Whether it fits the boards of so many members. All come to the same answer.
+    #[inline]
+    pub(crate) fn fits(&self, members: usize) -> bool {
+        use Collective::*;
+        let (times, most) = match self.collective {
+            Bcast | ReduceScatter | ReduceScatterBlock => (1, BYTES_MAX),
+            Allreduce if self.is_cut(members) => (1, BYTES_MAX),
+            Allreduce => (members as u64, FLAT_MAX),
+            _ => (members as u64, BYTES_MAX),
+        };
+        (2..=MEMBERS_MAX).contains(&members) && self.bytes <= most && self.bytes * times <= most
+    }
+
+    /// Whether a reduction for all is cut into a block for each member, since otherwise each would combine everything.
+    fn is_cut(&self, members: usize) -> bool {
+        let blocks = |(_, basic): (_, Basic)| self.bytes.is_multiple_of((members * basic.size()) as u64);
+        self.bytes * members as u64 > FLAT_MAX && self.operator.is_some_and(blocks)
+    }
+
+    /// The two rounds of a call that takes so many: all get a block of the sum each, then all blocks.
+    #[inline]
+    pub fn halves(&self, rank: usize, members: usize) -> Option<(Short, Short)> {
+        if self.collective != Collective::Allreduce || !self.is_cut(members) {
+            return None;
+        }
+        let block = self.bytes / members as u64;
+        let part = rank * block as usize..(rank + 1) * block as usize;
+        let own = self.output.slice(part.start, part.len());
+        let sum = Short {
+            collective: Collective::ReduceScatterBlock,
+            input: self.input.clone(),
+            output: own.clone(),
+            part,
+            ..*self
+        };
+        let spread = Short {
+            collective: Collective::Allgather,
+            bytes: block,
+            given: block,
+            input: own,
+            output: self.output.clone(),
+            part: 0..0,
+            in_place: true,
+            ..*self
+        };
+        Some((sum, spread))
+    }
+
+    /// Bytes that each member contributes, or the root does.
+    #[inline]
+    pub(crate) fn contribution(&self, members: usize) -> u64 {
+        match self.collective {
+            Collective::Scatter | Collective::Alltoall => self.bytes * members as u64,
+            _ => self.bytes,
+        }
+    }
+
+    /// Where this member's own block is among those of all.
+    #[inline]
+    pub(crate) fn own_block(&self, rank: usize) -> Range<usize> {
+        let block = self.bytes as usize;
+        rank * block..(rank + 1) * block
+    }
+
+    /// What of this member's input nobody reads from its place.
+    #[inline]
+    pub(crate) fn unread(&self, rank: usize) -> Range<usize> {
+        use Collective::*;
+        match self.collective {
+            Scatter | Alltoall => self.own_block(rank),
+            ReduceScatter | ReduceScatterBlock if !self.in_place => self.part.clone(),
+            _ => 0..0,
+        }
+    }
+
+    /// The members of whom the one of this rank needs to know that they are here.
+    #[inline]
+    pub(crate) fn needs(&self, rank: usize, members: usize) -> Range<usize> {
+        use Collective::*;
+        match self.collective {
+            Bcast | Scatter if rank == self.root => 0..0,
+            Bcast | Scatter => self.root..self.root + 1,
+            Gather | Reduce if rank != self.root => 0..0,
+            Scan => 0..rank + 1,
+            Exscan => 0..rank,
+            _ => 0..members,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Collective::*;
+
+    const SUM: Option<(PredefinedOp, Basic)> = Some((PredefinedOp::Sum, Basic::U64));
+
+    #[test]
+    fn long_calls_are_none_for_boards() {
+        let fits = |collective, bytes, members| {
+            Short { bytes, operator: SUM, ..Short::new(collective) }.fits(members)
+        };
+        assert!(fits(Bcast, BYTES_MAX, 16) && !fits(Bcast, BYTES_MAX + 1, 2));
+        assert!(fits(Gather, BYTES_MAX / 2, 2) && !fits(Gather, BYTES_MAX / 2, 3));
+        // Vectors that cannot be cut into a block for each member are combined by every member.
+        assert!(fits(Allreduce, FLAT_MAX / 2, 2) && !fits(Allreduce, FLAT_MAX / 2 + 8, 2));
+        assert!(
+            fits(Allreduce, FLAT_MAX, 2)
+                && fits(Allreduce, BYTES_MAX, 16)
+                && !fits(Allreduce, 2 * BYTES_MAX, 2)
+        );
+        assert!(!fits(Barrier, 0, 1) && !fits(Barrier, 0, 17));
+        assert!(!fits(Alltoall, u64::MAX / 2, 2));
+    }
+}
