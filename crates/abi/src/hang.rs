@@ -106,15 +106,27 @@ pub(crate) fn report(process: &Process) -> String {
         }
         text.push('\n');
     }
+    for (boards, rank) in job.coll.pending_on_boards() {
+        let mut comms = comms(process);
+        let comm = comms.find(
+            |(_, comm)| matches!(comm.boards, objects::Boards::Hung { boards: these, .. } if these == boards),
+        );
+        writeln!(text, "short collective{}: not started by rank {rank}", named(comm))
+            .expect("a String takes all");
+    }
     text
 }
 
 /// The comm of a context.
 fn comm_of(process: &Process, context: Option<u64>) -> Option<(objects::Handle, &objects::Comm)> {
+    let context = context?;
+    comms(process).find(|(_, comm)| comm.has_context(context))
+}
+
+fn comms(process: &Process) -> impl Iterator<Item = (objects::Handle, &objects::Comm)> {
     let predefined = [COMM_WORLD, COMM_SELF].into_iter();
     let predefined = predefined.filter_map(|handle| Some((handle, process.objects.comm(handle).ok()?)));
-    let context = context?;
-    predefined.chain(process.objects.comms.iter()).find(|(_, comm)| comm.has_context(context))
+    predefined.chain(process.objects.comms.iter())
 }
 
 fn named(comm: Option<(objects::Handle, &objects::Comm)>) -> String {

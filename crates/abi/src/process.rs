@@ -302,20 +302,20 @@ impl Guard {
     }
 
     /// The first part of a wait for what `ready` finds in memory that others write. It is asked far more often than progress is made; who
-    /// shares its core gives way between.
+    /// shares its core, or needs the lock, gives way between.
     #[inline]
     pub(crate) fn look_for<T>(&mut self, mut ready: impl FnMut(&mut Process) -> Option<T>) -> Option<T> {
         if let Some(value) = ready(self) {
             return Some(value);
         }
-        if self.held.is_some() {
-            return None;
-        }
-        let alone = self.job().membership.segment.job().may_spin();
+        let alone = self.is_alone();
         for look in 1..=if alone { ROUNDS_UNTIMED * LOOKS } else { GIVES } {
             if !alone {
                 telemetry::count(Counter::Yields, 1);
-                sys::cpu::give_way();
+                match self.held {
+                    None => sys::cpu::give_way(),
+                    Some(_) => self.unlocked(sys::cpu::give_way),
+                }
             }
             if let Some(value) = ready(self) {
                 return Some(value);

@@ -81,6 +81,8 @@ pub enum Work {
     Both(Box<Both>),
     /// A collective.
     Coll(executor::Ticket, Option<Box<Image>>),
+    /// A short collective.
+    Short(coll::BoardTicket),
     /// An access to a file: bytes of the program's memory.
     Io(io::Slot<Result<u64>>),
     /// A collective before which its members compare what they pass.
@@ -166,6 +168,10 @@ impl Work {
             Work::Io(slot) => Some(Completion::of_bytes(slot.take()?)),
             Work::Generalized { functions, complete, .. } => {
                 complete.then(|| Completion { generalized: Some(Box::new(*functions)), ..Completion::EMPTY })
+            }
+            Work::Short(ticket) => {
+                let outcome = coll.board_outcome(*ticket)?;
+                Some(Completion { error: outcome.err(), ..Completion::EMPTY })
             }
             Work::Coll(ticket, image) => {
                 let outcome = coll.outcome(*ticket)?;

@@ -1,4 +1,4 @@
-//! Short blocking collectives: from the arguments straight to the comm's boards (`coll/src/board.rs`).
+//! Short collectives: from the arguments straight to the comm's boards (`coll/src/board.rs`).
 //!
 //! This is the way of calls that are right, as nearly all are. It takes no call of which it is not sure: that goes the general way
 //! (`collective.rs`), where is found and said what is wrong, if anything is. What is looked at before boards hang is the same for
@@ -7,136 +7,141 @@
 use crate::args::{Counts, Handle};
 use crate::collective::{Planned, Reduced, Typed, to_bytes, to_words};
 use crate::process::{Guard, Process};
+use crate::request::Work;
 use coll::{CALLS_BEFORE, Coll, Short};
 use datatype::check_op;
 use error::Result;
 use objects::{Boards, Comm, Op};
 use schedule::algorithm::Collective;
 
+/// A call for the boards of a comm, if it has any.
+pub(crate) type Prepared = (Member, Short);
+
 /// This rank as a member of a comm that may have boards.
 #[derive(Clone, Copy)]
-struct Member {
+pub(crate) struct Member {
     comm: Handle,
     boards: Boards,
     rank: usize,
     size: usize,
 }
 
-/// MPI_Barrier. As all here: whether the call was made; an error is that of the call.
-pub(crate) fn barrier(guard: &mut Guard, comm: Handle) -> Result<bool> {
-    let Some(member) = guard.member(comm) else { return Ok(false) };
-    guard.round(member, &Short::new(Collective::Barrier))
+/// MPI_Barrier. As all here: nothing if the call is not one for boards.
+#[inline(always)]
+pub(crate) fn barrier(process: &mut Process, comm: Handle) -> Option<Prepared> {
+    Some((process.member(comm)?, Short::new(Collective::Barrier)))
 }
 
 /// MPI_Bcast.
-pub(crate) fn bcast(guard: &mut Guard, comm: Handle, root: i32, data: Typed) -> Result<bool> {
-    let prepared = guard.member(comm).and_then(|member| {
-        let mut short = guard.rooted(member, Collective::Bcast, root)?;
-        let buffer = guard.typed(data).ok()?;
-        (short.bytes, short.given) = (buffer.bytes() as u64, buffer.bytes() as u64);
-        *(if short.root == member.rank { &mut short.input } else { &mut short.output }) = buffer;
-        Some((member, short))
-    });
-    prepared.map_or(Ok(false), |(member, short)| guard.round(member, &short))
+#[inline(always)]
+pub(crate) fn bcast(process: &mut Process, comm: Handle, root: i32, data: Typed) -> Option<Prepared> {
+    let member = process.member(comm)?;
+    let mut short = process.rooted(member, Collective::Bcast, root)?;
+    let buffer = process.typed(data).ok()?;
+    (short.bytes, short.given) = (buffer.bytes() as u64, buffer.bytes() as u64);
+    *(if short.root == member.rank { &mut short.input } else { &mut short.output }) = buffer;
+    Some((member, short))
 }
 
 /// MPI_Gather.
-pub(crate) fn gather(guard: &mut Guard, comm: Handle, root: i32, send: Typed, recv: Typed) -> Result<bool> {
-    let prepared = guard.member(comm).and_then(|member| {
-        let short = guard.rooted(member, Collective::Gather, root)?;
-        let is_root = short.root == member.rank;
-        let recv = if is_root { Some(guard.per_rank(recv, member.size).ok()?) } else { None };
-        let send = if is_root && send.0.is_in_place() { None } else { Some(guard.typed(send).ok()?) };
-        Some((member, short.with_blocks(member.rank, send, 1, recv, member.size)?))
-    });
-    prepared.map_or(Ok(false), |(member, short)| guard.round(member, &short))
+#[inline(always)]
+pub(crate) fn gather(
+    process: &mut Process,
+    comm: Handle,
+    root: i32,
+    send: Typed,
+    recv: Typed,
+) -> Option<Prepared> {
+    let member = process.member(comm)?;
+    let short = process.rooted(member, Collective::Gather, root)?;
+    let is_root = short.root == member.rank;
+    let recv = if is_root { Some(process.per_rank(recv, member.size).ok()?) } else { None };
+    let send = if is_root && send.0.is_in_place() { None } else { Some(process.typed(send).ok()?) };
+    Some((member, short.with_blocks(member.rank, send, 1, recv, member.size)?))
 }
 
 /// MPI_Scatter.
-pub(crate) fn scatter(guard: &mut Guard, comm: Handle, root: i32, send: Typed, recv: Typed) -> Result<bool> {
-    let prepared = guard.member(comm).and_then(|member| {
-        let short = guard.rooted(member, Collective::Scatter, root)?;
-        let is_root = short.root == member.rank;
-        let send = if is_root { Some(guard.per_rank(send, member.size).ok()?) } else { None };
-        let recv = if is_root && recv.0.is_in_place() { None } else { Some(guard.typed(recv).ok()?) };
-        Some((member, short.with_blocks(member.rank, send, member.size, recv, 1)?))
-    });
-    prepared.map_or(Ok(false), |(member, short)| guard.round(member, &short))
+#[inline(always)]
+pub(crate) fn scatter(
+    process: &mut Process,
+    comm: Handle,
+    root: i32,
+    send: Typed,
+    recv: Typed,
+) -> Option<Prepared> {
+    let member = process.member(comm)?;
+    let short = process.rooted(member, Collective::Scatter, root)?;
+    let is_root = short.root == member.rank;
+    let send = if is_root { Some(process.per_rank(send, member.size).ok()?) } else { None };
+    let recv = if is_root && recv.0.is_in_place() { None } else { Some(process.typed(recv).ok()?) };
+    Some((member, short.with_blocks(member.rank, send, member.size, recv, 1)?))
 }
 
 /// MPI_Allgather.
-pub(crate) fn allgather(guard: &mut Guard, comm: Handle, send: Typed, recv: Typed) -> Result<bool> {
-    let prepared = guard.member(comm).and_then(|member| {
-        let short = Short::new(Collective::Allgather);
-        let recv = guard.per_rank(recv, member.size).ok()?;
-        let send = if send.0.is_in_place() { None } else { Some(guard.typed(send).ok()?) };
-        Some((member, short.with_blocks(member.rank, send, 1, Some(recv), member.size)?))
-    });
-    prepared.map_or(Ok(false), |(member, short)| guard.round(member, &short))
+#[inline(always)]
+pub(crate) fn allgather(process: &mut Process, comm: Handle, send: Typed, recv: Typed) -> Option<Prepared> {
+    let member = process.member(comm)?;
+    let short = Short::new(Collective::Allgather);
+    let recv = process.per_rank(recv, member.size).ok()?;
+    let send = if send.0.is_in_place() { None } else { Some(process.typed(send).ok()?) };
+    Some((member, short.with_blocks(member.rank, send, 1, Some(recv), member.size)?))
 }
 
 /// MPI_Alltoall.
-pub(crate) fn alltoall(guard: &mut Guard, comm: Handle, send: Typed, recv: Typed) -> Result<bool> {
-    let prepared = guard.member(comm).and_then(|member| {
-        let short = Short::new(Collective::Alltoall);
-        let recv = guard.per_rank(recv, member.size).ok()?;
-        let send = if send.0.is_in_place() { None } else { Some(guard.per_rank(send, member.size).ok()?) };
-        Some((member, short.with_blocks(member.rank, send, member.size, Some(recv), member.size)?))
-    });
-    prepared.map_or(Ok(false), |(member, short)| guard.round(member, &short))
+#[inline(always)]
+pub(crate) fn alltoall(process: &mut Process, comm: Handle, send: Typed, recv: Typed) -> Option<Prepared> {
+    let member = process.member(comm)?;
+    let short = Short::new(Collective::Alltoall);
+    let recv = process.per_rank(recv, member.size).ok()?;
+    let send = if send.0.is_in_place() { None } else { Some(process.per_rank(send, member.size).ok()?) };
+    Some((member, short.with_blocks(member.rank, send, member.size, Some(recv), member.size)?))
 }
 
 /// MPI_Reduce, MPI_Allreduce, MPI_Scan and MPI_Exscan, and MPI_Reduce_scatter_block where `count` elements are one block.
 #[inline(always)]
 pub(crate) fn reduction(
-    guard: &mut Guard,
+    process: &mut Process,
     collective: Collective,
     comm: Handle,
     root: i32,
     count: i64,
     data: &Reduced,
-) -> Result<bool> {
-    let Some(member) = guard.member(comm) else { return Ok(false) };
+) -> Option<Prepared> {
+    let member = process.member(comm)?;
     let (blocks, before) = match collective {
         Collective::ReduceScatterBlock => (member.size, member.rank),
         _ => (1, 0),
     };
-    let Some(mut short) = guard.rooted(member, collective, root) else { return Ok(false) };
+    let mut short = process.rooted(member, collective, root)?;
     let wanted = collective != Collective::Reduce || short.root == member.rank;
     // Longer ones are not short, whatever their elements.
-    let Some(count) = usize::try_from(count).ok().filter(|count| *count <= coll::SHORT_MAX) else {
-        return Ok(false);
-    };
-    match guard.operands(&mut short, blocks * count, wanted.then_some((before * count, count)), data) {
-        Some(()) => guard.round(member, &short),
-        None => Ok(false),
-    }
+    let count = usize::try_from(count).ok().filter(|count| *count <= coll::SHORT_MAX)?;
+    process.operands(&mut short, blocks * count, wanted.then_some((before * count, count)), data)?;
+    Some((member, short))
 }
 
 /// MPI_Reduce_scatter.
 pub(crate) fn reduce_scatter(
-    guard: &mut Guard,
+    process: &mut Process,
     comm: Handle,
     counts: &Counts,
     data: &Reduced,
-) -> Result<bool> {
-    let prepared = guard.member(comm).and_then(|member| {
-        let counts = counts.read(member.size).ok()?;
-        let sum = |counts: &[i64]| {
-            let add = |sum: usize, count: &i64| sum.checked_add(usize::try_from(*count).ok()?);
-            counts.iter().try_fold(0usize, add).filter(|sum| *sum <= coll::SHORT_MAX)
-        };
-        let mut short = Short::new(Collective::ReduceScatter);
-        let wanted = (sum(&counts[..member.rank])?, counts[member.rank] as usize);
-        guard.operands(&mut short, sum(&counts)?, Some(wanted), data)?;
-        Some((member, short))
-    });
-    prepared.map_or(Ok(false), |(member, short)| guard.round(member, &short))
+) -> Option<Prepared> {
+    let member = process.member(comm)?;
+    let counts = counts.read(member.size).ok()?;
+    let sum = |counts: &[i64]| {
+        let add = |sum: usize, count: &i64| sum.checked_add(usize::try_from(*count).ok()?);
+        counts.iter().try_fold(0usize, add).filter(|sum| *sum <= coll::SHORT_MAX)
+    };
+    let mut short = Short::new(Collective::ReduceScatter);
+    let wanted = (sum(&counts[..member.rank])?, counts[member.rank] as usize);
+    process.operands(&mut short, sum(&counts)?, Some(wanted), data)?;
+    Some((member, short))
 }
 
 /// A comm is freed here.
 pub(crate) fn leave(coll: &mut Coll, comm: &Comm) {
-    if let Boards::Hung(boards) = comm.boards {
+    if let Boards::Hung { boards, .. } = comm.boards {
         coll.leave(boards);
     }
 }
@@ -189,14 +194,14 @@ impl Process {
 }
 
 impl Guard {
-    /// Makes the call over the comm's boards if it is short enough, and they hang; whether it was made.
-    fn round(&mut self, member: Member, short: &Short) -> Result<bool> {
+    /// Makes a blocking call over the comm's boards if it is short enough, and they hang; whether it was made. An error is that of the call.
+    pub(crate) fn round(&mut self, (member, short): &Prepared) -> Result<bool> {
         let coll = &mut self.job().coll;
         if !coll.takes(short, member.size) {
             return Ok(false);
         }
-        let Boards::Hung(boards) = member.boards else {
-            return self.count_short(member).map(|()| false);
+        let Boards::Hung { boards, .. } = member.boards else {
+            return self.count_short(*member).map(|()| false);
         };
         if !coll.has_room(boards, short) {
             return Ok(false);
@@ -212,16 +217,36 @@ impl Guard {
         Ok(true)
     }
 
+    /// Begins a nonblocking call over the comm's boards if it is one for them.
+    pub(crate) fn begin_short(&mut self, (member, short): &Prepared) -> Option<Work> {
+        let Boards::Hung { boards, from } = member.boards else { return None };
+        let next = self.objects.comm(member.comm).ok()?.sequences[1];
+        let coll = &self.job().coll;
+        let fits = next.wrapping_sub(from) as i32 >= 0
+            && coll.takes(short, member.size)
+            && coll.has_room(boards, short)
+            && coll.queues(boards, short);
+        fits.then(|| {
+            let coll = &mut self.job().coll;
+            coll.count(short);
+            let (first, second) = match short.halves(member.rank, member.size) {
+                Some((first, second)) => (first, Some(second)),
+                None => (short.clone(), None),
+            };
+            Work::Short(coll.queue(boards, first, second))
+        })
+    }
+
     /// One round of the boards.
     #[inline]
     fn turn(&mut self, boards: usize, short: &Short) -> Result<()> {
         let mut turn = self.job().coll.begin(boards, short);
-        if let Some(outcome) = self.look_for(|process| process.job().coll.advance(&mut turn, short)) {
+        if let Some(outcome) = self.look_for(|process| process.job().coll.advance(boards, &mut turn, short)) {
             return outcome;
         }
-        self.job().coll.wait(&turn, true);
-        let outcome = self.wait(|process| process.job().coll.advance(&mut turn, short));
-        self.job().coll.wait(&turn, false);
+        self.job().coll.wait(boards, true);
+        let outcome = self.wait(|process| process.job().coll.advance(boards, &mut turn, short));
+        self.job().coll.wait(boards, false);
         outcome
     }
 
@@ -233,14 +258,21 @@ impl Guard {
             self.objects.comms.get_mut(member.comm)?.boards = Boards::Counted(calls + 1);
             return Ok(());
         }
-        let mut mine = to_bytes(&[self.job().coll.new_board() as i64]);
+        let made = self.objects.comm(member.comm)?.sequences[1];
+        let mut mine = to_bytes(&[self.job().coll.new_board() as i64, i64::from(made)]);
         let mut all = vec![0; mine.len() * member.size];
         let work = Planned::gathering_bytes(member.comm, &mut mine, &mut all).blocking().start(self)?.1;
         self.finish(work).error.map_or(Ok(()), Err)?;
         let (objects, job) = self.parts();
         let peers = &objects.comm(member.comm)?.everybody;
-        let hung = job.coll.hang_boards(member.rank, peers, &to_words(&all))?;
-        objects.comms.get_mut(member.comm)?.boards = hung.map_or(Boards::Refused, Boards::Hung);
+        let told = to_words(&all);
+        let (rooms, theirs): (Vec<_>, Vec<_>) =
+            told.chunks_exact(2).map(|words| (words[0], words[1] as u32)).unzip();
+        let hung = job.coll.hang_boards(member.rank, peers, &rooms)?;
+        // Numbers go round, so the latest is the one farthest ahead of ours.
+        let from = theirs.into_iter().max_by_key(|number| number.wrapping_sub(made) as i32).unwrap_or(made);
+        let hang = |boards| Boards::Hung { boards, from };
+        objects.comms.get_mut(member.comm)?.boards = hung.map_or(Boards::Refused, hang);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Boards: short blocking collectives, each in one exchange of cache lines.
+//! Boards: short collectives, each in one exchange of cache lines.
 //!
 //! On a board, which lies in its arena, each member of a comm has two places, used in turn: a word with the number of a round and what
 //! the call is (its *facts*: collective, root, bytes), and the bytes that it contributes. To take part in round r, a member writes its
@@ -10,13 +10,17 @@
 //! round was two before; operands are combined in the order of ranks, so all members get the same bits; whether a call is one for the
 //! board depends only on what is the same for all members, so their rounds count alike.
 //!
-//! A comm gets its boards after some such calls: many have only a few.
+//! A comm gets its boards after some such calls: many have only a few. Only blocking calls count, since telling each other where the
+//! boards lie takes waiting. It gets two for each member, since nonblocking calls never match blocking ones (MPI 5.0, section 6.12).
 //!
-//! Read next: `short.rs` (what a call is on a board).
+//! Read next: `short.rs` (what a call is on a board), `queue.rs` (nonblocking calls).
 
+use crate::queue::Queued;
 use crate::short::{BYTES_MAX, MEMBERS_MAX, Short};
 use error::{Class, Error, Result, fail};
 use schedule::algorithm::Collective;
+use slab::Slab;
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use sys::Span;
@@ -35,11 +39,13 @@ const _: () = assert!(Collective::ALL.len() <= 32 && MEMBERS_MAX <= 16 && BYTES_
 
 /// From one word to the next: processors fetch lines in pairs.
 const WORD_BYTES: u64 = 128;
-/// Before the bytes that do not lie beside a word: the word `left`, and the words of both places.
+/// Before the bytes that do not lie beside a word: the word `left`, which only blocking calls' boards use, and the words of both places.
 const WORDS_BYTES: u64 = 4 * WORD_BYTES;
 /// Room for contributions of `BYTES_MAX` while a rank's boards have less than this in all, then for less: touched pages stay.
-const BOARDS_BYTES_MAX: u64 = 64 << 20;
+const BOARDS_BYTES_MAX: u64 = 128 << 20;
 const LESS_BYTES_MAX: u64 = 16 << 10;
+/// In a `Hung::room`, beside the logarithm: proxies carry out this member's nonblocking collectives.
+const SERVED: u64 = 1 << 5;
 /// What members tell each other who have no room for a board.
 pub const NO_BOARD: u64 = u64::MAX;
 
@@ -55,10 +61,9 @@ impl Short {
 /// A call under way.
 #[derive(Debug)]
 pub struct Turn {
-    board: usize,
     /// The word of all who make this call.
     word: u64,
-    posted: bool,
+    pub(crate) posted: bool,
     /// The members that are still to be looked at.
     ahead: Range<usize>,
     /// Whether all are looked at.
@@ -67,23 +72,42 @@ pub struct Turn {
 
 /// The boards of a process.
 pub(crate) struct Boards {
-    segment: Segment,
-    hung: slab::Slab<Board>,
+    pub(crate) segment: Segment,
+    pub(crate) hung: Slab<Hung>,
+    /// Nonblocking calls that the program has not yet been told of, and the boards on which some are not over.
+    pub(crate) queued: Slab<Queued>,
+    pub(crate) busy: Vec<usize>,
     /// Those on which a thread has waited for long: it may go to sleep.
     waiting: Vec<usize>,
-    /// Boards of comms that were freed here, as members tell each other of them, and how many others used each: one may be used again
-    /// when these have left, too.
+    /// `Hung::room` of comms that were freed here, and how many others used each: one may be used again when these have left, too.
     left: Vec<(u64, u64)>,
     /// Bytes of all boards that were made here.
     made_bytes: u64,
+    /// Proxies carry out this rank's nonblocking collectives.
+    served: bool,
 }
 
-/// The boards of a comm's members.
-struct Board {
-    rank: usize,
-    members: Vec<Member>,
+/// The boards of a comm.
+pub(crate) struct Hung {
+    pub(crate) blocking: Board,
+    pub(crate) nonblocking: Board,
+    /// Nonblocking calls that are not over, as they were made; only the first has begun.
+    pub(crate) queue: VecDeque<usize>,
+    /// The comm is freed here.
+    pub(crate) freed: bool,
+    /// Where this rank's boards lie in its arena, and, in the bits that alignment leaves, the binary logarithm of the bytes for which a
+    /// place has room, and `SERVED`: what members tell each other.
+    room: u64,
+    /// Some member's nonblocking collectives are for proxies.
+    pub(crate) served: bool,
     /// For contributions of so many bytes all members have room.
     bytes_max: u64,
+}
+
+/// One board of each of a comm's members.
+pub(crate) struct Board {
+    rank: usize,
+    members: Vec<Member>,
     round: u64,
     /// The latest round that all members are known to have begun.
     begun: u64,
@@ -94,8 +118,6 @@ struct Board {
 struct Member {
     /// Its rank in the job.
     peer: u32,
-    /// Where its board lies in its arena, and, in the bits that alignment leaves, the binary logarithm of the bytes for which it has room.
-    board: u64,
     left: Words,
     places: [Place; 2],
 }
@@ -108,117 +130,153 @@ struct Place {
 }
 
 impl Boards {
-    pub(crate) fn new(segment: Segment) -> Boards {
-        Boards { segment, hung: slab::Slab::new(), waiting: Vec::new(), left: Vec::new(), made_bytes: 0 }
+    pub(crate) fn new(segment: Segment, served: bool) -> Boards {
+        Boards {
+            segment,
+            hung: Slab::new(),
+            queued: Slab::new(),
+            busy: Vec::new(),
+            waiting: Vec::new(),
+            left: Vec::new(),
+            made_bytes: 0,
+            served,
+        }
     }
 
-    /// Room for a board of this rank (`Member::board`), or `NO_BOARD`.
+    /// Room for a member's boards (`Hung::room`), or `NO_BOARD`.
     pub(crate) fn new_board(&mut self, memory: &mut Allocator) -> u64 {
         let arena = memory.arena().clone();
-        let word = |board: u64, at: u64| {
-            arena.word(place_of(board).0 + at * WORD_BYTES).expect("boards lie inside their arenas")
+        let word = |room: u64, board: u64, at: u64| {
+            let (offset, bytes) = place_of(room);
+            let at = offset + board * board_bytes(bytes) + at * WORD_BYTES;
+            arena.word(at).expect("boards lie inside their arenas")
         };
-        let unused = |&(board, others): &(u64, u64)| word(board, 0).load(Ordering::Acquire) == others;
-        let board = match self.left.iter().position(unused) {
+        let unused = |&(room, others): &(u64, u64)| word(room, 0, 0).load(Ordering::Acquire) == others;
+        let room = match self.left.iter().position(unused) {
             Some(at) => Some(self.left.swap_remove(at).0),
             None => {
                 let bytes = if self.made_bytes < BOARDS_BYTES_MAX { BYTES_MAX } else { LESS_BYTES_MAX };
-                self.made_bytes += 2 * bytes;
-                memory.alloc(WORDS_BYTES + 2 * bytes).map(|offset| offset | u64::from(bytes.ilog2()))
+                self.made_bytes += 4 * bytes;
+                let extra = u64::from(bytes.ilog2()) | if self.served { SERVED } else { 0 };
+                memory.alloc(2 * board_bytes(bytes)).map(|offset| offset | extra)
             }
         };
-        let Some(board) = board else { return NO_BOARD };
-        (0..3).for_each(|at| word(board, at).store(0, Ordering::Relaxed));
-        board
+        let Some(room) = room else { return NO_BOARD };
+        for board in 0..2 {
+            (0..3).for_each(|at| word(room, board, at).store(0, Ordering::Relaxed));
+        }
+        room
     }
 
-    /// Hangs the members' boards, as all have told each other; nothing if some member has no room for one.
-    pub(crate) fn hang(&mut self, rank: usize, peers: &[u32], boards: &[i64]) -> Result<Option<usize>> {
-        if boards.contains(&(NO_BOARD as i64)) {
+    /// Hangs the members' boards, as all have told each other; nothing if some member has no room for them.
+    pub(crate) fn hang(&mut self, rank: usize, peers: &[u32], rooms: &[i64]) -> Result<Option<usize>> {
+        if rooms.contains(&(NO_BOARD as i64)) {
             return Ok(None);
         }
-        let member = |(&peer, &board): (&u32, &i64)| match Member::find(
-            &self.segment.arena(peer)?,
-            peer,
-            board as u64,
-        ) {
-            Some(member) => Ok(member),
-            None => fail!(Class::Intern, "rank {peer} of the job says that its board is at {board:#x}"),
+        let board = |which: u64| -> Result<Board> {
+            let member = |(&peer, &room): (&u32, &i64)| match Member::find(
+                &self.segment.arena(peer)?,
+                peer,
+                room as u64,
+                which,
+            ) {
+                Some(member) => Ok(member),
+                None => fail!(Class::Intern, "rank {peer} of the job says that its board is at {room:#x}"),
+            };
+            let members = peers.iter().zip(rooms).map(member).collect::<Result<Vec<_>>>()?;
+            Ok(Board { rank, members, round: 0, begun: 0, missed: (0, 0) })
         };
-        let members = peers.iter().zip(boards).map(member).collect::<Result<Vec<_>>>()?;
-        let bytes_max = boards.iter().map(|board| place_of(*board as u64).1).min().unwrap_or(0);
-        let board = Board { rank, members, bytes_max, round: 0, begun: 0, missed: (0, 0) };
-        Ok(Some(self.hung.insert(board)))
+        let hung = Hung {
+            blocking: board(0)?,
+            nonblocking: board(1)?,
+            queue: VecDeque::new(),
+            freed: false,
+            room: rooms[rank] as u64,
+            served: rooms.iter().any(|room| *room as u64 & SERVED != 0),
+            bytes_max: rooms.iter().map(|room| place_of(*room as u64).1).min().unwrap_or(0),
+        };
+        Ok(Some(self.hung.insert(hung)))
     }
 
     /// Whether all members have room for a call that fits boards.
     #[inline]
     pub(crate) fn has_room(&self, board: usize, short: &Short) -> bool {
-        let board = &self.hung[board];
-        board.bytes_max == BYTES_MAX || short.contribution(board.members.len()) <= board.bytes_max
+        let Hung { blocking, bytes_max, .. } = &self.hung[board];
+        *bytes_max == BYTES_MAX || short.contribution(blocking.members.len()) <= *bytes_max
     }
 
-    /// Begins the next round of these boards, with a call that fits them.
+    /// Begins the next round of blocking calls, with one that fits.
     #[inline]
     pub(crate) fn begin(&mut self, board: usize, short: &Short) -> Turn {
-        let at = &mut self.hung[board];
-        at.round += 1;
-        let unsure = at.begun != at.round - 1;
-        let word = at.round << FACTS_BITS | short.facts(short.bytes);
-        let ahead = 0..if unsure { at.members.len() } else { 0 };
-        Turn { board, word, posted: false, ahead, all: false }
+        self.hung[board].blocking.begin(short)
     }
 
-    /// Takes a call as far as it goes. How it ended, once it has.
+    /// Takes a blocking call as far as it goes. How it ended, once it has.
     #[inline]
-    pub(crate) fn advance(&mut self, turn: &mut Turn, short: &Short) -> Option<Result<()>> {
-        self.hung[turn.board].advance(turn, short, &self.segment)
+    pub(crate) fn advance(&mut self, board: usize, turn: &mut Turn, short: &Short) -> Option<Result<()>> {
+        self.hung[board].blocking.advance(turn, short, &self.segment)
     }
 
-    /// The thread that makes a call is going to wait for long, or has done so.
+    /// The thread that makes a blocking call is going to wait for long, or has done so.
     #[cold]
-    pub(crate) fn wait(&mut self, turn: &Turn, begins: bool) {
-        self.waiting.retain(|board| *board != turn.board);
+    pub(crate) fn wait(&mut self, board: usize, begins: bool) {
+        self.waiting.retain(|waiting| *waiting != board);
         if begins {
-            self.waiting.push(turn.board);
+            self.waiting.push(board);
         }
+    }
+
+    /// Those for which a thread may sleep.
+    #[inline]
+    fn awaited(&self) -> impl Iterator<Item = (usize, &Board)> {
+        let blocking = self.waiting.iter().map(|number| (*number, &self.hung[*number].blocking));
+        blocking.chain(self.busy.iter().map(|number| (*number, &self.hung[*number].nonblocking)))
     }
 
     /// Whether a call that has waited for long would get further.
     #[inline]
     pub(crate) fn stirred(&self) -> bool {
-        self.waiting.iter().any(|board| {
-            let board = &self.hung[*board];
-            board.has_begun(board.missed.0, board.missed.1)
-        })
+        self.awaited().any(|(_, board)| !board.misses())
     }
 
-    /// The comm of these boards is freed here.
+    /// The boards on which calls wait, and for which member.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.awaited().filter(|(_, board)| board.misses()).map(|(number, board)| (number, board.missed.0))
+    }
+
+    /// The comm of these boards is freed here: nobody calls on them any more, but calls may be under way.
     pub(crate) fn leave(&mut self, board: usize) {
-        let board = self.hung.remove(board);
-        let others = board.members.len() as u64 - 1;
-        for (rank, member) in board.members.iter().enumerate() {
-            if rank == board.rank {
-                self.left.push((member.board, others));
-            } else {
-                member.left[0].fetch_add(1, Ordering::Release);
-            }
+        if !self.hung[board].queue.is_empty() {
+            self.hung[board].freed = true;
+            return;
+        }
+        let Hung { blocking, room, .. } = self.hung.remove(board);
+        let others = blocking.members.len() as u64 - 1;
+        self.left.push((room, others));
+        for (_, member) in blocking.members.iter().enumerate().filter(|(rank, _)| *rank != blocking.rank) {
+            member.left[0].fetch_add(1, Ordering::Release);
         }
     }
 }
 
-/// Where a board lies, and how long a contribution may be.
-fn place_of(board: u64) -> (u64, u64) {
-    (board & !63, 1 << (board & 63))
+/// Where the boards of a `Hung::room` lie, and how long a contribution may be.
+fn place_of(room: u64) -> (u64, u64) {
+    (room & !63, 1 << (room & 31))
+}
+
+/// Of one board, for contributions of so many.
+fn board_bytes(bytes: u64) -> u64 {
+    WORDS_BYTES + 2 * bytes
 }
 
 impl Member {
-    fn find(arena: &Arena, peer: u32, board: u64) -> Option<Member> {
-        let (offset, bytes) = place_of(board);
+    fn find(arena: &Arena, peer: u32, room: u64, which: u64) -> Option<Member> {
+        let (offset, bytes) = place_of(room);
         if !(LESS_BYTES_MAX..=BYTES_MAX).contains(&bytes) {
             return None;
         }
-        let whole = arena.span(offset, WORDS_BYTES + 2 * bytes)?;
+        let offset = offset + which * board_bytes(bytes);
+        let whole = arena.span(offset, board_bytes(bytes))?;
         let place = |turn: u64| {
             let (word, apart) = ((1 + turn) * WORD_BYTES, WORDS_BYTES + turn * bytes);
             Some(Place {
@@ -227,7 +285,7 @@ impl Member {
                 apart: whole.slice(apart as usize, bytes as usize),
             })
         };
-        Some(Member { peer, board, left: arena.keep(offset, 1)?, places: [place(0)?, place(1)?] })
+        Some(Member { peer, left: arena.keep(offset, 1)?, places: [place(0)?, place(1)?] })
     }
 }
 
@@ -245,6 +303,12 @@ impl Board {
         (word ^ round << FACTS_BITS) >> FACTS_BITS == 0
     }
 
+    /// Whether the member that a call missed is still not where it must be.
+    #[inline]
+    fn misses(&self) -> bool {
+        !self.has_begun(self.missed.0, self.missed.1)
+    }
+
     /// Where a member's contribution of `total` bytes to this round lies.
     #[inline]
     fn contribution(&self, rank: usize, total: u64) -> Span {
@@ -253,7 +317,21 @@ impl Board {
     }
 
     #[inline]
-    fn advance(&mut self, turn: &mut Turn, short: &Short, segment: &Segment) -> Option<Result<()>> {
+    pub(crate) fn begin(&mut self, short: &Short) -> Turn {
+        self.round += 1;
+        let unsure = self.begun != self.round - 1;
+        let word = self.round << FACTS_BITS | short.facts(short.bytes);
+        let ahead = 0..if unsure { self.members.len() } else { 0 };
+        Turn { word, posted: false, ahead, all: false }
+    }
+
+    #[inline]
+    pub(crate) fn advance(
+        &mut self,
+        turn: &mut Turn,
+        short: &Short,
+        segment: &Segment,
+    ) -> Option<Result<()>> {
         let members = self.members.len();
         if !turn.posted {
             while turn.ahead.start < turn.ahead.end {

@@ -1,4 +1,4 @@
-//! Boards of several members in one process: every collective, members at their own pace, members that disagree.
+//! Boards of several members in one process: every collective, several under way at once, members at their own pace, members that disagree.
 
 use super::*;
 use Collective::*;
@@ -10,6 +10,7 @@ use transport::own;
 use transport::shm::Shape;
 
 const ROUNDS: u64 = 500;
+const UNDER_WAY_MAX: usize = 3;
 /// After so many turns without the others' doing anything they have died.
 const TURNS_MAX: u32 = 20_000_000;
 const SUM: Option<(PredefinedOp, Basic)> = Some((PredefinedOp::Sum, Basic::U64));
@@ -86,44 +87,81 @@ fn run(size: usize, seed: u64) {
     let peers: Vec<u32> = (0..size as u32).collect();
     let member = |rank: usize| {
         let mut memory = Allocator::new(segment.arena(rank as u32).unwrap());
-        let mut boards = Boards::new(segment.clone());
+        let mut boards = Boards::new(segment.clone(), false);
         offsets.lock().unwrap()[rank] = boards.new_board(&mut memory) as i64;
         told.wait();
         let board = boards.hang(rank, &peers, &offsets.lock().unwrap()).unwrap().unwrap();
         let (mut all, mut own) = (StdRng::seed_from_u64(seed), StdRng::seed_from_u64(seed + 1 + rank as u64));
-        let (mut out, mut into) = ([[0; 8]; 512], [[0xff; 8]; 512]);
-        for round in 0..ROUNDS {
-            let collective = ALL[all.random_range(0..ALL.len())];
-            let (root, block) = (all.random_range(0..size), all.random_range(0..40));
-            let (short, expected) =
-                call((collective, root, block), (rank, round, size), (&mut out, &mut into));
-            assert!(short.fits(size));
-            let mut turn = boards.begin(board, &short);
-            let mut turns = 0;
-            let outcome = loop {
+        let mut buffers = vec![([[0; 8]; 512], [[0xff; 8]; 512]); UNDER_WAY_MAX];
+        let mut turns = 0;
+        let mut wait = |boards: &mut Boards, round| {
+            while !boards.stirred() {
                 turns += 1;
-                assert!(turns < TURNS_MAX, "seed {seed}, round {round}: never ends at {rank}");
-                if let Some(outcome) = boards.advance(&mut turn, &short) {
-                    break outcome;
+                assert!(turns < TURNS_MAX, "seed {seed}, round {round}: nothing stirs at {rank}");
+                std::thread::yield_now();
+            }
+        };
+        let mut round = 0;
+        while round < ROUNDS {
+            // One blocking call, or nonblocking ones that are under way at the same time.
+            let under_way = all.random_range(0..=UNDER_WAY_MAX);
+            let mut calls = Vec::new();
+            for (out, into) in &mut buffers[..under_way.max(1)] {
+                let collective = ALL[all.random_range(0..ALL.len())];
+                let (root, block) = (all.random_range(0..size), all.random_range(0..40));
+                let (short, expected) = call((collective, root, block), (rank, round, size), (out, into));
+                assert!(short.fits(size));
+                calls.push((round, short, expected));
+                round += 1;
+            }
+            if under_way == 0 {
+                let short = &calls[0].1;
+                let mut turn = boards.begin(board, short);
+                let outcome = loop {
+                    if let Some(outcome) = boards.advance(board, &mut turn, short) {
+                        break outcome;
+                    }
+                    boards.wait(board, true);
+                    wait(&mut boards, round);
+                    boards.wait(board, false);
+                };
+                assert_eq!(outcome, Ok(()), "seed {seed}, round {round}");
+            } else {
+                let mut tickets: Vec<_> =
+                    calls.iter().map(|(_, short, _)| boards.queue(board, short.clone(), None)).collect();
+                while !tickets.is_empty() {
+                    let one = own.random_range(0..tickets.len());
+                    match boards.outcome(tickets[one]) {
+                        Some(outcome) => {
+                            assert_eq!(outcome, Ok(()), "seed {seed}, round {round}");
+                            tickets.swap_remove(one);
+                        }
+                        None if boards.busy.is_empty() => (),
+                        None => {
+                            wait(&mut boards, round);
+                            boards.poll();
+                        }
+                    }
                 }
-                boards.wait(&turn, true);
-                while !boards.stirred() {
-                    turns += 1;
-                    assert!(turns < TURNS_MAX, "seed {seed}, round {round}: nothing stirs at {rank}");
-                    std::thread::yield_now();
-                }
-                boards.wait(&turn, false);
-            };
-            assert_eq!(outcome, Ok(()), "seed {seed}, round {round}");
-            let seen: Vec<u64> =
-                into[..expected.len()].iter().map(|word| u64::from_ne_bytes(*word)).collect();
-            assert_eq!(seen, expected, "seed {seed}, round {round}: {collective:?} at {rank}");
+            }
+            for ((round, short, expected), (_, into)) in calls.iter().zip(&buffers) {
+                let seen: Vec<u64> =
+                    into[..expected.len()].iter().map(|word| u64::from_ne_bytes(*word)).collect();
+                assert_eq!(seen, *expected, "seed {seed}, round {round}: {short:?} at {rank}");
+            }
             if own.random_range(0..8) == 0 {
                 std::thread::sleep(std::time::Duration::from_micros(own.random_range(0..50)));
             }
         }
         told.wait();
+        // A comm may be freed while a call is under way.
+        let last = short(Barrier, 0, 0);
+        let ticket = boards.queue(board, last, None);
         boards.leave(board);
+        while boards.outcome(ticket).is_none() {
+            wait(&mut boards, round);
+            boards.poll();
+        }
         told.wait();
         // All have left, so the place is used again.
         let first = offsets.lock().unwrap()[rank] as u64;
@@ -142,8 +180,8 @@ fn members_at_their_own_pace_get_the_right_words() {
 /// Two members of one process.
 fn pair() -> [Boards; 2] {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 8 << 20 }).unwrap();
-    let mut members =
-        [0, 1].map(|rank| (Allocator::new(segment.arena(rank).unwrap()), Boards::new(segment.clone())));
+    let mut members = [0, 1]
+        .map(|rank| (Allocator::new(segment.arena(rank).unwrap()), Boards::new(segment.clone(), false)));
     let at = members.each_mut().map(|(memory, boards)| boards.new_board(memory) as i64);
     members.iter_mut().enumerate().for_each(|(rank, (_, boards))| {
         assert_eq!(boards.hang(rank, &[0, 1], &at).unwrap(), Some(0));
@@ -166,7 +204,7 @@ fn nobody_is_two_rounds_ahead() {
         let (call, next, read) = (&calls[round], &calls[2], &spread(&mut words[3..], true));
         let mut turn = fast.begin(0, call);
         assert_eq!(
-            fast.advance(&mut turn, call),
+            fast.advance(0, &mut turn, call),
             (round == 0).then_some(Ok(())),
             "nobody has begun the first"
         );
@@ -174,14 +212,14 @@ fn nobody_is_two_rounds_ahead() {
             continue;
         }
         let mut first = slow.begin(0, read);
-        assert_eq!(slow.advance(&mut first, read), Some(Ok(())));
-        assert_eq!(fast.advance(&mut turn, call), Some(Ok(())));
+        assert_eq!(slow.advance(0, &mut first, read), Some(Ok(())));
+        assert_eq!(fast.advance(0, &mut turn, call), Some(Ok(())));
         let mut third = fast.begin(0, next);
-        assert_eq!(fast.advance(&mut third, next), None, "the second has not been read");
+        assert_eq!(fast.advance(0, &mut third, next), None, "the second has not been read");
         let mut second = slow.begin(0, read);
-        assert_eq!(slow.advance(&mut second, read), Some(Ok(())));
+        assert_eq!(slow.advance(0, &mut second, read), Some(Ok(())));
         assert_eq!(words[3], [2; 8]);
-        assert_eq!(fast.advance(&mut third, next), Some(Ok(())));
+        assert_eq!(fast.advance(0, &mut third, next), Some(Ok(())));
     }
 }
 
@@ -204,9 +242,9 @@ fn a_long_vector_takes_two_rounds() {
         for round in 0..2 {
             let call = |rank: usize| if round == 0 { &halves[rank].0 } else { &halves[rank].1 };
             let mut turns = [0, 1].map(|rank| members[rank].begin(0, call(rank)));
-            assert_eq!(members[0].advance(&mut turns[0], call(0)), None);
+            assert_eq!(members[0].advance(0, &mut turns[0], call(0)), None);
             for rank in [1, 0] {
-                assert_eq!(members[rank].advance(&mut turns[rank], call(rank)), Some(Ok(())));
+                assert_eq!(members[rank].advance(0, &mut turns[rank], call(rank)), Some(Ok(())));
             }
         }
         assert!(into.iter().flatten().all(|word| *word == [3; 8]));
@@ -224,13 +262,13 @@ fn disagree(calls: [(Collective, usize, u64); 2]) -> [Option<Class>; 2] {
         (call.input, call.in_place) = (call.output.clone(), true);
         call.part = 0..bytes as usize;
         let mut turn = members[rank].begin(0, &call);
-        let _ = members[rank].advance(&mut turn, &call);
+        let _ = members[rank].advance(0, &mut turn, &call);
         (turn, call)
     });
     // Who is done already gets the same answer again.
     let again = |rank: usize| {
         let (turn, call) = &mut turns[rank];
-        members[rank].advance(turn, call).expect("all have posted")
+        members[rank].advance(0, turn, call).expect("all have posted")
     };
     [0, 1].map(again).map(|outcome| outcome.err().map(|error| error.class))
 }
@@ -262,12 +300,12 @@ fn blocks_of_two_lengths_are_told() {
             let (send, recv) = (buffer(mine, *given), buffer(all, 2));
             let call = Short::new(Allgather).with_blocks(rank, Some(send), 1, Some(recv), 2).unwrap();
             let mut turn = members[rank].begin(0, &call);
-            assert_eq!(members[rank].advance(&mut turn, &call).is_some(), rank == 1);
+            assert_eq!(members[rank].advance(0, &mut turn, &call).is_some(), rank == 1);
             (rank, turn, call)
         })
         .collect();
     for (rank, mut turn, call) in turns {
-        let outcome = members[rank].advance(&mut turn, &call).unwrap();
+        let outcome = members[rank].advance(0, &mut turn, &call).unwrap();
         assert_eq!(outcome.unwrap_err().class, Class::Truncate);
     }
 }
@@ -275,7 +313,7 @@ fn blocks_of_two_lengths_are_told() {
 #[test]
 fn boards_of_which_one_is_nowhere_do_not_hang() {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 8 << 20 }).unwrap();
-    let mut boards = Boards::new(segment);
+    let mut boards = Boards::new(segment, false);
     assert_eq!(boards.hang(0, &[0, 1], &[64, NO_BOARD as i64]), Ok(None));
     for wrong in [1 << 40 | 20, 64, 64 | 13, 64 | 21, 64 | 63] {
         assert!(boards.hang(0, &[0, 1], &[64 | 20, wrong]).is_err(), "{wrong:#x}");
@@ -286,7 +324,7 @@ fn boards_of_which_one_is_nowhere_do_not_hang() {
 #[test]
 fn the_least_room_counts() {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 128 << 20 }).unwrap();
-    let [mut many, mut few] = [0, 1].map(|_| Boards::new(segment.clone()));
+    let [mut many, mut few] = [0, 1].map(|_| Boards::new(segment.clone(), false));
     let mut memory = [0, 1].map(|rank| Allocator::new(segment.arena(rank).unwrap()));
     for comms in 1..=33 {
         let boards = [many.new_board(&mut memory[0]) as i64, few.new_board(&mut memory[1]) as i64];

@@ -4,7 +4,7 @@
 //! Always true here: the algorithm depends only on what MPI makes equal on all ranks and on settings of scope `job`; starting never blocks;
 //! blocking, nonblocking and persistent calls start the same schedules.
 //!
-//! Short blocking calls need no schedule: `board.rs`.
+//! Short calls need no schedule: `board.rs`.
 //!
 //! Read next: `choose.rs` (the table of choices), `call.rs` (what a call is).
 #![forbid(unsafe_code)]
@@ -14,11 +14,13 @@ mod cache;
 mod call;
 pub mod check;
 mod choose;
+mod queue;
 mod short;
 
 pub use board::{CALLS_BEFORE, Turn};
 pub use call::{Call, Members, Part, meet};
 pub use choose::{Choice, RULES, Rule};
+pub use queue::Ticket as BoardTicket;
 pub use short::{SHORT_MAX, Short};
 
 use board::Boards;
@@ -51,7 +53,8 @@ impl Coll {
         let choice = Choice::from_settings(settings)?;
         let plans = Plans::new(settings.schedule_cache_entries as usize);
         let offload_all = settings.offload == settings::Offload::On;
-        let boards = Boards::new(executor.segment().clone());
+        let served = settings.offload != settings::Offload::Off && executor.is_served();
+        let boards = Boards::new(executor.segment().clone(), served);
         let is_short = |collective: &Collective| {
             settings.check == 0 && !offload_all && !choice.is_overruled(*collective)
         };
@@ -90,6 +93,12 @@ impl Coll {
         self.boards.has_room(boards, short)
     }
 
+    /// Whether a nonblocking call that `takes` and `has_room` allow goes over these boards: not where a proxy would carry it out.
+    #[inline]
+    pub fn queues(&self, boards: usize, short: &Short) -> bool {
+        short.is_mutual() && !self.boards.is_served(boards)
+    }
+
     /// Makes room for this rank's board; all members then tell each other what this returns.
     pub fn new_board(&mut self) -> u64 {
         self.boards.new_board(self.executor.memory())
@@ -107,6 +116,16 @@ impl Coll {
         telemetry::count(counter_of(short.name), 1);
     }
 
+    /// Makes a nonblocking call on these boards; `then` is its second round if it takes two.
+    pub fn queue(&mut self, boards: usize, short: Short, then: Option<Short>) -> BoardTicket {
+        self.boards.queue(boards, short, then)
+    }
+
+    /// How a call of `queue` ended, once it has; the ticket is then spent.
+    pub fn board_outcome(&mut self, ticket: BoardTicket) -> Option<Result<()>> {
+        self.boards.outcome(ticket)
+    }
+
     /// Begins a round of a call that `takes` allows on these boards.
     #[inline]
     pub fn begin(&mut self, boards: usize, short: &Short) -> Turn {
@@ -115,14 +134,14 @@ impl Coll {
 
     /// Takes a call on boards, the one that `begin` got, as far as it goes. How it ended, once it has.
     #[inline]
-    pub fn advance(&mut self, turn: &mut Turn, short: &Short) -> Option<Result<()>> {
-        self.boards.advance(turn, short)
+    pub fn advance(&mut self, boards: usize, turn: &mut Turn, short: &Short) -> Option<Result<()>> {
+        self.boards.advance(boards, turn, short)
     }
 
-    /// The thread that makes a call on boards is going to wait for long, or has done so.
+    /// The thread that makes a blocking call on boards is going to wait for long, or has done so.
     #[cold]
-    pub fn wait(&mut self, turn: &Turn, begins: bool) {
-        self.boards.wait(turn, begins);
+    pub fn wait(&mut self, boards: usize, begins: bool) {
+        self.boards.wait(boards, begins);
     }
 
     /// Whether a call on boards that has waited for long would get further.
@@ -163,7 +182,10 @@ impl Coll {
     /// Advances all started collectives that this rank executes itself.
     #[inline]
     pub fn poll(&mut self) -> Poll {
-        self.executor.poll()
+        match (self.boards.poll(), self.executor.poll()) {
+            (true, Poll::Idle) => Poll::Progressed,
+            (_, poll) => poll,
+        }
     }
 
     /// A user's operator that `poll` asked for has been called.
@@ -194,6 +216,11 @@ impl Coll {
     /// All collectives under way.
     pub fn pending(&self) -> Vec<executor::Pending> {
         self.executor.pending()
+    }
+
+    /// Calls on boards under way: the boards' number, and a member that has not begun the first of them.
+    pub fn pending_on_boards(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.boards.pending()
     }
 
     /// A sentence that the user should read once, if there is one.

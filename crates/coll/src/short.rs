@@ -14,7 +14,7 @@ const FLAT_MAX: u64 = 32 << 10;
 pub(crate) const MEMBERS_MAX: usize = 16;
 
 /// A collective as a board takes it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Short {
     /// Which the program calls; those with a count for every member are none.
     pub name: Collective,

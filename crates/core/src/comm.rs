@@ -57,8 +57,14 @@ pub enum Boards {
     Counted(u32),
     /// Some member has no room for one.
     Refused,
-    /// They hang, and this is their number in `coll`.
-    Hung(usize),
+    /// They hang.
+    Hung {
+        /// Their number in `coll`.
+        boards: usize,
+        /// Nonblocking calls from this one of `Comm::sequences` on may go over them. When the boards were hung some members had made more
+        /// nonblocking calls than others.
+        from: u32,
+    },
 }
 
 /// What the context of a comm's nonblocking collectives differs in.

@@ -85,6 +85,11 @@ impl Executor {
         &self.reach.segment
     }
 
+    /// Whether a proxy may carry out what this rank starts.
+    pub fn is_served(&self) -> bool {
+        self.reach.segment.proxy_of(self.rank).is_some()
+    }
+
     /// The executor of `rank`, which allocates from `allocator` (the rank's arena).
     pub fn new(segment: Segment, rank: u32, allocator: Allocator, config: Config) -> Executor {
         let generation = segment.rank(rank).generation.load(Ordering::Relaxed);

@@ -3,24 +3,21 @@
 
 use crate::args::{Address, Counts, Handle, In, Out};
 use crate::collective::{Planned, Reduced, Typed, TypedEach, Weighted};
-use crate::process::Guard;
-use crate::short;
+use crate::process::{Guard, Process};
+use crate::short::{self, Prepared};
 use error::Result;
 use schedule::algorithm::Collective;
 
 /// MPI_Barrier.
 pub fn barrier(guard: &mut Guard, comm: Handle) -> Result<()> {
-    if short::barrier(guard, comm)? {
-        return Ok(());
-    }
-    let planned = guard.plan_barrier(comm)?;
-    run(guard, planned)
+    let short = short::barrier(guard, comm);
+    blocking(guard, short, |process| process.plan_barrier(comm))
 }
 
 /// MPI_Ibarrier.
 pub fn ibarrier(guard: &mut Guard, comm: Handle, request: Out<Handle>) -> Result<()> {
-    let planned = guard.plan_barrier(comm)?;
-    launch(guard, planned, request)
+    let short = short::barrier(guard, comm);
+    nonblocking(guard, comm, short, |process| process.plan_barrier(comm), request)
 }
 
 /// MPI_Bcast.
@@ -28,11 +25,8 @@ pub fn ibarrier(guard: &mut Guard, comm: Handle, request: Out<Handle>) -> Result
 pub fn bcast(
     guard: &mut Guard, buffer: Address, count: i64, datatype: Handle, root: i32, comm: Handle,
 ) -> Result<()> {
-    if short::bcast(guard, comm, root, Typed(buffer, count, datatype))? {
-        return Ok(());
-    }
-    let planned = guard.plan_bcast(comm, root, Typed(buffer, count, datatype))?;
-    run(guard, planned)
+    let short = short::bcast(guard, comm, root, Typed(buffer, count, datatype));
+    blocking(guard, short, |process| process.plan_bcast(comm, root, Typed(buffer, count, datatype)))
 }
 
 /// MPI_Ibcast.
@@ -49,11 +43,8 @@ pub fn ibcast(
 pub fn gather(
     guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address, recvcount: i64, recvtype: Handle, root: i32, comm: Handle,
 ) -> Result<()> {
-    if short::gather(guard, comm, root, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype))? {
-        return Ok(());
-    }
-    let planned = guard.plan_gather(comm, root, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype))?;
-    run(guard, planned)
+    let short = short::gather(guard, comm, root, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
+    blocking(guard, short, |process| process.plan_gather(comm, root, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype)))
 }
 
 /// MPI_Igather.
@@ -88,11 +79,8 @@ pub fn igatherv(
 pub fn scatter(
     guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address, recvcount: i64, recvtype: Handle, root: i32, comm: Handle,
 ) -> Result<()> {
-    if short::scatter(guard, comm, root, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype))? {
-        return Ok(());
-    }
-    let planned = guard.plan_scatter(comm, root, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype))?;
-    run(guard, planned)
+    let short = short::scatter(guard, comm, root, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
+    blocking(guard, short, |process| process.plan_scatter(comm, root, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype)))
 }
 
 /// MPI_Iscatter.
@@ -127,11 +115,8 @@ pub fn iscatterv(
 pub fn allgather(
     guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address, recvcount: i64, recvtype: Handle, comm: Handle,
 ) -> Result<()> {
-    if short::allgather(guard, comm, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype))? {
-        return Ok(());
-    }
-    let planned = guard.plan_allgather(comm, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype))?;
-    run(guard, planned)
+    let short = short::allgather(guard, comm, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
+    blocking(guard, short, |process| process.plan_allgather(comm, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype)))
 }
 
 /// MPI_Iallgather.
@@ -139,8 +124,8 @@ pub fn allgather(
 pub fn iallgather(
     guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address, recvcount: i64, recvtype: Handle, comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
-    let planned = guard.plan_allgather(comm, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype))?;
-    launch(guard, planned, request)
+    let short = short::allgather(guard, comm, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
+    nonblocking(guard, comm, short, |process| process.plan_allgather(comm, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype)), request)
 }
 
 /// MPI_Allgatherv.
@@ -166,11 +151,8 @@ pub fn iallgatherv(
 pub fn alltoall(
     guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address, recvcount: i64, recvtype: Handle, comm: Handle,
 ) -> Result<()> {
-    if short::alltoall(guard, comm, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype))? {
-        return Ok(());
-    }
-    let planned = guard.plan_alltoall(comm, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype))?;
-    run(guard, planned)
+    let short = short::alltoall(guard, comm, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
+    blocking(guard, short, |process| process.plan_alltoall(comm, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype)))
 }
 
 /// MPI_Ialltoall.
@@ -178,8 +160,8 @@ pub fn alltoall(
 pub fn ialltoall(
     guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address, recvcount: i64, recvtype: Handle, comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
-    let planned = guard.plan_alltoall(comm, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype))?;
-    launch(guard, planned, request)
+    let short = short::alltoall(guard, comm, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
+    nonblocking(guard, comm, short, |process| process.plan_alltoall(comm, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype)), request)
 }
 
 /// MPI_Alltoallv.
@@ -223,11 +205,8 @@ pub fn ialltoallw(
 pub fn reduce(
     guard: &mut Guard, sendbuf: Address, recvbuf: Address, count: i64, datatype: Handle, op: Handle, root: i32, comm: Handle,
 ) -> Result<()> {
-    if short::reduction(guard, Collective::Reduce, comm, root, count, &Reduced { sendbuf, recvbuf, datatype, op })? {
-        return Ok(());
-    }
-    let planned = guard.plan_reduce(comm, root, count, Reduced { sendbuf, recvbuf, datatype, op })?;
-    run(guard, planned)
+    let short = short::reduction(guard, Collective::Reduce, comm, root, count, &Reduced { sendbuf, recvbuf, datatype, op });
+    blocking(guard, short, |process| process.plan_reduce(comm, root, count, Reduced { sendbuf, recvbuf, datatype, op }))
 }
 
 /// MPI_Ireduce.
@@ -244,11 +223,8 @@ pub fn ireduce(
 pub fn allreduce(
     guard: &mut Guard, sendbuf: Address, recvbuf: Address, count: i64, datatype: Handle, op: Handle, comm: Handle,
 ) -> Result<()> {
-    if short::reduction(guard, Collective::Allreduce, comm, 0, count, &Reduced { sendbuf, recvbuf, datatype, op })? {
-        return Ok(());
-    }
-    let planned = guard.plan_allreduce(comm, count, Reduced { sendbuf, recvbuf, datatype, op })?;
-    run(guard, planned)
+    let short = short::reduction(guard, Collective::Allreduce, comm, 0, count, &Reduced { sendbuf, recvbuf, datatype, op });
+    blocking(guard, short, |process| process.plan_allreduce(comm, count, Reduced { sendbuf, recvbuf, datatype, op }))
 }
 
 /// MPI_Iallreduce.
@@ -256,8 +232,8 @@ pub fn allreduce(
 pub fn iallreduce(
     guard: &mut Guard, sendbuf: Address, recvbuf: Address, count: i64, datatype: Handle, op: Handle, comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
-    let planned = guard.plan_allreduce(comm, count, Reduced { sendbuf, recvbuf, datatype, op })?;
-    launch(guard, planned, request)
+    let short = short::reduction(guard, Collective::Allreduce, comm, 0, count, &Reduced { sendbuf, recvbuf, datatype, op });
+    nonblocking(guard, comm, short, |process| process.plan_allreduce(comm, count, Reduced { sendbuf, recvbuf, datatype, op }), request)
 }
 
 /// MPI_Reduce_scatter_block.
@@ -265,11 +241,8 @@ pub fn iallreduce(
 pub fn reduce_scatter_block(
     guard: &mut Guard, sendbuf: Address, recvbuf: Address, recvcount: i64, datatype: Handle, op: Handle, comm: Handle,
 ) -> Result<()> {
-    if short::reduction(guard, Collective::ReduceScatterBlock, comm, 0, recvcount, &Reduced { sendbuf, recvbuf, datatype, op })? {
-        return Ok(());
-    }
-    let planned = guard.plan_reduce_scatter_block(comm, recvcount, Reduced { sendbuf, recvbuf, datatype, op })?;
-    run(guard, planned)
+    let short = short::reduction(guard, Collective::ReduceScatterBlock, comm, 0, recvcount, &Reduced { sendbuf, recvbuf, datatype, op });
+    blocking(guard, short, |process| process.plan_reduce_scatter_block(comm, recvcount, Reduced { sendbuf, recvbuf, datatype, op }))
 }
 
 /// MPI_Ireduce_scatter_block.
@@ -277,8 +250,8 @@ pub fn reduce_scatter_block(
 pub fn ireduce_scatter_block(
     guard: &mut Guard, sendbuf: Address, recvbuf: Address, recvcount: i64, datatype: Handle, op: Handle, comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
-    let planned = guard.plan_reduce_scatter_block(comm, recvcount, Reduced { sendbuf, recvbuf, datatype, op })?;
-    launch(guard, planned, request)
+    let short = short::reduction(guard, Collective::ReduceScatterBlock, comm, 0, recvcount, &Reduced { sendbuf, recvbuf, datatype, op });
+    nonblocking(guard, comm, short, |process| process.plan_reduce_scatter_block(comm, recvcount, Reduced { sendbuf, recvbuf, datatype, op }), request)
 }
 
 /// MPI_Reduce_scatter.
@@ -286,11 +259,8 @@ pub fn ireduce_scatter_block(
 pub fn reduce_scatter(
     guard: &mut Guard, sendbuf: Address, recvbuf: Address, recvcounts: Counts, datatype: Handle, op: Handle, comm: Handle,
 ) -> Result<()> {
-    if short::reduce_scatter(guard, comm, &recvcounts, &Reduced { sendbuf, recvbuf, datatype, op })? {
-        return Ok(());
-    }
-    let planned = guard.plan_reduce_scatter(comm, recvcounts, Reduced { sendbuf, recvbuf, datatype, op })?;
-    run(guard, planned)
+    let short = short::reduce_scatter(guard, comm, &recvcounts, &Reduced { sendbuf, recvbuf, datatype, op });
+    blocking(guard, short, |process| process.plan_reduce_scatter(comm, recvcounts, Reduced { sendbuf, recvbuf, datatype, op }))
 }
 
 /// MPI_Ireduce_scatter.
@@ -298,8 +268,8 @@ pub fn reduce_scatter(
 pub fn ireduce_scatter(
     guard: &mut Guard, sendbuf: Address, recvbuf: Address, recvcounts: Counts, datatype: Handle, op: Handle, comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
-    let planned = guard.plan_reduce_scatter(comm, recvcounts, Reduced { sendbuf, recvbuf, datatype, op })?;
-    launch(guard, planned, request)
+    let short = short::reduce_scatter(guard, comm, &recvcounts, &Reduced { sendbuf, recvbuf, datatype, op });
+    nonblocking(guard, comm, short, |process| process.plan_reduce_scatter(comm, recvcounts, Reduced { sendbuf, recvbuf, datatype, op }), request)
 }
 
 /// MPI_Scan.
@@ -307,11 +277,8 @@ pub fn ireduce_scatter(
 pub fn scan(
     guard: &mut Guard, sendbuf: Address, recvbuf: Address, count: i64, datatype: Handle, op: Handle, comm: Handle,
 ) -> Result<()> {
-    if short::reduction(guard, Collective::Scan, comm, 0, count, &Reduced { sendbuf, recvbuf, datatype, op })? {
-        return Ok(());
-    }
-    let planned = guard.plan_scan(comm, count, Reduced { sendbuf, recvbuf, datatype, op })?;
-    run(guard, planned)
+    let short = short::reduction(guard, Collective::Scan, comm, 0, count, &Reduced { sendbuf, recvbuf, datatype, op });
+    blocking(guard, short, |process| process.plan_scan(comm, count, Reduced { sendbuf, recvbuf, datatype, op }))
 }
 
 /// MPI_Iscan.
@@ -328,11 +295,8 @@ pub fn iscan(
 pub fn exscan(
     guard: &mut Guard, sendbuf: Address, recvbuf: Address, count: i64, datatype: Handle, op: Handle, comm: Handle,
 ) -> Result<()> {
-    if short::reduction(guard, Collective::Exscan, comm, 0, count, &Reduced { sendbuf, recvbuf, datatype, op })? {
-        return Ok(());
-    }
-    let planned = guard.plan_exscan(comm, count, Reduced { sendbuf, recvbuf, datatype, op })?;
-    run(guard, planned)
+    let short = short::reduction(guard, Collective::Exscan, comm, 0, count, &Reduced { sendbuf, recvbuf, datatype, op });
+    blocking(guard, short, |process| process.plan_exscan(comm, count, Reduced { sendbuf, recvbuf, datatype, op }))
 }
 
 /// MPI_Iexscan.
@@ -341,6 +305,39 @@ pub fn iexscan(
     guard: &mut Guard, sendbuf: Address, recvbuf: Address, count: i64, datatype: Handle, op: Handle, comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
     let planned = guard.plan_exscan(comm, count, Reduced { sendbuf, recvbuf, datatype, op })?;
+    launch(guard, planned, request)
+}
+
+/// Makes a call over boards, or by a schedule where it is none for them.
+#[inline(always)]
+fn blocking(
+    guard: &mut Guard,
+    short: Option<Prepared>,
+    plan: impl FnOnce(&mut Process) -> Result<Planned>,
+) -> Result<()> {
+    if let Some(short) = short
+        && guard.round(&short)?
+    {
+        return Ok(());
+    }
+    let planned = plan(guard)?;
+    run(guard, planned)
+}
+
+/// Begins a call over boards, or by a schedule where it is none for them.
+#[inline(always)]
+fn nonblocking(
+    guard: &mut Guard,
+    comm: Handle,
+    short: Option<Prepared>,
+    plan: impl FnOnce(&mut Process) -> Result<Planned>,
+    request: Out<Handle>,
+) -> Result<()> {
+    request.check()?;
+    if let Some(work) = short.and_then(|short| guard.begin_short(&short)) {
+        return request.set(guard.request(comm, work)?);
+    }
+    let planned = plan(guard)?;
     launch(guard, planned, request)
 }
 
