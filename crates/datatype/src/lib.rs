@@ -18,6 +18,7 @@ mod recipe;
 mod reduce;
 mod represented;
 mod signature;
+mod strip;
 
 pub use arrays::{
     DISTRIBUTE_BLOCK, DISTRIBUTE_CYCLIC, DISTRIBUTE_DEFAULT, DISTRIBUTE_NONE, Distribution, ORDER_C,

@@ -295,6 +295,9 @@ proptest! {
             let mut packed = vec![0; to - from];
             buffer.pack(from, span(&mut packed));
             prop_assert_eq!(&packed, &expected[from..to]);
+            packed.fill(0);
+            buffer.pack_away(from, span(&mut packed));
+            prop_assert_eq!(&packed, &expected[from..to]);
             let mut sliced = vec![0; to - from];
             buffer.slice(from, to - from).pack(0, span(&mut sliced));
             prop_assert_eq!(&sliced, &expected[from..to]);

@@ -77,7 +77,7 @@ impl Data {
     pub(crate) fn pack(&mut self, offset: usize, to: Span) {
         match self {
             Data::None => assert_eq!(to.bytes(), 0, "the operation has given its buffer up"),
-            Data::User(buffer) => buffer.pack(offset, to),
+            Data::User(buffer) => buffer.pack_away(offset, to),
             Data::Attached(copy, _) => copy.slice(offset, to.bytes()).copy_to(to),
             Data::Own(memory, _) => memory.lend(|all| all.slice(offset, to.bytes()).copy_to(to)),
         }

@@ -22,7 +22,7 @@ impl P2p {
         let bytes = buffer.bytes();
         if mode != Mode::Synchronous && lane.is_clear() && lane.affords(bytes, route) {
             let header = packet::addressed(packet::EAGER, context, tag);
-            if route.send(&header, bytes, |to| buffer.pack(0, to)) == Sent::Done {
+            if route.send(&header, bytes, |to| buffer.pack_away(0, to)) == Sent::Done {
                 lane.charge(bytes);
                 self.state.count(Counter::EagerMessagesSent, Counter::EagerBytesSent, bytes);
                 return Ok(Ticket::DONE);
