@@ -35,6 +35,10 @@ pub enum Sent {
 }
 
 /// The way to one peer.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "only tests have others, and whoever keeps a route keeps it in a box"
+)]
 pub enum Route {
     /// The peer is this process: nothing becomes a packet.
     Own,

@@ -105,7 +105,7 @@ impl Link {
         let (inline_bytes, cell_bytes) =
             if bytes <= INLINE_BYTES { (bytes as u8, 0) } else { (0, bytes.min(CELL_BYTES) as u16) };
         assert!(bytes <= CELL_BYTES, "{bytes} bytes in one packet");
-        let header = ring::Header { kind, inline_bytes, cell_bytes, context, tag, extra: 0 };
+        let header = ring::Header { kind, inline_bytes, cell_bytes, context, tag };
         let answer =
             self.sender.send(&header, |inline, cell| fill(if cell_bytes == 0 { inline } else { cell }));
         match answer {

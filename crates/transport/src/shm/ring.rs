@@ -6,6 +6,10 @@
 //! the transfer of one cache line, and there is no shared tail. The receiver publishes how far it has read every quarter
 //! of the ring, or when it finds nothing more, and the sender looks at that only when it seems to be out of room.
 //!
+//! The area is made of *windows*. The sender begins with the first and moves on to the next, for good, when the cells under way leave no
+//! room or one is too long: most pairs never need more than the first, each page of which has soon been touched for the first time
+//! (2.4 us each, which is more than any short message). Windows share no byte, so moving on waits for nothing.
+//!
 //! The protocol is generic in where the ring lies (`Memory`), so that loom checks the code that runs.
 
 use super::atomic::{AtomicU32, AtomicU64, Line, Ordering};
@@ -21,17 +25,19 @@ pub const CELL_BYTES: usize = 32 << 10;
 
 /// Slots of a ring.
 const SLOTS: u64 = 256;
-/// Bytes of the area that holds the cells.
-const AREA_BYTES: u64 = 8 * CELL_BYTES as u64;
+/// Where the windows of the area begin, and where the last ends. Their lengths are powers of two, the last at least twice a cell.
+const WINDOWS: [u64; 3] = [0, 64 << 10, 320 << 10];
+/// Positions in the area count bytes, those of window `n` from `n << WINDOW_SHIFT` on.
+const WINDOW_SHIFT: u32 = 60;
 /// Cells begin at multiples of this. Were it the cache line, a receiver that takes short cells one after the other would seem to walk
 /// through memory, and its prefetcher would take the next line from under the sender: a message of 64 bytes then took half as long again.
 const CELL_ALIGN: u64 = 256;
 const SLOTS_OFFSET: u64 = 4096;
 const AREA_OFFSET: u64 = SLOTS_OFFSET + SLOTS * size_of::<Slot>() as u64;
 /// Bytes of a whole ring: a page for both ends, the slots, the area.
-pub(super) const BYTES: u64 = AREA_OFFSET + AREA_BYTES;
+pub(super) const BYTES: u64 = AREA_OFFSET + WINDOWS[WINDOWS.len() - 1];
 
-/// What a packet says of itself. `kind` and `extra` mean what the `p2p` room makes of them.
+/// What a packet says of itself. `kind` means what the `p2p` room makes of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// What sort of packet it is.
@@ -44,8 +50,6 @@ pub struct Header {
     pub context: u64,
     /// The envelope's tag.
     pub tag: i32,
-    /// A small argument.
-    pub extra: u32,
 }
 
 /// Whether a packet was sent.
@@ -68,7 +72,8 @@ pub(super) struct Slot {
     sizes: AtomicU32,
     context: AtomicU64,
     tag: AtomicU32,
-    extra: AtomicU32,
+    /// Where there is a cell: the window in which it lies.
+    window: AtomicU32,
     #[cfg(not(loom))]
     inline: std::cell::UnsafeCell<[u8; INLINE_BYTES]>,
 }
@@ -104,14 +109,14 @@ struct ReceiverEnd {
 pub(super) trait Memory {
     /// A power of two.
     fn slots(&self) -> u64;
-    /// A power of two; at least twice the largest cell.
-    fn area_bytes(&self) -> u64;
+    /// Window `number` of the area; none if there are not so many.
+    fn window(&self, number: u64) -> Option<Window>;
     fn ends(&self) -> &Ends;
     /// `index` is below `slots`.
     fn slot(&self, index: u64) -> &Slot;
     /// The first `bytes` data bytes of a slot.
     fn inline(&self, index: u64, bytes: u64) -> Span;
-    /// `offset + bytes` is at most `area_bytes`.
+    /// `offset + bytes` is at most where the last window ends.
     fn area(&self, offset: u64, bytes: u64) -> Span;
     /// Enters the sender into the receiver's list.
     fn introduce(&self);
@@ -124,11 +129,38 @@ fn turn(position: u64, slots: u64) -> u32 {
     (position / slots).wrapping_add(1) as u32
 }
 
-/// Where a cell of `bytes` begins if the area is used up to `position`: there, or at the start of the area if it would not
-/// fit in one piece. Both ends compute it.
-fn place(position: u64, bytes: u64, area_bytes: u64) -> u64 {
-    let offset = position % area_bytes;
-    if offset + bytes > area_bytes { position + (area_bytes - offset) } else { position }
+/// A part of the area.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    number: u64,
+    /// From the start of the area.
+    offset: u64,
+    /// A power of two; of the last window at least twice the largest cell.
+    bytes: u64,
+    /// Longer cells lie in a later window.
+    cell_bytes_max: u64,
+}
+
+impl Window {
+    /// The position at which it begins.
+    fn begin(self) -> u64 {
+        self.number << WINDOW_SHIFT
+    }
+
+    /// Where a cell of `bytes` begins and ends if the window is used up to `position`: it begins there, or at the start of the window if it
+    /// would not fit in one piece. Both ends compute it.
+    #[inline]
+    fn place(self, position: u64, bytes: u64) -> (u64, u64) {
+        let offset = position & (self.bytes - 1);
+        let start = if offset + bytes > self.bytes { position + (self.bytes - offset) } else { position };
+        (start, (start + bytes).next_multiple_of(CELL_ALIGN))
+    }
+
+    /// Where in the area a position lies.
+    #[inline]
+    fn offset(self, position: u64) -> u64 {
+        self.offset + (position & (self.bytes - 1))
+    }
 }
 
 /// The sending end.
@@ -137,9 +169,11 @@ pub(super) struct Tail<M: Memory> {
     memory: M,
     /// Packets sent.
     tail: u64,
-    /// Bytes of the area used, wrapped ends included.
+    /// How far the area is used, wrapped ends included.
     area_tail: u64,
-    /// The receiver's positions as last seen.
+    /// Where cells lie now.
+    window: Window,
+    /// The receiver's positions as last seen, in the area at least the window's first.
     head_seen: u64,
     area_head_seen: u64,
     introduced: bool,
@@ -156,8 +190,9 @@ impl<M: Memory> Tail<M> {
         let area_tail = end.area_tail.load(Ordering::Relaxed);
         let receiver = &memory.ends().receiver;
         let head_seen = receiver.head.load(Ordering::Acquire);
-        let area_head_seen = receiver.area_head.load(Ordering::Acquire);
-        Some(Tail { memory, tail, area_tail, head_seen, area_head_seen, introduced: false })
+        let window = memory.window(area_tail >> WINDOW_SHIFT)?;
+        let area_head_seen = receiver.area_head.load(Ordering::Acquire).max(window.begin());
+        Some(Tail { memory, tail, area_tail, window, head_seen, area_head_seen, introduced: false })
     }
 
     #[inline]
@@ -173,10 +208,10 @@ impl<M: Memory> Tail<M> {
         let cell_bytes = u64::from(header.cell_bytes);
         let mut cell = Span::EMPTY;
         if cell_bytes > 0 {
-            let Some(start) = self.cell(cell_bytes) else {
+            let Some(offset) = self.cell(cell_bytes) else {
                 return Sent::Full;
             };
-            cell = self.memory.area(start % self.memory.area_bytes(), cell_bytes);
+            cell = self.memory.area(offset, cell_bytes);
         }
         let index = self.tail % slots;
         let slot = self.memory.slot(index);
@@ -186,7 +221,9 @@ impl<M: Memory> Tail<M> {
         slot.sizes.store(sizes, Ordering::Relaxed);
         slot.context.store(header.context, Ordering::Relaxed);
         slot.tag.store(header.tag as u32, Ordering::Relaxed);
-        slot.extra.store(header.extra, Ordering::Relaxed);
+        if cell_bytes > 0 {
+            slot.window.store(self.window.number as u32, Ordering::Relaxed);
+        }
         slot.turn.store(turn(self.tail, slots), Ordering::Release);
         self.tail = self.tail.wrapping_add(1);
         if !self.introduced {
@@ -197,19 +234,32 @@ impl<M: Memory> Tail<M> {
         Sent::Done
     }
 
-    /// Takes `bytes` of the area; returns where they begin.
+    /// Takes `bytes` of the area; returns where they begin in it.
+    #[inline]
     fn cell(&mut self, bytes: u64) -> Option<u64> {
-        let area_bytes = self.memory.area_bytes();
-        let start = place(self.area_tail, bytes, area_bytes);
-        let end = (start + bytes).next_multiple_of(CELL_ALIGN);
-        if end.wrapping_sub(self.area_head_seen) > area_bytes {
-            self.area_head_seen = self.memory.ends().receiver.area_head.load(Ordering::Acquire);
-            if end.wrapping_sub(self.area_head_seen) > area_bytes {
-                return None;
+        loop {
+            let (start, end) = self.window.place(self.area_tail, bytes);
+            let fits = bytes <= self.window.cell_bytes_max
+                && end.wrapping_sub(self.area_head_seen) <= self.window.bytes;
+            if fits {
+                self.area_tail = end;
+                return Some(self.window.offset(start));
             }
+            self.make_room(bytes, end)?;
         }
-        self.area_tail = end;
-        Some(start)
+    }
+
+    /// Looks how far the receiver is by now, and moves on to the next window if that is not far enough; None if it is the last.
+    #[cold]
+    fn make_room(&mut self, bytes: u64, end: u64) -> Option<()> {
+        let head = self.memory.ends().receiver.area_head.load(Ordering::Acquire);
+        self.area_head_seen = head.max(self.window.begin());
+        if bytes > self.window.cell_bytes_max || end.wrapping_sub(self.area_head_seen) > self.window.bytes {
+            self.window = self.memory.window(self.window.number + 1)?;
+            self.area_tail = self.window.begin();
+            self.area_head_seen = self.area_tail;
+        }
+        Some(())
     }
 }
 
@@ -229,11 +279,16 @@ pub(super) struct Head<M: Memory> {
     memory: M,
     /// Packets received.
     head: u64,
-    /// Bytes of the area read, wrapped ends included.
+    /// How far the area has been read, wrapped ends included.
     area_head: u64,
+    /// Where the last cell lay.
+    window: Window,
     /// Our positions as last published.
     head_published: u64,
     area_head_published: u64,
+    /// Bytes of the last cell if it was short: while we wait, the lines of the next are asked for, so that they come with the slot and not
+    /// after it. A long one would be torn from a sender that still writes it.
+    awaited_bytes: u64,
 }
 
 impl<M: Memory> Head<M> {
@@ -245,7 +300,9 @@ impl<M: Memory> Head<M> {
         let end = &memory.ends().receiver;
         let head = end.head.load(Ordering::Acquire);
         let area_head = end.area_head.load(Ordering::Acquire);
-        Some(Head { memory, head, area_head, head_published: head, area_head_published: area_head })
+        let window = memory.window(area_head >> WINDOW_SHIFT)?;
+        let (head_published, area_head_published) = (head, area_head);
+        Some(Head { memory, head, area_head, window, head_published, area_head_published, awaited_bytes: 0 })
     }
 
     #[inline]
@@ -258,6 +315,7 @@ impl<M: Memory> Head<M> {
     #[inline]
     fn peek(&self) -> Option<Header> {
         if !self.ready() {
+            self.memory.area(self.window.offset(self.area_head), self.awaited_bytes).prefetch();
             return None;
         }
         let slot = self.memory.slot(self.head % self.memory.slots());
@@ -268,7 +326,6 @@ impl<M: Memory> Head<M> {
             cell_bytes: (sizes >> 16) as u16,
             context: slot.context.load(Ordering::Relaxed),
             tag: slot.tag.load(Ordering::Relaxed) as i32,
-            extra: slot.extra.load(Ordering::Relaxed),
         })
     }
 
@@ -286,10 +343,14 @@ impl<M: Memory> Head<M> {
         let cell_bytes = u64::from(header.cell_bytes);
         let (mut cell, mut end) = (Span::EMPTY, self.area_head);
         if cell_bytes > 0 {
-            let area_bytes = self.memory.area_bytes();
-            let start = place(self.area_head, cell_bytes, area_bytes);
-            cell = self.memory.area(start % area_bytes, cell_bytes);
-            end = (start + cell_bytes).next_multiple_of(CELL_ALIGN);
+            let number = u64::from(self.memory.slot(index).window.load(Ordering::Relaxed));
+            if number != self.window.number && !self.move_on(number) {
+                return self.corrupt(&header);
+            }
+            let start;
+            (start, end) = self.window.place(self.area_head, cell_bytes);
+            cell = self.memory.area(self.window.offset(start), cell_bytes);
+            self.awaited_bytes = if cell_bytes <= CELL_ALIGN { cell_bytes } else { 0 };
             // It travels while the message is matched.
             cell.prefetch();
         }
@@ -297,21 +358,36 @@ impl<M: Memory> Head<M> {
         self.head = self.head.wrapping_add(1);
         self.area_head = end;
         if self.head.wrapping_sub(self.head_published) * 4 >= slots
-            || self.area_head.wrapping_sub(self.area_head_published) * 4 >= self.memory.area_bytes()
+            || self.area_head.wrapping_sub(self.area_head_published) * 4 >= self.window.bytes
         {
             self.publish();
         }
         Ok(Some(result))
     }
 
+    /// Follows the sender to a later window; false if there is none of this number.
+    #[cold]
+    fn move_on(&mut self, number: u64) -> bool {
+        match self.memory.window(number) {
+            Some(window) if number > self.window.number => {
+                self.window = window;
+                self.area_head = window.begin();
+                true
+            }
+            _ => false,
+        }
+    }
+
     #[cold]
     fn corrupt<R>(&self, header: &Header) -> Result<R> {
-        let number = self.head;
+        let (number, window) =
+            (self.head, self.memory.slot(self.head % self.memory.slots()).window.load(Ordering::Relaxed));
         fail!(
             Class::Intern,
-            "packet {number} of a ring says it has {} inline and {} cell bytes; {INLINE_BYTES} and {CELL_BYTES} are possible: its sender's memory is corrupt",
+            "packet {number} of a ring says it has {} inline bytes and {} in window {window}; {INLINE_BYTES} and {CELL_BYTES} are possible, from window {} on: its sender's memory is corrupt",
             header.inline_bytes,
-            header.cell_bytes
+            header.cell_bytes,
+            self.window.number
         );
     }
 
@@ -364,9 +440,9 @@ impl Memory for Mapped {
     fn slots(&self) -> u64 {
         SLOTS
     }
-    #[inline]
-    fn area_bytes(&self) -> u64 {
-        AREA_BYTES
+    fn window(&self, number: u64) -> Option<Window> {
+        let (offset, end) = (*WINDOWS.get(number as usize)?, *WINDOWS.get(number as usize + 1)?);
+        Some(Window { number, offset, bytes: end - offset, cell_bytes_max: (end - offset) / 8 })
     }
     #[inline]
     fn ends(&self) -> &Ends {

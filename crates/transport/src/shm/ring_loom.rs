@@ -1,5 +1,5 @@
 //! The ring's protocol under every interleaving and every stale read that the memory model allows, with two or four slots
-//! and an area of two cells, so that each wraps, alone and together.
+//! and windows of one and two cells, so that each wraps, alone and together.
 
 use super::*;
 use loom::cell::UnsafeCell;
@@ -7,8 +7,9 @@ use loom::sync::Arc;
 use loom::thread;
 
 const PACKETS: u64 = 3;
-/// Cells of 40 bytes, 64 with their alignment.
 const CELL: u16 = 40;
+/// What a cell takes of its window.
+const PLACE: u64 = CELL_ALIGN;
 
 #[derive(Debug)]
 struct Model {
@@ -25,23 +26,24 @@ fn line<T>(value: T) -> Line<T> {
 }
 
 impl Model {
-    fn new(slots: usize) -> Arc<Model> {
+    /// With this window in use.
+    fn new(slots: usize, window: u64) -> Arc<Model> {
         let slot = || Slot {
             turn: AtomicU32::new(0),
             sizes: AtomicU32::new(0),
             context: AtomicU64::new(0),
             tag: AtomicU32::new(0),
-            extra: AtomicU32::new(0),
+            window: AtomicU32::new(0),
         };
-        let zero = || AtomicU64::new(0);
+        let (zero, area) = (|| AtomicU64::new(0), || AtomicU64::new(window << WINDOW_SHIFT));
         let ends = Ends {
-            sender: line(SenderEnd { claimed: AtomicU32::new(0), tail: zero(), area_tail: zero() }),
-            receiver: line(ReceiverEnd { head: zero(), area_head: zero(), consumed: zero() }),
+            sender: line(SenderEnd { claimed: AtomicU32::new(0), tail: zero(), area_tail: area() }),
+            receiver: line(ReceiverEnd { head: zero(), area_head: area(), consumed: zero() }),
             receiver_claimed: line(AtomicU32::new(0)),
         };
         let places = |count| (0..count).map(|_| UnsafeCell::new(0)).collect();
         let slots = (0..slots).map(|_| slot()).collect::<Vec<_>>();
-        Arc::new(Model { ends, inline: places(slots.len()), slots, cells: places(2) })
+        Arc::new(Model { ends, inline: places(slots.len()), slots, cells: places(3) })
     }
 }
 
@@ -49,8 +51,13 @@ impl Memory for Arc<Model> {
     fn slots(&self) -> u64 {
         self.slots.len() as u64
     }
-    fn area_bytes(&self) -> u64 {
-        128
+    fn window(&self, number: u64) -> Option<Window> {
+        (number < 2).then(|| Window {
+            number,
+            offset: number * PLACE,
+            bytes: PLACE << number,
+            cell_bytes_max: CELL.into(),
+        })
     }
     fn ends(&self) -> &Ends {
         &self.ends
@@ -71,14 +78,7 @@ impl Memory for Arc<Model> {
 }
 
 fn header(number: u64, cell_bytes: u16) -> Header {
-    Header {
-        kind: 1,
-        inline_bytes: 8,
-        cell_bytes,
-        context: number + 100,
-        tag: number as i32,
-        extra: number as u32,
-    }
+    Header { kind: 1, inline_bytes: 8, cell_bytes, context: number + 100, tag: number as i32 }
 }
 
 fn send_all(memory: Arc<Model>, cell_bytes: impl Fn(u64) -> u16) {
@@ -91,7 +91,7 @@ fn send_all(memory: Arc<Model>, cell_bytes: impl Fn(u64) -> u16) {
             model.inline[inline.address()].with_mut(|place| unsafe { *place = number });
             if cell.bytes() > 0 {
                 // SAFETY: loom checks that nobody else uses the cell.
-                model.cells[cell.address() / 64].with_mut(|place| unsafe { *place = number });
+                model.cells[cell.address() / PLACE as usize].with_mut(|place| unsafe { *place = number });
             }
         }) == Sent::Full
         {
@@ -111,7 +111,8 @@ fn receive_all(memory: Arc<Model>, cell_bytes: impl Fn(u64) -> u16) {
                 model.inline[inline.address()].with(|place| assert_eq!(unsafe { *place }, number));
                 if cell.bytes() > 0 {
                     // SAFETY: loom checks that nobody else uses the cell.
-                    model.cells[cell.address() / 64].with(|place| assert_eq!(unsafe { *place }, number));
+                    model.cells[cell.address() / PLACE as usize]
+                        .with(|place| assert_eq!(unsafe { *place }, number));
                 }
             });
             if got.unwrap().is_some() {
@@ -122,11 +123,11 @@ fn receive_all(memory: Arc<Model>, cell_bytes: impl Fn(u64) -> u16) {
     }
 }
 
-fn check(slots: usize, cell_bytes: fn(u64) -> u16) {
+fn check(slots: usize, window: u64, cell_bytes: fn(u64) -> u16) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
     builder.check(move || {
-        let memory = Model::new(slots);
+        let memory = Model::new(slots, window);
         let sender = {
             let memory = memory.clone();
             thread::spawn(move || send_all(memory, cell_bytes))
@@ -138,15 +139,20 @@ fn check(slots: usize, cell_bytes: fn(u64) -> u16) {
 
 #[test]
 fn loom_slots_are_reused_only_after_being_read() {
-    check(2, |_| 0);
+    check(2, 0, |_| 0);
 }
 
 #[test]
 fn loom_cells_are_reused_only_after_being_read() {
-    check(4, |_| CELL);
+    check(4, 1, |_| CELL);
+}
+
+#[test]
+fn loom_windows_are_left_only_for_later_ones() {
+    check(4, 0, |_| CELL);
 }
 
 #[test]
 fn loom_mixed_packets() {
-    check(2, |number| if number == 1 { 0 } else { CELL });
+    check(2, 1, |number| if number == 1 { 0 } else { CELL });
 }

@@ -7,7 +7,7 @@ fn segment() -> Segment {
 }
 
 fn header(inline_bytes: u8, cell_bytes: u16, context: u64) -> Header {
-    Header { kind: 3, inline_bytes, cell_bytes, context, tag: -7, extra: 0xdead_beef }
+    Header { kind: 3, inline_bytes, cell_bytes, context, tag: -7 }
 }
 
 #[test]
@@ -102,6 +102,44 @@ fn nonsense_is_an_error() {
             assert!(from.poll(|_, _, _| ()).unwrap_err().message.contains("corrupt"));
         }
     }
+    // A window that there is not, and one that both have left.
+    for (bytes, window) in [(1, 2), (1, u32::MAX), (CELL_BYTES as u16, 0)] {
+        let segment = segment();
+        let mut to = segment.ring_sender(0, 1).unwrap();
+        let mut from = segment.ring_receiver(0, 1).unwrap();
+        for number in 0..2 {
+            assert_eq!(to.send(&header(0, bytes, number), |_, _| ()), Sent::Done);
+        }
+        from.poll(|_, _, _| ()).unwrap();
+        to.0.memory.slot(1).window.store(window, Ordering::Relaxed);
+        assert!(from.poll(|_, _, _| ()).unwrap_err().message.contains("corrupt"));
+    }
+}
+
+#[test]
+fn a_sender_moves_on_to_the_next_window_when_one_is_full() {
+    let segment = segment();
+    let (mut to, mut from) = (segment.ring_sender(0, 1).unwrap(), segment.ring_receiver(0, 1).unwrap());
+    let mut offset_of = |to: &mut Sender, bytes| {
+        let mut address = 0;
+        assert_eq!(to.send(&header(0, bytes, 7), |_, cell| address = cell.address()), Sent::Done);
+        from.poll(|_, _, cell| assert_eq!(cell.bytes(), usize::from(bytes))).unwrap().unwrap();
+        address - segment.ring_span(0, 1).address() - AREA_OFFSET as usize
+    };
+    // One at a time, they stay in the first window, round and round.
+    for i in 0..1000 {
+        assert_eq!(offset_of(&mut to, 4096), i * 4096 % WINDOWS[1] as usize);
+    }
+    assert_eq!(offset_of(&mut to, CELL_BYTES as u16), WINDOWS[1] as usize);
+    assert_eq!(offset_of(&mut to, 1), WINDOWS[1] as usize + CELL_BYTES);
+    // Nobody receives: the first window is full after 128 cells that take 512 bytes each, and the rest lie in the second.
+    let mut to = segment.ring_sender(1, 0).unwrap();
+    for _ in 0..SLOTS {
+        assert_eq!(to.send(&header(0, 257, 7), |_, _| ()), Sent::Done);
+    }
+    assert_eq!(to.0.area_tail, (1 << WINDOW_SHIFT) + (SLOTS - 128) * 512);
+    drop(to);
+    assert_eq!(segment.ring_sender(1, 0).unwrap().0.window.number, 1);
 }
 
 /// Sizes that exercise every path: nothing, inline only, small, odd and whole cells.
