@@ -5,7 +5,7 @@
 #include <complex.h>
 
 #define ROUNDS 60
-/* More than 16 + 8: so many at once are updated in bulk. */
+/* All of them at once are updated in the latch, one by an atomic instruction. */
 #define PLACES 48
 
 static unsigned seed;

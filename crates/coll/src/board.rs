@@ -374,8 +374,7 @@ impl Board {
             word = self.round << FACTS_BITS | short.facts(short.given);
         } else if bytes > 0 {
             let place = self.contribution(self.rank, bytes as u64);
-            let put =
-                |part: Range<usize>| short.input.pack_away(part.start, place.slice(part.start, part.len()));
+            let put = |part: Range<usize>| short.input.pack(part.start, place.slice(part.start, part.len()));
             let unread = short.unread(self.rank);
             if unread.is_empty() {
                 put(0..bytes);

@@ -1,4 +1,4 @@
-//! Accumulating: the predefined reductions as atomic updates of memory that others update at the same time, perhaps from
+//! Accumulating: the predefined reductions as atomic updates of one element of memory that others update at the same time, perhaps from
 //! other processes (MPI 5.0, section 12.3.4).
 //!
 //! Whether a place takes atomic updates depends on the element's length and on the place alone (`is_atomic`), so that all who update
@@ -9,27 +9,24 @@ use crate::reduce::reduce;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sys::Span;
 
-/// Whether elements at `address` are updated atomically: 4 or 8 bytes at a multiple of their length. Shorter ones could be, but are many where
-/// they are used at all, and one instruction for each takes ten times as long as vector code in a latch.
+/// Whether an element at `address` is updated by an atomic instruction: 4 or 8 bytes at a multiple of their length.
 #[inline]
 pub fn is_atomic(basic: Basic, address: usize) -> bool {
     let bytes = basic.size();
     matches!(bytes, 4 | 8) && address.is_multiple_of(bytes)
 }
 
-/// `target[i] = target[i] op origin[i]` for all elements of `target`, each by itself atomically; what was there before goes to `fetched`.
-/// The spans must be equally long, of whole elements, and `target` where `is_atomic`; `origin` may be empty for MPI_NO_OP.
-/// `check_op` must have allowed the combination.
-#[inline(never)]
-pub fn accumulate(op: PredefinedOp, basic: Basic, target: Span, origin: Span, fetched: Option<Span>) {
-    let bytes = target.bytes();
-    // Lengths that atomic instructions know are powers of two: no division.
-    assert!(is_atomic(basic, target.address()) && bytes & (basic.size() - 1) == 0, "a crooked target");
-    assert!(op == PredefinedOp::NoOp || origin.bytes() == bytes, "an origin of another length");
-    assert!(fetched.is_none_or(|fetched| fetched.bytes() == bytes), "a result of another length");
-    match basic.size() {
-        4 => each::<AtomicU32>(op, basic, target, origin, fetched),
-        _ => each::<AtomicU64>(op, basic, target, origin, fetched),
+/// `target = target op origin` for one element, atomically; what was there before goes to `fetched`, unless that is empty. All are one element
+/// of `basic`, and `target` is where `is_atomic`; `origin` may be empty for MPI_NO_OP. `check_op` must have allowed the combination.
+#[inline(always)]
+pub fn accumulate(op: PredefinedOp, basic: Basic, target: Span, origin: Span, fetched: Span) {
+    assert!(is_atomic(basic, target.address()), "a crooked target");
+    let bytes = basic.size();
+    let given = origin.bytes() == bytes || op == PredefinedOp::NoOp;
+    assert!(given && target.bytes() == bytes && [0, bytes].contains(&fetched.bytes()), "not one element");
+    match bytes {
+        4 => one::<AtomicU32>(op, basic, target, origin, fetched),
+        _ => one::<AtomicU64>(op, basic, target, origin, fetched),
     }
 }
 
@@ -46,27 +43,29 @@ pub fn compare_and_swap(basic: Basic, target: Span, compare: Span, origin: Span,
     }
 }
 
-#[inline]
-fn each<W: Word>(op: PredefinedOp, basic: Basic, target: Span, origin: Span, fetched: Option<Span>) {
-    let is_integer = crate::reduce::is_integer(basic);
-    let mut at = 0;
-    while at < target.bytes() {
-        let word = W::at(target.address() + at);
-        let operand = || W::read(origin.address() + at);
-        let before = match op {
-            PredefinedOp::NoOp => word.get(),
-            PredefinedOp::Replace => word.replace(operand()),
-            // Signed and unsigned sums have the same bits.
-            PredefinedOp::Sum if is_integer => word.add(operand()),
-            PredefinedOp::Band => word.and(operand()),
-            PredefinedOp::Bor => word.or(operand()),
-            PredefinedOp::Bxor => word.exclusive_or(operand()),
-            _ => word.update(|current| combine(op, basic, current, operand())),
-        };
-        if let Some(fetched) = fetched {
-            W::write(fetched.address() + at, before);
-        }
-        at += size_of::<W>();
+#[inline(always)]
+fn one<W: Word>(op: PredefinedOp, basic: Basic, target: Span, origin: Span, fetched: Span) {
+    let word = W::at(target.address());
+    let operand = || W::read(origin.address());
+    let before = match op {
+        PredefinedOp::NoOp => word.get(),
+        PredefinedOp::Replace => word.replace(operand()),
+        // Signed and unsigned sums have the same bits.
+        PredefinedOp::Sum if crate::reduce::is_integer(basic) => word.add(operand()),
+        _ => rarer(op, basic, word, operand()),
+    };
+    if fetched.bytes() > 0 {
+        W::write(fetched.address(), before);
+    }
+}
+
+#[inline(never)]
+fn rarer<W: Word>(op: PredefinedOp, basic: Basic, word: &W, operand: W::Bits) -> W::Bits {
+    match op {
+        PredefinedOp::Band => word.and(operand),
+        PredefinedOp::Bor => word.or(operand),
+        PredefinedOp::Bxor => word.exclusive_or(operand),
+        _ => word.update(|current| combine(op, basic, current, operand)),
     }
 }
 
@@ -181,7 +180,11 @@ mod tests {
             let (before, mut expected, mut fetched) = (target.clone(), target.clone(), vec![0u64; 4]);
             let into = span(&mut expected);
             reduce(op, basic, into, span(&mut origin), into);
-            accumulate(op, basic, span(&mut target), span(&mut origin), Some(span(&mut fetched)));
+            let spans = (span(&mut target), span(&mut origin), span(&mut fetched));
+            for at in (0..32).step_by(basic.size()) {
+                let element = |span: Span| span.slice(at, basic.size());
+                accumulate(op, basic, element(spans.0), element(spans.1), element(spans.2));
+            }
             assert_eq!((target, fetched), (expected, before), "{op:?} of {basic:?}");
         }
         assert!(combinations > 60, "{combinations}");
@@ -196,8 +199,8 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..10_000 {
-                        accumulate(PredefinedOp::Sum, Basic::I64, places[0], span(&mut [1i64]), None);
-                        accumulate(PredefinedOp::Sum, Basic::F64, places[1], span(&mut [1f64]), None);
+                        accumulate(PredefinedOp::Sum, Basic::I64, places[0], span(&mut [1i64]), Span::EMPTY);
+                        accumulate(PredefinedOp::Sum, Basic::F64, places[1], span(&mut [1f64]), Span::EMPTY);
                     }
                 });
             }

@@ -47,9 +47,7 @@ pub fn reduce(op: PredefinedOp, basic: Basic, left: Span, right: Span, into: Spa
     use Basic::*;
     let bytes = into.bytes();
     assert!(left.bytes() == bytes && right.bytes() == bytes, "reduction of spans of different lengths");
-    let count = bytes / basic.size();
-    assert_eq!(count * basic.size(), bytes, "reduction of a broken element");
-    let spans = Operands { left: left.address(), right: right.address(), into: into.address(), count };
+    let spans = Operands { left: left.address(), right: right.address(), into: into.address(), bytes };
     match (op, basic) {
         (PredefinedOp::Replace, _) => right.copy_to(into),
         (PredefinedOp::NoOp, _) => left.copy_to(into),
@@ -131,28 +129,36 @@ fn is_logical(basic: Basic) -> bool {
     matches!(basic, L8 | L16 | L32 | L64 | L128)
 }
 
-/// Addresses of three arrays of `count` packed elements.
+/// Addresses of three arrays of packed elements, and their length.
 #[derive(Clone, Copy)]
 struct Operands {
     left: usize,
     right: usize,
     into: usize,
-    count: usize,
+    bytes: usize,
 }
 
 impl Operands {
+    /// How many elements of `size` bytes there are.
+    #[inline(always)]
+    fn count(self, size: usize) -> usize {
+        assert_eq!(self.bytes % size, 0, "reduction of a broken element");
+        self.bytes / size
+    }
+
     /// Combines all elements. `T` must be free of padding and valid for any bits.
     #[inline(always)]
     fn combine<T: Copy>(self, combine: impl Fn(T, T) -> T) {
         let left = std::ptr::with_exposed_provenance::<T>(self.left);
         let right = std::ptr::with_exposed_provenance::<T>(self.right);
         let into = std::ptr::with_exposed_provenance_mut::<T>(self.into);
+        let count = self.count(size_of::<T>());
         if self.left == self.into {
-            each(into, right, into, self.count, combine)
+            each(into, right, into, count, combine)
         } else if self.right == self.into {
-            each(left, into, into, self.count, combine)
+            each(left, into, into, count, combine)
         } else {
-            each(left, right, into, self.count, combine)
+            each(left, right, into, count, combine)
         }
     }
 }
@@ -342,7 +348,8 @@ fn extended(op: PredefinedOp, basic: Basic, spans: Operands) {
     let left = std::ptr::with_exposed_provenance(spans.left);
     let right = std::ptr::with_exposed_provenance(spans.right);
     let into = std::ptr::with_exposed_provenance_mut(spans.into);
+    let count = spans.count(basic.size());
     // SAFETY: the makers of the spans promised that `count` elements stay mapped at each; the C loops move bytes of any
     // alignment and allow the result to lie over an operand.
-    unsafe { outboard_reduce_extended(kind, op_number, spans.count, left, right, into) }
+    unsafe { outboard_reduce_extended(kind, op_number, count, left, right, into) }
 }

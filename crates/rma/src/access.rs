@@ -2,8 +2,8 @@
 //!
 //! The origin computes which bytes of the target an operation touches, checks them against what the target exposes, and moves
 //! them. The target's data become *pieces*: memory that can be addressed here, or private memory of another process. The most
-//! frequent case comes first in each operation: mapped memory without gaps on both sides (`Target::direct`) is one copy, or a few atomic
-//! instructions, and needs no pieces. Whatever is not so, errors too, takes the way behind it.
+//! frequent case comes first in each operation: mapped memory without gaps on both sides (`Target::direct`) is one copy, or one update, and
+//! needs no pieces. Whatever is not so, errors too, takes the way behind it.
 
 use crate::serve::{Piece as Far, Way};
 use crate::window::{Memory, Target, Window};
@@ -67,12 +67,11 @@ enum Block {
     Target = 2,
 }
 
-/// Up to so many bytes an accumulate is atomic as a whole, not only in each of its elements: programs replace and fetch small structs
-/// as bytes and expect to see them whole, although the standard promises less (MPI 5.0, section 12.7.1).
-const WHOLE_BYTES_MAX: usize = 64;
-
 /// Bytes of a block.
 const BLOCK_BYTES: usize = 32 << 10;
+
+/// Bytes that are fetched, then combined: they stay in the first-level cache.
+const STEP_BYTES: usize = 4 << 10;
 
 impl Scratch {
     /// `bytes` bytes of a block, which is made once for the life of the process.
@@ -96,16 +95,6 @@ impl Piece {
         match self {
             Piece::Here { span, .. } => span.bytes(),
             Piece::There { bytes, .. } => *bytes,
-        }
-    }
-
-    /// Whether everybody updates its elements by atomic instructions.
-    fn is_atomic(&self, basic: Basic) -> bool {
-        match self {
-            Piece::Here { span, mapped } => {
-                *mapped && is_atomic(basic, span.address()) && span.bytes().is_multiple_of(basic.size())
-            }
-            Piece::There { .. } => false,
         }
     }
 }
@@ -221,28 +210,15 @@ impl Window {
     ) -> Result<()> {
         let page = page();
         page.count(Counter::AccumulateCalls, 1);
-        let direct = || {
-            let there = self.targets[target].direct(place)?;
-            let from = match origin {
-                Some(origin) => origin.contiguous().filter(|span| span.bytes() == there.bytes())?,
-                None => Span::EMPTY,
-            };
-            let fetched = match result {
-                Some(result) => Some(result.contiguous().filter(|span| span.bytes() == there.bytes())?),
-                None => None,
-            };
-            let few = there.bytes() < self.targets[target].bulk_bytes_min(update.basic);
-            (few && is_atomic(update.basic, there.address())).then_some((there, from, fetched))
-        };
-        if let Some((there, from, fetched)) = direct() {
+        let (without, fetches) = (update.op == PredefinedOp::NoOp, result.is_some());
+        if let Some(there) = self.targets[target].direct(place)
+            && let Some(from) = origin.map_or(Some(Span::EMPTY), |origin| origin.contiguous())
+            && (without || from.bytes() == there.bytes())
+            && let Some(fetched) = result.map_or(Some(Span::EMPTY), |result| result.contiguous())
+            && (!fetches || fetched.bytes() == there.bytes())
+        {
             page.count(Counter::WindowBytes, there.bytes() as u64);
-            let combine = move || datatype::accumulate(update.op, update.basic, there, from, fetched);
-            // One element, or more than are seen as a whole: each by itself. Whoever updates in bulk is in the latch.
-            if place.bytes == update.basic.size() || place.bytes > WHOLE_BYTES_MAX {
-                self.targets[target].update(combine);
-            } else {
-                self.targets[target].record.latched(combine);
-            }
+            self.targets[target].update(update, there, from, fetched);
             return Ok(());
         }
         let origin = origin.map_or(Buffer::EMPTY, |origin| origin.buffer());
@@ -299,14 +275,15 @@ impl Window {
                 }
             };
             let direct = result.and_then(Buffer::contiguous).map(|span| span.slice(at, bytes));
-            let fetched = result.map(|_| direct.unwrap_or_else(|| rma.scratch.block(Block::Fetched, bytes)));
-            let whole = total <= WHOLE_BYTES_MAX && total > update.basic.size();
-            if whole {
-                target.record.latched(|| target.combine(rma, update, &pieces, from, fetched, true))?;
-            } else {
-                target.combine(rma, update, &pieces, from, fetched, false)?;
+            let fetched = match result {
+                Some(_) => direct.unwrap_or_else(|| rma.scratch.block(Block::Fetched, bytes)),
+                None => Span::EMPTY,
+            };
+            match pieces[..] {
+                [Piece::Here { span, mapped: true }] => target.update(update, span, from, fetched),
+                _ => target.update_pieces(rma, update, &pieces, from, fetched)?,
             }
-            if let (Some(result), Some(fetched), None) = (result, fetched, direct) {
+            if let (Some(result), None) = (result, direct) {
                 result.unpack(at, fetched);
             }
             Ok(())
@@ -352,16 +329,14 @@ impl Window {
             }
             Spot::There(base) => target.pieces_at(*base, place.layout, 0, basic.size(), &mut pieces)?,
         }
-        target.record.latched(|| {
-            let now = rma.scratch.block(Block::Target, basic.size());
-            target.transfer(rma, &pieces, now, Way::Fetch)?;
-            // The result may be the operand's memory.
-            let equal = bytes_of(now) == bytes_of(compare);
-            let new = rma.scratch.block(Block::Origin, basic.size());
-            origin.copy_to(new);
-            now.copy_to(result);
-            if equal { target.transfer(rma, &pieces, new, Way::Put) } else { Ok(()) }
-        })
+        let _latched = target.record.latch();
+        let now = rma.scratch.block(Block::Target, basic.size());
+        target.transfer(rma, &pieces, now, Way::Fetch)?;
+        if bytes_of(now) == bytes_of(compare) {
+            target.transfer(rma, &pieces, origin, Way::Put)?;
+        }
+        now.copy_to(result);
+        Ok(())
     }
 
     /// Where an operation goes, checked against what the target exposes.
@@ -525,87 +500,64 @@ impl Target {
         }
     }
 
-    /// Combines pieces with `from`, and stores what was there in `fetched`; the three have the same length. `held`: we are in the latch.
-    fn combine(
-        &self,
-        rma: &mut Rma,
-        update: Update,
-        pieces: &[Piece],
-        from: Span,
-        fetched: Option<Span>,
-        held: bool,
-    ) -> Result<()> {
-        let mut done = 0;
-        // Pieces that only the latch protects are taken together: one may hold only a part of an element.
-        for run in pieces.chunk_by(|a, b| !a.is_atomic(update.basic) && !b.is_atomic(update.basic)) {
-            let bytes = run.iter().map(Piece::bytes).sum();
-            let from = if update.op == PredefinedOp::NoOp { Span::EMPTY } else { from.slice(done, bytes) };
-            let fetched = fetched.map(|fetched| fetched.slice(done, bytes));
-            done += bytes;
-            match run {
-                [Piece::Here { span, .. }] if run[0].is_atomic(update.basic) => {
-                    if bytes < self.bulk_bytes_min(update.basic) {
-                        self.update(|| datatype::accumulate(update.op, update.basic, *span, from, fetched));
-                    } else {
-                        let work = || self.combine_plainly(rma, update, run, from, fetched);
-                        self.record.latched(|| self.record.in_bulk(work))?;
-                    }
-                }
-                _ if held => self.combine_plainly(rma, update, run, from, fetched)?,
-                _ => self.record.latched(|| self.combine_plainly(rma, update, run, from, fetched))?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Runs updates by atomic instructions.
+    /// Combines memory that everybody reaches by loads and stores with `from`, and stores what was there in `fetched` unless that is empty.
+    /// One element is updated by an atomic instruction, if there is one for it. More are updated faster without, in the latch, and so
+    /// as a whole: programs replace and fetch small structs as bytes and expect that, although the standard promises less (MPI 5.0,
+    /// section 12.7.1).
     #[inline(always)]
-    fn update<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.record.beside_others(self.me, work)
+    fn update(&self, update: Update, there: Span, from: Span, fetched: Span) {
+        let Update { op, basic } = update;
+        if there.bytes() == basic.size() && is_atomic(basic, there.address()) {
+            let _unlatched = self.record.unlatched(self.me);
+            datatype::accumulate(op, basic, there, from, fetched);
+        } else {
+            let _latched = self.record.latch();
+            combine(update, there, from, fetched);
+        }
     }
 
     /// Compares and swaps by an atomic instruction.
     #[inline]
     fn swap(&self, Swap { basic, compare, origin, result }: Swap, there: Span) {
-        self.update(|| datatype::compare_and_swap(basic, there, compare, origin, result));
+        let _unlatched = self.record.unlatched(self.me);
+        datatype::compare_and_swap(basic, there, compare, origin, result);
     }
 
-    /// From so many bytes on elements are updated in bulk.
-    #[inline(always)]
-    fn bulk_bytes_min(&self, basic: Basic) -> usize {
-        self.record.bulk_elements_min() * basic.size()
-    }
-
-    /// The same without atomic instructions, in the latch.
-    fn combine_plainly(
+    /// As `update`, of pieces anywhere.
+    fn update_pieces(
         &self,
         rma: &mut Rma,
-        Update { op, basic }: Update,
+        update: Update,
         pieces: &[Piece],
         from: Span,
-        fetched: Option<Span>,
+        fetched: Span,
     ) -> Result<()> {
-        let bytes = pieces.iter().map(Piece::bytes).sum();
+        let _latched = self.record.latch();
         // What is in one stretch here is updated where it lies.
-        let here = if let [Piece::Here { span, .. }] = pieces { Some(*span) } else { None };
-        let now = here.unwrap_or_else(|| rma.scratch.block(Block::Target, bytes));
-        let mut operand = from;
-        if fetched.is_some() && op != PredefinedOp::NoOp {
-            // The result may be the operand's memory.
-            operand = rma.scratch.block(Block::Origin, bytes);
-            from.copy_to(operand);
-        }
-        if here.is_none() {
-            self.transfer(rma, pieces, now, Way::Fetch)?;
-        }
-        if let Some(fetched) = fetched {
-            now.copy_to(fetched);
-        }
-        if op == PredefinedOp::NoOp {
+        if let [Piece::Here { span, .. }] = pieces {
+            combine(update, *span, from, fetched);
             return Ok(());
         }
-        reduce(op, basic, now, operand, now);
-        if here.is_none() { self.transfer(rma, pieces, now, Way::Put) } else { Ok(()) }
+        let now = rma.scratch.block(Block::Target, pieces.iter().map(Piece::bytes).sum());
+        self.transfer(rma, pieces, now, Way::Fetch)?;
+        combine(update, now, from, fetched);
+        if update.op == PredefinedOp::NoOp { Ok(()) } else { self.transfer(rma, pieces, now, Way::Put) }
+    }
+}
+
+/// Combines elements with `from` without atomic instructions, and stores what was there in `fetched` unless that is empty. It is other
+/// memory than the rest (MPI 5.0, section 12.3.4).
+fn combine(Update { op, basic }: Update, there: Span, from: Span, fetched: Span) {
+    if fetched.bytes() == 0 {
+        return reduce(op, basic, there, from, there);
+    }
+    let step = STEP_BYTES / basic.size() * basic.size();
+    for at in (0..there.bytes()).step_by(step) {
+        let part = there.slice(at, step.min(there.bytes() - at));
+        part.copy_to(fetched.slice(at, part.bytes()));
+        if op != PredefinedOp::NoOp {
+            reduce(op, basic, part, from.slice(at, part.bytes()), part);
+        }
     }
 }
 

@@ -18,7 +18,7 @@ const TICKETS: usize = 0;
 const READING: usize = 1;
 /// The ticket that may write: all before it are over.
 const WRITING: usize = 2;
-/// The latch under which elements are updated that no atomic instruction reaches: 0 open, 1 shut, 2 shut and somebody sleeps.
+/// The latch in which elements are updated without atomic instructions: 0 open, 1 shut, 2 shut and somebody sleeps.
 const LATCH: usize = 16;
 /// Access epochs of MPI_Win_start to MPI_Win_complete that others have ended here.
 const COMPLETES: usize = 32;
@@ -26,23 +26,16 @@ const COMPLETES: usize = 32;
 const VERSION: usize = 48;
 const TABLE: usize = 49;
 const REGIONS: usize = 50;
-/// Whether somebody in the latch updates many elements without atomic instructions.
-const BULK: usize = 64;
-/// Then two tables with a word for each member: who waits with ticket t (t modulo members), and who has posted how often. Behind them a
-/// line for each member: whether it updates elements by atomic instructions now.
-const HEAD: usize = 72;
+/// A line for each member: whether it updates an element by an atomic instruction now. Behind them two tables with a word for each member:
+/// who waits with ticket t (t modulo members), and who has posted how often.
+const HEAD: usize = 64;
 
 /// Words of a cache line.
 const LINE: usize = 8;
 
 /// Words of a record.
 fn words(members: usize) -> usize {
-    busy(members, members)
-}
-
-/// The word of the line of a member.
-fn busy(members: usize, member: usize) -> usize {
-    (HEAD + 2 * members).next_multiple_of(LINE) + LINE * member
+    HEAD + (LINE + 2) * members
 }
 
 /// A lock's kind.
@@ -93,7 +86,7 @@ impl Record {
     }
 
     fn waiter(&self, ticket: u64) -> &AtomicU64 {
-        self.word(HEAD + (ticket % self.members as u64) as usize)
+        self.word(HEAD + LINE * self.members + (ticket % self.members as u64) as usize)
     }
 
     /// Asks for the lock.
@@ -148,81 +141,80 @@ impl Record {
         }
     }
 
-    /// Runs `work`, which is short, while nobody else is in the latch of this record.
-    #[inline(never)]
-    pub fn latched<T>(&self, work: impl FnOnce() -> T) -> T {
-        let latch = self.word(LATCH);
-        if latch.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            // Woken or not, we may not be the last who slept: the latch stays marked so that leaving it wakes the next.
-            while latch.swap(2, Ordering::Acquire) != 0 {
-                futex::wait_low(latch, 2, Some(Duration::from_millis(100)));
-            }
-        }
-        let value = work();
-        if latch.swap(0, Ordering::Release) == 2 {
-            futex::wake_low(latch, 1);
-        }
-        value
+    /// Whether a member updates an element by an atomic instruction now.
+    #[inline(always)]
+    fn busy(&self, member: usize) -> &AtomicU64 {
+        self.word(HEAD + LINE * member)
     }
 
-    /// Runs `work`, a few updates by atomic instructions, while nobody updates without. `member`: our rank in the window, at which only one
-    /// thread at a time is here.
+    /// Shuts the latch: until the answer is dropped, which should be soon, nobody else updates memory of the record's owner in any way.
     #[inline(always)]
-    pub fn beside_others<T>(&self, member: usize, work: impl FnOnce() -> T) -> T {
-        let busy = self.word(busy(self.members, member));
-        // Either we see the bulk below, or whoever is in it sees us.
-        busy.swap(1, Ordering::SeqCst);
-        if self.word(BULK).load(Ordering::SeqCst) != 0 {
-            self.let_bulk_pass(busy);
+    pub fn latch(&self) -> Latched<'_> {
+        let latch = self.word(LATCH);
+        if latch.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).is_err() {
+            self.wait_for_latch();
         }
-        let value = work();
-        busy.store(0, Ordering::Release);
-        value
+        // Either we see who is busy, or he sees that the latch is shut.
+        for member in 0..self.members {
+            while self.busy(member).load(Ordering::SeqCst) != 0 {
+                sys::cpu::give_way();
+            }
+        }
+        Latched(latch)
     }
 
     #[cold]
-    fn let_bulk_pass(&self, busy: &AtomicU64) {
-        let bulk = self.word(BULK);
+    fn wait_for_latch(&self) {
+        let latch = self.word(LATCH);
+        for _ in 0..LATCH_LOOKS {
+            std::hint::spin_loop();
+            if latch.load(Ordering::Relaxed) == 0
+                && latch.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+            {
+                return;
+            }
+        }
+        // Woken or not, we may not be the last who slept: the latch stays marked so that leaving it wakes the next.
+        while latch.swap(2, Ordering::SeqCst) != 0 {
+            futex::wait_low(latch, 2, Some(Duration::from_millis(100)));
+        }
+    }
+
+    /// Waits until the latch is open: until the answer is dropped, nobody is in it, and an element may be updated by an atomic instruction.
+    /// `member`: our rank in the window, at which only one thread at a time is here.
+    #[inline(always)]
+    pub fn unlatched(&self, member: usize) -> Unlatched<'_> {
+        let busy = self.busy(member);
+        busy.swap(1, Ordering::SeqCst);
+        if self.word(LATCH).load(Ordering::SeqCst) != 0 {
+            self.let_latched_pass(busy);
+        }
+        Unlatched(busy)
+    }
+
+    #[cold]
+    fn let_latched_pass(&self, busy: &AtomicU64) {
+        let latch = self.word(LATCH);
         loop {
             busy.store(0, Ordering::Release);
-            while bulk.load(Ordering::Relaxed) != 0 {
+            while latch.load(Ordering::Relaxed) != 0 {
                 sys::cpu::give_way();
             }
             busy.swap(1, Ordering::SeqCst);
-            if bulk.load(Ordering::SeqCst) == 0 {
+            if latch.load(Ordering::SeqCst) == 0 {
                 return;
             }
         }
     }
 
-    /// Runs `work`, which updates many elements, while nobody else updates any. We are in the latch.
-    pub fn in_bulk<T>(&self, work: impl FnOnce() -> T) -> T {
-        let bulk = self.word(BULK);
-        bulk.swap(1, Ordering::SeqCst);
-        for member in 0..self.members {
-            while self.word(busy(self.members, member)).load(Ordering::SeqCst) != 0 {
-                sys::cpu::give_way();
-            }
-        }
-        let value = work();
-        bulk.store(0, Ordering::Release);
-        value
-    }
-
-    /// From so many elements on bulk is faster: an atomic instruction takes about 5 ns, the bulk's begin and end 80 and a few for each line.
-    #[inline]
-    pub fn bulk_elements_min(&self) -> usize {
-        16 + self.members
-    }
-
     /// Says that member `poster` (a rank of the window) has opened its window to the record's owner once more.
     pub fn post(&self, poster: usize) {
-        self.word(HEAD + self.members + poster).fetch_add(1, Ordering::AcqRel);
+        self.word(HEAD + (LINE + 1) * self.members + poster).fetch_add(1, Ordering::AcqRel);
     }
 
     /// How often member `poster` has opened its window to the record's owner.
     pub fn posts(&self, poster: usize) -> u64 {
-        self.word(HEAD + self.members + poster).load(Ordering::Acquire)
+        self.word(HEAD + (LINE + 1) * self.members + poster).load(Ordering::Acquire)
     }
 
     /// Says that an access epoch at the record's owner has ended.
@@ -278,6 +270,31 @@ impl Record {
         &self.arena
     }
 }
+
+/// The latch, shut by us.
+pub(crate) struct Latched<'a>(&'a AtomicU64);
+
+impl Drop for Latched<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.0.swap(0, Ordering::Release) == 2 {
+            futex::wake_low(self.0, 1);
+        }
+    }
+}
+
+/// Our word that keeps the latch open.
+pub(crate) struct Unlatched<'a>(&'a AtomicU64);
+
+impl Drop for Unlatched<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Release);
+    }
+}
+
+/// Looks at a shut latch before sleeping: about a microsecond, since what is done in it mostly takes less.
+const LATCH_LOOKS: u32 = 50;
 
 /// Words of a row in a table of regions.
 pub(crate) const ROW: usize = 4;
@@ -372,7 +389,7 @@ mod tests {
     // Goal: no update is lost. Method: some add to one element by an atomic instruction, others to all of them without; all give the core
     // away where somebody else must not be.
     #[test]
-    fn bulk_and_single_updates_keep_apart() {
+    fn the_latch_keeps_single_updates_out() {
         const THREADS: usize = 4;
         let record = record(THREADS);
         let elements: [AtomicU64; 3] = Default::default();
@@ -387,13 +404,13 @@ mod tests {
                                 std::thread::yield_now();
                                 element.store(sum, Ordering::Relaxed);
                             };
-                            record.latched(|| record.in_bulk(|| elements.iter().for_each(add)));
+                            let _latched = record.latch();
+                            elements.iter().for_each(add);
                         } else {
                             let element = &elements[round % 3];
-                            record.beside_others(me, || {
-                                std::thread::yield_now();
-                                element.fetch_add(1, Ordering::Relaxed)
-                            });
+                            let _unlatched = record.unlatched(me);
+                            std::thread::yield_now();
+                            element.fetch_add(1, Ordering::Relaxed);
                         }
                     }
                 });
@@ -411,11 +428,10 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..2000 {
-                        record.latched(|| {
-                            assert!(!inside.swap(true, Ordering::Relaxed));
-                            total.store(total.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-                            inside.store(false, Ordering::Relaxed);
-                        });
+                        let _latched = record.latch();
+                        assert!(!inside.swap(true, Ordering::Relaxed));
+                        total.store(total.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                        inside.store(false, Ordering::Relaxed);
                     }
                 });
             }
