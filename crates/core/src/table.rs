@@ -44,6 +44,13 @@ impl<T> Entry<'_, T> {
         self.slot.value.take().expect("an entry has a value")
     }
 
+    /// As `discard`, where the value holds nothing that must be let go.
+    #[inline]
+    pub fn forget(self) {
+        self.free.push(self.index);
+        std::mem::forget(self.slot.value.take());
+    }
+
     /// As `remove`, where nobody wants the value.
     #[inline]
     pub fn discard(self) {
@@ -86,13 +93,30 @@ impl<T> Table<T> {
     /// Enters a value; the error is MPI_ERR_OTHER when four million are alive.
     #[inline(always)]
     pub fn insert(&mut self, value: T) -> Result<Handle> {
-        if let Some(index) = self.free.pop() {
-            let slot = &mut self.slots[index as usize];
-            slot.generation = slot.generation.wrapping_add(1);
-            slot.handle = Handle::new(self.kind, slot.generation, index);
-            slot.value = Some(value);
-            return Ok(slot.handle);
-        }
+        self.reserve()?;
+        Ok(self.put(value))
+    }
+
+    /// Enters a value where `reserve` has made room.
+    #[inline(always)]
+    pub fn put(&mut self, value: T) -> Handle {
+        let index = self.free.pop().expect("there is room");
+        let slot = &mut self.slots[index as usize];
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.handle = Handle::new(self.kind, slot.generation, index);
+        // A free slot holds nothing that must be let go.
+        std::mem::forget(slot.value.replace(value));
+        slot.handle
+    }
+
+    /// Makes room for one value more; the error is MPI_ERR_OTHER when four million are alive.
+    #[inline(always)]
+    pub fn reserve(&mut self) -> Result<()> {
+        if self.free.is_empty() { self.grow() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn grow(&mut self) -> Result<()> {
         let index = self.slots.len() as u32;
         if index >= INDEX_MAX {
             fail!(
@@ -102,8 +126,9 @@ impl<T> Table<T> {
             );
         }
         let handle = Handle::new(self.kind, 0, index);
-        self.slots.push(Slot { handle, generation: 0, value: Some(value) });
-        Ok(handle)
+        self.slots.push(Slot { handle, generation: u32::MAX, value: None });
+        self.free.push(index);
+        Ok(())
     }
 
     /// The value, or the error of this kind with a sentence that says what the handle is instead.

@@ -358,6 +358,7 @@ const BLOCK_BYTES: usize = 4096;
 
 impl From<Span> for Buffer {
     /// Memory that somebody claimed already.
+    #[inline]
     fn from(span: Span) -> Buffer {
         Buffer { base: span.address(), bytes: span.bytes(), gaps: None }
     }

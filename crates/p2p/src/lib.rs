@@ -244,11 +244,12 @@ impl P2p {
     }
 
     /// How an operation ended, once it has; the ticket is then freed.
-    #[inline]
+    #[inline(always)] // So that the outcome is not copied.
     pub fn take(&mut self, ticket: Ticket) -> Option<Outcome> {
         if ticket == Ticket::DONE {
             return Some(Outcome::default());
         }
+        // What has ended has given its buffer up, so that the outcome is all it holds.
         let outcome = |request: &mut Request| request.is_done().then(|| std::mem::take(&mut request.outcome));
         self.state.requests.remove_if(ticket.0, outcome)
     }

@@ -41,8 +41,26 @@ impl Message {
 
 impl P2p {
     /// Starts a receive; `None` takes any source, any tag.
+    #[inline(always)] // As `isend`.
     pub fn irecv(&mut self, context: u64, source: Option<u32>, tag: Option<i32>, buffer: Buffer) -> Ticket {
-        let pattern = Pattern { context, source, tag };
+        match buffer.contiguous() {
+            Some(span) => self.irecv_span(context, source, tag, span),
+            None => self.irecv_any(Pattern { context, source, tag }, buffer),
+        }
+    }
+
+    #[inline(never)]
+    fn irecv_span(&mut self, context: u64, source: Option<u32>, tag: Option<i32>, span: Span) -> Ticket {
+        self.post(Pattern { context, source, tag }, span.into())
+    }
+
+    #[inline(never)]
+    fn irecv_any(&mut self, pattern: Pattern, buffer: Buffer) -> Ticket {
+        self.post(pattern, buffer)
+    }
+
+    #[inline(always)]
+    fn post(&mut self, pattern: Pattern, buffer: Buffer) -> Ticket {
         let (ours, request) = self.state.requests.enter(Request::receive(buffer));
         if let Some((envelope, message)) = self.state.unexpected.take(&pattern) {
             self.deliver(ours, envelope, message);
@@ -54,7 +72,7 @@ impl P2p {
 
     /// Receives the peer's next packet, if that is the whole message for this receive and nothing else is under way: then there is
     /// nothing to match, and no request is made. The error says that a receive must be started.
-    #[inline]
+    #[inline(always)] // As `isend`.
     pub fn recv_next(
         &mut self,
         context: u64,
@@ -62,20 +80,58 @@ impl P2p {
         tag: Option<i32>,
         buffer: &Buffer,
     ) -> std::result::Result<Option<Outcome>, Indirect> {
+        match buffer.contiguous() {
+            Some(span) => self.recv_now(context, source, tag, span),
+            None => self.next_any(context, source, tag, buffer),
+        }
+    }
+
+    /// As `recv_next`, of a buffer without gaps.
+    #[inline(never)]
+    pub fn recv_now(
+        &mut self,
+        context: u64,
+        source: u32,
+        tag: Option<i32>,
+        span: Span,
+    ) -> std::result::Result<Option<Outcome>, Indirect> {
+        let copy = |payload: Span| payload.copy_to(span.slice(0, payload.bytes()));
+        self.take_next(Pattern { context, source: Some(source), tag }, source, span.bytes(), copy)
+    }
+
+    #[inline(never)]
+    fn next_any(
+        &mut self,
+        context: u64,
+        source: u32,
+        tag: Option<i32>,
+        buffer: &Buffer,
+    ) -> std::result::Result<Option<Outcome>, Indirect> {
+        let pattern = Pattern { context, source: Some(source), tag };
+        self.take_next(pattern, source, buffer.bytes(), |payload| buffer.unpack(0, payload))
+    }
+
+    #[inline(always)]
+    fn take_next(
+        &mut self,
+        pattern: Pattern,
+        source: u32,
+        capacity: usize,
+        unpack: impl FnOnce(Span),
+    ) -> std::result::Result<Option<Outcome>, Indirect> {
         let calm = self.is_calm();
         let Some(Some(peer)) = self.peers.get_mut(source as usize).filter(|_| calm) else {
             return Err(Indirect);
         };
         let Some(header) = peer.route.peek() else { return Ok(None) };
         let envelope = Envelope { context: header.context, source, tag: header.tag };
-        let pattern = Pattern { context, source: Some(source), tag };
         if header.kind != packet::EAGER || !pattern.fits(&envelope) {
             return Err(Indirect);
         }
         let mut outcome = None;
         let taken = peer.route.poll(|_, payload| {
-            let (bytes, received) = received(envelope, payload.bytes() as u64, buffer.bytes());
-            buffer.unpack(0, payload.slice(0, bytes));
+            let (bytes, received) = received(envelope, payload.bytes() as u64, capacity);
+            unpack(payload.slice(0, bytes));
             outcome = Some((payload.bytes(), received));
         });
         let (Ok(true), Some((bytes, outcome))) = (taken, outcome) else { return Err(Indirect) };
@@ -164,8 +220,11 @@ impl State {
         let request = self.requests.get_mut(ours).expect("a posted receive is known");
         let bytes = begin(request, envelope, message.bytes() as u64);
         request.buffer().unpack(0, message.slice(0, bytes));
-        request.end();
-        if request.detached {
+        let detached = request.detached;
+        if let Data::User(buffer) = request.end() {
+            drop(buffer); // As every receive's: nothing else need be looked for.
+        }
+        if detached {
             self.requests.remove(ours);
         }
     }

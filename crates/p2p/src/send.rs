@@ -6,6 +6,7 @@ use crate::{Mode, P2p, Peer, State, Ticket, known, packet};
 use datatype::Buffer;
 use error::Result;
 use matching::Envelope;
+use sys::Span;
 use telemetry::Counter;
 use transport::route::{Route, Sent};
 
@@ -13,20 +14,37 @@ impl P2p {
     /// Starts a send (MPI 5.0, sections 3.4 and 3.7.2).
     ///
     /// Errors: `dest` is no process of the job; a buffered send finds no room in the attached buffer.
+    #[inline(always)] // The buffer of most is an address and a length, which then stay in registers.
     pub fn isend(&mut self, mode: Mode, context: u64, dest: u32, tag: i32, buffer: Buffer) -> Result<Ticket> {
+        if mode != Mode::Synchronous
+            && let Some(span) = buffer.contiguous()
+            && self.send_now(context, dest, tag, span)
+        {
+            return Ok(Ticket::DONE);
+        }
+        self.isend_any(mode, context, dest, tag, buffer)
+    }
+
+    /// Sends a message in the standard mode if it can leave at once; whether it did.
+    #[inline(never)]
+    pub fn send_now(&mut self, context: u64, dest: u32, tag: i32, span: Span) -> bool {
+        match self.peers.get_mut(dest as usize) {
+            Some(Some(peer)) => peer.send_now(&self.state, context, tag, span.bytes(), |to| span.copy_to(to)),
+            _ => false,
+        }
+    }
+
+    /// Any other send.
+    #[inline(never)]
+    fn isend_any(&mut self, mode: Mode, context: u64, dest: u32, tag: i32, buffer: Buffer) -> Result<Ticket> {
         self.connect(dest)?;
-        let Peer { route, lane } = known(&mut self.peers, dest);
-        if let Route::Own = route {
+        let peer = known(&mut self.peers, dest);
+        if let Route::Own = peer.route {
             return self.isend_own(mode, context, tag, buffer);
         }
-        let bytes = buffer.bytes();
-        if mode != Mode::Synchronous && lane.is_clear() && lane.affords(bytes, route) {
-            let header = packet::addressed(packet::EAGER, context, tag);
-            if route.send(&header, bytes, |to| buffer.pack_away(0, to)) == Sent::Done {
-                lane.charge(bytes);
-                self.state.count(Counter::EagerMessagesSent, Counter::EagerBytesSent, bytes);
-                return Ok(Ticket::DONE);
-            }
+        let fill = |to| buffer.pack_away(0, to);
+        if mode != Mode::Synchronous && peer.send_now(&self.state, context, tag, buffer.bytes(), fill) {
+            return Ok(Ticket::DONE);
         }
         self.isend_later(mode, context, dest, tag, buffer)
     }
@@ -77,6 +95,31 @@ impl P2p {
             self.blocked.push(number);
         }
         sent
+    }
+}
+
+impl Peer {
+    /// Sends a message, if it can leave at once.
+    #[inline(always)]
+    fn send_now(
+        &mut self,
+        state: &State,
+        context: u64,
+        tag: i32,
+        bytes: usize,
+        fill: impl FnOnce(Span),
+    ) -> bool {
+        let Peer { route, lane } = self;
+        if matches!(route, Route::Own) || !lane.is_clear() || !lane.affords(bytes, route) {
+            return false;
+        }
+        let header = packet::addressed(packet::EAGER, context, tag);
+        if route.send(&header, bytes, fill) == Sent::Full {
+            return false;
+        }
+        lane.charge(bytes);
+        state.count(Counter::EagerMessagesSent, Counter::EagerBytesSent, bytes);
+        true
     }
 }
 

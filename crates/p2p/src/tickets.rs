@@ -56,8 +56,8 @@ impl<T> Tickets<T> {
         if slot.generation == (ticket >> 32) as u32 { slot.value.as_mut() } else { None }
     }
 
-    /// Removes a value once it has an answer.
-    #[inline]
+    /// Removes a value once it has an answer, which must leave nothing in it that needs to be dropped.
+    #[inline(always)]
     pub(crate) fn remove_if<R>(
         &mut self,
         ticket: u64,
@@ -68,6 +68,7 @@ impl<T> Tickets<T> {
             return None;
         }
         let answer = answer(slot.value.as_mut()?)?;
+        std::mem::forget(slot.value.take());
         slot.vacate();
         self.free.push(ticket as u32);
         Some(answer)

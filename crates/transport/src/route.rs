@@ -139,7 +139,7 @@ impl Route {
     }
 
     /// The header of the packet that `poll` would find.
-    #[inline]
+    #[inline(always)]
     pub fn peek(&self) -> Option<Header> {
         match self {
             Route::Own => None,
@@ -180,7 +180,7 @@ impl Route {
     }
 
     /// Tells the peer that we have consumed so much more of its packets.
-    #[inline]
+    #[inline(always)]
     pub fn consume(&mut self, amount: u64) {
         match self {
             Route::Own => (),

@@ -48,6 +48,7 @@ pub mod p2p;
 pub mod pack;
 pub mod partitioned;
 pub mod persistent;
+mod plain;
 pub mod request;
 pub mod session;
 pub mod status;

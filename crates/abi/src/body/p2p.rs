@@ -1,5 +1,6 @@
 //! Point-to-point communication (MPI 5.0, chapter 3): sends, receives, probes, persistent requests.
 
+use super::plain;
 use crate::args::{Address, Handle, Out, Status, StatusOut};
 use crate::process::{Awaiting, Guard, Process};
 use crate::request::{Both, Completion, Receive, Recipe, Request, Send, Source, Work, status_of};
@@ -187,8 +188,10 @@ pub fn recv(
     comm: Handle,
     status: StatusOut,
 ) -> Result<()> {
-    let receive = guard.incoming(buf, count, datatype, source, tag, comm)?;
-    let completion = receive.finish(guard)?;
+    let completion = match (guard.plain(buf, count, datatype, source, comm), plain::tag_of(tag)) {
+        (Some(message), Some(tag)) => message.recv(guard, tag),
+        _ => guard.incoming(buf, count, datatype, source, tag, comm)?.finish(guard)?,
+    };
     status.set(completion.status);
     completion.error.map_or(Ok(()), Err)
 }
@@ -206,6 +209,21 @@ pub fn irecv(
     request: Out<Handle>,
 ) -> Result<()> {
     request.check()?;
+    guard.job().requests.reserve()?;
+    if let Some(message) = guard.plain(buf, count, datatype, source, comm)
+        && let Some(tag) = plain::tag_of(tag)
+    {
+        return request.set(message.irecv(guard, tag, comm));
+    }
+    irecv_any(guard, buf, count, datatype, source, tag, comm, request)
+}
+
+#[inline(never)]
+#[allow(clippy::too_many_arguments)] // MPI_Irecv's.
+#[rustfmt::skip]
+fn irecv_any(
+    guard: &mut Guard, buf: Address, count: i64, datatype: Handle, source: i32, tag: i32, comm: Handle, request: Out<Handle>,
+) -> Result<()> {
     let receive = guard.incoming(buf, count, datatype, source, tag, comm)?;
     let work = match receive.next(guard) {
         Some(Ok(outcome)) => Work::Done(Completion::of(outcome, &receive.source)),
@@ -387,6 +405,21 @@ fn blocking_send(
     tag: i32,
     comm: Handle,
 ) -> Result<()> {
+    if mode == Mode::Standard
+        && let Some(message) = guard.plain(buf, count, datatype, dest, comm)
+        && message.send(guard, tag)
+    {
+        return Ok(());
+    }
+    blocking_send_any(guard, mode, buf, count, datatype, dest, tag, comm)
+}
+
+#[inline(never)]
+#[allow(clippy::too_many_arguments)] // As above.
+#[rustfmt::skip]
+fn blocking_send_any(
+    guard: &mut Guard, mode: Mode, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32, comm: Handle,
+) -> Result<()> {
     match guard.outgoing(mode, buf, count, datatype, dest, tag, comm)?.start(guard)? {
         Ticket::DONE => Ok(()),
         ticket => guard.finish(Work::Send(ticket)).error.map_or(Ok(()), Err),
@@ -400,6 +433,22 @@ fn nonblocking_send(
     guard: &mut Guard, mode: Mode, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32, comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
     request.check()?;
+    if mode == Mode::Standard
+        && let Some(sent) = guard.job().sent
+        && let Some(message) = guard.plain(buf, count, datatype, dest, comm)
+        && message.send(guard, tag)
+    {
+        return request.set(sent);
+    }
+    nonblocking_send_any(guard, mode, buf, count, datatype, dest, tag, comm, request)
+}
+
+#[inline(never)]
+#[allow(clippy::too_many_arguments)] // As above.
+#[rustfmt::skip]
+fn nonblocking_send_any(
+    guard: &mut Guard, mode: Mode, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32, comm: Handle, request: Out<Handle>,
+) -> Result<()> {
     let ticket = guard.outgoing(mode, buf, count, datatype, dest, tag, comm)?.start(guard)?;
     request.set(match (ticket, guard.job().sent) {
         (Ticket::DONE, Some(sent)) => sent,
@@ -585,7 +634,7 @@ impl Send {
 impl Receive {
     /// The message, if it is the next packet of the source: then it needs no request. The error says that the receive must be started;
     /// nothing, that no packet is there yet.
-    #[inline]
+    #[inline(always)] // As `P2p::recv_next`.
     fn next(&self, process: &mut Process) -> Option<std::result::Result<Outcome, Indirect>> {
         let Source::Peer { peer, .. } = self.source else { return Some(Err(Indirect)) };
         process.job().p2p.recv_next(self.context, peer, self.tag, &self.buffer).transpose()

@@ -1,0 +1,100 @@
+//! The short way of the most frequent messages: data without gaps, to or from one process of the comm by its rank. From the arguments to
+//! the ring nothing is made that would have to be let go, so all of it stays in registers. A structure that is moved about is read in
+//! wider words than it was written in, and such a read waits until everything written before has left the core - also the slot of the
+//! message before, whose cache line the peer holds: messages then left one by one.
+//!
+//! Whatever is not sure here (arguments that may be wrong, too) takes the general way.
+
+use crate::args::{Address, Handle};
+use crate::buffer::lent;
+use crate::process::{Guard, Process};
+use crate::request::{Completion, Request, Source, Work};
+use datatype::Buffer;
+use objects::constants;
+use sys::Span;
+
+/// A message's arguments, checked.
+#[derive(Clone, Copy)]
+pub(super) struct Plain {
+    context: u64,
+    peer: u32,
+    rank: i32,
+    span: Span,
+}
+
+impl Process {
+    /// The arguments of a message with the process `rank` of a comm; nothing where they are not plain.
+    #[inline(always)]
+    pub(super) fn plain(
+        &self,
+        buf: Address,
+        count: i64,
+        datatype: Handle,
+        rank: i32,
+        comm: Handle,
+    ) -> Option<Plain> {
+        let layout = self.objects.committed(datatype).ok()?.layout();
+        let elements = usize::try_from(count).ok()?;
+        let bytes = Buffer::bytes_of(elements, layout)?;
+        let span = lent(buf, elements, bytes, layout).ok()?.contiguous()?;
+        let comm = self.objects.comm(comm).ok()?;
+        if rank < 0 {
+            return None;
+        }
+        Some(Plain { context: comm.context, peer: comm.peer(rank).ok()?, rank, span })
+    }
+}
+
+impl Plain {
+    /// Sends it, if it can leave at once.
+    #[inline(always)]
+    pub(super) fn send(self, process: &mut Process, tag: i32) -> bool {
+        tag >= 0 && process.job().p2p.send_now(self.context, self.peer, tag, self.span)
+    }
+
+    /// Receives it.
+    #[inline(always)]
+    pub(super) fn recv(self, guard: &mut Guard, tag: Option<i32>) -> Completion {
+        let Plain { context, peer, rank, span } = self;
+        let next = |process: &mut Process| process.job().p2p.recv_now(context, peer, tag, span).transpose();
+        match guard.look_for(next) {
+            Some(Ok(outcome)) => Completion::of(outcome, &Source::Peer { peer, rank }),
+            _ => {
+                let work = self.start(guard, tag);
+                guard.finish(work)
+            }
+        }
+    }
+
+    /// Starts to receive it.
+    #[inline(always)]
+    fn start(self, process: &mut Process, tag: Option<i32>) -> Work {
+        let Plain { context, peer, rank, span } = self;
+        let ticket = process.job().p2p.irecv(context, Some(peer), tag, span.into());
+        Work::Recv(ticket, Source::Peer { peer, rank })
+    }
+
+    /// As a request. There is room for one more.
+    #[inline(always)]
+    pub(super) fn irecv(self, process: &mut Process, tag: Option<i32>, comm: Handle) -> Handle {
+        let Plain { context, peer, rank, span } = self;
+        let work = match process.job().p2p.recv_now(context, peer, tag, span) {
+            Ok(Some(outcome)) => Work::Done(Completion::of(outcome, &Source::Peer { peer, rank })),
+            _ => {
+                let work = Some(self.start(process, tag));
+                return process.job().requests.put(Request { comm, work, recipe: None });
+            }
+        };
+        process.job().requests.put(Request { comm, work: Some(work), recipe: None })
+    }
+}
+
+/// The tag of a plain receive; nothing where it is wrong.
+#[inline(always)]
+pub(super) fn tag_of(tag: i32) -> Option<Option<i32>> {
+    match tag {
+        constants::ANY_TAG => Some(None),
+        0.. => Some(Some(tag)),
+        _ => None,
+    }
+}
