@@ -122,6 +122,31 @@ static void alltoallv_in_place(int scale)
     free(n);
 }
 
+/* Who is given another length than it expects is told so, by a short way or a long one, and the others are not hurt. */
+static void other_lengths(int length)
+{
+    MPI_Comm comm;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    int *out = grab(size * (length + 1) * sizeof(int)), *in = grab(size * (length + 1) * sizeof(int));
+    for (int call = 0; call < 20; call++) {
+        int wrong = call > 10 && size > 1, giver = size - 1;
+        for (int i = 0; i < size; i++) counts[i] = length, places[i] = i * length;
+        int sent = length + (wrong && rank == giver);
+        int code = MPI_Gatherv(out, sent, MPI_INT, in, counts, places, MPI_INT, 0, comm);
+        int class = MPI_SUCCESS;
+        if (code != MPI_SUCCESS) MPI_Error_class(code, &class);
+        EQUAL(class, wrong && rank == 0 ? MPI_ERR_TRUNCATE : MPI_SUCCESS, "the class of a gatherv");
+        if (wrong && rank == giver) counts[0]++;
+        code = MPI_Alltoallv(out, counts, places, MPI_INT, in, counts, places, MPI_INT, comm);
+        CHECK(wrong || code == MPI_SUCCESS, "alltoallv failed");
+        CHECK(code != MPI_SUCCESS || !wrong || (rank != 0 && rank != giver), "rank %d was not told", rank);
+    }
+    MPI_Comm_free(&comm);
+    free(out);
+    free(in);
+}
+
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
@@ -139,5 +164,7 @@ int main(int argc, char **argv)
             alltoallv(scales[i], 1);
             alltoallv_in_place(scales[i]);
         }
+    other_lengths(5);
+    other_lengths(40000);
     return end();
 }

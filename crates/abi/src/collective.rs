@@ -83,6 +83,11 @@ impl Planned {
         self
     }
 
+    /// The comm, and the call if it is one among all members of it.
+    pub(crate) fn among_all(&self) -> Option<(Handle, &Call)> {
+        (self.call.neighbors.is_none() && !self.as_one).then_some((self.comm, &self.call))
+    }
+
     /// Says that the calling rank only waits for it.
     pub(crate) fn blocking(mut self) -> Planned {
         self.call.blocking = true;

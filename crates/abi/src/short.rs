@@ -8,7 +8,7 @@ use crate::args::{Counts, Handle};
 use crate::collective::{Planned, Reduced, Typed, to_bytes, to_words};
 use crate::process::{Guard, Process};
 use crate::request::Work;
-use coll::{CALLS_BEFORE, Coll, Short};
+use coll::{CALLS_BEFORE, Coll, Pass, Round, Short};
 use datatype::check_op;
 use error::Result;
 use objects::{Boards, Comm, Op};
@@ -206,7 +206,7 @@ impl Guard {
         if !coll.has_room(boards, short) {
             return Ok(false);
         }
-        coll.count(short);
+        coll.count(short.name);
         match short.halves(member.rank, member.size) {
             None => self.turn(boards, short)?,
             Some((first, second)) => {
@@ -218,34 +218,68 @@ impl Guard {
     }
 
     /// Begins a nonblocking call over the comm's boards if it is one for them.
-    pub(crate) fn begin_short(&mut self, (member, short): &Prepared) -> Option<Work> {
-        let Boards::Hung { boards, from } = member.boards else { return None };
-        let next = self.objects.comm(member.comm).ok()?.sequences[1];
-        let coll = &self.job().coll;
-        let fits = next.wrapping_sub(from) as i32 >= 0
-            && coll.takes(short, member.size)
-            && coll.has_room(boards, short)
-            && coll.queues(boards, short);
-        fits.then(|| {
-            let coll = &mut self.job().coll;
-            coll.count(short);
-            let (first, second) = match short.halves(member.rank, member.size) {
-                Some((first, second)) => (first, Some(second)),
-                None => (short.clone(), None),
-            };
-            Work::Short(coll.queue(boards, first, second))
-        })
+    pub(crate) fn begin_short(
+        &mut self,
+        comm: Handle,
+        prepare: impl FnOnce(&mut Process) -> Option<Prepared>,
+    ) -> Option<Work> {
+        let found = self.objects.comm(comm).ok()?;
+        let Boards::Hung { boards, from } = found.boards else { return None };
+        let may = found.sequences[1].wrapping_sub(from) as i32 >= 0 && self.job().coll.queues(boards);
+        if !may {
+            return None;
+        }
+        let (member, short) = prepare(self)?;
+        let coll = &mut self.job().coll;
+        if !short.is_mutual() || !coll.takes(&short, member.size) || !coll.has_room(boards, &short) {
+            return None;
+        }
+        coll.count(short.name);
+        let (first, second) = match short.halves(member.rank, member.size) {
+            Some((first, second)) => (first, Some(second)),
+            None => (short, None),
+        };
+        Some(Work::Short(coll.queue(boards, first, second)))
+    }
+
+    /// Makes a blocking call with a count for each member over the comm's boards, if they hang and it is not too long; whether it was made.
+    pub(crate) fn vector(&mut self, planned: &Planned) -> Result<bool> {
+        let Some((comm, call)) = planned.among_all() else { return Ok(false) };
+        let Some(member) = self.member(comm) else { return Ok(false) };
+        if !self.job().coll.takes_vector(call, member.size) {
+            return Ok(false);
+        }
+        let Boards::Hung { boards, .. } = member.boards else {
+            return self.count_short(member).map(|()| false);
+        };
+        let coll = &mut self.job().coll;
+        let Some(vector) = coll.vector(boards, call) else { return Ok(false) };
+        let outcome = self.turn(boards, &vector);
+        if self.job().coll.is_scheduled(boards, &vector) {
+            return outcome.map(|()| false);
+        }
+        self.job().coll.count(call.collective);
+        let comm = self.objects.comm(comm)?;
+        let (context, peers) = (comm.passing_context(), comm.everybody.clone());
+        let passed: Vec<_> = vector.passed(member.rank).collect();
+        let coll = &mut self.job().coll;
+        let start =
+            |pass: Pass| coll.pass(boards, context, &peers, pass).map(|ticket| Work::Coll(ticket, None));
+        let works: Vec<_> = passed.into_iter().map(start).collect();
+        let finish = |work: Result<Work>| self.finish(work?).error.map_or(Ok(()), Err);
+        // All of them are waited for, whatever becomes of the first.
+        works.into_iter().map(finish).fold(outcome, Result::and).map(|()| true)
     }
 
     /// One round of the boards.
     #[inline]
-    fn turn(&mut self, boards: usize, short: &Short) -> Result<()> {
-        let mut turn = self.job().coll.begin(boards, short);
-        if let Some(outcome) = self.look_for(|process| process.job().coll.advance(boards, &mut turn, short)) {
+    fn turn(&mut self, boards: usize, call: &impl Round) -> Result<()> {
+        let mut turn = self.job().coll.begin(boards, call);
+        if let Some(outcome) = self.look_for(|process| process.job().coll.advance(boards, &mut turn, call)) {
             return outcome;
         }
         self.job().coll.wait(boards, true);
-        let outcome = self.wait(|process| process.job().coll.advance(boards, &mut turn, short));
+        let outcome = self.wait(|process| process.job().coll.advance(boards, &mut turn, call));
         self.job().coll.wait(boards, false);
         outcome
     }

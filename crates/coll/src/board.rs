@@ -15,8 +15,10 @@
 //!
 //! Read next: `short.rs` (what a call is on a board), `queue.rs` (nonblocking calls).
 
+use crate::call::Call;
 use crate::queue::Queued;
 use crate::short::{BYTES_MAX, MEMBERS_MAX, Short};
+use crate::vector::Vector;
 use error::{Class, Error, Result, fail};
 use schedule::algorithm::Collective;
 use slab::Slab;
@@ -34,7 +36,7 @@ pub const CALLS_BEFORE: u32 = 8;
 /// Bits of a place's word below the round: five of the collective, four of the root, and those of the bytes.
 const FACTS_BITS: u32 = 30;
 const LENGTH_BITS: u32 = 21;
-const LENGTH_MAX: u64 = (1 << LENGTH_BITS) - 1;
+pub(crate) const LENGTH_MAX: u64 = (1 << LENGTH_BITS) - 1;
 const _: () = assert!(Collective::ALL.len() <= 32 && MEMBERS_MAX <= 16 && BYTES_MAX < LENGTH_MAX);
 
 /// From one word to the next: processors fetch lines in pairs.
@@ -44,18 +46,35 @@ const WORDS_BYTES: u64 = 4 * WORD_BYTES;
 /// Room for contributions of `BYTES_MAX` while a rank's boards have less than this in all, then for less: touched pages stay.
 const BOARDS_BYTES_MAX: u64 = 128 << 20;
 const LESS_BYTES_MAX: u64 = 16 << 10;
+/// Calls with counts between two that try the boards while they are too long for them.
+const SCHEDULED_MAX: u32 = 15;
 /// In a `Hung::room`, beside the logarithm: proxies carry out this member's nonblocking collectives.
 const SERVED: u64 = 1 << 5;
 /// What members tell each other who have no room for a board.
 pub const NO_BOARD: u64 = u64::MAX;
 
-impl Short {
-    /// What all members must say alike, for a vector or block of so many bytes.
-    #[inline]
-    fn facts(&self, bytes: u64) -> u64 {
-        let root = (self.root as u64) << LENGTH_BITS;
-        (self.name as u64) << (LENGTH_BITS + 4) | root | bytes.min(LENGTH_MAX)
-    }
+/// What members say of a call, with a length.
+#[inline]
+pub(crate) fn facts(name: Collective, root: usize, bytes: u64) -> u64 {
+    (name as u64) << (LENGTH_BITS + 4) | (root as u64) << LENGTH_BITS | bytes.min(LENGTH_MAX)
+}
+
+/// What a member does in a round.
+pub trait Round {
+    /// The bits of words in which members may differ.
+    const OWN_BITS: u64;
+    /// What all members must say alike, but for those.
+    fn facts(&self) -> u64;
+    /// Puts up what this member contributes; its word, which is `word` but for the bits of its own.
+    fn put(&self, board: &Board, word: u64) -> u64;
+    /// Does what need not wait for others: now is the time.
+    fn keep(&self, _board: &Board) {}
+    /// The members whose contributions this member needs.
+    fn needs(&self, rank: usize, members: usize) -> Range<usize>;
+    /// Takes the result from the places.
+    fn take(&self, board: &Board) -> Result<()>;
+    /// What is wrong where a member has begun the round with another word.
+    fn disagreement(&self, board: &Board, rank: usize, word: u64) -> Error;
 }
 
 /// A call under way.
@@ -102,11 +121,13 @@ pub(crate) struct Hung {
     pub(crate) served: bool,
     /// For contributions of so many bytes all members have room.
     bytes_max: u64,
+    /// So many calls with counts go by schedules before one tries the boards again.
+    pub(crate) scheduled: u32,
 }
 
 /// One board of each of a comm's members.
-pub(crate) struct Board {
-    rank: usize,
+pub struct Board {
+    pub(crate) rank: usize,
     members: Vec<Member>,
     round: u64,
     /// The latest round that all members are known to have begun.
@@ -193,6 +214,7 @@ impl Boards {
             freed: false,
             room: rooms[rank] as u64,
             served: rooms.iter().any(|room| *room as u64 & SERVED != 0),
+            scheduled: 0,
             bytes_max: rooms.iter().map(|room| place_of(*room as u64).1).min().unwrap_or(0),
         };
         Ok(Some(self.hung.insert(hung)))
@@ -207,14 +229,38 @@ impl Boards {
 
     /// Begins the next round of blocking calls, with one that fits.
     #[inline]
-    pub(crate) fn begin(&mut self, board: usize, short: &Short) -> Turn {
-        self.hung[board].blocking.begin(short)
+    pub(crate) fn begin(&mut self, board: usize, call: &impl Round) -> Turn {
+        self.hung[board].blocking.begin(call)
     }
 
     /// Takes a blocking call as far as it goes. How it ended, once it has.
     #[inline]
-    pub(crate) fn advance(&mut self, board: usize, turn: &mut Turn, short: &Short) -> Option<Result<()>> {
-        self.hung[board].blocking.advance(turn, short, &self.segment)
+    pub(crate) fn advance(&mut self, board: usize, turn: &mut Turn, call: &impl Round) -> Option<Result<()>> {
+        self.hung[board].blocking.advance(turn, call, &self.segment)
+    }
+
+    /// The number of the last round of blocking calls.
+    pub(crate) fn round(&self, board: usize) -> u64 {
+        self.hung[board].blocking.round
+    }
+
+    /// A call with a count for each member, on these boards, if it is one for them.
+    pub(crate) fn vector(&mut self, board: usize, call: &Call) -> Option<Vector> {
+        let Hung { bytes_max, scheduled, .. } = &mut self.hung[board];
+        if *scheduled > 0 {
+            *scheduled -= 1;
+            return None;
+        }
+        Vector::new(call, *bytes_max)
+    }
+
+    /// Whether it turned out, for all members, that a schedule must carry out this call, as it then probably must the next ones.
+    pub(crate) fn is_scheduled(&mut self, board: usize, vector: &Vector) -> bool {
+        let is = vector.is_scheduled();
+        if is {
+            self.hung[board].scheduled = SCHEDULED_MAX;
+        }
+        is
     }
 
     /// The thread that makes a blocking call is going to wait for long, or has done so.
@@ -309,27 +355,37 @@ impl Board {
         !self.has_begun(self.missed.0, self.missed.1)
     }
 
+    /// How many members there are.
+    pub(crate) fn size(&self) -> usize {
+        self.members.len()
+    }
+
+    /// What a member says of this round, as it is known to have begun it.
+    pub(crate) fn facts_of(&self, rank: usize) -> u64 {
+        self.place(rank, self.round).word[0].load(Ordering::Acquire) % (1 << FACTS_BITS)
+    }
+
     /// Where a member's contribution of `total` bytes to this round lies.
     #[inline]
-    fn contribution(&self, rank: usize, total: u64) -> Span {
+    pub(crate) fn contribution(&self, rank: usize, total: u64) -> Span {
         let place = self.place(rank, self.round);
         if total <= BESIDE_MAX { place.beside } else { place.apart }
     }
 
     #[inline]
-    pub(crate) fn begin(&mut self, short: &Short) -> Turn {
+    pub(crate) fn begin(&mut self, call: &impl Round) -> Turn {
         self.round += 1;
         let unsure = self.begun != self.round - 1;
-        let word = self.round << FACTS_BITS | short.facts(short.bytes);
+        let word = self.round << FACTS_BITS | call.facts();
         let ahead = 0..if unsure { self.members.len() } else { 0 };
         Turn { word, posted: false, ahead, all: false }
     }
 
     #[inline]
-    pub(crate) fn advance(
+    pub(crate) fn advance<R: Round>(
         &mut self,
         turn: &mut Turn,
-        short: &Short,
+        call: &R,
         segment: &Segment,
     ) -> Option<Result<()>> {
         let members = self.members.len();
@@ -341,41 +397,58 @@ impl Board {
                 }
                 turn.ahead.start += 1;
             }
-            self.post(turn.word, short, segment);
-            (turn.posted, turn.ahead) = (true, short.needs(self.rank, members));
+            self.post(turn.word, call, segment);
+            (turn.posted, turn.ahead) = (true, call.needs(self.rank, members));
             turn.all = turn.ahead.len() == members;
-            self.keep(short);
+            call.keep(self);
         }
         while turn.ahead.start < turn.ahead.end {
             let rank = turn.ahead.start;
             let word = self.place(rank, self.round).word[0].load(Ordering::Acquire);
-            if word != turn.word {
+            if (word ^ turn.word) & !R::OWN_BITS != 0 {
                 if (word ^ turn.word) >> FACTS_BITS == 0 {
-                    return Some(Err(self.disagreement(rank, word, short)));
+                    return Some(Err(call.disagreement(self, rank, word)));
                 }
                 self.missed = (rank, self.round);
                 return None;
             }
             turn.ahead.start += 1;
         }
-        self.take(short);
         if turn.all {
             self.begun = self.round;
         }
-        Some(Ok(()))
+        Some(call.take(self))
     }
 
-    /// Puts up what this member contributes, and then `word`, and wakes who waits for it.
+    /// Puts up what this member contributes, and then its word, and wakes who waits for it.
     #[inline]
-    fn post(&self, mut word: u64, short: &Short, segment: &Segment) {
-        let bytes = short.input.bytes();
-        if short.given != short.bytes {
+    fn post(&self, word: u64, call: &impl Round, segment: &Segment) {
+        let word = call.put(self, word);
+        self.place(self.rank, self.round).word[0].store(word, Ordering::Release);
+        let others = self.members.iter().enumerate().filter(|(rank, _)| *rank != self.rank);
+        Doorbell::ring_all(others.map(|(_, member)| &*segment.rank(member.peer).bell));
+    }
+}
+
+impl Round for Short {
+    const OWN_BITS: u64 = 0;
+
+    #[inline]
+    fn facts(&self) -> u64 {
+        facts(self.name, self.root, self.bytes)
+    }
+
+    #[inline]
+    fn put(&self, board: &Board, word: u64) -> u64 {
+        let bytes = self.input.bytes();
+        if self.given != self.bytes {
             // Who gives another length than it expects will be told so, and all others, too.
-            word = self.round << FACTS_BITS | short.facts(short.given);
-        } else if bytes > 0 {
-            let place = self.contribution(self.rank, bytes as u64);
-            let put = |part: Range<usize>| short.input.pack(part.start, place.slice(part.start, part.len()));
-            let unread = short.unread(self.rank);
+            return with_length(word, self.given);
+        }
+        if bytes > 0 {
+            let place = board.contribution(board.rank, bytes as u64);
+            let put = |part: Range<usize>| self.input.pack(part.start, place.slice(part.start, part.len()));
+            let unread = self.unread(board.rank);
             if unread.is_empty() {
                 put(0..bytes);
             } else {
@@ -383,71 +456,89 @@ impl Board {
                 put(unread.end..bytes);
             }
         }
-        self.place(self.rank, self.round).word[0].store(word, Ordering::Release);
-        let others = self.members.iter().enumerate().filter(|(rank, _)| *rank != self.rank);
-        Doorbell::ring_all(others.map(|(_, member)| &*segment.rank(member.peer).bell));
+        word
     }
 
-    /// Copies the member's own block, which no other member reads or which it need not read from its place.
     #[inline]
-    fn keep(&self, short: &Short) {
+    fn needs(&self, rank: usize, members: usize) -> Range<usize> {
+        self.waits_for(rank, members)
+    }
+
+    #[inline]
+    fn keep(&self, board: &Board) {
         use Collective::*;
-        let (own, block) = (short.own_block(self.rank), short.bytes as usize);
-        if short.in_place || block == 0 || short.given != short.bytes {
+        let (own, block) = (self.own_block(board.rank), self.bytes as usize);
+        if self.in_place || block == 0 || self.given != self.bytes {
             return;
         }
-        let (from, to) = match short.collective {
+        let (from, to) = match self.collective {
             Alltoall => (own.start, own.start),
             Allgather => (0, own.start),
-            Gather if self.rank == short.root => (0, own.start),
-            Scatter if self.rank == short.root => (own.start, 0),
+            Gather if board.rank == self.root => (0, own.start),
+            Scatter if board.rank == self.root => (own.start, 0),
             _ => return,
         };
-        short.output.slice(to, block).copy_from(&short.input.slice(from, block));
+        self.output.slice(to, block).copy_from(&self.input.slice(from, block));
     }
 
-    /// Takes the result from the places.
     #[inline]
-    fn take(&self, short: &Short) {
+    fn take(&self, board: &Board) -> Result<()> {
         use Collective::*;
-        let (members, block) = (self.members.len(), short.bytes as usize);
+        let (members, block) = (board.members.len(), self.bytes as usize);
         if block == 0 {
-            return;
+            return Ok(());
         }
-        let total = short.contribution(members);
+        let total = self.contribution(members);
         let each = |from: usize| {
-            for rank in (0..members).filter(|rank| *rank != self.rank) {
-                short.output.unpack(rank * block, self.contribution(rank, total).slice(from, block));
+            for rank in (0..members).filter(|rank| *rank != board.rank) {
+                self.output.unpack(rank * block, board.contribution(rank, total).slice(from, block));
             }
         };
-        match short.collective {
-            Bcast | Gather | Reduce if short.output.bytes() == 0 => (),
-            Scatter if self.rank == short.root => (),
-            Bcast => short.output.unpack(0, self.contribution(short.root, total).slice(0, block)),
+        match self.collective {
+            Bcast | Gather | Reduce if self.output.bytes() == 0 => (),
+            Scatter if board.rank == self.root => (),
+            Bcast => self.output.unpack(0, board.contribution(self.root, total).slice(0, block)),
             Scatter => {
-                short.output.unpack(0, self.contribution(short.root, total).slice(self.rank * block, block));
+                self.output.unpack(0, board.contribution(self.root, total).slice(board.rank * block, block));
             }
             Gather | Allgather => each(0),
-            Alltoall => each(self.rank * block),
-            Scan => self.combine(self.rank + 1, total, short),
-            Exscan => self.combine(self.rank, total, short),
-            _ => self.combine(members, total, short),
+            Alltoall => each(board.rank * block),
+            Scan => self.combine(board, board.rank + 1, total),
+            Exscan => self.combine(board, board.rank, total),
+            _ => self.combine(board, members, total),
         }
+        Ok(())
     }
 
+    #[cold]
+    fn disagreement(&self, board: &Board, rank: usize, word: u64) -> Error {
+        let (name, own) = (self.name.name(), board.rank);
+        let (theirs, ours) = (word % (1 << FACTS_BITS), self.facts());
+        let length = theirs & LENGTH_MAX;
+        if theirs >> LENGTH_BITS != ours >> LENGTH_BITS {
+            return differ(self.name, self.root, own, rank, theirs);
+        }
+        let least = if length == LENGTH_MAX { "at least " } else { "" };
+        let sentence =
+            format!("in {name} rank {rank} has {least}{length} bytes, but rank {own} has {}", self.bytes);
+        Error::new(Class::Truncate, sentence)
+    }
+}
+
+impl Short {
     /// The first so many members' vectors, as far as this member wants them, one after the other.
     #[inline]
-    fn combine(&self, members: usize, total: u64, short: &Short) {
+    fn combine(&self, board: &Board, members: usize, total: u64) {
         let (Some((op, basic)), Some(own), Some(sum)) =
-            (short.operator, short.input.contiguous(), short.output.contiguous())
+            (self.operator, self.input.contiguous(), self.output.contiguous())
         else {
             unreachable!("a reduction without an operator, or with gaps")
         };
         // In place the sum of the first may lie over our own operand.
         let operand = |rank| {
             let whole =
-                if rank == self.rank && !short.in_place { own } else { self.contribution(rank, total) };
-            whole.slice(short.part.start, short.part.len())
+                if rank == board.rank && !self.in_place { own } else { board.contribution(rank, total) };
+            whole.slice(self.part.start, self.part.len())
         };
         match members {
             0 => (),
@@ -458,38 +549,25 @@ impl Board {
             datatype::reduce(op, basic, sum, operand(rank), sum);
         }
     }
+}
 
-    /// What is wrong where a member has begun the round with another call than ours.
-    #[cold]
-    fn disagreement(&self, rank: usize, word: u64, short: &Short) -> Error {
-        let (name, own) = (short.name.name(), self.rank);
-        let (theirs, ours) = (word % (1 << FACTS_BITS), short.facts(short.bytes));
-        let (length, root) = (theirs & LENGTH_MAX, theirs >> LENGTH_BITS & 15);
-        let bits = LENGTH_BITS;
-        let (class, sentence) =
-            match (theirs >> (bits + 4) == ours >> (bits + 4), theirs >> bits == ours >> bits) {
-                (_, true) => {
-                    let least = if length == LENGTH_MAX { "at least " } else { "" };
-                    let ours = short.bytes;
-                    (
-                        Class::Truncate,
-                        format!("in {name} rank {rank} has {least}{length} bytes, but rank {own} has {ours}"),
-                    )
-                }
-                (true, _) => {
-                    let ours = short.root;
-                    (
-                        Class::Root,
-                        format!("in {name} rank {rank} has root {root}, but rank {own} has root {ours}"),
-                    )
-                }
-                _ => (
-                    Class::Other,
-                    format!("rank {own} is in {name}, but rank {rank} is in another collective"),
-                ),
-            };
-        Error::new(class, sentence)
+/// A word with another length.
+pub(crate) fn with_length(word: u64, bytes: u64) -> u64 {
+    word & !LENGTH_MAX | bytes.min(LENGTH_MAX)
+}
+
+/// A member's collective or root is another than ours.
+#[cold]
+pub(crate) fn differ(name: Collective, root: usize, own: usize, rank: usize, theirs: u64) -> Error {
+    let theirs_root = theirs >> LENGTH_BITS & 15;
+    if theirs >> (LENGTH_BITS + 4) & 31 == name as u64 {
+        let name = name.name();
+        let sentence =
+            format!("in {name} rank {rank} has root {theirs_root}, but rank {own} has root {root}");
+        return Error::new(Class::Root, sentence);
     }
+    let sentence = format!("rank {own} is in {}, but rank {rank} is in another collective", name.name());
+    Error::new(Class::Other, sentence)
 }
 
 #[cfg(test)]

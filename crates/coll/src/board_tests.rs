@@ -1,10 +1,13 @@
 //! Boards of several members in one process: every collective, several under way at once, members at their own pace, members that disagree.
 
 use super::*;
+use crate::call::{Call, Part};
+use crate::vector::{Pass, Vector};
 use Collective::*;
 use datatype::{Basic, Buffer, PredefinedOp};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use transport::own;
 use transport::shm::Shape;
@@ -174,6 +177,112 @@ fn run(size: usize, seed: u64) {
 fn members_at_their_own_pace_get_the_right_words() {
     for (size, seed) in [(2, 1), (3, 2), (4, 3), (7, 4)] {
         run(size, seed);
+    }
+}
+
+/// Members as threads, through collectives with other lengths for each member, of which some are too long for the places.
+fn run_vectors(size: usize, seed: u64) {
+    const ROOM: u64 = 600;
+    const KINDS: [Collective; 5] = [Gatherv, Scatterv, Allgatherv, Alltoallv, Alltoallw];
+    let shape = Shape { ranks: size as u32, proxies: 0, arena_bytes: 8 << 20 };
+    let (segment, _fd) = Segment::create(shape).unwrap();
+    let (rooms, told) = (Mutex::new(vec![0i64; size]), std::sync::Barrier::new(size));
+    let (long, scheduled) = (Mutex::new(BTreeMap::new()), Mutex::new(BTreeMap::new()));
+    let peers: Vec<u32> = (0..size as u32).collect();
+    let member = |rank: usize| {
+        let mut memory = Allocator::new(segment.arena(rank as u32).unwrap());
+        let mut boards = Boards::new(segment.clone(), false);
+        rooms.lock().unwrap()[rank] = boards.new_board(&mut memory) as i64;
+        told.wait();
+        let board = boards.hang(rank, &peers, &rooms.lock().unwrap()).unwrap().unwrap();
+        let mut all = StdRng::seed_from_u64(seed);
+        for round in 0..ROUNDS {
+            let (collective, root) = (KINDS[all.random_range(0..5)], all.random_range(0..size));
+            let longest = [1, 4, 30, 120][all.random_range(0..4)];
+            let drawn: Vec<usize> = (0..size * size).map(|_| all.random_range(0..longest)).collect();
+            // The words from one member to another.
+            let words = |from: usize, to: usize| match collective {
+                Gatherv if to != root => 0,
+                Scatterv if from != root => 0,
+                Gatherv | Allgatherv => drawn[from],
+                _ => drawn[from * size + to],
+            };
+            let value = |from: usize, to: usize, at: usize| match collective {
+                Gatherv | Allgatherv => word(from, round, at),
+                _ => word(from * size + to, round, at),
+            };
+            let mut out: Vec<Vec<_>> = (0..size)
+                .map(|to| (0..words(rank, to)).map(|at| value(rank, to, at).to_ne_bytes()).collect())
+                .collect();
+            let mut into: Vec<Vec<_>> = (0..size).map(|from| vec![[0xff; 8]; words(from, rank)]).collect();
+            let in_place = [Gatherv, Allgatherv].contains(&collective) && all.random();
+            let skips_own = in_place && (collective == Allgatherv || rank == root);
+            if skips_own {
+                into[rank] = out[rank].clone();
+            }
+            let each = |blocks: &mut [Vec<[u8; 8]>]| {
+                let whole = |block: &mut Vec<[u8; 8]>| own::lend(block.as_flattened_mut(), Buffer::from);
+                Part::Each(blocks.iter_mut().map(whole).collect())
+            };
+            let takes = match collective {
+                Gatherv if rank != root => Part::None,
+                Scatterv => Part::bytes(buffer(&mut into[root], words(root, rank))),
+                _ => each(&mut into),
+            };
+            let gives = match collective {
+                _ if skips_own => Part::None,
+                Gatherv => Part::bytes(buffer(&mut out[root], words(rank, root))),
+                Allgatherv => Part::bytes(buffer(&mut out[0], words(rank, 0))),
+                Scatterv if rank != root => Part::None,
+                _ => each(&mut out),
+            };
+            let call = Call { root: root as u32, in_place: skips_own, ..Call::new(collective, gives, takes) };
+            let Some(vector) = Vector::new(&call, ROOM) else { continue };
+            let mut turn = boards.begin(board, &vector);
+            let mut turns = 0;
+            let outcome = loop {
+                turns += 1;
+                assert!(turns < TURNS_MAX, "seed {seed}, round {round}: never ends at {rank}");
+                match boards.advance(board, &mut turn, &vector) {
+                    Some(outcome) => break outcome,
+                    None => std::thread::yield_now(),
+                }
+            };
+            assert_eq!(outcome, Ok(()), "seed {seed}, round {round}");
+            if vector.is_scheduled() {
+                scheduled.lock().unwrap().entry(round).or_insert_with(Vec::new).push(rank);
+                continue;
+            }
+            let passed: Vec<_> = vector.passed(rank).collect();
+            for from in
+                (0..size).filter(|from| passed.iter().all(|pass| (pass.from, pass.to) != (*from, rank)))
+            {
+                let expected: Vec<_> =
+                    (0..words(from, rank)).map(|at| value(from, rank, at).to_ne_bytes()).collect();
+                assert_eq!(
+                    into[from], expected,
+                    "seed {seed}, round {round}: {collective:?} {from} to {rank}"
+                );
+            }
+            for Pass { from, to, here, block } in passed {
+                assert!((here, block.bytes()) == (rank, 8 * words(from, to)) && from != to);
+                let message = (round, from, to);
+                *long.lock().unwrap().entry(message).or_insert(0) += 1;
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..size).for_each(|rank| drop(scope.spawn(move || member(rank)))));
+    // Who passes a block and who gets it say so alike, and either all or none need a schedule.
+    let (long, scheduled) = (long.into_inner().unwrap(), scheduled.into_inner().unwrap());
+    assert!(long.len() > 5 && long.values().all(|ends| *ends == 2), "seed {seed}: {long:?}");
+    let agreed = |ranks: &Vec<usize>| ranks.len() == size;
+    assert!(scheduled.len() > 10 && scheduled.values().all(agreed), "seed {seed}: {scheduled:?}");
+}
+
+#[test]
+fn blocks_of_any_length_arrive_or_are_known_to_be_long() {
+    for (size, seed) in [(2, 5), (3, 6), (7, 7)] {
+        run_vectors(size, seed);
     }
 }
 

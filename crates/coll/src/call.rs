@@ -68,6 +68,11 @@ impl Part {
         Part::One { buffer, element_bytes }
     }
 
+    /// The buffers of a part that has one for each rank.
+    pub fn each(&self) -> &[Buffer] {
+        if let Part::Each(blocks) = self { blocks } else { &[] }
+    }
+
     /// Data bytes of the whole part.
     pub fn total(&self) -> u64 {
         match self {

@@ -16,12 +16,14 @@ pub mod check;
 mod choose;
 mod queue;
 mod short;
+mod vector;
 
-pub use board::{CALLS_BEFORE, Turn};
+pub use board::{CALLS_BEFORE, Round, Turn};
 pub use call::{Call, Members, Part, meet};
 pub use choose::{Choice, RULES, Rule};
 pub use queue::Ticket as BoardTicket;
 pub use short::{SHORT_MAX, Short};
+pub use vector::{Pass, Vector};
 
 use board::Boards;
 use cache::{Key, Plans};
@@ -29,6 +31,7 @@ use error::{Class, Result, fail};
 use executor::{Executor, Offload, Poll, Start, Ticket, UserCall};
 use schedule::Schedule;
 use schedule::algorithm::{Collective, Params};
+use short::MEMBERS_MAX;
 use std::sync::Arc;
 use telemetry::Counter;
 use transport::shm::Allocator;
@@ -87,16 +90,44 @@ impl Coll {
         self.short & 1 << short.name as u32 != 0 && short.fits(members)
     }
 
+    /// Whether a blocking call with a count for each of so many members may be one for boards.
+    pub fn takes_vector(&self, call: &Call, members: usize) -> bool {
+        use Collective::*;
+        members <= MEMBERS_MAX
+            && matches!(call.collective, Gatherv | Scatterv | Allgatherv | Alltoallv | Alltoallw)
+            && self.short & 1 << call.collective as u32 != 0
+    }
+
+    /// The call that `takes_vector` allows, on these boards; nothing if it is none for them.
+    pub fn vector(&mut self, boards: usize, call: &Call) -> Option<Vector> {
+        self.boards.vector(boards, call)
+    }
+
+    /// Whether it turned out in its round, for all members, that a schedule must carry out a call.
+    pub fn is_scheduled(&mut self, boards: usize, vector: &Vector) -> bool {
+        self.boards.is_scheduled(boards, vector)
+    }
+
+    /// Passes a block that the last blocking call on these boards left: among `peers`, in a context that such calls alone use.
+    pub fn pass(&mut self, boards: usize, context: u64, peers: &[u32], pass: Pass) -> Result<Ticket> {
+        let Pass { from, to, here, block } = pass;
+        // All members count the rounds alike, and in each a member passes one block.
+        let sequence = (self.boards.round(boards) as u32).wrapping_mul(MEMBERS_MAX as u32) + from as u32;
+        let (rank, peers) = (u32::from(here == to), Arc::from([peers[from], peers[to]]));
+        let call = Call { blocking: true, ..Call::new(Collective::Bcast, Part::None, Part::bytes(block)) };
+        self.start(&Members { context, sequence, rank, peers, first_group: 0 }, call)
+    }
+
     /// Whether a call that `takes` allows has room on these boards.
     #[inline]
     pub fn has_room(&self, boards: usize, short: &Short) -> bool {
         self.boards.has_room(boards, short)
     }
 
-    /// Whether a nonblocking call that `takes` and `has_room` allow goes over these boards: not where a proxy would carry it out.
+    /// Whether nonblocking calls that `takes` and `has_room` allow may go over these boards: not where proxies carry them out.
     #[inline]
-    pub fn queues(&self, boards: usize, short: &Short) -> bool {
-        short.is_mutual() && !self.boards.is_served(boards)
+    pub fn queues(&self, boards: usize) -> bool {
+        !self.boards.is_served(boards)
     }
 
     /// Makes room for this rank's board; all members then tell each other what this returns.
@@ -112,8 +143,8 @@ impl Coll {
 
     /// Counts a call over boards.
     #[inline]
-    pub fn count(&self, short: &Short) {
-        telemetry::count(counter_of(short.name), 1);
+    pub fn count(&self, collective: Collective) {
+        telemetry::count(counter_of(collective), 1);
     }
 
     /// Makes a nonblocking call on these boards; `then` is its second round if it takes two.
@@ -128,14 +159,14 @@ impl Coll {
 
     /// Begins a round of a call that `takes` allows on these boards.
     #[inline]
-    pub fn begin(&mut self, boards: usize, short: &Short) -> Turn {
-        self.boards.begin(boards, short)
+    pub fn begin(&mut self, boards: usize, call: &impl Round) -> Turn {
+        self.boards.begin(boards, call)
     }
 
     /// Takes a call on boards, the one that `begin` got, as far as it goes. How it ended, once it has.
     #[inline]
-    pub fn advance(&mut self, boards: usize, turn: &mut Turn, short: &Short) -> Option<Result<()>> {
-        self.boards.advance(boards, turn, short)
+    pub fn advance(&mut self, boards: usize, turn: &mut Turn, call: &impl Round) -> Option<Result<()>> {
+        self.boards.advance(boards, turn, call)
     }
 
     /// The thread that makes a blocking call on boards is going to wait for long, or has done so.

@@ -27,7 +27,7 @@ pub(crate) struct Queued {
 impl Short {
     /// Whether a nonblocking call of this kind may go over boards.
     #[inline]
-    pub(crate) fn is_mutual(&self) -> bool {
+    pub fn is_mutual(&self) -> bool {
         use Collective::*;
         matches!(self.name, Barrier | Allgather | Alltoall | Allreduce | ReduceScatter | ReduceScatterBlock)
     }

@@ -162,7 +162,7 @@ impl Short {
 
     /// The members of whom the one of this rank needs to know that they are here.
     #[inline]
-    pub(crate) fn needs(&self, rank: usize, members: usize) -> Range<usize> {
+    pub(crate) fn waits_for(&self, rank: usize, members: usize) -> Range<usize> {
         use Collective::*;
         match self.collective {
             Bcast | Scatter if rank == self.root => 0..0,

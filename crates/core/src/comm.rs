@@ -69,6 +69,8 @@ pub enum Boards {
 
 /// What the context of a comm's nonblocking collectives differs in.
 const NONBLOCKING: u64 = 1 << 63;
+/// The same of blocks that members of a blocking collective pass to each other.
+const PASSING: u64 = 1 << 62;
 
 /// Contexts of comms that only the processes of a group make: calls so far by what they pass alike.
 #[derive(Debug, Default)]
@@ -239,9 +241,14 @@ impl Comm {
         (context, *number)
     }
 
+    /// The context in which members pass blocks to each other that their collective left.
+    pub fn passing_context(&self) -> u64 {
+        self.context ^ PASSING
+    }
+
     /// Whether messages or collectives with this context are the comm's.
     pub fn has_context(&self, context: u64) -> bool {
-        context & !NONBLOCKING == self.context & !NONBLOCKING
+        [0, NONBLOCKING, PASSING].contains(&(context ^ self.context))
     }
 
     /// The context of the next comm that all members make together; `color` tells apart the comms of one MPI_Comm_split.

@@ -16,7 +16,7 @@ pub fn barrier(guard: &mut Guard, comm: Handle) -> Result<()> {
 
 /// MPI_Ibarrier.
 pub fn ibarrier(guard: &mut Guard, comm: Handle, request: Out<Handle>) -> Result<()> {
-    let short = short::barrier(guard, comm);
+    let short = |process: &mut Process| short::barrier(process, comm);
     nonblocking(guard, comm, short, |process| process.plan_barrier(comm), request)
 }
 
@@ -124,7 +124,7 @@ pub fn allgather(
 pub fn iallgather(
     guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address, recvcount: i64, recvtype: Handle, comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
-    let short = short::allgather(guard, comm, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
+    let short = |process: &mut Process| short::allgather(process, comm, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
     nonblocking(guard, comm, short, |process| process.plan_allgather(comm, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype)), request)
 }
 
@@ -160,7 +160,7 @@ pub fn alltoall(
 pub fn ialltoall(
     guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address, recvcount: i64, recvtype: Handle, comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
-    let short = short::alltoall(guard, comm, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
+    let short = |process: &mut Process| short::alltoall(process, comm, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
     nonblocking(guard, comm, short, |process| process.plan_alltoall(comm, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype)), request)
 }
 
@@ -232,7 +232,7 @@ pub fn allreduce(
 pub fn iallreduce(
     guard: &mut Guard, sendbuf: Address, recvbuf: Address, count: i64, datatype: Handle, op: Handle, comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
-    let short = short::reduction(guard, Collective::Allreduce, comm, 0, count, &Reduced { sendbuf, recvbuf, datatype, op });
+    let short = |process: &mut Process| short::reduction(process, Collective::Allreduce, comm, 0, count, &Reduced { sendbuf, recvbuf, datatype, op });
     nonblocking(guard, comm, short, |process| process.plan_allreduce(comm, count, Reduced { sendbuf, recvbuf, datatype, op }), request)
 }
 
@@ -250,7 +250,7 @@ pub fn reduce_scatter_block(
 pub fn ireduce_scatter_block(
     guard: &mut Guard, sendbuf: Address, recvbuf: Address, recvcount: i64, datatype: Handle, op: Handle, comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
-    let short = short::reduction(guard, Collective::ReduceScatterBlock, comm, 0, recvcount, &Reduced { sendbuf, recvbuf, datatype, op });
+    let short = |process: &mut Process| short::reduction(process, Collective::ReduceScatterBlock, comm, 0, recvcount, &Reduced { sendbuf, recvbuf, datatype, op });
     nonblocking(guard, comm, short, |process| process.plan_reduce_scatter_block(comm, recvcount, Reduced { sendbuf, recvbuf, datatype, op }), request)
 }
 
@@ -268,7 +268,7 @@ pub fn reduce_scatter(
 pub fn ireduce_scatter(
     guard: &mut Guard, sendbuf: Address, recvbuf: Address, recvcounts: Counts, datatype: Handle, op: Handle, comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
-    let short = short::reduce_scatter(guard, comm, &recvcounts, &Reduced { sendbuf, recvbuf, datatype, op });
+    let short = |process: &mut Process| short::reduce_scatter(process, comm, &recvcounts, &Reduced { sendbuf, recvbuf, datatype, op });
     nonblocking(guard, comm, short, |process| process.plan_reduce_scatter(comm, recvcounts, Reduced { sendbuf, recvbuf, datatype, op }), request)
 }
 
@@ -329,12 +329,12 @@ fn blocking(
 fn nonblocking(
     guard: &mut Guard,
     comm: Handle,
-    short: Option<Prepared>,
+    short: impl FnOnce(&mut Process) -> Option<Prepared>,
     plan: impl FnOnce(&mut Process) -> Result<Planned>,
     request: Out<Handle>,
 ) -> Result<()> {
     request.check()?;
-    if let Some(work) = short.and_then(|short| guard.begin_short(&short)) {
+    if let Some(work) = guard.begin_short(comm, short) {
         return request.set(guard.request(comm, work)?);
     }
     let planned = plan(guard)?;
@@ -342,6 +342,9 @@ fn nonblocking(
 }
 
 pub(crate) fn run(guard: &mut Guard, planned: Planned) -> Result<()> {
+    if guard.vector(&planned)? {
+        return Ok(());
+    }
     let work = planned.blocking().start(guard)?.1;
     guard.finish(work).error.map_or(Ok(()), Err)
 }
