@@ -188,7 +188,11 @@ impl Work {
 
     /// Whether it takes steps of its own, which must be taken whoever waits for what: nobody else's progress takes them.
     pub(crate) fn is_driven(&self) -> bool {
-        matches!(self, Work::Parts(_) | Work::Checked(_))
+        match self {
+            Work::Parts(parts) => parts.awaits_heading(),
+            Work::Checked(_) => true,
+            _ => false,
+        }
     }
 
     /// Cancels sends and receives that have not matched.

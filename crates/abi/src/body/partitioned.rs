@@ -2,19 +2,18 @@
 //!
 //! Sender and receiver match when they are made, in order (section 4.2.1), so both know the context of their own that results from
 //! who they are and from how many such pairs came before: no traffic. Each of the sender's partitions is a message on that context,
-//! its tag the partition's number. Each start begins with a heading that says how many there are and how long, whatever the
-//! receiver's own partitions are; the receives are posted when it arrives, by any progress (`Job::driven`).
+//! its tag the partition's number. The first start begins with a heading that says how many there are and how long, whatever the
+//! receiver's own partitions are; the receives are posted when it arrives, by any progress (`Job::driven`), and in later starts at once.
 
 use crate::args::{Address, Handle, In, Out};
 use crate::buffer::memory;
-use crate::collective::{to_bytes, to_words};
-use crate::process::Guard;
+use crate::process::{Guard, Job};
 use crate::request::{Completion, Receive, Recipe, Request, Send, Source, Work, status_of};
 use datatype::Buffer;
 use error::{Class, Error, Result, fail};
 use objects::{Group, constants};
 use p2p::{Mode, P2p, Ticket};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What a partitioned request was made with.
 pub struct Partitioned {
@@ -28,13 +27,15 @@ pub struct Partitioned {
     partitions: u32,
     /// In which the sender has its rank.
     group: Arc<Group>,
+    /// Once the heading has left, or has arrived: the sender's partitions, and bytes in each.
+    heading: OnceLock<[u64; 2]>,
 }
 
 /// One start of a partitioned request.
 pub struct Parts {
     made: Arc<Partitioned>,
-    /// Partitions of the sender, and bytes in each.
-    heading: Box<[u8]>,
+    /// Where the heading lies while its message is under way.
+    heading: [[u8; 8]; 2],
     /// The heading's message, until it is over.
     head: Option<Ticket>,
     /// Messages of partitions under way.
@@ -131,8 +132,9 @@ pub fn parrived(guard: &mut Guard, request: Handle, partition: i32, flag: Out<i3
     let partition = check_partition(partition, made.partitions)?;
     guard.progress();
     let over = guard.peek(request)?;
-    let arrived = match &guard.job().requests.get(request)?.work {
-        Some(Work::Parts(parts)) => parts.has_arrived(partition),
+    let Job { requests, p2p, .. } = guard.job();
+    let arrived = match &requests.get(request)?.work {
+        Some(Work::Parts(parts)) => parts.has_arrived(p2p, partition),
         _ => over,
     };
     flag.set(i32::from(arrived))
@@ -161,7 +163,8 @@ fn make(
     let pair = peer.map(|peer| if sends { (own, peer) } else { (peer, own) });
     let context = pair.map_or(0, |(from, to)| comm.partitioned_context(tag, from, to, sends));
     let group = comm.partners().clone();
-    let made = Partitioned { sends, peer, context, tag, buffer, partitions: partitions as u32, group };
+    let (partitions, heading) = (partitions as u32, OnceLock::new());
+    let made = Partitioned { sends, peer, context, tag, buffer, partitions, group, heading };
     let recipe = Recipe::Partitioned(Arc::new(made));
     request.set(guard.job().requests.insert(Request { comm: handle, work: None, recipe: Some(Box::new(recipe)) })?)
 }
@@ -186,8 +189,9 @@ fn ready(guard: &mut Guard, partitions: &[i32], request: Handle) -> Result<()> {
     if !made.sends {
         fail!(Class::Request, "{request} is a partitioned receive; only a send's partitions are made ready");
     }
-    let known = |partition: &i32| check_partition(*partition, made.partitions);
-    let partitions = partitions.iter().map(known).collect::<Result<Vec<u32>>>()?;
+    for partition in partitions {
+        check_partition(*partition, made.partitions)?;
+    }
     for (at, partition) in partitions.iter().enumerate() {
         if std::mem::replace(&mut parts.done[*partition as usize], true) {
             // Those before it in the list are as they were; it may be one of them.
@@ -200,36 +204,38 @@ fn ready(guard: &mut Guard, partitions: &[i32], request: Handle) -> Result<()> {
             );
         }
     }
-    partitions.into_iter().try_for_each(|partition| parts.send(&mut job.p2p, partition))
+    partitions.iter().try_for_each(|partition| parts.send(&mut job.p2p, *partition as u32))
 }
 
 impl Partitioned {
-    /// Starts the operation: the sender's heading leaves, or the receiver waits for it.
+    /// Starts the operation. The first time the sender's heading leaves, or the receiver waits for it.
     pub(crate) fn start(self: &Arc<Partitioned>, p2p: &mut P2p) -> Result<Work> {
         let partitions = self.partitions as usize;
-        let words = [i64::from(self.partitions), (self.buffer.bytes() / partitions) as i64];
-        let mut parts = Parts {
+        let words = [u64::from(self.partitions), (self.buffer.bytes() / partitions) as u64];
+        let mut parts = Box::new(Parts {
             made: self.clone(),
-            heading: to_bytes(&words).into(),
+            heading: words.map(u64::to_ne_bytes),
             head: None,
             open: Vec::new(),
             done: if self.sends { vec![false; partitions] } else { Vec::new() },
             left: if self.sends { partitions } else { 1 },
             bytes: 0,
             error: None,
-        };
-        let heading = Buffer::from(memory(&mut parts.heading));
-        match (self.peer, self.sends) {
-            (None, false) => return Ok(Work::Done(Completion::NO_PROCESS)),
-            (None, true) => {}
-            (Some(peer), true) => {
+        });
+        let heading = Buffer::from(memory(parts.heading.as_flattened_mut()));
+        match (self.peer, self.sends, self.heading.get()) {
+            (None, false, _) => return Ok(Work::Done(Completion::NO_PROCESS)),
+            (None, true, _) | (_, true, Some(_)) => {}
+            (Some(peer), true, None) => {
                 parts.head = Some(p2p.isend(Mode::Standard, self.context, peer, HEADING, heading)?);
+                self.heading.get_or_init(|| words);
             }
-            (Some(peer), false) => {
+            (Some(peer), false, None) => {
                 parts.head = Some(p2p.irecv(self.context, Some(peer), Some(HEADING), heading));
             }
+            (Some(_), false, Some(known)) => parts.expect(p2p, *known),
         }
-        Ok(Work::Parts(Box::new(parts)))
+        Ok(Work::Parts(parts))
     }
 
     /// Bytes from `offset` on, as many of the `bytes` as there are.
@@ -249,20 +255,23 @@ impl Parts {
             self.head = None;
             self.error = self.error.take().or(outcome.error);
             if !self.made.sends {
-                self.expect(p2p);
+                let heading = self.heading.map(u64::from_ne_bytes);
+                self.made.heading.get_or_init(|| heading);
+                self.expect(p2p, heading);
             }
         }
-        let Parts { made, open, done, left, bytes, error, .. } = self;
-        open.retain(|(partition, ticket)| {
-            let Some(outcome) = p2p.take(*ticket) else { return true };
-            if !made.sends {
-                done[*partition as usize] = true;
-                *left -= 1;
-                *bytes += outcome.bytes as u64;
+        // The last of them is most often the last to end, so that it is enough to look at one as long as any is under way.
+        while let Some((partition, ticket)) = self.open.last()
+            && let Some(outcome) = p2p.take(*ticket)
+        {
+            if !self.made.sends {
+                self.done[*partition as usize] = true;
+                self.left -= 1;
+                self.bytes += outcome.bytes as u64;
             }
-            *error = error.take().or(outcome.error);
-            false
-        });
+            self.error = self.error.take().or(outcome.error);
+            self.open.pop();
+        }
         if self.head.is_some() || self.left > 0 || !self.open.is_empty() {
             return None;
         }
@@ -276,9 +285,8 @@ impl Parts {
     }
 
     /// Posts a receive for each of the sender's partitions. What is longer than the buffer fails as any receive does.
-    fn expect(&mut self, p2p: &mut P2p) {
-        let words = to_words(&self.heading);
-        let (partitions, bytes) = (words[0].clamp(0, i64::from(HEADING)) as u32, words[1].max(0) as u64);
+    fn expect(&mut self, p2p: &mut P2p, [partitions, bytes]: [u64; 2]) {
+        let partitions = partitions.min(HEADING as u64) as u32;
         self.left = partitions as usize;
         self.done = vec![false; self.left];
         for partition in 0..partitions {
@@ -300,15 +308,23 @@ impl Parts {
         Ok(())
     }
 
+    /// Whether it is a receive that does not yet know the sender's partitions.
+    pub(crate) fn awaits_heading(&self) -> bool {
+        self.head.is_some() && !self.made.sends
+    }
+
+    /// Whether a partition of the sender's is here. Those under way lie in `open` by their numbers.
+    fn is_here(&self, p2p: &P2p, at: usize) -> bool {
+        self.done[at] || self.open.get(at).is_some_and(|(_, ticket)| p2p.is_done(*ticket))
+    }
+
     /// Whether all of the sender's partitions that overlap this one of the receiver's are here.
-    fn has_arrived(&self, partition: u32) -> bool {
-        if self.head.is_some() {
-            return false;
-        }
+    fn has_arrived(&self, p2p: &P2p, partition: u32) -> bool {
+        let Some([_, theirs]) = self.made.heading.get().filter(|_| self.head.is_none()) else { return false };
         // Partitions without bytes overlap as if the message had been cut evenly.
-        let (own, theirs) = match to_words(&self.heading)[1] {
-            ..=0 => (self.done.len() as u64, u64::from(self.made.partitions)),
-            bytes => ((self.made.buffer.bytes() / self.made.partitions as usize) as u64, bytes as u64),
+        let (own, theirs) = match *theirs {
+            0 => (self.done.len() as u64, u64::from(self.made.partitions)),
+            bytes => ((self.made.buffer.bytes() / self.made.partitions as usize) as u64, bytes),
         };
         let (from, to) = (u64::from(partition) * own, (u64::from(partition) + 1) * own);
         let first = (from / theirs) as usize;
@@ -316,6 +332,6 @@ impl Parts {
         // Where the message ends before the partition, all of it must be here.
         self.done
             .get(first..end.min(self.done.len()))
-            .map_or(self.left == 0, |parts| parts.iter().all(|here| *here))
+            .map_or(self.left == 0, |_| (first..end.min(self.done.len())).all(|at| self.is_here(p2p, at)))
     }
 }

@@ -284,7 +284,8 @@ fn start_again(guard: &mut Guard, handle: Handle) -> Result<()> {
     let request = guard.job().requests.get_mut(handle)?;
     request.recipe = Some(recipe);
     let work = request.work.insert(work?);
-    if work.is_driven() {
+    // A start that was over at once may have left it there.
+    if work.is_driven() && !guard.job().driven.contains(&handle) {
         guard.job().driven.push(handle);
     }
     Ok(())
