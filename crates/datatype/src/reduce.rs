@@ -48,6 +48,11 @@ pub fn reduce(op: PredefinedOp, basic: Basic, left: Span, right: Span, into: Spa
     let bytes = into.bytes();
     assert!(left.bytes() == bytes && right.bytes() == bytes, "reduction of spans of different lengths");
     let spans = Operands { left: left.address(), right: right.address(), into: into.address(), bytes };
+    #[cfg(target_arch = "x86_64")]
+    if bytes >= WIDE_BYTES_MIN && has_wide_registers(op, basic) {
+        // SAFETY: the processor has AVX2.
+        return unsafe { by_wide_registers(op, basic, spans) };
+    }
     match (op, basic) {
         (PredefinedOp::Replace, _) => right.copy_to(into),
         (PredefinedOp::NoOp, _) => left.copy_to(into),
@@ -245,6 +250,33 @@ fn narrow(z: Complex<f32>) -> Complex<f16> {
     Complex::new(f16::from_f32(z.re), f16::from_f32(z.im))
 }
 
+/// Fewer bytes than this are not worth asking what the processor has.
+#[cfg(target_arch = "x86_64")]
+const WIDE_BYTES_MIN: usize = 256;
+
+/// Whether `by_wide_registers` knows how, and may.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn has_wide_registers(op: PredefinedOp, basic: Basic) -> bool {
+    use PredefinedOp::*;
+    let known = matches!(basic, Basic::I32 | Basic::I64 | Basic::F32 | Basic::F64);
+    known && matches!(op, Max | Min | Sum | Prod) && std::arch::is_x86_feature_detected!("avx2")
+}
+
+/// The commonest reductions once more, in registers that not every processor has: twice as fast in the caches.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn by_wide_registers(op: PredefinedOp, basic: Basic, spans: Operands) {
+    match basic {
+        Basic::I32 => reals::<i32>(op, spans),
+        Basic::I64 => reals::<i64>(op, spans),
+        Basic::F32 => reals::<f32>(op, spans),
+        Basic::F64 => reals::<f64>(op, spans),
+        _ => refused(op, basic),
+    }
+}
+
+#[inline(always)] // So that it is compiled for whoever calls it.
 fn sums<T: Sum>(op: PredefinedOp, spans: Operands) {
     match op {
         PredefinedOp::Sum => spans.combine(T::sum),
@@ -253,6 +285,7 @@ fn sums<T: Sum>(op: PredefinedOp, spans: Operands) {
     }
 }
 
+#[inline(always)] // Likewise.
 fn reals<T: Sum + PartialOrd>(op: PredefinedOp, spans: Operands) {
     match op {
         PredefinedOp::Max => spans.combine(|a: T, b| if a > b { a } else { b }),
