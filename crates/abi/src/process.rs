@@ -272,6 +272,16 @@ impl Guard {
         }
     }
 
+    /// The first part of a receive's wait, as `look_for`; but where threads share the lock, the message of another may be in the way for as
+    /// long as no receive is posted, so that it is asked only once.
+    #[inline]
+    pub(crate) fn look_for_message<T>(
+        &mut self,
+        mut ready: impl FnMut(&mut Process) -> Option<T>,
+    ) -> Option<T> {
+        if self.held.is_some() { ready(self) } else { self.look_for(ready) }
+    }
+
     /// Whether this thread has a core for itself and no other thread waits for the lock, so that it may look for news in a loop.
     #[inline]
     pub(crate) fn is_alone(&mut self) -> bool {

@@ -643,7 +643,7 @@ impl Receive {
     /// Receives the message.
     #[inline]
     fn finish(self, guard: &mut Guard) -> Result<Completion> {
-        if let Some(Ok(outcome)) = guard.look_for(|process| self.next(process)) {
+        if let Some(Ok(outcome)) = guard.look_for_message(|process| self.next(process)) {
             return Ok(Completion::of(outcome, &self.source));
         }
         let work = self.start(guard)?;
