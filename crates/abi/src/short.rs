@@ -43,38 +43,26 @@ pub(crate) fn bcast(process: &mut Process, comm: Handle, root: i32, data: Typed)
     Some((member, short))
 }
 
-/// MPI_Gather.
+/// MPI_Gather and MPI_Scatter: the root has `all` blocks, each member its `one`.
 #[inline(always)]
-pub(crate) fn gather(
+pub(crate) fn between_root_and_all(
     process: &mut Process,
+    collective: Collective,
     comm: Handle,
     root: i32,
-    send: Typed,
-    recv: Typed,
+    one: Typed,
+    all: Typed,
 ) -> Option<Prepared> {
     let member = process.member(comm)?;
-    let short = process.rooted(member, Collective::Gather, root)?;
+    let short = process.rooted(member, collective, root)?;
     let is_root = short.root == member.rank;
-    let recv = if is_root { Some(process.per_rank(recv, member.size).ok()?) } else { None };
-    let send = if is_root && send.0.is_in_place() { None } else { Some(process.typed(send).ok()?) };
-    Some((member, short.with_blocks(member.rank, send, 1, recv, member.size)?))
-}
-
-/// MPI_Scatter.
-#[inline(always)]
-pub(crate) fn scatter(
-    process: &mut Process,
-    comm: Handle,
-    root: i32,
-    send: Typed,
-    recv: Typed,
-) -> Option<Prepared> {
-    let member = process.member(comm)?;
-    let short = process.rooted(member, Collective::Scatter, root)?;
-    let is_root = short.root == member.rank;
-    let send = if is_root { Some(process.per_rank(send, member.size).ok()?) } else { None };
-    let recv = if is_root && recv.0.is_in_place() { None } else { Some(process.typed(recv).ok()?) };
-    Some((member, short.with_blocks(member.rank, send, member.size, recv, 1)?))
+    let all = if is_root { Some(process.per_rank(all, member.size).ok()?) } else { None };
+    let one = if is_root && one.0.is_in_place() { None } else { Some(process.typed(one).ok()?) };
+    let short = match collective {
+        Collective::Gather => short.with_blocks(member.rank, one, 1, all, member.size),
+        _ => short.with_blocks(member.rank, all, member.size, one, 1),
+    };
+    Some((member, short?))
 }
 
 /// MPI_Allgather.
@@ -255,7 +243,7 @@ impl Guard {
         let coll = &mut self.job().coll;
         let Some(vector) = coll.vector(boards, call) else { return Ok(false) };
         let outcome = self.turn(boards, &vector);
-        if self.job().coll.is_scheduled(boards, &vector) {
+        if self.job().coll.leaves_to_schedule(boards, &vector) {
             return outcome.map(|()| false);
         }
         self.job().coll.count(call.collective);

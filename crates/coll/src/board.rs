@@ -255,7 +255,7 @@ impl Boards {
     }
 
     /// Whether it turned out, for all members, that a schedule must carry out this call, as it then probably must the next ones.
-    pub(crate) fn is_scheduled(&mut self, board: usize, vector: &Vector) -> bool {
+    pub(crate) fn leaves_to_schedule(&mut self, board: usize, vector: &Vector) -> bool {
         let is = vector.is_scheduled();
         if is {
             self.hung[board].scheduled = SCHEDULED_MAX;

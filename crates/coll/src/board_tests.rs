@@ -82,18 +82,38 @@ fn call(
     (Short { input, output, part, ..short(collective, root, bytes) }, expected)
 }
 
+/// What members that are threads share.
+struct Team {
+    segment: Segment,
+    rooms: Mutex<Vec<i64>>,
+    told: std::sync::Barrier,
+}
+
+impl Team {
+    fn new(size: usize) -> Team {
+        let shape = Shape { ranks: size as u32, proxies: 0, arena_bytes: 8 << 20 };
+        let (segment, _fd) = Segment::create(shape).unwrap();
+        Team { segment, rooms: Mutex::new(vec![0; size]), told: std::sync::Barrier::new(size) }
+    }
+
+    /// Hangs a member's boards with all others'.
+    fn join(&self, rank: usize) -> (Allocator, Boards, usize) {
+        let mut memory = Allocator::new(self.segment.arena(rank as u32).unwrap());
+        let mut boards = Boards::new(self.segment.clone(), false);
+        self.rooms.lock().unwrap()[rank] = boards.new_board(&mut memory) as i64;
+        self.told.wait();
+        let rooms = self.rooms.lock().unwrap();
+        let peers: Vec<u32> = (0..rooms.len() as u32).collect();
+        let board = boards.hang(rank, &peers, &rooms).unwrap().unwrap();
+        (memory, boards, board)
+    }
+}
+
 /// Members as threads, each at its own pace, through the same random collectives.
 fn run(size: usize, seed: u64) {
-    let shape = Shape { ranks: size as u32, proxies: 0, arena_bytes: 8 << 20 };
-    let (segment, _fd) = Segment::create(shape).unwrap();
-    let (offsets, told) = (Mutex::new(vec![0i64; size]), std::sync::Barrier::new(size));
-    let peers: Vec<u32> = (0..size as u32).collect();
+    let team = Team::new(size);
     let member = |rank: usize| {
-        let mut memory = Allocator::new(segment.arena(rank as u32).unwrap());
-        let mut boards = Boards::new(segment.clone(), false);
-        offsets.lock().unwrap()[rank] = boards.new_board(&mut memory) as i64;
-        told.wait();
-        let board = boards.hang(rank, &peers, &offsets.lock().unwrap()).unwrap().unwrap();
+        let (mut memory, mut boards, board) = team.join(rank);
         let (mut all, mut own) = (StdRng::seed_from_u64(seed), StdRng::seed_from_u64(seed + 1 + rank as u64));
         let mut buffers = vec![([[0; 8]; 512], [[0xff; 8]; 512]); UNDER_WAY_MAX];
         let mut turns = 0;
@@ -156,7 +176,7 @@ fn run(size: usize, seed: u64) {
                 std::thread::sleep(std::time::Duration::from_micros(own.random_range(0..50)));
             }
         }
-        told.wait();
+        team.told.wait();
         // A comm may be freed while a call is under way.
         let last = short(Barrier, 0, 0);
         let ticket = boards.queue(board, last, None);
@@ -165,9 +185,9 @@ fn run(size: usize, seed: u64) {
             wait(&mut boards, round);
             boards.poll();
         }
-        told.wait();
+        team.told.wait();
         // All have left, so the place is used again.
-        let first = offsets.lock().unwrap()[rank] as u64;
+        let first = team.rooms.lock().unwrap()[rank] as u64;
         assert_eq!(boards.new_board(&mut memory), first);
     };
     std::thread::scope(|scope| (0..size).for_each(|rank| drop(scope.spawn(move || member(rank)))));
@@ -184,17 +204,10 @@ fn members_at_their_own_pace_get_the_right_words() {
 fn run_vectors(size: usize, seed: u64) {
     const ROOM: u64 = 600;
     const KINDS: [Collective; 5] = [Gatherv, Scatterv, Allgatherv, Alltoallv, Alltoallw];
-    let shape = Shape { ranks: size as u32, proxies: 0, arena_bytes: 8 << 20 };
-    let (segment, _fd) = Segment::create(shape).unwrap();
-    let (rooms, told) = (Mutex::new(vec![0i64; size]), std::sync::Barrier::new(size));
+    let team = Team::new(size);
     let (long, scheduled) = (Mutex::new(BTreeMap::new()), Mutex::new(BTreeMap::new()));
-    let peers: Vec<u32> = (0..size as u32).collect();
     let member = |rank: usize| {
-        let mut memory = Allocator::new(segment.arena(rank as u32).unwrap());
-        let mut boards = Boards::new(segment.clone(), false);
-        rooms.lock().unwrap()[rank] = boards.new_board(&mut memory) as i64;
-        told.wait();
-        let board = boards.hang(rank, &peers, &rooms.lock().unwrap()).unwrap().unwrap();
+        let (_memory, mut boards, board) = team.join(rank);
         let mut all = StdRng::seed_from_u64(seed);
         for round in 0..ROUNDS {
             let (collective, root) = (KINDS[all.random_range(0..5)], all.random_range(0..size));

@@ -103,9 +103,9 @@ impl Coll {
         self.boards.vector(boards, call)
     }
 
-    /// Whether it turned out in its round, for all members, that a schedule must carry out a call.
-    pub fn is_scheduled(&mut self, boards: usize, vector: &Vector) -> bool {
-        self.boards.is_scheduled(boards, vector)
+    /// Whether it turned out in its round, for all members, that a schedule must carry out a call. If so, the next ones try no boards.
+    pub fn leaves_to_schedule(&mut self, boards: usize, vector: &Vector) -> bool {
+        self.boards.leaves_to_schedule(boards, vector)
     }
 
     /// Passes a block that the last blocking call on these boards left: among `peers`, in a context that such calls alone use.

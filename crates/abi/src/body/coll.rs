@@ -43,7 +43,7 @@ pub fn ibcast(
 pub fn gather(
     guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address, recvcount: i64, recvtype: Handle, root: i32, comm: Handle,
 ) -> Result<()> {
-    let short = short::gather(guard, comm, root, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
+    let short = short::between_root_and_all(guard, Collective::Gather, comm, root, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
     blocking(guard, short, |process| process.plan_gather(comm, root, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype)))
 }
 
@@ -79,7 +79,7 @@ pub fn igatherv(
 pub fn scatter(
     guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address, recvcount: i64, recvtype: Handle, root: i32, comm: Handle,
 ) -> Result<()> {
-    let short = short::scatter(guard, comm, root, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
+    let short = short::between_root_and_all(guard, Collective::Scatter, comm, root, Typed(recvbuf, recvcount, recvtype), Typed(sendbuf, sendcount, sendtype));
     blocking(guard, short, |process| process.plan_scatter(comm, root, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype)))
 }
 
