@@ -301,7 +301,12 @@ impl Guard {
         let mut moved = false;
         let alone = self.is_alone();
         for _ in 0..if alone { ROUNDS_UNTIMED } else { 1 } {
-            if alone && self.look_out() || self.progress() {
+            let packets = alone && self.look_out();
+            // Who waits for a packet takes it himself, if it is for him and nothing comes before it.
+            if packets && let Some(value) = ready(self) {
+                return Ok(value);
+            }
+            if packets && self.poll_p2p() || self.progress() {
                 moved = true;
                 if let Some(value) = ready(self) {
                     return Ok(value);
@@ -338,16 +343,16 @@ impl Guard {
     }
 
     /// Looks for packets and boards for a while, where nothing else is under way: they are then noticed several times as soon as by
-    /// rounds of progress. Whether anything moved.
+    /// rounds of progress. Whether there are packets.
     #[inline]
     fn look_out(&mut self) -> bool {
         let Some(job) = self.job.as_deref().filter(|job| !job.coll.is_busy()) else { return false };
         for _ in 0..LOOKS {
             if job.coll.board_stirred() {
-                return self.progress();
+                return false;
             }
             if !job.p2p.is_idle() {
-                return self.poll_p2p();
+                return true;
             }
         }
         false

@@ -13,23 +13,25 @@ use error::{Class, Result, fail};
 impl P2p {
     /// Cancels an operation if it has not matched. A send may learn only later whether it was in time: `Outcome` tells.
     pub fn cancel(&mut self, ticket: Ticket) {
-        let Some(request) = self.state.requests.get(ticket.0) else { return };
+        self.settle();
+        let Some(ticket) = self.posted_ticket(ticket) else { return };
+        let Some(request) = self.state.requests.get(ticket) else { return };
         match &request.stage {
             Stage::Posted(entry) => {
                 self.state.posted.remove(*entry);
-                self.state.end_cancelled(ticket.0);
+                self.state.end_cancelled(ticket);
             }
-            Stage::Send(send) if send.peer == self.rank => self.state.withdraw_own(ticket.0),
+            Stage::Send(send) if send.peer == self.rank => self.state.withdraw_own(ticket),
             Stage::Send(send) => {
                 let (number, progress) = (send.peer, send.progress);
                 let lane = &mut known(&mut self.peers, number).lane;
                 match progress {
                     SendProgress::Queued => {
-                        lane.drop_message(ticket.0);
-                        self.state.end_cancelled(ticket.0);
+                        lane.drop_message(ticket);
+                        self.state.end_cancelled(ticket);
                     }
                     SendProgress::Offered => {
-                        lane.push(Outgoing::Recall { ours: ticket.0 });
+                        lane.push(Outgoing::Recall { ours: ticket });
                         self.flush(number);
                     }
                     SendProgress::Streaming { .. } => (),

@@ -2,6 +2,7 @@
 
 use crate::request::{Request, SendProgress, Stage};
 use crate::{P2p, Ticket};
+use matching::Pattern;
 
 /// One operation, or a message that nobody has asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,10 +39,10 @@ pub enum What {
 impl P2p {
     /// The operation of a ticket, until it has ended.
     pub fn describe(&self, ticket: Ticket) -> Option<Operation> {
-        let request = self.state.requests.get(ticket.0)?;
-        match request.stage {
-            Stage::Posted(_) => self.posted().find(|(other, _)| *other == ticket.0).map(|(_, posted)| posted),
-            _ => under_way(request),
+        let ticket = self.posted_ticket(ticket).map_or(ticket, Ticket);
+        match self.state.requests.get(ticket.0) {
+            Some(request) if !matches!(request.stage, Stage::Posted(_)) => under_way(request),
+            _ => self.posted().find(|(other, _)| *other == ticket).map(|(_, posted)| posted),
         }
     }
 
@@ -58,12 +59,23 @@ impl P2p {
         self.posted().map(|(_, posted)| posted).chain(moving).chain(unexpected).collect()
     }
 
-    fn posted(&self) -> impl Iterator<Item = (u64, Operation)> {
-        self.state.posted.iter().map(|(pattern, &ticket)| {
-            let bytes = self.state.requests.get(ticket).map_or(0, |request| request.data.bytes() as u64);
-            let (peer, tag) = (pattern.source, pattern.tag);
-            (ticket, Operation { what: What::Posted, context: Some(pattern.context), peer, tag, bytes })
+    fn posted(&self) -> impl Iterator<Item = (Ticket, Operation)> {
+        self.waiting_receives().map(|(ticket, pattern, bytes)| {
+            let Pattern { context, source: peer, tag } = pattern;
+            let operation =
+                Operation { what: What::Posted, context: Some(context), peer, tag, bytes: bytes as u64 };
+            (ticket, operation)
         })
+    }
+
+    /// Receives that no message has matched, in the order posted, with the bytes that their buffers hold.
+    pub(crate) fn waiting_receives(&self) -> impl Iterator<Item = (Ticket, Pattern, usize)> {
+        let capacity =
+            |ticket: u64| self.state.requests.get(ticket).map_or(0, |request| request.data.bytes());
+        let posted = self.state.posted.iter();
+        posted
+            .map(move |(pattern, &ticket)| (Ticket(ticket), *pattern, capacity(ticket)))
+            .chain(self.deferred.waiting())
     }
 }
 

@@ -10,11 +10,12 @@
 //! Always true here: packets to a peer that carry an envelope leave in the order in which their sends were started, so a
 //! short message never overtakes a long or a waiting one; a number that a peer sent is checked before it is used.
 //!
-//! Read next: `send.rs`, `receive.rs`, `rendezvous.rs`; `packet.rs` for what goes over the wire; `tests/sim.rs`.
+//! Read next: `send.rs`, `receive.rs`, `deferred.rs`, `rendezvous.rs`; `packet.rs` for what goes over the wire; `tests/sim.rs`.
 #![forbid(unsafe_code)]
 
 mod buffered;
 mod cancel;
+mod deferred;
 mod describe;
 mod lane;
 mod own;
@@ -35,11 +36,12 @@ pub use pending::Pending;
 pub use probe::{MessageTicket, Probe};
 
 use buffered::Buffered;
+use deferred::Deferred;
 use error::{Class, Error, Result, fail};
 use lane::Lane;
 use matching::{Posted, Unexpected};
-pub use receive::Indirect;
 use receive::Message;
+pub use receive::{Indirect, Receiving};
 use rendezvous::Hope;
 use request::{Data, Request, Stage};
 use spares::Spares;
@@ -157,6 +159,7 @@ pub struct P2p {
     writers: Vec<u32>,
     /// Peers for which packets wait.
     blocked: Vec<u32>,
+    deferred: Deferred,
     state: State,
 }
 
@@ -203,6 +206,7 @@ impl P2p {
             peers: (0..reach.ranks()).map(|_| None).collect(),
             writers: Vec::new(),
             blocked: Vec::new(),
+            deferred: Deferred::new(),
             state: State {
                 requests: Tickets::new(),
                 messages: Tickets::new(),
@@ -231,7 +235,8 @@ impl P2p {
     /// Whether an operation has ended. The ticket must not have been freed, here and below.
     #[inline]
     pub fn is_done(&self, ticket: Ticket) -> bool {
-        ticket == Ticket::DONE || self.state.requests.get(ticket.0).is_some_and(Request::is_done)
+        let is_done = |posted| self.state.requests.get(posted).is_some_and(Request::is_done);
+        ticket == Ticket::DONE || self.posted_ticket(ticket).is_some_and(is_done)
     }
 
     /// How an operation ended, once it has.
@@ -239,7 +244,8 @@ impl P2p {
         if ticket == Ticket::DONE {
             return Some(Outcome::default());
         }
-        let request = self.state.requests.get(ticket.0).expect("the ticket has not been freed");
+        let request =
+            self.state.requests.get(self.posted_ticket(ticket)?).expect("the ticket has not been freed");
         request.is_done().then(|| request.outcome.clone())
     }
 
@@ -249,17 +255,24 @@ impl P2p {
         if ticket == Ticket::DONE {
             return Some(Outcome::default());
         }
+        if ticket.is_deferred() { self.take_deferred(ticket) } else { self.take_posted(ticket.0) }
+    }
+
+    #[inline(always)]
+    fn take_posted(&mut self, ticket: u64) -> Option<Outcome> {
         // What has ended has given its buffer up, so that the outcome is all it holds.
         let outcome = |request: &mut Request| request.is_done().then(|| std::mem::take(&mut request.outcome));
-        self.state.requests.remove_if(ticket.0, outcome)
+        self.state.requests.remove_if(ticket, outcome)
     }
 
     /// Gives up a ticket. An operation that has not ended goes on to its end (MPI 5.0, section 3.7.3, MPI_Request_free).
     pub fn free(&mut self, ticket: Ticket) {
-        if let Some(request) = self.state.requests.get_mut(ticket.0) {
+        if let Some(posted) = self.give_up_ticket(ticket)
+            && let Some(request) = self.state.requests.get_mut(posted)
+        {
             request.detached = true;
             if request.is_done() {
-                self.state.requests.remove(ticket.0);
+                self.state.requests.remove(posted);
             }
         }
     }
@@ -273,7 +286,8 @@ impl P2p {
     #[inline]
     pub(crate) fn is_calm(&self) -> bool {
         let State { posted, unexpected, sends_open, .. } = &self.state;
-        !self.must_poll() && posted.is_empty() && unexpected.is_empty() && *sends_open == 0
+        let is_empty = posted.is_empty() && unexpected.is_empty() && !self.deferred.is_waiting();
+        is_empty && !self.must_poll() && *sends_open == 0
     }
 
     /// Whether `poll` has work that no peer will ring the doorbell for, so that the process must not sleep.

@@ -47,11 +47,8 @@ impl P2p {
     /// Everything that has not ended, unsorted but for the two queues.
     pub fn pending(&self) -> Vec<Pending> {
         let state = &self.state;
-        let capacity = |ours: &u64| state.requests.get(*ours).map_or(0, |request| request.data.bytes());
-        let posted = state
-            .posted
-            .iter()
-            .map(|(pattern, ours)| Pending::Receive { pattern: *pattern, capacity: capacity(ours) });
+        let posted =
+            self.waiting_receives().map(|(_, pattern, capacity)| Pending::Receive { pattern, capacity });
         let unexpected = state.unexpected.iter().map(|(envelope, message)| Pending::Message {
             context: envelope.context,
             probe: state.describe(envelope, message),

@@ -12,6 +12,7 @@ impl P2p {
     /// Errors: a peer sent something that makes no sense; it was dropped, and everything else goes on.
     #[inline]
     pub fn poll(&mut self) -> Result<bool> {
+        self.settle();
         let mut fault = self.greet();
         let mut moved = false;
         for i in 0..self.writers.len() {

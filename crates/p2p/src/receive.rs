@@ -51,16 +51,32 @@ impl P2p {
 
     #[inline(never)]
     fn irecv_span(&mut self, context: u64, source: Option<u32>, tag: Option<i32>, span: Span) -> Ticket {
-        self.post(Pattern { context, source, tag }, span.into())
+        let deferred = source.and_then(|source| self.defer(context, source, tag, span));
+        deferred.unwrap_or_else(|| self.irecv_any(Pattern { context, source, tag }, span.into()))
+    }
+
+    /// As `irecv` of a buffer without gaps, from one peer; but a message that has come is taken at once.
+    #[inline(never)]
+    pub fn irecv_now(&mut self, context: u64, source: u32, tag: Option<i32>, span: Span) -> Receiving {
+        if self.is_calm()
+            && let Ok(Some(arrived)) = self.take_next_span(context, source, tag, span)
+        {
+            return Receiving::Over(arrived.outcome(source, span.bytes()));
+        }
+        Receiving::Started(match self.defer(context, source, tag, span) {
+            Some(ticket) => ticket,
+            None => self.irecv_any(Pattern { context, source: Some(source), tag }, span.into()),
+        })
     }
 
     #[inline(never)]
     fn irecv_any(&mut self, pattern: Pattern, buffer: Buffer) -> Ticket {
+        self.settle();
         self.post(pattern, buffer)
     }
 
     #[inline(always)]
-    fn post(&mut self, pattern: Pattern, buffer: Buffer) -> Ticket {
+    pub(crate) fn post(&mut self, pattern: Pattern, buffer: Buffer) -> Ticket {
         let (ours, request) = self.state.requests.enter(Request::receive(buffer));
         if let Some((envelope, message)) = self.state.unexpected.take(&pattern) {
             self.deliver(ours, envelope, message);
@@ -87,7 +103,7 @@ impl P2p {
     }
 
     /// As `recv_next`, of a buffer without gaps.
-    #[inline(never)]
+    #[inline(always)] // The outcome then stays in registers.
     pub fn recv_now(
         &mut self,
         context: u64,
@@ -95,8 +111,12 @@ impl P2p {
         tag: Option<i32>,
         span: Span,
     ) -> std::result::Result<Option<Outcome>, Indirect> {
-        let copy = |payload: Span| payload.copy_to(span.slice(0, payload.bytes()));
-        self.take_next(Pattern { context, source: Some(source), tag }, source, span.bytes(), copy)
+        let arrived = if self.is_calm() {
+            self.take_next_span(context, source, tag, span)?
+        } else {
+            return Err(Indirect);
+        };
+        Ok(arrived.map(|arrived| arrived.outcome(source, span.bytes())))
     }
 
     #[inline(never)]
@@ -107,8 +127,26 @@ impl P2p {
         tag: Option<i32>,
         buffer: &Buffer,
     ) -> std::result::Result<Option<Outcome>, Indirect> {
+        if !self.is_calm() {
+            return Err(Indirect);
+        }
         let pattern = Pattern { context, source: Some(source), tag };
-        self.take_next(pattern, source, buffer.bytes(), |payload| buffer.unpack(0, payload))
+        let unpack = |payload: Span| buffer.unpack(0, payload);
+        let arrived = self.take_next(pattern, source, buffer.bytes(), unpack)?;
+        Ok(arrived.map(|arrived| arrived.outcome(source, buffer.bytes())))
+    }
+
+    /// Takes the peer's next packet, if it is the whole message for this receive. No other receive may wait for it.
+    #[inline(never)]
+    pub(crate) fn take_next_span(
+        &mut self,
+        context: u64,
+        source: u32,
+        tag: Option<i32>,
+        span: Span,
+    ) -> std::result::Result<Option<Arrived>, Indirect> {
+        let copy = |payload: Span| payload.copy_to(span.slice(0, payload.bytes()));
+        self.take_next(Pattern { context, source: Some(source), tag }, source, span.bytes(), copy)
     }
 
     #[inline(always)]
@@ -118,9 +156,8 @@ impl P2p {
         source: u32,
         capacity: usize,
         unpack: impl FnOnce(Span),
-    ) -> std::result::Result<Option<Outcome>, Indirect> {
-        let calm = self.is_calm();
-        let Some(Some(peer)) = self.peers.get_mut(source as usize).filter(|_| calm) else {
+    ) -> std::result::Result<Option<Arrived>, Indirect> {
+        let Some(Some(peer)) = self.peers.get_mut(source as usize) else {
             return Err(Indirect);
         };
         let Some(header) = peer.route.peek() else { return Ok(None) };
@@ -128,16 +165,17 @@ impl P2p {
         if header.kind != packet::EAGER || !pattern.fits(&envelope) {
             return Err(Indirect);
         }
-        let mut outcome = None;
+        let mut bytes = 0;
         let taken = peer.route.poll(|_, payload| {
-            let (bytes, received) = received(envelope, payload.bytes() as u64, capacity);
-            unpack(payload.slice(0, bytes));
-            outcome = Some((payload.bytes(), received));
+            bytes = payload.bytes();
+            unpack(payload.slice(0, bytes.min(capacity)));
         });
-        let (Ok(true), Some((bytes, outcome))) = (taken, outcome) else { return Err(Indirect) };
+        if taken != Ok(true) {
+            return Err(Indirect);
+        }
         self.state.count(Counter::EagerMessagesReceived, Counter::EagerBytesReceived, bytes);
         peer.route.consume(cost(bytes));
-        Ok(Some(outcome))
+        Ok(Some(Arrived { tag: header.tag, bytes: bytes as u32 }))
     }
 
     /// Gives a receive the message that waited for it.
@@ -255,6 +293,31 @@ fn received(envelope: Envelope, bytes: u64, capacity: usize) -> (usize, Outcome)
         taken,
         Outcome { source_peer: envelope.source, tag: envelope.tag, bytes: taken, error, cancelled: false },
     )
+}
+
+/// A message that came in one packet: in a register, since what is moved about in memory is read again before it has been written.
+#[derive(Clone, Copy)]
+pub(crate) struct Arrived {
+    tag: i32,
+    bytes: u32,
+}
+
+impl Arrived {
+    /// What its receive has to tell.
+    #[inline(always)]
+    pub(crate) fn outcome(self, source: u32, capacity: usize) -> Outcome {
+        let Arrived { tag, bytes } = self;
+        received(Envelope { context: 0, source, tag }, u64::from(bytes), capacity).1
+    }
+}
+
+/// The answer of `P2p::irecv_now`.
+#[derive(Debug)]
+pub enum Receiving {
+    /// It has ended.
+    Over(Outcome),
+    /// It is under way.
+    Started(Ticket),
 }
 
 /// The answer of `P2p::recv_next` where a receive must be started.

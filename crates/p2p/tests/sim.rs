@@ -4,7 +4,7 @@ mod job;
 
 use error::Class;
 use job::{Bytes, CALM, Job, element, moods, seeds, small};
-use outboard_p2p::{AttachedBuffer, Config, LargeProtocol, Mode, Outcome, Owner, Pending, Ticket};
+use outboard_p2p::{AttachedBuffer, Config, Indirect, LargeProtocol, Mode, Outcome, Owner, Pending, Ticket};
 use std::sync::Arc;
 use transport::route::Header;
 use transport::sim::Conditions;
@@ -270,6 +270,49 @@ fn cancel() {
     assert!(!job.wait(0, send).cancelled);
     a.assert_holds(0, 0);
     b.assert_holds(6, 500);
+}
+
+/// Goal: receives that are not posted yet are receives like others: cancelled and freed at once, ahead of every later one, and no matter how
+/// many. Method: few and more than have room, two of which are given up; a message for one of these, and the others', received from the last on.
+#[test]
+fn receives_that_are_not_posted() {
+    let mut job = Job::new(2, 5, Conditions { ring_packets: 2000, ..CALM }, small());
+    for (round, many) in [300, 20, 1000].into_iter().chain([20; 200]).enumerate() {
+        let round = round as u64;
+        let from: Vec<_> = (0..many).map(|id| Bytes::new(8).holding(round << 32 | id)).collect();
+        let into: Vec<_> = (0..=many).map(|_| Bytes::new(8)).collect();
+        let post = |job: &mut Job, at: u64| {
+            job.ranks[1].irecv(CONTEXT, Some(0), Some(at as i32), into[at as usize].buffer())
+        };
+        let receives: Vec<_> = (0..many).map(|at| post(&mut job, at)).collect();
+        for (tag, from) in from.iter().enumerate() {
+            job.ranks[0].isend(Mode::Standard, CONTEXT, 1, tag as i32, from.buffer()).unwrap();
+        }
+        let next = job.ranks[1].recv_next(CONTEXT, 0, None, &into[many as usize].buffer());
+        assert_eq!(next, Err(Indirect), "the first message is the first receive's");
+        job.ranks[1].cancel(receives[7]);
+        assert!(job.ranks[1].take(receives[7]).unwrap().cancelled);
+        job.ranks[1].free(receives[8]);
+        for at in (0..many).rev().filter(|at| !(7..9).contains(at)) {
+            let outcome = job.wait(1, receives[at as usize]);
+            assert_eq!((outcome.tag, outcome.bytes), (at as i32, 8));
+            into[at as usize].assert_holds(round << 32 | at, 8);
+        }
+        into[8].assert_holds(round << 32 | 8, 8);
+        into[7].assert_holds(0, 0);
+        let last = post(&mut job, many - 1);
+        let seven = job.ranks[1].irecv(CONTEXT, Some(0), None, into[7].buffer());
+        assert_eq!(job.wait(1, seven).tag, 7, "the one whose receive was cancelled");
+        job.ranks[1].cancel(last);
+        assert!(job.wait(1, last).cancelled);
+        assert_eq!(job.ranks[1].pending(), []);
+        let given_up = post(&mut job, 0);
+        job.ranks[1].cancel(given_up);
+        job.ranks[1].free(given_up);
+        let receive = post(&mut job, 0);
+        job.ranks[0].isend(Mode::Standard, CONTEXT, 1, 0, from[0].buffer()).unwrap();
+        assert!(job.ranks[1].take(receive).is_some(), "taken without a poll, so there is room for more");
+    }
 }
 
 /// Goal: a send that has not matched can be cancelled wherever it is: in the queue, at the peer, at oneself; and nobody gets its

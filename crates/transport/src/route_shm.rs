@@ -23,6 +23,8 @@ pub struct Link {
     segment: Segment,
     rank: u32,
     peer: u32,
+    /// Packets received when the last was sent.
+    heard: u64,
     /// Whether the peer's memory can be read; tried on first use.
     readable: OnceCell<bool>,
 }
@@ -63,6 +65,7 @@ impl Port {
             segment: self.segment.clone(),
             rank: self.rank,
             peer,
+            heard: 0,
             readable: OnceCell::new(),
         })
     }
@@ -108,6 +111,12 @@ impl Link {
         let header = ring::Header { kind, inline_bytes, cell_bytes, context, tag };
         let answer =
             self.sender.send(&header, |inline, cell| fill(if cell_bytes == 0 { inline } else { cell }));
+        // Who has heard nothing since his last packet is likely to send more; who has, is talking by turns.
+        let heard = self.receiver.received();
+        if heard == self.heard {
+            self.sender.expect_more();
+        }
+        self.heard = heard;
         match answer {
             ring::Sent::Done => Sent::Done,
             ring::Sent::Full => Sent::Full,

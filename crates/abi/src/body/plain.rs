@@ -11,6 +11,7 @@ use crate::process::{Guard, Process};
 use crate::request::{Completion, Request, Source, Work};
 use datatype::Buffer;
 use objects::constants;
+use p2p::Receiving;
 use sys::Span;
 
 /// A message's arguments, checked.
@@ -60,30 +61,23 @@ impl Plain {
         match guard.look_for_message(next) {
             Some(Ok(outcome)) => Completion::of(outcome, &Source::Peer { peer, rank }),
             _ => {
-                let work = self.start(guard, tag);
-                guard.finish(work)
+                let ticket = guard.job().p2p.irecv(context, Some(peer), tag, span.into());
+                guard.finish(Work::Recv(ticket, Source::Peer { peer, rank }))
             }
         }
-    }
-
-    /// Starts to receive it.
-    #[inline(always)]
-    fn start(self, process: &mut Process, tag: Option<i32>) -> Work {
-        let Plain { context, peer, rank, span } = self;
-        let ticket = process.job().p2p.irecv(context, Some(peer), tag, span.into());
-        Work::Recv(ticket, Source::Peer { peer, rank })
     }
 
     /// As a request. There is room for one more.
     #[inline(always)]
     pub(super) fn irecv(self, process: &mut Process, tag: Option<i32>, comm: Handle) -> Handle {
         let Plain { context, peer, rank, span } = self;
-        let work = match process.job().p2p.recv_now(context, peer, tag, span) {
-            Ok(Some(outcome)) => Work::Done(Completion::of(outcome, &Source::Peer { peer, rank })),
-            _ => {
-                let work = Some(self.start(process, tag));
+        let source = Source::Peer { peer, rank };
+        let work = match process.job().p2p.irecv_now(context, peer, tag, span) {
+            Receiving::Started(ticket) => {
+                let work = Some(Work::Recv(ticket, source));
                 return process.job().requests.put(Request { comm, work, recipe: None });
             }
+            Receiving::Over(outcome) => Work::Done(Completion::of(outcome, &source)),
         };
         process.job().requests.put(Request { comm, work: Some(work), recipe: None })
     }

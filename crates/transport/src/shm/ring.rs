@@ -32,6 +32,8 @@ const WINDOW_SHIFT: u32 = 60;
 /// Cells begin at multiples of this. Were it the cache line, a receiver that takes short cells one after the other would seem to walk
 /// through memory, and its prefetcher would take the next line from under the sender: a message of 64 bytes then took half as long again.
 const CELL_ALIGN: u64 = 256;
+/// Which slot after the next a sender asks for. The next ones are left alone: there the receiver looks.
+const SLOTS_AHEAD: u64 = 3;
 const SLOTS_OFFSET: u64 = 4096;
 const AREA_OFFSET: u64 = SLOTS_OFFSET + SLOTS * size_of::<Slot>() as u64;
 /// Bytes of a whole ring: a page for both ends, the slots, the area.
@@ -232,6 +234,12 @@ impl<M: Memory> Tail<M> {
         }
         self.memory.announce();
         Sent::Done
+    }
+
+    #[inline]
+    fn expect_more(&self) {
+        let index = self.tail.wrapping_add(SLOTS_AHEAD) % self.memory.slots();
+        self.memory.inline(index, 1).prefetch_write();
     }
 
     /// Takes `bytes` of the area; returns where they begin in it.
@@ -488,6 +496,13 @@ impl Sender {
         self.0.send(header, write)
     }
 
+    /// Prepares for sending more: takes a later packet's slot from the receiver, who has read it a round ago. Otherwise the stores of each
+    /// message wait for its line, and those of the next message behind them. A single packet would be the later for it.
+    #[inline]
+    pub fn expect_more(&self) {
+        self.0.expect_more();
+    }
+
     /// Eager bytes that the receiver has ever given back by `Receiver::consume`.
     #[inline]
     pub fn consumed(&self) -> u64 {
@@ -518,6 +533,12 @@ impl Receiver {
     #[inline]
     pub fn peek(&self) -> Option<Header> {
         self.0.peek()
+    }
+
+    /// Packets received so far.
+    #[inline]
+    pub fn received(&self) -> u64 {
+        self.0.head
     }
 
     /// Gives `bytes` of eager credit back to the sender.

@@ -1,0 +1,177 @@
+//! Receives that are not posted yet. While nothing has come that could be for it, a receive of one peer's message is only noted here. Whoever
+//! then waits for the first of them takes that peer's next packet straight into its buffer: nothing is matched, and no request is made.
+//!
+//! Always true here: as long as a receive waits here, none is posted, and no message of its peer is in the unexpected queue. So whatever
+//! posts a receive or takes packets posts these first (`P2p::settle`), in their order.
+
+use crate::receive::Indirect;
+use crate::{Outcome, P2p, Ticket};
+use matching::Pattern;
+use sys::Span;
+
+/// So many are noted at most, with those that have been posted meanwhile and not taken.
+const ROOM: usize = 128;
+/// The lower half of a ticket from here. No other ticket has it but `Ticket::DONE`, whose upper half is above `NUMBERS`.
+const MARK: u64 = u32::MAX as u64;
+/// A ticket's upper half: the receive's number, as far as it fits.
+const NUMBERS: u64 = (1 << 31) - 1;
+
+/// The receives, by number.
+pub(crate) struct Deferred {
+    entries: Box<[Entry; ROOM]>,
+    /// The first that somebody may still ask for, the first that waits, the one to come.
+    first: u64,
+    waiting: u64,
+    next: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    context: u64,
+    source: u32,
+    tag: Option<i32>,
+    span: Span,
+    /// Once it does not wait any more: its ticket, if it was posted and not taken.
+    posted: Option<u64>,
+}
+
+impl Deferred {
+    pub(crate) fn new() -> Deferred {
+        let entry = Entry { context: 0, source: 0, tag: None, span: Span::EMPTY, posted: None };
+        Deferred { entries: Box::new([entry; ROOM]), first: 0, waiting: 0, next: 0 }
+    }
+
+    /// Whether a receive waits here.
+    #[inline(always)]
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting != self.next
+    }
+
+    #[inline(always)]
+    fn has_room(&self) -> bool {
+        self.next - self.first < ROOM as u64
+    }
+
+    #[inline(always)]
+    fn push(&mut self, context: u64, source: u32, tag: Option<i32>, span: Span) -> Ticket {
+        let number = self.next;
+        self.next += 1;
+        *self.entry(number) = Entry { context, source, tag, span, posted: None };
+        Ticket((number & NUMBERS) << 32 | MARK)
+    }
+
+    #[inline(always)]
+    fn entry(&mut self, number: u64) -> &mut Entry {
+        &mut self.entries[number as usize % ROOM]
+    }
+
+    /// The number that a ticket names, if it is one from here that has not been taken.
+    #[inline(always)]
+    fn number(&self, ticket: Ticket) -> Option<u64> {
+        let number = self.first + ((ticket.0 >> 32).wrapping_sub(self.first) & NUMBERS);
+        (ticket.is_deferred() && number < self.next).then_some(number)
+    }
+
+    /// The ticket under which it was posted, if it was.
+    fn posted(&self, ticket: Ticket) -> Option<u64> {
+        self.number(ticket).and_then(|number| self.entries[number as usize % ROOM].posted)
+    }
+
+    /// Nobody will ask for it any more; it does not wait.
+    #[inline(always)]
+    fn forget(&mut self, number: u64) {
+        self.entry(number).posted = None;
+        while self.first < self.waiting && self.entry(self.first).posted.is_none() {
+            self.first += 1;
+        }
+    }
+
+    /// What waits, with the bytes that the buffer holds.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = (Ticket, Pattern, usize)> {
+        (self.waiting..self.next).map(|number| {
+            let Entry { context, source, tag, span, .. } = self.entries[number as usize % ROOM];
+            let pattern = Pattern { context, source: Some(source), tag };
+            (Ticket((number & NUMBERS) << 32 | MARK), pattern, span.bytes())
+        })
+    }
+}
+
+impl Ticket {
+    #[inline(always)]
+    pub(crate) fn is_deferred(self) -> bool {
+        self.0 & MARK == MARK && self != Ticket::DONE
+    }
+}
+
+impl P2p {
+    /// Notes a receive, if it need not be posted now.
+    #[inline(always)]
+    pub(crate) fn defer(
+        &mut self,
+        context: u64,
+        source: u32,
+        tag: Option<i32>,
+        span: Span,
+    ) -> Option<Ticket> {
+        let unheard = self.state.posted.is_empty() && self.state.unexpected.is_empty();
+        // What we send to ourselves is no packet.
+        let may = (self.deferred.is_waiting() || unheard) && self.deferred.has_room() && source != self.rank;
+        may.then(|| self.deferred.push(context, source, tag, span))
+    }
+
+    /// Posts what waits.
+    #[inline(always)]
+    pub(crate) fn settle(&mut self) {
+        if self.deferred.is_waiting() {
+            self.post_deferred();
+        }
+    }
+
+    #[cold]
+    fn post_deferred(&mut self) {
+        for number in self.deferred.waiting..self.deferred.next {
+            let Entry { context, source, tag, span, .. } = *self.deferred.entry(number);
+            let Ticket(posted) = self.post(Pattern { context, source: Some(source), tag }, span.into());
+            self.deferred.entry(number).posted = Some(posted);
+        }
+        self.deferred.waiting = self.deferred.next;
+    }
+
+    /// How a receive ended, once it has; it is then forgotten.
+    #[inline(never)]
+    pub(crate) fn take_deferred(&mut self, ticket: Ticket) -> Option<Outcome> {
+        let number = self.deferred.number(ticket)?;
+        if number == self.deferred.waiting {
+            let Entry { context, source, tag, span, .. } = *self.deferred.entry(number);
+            match self.take_next_span(context, source, tag, span) {
+                Ok(None) => return None,
+                Ok(Some(arrived)) => {
+                    self.deferred.waiting += 1;
+                    self.deferred.forget(number);
+                    return Some(arrived.outcome(source, span.bytes()));
+                }
+                Err(Indirect) => (),
+            }
+        }
+        let posted = self.deferred.entry(number).posted?;
+        let outcome = self.take_posted(posted)?;
+        self.deferred.forget(number);
+        Some(outcome)
+    }
+
+    /// The ticket under which an operation is in the tables, where it is.
+    #[inline(always)]
+    pub(crate) fn posted_ticket(&self, ticket: Ticket) -> Option<u64> {
+        if ticket.is_deferred() { self.deferred.posted(ticket) } else { Some(ticket.0) }
+    }
+
+    /// As `posted_ticket`, of an operation for which nobody will ask under its own ticket any more.
+    pub(crate) fn give_up_ticket(&mut self, ticket: Ticket) -> Option<u64> {
+        self.settle();
+        let posted = self.posted_ticket(ticket);
+        if let Some(number) = self.deferred.number(ticket) {
+            self.deferred.forget(number);
+        }
+        posted
+    }
+}
