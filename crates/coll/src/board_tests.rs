@@ -345,11 +345,11 @@ fn nobody_is_two_rounds_ahead() {
     }
 }
 
-/// A long vector is summed in blocks, in place or not.
+/// A long vector is summed in blocks, in place or not, whether the call blocks or not.
 #[test]
 fn a_long_vector_takes_two_rounds() {
     const WORDS: usize = 1 << 13;
-    for in_place in [false, true] {
+    for (in_place, queued) in [(false, false), (false, true), (true, false), (true, true)] {
         let mut members = pair();
         let mut out = [1, 2].map(|rank| vec![[rank; 8]; WORDS]);
         let mut into = if in_place { out.clone() } else { [vec![[0; 8]; WORDS], vec![[0; 8]; WORDS]] };
@@ -361,7 +361,18 @@ fn a_long_vector_takes_two_rounds() {
             assert!(call.fits(2));
             call.halves(rank, 2).unwrap()
         });
-        for round in 0..2 {
+        if queued {
+            let tickets = [0, 1].map(|rank| {
+                let (first, second) = halves[rank].clone();
+                members[rank].queue(0, first, Some(second))
+            });
+            // Each member posts, adds and posts, and gathers.
+            for rank in [0, 1, 0] {
+                members[rank].poll();
+            }
+            assert_eq!([0, 1].map(|rank| members[rank].outcome(tickets[rank])), [Some(Ok(())), Some(Ok(()))]);
+        }
+        for round in 0..if queued { 0 } else { 2 } {
             let call = |rank: usize| if round == 0 { &halves[rank].0 } else { &halves[rank].1 };
             let mut turns = [0, 1].map(|rank| members[rank].begin(0, call(rank)));
             assert_eq!(members[0].advance(0, &mut turns[0], call(0)), None);
