@@ -57,7 +57,7 @@ impl Deferred {
         let number = self.next;
         self.next += 1;
         *self.entry(number) = Entry { context, source, tag, span, posted: None };
-        Ticket((number & NUMBERS) << 32 | MARK)
+        Ticket::deferred(number)
     }
 
     #[inline(always)]
@@ -91,12 +91,17 @@ impl Deferred {
         (self.waiting..self.next).map(|number| {
             let Entry { context, source, tag, span, .. } = self.entries[number as usize % ROOM];
             let pattern = Pattern { context, source: Some(source), tag };
-            (Ticket((number & NUMBERS) << 32 | MARK), pattern, span.bytes())
+            (Ticket::deferred(number), pattern, span.bytes())
         })
     }
 }
 
 impl Ticket {
+    #[inline(always)]
+    fn deferred(number: u64) -> Ticket {
+        Ticket((number & NUMBERS) << 32 | MARK)
+    }
+
     #[inline(always)]
     pub(crate) fn is_deferred(self) -> bool {
         self.0 & MARK == MARK && self != Ticket::DONE
