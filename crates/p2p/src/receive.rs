@@ -51,6 +51,11 @@ impl P2p {
 
     #[inline(never)]
     fn irecv_span(&mut self, context: u64, source: Option<u32>, tag: Option<i32>, span: Span) -> Ticket {
+        self.start_span(context, source, tag, span)
+    }
+
+    #[inline(always)]
+    fn start_span(&mut self, context: u64, source: Option<u32>, tag: Option<i32>, span: Span) -> Ticket {
         let deferred = source.and_then(|source| self.defer(context, source, tag, span));
         deferred.unwrap_or_else(|| self.irecv_any(Pattern { context, source, tag }, span.into()))
     }
@@ -63,10 +68,7 @@ impl P2p {
         {
             return Receiving::Over(arrived.outcome(source, span.bytes()));
         }
-        Receiving::Started(match self.defer(context, source, tag, span) {
-            Some(ticket) => ticket,
-            None => self.irecv_any(Pattern { context, source: Some(source), tag }, span.into()),
-        })
+        Receiving::Started(self.start_span(context, Some(source), tag, span))
     }
 
     #[inline(never)]
@@ -111,11 +113,10 @@ impl P2p {
         tag: Option<i32>,
         span: Span,
     ) -> std::result::Result<Option<Outcome>, Indirect> {
-        let arrived = if self.is_calm() {
-            self.take_next_span(context, source, tag, span)?
-        } else {
+        if !self.is_calm() {
             return Err(Indirect);
-        };
+        }
+        let arrived = self.take_next_span(context, source, tag, span)?;
         Ok(arrived.map(|arrived| arrived.outcome(source, span.bytes())))
     }
 
@@ -279,20 +280,18 @@ impl State {
 /// Notes what a receive was matched with; returns how many bytes of it the buffer takes.
 #[inline]
 pub(crate) fn begin(request: &mut Request, envelope: Envelope, bytes: u64) -> usize {
-    let (taken, outcome) = received(envelope, bytes, request.data.bytes());
+    let (taken, outcome) = received(envelope.source, envelope.tag, bytes, request.data.bytes());
     request.outcome = outcome;
     taken
 }
 
 /// What becomes of a message in a buffer of so many bytes: how many it takes, and what is told.
 #[inline]
-fn received(envelope: Envelope, bytes: u64, capacity: usize) -> (usize, Outcome) {
+fn received(source_peer: u32, tag: i32, bytes: u64, capacity: usize) -> (usize, Outcome) {
     let taken = bytes.min(capacity as u64) as usize;
-    let error = if bytes > capacity as u64 { Some(truncated(envelope, bytes, capacity)) } else { None };
-    (
-        taken,
-        Outcome { source_peer: envelope.source, tag: envelope.tag, bytes: taken, error, cancelled: false },
-    )
+    let error =
+        if bytes > capacity as u64 { Some(truncated(source_peer, tag, bytes, capacity)) } else { None };
+    (taken, Outcome { source_peer, tag, bytes: taken, error, cancelled: false })
 }
 
 /// A message that came in one packet: in a register, since what is moved about in memory is read again before it has been written.
@@ -307,7 +306,7 @@ impl Arrived {
     #[inline(always)]
     pub(crate) fn outcome(self, source: u32, capacity: usize) -> Outcome {
         let Arrived { tag, bytes } = self;
-        received(Envelope { context: 0, source, tag }, u64::from(bytes), capacity).1
+        received(source, tag, u64::from(bytes), capacity).1
     }
 }
 
@@ -326,8 +325,7 @@ pub struct Indirect;
 
 /// MPI 5.0, section 3.2.4: a message longer than the buffer is the receiver's error, not the sender's.
 #[cold]
-fn truncated(envelope: Envelope, bytes: u64, capacity: usize) -> Error {
-    let Envelope { source, tag, .. } = envelope;
+fn truncated(source: u32, tag: i32, bytes: u64, capacity: usize) -> Error {
     let sentence =
         format!("message of {bytes} bytes from rank {source}, tag {tag}, but the buffer holds {capacity}");
     Error::new(Class::Truncate, sentence)

@@ -272,8 +272,8 @@ fn cancel() {
     b.assert_holds(6, 500);
 }
 
-/// Goal: receives that are not posted yet are receives like others: cancelled and freed at once, ahead of every later one, and no matter how
-/// many. Method: few and more than have room, two of which are given up; a message for one of these, and the others', received from the last on.
+/// Goal: receives that are not posted yet are receives like others: cancelled and freed at once, ahead of every later one, however many.
+/// Method: few, and more than have room; one is cancelled and one freed, the others are asked for from the last to the first.
 #[test]
 fn receives_that_are_not_posted() {
     let mut job = Job::new(2, 5, Conditions { ring_packets: 2000, ..CALM }, small());
