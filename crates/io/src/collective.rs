@@ -7,8 +7,8 @@
 //! nothing else. While a window is written, the next round is exchanged; while one is exchanged, the next is read.
 //!
 //! Aggregators write the bytes that they were given and leave holes alone (`access.rs` says why). At the end all agree on the outcome, so
-//! that every rank learns of a failure. Where ranks do not reach into each other's ranges, each moves its own bytes; what is unsorted or very
-//! sparse, or must be atomic, too.
+//! that every rank learns of a failure. Where ranks do not reach into each other's ranges, or have but few pieces, each moves its own bytes; what is
+//! unsorted or very sparse, or must be atomic, too.
 //!
 //! Every access has a context of its own, because several may be under way, and their steps come in no agreed order.
 
@@ -99,6 +99,9 @@ struct Plan {
 const EXTENT_WORDS: usize = 7;
 const SORTED: u64 = 1;
 const KNOWS_VIEWS: u64 = 2;
+const FEW_PIECES: u64 = 4;
+/// A rank moves up to so many pieces by itself: that many system calls take less time than telling others what is in them.
+const PIECES_FEW: u64 = 8;
 /// Class and sentence of a failure.
 const VERDICT_BYTES: usize = 256;
 /// Ranges with less than one byte in so many to be moved are left to the ranks.
@@ -310,7 +313,8 @@ impl Collective {
         let access = &self.transfer().access;
         let (first, end) = if access.bytes() == 0 { (0, 0) } else { access.extent() };
         let knows = if self.known.get().is_some() { KNOWS_VIEWS } else { 0 };
-        let flags = if access.tiles.sorted() { SORTED } else { 0 } | knows;
+        let few = access.tiles.pieces_max(access.from, access.bytes()) <= PIECES_FEW;
+        let flags = if access.tiles.sorted() { SORTED } else { 0 } | knows | if few { FEW_PIECES } else { 0 };
         // A rank that cannot tell says that nothing is there; then all find out what is wrong when they read.
         let size = access.storage.size().unwrap_or(0);
         Ok([access.from, access.bytes(), first, end, flags, access.tiles.words() as u64, size])
@@ -335,7 +339,8 @@ impl Collective {
             end = end.min(file_bytes);
         }
         let sparse = total.saturating_mul(SPARSE) < end.saturating_sub(start);
-        if self.switch() == Switch::Automatic && (!interleaved || sparse) {
+        let few = extents.iter().all(|words| words[4] & FEW_PIECES != 0);
+        if self.switch() == Switch::Automatic && (!interleaved || sparse || few) {
             return false;
         }
         let size = self.size() as u64;

@@ -104,6 +104,18 @@ impl Tiles {
         }
     }
 
+    /// As many stretches as `pieces` may call `each` with, at most.
+    pub fn pieces_max(&self, from: u64, bytes: u64) -> u64 {
+        match (self.gapless, bytes) {
+            (_, 0) => 0,
+            (Some(_), _) => 1,
+            (None, _) => {
+                let tiles = (from + bytes - 1) / self.tile_bytes() - from / self.tile_bytes() + 1;
+                tiles.saturating_mul(self.layout.pieces()).min(bytes)
+            }
+        }
+    }
+
     /// How many of the packed bytes `[from, to)` of sorted tiles lie before `offset`: the first so many.
     pub fn below(&self, offset: u64, from: u64, to: u64) -> u64 {
         if let Some(first) = self.gapless {
@@ -302,13 +314,15 @@ mod tests {
 
     fn check(tiles: &Tiles, offsets: &[u64], from: usize, bytes: usize) {
         let mut seen = Vec::new();
-        let mut end = None;
+        let (mut end, mut pieces) = (None, 0);
         tiles.pieces(from as u64, bytes as u64, |at, length| {
             assert_ne!(end, Some(at), "touching pieces are one");
             end = Some(at + length);
+            pieces += 1;
             seen.extend(at..at + length);
         });
         assert_eq!(seen, offsets[from..from + bytes]);
+        assert!(pieces <= tiles.pieces_max(from as u64, bytes as u64));
         assert_eq!(tiles.offset_of(from as u64), offsets[from]);
         let is_sorted = offsets.windows(2).all(|pair| pair[0] < pair[1]);
         assert_eq!(tiles.sorted(), is_sorted);
