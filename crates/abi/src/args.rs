@@ -67,26 +67,43 @@ impl<T: Copy> Place<T> {
     #[inline(always)] // As cheap as a plain access where the face says no form.
     fn get(self, at: usize) -> Result<T> {
         self.check()?;
-        let Some(foreign) = self.foreign else {
-            let pointer = (self.address as *const T).wrapping_add(at);
-            // SAFETY: not null, and the program gave it holding the element by the contract of this file and of the callers.
-            return Ok(unsafe { pointer.read() });
-        };
-        // SAFETY: as above, in the form of the program's face.
-        Ok(unsafe { (foreign.load)(self.address.wrapping_add(at * foreign.bytes)) })
+        Ok(self.load(at))
     }
     #[inline(always)] // As cheap as a plain access where the face says no form.
     fn set(self, at: usize, value: T) -> Result<()> {
         self.check()?;
+        self.store(at, value);
+        Ok(())
+    }
+    /// The first `many` elements, each as `turn` makes it.
+    #[inline]
+    fn read<U>(self, many: usize, turn: impl Fn(T) -> U) -> Result<Vec<U>> {
+        if many > 0 {
+            self.check()?;
+        }
+        Ok((0..many).map(|at| turn(self.load(at))).collect())
+    }
+    /// As `get`, after `check`.
+    #[inline(always)]
+    fn load(self, at: usize) -> T {
+        let Some(foreign) = self.foreign else {
+            let pointer = (self.address as *const T).wrapping_add(at);
+            // SAFETY: not null, and the program gave it holding the element by the contract of this file and of the callers.
+            return unsafe { pointer.read() };
+        };
+        // SAFETY: as above, in the form of the program's face.
+        unsafe { (foreign.load)(self.address.wrapping_add(at * foreign.bytes)) }
+    }
+    /// As `set`, after `check`.
+    #[inline(always)]
+    fn store(self, at: usize, value: T) {
         let Some(foreign) = self.foreign else {
             let pointer = (self.address as *mut T).wrapping_add(at);
             // SAFETY: not null, and the program gave it with room for the element by the contract of this file and of the callers.
-            unsafe { pointer.write(value) };
-            return Ok(());
+            return unsafe { pointer.write(value) };
         };
         // SAFETY: as above, in the form of the program's face.
-        unsafe { (foreign.store)(self.address.wrapping_add(at * foreign.bytes), value) };
-        Ok(())
+        unsafe { (foreign.store)(self.address.wrapping_add(at * foreign.bytes), value) }
     }
 }
 
@@ -156,7 +173,7 @@ impl<T: Copy> In<T> {
     }
     /// The first `many` elements.
     pub fn read(self, many: usize) -> Result<Vec<T>> {
-        (0..many).map(|at| self.get(at)).collect()
+        self.0.read(many, |value| value)
     }
 }
 
@@ -199,7 +216,11 @@ impl<T: Copy> Array<T> {
     }
     /// Stores all of `values` from the first element on.
     pub fn write(self, values: &[T]) -> Result<()> {
-        values.iter().enumerate().try_for_each(|(at, value)| self.set(at, *value))
+        if !values.is_empty() {
+            self.0.check()?;
+        }
+        values.iter().enumerate().for_each(|(at, value)| self.0.store(at, *value));
+        Ok(())
     }
 }
 
@@ -233,7 +254,10 @@ impl Counts {
     }
     /// The first `many` elements.
     pub fn read(self, many: usize) -> Result<Vec<i64>> {
-        (0..many).map(|at| self.get(at)).collect()
+        match self {
+            Counts::Ints(array) => array.0.read(many, i64::from),
+            Counts::Longs(array) => array.read(many),
+        }
     }
     /// Whether it is the plain form: constructors of datatypes remember it.
     pub fn is_int(self) -> bool {

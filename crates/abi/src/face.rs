@@ -32,6 +32,8 @@ pub struct Face {
     pub bsend_overhead_bytes: usize,
     /// Whether operators take MPI_CHAR, as the integer that C's `char` is. Not in the standard (MPI 5.0, section 6.9.2).
     pub adds_characters: bool,
+    /// The integers of MPI_Type_get_contents, some of which are constants: given the combiner and whether there are large counts.
+    pub contents: fn(i32, bool, &mut [i32]),
     /// How programs keep statuses.
     pub status: Option<&'static Foreign<Status>>,
 }
@@ -47,6 +49,7 @@ static STANDARD: Face = Face {
     code_from: |code| code,
     bsend_overhead_bytes: constants::BSEND_OVERHEAD as usize,
     adds_characters: false,
+    contents: |_, _, _| {},
     status: None,
 };
 

@@ -66,6 +66,11 @@ impl Attributes {
         Some(self.entries.remove(at))
     }
 
+    /// The last of them.
+    pub fn last(&self) -> Option<&Attribute> {
+        self.entries.last()
+    }
+
     /// All of them, to call callbacks over.
     pub fn all(&self) -> Vec<Attribute> {
         self.entries.clone()

@@ -2,8 +2,8 @@
 //! first, and bounded by the whole array.
 
 use crate::construct::{Plan, too_large};
-use crate::datatype::{Content, Datatype};
-use crate::recipe::{Combiner, Recipe, Width};
+use crate::datatype::Datatype;
+use crate::recipe::{Combiner, Parts, Recipe, Width};
 use error::{Class, Result, fail};
 use std::sync::Arc;
 
@@ -48,31 +48,21 @@ pub fn subarray(
     let mut plan = Plan::of(old);
     let mut stride = old.extent();
     for dim in fastest_first(ndims, order) {
-        let slab = plan.times(subsizes[dim], stride)?;
-        plan = Plan::default();
-        plan.join(&slab, starts[dim].checked_mul(stride).ok_or_else(too_large)?)?;
+        let start = starts[dim].checked_mul(stride).ok_or_else(too_large)?;
+        plan = plan.times(subsizes[dim], stride)?.shifted(start)?;
         stride = stride.checked_mul(sizes[dim]).ok_or_else(too_large)?;
     }
     plan.marks = (Some(0), Some(stride));
-    let recipe = match width {
-        Width::Int => {
-            let integers = [&[ndims as i64], sizes, subsizes, starts, &[order as i64]].concat();
-            Recipe::new(Combiner::Subarray, width, integers, vec![], std::slice::from_ref(old))
-        }
-        Width::Count => Recipe {
-            integers: vec![ndims as i64, order as i64],
-            ..Recipe::new(
-                Combiner::Subarray,
-                width,
-                [sizes, subsizes, starts].concat(),
-                vec![],
-                std::slice::from_ref(old),
-            )
-        },
+    let (head, lists, order) = ([ndims as i64], [sizes, subsizes, starts].concat(), [order as i64]);
+    let (integers, numbers) = match width {
+        Width::Int => (lists.len() + 2, [&head[..], &lists, &order].concat()),
+        Width::Count => (2, [&head[..], &order, &lists].concat()),
     };
+    let combiner = Combiner::Subarray;
+    let recipe = Recipe { combiner, numbers, integers, addresses: 0, datatypes: Parts::One(old.clone()) };
     // The plan's size has been checked, so the product of the subsizes cannot overflow unless elements are empty.
     let elements = subsizes.iter().fold(1u64, |product, &n| product.saturating_mul(n as u64));
-    plan.finish(Content::repeat(elements, old), recipe)
+    plan.finish(old.facts.times(elements), recipe)
 }
 
 /// A distributed array: which part of it one process of a grid holds.
@@ -116,7 +106,7 @@ pub fn darray(width: Width, array: &Distribution, old: &Arc<Datatype>) -> Result
         stride = stride.checked_mul(size).ok_or_else(too_large)?;
     }
     plan.marks = (Some(0), Some(stride));
-    plan.finish(Content::repeat(elements, old), darray_recipe(width, array, old))
+    plan.finish(old.facts.times(elements), darray_recipe(width, array, old))
 }
 
 /// Where the order's dimensions begin: the fastest first.
@@ -194,16 +184,15 @@ fn block_length(array: &Distribution, dim: usize) -> Result<i64> {
 /// What the process at `coordinate` gets when `size` slabs, `stride` bytes apart, are dealt out in blocks, and how many slabs
 /// these are. A block distribution is a cyclic one whose first round suffices.
 fn distribute(
-    slab: Plan,
+    slab: Plan<'_>,
     stride: i64,
     size: i64,
     block: i64,
     processes: i64,
     coordinate: i64,
-) -> Result<(Plan, i64)> {
-    let mut plan = Plan::default();
+) -> Result<(Plan<'_>, i64)> {
     let Some(first) = block.checked_mul(coordinate).filter(|&first| first < size) else {
-        return Ok((plan, 0));
+        return Ok((Plan::default(), 0));
     };
     let left = size - first;
     let round = block.checked_mul(processes).unwrap_or(i64::MAX);
@@ -212,7 +201,7 @@ fn distribute(
     let rest = if left % round < block { left % round } else { 0 };
     let round_bytes = if whole > 1 { round.checked_mul(stride).ok_or_else(too_large)? } else { 0 };
     let blocks = slab.clone().times(block.min(size), stride)?.times(whole, round_bytes)?;
-    plan.join(&blocks, first.checked_mul(stride).ok_or_else(too_large)?)?;
+    let mut plan = blocks.shifted(first.checked_mul(stride).ok_or_else(too_large)?)?;
     if rest > 0 {
         let at = first + (left - left % round);
         plan.join(&slab.times(rest, stride)?, at.checked_mul(stride).ok_or_else(too_large)?)?;
@@ -224,11 +213,12 @@ fn darray_recipe(width: Width, array: &Distribution, old: &Arc<Datatype>) -> Rec
     let head = [array.size, array.rank, array.sizes.len() as i64];
     let distributions: Vec<i64> = array.distributions.iter().map(|&d| d as i64).collect();
     let tail = [&distributions[..], array.arguments, array.grid, &[array.order as i64]].concat();
-    let (integers, counts) = match width {
-        Width::Int => ([&head[..], array.sizes, &tail].concat(), vec![]),
-        Width::Count => ([&head[..], &tail].concat(), array.sizes.to_vec()),
+    let integers = head.len() + tail.len();
+    let (integers, numbers) = match width {
+        Width::Int => (integers + array.sizes.len(), [&head[..], array.sizes, &tail].concat()),
+        Width::Count => (integers, [&head[..], &tail, array.sizes].concat()),
     };
-    Recipe { combiner: Combiner::Darray, integers, addresses: vec![], counts, datatypes: vec![old.clone()] }
+    Recipe { combiner: Combiner::Darray, numbers, integers, addresses: 0, datatypes: Parts::One(old.clone()) }
 }
 
 #[cfg(test)]
@@ -248,9 +238,9 @@ mod tests {
         assert_eq!(box_of.layout().loops().len(), 1);
         assert_eq!((box_of.size(), box_of.lb(), box_of.extent()), (24_000, 0, 2_880_000));
         assert_eq!(box_of.true_lb(), 4 * (3 + 80 * (2 + 90)));
-        assert_eq!(box_of.recipe().integers, [3, 100, 90, 80, 10, 20, 30, 1, 2, 3, 12]);
+        assert_eq!(box_of.recipe().integers(), [3, 100, 90, 80, 10, 20, 30, 1, 2, 3, 12]);
         let large = subarray(Width::Count, &[9, 9], &[2, 2], &[0, 0], ORDER_C, &int()).unwrap();
-        assert_eq!((&large.recipe().integers[..], large.recipe().counts.len()), (&[2i64, 12][..], 6));
+        assert_eq!((large.recipe().integers(), large.recipe().counts().len()), (&[2i64, 12][..], 6));
     }
 
     #[test]

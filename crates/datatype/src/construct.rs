@@ -5,22 +5,23 @@
 //! types do) only these count; elsewhere the bounds are those of the data, and a struct's extent is rounded up to its alignment.
 //! Read next: `arrays.rs`, for subarrays and distributed arrays.
 
-use crate::datatype::{Content, Datatype};
+use crate::datatype::{Datatype, Facts};
 use crate::layout::{Body, Layout};
-use crate::recipe::{Combiner, Recipe, Width};
+use crate::recipe::{Combiner, Parts, Recipe, Width};
 use error::{Class, Error, Result, fail};
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Datatypes of datatypes of datatypes: this deep at most, because questions about them are answered recursively.
+/// Structs of structs of structs: this deep at most, because questions about them are answered recursively.
 pub const DEPTH_MAX: u32 = 1000;
 
 /// `count` elements, one after the other (MPI_Type_contiguous).
 pub fn contiguous(width: Width, count: i64, old: &Arc<Datatype>) -> Result<Arc<Datatype>> {
     check_count(count)?;
     let plan = Plan::of(old).times(count, old.extent())?;
-    let recipe = Recipe::new(Combiner::Contiguous, width, vec![count], vec![], std::slice::from_ref(old));
-    plan.finish(Content::repeat(count as u64, old), recipe)
+    let recipe = Recipe::new(Combiner::Contiguous, width, vec![count], 0, Parts::One(old.clone()));
+    plan.finish(old.facts.times(count as u64), recipe)
 }
 
 /// `count` blocks of `length` elements, `stride` elements apart (MPI_Type_vector).
@@ -35,9 +36,9 @@ pub fn vector(
     check_length(length)?;
     let stride_bytes = if count > 1 { stride.checked_mul(old.extent()).ok_or_else(too_large)? } else { 0 };
     let plan = Plan::of(old).times(length, old.extent())?.times(count, stride_bytes)?;
-    let recipe =
-        Recipe::new(Combiner::Vector, width, vec![count, length, stride], vec![], std::slice::from_ref(old));
-    plan.finish(Content::repeat((count as u64).saturating_mul(length as u64), old), recipe)
+    let numbers = vec![count, length, stride];
+    let recipe = Recipe::new(Combiner::Vector, width, numbers, 0, Parts::One(old.clone()));
+    plan.finish(old.facts.times((count as u64).saturating_mul(length as u64)), recipe)
 }
 
 /// `count` blocks of `length` elements, `stride` bytes apart (MPI_Type_create_hvector).
@@ -51,9 +52,9 @@ pub fn hvector(
     check_count(count)?;
     check_length(length)?;
     let plan = Plan::of(old).times(length, old.extent())?.times(count, stride)?;
-    let recipe =
-        Recipe::new(Combiner::Hvector, width, vec![count, length], vec![stride], std::slice::from_ref(old));
-    plan.finish(Content::repeat((count as u64).saturating_mul(length as u64), old), recipe)
+    let numbers = vec![count, length, stride];
+    let recipe = Recipe::new(Combiner::Hvector, width, numbers, 1, Parts::One(old.clone()));
+    plan.finish(old.facts.times((count as u64).saturating_mul(length as u64)), recipe)
 }
 
 /// Blocks of different lengths at displacements counted in elements (MPI_Type_indexed).
@@ -64,8 +65,8 @@ pub fn indexed(
     old: &Arc<Datatype>,
 ) -> Result<Arc<Datatype>> {
     check_equal(lengths, displacements)?;
-    let counts = [&[lengths.len() as i64], lengths, displacements].concat();
-    let recipe = Recipe::new(Combiner::Indexed, width, counts, vec![], std::slice::from_ref(old));
+    let numbers = [&[lengths.len() as i64], lengths, displacements].concat();
+    let recipe = Recipe::new(Combiner::Indexed, width, numbers, 0, Parts::One(old.clone()));
     blocks(lengths, &in_bytes(displacements, old)?, old, recipe)
 }
 
@@ -77,9 +78,9 @@ pub fn hindexed(
     old: &Arc<Datatype>,
 ) -> Result<Arc<Datatype>> {
     check_equal(lengths, displacements)?;
-    let counts = [&[lengths.len() as i64], lengths].concat();
+    let numbers = [&[lengths.len() as i64], lengths, displacements].concat();
     let recipe =
-        Recipe::new(Combiner::Hindexed, width, counts, displacements.to_vec(), std::slice::from_ref(old));
+        Recipe::new(Combiner::Hindexed, width, numbers, displacements.len(), Parts::One(old.clone()));
     blocks(lengths, displacements, old, recipe)
 }
 
@@ -90,8 +91,8 @@ pub fn indexed_block(
     displacements: &[i64],
     old: &Arc<Datatype>,
 ) -> Result<Arc<Datatype>> {
-    let counts = [&[displacements.len() as i64, length], displacements].concat();
-    let recipe = Recipe::new(Combiner::IndexedBlock, width, counts, vec![], std::slice::from_ref(old));
+    let numbers = [&[displacements.len() as i64, length], displacements].concat();
+    let recipe = Recipe::new(Combiner::IndexedBlock, width, numbers, 0, Parts::One(old.clone()));
     blocks(&vec![length; displacements.len()], &in_bytes(displacements, old)?, old, recipe)
 }
 
@@ -102,14 +103,9 @@ pub fn hindexed_block(
     displacements: &[i64],
     old: &Arc<Datatype>,
 ) -> Result<Arc<Datatype>> {
-    let counts = vec![displacements.len() as i64, length];
-    let recipe = Recipe::new(
-        Combiner::HindexedBlock,
-        width,
-        counts,
-        displacements.to_vec(),
-        std::slice::from_ref(old),
-    );
+    let numbers = [&[displacements.len() as i64, length], displacements].concat();
+    let recipe =
+        Recipe::new(Combiner::HindexedBlock, width, numbers, displacements.len(), Parts::One(old.clone()));
     blocks(&vec![length; displacements.len()], displacements, old, recipe)
 }
 
@@ -118,36 +114,28 @@ pub fn structure(
     width: Width,
     lengths: &[i64],
     displacements: &[i64],
-    parts: &[Arc<Datatype>],
+    parts: Vec<Arc<Datatype>>,
 ) -> Result<Arc<Datatype>> {
     check_equal(lengths, displacements)?;
     if parts.len() != lengths.len() {
         fail!(Class::Arg, "a struct of {} blocks has {} datatypes", lengths.len(), parts.len());
     }
     let mut plan = Plan::default();
-    let mut sequence = Vec::with_capacity(parts.len());
-    for ((&length, &displacement), part) in lengths.iter().zip(displacements).zip(parts) {
+    for ((&length, &displacement), part) in lengths.iter().zip(displacements).zip(&parts) {
         check_length(length)?;
         plan.join(&Plan::of(part).times(length, part.extent())?, displacement)?;
-        if length > 0 && part.size() > 0 {
-            sequence.push((length as u64, part.clone()));
-        }
     }
-    let counts = [&[lengths.len() as i64], lengths].concat();
-    let recipe = Recipe::new(Combiner::Struct, width, counts, displacements.to_vec(), parts);
-    let content = match &sequence[..] {
-        [(length, part)] => Content::repeat(*length, part),
-        _ => Content::Sequence(sequence),
-    };
-    plan.padded()?.finish(content, recipe)
+    let numbers = [&[lengths.len() as i64], lengths, displacements].concat();
+    let recipe = Recipe::new(Combiner::Struct, width, numbers, displacements.len(), Parts::Many(parts));
+    plan.padded()?.finish(Facts::of_blocks(&recipe), recipe)
 }
 
 /// The same data with other bounds (MPI_Type_create_resized).
 pub fn resized(width: Width, lb: i64, extent: i64, old: &Arc<Datatype>) -> Result<Arc<Datatype>> {
     let ub = lb.checked_add(extent).ok_or_else(too_large)?;
     let plan = Plan { marks: (Some(lb), Some(ub)), ..Plan::of(old) };
-    let recipe = Recipe::new(Combiner::Resized, width, vec![], vec![lb, extent], std::slice::from_ref(old));
-    plan.finish(Content::repeat(1, old), recipe)
+    let recipe = Recipe::new(Combiner::Resized, width, vec![lb, extent], 2, Parts::One(old.clone()));
+    plan.finish(old.facts, recipe)
 }
 
 /// A copy, committed if the original is (MPI_Type_dup). Predefined operators take a copy of a predefined datatype too.
@@ -159,17 +147,17 @@ pub fn dup(old: &Arc<Datatype>) -> Arc<Datatype> {
         permanent: false,
         marked: old.marked,
         align: old.align,
-        content: old.content.clone(),
         facts: old.facts,
-        recipe: Recipe::new(Combiner::Dup, Width::Int, vec![], vec![], std::slice::from_ref(old)),
+        recipe: Recipe::new(Combiner::Dup, Width::Int, vec![], 0, Parts::One(old.clone())),
         committed: AtomicBool::new(old.is_committed()),
     })
 }
 
 /// A datatype in the making.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
-    pub body: Body,
+pub(crate) struct Plan<'a> {
+    /// Loops and runs, those of another datatype as long as they are the same.
+    pub body: Cow<'a, Body>,
     /// Data bytes.
     pub size: i64,
     /// Offsets of the first data byte and of the one after the last, with the padding of structs inside; none without data.
@@ -180,17 +168,17 @@ pub(crate) struct Plan {
     pub align: i64,
 }
 
-impl Default for Plan {
-    fn default() -> Plan {
-        Plan { body: Body::default(), size: 0, data: None, marks: (None, None), align: 1 }
+impl Default for Plan<'_> {
+    fn default() -> Self {
+        Plan { body: Cow::Owned(Body::default()), size: 0, data: None, marks: (None, None), align: 1 }
     }
 }
 
-impl Plan {
+impl<'a> Plan<'a> {
     /// One element of a datatype.
-    pub fn of(old: &Datatype) -> Plan {
+    pub fn of(old: &'a Datatype) -> Plan<'a> {
         Plan {
-            body: old.layout.body().clone(),
+            body: Cow::Borrowed(old.layout.body()),
             size: old.size() as i64,
             data: (old.size() > 0).then(|| (old.lb(), old.lb() + old.extent())),
             marks: (old.marked.0.then(|| old.lb()), old.marked.1.then(|| old.lb() + old.extent())),
@@ -199,9 +187,11 @@ impl Plan {
     }
 
     /// The plan `count` times, `stride` bytes apart.
-    pub fn times(self, count: i64, stride: i64) -> Result<Plan> {
-        if count == 0 {
-            return Ok(Plan::default());
+    pub fn times(self, count: i64, stride: i64) -> Result<Plan<'a>> {
+        match count {
+            0 => return Ok(Plan::default()),
+            1 => return Ok(self),
+            _ => {}
         }
         let last = stride.checked_mul(count - 1).ok_or_else(too_large)?;
         let data = match self.data {
@@ -212,22 +202,30 @@ impl Plan {
         };
         let marks = (shifted(self.marks.0, last.min(0))?, shifted(self.marks.1, last.max(0))?);
         let size = self.size.checked_mul(count).ok_or_else(too_large)?;
-        Ok(Plan { body: self.body.repeated(count as u64, stride), size, data, marks, align: self.align })
+        let body = Cow::Owned(self.body.into_owned().repeated(count as u64, stride));
+        Ok(Plan { body, size, data, marks, align: self.align })
+    }
+
+    /// The plan `by` bytes further on.
+    pub fn shifted(mut self, by: i64) -> Result<Plan<'a>> {
+        if by != 0 {
+            self.data = moved(self.data, by)?;
+            self.marks = (shifted(self.marks.0, by)?, shifted(self.marks.1, by)?);
+            self.body = Cow::Owned(self.body.into_owned().shifted(by));
+        }
+        Ok(self)
     }
 
     /// Adds `other`, `by` bytes further on.
-    pub fn join(&mut self, other: &Plan, by: i64) -> Result<()> {
-        if let Some((from, to)) = other.data {
-            let moved = shifted(Some(from), by)?.zip(shifted(Some(to), by)?);
-            self.data = spanned(hull(self.data, moved))?;
-        }
+    pub fn join(&mut self, other: &Plan<'_>, by: i64) -> Result<()> {
+        self.data = spanned(hull(self.data, moved(other.data, by)?))?;
         let (lower, upper) = (shifted(other.marks.0, by)?, shifted(other.marks.1, by)?);
         self.marks.0 = self.marks.0.into_iter().chain(lower).min();
         self.marks.1 = self.marks.1.into_iter().chain(upper).max();
         self.size = self.size.checked_add(other.size).ok_or_else(too_large)?;
         if other.size > 0 {
             self.align = self.align.max(other.align);
-            self.body.append(&other.body, by)?;
+            self.body.to_mut().append(&other.body, by)?;
         }
         Ok(())
     }
@@ -236,7 +234,7 @@ impl Plan {
     /// lies as a compiler would lay it. The definition has it for every constructor, but its reason is the compiler's padding, and
     /// all other MPIs apply it only where MPI_Type_create_struct combines datatypes; programs count on an hvector of ints 5 bytes
     /// apart having an extent that is no multiple of 4.
-    fn padded(mut self) -> Result<Plan> {
+    fn padded(mut self) -> Result<Plan<'a>> {
         if let Some((lb, ub)) = self.data {
             let extent = ub.checked_sub(lb).ok_or_else(too_large)?;
             let rounded = extent.checked_add(self.align - 1).ok_or_else(too_large)?;
@@ -246,22 +244,20 @@ impl Plan {
     }
 
     /// The datatype.
-    pub fn finish(self, content: Content, recipe: Recipe) -> Result<Arc<Datatype>> {
+    pub fn finish(self, facts: Facts, recipe: Recipe) -> Result<Arc<Datatype>> {
         let (first, end) = self.data.unwrap_or((0, 0));
         let (lb, ub) = (self.marks.0.unwrap_or(first), self.marks.1.unwrap_or(end));
         let extent = ub.checked_sub(lb).ok_or_else(too_large)?;
-        let facts = content.facts();
         if facts.depth > DEPTH_MAX {
             fail!(Class::Type, "the datatype is nested more than {DEPTH_MAX} deep");
         }
         Ok(Arc::new(Datatype {
-            layout: Arc::new(Layout::new(self.body, lb, extent)?),
+            layout: Arc::new(Layout::new(self.body.into_owned(), lb, extent)?),
             basic: None,
             predefined: None,
             permanent: false,
             marked: (self.marks.0.is_some(), self.marks.1.is_some()),
             align: self.align,
-            content,
             facts,
             recipe,
             committed: AtomicBool::new(false),
@@ -272,6 +268,12 @@ impl Plan {
 /// A bound, `by` bytes further on.
 fn shifted(bound: Option<i64>, by: i64) -> Result<Option<i64>> {
     bound.map(|at| at.checked_add(by).ok_or_else(too_large)).transpose()
+}
+
+/// Both bounds, `by` bytes further on.
+fn moved(bounds: Option<(i64, i64)>, by: i64) -> Result<Option<(i64, i64)>> {
+    let Some((from, to)) = bounds else { return Ok(None) };
+    Ok(shifted(Some(from), by)?.zip(shifted(Some(to), by)?))
 }
 
 /// The bounds, if they are less than 2^63 bytes apart, so that all strides between runs fit.
@@ -304,7 +306,7 @@ fn blocks(
     let mut plan = Plan::default();
     if let Some(step) = regular(lengths, displacements) {
         let all = element.times(lengths[0], old.extent())?.times(lengths.len() as i64, step)?;
-        plan.join(&all, displacements[0])?;
+        plan = all.shifted(displacements[0])?;
     } else {
         let (mut block, mut block_length) = (Plan::default(), 0);
         for (&length, &displacement) in lengths.iter().zip(displacements) {
@@ -315,7 +317,7 @@ fn blocks(
             plan.join(&block, displacement)?;
         }
     }
-    plan.finish(Content::repeat(elements as u64, old), recipe)
+    plan.finish(old.facts.times(elements as u64), recipe)
 }
 
 /// The distance between blocks, if all lengths and all distances are equal.
@@ -376,13 +378,13 @@ mod tests {
     fn bounds_are_those_of_the_standards_examples() {
         // MPI 5.0, example 5.1: a double and a char; its extent is padded.
         let pair =
-            structure(Width::Int, &[1, 1], &[0, 8], &[named("MPI_DOUBLE"), named("MPI_CHAR")]).unwrap();
+            structure(Width::Int, &[1, 1], &[0, 8], vec![named("MPI_DOUBLE"), named("MPI_CHAR")]).unwrap();
         assert_eq!((bounds(&pair), pair.size()), ((0, 16), 9));
         // Section 5.1.7: resizing MPI_INT to [-3, 6) and repeating it gives [-3, 15).
         let wide = resized(Width::Int, -3, 9, &named("MPI_INT")).unwrap();
         assert_eq!(bounds(&contiguous(Width::Int, 2, &wide).unwrap()), (-3, 18));
         // Bounds that were set hide the data around them.
-        let mixed = structure(Width::Int, &[1, 1], &[0, 100], &[wide, named("MPI_INT")]).unwrap();
+        let mixed = structure(Width::Int, &[1, 1], &[0, 100], vec![wide, named("MPI_INT")]).unwrap();
         assert_eq!((bounds(&mixed), mixed.true_extent()), ((-3, 9), 104));
         // Padding is the structs': what repeats one keeps it, what spreads bare elements has none.
         assert_eq!(bounds(&contiguous(Width::Int, 2, &pair).unwrap()), (0, 32));
@@ -419,11 +421,11 @@ mod tests {
         let int = named("MPI_INT");
         let small = hindexed(Width::Int, &[1, 2], &[0, 40], &int).unwrap();
         let recipe = small.recipe();
-        assert_eq!((&recipe.integers[..], &recipe.addresses[..]), (&[2, 1, 2][..], &[0, 40][..]));
-        assert!(recipe.counts.is_empty() && Arc::ptr_eq(&recipe.datatypes[0], &int));
+        assert_eq!((recipe.integers(), recipe.addresses()), (&[2i64, 1, 2][..], &[0i64, 40][..]));
+        assert!(recipe.counts().is_empty() && Arc::ptr_eq(&recipe.datatypes[0], &int));
         let large = hindexed(Width::Count, &[1, 2], &[0, 40], &int).unwrap();
-        assert_eq!(large.recipe().counts, [2, 1, 2, 0, 40]);
-        assert!(large.recipe().integers.is_empty() && large.recipe().addresses.is_empty());
+        assert_eq!(large.recipe().counts(), [2, 1, 2, 0, 40]);
+        assert!(large.recipe().integers().is_empty() && large.recipe().addresses().is_empty());
         let copy = dup(&large);
         assert_eq!((copy.recipe().combiner, copy.is_committed()), (Combiner::Dup, false));
         copy.commit();
@@ -441,7 +443,7 @@ mod tests {
         let cubes = hvector(Width::Int, 1000, 1, 1 << 30, &planes).unwrap();
         assert_eq!((cubes.layout().runs().len(), cubes.layout().loops().len()), (1, 2));
         assert_eq!(cubes.layout().pieces(), 1_000_000_000);
-        let record = structure(Width::Int, &[1, 1], &[0, 8], &[named("MPI_CHAR"), double]).unwrap();
+        let record = structure(Width::Int, &[1, 1], &[0, 8], vec![named("MPI_CHAR"), double]).unwrap();
         let records = contiguous(Width::Int, 1_000_000, &record).unwrap();
         assert_eq!((records.layout().runs().len(), records.layout().loops().len()), (2, 1));
     }
@@ -457,7 +459,7 @@ mod tests {
         let mut nest = named("MPI_INT");
         let char = named("MPI_CHAR");
         let refusal = loop {
-            match structure(Width::Int, &[1, 1], &[0, nest.extent()], &[nest.clone(), char.clone()]) {
+            match structure(Width::Int, &[1, 1], &[0, nest.extent()], vec![nest.clone(), char.clone()]) {
                 Ok(deeper) => nest = deeper,
                 Err(refusal) => break refusal,
             }

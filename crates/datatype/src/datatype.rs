@@ -1,13 +1,12 @@
 //! Datatypes: a layout, the basic types that lie in it, and how it was made.
 //!
-//! A datatype never changes once made (its committed flag aside) and is shared by `Arc`. Its content is a tree that
-//! shares its parts' trees; answers about it (elements, signature, external32 size) are composed when it is made.
+//! A datatype never changes once made (its committed flag aside) and is shared by `Arc`. What lies in it follows from how it was made, and so
+//! from its parts; what is often asked (elements, external32 size) is composed when it is made.
 //! Read next: `construct.rs`, which makes derived datatypes, and `predefined.rs`.
 
 use crate::basic::Basic;
 use crate::layout::Layout;
-use crate::recipe::Recipe;
-use crate::signature::Signature;
+use crate::recipe::{Parts, Recipe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,7 +22,6 @@ pub struct Datatype {
     pub(crate) marked: (bool, bool),
     /// The greatest alignment of its basic types, in bytes; 1 where it has none.
     pub(crate) align: i64,
-    pub(crate) content: Content,
     pub(crate) facts: Facts,
     pub(crate) recipe: Recipe,
     pub(crate) committed: AtomicBool,
@@ -36,26 +34,16 @@ pub(crate) struct Leaf {
     pub external_bytes: u8,
 }
 
-/// The basic types of one element, in typemap order.
-#[derive(Clone, Debug)]
-pub(crate) enum Content {
-    /// A predefined datatype: one basic type, or the two of a pair.
-    Leaves(Vec<Leaf>),
-    /// The elements of one datatype, so many times.
-    Repeat(u64, Arc<Datatype>),
-    /// Elements of several datatypes, one after the other.
-    Sequence(Vec<(u64, Arc<Datatype>)>),
-}
-
-/// What follows from the content.
+/// What a datatype's basic types come to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
-    pub signature: Signature,
+    /// Basic elements of one element (a pair has two, a complex number is one).
+    pub elements: u64,
     /// Bytes of one element in external32; saturates.
     pub external_size: u64,
     /// The one basic type that all elements have, if they have one.
     pub uniform: Option<Leaf>,
-    /// How deep the content is nested.
+    /// How deep structs are nested.
     pub depth: u32,
 }
 
@@ -100,21 +88,13 @@ impl Datatype {
     }
 
     fn element_of_parts(&self) -> Option<Basic> {
-        match &self.content {
-            Content::Leaves(leaves) => match leaves[..] {
-                [leaf] => Some(leaf.basic),
-                [value, index] => {
-                    Basic::ALL.into_iter().find(|basic| basic.pair() == Some((value.basic, index.basic)))
-                }
-                _ => None,
-            },
-            Content::Repeat(_, part) => part.element(),
-            Content::Sequence(parts) => {
-                let mut elements = parts.iter().map(|(_, part)| part.element());
-                let first = elements.next()??;
-                elements.all(|element| element == Some(first)).then_some(first)
-            }
+        let unit = self.unit();
+        if unit.basic.is_some() {
+            return unit.basic;
         }
+        let mut elements = unit.recipe.blocks().map(|(_, part)| part.element());
+        let first = elements.next()??;
+        elements.all(|element| element == Some(first)).then_some(first)
     }
     /// The handle in the standard ABI, if it has a fixed one.
     pub fn predefined(&self) -> Option<u32> {
@@ -137,9 +117,9 @@ impl Datatype {
     pub fn commit(&self) {
         self.committed.store(true, Ordering::Relaxed);
     }
-    /// The basic types of one element, for comparison between ranks; `.times(count)` gives that of a message.
-    pub fn signature(&self) -> Signature {
-        self.facts.signature
+    /// Basic elements of one element (a pair has two, a complex number is one).
+    pub fn elements(&self) -> u64 {
+        self.facts.elements
     }
 
     /// How many whole elements `bytes` packed bytes are (MPI_Get_count); nothing (MPI_UNDEFINED) if not a whole number.
@@ -152,37 +132,30 @@ impl Datatype {
 
     /// How many basic elements `bytes` packed bytes are (MPI_Get_elements); nothing (MPI_UNDEFINED) if the last is broken.
     pub fn elements_of(&self, bytes: u64) -> Option<u64> {
-        let size = self.size() as u64;
-        if size == 0 {
+        if self.size() == 0 {
             return (bytes == 0).then_some(0);
         }
-        let whole = (bytes / size).checked_mul(self.facts.signature.elements)?;
-        let mut rest = bytes % size;
-        let mut elements = 0;
-        if rest > 0 {
-            match &self.content {
-                Content::Leaves(leaves) => {
-                    for leaf in leaves {
-                        if rest == 0 {
-                            break;
-                        }
-                        rest = rest.checked_sub(leaf.basic.size() as u64)?;
-                        elements += 1;
-                    }
-                }
-                Content::Repeat(_, part) => elements = part.elements_of(rest)?,
-                Content::Sequence(parts) => {
-                    for (count, part) in parts {
-                        let part_bytes = count * part.size() as u64;
-                        if rest < part_bytes {
-                            elements += part.elements_of(rest)?;
-                            break;
-                        }
-                        rest -= part_bytes;
-                        elements += count * part.facts.signature.elements;
-                    }
-                }
+        let unit = self.unit();
+        let size = unit.size() as u64;
+        let whole = (bytes / size).checked_mul(unit.facts.elements)?;
+        let (mut rest, mut elements) = (bytes % size, 0);
+        if let Some(basic) = unit.basic {
+            // Of a pair, the value may be whole.
+            let value_bytes = basic.pair().map_or(0, |(value, _)| value.size() as u64);
+            return match rest {
+                0 => Some(whole),
+                _ if rest == value_bytes => whole.checked_add(1),
+                _ => None,
+            };
+        }
+        for (count, part) in unit.recipe.blocks() {
+            let part_bytes = count * part.size() as u64;
+            if rest < part_bytes {
+                elements += part.elements_of(rest)?;
+                break;
             }
+            rest -= part_bytes;
+            elements += count * part.facts.elements;
         }
         whole.checked_add(elements)
     }
@@ -190,31 +163,23 @@ impl Datatype {
     /// How many packed bytes the first `elements` basic elements of a message are: the inverse of `elements_of`
     /// (MPI_Status_set_elements).
     pub fn bytes_of_elements(&self, elements: u64) -> Option<u64> {
-        let per_element = self.facts.signature.elements;
-        if per_element == 0 {
+        if self.facts.elements == 0 {
             return (elements == 0).then_some(0);
         }
-        let whole = (elements / per_element).checked_mul(self.size() as u64)?;
-        let mut rest = elements % per_element;
-        let mut bytes = 0;
-        if rest > 0 {
-            match &self.content {
-                Content::Leaves(leaves) => {
-                    bytes = leaves.iter().take(rest as usize).map(|leaf| leaf.basic.size() as u64).sum();
-                }
-                Content::Repeat(_, part) => bytes = part.bytes_of_elements(rest)?,
-                Content::Sequence(parts) => {
-                    for (count, part) in parts {
-                        let part_elements = count * part.facts.signature.elements;
-                        if rest < part_elements {
-                            bytes += part.bytes_of_elements(rest)?;
-                            break;
-                        }
-                        rest -= part_elements;
-                        bytes += count * part.size() as u64;
-                    }
-                }
+        let unit = self.unit();
+        let whole = (elements / unit.facts.elements).checked_mul(unit.size() as u64)?;
+        let (mut rest, mut bytes) = (elements % unit.facts.elements, 0);
+        if let Some((value, _)) = unit.basic.and_then(Basic::pair) {
+            return whole.checked_add(rest * value.size() as u64);
+        }
+        for (count, part) in unit.recipe.blocks() {
+            let part_elements = count * part.facts.elements;
+            if rest < part_elements {
+                bytes += part.bytes_of_elements(rest)?;
+                break;
             }
+            rest -= part_elements;
+            bytes += count * part.size() as u64;
         }
         whole.checked_add(bytes)
     }
@@ -222,85 +187,100 @@ impl Datatype {
     /// Calls `each` with the basic types of `count` elements in typemap order: a type and how many of it follow each other.
     pub(crate) fn each_leaf(&self, count: u64, each: &mut impl FnMut(Leaf, u64)) {
         if let Some(leaf) = self.facts.uniform {
-            return each(leaf, count * self.facts.signature.elements);
+            return each(leaf, count * self.facts.elements);
         }
-        for _ in 0..count {
-            match &self.content {
-                Content::Leaves(leaves) => leaves.iter().for_each(|&leaf| each(leaf, 1)),
-                Content::Repeat(times, part) => part.each_leaf(*times, each),
-                Content::Sequence(parts) => {
-                    parts.iter().for_each(|(times, part)| part.each_leaf(*times, each))
+        if self.facts.elements == 0 {
+            return;
+        }
+        let unit = self.unit();
+        for _ in 0..count * (self.facts.elements / unit.facts.elements) {
+            match unit.basic.and_then(Basic::pair) {
+                Some((value, index)) => {
+                    let index = Leaf::of_index(index);
+                    let external_bytes = unit.facts.external_size as u8 - index.external_bytes;
+                    each(Leaf { basic: value, external_bytes }, 1);
+                    each(index, 1);
                 }
+                None => unit.recipe.blocks().for_each(|(times, part)| part.each_leaf(times, each)),
             }
         }
+    }
+
+    /// The datatype whose elements, one after the other, are the data of this one: a predefined one or a struct.
+    fn unit(&self) -> &Datatype {
+        let mut unit = self;
+        while let (None, Parts::One(part)) = (unit.basic, &unit.recipe.datatypes) {
+            unit = part;
+        }
+        unit
     }
 }
 
 impl Drop for Datatype {
     /// Takes long chains of datatypes apart in a loop: each dropping the next would need stack for all.
     fn drop(&mut self) {
-        let mut left = parts_of(self);
+        let mut left = Vec::new();
+        self.release(&mut left);
         while let Some(part) = left.pop() {
-            if let Some(mut last) = Arc::into_inner(part) {
-                left.extend(parts_of(&mut last));
+            if let Some(mut part) = Arc::into_inner(part) {
+                part.release(&mut left);
             }
         }
     }
 }
 
-/// Takes the references to other datatypes out of `datatype`.
-fn parts_of(datatype: &mut Datatype) -> Vec<Arc<Datatype>> {
-    let mut parts = std::mem::take(&mut datatype.recipe.datatypes);
-    match std::mem::replace(&mut datatype.content, Content::Leaves(vec![])) {
-        Content::Leaves(_) => {}
-        Content::Repeat(_, part) => parts.push(part),
-        Content::Sequence(sequence) => parts.extend(sequence.into_iter().map(|(_, part)| part)),
+impl Datatype {
+    /// Lets its parts go, but for those that nobody else holds, which go to `left`.
+    fn release(&mut self, left: &mut Vec<Arc<Datatype>>) {
+        let last = |part: &Arc<Datatype>| Arc::strong_count(part) == 1;
+        match std::mem::replace(&mut self.recipe.datatypes, Parts::Many(vec![])) {
+            Parts::One(part) if last(&part) => left.push(part),
+            Parts::One(_) => {}
+            Parts::Many(parts) => left.extend(parts.into_iter().filter(last)),
+        }
     }
-    parts
 }
 
-impl Content {
-    /// Nothing.
-    pub fn empty() -> Content {
-        Content::Leaves(vec![])
-    }
-
-    /// `times` elements of `part`; nested repetitions become one.
-    pub fn repeat(times: u64, part: &Arc<Datatype>) -> Content {
-        match &part.content {
-            _ if times == 0 || part.size() == 0 => Content::empty(),
-            content if times == 1 => content.clone(),
-            Content::Repeat(inner, part) => Content::Repeat(inner * times, part.clone()),
-            _ => Content::Repeat(times, part.clone()),
-        }
-    }
-
-    /// What follows from the content.
-    pub fn facts(&self) -> Facts {
-        let mut facts = Facts { signature: Signature::EMPTY, external_size: 0, uniform: None, depth: 0 };
-        match self {
-            Content::Leaves(leaves) => leaves.iter().for_each(|&leaf| {
-                let external_size = leaf.external_bytes as u64;
-                let signature = Signature::of(leaf.basic);
-                facts.add(1, Facts { signature, external_size, uniform: Some(leaf), depth: 0 });
-            }),
-            Content::Repeat(times, part) => facts.add(*times, part.facts),
-            Content::Sequence(parts) => parts.iter().for_each(|(times, part)| facts.add(*times, part.facts)),
-        }
-        facts
+impl Leaf {
+    /// The index of a pair, which external32 leaves as long as it is.
+    pub fn of_index(basic: Basic) -> Leaf {
+        Leaf { basic, external_bytes: basic.size() as u8 }
     }
 }
 
 impl Facts {
-    /// Adds `times` elements of a part.
-    fn add(&mut self, times: u64, part: Facts) {
-        if times == 0 || part.signature.elements == 0 {
-            return;
+    /// Of no data.
+    pub const NONE: Facts = Facts { elements: 0, external_size: 0, uniform: None, depth: 0 };
+
+    /// Of one basic type.
+    pub fn of(leaf: Leaf) -> Facts {
+        Facts { elements: 1, external_size: leaf.external_bytes as u64, uniform: Some(leaf), depth: 0 }
+    }
+
+    /// Of a struct.
+    pub fn of_blocks(recipe: &Recipe) -> Facts {
+        let blocks = recipe.blocks().map(|(times, part)| part.facts.times(times));
+        let facts = blocks.fold(Facts::NONE, Facts::then);
+        Facts { depth: facts.depth + 1, ..facts }
+    }
+
+    /// So many times.
+    pub fn times(self, count: u64) -> Facts {
+        if count == 0 || self.elements == 0 {
+            return Facts::NONE;
         }
-        let first = self.signature.elements == 0;
-        self.uniform = if first || self.uniform == part.uniform { part.uniform } else { None };
-        self.signature = self.signature.then(part.signature.times(times));
-        self.external_size = self.external_size.saturating_add(part.external_size.saturating_mul(times));
-        self.depth = self.depth.max(part.depth + 1);
+        // Elements are no more than bytes, which the constructor has counted.
+        let (elements, external_size) = (self.elements * count, self.external_size.saturating_mul(count));
+        Facts { elements, external_size, ..self }
+    }
+
+    /// Of these, then `next`.
+    pub fn then(self, next: Facts) -> Facts {
+        Facts {
+            elements: self.elements + next.elements,
+            external_size: self.external_size.saturating_add(next.external_size),
+            uniform: if self.elements == 0 || self.uniform == next.uniform { next.uniform } else { None },
+            depth: self.depth.max(next.depth),
+        }
     }
 }

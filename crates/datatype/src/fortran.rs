@@ -71,8 +71,10 @@ fn cached(combiner: Combiner, arguments: &[i32], basic: Basic) -> Arc<Datatype> 
     static MADE: Mutex<Option<Made>> = Mutex::new(None);
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
     let made = made.get_or_insert_default();
-    let recipe =
-        || Recipe { combiner, integers: arguments.iter().map(|&n| n as i64).collect(), ..Recipe::NAMED };
+    let recipe = || {
+        let numbers = arguments.iter().map(|&n| n as i64).collect();
+        Recipe { combiner, integers: arguments.len(), numbers, ..Recipe::NAMED }
+    };
     made.entry((combiner, arguments.to_vec())).or_insert_with(|| unnamed(basic, recipe())).clone()
 }
 
@@ -90,8 +92,8 @@ mod tests {
         assert!(Arc::ptr_eq(&f90_real(15, 100).unwrap(), &f90_real(15, 100).unwrap()));
         let made = f90_real(15, 100).unwrap();
         assert_eq!(
-            (made.recipe().combiner, &made.recipe().integers[..]),
-            (Combiner::F90Real, &[15, 100][..])
+            (made.recipe().combiner, made.recipe().integers()),
+            (Combiner::F90Real, &[15i64, 100][..])
         );
         assert!(made.is_permanent() && made.is_committed() && made.predefined().is_none());
         for wrong in [f90_real(34, 1), f90_real(1, 5000), f90_real(UNDEFINED, UNDEFINED), f90_integer(39)] {

@@ -33,7 +33,7 @@ pub struct Loop {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     body: Body,
-    /// Packed offset, within one pass over the body, of each run's first byte.
+    /// Packed offset, within one pass over the body, of the first byte of each run but the first.
     starts: Vec<usize>,
     /// Packed bytes of one pass over the body.
     pass_bytes: usize,
@@ -72,10 +72,12 @@ impl Layout {
         let Some((size, true_lb, true_ub)) = body.measure() else {
             fail!(Class::Type, "the datatype's size or its offsets do not fit 63 bits")
         };
-        let mut starts = Vec::with_capacity(body.runs.len());
+        let mut starts = Vec::with_capacity(body.runs.len().saturating_sub(1));
         let mut pass_bytes = 0usize;
-        for run in &body.runs {
-            starts.push(pass_bytes);
+        for (at, run) in body.runs.iter().enumerate() {
+            if at > 0 {
+                starts.push(pass_bytes);
+            }
             pass_bytes += (run.bytes * run.repeat) as usize;
         }
         let solid = body.only_piece().is_some_and(|run| run.offset == 0);
@@ -121,11 +123,8 @@ impl Layout {
 
     /// The number of the run that holds packed byte `at` of a pass, and the packed offset at which that run begins.
     pub(crate) fn run_at(&self, at: usize) -> (usize, usize) {
-        if at == 0 || self.starts.len() == 1 {
-            return (0, 0);
-        }
-        let index = self.starts.partition_point(|&start| start <= at) - 1;
-        (index, self.starts[index])
+        let index = if at == 0 { 0 } else { self.starts.partition_point(|&start| start <= at) };
+        (index, if index == 0 { 0 } else { self.starts[index - 1] })
     }
 
     /// Number of separate pieces of memory in one element.
@@ -250,7 +249,7 @@ impl Body {
 
     /// Adds `other`, `by` bytes further on, after what is here.
     pub fn append(&mut self, other: &Body, by: i64) -> Result<()> {
-        if self.runs.is_empty() {
+        if self.runs.is_empty() && !other.loops.is_empty() {
             *self = other.clone().shifted(by);
             return Ok(());
         }

@@ -17,7 +17,6 @@ mod predefined;
 mod recipe;
 mod reduce;
 mod represented;
-mod signature;
 mod strip;
 
 pub use arrays::{
@@ -37,7 +36,6 @@ pub use layout::{Layout, Loop, RUNS_MAX, Run};
 pub use predefined::{
     NULL, match_size, predefined, predefined_handle, predefined_handles, predefined_name, value_index,
 };
-pub use recipe::{Combiner, Recipe, Width};
+pub use recipe::{Combiner, Parts, Recipe, Width};
 pub use reduce::{check_op, reduce, reduce_buffers};
 pub use represented::represented;
-pub use signature::Signature;

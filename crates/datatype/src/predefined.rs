@@ -2,7 +2,7 @@
 //! x86-64 and aarch64 Linux and of gfortran's default kinds.
 
 use crate::basic::Basic::{self, *};
-use crate::datatype::{Content, Datatype, Leaf};
+use crate::datatype::{Datatype, Facts, Leaf};
 use crate::layout::{Body, Layout};
 use crate::recipe::Recipe;
 use error::{Class, Result, fail};
@@ -110,7 +110,6 @@ const MARKERS: [(u32, &str, (bool, bool)); 2] =
     [(0x2fd, "MPI_LB", (true, false)), (0x2fe, "MPI_UB", (false, true))];
 
 fn marker(handle: u32, marked: (bool, bool)) -> Datatype {
-    let content = Content::Sequence(Vec::new());
     Datatype {
         layout: Arc::new(Layout::new(Body::default(), 0, 0).expect("an empty type has bounds")),
         basic: None,
@@ -118,8 +117,7 @@ fn marker(handle: u32, marked: (bool, bool)) -> Datatype {
         permanent: true,
         marked,
         align: 1,
-        facts: content.facts(),
-        content,
+        facts: Facts::NONE,
         recipe: Recipe::NAMED,
         committed: AtomicBool::new(true),
     }
@@ -127,21 +125,19 @@ fn marker(handle: u32, marked: (bool, bool)) -> Datatype {
 
 /// `external_bytes` is that of the value where the type is a pair (the index keeps its size).
 fn make(predefined: Option<u32>, basic: Basic, external_bytes: u8, recipe: Recipe) -> Datatype {
-    let value = |basic| Leaf { basic, external_bytes };
-    let (leaves, body, end) = match basic.pair() {
-        None => (vec![value(basic)], Body::piece(0, basic.size() as u64), basic.size()),
+    let value = |basic| Facts::of(Leaf { basic, external_bytes });
+    let (facts, body, end) = match basic.pair() {
+        None => (value(basic), Body::piece(0, basic.size() as u64), basic.size()),
         Some((first, second)) => {
             // C puts the index at the next multiple of its alignment.
             let index_offset = first.size().next_multiple_of(second.align());
             let mut body = Body::piece(0, first.size() as u64);
             body.append(&Body::piece(index_offset as i64, second.size() as u64), 0).expect("two runs");
-            let index = Leaf { basic: second, external_bytes: second.size() as u8 };
-            (vec![value(first), index], body, index_offset + second.size())
+            (value(first).then(Facts::of(Leaf::of_index(second))), body, index_offset + second.size())
         }
     };
     let extent = end.next_multiple_of(basic.align()) as i64;
     let layout = Layout::new(body, 0, extent).expect("a basic type has bounds");
-    let content = Content::Leaves(leaves);
     Datatype {
         layout: Arc::new(layout),
         basic: Some(basic),
@@ -149,8 +145,7 @@ fn make(predefined: Option<u32>, basic: Basic, external_bytes: u8, recipe: Recip
         permanent: true,
         marked: (false, false),
         align: basic.align() as i64,
-        facts: content.facts(),
-        content,
+        facts,
         recipe,
         committed: AtomicBool::new(true),
     }
@@ -287,7 +282,7 @@ mod tests {
         let byte = of(predefined_handle("MPI_BYTE").unwrap());
         let make = |displacements: &[i64], parts: &[Arc<Datatype>]| {
             let lengths: Vec<i64> = parts.iter().map(|part| if part.size() > 0 { 4 } else { 1 }).collect();
-            crate::structure(crate::Width::Int, &lengths, displacements, parts).unwrap()
+            crate::structure(crate::Width::Int, &lengths, displacements, parts.to_vec()).unwrap()
         };
         let measures = |made: &Datatype| (made.size(), made.lb(), made.extent(), made.true_lb());
         let both = make(&[-3, 0, 6], &[lb.clone(), byte.clone(), ub.clone()]);

@@ -1,6 +1,7 @@
 //! How a datatype was made: what MPI_Type_get_envelope and MPI_Type_get_contents answer (MPI 5.0, section 5.1.13).
 
 use crate::datatype::Datatype;
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// The constructor that made a datatype, numbered as the MPI_COMBINER constants of the standard ABI.
@@ -42,43 +43,82 @@ pub enum Width {
 pub struct Recipe {
     /// The constructor.
     pub combiner: Combiner,
-    /// Arguments of type int.
-    pub integers: Vec<i64>,
-    /// Arguments of type MPI_Aint.
-    pub addresses: Vec<i64>,
-    /// Arguments of type MPI_Count; only the `_c` forms have any.
-    pub counts: Vec<i64>,
+    /// The numbers among the arguments: those of type int, then those of type MPI_Aint, then those of type MPI_Count.
+    pub(crate) numbers: Vec<i64>,
+    /// How many of them are ints.
+    pub(crate) integers: usize,
+    /// How many are addresses.
+    pub(crate) addresses: usize,
     /// Arguments of type MPI_Datatype. A predefined one has a handle (`Datatype::predefined`); for any other the caller of
     /// MPI_Type_get_contents gets a new handle to it.
-    pub datatypes: Vec<Arc<Datatype>>,
+    pub datatypes: Parts,
+}
+
+/// The datatypes that another was made of: one, but for structs.
+#[derive(Clone, Debug)]
+pub enum Parts {
+    /// One.
+    One(Arc<Datatype>),
+    /// Those of a struct, or none.
+    Many(Vec<Arc<Datatype>>),
+}
+
+impl Deref for Parts {
+    type Target = [Arc<Datatype>];
+    fn deref(&self) -> &[Arc<Datatype>] {
+        match self {
+            Parts::One(part) => std::slice::from_ref(part),
+            Parts::Many(parts) => parts,
+        }
+    }
 }
 
 impl Recipe {
     /// A predefined datatype's: it has none.
     pub const NAMED: Recipe = Recipe {
         combiner: Combiner::Named,
-        integers: vec![],
-        addresses: vec![],
-        counts: vec![],
-        datatypes: vec![],
+        numbers: vec![],
+        integers: 0,
+        addresses: 0,
+        datatypes: Parts::Many(vec![]),
     };
 
-    /// A recipe whose counts are `counts`, and whose byte displacements are `addresses`: integers and addresses of the `int`
+    /// The recipe of a constructor with counts, then `displacements` displacements in bytes: integers and addresses of the `int`
     /// form, all large counts in the `_c` form.
     pub(crate) fn new(
         combiner: Combiner,
         width: Width,
-        counts: Vec<i64>,
-        addresses: Vec<i64>,
-        datatypes: &[Arc<Datatype>],
+        numbers: Vec<i64>,
+        displacements: usize,
+        datatypes: Parts,
     ) -> Recipe {
-        let datatypes = datatypes.to_vec();
-        match width {
-            Width::Int => Recipe { combiner, integers: counts, addresses, counts: vec![], datatypes },
-            Width::Count => {
-                let counts = [counts, addresses].concat();
-                Recipe { combiner, integers: vec![], addresses: vec![], counts, datatypes }
-            }
-        }
+        let (integers, addresses) = match width {
+            Width::Int => (numbers.len() - displacements, displacements),
+            Width::Count => (0, 0),
+        };
+        Recipe { combiner, numbers, integers, addresses, datatypes }
+    }
+
+    /// Arguments of type int.
+    pub fn integers(&self) -> &[i64] {
+        &self.numbers[..self.integers]
+    }
+
+    /// Arguments of type MPI_Aint.
+    pub fn addresses(&self) -> &[i64] {
+        &self.numbers[self.integers..self.integers + self.addresses]
+    }
+
+    /// Arguments of type MPI_Count; only the `_c` forms have any.
+    pub fn counts(&self) -> &[i64] {
+        &self.numbers[self.integers + self.addresses..]
+    }
+
+    /// The blocks of a struct that have data: how many elements of which datatype.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = (u64, &Arc<Datatype>)> {
+        let blocks = self.numbers.iter().skip(1).zip(&*self.datatypes);
+        blocks
+            .map(|(&length, part)| (length as u64, part))
+            .filter(|(length, part)| *length > 0 && part.size() > 0)
     }
 }

@@ -23,7 +23,7 @@ pub fn represented(
     let parts: Result<Vec<_>> = recipe.datatypes.iter().map(|part| represented(part, bytes_of)).collect();
     let parts = parts?;
     // Both widths of a constructor keep counts before displacements.
-    let numbers = [&recipe.integers[..], &recipe.addresses, &recipe.counts].concat();
+    let numbers = &recipe.numbers;
     let (wide, small) =
         (Width::Count, |list: &[i64]| -> Vec<i32> { list.iter().map(|&n| n as i32).collect() });
     let first = numbers.first().map_or(0, |&n| n as usize);
@@ -37,14 +37,13 @@ pub fn represented(
         Combiner::Hindexed => hindexed(wide, &numbers[1..1 + first], tail(1 + first), &parts[0]),
         Combiner::IndexedBlock => indexed_block(wide, numbers[1], tail(2), &parts[0]),
         Combiner::HindexedBlock => hindexed_block(wide, numbers[1], tail(2), &parts[0]),
-        Combiner::Struct => structure(wide, &numbers[1..1 + first], tail(1 + first), &parts),
+        Combiner::Struct => structure(wide, &numbers[1..1 + first], tail(1 + first), parts),
         Combiner::Resized => resized(wide, numbers[0], numbers[1], &parts[0]),
         Combiner::Subarray => {
             // With large counts the order stands before the sizes.
-            let (order, lists) = if recipe.counts.is_empty() {
-                (numbers[numbers.len() - 1], &numbers[1..numbers.len() - 1])
-            } else {
-                (recipe.integers[1], &recipe.counts[..])
+            let (order, lists) = match recipe.counts() {
+                [] => (numbers[numbers.len() - 1], &numbers[1..numbers.len() - 1]),
+                counts => (numbers[1], counts),
             };
             let (sizes, rest) = lists.split_at(first);
             let (subsizes, starts) = rest.split_at(first);
@@ -52,9 +51,9 @@ pub fn represented(
         }
         Combiner::Darray => {
             let ndims = numbers[2] as usize;
-            let (sizes, rest) = match recipe.counts.is_empty() {
-                true => recipe.integers[3..].split_at(ndims),
-                false => (&recipe.counts[..], &recipe.integers[3..]),
+            let (sizes, rest) = match recipe.counts() {
+                [] => numbers[3..].split_at(ndims),
+                sizes => (sizes, &recipe.integers()[3..]),
             };
             let (distributions, rest) = rest.split_at(ndims);
             let (arguments, rest) = rest.split_at(ndims);
@@ -120,7 +119,7 @@ mod tests {
                 hindexed(width, &[1, 2], &[4, 40], &vector).unwrap(),
                 indexed_block(width, 2, &[1, 9, 5], &int).unwrap(),
                 hindexed_block(width, 2, &[0, 100], &vector).unwrap(),
-                structure(width, &[1, 3], &[0, 16], &[named("MPI_DOUBLE"), vector.clone()]).unwrap(),
+                structure(width, &[1, 3], &[0, 16], vec![named("MPI_DOUBLE"), vector.clone()]).unwrap(),
                 resized(width, -4, 99, &vector).unwrap(),
                 subarray(width, &[5, 6], &[2, 3], &[1, 2], ORDER_C, &int).unwrap(),
                 darray(width, &grid, &int).unwrap(),

@@ -192,7 +192,7 @@ fn build(t: &Type) -> Arc<Datatype> {
             let lengths: Vec<i64> = parts.iter().map(|part| part.0).collect();
             let places: Vec<i64> = parts.iter().map(|part| part.1).collect();
             let types: Vec<_> = parts.iter().map(|part| build(&part.2)).collect();
-            datatype::structure(width, &lengths, &places, &types)
+            datatype::structure(width, &lengths, &places, types)
         }
         Type::Resized(lb, extent, old) => datatype::resized(width, *lb, *extent, &build(old)),
         Type::Subarray(dims, c_order, old) => {
@@ -330,7 +330,7 @@ proptest! {
         prop_assume!(map.len() < 1000);
         let made = build(&t);
         let sizes: Vec<u64> = data_of(&map).map(|basic| basic.size() as u64).collect();
-        prop_assert_eq!(made.signature().elements, sizes.len() as u64);
+        prop_assert_eq!(made.elements(), sizes.len() as u64);
         let (mut ends, mut end) = (vec![0], 0);
         for size in sizes.iter().chain(&sizes) {
             end += size;

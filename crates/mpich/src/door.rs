@@ -4,7 +4,6 @@
 //! Handles there are ints, but for files, which are pointers. Predefined ones go by the table; ours, 0x0800_0000 to 0x67ff_ffff, are moved to
 //! 0xa000_0000 and above, where MPICH predefines nothing. What is neither becomes a number that is no handle of ours, and back.
 
-use crate::face;
 use crate::numbers::{self, HANDLES, SPREAD};
 use abi::args::{Handle, Status};
 use abi::face::Face;
@@ -298,27 +297,17 @@ fn status_to(ours: Status) -> ForeignStatus {
 const SUBARRAY: i32 = 111;
 const DARRAY: i32 = 112;
 
-/// After MPI_Type_get_contents: the constants among the integers of a datatype (MPI 5.0, section 5.1.13).
-pub fn contents(datatype: Handle, integers: usize) {
-    let (mut many, mut addresses, mut counts, mut types, mut combiner) = (0i64, 0i64, 0i64, 0i64, 0i32);
-    let at = |out: &mut i64| std::ptr::from_mut(out) as usize;
-    let (to, out) = (at(&mut many), &raw mut combiner as usize);
-    let (addresses, counts_at, types) = (at(&mut addresses), at(&mut counts), at(&mut types));
-    // SAFETY: all arguments point to our own variables.
-    let code =
-        unsafe { face::PMPI_Type_get_envelope_c(handle_to(datatype), to, addresses, counts_at, types, out) };
-    let combiner = numbers::combiner_from(combiner);
-    if code != 0 || integers == 0 || many == 0 || ![SUBARRAY, DARRAY].contains(&combiner) {
+/// Turns the constants among the integers of MPI_Type_get_contents (MPI 5.0, section 5.1.13).
+fn contents(combiner: i32, large: bool, integers: &mut [i32]) {
+    if ![SUBARRAY, DARRAY].contains(&combiner) {
         return;
     }
-    // SAFETY: the program gave an array in which so many integers have just been stored.
-    let integers = unsafe { std::slice::from_raw_parts_mut(integers as *mut i32, many as usize) };
     let [.., order] = integers else { return };
     *order = numbers::order_to(*order);
     if combiner == DARRAY {
         // size, rank, ndims; the sizes, unless they are large; distributions, their arguments, the grid; the order.
         let dims = integers[2] as usize;
-        let first = if counts > 0 { 3 } else { 3 + dims };
+        let first = if large { 3 } else { 3 + dims };
         integers[first..first + dims].iter_mut().for_each(|each| *each = numbers::distribution_to(*each));
         let arguments = &mut integers[first + dims..first + 2 * dims];
         arguments.iter_mut().for_each(|each| *each = numbers::distribution_argument_to(*each));
@@ -337,6 +326,7 @@ pub static FACE: Face = Face {
     // MPICH's programs provide 96, Intel's 88.
     bsend_overhead_bytes: 88,
     adds_characters: true,
+    contents,
     status: Some(&STATUS),
 };
 

@@ -15312,7 +15312,7 @@ pub unsafe extern "C" fn PMPI_Type_get_contents(
     array_of_datatypes: usize,
 ) -> c_int {
     let datatype = door::handle_from(datatype);
-    let result = door::code_to(call("MPI_Type_get_contents", On::Nothing, |guard| {
+    door::code_to(call("MPI_Type_get_contents", On::Nothing, |guard| {
         body::datatype::type_get_contents(
             guard,
             datatype,
@@ -15323,11 +15323,7 @@ pub unsafe extern "C" fn PMPI_Type_get_contents(
             Array::<i64>::new(array_of_addresses, "array_of_addresses"),
             Array::<Handle>::foreign(array_of_datatypes, "array_of_datatypes", &door::HANDLE),
         )
-    }));
-    if result == 0 {
-        door::contents(datatype, array_of_integers)
-    };
-    result
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_get_contents(
@@ -15364,7 +15360,7 @@ pub unsafe extern "C" fn PMPI_Type_get_contents_c(
     array_of_datatypes: usize,
 ) -> c_int {
     let datatype = door::handle_from(datatype);
-    let result = door::code_to(call("MPI_Type_get_contents_c", On::Nothing, |guard| {
+    door::code_to(call("MPI_Type_get_contents_c", On::Nothing, |guard| {
         body::datatype::type_get_contents_c(
             guard,
             datatype,
@@ -15377,11 +15373,7 @@ pub unsafe extern "C" fn PMPI_Type_get_contents_c(
             Array::<i64>::new(array_of_large_counts, "array_of_large_counts"),
             Array::<Handle>::foreign(array_of_datatypes, "array_of_datatypes", &door::HANDLE),
         )
-    }));
-    if result == 0 {
-        door::contents(datatype, array_of_integers)
-    };
-    result
+    }))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_get_contents_c(

@@ -253,11 +253,6 @@ fn converted(function: &Function, param: &Param, wide: bool) -> Converted {
         };
     }
     match (plain, name.as_str()) {
-        ("int", "array_of_integers") => {
-            let (c, rust) = convert(param, wide);
-            let after = "if result == 0 { door::contents(datatype, array_of_integers) }".to_owned();
-            Converted { after: Some(after), ..Converted::new(c, rust) }
-        }
         ("MPI_Offset", "disp") => {
             Converted::new("i64", bound.clone()).shadowing(format!("door::displacement_from({bound})"))
         }

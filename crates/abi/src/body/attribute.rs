@@ -176,7 +176,7 @@ pub(crate) fn copy_all(guard: &mut Guard, kind: Kind, object: Handle) -> Result<
 /// Deletes all attributes of an object that is about to be freed, the latest first, as its delete callbacks allow.
 pub(crate) fn delete_all(guard: &mut Guard, kind: Kind, object: Handle) -> Result<()> {
     // A callback may set or delete attributes of the object, so each round asks anew.
-    while let Some(attribute) = attributes(guard, kind, object)?.all().pop() {
+    while let Some(attribute) = attributes(guard, kind, object)?.last().cloned() {
         from_callback(
             "an attribute's delete function",
             callback::delete_attribute(guard, object, &attribute),

@@ -8,7 +8,7 @@ use crate::args::{Array, Counts, Handle, In, Out, OutCount, Text, TextOut, count
 use crate::process::Guard;
 use datatype::{Combiner, Datatype, Distribution, Recipe, Width};
 use error::{Class, Result, fail};
-use objects::{Kind, constants as c};
+use objects::{Kind, TypeEntry, constants as c};
 use std::sync::Arc;
 
 /// MPI_Type_contiguous
@@ -154,9 +154,8 @@ pub fn type_create_struct(
     let (width, many) = (width(lengths), count(many, "count")?);
     let (lengths, displacements) = (lengths.read(many)?, displacements.read(many)?);
     let objects = &mut guard.objects;
-    let parts = types.read(many)?.into_iter().map(|handle| objects.datatype(handle).cloned());
-    let parts = parts.collect::<Result<Vec<_>>>()?;
-    let new = datatype::structure(width, &lengths, &displacements, &parts)?;
+    let parts = (0..many).map(|at| objects.datatype(types.get(at)?).cloned()).collect::<Result<Vec<_>>>()?;
+    let new = datatype::structure(width, &lengths, &displacements, parts)?;
     newtype.set(objects.enter_datatype(new)?)
 }
 
@@ -232,9 +231,8 @@ pub fn type_dup(guard: &mut Guard, oldtype: Handle, newtype: Out<Handle>) -> Res
     newtype.check()?;
     let new = datatype::dup(guard.objects.datatype(oldtype)?);
     let attributes = attribute::copy_all(guard, Kind::Datatype, oldtype)?;
-    let handle = guard.objects.enter_datatype(new)?;
-    guard.objects.datatypes.get_mut(handle)?.attributes = attributes;
-    newtype.set(handle)
+    let entry = TypeEntry { datatype: new, name: String::new(), attributes };
+    newtype.set(guard.objects.datatypes.insert(entry)?)
 }
 
 /// MPI_Type_commit
@@ -250,11 +248,12 @@ pub fn type_free(guard: &mut Guard, datatype: Out<Handle>) -> Result<()> {
         fail!(Class::Type, "{handle} is predefined and cannot be freed");
     }
     attribute::delete_all(guard, Kind::Datatype, handle)?;
-    guard.objects.datatypes.remove(handle)?;
+    guard.objects.datatypes.entry(handle)?.discard();
     datatype.set(c::DATATYPE_NULL)
 }
 
 /// MPI_Type_size: MPI_UNDEFINED if an int cannot hold it.
+#[inline(always)]
 pub fn type_size(guard: &mut Guard, datatype: Handle, size: OutCount) -> Result<()> {
     size.set_or_undefined(Some(guard.objects.datatype(datatype)?.size() as u64))
 }
@@ -265,6 +264,7 @@ pub fn type_size_x(guard: &mut Guard, datatype: Handle, size: Out<i64>) -> Resul
 }
 
 /// MPI_Type_get_extent
+#[inline(always)]
 pub fn type_get_extent(guard: &mut Guard, datatype: Handle, lb: OutCount, extent: OutCount) -> Result<()> {
     let described = guard.objects.datatype(datatype)?;
     lb.set(described.lb())?;
@@ -331,13 +331,14 @@ pub fn type_get_envelope(
     combiner: Out<i32>,
 ) -> Result<()> {
     let recipe = small_recipe(guard, datatype)?;
-    num_integers.set(recipe.integers.len() as i32)?;
-    num_addresses.set(recipe.addresses.len() as i32)?;
+    num_integers.set(recipe.integers().len() as i32)?;
+    num_addresses.set(recipe.addresses().len() as i32)?;
     num_datatypes.set(recipe.datatypes.len() as i32)?;
     combiner.set(recipe.combiner as i32)
 }
 
 /// MPI_Type_get_envelope_c
+#[inline(always)]
 pub fn type_get_envelope_c(
     guard: &mut Guard,
     datatype: Handle,
@@ -348,9 +349,9 @@ pub fn type_get_envelope_c(
     combiner: Out<i32>,
 ) -> Result<()> {
     let recipe = guard.objects.datatype(datatype)?.recipe();
-    num_integers.set(recipe.integers.len() as i64)?;
-    num_addresses.set(recipe.addresses.len() as i64)?;
-    num_large_counts.set(recipe.counts.len() as i64)?;
+    num_integers.set(recipe.integers().len() as i64)?;
+    num_addresses.set(recipe.addresses().len() as i64)?;
+    num_large_counts.set(recipe.counts().len() as i64)?;
     num_datatypes.set(recipe.datatypes.len() as i64)?;
     combiner.set(recipe.combiner as i32)
 }
@@ -366,9 +367,19 @@ pub fn type_get_contents(
     addresses: Array<i64>,
     datatypes: Array<Handle>,
 ) -> Result<()> {
-    let recipe = small_recipe(guard, datatype)?.clone();
-    let room = [(max_integers.into(), recipe.integers.len()), (max_addresses.into(), recipe.addresses.len())];
-    contents(guard, datatype, &recipe, &room, max_datatypes.into(), (integers, addresses, datatypes))
+    small_recipe(guard, datatype)?;
+    type_get_contents_c(
+        guard,
+        datatype,
+        max_integers.into(),
+        max_addresses.into(),
+        0,
+        max_datatypes.into(),
+        integers,
+        addresses,
+        Array::new(0, "array_of_large_counts"),
+        datatypes,
+    )
 }
 
 /// MPI_Type_get_contents_c
@@ -384,52 +395,50 @@ pub fn type_get_contents_c(
     large_counts: Array<i64>,
     datatypes: Array<Handle>,
 ) -> Result<()> {
-    let recipe = guard.objects.datatype(datatype)?.recipe().clone();
-    let room = [
-        (max_integers, recipe.integers.len()),
-        (max_addresses, recipe.addresses.len()),
-        (max_large_counts, recipe.counts.len()),
-    ];
-    contents(guard, datatype, &recipe, &room, max_datatypes, (integers, addresses, datatypes))?;
-    large_counts.write(&recipe.counts)
-}
-
-/// The recipe of a datatype that the plain forms can describe.
-fn small_recipe(guard: &Guard, datatype: Handle) -> Result<&Recipe> {
     let recipe = guard.objects.datatype(datatype)?.recipe();
-    if !recipe.counts.is_empty() {
-        fail!(Class::Type, "{datatype} was made with large counts; only the _c forms can describe it");
-    }
-    Ok(recipe)
-}
-
-fn contents(
-    guard: &mut Guard,
-    datatype: Handle,
-    recipe: &Recipe,
-    room: &[(i64, usize)],
-    max_datatypes: i64,
-    (integers, addresses, datatypes): (Array<i32>, Array<i64>, Array<Handle>),
-) -> Result<()> {
     if recipe.combiner == Combiner::Named {
         fail!(Class::Type, "{datatype} is predefined, so it has no contents");
     }
-    for (max, needed) in room.iter().chain(&[(max_datatypes, recipe.datatypes.len())]) {
-        if *max < *needed as i64 {
+    for (max, needed) in [
+        (max_integers, recipe.integers().len()),
+        (max_addresses, recipe.addresses().len()),
+        (max_large_counts, recipe.counts().len()),
+        (max_datatypes, recipe.datatypes.len()),
+    ] {
+        if max < needed as i64 {
             fail!(
                 Class::Arg,
                 "{datatype} has {needed} arguments of a type for which there is room for {max}"
             );
         }
     }
-    for (at, value) in recipe.integers.iter().enumerate() {
-        integers.set(at, *value as i32)?;
-    }
-    addresses.write(&recipe.addresses)?;
-    for (at, part) in recipe.datatypes.iter().enumerate() {
-        datatypes.set(at, guard.objects.enter_datatype(part.clone())?)?;
+    let mut numbers: Vec<i32> = recipe.integers().iter().map(|&number| number as i32).collect();
+    (crate::face::get().contents)(recipe.combiner as i32, !recipe.counts().is_empty(), &mut numbers);
+    integers.write(&numbers)?;
+    addresses.write(recipe.addresses())?;
+    large_counts.write(recipe.counts())?;
+    for at in 0..recipe.datatypes.len() {
+        // Found anew each time, as the table of datatypes grows.
+        let part = &guard.objects.datatype(datatype)?.recipe().datatypes[at];
+        let handle = match part.predefined() {
+            Some(number) => Handle(number as usize),
+            None => {
+                let part = part.clone();
+                guard.objects.enter_datatype(part)?
+            }
+        };
+        datatypes.set(at, handle)?;
     }
     Ok(())
+}
+
+/// The recipe of a datatype that the plain forms can describe.
+fn small_recipe(guard: &Guard, datatype: Handle) -> Result<&Recipe> {
+    let recipe = guard.objects.datatype(datatype)?.recipe();
+    if !recipe.counts().is_empty() {
+        fail!(Class::Type, "{datatype} was made with large counts; only the _c forms can describe it");
+    }
+    Ok(recipe)
 }
 
 /// MPI_Type_match_size
@@ -466,9 +475,9 @@ pub fn type_create_f90_integer(guard: &mut Guard, r: i32, newtype: Out<Handle>) 
 /// The same arguments give the same handle, because these datatypes are predefined and never freed (MPI 5.0, section 19.1.5).
 fn fortran(guard: &mut Guard, new: Arc<Datatype>, newtype: Out<Handle>) -> Result<()> {
     newtype.check()?;
-    let same = |entry: &objects::TypeEntry| {
+    let same = |entry: &TypeEntry| {
         let (old, new) = (entry.datatype.recipe(), new.recipe());
-        entry.datatype.is_permanent() && old.combiner == new.combiner && old.integers == new.integers
+        entry.datatype.is_permanent() && old.combiner == new.combiner && old.integers() == new.integers()
     };
     let known = guard.objects.datatypes.iter().find(|(_, entry)| same(entry)).map(|(handle, _)| handle);
     newtype.set(match known {
