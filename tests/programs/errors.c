@@ -68,6 +68,10 @@ static void fuzzed(void)
     FAILS(MPI_Allgatherv(x, 1, MPI_INT, NULL, one, above, MPI_INT, comm), MPI_ERR_BUFFER);
     FAILS(MPI_Allgatherv(x, 1, MPI_INT, MPI_BOTTOM, one, zero, MPI_INT, comm), MPI_ERR_BUFFER);
     FAILS(MPI_Comm_rank(comm, MPI_IN_PLACE), MPI_ERR_ARG);
+    FAILS(MPI_Send_c(x, 1ll << 61, MPI_BYTE, rank, 0, comm), MPI_ERR_COUNT);
+    FAILS(MPI_Bcast_c(x, 1ll << 61, MPI_BYTE, 0, comm), MPI_ERR_COUNT);
+    FAILS(MPI_Reduce_local_c(x, one, 1ll << 61, MPI_BYTE, MPI_BOR), MPI_ERR_COUNT);
+    FAILS(MPI_Pack_c(x, 1ll << 61, MPI_BYTE, one, 1ll << 61, &(MPI_Count){0}, comm), MPI_ERR_COUNT);
     MPI_Type_create_hvector(3, 1, 5, MPI_INT, &gaps);
     MPI_Type_create_resized(gaps, 0, 100, &spread);
     FAILS(MPI_Type_create_hindexed_c(2, lengths, places, spread, &type), MPI_ERR_NO_MEM);

@@ -12,6 +12,9 @@ use p2p::AttachedBuffer;
 use std::sync::Arc;
 use sys::Span;
 
+/// More bytes than any process has: of the 57 bits that addresses have at most, the upper half is the kernel's.
+const ADDRESSABLE_BYTES: usize = 1 << 56;
+
 impl Process {
     /// The buffer of a communication, checked as `lent` does.
     #[inline(always)]
@@ -42,6 +45,9 @@ pub(crate) fn lent(
             fail!(Class::Buffer, "the buffer is a null pointer, but count is {elements}");
         }
     }
+    if bytes > ADDRESSABLE_BYTES {
+        fail!(Class::Count, "{elements} elements are {bytes} bytes, more than a process can have");
+    }
     // SAFETY: the program passed it as a buffer of so many elements (contract of this file).
     Ok(unsafe { Loan::claim(address.0, elements, bytes, layout) })
 }
@@ -53,7 +59,7 @@ impl Address {
         if bytes == 0 {
             return Some(Buffer::EMPTY);
         }
-        if self.0 < NULL_PAGE_END || bytes > isize::MAX as usize {
+        if self.0 < NULL_PAGE_END || bytes > ADDRESSABLE_BYTES {
             return None;
         }
         // SAFETY: the program passed it as a buffer of so many bytes (contract of this file).
