@@ -72,6 +72,10 @@ static void fuzzed(void)
     FAILS(MPI_Bcast_c(x, 1ll << 61, MPI_BYTE, 0, comm), MPI_ERR_COUNT);
     FAILS(MPI_Reduce_local_c(x, one, 1ll << 61, MPI_BYTE, MPI_BOR), MPI_ERR_COUNT);
     FAILS(MPI_Pack_c(x, 1ll << 61, MPI_BYTE, one, 1ll << 61, &(MPI_Count){0}, comm), MPI_ERR_COUNT);
+    MPI_Type_contiguous(0, MPI_INT, &type);
+    MPI_Type_commit(&type);
+    CHECK(MPI_Pack_external_c("external32", x, 1ll << 62, type, one, 64, &(MPI_Count){0}) == MPI_SUCCESS, "2^62 times nothing");
+    MPI_Type_free(&type);
     MPI_Type_create_hvector(3, 1, 5, MPI_INT, &gaps);
     MPI_Type_create_resized(gaps, 0, 100, &spread);
     FAILS(MPI_Type_create_hindexed_c(2, lengths, places, spread, &type), MPI_ERR_NO_MEM);
