@@ -1,8 +1,8 @@
-/* Many nonblocking collectives at once, on many comms, finished in another order than they were started; short ones go over boards
-   (crates/coll/src/queue.rs) where there were some blocking ones before. */
+/* Many nonblocking collectives at once, on many comms, finished in another order than they were started: some before their comm's
+   queue is open (crates/coll/src/queue.rs), some while it opens, some too long for it. */
 #include "check.h"
 
-enum { COMMS = 6, ROUNDS = 20, KINDS = 7, COUNT = 600 };
+enum { COMMS = 6, ROUNDS = 36, KINDS = 12, COUNT = 600 };
 
 typedef struct {
     MPI_Comm comm;
@@ -28,12 +28,21 @@ static void make(team *t, MPI_Comm comm)
     if (t - teams != 3) hang(comm);
 }
 
-static int length(int round) { return round % 5 == 4 ? 20 * COUNT : COUNT; }
+static int length(int round) { return round > 30 && round < 35 ? 60 * COUNT : round % 5 == 4 ? 20 * COUNT : COUNT; }
 
-static void start(team *t, int round, int *out, int *in, MPI_Request *request)
+/* What a passes to b in a collective with counts. */
+static int between(int n, int a, int b) { return n - (a + b) % 3; }
+
+/* `tables` has room for four: counts to send, counts to receive, what everybody gives, and where blocks of n lie. */
+static void start(team *t, int round, int *out, int *in, int *tables, MPI_Request *request)
 {
-    int n = length(round), root = round % t->size;
-    for (int i = 0; i < n * t->size; i++) out[i] = value(rank, i, round) % 1000;
+    int n = length(round), root = round % t->size, here = t->rank == root;
+    int *gives = tables, *takes = gives + t->size, *alike = takes + t->size, *places = alike + t->size;
+    for (int i = 0; i < n * t->size; i++) out[i] = value(rank, i, round) % 1000, in[i] = -1;
+    for (int r = 0; r < t->size; r++) {
+        gives[r] = between(n, t->rank, r), takes[r] = between(n, r, t->rank);
+        alike[r] = between(n, r, 0), places[r] = r * n;
+    }
     switch (round % KINDS) {
     case 0: MPI_Iallreduce(out, in, n, MPI_INT, MPI_SUM, t->comm, request); break;
     case 1: MPI_Ialltoall(out, n, MPI_INT, in, n, MPI_INT, t->comm, request); break;
@@ -47,42 +56,99 @@ static void start(team *t, int round, int *out, int *in, MPI_Request *request)
         MPI_Iallreduce(MPI_IN_PLACE, in, n, MPI_INT, MPI_MAX, t->comm, request);
         break;
     case 5: MPI_Ireduce_scatter_block(out, in, n, MPI_INT, MPI_SUM, t->comm, request); break;
-    default: MPI_Ibarrier(t->comm, request);
+    case 6: MPI_Ibarrier(t->comm, request); break;
+    case 7: MPI_Igatherv(out, alike[t->rank], MPI_INT, in, alike, places, MPI_INT, root, t->comm, request); break;
+    case 8: MPI_Iscatterv(out, alike, places, MPI_INT, in, alike[t->rank], MPI_INT, root, t->comm, request); break;
+    case 9: MPI_Iallgatherv(out, alike[t->rank], MPI_INT, in, alike, places, MPI_INT, t->comm, request); break;
+    case 10:
+        MPI_Ialltoallv(out, gives, places, MPI_INT, in, takes, places, MPI_INT, t->comm, request);
+        break;
+    default:
+        if (here && root % 2) memcpy(in, out, n * sizeof(int));
+        MPI_Ireduce(here && root % 2 ? MPI_IN_PLACE : out, in, n, MPI_INT, MPI_SUM, root, t->comm, request);
     }
+}
+
+/* The sum of what all give at i. */
+static int sum(const team *t, int round, int i)
+{
+    int all = 0;
+    for (int r = 0; r < t->size; r++) all += value(t->members[r], i, round) % 1000;
+    return all;
+}
+
+/* The element that comes from the block that `from` has for this rank, or nothing behind that block's end. */
+static int given(const team *t, int round, int from, int begin, int i, int count)
+{
+    return i < count ? value(t->members[from], begin + i, round) % 1000 : -1;
 }
 
 static int expected(const team *t, int round, int i)
 {
-    int n = length(round), all = 0;
+    int n = length(round), root = round % t->size, here = t->rank == root, from = i / n, at = i % n, most = 0;
     switch (round % KINDS) {
-    case 0:
-        for (int r = 0; r < t->size; r++) all += value(t->members[r], i, round) % 1000;
-        return all;
-    case 1: return value(t->members[i / n], t->rank * n + i % n, round) % 1000;
-    case 2: return value(t->members[round % t->size], i, round) % 1000;
-    case 3: return value(t->members[i / n], i % n, round) % 1000;
-    case 5:
-        for (int r = 0; r < t->size; r++) all += value(t->members[r], t->rank * n + i, round) % 1000;
-        return all;
-    default:
+    case 0: return sum(t, round, i);
+    case 1: return given(t, round, from, t->rank * n, at, n);
+    case 2: return given(t, round, root, 0, i, n);
+    case 3: return given(t, round, from, 0, at, n);
+    case 4:
         for (int r = 0; r < t->size; r++) {
             int x = value(t->members[r], i, round) % 1000;
-            all = x > all ? x : all;
+            most = x > most ? x : most;
         }
-        return all;
+        return most;
+    case 5: return sum(t, round, t->rank * n + i);
+    case 7: return here ? given(t, round, from, 0, at, between(n, from, 0)) : -1;
+    case 8: return given(t, round, root, t->rank * n, i, between(n, t->rank, 0));
+    case 9: return given(t, round, from, 0, at, between(n, from, 0));
+    case 10: return given(t, round, from, t->rank * n, at, between(n, from, t->rank));
+    case 11: return here ? sum(t, round, i) : -1;
+    default: return -1;
     }
 }
 
 static void check(const team *t, int which, int round, const int *in)
 {
-    int kind = round % KINDS, n = length(round) * (kind == 1 || kind == 3 ? t->size : 1);
+    int kind = round % KINDS, blocks = kind == 1 || kind == 3 || kind == 7 || kind == 9 || kind == 10;
+    int n = length(round) * (blocks ? t->size : 1);
     checked++;
-    for (int i = 0; kind != 6 && i < n; i++)
+    for (int i = 0; i < n; i++)
         if (in[i] != expected(t, round, i)) {
             check_failed(__FILE__, __LINE__, "comm %d of %d ranks, round %d, kind %d: element %d of %d is %d, not %d",
                          which, t->size, round, kind, i, n, in[i], expected(t, round, i));
             return;
         }
+}
+
+/* A comm, and a persistent request, that are freed at every point of their queue's opening. */
+static void freed(void)
+{
+    enum { MOST = 12 };
+    for (int many = 6; many <= MOST; many++) {
+        MPI_Comm comm;
+        MPI_Request under_way[MOST], again;
+        int mine[MOST], sums[MOST], sum = -1;
+        MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+        MPI_Allreduce_init(&many, &sum, 1, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL, &again);
+        for (int i = 1; i < many; i++) {
+            MPI_Start(&again);
+            MPI_Wait(&again, MPI_STATUS_IGNORE);
+            EQUAL(sum, size * many, "what all add to a persistent sum");
+            sum = -1;
+        }
+        MPI_Start(&again);
+        MPI_Request_free(&again);
+        for (int i = 0; i < many; i++) {
+            mine[i] = rank + i;
+            MPI_Iallreduce(&mine[i], &sums[i], 1, MPI_INT, MPI_SUM, comm, &under_way[i]);
+        }
+        MPI_Comm_free(&comm);
+        MPI_Waitall(many, under_way, MPI_STATUSES_IGNORE);
+        for (int i = 0; i < many; i++) EQUAL(sums[i], size * (size - 1) / 2 + i * size, "a sum on a freed comm");
+        /* The persistent sum is over when everybody has come here. */
+        MPI_Barrier(MPI_COMM_WORLD);
+        while (sum != size * many) MPI_Test(&again, &mine[0], MPI_STATUS_IGNORE);
+    }
 }
 
 /* A nonblocking collective never matches a blocking one (MPI 5.0, section 6.12). A program whose ranks call the two in different
@@ -103,6 +169,7 @@ static void orders(void)
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
+    freed();
     orders();
     hang(MPI_COMM_WORLD);
     orders();
@@ -121,18 +188,19 @@ int main(int argc, char **argv)
     make(&teams[5], comm);
 
     enum { ALL = COMMS * ROUNDS };
-    int *out[ALL], *in[ALL];
+    int *out[ALL], *in[ALL], *tables[ALL];
     MPI_Request requests[ALL];
     for (int i = 0; i < ALL; i++) {
         size_t bytes = sizeof(int) * (size_t)length(i / COMMS) * teams[i % COMMS].size;
         out[i] = grab(bytes);
         in[i] = grab(bytes);
+        tables[i] = grab(4 * sizeof(int) * teams[i % COMMS].size);
     }
     /* Within a comm all ranks start in the same order; between comms each rank has its own. */
     for (int round = 0; round < ROUNDS; round++)
         for (int k = 0; k < COMMS; k++) {
             int which = (k + rank) % COMMS, i = round * COMMS + which;
-            start(&teams[which], round, out[i], in[i], &requests[i]);
+            start(&teams[which], round, out[i], in[i], tables[i], &requests[i]);
         }
     for (int left = ALL; left > ALL / 2; left--) {
         int i;
@@ -146,6 +214,7 @@ int main(int argc, char **argv)
         check(&teams[i % COMMS], i % COMMS, i / COMMS, in[i]);
         free(in[i]);
         free(out[i]);
+        free(tables[i]);
     }
     return end();
 }

@@ -2,7 +2,7 @@
    given at their initialisation changed or freed since. */
 #include "check.h"
 
-enum { COUNT = 300, ROUNDS = 5, KINDS = 17 };
+enum { COUNT = 300, ROUNDS = 15, KINDS = 17 };
 
 static int *out[KINDS], *in[KINDS];
 static MPI_Request requests[KINDS];

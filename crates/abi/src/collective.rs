@@ -8,11 +8,11 @@ use crate::face;
 use crate::image::{Image, Operator, Shape};
 use crate::process::{Job, Process};
 use crate::request::{Recipe, Work};
-use coll::{Call, Coll, Members, Part, check};
+use coll::{CALLS_BEFORE, Call, Coll, Members, Part, Ticket, check};
 use datatype::{Buffer, check_op};
 use error::{Class, Result, fail};
 use executor::Reduction;
-use objects::{Op, constants};
+use objects::{Comm, Op, Queue, constants, passing_context};
 use schedule::algorithm::Collective;
 use std::sync::Arc;
 
@@ -98,28 +98,72 @@ impl Planned {
     pub(crate) fn start(self, process: &mut Process) -> Result<(Handle, Work)> {
         // Members that compare what they pass count all collectives together, so that they are told of a wrong order.
         let blocking = self.call.blocking || settings::get().check != 0;
-        let mut members = process.members(self.comm, blocking)?;
+        let comm = self.comm;
+        let mut members = next_members(process.objects.comms.get_mut(comm)?, blocking);
         if self.as_one {
             members = members.as_one();
         }
-        let comm = self.comm;
+        if !blocking && let Some(ticket) = self.enqueue(&members, process)? {
+            return Ok((comm, Work::Coll(ticket, None)));
+        }
         let work = self.start_among(&mut members, process)?;
         // A comparison of statements has taken a number of its own.
-        process.objects.comms.get_mut(comm)?.sequences[usize::from(!blocking)] = members.sequence;
+        if settings::get().check != 0 {
+            process.objects.comms.get_mut(comm)?.sequences[usize::from(!blocking)] = members.sequence;
+        }
         Ok((comm, work))
+    }
+
+    /// Makes a nonblocking call in the comm's queue, if it is one for it.
+    fn enqueue(&self, members: &Members, process: &mut Process) -> Result<Option<Ticket>> {
+        let (objects, job) = process.parts();
+        let comm = objects.comms.get_mut(self.comm)?;
+        let mut queue = comm.queue;
+        let ticket = self.enqueue_in(&mut queue, &mut job.coll, members, || next_members(comm, false));
+        comm.queue = queue;
+        ticket
+    }
+
+    /// Makes a call in a queue, if it is one for it. `opening`: the members as for `opened`.
+    fn enqueue_in(
+        &self,
+        queue: &mut Queue,
+        coll: &mut Coll,
+        members: &Members,
+        opening: impl FnOnce() -> Members,
+    ) -> Result<Option<Ticket>> {
+        if self.imaged.is_some() || !coll.is_for_queue(members, &self.call) {
+            return Ok(None);
+        }
+        let Some(queue) = opened(queue, coll, opening)? else { return Ok(None) };
+        Ok(coll.queue(queue, members, &self.call, passing_context(members.context)))
     }
 
     /// A persistent request's recipe. Requests may be started in another order on every member, so each has a context of
     /// its own, in which its starts are counted (MPI 5.0, section 6.13).
     pub(crate) fn persist(self, process: &mut Process) -> Result<(Handle, Recipe)> {
-        let mut members = process.members(self.comm, false)?;
-        members.context = process.objects.comms.get_mut(self.comm)?.child_context(0);
-        Ok((self.comm, Recipe::Coll { planned: self, members }))
+        let comm = process.objects.comms.get_mut(self.comm)?;
+        let mut members = next_members(comm, false);
+        members.context = comm.child_context(0);
+        Ok((self.comm, Recipe::Coll { planned: self, members, queue: Queue::Counted(0) }))
     }
 
     /// Starts the recipe of `persist` once more.
-    pub(crate) fn start_again(&self, members: &mut Members, process: &mut Process) -> Result<Work> {
+    pub(crate) fn start_again(
+        &self,
+        members: &mut Members,
+        queue: &mut Queue,
+        process: &mut Process,
+    ) -> Result<Work> {
         members.sequence = members.sequence.wrapping_add(1);
+        let this = members.clone();
+        let opening = || {
+            members.sequence = members.sequence.wrapping_add(1);
+            members.clone()
+        };
+        if let Some(ticket) = self.enqueue_in(queue, &mut process.job().coll, &this, opening)? {
+            return Ok(Work::Coll(ticket, None));
+        }
         self.clone().start_among(members, process)
     }
 
@@ -213,7 +257,7 @@ fn begin(job: &mut Job, members: &Members, call: Call, image: Option<Box<Image>>
 
 /// A collective whose members are comparing what they pass.
 pub struct Checked {
-    gather: executor::Ticket,
+    gather: Ticket,
     /// Our statement; the schedule reads it.
     #[allow(dead_code)]
     mine: Vec<u8>,
@@ -250,6 +294,31 @@ pub(crate) fn to_bytes(words: &[i64]) -> Vec<u8> {
 /// The inverse of `to_bytes`.
 pub(crate) fn to_words(bytes: &[u8]) -> Vec<i64> {
     bytes.chunks_exact(8).map(|word| i64::from_ne_bytes(word.try_into().expect("eight bytes"))).collect()
+}
+
+/// The queue for one more call. All members open it at the same call, as a collective of its own among `members`.
+pub(crate) fn opened(
+    queue: &mut Queue,
+    coll: &mut Coll,
+    members: impl FnOnce() -> Members,
+) -> Result<Option<usize>> {
+    let number = match *queue {
+        Queue::Open(number) => number,
+        Queue::Counted(calls) if calls + 1 < CALLS_BEFORE => {
+            *queue = Queue::Counted(calls + 1);
+            return Ok(None);
+        }
+        Queue::Counted(_) => coll.open_queue(&members())?,
+    };
+    *queue = Queue::Open(number);
+    Ok(Some(number))
+}
+
+/// The members of a comm as the next collective sees them.
+fn next_members(comm: &mut Comm, blocking: bool) -> Members {
+    let (context, sequence) = comm.next_collective(blocking);
+    let (rank, peers, first_group) = (comm.place(), comm.everybody.clone(), comm.first_group);
+    Members { context, sequence, rank, peers, first_group }
 }
 
 /// My rank, and how many there are with me and as partners: the same ranks but on an intercommunicator.
@@ -387,14 +456,6 @@ impl Process {
 }
 
 impl Process {
-    /// The members of a comm as the next collective sees them.
-    fn members(&mut self, comm: Handle, blocking: bool) -> Result<Members> {
-        let comm = self.objects.comms.get_mut(comm)?;
-        let (context, sequence) = comm.next_collective(blocking);
-        let (rank, peers, first_group) = (comm.place(), comm.everybody.clone(), comm.first_group);
-        Ok(Members { context, sequence, rank, peers, first_group })
-    }
-
     /// A gather or gatherv; `output` is asked for on the root only, the only rank where its arguments count.
     fn gathering(
         &mut self,

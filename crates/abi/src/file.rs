@@ -2,7 +2,8 @@
 
 use crate::args::{Address, Handle};
 use crate::callback;
-use crate::process::{Guard, Process};
+use crate::collective::opened;
+use crate::process::{Guard, Job, Process};
 use crate::raise;
 use coll::{Call, Members, Part};
 use datatype::{Buffer, Datatype, represented};
@@ -155,9 +156,22 @@ impl Guard {
             etypes: etypes as u64,
             view: file.view.clone(),
         });
-        let collective = Collective::new(transfer, ordered, file.members(), file.known.clone());
+        let (members, known) = (file.members(), file.known.clone());
+        // Blocking accesses are made one after the other.
+        let queue = if blocking && members.peers.len() > 1 { self.file_queue(wanted.fh)? } else { None };
+        let collective = Collective::new(transfer, ordered, members, queue, known);
         let job = self.job();
         Ok(job.io.start_collective(collective, &mut job.coll))
+    }
+
+    /// The queue of a file's blocking accesses, for one more.
+    fn file_queue(&mut self, fh: Handle) -> Result<Option<usize>> {
+        let Job { files, coll, .. } = self.job();
+        let file = files.get_mut(fh)?;
+        let mut queue = file.comm.queue;
+        let number = opened(&mut queue, coll, || file.members())?;
+        file.comm.queue = queue;
+        Ok(number)
     }
 
     /// The offset in etypes of an access of `bytes` bytes in the file, by which its file pointer moves on. That of

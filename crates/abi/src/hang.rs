@@ -106,11 +106,11 @@ pub(crate) fn report(process: &Process) -> String {
         }
         text.push('\n');
     }
-    for (boards, rank) in job.coll.pending_on_boards() {
-        let mut comms = comms(process);
-        let comm = comms.find(
-            |(_, comm)| matches!(comm.boards, objects::Boards::Hung { boards: these, .. } if these == boards),
-        );
+    for (calls, rank) in job.coll.pending_on_boards() {
+        let comm = comms(process).find(|(_, comm)| match calls {
+            coll::Calls::Blocking(boards) => comm.boards == objects::Boards::Hung(boards),
+            coll::Calls::Queued(queue) => comm.queue == objects::Queue::Open(queue),
+        });
         writeln!(text, "short collective{}: not started by rank {rank}", named(comm))
             .expect("a String takes all");
     }

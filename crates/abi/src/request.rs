@@ -12,7 +12,7 @@ use crate::process::{Awaiting, Guard, Job, Process};
 use coll::{Coll, Members};
 use datatype::Buffer;
 use error::{Error, Result};
-use objects::{Group, Handle, constants};
+use objects::{Group, Handle, Queue, constants};
 use p2p::{Mode, Outcome, P2p, Ticket};
 use slab::Slab;
 use std::sync::Arc;
@@ -80,9 +80,7 @@ pub enum Work {
     /// MPI_Isendrecv and MPI_Sendrecv_replace.
     Both(Box<Both>),
     /// A collective.
-    Coll(executor::Ticket, Option<Box<Image>>),
-    /// A short collective.
-    Short(coll::BoardTicket),
+    Coll(coll::Ticket, Option<Box<Image>>),
     /// An access to a file: bytes of the program's memory.
     Io(io::Slot<Result<u64>>),
     /// A collective before which its members compare what they pass.
@@ -169,10 +167,6 @@ impl Work {
             Work::Generalized { functions, complete, .. } => {
                 complete.then(|| Completion { generalized: Some(Box::new(*functions)), ..Completion::EMPTY })
             }
-            Work::Short(ticket) => {
-                let outcome = coll.board_outcome(*ticket)?;
-                Some(Completion { error: outcome.err(), ..Completion::EMPTY })
-            }
             Work::Coll(ticket, image) => {
                 let outcome = coll.outcome(*ticket)?;
                 if let Some(mut image) = image.take() {
@@ -229,8 +223,8 @@ pub enum Recipe {
     Send(Send),
     /// MPI_Recv_init.
     Recv(Receive),
-    /// MPI_Bcast_init and the other collectives. The members' sequence number counts the starts.
-    Coll { planned: Planned, members: Members },
+    /// MPI_Bcast_init and the other collectives. The members' sequence number counts the starts, which may go through a queue of their own.
+    Coll { planned: Planned, members: Members, queue: Queue },
     /// MPI_Psend_init and MPI_Precv_init.
     Partitioned(Arc<Partitioned>),
 }

@@ -8,10 +8,10 @@ use crate::args::{Counts, Handle};
 use crate::collective::{Planned, Reduced, Typed, to_bytes, to_words};
 use crate::process::{Guard, Process};
 use crate::request::Work;
-use coll::{CALLS_BEFORE, Coll, Pass, Round, Short};
+use coll::{CALLS_BEFORE, Coll, Round, Short};
 use datatype::check_op;
 use error::Result;
-use objects::{Boards, Comm, Op};
+use objects::{Boards, Comm, Op, Queue, passing_context};
 use schedule::algorithm::Collective;
 
 /// A call for the boards of a comm, if it has any.
@@ -129,8 +129,11 @@ pub(crate) fn reduce_scatter(
 
 /// A comm is freed here.
 pub(crate) fn leave(coll: &mut Coll, comm: &Comm) {
-    if let Boards::Hung { boards, .. } = comm.boards {
+    if let Boards::Hung(boards) = comm.boards {
         coll.leave(boards);
+    }
+    if let Queue::Open(queue) = comm.queue {
+        coll.close_queue(queue);
     }
 }
 
@@ -188,13 +191,13 @@ impl Guard {
         if !coll.takes(short, member.size) {
             return Ok(false);
         }
-        let Boards::Hung { boards, .. } = member.boards else {
+        let Boards::Hung(boards) = member.boards else {
             return self.count_short(*member).map(|()| false);
         };
         if !coll.has_room(boards, short) {
             return Ok(false);
         }
-        coll.count(short.name);
+        coll::count(short.name);
         match short.halves(member.rank, member.size) {
             None => self.turn(boards, short)?,
             Some((first, second)) => {
@@ -205,29 +208,19 @@ impl Guard {
         Ok(true)
     }
 
-    /// Begins a nonblocking call over the comm's boards if it is one for them.
-    pub(crate) fn begin_short(
+    /// Makes a nonblocking call in the comm's queue if its board hangs and takes it.
+    #[inline]
+    pub(crate) fn enqueue(
         &mut self,
         comm: Handle,
         prepare: impl FnOnce(&mut Process) -> Option<Prepared>,
     ) -> Option<Work> {
-        let found = self.objects.comm(comm).ok()?;
-        let Boards::Hung { boards, from } = found.boards else { return None };
-        let may = found.sequences[1].wrapping_sub(from) as i32 >= 0 && self.job().coll.queues(boards);
-        if !may {
-            return None;
-        }
+        let Queue::Open(queue) = self.objects.comm(comm).ok()?.queue else { return None };
         let (member, short) = prepare(self)?;
-        let coll = &mut self.job().coll;
-        if !short.is_mutual() || !coll.takes(&short, member.size) || !coll.has_room(boards, &short) {
-            return None;
-        }
-        coll.count(short.name);
-        let (first, second) = match short.halves(member.rank, member.size) {
-            Some((first, second)) => (first, Some(second)),
-            None => (short, None),
-        };
-        Some(Work::Short(coll.queue(boards, first, second)))
+        let ticket = self.job().coll.queue_short(queue, short, member.size)?;
+        // It has a number like all, which another member may need who has not hung the board yet.
+        self.objects.comms.get_mut(comm).ok()?.next_collective(false);
+        Some(Work::Coll(ticket, None))
     }
 
     /// Makes a blocking call with a count for each member over the comm's boards, if they hang and it is not too long; whether it was made.
@@ -237,7 +230,7 @@ impl Guard {
         if !self.job().coll.takes_vector(call, member.size) {
             return Ok(false);
         }
-        let Boards::Hung { boards, .. } = member.boards else {
+        let Boards::Hung(boards) = member.boards else {
             return self.count_short(member).map(|()| false);
         };
         let coll = &mut self.job().coll;
@@ -246,14 +239,12 @@ impl Guard {
         if self.job().coll.leaves_to_schedule(boards, &vector) {
             return outcome.map(|()| false);
         }
-        self.job().coll.count(call.collective);
+        coll::count(call.collective);
         let comm = self.objects.comm(comm)?;
-        let (context, peers) = (comm.passing_context(), comm.everybody.clone());
-        let passed: Vec<_> = vector.passed(member.rank).collect();
-        let coll = &mut self.job().coll;
-        let start =
-            |pass: Pass| coll.pass(boards, context, &peers, pass).map(|ticket| Work::Coll(ticket, None));
-        let works: Vec<_> = passed.into_iter().map(start).collect();
+        let (context, peers) = (passing_context(comm.context), comm.everybody.clone());
+        let passing = self.job().coll.pass(boards, context, &peers, &vector);
+        let works: Vec<_> =
+            passing.into_iter().map(|start| start.map(|ticket| Work::Coll(ticket, None))).collect();
         let finish = |work: Result<Work>| self.finish(work?).error.map_or(Ok(()), Err);
         // All of them are waited for, whatever becomes of the first.
         works.into_iter().map(finish).fold(outcome, Result::and).map(|()| true)
@@ -280,21 +271,14 @@ impl Guard {
             self.objects.comms.get_mut(member.comm)?.boards = Boards::Counted(calls + 1);
             return Ok(());
         }
-        let made = self.objects.comm(member.comm)?.sequences[1];
-        let mut mine = to_bytes(&[self.job().coll.new_board() as i64, i64::from(made)]);
+        let mut mine = to_bytes(&[self.job().coll.new_board() as i64]);
         let mut all = vec![0; mine.len() * member.size];
         let work = Planned::gathering_bytes(member.comm, &mut mine, &mut all).blocking().start(self)?.1;
         self.finish(work).error.map_or(Ok(()), Err)?;
         let (objects, job) = self.parts();
         let peers = &objects.comm(member.comm)?.everybody;
-        let told = to_words(&all);
-        let (rooms, theirs): (Vec<_>, Vec<_>) =
-            told.chunks_exact(2).map(|words| (words[0], words[1] as u32)).unzip();
-        let hung = job.coll.hang_boards(member.rank, peers, &rooms)?;
-        // Numbers go round, so the latest is the one farthest ahead of ours.
-        let from = theirs.into_iter().max_by_key(|number| number.wrapping_sub(made) as i32).unwrap_or(made);
-        let hang = |boards| Boards::Hung { boards, from };
-        objects.comms.get_mut(member.comm)?.boards = hung.map_or(Boards::Refused, hang);
+        let hung = job.coll.hang_boards(member.rank, peers, &to_words(&all))?;
+        objects.comms.get_mut(member.comm)?.boards = hung.map_or(Boards::Refused, Boards::Hung);
         Ok(())
     }
 }

@@ -10,19 +10,18 @@
 //! round was two before; operands are combined in the order of ranks, so all members get the same bits; whether a call is one for the
 //! board depends only on what is the same for all members, so their rounds count alike.
 //!
-//! A comm gets its boards after some such calls: many have only a few. Only blocking calls count, since telling each other where the
-//! boards lie takes waiting. It gets two for each member, since nonblocking calls never match blocking ones (MPI 5.0, section 6.12).
+//! A comm gets its boards after some such calls: many have only a few. Blocking calls have boards of their own, since nonblocking ones never
+//! match them (MPI 5.0, section 6.12).
 //!
 //! Read next: `short.rs` (what a call is on a board), `queue.rs` (nonblocking calls).
 
 use crate::call::Call;
-use crate::queue::Queued;
+use crate::queue::{Leaving, Queue, Queued};
 use crate::short::{BYTES_MAX, MEMBERS_MAX, Short};
-use crate::vector::Vector;
+use crate::vector::{Skipping, Vector};
 use error::{Class, Error, Result, fail};
 use schedule::algorithm::Collective;
 use slab::Slab;
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use sys::Span;
@@ -46,8 +45,6 @@ const WORDS_BYTES: u64 = 4 * WORD_BYTES;
 /// Room for contributions of `BYTES_MAX` while a rank's boards have less than this in all, then for less: touched pages stay.
 const BOARDS_BYTES_MAX: u64 = 128 << 20;
 const LESS_BYTES_MAX: u64 = 16 << 10;
-/// Calls with counts between two that try the boards while they are too long for them.
-const SCHEDULED_MAX: u32 = 15;
 /// In a `Hung::room`, beside the logarithm: proxies carry out this member's nonblocking collectives.
 const SERVED: u64 = 1 << 5;
 /// What members tell each other who have no room for a board.
@@ -89,13 +86,27 @@ pub struct Turn {
     all: bool,
 }
 
+/// Whose calls go over a board.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Calls {
+    /// A comm's blocking ones, by the boards' number.
+    Blocking(usize),
+    /// Those of a queue.
+    Queued(usize),
+}
+
 /// The boards of a process.
 pub(crate) struct Boards {
     pub(crate) segment: Segment,
+    /// Those of blocking calls.
     pub(crate) hung: Slab<Hung>,
-    /// Nonblocking calls that the program has not yet been told of, and the boards on which some are not over.
+    /// Those of other calls.
+    pub(crate) queues: Slab<Queue>,
+    /// Calls in queues that the program has not yet been told of, and the queues in which something is to be done.
     pub(crate) queued: Slab<Queued>,
     pub(crate) busy: Vec<usize>,
+    /// What of them is to be carried out by schedules.
+    pub(crate) leaving: Vec<Leaving>,
     /// Those on which a thread has waited for long: it may go to sleep.
     waiting: Vec<usize>,
     /// `Hung::room` of comms that were freed here, and how many others used each: one may be used again when these have left, too.
@@ -106,23 +117,18 @@ pub(crate) struct Boards {
     served: bool,
 }
 
-/// The boards of a comm.
+/// The boards of a comm, or of a queue.
 pub(crate) struct Hung {
-    pub(crate) blocking: Board,
-    pub(crate) nonblocking: Board,
-    /// Nonblocking calls that are not over, as they were made; only the first has begun.
-    pub(crate) queue: VecDeque<usize>,
-    /// The comm is freed here.
-    pub(crate) freed: bool,
-    /// Where this rank's boards lie in its arena, and, in the bits that alignment leaves, the binary logarithm of the bytes for which a
+    pub(crate) board: Board,
+    /// Where this rank's board lies in its arena, and, in the bits that alignment leaves, the binary logarithm of the bytes for which a
     /// place has room, and `SERVED`: what members tell each other.
     room: u64,
     /// Some member's nonblocking collectives are for proxies.
     pub(crate) served: bool,
     /// For contributions of so many bytes all members have room.
-    bytes_max: u64,
-    /// So many calls with counts go by schedules before one tries the boards again.
-    pub(crate) scheduled: u32,
+    pub(crate) bytes_max: u64,
+    /// Calls with counts that go by schedules.
+    pub(crate) skipping: Skipping,
 }
 
 /// One board of each of a comm's members.
@@ -155,8 +161,10 @@ impl Boards {
         Boards {
             segment,
             hung: Slab::new(),
+            queues: Slab::new(),
             queued: Slab::new(),
             busy: Vec::new(),
+            leaving: Vec::new(),
             waiting: Vec::new(),
             left: Vec::new(),
             made_bytes: 0,
@@ -164,103 +172,63 @@ impl Boards {
         }
     }
 
-    /// Room for a member's boards (`Hung::room`), or `NO_BOARD`.
+    /// Room for a member's board (`Hung::room`), or `NO_BOARD`.
     pub(crate) fn new_board(&mut self, memory: &mut Allocator) -> u64 {
         let arena = memory.arena().clone();
-        let word = |room: u64, board: u64, at: u64| {
-            let (offset, bytes) = place_of(room);
-            let at = offset + board * board_bytes(bytes) + at * WORD_BYTES;
-            arena.word(at).expect("boards lie inside their arenas")
+        let word = |room: u64, at: u64| {
+            arena.word(place_of(room).0 + at * WORD_BYTES).expect("boards lie inside their arenas")
         };
-        let unused = |&(room, others): &(u64, u64)| word(room, 0, 0).load(Ordering::Acquire) == others;
+        let unused = |&(room, others): &(u64, u64)| word(room, 0).load(Ordering::Acquire) == others;
         let room = match self.left.iter().position(unused) {
             Some(at) => Some(self.left.swap_remove(at).0),
             None => {
                 let bytes = if self.made_bytes < BOARDS_BYTES_MAX { BYTES_MAX } else { LESS_BYTES_MAX };
-                self.made_bytes += 4 * bytes;
+                self.made_bytes += 2 * bytes;
                 let extra = u64::from(bytes.ilog2()) | if self.served { SERVED } else { 0 };
-                memory.alloc(2 * board_bytes(bytes)).map(|offset| offset | extra)
+                memory.alloc(board_bytes(bytes)).map(|offset| offset | extra)
             }
         };
         let Some(room) = room else { return NO_BOARD };
-        for board in 0..2 {
-            (0..3).for_each(|at| word(room, board, at).store(0, Ordering::Relaxed));
-        }
+        (0..3).for_each(|at| word(room, at).store(0, Ordering::Relaxed));
         room
     }
 
-    /// Hangs the members' boards, as all have told each other; nothing if some member has no room for them.
+    /// Hangs the board of blocking calls, as all members have told each other; nothing if some member has no room for one.
     pub(crate) fn hang(&mut self, rank: usize, peers: &[u32], rooms: &[i64]) -> Result<Option<usize>> {
-        if rooms.contains(&(NO_BOARD as i64)) {
-            return Ok(None);
-        }
-        let board = |which: u64| -> Result<Board> {
-            let member = |(&peer, &room): (&u32, &i64)| match Member::find(
-                &self.segment.arena(peer)?,
-                peer,
-                room as u64,
-                which,
-            ) {
-                Some(member) => Ok(member),
-                None => fail!(Class::Intern, "rank {peer} of the job says that its board is at {room:#x}"),
-            };
-            let members = peers.iter().zip(rooms).map(member).collect::<Result<Vec<_>>>()?;
-            Ok(Board { rank, members, round: 0, begun: 0, missed: (0, 0) })
-        };
-        let hung = Hung {
-            blocking: board(0)?,
-            nonblocking: board(1)?,
-            queue: VecDeque::new(),
-            freed: false,
-            room: rooms[rank] as u64,
-            served: rooms.iter().any(|room| *room as u64 & SERVED != 0),
-            scheduled: 0,
-            bytes_max: rooms.iter().map(|room| place_of(*room as u64).1).min().unwrap_or(0),
-        };
-        Ok(Some(self.hung.insert(hung)))
+        Ok(Hung::find(&self.segment, rank, peers, rooms)?.map(|hung| self.hung.insert(hung)))
     }
 
-    /// Whether all members have room for a call that fits boards.
+    /// Whether all members have room for a blocking call that fits boards.
     #[inline]
     pub(crate) fn has_room(&self, board: usize, short: &Short) -> bool {
-        let Hung { blocking, bytes_max, .. } = &self.hung[board];
-        *bytes_max == BYTES_MAX || short.contribution(blocking.members.len()) <= *bytes_max
+        self.hung[board].has_room(short)
     }
 
     /// Begins the next round of blocking calls, with one that fits.
     #[inline]
     pub(crate) fn begin(&mut self, board: usize, call: &impl Round) -> Turn {
-        self.hung[board].blocking.begin(call)
+        self.hung[board].board.begin(call)
     }
 
     /// Takes a blocking call as far as it goes. How it ended, once it has.
     #[inline]
     pub(crate) fn advance(&mut self, board: usize, turn: &mut Turn, call: &impl Round) -> Option<Result<()>> {
-        self.hung[board].blocking.advance(turn, call, &self.segment)
+        self.hung[board].board.advance(turn, call, &self.segment)
     }
 
-    /// The number of the last round of blocking calls.
-    pub(crate) fn round(&self, board: usize) -> u64 {
-        self.hung[board].blocking.round
+    /// The board of blocking calls.
+    pub(crate) fn blocking(&self, board: usize) -> &Board {
+        &self.hung[board].board
     }
 
     /// A call with a count for each member, on these boards, if it is one for them.
-    pub(crate) fn vector(&mut self, board: usize, call: &Call) -> Option<Vector> {
-        let Hung { bytes_max, scheduled, .. } = &mut self.hung[board];
-        if *scheduled > 0 {
-            *scheduled -= 1;
-            return None;
-        }
-        Vector::new(call, *bytes_max)
+    pub(crate) fn vector(&self, board: usize, call: &Call) -> Option<Vector> {
+        Vector::new(call, self.hung[board].bytes_max)
     }
 
-    /// Whether it turned out, for all members, that a schedule must carry out this call, as it then probably must the next ones.
-    pub(crate) fn leaves_to_schedule(&mut self, board: usize, vector: &Vector) -> bool {
-        let is = vector.is_scheduled();
-        if is {
-            self.hung[board].scheduled = SCHEDULED_MAX;
-        }
-        is
+    /// Which blocking calls go by schedules.
+    pub(crate) fn skipping(&mut self, board: usize) -> &mut Skipping {
+        &mut self.hung[board].skipping
     }
 
     /// The thread that makes a blocking call is going to wait for long, or has done so.
@@ -272,11 +240,14 @@ impl Boards {
         }
     }
 
-    /// Those for which a thread may sleep.
+    /// Those for which a thread may sleep: who they are, and the board.
     #[inline]
-    fn awaited(&self) -> impl Iterator<Item = (usize, &Board)> {
-        let blocking = self.waiting.iter().map(|number| (*number, &self.hung[*number].blocking));
-        blocking.chain(self.busy.iter().map(|number| (*number, &self.hung[*number].nonblocking)))
+    fn awaited(&self) -> impl Iterator<Item = (Calls, &Board)> {
+        let blocking =
+            self.waiting.iter().map(|number| (Calls::Blocking(*number), &self.hung[*number].board));
+        let queued =
+            self.busy.iter().filter_map(|queue| Some((Calls::Queued(*queue), self.queues[*queue].board()?)));
+        blocking.chain(queued)
     }
 
     /// Whether a call that has waited for long would get further.
@@ -286,26 +257,54 @@ impl Boards {
     }
 
     /// The boards on which calls wait, and for which member.
-    pub(crate) fn pending(&self) -> impl Iterator<Item = (usize, usize)> {
-        self.awaited().filter(|(_, board)| board.misses()).map(|(number, board)| (number, board.missed.0))
+    pub(crate) fn pending(&self) -> impl Iterator<Item = (Calls, usize)> {
+        self.awaited().filter(|(_, board)| board.misses()).map(|(calls, board)| (calls, board.missed.0))
     }
 
-    /// The comm of these boards is freed here: nobody calls on them any more, but calls may be under way.
+    /// The comm of these boards is freed here.
     pub(crate) fn leave(&mut self, board: usize) {
-        if !self.hung[board].queue.is_empty() {
-            self.hung[board].freed = true;
-            return;
-        }
-        let Hung { blocking, room, .. } = self.hung.remove(board);
-        let others = blocking.members.len() as u64 - 1;
-        self.left.push((room, others));
-        for (_, member) in blocking.members.iter().enumerate().filter(|(rank, _)| *rank != blocking.rank) {
+        let hung = self.hung.remove(board);
+        self.take_down(hung);
+    }
+
+    /// A board on which this member makes no more calls. The others' may be under way.
+    pub(crate) fn take_down(&mut self, Hung { board, room, .. }: Hung) {
+        self.left.push((room, board.members.len() as u64 - 1));
+        for (_, member) in board.members.iter().enumerate().filter(|(rank, _)| *rank != board.rank) {
             member.left[0].fetch_add(1, Ordering::Release);
         }
     }
 }
 
-/// Where the boards of a `Hung::room` lie, and how long a contribution may be.
+impl Hung {
+    /// The members' boards, as all have told each other; nothing if some member has no room for one.
+    pub(crate) fn find(segment: &Segment, rank: usize, peers: &[u32], rooms: &[i64]) -> Result<Option<Hung>> {
+        if rooms.contains(&(NO_BOARD as i64)) {
+            return Ok(None);
+        }
+        let member =
+            |(&peer, &room): (&u32, &i64)| match Member::find(&segment.arena(peer)?, peer, room as u64) {
+                Some(member) => Ok(member),
+                None => fail!(Class::Intern, "rank {peer} of the job says that its board is at {room:#x}"),
+            };
+        let members = peers.iter().zip(rooms).map(member).collect::<Result<Vec<_>>>()?;
+        Ok(Some(Hung {
+            board: Board { rank, members, round: 0, begun: 0, missed: (0, 0) },
+            room: rooms[rank] as u64,
+            served: rooms.iter().any(|room| *room as u64 & SERVED != 0),
+            skipping: Skipping::default(),
+            bytes_max: rooms.iter().map(|room| place_of(*room as u64).1).min().unwrap_or(0),
+        }))
+    }
+
+    /// Whether all members have room for a call that fits boards.
+    #[inline]
+    pub(crate) fn has_room(&self, short: &Short) -> bool {
+        self.bytes_max == BYTES_MAX || short.contribution(self.board.members.len()) <= self.bytes_max
+    }
+}
+
+/// Where the board of a `Hung::room` lies, and how long a contribution may be.
 fn place_of(room: u64) -> (u64, u64) {
     (room & !63, 1 << (room & 31))
 }
@@ -316,12 +315,11 @@ fn board_bytes(bytes: u64) -> u64 {
 }
 
 impl Member {
-    fn find(arena: &Arena, peer: u32, room: u64, which: u64) -> Option<Member> {
+    fn find(arena: &Arena, peer: u32, room: u64) -> Option<Member> {
         let (offset, bytes) = place_of(room);
         if !(LESS_BYTES_MAX..=BYTES_MAX).contains(&bytes) {
             return None;
         }
-        let offset = offset + which * board_bytes(bytes);
         let whole = arena.span(offset, board_bytes(bytes))?;
         let place = |turn: u64| {
             let (word, apart) = ((1 + turn) * WORD_BYTES, WORDS_BYTES + turn * bytes);
@@ -353,6 +351,16 @@ impl Board {
     #[inline]
     fn misses(&self) -> bool {
         !self.has_begun(self.missed.0, self.missed.1)
+    }
+
+    /// The number of the last round.
+    pub(crate) fn round(&self) -> u64 {
+        self.round
+    }
+
+    /// This member.
+    pub(crate) fn rank(&self) -> usize {
+        self.rank
     }
 
     /// How many members there are.

@@ -1,7 +1,8 @@
 //! Boards of several members in one process: every collective, several under way at once, members at their own pace, members that disagree.
 
 use super::*;
-use crate::call::{Call, Part};
+use crate::call::{Call, Members, Part};
+use crate::queue::{Found, State, Ticket, Whole};
 use crate::vector::{Pass, Vector};
 use Collective::*;
 use datatype::{Basic, Buffer, PredefinedOp};
@@ -43,6 +44,19 @@ fn buffer(words: &mut [[u8; 8]], many: usize) -> Buffer {
 
 fn short(collective: Collective, root: usize, bytes: u64) -> Short {
     Short { root, bytes, given: bytes, operator: SUM, ..Short::new(collective) }
+}
+
+/// Makes a short call, with its second round if it takes two.
+fn enqueue(boards: &mut Boards, queue: usize, short: &Short, then: Option<Short>) -> Ticket {
+    let queued = Queued::sure(Found::Short(short.clone(), then.map(Box::new)), || {
+        unreachable!("a short call is not asked for the whole")
+    });
+    boards.queue(queue, queued, &mut no_schedule)
+}
+
+/// Short calls leave nothing to schedules.
+fn no_schedule(_: executor::Ticket) -> Option<Result<()>> {
+    unreachable!("a schedule of a short call")
 }
 
 /// One round of blocks of `block` words: the call, and the words that the output must hold afterwards.
@@ -91,21 +105,28 @@ struct Team {
 
 impl Team {
     fn new(size: usize) -> Team {
-        let shape = Shape { ranks: size as u32, proxies: 0, arena_bytes: 8 << 20 };
+        let shape = Shape { ranks: size as u32, proxies: 0, arena_bytes: 16 << 20 };
         let (segment, _fd) = Segment::create(shape).unwrap();
         Team { segment, rooms: Mutex::new(vec![0; size]), told: std::sync::Barrier::new(size) }
     }
 
-    /// Hangs a member's boards with all others'.
-    fn join(&self, rank: usize) -> (Allocator, Boards, usize) {
+    /// A member's boards, which it hangs with all others': one of blocking calls, and one of a queue.
+    fn join(&self, rank: usize) -> (Allocator, Boards, usize, usize) {
         let mut memory = Allocator::new(self.segment.arena(rank as u32).unwrap());
         let mut boards = Boards::new(self.segment.clone(), false);
-        self.rooms.lock().unwrap()[rank] = boards.new_board(&mut memory) as i64;
-        self.told.wait();
-        let rooms = self.rooms.lock().unwrap();
-        let peers: Vec<u32> = (0..rooms.len() as u32).collect();
-        let board = boards.hang(rank, &peers, &rooms).unwrap().unwrap();
-        (memory, boards, board)
+        let mut told = || {
+            self.rooms.lock().unwrap()[rank] = boards.new_board(&mut memory) as i64;
+            self.told.wait();
+            let rooms = self.rooms.lock().unwrap().clone();
+            self.told.wait();
+            rooms
+        };
+        let (blocking, queued) = (told(), told());
+        let peers: Vec<u32> = (0..blocking.len() as u32).collect();
+        let board = boards.hang(rank, &peers, &blocking).unwrap().unwrap();
+        let hung = Hung::find(&self.segment, rank, &peers, &queued).unwrap().unwrap();
+        let queue = boards.queues.insert(Queue::new(State::Hung(hung)));
+        (memory, boards, board, queue)
     }
 }
 
@@ -113,7 +134,7 @@ impl Team {
 fn run(size: usize, seed: u64) {
     let team = Team::new(size);
     let member = |rank: usize| {
-        let (mut memory, mut boards, board) = team.join(rank);
+        let (mut memory, mut boards, board, queue) = team.join(rank);
         let (mut all, mut own) = (StdRng::seed_from_u64(seed), StdRng::seed_from_u64(seed + 1 + rank as u64));
         let mut buffers = vec![([[0; 8]; 512], [[0xff; 8]; 512]); UNDER_WAY_MAX];
         let mut turns = 0;
@@ -151,10 +172,10 @@ fn run(size: usize, seed: u64) {
                 assert_eq!(outcome, Ok(()), "seed {seed}, round {round}");
             } else {
                 let mut tickets: Vec<_> =
-                    calls.iter().map(|(_, short, _)| boards.queue(board, short.clone(), None)).collect();
+                    calls.iter().map(|(_, short, _)| enqueue(&mut boards, queue, short, None)).collect();
                 while !tickets.is_empty() {
                     let one = own.random_range(0..tickets.len());
-                    match boards.outcome(tickets[one]) {
+                    match boards.outcome(tickets[one], &mut no_schedule) {
                         Some(outcome) => {
                             assert_eq!(outcome, Ok(()), "seed {seed}, round {round}");
                             tickets.swap_remove(one);
@@ -162,7 +183,7 @@ fn run(size: usize, seed: u64) {
                         None if boards.busy.is_empty() => (),
                         None => {
                             wait(&mut boards, round);
-                            boards.poll();
+                            boards.poll(&mut no_schedule);
                         }
                     }
                 }
@@ -177,13 +198,12 @@ fn run(size: usize, seed: u64) {
             }
         }
         team.told.wait();
-        // A comm may be freed while a call is under way.
-        let last = short(Barrier, 0, 0);
-        let ticket = boards.queue(board, last, None);
-        boards.leave(board);
-        while boards.outcome(ticket).is_none() {
+        // A queue may be closed while a call is under way.
+        let ticket = enqueue(&mut boards, queue, &short(Barrier, 0, 0), None);
+        boards.close(queue);
+        while boards.outcome(ticket, &mut no_schedule).is_none() {
             wait(&mut boards, round);
-            boards.poll();
+            boards.poll(&mut no_schedule);
         }
         team.told.wait();
         // All have left, so the place is used again.
@@ -200,16 +220,17 @@ fn members_at_their_own_pace_get_the_right_words() {
     }
 }
 
-/// Members as threads, through collectives with other lengths for each member, of which some are too long for the places.
+/// Members as threads, through collectives with other lengths for each member, blocking or not, of which some are too long for the places.
 fn run_vectors(size: usize, seed: u64) {
     const ROOM: u64 = 600;
     const KINDS: [Collective; 5] = [Gatherv, Scatterv, Allgatherv, Alltoallv, Alltoallw];
     let team = Team::new(size);
     let (long, scheduled) = (Mutex::new(BTreeMap::new()), Mutex::new(BTreeMap::new()));
+    let tried = Mutex::new(BTreeMap::new());
     let member = |rank: usize| {
-        let (_memory, mut boards, board) = team.join(rank);
+        let (_memory, mut boards, board, queue) = team.join(rank);
         let mut all = StdRng::seed_from_u64(seed);
-        for round in 0..ROUNDS {
+        for round in 0..3 * ROUNDS {
             let (collective, root) = (KINDS[all.random_range(0..5)], all.random_range(0..size));
             let longest = [1, 4, 30, 120][all.random_range(0..4)];
             let drawn: Vec<usize> = (0..size * size).map(|_| all.random_range(0..longest)).collect();
@@ -251,17 +272,41 @@ fn run_vectors(size: usize, seed: u64) {
             };
             let call = Call { root: root as u32, in_place: skips_own, ..Call::new(collective, gives, takes) };
             let Some(vector) = Vector::new(&call, ROOM) else { continue };
-            let mut turn = boards.begin(board, &vector);
             let mut turns = 0;
-            let outcome = loop {
+            let mut wait = || {
                 turns += 1;
                 assert!(turns < TURNS_MAX, "seed {seed}, round {round}: never ends at {rank}");
-                match boards.advance(board, &mut turn, &vector) {
-                    Some(outcome) => break outcome,
-                    None => std::thread::yield_now(),
-                }
+                std::thread::yield_now();
             };
-            assert_eq!(outcome, Ok(()), "seed {seed}, round {round}");
+            let vector = if all.random() {
+                let mut turn = boards.begin(board, &vector);
+                let outcome = loop {
+                    match boards.advance(board, &mut turn, &vector) {
+                        Some(outcome) => break outcome,
+                        None => wait(),
+                    }
+                };
+                assert_eq!(outcome, Ok(()), "seed {seed}, round {round}");
+                vector
+            } else {
+                let peers = (0..size as u32).collect();
+                let members = Members { context: 0, sequence: 0, rank: rank as u32, peers, first_group: 0 };
+                let queued = Queued::sure(Found::Vector(vector), || Whole { call, members, passing: 0 });
+                let ticket = boards.queue(queue, queued, &mut no_schedule);
+                while boards.leaving.is_empty() {
+                    wait();
+                    boards.poll(&mut no_schedule);
+                }
+                assert_eq!(
+                    boards.outcome(ticket, &mut no_schedule),
+                    Some(Ok(())),
+                    "seed {seed}, round {round}"
+                );
+                let left = boards.leaving.pop().unwrap();
+                let (vector, number) = left.tried.expect("a call that tried");
+                tried.lock().unwrap().entry(round).or_insert_with(Vec::new).push(number);
+                vector
+            };
             if vector.is_scheduled() {
                 scheduled.lock().unwrap().entry(round).or_insert_with(Vec::new).push(rank);
                 continue;
@@ -277,8 +322,8 @@ fn run_vectors(size: usize, seed: u64) {
                     "seed {seed}, round {round}: {collective:?} {from} to {rank}"
                 );
             }
-            for Pass { from, to, here, block } in passed {
-                assert!((here, block.bytes()) == (rank, 8 * words(from, to)) && from != to);
+            for Pass { from, to, block } in passed {
+                assert!([from, to].contains(&rank) && block.bytes() == 8 * words(from, to) && from != to);
                 let message = (round, from, to);
                 *long.lock().unwrap().entry(message).or_insert(0) += 1;
             }
@@ -289,6 +334,9 @@ fn run_vectors(size: usize, seed: u64) {
     let (long, scheduled) = (long.into_inner().unwrap(), scheduled.into_inner().unwrap());
     assert!(long.len() > 5 && long.values().all(|ends| *ends == 2), "seed {seed}: {long:?}");
     let agreed = |ranks: &Vec<usize>| ranks.len() == size;
+    let alike = |rounds: &Vec<u64>| rounds.len() == size && rounds.iter().all(|round| *round == rounds[0]);
+    let tried = tried.into_inner().unwrap();
+    assert!(tried.len() > 50 && tried.values().all(alike), "seed {seed}: {tried:?}");
     assert!(scheduled.len() > 10 && scheduled.values().all(agreed), "seed {seed}: {scheduled:?}");
 }
 
@@ -301,12 +349,15 @@ fn blocks_of_any_length_arrive_or_are_known_to_be_long() {
 
 /// Two members of one process.
 fn pair() -> [Boards; 2] {
-    let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 8 << 20 }).unwrap();
+    let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 16 << 20 }).unwrap();
     let mut members = [0, 1]
         .map(|rank| (Allocator::new(segment.arena(rank).unwrap()), Boards::new(segment.clone(), false)));
-    let at = members.each_mut().map(|(memory, boards)| boards.new_board(memory) as i64);
+    let mut told = || members.each_mut().map(|(memory, boards)| boards.new_board(memory) as i64);
+    let (blocking, queued) = (told(), told());
     members.iter_mut().enumerate().for_each(|(rank, (_, boards))| {
-        assert_eq!(boards.hang(rank, &[0, 1], &at).unwrap(), Some(0));
+        assert_eq!(boards.hang(rank, &[0, 1], &blocking).unwrap(), Some(0));
+        let hung = Hung::find(&segment, rank, &[0, 1], &queued).unwrap().unwrap();
+        assert_eq!(boards.queues.insert(Queue::new(State::Hung(hung))), 0);
     });
     members.map(|(_, boards)| boards)
 }
@@ -364,13 +415,16 @@ fn a_long_vector_takes_two_rounds() {
         if queued {
             let tickets = [0, 1].map(|rank| {
                 let (first, second) = halves[rank].clone();
-                members[rank].queue(0, first, Some(second))
+                enqueue(&mut members[rank], 0, &first, Some(second))
             });
             // Each member posts, adds and posts, and gathers.
             for rank in [0, 1, 0] {
-                members[rank].poll();
+                members[rank].poll(&mut no_schedule);
             }
-            assert_eq!([0, 1].map(|rank| members[rank].outcome(tickets[rank])), [Some(Ok(())), Some(Ok(()))]);
+            assert_eq!(
+                [0, 1].map(|rank| members[rank].outcome(tickets[rank], &mut no_schedule)),
+                [Some(Ok(())), Some(Ok(()))]
+            );
         } else {
             for round in 0..2 {
                 let call = |rank: usize| if round == 0 { &halves[rank].0 } else { &halves[rank].1 };
@@ -446,7 +500,7 @@ fn blocks_of_two_lengths_are_told() {
 
 #[test]
 fn boards_of_which_one_is_nowhere_do_not_hang() {
-    let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 8 << 20 }).unwrap();
+    let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 16 << 20 }).unwrap();
     let mut boards = Boards::new(segment, false);
     assert_eq!(boards.hang(0, &[0, 1], &[64, NO_BOARD as i64]), Ok(None));
     for wrong in [1 << 40 | 20, 64, 64 | 13, 64 | 21, 64 | 63] {
@@ -457,17 +511,17 @@ fn boards_of_which_one_is_nowhere_do_not_hang() {
 /// Who has made many boards has less room in the next ones, and then so have all members.
 #[test]
 fn the_least_room_counts() {
-    let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 128 << 20 }).unwrap();
+    let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 256 << 20 }).unwrap();
     let [mut many, mut few] = [0, 1].map(|_| Boards::new(segment.clone(), false));
     let mut memory = [0, 1].map(|rank| Allocator::new(segment.arena(rank).unwrap()));
-    for comms in 1..=33 {
-        let boards = [many.new_board(&mut memory[0]) as i64, few.new_board(&mut memory[1]) as i64];
-        if comms > 1 && comms < 33 {
-            few.left.push((boards[1] as u64, 0));
+    for boards in 1..=65 {
+        let rooms = [many.new_board(&mut memory[0]) as i64, few.new_board(&mut memory[1]) as i64];
+        if boards > 1 && boards < 65 {
+            few.left.push((rooms[1] as u64, 0));
             continue;
         }
-        let board = few.hang(1, &[0, 1], &boards).unwrap().unwrap();
+        let board = few.hang(1, &[0, 1], &rooms).unwrap().unwrap();
         assert!(few.has_room(board, &short(Bcast, 0, LESS_BYTES_MAX)));
-        assert_eq!(few.has_room(board, &short(Bcast, 0, BYTES_MAX)), comms == 1);
+        assert_eq!(few.has_room(board, &short(Bcast, 0, BYTES_MAX)), boards == 1);
     }
 }

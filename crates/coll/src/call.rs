@@ -96,7 +96,8 @@ impl Part {
         }
     }
 
-    fn whole(&self) -> Option<&Buffer> {
+    /// The one buffer of a part that has one.
+    pub(crate) fn whole(&self) -> Option<&Buffer> {
         match self {
             Part::None | Part::Each(_) => None,
             Part::One { buffer, .. } | Part::PerRank(buffer) | Part::CutAt { buffer, .. } => Some(buffer),

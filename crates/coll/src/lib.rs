@@ -18,23 +18,37 @@ mod queue;
 mod short;
 mod vector;
 
-pub use board::{CALLS_BEFORE, Round, Turn};
+pub use board::{CALLS_BEFORE, Calls, Round, Turn};
 pub use call::{Call, Members, Part, meet};
 pub use choose::{Choice, RULES, Rule};
-pub use queue::Ticket as BoardTicket;
+pub use queue::Whole;
 pub use short::{SHORT_MAX, Short};
-pub use vector::{Pass, Vector};
+pub use vector::Vector;
+
+use queue::{Found, Hanging, Leaving, Queue, Queued, State};
+use vector::Pass;
 
 use board::Boards;
 use cache::{Key, Plans};
+use datatype::Buffer;
 use error::{Class, Result, fail};
-use executor::{Executor, Offload, Poll, Start, Ticket, UserCall};
+use executor::{Executor, Offload, Poll, Start, UserCall};
 use schedule::Schedule;
 use schedule::algorithm::{Collective, Params};
 use short::MEMBERS_MAX;
 use std::sync::Arc;
+use sys::Block;
 use telemetry::Counter;
 use transport::shm::Allocator;
+
+/// A collective under way, until `Coll::outcome` has said how it ended.
+#[derive(Clone, Copy, Debug)]
+pub enum Ticket {
+    /// By a schedule.
+    Schedule(executor::Ticket),
+    /// In a queue.
+    Queued(queue::Ticket),
+}
 
 /// The collectives of one process.
 pub struct Coll {
@@ -67,6 +81,10 @@ impl Coll {
 
     /// Starts a collective.
     pub fn start(&mut self, members: &Members, call: Call) -> Result<Ticket> {
+        self.start_schedule(members, call).map(Ticket::Schedule)
+    }
+
+    fn start_schedule(&mut self, members: &Members, call: Call) -> Result<executor::Ticket> {
         let schedule = self.schedule(members, &call)?;
         // Where the setting leaves the choice to us, a call that only waits is carried out by the waiting rank.
         let offload =
@@ -98,36 +116,57 @@ impl Coll {
             && self.short & 1 << call.collective as u32 != 0
     }
 
-    /// The call that `takes_vector` allows, on these boards; nothing if it is none for them.
+    /// The blocking call that `takes_vector` allows, on these boards; nothing if it is none for them.
     pub fn vector(&mut self, boards: usize, call: &Call) -> Option<Vector> {
-        self.boards.vector(boards, call)
+        if self.boards.skipping(boards).skips() { None } else { self.boards.vector(boards, call) }
     }
 
     /// Whether it turned out in its round, for all members, that a schedule must carry out a call. If so, the next ones try no boards.
     pub fn leaves_to_schedule(&mut self, boards: usize, vector: &Vector) -> bool {
-        self.boards.leaves_to_schedule(boards, vector)
+        let is = vector.is_scheduled();
+        if is {
+            self.boards.skipping(boards).begin();
+        }
+        is
     }
 
-    /// Passes a block that the last blocking call on these boards left: among `peers`, in a context that such calls alone use.
-    pub fn pass(&mut self, boards: usize, context: u64, peers: &[u32], pass: Pass) -> Result<Ticket> {
-        let Pass { from, to, here, block } = pass;
-        // All members count the rounds alike, and in each a member passes one block.
-        let sequence = (self.boards.round(boards) as u32).wrapping_mul(MEMBERS_MAX as u32) + from as u32;
-        let (rank, peers) = (u32::from(here == to), Arc::from([peers[from], peers[to]]));
-        let call = Call { blocking: true, ..Call::new(Collective::Bcast, Part::None, Part::bytes(block)) };
-        self.start(&Members { context, sequence, rank, peers, first_group: 0 }, call)
+    /// Starts to pass the blocks that the last blocking call on these boards left: among `peers`, in a context that such calls alone use.
+    pub fn pass(
+        &mut self,
+        boards: usize,
+        context: u64,
+        peers: &[u32],
+        vector: &Vector,
+    ) -> Vec<Result<Ticket>> {
+        let board = self.boards.blocking(boards);
+        let (round, rank) = (board.round(), board.rank());
+        let passes = self.pass_all(round, context, peers, rank, vector);
+        passes.into_iter().map(|pass| pass.map(Ticket::Schedule)).collect()
+    }
+
+    fn pass_all(
+        &mut self,
+        round: u64,
+        context: u64,
+        peers: &[u32],
+        here: usize,
+        vector: &Vector,
+    ) -> Vec<Result<executor::Ticket>> {
+        let mut pass = |Pass { from, to, block }| {
+            // All members count the rounds alike, and in each a member passes one block.
+            let sequence = (round as u32).wrapping_mul(MEMBERS_MAX as u32) + from as u32;
+            let (rank, peers) = (u32::from(here == to), Arc::from([peers[from], peers[to]]));
+            let call =
+                Call { blocking: true, ..Call::new(Collective::Bcast, Part::None, Part::bytes(block)) };
+            self.start_schedule(&Members { context, sequence, rank, peers, first_group: 0 }, call)
+        };
+        vector.passed(here).map(&mut pass).collect()
     }
 
     /// Whether a call that `takes` allows has room on these boards.
     #[inline]
     pub fn has_room(&self, boards: usize, short: &Short) -> bool {
         self.boards.has_room(boards, short)
-    }
-
-    /// Whether nonblocking calls that `takes` and `has_room` allow may go over these boards: not where proxies carry them out.
-    #[inline]
-    pub fn queues(&self, boards: usize) -> bool {
-        !self.boards.is_served(boards)
     }
 
     /// Makes room for this rank's board; all members then tell each other what this returns.
@@ -141,20 +180,96 @@ impl Coll {
         self.boards.hang(rank, peers, boards)
     }
 
-    /// Counts a call over boards.
+    /// Opens a queue of calls that all members will make in the same order, beginning with the same one; nobody waits for it. `members` have a
+    /// number that is only its own.
+    pub fn open_queue(&mut self, members: &Members) -> Result<usize> {
+        let mine = Block::of(&self.new_board().to_ne_bytes());
+        let all = Block::new(8 * members.peers.len());
+        let (input, output) = (Buffer::from(mine.span()), Buffer::from(all.span()));
+        let call = Call::new(Collective::Allgather, Part::bytes(input), Part::PerRank(output));
+        let exchange = self.start_schedule(members, call)?;
+        let (rank, peers) = (members.rank as usize, members.peers.clone());
+        let hanging = Hanging { exchange, _mine: mine, all, rank, peers };
+        let queue = self.boards.queues.insert(Queue::new(State::Hanging(Box::new(hanging))));
+        self.boards.busy.push(queue);
+        Ok(queue)
+    }
+
+    /// Whether a call may be one for a queue.
+    pub fn is_for_queue(&self, members: &Members, call: &Call) -> bool {
+        self.short & 1 << call.collective as u32 != 0
+            && members.first_group == 0
+            && call.neighbors.is_none()
+            && (2..=MEMBERS_MAX).contains(&members.peers.len())
+    }
+
+    /// Makes a call after all calls of the queue before; nothing if it is none for the queue. It is cloned only where a schedule may have to carry it
+    /// out, with the members' number, and then with blocks that are passed in the context `passing`.
+    pub fn queue(&mut self, queue: usize, members: &Members, call: &Call, passing: u64) -> Option<Ticket> {
+        let whole = || Whole { call: call.clone(), members: members.clone(), passing };
+        let queued = match &self.boards.queues[queue].state {
+            State::Refused => return None,
+            _ if !self.is_for_queue(members, call) => return None,
+            State::Hanging(_) | State::Broken(_) => Queued::unsure(whole()),
+            State::Hung(hung) => Queued::sure(Found::on(hung, call)?, whole),
+        };
+        Some(self.enqueue(queue, queued))
+    }
+
+    /// The same of a short call among so many members; nothing, too, as long as no boards hang.
     #[inline]
-    pub fn count(&self, collective: Collective) {
-        telemetry::count(counter_of(collective), 1);
+    pub fn queue_short(&mut self, queue: usize, short: Short, members: usize) -> Option<Ticket> {
+        if !self.takes(&short, members) {
+            return None;
+        }
+        let State::Hung(hung) = &self.boards.queues[queue].state else { return None };
+        let queued = Queued::sure(Found::short(hung, short)?, || unreachable!("a short call leaves nothing"));
+        Some(self.enqueue(queue, queued))
     }
 
-    /// Makes a nonblocking call on these boards; `then` is its second round if it takes two.
-    pub fn queue(&mut self, boards: usize, short: Short, then: Option<Short>) -> BoardTicket {
-        self.boards.queue(boards, short, then)
+    #[inline(always)]
+    fn enqueue(&mut self, queue: usize, queued: Queued) -> Ticket {
+        let executor = &mut self.executor;
+        let ticket = self.boards.queue(queue, queued, &mut |ticket| executor.outcome(ticket));
+        self.carry_on();
+        Ticket::Queued(ticket)
     }
 
-    /// How a call of `queue` ended, once it has; the ticket is then spent.
-    pub fn board_outcome(&mut self, ticket: BoardTicket) -> Option<Result<()>> {
-        self.boards.outcome(ticket)
+    /// No more calls are made in this queue.
+    pub fn close_queue(&mut self, queue: usize) {
+        self.boards.close(queue);
+    }
+
+    /// Starts schedules for what calls in queues have left.
+    #[inline]
+    fn carry_on(&mut self) {
+        if !self.boards.leaving.is_empty() {
+            self.start_remainders();
+        }
+    }
+
+    #[cold]
+    fn start_remainders(&mut self) {
+        for Leaving { call, tried, whole: Whole { call: whole, members, passing } } in
+            std::mem::take(&mut self.boards.leaving)
+        {
+            let started = match tried {
+                Some((vector, round)) if !vector.is_scheduled() => {
+                    count(whole.collective);
+                    self.pass_all(round, passing, &members.peers, members.rank as usize, &vector)
+                }
+                _ => vec![self.start_schedule(&members, whole)],
+            };
+            let queued = &mut self.boards.queued[call];
+            for start in started {
+                match start {
+                    Ok(ticket) => queued.left.push(ticket),
+                    Err(error) => {
+                        queued.outcome = queued.outcome.take().map(|outcome| outcome.and(Err(error)))
+                    }
+                }
+            }
+        }
     }
 
     /// Begins a round of a call that `takes` allows on these boards.
@@ -204,7 +319,7 @@ impl Coll {
             Some(Some(algorithm)) => algorithm,
             Some(None) => fail!(Class::Comm, "{} needs an intracommunicator", call.collective.name()),
         };
-        telemetry::count(counter_of(call.collective), 1);
+        count(call.collective);
         let &Call { root, in_place, commutative, .. } = call;
         let params = Params { rank, size, root, in_place, commutative, first_group };
         Ok(self.plans.get(Key::All(algorithm, params)))
@@ -213,7 +328,10 @@ impl Coll {
     /// Advances all started collectives that this rank executes itself.
     #[inline]
     pub fn poll(&mut self) -> Poll {
-        match (self.boards.poll(), self.executor.poll()) {
+        let executor = &mut self.executor;
+        let moved = self.boards.poll(&mut |ticket| executor.outcome(ticket));
+        self.carry_on();
+        match (moved, self.executor.poll()) {
             (true, Poll::Idle) => Poll::Progressed,
             (_, poll) => poll,
         }
@@ -226,7 +344,10 @@ impl Coll {
 
     /// How a collective ended, once it has; the ticket is then spent.
     pub fn outcome(&mut self, ticket: Ticket) -> Option<Result<()>> {
-        self.executor.outcome(ticket)
+        match ticket {
+            Ticket::Schedule(ticket) => self.executor.outcome(ticket),
+            Ticket::Queued(ticket) => self.boards.outcome(ticket, &mut |left| self.executor.outcome(left)),
+        }
     }
 
     /// Whether anything has changed since the last `poll`: to be asked before sleeping on the rank's doorbell.
@@ -249,8 +370,8 @@ impl Coll {
         self.executor.pending()
     }
 
-    /// Calls on boards under way: the boards' number, and a member that has not begun the first of them.
-    pub fn pending_on_boards(&self) -> impl Iterator<Item = (usize, usize)> {
+    /// Calls on boards under way: whose they are, and a member that has not begun the first of them.
+    pub fn pending_on_boards(&self) -> impl Iterator<Item = (Calls, usize)> {
         self.boards.pending()
     }
 
@@ -258,6 +379,12 @@ impl Coll {
     pub fn warning(&mut self) -> Option<String> {
         self.executor.warning()
     }
+}
+
+/// Counts a call.
+#[inline]
+pub fn count(collective: Collective) {
+    telemetry::count(counter_of(collective), 1);
 }
 
 fn counter_of(collective: Collective) -> Counter {

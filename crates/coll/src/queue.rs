@@ -1,80 +1,277 @@
-//! Nonblocking calls on boards (`board.rs`), for as long as the program lets them be under way.
+//! Calls on boards (`board.rs`) that the program lets be under way, one after the other.
 //!
-//! A board takes one call at a time, so those of a comm form a queue: each begins once the one before is over here, at the latest when the
-//! program waits for anything.
+//! A board takes one call at a time, so calls that all members make in the same order form a queue: a comm's nonblocking collectives, the starts of a
+//! persistent one, the steps of a file's collective accesses. Each begins once the one before is over here, at the latest when
+//! the program waits for anything. Its board is hung when the queue is opened, by an allgather that nobody waits for; until then the calls wait.
+//! What boards do not take is carried out by schedules beside the queue.
 //!
-//! Always true here: only calls in which every member needs to hear of every other go this way. In the others somebody could be done
-//! without the members that compute, and a schedule lets him.
+//! Always true here: all members make the same calls in the same order, and come to the same answer which of them go by a schedule.
 
-use crate::board::{Boards, Hung, Turn};
+use crate::board::{Board, Boards, Hung, Round, Turn};
+use crate::call::{Call, Members};
 use crate::short::Short;
-use error::Result;
-use schedule::algorithm::Collective;
+use crate::vector::Vector;
+use error::{Error, Result};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use sys::Block;
+use transport::shm::Segment;
 
-/// A nonblocking call on boards, until `Boards::outcome` has said how it ended.
+/// Asks how a schedule ended, once it has.
+type Ended<'a> = &'a mut dyn FnMut(executor::Ticket) -> Option<Result<()>>;
+
+/// A call in a queue, until `Coll::outcome` has said how it ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket(usize);
 
-/// Such a call.
-pub(crate) struct Queued {
-    turn: Option<Turn>,
-    short: Short,
-    /// The second round, if it takes two.
-    then: Option<Short>,
-    outcome: Option<Result<()>>,
+/// A call as schedules would carry it out.
+#[derive(Debug)]
+pub struct Whole {
+    /// The call.
+    pub call: Call,
+    /// Its members, with a number that is only its own.
+    pub members: Members,
+    /// The context in which members of such calls pass blocks to each other, with the numbers of rounds.
+    pub passing: u64,
 }
 
-impl Short {
-    /// Whether a nonblocking call of this kind may go over boards.
-    #[inline]
-    pub fn is_mutual(&self) -> bool {
-        use Collective::*;
-        matches!(self.name, Barrier | Allgather | Alltoall | Allreduce | ReduceScatter | ReduceScatterBlock)
+/// Calls of some members, one after the other.
+pub(crate) struct Queue {
+    pub(crate) state: State,
+    calls: VecDeque<usize>,
+    /// No more calls are made here.
+    freed: bool,
+}
+
+pub(crate) enum State {
+    /// The members tell each other where their boards lie.
+    Hanging(Box<Hanging>),
+    Hung(Hung),
+    /// Some member has no room for a board, or has a proxy: all goes by schedules.
+    Refused,
+    /// What was told made no sense.
+    Broken(Error),
+}
+
+/// What members tell each other of their boards.
+pub(crate) struct Hanging {
+    pub exchange: executor::Ticket,
+    /// `Hung::room` of this member.
+    pub _mine: Block,
+    pub all: Block,
+    pub rank: usize,
+    pub peers: Arc<[u32]>,
+}
+
+/// A call in a queue.
+pub(crate) struct Queued {
+    turn: Option<Turn>,
+    on: On,
+    /// How its rounds ended.
+    pub(crate) outcome: Option<Result<()>>,
+    /// Schedules of what they left.
+    pub(crate) left: Vec<executor::Ticket>,
+}
+
+/// What a call is on a board that takes it.
+pub(crate) enum Found {
+    /// With its second round, if it takes two.
+    Short(Short, Option<Box<Short>>),
+    Vector(Vector),
+}
+
+/// How far a call is.
+enum On {
+    /// With the round after this one, if there is one.
+    Short(Short, Option<Box<Short>>),
+    Vector(Box<(Vector, Whole)>),
+    /// It was made before the board hung.
+    Unsure(Box<Whole>),
+    /// Its rounds are over.
+    Over,
+}
+
+/// What of a call is to be carried out by schedules.
+pub(crate) struct Leaving {
+    pub call: usize,
+    /// What it was on its board, and the number of its round; nothing if it went over none.
+    pub tried: Option<(Vector, u64)>,
+    pub whole: Whole,
+}
+
+impl Queued {
+    /// A call that is made before the board hangs.
+    pub(crate) fn unsure(whole: Whole) -> Queued {
+        Queued::new(On::Unsure(Box::new(whole)))
+    }
+
+    /// A call that was found to be one for the board.
+    #[inline(always)]
+    pub(crate) fn sure(found: Found, whole: impl FnOnce() -> Whole) -> Queued {
+        Queued::new(On::of(found, whole))
+    }
+
+    #[inline(always)]
+    fn new(on: On) -> Queued {
+        Queued { turn: None, on, outcome: None, left: Vec::new() }
+    }
+
+    /// Takes its rounds as far as they go; whether they moved.
+    fn drive(&mut self, hung: &mut Hung, segment: &Segment) -> bool {
+        let (board, turn) = (&mut hung.board, &mut self.turn);
+        let (outcome, moved) = match &mut self.on {
+            On::Short(short, then) => match (advance(turn, board, short, segment), then.take()) {
+                ((Some(Ok(())), _), Some(second)) => {
+                    *short = *second;
+                    self.drive(hung, segment);
+                    return true;
+                }
+                ((None, moved), second) => {
+                    *then = second;
+                    (None, moved)
+                }
+                (ended, _) => ended,
+            },
+            On::Vector(call) => {
+                if turn.is_none() && hung.skipping.skips() {
+                    call.0.schedule();
+                    (Some(Ok(())), true)
+                } else {
+                    let (outcome, moved) = advance(turn, board, &call.0, segment);
+                    if outcome.is_some() && call.0.is_scheduled() {
+                        hung.skipping.begin();
+                    }
+                    (outcome, moved)
+                }
+            }
+            On::Unsure(_) | On::Over => (Some(Ok(())), true),
+        };
+        self.outcome = outcome;
+        moved
+    }
+}
+
+impl Found {
+    /// What a call is on a board that hangs; nothing if it is none for it. All members come to the same answer.
+    pub(crate) fn on(hung: &Hung, call: &Call) -> Option<Found> {
+        let (rank, members) = (hung.board.rank(), hung.board.size());
+        if let Some(vector) = Vector::new(call, hung.bytes_max) {
+            return Some(Found::Vector(vector));
+        }
+        Found::short(hung, Short::of(call, rank, members).filter(|short| short.fits(members))?)
+    }
+
+    /// The same of a short call that fits boards.
+    #[inline(always)]
+    pub(crate) fn short(hung: &Hung, short: Short) -> Option<Found> {
+        hung.has_room(&short).then(|| match short.halves(hung.board.rank(), hung.board.size()) {
+            Some((first, second)) => Found::Short(first, Some(Box::new(second))),
+            None => Found::Short(short, None),
+        })
+    }
+}
+
+impl On {
+    #[inline(always)]
+    fn of(found: Found, whole: impl FnOnce() -> Whole) -> On {
+        match found {
+            Found::Vector(vector) => On::Vector(Box::new((vector, whole()))),
+            Found::Short(short, then) => {
+                crate::count(short.name);
+                On::Short(short, then)
+            }
+        }
+    }
+}
+
+/// Takes a round as far as it goes: how it ended, once it has, and whether it moved.
+fn advance(
+    turn: &mut Option<Turn>,
+    board: &mut Board,
+    call: &impl Round,
+    segment: &Segment,
+) -> (Option<Result<()>>, bool) {
+    let mut now = turn.take().unwrap_or_else(|| board.begin(call));
+    let posted = now.posted;
+    let outcome = board.advance(&mut now, call, segment);
+    let moved = outcome.is_some() || now.posted != posted;
+    if outcome.is_none() {
+        *turn = Some(now);
+    }
+    (outcome, moved)
+}
+
+impl Queue {
+    pub(crate) fn new(state: State) -> Queue {
+        Queue { state, calls: VecDeque::new(), freed: false }
+    }
+
+    /// The board, once it hangs.
+    pub(crate) fn board(&self) -> Option<&Board> {
+        if let State::Hung(hung) = &self.state { Some(&hung.board) } else { None }
+    }
+}
+
+impl Hanging {
+    /// The state that follows, once all have told.
+    fn poll(&self, segment: &Segment, ended: Ended) -> Option<State> {
+        let told = ended(self.exchange)?;
+        let found = told.and_then(|()| {
+            let word = |bytes: &[u8]| i64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
+            let rooms: Vec<i64> = self.all.to_vec().chunks_exact(8).map(word).collect();
+            Hung::find(segment, self.rank, &self.peers, &rooms)
+        });
+        Some(match found {
+            Ok(Some(hung)) if !hung.served => State::Hung(hung),
+            Ok(_) => State::Refused,
+            Err(error) => State::Broken(error),
+        })
     }
 }
 
 impl Boards {
-    /// Whether proxies carry out nonblocking calls of some member.
-    #[inline]
-    pub(crate) fn is_served(&self, board: usize) -> bool {
-        self.hung[board].served
-    }
-
-    /// Makes a call that fits these boards, with its second round if it takes two, after all calls before.
-    pub(crate) fn queue(&mut self, board: usize, short: Short, then: Option<Short>) -> Ticket {
-        let call = self.queued.insert(Queued { turn: None, short, then, outcome: None });
-        let queue = &mut self.hung[board].queue;
-        queue.push_back(call);
-        if queue.len() == 1 {
-            self.drive(board);
-            if !self.hung[board].queue.is_empty() {
-                self.busy.push(board);
+    /// Makes a call after all calls of its queue before.
+    #[inline(always)]
+    pub(crate) fn queue(&mut self, queue: usize, queued: Queued, ended: Ended) -> Ticket {
+        let call = self.queued.insert(queued);
+        let calls = &mut self.queues[queue].calls;
+        calls.push_back(call);
+        if calls.len() == 1 && !self.busy.contains(&queue) {
+            self.drive(queue, ended);
+            if !self.queues[queue].calls.is_empty() {
+                self.busy.push(queue);
             }
         }
         Ticket(call)
     }
 
-    /// How a call ended, once it has; the ticket is then spent.
-    pub(crate) fn outcome(&mut self, ticket: Ticket) -> Option<Result<()>> {
-        self.queued[ticket.0].outcome.as_ref()?;
+    /// How a call ended, once it has, and the schedules of what it left; the ticket is then spent.
+    pub(crate) fn outcome(&mut self, ticket: Ticket, ended: Ended) -> Option<Result<()>> {
+        let queued = &mut self.queued[ticket.0];
+        let outcome = queued.outcome.as_mut()?;
+        while let Some(last) = queued.left.last() {
+            let last = ended(*last)?;
+            queued.left.pop();
+            *outcome = std::mem::replace(outcome, Ok(())).and(last);
+        }
         self.queued.remove(ticket.0).outcome
     }
 
     /// Takes all calls as far as they go; whether any moved.
     #[inline]
-    pub(crate) fn poll(&mut self) -> bool {
-        !self.busy.is_empty() && self.drive_all()
+    pub(crate) fn poll(&mut self, ended: Ended) -> bool {
+        !self.busy.is_empty() && self.drive_all(ended)
     }
 
-    fn drive_all(&mut self) -> bool {
+    fn drive_all(&mut self, ended: Ended) -> bool {
         let mut busy = std::mem::take(&mut self.busy);
         let mut moved = false;
-        busy.retain(|board| {
-            moved |= self.drive(*board);
-            let Hung { queue, freed, .. } = &self.hung[*board];
-            let over = queue.is_empty();
+        busy.retain(|queue| {
+            moved |= self.drive(*queue, ended);
+            let Queue { state, calls, freed } = &self.queues[*queue];
+            let over = calls.is_empty() && !matches!(state, State::Hanging(_));
             if over && *freed {
-                self.leave(*board);
+                self.close(*queue);
             }
             !over
         });
@@ -82,30 +279,57 @@ impl Boards {
         moved
     }
 
-    /// Takes the calls on one board as far as they go; whether any moved.
-    fn drive(&mut self, number: usize) -> bool {
-        let Boards { segment, hung, queued, .. } = self;
-        let Hung { nonblocking: board, queue, .. } = &mut hung[number];
+    /// Takes the calls of one queue as far as they go; whether any moved.
+    fn drive(&mut self, number: usize, ended: Ended) -> bool {
+        let Boards { segment, queues, queued, leaving, .. } = self;
+        let Queue { state, calls, .. } = &mut queues[number];
         let mut moved = false;
-        while let Some(call) = queue.front() {
-            let call = &mut queued[*call];
-            let mut turn = call.turn.take().unwrap_or_else(|| board.begin(&call.short));
-            let posted = turn.posted;
-            let outcome = board.advance(&mut turn, &call.short, segment);
-            moved |= turn.posted != posted;
-            match (outcome, call.then.take()) {
-                (None, then) => {
-                    (call.turn, call.then) = (Some(turn), then);
-                    break;
+        if let State::Hanging(hanging) = state {
+            let Some(next) = hanging.poll(segment, ended) else { return false };
+            (*state, moved) = (next, true);
+        }
+        while let Some(&number) = calls.front() {
+            let call = &mut queued[number];
+            match state {
+                State::Hung(hung) => {
+                    if let On::Unsure(whole) = &call.on
+                        && let Some(found) = Found::on(hung, &whole.call)
+                        && let On::Unsure(whole) = std::mem::replace(&mut call.on, On::Over)
+                    {
+                        call.on = On::of(found, || *whole);
+                    }
+                    moved |= call.drive(hung, segment);
                 }
-                (Some(Ok(())), Some(then)) => call.short = then,
-                (outcome, _) => {
-                    call.outcome = outcome;
-                    queue.pop_front();
+                State::Broken(error) => call.outcome = Some(Err(error.clone())),
+                _ => call.outcome = Some(Ok(())),
+            }
+            if call.outcome.is_none() {
+                break;
+            }
+            let round = if let State::Hung(hung) = state { hung.board.round() } else { 0 };
+            match (std::mem::replace(&mut call.on, On::Over), &state) {
+                (_, State::Broken(_)) | (On::Short(..) | On::Over, _) => (),
+                (On::Unsure(whole), _) => leaving.push(Leaving { call: number, tried: None, whole: *whole }),
+                (On::Vector(parts), _) => {
+                    let (vector, whole) = *parts;
+                    leaving.push(Leaving { call: number, tried: Some((vector, round)), whole });
                 }
             }
+            calls.pop_front();
             moved = true;
         }
         moved
+    }
+
+    /// No more calls are made in a queue here, but some may be under way.
+    pub(crate) fn close(&mut self, number: usize) {
+        let queue = &mut self.queues[number];
+        if !queue.calls.is_empty() || matches!(queue.state, State::Hanging(_)) {
+            queue.freed = true;
+            return;
+        }
+        if let State::Hung(hung) = self.queues.remove(number).state {
+            self.take_down(hung);
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! A short collective, as a member makes it on a board (`board.rs`): what it gives and wants, and whom it must wait for.
 
-use crate::call::meet;
+use crate::call::{Call, Part, meet};
 use datatype::{Basic, Buffer, PredefinedOp};
+use executor::Reduction;
 use schedule::algorithm::Collective;
 use std::ops::Range;
 
@@ -83,6 +84,51 @@ impl Short {
             (None, _) => Buffer::EMPTY,
         };
         Some(Short { bytes, given: gives.unwrap_or(bytes), input, output, in_place, ..self })
+    }
+
+    /// A planned call among so many members of one group; nothing if it is none for boards. Reductions come without images. All members come to the
+    /// same answer.
+    pub(crate) fn of(call: &Call, rank: usize, members: usize) -> Option<Short> {
+        use Collective::*;
+        let whole = |part: &Part| part.whole().cloned();
+        let short = Short { root: call.root as usize, ..Short::new(call.collective) };
+        let (input, output) = (whole(&call.input), whole(&call.output));
+        match call.collective {
+            Barrier => Some(short),
+            Bcast => {
+                let buffer = output?;
+                let bytes = buffer.bytes() as u64;
+                let (input, output) =
+                    if rank == short.root { (buffer, Buffer::EMPTY) } else { (Buffer::EMPTY, buffer) };
+                Some(Short { bytes, given: bytes, input, output, ..short })
+            }
+            Gather | Allgather => short.with_blocks(rank, input, 1, output, members),
+            Scatter => short.with_blocks(rank, input, members, output, 1),
+            Alltoall => short.with_blocks(rank, input, members, output, members),
+            Gatherv | Scatterv | Allgatherv | Alltoallv | Alltoallw => None,
+            Reduce | Allreduce | ReduceScatter | ReduceScatterBlock | Scan | Exscan => {
+                let Some(Reduction::Predefined { op, basic, .. }) = call.reduction else { return None };
+                let input = input.or_else(|| output.clone())?;
+                let bytes = input.bytes();
+                let part = match &call.input {
+                    Part::CutAt { at, .. } => at[rank] as usize..at[rank + 1] as usize,
+                    _ => 0..output.as_ref().map_or(0, |_| bytes),
+                };
+                let output = output.unwrap_or(Buffer::EMPTY);
+                input.contiguous().and(output.contiguous())?;
+                let (bytes, operator) = (bytes as u64, Some((op, basic)));
+                Some(Short {
+                    bytes,
+                    given: bytes,
+                    input,
+                    output,
+                    part,
+                    in_place: call.in_place,
+                    operator,
+                    ..short
+                })
+            }
+        }
     }
 
     /// Whether it fits the boards of so many members. All come to the same answer.

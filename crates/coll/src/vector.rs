@@ -18,7 +18,14 @@ use std::ops::Range;
 /// The longest contribution: for longer ones one copy is better than two.
 const BYTES_MAX: u64 = 128 << 10;
 
-/// A blocking call of this kind, as a member makes it on a board.
+/// Calls between two that try the boards while they are too long for them.
+const SKIPPED_MAX: u32 = 15;
+
+/// How many of the next calls on a board try no round, since one before was too long for it.
+#[derive(Debug, Default)]
+pub(crate) struct Skipping(u32);
+
+/// A call of this kind, as a member makes it on a board.
 #[derive(Debug)]
 pub struct Vector {
     name: Collective,
@@ -35,13 +42,26 @@ pub struct Vector {
     long: RefCell<Vec<usize>>,
 }
 
-/// A block that one member passes to another, as one of them takes part in it.
+/// A block that one member passes to another.
 #[derive(Debug)]
-pub struct Pass {
+pub(crate) struct Pass {
     pub(crate) from: usize,
     pub(crate) to: usize,
-    pub(crate) here: usize,
     pub(crate) block: Buffer,
+}
+
+impl Skipping {
+    /// Whether the next call tries no round. All members come to the same answer.
+    pub(crate) fn skips(&mut self) -> bool {
+        let skips = self.0 > 0;
+        self.0 -= u32::from(skips);
+        skips
+    }
+
+    /// A call that tried one has been left to a schedule, as then the next ones probably would be.
+    pub(crate) fn begin(&mut self) {
+        self.0 = SKIPPED_MAX;
+    }
 }
 
 impl Vector {
@@ -69,15 +89,19 @@ impl Vector {
         })
     }
 
+    /// Has a schedule carry it out: no member tries a round.
+    pub(crate) fn schedule(&self) {
+        self.scheduled.set(true);
+    }
+
     /// Whether it turned out, for all members, that a schedule must carry it out.
     pub(crate) fn is_scheduled(&self) -> bool {
         self.scheduled.get()
     }
 
-    /// The long blocks of a gatherv that are to be passed, now that the round is over.
-    pub fn passed(&self, rank: usize) -> impl Iterator<Item = Pass> {
-        let pass =
-            move |from: usize, block: &Buffer| Pass { from, to: self.root, here: rank, block: block.clone() };
+    /// The long blocks of a gatherv that this member passes or is passed, now that the round is over.
+    pub(crate) fn passed(&self, rank: usize) -> impl Iterator<Item = Pass> {
+        let pass = |from: usize, block: &Buffer| Pass { from, to: self.root, block: block.clone() };
         let received: Vec<_> =
             self.long.borrow().iter().map(|from| pass(*from, self.take_of(*from))).collect();
         let sends =

@@ -37,8 +37,10 @@ pub struct Comm {
     pub info: Info,
     /// The session that it came of: its handle's number, 0 of none.
     pub session: u64,
-    /// What its short collectives go over.
+    /// What its short blocking collectives go over.
     pub boards: Boards,
+    /// What its nonblocking ones go through.
+    pub queue: Queue,
     /// Its virtual topology.
     pub topology: Option<Arc<Topology>>,
     /// Collectives started so far, blocking and nonblocking ones: the numbers that all members agree on for the next.
@@ -50,27 +52,35 @@ pub struct Comm {
     partitioned: [Partial; 2],
 }
 
-/// How far a comm is with the boards of its short collectives (room `coll`), which its members hang together.
+/// How far a comm is with the boards of its short blocking collectives (room `coll`), which its members hang together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Boards {
     /// So many calls could have gone over them.
     Counted(u32),
     /// Some member has no room for one.
     Refused,
-    /// They hang.
-    Hung {
-        /// Their number in `coll`.
-        boards: usize,
-        /// Nonblocking calls from this one of `Comm::sequences` on may go over them. When the boards were hung some members had made more
-        /// nonblocking calls than others.
-        from: u32,
-    },
+    /// They hang, and have this number in `coll`.
+    Hung(usize),
+}
+
+/// How far collectives that do not block are with a queue of theirs (room `coll`), which the members open together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queue {
+    /// So many calls could have gone through it.
+    Counted(u32),
+    /// It is open, and has this number in `coll`.
+    Open(usize),
 }
 
 /// What the context of a comm's nonblocking collectives differs in.
 const NONBLOCKING: u64 = 1 << 63;
-/// The same of blocks that members of a blocking collective pass to each other.
+/// The same of blocks that members of a collective pass to each other.
 const PASSING: u64 = 1 << 62;
+
+/// The context in which members pass blocks to each other that collectives of this context left.
+pub fn passing_context(context: u64) -> u64 {
+    context ^ PASSING
+}
 
 /// Contexts of comms that only the processes of a group make: calls so far by what they pass alike.
 #[derive(Debug, Default)]
@@ -145,6 +155,7 @@ impl Comm {
             attributes: Attributes::default(),
             info: Info::from([("mpi_memory_alloc_kinds", MEMORY_KINDS)]),
             boards: Boards::Counted(0),
+            queue: Queue::Counted(0),
             topology: None,
             sequences: [0; 2],
             children: 0,
@@ -241,14 +252,9 @@ impl Comm {
         (context, *number)
     }
 
-    /// The context in which members pass blocks to each other that their collective left.
-    pub fn passing_context(&self) -> u64 {
-        self.context ^ PASSING
-    }
-
     /// Whether messages or collectives with this context are the comm's.
     pub fn has_context(&self, context: u64) -> bool {
-        [0, NONBLOCKING, PASSING].contains(&(context ^ self.context))
+        [0, NONBLOCKING, PASSING, PASSING ^ NONBLOCKING].contains(&(context ^ self.context))
     }
 
     /// The context of the next comm that all members make together; `color` tells apart the comms of one MPI_Comm_split.

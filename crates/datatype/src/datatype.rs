@@ -53,33 +53,40 @@ impl Datatype {
     pub fn size(&self) -> usize {
         self.layout.size
     }
+
     /// Bytes from one element to the next (MPI_Type_get_extent).
     #[inline]
     pub fn extent(&self) -> i64 {
         self.layout.extent
     }
+
     /// Lower bound.
     pub fn lb(&self) -> i64 {
         self.layout.lb
     }
+
     /// Offset of the first data byte (MPI_Type_get_true_extent).
     pub fn true_lb(&self) -> i64 {
         self.layout.true_lb
     }
+
     /// Bytes from the first data byte to the end of the last.
     pub fn true_extent(&self) -> i64 {
         self.layout.true_extent
     }
+
     /// Where the data lies.
     #[inline]
     pub fn layout(&self) -> &Arc<Layout> {
         &self.layout
     }
+
     /// The machine type of a predefined datatype or of a duplicate of one: what the predefined operators work on.
     #[inline]
     pub fn basic(&self) -> Option<Basic> {
         self.basic
     }
+
     /// The predefined datatype, as its machine type, that all elements of this one are, if they are of one: what accumulate
     /// operations combine (MPI 5.0, section 12.3.4). A pair is one element.
     #[inline]
@@ -87,6 +94,7 @@ impl Datatype {
         if self.basic.is_some() { self.basic } else { self.element_of_parts() }
     }
 
+    #[cold]
     fn element_of_parts(&self) -> Option<Basic> {
         let unit = self.unit();
         if unit.basic.is_some() {
@@ -96,27 +104,33 @@ impl Datatype {
         let first = elements.next()??;
         elements.all(|element| element == Some(first)).then_some(first)
     }
+
     /// The handle in the standard ABI, if it has a fixed one.
     pub fn predefined(&self) -> Option<u32> {
         self.predefined
     }
+
     /// Whether it is predefined, named or not (the Fortran 90 ones have no name): it must not be freed.
     pub fn is_permanent(&self) -> bool {
         self.permanent
     }
+
     /// How it was made (MPI_Type_get_envelope, MPI_Type_get_contents).
     pub fn recipe(&self) -> &Recipe {
         &self.recipe
     }
+
     /// Whether it may be used in communication.
     #[inline]
     pub fn is_committed(&self) -> bool {
         self.committed.load(Ordering::Relaxed)
     }
+
     /// Allows it in communication (MPI_Type_commit). Layouts are compiled when made, so nothing else happens.
     pub fn commit(&self) {
         self.committed.store(true, Ordering::Relaxed);
     }
+
     /// Basic elements of one element (a pair has two, a complex number is one).
     pub fn elements(&self) -> u64 {
         self.facts.elements

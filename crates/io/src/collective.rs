@@ -18,9 +18,10 @@ use crate::hints::Switch;
 use crate::pool::{Pool, Slot};
 use crate::view::{Tiles, View};
 use crate::window::{Window, part, slices};
-use coll::{Call, Coll, Members, Part};
+use coll::{Call, Coll, Members, Part, Ticket};
 use datatype::Buffer;
 use error::{Class, Error, Result};
+use objects::passing_context;
 use schedule::algorithm::Collective as Pattern;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
@@ -45,6 +46,8 @@ pub struct Collective {
     transfer: Option<Transfer>,
     ordered: Option<Ordered>,
     members: Members,
+    /// Where its collectives are made, if not each by itself.
+    queue: Option<usize>,
     known: Known,
     stage: Stage,
     /// What this rank says to all in the present step, and what all say.
@@ -62,16 +65,16 @@ pub struct Collective {
 
 enum Stage {
     Begin,
-    Amounts(executor::Ticket),
-    Base(executor::Ticket),
+    Amounts(Ticket),
+    Base(Ticket),
     Plan,
-    Extents(executor::Ticket),
-    Views(executor::Ticket),
+    Extents(Ticket),
+    Views(Ticket),
     Round,
-    Exchange(executor::Ticket),
+    Exchange(Ticket),
     Assemble,
     Drain,
-    Verdict(executor::Ticket),
+    Verdict(Ticket),
     Alone(Slot<Result<u64>>),
     Over,
 }
@@ -110,12 +113,20 @@ const SPARSE: u64 = 16;
 pub(crate) const AT_ONCE_BYTES: u64 = 64 << 10;
 
 impl Collective {
-    /// A transfer that all members make together; `members` has a context that nothing else uses.
-    pub fn new(transfer: Transfer, ordered: Option<Ordered>, members: Members, known: Known) -> Collective {
+    /// A transfer that all members make together; `members` has a context that nothing else uses. `queue`: where the members make all
+    /// collectives of this file's accesses, of which then only one is under way.
+    pub fn new(
+        transfer: Transfer,
+        ordered: Option<Ordered>,
+        members: Members,
+        queue: Option<usize>,
+        known: Known,
+    ) -> Collective {
         Collective {
             transfer: Some(transfer),
             ordered,
             members,
+            queue,
             known,
             stage: Stage::Begin,
             mine: Block::new(0),
@@ -256,13 +267,16 @@ impl Collective {
     }
 
     /// Starts a collective of the present step.
-    fn start(&mut self, coll: &mut Coll, call: Call) -> Result<executor::Ticket> {
+    fn start(&mut self, coll: &mut Coll, call: Call) -> Result<Ticket> {
         self.members.sequence += 1;
-        coll.start(&self.members, call)
+        let queued = self
+            .queue
+            .and_then(|queue| coll.queue(queue, &self.members, &call, passing_context(self.members.context)));
+        queued.map_or_else(|| coll.start(&self.members, call), Ok)
     }
 
     /// Every rank's `mine` is to be in everybody's `all`.
-    fn gather(&mut self, coll: &mut Coll, mine: Block) -> Result<executor::Ticket> {
+    fn gather(&mut self, coll: &mut Coll, mine: Block) -> Result<Ticket> {
         self.all = Block::new(mine.span().bytes() * self.size());
         self.mine = mine;
         let input = Part::bytes(Buffer::from(self.mine.span()));
@@ -270,7 +284,7 @@ impl Collective {
         self.start(coll, Call::new(Pattern::Allgather, input, output))
     }
 
-    fn say(&mut self, coll: &mut Coll, words: &[u64]) -> Result<executor::Ticket> {
+    fn say(&mut self, coll: &mut Coll, words: &[u64]) -> Result<Ticket> {
         self.gather(coll, Block::of(&to_bytes(words)))
     }
 
@@ -383,7 +397,7 @@ impl Collective {
     }
 
     /// Every rank sends its view to the aggregators.
-    fn send_views(&mut self, coll: &mut Coll, extents: &[Vec<u64>]) -> Result<executor::Ticket> {
+    fn send_views(&mut self, coll: &mut Coll, extents: &[Vec<u64>]) -> Result<Ticket> {
         self.mine = Block::of(&to_bytes(&self.transfer().access.tiles.to_words()));
         let mine = Buffer::from(self.mine.span());
         let receives = self.domain().is_some();
@@ -464,7 +478,7 @@ impl Collective {
     }
 
     /// Starts the exchange of a round; a read must have its window first.
-    fn begin_round(&mut self, coll: &mut Coll, pool: &mut Pool) -> Result<Option<executor::Ticket>> {
+    fn begin_round(&mut self, coll: &mut Coll, pool: &mut Pool) -> Result<Option<Ticket>> {
         let round = self.plan.round;
         let reads = self.transfer().way == Way::Read;
         if reads {

@@ -34,8 +34,8 @@ pub fn bcast(
 pub fn ibcast(
     guard: &mut Guard, buffer: Address, count: i64, datatype: Handle, root: i32, comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
-    let planned = guard.plan_bcast(comm, root, Typed(buffer, count, datatype))?;
-    launch(guard, planned, request)
+    let short = |process: &mut Process| short::bcast(process, comm, root, Typed(buffer, count, datatype));
+    nonblocking(guard, comm, short, |process| process.plan_bcast(comm, root, Typed(buffer, count, datatype)), request)
 }
 
 /// MPI_Gather.
@@ -52,8 +52,8 @@ pub fn gather(
 pub fn igather(
     guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address, recvcount: i64, recvtype: Handle, root: i32, comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
-    let planned = guard.plan_gather(comm, root, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype))?;
-    launch(guard, planned, request)
+    let short = |process: &mut Process| short::between_root_and_all(process, Collective::Gather, comm, root, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
+    nonblocking(guard, comm, short, |process| process.plan_gather(comm, root, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype)), request)
 }
 
 /// MPI_Gatherv.
@@ -88,8 +88,8 @@ pub fn scatter(
 pub fn iscatter(
     guard: &mut Guard, sendbuf: Address, sendcount: i64, sendtype: Handle, recvbuf: Address, recvcount: i64, recvtype: Handle, root: i32, comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
-    let planned = guard.plan_scatter(comm, root, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype))?;
-    launch(guard, planned, request)
+    let short = |process: &mut Process| short::between_root_and_all(process, Collective::Scatter, comm, root, Typed(recvbuf, recvcount, recvtype), Typed(sendbuf, sendcount, sendtype));
+    nonblocking(guard, comm, short, |process| process.plan_scatter(comm, root, Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype)), request)
 }
 
 /// MPI_Scatterv.
@@ -214,8 +214,8 @@ pub fn reduce(
 pub fn ireduce(
     guard: &mut Guard, sendbuf: Address, recvbuf: Address, count: i64, datatype: Handle, op: Handle, root: i32, comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
-    let planned = guard.plan_reduce(comm, root, count, Reduced { sendbuf, recvbuf, datatype, op })?;
-    launch(guard, planned, request)
+    let short = |process: &mut Process| short::reduction(process, Collective::Reduce, comm, root, count, &Reduced { sendbuf, recvbuf, datatype, op });
+    nonblocking(guard, comm, short, |process| process.plan_reduce(comm, root, count, Reduced { sendbuf, recvbuf, datatype, op }), request)
 }
 
 /// MPI_Allreduce.
@@ -286,8 +286,8 @@ pub fn scan(
 pub fn iscan(
     guard: &mut Guard, sendbuf: Address, recvbuf: Address, count: i64, datatype: Handle, op: Handle, comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
-    let planned = guard.plan_scan(comm, count, Reduced { sendbuf, recvbuf, datatype, op })?;
-    launch(guard, planned, request)
+    let short = |process: &mut Process| short::reduction(process, Collective::Scan, comm, 0, count, &Reduced { sendbuf, recvbuf, datatype, op });
+    nonblocking(guard, comm, short, |process| process.plan_scan(comm, count, Reduced { sendbuf, recvbuf, datatype, op }), request)
 }
 
 /// MPI_Exscan.
@@ -304,8 +304,8 @@ pub fn exscan(
 pub fn iexscan(
     guard: &mut Guard, sendbuf: Address, recvbuf: Address, count: i64, datatype: Handle, op: Handle, comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
-    let planned = guard.plan_exscan(comm, count, Reduced { sendbuf, recvbuf, datatype, op })?;
-    launch(guard, planned, request)
+    let short = |process: &mut Process| short::reduction(process, Collective::Exscan, comm, 0, count, &Reduced { sendbuf, recvbuf, datatype, op });
+    nonblocking(guard, comm, short, |process| process.plan_exscan(comm, count, Reduced { sendbuf, recvbuf, datatype, op }), request)
 }
 
 /// Makes a call over boards, or by a schedule where it is none for them.
@@ -324,7 +324,7 @@ fn blocking(
     run(guard, planned)
 }
 
-/// Begins a call over boards, or by a schedule where it is none for them.
+/// Makes a call in the comm's queue, or by a schedule where it is none for that.
 #[inline(always)]
 fn nonblocking(
     guard: &mut Guard,
@@ -334,7 +334,7 @@ fn nonblocking(
     request: Out<Handle>,
 ) -> Result<()> {
     request.check()?;
-    if let Some(work) = guard.begin_short(comm, short) {
+    if let Some(work) = guard.enqueue(comm, short) {
         return request.set(guard.request(comm, work)?);
     }
     let planned = plan(guard)?;

@@ -2,6 +2,7 @@
 
 use crate::args::{Address, Callback, Handle, Out, OutCount, Text, TextOut};
 use crate::process::{Guard, On};
+use crate::short;
 use error::{Class, Result, fail};
 use io::file::{check_amode, delete, open, path_of};
 use io::{File, Hints, Representation, SharedPointer, UserRepresentation, View};
@@ -126,6 +127,7 @@ pub fn file_close(guard: &mut Guard, fh: Out<Handle>) -> Result<()> {
     let synced = if deletes { Ok(()) } else { guard.unlocked(|| storage.sync()) };
     let mut outcome = guard.all_succeed(&mut members, synced, |_| []).map(drop);
     let file = guard.job().files.remove(handle)?;
+    short::leave(&mut guard.job().coll, &file.comm);
     if members.rank == 0 {
         guard.job().coll.memory().free(file.shared.offset());
     }

@@ -5,9 +5,9 @@
 
 use crate::args::{Array, Handle, In, Out, Status, StatusOut, Statuses};
 use crate::process::{Awaiting, Guard, Job, On, Process};
-use crate::request::{Completion, Source, Work};
+use crate::request::{Completion, Recipe, Request, Source, Work};
 use error::{Class, Error, Result, fail};
-use objects::constants;
+use objects::{Queue, constants};
 
 /// MPI_Wait.
 pub fn wait(guard: &mut Guard, request: Out<Handle>, status: StatusOut) -> Result<()> {
@@ -223,7 +223,11 @@ pub fn request_free(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
         Some(Work::Generalized { complete: false, freed, .. }) => *freed = true,
         _ => {
             guard.peek(handle)?;
-            match guard.job().requests.remove(handle)?.work {
+            let Request { work, recipe, .. } = guard.job().requests.remove(handle)?;
+            if let Some(Recipe::Coll { queue: Queue::Open(queue), .. }) = recipe.as_deref() {
+                guard.job().coll.close_queue(*queue);
+            }
+            match work {
                 Some(Work::Done(completion)) => {
                     request.set(constants::REQUEST_NULL)?;
                     return completion.freed(guard);
