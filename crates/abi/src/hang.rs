@@ -14,7 +14,7 @@ const SILENCE_NS: u64 = 5_000_000_000;
 
 /// A wait for others' matching operations, which they may never start.
 pub(crate) struct Silence {
-    /// When it ends; 0 once what is waited for has been told.
+    /// When it is over; never any more once what is waited for has been told.
     ends: u64,
 }
 
@@ -25,16 +25,24 @@ impl Silence {
 
     /// Tells once, when it has lasted long, what is under way.
     pub(crate) fn check(&mut self, process: &Process, call: &str) {
-        if self.ends == 0 || sys::clock::now() < self.ends {
+        if !self.is_over(sys::clock::now()) {
             return;
         }
-        self.ends = 0;
         let Some(job) = process.job.as_deref() else { return };
         let (who, seconds) = (job.membership.segment.name(job.membership.rank), SILENCE_NS / 1_000_000_000);
         eprint!(
             "outboard: {who}: {call} has waited {seconds} s for what others have not matched:\n{}",
             report(process)
         );
+    }
+
+    /// Says yes once.
+    fn is_over(&mut self, now: u64) -> bool {
+        let over = now >= self.ends;
+        if over {
+            self.ends = u64::MAX;
+        }
+        over
     }
 }
 
@@ -156,4 +164,20 @@ fn told(process: &Process, operation: &Operation, comm_is_known: bool) -> String
         (_, bytes) => format!(", {bytes} bytes"),
     };
     format!("{way} {peer}, {tag}{bytes}{place}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silence_is_over_once() {
+        let before = sys::clock::now();
+        let mut silence = Silence::begin();
+        let after = sys::clock::now();
+        assert!((before + SILENCE_NS..=after + SILENCE_NS).contains(&silence.ends));
+        let end = silence.ends;
+        let asked = [after, end - 1, end, end, end + SILENCE_NS];
+        assert_eq!(asked.map(|now| silence.is_over(now)), [false, false, true, false, false]);
+    }
 }
