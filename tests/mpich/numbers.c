@@ -328,12 +328,16 @@ static void files(void) {
 /* In MPICH MPI_CHAR is an integer to operators and to MPI_Compare_and_swap; in the standard it is none (6.9.2, 12.3.4). */
 static void characters(void) {
     char mine = (char)(-3 - rank), sum = 0, most = 0, *base, before, one = 1, zero = 0;
+    char minus = (char)-3, plus = 2;
+    const char greater = minus > plus ? minus : plus;
     signed char added = -5;
     MPI_Win win;
     HOLDS(MPI_Allreduce(&mine, &sum, 1, MPI_CHAR, MPI_SUM, MPI_COMM_WORLD) == MPI_SUCCESS);
     EQUAL(sum, -3 * size - size * (size - 1) / 2, "the sum");
     HOLDS(MPI_Allreduce(&mine, &most, 1, MPI_CHAR, MPI_MAX, MPI_COMM_WORLD) == MPI_SUCCESS && most == -3);
     HOLDS(MPI_Reduce_local(&mine, &most, 1, MPI_CHAR, MPI_BAND) == MPI_SUCCESS && most == (char)(-3 & mine));
+    /* With a sign or without, as C has them. */
+    HOLDS(MPI_Reduce_local(&minus, &plus, 1, MPI_CHAR, MPI_MAX) == MPI_SUCCESS && plus == greater);
     HOLDS(class_of(MPI_Reduce_local(&mine, &most, 1, MPI_CHAR, MPI_MAXLOC)) == MPI_ERR_OP);
     MPI_Win_allocate(4, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win);
     MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
