@@ -16,13 +16,14 @@ use sys::Span;
 const ADDRESSABLE_BYTES: usize = 1 << 56;
 
 impl Process {
-    /// The buffer of a communication, checked as `lent` does.
+    /// The buffer of a communication, checked as `lent` does, and for what cannot be memory. (Short ways need not: they move what is short.)
     #[inline(always)]
     pub(crate) fn buffer(&self, address: Address, count: i64, datatype: Handle) -> Result<Buffer> {
         let layout = self.objects.committed(datatype)?.layout();
         let elements = crate::args::count(count, "count")?;
-        let Some(bytes) = Buffer::bytes_of(elements, layout) else {
-            fail!(Class::Count, "{count} elements of {datatype} are more than 2^63 bytes");
+        let Some(bytes) = Buffer::bytes_of(elements, layout).filter(|&bytes| bytes <= ADDRESSABLE_BYTES)
+        else {
+            fail!(Class::Count, "{count} elements of {datatype} are more bytes than a process can have");
         };
         Ok(lent(address, elements, bytes, layout)?.buffer())
     }
@@ -44,9 +45,6 @@ pub(crate) fn lent(
         if address.0 as i64 + layout.true_lb < NULL_PAGE_END as i64 {
             fail!(Class::Buffer, "the buffer is a null pointer, but count is {elements}");
         }
-    }
-    if bytes > ADDRESSABLE_BYTES {
-        fail!(Class::Count, "{elements} elements are {bytes} bytes, more than a process can have");
     }
     // SAFETY: the program passed it as a buffer of so many elements (contract of this file).
     Ok(unsafe { Loan::claim(address.0, elements, bytes, layout) })
