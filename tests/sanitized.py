@@ -19,9 +19,9 @@ class Tree:
     def __init__(self, root, flags, environment):
         self.root, self.flags, self.environment = root, flags, environment
 
-    def compile(self, source, program, *more):
+    def compile(self, source, program, *more, compiler=None):
         program.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run([self.root / "bin/mpicc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", *self.flags, *more,
+        subprocess.run([compiler or self.root / "bin/mpicc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", *self.flags, *more,
                         "-o", program, source, "-lm"], check=True)
 
 
@@ -42,19 +42,20 @@ def install(*components):
 
 
 def build(sanitizer):
-    """A copy of build/ whose library is instrumented; its programs are those of build/, which is there."""
+    """A copy of build/ whose libraries are instrumented; its programs are those of build/, which is there."""
     install(*(["rust-src"] if sanitizer == "thread" else []))
     target = ROOT / "target" / sanitizer
     environment = {**cargo(), "RUSTFLAGS": f"-Zsanitizer={sanitizer} -Cdebuginfo=1", "CARGO_TARGET_DIR": str(target),
                    "CARGO_PROFILE_RELEASE_LTO": "off", "CARGO_PROFILE_RELEASE_OPT_LEVEL": "1"}
     std = ["-Zbuild-std=std,panic_abort"] if sanitizer == "thread" else []
-    subprocess.run(["cargo", "+nightly", "build", "--quiet", "--release", "--target", HOST, *std, "-p", "outboard-standard"], cwd=ROOT,
-                   env=environment, check=True)
+    subprocess.run(["cargo", "+nightly", "build", "--quiet", "--release", "--target", HOST, *std, "-p", "outboard-standard", "-p", "outboard-mpich"],
+                   cwd=ROOT, env=environment, check=True)
     tree = target / "build"
     shutil.rmtree(tree, ignore_errors=True)
     shutil.copytree(ROOT / "build", tree, symlinks=True, dirs_exist_ok=True)
-    # The library leaves the runtime's symbols open, which the C compiler's runtime in the program fills: both instrument alike.
-    shutil.copy(target / HOST / "release/libmpi_abi.so", tree / "lib/libmpi_abi.so.1")
+    # The libraries leave the runtime's symbols open, which the C compiler's runtime in the program fills: both instrument alike.
+    for made, name in [("libmpi_abi.so", "libmpi_abi.so.1"), ("libmpi.so", "libmpi.so.12")]:
+        shutil.copy(target / HOST / "release" / made, tree / "lib" / name)
     flags = [f"-fsanitize={sanitizer}"]
     if sanitizer == "thread":
         # Said to the linker, the object goes unnoticed where nothing is linked, and past libtool.

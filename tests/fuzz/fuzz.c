@@ -138,6 +138,23 @@ static uintptr_t handle(int kind)
     return drawn;
 }
 
+/* In arrays most handles of the MPICH ABI take four bytes. */
+static size_t width(int kind)
+{
+#ifdef MPICH
+    return kind == FILES || kind == TOOL ? sizeof(void *) : sizeof(int);
+#else
+    return (void) kind, sizeof(void *);
+#endif
+}
+
+static uintptr_t element(const void *array, int kind, size_t at)
+{
+    uintptr_t found = 0;
+    memcpy(&found, (const char *) array + at * width(kind), width(kind));
+    return found;
+}
+
 /* Takes a handle that a call returned in place of another into the pool. */
 static void keep(int kind, uintptr_t old, uintptr_t new)
 {
@@ -179,7 +196,7 @@ static void keep(int kind, uintptr_t old, uintptr_t new)
 }
 
 /* The arguments of a call, and the memory that they point to. */
-struct call { const struct function *function; long value[20]; void *memory[20]; uintptr_t *before[20]; size_t elements[20], bytes[20]; volatile long answer; };
+struct call { const struct function *function; long value[20]; void *memory[20], *before[20]; size_t elements[20], bytes[20]; volatile long answer; };
 
 static const char *const texts[] = { "mpi://WORLD", "mpi://SELF", "fuzz-1", "fuzz-2", "", "native", "external32", "internal", "a b", "0",
                                      "true", "no_locks", "host", "wdir", "access_style", "\xff\xfe", SETTINGS };
@@ -266,10 +283,10 @@ static void memory(struct call *call, int i)
 {
     struct argument wanted = call->function->argument[i];
     static const size_t each[] = {
-        [HANDLES] = sizeof(uintptr_t), [INTS] = sizeof(int), [WIDE_INTS] = sizeof(int), [LONGS] = sizeof(long), [WIDE_LONGS] = sizeof(long),
+        [INTS] = sizeof(int), [WIDE_INTS] = sizeof(int), [LONGS] = sizeof(long), [WIDE_LONGS] = sizeof(long),
         [STATUS] = sizeof(MPI_Status), [TEXT_OUT] = 1, [OUT] = 32
     };
-    size_t n = elements(call, i), bytes = n * (wanted.shape == BUFFER ? wanted.length >= 0 : wanted.shape <= OUT ? each[wanted.shape] : 0);
+    size_t n = elements(call, i), bytes = n * (wanted.shape == BUFFER ? wanted.length >= 0 : wanted.shape == HANDLES ? width(wanted.extra) : wanted.shape <= OUT ? each[wanted.shape] : 0);
     /* `valuelen` of MPI_Info_get does not count the terminator. */
     bytes += wanted.shape == TEXT_OUT && strcmp(call->function->name, "MPI_Info_get") == 0;
     /* A graph's lists are as long as elements of others say. */
@@ -278,7 +295,7 @@ static void memory(struct call *call, int i)
     switch (wanted.shape) {
     case HANDLES:
         for (size_t k = 0; k < n; k++)
-            ((uintptr_t *) new)[k] = handle(wanted.extra);
+            memcpy((char *) new + k * width(wanted.extra), (uintptr_t[]){ handle(wanted.extra) }, width(wanted.extra));
         break;
     case INTS:
     case WIDE_INTS:
@@ -306,7 +323,7 @@ static void memory(struct call *call, int i)
     call->memory[i] = new;
     call->elements[i] = n;
     if (wanted.shape == HANDLES)
-        call->before[i] = memcpy(malloc(n * sizeof(uintptr_t)), new, n * sizeof(uintptr_t));
+        call->before[i] = memcpy(malloc(bytes), new, bytes);
     if (new)
         call->value[i] = one_in(16) ? 0 : (long) new;
     if (wanted.shape == INTS && one_in(12) && strstr(call->function->name, "Dist_graph"))
@@ -374,9 +391,9 @@ static void finish(struct call *call)
     for (int i = 0; i < call->function->arguments; i++) {
         struct argument wanted = call->function->argument[i];
         for (size_t k = 0; call->before[i] && call->value[i] && k < call->elements[i]; k++) {
-            uintptr_t new = ((uintptr_t *) call->memory[i])[k];
-            if (new != call->before[i][k])
-                keep(wanted.extra, call->before[i][k], new);
+            uintptr_t old = element(call->before[i], wanted.extra, k), new = element(call->memory[i], wanted.extra, k);
+            if (new != old)
+                keep(wanted.extra, old, new);
         }
         free(call->before[i]);
         if (call->memory[i] && wanted.shape != TEXT && wanted.shape != TEXTS
