@@ -110,7 +110,7 @@ pub(crate) struct Boards {
     /// Those on which a thread has waited for long: it may go to sleep.
     waiting: Vec<usize>,
     /// `Hung::room` of comms that were freed here, and how many others used each: one may be used again when these have left, too.
-    left: Vec<(u64, u64)>,
+    pub(crate) left: Vec<(u64, u64)>,
     /// Bytes of all boards that were made here.
     made_bytes: u64,
     /// Proxies carry out this rank's nonblocking collectives.
@@ -302,6 +302,11 @@ impl Hung {
     pub(crate) fn has_room(&self, short: &Short) -> bool {
         self.bytes_max == BYTES_MAX || short.contribution(self.board.members.len()) <= self.bytes_max
     }
+}
+
+/// For `Boards::left`: a board that nobody has hung, if there was room for one.
+pub(crate) fn unused(room: u64) -> Option<(u64, u64)> {
+    (room != NO_BOARD).then_some((room, 0))
 }
 
 /// Where the board of a `Hung::room` lies, and how long a contribution may be.

@@ -4,7 +4,7 @@
 //! Always true here: the algorithm depends only on what MPI makes equal on all ranks and on settings of scope `job`; starting never blocks;
 //! blocking, nonblocking and persistent calls start the same schedules.
 //!
-//! Short calls need no schedule: `board.rs`.
+//! Short calls need no schedule: they go over boards (`board.rs`), those that do not block in queues (`queue.rs`).
 //!
 //! Read next: `choose.rs` (the table of choices), `call.rs` (what a call is).
 #![forbid(unsafe_code)]
@@ -25,14 +25,12 @@ pub use queue::Whole;
 pub use short::{SHORT_MAX, Short};
 pub use vector::Vector;
 
-use queue::{Found, Hanging, Leaving, Queue, Queued, State};
-use vector::Pass;
-
 use board::Boards;
 use cache::{Key, Plans};
 use datatype::Buffer;
 use error::{Class, Result, fail};
 use executor::{Executor, Offload, Poll, Start, UserCall};
+use queue::{Found, Hanging, Leaving, Queue, Queued, State};
 use schedule::Schedule;
 use schedule::algorithm::{Collective, Params};
 use short::MEMBERS_MAX;
@@ -40,6 +38,7 @@ use std::sync::Arc;
 use sys::Block;
 use telemetry::Counter;
 use transport::shm::Allocator;
+use vector::Pass;
 
 /// A collective under way, until `Coll::outcome` has said how it ended.
 #[derive(Clone, Copy, Debug)]
@@ -183,13 +182,14 @@ impl Coll {
     /// Opens a queue of calls that all members will make in the same order, beginning with the same one; nobody waits for it. `members` have a
     /// number that is only its own.
     pub fn open_queue(&mut self, members: &Members) -> Result<usize> {
-        let mine = Block::of(&self.new_board().to_ne_bytes());
+        let room = self.new_board();
+        let mine = Block::of(&room.to_ne_bytes());
         let all = Block::new(8 * members.peers.len());
         let (input, output) = (Buffer::from(mine.span()), Buffer::from(all.span()));
         let call = Call::new(Collective::Allgather, Part::bytes(input), Part::PerRank(output));
         let exchange = self.start_schedule(members, call)?;
         let (rank, peers) = (members.rank as usize, members.peers.clone());
-        let hanging = Hanging { exchange, _mine: mine, all, rank, peers };
+        let hanging = Hanging { exchange, room, _mine: mine, all, rank, peers };
         let queue = self.boards.queues.insert(Queue::new(State::Hanging(Box::new(hanging))));
         self.boards.busy.push(queue);
         Ok(queue)

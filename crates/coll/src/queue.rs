@@ -7,7 +7,7 @@
 //!
 //! Always true here: all members make the same calls in the same order, and come to the same answer which of them go by a schedule.
 
-use crate::board::{Board, Boards, Hung, Round, Turn};
+use crate::board::{Board, Boards, Hung, Round, Turn, unused};
 use crate::call::{Call, Members};
 use crate::short::Short;
 use crate::vector::Vector;
@@ -56,7 +56,9 @@ pub(crate) enum State {
 /// What members tell each other of their boards.
 pub(crate) struct Hanging {
     pub exchange: executor::Ticket,
-    /// `Hung::room` of this member.
+    /// This member's board, as `Boards::new_board` has told.
+    pub room: u64,
+    /// The same, for the schedule.
     pub _mine: Block,
     pub all: Block,
     pub rank: usize,
@@ -281,11 +283,14 @@ impl Boards {
 
     /// Takes the calls of one queue as far as they go; whether any moved.
     fn drive(&mut self, number: usize, ended: Ended) -> bool {
-        let Boards { segment, queues, queued, leaving, .. } = self;
+        let Boards { segment, queues, queued, leaving, left, .. } = self;
         let Queue { state, calls, .. } = &mut queues[number];
         let mut moved = false;
         if let State::Hanging(hanging) = state {
             let Some(next) = hanging.poll(segment, ended) else { return false };
+            if matches!(next, State::Refused) {
+                left.extend(unused(hanging.room));
+            }
             (*state, moved) = (next, true);
         }
         while let Some(&number) = calls.front() {
