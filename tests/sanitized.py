@@ -6,10 +6,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 HOST = "x86_64-unknown-linux-gnu"
+# What ThreadSanitizer shall not report: it takes one file.
+SUPPRESSIONS = ROOT / "target/thread/thread.supp"
 OPTIONS = {
     # Not every thread of a fuzzed program ends, and what a program leaves allocated is valgrind's business.
     "address": {"ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=0:abort_on_error=0:allocator_may_return_null=1"},
-    "thread": {"TSAN_OPTIONS": f"halt_on_error=0:exitcode=66:history_size=4:suppressions={ROOT}/tests/thread.supp"},
+    "thread": {"TSAN_OPTIONS": f"halt_on_error=0:exitcode=66:history_size=4:suppressions={SUPPRESSIONS}"},
 }
 
 
@@ -41,8 +43,9 @@ def install(*components):
                         *[word for c in components for word in ("--component", c)]], env=cargo(), check=True)
 
 
-def build(sanitizer):
-    """A copy of build/ whose libraries are instrumented; its programs are those of build/, which is there."""
+def build(sanitizer, suppressions=""):
+    """A copy of build/ whose libraries are instrumented; its programs are those of build/, which is there. `suppressions`: what ThreadSanitizer
+    shall not report besides the lines of thread.supp."""
     install(*(["rust-src"] if sanitizer == "thread" else []))
     target = ROOT / "target" / sanitizer
     environment = {**cargo(), "RUSTFLAGS": f"-Zsanitizer={sanitizer} -Cdebuginfo=1", "CARGO_TARGET_DIR": str(target),
@@ -60,5 +63,6 @@ def build(sanitizer):
     if sanitizer == "thread":
         # Said to the linker, the object goes unnoticed where nothing is linked, and past libtool.
         subprocess.run(["cc", "-O1", *flags, "-c", "-o", target / "thread.o", ROOT / "tests/thread.c"], check=True)
+        SUPPRESSIONS.write_text((ROOT / "tests/thread.supp").read_text() + suppressions)
         flags += ["-fno-builtin", f"-Wl,{target}/thread.o"]
     return Tree(tree, flags, OPTIONS[sanitizer])

@@ -69,6 +69,7 @@ static void fuzzed(void)
     FAILS(MPI_Allgatherv(x, 1, MPI_INT, MPI_BOTTOM, one, zero, MPI_INT, comm), MPI_ERR_BUFFER);
     FAILS(MPI_Comm_rank(comm, MPI_IN_PLACE), MPI_ERR_ARG);
     FAILS(MPI_Send_c(x, 1ll << 61, MPI_BYTE, rank, 0, comm), MPI_ERR_COUNT);
+    FAILS(MPI_Sendrecv_replace_c(x, 1ll << 50, MPI_BYTE, rank, 0, rank, 0, comm, MPI_STATUS_IGNORE), MPI_ERR_NO_MEM);
     FAILS(MPI_Bcast_c(x, 1ll << 61, MPI_BYTE, 0, comm), MPI_ERR_COUNT);
     FAILS(MPI_Reduce_local_c(x, one, 1ll << 61, MPI_BYTE, MPI_BOR), MPI_ERR_COUNT);
     FAILS(MPI_Pack_c(x, 1ll << 61, MPI_BYTE, one, 1ll << 61, &(MPI_Count){0}, comm), MPI_ERR_COUNT);

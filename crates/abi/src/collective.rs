@@ -12,7 +12,7 @@ use coll::{CALLS_BEFORE, Call, Coll, Members, Part, Ticket, check};
 use datatype::{Buffer, check_op};
 use error::{Class, Result, fail};
 use executor::Reduction;
-use objects::{Comm, Op, Queue, constants, passing_context};
+use objects::{Comm, Op, Queue, constants};
 use schedule::algorithm::Collective;
 use std::sync::Arc;
 
@@ -136,7 +136,7 @@ impl Planned {
             return Ok(None);
         }
         let Some(queue) = opened(queue, coll, opening)? else { return Ok(None) };
-        Ok(coll.queue(queue, members, &self.call, passing_context(members.context)))
+        Ok(coll.queue(queue, members, &self.call))
     }
 
     /// A persistent request's recipe. Requests may be started in another order on every member, so each has a context of

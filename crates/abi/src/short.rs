@@ -11,7 +11,7 @@ use crate::request::Work;
 use coll::{CALLS_BEFORE, Coll, Round, Short};
 use datatype::check_op;
 use error::Result;
-use objects::{Boards, Comm, Op, Queue, passing_context};
+use objects::{Boards, Comm, Op, Queue};
 use schedule::algorithm::Collective;
 
 /// A call for the boards of a comm, if it has any.
@@ -241,7 +241,7 @@ impl Guard {
         }
         coll::count(call.collective);
         let comm = self.objects.comm(comm)?;
-        let (context, peers) = (passing_context(comm.context), comm.everybody.clone());
+        let (context, peers) = (comm.context, comm.everybody.clone());
         let passing = self.job().coll.pass(boards, context, &peers, &vector);
         let works: Vec<_> =
             passing.into_iter().map(|start| start.map(|ticket| Work::Coll(ticket, None))).collect();

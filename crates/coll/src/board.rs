@@ -13,7 +13,7 @@
 //! A comm gets its boards after some such calls: many have only a few. Blocking calls have boards of their own, since nonblocking ones never
 //! match them (MPI 5.0, section 6.12).
 //!
-//! Read next: `short.rs` (what a call is on a board), `queue.rs` (nonblocking calls).
+//! Read next: `short.rs` (what a call is on a board), `queue.rs` (calls that do not block).
 
 use crate::call::Call;
 use crate::queue::{Leaving, Queue, Queued};
@@ -109,7 +109,7 @@ pub(crate) struct Boards {
     pub(crate) leaving: Vec<Leaving>,
     /// Those on which a thread has waited for long: it may go to sleep.
     waiting: Vec<usize>,
-    /// `Hung::room` of comms that were freed here, and how many others used each: one may be used again when these have left, too.
+    /// `Hung::room` of boards on which this member makes no more calls, and how many others used each: it may be used again when these have left, too.
     pub(crate) left: Vec<(u64, u64)>,
     /// Bytes of all boards that were made here.
     made_bytes: u64,

@@ -291,7 +291,7 @@ fn run_vectors(size: usize, seed: u64) {
             } else {
                 let peers = (0..size as u32).collect();
                 let members = Members { context: 0, sequence: 0, rank: rank as u32, peers, first_group: 0 };
-                let queued = Queued::sure(Found::Vector(vector), || Whole { call, members, passing: 0 });
+                let queued = Queued::sure(Found::Vector(vector), || Whole { call, members });
                 let ticket = boards.queue(queue, queued, &mut no_schedule);
                 while boards.leaving.is_empty() {
                     wait();

@@ -21,6 +21,14 @@ pub struct Members {
     pub first_group: u32,
 }
 
+/// What the context of blocks differs in that members pass to each other.
+const PASSING: u64 = 1 << 62;
+
+/// The context in which members pass blocks to each other that calls of this context left.
+pub(crate) fn passing_context(context: u64) -> u64 {
+    context ^ PASSING
+}
+
 impl Members {
     /// The same processes as one group.
     pub fn as_one(&self) -> Members {

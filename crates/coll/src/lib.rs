@@ -21,16 +21,16 @@ mod vector;
 pub use board::{CALLS_BEFORE, Calls, Round, Turn};
 pub use call::{Call, Members, Part, meet};
 pub use choose::{Choice, RULES, Rule};
-pub use queue::Whole;
 pub use short::{SHORT_MAX, Short};
 pub use vector::Vector;
 
 use board::Boards;
 use cache::{Key, Plans};
+use call::passing_context;
 use datatype::Buffer;
 use error::{Class, Result, fail};
 use executor::{Executor, Offload, Poll, Start, UserCall};
-use queue::{Found, Hanging, Leaving, Queue, Queued, State};
+use queue::{Found, Hanging, Leaving, Queue, Queued, State, Whole};
 use schedule::Schedule;
 use schedule::algorithm::{Collective, Params};
 use short::MEMBERS_MAX;
@@ -129,7 +129,7 @@ impl Coll {
         is
     }
 
-    /// Starts to pass the blocks that the last blocking call on these boards left: among `peers`, in a context that such calls alone use.
+    /// Starts to pass the blocks that the last blocking call on these boards left, a call of this context among `peers`.
     pub fn pass(
         &mut self,
         boards: usize,
@@ -151,6 +151,7 @@ impl Coll {
         here: usize,
         vector: &Vector,
     ) -> Vec<Result<executor::Ticket>> {
+        let context = passing_context(context);
         let mut pass = |Pass { from, to, block }| {
             // All members count the rounds alike, and in each a member passes one block.
             let sequence = (round as u32).wrapping_mul(MEMBERS_MAX as u32) + from as u32;
@@ -204,9 +205,9 @@ impl Coll {
     }
 
     /// Makes a call after all calls of the queue before; nothing if it is none for the queue. It is cloned only where a schedule may have to carry it
-    /// out, with the members' number, and then with blocks that are passed in the context `passing`.
-    pub fn queue(&mut self, queue: usize, members: &Members, call: &Call, passing: u64) -> Option<Ticket> {
-        let whole = || Whole { call: call.clone(), members: members.clone(), passing };
+    /// out, with the members' number.
+    pub fn queue(&mut self, queue: usize, members: &Members, call: &Call) -> Option<Ticket> {
+        let whole = || Whole { call: call.clone(), members: members.clone() };
         let queued = match &self.boards.queues[queue].state {
             State::Refused => return None,
             _ if !self.is_for_queue(members, call) => return None,
@@ -250,13 +251,13 @@ impl Coll {
 
     #[cold]
     fn start_remainders(&mut self) {
-        for Leaving { call, tried, whole: Whole { call: whole, members, passing } } in
+        for Leaving { call, tried, whole: Whole { call: whole, members } } in
             std::mem::take(&mut self.boards.leaving)
         {
             let started = match tried {
                 Some((vector, round)) if !vector.is_scheduled() => {
                     count(whole.collective);
-                    self.pass_all(round, passing, &members.peers, members.rank as usize, &vector)
+                    self.pass_all(round, members.context, &members.peers, members.rank as usize, &vector)
                 }
                 _ => vec![self.start_schedule(&members, whole)],
             };

@@ -26,13 +26,10 @@ pub struct Ticket(usize);
 
 /// A call as schedules would carry it out.
 #[derive(Debug)]
-pub struct Whole {
-    /// The call.
+pub(crate) struct Whole {
     pub call: Call,
     /// Its members, with a number that is only its own.
     pub members: Members,
-    /// The context in which members of such calls pass blocks to each other, with the numbers of rounds.
-    pub passing: u64,
 }
 
 /// Calls of some members, one after the other.
@@ -305,21 +302,20 @@ impl Boards {
                     }
                     moved |= call.drive(hung, segment);
                 }
-                State::Broken(error) => call.outcome = Some(Err(error.clone())),
-                _ => call.outcome = Some(Ok(())),
+                State::Broken(error) => (call.on, call.outcome) = (On::Over, Some(Err(error.clone()))),
+                State::Refused | State::Hanging(_) => call.outcome = Some(Ok(())),
             }
             if call.outcome.is_none() {
                 break;
             }
-            let round = if let State::Hung(hung) = state { hung.board.round() } else { 0 };
-            match (std::mem::replace(&mut call.on, On::Over), &state) {
-                (_, State::Broken(_)) | (On::Short(..) | On::Over, _) => (),
-                (On::Unsure(whole), _) => leaving.push(Leaving { call: number, tried: None, whole: *whole }),
-                (On::Vector(parts), _) => {
-                    let (vector, whole) = *parts;
-                    leaving.push(Leaving { call: number, tried: Some((vector, round)), whole });
+            let left = match (std::mem::replace(&mut call.on, On::Over), &state) {
+                (On::Unsure(whole), _) => Some((None, *whole)),
+                (On::Vector(parts), State::Hung(hung)) => {
+                    Some((Some((parts.0, hung.board.round())), parts.1))
                 }
-            }
+                _ => None,
+            };
+            leaving.extend(left.map(|(tried, whole)| Leaving { call: number, tried, whole }));
             calls.pop_front();
             moved = true;
         }

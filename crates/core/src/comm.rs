@@ -74,13 +74,8 @@ pub enum Queue {
 
 /// What the context of a comm's nonblocking collectives differs in.
 const NONBLOCKING: u64 = 1 << 63;
-/// The same of blocks that members of a collective pass to each other.
-const PASSING: u64 = 1 << 62;
-
-/// The context in which members pass blocks to each other that collectives of this context left.
-pub fn passing_context(context: u64) -> u64 {
-    context ^ PASSING
-}
+/// In which room `coll` makes contexts of its own from one that it is given.
+const COLL_CONTEXT: u64 = 1 << 62;
 
 /// Contexts of comms that only the processes of a group make: calls so far by what they pass alike.
 #[derive(Debug, Default)]
@@ -254,7 +249,7 @@ impl Comm {
 
     /// Whether messages or collectives with this context are the comm's.
     pub fn has_context(&self, context: u64) -> bool {
-        [0, NONBLOCKING, PASSING, PASSING ^ NONBLOCKING].contains(&(context ^ self.context))
+        (context ^ self.context) & !(NONBLOCKING | COLL_CONTEXT) == 0
     }
 
     /// The context of the next comm that all members make together; `color` tells apart the comms of one MPI_Comm_split.

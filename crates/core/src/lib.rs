@@ -19,7 +19,7 @@ pub mod table;
 pub mod topology;
 
 pub use attribute::{Attribute, Attributes, Keyval, Registered};
-pub use comm::{Boards, Comm, Queue, passing_context};
+pub use comm::{Boards, Comm, Queue};
 pub use errhandler::{Action, Errhandler};
 pub use errors::Errors;
 pub use group::Group;

@@ -10,7 +10,8 @@
 //! that every rank learns of a failure. Where ranks do not reach into each other's ranges, or have but few pieces, each moves its own bytes; what is
 //! unsorted or very sparse, or must be atomic, too.
 //!
-//! Every access has a context of its own, because several may be under way, and their steps come in no agreed order.
+//! Every access has a context of its own, because several may be under way, and their steps come in no agreed order. Those of blocking accesses do,
+//! and go through the file's queue once it is open.
 
 use crate::access::{Transfer, Way, rewrite};
 use crate::file::SharedPointer;
@@ -21,7 +22,6 @@ use crate::window::{Window, part, slices};
 use coll::{Call, Coll, Members, Part, Ticket};
 use datatype::Buffer;
 use error::{Class, Error, Result};
-use objects::passing_context;
 use schedule::algorithm::Collective as Pattern;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
@@ -269,9 +269,7 @@ impl Collective {
     /// Starts a collective of the present step.
     fn start(&mut self, coll: &mut Coll, call: Call) -> Result<Ticket> {
         self.members.sequence += 1;
-        let queued = self
-            .queue
-            .and_then(|queue| coll.queue(queue, &self.members, &call, passing_context(self.members.context)));
+        let queued = self.queue.and_then(|queue| coll.queue(queue, &self.members, &call));
         queued.map_or_else(|| coll.start(&self.members, call), Ok)
     }
 

@@ -493,7 +493,12 @@ fn replace(
 ) -> Result<Work> {
     let recv = guard.incoming(buf, count, datatype, source, recvtag, comm)?;
     let mut send = guard.outgoing(Mode::Standard, buf, count, datatype, dest, sendtag, comm)?;
-    let mut packed = vec![0u8; send.buffer.bytes()].into_boxed_slice();
+    let (mut packed, bytes) = (Vec::new(), send.buffer.bytes());
+    if packed.try_reserve_exact(bytes).is_err() {
+        fail!(Class::NoMem, "{bytes} bytes, in which the message is put aside, are not to be had");
+    }
+    packed.resize(bytes, 0u8);
+    let mut packed = packed.into_boxed_slice();
     let aside = crate::buffer::memory(&mut packed);
     send.buffer.pack(0, aside);
     send.buffer = Buffer::from(aside);
