@@ -68,6 +68,38 @@ static void forms(void)
     }
 }
 
+/* Messages that come in the order of their receives, some shorter than the buffer; MPI_ERROR stays as it is (MPI 5.0, section 3.2.5). */
+static void in_order(void)
+{
+    for (int round = 0; round < 50; round++) {
+        MPI_Request requests[2 * N];
+        MPI_Status statuses[2 * N];
+        int in[N][2], out[N][2], count;
+        for (int i = 0; i < N; i++) {
+            in[i][0] = in[i][1] = -1;
+            MPI_Irecv(in[i], 2, MPI_INT, from, i % 3, MPI_COMM_WORLD, &requests[i]);
+        }
+        for (int i = 0; i < N; i++) {
+            out[i][0] = out[i][1] = value(rank, i, round);
+            MPI_Isend(out[i], 1 + i % 2, MPI_INT, to, i % 3, MPI_COMM_WORLD, &requests[N + i]);
+        }
+        for (int i = 0; i < 2 * N; i++) statuses[i].MPI_ERROR = 77;
+        MPI_Waitall(2 * N, requests, statuses);
+        for (int i = 0; i < N; i++) {
+            EQUAL(statuses[i].MPI_SOURCE, from, "source");
+            EQUAL(statuses[i].MPI_TAG, i % 3, "tag");
+            MPI_Get_count(&statuses[i], MPI_INT, &count);
+            EQUAL(count, 1 + i % 2, "count");
+            EQUAL(in[i][0], value(from, i, round), "first element");
+            EQUAL(in[i][1], i % 2 ? value(from, i, round) : -1, "second element");
+        }
+        for (int i = 0; i < 2 * N; i++) {
+            EQUAL(statuses[i].MPI_ERROR, 77, "MPI_ERROR");
+            CHECK(requests[i] == MPI_REQUEST_NULL, "request %d is not null", i);
+        }
+    }
+}
+
 static void persistent(void)
 {
     enum { ROUNDS = 5, COUNT = 30000 };
@@ -158,6 +190,7 @@ int main(int argc, char **argv)
     to = (rank + 1) % size;
     from = (rank + size - 1) % size;
     forms();
+    in_order();
     persistent();
     cancel();
     look_and_leave();

@@ -155,12 +155,12 @@ impl<T> Table<T> {
     /// A value that the program made, to change it or take it out. Predefined objects stay: they have no entry.
     #[inline(always)] // As `get`.
     pub fn entry(&mut self, handle: Handle) -> Result<Entry<'_, T>> {
-        let index = handle.slot(self.kind).filter(|_| self.find(handle).is_some());
-        match index {
-            Some(index) => {
+        let alive = |slot: &Slot<T>| slot.handle == handle && slot.value.is_some();
+        match handle.slot(self.kind) {
+            Some(index) if self.slots.get(index).is_some_and(alive) => {
                 Ok(Entry { slot: &mut self.slots[index], free: &mut self.free, index: index as u32 })
             }
-            None => Err(self.no_entry(handle)),
+            _ => Err(self.no_entry(handle)),
         }
     }
 

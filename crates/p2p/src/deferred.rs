@@ -1,13 +1,17 @@
 //! Receives that are not posted yet. While nothing has come that could be for it, a receive of one peer's message is only noted here. Whoever
-//! then waits for the first of them takes that peer's next packet straight into its buffer: nothing is matched, and no request is made.
+//! then waits for one of them takes what has come for the first, and for those after it, straight into their buffers: nothing is
+//! matched, and no request is made.
 //!
 //! Always true here: as long as a receive waits here, none is posted, and no message of its peer is in the unexpected queue. So whatever
 //! posts a receive or takes packets posts these first (`P2p::settle`), in their order.
 
-use crate::receive::Indirect;
+use crate::lane::cost;
+use crate::receive::{Arrived, take};
 use crate::{Outcome, P2p, Ticket};
 use matching::Pattern;
 use sys::Span;
+use telemetry::Counter;
+use transport::route::Take;
 
 /// So many are noted at most, with those that have been posted meanwhile and not taken.
 const ROOM: usize = 128;
@@ -31,13 +35,24 @@ struct Entry {
     source: u32,
     tag: Option<i32>,
     span: Span,
-    /// Once it does not wait any more: its ticket, if it was posted and not taken.
-    posted: Option<u64>,
+    stage: Stage,
+}
+
+/// What has become of a receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Waiting,
+    /// Its message came.
+    Over(Arrived),
+    /// It has this ticket.
+    Posted(u64),
+    /// Nobody will ask for it any more.
+    Forgotten,
 }
 
 impl Deferred {
     pub(crate) fn new() -> Deferred {
-        let entry = Entry { context: 0, source: 0, tag: None, span: Span::EMPTY, posted: None };
+        let entry = Entry { context: 0, source: 0, tag: None, span: Span::EMPTY, stage: Stage::Forgotten };
         Deferred { entries: Box::new([entry; ROOM]), first: 0, waiting: 0, next: 0 }
     }
 
@@ -56,7 +71,7 @@ impl Deferred {
     fn push(&mut self, context: u64, source: u32, tag: Option<i32>, span: Span) -> Ticket {
         let number = self.next;
         self.next += 1;
-        *self.entry(number) = Entry { context, source, tag, span, posted: None };
+        *self.entry(number) = Entry { context, source, tag, span, stage: Stage::Waiting };
         Ticket::deferred(number)
     }
 
@@ -74,14 +89,20 @@ impl Deferred {
 
     /// The ticket under which it was posted, if it was.
     fn posted(&self, ticket: Ticket) -> Option<u64> {
-        self.number(ticket).and_then(|number| self.entries[number as usize % ROOM].posted)
+        let entry = &self.entries[self.number(ticket)? as usize % ROOM];
+        if let Stage::Posted(posted) = entry.stage { Some(posted) } else { None }
+    }
+
+    /// How it ended, if its message was taken here.
+    pub(crate) fn arrived(&self, ticket: Ticket) -> Option<Outcome> {
+        self.entries[self.number(ticket)? as usize % ROOM].outcome()
     }
 
     /// Nobody will ask for it any more; it does not wait.
     #[inline(always)]
     fn forget(&mut self, number: u64) {
-        self.entry(number).posted = None;
-        while self.first < self.waiting && self.entry(self.first).posted.is_none() {
+        self.entry(number).stage = Stage::Forgotten;
+        while self.first < self.waiting && self.entry(self.first).stage == Stage::Forgotten {
             self.first += 1;
         }
     }
@@ -93,6 +114,14 @@ impl Deferred {
             let pattern = Pattern { context, source: Some(source), tag };
             (Ticket::deferred(number), pattern, span.bytes())
         })
+    }
+}
+
+impl Entry {
+    #[inline(always)]
+    fn outcome(&self) -> Option<Outcome> {
+        let Stage::Over(arrived) = self.stage else { return None };
+        Some(arrived.outcome(self.source, self.span.bytes()))
     }
 }
 
@@ -137,31 +166,69 @@ impl P2p {
         for number in self.deferred.waiting..self.deferred.next {
             let Entry { context, source, tag, span, .. } = *self.deferred.entry(number);
             let Ticket(posted) = self.post(Pattern { context, source: Some(source), tag }, span.into());
-            self.deferred.entry(number).posted = Some(posted);
+            self.deferred.entry(number).stage = Stage::Posted(posted);
         }
         self.deferred.waiting = self.deferred.next;
     }
 
+    /// As `take`, of a receive whose whole message was taken before it was posted: its tag and bytes. Nothing if that is not so.
+    #[inline(always)]
+    pub fn take_arrived(&mut self, ticket: Ticket) -> Option<(i32, u64)> {
+        let number = self.deferred.number(ticket)?;
+        let entry = self.deferred.entry(number);
+        let Stage::Over(arrived) = entry.stage else { return None };
+        if arrived.bytes() > entry.span.bytes() {
+            return None;
+        }
+        self.deferred.forget(number);
+        Some((arrived.tag, arrived.bytes() as u64))
+    }
+
     /// How a receive ended, once it has; it is then forgotten.
-    #[inline(never)]
+    #[inline(always)] // So that the outcome is not copied.
     pub(crate) fn take_deferred(&mut self, ticket: Ticket) -> Option<Outcome> {
         let number = self.deferred.number(ticket)?;
-        if number == self.deferred.waiting {
-            let Entry { context, source, tag, span, .. } = *self.deferred.entry(number);
-            match self.take_next_span(context, source, tag, span) {
-                Ok(None) => return None,
-                Ok(Some(arrived)) => {
-                    self.deferred.waiting += 1;
-                    self.deferred.forget(number);
-                    return Some(arrived.outcome(source, span.bytes()));
-                }
-                Err(Indirect) => (),
-            }
+        if number >= self.deferred.waiting {
+            self.take_arrivals();
         }
-        let posted = self.deferred.entry(number).posted?;
-        let outcome = self.take_posted(posted)?;
+        let entry = self.deferred.entry(number);
+        let outcome = match entry.stage {
+            Stage::Posted(posted) => self.take_posted(posted)?,
+            _ => entry.outcome()?,
+        };
         self.deferred.forget(number);
         Some(outcome)
+    }
+
+    /// Takes what one peer has sent for the receives that wait, as long as it is for the first of them.
+    #[inline(never)]
+    fn take_arrivals(&mut self) {
+        let Deferred { entries, waiting, next, .. } = &mut self.deferred;
+        let (first, many, source) = (*waiting, *next - *waiting, entries[*waiting as usize % ROOM].source);
+        let Some(Some(peer)) = self.peers.get_mut(source as usize) else { return };
+        let (mut taken, mut bytes, mut credit) = (0, 0, 0);
+        // What makes no sense stays, and whoever polls next says so.
+        let _ = peer.route.poll_while(|header, payload| {
+            let entry = &mut entries[(first + taken) as usize % ROOM];
+            let Entry { context, tag, span, .. } = *entry;
+            let copy = |payload: Span| payload.copy_to(span.slice(0, payload.bytes()));
+            if entry.source != source {
+                return Take::Not;
+            }
+            let arrived = take(header, payload, context, tag, span.bytes(), copy);
+            let Some(arrived) = arrived else { return Take::Not };
+            entry.stage = Stage::Over(arrived);
+            bytes += arrived.bytes() as u64;
+            credit += cost(arrived.bytes());
+            taken += 1;
+            if taken < many { Take::More } else { Take::Last }
+        });
+        if taken > 0 {
+            self.deferred.waiting += taken;
+            self.state.counters.count(Counter::EagerMessagesReceived, taken);
+            self.state.counters.count(Counter::EagerBytesReceived, bytes);
+            peer.route.consume(credit);
+        }
     }
 
     /// The ticket under which an operation is in the tables, where it is.

@@ -236,13 +236,18 @@ impl P2p {
     #[inline]
     pub fn is_done(&self, ticket: Ticket) -> bool {
         let is_done = |posted| self.state.requests.get(posted).is_some_and(Request::is_done);
-        ticket == Ticket::DONE || self.posted_ticket(ticket).is_some_and(is_done)
+        ticket == Ticket::DONE
+            || self.deferred.arrived(ticket).is_some()
+            || self.posted_ticket(ticket).is_some_and(is_done)
     }
 
     /// How an operation ended, once it has.
     pub fn outcome(&self, ticket: Ticket) -> Option<Outcome> {
         if ticket == Ticket::DONE {
             return Some(Outcome::default());
+        }
+        if let Some(arrived) = self.deferred.arrived(ticket) {
+            return Some(arrived);
         }
         let request =
             self.state.requests.get(self.posted_ticket(ticket)?).expect("the ticket has not been freed");

@@ -11,7 +11,7 @@ use matching::{Envelope, Pattern};
 use sys::Span;
 use telemetry::Counter;
 use transport::own::{self, Memory};
-use transport::route::{Header, INLINE_BYTES, Route};
+use transport::route::{Header, INLINE_BYTES, Route, Take};
 
 /// A message whose receive is not yet known.
 pub(crate) enum Message {
@@ -61,8 +61,18 @@ impl P2p {
     }
 
     /// As `irecv` of a buffer without gaps, from one peer; but a message that has come is taken at once.
-    #[inline(never)]
+    #[inline(always)] // As `isend`.
     pub fn irecv_now(&mut self, context: u64, source: u32, tag: Option<i32>, span: Span) -> Receiving {
+        let after_others =
+            if self.deferred.is_waiting() { self.defer(context, source, tag, span) } else { None };
+        match after_others {
+            Some(ticket) => Receiving::Started(ticket),
+            None => self.irecv_first(context, source, tag, span),
+        }
+    }
+
+    #[inline(never)]
+    fn irecv_first(&mut self, context: u64, source: u32, tag: Option<i32>, span: Span) -> Receiving {
         if self.is_calm()
             && let Ok(Some(arrived)) = self.take_next_span(context, source, tag, span)
         {
@@ -131,9 +141,8 @@ impl P2p {
         if !self.is_calm() {
             return Err(Indirect);
         }
-        let pattern = Pattern { context, source: Some(source), tag };
         let unpack = |payload: Span| buffer.unpack(0, payload);
-        let arrived = self.take_next(pattern, source, buffer.bytes(), unpack)?;
+        let arrived = self.take_next(context, source, tag, buffer.bytes(), unpack)?;
         Ok(arrived.map(|arrived| arrived.outcome(source, buffer.bytes())))
     }
 
@@ -146,37 +155,38 @@ impl P2p {
         tag: Option<i32>,
         span: Span,
     ) -> std::result::Result<Option<Arrived>, Indirect> {
-        let copy = |payload: Span| payload.copy_to(span.slice(0, payload.bytes()));
-        self.take_next(Pattern { context, source: Some(source), tag }, source, span.bytes(), copy)
+        let copy = move |payload: Span| payload.copy_to(span.slice(0, payload.bytes()));
+        self.take_next(context, source, tag, span.bytes(), copy)
     }
 
     #[inline(always)]
     fn take_next(
         &mut self,
-        pattern: Pattern,
+        context: u64,
         source: u32,
+        tag: Option<i32>,
         capacity: usize,
         unpack: impl FnOnce(Span),
     ) -> std::result::Result<Option<Arrived>, Indirect> {
         let Some(Some(peer)) = self.peers.get_mut(source as usize) else {
             return Err(Indirect);
         };
-        let Some(header) = peer.route.peek() else { return Ok(None) };
-        let envelope = Envelope { context: header.context, source, tag: header.tag };
-        if header.kind != packet::EAGER || !pattern.fits(&envelope) {
-            return Err(Indirect);
-        }
-        let mut bytes = 0;
-        let taken = peer.route.poll(|_, payload| {
-            bytes = payload.bytes();
-            unpack(payload.slice(0, bytes.min(capacity)));
+        // Nothing: none has come.
+        let (mut unpack, mut arrived) = (Some(unpack), None);
+        let polled = peer.route.poll_while(|header, payload| {
+            let unpack = |bytes| unpack.take().into_iter().for_each(|unpack| unpack(bytes));
+            let next = take(header, payload, context, tag, capacity, unpack);
+            arrived = Some(next);
+            if next.is_some() { Take::Last } else { Take::Not }
         });
-        if taken != Ok(true) {
-            return Err(Indirect);
-        }
-        self.state.count(Counter::EagerMessagesReceived, Counter::EagerBytesReceived, bytes);
-        peer.route.consume(cost(bytes));
-        Ok(Some(Arrived { tag: header.tag, bytes: bytes as u32 }))
+        let arrived = match (polled, arrived) {
+            (Ok(()), None) => return Ok(None),
+            (Ok(()), Some(Some(arrived))) => arrived,
+            _ => return Err(Indirect),
+        };
+        self.state.count(Counter::EagerMessagesReceived, Counter::EagerBytesReceived, arrived.bytes());
+        peer.route.consume(cost(arrived.bytes()));
+        Ok(Some(arrived))
     }
 
     /// Gives a receive the message that waited for it.
@@ -295,13 +305,37 @@ fn received(source_peer: u32, tag: i32, bytes: u64, capacity: usize) -> (usize, 
 }
 
 /// A message that came in one packet: in a register, since what is moved about in memory is read again before it has been written.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrived {
-    tag: i32,
+    pub(crate) tag: i32,
     bytes: u32,
 }
 
+/// Takes a packet, if it is the whole message for a receive from its peer: `unpack` gets the bytes for which there is room.
+#[inline(always)]
+pub(crate) fn take(
+    header: &Header,
+    payload: Span,
+    context: u64,
+    tag: Option<i32>,
+    capacity: usize,
+    unpack: impl FnOnce(Span),
+) -> Option<Arrived> {
+    let fits = header.context == context && tag.is_none_or(|tag| tag == header.tag);
+    if !fits || header.kind != packet::EAGER {
+        return None;
+    }
+    unpack(payload.slice(0, payload.bytes().min(capacity)));
+    Some(Arrived { tag: header.tag, bytes: payload.bytes() as u32 })
+}
+
 impl Arrived {
+    /// Of the whole message.
+    #[inline(always)]
+    pub(crate) fn bytes(self) -> usize {
+        self.bytes as usize
+    }
+
     /// What its receive has to tell.
     #[inline(always)]
     pub(crate) fn outcome(self, source: u32, capacity: usize) -> Outcome {

@@ -29,7 +29,9 @@ impl P2p {
     #[inline(never)]
     pub fn send_now(&mut self, context: u64, dest: u32, tag: i32, span: Span) -> bool {
         match self.peers.get_mut(dest as usize) {
-            Some(Some(peer)) => peer.send_now(&self.state, context, tag, span.bytes(), |to| span.copy_to(to)),
+            Some(Some(peer)) => {
+                peer.send_now(&self.state, context, tag, span.bytes(), move |to| span.copy_to(to))
+            }
             _ => false,
         }
     }

@@ -315,6 +315,45 @@ fn receives_that_are_not_posted() {
     }
 }
 
+/// Goal: who asks for one receive that is not posted takes what has come for those before it, too, each into its own buffer and each
+/// peer's in its order; what is there is over, whatever is then done with its ticket.
+#[test]
+fn messages_come_for_all_that_are_not_posted() {
+    let mut job = Job::new(3, 5, CALM, small());
+    let from: Vec<_> = (0..6).map(|id| Bytes::new(8).holding(id)).collect();
+    let into: Vec<_> = [8, 8, 4, 8, 8, 8].map(Bytes::new).into();
+    for peer in [0, 2] {
+        let (known, heard) = (Bytes::new(8).holding(0), Bytes::new(8));
+        job.ranks[peer].isend(Mode::Standard, CONTEXT, 1, 7, known.buffer()).unwrap();
+        let receive = job.ranks[1].irecv(CONTEXT, Some(peer as u32), None, heard.buffer());
+        job.wait(1, receive);
+    }
+    let [first, freed, short, last, others, behind] = [0, 1, 2, 3, 4, 5].map(|at: usize| {
+        let source = if at == 4 { 2 } else { 0 };
+        job.ranks[1].irecv(CONTEXT, Some(source), Some(at as i32), into[at].buffer())
+    });
+    for at in [0, 1, 2, 3, 5] {
+        job.ranks[0].isend(Mode::Standard, CONTEXT, 1, at as i32, from[at].buffer()).unwrap();
+    }
+    let one = &mut job.ranks[1];
+    assert!(!one.is_done(first) && one.outcome(last).is_none(), "nobody has looked");
+    assert_eq!(one.take_arrived(first), None);
+    assert_eq!(one.take(last).map(|outcome| (outcome.tag, outcome.bytes)), Some((3, 8)));
+    assert!([first, freed, short].into_iter().all(|ticket| one.is_done(ticket)));
+    assert!(one.take(behind).is_none(), "it comes after one for which nothing has come");
+    assert_eq!(one.outcome(first), Some(Outcome { tag: 0, bytes: 8, ..Outcome::default() }));
+    assert_eq!(one.take_arrived(first), Some((0, 8)));
+    one.cancel(freed);
+    assert!(!one.outcome(freed).unwrap().cancelled);
+    one.free(freed);
+    assert_eq!(one.take_arrived(short), None, "it has failed");
+    let outcome = one.take(short).unwrap();
+    assert_eq!((outcome.error.unwrap().class, outcome.bytes), (Class::Truncate, 4));
+    job.ranks[2].isend(Mode::Standard, CONTEXT, 1, 4, from[4].buffer()).unwrap();
+    assert_eq!((job.wait(1, others).tag, job.wait(1, behind).tag), (4, 5));
+    (0..6).for_each(|at| into[at].assert_holds(at as u64, into[at].bytes));
+}
+
 /// Goal: a send that has not matched can be cancelled wherever it is: in the queue, at the peer, at oneself; and nobody gets its
 /// message. One that a probe has matched cannot.
 #[test]

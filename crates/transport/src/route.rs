@@ -6,6 +6,7 @@
 //!
 //! Read next: `shm/ring.rs`, `sim.rs`.
 
+pub use crate::shm::ring::Take;
 use crate::{route_shm, sim};
 use error::Result;
 use sys::Span;
@@ -138,16 +139,6 @@ impl Route {
         }
     }
 
-    /// The header of the packet that `poll` would find.
-    #[inline(always)]
-    pub fn peek(&self) -> Option<Header> {
-        match self {
-            Route::Own => None,
-            Route::Shm(link) => link.peek(),
-            Route::Sim(link) => link.peek(),
-        }
-    }
-
     /// Puts a packet with `bytes` bytes of payload, which `fill` writes, on its way, and wakes the peer if it sleeps.
     #[inline]
     pub fn send(&mut self, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent {
@@ -166,6 +157,19 @@ impl Route {
             Route::Own => Ok(false),
             Route::Shm(link) => link.poll(each),
             Route::Sim(link) => Ok(link.poll(each)),
+        }
+    }
+
+    /// As `poll`, of packets as long as `each` wants more of them.
+    #[inline(always)]
+    pub fn poll_while(&mut self, each: impl FnMut(&Header, Span) -> Take) -> Result<()> {
+        match self {
+            Route::Own => Ok(()),
+            Route::Shm(link) => link.poll_while(each),
+            Route::Sim(link) => {
+                link.poll_while(each);
+                Ok(())
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! The shm route: the two rings between this rank and a peer on the node, and the peer's memory.
 
-use crate::route::{Header, Sent};
+use crate::route::{Header, Sent, Take};
 use crate::shm::ring::{self, CELL_BYTES, INLINE_BYTES, Receiver, Sender};
 use crate::shm::{Segment, cma};
 use error::Result;
@@ -110,7 +110,7 @@ impl Link {
         assert!(bytes <= CELL_BYTES, "{bytes} bytes in one packet");
         let header = ring::Header { kind, inline_bytes, cell_bytes, context, tag };
         let answer =
-            self.sender.send(&header, |inline, cell| fill(if cell_bytes == 0 { inline } else { cell }));
+            self.sender.send(&header, move |inline, cell| fill(if cell_bytes == 0 { inline } else { cell }));
         // Who has heard nothing since his last packet is likely to send more; who has, is talking by turns.
         let heard = self.receiver.received();
         if heard == self.heard {
@@ -128,9 +128,11 @@ impl Link {
         self.receiver.ready()
     }
 
-    #[inline]
-    pub(crate) fn peek(&self) -> Option<Header> {
-        self.receiver.peek().map(|ring::Header { kind, tag, context, .. }| Header { kind, tag, context })
+    #[inline(always)]
+    pub(crate) fn poll_while(&mut self, mut each: impl FnMut(&Header, Span) -> Take) -> Result<()> {
+        self.receiver.poll_while(move |&ring::Header { kind, tag, context, cell_bytes, .. }, inline, cell| {
+            each(&Header { kind, tag, context }, if cell_bytes == 0 { inline } else { cell })
+        })
     }
 
     #[inline]

@@ -4,7 +4,7 @@
 //! whether a ring refuses although it has room, whether a rank's memory can be read. The same seed gives the same job,
 //! as long as its ranks are polled in the same order, for which `Network::below` draws the numbers.
 
-use crate::route::{Header, INLINE_BYTES, Sent};
+use crate::route::{Header, INLINE_BYTES, Sent, Take};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sys::Span;
@@ -179,26 +179,33 @@ impl Link {
         state.ring(self.peer, self.rank).packets.front().is_some_and(|packet| packet.arrives <= now)
     }
 
-    pub(crate) fn peek(&self) -> Option<Header> {
-        let mut state = self.network.state();
-        state.now += 1;
-        let now = state.now;
-        let next = state.ring(self.peer, self.rank).packets.front()?;
-        (next.arrives <= now).then_some(next.header)
+    pub(crate) fn poll(&mut self, each: impl FnOnce(&Header, Span)) -> bool {
+        let (mut each, mut any) = (Some(each), false);
+        self.poll_while(|header, payload| {
+            each.take().into_iter().for_each(|each| each(header, payload));
+            any = true;
+            Take::Last
+        });
+        any
     }
 
-    pub(crate) fn poll(&mut self, each: impl FnOnce(&Header, Span)) -> bool {
-        let mut state = self.network.state();
-        state.now += 1;
-        let now = state.now;
-        let ring = state.ring(self.peer, self.rank);
-        if ring.packets.front().is_none_or(|packet| packet.arrives > now) {
-            return false;
+    pub(crate) fn poll_while(&mut self, mut each: impl FnMut(&Header, Span) -> Take) {
+        loop {
+            let mut state = self.network.state();
+            state.now += 1;
+            let now = state.now;
+            let packets = &mut state.ring(self.peer, self.rank).packets;
+            let Some(mut packet) = packets.pop_front_if(|packet| packet.arrives <= now) else { return };
+            drop(state);
+            let mut taken = Take::Not;
+            crate::own::lend(&mut packet.payload, |span| taken = each(&packet.header, span));
+            match taken {
+                Take::Not => self.network.state().ring(self.peer, self.rank).packets.push_front(packet),
+                Take::More => continue,
+                Take::Last => (),
+            }
+            return;
         }
-        let Some(mut packet) = ring.packets.pop_front() else { return false };
-        drop(state);
-        crate::own::lend(&mut packet.payload, |span| each(&packet.header, span));
-        true
     }
 
     pub(crate) fn consumed(&self) -> u64 {

@@ -210,26 +210,25 @@ pub fn irecv(
 ) -> Result<()> {
     request.check()?;
     guard.job().requests.reserve()?;
-    if let Some(message) = guard.plain(buf, count, datatype, source, comm)
-        && let Some(tag) = plain::tag_of(tag)
-    {
-        return request.set(message.irecv(guard, tag, comm));
-    }
-    irecv_any(guard, buf, count, datatype, source, tag, comm, request)
+    let started = match (guard.plain(buf, count, datatype, source, comm), plain::tag_of(tag)) {
+        (Some(message), Some(tag)) => message.irecv(guard, tag, comm),
+        _ => irecv_any(guard, buf, count, datatype, source, tag, comm)?,
+    };
+    request.set(started)
 }
 
 #[inline(never)]
 #[allow(clippy::too_many_arguments)] // MPI_Irecv's.
 #[rustfmt::skip]
 fn irecv_any(
-    guard: &mut Guard, buf: Address, count: i64, datatype: Handle, source: i32, tag: i32, comm: Handle, request: Out<Handle>,
-) -> Result<()> {
+    guard: &mut Guard, buf: Address, count: i64, datatype: Handle, source: i32, tag: i32, comm: Handle,
+) -> Result<Handle> {
     let receive = guard.incoming(buf, count, datatype, source, tag, comm)?;
     let work = match receive.next(guard) {
         Some(Ok(outcome)) => Work::Done(Completion::of(outcome, &receive.source)),
         _ => receive.start(guard)?,
     };
-    request.set(guard.request(comm, work)?)
+    guard.request(comm, work)
 }
 
 /// MPI_Recv_init.
@@ -440,20 +439,20 @@ fn nonblocking_send(
     {
         return request.set(sent);
     }
-    nonblocking_send_any(guard, mode, buf, count, datatype, dest, tag, comm, request)
+    request.set(nonblocking_send_any(guard, mode, buf, count, datatype, dest, tag, comm)?)
 }
 
 #[inline(never)]
 #[allow(clippy::too_many_arguments)] // As above.
 #[rustfmt::skip]
 fn nonblocking_send_any(
-    guard: &mut Guard, mode: Mode, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32, comm: Handle, request: Out<Handle>,
-) -> Result<()> {
+    guard: &mut Guard, mode: Mode, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32, comm: Handle,
+) -> Result<Handle> {
     let ticket = guard.outgoing(mode, buf, count, datatype, dest, tag, comm)?.start(guard)?;
-    request.set(match (ticket, guard.job().sent) {
-        (Ticket::DONE, Some(sent)) => sent,
-        _ => guard.request(comm, Work::Send(ticket))?,
-    })
+    match (ticket, guard.job().sent) {
+        (Ticket::DONE, Some(sent)) => Ok(sent),
+        _ => guard.request(comm, Work::Send(ticket)),
+    }
 }
 
 #[allow(clippy::too_many_arguments)] // MPI_Send_init's, and how.

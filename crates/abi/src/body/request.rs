@@ -64,16 +64,7 @@ pub fn waitall(
     let count = length(count)?;
     let mut ended = Ended::new(array_of_requests, array_of_statuses);
     // Those that are over are left behind, so that waiting for many costs no more than looking at one that is not.
-    guard.wait(|process| {
-        while ended.many < count {
-            match ended.retire(process, ended.many) {
-                Ok(false) => return None,
-                Ok(true) => {}
-                Err(error) => return Some(Err(error)),
-            }
-        }
-        Some(Ok(()))
-    })?;
+    guard.wait(|process| ended.retire_until(process, count))?;
     ended.conclude(guard)
 }
 
@@ -390,10 +381,35 @@ impl Ended {
         Ended { requests, statuses, many: 0, failed: Vec::new(), generalized: Vec::new() }
     }
 
+    /// Retires the program's requests, from the first that has not ended to the one before `count`. Nothing if one is not over.
+    #[inline(never)] // A wait asks in several places.
+    fn retire_until(&mut self, process: &mut Process, count: usize) -> Option<Result<()>> {
+        while self.many < count {
+            match self.retire(process, self.many) {
+                Ok(false) => return None,
+                Ok(true) => {}
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        Some(Ok(()))
+    }
+
     /// Retires the program's request at `index`, if it is over.
-    #[inline]
+    #[inline(always)]
     fn retire(&mut self, process: &mut Process, index: usize) -> Result<bool> {
-        let Some(retired) = process.retire(self.requests.get(index)?)? else { return Ok(false) };
+        let handle = self.requests.get(index)?;
+        let Some(status) = process.retire_message(handle) else {
+            return self.retire_any(process, index, handle);
+        };
+        self.requests.set(index, constants::REQUEST_NULL)?;
+        self.statuses.set(self.many, status);
+        self.many += 1;
+        Ok(true)
+    }
+
+    #[inline(never)]
+    fn retire_any(&mut self, process: &mut Process, index: usize, handle: Handle) -> Result<bool> {
+        let Some(retired) = process.retire(handle)? else { return Ok(false) };
         let Retired { comm, completion, stays } = retired;
         if !stays {
             self.requests.set(index, constants::REQUEST_NULL)?;
@@ -489,6 +505,26 @@ impl Process {
             entry.discard();
         }
         Ok(Some(Retired { comm, completion, stays }))
+    }
+
+    /// Retires a request that has ended, of the most frequent kinds: a send that was over when it began, a receive whose message was taken
+    /// before it was posted. Nothing if it is another.
+    #[inline(always)]
+    fn retire_message(&mut self, handle: Handle) -> Option<Status> {
+        let Job { requests, sent, p2p, .. } = self.job();
+        if Some(handle) == *sent {
+            return Some(Status::EMPTY);
+        }
+        let mut entry = requests.entry(handle).ok()?;
+        let Request { work: Some(Work::Recv(ticket, Source::Peer { rank, .. })), recipe: None, .. } =
+            entry.get_mut()
+        else {
+            return None;
+        };
+        let (tag, bytes) = p2p.take_arrived(*ticket)?;
+        let status = Status::new(*rank, tag, bytes);
+        entry.forget();
+        Some(status)
     }
 
     /// Retires the first request that is active and over. `Some(None)`: none of them is active.

@@ -54,6 +54,17 @@ pub struct Header {
     pub tag: i32,
 }
 
+/// What becomes of a packet that was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Take {
+    /// It stays.
+    Not,
+    /// It was taken; the next is looked at.
+    More,
+    /// It was taken, and no other is looked at.
+    Last,
+}
+
 /// Whether a packet was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -127,6 +138,7 @@ pub(super) trait Memory {
 }
 
 /// The turn of the packet number `position`. Numbers wrap after 2^32 rounds, when the turn they meet is long gone.
+#[inline(always)] // The number of slots is a constant, and dividing by it then a shift.
 fn turn(position: u64, slots: u64) -> u32 {
     (position / slots).wrapping_add(1) as u32
 }
@@ -319,32 +331,45 @@ impl<M: Memory> Head<M> {
         self.memory.slot(self.head % slots).turn.load(Ordering::Acquire) == turn(self.head, slots)
     }
 
-    /// The header of the next packet, if there is one.
     #[inline]
-    fn peek(&self) -> Option<Header> {
-        if !self.ready() {
-            self.memory.area(self.window.offset(self.area_head), self.awaited_bytes).prefetch();
-            return None;
+    fn poll<R>(&mut self, read: impl FnOnce(&Header, Span, Span) -> R) -> Result<Option<R>> {
+        let (mut read, mut result) = (Some(read), None);
+        self.poll_while(|header, inline, cell| {
+            result = read.take().map(|read| read(header, inline, cell));
+            Take::Last
+        })?;
+        if result.is_none() {
+            self.publish();
         }
-        let slot = self.memory.slot(self.head % self.memory.slots());
+        Ok(result)
+    }
+
+    #[inline(always)]
+    fn poll_while(&mut self, mut read: impl FnMut(&Header, Span, Span) -> Take) -> Result<()> {
+        while self.ready() {
+            let taken = self.look(&mut read)?;
+            if taken != Take::More {
+                return Ok(());
+            }
+        }
+        self.memory.area(self.window.offset(self.area_head), self.awaited_bytes).prefetch();
+        Ok(())
+    }
+
+    /// Has `read` look at the packet that is there.
+    #[inline(always)]
+    fn look(&mut self, read: &mut impl FnMut(&Header, Span, Span) -> Take) -> Result<Take> {
+        let slots = self.memory.slots();
+        let index = self.head % slots;
+        let slot = self.memory.slot(index);
         let sizes = slot.sizes.load(Ordering::Relaxed);
-        Some(Header {
+        let header = Header {
             kind: sizes as u8,
             inline_bytes: (sizes >> 8) as u8,
             cell_bytes: (sizes >> 16) as u16,
             context: slot.context.load(Ordering::Relaxed),
             tag: slot.tag.load(Ordering::Relaxed) as i32,
-        })
-    }
-
-    #[inline]
-    fn poll<R>(&mut self, read: impl FnOnce(&Header, Span, Span) -> R) -> Result<Option<R>> {
-        let Some(header) = self.peek() else {
-            self.publish();
-            return Ok(None);
         };
-        let slots = self.memory.slots();
-        let index = self.head % slots;
         if header.inline_bytes as usize > INLINE_BYTES || header.cell_bytes as usize > CELL_BYTES {
             return self.corrupt(&header);
         }
@@ -362,7 +387,10 @@ impl<M: Memory> Head<M> {
             // It travels while the message is matched.
             cell.prefetch();
         }
-        let result = read(&header, self.memory.inline(index, header.inline_bytes.into()), cell);
+        let taken = read(&header, self.memory.inline(index, header.inline_bytes.into()), cell);
+        if taken == Take::Not {
+            return Ok(taken);
+        }
         self.head = self.head.wrapping_add(1);
         self.area_head = end;
         if self.head.wrapping_sub(self.head_published) * 4 >= slots
@@ -370,7 +398,7 @@ impl<M: Memory> Head<M> {
         {
             self.publish();
         }
-        Ok(Some(result))
+        Ok(taken)
     }
 
     /// Follows the sender to a later window; false if there is none of this number.
@@ -529,10 +557,10 @@ impl Receiver {
         self.0.ready()
     }
 
-    /// The header of the packet that `poll` would find.
-    #[inline]
-    pub fn peek(&self) -> Option<Header> {
-        self.0.peek()
+    /// As `poll`, of packets as long as `read` wants more of them. Gives no room back.
+    #[inline(always)]
+    pub fn poll_while(&mut self, read: impl FnMut(&Header, Span, Span) -> Take) -> Result<()> {
+        self.0.poll_while(read)
     }
 
     /// Packets received so far.

@@ -49,6 +49,27 @@ fn header_and_bytes_arrive_as_sent() {
 }
 
 #[test]
+fn packets_stay_that_are_not_wanted() {
+    let segment = segment();
+    let (mut to, mut from) = (segment.ring_sender(0, 1).unwrap(), segment.ring_receiver(0, 1).unwrap());
+    (0..5).for_each(|i| assert_eq!(to.send(&header(0, 1, i), |_, _| ()), Sent::Done));
+    let mut seen = vec![];
+    let mut look = |taken: [Take; 5]| {
+        let polled = from.poll_while(|header, _, _| {
+            seen.push(header.context);
+            taken[header.context as usize]
+        });
+        polled.unwrap();
+        (from.received(), std::mem::take(&mut seen))
+    };
+    assert_eq!(look([Take::Not; 5]), (0, vec![0]));
+    assert_eq!(look([Take::More, Take::More, Take::Not, Take::Not, Take::Not]), (2, vec![0, 1, 2]));
+    assert_eq!(look([Take::Last; 5]), (3, vec![2]));
+    assert_eq!(look([Take::More; 5]), (5, vec![3, 4]));
+    assert_eq!(look([Take::More; 5]), (5, vec![]));
+}
+
+#[test]
 fn full_by_slots_and_by_cells() {
     let segment = segment();
     let (mut to, mut from) = (segment.ring_sender(1, 0).unwrap(), segment.ring_receiver(1, 0).unwrap());
