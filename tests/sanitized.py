@@ -61,8 +61,9 @@ def build(sanitizer, suppressions=""):
         shutil.copy(target / HOST / "release" / made, tree / "lib" / name)
     flags = [f"-fsanitize={sanitizer}"]
     if sanitizer == "thread":
-        # Said to the linker, the object goes unnoticed where nothing is linked, and past libtool.
+        # Said to the linker, the object goes unnoticed where nothing is linked, and past libtool. -E: its names are exported even where
+        # a library is linked that does not ask for them, as MPICH's own is.
         subprocess.run(["cc", "-O1", *flags, "-c", "-o", target / "thread.o", ROOT / "tests/thread.c"], check=True)
         SUPPRESSIONS.write_text((ROOT / "tests/thread.supp").read_text() + suppressions)
-        flags += ["-fno-builtin", f"-Wl,{target}/thread.o"]
+        flags += ["-fno-builtin", f"-Wl,{target}/thread.o", "-Wl,-E"]
     return Tree(tree, flags, OPTIONS[sanitizer])
