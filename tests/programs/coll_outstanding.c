@@ -1,6 +1,8 @@
 /* Many nonblocking collectives at once, on many comms, finished in another order than they were started: some before their comm's
    queue is open (crates/coll/src/queue.rs), some while it opens, some too long for it. */
 #include "check.h"
+#include <sched.h>
+#include <stdatomic.h>
 
 enum { COMMS = 6, ROUNDS = 36, KINDS = 12, COUNT = 600 };
 
@@ -166,10 +168,55 @@ static void orders(void)
     }
 }
 
+static void add(void *left, void *into, int *count, MPI_Datatype *datatype)
+{
+    (void)datatype;
+    for (int i = 0; i < *count; i++) ((int *)into)[i] += ((int *)left)[i];
+}
+
+/* One of two members sees their queue open and makes a call in it; the other makes that call without having looked since. Both must
+   count it alike, or the next call that is none for the queue, by an operator of the program's, would not find its like. */
+static void numbers(void)
+{
+    enum { LEAST = 6, MOST = 12, LOOKS = 1000 };
+    MPI_Comm pair, comm;
+    MPI_Win window;
+    MPI_Aint bytes;
+    MPI_Op op;
+    int first, members, unit, flag, one = 1, sums[MOST + 2];
+    _Atomic int *told;
+    MPI_Request requests[MOST + 2];
+    MPI_Comm_split(MPI_COMM_WORLD, rank / 2, rank, &pair);
+    MPI_Comm_size(pair, &members);
+    MPI_Comm_rank(pair, &first);
+    first = !first;
+    MPI_Op_create(add, 1, &op);
+    MPI_Win_allocate_shared(first ? 2 * sizeof(*told) : 0, sizeof(*told), MPI_INFO_NULL, pair, &told, &window);
+    MPI_Win_shared_query(window, 0, &bytes, &unit, &told);
+    for (int who = 0; first && who < 2; who++) atomic_store(&told[who], 0);
+    MPI_Barrier(pair);
+    for (int many = LEAST; members == 2 && many <= MOST; many++) {
+        MPI_Comm_dup(pair, &comm);
+        for (int i = 0; i < many; i++) MPI_Iallreduce(&one, &sums[i], 1, MPI_INT, MPI_SUM, comm, &requests[i]);
+        atomic_store(&told[first], many);
+        while (atomic_load(&told[!first]) < many) sched_yield();
+        for (int i = 0; first && i < LOOKS; i++) MPI_Testall(many, requests, &flag, MPI_STATUSES_IGNORE);
+        MPI_Iallreduce(&one, &sums[many], 1, MPI_INT, MPI_SUM, comm, &requests[many]);
+        MPI_Iallreduce(&one, &sums[many + 1], 1, MPI_INT, op, comm, &requests[many + 1]);
+        MPI_Waitall(many + 2, requests, MPI_STATUSES_IGNORE);
+        for (int i = 0; i < many + 2; i++) EQUAL(sums[i], 2, "a sum of two members");
+        MPI_Comm_free(&comm);
+    }
+    MPI_Win_free(&window);
+    MPI_Op_free(&op);
+    MPI_Comm_free(&pair);
+}
+
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
     freed();
+    numbers();
     orders();
     hang(MPI_COMM_WORLD);
     orders();
