@@ -13,7 +13,7 @@
 //! A comm gets its boards after some such calls: many have only a few. Blocking calls have boards of their own, since nonblocking ones never
 //! match them (MPI 5.0, section 6.12).
 //!
-//! Read next: `short.rs` (what a call is on a board), `queue.rs` (calls that do not block).
+//! Read next: `short.rs` (what a call is on a board), `queue.rs` (calls that do not block), `board_loom.rs` (this code under every interleaving).
 
 use crate::call::Call;
 use crate::queue::{Leaving, Queue, Queued};
@@ -176,9 +176,9 @@ impl Boards {
     pub(crate) fn new_board(&mut self, memory: &mut Allocator) -> u64 {
         let arena = memory.arena().clone();
         let word = |room: u64, at: u64| {
-            arena.word(place_of(room).0 + at * WORD_BYTES).expect("boards lie inside their arenas")
+            arena.keep(place_of(room).0 + at * WORD_BYTES, 1).expect("boards lie inside their arenas")
         };
-        let unused = |&(room, others): &(u64, u64)| word(room, 0).load(Ordering::Acquire) == others;
+        let unused = |&(room, others): &(u64, u64)| word(room, 0)[0].load(Ordering::Acquire) == others;
         let room = match self.left.iter().position(unused) {
             Some(at) => Some(self.left.swap_remove(at).0),
             None => {
@@ -189,7 +189,7 @@ impl Boards {
             }
         };
         let Some(room) = room else { return NO_BOARD };
-        (0..3).for_each(|at| word(room, at).store(0, Ordering::Relaxed));
+        (0..3).for_each(|at| word(room, at)[0].store(0, Ordering::Relaxed));
         room
     }
 
@@ -438,6 +438,10 @@ impl Board {
     fn post(&self, word: u64, call: &impl Round, segment: &Segment) {
         let word = call.put(self, word);
         self.place(self.rank, self.round).word[0].store(word, Ordering::Release);
+        if cfg!(loom) {
+            // Nobody sleeps there: bells have a model of their own.
+            return;
+        }
         let others = self.members.iter().enumerate().filter(|(rank, _)| *rank != self.rank);
         Doorbell::ring_all(others.map(|(_, member)| &*segment.rank(member.peer).bell));
     }
@@ -583,6 +587,10 @@ pub(crate) fn differ(name: Collective, root: usize, own: usize, rank: usize, the
     Error::new(Class::Other, sentence)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 #[path = "board_tests.rs"]
 mod tests;
+
+#[cfg(all(test, loom))]
+#[path = "board_loom.rs"]
+mod loom_tests;

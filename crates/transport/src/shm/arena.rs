@@ -48,7 +48,10 @@ impl Arena {
     /// The same for keeping.
     pub fn keep(&self, offset: u64, count: usize) -> Option<Words> {
         let span = self.span(offset, 8 * self.words(offset, count)?.len() as u64)?;
-        Some(Words { _arena: self.clone(), span })
+        #[cfg(not(loom))]
+        return Some(Words { _arena: self.clone(), span });
+        #[cfg(loom)]
+        Some(Words { _arena: self.clone(), span, words: model::words(span) })
     }
 
     /// The bytes `[offset, offset + bytes)`; none if they are not all inside the arena. The span must not outlive the last
@@ -81,6 +84,8 @@ impl Arena {
 pub struct Words {
     _arena: Arena,
     span: Span,
+    #[cfg(loom)]
+    words: std::sync::Arc<[super::atomic::AtomicU64]>,
 }
 
 impl Words {
@@ -91,6 +96,7 @@ impl Words {
     }
 }
 
+#[cfg(not(loom))]
 impl std::ops::Deref for Words {
     type Target = [AtomicU64];
     #[inline]
@@ -99,6 +105,32 @@ impl std::ops::Deref for Words {
         // SAFETY: `Arena::keep` found them aligned and in bounds, the arena that is held keeps them mapped, and atomics are valid
         // whatever they hold.
         unsafe { std::slice::from_raw_parts(address as *const AtomicU64, bytes / 8) }
+    }
+}
+
+/// Loom's words cannot lie in shared memory: whoever keeps those at one address in a run gets the same ones, zero at first.
+#[cfg(loom)]
+mod model {
+    use super::{Span, Words};
+    use crate::shm::atomic::AtomicU64;
+    use std::collections::BTreeMap;
+    use std::sync::{Arc, Mutex};
+
+    loom::lazy_static! {
+        static ref WORDS: Mutex<BTreeMap<usize, Arc<[AtomicU64]>>> = Mutex::default();
+    }
+
+    pub(super) fn words(span: Span) -> Arc<[AtomicU64]> {
+        let mut all = WORDS.lock().expect("no run goes on after a panic");
+        let fresh = || (0..span.bytes() / 8).map(|_| AtomicU64::new(0)).collect();
+        all.entry(span.address()).or_insert_with(fresh).clone()
+    }
+
+    impl std::ops::Deref for Words {
+        type Target = [AtomicU64];
+        fn deref(&self) -> &[AtomicU64] {
+            &self.words
+        }
     }
 }
 

@@ -1,0 +1,225 @@
+//! The protocol of boards under every interleaving and every stale read that the memory model allows. The words of arenas
+//! are loom's here (`transport/src/shm/arena.rs`). What members put up lies in loom's cells, which complain when a read is not
+//! ordered after its write, or when a place is overwritten that is still read.
+
+use super::*;
+use loom::cell::Cell;
+use loom::sync::Arc;
+use loom::sync::atomic::AtomicU64;
+use loom::thread;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use transport::shm::Shape;
+
+/// Once a member has looked in vain more often for one call, the rest of the run goes in one order only: the others would differ in
+/// little but how often it looks, and with three members there is no end of them.
+const VAIN_LOOKS_MAX: u32 = 1;
+
+/// Whom each member needs in a call.
+#[derive(Clone, Copy)]
+enum Needs {
+    All,
+    /// This root, which needs nobody and may run ahead.
+    Root(usize),
+}
+use Needs::*;
+
+/// What places hold, by address.
+type Cells = BTreeMap<usize, Cell<u64>>;
+
+/// A call in which each member puts up a number, beside its word or apart.
+struct Told<'a> {
+    needs: Needs,
+    /// No two calls of a run have the same.
+    number: u64,
+    cells: &'a Cells,
+}
+
+impl Told<'_> {
+    /// How long a member says that its contribution is, which says where it lies.
+    fn bytes(&self, rank: usize) -> u64 {
+        if (self.number + rank as u64).is_multiple_of(2) { BESIDE_MAX } else { BESIDE_MAX + 1 }
+    }
+
+    fn cell(&self, board: &Board, rank: usize, bytes: u64) -> &Cell<u64> {
+        &self.cells[&board.contribution(rank, bytes).address()]
+    }
+}
+
+impl Round for Told<'_> {
+    const OWN_BITS: u64 = LENGTH_MAX;
+
+    fn facts(&self) -> u64 {
+        facts(Collective::Bcast, 0, 0)
+    }
+
+    fn put(&self, board: &Board, word: u64) -> u64 {
+        let bytes = self.bytes(board.rank);
+        self.cell(board, board.rank, bytes).set(self.number << 8 | board.rank as u64);
+        with_length(word, bytes)
+    }
+
+    fn needs(&self, rank: usize, members: usize) -> Range<usize> {
+        match self.needs {
+            All => 0..members,
+            Root(root) if root == rank => 0..0,
+            Root(root) => root..root + 1,
+        }
+    }
+
+    fn take(&self, board: &Board) -> Result<()> {
+        for rank in self.needs(board.rank, board.size()) {
+            let bytes = self.bytes(rank);
+            assert_eq!(self.cell(board, rank, bytes).get(), self.number << 8 | rank as u64);
+            assert_eq!(board.facts_of(rank) & LENGTH_MAX, bytes);
+        }
+        Ok(())
+    }
+
+    fn disagreement(&self, _: &Board, rank: usize, word: u64) -> Error {
+        panic!("in call {} rank {rank} has the word {word:#x}", self.number)
+    }
+}
+
+/// A process of the job.
+struct Process {
+    memory: Allocator,
+    boards: Boards,
+}
+
+impl Process {
+    fn new(segment: &Segment, rank: u32) -> Process {
+        let memory = Allocator::new(segment.arena(rank).unwrap());
+        Process { memory, boards: Boards::new(segment.clone(), false) }
+    }
+
+    fn new_board(&mut self) -> i64 {
+        self.boards.new_board(&mut self.memory) as i64
+    }
+
+    /// Makes the calls of a comm of these processes, whose boards lie there; the first call has this number. Then frees the comm.
+    fn call(&mut self, peers: &[u32], rooms: &[i64], first: u64, calls: &[Needs], cells: &Cells) {
+        let (own, boards) = (self.memory.arena().rank(), &mut self.boards);
+        let rank = peers.iter().position(|peer| *peer == own).unwrap();
+        let board = boards.hang(rank, peers, rooms).unwrap().unwrap();
+        for (number, needs) in (first..).zip(calls) {
+            let call = Told { needs: *needs, number, cells };
+            let (mut turn, mut vain_looks) = (boards.begin(board, &call), 0);
+            while boards.advance(board, &mut turn, &call).is_none() {
+                vain_looks += 1;
+                if vain_looks > VAIN_LOOKS_MAX {
+                    loom::skip_branch();
+                }
+                thread::yield_now();
+            }
+        }
+        boards.leave(board);
+    }
+}
+
+fn segment(ranks: u32) -> Segment {
+    Segment::create(Shape { ranks, proxies: 0, arena_bytes: 16 << 20 }).unwrap().0
+}
+
+/// The places of the first so many boards that a process makes.
+fn places(segment: &Segment, rank: u32, boards: usize) -> Cells {
+    let mut process = Process::new(segment, rank);
+    let arena = segment.arena(rank).unwrap();
+    let members = (0..boards).map(|_| Member::find(&arena, rank, process.new_board() as u64).unwrap());
+    let spans = members.flat_map(|member| member.places).flat_map(|place| [place.beside, place.apart]);
+    spans.map(|span| (span.address(), Cell::new(0))).collect()
+}
+
+/// With so many forced switches in each run.
+fn explore(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(run);
+}
+
+/// Members that make these calls, each in its own time.
+fn check(members: u32, preemptions: usize, calls: &'static [Needs]) {
+    let segment = segment(members);
+    explore(preemptions, move || {
+        let mut all: Vec<_> = (0..members).map(|rank| Process::new(&segment, rank)).collect();
+        let rooms: Vec<_> = all.iter_mut().map(Process::new_board).collect();
+        let peers: Vec<_> = (0..members).collect();
+        let cells = (0..members).flat_map(|rank| places(&segment, rank, 1)).collect();
+        let shared = Arc::new((peers, rooms, cells));
+        let mut runs = all.into_iter().map(|mut process| {
+            let shared = shared.clone();
+            move || process.call(&shared.0, &shared.1, 1, calls, &shared.2)
+        });
+        let mut first = runs.next().unwrap();
+        let others: Vec<_> = runs.map(thread::spawn).collect();
+        first();
+        others.into_iter().for_each(|other| other.join().unwrap());
+    });
+}
+
+#[test]
+fn loom_two_members_that_need_each_other() {
+    check(2, 4, &[All; 5]);
+}
+
+#[test]
+fn loom_two_members_of_which_one_runs_ahead() {
+    check(2, 4, &[Root(0), Root(0), Root(0), All, Root(1), Root(1), Root(0)]);
+}
+
+#[test]
+fn loom_three_members_that_need_each_other() {
+    check(3, 1, &[All; 4]);
+}
+
+#[test]
+fn loom_three_members_of_which_some_run_ahead() {
+    check(3, 1, &[Root(0), Root(0), All, Root(1), Root(1)]);
+}
+
+/// A process shares a board with one other, then with another, then with nobody, while those may still be in the calls before.
+#[test]
+fn loom_boards_are_used_again_only_after_all_have_left() {
+    const SHARED: [&[u32]; 2] = [&[0, 1], &[0, 2]];
+    let segment = segment(3);
+    let seen = std::sync::Arc::new(Mutex::new([[false; 2]; 2]));
+    let used_again = seen.clone();
+    explore(2, move || {
+        let [mut zero, mut one, mut two] = [0, 1, 2].map(|rank| Process::new(&segment, rank));
+        let rooms = [&mut zero, &mut one, &mut two].map(Process::new_board);
+        let cells: Cells = [(0, 3), (1, 1), (2, 1)]
+            .into_iter()
+            .flat_map(|(rank, boards)| places(&segment, rank, boards))
+            .collect();
+        let shared = Arc::new((cells, AtomicU64::new(0)));
+        let others = [
+            thread::spawn({
+                let shared = shared.clone();
+                move || one.call(SHARED[0], &rooms[..2], 1, &[Root(0)], &shared.0)
+            }),
+            thread::spawn({
+                let shared = shared.clone();
+                move || {
+                    let mut room = 0;
+                    while room == 0 {
+                        thread::yield_now();
+                        room = shared.1.load(Ordering::Acquire) as i64;
+                    }
+                    two.call(SHARED[1], &[room, rooms[2]], 2, &[Root(0), Root(0)], &shared.0);
+                }
+            }),
+        ];
+        let cells = &shared.0;
+        zero.call(SHARED[0], &rooms[..2], 1, &[Root(0)], cells);
+        let second = zero.new_board();
+        shared.1.store(second as u64, Ordering::Release);
+        zero.call(SHARED[1], &[second, rooms[2]], 2, &[Root(0), Root(0)], cells);
+        let third = zero.new_board();
+        zero.call(&[0], &[third], 4, &[All, All], cells);
+        let mut seen = seen.lock().unwrap();
+        seen[0][usize::from(second == rooms[0])] = true;
+        seen[1][usize::from(third == second)] = true;
+        others.into_iter().for_each(|other| other.join().unwrap());
+    });
+    assert_eq!(*used_again.lock().unwrap(), [[true; 2]; 2], "no run, or each, has used a board again");
+}
