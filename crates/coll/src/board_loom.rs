@@ -169,12 +169,12 @@ fn loom_two_members_of_which_one_runs_ahead() {
 
 #[test]
 fn loom_three_members_that_need_each_other() {
-    check(3, 1, &[All; 4]);
+    check(3, 2, &[All; 3]);
 }
 
 #[test]
 fn loom_three_members_of_which_some_run_ahead() {
-    check(3, 1, &[Root(0), Root(0), All, Root(1), Root(1)]);
+    check(3, 2, &[Root(0), Root(0), All, Root(1), Root(1)]);
 }
 
 /// A process shares a board with one other, then with another, then with nobody, while those may still be in the calls before.
