@@ -174,10 +174,49 @@ pub enum On {
 #[inline(always)]
 pub fn call(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<()>) -> c_int {
     let begun = telemetry::begin();
-    let mut guard = Guard::with(lock(), (name, on));
-    let result = if guard.job.is_some() { body(&mut guard) } else { Err(outside(guard.phase)) };
+    run(begun, lock(), (name, on), body)
+}
+
+/// As `call`, of a function with a short way, which needs no guard.
+#[inline(always)]
+pub fn call_plain(
+    name: &'static str,
+    on: On,
+    plain: impl FnOnce(&mut Process) -> Option<()>,
+    body: impl FnOnce(&mut Guard) -> Result<()>,
+) -> c_int {
+    let (begun, mut held) = (telemetry::begin(), lock());
+    let process = Process::locked(&mut held);
+    if process.job.is_none() || plain(process).is_none() {
+        return run_apart(begun, held, (name, on), body);
+    }
     if begun != 0 {
         telemetry::end(begun, telemetry::Event::Call { function: name });
+    }
+    objects::constants::SUCCESS
+}
+
+#[inline(never)] // The short way then needs no place for a guard.
+fn run_apart(
+    begun: u64,
+    held: Option<MutexGuard<'static, ()>>,
+    doing: (&'static str, On),
+    body: impl FnOnce(&mut Guard) -> Result<()>,
+) -> c_int {
+    run(begun, held, doing, body)
+}
+
+#[inline(always)]
+fn run(
+    begun: u64,
+    held: Option<MutexGuard<'static, ()>>,
+    doing: (&'static str, On),
+    body: impl FnOnce(&mut Guard) -> Result<()>,
+) -> c_int {
+    let mut guard = Guard::with(held, doing);
+    let result = if guard.job.is_some() { body(&mut guard) } else { Err(outside(guard.phase)) };
+    if begun != 0 {
+        telemetry::end(begun, telemetry::Event::Call { function: doing.0 });
     }
     match result {
         Ok(()) => objects::constants::SUCCESS,
@@ -227,14 +266,8 @@ impl Guard {
     }
 
     #[inline(always)]
-    fn with(held: Option<MutexGuard<'static, ()>>, doing: (&'static str, On)) -> Guard {
-        let shared = PROCESS.0.get();
-        // SAFETY: the lock is held, or calls do not overlap, so nobody else has a reference to the value now.
-        let process = match unsafe { &mut *shared } {
-            Some(process) => process,
-            empty => Process::begin(empty),
-        };
-        Guard { process, held, doing, awaiting: Awaiting::Nothing }
+    fn with(mut held: Option<MutexGuard<'static, ()>>, doing: (&'static str, On)) -> Guard {
+        Guard { process: Process::locked(&mut held), held, doing, awaiting: Awaiting::Nothing }
     }
 
     /// Names another object than the call's first for an error that is about to be returned: a wait fails on the comm of its request.
@@ -494,6 +527,17 @@ fn lock_shared() -> MutexGuard<'static, ()> {
 }
 
 impl Process {
+    /// What the lock, which `lock` has got, is for.
+    #[inline(always)]
+    fn locked<'a>(_held: &'a mut Option<MutexGuard<'static, ()>>) -> &'a mut Process {
+        let shared = PROCESS.0.get();
+        // SAFETY: the lock is held, or calls do not overlap, so nobody else has a reference to the value now.
+        match unsafe { &mut *shared } {
+            Some(process) => process,
+            empty => Process::begin(empty),
+        }
+    }
+
     #[cold]
     fn begin(place: &mut Option<Process>) -> &mut Process {
         place.insert(Process {

@@ -11,7 +11,7 @@ use abi::args::{
     Address, Array, Callback, Counts, Handle, In, Out, OutCount, StatusIn, StatusOut, Statuses, Text, TextOut,
 };
 use abi::body;
-use abi::process::{On, anytime, call, tool};
+use abi::process::{On, anytime, call, call_plain, tool};
 use std::ffi::c_int;
 
 #[unsafe(no_mangle)]
@@ -8554,18 +8554,34 @@ pub unsafe extern "C" fn PMPI_Irecv(
     let source = numbers::rank_from(source);
     let tag = numbers::tag_from(tag);
     let comm = door::handle_from(comm);
-    door::code_to(call("MPI_Irecv", On::Comm(comm), |guard| {
-        body::p2p::irecv(
-            guard,
-            Address(door::buffer_from(buf)),
-            i64::from(count),
-            datatype,
-            source,
-            tag,
-            comm,
-            Out::<Handle>::foreign(request, "request", &door::HANDLE),
-        )
-    }))
+    door::code_to(call_plain(
+        "MPI_Irecv",
+        On::Comm(comm),
+        move |process| {
+            body::plain::irecv(
+                process,
+                Address(door::buffer_from(buf)),
+                i64::from(count),
+                datatype,
+                source,
+                tag,
+                comm,
+                Out::<Handle>::foreign(request, "request", &door::HANDLE),
+            )
+        },
+        move |guard| {
+            body::p2p::irecv(
+                guard,
+                Address(door::buffer_from(buf)),
+                i64::from(count),
+                datatype,
+                source,
+                tag,
+                comm,
+                Out::<Handle>::foreign(request, "request", &door::HANDLE),
+            )
+        },
+    ))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Irecv(
@@ -8593,18 +8609,34 @@ pub unsafe extern "C" fn PMPI_Irecv_c(
     let source = numbers::rank_from(source);
     let tag = numbers::tag_from(tag);
     let comm = door::handle_from(comm);
-    door::code_to(call("MPI_Irecv_c", On::Comm(comm), |guard| {
-        body::p2p::irecv(
-            guard,
-            Address(door::buffer_from(buf)),
-            count,
-            datatype,
-            source,
-            tag,
-            comm,
-            Out::<Handle>::foreign(request, "request", &door::HANDLE),
-        )
-    }))
+    door::code_to(call_plain(
+        "MPI_Irecv_c",
+        On::Comm(comm),
+        move |process| {
+            body::plain::irecv(
+                process,
+                Address(door::buffer_from(buf)),
+                count,
+                datatype,
+                source,
+                tag,
+                comm,
+                Out::<Handle>::foreign(request, "request", &door::HANDLE),
+            )
+        },
+        move |guard| {
+            body::p2p::irecv(
+                guard,
+                Address(door::buffer_from(buf)),
+                count,
+                datatype,
+                source,
+                tag,
+                comm,
+                Out::<Handle>::foreign(request, "request", &door::HANDLE),
+            )
+        },
+    ))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Irecv_c(
@@ -9228,18 +9260,34 @@ pub unsafe extern "C" fn PMPI_Isend(
     let dest = numbers::rank_from(dest);
     let tag = numbers::tag_from(tag);
     let comm = door::handle_from(comm);
-    door::code_to(call("MPI_Isend", On::Comm(comm), |guard| {
-        body::p2p::isend(
-            guard,
-            Address(door::buffer_from(buf)),
-            i64::from(count),
-            datatype,
-            dest,
-            tag,
-            comm,
-            Out::<Handle>::foreign(request, "request", &door::HANDLE),
-        )
-    }))
+    door::code_to(call_plain(
+        "MPI_Isend",
+        On::Comm(comm),
+        move |process| {
+            body::plain::isend(
+                process,
+                Address(door::buffer_from(buf)),
+                i64::from(count),
+                datatype,
+                dest,
+                tag,
+                comm,
+                Out::<Handle>::foreign(request, "request", &door::HANDLE),
+            )
+        },
+        move |guard| {
+            body::p2p::isend(
+                guard,
+                Address(door::buffer_from(buf)),
+                i64::from(count),
+                datatype,
+                dest,
+                tag,
+                comm,
+                Out::<Handle>::foreign(request, "request", &door::HANDLE),
+            )
+        },
+    ))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Isend(
@@ -9267,18 +9315,34 @@ pub unsafe extern "C" fn PMPI_Isend_c(
     let dest = numbers::rank_from(dest);
     let tag = numbers::tag_from(tag);
     let comm = door::handle_from(comm);
-    door::code_to(call("MPI_Isend_c", On::Comm(comm), |guard| {
-        body::p2p::isend(
-            guard,
-            Address(door::buffer_from(buf)),
-            count,
-            datatype,
-            dest,
-            tag,
-            comm,
-            Out::<Handle>::foreign(request, "request", &door::HANDLE),
-        )
-    }))
+    door::code_to(call_plain(
+        "MPI_Isend_c",
+        On::Comm(comm),
+        move |process| {
+            body::plain::isend(
+                process,
+                Address(door::buffer_from(buf)),
+                count,
+                datatype,
+                dest,
+                tag,
+                comm,
+                Out::<Handle>::foreign(request, "request", &door::HANDLE),
+            )
+        },
+        move |guard| {
+            body::p2p::isend(
+                guard,
+                Address(door::buffer_from(buf)),
+                count,
+                datatype,
+                dest,
+                tag,
+                comm,
+                Out::<Handle>::foreign(request, "request", &door::HANDLE),
+            )
+        },
+    ))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Isend_c(
@@ -13492,9 +13556,32 @@ pub unsafe extern "C" fn PMPI_Send(
     let dest = numbers::rank_from(dest);
     let tag = numbers::tag_from(tag);
     let comm = door::handle_from(comm);
-    door::code_to(call("MPI_Send", On::Comm(comm), |guard| {
-        body::p2p::send(guard, Address(door::buffer_from(buf)), i64::from(count), datatype, dest, tag, comm)
-    }))
+    door::code_to(call_plain(
+        "MPI_Send",
+        On::Comm(comm),
+        move |process| {
+            body::plain::send(
+                process,
+                Address(door::buffer_from(buf)),
+                i64::from(count),
+                datatype,
+                dest,
+                tag,
+                comm,
+            )
+        },
+        move |guard| {
+            body::p2p::send(
+                guard,
+                Address(door::buffer_from(buf)),
+                i64::from(count),
+                datatype,
+                dest,
+                tag,
+                comm,
+            )
+        },
+    ))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Send(
@@ -13520,9 +13607,16 @@ pub unsafe extern "C" fn PMPI_Send_c(
     let dest = numbers::rank_from(dest);
     let tag = numbers::tag_from(tag);
     let comm = door::handle_from(comm);
-    door::code_to(call("MPI_Send_c", On::Comm(comm), |guard| {
-        body::p2p::send(guard, Address(door::buffer_from(buf)), count, datatype, dest, tag, comm)
-    }))
+    door::code_to(call_plain(
+        "MPI_Send_c",
+        On::Comm(comm),
+        move |process| {
+            body::plain::send(process, Address(door::buffer_from(buf)), count, datatype, dest, tag, comm)
+        },
+        move |guard| {
+            body::p2p::send(guard, Address(door::buffer_from(buf)), count, datatype, dest, tag, comm)
+        },
+    ))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Send_c(

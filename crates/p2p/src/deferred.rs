@@ -23,7 +23,7 @@ const NUMBERS: u64 = (1 << 31) - 1;
 /// The receives, by number.
 pub(crate) struct Deferred {
     entries: Box<[Entry; ROOM]>,
-    /// The first that somebody may still ask for, the first that waits, the one to come.
+    /// Before the first all are forgotten. The first that waits; the one to come.
     first: u64,
     waiting: u64,
     next: u64,
@@ -63,7 +63,15 @@ impl Deferred {
     }
 
     #[inline(always)]
-    fn has_room(&self) -> bool {
+    fn has_room(&mut self) -> bool {
+        self.next - self.first < ROOM as u64 || self.make_room()
+    }
+
+    #[cold]
+    fn make_room(&mut self) -> bool {
+        while self.first < self.waiting && self.entry(self.first).stage == Stage::Forgotten {
+            self.first += 1;
+        }
         self.next - self.first < ROOM as u64
     }
 
@@ -102,9 +110,6 @@ impl Deferred {
     #[inline(always)]
     fn forget(&mut self, number: u64) {
         self.entry(number).stage = Stage::Forgotten;
-        while self.first < self.waiting && self.entry(self.first).stage == Stage::Forgotten {
-            self.first += 1;
-        }
     }
 
     /// What waits, with the bytes that the buffer holds.
@@ -181,7 +186,7 @@ impl P2p {
             return None;
         }
         self.deferred.forget(number);
-        Some((arrived.tag, arrived.bytes() as u64))
+        Some((arrived.tag(), arrived.bytes() as u64))
     }
 
     /// How a receive ended, once it has; it is then forgotten.

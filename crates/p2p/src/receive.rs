@@ -171,19 +171,17 @@ impl P2p {
         let Some(Some(peer)) = self.peers.get_mut(source as usize) else {
             return Err(Indirect);
         };
-        // Nothing: none has come.
+        if !peer.route.ready() {
+            return Ok(None);
+        }
         let (mut unpack, mut arrived) = (Some(unpack), None);
         let polled = peer.route.poll_while(|header, payload| {
             let unpack = |bytes| unpack.take().into_iter().for_each(|unpack| unpack(bytes));
             let next = take(header, payload, context, tag, capacity, unpack);
-            arrived = Some(next);
+            arrived = next;
             if next.is_some() { Take::Last } else { Take::Not }
         });
-        let arrived = match (polled, arrived) {
-            (Ok(()), None) => return Ok(None),
-            (Ok(()), Some(Some(arrived))) => arrived,
-            _ => return Err(Indirect),
-        };
+        let (Ok(()), Some(arrived)) = (polled, arrived) else { return Err(Indirect) };
         self.state.count(Counter::EagerMessagesReceived, Counter::EagerBytesReceived, arrived.bytes());
         peer.route.consume(cost(arrived.bytes()));
         Ok(Some(arrived))
@@ -304,12 +302,10 @@ fn received(source_peer: u32, tag: i32, bytes: u64, capacity: usize) -> (usize, 
     (taken, Outcome { source_peer, tag, bytes: taken, error, cancelled: false })
 }
 
-/// A message that came in one packet: in a register, since what is moved about in memory is read again before it has been written.
+/// A message that came in one packet: its length and its tag, in one word, since two that are written one after the other and read as
+/// one would be waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Arrived {
-    pub(crate) tag: i32,
-    bytes: u32,
-}
+pub(crate) struct Arrived(u64);
 
 /// Takes a packet, if it is the whole message for a receive from its peer: `unpack` gets the bytes for which there is room.
 #[inline(always)]
@@ -326,21 +322,25 @@ pub(crate) fn take(
         return None;
     }
     unpack(payload.slice(0, payload.bytes().min(capacity)));
-    Some(Arrived { tag: header.tag, bytes: payload.bytes() as u32 })
+    Some(Arrived((payload.bytes() as u64) << 32 | u64::from(header.tag as u32)))
 }
 
 impl Arrived {
     /// Of the whole message.
     #[inline(always)]
     pub(crate) fn bytes(self) -> usize {
-        self.bytes as usize
+        (self.0 >> 32) as usize
+    }
+
+    #[inline(always)]
+    pub(crate) fn tag(self) -> i32 {
+        self.0 as i32
     }
 
     /// What its receive has to tell.
     #[inline(always)]
     pub(crate) fn outcome(self, source: u32, capacity: usize) -> Outcome {
-        let Arrived { tag, bytes } = self;
-        received(source, tag, u64::from(bytes), capacity).1
+        received(source, self.tag(), self.bytes() as u64, capacity).1
     }
 }
 

@@ -10,7 +10,7 @@ use abi::args::{
     Address, Array, Callback, Counts, Handle, In, Out, OutCount, StatusIn, StatusOut, Statuses, Text, TextOut,
 };
 use abi::body;
-use abi::process::{On, anytime, call, tool};
+use abi::process::{On, anytime, call, call_plain, tool};
 use std::ffi::c_int;
 
 #[unsafe(no_mangle)]
@@ -7691,18 +7691,34 @@ pub unsafe extern "C" fn PMPI_Irecv(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    call("MPI_Irecv", On::Comm(comm), |guard| {
-        body::p2p::irecv(
-            guard,
-            Address(buf),
-            i64::from(count),
-            datatype,
-            source,
-            tag,
-            comm,
-            Out::<Handle>::new(request, "request"),
-        )
-    })
+    call_plain(
+        "MPI_Irecv",
+        On::Comm(comm),
+        move |process| {
+            body::plain::irecv(
+                process,
+                Address(buf),
+                i64::from(count),
+                datatype,
+                source,
+                tag,
+                comm,
+                Out::<Handle>::new(request, "request"),
+            )
+        },
+        move |guard| {
+            body::p2p::irecv(
+                guard,
+                Address(buf),
+                i64::from(count),
+                datatype,
+                source,
+                tag,
+                comm,
+                Out::<Handle>::new(request, "request"),
+            )
+        },
+    )
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Irecv(
@@ -7726,18 +7742,34 @@ pub unsafe extern "C" fn PMPI_Irecv_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    call("MPI_Irecv_c", On::Comm(comm), |guard| {
-        body::p2p::irecv(
-            guard,
-            Address(buf),
-            count,
-            datatype,
-            source,
-            tag,
-            comm,
-            Out::<Handle>::new(request, "request"),
-        )
-    })
+    call_plain(
+        "MPI_Irecv_c",
+        On::Comm(comm),
+        move |process| {
+            body::plain::irecv(
+                process,
+                Address(buf),
+                count,
+                datatype,
+                source,
+                tag,
+                comm,
+                Out::<Handle>::new(request, "request"),
+            )
+        },
+        move |guard| {
+            body::p2p::irecv(
+                guard,
+                Address(buf),
+                count,
+                datatype,
+                source,
+                tag,
+                comm,
+                Out::<Handle>::new(request, "request"),
+            )
+        },
+    )
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Irecv_c(
@@ -8307,18 +8339,34 @@ pub unsafe extern "C" fn PMPI_Isend(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    call("MPI_Isend", On::Comm(comm), |guard| {
-        body::p2p::isend(
-            guard,
-            Address(buf),
-            i64::from(count),
-            datatype,
-            dest,
-            tag,
-            comm,
-            Out::<Handle>::new(request, "request"),
-        )
-    })
+    call_plain(
+        "MPI_Isend",
+        On::Comm(comm),
+        move |process| {
+            body::plain::isend(
+                process,
+                Address(buf),
+                i64::from(count),
+                datatype,
+                dest,
+                tag,
+                comm,
+                Out::<Handle>::new(request, "request"),
+            )
+        },
+        move |guard| {
+            body::p2p::isend(
+                guard,
+                Address(buf),
+                i64::from(count),
+                datatype,
+                dest,
+                tag,
+                comm,
+                Out::<Handle>::new(request, "request"),
+            )
+        },
+    )
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Isend(
@@ -8342,18 +8390,34 @@ pub unsafe extern "C" fn PMPI_Isend_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
-    call("MPI_Isend_c", On::Comm(comm), |guard| {
-        body::p2p::isend(
-            guard,
-            Address(buf),
-            count,
-            datatype,
-            dest,
-            tag,
-            comm,
-            Out::<Handle>::new(request, "request"),
-        )
-    })
+    call_plain(
+        "MPI_Isend_c",
+        On::Comm(comm),
+        move |process| {
+            body::plain::isend(
+                process,
+                Address(buf),
+                count,
+                datatype,
+                dest,
+                tag,
+                comm,
+                Out::<Handle>::new(request, "request"),
+            )
+        },
+        move |guard| {
+            body::p2p::isend(
+                guard,
+                Address(buf),
+                count,
+                datatype,
+                dest,
+                tag,
+                comm,
+                Out::<Handle>::new(request, "request"),
+            )
+        },
+    )
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Isend_c(
@@ -12188,9 +12252,12 @@ pub unsafe extern "C" fn PMPI_Send(
     tag: c_int,
     comm: Handle,
 ) -> c_int {
-    call("MPI_Send", On::Comm(comm), |guard| {
-        body::p2p::send(guard, Address(buf), i64::from(count), datatype, dest, tag, comm)
-    })
+    call_plain(
+        "MPI_Send",
+        On::Comm(comm),
+        move |process| body::plain::send(process, Address(buf), i64::from(count), datatype, dest, tag, comm),
+        move |guard| body::p2p::send(guard, Address(buf), i64::from(count), datatype, dest, tag, comm),
+    )
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Send(
@@ -12212,9 +12279,12 @@ pub unsafe extern "C" fn PMPI_Send_c(
     tag: c_int,
     comm: Handle,
 ) -> c_int {
-    call("MPI_Send_c", On::Comm(comm), |guard| {
-        body::p2p::send(guard, Address(buf), count, datatype, dest, tag, comm)
-    })
+    call_plain(
+        "MPI_Send_c",
+        On::Comm(comm),
+        move |process| body::plain::send(process, Address(buf), count, datatype, dest, tag, comm),
+        move |guard| body::p2p::send(guard, Address(buf), count, datatype, dest, tag, comm),
+    )
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Send_c(

@@ -18,6 +18,9 @@
 //! | `const char *`; `char *` | `Text`; `TextOut` |
 //! | `const MPI_Status *`; `MPI_Status *`; array_of_statuses | `StatusIn`; `StatusOut`; `Statuses` |
 //!
+//! A `pub fn xyz(` in `plain.rs` is a short way to the body: it is tried first, with the process instead of a guard, and answers nothing where it
+//! has done nothing.
+//!
 //! `MPI_Xyz_c` shares the body of `MPI_Xyz` unless there is a `pub fn xyz_c(`. Functions that return no error code take no guard and return
 //! their value. Helpers are `pub(crate)`, because every `pub fn` must be an MPI function.
 //! An error is returned, never raised here; it goes to the handler of the first comm (window, file, session) among the parameters, or to the
@@ -48,7 +51,7 @@ pub mod p2p;
 pub mod pack;
 pub mod partitioned;
 pub mod persistent;
-mod plain;
+pub mod plain;
 pub mod request;
 pub mod session;
 pub mod status;

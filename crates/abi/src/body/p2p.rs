@@ -11,7 +11,6 @@ use p2p::{Indirect, Mode, Outcome, Ticket};
 use std::sync::Arc;
 
 /// MPI_Send.
-#[inline(always)]
 pub fn send(
     guard: &mut Guard,
     buf: Address,
@@ -64,7 +63,6 @@ pub fn rsend(
 }
 
 /// MPI_Isend.
-#[inline(always)]
 pub fn isend(
     guard: &mut Guard,
     buf: Address,
@@ -197,38 +195,17 @@ pub fn recv(
 }
 
 /// MPI_Irecv.
-#[inline(always)]
+#[rustfmt::skip]
 pub fn irecv(
-    guard: &mut Guard,
-    buf: Address,
-    count: i64,
-    datatype: Handle,
-    source: i32,
-    tag: i32,
-    comm: Handle,
-    request: Out<Handle>,
+    guard: &mut Guard, buf: Address, count: i64, datatype: Handle, source: i32, tag: i32, comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
     request.check()?;
-    guard.job().requests.reserve()?;
-    let started = match (guard.plain(buf, count, datatype, source, comm), plain::tag_of(tag)) {
-        (Some(message), Some(tag)) => message.irecv(guard, tag, comm),
-        _ => irecv_any(guard, buf, count, datatype, source, tag, comm)?,
-    };
-    request.set(started)
-}
-
-#[inline(never)]
-#[allow(clippy::too_many_arguments)] // MPI_Irecv's.
-#[rustfmt::skip]
-fn irecv_any(
-    guard: &mut Guard, buf: Address, count: i64, datatype: Handle, source: i32, tag: i32, comm: Handle,
-) -> Result<Handle> {
     let receive = guard.incoming(buf, count, datatype, source, tag, comm)?;
     let work = match receive.next(guard) {
         Some(Ok(outcome)) => Work::Done(Completion::of(outcome, &receive.source)),
         _ => receive.start(guard)?,
     };
-    guard.request(comm, work)
+    request.set(guard.request(comm, work)?)
 }
 
 /// MPI_Recv_init.
@@ -392,31 +369,9 @@ pub fn imrecv(
 /// The buffered mode; `Process::outgoing` puts the comm's session there.
 const BUFFERED: Mode = Mode::Buffered { session: 0 };
 
-#[inline(always)]
 #[allow(clippy::too_many_arguments)] // MPI_Send's, and how.
-fn blocking_send(
-    guard: &mut Guard,
-    mode: Mode,
-    buf: Address,
-    count: i64,
-    datatype: Handle,
-    dest: i32,
-    tag: i32,
-    comm: Handle,
-) -> Result<()> {
-    if mode == Mode::Standard
-        && let Some(message) = guard.plain(buf, count, datatype, dest, comm)
-        && message.send(guard, tag)
-    {
-        return Ok(());
-    }
-    blocking_send_any(guard, mode, buf, count, datatype, dest, tag, comm)
-}
-
-#[inline(never)]
-#[allow(clippy::too_many_arguments)] // As above.
 #[rustfmt::skip]
-fn blocking_send_any(
+fn blocking_send(
     guard: &mut Guard, mode: Mode, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32, comm: Handle,
 ) -> Result<()> {
     match guard.outgoing(mode, buf, count, datatype, dest, tag, comm)?.start(guard)? {
@@ -425,34 +380,17 @@ fn blocking_send_any(
     }
 }
 
-#[inline(always)]
 #[allow(clippy::too_many_arguments)] // MPI_Isend's, and how.
 #[rustfmt::skip]
 fn nonblocking_send(
     guard: &mut Guard, mode: Mode, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32, comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
     request.check()?;
-    if mode == Mode::Standard
-        && let Some(sent) = guard.job().sent
-        && let Some(message) = guard.plain(buf, count, datatype, dest, comm)
-        && message.send(guard, tag)
-    {
-        return request.set(sent);
-    }
-    request.set(nonblocking_send_any(guard, mode, buf, count, datatype, dest, tag, comm)?)
-}
-
-#[inline(never)]
-#[allow(clippy::too_many_arguments)] // As above.
-#[rustfmt::skip]
-fn nonblocking_send_any(
-    guard: &mut Guard, mode: Mode, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32, comm: Handle,
-) -> Result<Handle> {
     let ticket = guard.outgoing(mode, buf, count, datatype, dest, tag, comm)?.start(guard)?;
-    match (ticket, guard.job().sent) {
-        (Ticket::DONE, Some(sent)) => Ok(sent),
-        _ => guard.request(comm, Work::Send(ticket)),
-    }
+    request.set(match (ticket, guard.job().sent) {
+        (Ticket::DONE, Some(sent)) => sent,
+        _ => guard.request(comm, Work::Send(ticket))?,
+    })
 }
 
 #[allow(clippy::too_many_arguments)] // MPI_Send_init's, and how.

@@ -5,7 +5,7 @@
 //!
 //! Whatever is not sure here (arguments that may be wrong, too) takes the general way.
 
-use crate::args::{Address, Handle};
+use crate::args::{Address, Handle, Out};
 use crate::buffer::lent;
 use crate::process::{Guard, Process};
 use crate::request::{Completion, Request, Source, Work};
@@ -13,6 +13,44 @@ use datatype::Buffer;
 use objects::constants;
 use p2p::Receiving;
 use sys::Span;
+
+/// MPI_Send
+#[inline(always)]
+#[rustfmt::skip]
+pub fn send(
+    process: &mut Process, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32, comm: Handle,
+) -> Option<()> {
+    let message = process.plain(buf, count, datatype, dest, comm)?;
+    message.send(process, tag).then_some(())
+}
+
+/// MPI_Isend
+#[inline(always)]
+#[rustfmt::skip]
+pub fn isend(
+    process: &mut Process, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32, comm: Handle, request: Out<Handle>,
+) -> Option<()> {
+    request.check().ok()?;
+    let sent = process.job().sent?;
+    let message = process.plain(buf, count, datatype, dest, comm)?;
+    if !message.send(process, tag) {
+        return None;
+    }
+    request.set(sent).ok()
+}
+
+/// MPI_Irecv
+#[inline(always)]
+#[rustfmt::skip]
+pub fn irecv(
+    process: &mut Process, buf: Address, count: i64, datatype: Handle, source: i32, tag: i32, comm: Handle, request: Out<Handle>,
+) -> Option<()> {
+    request.check().ok()?;
+    process.job().requests.reserve().ok()?;
+    let tag = tag_of(tag)?;
+    let started = process.plain(buf, count, datatype, source, comm)?.irecv(process, tag, comm);
+    request.set(started).ok()
+}
 
 /// A message's arguments, checked.
 #[derive(Clone, Copy)]
@@ -49,7 +87,7 @@ impl Process {
 impl Plain {
     /// Sends it, if it can leave at once.
     #[inline(always)]
-    pub(super) fn send(self, process: &mut Process, tag: i32) -> bool {
+    fn send(self, process: &mut Process, tag: i32) -> bool {
         tag >= 0 && process.job().p2p.send_now(self.context, self.peer, tag, self.span)
     }
 
@@ -69,7 +107,7 @@ impl Plain {
 
     /// As a request. There is room for one more.
     #[inline(always)]
-    pub(super) fn irecv(self, process: &mut Process, tag: Option<i32>, comm: Handle) -> Handle {
+    fn irecv(self, process: &mut Process, tag: Option<i32>, comm: Handle) -> Handle {
         let Plain { context, peer, rank, span } = self;
         let source = Source::Peer { peer, rank };
         let work = match process.job().p2p.irecv_now(context, peer, tag, span) {

@@ -328,7 +328,12 @@ impl<M: Memory> Head<M> {
     #[inline]
     fn ready(&self) -> bool {
         let slots = self.memory.slots();
-        self.memory.slot(self.head % slots).turn.load(Ordering::Acquire) == turn(self.head, slots)
+        let ready =
+            self.memory.slot(self.head % slots).turn.load(Ordering::Acquire) == turn(self.head, slots);
+        if !ready && self.awaited_bytes > 0 {
+            self.memory.area(self.window.offset(self.area_head), self.awaited_bytes).prefetch();
+        }
+        ready
     }
 
     #[inline]
@@ -346,59 +351,57 @@ impl<M: Memory> Head<M> {
 
     #[inline(always)]
     fn poll_while(&mut self, mut read: impl FnMut(&Header, Span, Span) -> Take) -> Result<()> {
-        while self.ready() {
-            let taken = self.look(&mut read)?;
-            if taken != Take::More {
-                return Ok(());
-            }
-        }
-        self.memory.area(self.window.offset(self.area_head), self.awaited_bytes).prefetch();
-        Ok(())
-    }
-
-    /// Has `read` look at the packet that is there.
-    #[inline(always)]
-    fn look(&mut self, read: &mut impl FnMut(&Header, Span, Span) -> Take) -> Result<Take> {
         let slots = self.memory.slots();
-        let index = self.head % slots;
-        let slot = self.memory.slot(index);
-        let sizes = slot.sizes.load(Ordering::Relaxed);
-        let header = Header {
-            kind: sizes as u8,
-            inline_bytes: (sizes >> 8) as u8,
-            cell_bytes: (sizes >> 16) as u16,
-            context: slot.context.load(Ordering::Relaxed),
-            tag: slot.tag.load(Ordering::Relaxed) as i32,
-        };
-        if header.inline_bytes as usize > INLINE_BYTES || header.cell_bytes as usize > CELL_BYTES {
-            return self.corrupt(&header);
-        }
-        let cell_bytes = u64::from(header.cell_bytes);
-        let (mut cell, mut end) = (Span::EMPTY, self.area_head);
-        if cell_bytes > 0 {
-            let number = u64::from(self.memory.slot(index).window.load(Ordering::Relaxed));
-            if number != self.window.number && !self.move_on(number) {
+        // Kept out of memory, into which `read` writes.
+        let mut head = self.head;
+        loop {
+            let index = head % slots;
+            let slot = self.memory.slot(index);
+            if slot.turn.load(Ordering::Acquire) != turn(head, slots) {
+                break;
+            }
+            let sizes = slot.sizes.load(Ordering::Relaxed);
+            let header = Header {
+                kind: sizes as u8,
+                inline_bytes: (sizes >> 8) as u8,
+                cell_bytes: (sizes >> 16) as u16,
+                context: slot.context.load(Ordering::Relaxed),
+                tag: slot.tag.load(Ordering::Relaxed) as i32,
+            };
+            if header.inline_bytes as usize > INLINE_BYTES || header.cell_bytes as usize > CELL_BYTES {
                 return self.corrupt(&header);
             }
-            let start;
-            (start, end) = self.window.place(self.area_head, cell_bytes);
-            cell = self.memory.area(self.window.offset(start), cell_bytes);
-            self.awaited_bytes = if cell_bytes <= CELL_ALIGN { cell_bytes } else { 0 };
-            // It travels while the message is matched.
-            cell.prefetch();
+            let cell_bytes = u64::from(header.cell_bytes);
+            let (mut cell, mut end) = (Span::EMPTY, self.area_head);
+            if cell_bytes > 0 {
+                let number = u64::from(slot.window.load(Ordering::Relaxed));
+                if number != self.window.number && !self.move_on(number) {
+                    return self.corrupt(&header);
+                }
+                let start;
+                (start, end) = self.window.place(self.area_head, cell_bytes);
+                cell = self.memory.area(self.window.offset(start), cell_bytes);
+                self.awaited_bytes = if cell_bytes <= CELL_ALIGN { cell_bytes } else { 0 };
+                // It travels while the message is matched.
+                cell.prefetch();
+            }
+            let taken = read(&header, self.memory.inline(index, header.inline_bytes.into()), cell);
+            if taken == Take::Not {
+                return Ok(());
+            }
+            head = head.wrapping_add(1);
+            self.head = head;
+            self.area_head = end;
+            if head.wrapping_sub(self.head_published) * 4 >= slots
+                || end.wrapping_sub(self.area_head_published) * 4 >= self.window.bytes
+            {
+                self.publish();
+            }
+            if taken == Take::Last {
+                break;
+            }
         }
-        let taken = read(&header, self.memory.inline(index, header.inline_bytes.into()), cell);
-        if taken == Take::Not {
-            return Ok(taken);
-        }
-        self.head = self.head.wrapping_add(1);
-        self.area_head = end;
-        if self.head.wrapping_sub(self.head_published) * 4 >= slots
-            || self.area_head.wrapping_sub(self.area_head_published) * 4 >= self.window.bytes
-        {
-            self.publish();
-        }
-        Ok(taken)
+        Ok(())
     }
 
     /// Follows the sender to a later window; false if there is none of this number.
