@@ -17,6 +17,7 @@ use super::doorbell::Doorbell;
 use super::segment::{Segment, Shared, view};
 use error::{Class, Result, fail};
 use sys::Span;
+use sys::memory::Map;
 
 /// Data bytes that fit into a packet's slot.
 pub const INLINE_BYTES: usize = 40;
@@ -455,9 +456,9 @@ impl<M: Memory> Drop for Head<M> {
 /// A ring of the segment.
 #[derive(Debug)]
 pub(super) struct Mapped {
-    /// Keeps the memory mapped to which the rest refers.
+    /// These two keep the memory mapped to which the rest refers.
     segment: Segment,
-    ring: Span,
+    map: Map,
     ends: &'static Ends,
     slots: &'static [Slot; SLOTS as usize],
     bell: &'static Doorbell,
@@ -495,7 +496,7 @@ impl Memory for Mapped {
     #[inline]
     fn inline(&self, index: u64, bytes: u64) -> Span {
         assert!(bytes <= INLINE_BYTES as u64);
-        // SAFETY: part of a slot, which stays mapped with the segment; nobody has a reference to these bytes.
+        // SAFETY: part of a slot, which stays mapped as long as we live; nobody has a reference to these bytes.
         unsafe { Span::claim(self.slot(index).inline.get() as usize, bytes as usize) }
     }
     #[cfg(loom)]
@@ -504,7 +505,7 @@ impl Memory for Mapped {
     }
     #[inline]
     fn area(&self, offset: u64, bytes: u64) -> Span {
-        self.ring.slice((AREA_OFFSET + offset) as usize, bytes as usize)
+        self.map.span().slice((AREA_OFFSET + offset) as usize, bytes as usize)
     }
     fn introduce(&self) {
         self.segment.rank(self.to).senders.add(self.from);
@@ -560,7 +561,7 @@ impl Receiver {
         self.0.ready()
     }
 
-    /// As `poll`, of packets as long as `read` wants more of them. Gives no room back.
+    /// As `poll`, of packets as long as `read` wants more of them; but room is given back only by quarters of the ring.
     #[inline(always)]
     pub fn poll_while(&mut self, read: impl FnMut(&Header, Span, Span) -> Take) -> Result<()> {
         self.0.poll_while(read)
@@ -582,15 +583,15 @@ impl Receiver {
 }
 
 impl Segment {
-    fn ring(&self, from: u32, to: u32) -> Mapped {
-        let ring = self.ring_span(from, to);
-        let (ends, slots, bell) = (view(ring, 0), view(ring, SLOTS_OFFSET), &self.page(to).bell);
-        Mapped { segment: self.clone(), ring, ends, slots, bell, from, to }
+    fn ring(&self, from: u32, to: u32) -> Result<Mapped> {
+        let map = self.ring_map(from, to)?;
+        let (ends, slots, bell) = (view(map.span(), 0), view(map.span(), SLOTS_OFFSET), &self.page(to).bell);
+        Ok(Mapped { segment: self.clone(), map, ends, slots, bell, from, to })
     }
 
     /// The sending end of the ring `from -> to`. An error if it is in use; when it is dropped, a later one goes on.
     pub fn ring_sender(&self, from: u32, to: u32) -> Result<Sender> {
-        match Tail::new(self.ring(from, to)) {
+        match Tail::new(self.ring(from, to)?) {
             Some(tail) => Ok(Sender(tail)),
             None => fail!(Class::Intern, "the sending end of the ring {from} -> {to} is in use already"),
         }
@@ -598,7 +599,7 @@ impl Segment {
 
     /// The receiving end of the ring `from -> to`. An error if it is in use; when it is dropped, a later one goes on.
     pub fn ring_receiver(&self, from: u32, to: u32) -> Result<Receiver> {
-        match Head::new(self.ring(from, to)) {
+        match Head::new(self.ring(from, to)?) {
             Some(head) => Ok(Receiver(head)),
             None => fail!(Class::Intern, "the receiving end of the ring {from} -> {to} is in use already"),
         }

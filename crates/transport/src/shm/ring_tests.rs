@@ -145,7 +145,7 @@ fn a_sender_moves_on_to_the_next_window_when_one_is_full() {
         let mut address = 0;
         assert_eq!(to.send(&header(0, bytes, 7), |_, cell| address = cell.address()), Sent::Done);
         from.poll(|_, _, cell| assert_eq!(cell.bytes(), usize::from(bytes))).unwrap().unwrap();
-        address - segment.ring_span(0, 1).address() - AREA_OFFSET as usize
+        address - to.0.memory.map.span().address() - AREA_OFFSET as usize
     };
     // One at a time, they stay in the first window, round and round.
     for i in 0..1000 {

@@ -1,8 +1,8 @@
 //! The job's one shared memory: header, a page of state per rank and per proxy, rings, arenas.
 //!
 //! `[Job][RankPage x ranks][ProxyPage x proxies][ring x ranks x ranks][arena x ranks]`, all at offsets that follow from
-//! `Shape`, so no connection protocol exists and first use is a page fault. Everything up to the rings is one map; each
-//! arena is a map of its own, made when it is first asked for.
+//! `Shape`, so no connection protocol exists. The pages are one map; each ring and each arena is a map of its own, made when it is first
+//! asked for: whoever goes through all mapped memory, as valgrind's search for leaks does, finds only what the process uses.
 
 use super::pages::RANKS_MAX;
 use super::ring;
@@ -18,9 +18,13 @@ use sys::memory::{self, Map};
 /// "OUTBOARD", read as a little-endian number.
 const MAGIC: u64 = u64::from_le_bytes(*b"OUTBOARD");
 /// Changes whenever the meaning of any shared byte changes.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 /// Arenas begin at multiples of this and have multiples of it, so that huge pages can back them.
 const ARENA_ALIGN: u64 = 2 << 20;
+/// Rings begin at multiples of this: the largest page of a machine that we run on, so that each can be mapped alone.
+const RING_ALIGN: u64 = 64 << 10;
+/// Bytes from one ring to the next.
+const RING_STRIDE: u64 = ring::BYTES.next_multiple_of(RING_ALIGN);
 
 /// How many of what a job has: all that the layout depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,9 +58,10 @@ impl Shape {
         }
         let rank_pages = size_of::<Job>() as u64;
         let proxy_pages = rank_pages + u64::from(ranks) * size_of::<RankPage>() as u64;
-        let rings = proxy_pages + u64::from(proxies) * size_of::<ProxyPage>() as u64;
-        let mapped = rings + u64::from(ranks) * u64::from(ranks) * ring::BYTES;
-        let arenas = mapped.next_multiple_of(ARENA_ALIGN);
+        let pages_end = proxy_pages + u64::from(proxies) * size_of::<ProxyPage>() as u64;
+        let rings = pages_end.next_multiple_of(RING_ALIGN);
+        let rings_end = rings + u64::from(ranks) * u64::from(ranks) * RING_STRIDE;
+        let arenas = rings_end.next_multiple_of(ARENA_ALIGN);
         let arena_bytes = arena_bytes.next_multiple_of(ARENA_ALIGN);
         let total = arenas + u64::from(ranks) * arena_bytes;
         if total > i64::MAX as u64 {
@@ -65,7 +70,7 @@ impl Shape {
                 "{ranks} ranks with an arena of {arena_bytes} bytes each make a file of {total} bytes"
             );
         }
-        Ok(Layout { rank_pages, proxy_pages, rings, mapped, arenas, arena_bytes, total })
+        Ok(Layout { rank_pages, proxy_pages, pages_end, rings, arenas, arena_bytes, total })
     }
 }
 
@@ -74,9 +79,9 @@ impl Shape {
 struct Layout {
     rank_pages: u64,
     proxy_pages: u64,
-    rings: u64,
     /// End of the part that is mapped at once.
-    mapped: u64,
+    pages_end: u64,
+    rings: u64,
     arenas: u64,
     arena_bytes: u64,
     total: u64,
@@ -105,7 +110,7 @@ struct Inner {
     fd: OwnedFd,
     shape: Shape,
     layout: Layout,
-    head: Map,
+    pages: Map,
     arenas: Box<[OnceLock<Map>]>,
 }
 
@@ -184,17 +189,9 @@ impl Segment {
     }
 
     fn map(fd: OwnedFd, shape: Shape, layout: Layout) -> Result<Segment> {
-        let head = Map::shared(&fd, 0, layout.mapped as usize).map_err(|error| {
-            Error::new(
-                Class::NoMem,
-                format!(
-                    "cannot map {} bytes of the job's memory, of which only what is used takes memory: {error}; raise `ulimit -v`, or lower OUTBOARD_SPAWN_RANKS_MAX",
-                    layout.mapped
-                ),
-            )
-        })?;
+        let pages = map(&fd, 0, layout.pages_end, || "the job's pages".into())?;
         let arenas = (0..shape.ranks).map(|_| OnceLock::new()).collect();
-        Ok(Segment { inner: Arc::new(Inner { fd, shape, layout, head, arenas }) })
+        Ok(Segment { inner: Arc::new(Inner { fd, shape, layout, pages, arenas }) })
     }
 
     /// How many of what.
@@ -205,7 +202,7 @@ impl Segment {
     /// What concerns all.
     #[inline]
     pub fn job(&self) -> &Job {
-        view(self.inner.head.span(), 0)
+        view(self.inner.pages.span(), 0)
     }
 
     /// A rank's page. Panics if there is no such rank.
@@ -219,14 +216,14 @@ impl Segment {
     pub(super) fn page<'a>(&self, rank: u32) -> &'a RankPage {
         assert!(rank < self.inner.shape.ranks, "rank {rank} of {}", self.inner.shape.ranks);
         let offset = self.inner.layout.rank_pages + u64::from(rank) * size_of::<RankPage>() as u64;
-        view(self.inner.head.span(), offset)
+        view(self.inner.pages.span(), offset)
     }
 
     /// A proxy's page. Panics if there is no such proxy.
     pub fn proxy(&self, proxy: u32) -> &ProxyPage {
         assert!(proxy < self.inner.shape.proxies, "proxy {proxy} of {}", self.inner.shape.proxies);
         let offset = self.inner.layout.proxy_pages + u64::from(proxy) * size_of::<ProxyPage>() as u64;
-        view(self.inner.head.span(), offset)
+        view(self.inner.pages.span(), offset)
     }
 
     /// The proxy that serves a rank, if the job has proxies.
@@ -242,14 +239,8 @@ impl Segment {
         let span = match slot.get() {
             Some(map) => map.span(),
             None => {
-                let map = Map::shared(
-                    &self.inner.fd,
-                    self.arena_offset(rank),
-                    self.inner.layout.arena_bytes as usize,
-                )
-                .map_err(|error| {
-                    Error::new(Class::NoMem, format!("cannot map the arena of rank {rank}: {error}"))
-                })?;
+                let (offset, bytes) = (self.arena_offset(rank), self.inner.layout.arena_bytes);
+                let map = map(&self.inner.fd, offset, bytes, || format!("the arena of rank {rank}"))?;
                 slot.get_or_init(|| map).span()
             }
         };
@@ -352,19 +343,30 @@ impl Segment {
         memory::resident(&self.inner.fd).map_err(unreadable)
     }
 
-    /// The memory of the ring `from -> to`. Panics if there are no such ranks.
-    pub(super) fn ring_span(&self, from: u32, to: u32) -> Span {
+    /// Maps the ring `from -> to`. Panics if there are no such ranks.
+    pub(super) fn ring_map(&self, from: u32, to: u32) -> Result<Map> {
         let ranks = self.inner.shape.ranks;
         assert!(from < ranks && to < ranks, "ring {from} -> {to} of {ranks} ranks");
         let index = u64::from(to) * u64::from(ranks) + u64::from(from);
-        let offset = self.inner.layout.rings + index * ring::BYTES;
-        self.inner.head.span().slice(offset as usize, ring::BYTES as usize)
+        let offset = self.inner.layout.rings + index * RING_STRIDE;
+        map(&self.inner.fd, offset, ring::BYTES, || format!("the ring from rank {from} to rank {to}"))
     }
 
     /// Where a rank's arena begins in the segment.
     pub(super) fn arena_offset(&self, rank: u32) -> u64 {
         self.inner.layout.arenas + u64::from(rank) * self.inner.layout.arena_bytes
     }
+}
+
+/// Maps a part of the segment, of which only what is used takes memory.
+fn map(fd: &OwnedFd, offset: u64, bytes: u64, what: impl FnOnce() -> String) -> Result<Map> {
+    Map::shared(fd, offset, bytes as usize).map_err(|error| {
+        let what = what();
+        Error::new(
+            Class::NoMem,
+            format!("cannot map {what}, {bytes} bytes of address space: {error}; raise `ulimit -v`, or lower OUTBOARD_ARENA_BYTES"),
+        )
+    })
 }
 
 fn unreadable(error: std::io::Error) -> Error {
