@@ -8,16 +8,26 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { REPEATS = 40 };
+enum { REPEATS = 40, MESSAGES = 16 };
 
 static long out = 1, in, outs[2], ins[2];
 static MPI_Win window;
-static MPI_Request request;
+static MPI_Request request, requests[MESSAGES];
 
 /* `tests/budgets` finds these by their names. */
 #define COUNTED __attribute__((noinline, noclone, used))
 COUNTED void budget_send(void) { MPI_Send(&out, 8, MPI_CHAR, 1, 7, MPI_COMM_WORLD); }
 COUNTED void budget_recv(void) { MPI_Recv(&in, 8, MPI_CHAR, 1, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE); }
+static void post_window(void)
+{
+    for (int i = 0; i < MESSAGES; i++) MPI_Irecv(&in, 8, MPI_CHAR, 1, 7, MPI_COMM_WORLD, &requests[i]);
+}
+/* Messages that have come after their receives, and the receives of the next. */
+COUNTED void budget_window(void)
+{
+    MPI_Waitall(MESSAGES, requests, MPI_STATUSES_IGNORE);
+    post_window();
+}
 COUNTED void budget_put(void)
 {
     MPI_Put(&out, 8, MPI_CHAR, 1, 0, 8, MPI_CHAR, window);
@@ -39,8 +49,19 @@ COUNTED void budget_launch(void) { MPI_Ialltoall(outs, 1, MPI_LONG, ins, 1, MPI_
 /* What rank 1 does beside each, before rank 0's part (or after it, for a send). */
 static void send_here(void) { MPI_Send(&out, 8, MPI_CHAR, 0, 7, MPI_COMM_WORLD); }
 static void recv_here(void) { MPI_Recv(&in, 8, MPI_CHAR, 0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE); }
+static void send_window(void)
+{
+    for (int i = 0; i < MESSAGES; i++) send_here();
+}
 static void nothing(void) {}
 static void finish(void) { MPI_Wait(&request, MPI_STATUS_IGNORE); }
+static void cancel_window(void)
+{
+    for (int i = 0; i < MESSAGES; i++) {
+        MPI_Cancel(&requests[i]);
+        MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
+    }
+}
 
 typedef struct {
     const char *name;
@@ -49,11 +70,13 @@ typedef struct {
     void (*counted)(void);
     void (*after)(void); /* rank 1, then */
     void (*mine)(void);  /* rank 0, at last */
+    void (*first)(void), (*last)(void); /* rank 0, around all repetitions */
 } call;
 
 static const call calls[] = {
     {"send", nothing, 0, budget_send, recv_here, nothing},
     {"recv", send_here, 0, budget_recv, nothing, nothing},
+    {"window", send_window, 0, budget_window, nothing, nothing, post_window, cancel_window},
     {"put", nothing, 0, budget_put, nothing, nothing},
     {"accumulate", nothing, 0, budget_accumulate, nothing, nothing},
     {"fetch_and_op", nothing, 0, budget_fetch_and_op, nothing, nothing},
@@ -73,6 +96,7 @@ static void wait_for(long step)
 
 static void repeat(const call *c, long *step)
 {
+    if (rank == 0 && c->first) c->first();
     for (int at = 0; at < REPEATS; at++) {
         if (rank == 1) {
             wait_for(++*step);
@@ -93,6 +117,7 @@ static void repeat(const call *c, long *step)
             wait_for(*step);
         }
     }
+    if (rank == 0 && c->last) c->last();
 }
 
 int main(int argc, char **argv)

@@ -2,9 +2,8 @@
 import os, signal, subprocess, time
 
 
-def run(command, environment, timeout, cwd=None, report=False):
-    """One run: (exit code or None when it had to be stopped, output, seconds). `report`: the command is mpirun, which tells at
-    the end of its time what the ranks wait for."""
+def run(command, environment, timeout, cwd=None):
+    """One run: (exit code or None when it had to be stopped, output, seconds). Of mpirun the output then ends with what the ranks wait for."""
     start = time.monotonic()
     child = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                              errors="replace", env={**os.environ, **environment}, cwd=cwd, start_new_session=True,
@@ -13,7 +12,7 @@ def run(command, environment, timeout, cwd=None, report=False):
         output, _ = child.communicate(timeout=timeout)
         return child.returncode, output, time.monotonic() - start
     except subprocess.TimeoutExpired:
-        if report:
+        if os.path.basename(command[0]) in ("mpirun", "mpiexec"):
             os.kill(child.pid, signal.SIGUSR1)
             time.sleep(2)
         # SIGTERM first: ending everything it started is the launcher's own business, and tested here.

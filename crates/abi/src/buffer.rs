@@ -53,15 +53,15 @@ pub(crate) fn lent(
 impl Address {
     /// A buffer without gaps of so many bytes; nothing where it cannot be one.
     #[inline]
-    pub(crate) fn plain(self, bytes: usize) -> Option<Buffer> {
+    pub(crate) fn plain(self, bytes: usize) -> Option<Span> {
         if bytes == 0 {
-            return Some(Buffer::EMPTY);
+            return Some(Span::EMPTY);
         }
         if self.0 < NULL_PAGE_END || bytes > ADDRESSABLE_BYTES {
             return None;
         }
         // SAFETY: the program passed it as a buffer of so many bytes (contract of this file).
-        Some(Buffer::from(unsafe { Span::claim(self.0, bytes) }))
+        Some(unsafe { Span::claim(self.0, bytes) })
     }
 
     /// The address of `count` elements `bytes` further on. MPI_IN_PLACE is nowhere, and addresses are less than 2^63.

@@ -174,7 +174,15 @@ pub enum On {
 #[inline(always)]
 pub fn call(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<()>) -> c_int {
     let begun = telemetry::begin();
-    run(begun, lock(), (name, on), body)
+    let mut guard = Guard::with(lock(), (name, on));
+    let result = if guard.job.is_some() { body(&mut guard) } else { Err(outside(guard.phase)) };
+    if begun != 0 {
+        telemetry::end(begun, telemetry::Event::Call { function: name });
+    }
+    match result {
+        Ok(()) => objects::constants::SUCCESS,
+        Err(error) => raise::raise(guard, error),
+    }
 }
 
 /// As `call`, of a function with a short way, which needs no guard.
@@ -188,7 +196,8 @@ pub fn call_plain(
     let (begun, mut held) = (telemetry::begin(), lock());
     let process = Process::locked(&mut held);
     if process.job.is_none() || plain(process).is_none() {
-        return run_apart(begun, held, (name, on), body);
+        drop(held);
+        return call_apart(name, on, body);
     }
     if begun != 0 {
         telemetry::end(begun, telemetry::Event::Call { function: name });
@@ -196,32 +205,9 @@ pub fn call_plain(
     objects::constants::SUCCESS
 }
 
-#[inline(never)] // The short way then needs no place for a guard.
-fn run_apart(
-    begun: u64,
-    held: Option<MutexGuard<'static, ()>>,
-    doing: (&'static str, On),
-    body: impl FnOnce(&mut Guard) -> Result<()>,
-) -> c_int {
-    run(begun, held, doing, body)
-}
-
-#[inline(always)]
-fn run(
-    begun: u64,
-    held: Option<MutexGuard<'static, ()>>,
-    doing: (&'static str, On),
-    body: impl FnOnce(&mut Guard) -> Result<()>,
-) -> c_int {
-    let mut guard = Guard::with(held, doing);
-    let result = if guard.job.is_some() { body(&mut guard) } else { Err(outside(guard.phase)) };
-    if begun != 0 {
-        telemetry::end(begun, telemetry::Event::Call { function: doing.0 });
-    }
-    match result {
-        Ok(()) => objects::constants::SUCCESS,
-        Err(error) => raise::raise(guard, error),
-    }
+#[inline(never)] // Else the short way would have a place for the guard, too.
+fn call_apart(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<()>) -> c_int {
+    call(name, on, body)
 }
 
 /// Runs the body of an MPI function that may be called at any time.

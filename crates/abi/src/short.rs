@@ -8,8 +8,8 @@ use crate::args::{Counts, Handle};
 use crate::collective::{Planned, Reduced, Typed, to_bytes, to_words};
 use crate::process::{Guard, Process};
 use crate::request::Work;
-use coll::{CALLS_BEFORE, Coll, Round, Short};
-use datatype::check_op;
+use coll::{CALLS_BEFORE, Coll, Flat, Round, Short};
+use datatype::{Basic, PredefinedOp, check_op};
 use error::Result;
 use objects::{Boards, Comm, Op, Queue};
 use schedule::algorithm::Collective;
@@ -108,6 +108,27 @@ pub(crate) fn reduction(
     Some((member, short))
 }
 
+/// Makes the call if it is an MPI_Allreduce at its shortest, and boards hang; how it ended.
+#[inline(always)]
+pub(crate) fn flat(guard: &mut Guard, comm: Handle, count: i64, data: &Reduced) -> Option<Result<()>> {
+    let found = guard.objects.comm(comm).ok()?;
+    let Boards::Hung(boards) = found.boards else { return None };
+    let members = found.size() as usize;
+    let (operator, element) = guard.operator(data)?;
+    let bytes = usize::try_from(count).ok()?.checked_mul(element).filter(|bytes| *bytes > 0)?;
+    let sum = data.recvbuf.plain(bytes)?;
+    let own = if data.sendbuf.is_in_place() {
+        sum
+    } else {
+        data.sendbuf.plain(bytes).filter(|own| !own.meets(sum))?
+    };
+    if !guard.job().coll.takes_flat(bytes, members) {
+        return None;
+    }
+    coll::count(Collective::Allreduce);
+    Some(guard.turn(boards, &Flat { operator, own, sum }))
+}
+
 /// MPI_Reduce_scatter.
 pub(crate) fn reduce_scatter(
     process: &mut Process,
@@ -154,6 +175,16 @@ impl Process {
         Some(short)
     }
 
+    /// MPI's operator of a reduction, MPI's elements that it combines, and the bytes of one.
+    #[inline(always)]
+    fn operator(&self, data: &Reduced) -> Option<((PredefinedOp, Basic), usize)> {
+        let Op::Predefined(op) = self.objects.op(data.op).ok()? else { return None };
+        let datatype = self.objects.committed(data.datatype).ok()?;
+        let basic = datatype.basic().filter(|_| datatype.layout().is_contiguous())?;
+        check_op(op, basic).ok()?;
+        Some(((op, basic), datatype.size()))
+    }
+
     /// The operands of a reduction of `total` elements with an operator of MPI's, and its result, if this rank wants one: so many elements
     /// and how many come before them.
     #[inline(always)]
@@ -164,21 +195,18 @@ impl Process {
         wanted: Option<(usize, usize)>,
         data: &Reduced,
     ) -> Option<()> {
-        let Op::Predefined(op) = self.objects.op(data.op).ok()? else { return None };
-        let datatype = self.objects.committed(data.datatype).ok()?;
-        let basic = datatype.basic().filter(|_| datatype.layout().is_contiguous())?;
-        check_op(op, basic).ok()?;
+        let (operator, element) = self.operator(data)?;
         let in_place = data.sendbuf.is_in_place();
         if in_place && wanted.is_none() || wanted.is_some() && data.recvbuf.is_in_place() {
             return None;
         }
-        let (element, bytes) = (datatype.size(), total * datatype.size());
-        (short.operator, short.in_place) = (Some((op, basic)), in_place);
+        let bytes = total * element;
+        (short.operator, short.in_place) = (Some(operator), in_place);
         (short.bytes, short.given) = (bytes as u64, bytes as u64);
-        short.input = (if in_place { data.recvbuf } else { data.sendbuf }).plain(bytes)?;
+        short.input = (if in_place { data.recvbuf } else { data.sendbuf }).plain(bytes)?.into();
         if let Some((before, count)) = wanted {
             short.part = before * element..(before + count) * element;
-            short.output = data.recvbuf.plain(count * element)?;
+            short.output = data.recvbuf.plain(count * element)?.into();
         }
         (in_place || !coll::meet(&short.input, &short.output)).then_some(())
     }

@@ -17,8 +17,9 @@
 
 use crate::call::Call;
 use crate::queue::{Leaving, Queue, Queued};
-use crate::short::{BYTES_MAX, MEMBERS_MAX, Short};
+use crate::short::{BYTES_MAX, FLAT_MAX, Flat, MEMBERS_MAX, Short};
 use crate::vector::{Skipping, Vector};
+use datatype::{Basic, PredefinedOp};
 use error::{Class, Error, Result, fail};
 use schedule::algorithm::Collective;
 use slab::Slab;
@@ -36,7 +37,12 @@ pub const CALLS_BEFORE: u32 = 8;
 const FACTS_BITS: u32 = 30;
 const LENGTH_BITS: u32 = 21;
 pub(crate) const LENGTH_MAX: u64 = (1 << LENGTH_BITS) - 1;
-const _: () = assert!(Collective::ALL.len() <= 32 && MEMBERS_MAX <= 16 && BYTES_MAX < LENGTH_MAX);
+const _: () = assert!(
+    Collective::ALL.len() <= 32
+        && MEMBERS_MAX <= 16
+        && BYTES_MAX < LENGTH_MAX
+        && FLAT_MAX / 2 <= LESS_BYTES_MAX
+);
 
 /// From one word to the next: processors fetch lines in pairs.
 const WORD_BYTES: u64 = 128;
@@ -527,18 +533,47 @@ impl Round for Short {
         Ok(())
     }
 
-    #[cold]
     fn disagreement(&self, board: &Board, rank: usize, word: u64) -> Error {
-        let (name, own) = (self.name.name(), board.rank);
-        let (theirs, ours) = (word % (1 << FACTS_BITS), self.facts());
-        let length = theirs & LENGTH_MAX;
-        if theirs >> LENGTH_BITS != ours >> LENGTH_BITS {
-            return differ(self.name, self.root, own, rank, theirs);
-        }
-        let least = if length == LENGTH_MAX { "at least " } else { "" };
-        let sentence =
-            format!("in {name} rank {rank} has {least}{length} bytes, but rank {own} has {}", self.bytes);
-        Error::new(Class::Truncate, sentence)
+        disagree(self.name, self.root, self.bytes, (board.rank, rank), word)
+    }
+}
+
+impl Round for Flat {
+    const OWN_BITS: u64 = 0;
+
+    #[inline]
+    fn facts(&self) -> u64 {
+        facts(Collective::Allreduce, 0, self.own.bytes() as u64)
+    }
+
+    #[inline]
+    fn put(&self, board: &Board, word: u64) -> u64 {
+        self.own.copy_to(self.operand(board, board.rank));
+        word
+    }
+
+    #[inline]
+    fn needs(&self, _rank: usize, members: usize) -> Range<usize> {
+        0..members
+    }
+
+    #[inline]
+    fn take(&self, board: &Board) -> Result<()> {
+        combine(self.operator, board.members.len(), |rank| self.operand(board, rank), self.sum);
+        Ok(())
+    }
+
+    fn disagreement(&self, board: &Board, rank: usize, word: u64) -> Error {
+        disagree(Collective::Allreduce, 0, self.own.bytes() as u64, (board.rank, rank), word)
+    }
+}
+
+impl Flat {
+    /// A member's vector.
+    #[inline]
+    fn operand(&self, board: &Board, rank: usize) -> Span {
+        let bytes = self.own.bytes();
+        board.contribution(rank, bytes as u64).slice(0, bytes)
     }
 }
 
@@ -546,7 +581,7 @@ impl Short {
     /// The first so many members' vectors, as far as this member wants them, one after the other.
     #[inline]
     fn combine(&self, board: &Board, members: usize, total: u64) {
-        let (Some((op, basic)), Some(own), Some(sum)) =
+        let (Some(operator), Some(own), Some(sum)) =
             (self.operator, self.input.contiguous(), self.output.contiguous())
         else {
             unreachable!("a reduction without an operator, or with gaps")
@@ -557,20 +592,40 @@ impl Short {
                 if rank == board.rank && !self.in_place { own } else { board.contribution(rank, total) };
             whole.slice(self.part.start, self.part.len())
         };
-        match members {
-            0 => (),
-            1 => operand(0).copy_to(sum),
-            _ => datatype::reduce(op, basic, operand(0), operand(1), sum),
-        }
-        for rank in 2..members {
-            datatype::reduce(op, basic, sum, operand(rank), sum);
-        }
+        combine(operator, members, operand, sum);
+    }
+}
+
+/// Combines the operands of the first so many members in the order of ranks.
+#[inline]
+fn combine((op, basic): (PredefinedOp, Basic), members: usize, operand: impl Fn(usize) -> Span, sum: Span) {
+    match members {
+        0 => (),
+        1 => operand(0).copy_to(sum),
+        _ => datatype::reduce(op, basic, operand(0), operand(1), sum),
+    }
+    for rank in 2..members {
+        datatype::reduce(op, basic, sum, operand(rank), sum);
     }
 }
 
 /// A word with another length.
 pub(crate) fn with_length(word: u64, bytes: u64) -> u64 {
     word & !LENGTH_MAX | bytes.min(LENGTH_MAX)
+}
+
+/// The call of the second of these two ranks is not the first's, which is this.
+#[cold]
+fn disagree(name: Collective, root: usize, bytes: u64, (own, rank): (usize, usize), word: u64) -> Error {
+    let theirs = word % (1 << FACTS_BITS);
+    if theirs >> LENGTH_BITS != facts(name, root, bytes) >> LENGTH_BITS {
+        return differ(name, root, own, rank, theirs);
+    }
+    let length = theirs & LENGTH_MAX;
+    let least = if length == LENGTH_MAX { "at least " } else { "" };
+    let sentence =
+        format!("in {} rank {rank} has {least}{length} bytes, but rank {own} has {bytes}", name.name());
+    Error::new(Class::Truncate, sentence)
 }
 
 /// A member's collective or root is another than ours.

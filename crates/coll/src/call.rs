@@ -48,7 +48,7 @@ pub fn meet(a: &Buffer, b: &Buffer) -> bool {
         return false;
     }
     match (a.contiguous(), b.contiguous()) {
-        (Some(a), Some(b)) => a.address() < b.address() + b.bytes() && b.address() < a.address() + a.bytes(),
+        (Some(a), Some(b)) => a.meets(b),
         _ => a.base() == b.base(),
     }
 }

@@ -21,7 +21,7 @@ mod vector;
 pub use board::{CALLS_BEFORE, Calls, Round, Turn};
 pub use call::{Call, Members, Part, meet};
 pub use choose::{Choice, RULES, Rule};
-pub use short::{SHORT_MAX, Short};
+pub use short::{Flat, SHORT_MAX, Short};
 pub use vector::Vector;
 
 use board::Boards;
@@ -33,7 +33,7 @@ use executor::{Executor, Offload, Poll, Start, UserCall};
 use queue::{Found, Hanging, Leaving, Queue, Queued, State, Whole};
 use schedule::Schedule;
 use schedule::algorithm::{Collective, Params};
-use short::MEMBERS_MAX;
+use short::{FLAT_MAX, MEMBERS_MAX};
 use std::sync::Arc;
 use sys::Block;
 use telemetry::Counter;
@@ -105,6 +105,13 @@ impl Coll {
     #[inline]
     pub fn takes(&self, short: &Short, members: usize) -> bool {
         self.short & 1 << short.name as u32 != 0 && short.fits(members)
+    }
+
+    /// As `takes`, of vectors of so many bytes that are to become a `Flat`. There is room for them on all boards.
+    #[inline]
+    pub fn takes_flat(&self, bytes: usize, members: usize) -> bool {
+        self.short & 1 << Collective::Allreduce as u32 != 0
+            && (bytes as u64).saturating_mul(members as u64) <= FLAT_MAX
     }
 
     /// Whether a blocking call with a count for each of so many members may be one for boards.

@@ -5,12 +5,13 @@ use datatype::{Basic, Buffer, PredefinedOp};
 use executor::Reduction;
 use schedule::algorithm::Collective;
 use std::ops::Range;
+use sys::Span;
 
 /// Longest contribution of a member, and the most that a member reads of all.
 pub const SHORT_MAX: usize = 1 << 20;
 pub(crate) const BYTES_MAX: u64 = SHORT_MAX as u64;
 /// The most that a member combines of all where it could leave most of it to the others.
-const FLAT_MAX: u64 = 32 << 10;
+pub(crate) const FLAT_MAX: u64 = 32 << 10;
 /// Everybody reads everybody's place, so for more members a schedule's logarithm is less.
 pub(crate) const MEMBERS_MAX: usize = 16;
 
@@ -219,6 +220,18 @@ impl Short {
             _ => 0..members,
         }
     }
+}
+
+/// MPI_Allreduce at its shortest: vectors of MPI's elements without gaps, all of which every member combines. On a board it is what the
+/// same call is as a `Short`, so members may differ in which of the two it is for them; but there is nothing to build or to let go.
+#[derive(Clone, Copy, Debug)]
+pub struct Flat {
+    /// What combines the elements, and what they are.
+    pub operator: (PredefinedOp, Basic),
+    /// This member's vector.
+    pub own: Span,
+    /// Where it wants the result: as many bytes, all of its own vector or none.
+    pub sum: Span,
 }
 
 #[cfg(test)]

@@ -8554,33 +8554,14 @@ pub unsafe extern "C" fn PMPI_Irecv(
     let source = numbers::rank_from(source);
     let tag = numbers::tag_from(tag);
     let comm = door::handle_from(comm);
+    let buf = Address(door::buffer_from(buf));
+    let count = i64::from(count);
+    let request = Out::<Handle>::foreign(request, "request", &door::HANDLE);
     door::code_to(call_plain(
         "MPI_Irecv",
         On::Comm(comm),
-        move |process| {
-            body::plain::irecv(
-                process,
-                Address(door::buffer_from(buf)),
-                i64::from(count),
-                datatype,
-                source,
-                tag,
-                comm,
-                Out::<Handle>::foreign(request, "request", &door::HANDLE),
-            )
-        },
-        move |guard| {
-            body::p2p::irecv(
-                guard,
-                Address(door::buffer_from(buf)),
-                i64::from(count),
-                datatype,
-                source,
-                tag,
-                comm,
-                Out::<Handle>::foreign(request, "request", &door::HANDLE),
-            )
-        },
+        move |process| body::plain::irecv(process, buf, count, datatype, source, tag, comm, request),
+        move |guard| body::p2p::irecv(guard, buf, count, datatype, source, tag, comm, request),
     ))
 }
 #[unsafe(no_mangle)]
@@ -8609,33 +8590,13 @@ pub unsafe extern "C" fn PMPI_Irecv_c(
     let source = numbers::rank_from(source);
     let tag = numbers::tag_from(tag);
     let comm = door::handle_from(comm);
+    let buf = Address(door::buffer_from(buf));
+    let request = Out::<Handle>::foreign(request, "request", &door::HANDLE);
     door::code_to(call_plain(
         "MPI_Irecv_c",
         On::Comm(comm),
-        move |process| {
-            body::plain::irecv(
-                process,
-                Address(door::buffer_from(buf)),
-                count,
-                datatype,
-                source,
-                tag,
-                comm,
-                Out::<Handle>::foreign(request, "request", &door::HANDLE),
-            )
-        },
-        move |guard| {
-            body::p2p::irecv(
-                guard,
-                Address(door::buffer_from(buf)),
-                count,
-                datatype,
-                source,
-                tag,
-                comm,
-                Out::<Handle>::foreign(request, "request", &door::HANDLE),
-            )
-        },
+        move |process| body::plain::irecv(process, buf, count, datatype, source, tag, comm, request),
+        move |guard| body::p2p::irecv(guard, buf, count, datatype, source, tag, comm, request),
     ))
 }
 #[unsafe(no_mangle)]
@@ -9260,33 +9221,14 @@ pub unsafe extern "C" fn PMPI_Isend(
     let dest = numbers::rank_from(dest);
     let tag = numbers::tag_from(tag);
     let comm = door::handle_from(comm);
+    let buf = Address(door::buffer_from(buf));
+    let count = i64::from(count);
+    let request = Out::<Handle>::foreign(request, "request", &door::HANDLE);
     door::code_to(call_plain(
         "MPI_Isend",
         On::Comm(comm),
-        move |process| {
-            body::plain::isend(
-                process,
-                Address(door::buffer_from(buf)),
-                i64::from(count),
-                datatype,
-                dest,
-                tag,
-                comm,
-                Out::<Handle>::foreign(request, "request", &door::HANDLE),
-            )
-        },
-        move |guard| {
-            body::p2p::isend(
-                guard,
-                Address(door::buffer_from(buf)),
-                i64::from(count),
-                datatype,
-                dest,
-                tag,
-                comm,
-                Out::<Handle>::foreign(request, "request", &door::HANDLE),
-            )
-        },
+        move |process| body::plain::isend(process, buf, count, datatype, dest, tag, comm, request),
+        move |guard| body::p2p::isend(guard, buf, count, datatype, dest, tag, comm, request),
     ))
 }
 #[unsafe(no_mangle)]
@@ -9315,33 +9257,13 @@ pub unsafe extern "C" fn PMPI_Isend_c(
     let dest = numbers::rank_from(dest);
     let tag = numbers::tag_from(tag);
     let comm = door::handle_from(comm);
+    let buf = Address(door::buffer_from(buf));
+    let request = Out::<Handle>::foreign(request, "request", &door::HANDLE);
     door::code_to(call_plain(
         "MPI_Isend_c",
         On::Comm(comm),
-        move |process| {
-            body::plain::isend(
-                process,
-                Address(door::buffer_from(buf)),
-                count,
-                datatype,
-                dest,
-                tag,
-                comm,
-                Out::<Handle>::foreign(request, "request", &door::HANDLE),
-            )
-        },
-        move |guard| {
-            body::p2p::isend(
-                guard,
-                Address(door::buffer_from(buf)),
-                count,
-                datatype,
-                dest,
-                tag,
-                comm,
-                Out::<Handle>::foreign(request, "request", &door::HANDLE),
-            )
-        },
+        move |process| body::plain::isend(process, buf, count, datatype, dest, tag, comm, request),
+        move |guard| body::p2p::isend(guard, buf, count, datatype, dest, tag, comm, request),
     ))
 }
 #[unsafe(no_mangle)]
@@ -13556,31 +13478,13 @@ pub unsafe extern "C" fn PMPI_Send(
     let dest = numbers::rank_from(dest);
     let tag = numbers::tag_from(tag);
     let comm = door::handle_from(comm);
+    let buf = Address(door::buffer_from(buf));
+    let count = i64::from(count);
     door::code_to(call_plain(
         "MPI_Send",
         On::Comm(comm),
-        move |process| {
-            body::plain::send(
-                process,
-                Address(door::buffer_from(buf)),
-                i64::from(count),
-                datatype,
-                dest,
-                tag,
-                comm,
-            )
-        },
-        move |guard| {
-            body::p2p::send(
-                guard,
-                Address(door::buffer_from(buf)),
-                i64::from(count),
-                datatype,
-                dest,
-                tag,
-                comm,
-            )
-        },
+        move |process| body::plain::send(process, buf, count, datatype, dest, tag, comm),
+        move |guard| body::p2p::send(guard, buf, count, datatype, dest, tag, comm),
     ))
 }
 #[unsafe(no_mangle)]
@@ -13607,15 +13511,12 @@ pub unsafe extern "C" fn PMPI_Send_c(
     let dest = numbers::rank_from(dest);
     let tag = numbers::tag_from(tag);
     let comm = door::handle_from(comm);
+    let buf = Address(door::buffer_from(buf));
     door::code_to(call_plain(
         "MPI_Send_c",
         On::Comm(comm),
-        move |process| {
-            body::plain::send(process, Address(door::buffer_from(buf)), count, datatype, dest, tag, comm)
-        },
-        move |guard| {
-            body::p2p::send(guard, Address(door::buffer_from(buf)), count, datatype, dest, tag, comm)
-        },
+        move |process| body::plain::send(process, buf, count, datatype, dest, tag, comm),
+        move |guard| body::p2p::send(guard, buf, count, datatype, dest, tag, comm),
     ))
 }
 #[unsafe(no_mangle)]

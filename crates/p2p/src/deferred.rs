@@ -1,6 +1,6 @@
-//! Receives that are not posted yet. While nothing has come that could be for it, a receive of one peer's message is only noted here. Whoever
-//! then waits for one of them takes what has come for the first, and for those after it, straight into their buffers: nothing is
-//! matched, and no request is made.
+//! Receives that are not posted yet. While nothing else is posted and no message waits unexpected, a receive of one peer's message is only
+//! noted here. Whoever then waits for one of them takes what has come for the first, and for those after it, straight into their buffers:
+//! nothing is matched, and no request is made.
 //!
 //! Always true here: as long as a receive waits here, none is posted, and no message of its peer is in the unexpected queue. So whatever
 //! posts a receive or takes packets posts these first (`P2p::settle`), in their order.

@@ -49,36 +49,11 @@ impl P2p {
         }
     }
 
-    #[inline(never)]
-    fn irecv_span(&mut self, context: u64, source: Option<u32>, tag: Option<i32>, span: Span) -> Ticket {
-        self.start_span(context, source, tag, span)
-    }
-
-    #[inline(always)]
-    fn start_span(&mut self, context: u64, source: Option<u32>, tag: Option<i32>, span: Span) -> Ticket {
+    /// The same with a buffer without gaps.
+    #[inline(always)] // As `isend`.
+    pub fn irecv_span(&mut self, context: u64, source: Option<u32>, tag: Option<i32>, span: Span) -> Ticket {
         let deferred = source.and_then(|source| self.defer(context, source, tag, span));
         deferred.unwrap_or_else(|| self.irecv_any(Pattern { context, source, tag }, span.into()))
-    }
-
-    /// As `irecv` of a buffer without gaps, from one peer; but a message that has come is taken at once.
-    #[inline(always)] // As `isend`.
-    pub fn irecv_now(&mut self, context: u64, source: u32, tag: Option<i32>, span: Span) -> Receiving {
-        let after_others =
-            if self.deferred.is_waiting() { self.defer(context, source, tag, span) } else { None };
-        match after_others {
-            Some(ticket) => Receiving::Started(ticket),
-            None => self.irecv_first(context, source, tag, span),
-        }
-    }
-
-    #[inline(never)]
-    fn irecv_first(&mut self, context: u64, source: u32, tag: Option<i32>, span: Span) -> Receiving {
-        if self.is_calm()
-            && let Ok(Some(arrived)) = self.take_next_span(context, source, tag, span)
-        {
-            return Receiving::Over(arrived.outcome(source, span.bytes()));
-        }
-        Receiving::Started(self.start_span(context, Some(source), tag, span))
     }
 
     #[inline(never)]
@@ -176,10 +151,9 @@ impl P2p {
         }
         let (mut unpack, mut arrived) = (Some(unpack), None);
         let polled = peer.route.poll_while(|header, payload| {
-            let unpack = |bytes| unpack.take().into_iter().for_each(|unpack| unpack(bytes));
-            let next = take(header, payload, context, tag, capacity, unpack);
-            arrived = next;
-            if next.is_some() { Take::Last } else { Take::Not }
+            let unpack = unpack.take().expect("one packet is looked at");
+            arrived = take(header, payload, context, tag, capacity, unpack);
+            if arrived.is_some() { Take::Last } else { Take::Not }
         });
         let (Ok(()), Some(arrived)) = (polled, arrived) else { return Err(Indirect) };
         self.state.count(Counter::EagerMessagesReceived, Counter::EagerBytesReceived, arrived.bytes());
@@ -342,15 +316,6 @@ impl Arrived {
     pub(crate) fn outcome(self, source: u32, capacity: usize) -> Outcome {
         received(source, self.tag(), self.bytes() as u64, capacity).1
     }
-}
-
-/// The answer of `P2p::irecv_now`.
-#[derive(Debug)]
-pub enum Receiving {
-    /// It has ended.
-    Over(Outcome),
-    /// It is under way.
-    Started(Ticket),
 }
 
 /// The answer of `P2p::recv_next` where a receive must be started.

@@ -472,14 +472,7 @@ impl Window {
 
     /// MPI_Win_attach.
     pub fn attach(&mut self, rma: &Rma, allocator: &mut Allocator, span: Span) -> Result<()> {
-        let overlaps = |other: &Attached| {
-            let (a, b) = (span, other.span);
-            a.bytes() > 0
-                && b.bytes() > 0
-                && a.address() < b.address() + b.bytes()
-                && b.address() < a.address() + a.bytes()
-        };
-        if let Some(other) = self.attached.iter().find(|other| overlaps(other)) {
+        if let Some(other) = self.attached.iter().find(|other| other.span.meets(span)) {
             let (address, bytes) = (other.span.address(), other.span.bytes());
             fail!(
                 Class::RmaAttach,

@@ -7691,33 +7691,14 @@ pub unsafe extern "C" fn PMPI_Irecv(
     comm: Handle,
     request: usize,
 ) -> c_int {
+    let buf = Address(buf);
+    let count = i64::from(count);
+    let request = Out::<Handle>::new(request, "request");
     call_plain(
         "MPI_Irecv",
         On::Comm(comm),
-        move |process| {
-            body::plain::irecv(
-                process,
-                Address(buf),
-                i64::from(count),
-                datatype,
-                source,
-                tag,
-                comm,
-                Out::<Handle>::new(request, "request"),
-            )
-        },
-        move |guard| {
-            body::p2p::irecv(
-                guard,
-                Address(buf),
-                i64::from(count),
-                datatype,
-                source,
-                tag,
-                comm,
-                Out::<Handle>::new(request, "request"),
-            )
-        },
+        move |process| body::plain::irecv(process, buf, count, datatype, source, tag, comm, request),
+        move |guard| body::p2p::irecv(guard, buf, count, datatype, source, tag, comm, request),
     )
 }
 #[unsafe(no_mangle)]
@@ -7742,33 +7723,13 @@ pub unsafe extern "C" fn PMPI_Irecv_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
+    let buf = Address(buf);
+    let request = Out::<Handle>::new(request, "request");
     call_plain(
         "MPI_Irecv_c",
         On::Comm(comm),
-        move |process| {
-            body::plain::irecv(
-                process,
-                Address(buf),
-                count,
-                datatype,
-                source,
-                tag,
-                comm,
-                Out::<Handle>::new(request, "request"),
-            )
-        },
-        move |guard| {
-            body::p2p::irecv(
-                guard,
-                Address(buf),
-                count,
-                datatype,
-                source,
-                tag,
-                comm,
-                Out::<Handle>::new(request, "request"),
-            )
-        },
+        move |process| body::plain::irecv(process, buf, count, datatype, source, tag, comm, request),
+        move |guard| body::p2p::irecv(guard, buf, count, datatype, source, tag, comm, request),
     )
 }
 #[unsafe(no_mangle)]
@@ -8339,33 +8300,14 @@ pub unsafe extern "C" fn PMPI_Isend(
     comm: Handle,
     request: usize,
 ) -> c_int {
+    let buf = Address(buf);
+    let count = i64::from(count);
+    let request = Out::<Handle>::new(request, "request");
     call_plain(
         "MPI_Isend",
         On::Comm(comm),
-        move |process| {
-            body::plain::isend(
-                process,
-                Address(buf),
-                i64::from(count),
-                datatype,
-                dest,
-                tag,
-                comm,
-                Out::<Handle>::new(request, "request"),
-            )
-        },
-        move |guard| {
-            body::p2p::isend(
-                guard,
-                Address(buf),
-                i64::from(count),
-                datatype,
-                dest,
-                tag,
-                comm,
-                Out::<Handle>::new(request, "request"),
-            )
-        },
+        move |process| body::plain::isend(process, buf, count, datatype, dest, tag, comm, request),
+        move |guard| body::p2p::isend(guard, buf, count, datatype, dest, tag, comm, request),
     )
 }
 #[unsafe(no_mangle)]
@@ -8390,33 +8332,13 @@ pub unsafe extern "C" fn PMPI_Isend_c(
     comm: Handle,
     request: usize,
 ) -> c_int {
+    let buf = Address(buf);
+    let request = Out::<Handle>::new(request, "request");
     call_plain(
         "MPI_Isend_c",
         On::Comm(comm),
-        move |process| {
-            body::plain::isend(
-                process,
-                Address(buf),
-                count,
-                datatype,
-                dest,
-                tag,
-                comm,
-                Out::<Handle>::new(request, "request"),
-            )
-        },
-        move |guard| {
-            body::p2p::isend(
-                guard,
-                Address(buf),
-                count,
-                datatype,
-                dest,
-                tag,
-                comm,
-                Out::<Handle>::new(request, "request"),
-            )
-        },
+        move |process| body::plain::isend(process, buf, count, datatype, dest, tag, comm, request),
+        move |guard| body::p2p::isend(guard, buf, count, datatype, dest, tag, comm, request),
     )
 }
 #[unsafe(no_mangle)]
@@ -12252,11 +12174,13 @@ pub unsafe extern "C" fn PMPI_Send(
     tag: c_int,
     comm: Handle,
 ) -> c_int {
+    let buf = Address(buf);
+    let count = i64::from(count);
     call_plain(
         "MPI_Send",
         On::Comm(comm),
-        move |process| body::plain::send(process, Address(buf), i64::from(count), datatype, dest, tag, comm),
-        move |guard| body::p2p::send(guard, Address(buf), i64::from(count), datatype, dest, tag, comm),
+        move |process| body::plain::send(process, buf, count, datatype, dest, tag, comm),
+        move |guard| body::p2p::send(guard, buf, count, datatype, dest, tag, comm),
     )
 }
 #[unsafe(no_mangle)]
@@ -12279,11 +12203,12 @@ pub unsafe extern "C" fn PMPI_Send_c(
     tag: c_int,
     comm: Handle,
 ) -> c_int {
+    let buf = Address(buf);
     call_plain(
         "MPI_Send_c",
         On::Comm(comm),
-        move |process| body::plain::send(process, Address(buf), count, datatype, dest, tag, comm),
-        move |guard| body::p2p::send(guard, Address(buf), count, datatype, dest, tag, comm),
+        move |process| body::plain::send(process, buf, count, datatype, dest, tag, comm),
+        move |guard| body::p2p::send(guard, buf, count, datatype, dest, tag, comm),
     )
 }
 #[unsafe(no_mangle)]

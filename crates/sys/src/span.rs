@@ -75,6 +75,13 @@ impl Span {
         };
     }
 
+    /// Whether they have bytes in common.
+    #[inline]
+    pub fn meets(self, other: Span) -> bool {
+        let starts_in = |a: Span, b: Span| a.address.wrapping_sub(b.address) < b.bytes;
+        self.bytes > 0 && other.bytes > 0 && (starts_in(self, other) || starts_in(other, self))
+    }
+
     /// Copies the whole span to `to`, which must be as long; overlapping is allowed.
     #[inline(always)] // As cheap as the copy.
     pub fn copy_to(self, to: Span) {

@@ -182,7 +182,9 @@ impl Link {
     pub(crate) fn poll(&mut self, each: impl FnOnce(&Header, Span)) -> bool {
         let (mut each, mut any) = (Some(each), false);
         self.poll_while(|header, payload| {
-            each.take().into_iter().for_each(|each| each(header, payload));
+            if let Some(each) = each.take() {
+                each(header, payload);
+            }
             any = true;
             Take::Last
         });

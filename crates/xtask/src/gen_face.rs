@@ -203,7 +203,8 @@ fn entry(
     let name = &function.name;
     let body = body.map(|body| (body, bodies.modules[body].as_str()));
     let counterpart = counterpart(function, table);
-    let [mut declared, mut passed, mut arguments, mut before, mut after] = [const { String::new() }; 5];
+    let [mut declared, mut passed, mut arguments, mut before, mut after, mut bind] =
+        [const { String::new() }; 6];
     let own = (dialect.inside)(function);
     for (at, param) in function.params.iter().enumerate().filter(|(_, param)| param.r#type != "...") {
         let wide = counterpart.is_some_and(|other| other.params[at].r#type != param.r#type);
@@ -212,6 +213,9 @@ fn entry(
         write!(declared, "{bound}: {c}, ").expect("a String takes all");
         write!(passed, "{bound}, ").expect("a String takes all");
         write!(arguments, "{rust}, ").expect("a String takes all");
+        if rust != bound {
+            write!(bind, "let {bound} = {rust};").expect("a String takes all");
+        }
         if let Some(expression) = shadow.filter(|_| own.is_none()) {
             write!(before, "let {bound} = {expression};").expect("a String takes all");
         }
@@ -228,10 +232,11 @@ fn entry(
         }
         (_, Some((body, module))) if bodies.plain.contains(body) => {
             let on = object(function);
-            (dialect.code)(&format!(
-                "call_plain(\"{name}\", {on}, move |process| body::plain::{body}(process, {arguments}), \
-                 move |guard| body::{module}::{body}(guard, {arguments}))"
-            ))
+            let code = (dialect.code)(&format!(
+                "call_plain(\"{name}\", {on}, move |process| body::plain::{body}(process, {passed}), \
+                 move |guard| body::{module}::{body}(guard, {passed}))"
+            ));
+            format!("{bind} {code}")
         }
         (_, Some((body, module))) => {
             let gate = if is_anytime(name) { "anytime" } else { "call" };

@@ -223,8 +223,12 @@ pub fn ireduce(
 pub fn allreduce(
     guard: &mut Guard, sendbuf: Address, recvbuf: Address, count: i64, datatype: Handle, op: Handle, comm: Handle,
 ) -> Result<()> {
-    let short = short::reduction(guard, Collective::Allreduce, comm, 0, count, &Reduced { sendbuf, recvbuf, datatype, op });
-    blocking(guard, short, |process| process.plan_allreduce(comm, count, Reduced { sendbuf, recvbuf, datatype, op }))
+    let data = Reduced { sendbuf, recvbuf, datatype, op };
+    if let Some(ended) = short::flat(guard, comm, count, &data) {
+        return ended;
+    }
+    let short = short::reduction(guard, Collective::Allreduce, comm, 0, count, &data);
+    blocking(guard, short, |process| process.plan_allreduce(comm, count, data))
 }
 
 /// MPI_Iallreduce.

@@ -200,11 +200,9 @@ pub fn irecv(
     guard: &mut Guard, buf: Address, count: i64, datatype: Handle, source: i32, tag: i32, comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
     request.check()?;
+    guard.job().requests.reserve()?;
     let receive = guard.incoming(buf, count, datatype, source, tag, comm)?;
-    let work = match receive.next(guard) {
-        Some(Ok(outcome)) => Work::Done(Completion::of(outcome, &receive.source)),
-        _ => receive.start(guard)?,
-    };
+    let work = receive.start(guard)?;
     request.set(guard.request(comm, work)?)
 }
 
@@ -386,6 +384,7 @@ fn nonblocking_send(
     guard: &mut Guard, mode: Mode, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32, comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
     request.check()?;
+    guard.job().requests.reserve()?;
     let ticket = guard.outgoing(mode, buf, count, datatype, dest, tag, comm)?.start(guard)?;
     request.set(match (ticket, guard.job().sent) {
         (Ticket::DONE, Some(sent)) => sent,

@@ -11,7 +11,6 @@ use crate::process::{Guard, Process};
 use crate::request::{Completion, Request, Source, Work};
 use datatype::Buffer;
 use objects::constants;
-use p2p::Receiving;
 use sys::Span;
 
 /// MPI_Send
@@ -109,15 +108,9 @@ impl Plain {
     #[inline(always)]
     fn irecv(self, process: &mut Process, tag: Option<i32>, comm: Handle) -> Handle {
         let Plain { context, peer, rank, span } = self;
-        let source = Source::Peer { peer, rank };
-        let work = match process.job().p2p.irecv_now(context, peer, tag, span) {
-            Receiving::Started(ticket) => {
-                let work = Some(Work::Recv(ticket, source));
-                return process.job().requests.put(Request { comm, work, recipe: None });
-            }
-            Receiving::Over(outcome) => Work::Done(Completion::of(outcome, &source)),
-        };
-        process.job().requests.put(Request { comm, work: Some(work), recipe: None })
+        let ticket = process.job().p2p.irecv_span(context, Some(peer), tag, span);
+        let work = Some(Work::Recv(ticket, Source::Peer { peer, rank }));
+        process.job().requests.put(Request { comm, work, recipe: None })
     }
 }
 

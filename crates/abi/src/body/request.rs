@@ -399,7 +399,7 @@ impl Ended {
     fn retire(&mut self, process: &mut Process, index: usize) -> Result<bool> {
         let handle = self.requests.get(index)?;
         let Some(status) = process.retire_message(handle) else {
-            return self.retire_any(process, index, handle);
+            return self.retire_other(process, index, handle);
         };
         self.requests.set(index, constants::REQUEST_NULL)?;
         self.statuses.set(self.many, status);
@@ -408,7 +408,7 @@ impl Ended {
     }
 
     #[inline(never)]
-    fn retire_any(&mut self, process: &mut Process, index: usize, handle: Handle) -> Result<bool> {
+    fn retire_other(&mut self, process: &mut Process, index: usize, handle: Handle) -> Result<bool> {
         let Some(retired) = process.retire(handle)? else { return Ok(false) };
         let Retired { comm, completion, stays } = retired;
         if !stays {
@@ -514,6 +514,10 @@ impl Process {
         let Job { requests, sent, p2p, .. } = self.job();
         if Some(handle) == *sent {
             return Some(Status::EMPTY);
+        }
+        // Which has no entry, and a sentence that says so would be thrown away.
+        if handle == constants::REQUEST_NULL {
+            return None;
         }
         let mut entry = requests.entry(handle).ok()?;
         let Request { work: Some(Work::Recv(ticket, Source::Peer { rank, .. })), recipe: None, .. } =
