@@ -2,7 +2,7 @@
  *
  * MPI starts the ranks and gives them the memory; no MPI call is timed. A rank has a page of flags, which the others read, and a
  * buffer. "One copy" means that the receiver copies out of the sender's buffer; "two copies" that the bytes go through a ring of
- * cells, both ends copying at once. Where there are more ranks than cores, who waits gives the core away. */
+ * cells of 32 KiB or, where they are called short, 8 KiB, both ends copying at once. Where there are more ranks than cores, who waits gives the core away. */
 #define _GNU_SOURCE
 #include "bench.h"
 
@@ -17,7 +17,7 @@
 
 extern char **environ;
 
-enum { LINE = 64, SLOTS = 64, INLINE = 48, CELL = 32 << 10, CELLS = 8, BUFFER_OFFSET = 1 << 20 };
+enum { LINE = 64, SLOTS = 64, INLINE = 48, CELL = 32 << 10, SHORT_CELL = 8 << 10, CELLS_BYTES = 256 << 10, BUFFER_OFFSET = 1 << 20 };
 
 /* A short message, or the news of a full cell. */
 typedef struct {
@@ -33,7 +33,7 @@ typedef struct {
     _Alignas(LINE) pid_t process;
     char *local; /* where `buffer` is for the rank itself */
     slot slots[SLOTS];
-    _Alignas(LINE) char cells[CELLS][CELL];
+    _Alignas(LINE) char cells[CELLS_BYTES];
 } page;
 _Static_assert(sizeof(page) <= BUFFER_OFFSET, "the buffer begins after the page");
 
@@ -90,33 +90,35 @@ static void close_shared(shared *s)
 
 static size_t lines(size_t bytes) { return (bytes + LINE - 1) / LINE * LINE; }
 
-/* Two copies: one message through the ring of the sender; `sent` counts slots, on either side. */
-static void put_in(const shared *s, const char *from, size_t bytes, unsigned long *sent)
+/* Two copies: one message through the ring of the sender, by cells of so many bytes; `sent` counts slots, on either side. */
+static void put_in(const shared *s, const char *from, size_t bytes, size_t cell, unsigned long *sent)
 {
     page *ring = s->pages[rank], *other = s->pages[1 - rank];
+    size_t cells = CELLS_BYTES / cell;
     int is_long = bytes > INLINE;
     do {
-        size_t part = bytes < CELL ? bytes : CELL;
-        wait_for(s, &other->taken, *sent + 1 - (is_long ? CELLS : SLOTS));
+        size_t part = bytes < cell ? bytes : cell;
+        wait_for(s, &other->taken, *sent + 1 - (is_long ? cells : SLOTS));
         slot *to = &ring->slots[*sent % SLOTS];
-        memcpy(is_long ? ring->cells[*sent % CELLS] : to->bytes, from, part);
+        memcpy(is_long ? ring->cells + *sent % cells * cell : to->bytes, from, part);
         show(&to->turn, ++*sent);
         from += part;
         bytes -= part;
     } while (bytes);
 }
 
-static void take_out(const shared *s, char *to, size_t bytes, unsigned long *got)
+static void take_out(const shared *s, char *to, size_t bytes, size_t cell, unsigned long *got)
 {
     page *ring = s->pages[1 - rank], *me = s->pages[rank];
+    size_t cells = CELLS_BYTES / cell;
     int is_long = bytes > INLINE;
     /* Told rarely where slots are many, since a line that both touch costs a round trip. */
     unsigned long often = is_long ? 1 : SLOTS / 4;
     do {
-        size_t part = bytes < CELL ? bytes : CELL;
+        size_t part = bytes < cell ? bytes : cell;
         slot *from = &ring->slots[*got % SLOTS];
         wait_for(s, &from->turn, *got + 1);
-        memcpy(to, is_long ? ring->cells[*got % CELLS] : from->bytes, part);
+        memcpy(to, is_long ? ring->cells + *got % cells * cell : from->bytes, part);
         if (++*got % often == 0) show(&me->taken, *got);
         to += part;
         bytes -= part;
@@ -138,16 +140,18 @@ static void strided_message(const shared *s, char *to, size_t bytes, unsigned lo
     for (size_t i = 0; i < bytes / 8; i++) out[2 * i] = in[2 * i];
 }
 
-typedef enum { ONE, TWO, STRIDED } way;
+typedef enum { ONE, TWO, TWO_SHORT, STRIDED } way;
 
 static void send_by(way w, const shared *s, char *out, size_t bytes, unsigned long *sent)
 {
-    if (w == TWO) put_in(s, out, bytes, sent);
+    if (w == TWO) put_in(s, out, bytes, CELL, sent);
+    else if (w == TWO_SHORT) put_in(s, out, bytes, SHORT_CELL, sent);
     else show_message(s, sent);
 }
 static void receive_by(way w, const shared *s, char *in, size_t bytes, unsigned long *got)
 {
-    if (w == TWO) take_out(s, in, bytes, got);
+    if (w == TWO) take_out(s, in, bytes, CELL, got);
+    else if (w == TWO_SHORT) take_out(s, in, bytes, SHORT_CELL, got);
     else if (w == ONE) copy_message(s, in, bytes, got);
     else strided_message(s, in, bytes, got);
 }
@@ -371,7 +375,7 @@ static result start(const options *o, const test *t, size_t bytes)
 
 int main(int argc, char **argv)
 {
-    static const way one = ONE, two = TWO, strided = STRIDED;
+    static const way one = ONE, two = TWO, two_short = TWO_SHORT, strided = STRIDED;
     static const act store = STORE, load = LOAD, add = ADD;
     static void (*const flat)(shared *, char *, size_t) = board;
     static void (*const to_all)(shared *, char *, size_t) = alltoall;
@@ -380,9 +384,11 @@ int main(int argc, char **argv)
     static const test tests[] = {
         {"latency_one_copy", "Latency (us)", 2, 1, latency, 0, &one, NULL},
         {"latency_two_copies", "Latency (us)", 2, 1, latency, 0, &two, NULL},
+        {"latency_short_cells", "Latency (us)", 2, 1, latency, 0, &two_short, NULL},
         {"latency_strided", "Latency (us)", 2, 16, latency, 0, &strided, NULL},
         {"bw_one_copy", "Bandwidth (MB/s)", 2, 1, bandwidth, 0, &one, NULL},
         {"bw_two_copies", "Bandwidth (MB/s)", 2, 1, bandwidth, 0, &two, NULL},
+        {"bw_short_cells", "Bandwidth (MB/s)", 2, 1, bandwidth, 0, &two_short, NULL},
         {"put", "Latency (us)", 2, 1, one_sided, 0, &store, NULL},
         {"get", "Latency (us)", 2, 1, one_sided, 0, &load, NULL},
         {"fetch_and_add", "Latency (us)", 2, 8, one_sided, 1, &add, NULL},

@@ -5835,19 +5835,40 @@ pub unsafe extern "C" fn PMPI_Get(
     let target_rank = numbers::rank_from(target_rank);
     let target_datatype = door::handle_from(target_datatype);
     let win = door::handle_from(win);
-    door::code_to(call("MPI_Get", On::Win(win), |guard| {
-        body::onesided::get(
-            guard,
-            Address(door::buffer_from(origin_addr)),
-            i64::from(origin_count),
-            origin_datatype,
-            target_rank,
-            target_disp as i64,
-            i64::from(target_count),
-            target_datatype,
-            win,
-        )
-    }))
+    let origin_addr = Address(door::buffer_from(origin_addr));
+    let origin_count = i64::from(origin_count);
+    let target_disp = target_disp as i64;
+    let target_count = i64::from(target_count);
+    door::code_to(call_plain(
+        "MPI_Get",
+        On::Win(win),
+        move |process| {
+            body::plain::get(
+                process,
+                origin_addr,
+                origin_count,
+                origin_datatype,
+                target_rank,
+                target_disp,
+                target_count,
+                target_datatype,
+                win,
+            )
+        },
+        move |guard| {
+            body::onesided::get(
+                guard,
+                origin_addr,
+                origin_count,
+                origin_datatype,
+                target_rank,
+                target_disp,
+                target_count,
+                target_datatype,
+                win,
+            )
+        },
+    ))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Get(
@@ -5888,19 +5909,38 @@ pub unsafe extern "C" fn PMPI_Get_c(
     let target_rank = numbers::rank_from(target_rank);
     let target_datatype = door::handle_from(target_datatype);
     let win = door::handle_from(win);
-    door::code_to(call("MPI_Get_c", On::Win(win), |guard| {
-        body::onesided::get(
-            guard,
-            Address(door::buffer_from(origin_addr)),
-            origin_count,
-            origin_datatype,
-            target_rank,
-            target_disp as i64,
-            target_count,
-            target_datatype,
-            win,
-        )
-    }))
+    let origin_addr = Address(door::buffer_from(origin_addr));
+    let target_disp = target_disp as i64;
+    door::code_to(call_plain(
+        "MPI_Get_c",
+        On::Win(win),
+        move |process| {
+            body::plain::get(
+                process,
+                origin_addr,
+                origin_count,
+                origin_datatype,
+                target_rank,
+                target_disp,
+                target_count,
+                target_datatype,
+                win,
+            )
+        },
+        move |guard| {
+            body::onesided::get(
+                guard,
+                origin_addr,
+                origin_count,
+                origin_datatype,
+                target_rank,
+                target_disp,
+                target_count,
+                target_datatype,
+                win,
+            )
+        },
+    ))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Get_c(
@@ -11251,19 +11291,40 @@ pub unsafe extern "C" fn PMPI_Put(
     let target_rank = numbers::rank_from(target_rank);
     let target_datatype = door::handle_from(target_datatype);
     let win = door::handle_from(win);
-    door::code_to(call("MPI_Put", On::Win(win), |guard| {
-        body::onesided::put(
-            guard,
-            Address(door::buffer_from(origin_addr)),
-            i64::from(origin_count),
-            origin_datatype,
-            target_rank,
-            target_disp as i64,
-            i64::from(target_count),
-            target_datatype,
-            win,
-        )
-    }))
+    let origin_addr = Address(door::buffer_from(origin_addr));
+    let origin_count = i64::from(origin_count);
+    let target_disp = target_disp as i64;
+    let target_count = i64::from(target_count);
+    door::code_to(call_plain(
+        "MPI_Put",
+        On::Win(win),
+        move |process| {
+            body::plain::put(
+                process,
+                origin_addr,
+                origin_count,
+                origin_datatype,
+                target_rank,
+                target_disp,
+                target_count,
+                target_datatype,
+                win,
+            )
+        },
+        move |guard| {
+            body::onesided::put(
+                guard,
+                origin_addr,
+                origin_count,
+                origin_datatype,
+                target_rank,
+                target_disp,
+                target_count,
+                target_datatype,
+                win,
+            )
+        },
+    ))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Put(
@@ -11304,19 +11365,38 @@ pub unsafe extern "C" fn PMPI_Put_c(
     let target_rank = numbers::rank_from(target_rank);
     let target_datatype = door::handle_from(target_datatype);
     let win = door::handle_from(win);
-    door::code_to(call("MPI_Put_c", On::Win(win), |guard| {
-        body::onesided::put(
-            guard,
-            Address(door::buffer_from(origin_addr)),
-            origin_count,
-            origin_datatype,
-            target_rank,
-            target_disp as i64,
-            target_count,
-            target_datatype,
-            win,
-        )
-    }))
+    let origin_addr = Address(door::buffer_from(origin_addr));
+    let target_disp = target_disp as i64;
+    door::code_to(call_plain(
+        "MPI_Put_c",
+        On::Win(win),
+        move |process| {
+            body::plain::put(
+                process,
+                origin_addr,
+                origin_count,
+                origin_datatype,
+                target_rank,
+                target_disp,
+                target_count,
+                target_datatype,
+                win,
+            )
+        },
+        move |guard| {
+            body::onesided::put(
+                guard,
+                origin_addr,
+                origin_count,
+                origin_datatype,
+                target_rank,
+                target_disp,
+                target_count,
+                target_datatype,
+                win,
+            )
+        },
+    ))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Put_c(
@@ -16412,7 +16492,12 @@ pub unsafe extern "C" fn MPI_Win_fence(assert: c_int, win: c_int) -> c_int {
 pub unsafe extern "C" fn PMPI_Win_flush(rank: c_int, win: c_int) -> c_int {
     let rank = numbers::rank_from(rank);
     let win = door::handle_from(win);
-    door::code_to(call("MPI_Win_flush", On::Win(win), |guard| body::window::win_flush(guard, rank, win)))
+    door::code_to(call_plain(
+        "MPI_Win_flush",
+        On::Win(win),
+        move |process| body::plain::win_flush(process, rank, win),
+        move |guard| body::window::win_flush(guard, rank, win),
+    ))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_flush(rank: c_int, win: c_int) -> c_int {

@@ -13,7 +13,7 @@ pub(crate) struct Lane {
     /// The peer.
     pub(crate) number: u32,
     pub(crate) eager_bytes_max: usize,
-    payload_bytes_max: usize,
+    piece_bytes_max: usize,
     credit_bytes: u64,
     /// What all eager messages have cost so far.
     charged: u64,
@@ -51,7 +51,7 @@ pub(crate) enum Outgoing {
 /// What a message without bytes costs: its record in the unexpected queue.
 const MESSAGE_COST: u64 = 64;
 
-/// The least that one packet of a stream carries, but for the last.
+/// The least that one packet of a stream carries, but for the last, and where the configuration wants shorter ones.
 const PIECE_BYTES_MIN: usize = 16 << 10;
 /// Packets of streams that one flush sends: whoever is polled next gets his turn, however fast the peer takes them.
 const STREAM_PACKETS_PER_FLUSH: usize = 16;
@@ -67,7 +67,7 @@ impl Lane {
         Lane {
             number,
             eager_bytes_max: config.eager_bytes_max.min(payload_bytes_max),
-            payload_bytes_max,
+            piece_bytes_max: config.piece_bytes.min(payload_bytes_max),
             credit_bytes: config.credit_bytes as u64,
             charged: 0,
             consumed: 0,
@@ -207,7 +207,7 @@ impl Lane {
             unreachable!("only sends that were asked for stream");
         };
         // The receiver copies one piece while we copy the next, so a message is at least four.
-        let piece = (request.data.bytes() / 4).max(PIECE_BYTES_MIN).min(self.payload_bytes_max);
+        let piece = (request.data.bytes() / 4).max(PIECE_BYTES_MIN).min(self.piece_bytes_max);
         let bytes = (end - next).min(piece as u64);
         let header = packet::about(packet::DATA, theirs, attempt);
         if route.send(&header, bytes as usize, |to| request.data.pack(next as usize, to)) == Sent::Full {

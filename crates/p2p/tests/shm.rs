@@ -98,10 +98,11 @@ fn wait(p2p: &mut P2p, ticket: Ticket) -> Outcome {
     }
 }
 
-fn configs() -> [Config; 3] {
+fn configs() -> [Config; 4] {
     [
         Config { large_protocol: LargeProtocol::Cma, ..Config::default() },
         Config { large_protocol: LargeProtocol::Cells, ..Config::default() },
+        Config { large_protocol: LargeProtocol::Cells, piece_bytes: 5000, ..Config::default() },
         Config { eager_bytes_max: 1000, credit_bytes: 4000, ..Config::default() },
     ]
 }

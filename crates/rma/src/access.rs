@@ -113,23 +113,41 @@ impl Window {
     /// MPI_Put or MPI_Get at a target that `target` gave.
     #[inline(always)]
     pub fn copy(&mut self, rma: &mut Rma, target: usize, origin: Loan, place: Place, way: Way) -> Result<()> {
-        let page = page();
-        page.count(if way == Way::Put { Counter::PutCalls } else { Counter::GetCalls }, 1);
         if let Some(there) = self.targets[target].direct(place)
             && let Some(here) = origin.contiguous()
             && here.bytes() == there.bytes()
         {
-            page.count(Counter::WindowBytes, here.bytes() as u64);
-            match way {
-                Way::Put => {
-                    self.stored = true;
-                    here.copy_to(there);
-                }
-                Way::Fetch => there.copy_to(here),
-            }
+            self.copy_span(here, there, way);
             return Ok(());
         }
         self.copy_pieces(rma, target, &origin.buffer(), place, way)
+    }
+
+    /// MPI_Put or MPI_Get of as many bytes without gaps as `here` has, from displacement `disp` on in the memory of the member `rank`; nothing
+    /// where that takes more than a copy, or is wrong.
+    #[inline(always)]
+    pub fn copy_now(&mut self, rank: i32, disp: i64, here: Span, way: Way) -> Option<()> {
+        let target = self.open_target(rank)?;
+        let there = self.targets[target].mapped(disp, here.bytes())?;
+        self.copy_span(here, there, way);
+        Some(())
+    }
+
+    #[inline(always)]
+    fn copy_span(&mut self, here: Span, there: Span, way: Way) {
+        let page = page();
+        page.count(Counter::WindowBytes, here.bytes() as u64);
+        match way {
+            Way::Put => {
+                page.count(Counter::PutCalls, 1);
+                self.stored = true;
+                here.copy_to(there);
+            }
+            Way::Fetch => {
+                page.count(Counter::GetCalls, 1);
+                there.copy_to(here);
+            }
+        }
     }
 
     #[inline(never)]
@@ -147,6 +165,7 @@ impl Window {
         if from > into {
             return truncated(way, from, into);
         }
+        count(if way == Way::Put { Counter::PutCalls } else { Counter::GetCalls }, 1);
         count(Counter::WindowBytes, from as u64);
         self.stored = true;
         match self.spot(rma, target, place)? {
@@ -397,11 +416,17 @@ impl Target {
     /// The memory of a place that everybody reaches by loads and stores, where it has no gaps and is inside of what the target exposes.
     #[inline(always)]
     fn direct(&self, place: Place) -> Option<Span> {
+        if place.layout.is_contiguous() { self.mapped(place.disp, place.bytes) } else { None }
+    }
+
+    /// The same of so many bytes from a displacement on.
+    #[inline(always)]
+    fn mapped(&self, disp: i64, bytes: usize) -> Option<Span> {
         let Memory::Mapped(span) = &self.memory else { return None };
         // Negative offsets are great ones.
-        let offset = place.disp.checked_mul(self.disp_unit)? as usize;
-        let inside = offset <= span.bytes() && place.bytes <= span.bytes() - offset;
-        (inside && place.layout.is_contiguous()).then(|| span.slice(offset, place.bytes))
+        let offset = disp.checked_mul(self.disp_unit)? as usize;
+        let inside = offset <= span.bytes() && bytes <= span.bytes() - offset;
+        inside.then(|| span.slice(offset, bytes))
     }
 
     /// Bytes from the start of the target's memory to the place.

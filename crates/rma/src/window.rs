@@ -231,12 +231,18 @@ impl Window {
     /// The target of an operation, for which an access epoch must be open.
     #[inline(always)]
     pub fn target(&mut self, rank: i32) -> Result<usize> {
-        let member = self.member(rank)?;
-        // A lock, also one of MPI_Win_lock_all, is held in epochs of locks only.
-        if self.targets[member].held.is_some() || self.is_open(member) {
-            return Ok(member);
+        match self.open_target(rank) {
+            Some(member) => Ok(member),
+            None => Err(self.closed(rank)),
         }
-        Err(self.closed(rank))
+    }
+
+    /// The same; nothing where there is no such target.
+    #[inline(always)]
+    pub(crate) fn open_target(&mut self, rank: i32) -> Option<usize> {
+        let member = usize::try_from(rank).ok().filter(|member| *member < self.targets.len())?;
+        // A lock, also one of MPI_Win_lock_all, is held in epochs of locks only.
+        (self.targets[member].held.is_some() || self.is_open(member)).then_some(member)
     }
 
     /// Whether an epoch is open for a member whose lock we do not hold.
@@ -265,6 +271,9 @@ impl Window {
 
     #[cold]
     fn closed(&self, rank: i32) -> error::Error {
+        if let Err(error) = self.member(rank) {
+            return error;
+        }
         let open = match self.access {
             Access::Closed => "no access epoch is open",
             Access::Start => "the epoch of MPI_Win_start is for other ranks",

@@ -5184,19 +5184,40 @@ pub unsafe extern "C" fn PMPI_Get(
     target_datatype: Handle,
     win: Handle,
 ) -> c_int {
-    call("MPI_Get", On::Win(win), |guard| {
-        body::onesided::get(
-            guard,
-            Address(origin_addr),
-            i64::from(origin_count),
-            origin_datatype,
-            target_rank,
-            target_disp as i64,
-            i64::from(target_count),
-            target_datatype,
-            win,
-        )
-    })
+    let origin_addr = Address(origin_addr);
+    let origin_count = i64::from(origin_count);
+    let target_disp = target_disp as i64;
+    let target_count = i64::from(target_count);
+    call_plain(
+        "MPI_Get",
+        On::Win(win),
+        move |process| {
+            body::plain::get(
+                process,
+                origin_addr,
+                origin_count,
+                origin_datatype,
+                target_rank,
+                target_disp,
+                target_count,
+                target_datatype,
+                win,
+            )
+        },
+        move |guard| {
+            body::onesided::get(
+                guard,
+                origin_addr,
+                origin_count,
+                origin_datatype,
+                target_rank,
+                target_disp,
+                target_count,
+                target_datatype,
+                win,
+            )
+        },
+    )
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Get(
@@ -5233,19 +5254,38 @@ pub unsafe extern "C" fn PMPI_Get_c(
     target_datatype: Handle,
     win: Handle,
 ) -> c_int {
-    call("MPI_Get_c", On::Win(win), |guard| {
-        body::onesided::get(
-            guard,
-            Address(origin_addr),
-            origin_count,
-            origin_datatype,
-            target_rank,
-            target_disp as i64,
-            target_count,
-            target_datatype,
-            win,
-        )
-    })
+    let origin_addr = Address(origin_addr);
+    let target_disp = target_disp as i64;
+    call_plain(
+        "MPI_Get_c",
+        On::Win(win),
+        move |process| {
+            body::plain::get(
+                process,
+                origin_addr,
+                origin_count,
+                origin_datatype,
+                target_rank,
+                target_disp,
+                target_count,
+                target_datatype,
+                win,
+            )
+        },
+        move |guard| {
+            body::onesided::get(
+                guard,
+                origin_addr,
+                origin_count,
+                origin_datatype,
+                target_rank,
+                target_disp,
+                target_count,
+                target_datatype,
+                win,
+            )
+        },
+    )
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Get_c(
@@ -10174,19 +10214,40 @@ pub unsafe extern "C" fn PMPI_Put(
     target_datatype: Handle,
     win: Handle,
 ) -> c_int {
-    call("MPI_Put", On::Win(win), |guard| {
-        body::onesided::put(
-            guard,
-            Address(origin_addr),
-            i64::from(origin_count),
-            origin_datatype,
-            target_rank,
-            target_disp as i64,
-            i64::from(target_count),
-            target_datatype,
-            win,
-        )
-    })
+    let origin_addr = Address(origin_addr);
+    let origin_count = i64::from(origin_count);
+    let target_disp = target_disp as i64;
+    let target_count = i64::from(target_count);
+    call_plain(
+        "MPI_Put",
+        On::Win(win),
+        move |process| {
+            body::plain::put(
+                process,
+                origin_addr,
+                origin_count,
+                origin_datatype,
+                target_rank,
+                target_disp,
+                target_count,
+                target_datatype,
+                win,
+            )
+        },
+        move |guard| {
+            body::onesided::put(
+                guard,
+                origin_addr,
+                origin_count,
+                origin_datatype,
+                target_rank,
+                target_disp,
+                target_count,
+                target_datatype,
+                win,
+            )
+        },
+    )
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Put(
@@ -10223,19 +10284,38 @@ pub unsafe extern "C" fn PMPI_Put_c(
     target_datatype: Handle,
     win: Handle,
 ) -> c_int {
-    call("MPI_Put_c", On::Win(win), |guard| {
-        body::onesided::put(
-            guard,
-            Address(origin_addr),
-            origin_count,
-            origin_datatype,
-            target_rank,
-            target_disp as i64,
-            target_count,
-            target_datatype,
-            win,
-        )
-    })
+    let origin_addr = Address(origin_addr);
+    let target_disp = target_disp as i64;
+    call_plain(
+        "MPI_Put_c",
+        On::Win(win),
+        move |process| {
+            body::plain::put(
+                process,
+                origin_addr,
+                origin_count,
+                origin_datatype,
+                target_rank,
+                target_disp,
+                target_count,
+                target_datatype,
+                win,
+            )
+        },
+        move |guard| {
+            body::onesided::put(
+                guard,
+                origin_addr,
+                origin_count,
+                origin_datatype,
+                target_rank,
+                target_disp,
+                target_count,
+                target_datatype,
+                win,
+            )
+        },
+    )
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Put_c(
@@ -14844,7 +14924,12 @@ pub unsafe extern "C" fn MPI_Win_fence(assert: c_int, win: Handle) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_flush(rank: c_int, win: Handle) -> c_int {
-    call("MPI_Win_flush", On::Win(win), |guard| body::window::win_flush(guard, rank, win))
+    call_plain(
+        "MPI_Win_flush",
+        On::Win(win),
+        move |process| body::plain::win_flush(process, rank, win),
+        move |guard| body::window::win_flush(guard, rank, win),
+    )
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_flush(rank: c_int, win: Handle) -> c_int {

@@ -28,6 +28,19 @@ pub fn current() -> usize {
     cpu.max(0) as usize
 }
 
+/// Whether the processor is one of Intel's.
+pub fn is_intel() -> bool {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        // SAFETY: every x86-64 processor has the instruction, and leaf 0.
+        #[allow(unused_unsafe)] // From Rust 1.94 on it is safe.
+        let vendor = unsafe { std::arch::x86_64::__cpuid(0) };
+        [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).as_flattened() == b"GenuineIntel"
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    false
+}
+
 /// Lets another process of this cpu run, if one wants to (sched_yield): 0.3-2 us.
 pub fn give_way() {
     // SAFETY: takes no arguments and cannot fail on Linux.

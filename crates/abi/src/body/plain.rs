@@ -1,5 +1,5 @@
-//! The short way of the most frequent messages: data without gaps, to or from one process of the comm by its rank. From the arguments to
-//! the ring nothing is made that would have to be let go, so all of it stays in registers. A structure that is moved about is read in
+//! The short way of the most frequent calls: data without gaps, to or from one process of the comm or window by its rank. From the arguments to
+//! the ring, or to the window's memory, nothing is made that would have to be let go, so all of it stays in registers. A structure that is moved about is read in
 //! wider words than it was written in, and such a read waits until everything written before has left the core - also the slot of the
 //! message before, whose cache line the peer holds: messages then left one by one.
 //!
@@ -11,6 +11,7 @@ use crate::process::{Guard, Process};
 use crate::request::{Completion, Request, Source, Work};
 use datatype::Buffer;
 use objects::constants;
+use rma::Way;
 use sys::Span;
 
 /// MPI_Send
@@ -51,6 +52,38 @@ pub fn irecv(
     request.set(started).ok()
 }
 
+/// MPI_Put
+#[inline(always)]
+#[rustfmt::skip]
+pub fn put(
+    process: &mut Process, origin_addr: Address, origin_count: i64, origin_datatype: Handle, target_rank: i32, target_disp: i64, target_count: i64, target_datatype: Handle, win: Handle,
+) -> Option<()> {
+    let here = same(process, origin_addr, (origin_count, origin_datatype), (target_count, target_datatype))?;
+    process.job().windows.get_mut(win).ok()?.window.copy_now(target_rank, target_disp, here, Way::Put)
+}
+
+/// MPI_Get
+#[inline(always)]
+#[rustfmt::skip]
+pub fn get(
+    process: &mut Process, origin_addr: Address, origin_count: i64, origin_datatype: Handle, target_rank: i32, target_disp: i64, target_count: i64, target_datatype: Handle, win: Handle,
+) -> Option<()> {
+    let here = same(process, origin_addr, (origin_count, origin_datatype), (target_count, target_datatype))?;
+    process.job().windows.get_mut(win).ok()?.window.copy_now(target_rank, target_disp, here, Way::Fetch)
+}
+
+/// MPI_Win_flush
+#[inline(always)]
+pub fn win_flush(process: &mut Process, rank: i32, win: Handle) -> Option<()> {
+    process.job().flush(rank, win).ok()
+}
+
+/// The origin's buffer, where the target's side is alike.
+#[inline(always)]
+fn same(process: &Process, address: Address, origin: (i64, Handle), target: (i64, Handle)) -> Option<Span> {
+    if origin == target { process.span(address, origin.0, origin.1) } else { None }
+}
+
 /// A message's arguments, checked.
 #[derive(Clone, Copy)]
 pub(super) struct Plain {
@@ -61,6 +94,15 @@ pub(super) struct Plain {
 }
 
 impl Process {
+    /// A buffer without gaps.
+    #[inline(always)]
+    fn span(&self, address: Address, count: i64, datatype: Handle) -> Option<Span> {
+        let layout = self.objects.committed(datatype).ok()?.layout();
+        let elements = usize::try_from(count).ok()?;
+        let bytes = Buffer::bytes_of(elements, layout)?;
+        lent(address, elements, bytes, layout).ok()?.contiguous()
+    }
+
     /// The arguments of a message with the process `rank` of a comm; nothing where they are not plain.
     #[inline(always)]
     pub(super) fn plain(
@@ -71,10 +113,7 @@ impl Process {
         rank: i32,
         comm: Handle,
     ) -> Option<Plain> {
-        let layout = self.objects.committed(datatype).ok()?.layout();
-        let elements = usize::try_from(count).ok()?;
-        let bytes = Buffer::bytes_of(elements, layout)?;
-        let span = lent(buf, elements, bytes, layout).ok()?.contiguous()?;
+        let span = self.span(buf, count, datatype)?;
         let comm = self.objects.comm(comm).ok()?;
         if rank < 0 {
             return None;

@@ -520,13 +520,20 @@ pub fn win_unlock_all(guard: &mut Guard, win: Handle) -> Result<()> {
 /// MPI_Win_flush
 #[inline(always)]
 pub fn win_flush(guard: &mut Guard, rank: i32, win: Handle) -> Result<()> {
-    let job = guard.job();
-    let (window, _) = job.window(win)?;
-    if rank != c::PROC_NULL {
-        window.flush(Some(rank))?;
+    guard.job().flush(rank, win)
+}
+
+impl Job {
+    /// MPI_Win_flush.
+    #[inline(always)]
+    pub(super) fn flush(&mut self, rank: i32, win: Handle) -> Result<()> {
+        let (window, _) = self.window(win)?;
+        if rank != c::PROC_NULL {
+            window.flush(Some(rank))?;
+        }
+        let_others_run(self);
+        Ok(())
     }
-    let_others_run(job);
-    Ok(())
 }
 
 /// A program that polls memory of a window calls MPI_Win_flush or MPI_Win_sync in between. Where there are fewer cores than processes, the one
