@@ -218,7 +218,7 @@ mod tests {
             measure: measure.clone(),
             bytes,
             values: vec![some(ours), a, some(&[2.0, 4.0, 4.0])],
-            limits: vec![vec![None; 3], some(&[2.9, 2.9, 2.9])],
+            limits: vec![vec![None; 3], some(&[2.9, 2.9, 2.9]), some(&[3.5, 3.5, 3.5])],
         };
         let players = [("outboard", "1"), ("a", "2"), ("b", "3")];
         Table {
