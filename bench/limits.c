@@ -2,7 +2,8 @@
  *
  * MPI starts the ranks and gives them the memory; no MPI call is timed. A rank has a page of flags, which the others read, and a
  * buffer. "One copy" means that the receiver copies out of the sender's buffer; "two copies" that the bytes go through a ring of
- * cells of 32 KiB or, where they are called short, 8 KiB, both ends copying at once. Where there are more ranks than cores, who waits gives the core away. */
+ * cells of 32 KiB (of 8 KiB, where they are called short), both ends copying at once. Where there are more ranks than cores, who
+ * waits gives the core away. */
 #define _GNU_SOURCE
 #include "bench.h"
 
@@ -17,7 +18,8 @@
 
 extern char **environ;
 
-enum { LINE = 64, SLOTS = 64, INLINE = 48, CELL = 32 << 10, SHORT_CELL = 8 << 10, CELLS_BYTES = 256 << 10, BUFFER_OFFSET = 1 << 20 };
+enum { LINE = 64, SLOTS = 64, INLINE = 48, BUFFER_OFFSET = 1 << 20 };
+enum { CELL = 32 << 10, SHORT_CELL = 8 << 10, CELLS_BYTES = 256 << 10 };
 
 /* A short message, or the news of a full cell. */
 typedef struct {

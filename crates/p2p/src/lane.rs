@@ -199,6 +199,11 @@ impl Lane {
         answer
     }
 
+    /// Bytes of a packet of a stream. The receiver copies one piece while we copy the next, so a message is at least four where it is long.
+    fn piece_bytes(&self, message_bytes: usize) -> usize {
+        (message_bytes / 4).max(PIECE_BYTES_MIN).min(self.piece_bytes_max)
+    }
+
     /// The next bytes of the stream whose turn it is; false if there is none or no room.
     fn send_piece(&mut self, route: &mut Route, state: &mut State) -> bool {
         let Some(&ours) = self.streams.front() else { return false };
@@ -206,9 +211,7 @@ impl Lane {
         let SendProgress::Streaming { theirs, attempt, next, end } = request.sending().progress else {
             unreachable!("only sends that were asked for stream");
         };
-        // The receiver copies one piece while we copy the next, so a message is at least four.
-        let piece = (request.data.bytes() / 4).max(PIECE_BYTES_MIN).min(self.piece_bytes_max);
-        let bytes = (end - next).min(piece as u64);
+        let bytes = (end - next).min(self.piece_bytes(request.data.bytes()) as u64);
         let header = packet::about(packet::DATA, theirs, attempt);
         if route.send(&header, bytes as usize, |to| request.data.pack(next as usize, to)) == Sent::Full {
             return false;
@@ -236,5 +239,22 @@ impl Peer {
     /// Sends what waits, as far as there is room; returns whether anything left.
     pub(crate) fn flush(&mut self, state: &mut State) -> bool {
         self.lane.send_waiting(&mut self.route, state) > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_as_long_as_the_configuration_allows() {
+        let pieces = |piece_bytes, packet_bytes_max| {
+            let config = Config { piece_bytes, ..Config::default() };
+            let lane = Lane::new(1, &config, packet_bytes_max);
+            [100, 64 << 10, 100 << 10, 1 << 20].map(|bytes| lane.piece_bytes(bytes))
+        };
+        assert_eq!(pieces(32 << 10, 32 << 10), [16 << 10, 16 << 10, 25 << 10, 32 << 10]);
+        assert_eq!(pieces(8 << 10, 32 << 10), [8 << 10; 4]);
+        assert_eq!(pieces(32 << 10, 100), [100; 4], "what a packet carries");
     }
 }

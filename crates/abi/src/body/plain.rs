@@ -1,7 +1,7 @@
-//! The short way of the most frequent calls: data without gaps, to or from one process of the comm or window by its rank. From the arguments to
-//! the ring, or to the window's memory, nothing is made that would have to be let go, so all of it stays in registers. A structure that is moved about is read in
-//! wider words than it was written in, and such a read waits until everything written before has left the core - also the slot of the
-//! message before, whose cache line the peer holds: messages then left one by one.
+//! The short way of the most frequent calls: data without gaps, to or from one process of the comm or window by its rank. From the
+//! arguments to the ring, or to the window's memory, nothing is made that would have to be let go, so all of it stays in registers. A
+//! structure that is moved about is read in wider words than it was written in, and such a read waits until everything written before
+//! has left the core - also the slot of the message before, whose cache line the peer holds: messages then left one by one.
 //!
 //! Whatever is not sure here (arguments that may be wrong, too) takes the general way.
 
