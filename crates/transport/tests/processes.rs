@@ -26,7 +26,7 @@ fn main() {
 /// Waits on the doorbell of `rank` while `idle`; fails if a bell was lost (the time-out is far away).
 fn rest(segment: &Segment, rank: u32, idle: impl Fn() -> bool) {
     while idle() {
-        let rest = segment.rank(rank).bell.sleep(Duration::from_secs(20), &idle);
+        let rest = segment.rank(rank).bell.sleep(Duration::from_secs(120), &idle);
         assert_ne!(rest, outboard_transport::shm::Rest::TimedOut, "rank {rank} missed its bell");
     }
 }
