@@ -17,7 +17,7 @@ use executor::{Executor, Poll};
 use objects::constants::{COMM_SELF, THREAD_MULTIPLE, THREAD_SINGLE};
 use objects::{Handle, Kind, Objects, Table};
 use p2p::P2p;
-use progress::{Idle, Pace, Turn};
+use progress::{Cpus, Idle, Pace, Turn};
 use rma::Rma;
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
@@ -110,6 +110,8 @@ pub struct Job {
     pub operators: slab::Slab<Operator>,
     /// Addresses that MPI_Alloc_mem gave out, and their offsets in the arena (none: from the heap, of so many bytes).
     pub memory: std::collections::HashMap<usize, Option<u64>>,
+    /// The cpus that it shares with other ranks.
+    pub cpus: Cpus,
     /// The launcher that this program, which runs alone, has started for itself.
     pub launcher: Option<sys::process::Process>,
 }
@@ -120,6 +122,9 @@ const ROUNDS_UNTIMED: u32 = 16;
 const LOOKS: u32 = 32;
 /// Times that a wait for memory alone gives way before it makes progress.
 const GIVES: u32 = 16;
+/// Looks of such a wait, 20 to 60 ns each, while those that it waits for run on other cpus, before it gives way nevertheless: these, too,
+/// may be shared.
+const SPINS: u32 = 64;
 
 struct Shared(UnsafeCell<Option<Process>>);
 // SAFETY: the value is reached through `Guard` only, and at most one guard is in use at a time: by the mutex, or because the program
@@ -296,9 +301,16 @@ impl Guard {
     #[inline]
     pub(crate) fn look_for_message<T>(
         &mut self,
+        peer: u32,
         mut ready: impl FnMut(&mut Process) -> Option<T>,
     ) -> Option<T> {
-        if self.held.is_some() { ready(self) } else { self.look_for(ready) }
+        if self.held.is_some() {
+            return ready(self);
+        }
+        let needs = |process: &mut Process, cpu| {
+            process.job().membership.segment.rank(peer).waits_on().is_none_or(|on| on == cpu)
+        };
+        self.look_for(ready, needs)
     }
 
     /// Whether this thread has a core for itself and no other thread waits for the lock, so that it may look for news in a loop.
@@ -336,26 +348,54 @@ impl Guard {
     }
 
     /// The first part of a wait for what `ready` finds in memory that others write. It is asked far more often than progress is made; who
-    /// shares its core, or needs the lock, gives way between.
+    /// shares its core, or needs the lock, gives way between. But not at once where those that are waited for run on other cores, as `needs`
+    /// tells of a cpu: who would get this one could do nothing with it but wait for them, too.
     #[inline]
-    pub(crate) fn look_for<T>(&mut self, mut ready: impl FnMut(&mut Process) -> Option<T>) -> Option<T> {
+    pub(crate) fn look_for<T>(
+        &mut self,
+        mut ready: impl FnMut(&mut Process) -> Option<T>,
+        needs: impl FnMut(&mut Process, usize) -> bool,
+    ) -> Option<T> {
         if let Some(value) = ready(self) {
             return Some(value);
         }
-        let alone = self.is_alone();
-        for look in 1..=if alone { ROUNDS_UNTIMED * LOOKS } else { GIVES } {
-            if !alone {
-                telemetry::count(Counter::Yields, 1);
-                match self.held {
-                    None => sys::cpu::give_way(),
-                    Some(_) => self.unlocked(sys::cpu::give_way),
-                }
-            }
+        if !self.is_alone() {
+            return self.look_and_give_way(ready, needs);
+        }
+        for look in 1..=ROUNDS_UNTIMED * LOOKS {
             if let Some(value) = ready(self) {
                 return Some(value);
             }
             if look.is_multiple_of(LOOKS) && !self.job().p2p.is_idle() {
                 self.poll_p2p();
+            }
+        }
+        None
+    }
+
+    fn look_and_give_way<T>(
+        &mut self,
+        mut ready: impl FnMut(&mut Process) -> Option<T>,
+        mut needs: impl FnMut(&mut Process, usize) -> bool,
+    ) -> Option<T> {
+        let (mut gives, mut spins) = (0, 0);
+        while gives < GIVES {
+            if self.held.is_some() {
+                gives += 1;
+                telemetry::count(Counter::Yields, 1);
+                self.unlocked(sys::cpu::give_way);
+            } else {
+                let here = self.job().cpus.here();
+                if spins < SPINS && !needs(self, here) {
+                    spins += 1;
+                    std::hint::spin_loop();
+                } else {
+                    gives += 1;
+                    self.job().cpus.give_way();
+                }
+            }
+            if let Some(value) = ready(self) {
+                return Some(value);
             }
         }
         None
@@ -606,6 +646,7 @@ impl Process {
             operators: slab::Slab::new(),
             memory: std::collections::HashMap::new(),
             launcher: None,
+            cpus: Cpus::new(segment.clone(), membership.rank, membership.members()),
         }));
         Ok(())
     }

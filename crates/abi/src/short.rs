@@ -282,7 +282,9 @@ impl Guard {
     #[inline]
     fn turn(&mut self, boards: usize, call: &impl Round) -> Result<()> {
         let mut turn = self.job().coll.begin(boards, call);
-        if let Some(outcome) = self.look_for(|process| process.job().coll.advance(boards, &mut turn, call)) {
+        let advance = |process: &mut Process| process.job().coll.advance(boards, &mut turn, call);
+        let needs = |process: &mut Process, cpu| process.job().coll.waits_for_one_on(boards, cpu);
+        if let Some(outcome) = self.look_for(advance, needs) {
             return outcome;
         }
         self.job().coll.wait(boards, true);

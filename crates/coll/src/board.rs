@@ -216,6 +216,12 @@ impl Boards {
         self.hung[board].board.begin(call)
     }
 
+    /// Whether the last blocking call waits for a member that may need this cpu.
+    #[inline]
+    pub(crate) fn waits_for_one_on(&self, board: usize, cpu: usize) -> bool {
+        self.hung[board].board.misses_one_on(cpu, &self.segment)
+    }
+
     /// Takes a blocking call as far as it goes. How it ended, once it has.
     #[inline]
     pub(crate) fn advance(&mut self, board: usize, turn: &mut Turn, call: &impl Round) -> Option<Result<()>> {
@@ -362,6 +368,15 @@ impl Board {
     #[inline]
     fn misses(&self) -> bool {
         !self.has_begun(self.missed.0, self.missed.1)
+    }
+
+    /// Whether a member that is still not where it must be last waited on a cpu, or may be there because it never waited.
+    #[inline]
+    fn misses_one_on(&self, cpu: usize, segment: &Segment) -> bool {
+        let (first, round) = self.missed;
+        (first..self.members.len())
+            .filter(|rank| !self.has_begun(*rank, round))
+            .any(|rank| segment.rank(self.members[rank].peer).waits_on().is_none_or(|on| on == cpu))
     }
 
     /// The number of the last round.

@@ -292,6 +292,12 @@ impl Coll {
         self.boards.advance(boards, turn, call)
     }
 
+    /// Whether the last call on boards waits for a member that may need this cpu.
+    #[inline]
+    pub fn waits_for_one_on(&self, boards: usize, cpu: usize) -> bool {
+        self.boards.waits_for_one_on(boards, cpu)
+    }
+
     /// The thread that makes a blocking call on boards is going to wait for long, or has done so.
     #[cold]
     pub fn wait(&mut self, boards: usize, begins: bool) {

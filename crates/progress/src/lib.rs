@@ -7,6 +7,9 @@
 //! costs more than several of them. Proxies wait in the same way, only longer.
 #![forbid(unsafe_code)]
 
+mod cpus;
+
+pub use cpus::Cpus;
 use std::time::Duration;
 use telemetry::{Counter, count};
 use transport::shm::{Doorbell, Rest, Segment};

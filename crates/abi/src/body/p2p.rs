@@ -7,7 +7,7 @@ use crate::request::{Both, Completion, Receive, Recipe, Request, Send, Source, W
 use datatype::Buffer;
 use error::{Class, Result, fail};
 use objects::{Comm, Group, constants};
-use p2p::{Indirect, Mode, Outcome, Ticket};
+use p2p::{Mode, Ticket};
 use std::sync::Arc;
 
 /// MPI_Send.
@@ -573,19 +573,16 @@ impl Send {
 }
 
 impl Receive {
-    /// The message, if it is the next packet of the source: then it needs no request. The error says that the receive must be started;
-    /// nothing, that no packet is there yet.
-    #[inline(always)] // As `P2p::recv_next`.
-    fn next(&self, process: &mut Process) -> Option<std::result::Result<Outcome, Indirect>> {
-        let Source::Peer { peer, .. } = self.source else { return Some(Err(Indirect)) };
-        process.job().p2p.recv_next(self.context, peer, self.tag, &self.buffer).transpose()
-    }
-
-    /// Receives the message.
+    /// Receives the message: if it is the next packet of its source, without a request.
     #[inline]
     fn finish(self, guard: &mut Guard) -> Result<Completion> {
-        if let Some(Ok(outcome)) = guard.look_for_message(|process| self.next(process)) {
-            return Ok(Completion::of(outcome, &self.source));
+        if let Source::Peer { peer, .. } = self.source {
+            let next = |process: &mut Process| {
+                process.job().p2p.recv_next(self.context, peer, self.tag, &self.buffer).transpose()
+            };
+            if let Some(Ok(outcome)) = guard.look_for_message(peer, next) {
+                return Ok(Completion::of(outcome, &self.source));
+            }
         }
         let work = self.start(guard)?;
         Ok(guard.finish(work))

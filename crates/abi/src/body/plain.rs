@@ -134,7 +134,7 @@ impl Plain {
     pub(super) fn recv(self, guard: &mut Guard, tag: Option<i32>) -> Completion {
         let Plain { context, peer, rank, span } = self;
         let next = |process: &mut Process| process.job().p2p.recv_now(context, peer, tag, span).transpose();
-        match guard.look_for_message(next) {
+        match guard.look_for_message(peer, next) {
             Some(Ok(outcome)) => Completion::of(outcome, &Source::Peer { peer, rank }),
             _ => {
                 let ticket = guard.job().p2p.irecv(context, Some(peer), tag, span.into());

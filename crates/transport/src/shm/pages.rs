@@ -229,6 +229,8 @@ pub struct RankPage {
     pub cpus: AtomicU32,
     /// The first cpu it may use.
     pub cpu: AtomicU32,
+    /// The cpu on which it last waited, plus 1; 0 if it never did.
+    waits_on: AtomicU32,
     /// The thread level it asked for, plus 1; 0 before MPI_Init.
     pub thread_level: AtomicU32,
     /// 1 if this rank could reach the first peer it tried by cross-memory attach, 2 if it was refused, 0 before.
@@ -273,6 +275,21 @@ impl RankPage {
         State::of(self.state.load(Ordering::Acquire))
     }
 
+    /// Says on which cpu it waits. The line is written only when that is news.
+    #[inline]
+    pub fn wait_on(&self, cpu: usize) {
+        let here = cpu as u32 + 1;
+        if self.waits_on.load(Ordering::Relaxed) != here {
+            self.waits_on.store(here, Ordering::Relaxed);
+        }
+    }
+
+    /// The cpu on which it last waited, if it ever did.
+    #[inline]
+    pub fn waits_on(&self) -> Option<usize> {
+        (self.waits_on.load(Ordering::Relaxed) as usize).checked_sub(1)
+    }
+
     /// Publishes a new state, after all else that belongs to it.
     pub fn set_state(&self, state: State) {
         self.state.store(state as u32, Ordering::Release);
@@ -286,6 +303,7 @@ impl RankPage {
             &self.state,
             &self.cpus,
             &self.cpu,
+            &self.waits_on,
             &self.thread_level,
             &self.cma,
             &self.first,
