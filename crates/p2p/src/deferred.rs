@@ -5,7 +5,7 @@
 //! Always true here: as long as a receive waits here, none is posted, and no message of its peer is in the unexpected queue. So whatever
 //! posts a receive or takes packets posts these first (`P2p::settle`), in their order.
 
-use crate::lane::cost;
+use crate::lane::cost_of;
 use crate::receive::{Arrived, take};
 use crate::{Outcome, P2p, Ticket};
 use matching::Pattern;
@@ -211,7 +211,7 @@ impl P2p {
         let Deferred { entries, waiting, next, .. } = &mut self.deferred;
         let (first, many, source) = (*waiting, *next - *waiting, entries[*waiting as usize % ROOM].source);
         let Some(Some(peer)) = self.peers.get_mut(source as usize) else { return };
-        let (mut taken, mut bytes, mut credit) = (0, 0, 0);
+        let (mut taken, mut bytes) = (0, 0);
         // What makes no sense stays, and whoever polls next says so.
         let _ = peer.route.poll_while(|header, payload| {
             let entry = &mut entries[(first + taken) as usize % ROOM];
@@ -224,7 +224,6 @@ impl P2p {
             let Some(arrived) = arrived else { return Take::Not };
             entry.stage = Stage::Over(arrived);
             bytes += arrived.bytes() as u64;
-            credit += cost(arrived.bytes());
             taken += 1;
             if taken < many { Take::More } else { Take::Last }
         });
@@ -232,7 +231,7 @@ impl P2p {
             self.deferred.waiting += taken;
             self.state.counters.count(Counter::EagerMessagesReceived, taken);
             self.state.counters.count(Counter::EagerBytesReceived, bytes);
-            peer.route.consume(credit);
+            peer.route.consume(cost_of(taken, bytes));
         }
     }
 

@@ -59,7 +59,13 @@ const STREAM_PACKETS_PER_FLUSH: usize = 16;
 /// What an eager message of so many bytes costs of the credit.
 #[inline]
 pub(crate) fn cost(bytes: usize) -> u64 {
-    bytes as u64 + MESSAGE_COST
+    cost_of(1, bytes as u64)
+}
+
+/// The same of several messages that have so many bytes in all.
+#[inline]
+pub(crate) fn cost_of(messages: u64, bytes: u64) -> u64 {
+    bytes + messages * MESSAGE_COST
 }
 
 impl Lane {

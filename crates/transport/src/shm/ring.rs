@@ -3,7 +3,7 @@
 //! A packet is a slot of 64 bytes - a header with the packet's turn inside it, and up to 40 bytes of data - and possibly a
 //! *cell*: up to 32 KiB in the ring's area, which both ends use in order, so that no position needs to be told. The
 //! sender writes everything else first and the turn last; the receiver knows which turn it waits for, so a packet costs
-//! the transfer of one cache line, and there is no shared tail. The receiver publishes how far it has read every quarter
+//! the transfer of one cache line, and there is no shared tail. The receiver publishes how far it has read at every quarter
 //! of the ring, or when it finds nothing more, and the sender looks at that only when it seems to be out of room.
 //!
 //! The area is made of *windows*. The sender begins with the first and moves on to the next, for good, when the cells under way leave no
@@ -370,14 +370,14 @@ impl<M: Memory> Head<M> {
                 tag: slot.tag.load(Ordering::Relaxed) as i32,
             };
             if header.inline_bytes as usize > INLINE_BYTES || header.cell_bytes as usize > CELL_BYTES {
-                return self.corrupt(&header);
+                return self.corrupt();
             }
             let cell_bytes = u64::from(header.cell_bytes);
-            let (mut cell, mut end) = (Span::EMPTY, self.area_head);
+            let (mut cell, mut end) = (Span::EMPTY, 0);
             if cell_bytes > 0 {
                 let number = u64::from(slot.window.load(Ordering::Relaxed));
                 if number != self.window.number && !self.move_on(number) {
-                    return self.corrupt(&header);
+                    return self.corrupt();
                 }
                 let start;
                 (start, end) = self.window.place(self.area_head, cell_bytes);
@@ -392,10 +392,12 @@ impl<M: Memory> Head<M> {
             }
             head = head.wrapping_add(1);
             self.head = head;
-            self.area_head = end;
-            if head.wrapping_sub(self.head_published) * 4 >= slots
-                || end.wrapping_sub(self.area_head_published) * 4 >= self.window.bytes
-            {
+            let mut due = head.is_multiple_of((slots / 4).max(1));
+            if cell_bytes > 0 {
+                self.area_head = end;
+                due |= end.wrapping_sub(self.area_head_published) * 4 >= self.window.bytes;
+            }
+            if due {
                 self.publish();
             }
             if taken == Take::Last {
@@ -418,15 +420,17 @@ impl<M: Memory> Head<M> {
         }
     }
 
+    /// Says what is wrong with the next packet.
     #[cold]
-    fn corrupt<R>(&self, header: &Header) -> Result<R> {
-        let (number, window) =
-            (self.head, self.memory.slot(self.head % self.memory.slots()).window.load(Ordering::Relaxed));
+    fn corrupt<R>(&self) -> Result<R> {
+        let slot = self.memory.slot(self.head % self.memory.slots());
+        let (sizes, window) = (slot.sizes.load(Ordering::Relaxed), slot.window.load(Ordering::Relaxed));
         fail!(
             Class::Intern,
-            "packet {number} of a ring says it has {} inline bytes and {} in window {window}; {INLINE_BYTES} and {CELL_BYTES} are possible, from window {} on: its sender's memory is corrupt",
-            header.inline_bytes,
-            header.cell_bytes,
+            "packet {} of a ring says it has {} inline bytes and {} in window {window}; {INLINE_BYTES} and {CELL_BYTES} are possible, from window {} on: its sender's memory is corrupt",
+            self.head,
+            sizes >> 8 & 0xff,
+            sizes >> 16,
             self.window.number
         );
     }
