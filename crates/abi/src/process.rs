@@ -75,6 +75,8 @@ pub struct Process {
     pub latest_error: Option<(i32, String)>,
     /// What tools hold.
     pub tool: crate::body::tool::Tool,
+    /// What the latest messages' arguments came to.
+    pub found: crate::body::plain::Latest,
 }
 
 /// This process's part in the job.
@@ -579,6 +581,7 @@ impl Process {
             fortran_booleans: Vec::new(),
             latest_error: None,
             tool: Default::default(),
+            found: crate::body::plain::Latest::NONE,
         })
     }
 

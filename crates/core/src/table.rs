@@ -14,6 +14,7 @@ pub struct Table<T> {
     predefined: Vec<Option<T>>,
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
+    removals: u64,
 }
 
 #[derive(Debug)]
@@ -27,6 +28,7 @@ struct Slot<T> {
 pub struct Entry<'a, T> {
     slot: &'a mut Slot<T>,
     free: &'a mut Vec<u32>,
+    removals: &'a mut u64,
     index: u32,
 }
 
@@ -39,23 +41,29 @@ impl<T> Entry<'_, T> {
 
     /// Takes it out; its handle is dead from now on.
     #[inline]
-    pub fn remove(self) -> T {
-        self.free.push(self.index);
+    pub fn remove(mut self) -> T {
+        self.leave();
         self.slot.value.take().expect("an entry has a value")
     }
 
     /// As `discard`, where the value holds nothing that must be let go.
     #[inline]
-    pub fn forget(self) {
-        self.free.push(self.index);
+    pub fn forget(mut self) {
+        self.leave();
         std::mem::forget(self.slot.value.take());
     }
 
     /// As `remove`, where nobody wants the value.
     #[inline]
-    pub fn discard(self) {
-        self.free.push(self.index);
+    pub fn discard(mut self) {
+        self.leave();
         self.slot.value = None;
+    }
+
+    #[inline]
+    fn leave(&mut self) {
+        self.free.push(self.index);
+        *self.removals += 1;
     }
 }
 
@@ -68,7 +76,14 @@ impl<T> Table<T> {
             predefined: Vec::new(),
             slots: Vec::new(),
             free: Vec::new(),
+            removals: 0,
         }
+    }
+
+    /// How many values have been taken out: as long as this stays, a handle that found a value finds it.
+    #[inline(always)]
+    pub fn removals(&self) -> u64 {
+        self.removals
     }
 
     /// Enters the value of a predefined handle.
@@ -78,11 +93,13 @@ impl<T> Table<T> {
             self.predefined.resize_with(at + 1, || None);
         }
         self.predefined[at] = Some(value);
+        self.removals += 1;
     }
 
     /// Takes the value of a predefined handle away again.
     pub fn undefine(&mut self, handle: Handle) {
         self.predefined[handle.0 - self.first] = None;
+        self.removals += 1;
     }
 
     /// Whether the program has made none that lives.
@@ -157,9 +174,12 @@ impl<T> Table<T> {
     pub fn entry(&mut self, handle: Handle) -> Result<Entry<'_, T>> {
         let alive = |slot: &Slot<T>| slot.handle == handle && slot.value.is_some();
         match handle.slot(self.kind) {
-            Some(index) if self.slots.get(index).is_some_and(alive) => {
-                Ok(Entry { slot: &mut self.slots[index], free: &mut self.free, index: index as u32 })
-            }
+            Some(index) if self.slots.get(index).is_some_and(alive) => Ok(Entry {
+                slot: &mut self.slots[index],
+                free: &mut self.free,
+                removals: &mut self.removals,
+                index: index as u32,
+            }),
             _ => Err(self.no_entry(handle)),
         }
     }

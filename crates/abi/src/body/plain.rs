@@ -84,6 +84,38 @@ fn same(process: &Process, address: Address, origin: (i64, Handle), target: (i64
     if origin == target { process.span(address, origin.0, origin.1) } else { None }
 }
 
+/// What is remembered of so many peers.
+const FOUND: usize = 8;
+
+/// What the arguments of the latest plain messages came to, by the peer's rank: those of the next are often the same.
+pub struct Latest([Found; FOUND]);
+
+/// Arguments of a message but for its buffer and tag, and how many comms and datatypes had been freed before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Asked {
+    count: i64,
+    datatype: Handle,
+    rank: i32,
+    comm: Handle,
+    removals: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Found {
+    asked: Asked,
+    context: u64,
+    peer: u32,
+    bytes: usize,
+}
+
+impl Latest {
+    /// Nothing: no comm has this handle.
+    pub const NONE: Latest = {
+        let asked = Asked { count: 0, datatype: Handle(0), rank: 0, comm: Handle(0), removals: 0 };
+        Latest([Found { asked, context: 0, peer: 0, bytes: 0 }; FOUND])
+    };
+}
+
 /// A message's arguments, checked.
 #[derive(Clone, Copy)]
 pub(super) struct Plain {
@@ -106,19 +138,39 @@ impl Process {
     /// The arguments of a message with the process `rank` of a comm; nothing where they are not plain.
     #[inline(always)]
     pub(super) fn plain(
-        &self,
+        &mut self,
         buf: Address,
         count: i64,
         datatype: Handle,
         rank: i32,
         comm: Handle,
     ) -> Option<Plain> {
-        let span = self.span(buf, count, datatype)?;
-        let comm = self.objects.comm(comm).ok()?;
-        if rank < 0 {
+        let removals = self.objects.comms.removals() + self.objects.datatypes.removals();
+        let asked = Asked { count, datatype, rank, comm, removals };
+        let Found { asked: before, context, peer, bytes } = self.found.0[rank as usize % FOUND];
+        if asked == before
+            && let Some(span) = buf.plain(bytes)
+        {
+            return Some(Plain { context, peer, rank, span });
+        }
+        self.find(buf, asked)
+    }
+
+    #[inline(never)]
+    fn find(&mut self, buf: Address, asked: Asked) -> Option<Plain> {
+        let span = self.span(buf, asked.count, asked.datatype)?;
+        let comm = self.objects.comm(asked.comm).ok()?;
+        if asked.rank < 0 {
             return None;
         }
-        Some(Plain { context: comm.context, peer: comm.peer(rank).ok()?, rank, span })
+        let plain =
+            Plain { context: comm.context, peer: comm.peer(asked.rank).ok()?, rank: asked.rank, span };
+        // Of a datatype that begins elsewhere than at its buffer nothing is kept.
+        if span.address() == buf.0 {
+            let found = Found { asked, context: plain.context, peer: plain.peer, bytes: span.bytes() };
+            self.found.0[asked.rank as usize % FOUND] = found;
+        }
+        Some(plain)
     }
 }
 

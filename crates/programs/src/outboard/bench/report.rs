@@ -123,7 +123,9 @@ pub fn text(table: &Table) -> String {
         let measure = &rows[0].measure;
         let direction = if measure.higher { "higher is better" } else { "lower is better" };
         line(format_args!("\n{} ({}, {} ranks, {direction})", measure.name, measure.unit, measure.ranks));
-        let limits: String = measure.limit_names().map(|name| format!("{name:>19}")).collect();
+        let wide = |name: &str| name.chars().count().max(17) + 2;
+        let limits: String =
+            measure.limit_names().map(|name| format!("{name:>wide$}", wide = wide(&name))).collect();
         let names: String = table.players.iter().map(|(name, _)| format!("{name:>19}")).collect();
         let reached = if limits.is_empty() { "" } else { "  reached" };
         line(format_args!("{:>10}{names}{:>14}{limits}{reached}  goal", "bytes", "ratio"));
@@ -133,7 +135,11 @@ pub fn text(table: &Table) -> String {
                 None => format!("{missing:>19}"),
             };
             let cells: String = row.values.iter().map(|values| cell(values, row.missing())).collect();
-            let limits: String = row.limits.iter().map(|values| cell(values, "-")).collect();
+            let limits: String = measure
+                .limit_names()
+                .zip(&row.limits)
+                .map(|(name, values)| format!("{:>wide$}", cell(values, "-"), wide = wide(&name)))
+                .collect();
             let ratio = row.ratio().map(|s| format!("{:.2} +-{:>3.0}%", s.median, 100.0 * s.spread));
             let ratio = ratio.unwrap_or_else(|| "-".into());
             let reached = row.reached().map_or_else(String::new, |part| format!("{:>8.0}%", 100.0 * part));
