@@ -375,6 +375,7 @@ impl Guard {
         None
     }
 
+    /// The same for who shares its core, or needs the lock.
     fn look_and_give_way<T>(
         &mut self,
         mut ready: impl FnMut(&mut Process) -> Option<T>,

@@ -370,7 +370,8 @@ impl Board {
         !self.has_begun(self.missed.0, self.missed.1)
     }
 
-    /// Whether a member that is still not where it must be last waited on a cpu, or may be there because it never waited.
+    /// Whether a member that has not begun what the call missed last waited on a cpu, or may be there because it never waited. The call
+    /// may not need all of these, but each of them can use the cpu.
     #[inline]
     fn misses_one_on(&self, cpu: usize, segment: &Segment) -> bool {
         let (first, round) = self.missed;

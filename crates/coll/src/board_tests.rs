@@ -383,6 +383,23 @@ fn pair() -> [Boards; 2] {
     members.map(|(_, boards)| boards)
 }
 
+/// Who waits for a member that shares its cpu must let it run. A member may be anywhere until it has waited.
+#[test]
+fn a_call_knows_where_those_are_that_it_waits_for() {
+    let [mut fast, mut slow] = pair();
+    let call = short(Barrier, 0, 0);
+    let needed = |boards: &Boards| [0, 1].map(|cpu| boards.waits_for_one_on(0, cpu));
+    let mut turn = fast.begin(0, &call);
+    assert_eq!(fast.advance(0, &mut turn, &call), None);
+    assert_eq!(needed(&fast), [true, true]);
+    fast.segment.rank(1).wait_on(1);
+    assert_eq!(needed(&fast), [false, true]);
+    let mut last = slow.begin(0, &call);
+    assert_eq!(slow.advance(0, &mut last, &call), Some(Ok(())));
+    assert_eq!(needed(&fast), [false, false], "it has come");
+    assert_eq!(fast.advance(0, &mut turn, &call), Some(Ok(())));
+}
+
 /// Nobody writes into a place that another has yet to read: its round must be over for all.
 #[test]
 fn nobody_is_two_rounds_ahead() {

@@ -398,16 +398,11 @@ impl Ended {
     #[inline(always)]
     fn retire(&mut self, process: &mut Process, index: usize) -> Result<bool> {
         let handle = self.requests.get(index)?;
-        let Some(ended) = process.retire_message(handle) else {
+        let Some((source, tag, bytes)) = process.retire_message(handle) else {
             return self.retire_other(process, index, handle);
         };
         self.requests.set(index, constants::REQUEST_NULL)?;
-        if !self.statuses.is_ignored() {
-            self.statuses.set(
-                self.many,
-                ended.map_or(Status::EMPTY, |(rank, tag, bytes)| Status::new(rank, tag, bytes)),
-            );
-        }
+        self.statuses.set(self.many, Status::new(source, tag, bytes));
         self.many += 1;
         Ok(true)
     }
@@ -513,12 +508,12 @@ impl Process {
     }
 
     /// Retires a request that has ended, of the most frequent kinds: a send that was over when it began, a receive whose message was taken
-    /// before it was posted. The receive's source, tag and bytes; nothing if it is another.
+    /// before it was posted. The source, tag and bytes of its status, which is made only where it is wanted; nothing if it is another.
     #[inline(always)]
-    fn retire_message(&mut self, handle: Handle) -> Option<Option<(i32, i32, u64)>> {
+    fn retire_message(&mut self, handle: Handle) -> Option<(i32, i32, u64)> {
         let Job { requests, sent, p2p, .. } = self.job();
         if Some(handle) == *sent {
-            return Some(None);
+            return Some((Status::EMPTY.source, Status::EMPTY.tag, 0));
         }
         // Which has no entry, and a sentence that says so would be thrown away.
         if handle == constants::REQUEST_NULL {
@@ -533,7 +528,7 @@ impl Process {
         let (tag, bytes) = p2p.take_arrived(*ticket)?;
         let rank = *rank;
         entry.forget();
-        Some(Some((rank, tag, bytes)))
+        Some((rank, tag, bytes))
     }
 
     /// Retires the first request that is active and over. `Some(None)`: none of them is active.

@@ -272,6 +272,10 @@ mod tests {
             text.contains("1 of 2 goals met") && text.contains("failed: latency with a\n<boom>"),
             "{text}"
         );
+        assert!(
+            text.contains("  two copies  two copies, short cells  reached"),
+            "headings do not touch: {text}"
+        );
         let page = page::html(&table).unwrap();
         assert!(page.contains("<svg") && page.contains("&lt;boom&gt;"), "{page}");
         let outside = page.replace("http://www.w3.org/2000/svg", "");
