@@ -51,6 +51,10 @@ const WORDS_BYTES: u64 = 4 * WORD_BYTES;
 /// Room for contributions of `BYTES_MAX` while a rank's boards have less than this in all, then for less: touched pages stay.
 const BOARDS_BYTES_MAX: u64 = 128 << 20;
 const LESS_BYTES_MAX: u64 = 16 << 10;
+/// What a call's buffers have together where the L2 cache holds them beside what it reads of others, if no other rank uses that cache. By vectors, on
+/// an L2 cache of 1 MiB (`sys/copy.rs`), an all-to-all of 2 ranks takes 9.1 us instead of 13.3 for 64 KiB, 18 instead of 25 for 128 KiB; but one
+/// of 4 ranks on 2 cores 54 instead of 46 us for 64 KiB, 15 instead of 19 an allgather of 32 KiB.
+const NEAR_BYTES_MAX: usize = 512 << 10;
 /// In a `Hung::room`, beside the logarithm: proxies carry out this member's nonblocking collectives.
 const SERVED: u64 = 1 << 5;
 /// What members tell each other who have no room for a board.
@@ -146,6 +150,8 @@ pub struct Board {
     begun: u64,
     /// Who was not where a call needed it when it was last looked at: a member, and the round that it had not begun.
     missed: (usize, u64),
+    /// Calls with buffers of up to so many bytes find them in the L2 cache.
+    near_bytes_max: usize,
 }
 
 struct Member {
@@ -300,8 +306,9 @@ impl Hung {
                 None => fail!(Class::Intern, "rank {peer} of the job says that its board is at {room:#x}"),
             };
         let members = peers.iter().zip(rooms).map(member).collect::<Result<Vec<_>>>()?;
+        let near_bytes_max = if segment.job().may_spin() { NEAR_BYTES_MAX } else { NEAR_BYTES_MAX / 2 };
         Ok(Some(Hung {
-            board: Board { rank, members, round: 0, begun: 0, missed: (0, 0) },
+            board: Board { rank, members, round: 0, begun: 0, missed: (0, 0), near_bytes_max },
             room: rooms[rank] as u64,
             served: rooms.iter().any(|room| *room as u64 & SERVED != 0),
             skipping: Skipping::default(),
@@ -486,7 +493,10 @@ impl Round for Short {
         }
         if bytes > 0 {
             let place = board.contribution(board.rank, bytes as u64);
-            let put = |part: Range<usize>| self.input.pack(part.start, place.slice(part.start, part.len()));
+            let step = self.step(board);
+            let put = |part| {
+                by_steps(part, step, |at, bytes| self.input.pack(at, place.slice(at, bytes)));
+            };
             let unread = self.unread(board.rank);
             if unread.is_empty() {
                 put(0..bytes);
@@ -517,7 +527,9 @@ impl Round for Short {
             Scatter if board.rank == self.root => (own.start, 0),
             _ => return,
         };
-        self.output.slice(to, block).copy_from(&self.input.slice(from, block));
+        by_steps(0..block, self.step(board), |at, bytes| {
+            self.output.slice(to + at, bytes).copy_from(&self.input.slice(from + at, bytes));
+        });
     }
 
     #[inline]
@@ -527,19 +539,19 @@ impl Round for Short {
         if block == 0 {
             return Ok(());
         }
-        let total = self.contribution(members);
+        let (total, step) = (self.contribution(members), self.step(board));
+        let take = |rank: usize, from: usize, to: usize| {
+            let place = board.contribution(rank, total);
+            by_steps(0..block, step, |at, bytes| self.output.unpack(to + at, place.slice(from + at, bytes)));
+        };
         let each = |from: usize| {
-            for rank in (0..members).filter(|rank| *rank != board.rank) {
-                self.output.unpack(rank * block, board.contribution(rank, total).slice(from, block));
-            }
+            (0..members).filter(|rank| *rank != board.rank).for_each(|rank| take(rank, from, rank * block));
         };
         match self.collective {
             Bcast | Gather | Reduce if self.output.bytes() == 0 => (),
             Scatter if board.rank == self.root => (),
-            Bcast => self.output.unpack(0, board.contribution(self.root, total).slice(0, block)),
-            Scatter => {
-                self.output.unpack(0, board.contribution(self.root, total).slice(board.rank * block, block));
-            }
+            Bcast => take(self.root, 0, 0),
+            Scatter => take(self.root, board.rank * block, 0),
             Gather | Allgather => each(0),
             Alltoall => each(board.rank * block),
             Scan => self.combine(board, board.rank + 1, total),
@@ -594,6 +606,13 @@ impl Flat {
 }
 
 impl Short {
+    /// How much it copies at a time: so little that vectors are used, if the L2 cache holds what it touches.
+    #[inline]
+    fn step(&self, board: &Board) -> usize {
+        let touched = self.input.bytes() + self.output.bytes();
+        if touched <= board.near_bytes_max { sys::copy::BYTES_MAX } else { usize::MAX }
+    }
+
     /// The first so many members' vectors, as far as this member wants them, one after the other.
     #[inline]
     fn combine(&self, board: &Board, members: usize, total: u64) {
@@ -622,6 +641,17 @@ fn combine((op, basic): (PredefinedOp, Basic), members: usize, operand: impl Fn(
     }
     for rank in 2..members {
         datatype::reduce(op, basic, sum, operand(rank), sum);
+    }
+}
+
+/// Calls `each` with the beginning and length of the parts of a range, which have so many bytes at most.
+#[inline]
+fn by_steps(range: Range<usize>, step: usize, mut each: impl FnMut(usize, usize)) {
+    let mut at = range.start;
+    while at < range.end {
+        let bytes = step.min(range.end - at);
+        each(at, bytes);
+        at += bytes;
     }
 }
 

@@ -6,6 +6,7 @@
 pub mod block;
 pub mod child;
 pub mod clock;
+pub mod copy;
 pub mod cpu;
 pub mod debugger;
 pub mod fence;

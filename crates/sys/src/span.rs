@@ -4,6 +4,8 @@
 //! Making a span is the one unsafe act (`Span::claim`): whoever makes it promises that the bytes stay mapped until the
 //! operation that holds it has ended. Everything after that - slicing, copying - is checked against the length.
 
+use crate::copy;
+
 /// `bytes` bytes at `address`, claimed to be mapped for as long as the operation that holds the span runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
@@ -92,6 +94,9 @@ impl Span {
             let word = unsafe { (self.address as *const u64).read_unaligned() };
             // SAFETY: as above.
             return unsafe { (to.address as *mut u64).write_unaligned(word) };
+        }
+        if self.bytes >= copy::BYTES_MIN && copy::copy(self, to) {
+            return;
         }
         // SAFETY: both spans were claimed mapped for `bytes` bytes by their makers (contract of `claim`); `copy` allows overlap.
         unsafe { std::ptr::copy(self.address as *const u8, to.address as *mut u8, self.bytes) }

@@ -1,0 +1,104 @@
+//! Copies of some kilobytes, by the instructions that suit the processor.
+//!
+//! The C library copies from 4 to 16 KiB on by `rep movsb`, where the processor is said to be fast at it. On an Intel Xeon (Cascade Lake,
+//! 2 cores, L2 caches of 1 MiB) vectors of 32 bytes took less time as long as everything was in the L2 cache: 7.0 us instead of 11.5 for 256 KiB
+//! in one process, and 6.4 instead of 8.1 for 64 KiB through shared memory to another core, by pieces of 16 KiB. Else `rep movsb`, which need not
+//! fetch the lines that it writes, took less (1 MiB: 56 us instead of 86). Vectors of 64 bytes were slower between cores. On an AMD EPYC `rep movsb`
+//! was the fastest everywhere.
+
+use crate::Span;
+
+/// The shortest copy that is made here.
+pub(crate) const BYTES_MIN: usize = 4 << 10;
+/// The longest: a longer one may touch more than the L2 cache holds. Who knows that it does not copies by pieces of this length.
+pub const BYTES_MAX: usize = 32 << 10;
+
+/// Copies what suits it; false, and nothing done, for anything else: other lengths and processors, spans that overlap.
+#[inline(never)]
+pub(crate) fn copy(from: Span, to: Span) -> bool {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        static SUITS: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| {
+            crate::cpu::is_intel() && std::arch::is_x86_feature_detected!("avx2")
+        });
+        if (BYTES_MIN..=BYTES_MAX).contains(&from.bytes()) && *SUITS && !from.meets(to) {
+            // SAFETY: the processor has AVX2.
+            unsafe { by_vectors(from, to) };
+            return true;
+        }
+    }
+    let _ = (from, to);
+    false
+}
+
+/// What is moved at a time.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+type Step = [std::arch::x86_64::__m256i; 4];
+
+/// Copies at least as many bytes as a step has between spans of one length that do not overlap. The first and the last bytes are moved
+/// whatever their alignment; in between all stores are aligned, and the first of them writes some bytes again.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[target_feature(enable = "avx2")]
+fn by_vectors(from: Span, to: Span) {
+    const STEP: usize = size_of::<Step>();
+    let last = from.bytes() - STEP;
+    let (mut source, mut target) = (from.address(), to.address());
+    let end = target + last;
+    move_step(source, target);
+    let first = STEP - target % align_of::<Step>();
+    (source, target) = (source + first, target + first);
+    while target < end {
+        move_step(source, target);
+        (source, target) = (source + STEP, target + STEP);
+    }
+    move_step(from.address() + last, end);
+}
+
+/// Moves a step between parts of two spans.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline]
+#[target_feature(enable = "avx2")]
+fn move_step(from: usize, to: usize) {
+    // SAFETY: a part of a span that its maker claimed mapped; any alignment will do.
+    let step = unsafe { std::ptr::with_exposed_provenance::<Step>(from).read_unaligned() };
+    // SAFETY: likewise, and writable, since somebody copies into it.
+    unsafe { std::ptr::with_exposed_provenance_mut::<Step>(to).write_unaligned(step) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_arrives_and_no_other_is_touched() {
+        let bytes_at = |at: usize| (at * 7 + at / 251) as u8;
+        for bytes in (BYTES_MIN..BYTES_MIN + 300).chain([20_001, BYTES_MAX, BYTES_MAX + 1]) {
+            for (from_at, to_at) in [(0, 0), (1, 0), (0, 31), (17, 5), (64, 63)] {
+                let from: Vec<u8> = (0..from_at + bytes).map(bytes_at).collect();
+                let mut to = vec![0xa5; to_at + bytes + 40];
+                // SAFETY: a part of `from`, which lives until the end of the round.
+                let source = unsafe { Span::claim(from.as_ptr().expose_provenance() + from_at, bytes) };
+                // SAFETY: a part of `to`, which lives as long and is not read before the copy has ended.
+                let target = unsafe { Span::claim(to.as_mut_ptr().expose_provenance() + to_at, bytes) };
+                source.copy_to(target);
+                assert!(to[..to_at].iter().all(|&byte| byte == 0xa5), "before {bytes} at {to_at}");
+                assert_eq!(to[to_at..to_at + bytes], from[from_at..], "{bytes} from {from_at} to {to_at}");
+                assert!(to[to_at + bytes..].iter().all(|&byte| byte == 0xa5), "behind {bytes} at {to_at}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_span_moves_by_less_than_its_length() {
+        const BYTES: usize = 20_000;
+        for (from_at, to_at) in [(0, 8), (8, 0), (0, BYTES - 1), (100, 100)] {
+            let before: Vec<u8> = (0..2 * BYTES).map(|at| (at * 7 + at / 251) as u8).collect();
+            let mut memory = before.clone();
+            let address = memory.as_mut_ptr().expose_provenance();
+            // SAFETY: parts of `memory`, which is not used otherwise until the copy has ended.
+            let [source, target] = [from_at, to_at].map(|at| unsafe { Span::claim(address + at, BYTES) });
+            source.copy_to(target);
+            assert_eq!(memory[to_at..to_at + BYTES], before[from_at..from_at + BYTES]);
+        }
+    }
+}
