@@ -1,5 +1,5 @@
 /* Many nonblocking collectives at once, on many comms, finished in another order than they were started: some before their comm's
-   queue is open (crates/coll/src/queue.rs), some while it opens, some too long for it. */
+   queue is open (crates/coll/src/queue.rs), some while it opens, some too long for it.   ways: plain proxy pulled no-cma */
 #include "check.h"
 #include <sched.h>
 #include <stdatomic.h>

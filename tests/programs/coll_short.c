@@ -1,5 +1,5 @@
 /* Short blocking collectives, many in a row: those that go over boards (crates/coll/src/board.rs) from the eighth on, on comms that come and go,
- * with slow members, beside nonblocking ones.   ranks: 1 2 3 5 8   ways: plain no-cma */
+ * with slow members, beside nonblocking ones.   ranks: 1 2 3 5 8   ways: plain pulled no-cma */
 #include "check.h"
 #include <unistd.h>
 
@@ -152,12 +152,46 @@ static void gaps(MPI_Comm comm)
     MPI_Type_free(&every_second);
 }
 
+/* Blocks of every second int are sent by the even members and received by the odd ones. */
+static void blocks_with_gaps(MPI_Comm comm, int blocking)
+{
+    enum { INTS = 6 };
+    int me, members, out[2 * INTS * 8], in[2 * INTS * 8];
+    MPI_Datatype every_second, sparse;
+    MPI_Request requests[2];
+    MPI_Comm_rank(comm, &me);
+    MPI_Comm_size(comm, &members);
+    MPI_Type_vector(INTS, 1, 2, MPI_INT, &every_second);
+    MPI_Type_create_resized(every_second, 0, 2 * INTS * sizeof(int), &sparse);
+    MPI_Type_commit(&sparse);
+    int odd = me % 2, from = odd ? 1 : 2, to = odd ? 2 : 1;
+    int sent = odd ? INTS : 1, got = odd ? 1 : INTS;
+    MPI_Datatype send = odd ? MPI_INT : sparse, recv = odd ? sparse : MPI_INT;
+    for (int gather = 0; gather < 2; gather++) {
+        memset(in, 0xff, sizeof in);
+        for (int i = 0; i < members * INTS; i++) out[from * i] = value(me, i, gather);
+        if (blocking && gather) MPI_Allgather(out, sent, send, in, got, recv, comm);
+        else if (blocking) MPI_Alltoall(out, sent, send, in, got, recv, comm);
+        else if (gather) MPI_Iallgather(out, sent, send, in, got, recv, comm, &requests[0]);
+        else MPI_Ialltoall(out, sent, send, in, got, recv, comm, &requests[0]);
+        if (!blocking) MPI_Ibarrier(comm, &requests[1]), MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+        for (int r = 0; r < members; r++)
+            for (int i = 0; i < INTS; i++) {
+                EQUAL(in[to * (r * INTS + i)], value(r, gather ? i : me * INTS + i, gather), "an element with gaps");
+                if (odd) EQUAL(in[2 * (r * INTS + i) + 1], -1, "a gap");
+            }
+    }
+    MPI_Type_free(&every_second);
+    MPI_Type_free(&sparse);
+}
+
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
     for (int round = 0; round < ROUNDS; round++) round_of(MPI_COMM_WORLD, round);
     broadcasts(MPI_COMM_WORLD);
     gaps(MPI_COMM_WORLD);
+    for (int round = 0; round < 20; round++) blocks_with_gaps(MPI_COMM_WORLD, round % 2);
     for (int n = 0; n < 40000; n += 1 + n / 2)
         for (int in_place = 0; in_place < 2; in_place++) blocks(MPI_COMM_WORLD, n, in_place);
 

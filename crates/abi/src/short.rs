@@ -8,7 +8,7 @@ use crate::args::{Counts, Handle};
 use crate::collective::{Planned, Reduced, Typed, to_bytes, to_words};
 use crate::process::{Guard, Process};
 use crate::request::Work;
-use coll::{CALLS_BEFORE, Coll, Flat, Round, Short};
+use coll::{CALLS_BEFORE, Coll, Flat, Pull, Round, Rounds, Short};
 use datatype::{Basic, PredefinedOp, check_op};
 use error::Result;
 use objects::{Boards, Comm, Op, Queue};
@@ -226,12 +226,13 @@ impl Guard {
             return Ok(false);
         }
         coll::count(short.name);
-        match short.halves(member.rank, member.size) {
-            None => self.turn(boards, short)?,
-            Some((first, second)) => {
+        match coll.rounds(boards, short) {
+            Rounds::One => self.turn(boards, short)?,
+            Rounds::Two(first, second) => {
                 self.turn(boards, &first)?;
-                self.turn(boards, &second)?;
+                self.turn(boards, &*second)?;
             }
+            Rounds::Pulled(pull) => self.pull(boards, &pull)?,
         }
         Ok(true)
     }
@@ -278,6 +279,14 @@ impl Guard {
         works.into_iter().map(finish).fold(outcome, Result::and).map(|()| true)
     }
 
+    /// Both rounds of a call that is pulled.
+    #[cold]
+    fn pull(&mut self, boards: usize, pull: &Pull) -> Result<()> {
+        self.turn(boards, pull)?;
+        self.turn(boards, &pull.closing())?;
+        pull.outcome()
+    }
+
     /// One round of the boards.
     #[inline]
     fn turn(&mut self, boards: usize, call: &impl Round) -> Result<()> {
@@ -301,13 +310,13 @@ impl Guard {
             self.objects.comms.get_mut(member.comm)?.boards = Boards::Counted(calls + 1);
             return Ok(());
         }
-        let mut mine = to_bytes(&[self.job().coll.new_board() as i64]);
+        let peers = self.objects.comm(member.comm)?.everybody.clone();
+        let mut mine = to_bytes(&[self.job().coll.new_board(&peers) as i64]);
         let mut all = vec![0; mine.len() * member.size];
         let work = Planned::gathering_bytes(member.comm, &mut mine, &mut all).blocking().start(self)?.1;
         self.finish(work).error.map_or(Ok(()), Err)?;
         let (objects, job) = self.parts();
-        let peers = &objects.comm(member.comm)?.everybody;
-        let hung = job.coll.hang_boards(member.rank, peers, &to_words(&all))?;
+        let hung = job.coll.hang_boards(member.rank, &peers, &to_words(&all))?;
         objects.comms.get_mut(member.comm)?.boards = hung.map_or(Boards::Refused, Boards::Hung);
         Ok(())
     }

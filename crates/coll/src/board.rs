@@ -3,8 +3,8 @@
 //! On a board, which lies in its arena, each member of a comm has two places, used in turn: a word with the number of a round and what
 //! the call is (its *facts*: collective, root, bytes), and the bytes that it contributes. To take part in round r, a member writes its
 //! bytes and then the word into the place whose turn it is, and reads the places of those whose bytes it needs once their words are
-//! its own. So a collective needs one look at each other member, and nobody walks a schedule. Only a long reduction for all takes two
-//! rounds: a block of the sum for each, then all blocks.
+//! its own. So a collective needs one look at each other member, and nobody walks a schedule. A long reduction for all takes two
+//! rounds: a block of the sum for each, then all blocks. So does a long all-to-all or allgather that is *pulled* (`pull.rs`).
 //!
 //! Always true here: a member overwrites a place only when all others have begun the round before, and so have read that place, whose
 //! round was two before; operands are combined in the order of ranks, so all members get the same bits; whether a call is one for the
@@ -16,6 +16,7 @@
 //! Read next: `short.rs` (what a call is on a board), `queue.rs` (calls that do not block), `board_loom.rs` (this code under every interleaving).
 
 use crate::call::Call;
+use crate::pull::Pull;
 use crate::queue::{Leaving, Queue, Queued};
 use crate::short::{BYTES_MAX, FLAT_MAX, Flat, MEMBERS_MAX, Short};
 use crate::vector::{Skipping, Vector};
@@ -26,7 +27,7 @@ use slab::Slab;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use sys::Span;
-use transport::shm::{Allocator, Arena, Doorbell, Segment, Words};
+use transport::shm::{Allocator, Arena, Doorbell, Segment, Words, cma};
 
 /// The longest that lies beside the word, and so comes with it.
 const BESIDE_MAX: u64 = 120;
@@ -57,6 +58,8 @@ const LESS_BYTES_MAX: u64 = 16 << 10;
 const NEAR_BYTES_MAX: usize = 512 << 10;
 /// In a `Hung::room`, beside the logarithm: proxies carry out this member's nonblocking collectives.
 const SERVED: u64 = 1 << 5;
+/// The same: this member can read the memory of all others, and wants to (`pull.rs`).
+const PULLS: u64 = 1 << 62;
 /// What members tell each other who have no room for a board.
 pub const NO_BOARD: u64 = u64::MAX;
 
@@ -123,6 +126,8 @@ pub(crate) struct Boards {
     pub(crate) left: Vec<(u64, u64)>,
     /// Bytes of all boards that were made here.
     made_bytes: u64,
+    /// Longer blocks are pulled where all members can.
+    pub(crate) inline_bytes_max: u64,
     /// Proxies carry out this rank's nonblocking collectives.
     served: bool,
 }
@@ -137,6 +142,9 @@ pub(crate) struct Hung {
     pub(crate) served: bool,
     /// For contributions of so many bytes all members have room.
     pub(crate) bytes_max: u64,
+    /// Longer blocks are pulled.
+    inline_bytes_max: u64,
+    segment: Segment,
     /// Calls with counts that go by schedules.
     pub(crate) skipping: Skipping,
 }
@@ -169,7 +177,7 @@ struct Place {
 }
 
 impl Boards {
-    pub(crate) fn new(segment: Segment, served: bool) -> Boards {
+    pub(crate) fn new(segment: Segment, served: bool, inline_bytes_max: u64) -> Boards {
         Boards {
             segment,
             hung: Slab::new(),
@@ -180,12 +188,16 @@ impl Boards {
             waiting: Vec::new(),
             left: Vec::new(),
             made_bytes: 0,
+            inline_bytes_max,
             served,
         }
     }
 
-    /// Room for a member's board (`Hung::room`), or `NO_BOARD`.
-    pub(crate) fn new_board(&mut self, memory: &mut Allocator) -> u64 {
+    /// Room for a member's board among these (`Hung::room`), or `NO_BOARD`.
+    pub(crate) fn new_board(&mut self, memory: &mut Allocator, peers: &[u32]) -> u64 {
+        let reaches = |peer: &u32| cma::reaches(&self.segment, *peer);
+        let pulls =
+            self.inline_bytes_max < BYTES_MAX && peers.len() <= MEMBERS_MAX && peers.iter().all(reaches);
         let arena = memory.arena().clone();
         let word = |room: u64, at: u64| {
             arena.keep(place_of(room).0 + at * WORD_BYTES, 1).expect("boards lie inside their arenas")
@@ -202,18 +214,25 @@ impl Boards {
         };
         let Some(room) = room else { return NO_BOARD };
         (0..3).for_each(|at| word(room, at)[0].store(0, Ordering::Relaxed));
-        room
+        room | if pulls { PULLS } else { 0 }
     }
 
     /// Hangs the board of blocking calls, as all members have told each other; nothing if some member has no room for one.
     pub(crate) fn hang(&mut self, rank: usize, peers: &[u32], rooms: &[i64]) -> Result<Option<usize>> {
-        Ok(Hung::find(&self.segment, rank, peers, rooms)?.map(|hung| self.hung.insert(hung)))
+        let hung = Hung::find(&self.segment, rank, peers, rooms, self.inline_bytes_max)?;
+        Ok(hung.map(|hung| self.hung.insert(hung)))
     }
 
     /// Whether all members have room for a blocking call that fits boards.
     #[inline]
     pub(crate) fn has_room(&self, board: usize, short: &Short) -> bool {
         self.hung[board].has_room(short)
+    }
+
+    /// The rounds of a blocking call.
+    #[inline]
+    pub(crate) fn rounds(&self, board: usize, short: &Short) -> Rounds {
+        self.hung[board].rounds(short)
     }
 
     /// Begins the next round of blocking calls, with one that fits.
@@ -296,7 +315,13 @@ impl Boards {
 
 impl Hung {
     /// The members' boards, as all have told each other; nothing if some member has no room for one.
-    pub(crate) fn find(segment: &Segment, rank: usize, peers: &[u32], rooms: &[i64]) -> Result<Option<Hung>> {
+    pub(crate) fn find(
+        segment: &Segment,
+        rank: usize,
+        peers: &[u32],
+        rooms: &[i64],
+        inline_bytes_max: u64,
+    ) -> Result<Option<Hung>> {
         if rooms.contains(&(NO_BOARD as i64)) {
             return Ok(None);
         }
@@ -313,14 +338,49 @@ impl Hung {
             served: rooms.iter().any(|room| *room as u64 & SERVED != 0),
             skipping: Skipping::default(),
             bytes_max: rooms.iter().map(|room| place_of(*room as u64).1).min().unwrap_or(0),
+            inline_bytes_max: match rooms.iter().all(|room| *room as u64 & PULLS != 0) {
+                true => inline_bytes_max,
+                false => u64::MAX,
+            },
+            segment: segment.clone(),
         }))
     }
 
     /// Whether all members have room for a call that fits boards.
     #[inline]
     pub(crate) fn has_room(&self, short: &Short) -> bool {
-        self.bytes_max == BYTES_MAX || short.contribution(self.board.members.len()) <= self.bytes_max
+        let members = self.board.members.len();
+        let room = self.bytes_max == BYTES_MAX || short.contribution(members) <= self.bytes_max;
+        self.pulls(short) || room && !(Pull::takes(short) && short.bytes * members as u64 > BYTES_MAX)
     }
+
+    /// Whether it is a call that is pulled.
+    #[inline]
+    fn pulls(&self, short: &Short) -> bool {
+        short.bytes > self.inline_bytes_max && Pull::takes(short)
+    }
+
+    /// The rounds of a call for which there is room.
+    #[inline]
+    pub(crate) fn rounds(&self, short: &Short) -> Rounds {
+        if self.pulls(short) {
+            return Rounds::Pulled(Box::new(Pull::new(short, &self.segment)));
+        }
+        match short.halves(self.board.rank, self.board.members.len()) {
+            Some((first, second)) => Rounds::Two(first, Box::new(second)),
+            None => Rounds::One,
+        }
+    }
+}
+
+/// The rounds of a short call.
+pub enum Rounds {
+    /// The call itself.
+    One,
+    /// A long reduction for all.
+    Two(Short, Box<Short>),
+    /// A call that is pulled.
+    Pulled(Box<Pull>),
 }
 
 /// For `Boards::left`: a board that nobody has hung, if there was room for one.
@@ -330,7 +390,7 @@ pub(crate) fn unused(room: u64) -> Option<(u64, u64)> {
 
 /// Where the board of a `Hung::room` lies, and how long a contribution may be.
 fn place_of(room: u64) -> (u64, u64) {
-    (room & !63, 1 << (room & 31))
+    (room & !(PULLS | 63), 1 << (room & 31))
 }
 
 /// Of one board, for contributions of so many.
@@ -395,6 +455,11 @@ impl Board {
     /// This member.
     pub(crate) fn rank(&self) -> usize {
         self.rank
+    }
+
+    /// A member's rank in the job.
+    pub(crate) fn peer(&self, rank: usize) -> u32 {
+        self.members[rank].peer
     }
 
     /// How many members there are.
@@ -662,29 +727,48 @@ pub(crate) fn with_length(word: u64, bytes: u64) -> u64 {
 
 /// The call of the second of these two ranks is not the first's, which is this.
 #[cold]
-fn disagree(name: Collective, root: usize, bytes: u64, (own, rank): (usize, usize), word: u64) -> Error {
+pub(crate) fn disagree(
+    name: Collective,
+    root: usize,
+    bytes: u64,
+    (own, rank): (usize, usize),
+    word: u64,
+) -> Error {
     let theirs = word % (1 << FACTS_BITS);
-    if theirs >> LENGTH_BITS != facts(name, root, bytes) >> LENGTH_BITS {
+    let length = theirs & LENGTH_MAX;
+    // Whether a call is pulled follows from its length, of which it is better to speak.
+    let by_length = length != bytes && is_of(theirs, name) && Pull::takes(&Short::new(name));
+    if theirs >> LENGTH_BITS != facts(name, root, bytes) >> LENGTH_BITS && !by_length {
         return differ(name, root, own, rank, theirs);
     }
-    let length = theirs & LENGTH_MAX;
     let least = if length == LENGTH_MAX { "at least " } else { "" };
     let sentence =
         format!("in {} rank {rank} has {least}{length} bytes, but rank {own} has {bytes}", name.name());
     Error::new(Class::Truncate, sentence)
 }
 
+/// Whether facts are those of such a collective.
+fn is_of(facts: u64, collective: Collective) -> bool {
+    facts >> (LENGTH_BITS + 4) & 31 == collective as u64
+}
+
 /// A member's collective or root is another than ours.
 #[cold]
-pub(crate) fn differ(name: Collective, root: usize, own: usize, rank: usize, theirs: u64) -> Error {
+pub(crate) fn differ(collective: Collective, root: usize, own: usize, rank: usize, theirs: u64) -> Error {
     let theirs_root = theirs >> LENGTH_BITS & 15;
-    if theirs >> (LENGTH_BITS + 4) & 31 == name as u64 {
-        let name = name.name();
+    let name = collective.name();
+    if is_of(theirs, collective) {
+        if Pull::takes(&Short::new(collective)) {
+            let sentence = format!(
+                "in {name} one of the ranks {own} and {rank} reads the other's memory, the other does not"
+            );
+            return Error::new(Class::Other, sentence + ": do they differ in OUTBOARD_INLINE_BYTES_MAX?");
+        }
         let sentence =
             format!("in {name} rank {rank} has root {theirs_root}, but rank {own} has root {root}");
         return Error::new(Class::Root, sentence);
     }
-    let sentence = format!("rank {own} is in {}, but rank {rank} is in another collective", name.name());
+    let sentence = format!("rank {own} is in {name}, but rank {rank} is in another collective");
     Error::new(Class::Other, sentence)
 }
 

@@ -90,11 +90,11 @@ struct Process {
 impl Process {
     fn new(segment: &Segment, rank: u32) -> Process {
         let memory = Allocator::new(segment.arena(rank).unwrap());
-        Process { memory, boards: Boards::new(segment.clone(), false) }
+        Process { memory, boards: Boards::new(segment.clone(), false, u64::MAX) }
     }
 
     fn new_board(&mut self) -> i64 {
-        self.boards.new_board(&mut self.memory) as i64
+        self.boards.new_board(&mut self.memory, &[]) as i64
     }
 
     /// Makes the calls of a comm of these processes, whose boards lie there; the first call has this number. Then frees the comm.

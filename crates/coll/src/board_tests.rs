@@ -15,6 +15,8 @@ use transport::shm::Shape;
 
 const ROUNDS: u64 = 500;
 const UNDER_WAY_MAX: usize = 3;
+/// Long enough that blocks of either kind are common.
+const INLINE_BYTES_MAX: u64 = 160;
 /// After so many turns without the others' doing anything they have died.
 const TURNS_MAX: u32 = 20_000_000;
 const SUM: Option<(PredefinedOp, Basic)> = Some((PredefinedOp::Sum, Basic::U64));
@@ -71,12 +73,24 @@ fn blocking(
     }
 }
 
-/// Makes a short call, with its second round if it takes two.
-fn enqueue(boards: &mut Boards, queue: usize, short: &Short, then: Option<Short>) -> Ticket {
-    let queued = Queued::sure(Found::Short(short.clone(), then.map(Box::new)), || {
-        unreachable!("a short call is not asked for the whole")
-    });
+/// Makes a short call that does not block.
+fn enqueue(boards: &mut Boards, queue: usize, short: &Short) -> Ticket {
+    let State::Hung(hung) = &boards.queues[queue].state else { unreachable!("it hangs") };
+    let found = Found::short(hung, short.clone()).expect("there is room");
+    let queued = Queued::sure(found, || unreachable!("a short call is not asked for the whole"));
     boards.queue(queue, queued, &mut no_schedule)
+}
+
+/// Waits until a call that does not block has ended.
+fn finish(boards: &mut Boards, ticket: Ticket) -> Result<()> {
+    for _ in 0..TURNS_MAX {
+        if let Some(outcome) = boards.outcome(ticket, &mut no_schedule) {
+            return outcome;
+        }
+        boards.poll(&mut no_schedule);
+        std::thread::yield_now();
+    }
+    panic!("nobody else moves");
 }
 
 /// Short calls leave nothing to schedules.
@@ -138,9 +152,10 @@ impl Team {
     /// A member's boards, which it hangs with all others': one of blocking calls, and one of a queue.
     fn join(&self, rank: usize) -> (Allocator, Boards, usize, usize) {
         let mut memory = Allocator::new(self.segment.arena(rank as u32).unwrap());
-        let mut boards = Boards::new(self.segment.clone(), false);
+        let mut boards = Boards::new(self.segment.clone(), false, INLINE_BYTES_MAX);
+        self.segment.rank(rank as u32).pid.store(sys::process::id(), Ordering::Relaxed);
         let mut told = || {
-            self.rooms.lock().unwrap()[rank] = boards.new_board(&mut memory) as i64;
+            self.rooms.lock().unwrap()[rank] = boards.new_board(&mut memory, &[]) as i64;
             self.told.wait();
             let rooms = self.rooms.lock().unwrap().clone();
             self.told.wait();
@@ -149,7 +164,7 @@ impl Team {
         let (blocking, queued) = (told(), told());
         let peers: Vec<u32> = (0..blocking.len() as u32).collect();
         let board = boards.hang(rank, &peers, &blocking).unwrap().unwrap();
-        let hung = Hung::find(&self.segment, rank, &peers, &queued).unwrap().unwrap();
+        let hung = Hung::find(&self.segment, rank, &peers, &queued, INLINE_BYTES_MAX).unwrap().unwrap();
         let queue = boards.queues.insert(Queue::new(State::Hung(hung)));
         (memory, boards, board, queue)
     }
@@ -186,14 +201,19 @@ fn run(size: usize, seed: u64) {
             if under_way == 0 {
                 let short = &calls[0].1;
                 // For others it is the same call.
-                let outcome = match flat(short).filter(|_| own.random()) {
-                    Some(flat) => blocking(&mut boards, board, &flat, |boards| wait(boards, round)),
-                    None => blocking(&mut boards, board, short, |boards| wait(boards, round)),
+                let outcome = match (boards.rounds(board, short), flat(short).filter(|_| own.random())) {
+                    (Rounds::Pulled(pull), _) => {
+                        blocking(&mut boards, board, &*pull, |boards| wait(boards, round)).unwrap();
+                        blocking(&mut boards, board, &pull.closing(), |boards| wait(boards, round)).unwrap();
+                        pull.outcome()
+                    }
+                    (_, Some(flat)) => blocking(&mut boards, board, &flat, |boards| wait(boards, round)),
+                    _ => blocking(&mut boards, board, short, |boards| wait(boards, round)),
                 };
                 assert_eq!(outcome, Ok(()), "seed {seed}, round {round}");
             } else {
                 let mut tickets: Vec<_> =
-                    calls.iter().map(|(_, short, _)| enqueue(&mut boards, queue, short, None)).collect();
+                    calls.iter().map(|(_, short, _)| enqueue(&mut boards, queue, short)).collect();
                 while !tickets.is_empty() {
                     let one = own.random_range(0..tickets.len());
                     match boards.outcome(tickets[one], &mut no_schedule) {
@@ -220,7 +240,7 @@ fn run(size: usize, seed: u64) {
         }
         team.told.wait();
         // A queue may be closed while a call is under way.
-        let ticket = enqueue(&mut boards, queue, &short(Barrier, 0, 0), None);
+        let ticket = enqueue(&mut boards, queue, &short(Barrier, 0, 0));
         boards.close(queue);
         while boards.outcome(ticket, &mut no_schedule).is_none() {
             wait(&mut boards, round);
@@ -229,7 +249,7 @@ fn run(size: usize, seed: u64) {
         team.told.wait();
         // All have left, so the place is used again.
         let first = team.rooms.lock().unwrap()[rank] as u64;
-        assert_eq!(boards.new_board(&mut memory), first);
+        assert_eq!(boards.new_board(&mut memory, &[]), first);
     };
     std::thread::scope(|scope| (0..size).for_each(|rank| drop(scope.spawn(move || member(rank)))));
 }
@@ -371,13 +391,14 @@ fn blocks_of_any_length_arrive_or_are_known_to_be_long() {
 /// Two members of one process.
 fn pair() -> [Boards; 2] {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 16 << 20 }).unwrap();
-    let mut members = [0, 1]
-        .map(|rank| (Allocator::new(segment.arena(rank).unwrap()), Boards::new(segment.clone(), false)));
-    let mut told = || members.each_mut().map(|(memory, boards)| boards.new_board(memory) as i64);
+    let mut members = [0, 1].map(|rank| {
+        (Allocator::new(segment.arena(rank).unwrap()), Boards::new(segment.clone(), false, u64::MAX))
+    });
+    let mut told = || members.each_mut().map(|(memory, boards)| boards.new_board(memory, &[]) as i64);
     let (blocking, queued) = (told(), told());
     members.iter_mut().enumerate().for_each(|(rank, (_, boards))| {
         assert_eq!(boards.hang(rank, &[0, 1], &blocking).unwrap(), Some(0));
-        let hung = Hung::find(&segment, rank, &[0, 1], &queued).unwrap().unwrap();
+        let hung = Hung::find(&segment, rank, &[0, 1], &queued, u64::MAX).unwrap().unwrap();
         assert_eq!(boards.queues.insert(Queue::new(State::Hung(hung))), 0);
     });
     members.map(|(_, boards)| boards)
@@ -442,19 +463,16 @@ fn a_long_vector_takes_two_rounds() {
         let mut members = pair();
         let mut out = [1, 2].map(|rank| vec![[rank; 8]; WORDS]);
         let mut into = if in_place { out.clone() } else { [vec![[0; 8]; WORDS], vec![[0; 8]; WORDS]] };
-        let halves = [0, 1].map(|rank| {
+        let calls = [0, 1].map(|rank| {
             let mut call = short(Allreduce, 0, 8 * WORDS as u64);
             call.output = buffer(&mut into[rank], WORDS);
             call.input = if in_place { call.output.clone() } else { buffer(&mut out[rank], WORDS) };
             call.in_place = in_place;
             assert!(call.fits(2));
-            call.halves(rank, 2).unwrap()
+            call
         });
         if queued {
-            let tickets = [0, 1].map(|rank| {
-                let (first, second) = halves[rank].clone();
-                enqueue(&mut members[rank], 0, &first, Some(second))
-            });
+            let tickets = [0, 1].map(|rank| enqueue(&mut members[rank], 0, &calls[rank]));
             // Each member posts, adds and posts, and gathers.
             for rank in [0, 1, 0] {
                 members[rank].poll(&mut no_schedule);
@@ -464,6 +482,7 @@ fn a_long_vector_takes_two_rounds() {
                 [Some(Ok(())), Some(Ok(()))]
             );
         } else {
+            let halves = [0, 1].map(|rank| calls[rank].halves(rank, 2).unwrap());
             for round in 0..2 {
                 let call = |rank: usize| if round == 0 { &halves[rank].0 } else { &halves[rank].1 };
                 let mut turns = [0, 1].map(|rank| members[rank].begin(0, call(rank)));
@@ -474,6 +493,70 @@ fn a_long_vector_takes_two_rounds() {
             }
         }
         assert!(into.iter().flatten().all(|word| *word == [3; 8]));
+    }
+}
+
+/// Who cannot read another's memory says so, and the others end alike: all have made two rounds.
+#[test]
+fn a_member_that_cannot_read_still_makes_the_second_round() {
+    let (size, block) = (3, 2 * INLINE_BYTES_MAX as usize / 8);
+    let team = Team::new(size);
+    let member = |rank: usize| {
+        let (_memory, mut boards, _, queue) = team.join(rank);
+        team.told.wait();
+        // No process has this number.
+        team.segment.rank(1).pid.store(i32::MAX as u32, Ordering::Relaxed);
+        team.told.wait();
+        let (mut out, mut into) = (vec![[0; 8]; size * block], vec![[0xff; 8]; size * block]);
+        let (short, expected) = call((Alltoall, 0, block), (rank, 0, size), (&mut out, &mut into));
+        let ticket = enqueue(&mut boards, queue, &short);
+        let outcome = finish(&mut boards, ticket);
+        let seen: Vec<u64> = into.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+        if rank == 1 {
+            assert_eq!((outcome, seen), (Ok(()), expected));
+        } else {
+            let error = outcome.unwrap_err();
+            assert_eq!(error.class, Class::ProcAborted);
+            let start = format!("in alltoall rank {rank} cannot have rank 1's block: cannot read ");
+            assert!(error.message.starts_with(&start), "{error}");
+            let others = (0..size * block).filter(|at| !(block..2 * block).contains(at));
+            assert!(others.into_iter().all(|at| seen[at] == expected[at]), "what could be read is there");
+        }
+        assert_eq!(boards.queues[queue].board().unwrap().round(), 2);
+    };
+    std::thread::scope(|scope| (0..size).for_each(|rank| drop(scope.spawn(move || member(rank)))));
+}
+
+/// In place, too, everybody gets what the others had before.
+#[test]
+fn members_read_what_was_there_before_the_call() {
+    const BLOCK: usize = 2 * INLINE_BYTES_MAX as usize / 8;
+    for collective in [Alltoall, Allgather] {
+        let team = Team::new(2);
+        let mut words = [0, 1].map(|rank| vec![[1 + rank; 8]; 2 * BLOCK]);
+        let member = |rank: usize, words: &mut Vec<[u8; 8]>| {
+            let (_memory, mut boards, _, queue) = team.join(rank);
+            let output = buffer(words, 2 * BLOCK);
+            let input = match collective {
+                Alltoall => output.clone(),
+                _ => output.slice(8 * rank * BLOCK, 8 * BLOCK),
+            };
+            let bytes = 8 * BLOCK as u64;
+            let call = Short { input, output, in_place: true, ..short(collective, 0, bytes) };
+            let ticket = enqueue(&mut boards, queue, &call);
+            assert_eq!(finish(&mut boards, ticket), Ok(()));
+        };
+        std::thread::scope(|scope| {
+            let member = &member;
+            words
+                .iter_mut()
+                .enumerate()
+                .for_each(|(rank, words)| drop(scope.spawn(move || member(rank, words))));
+        });
+        for words in &words {
+            assert!(words[..BLOCK].iter().all(|word| *word == [1; 8]), "{collective:?}");
+            assert!(words[BLOCK..].iter().all(|word| *word == [2; 8]), "{collective:?}");
+        }
     }
 }
 
@@ -513,6 +596,26 @@ fn members_that_disagree_are_told() {
     assert_eq!(disagree([(Bcast, 1, 8), (Bcast, 0, 8)]), both(Class::Root));
 }
 
+/// Settings must be alike; where only lengths differ, the error speaks of these.
+#[test]
+fn members_of_which_one_pulls_are_told() {
+    for (bytes, class) in [(8, Class::Other), (16, Class::Truncate)] {
+        let [mut pulls, mut posts] = pair();
+        let mut words = [[[0; 8]; 4], [[0; 8]; 4]];
+        let [one, other] = [(0, 8), (1, bytes)].map(|(rank, bytes): (usize, u64)| {
+            let output = buffer(&mut words[rank], bytes as usize / 4);
+            Short { input: output.clone(), output, in_place: true, ..short(Alltoall, 0, bytes) }
+        });
+        let pull = Pull::new(&one, &pulls.segment);
+        let (mut turn, mut last) = (pulls.begin(0, &pull), posts.begin(0, &other));
+        assert_eq!(pulls.advance(0, &mut turn, &pull), None);
+        let outcomes = [posts.advance(0, &mut last, &other), pulls.advance(0, &mut turn, &pull)];
+        for outcome in outcomes {
+            assert_eq!(outcome.expect("all have posted").unwrap_err().class, class);
+        }
+    }
+}
+
 /// A member that gives blocks of another length than it expects is told so, as are all.
 #[test]
 fn blocks_of_two_lengths_are_told() {
@@ -539,7 +642,7 @@ fn blocks_of_two_lengths_are_told() {
 #[test]
 fn boards_of_which_one_is_nowhere_do_not_hang() {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 16 << 20 }).unwrap();
-    let mut boards = Boards::new(segment, false);
+    let mut boards = Boards::new(segment, false, u64::MAX);
     assert_eq!(boards.hang(0, &[0, 1], &[64, NO_BOARD as i64]), Ok(None));
     for wrong in [1 << 40 | 20, 64, 64 | 13, 64 | 21, 64 | 63] {
         assert!(boards.hang(0, &[0, 1], &[64 | 20, wrong]).is_err(), "{wrong:#x}");
@@ -550,10 +653,10 @@ fn boards_of_which_one_is_nowhere_do_not_hang() {
 #[test]
 fn the_least_room_counts() {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 256 << 20 }).unwrap();
-    let [mut many, mut few] = [0, 1].map(|_| Boards::new(segment.clone(), false));
+    let [mut many, mut few] = [0, 1].map(|_| Boards::new(segment.clone(), false, u64::MAX));
     let mut memory = [0, 1].map(|rank| Allocator::new(segment.arena(rank).unwrap()));
     for boards in 1..=65 {
-        let rooms = [many.new_board(&mut memory[0]) as i64, few.new_board(&mut memory[1]) as i64];
+        let rooms = [many.new_board(&mut memory[0], &[]) as i64, few.new_board(&mut memory[1], &[]) as i64];
         if boards > 1 && boards < 65 {
             few.left.push((rooms[1] as u64, 0));
             continue;

@@ -7,11 +7,13 @@
 //!
 //! Always true here: all members make the same calls in the same order, and come to the same answer which of them go by a schedule.
 
-use crate::board::{Board, Boards, Hung, Round, Turn, unused};
+use crate::board::{Board, Boards, Hung, Round, Rounds, Turn, unused};
 use crate::call::{Call, Members};
+use crate::pull::Pull;
 use crate::short::Short;
 use crate::vector::Vector;
 use error::{Error, Result};
+use schedule::algorithm::Collective;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use sys::Block;
@@ -76,6 +78,7 @@ pub(crate) struct Queued {
 pub(crate) enum Found {
     /// With its second round, if it takes two.
     Short(Short, Option<Box<Short>>),
+    Pulled(Collective, Box<Pull>),
     Vector(Vector),
 }
 
@@ -83,6 +86,8 @@ pub(crate) enum Found {
 enum On {
     /// With the round after this one, if there is one.
     Short(Short, Option<Box<Short>>),
+    /// With its second round once that has begun.
+    Pulled(Box<Pull>, Option<Short>),
     Vector(Box<(Vector, Whole)>),
     /// It was made before the board hung.
     Unsure(Box<Whole>),
@@ -131,6 +136,18 @@ impl Queued {
                 }
                 (ended, _) => ended,
             },
+            On::Pulled(pull, Some(closing)) => {
+                let (closed, moved) = advance(turn, board, closing, segment);
+                (closed.map(|closed| closed.and(pull.outcome())), moved)
+            }
+            On::Pulled(pull, closing) => match advance(turn, board, &**pull, segment) {
+                (Some(Ok(())), _) => {
+                    *closing = Some(pull.closing());
+                    self.drive(hung, segment);
+                    return true;
+                }
+                ended => ended,
+            },
             On::Vector(call) => {
                 if turn.is_none() && hung.skipping.skips() {
                     call.0.schedule();
@@ -163,9 +180,10 @@ impl Found {
     /// The same of a short call that fits boards.
     #[inline(always)]
     pub(crate) fn short(hung: &Hung, short: Short) -> Option<Found> {
-        hung.has_room(&short).then(|| match short.halves(hung.board.rank(), hung.board.size()) {
-            Some((first, second)) => Found::Short(first, Some(Box::new(second))),
-            None => Found::Short(short, None),
+        hung.has_room(&short).then(|| match hung.rounds(&short) {
+            Rounds::One => Found::Short(short, None),
+            Rounds::Two(first, second) => Found::Short(first, Some(second)),
+            Rounds::Pulled(pull) => Found::Pulled(short.name, pull),
         })
     }
 }
@@ -178,6 +196,10 @@ impl On {
             Found::Short(short, then) => {
                 crate::count(short.name);
                 On::Short(short, then)
+            }
+            Found::Pulled(name, pull) => {
+                crate::count(name);
+                On::Pulled(pull, None)
             }
         }
     }
@@ -213,12 +235,12 @@ impl Queue {
 
 impl Hanging {
     /// The state that follows, once all have told.
-    fn poll(&self, segment: &Segment, ended: Ended) -> Option<State> {
+    fn poll(&self, segment: &Segment, inline_bytes_max: u64, ended: Ended) -> Option<State> {
         let told = ended(self.exchange)?;
         let found = told.and_then(|()| {
             let word = |bytes: &[u8]| i64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
             let rooms: Vec<i64> = self.all.to_vec().chunks_exact(8).map(word).collect();
-            Hung::find(segment, self.rank, &self.peers, &rooms)
+            Hung::find(segment, self.rank, &self.peers, &rooms, inline_bytes_max)
         });
         Some(match found {
             Ok(Some(hung)) if !hung.served => State::Hung(hung),
@@ -280,11 +302,11 @@ impl Boards {
 
     /// Takes the calls of one queue as far as they go; whether any moved.
     fn drive(&mut self, number: usize, ended: Ended) -> bool {
-        let Boards { segment, queues, queued, leaving, left, .. } = self;
+        let Boards { segment, queues, queued, leaving, left, inline_bytes_max, .. } = self;
         let Queue { state, calls, .. } = &mut queues[number];
         let mut moved = false;
         if let State::Hanging(hanging) = state {
-            let Some(next) = hanging.poll(segment, ended) else { return false };
+            let Some(next) = hanging.poll(segment, *inline_bytes_max, ended) else { return false };
             if matches!(next, State::Refused) {
                 left.extend(unused(hanging.room));
             }

@@ -1,13 +1,14 @@
 //! A short collective, as a member makes it on a board (`board.rs`): what it gives and wants, and whom it must wait for.
 
 use crate::call::{Call, Part, meet};
+use crate::pull::PULLED_MAX;
 use datatype::{Basic, Buffer, PredefinedOp};
 use executor::Reduction;
 use schedule::algorithm::Collective;
 use std::ops::Range;
 use sys::Span;
 
-/// Longest contribution of a member, and the most that a member reads of all.
+/// Longest contribution of a member, and the most that a member reads of all, but for calls that are pulled.
 pub const SHORT_MAX: usize = 1 << 20;
 pub(crate) const BYTES_MAX: u64 = SHORT_MAX as u64;
 /// The most that a member combines of all where it could leave most of it to the others.
@@ -140,9 +141,11 @@ impl Short {
             Bcast | ReduceScatter | ReduceScatterBlock => (1, BYTES_MAX),
             Allreduce if self.is_cut(members) => (1, BYTES_MAX),
             Allreduce => (members as u64, FLAT_MAX),
+            // If they are pulled.
+            Alltoall | Allgather => (members as u64, PULLED_MAX),
             _ => (members as u64, BYTES_MAX),
         };
-        (2..=MEMBERS_MAX).contains(&members) && self.bytes <= most && self.bytes * times <= most
+        (2..=MEMBERS_MAX).contains(&members) && self.bytes <= BYTES_MAX && self.bytes * times <= most
     }
 
     /// Whether a reduction for all is cut into a block for each member, since otherwise each would combine everything.

@@ -36,7 +36,11 @@ impl Config {
             },
             offload_bytes_min: settings.offload_bytes_min,
             chunk_bytes: settings.chunk_bytes,
-            inline_bytes_max: settings.inline_bytes_max,
+            inline_bytes_max: match settings.inline_bytes_max {
+                0 if sys::cpu::is_intel() => 256 << 10,
+                0 => Config::default().inline_bytes_max,
+                bytes => bytes,
+            },
             proxy_timeout_ms: settings.proxy_timeout_ms,
             proxy_poll_us: settings.proxy_poll_us,
             ..Config::default()

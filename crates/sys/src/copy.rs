@@ -8,14 +8,14 @@
 
 use crate::Span;
 
-/// The shortest copy that is made here.
-pub(crate) const BYTES_MIN: usize = 4 << 10;
-/// The longest: a longer one may touch more than the L2 cache holds. Who knows that it does not copies by pieces of this length.
+/// The shortest copy by vectors.
+const BYTES_MIN: usize = 4 << 10;
+/// The longest copy by vectors: a longer one may touch more than the L2 cache holds. Who knows that it does not copies by pieces of this length.
 pub const BYTES_MAX: usize = 32 << 10;
 
-/// Copies what suits it; false, and nothing done, for anything else: other lengths and processors, spans that overlap.
+/// Copies between spans of one length, which may overlap.
 #[inline(never)]
-pub(crate) fn copy(from: Span, to: Span) -> bool {
+pub(crate) fn copy(from: Span, to: Span) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         static SUITS: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| {
@@ -23,12 +23,11 @@ pub(crate) fn copy(from: Span, to: Span) -> bool {
         });
         if (BYTES_MIN..=BYTES_MAX).contains(&from.bytes()) && *SUITS && !from.meets(to) {
             // SAFETY: the processor has AVX2.
-            unsafe { by_vectors(from, to) };
-            return true;
+            return unsafe { by_vectors(from, to) };
         }
     }
-    let _ = (from, to);
-    false
+    // SAFETY: both spans were claimed mapped for so many bytes by their makers (contract of `Span::claim`); `copy` allows overlap.
+    unsafe { std::ptr::copy(from.address() as *const u8, to.address() as *mut u8, from.bytes()) }
 }
 
 /// What is moved at a time.

@@ -95,11 +95,7 @@ impl Span {
             // SAFETY: as above.
             return unsafe { (to.address as *mut u64).write_unaligned(word) };
         }
-        if self.bytes >= copy::BYTES_MIN && copy::copy(self, to) {
-            return;
-        }
-        // SAFETY: both spans were claimed mapped for `bytes` bytes by their makers (contract of `claim`); `copy` allows overlap.
-        unsafe { std::ptr::copy(self.address as *const u8, to.address as *mut u8, self.bytes) }
+        copy::copy(self, to);
     }
 
     /// Copies the span into `to`, which must be as long.
