@@ -76,12 +76,13 @@ impl Row {
         self.ratio().map_or(self.goal().map(|_| false), |ratio| self.meets(ratio.median))
     }
 
-    /// The best limit over the best peer, where even that would miss the goal.
+    /// The best limit over the best peer, where even that would miss the goal. What we are faster than, by a tenth at least, is no limit.
     pub fn limit_in_the_way(&self) -> Option<f64> {
         let peer = &self.values[self.hardest()?.0];
         let ratios = self.binding().filter_map(|limit| Some(paired(limit, peer)?.median));
         let best = ratios.reduce(if self.measure.higher { f64::max } else { f64::min })?;
-        (self.is_met() == Some(false) && self.meets(best) == Some(false)).then_some(best)
+        let is_limit = self.reached().is_some_and(|part| part <= 1.1);
+        (is_limit && self.is_met() == Some(false) && self.meets(best) == Some(false)).then_some(best)
     }
 
     /// The goal and what became of it, in words.
@@ -260,6 +261,8 @@ mod tests {
         assert_eq!(table.rows[1].measure.beside, ["one copy"], "the first of its limits");
         table.rows[1].limits[0] = some(&[1.0, 1.0, 1.0]);
         assert!(table.rows[1].limit_in_the_way().is_some(), "what binds nobody is not counted");
+        table.rows[1].limits[1] = some(&[3.4, 3.4, 3.4]);
+        assert_eq!(table.rows[1].limit_in_the_way(), None, "we are faster than it");
         table.rows[1].limits[1] = some(&[1.0, 1.0, 1.0]);
         assert_eq!(table.rows[1].verdict(), "MISS <= 0.70");
     }
