@@ -13,7 +13,7 @@ pub(crate) struct Lane {
     /// The peer.
     pub(crate) number: u32,
     pub(crate) eager_bytes_max: usize,
-    piece_bytes_max: usize,
+    payload_bytes_max: usize,
     credit_bytes: u64,
     /// What all eager messages have cost so far.
     charged: u64,
@@ -51,7 +51,7 @@ pub(crate) enum Outgoing {
 /// What a message without bytes costs: its record in the unexpected queue.
 const MESSAGE_COST: u64 = 64;
 
-/// The least that one packet of a stream carries, but for the last, and where the configuration wants shorter ones.
+/// The least that one packet of a stream carries, but for the last.
 const PIECE_BYTES_MIN: usize = 16 << 10;
 /// Packets of streams that one flush sends: whoever is polled next gets his turn, however fast the peer takes them.
 const STREAM_PACKETS_PER_FLUSH: usize = 16;
@@ -73,7 +73,7 @@ impl Lane {
         Lane {
             number,
             eager_bytes_max: config.eager_bytes_max.min(payload_bytes_max),
-            piece_bytes_max: config.piece_bytes.min(payload_bytes_max),
+            payload_bytes_max,
             credit_bytes: config.credit_bytes as u64,
             charged: 0,
             consumed: 0,
@@ -207,7 +207,7 @@ impl Lane {
 
     /// Bytes of a packet of a stream. The receiver copies one piece while we copy the next, so a message is at least four where it is long.
     fn piece_bytes(&self, message_bytes: usize) -> usize {
-        (message_bytes / 4).max(PIECE_BYTES_MIN).min(self.piece_bytes_max)
+        (message_bytes / 4).max(PIECE_BYTES_MIN).min(self.payload_bytes_max)
     }
 
     /// The next bytes of the stream whose turn it is; false if there is none or no room.
@@ -253,14 +253,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_as_long_as_the_configuration_allows() {
-        let pieces = |piece_bytes, packet_bytes_max| {
-            let config = Config { piece_bytes, ..Config::default() };
-            let lane = Lane::new(1, &config, packet_bytes_max);
+    fn a_long_message_has_four_pieces_or_more() {
+        let pieces = |packet_bytes_max| {
+            let lane = Lane::new(1, &Config::default(), packet_bytes_max);
             [100, 64 << 10, 100 << 10, 1 << 20].map(|bytes| lane.piece_bytes(bytes))
         };
-        assert_eq!(pieces(32 << 10, 32 << 10), [16 << 10, 16 << 10, 25 << 10, 32 << 10]);
-        assert_eq!(pieces(8 << 10, 32 << 10), [8 << 10; 4]);
-        assert_eq!(pieces(32 << 10, 100), [100; 4], "what a packet carries");
+        assert_eq!(pieces(32 << 10), [16 << 10, 16 << 10, 25 << 10, 32 << 10]);
+        assert_eq!(pieces(100), [100; 4], "what a packet carries");
     }
 }

@@ -110,8 +110,6 @@ pub struct Config {
     pub credit_bytes: usize,
     /// How long messages travel.
     pub large_protocol: LargeProtocol,
-    /// Most bytes of a long message that one packet carries.
-    pub piece_bytes: usize,
     /// Bytes read from a peer's memory in one poll.
     pub read_piece_bytes: usize,
     /// With `LargeProtocol::Auto`: polls without a packet of a long message until it is read instead. At 20 to 50 ns each the
@@ -132,13 +130,6 @@ impl Config {
                 settings::LargeProtocol::Cma => LargeProtocol::Cma,
                 settings::LargeProtocol::Cells => LargeProtocol::Cells,
             },
-            piece_bytes: match settings.piece_bytes {
-                // 2 ranks on two cores of an Intel Xeon (Cascade Lake), MB/s of messages of 64 KiB and of 1 MiB: 11,900 and 12,800 by pieces of
-                // 8 KiB, 8,400 and 9,300 by those of 32 KiB. On an AMD EPYC those of 32 KiB are faster than all shorter ones.
-                0 if sys::cpu::is_intel() => 8 << 10,
-                0 => 32 << 10,
-                bytes => bytes as usize,
-            },
             ..Config::default()
         }
     }
@@ -150,7 +141,6 @@ impl Default for Config {
             eager_bytes_max: 32 << 10,
             credit_bytes: 1 << 20,
             large_protocol: LargeProtocol::Auto,
-            piece_bytes: 32 << 10,
             read_piece_bytes: 1 << 20,
             patience_polls: 1000,
             bsend_overhead_bytes: 512,

@@ -98,11 +98,10 @@ fn wait(p2p: &mut P2p, ticket: Ticket) -> Outcome {
     }
 }
 
-fn configs() -> [Config; 4] {
+fn configs() -> [Config; 3] {
     [
         Config { large_protocol: LargeProtocol::Cma, ..Config::default() },
         Config { large_protocol: LargeProtocol::Cells, ..Config::default() },
-        Config { large_protocol: LargeProtocol::Cells, piece_bytes: 5000, ..Config::default() },
         Config { eager_bytes_max: 1000, credit_bytes: 4000, ..Config::default() },
     ]
 }

@@ -50,8 +50,7 @@ impl Traffic {
     fn new(seed: u64) -> Traffic {
         let large_protocol =
             [LargeProtocol::Auto, LargeProtocol::Cma, LargeProtocol::Cells][seed as usize % 3];
-        let piece_bytes = [30, 1 << 10][seed as usize / 2 % 2];
-        let config = outboard_p2p::Config { large_protocol, piece_bytes, ..small() };
+        let config = outboard_p2p::Config { large_protocol, ..small() };
         let mut job = Job::new(RANKS, seed, moods(seed), config);
         for rank in &mut job.ranks {
             rank.attach_buffer(Owner::Process, AttachedBuffer::Automatic).unwrap();
