@@ -351,7 +351,8 @@ impl Hung {
     pub(crate) fn has_room(&self, short: &Short) -> bool {
         let members = self.board.members.len();
         let room = self.bytes_max == BYTES_MAX || short.contribution(members) <= self.bytes_max;
-        self.pulls(short) || room && !(Pull::takes(short) && short.bytes * members as u64 > BYTES_MAX)
+        let is_short = !Pull::takes(short) || short.bytes * members as u64 <= BYTES_MAX;
+        self.pulls(short) || room && is_short
     }
 
     /// Whether it is a call that is pulled.

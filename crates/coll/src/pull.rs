@@ -127,8 +127,9 @@ impl Round for Pull {
         for rank in (1..members).map(|after| (board.rank() + after) % members) {
             if let Err(error) = self.read(board, rank) {
                 let (name, own) = (self.call.name.name(), board.rank());
-                let sentence =
-                    format!("in {name} rank {own} cannot have rank {rank}'s block: {}", error.message);
+                let mut sentence = format!("in {name} rank {own} cannot have rank {rank}'s block: ");
+                sentence += &error.message;
+                sentence += "; OUTBOARD_CMA=off moves everything through shared memory";
                 self.failed.replace(Some(Error::new(error.class, sentence)));
             }
         }
