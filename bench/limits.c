@@ -112,10 +112,12 @@ static int vectors_suit(void) { return 0; }
 #endif
 static void copy(char *to, const char *from, size_t bytes)
 {
-    enum { LEAST = 4 << 10, MOST = 128 << 10 };
-    static int suit = -1;
-    if (suit < 0) suit = vectors_suit();
-    if (suit && bytes >= LEAST && bytes <= MOST) copy_by_vectors(to, from, bytes);
+    enum { LEAST = 4 << 10, UNKNOWN = 1 };
+    static size_t most = UNKNOWN;
+    /* Where ranks share a core, they share the caches, too. */
+    if (most == UNKNOWN)
+        most = !vectors_suit() ? 0 : size > sysconf(_SC_NPROCESSORS_ONLN) ? 32 << 10 : 128 << 10;
+    if (bytes >= LEAST && bytes <= most) copy_by_vectors(to, from, bytes);
     else memcpy(to, from, bytes);
 }
 

@@ -158,7 +158,7 @@ pub struct Board {
     begun: u64,
     /// Who was not where a call needed it when it was last looked at: a member, and the round that it had not begun.
     missed: (usize, u64),
-    /// Calls with buffers of up to so many bytes find them in the L2 cache.
+    /// Calls with buffers of up to so many bytes find them in the L2 cache, and vectors suit them.
     near_bytes_max: usize,
 }
 
@@ -331,7 +331,11 @@ impl Hung {
                 None => fail!(Class::Intern, "rank {peer} of the job says that its board is at {room:#x}"),
             };
         let members = peers.iter().zip(rooms).map(member).collect::<Result<Vec<_>>>()?;
-        let near_bytes_max = if segment.job().may_spin() { NEAR_BYTES_MAX } else { NEAR_BYTES_MAX / 2 };
+        let near_bytes_max = match (sys::copy::vectors_suit(), segment.job().may_spin()) {
+            (false, _) => 0,
+            (true, true) => NEAR_BYTES_MAX,
+            (true, false) => NEAR_BYTES_MAX / 2,
+        };
         Ok(Some(Hung {
             board: Board { rank, members, round: 0, begun: 0, missed: (0, 0), near_bytes_max },
             room: rooms[rank] as u64,

@@ -66,6 +66,11 @@ impl Pull {
         }
     }
 
+    /// What the program calls.
+    pub(crate) fn name(&self) -> Collective {
+        self.call.name
+    }
+
     /// The second round.
     pub fn closing(&self) -> Short {
         Short { name: self.call.name, ..Short::new(Collective::Barrier) }

@@ -13,7 +13,6 @@ use crate::pull::Pull;
 use crate::short::Short;
 use crate::vector::Vector;
 use error::{Error, Result};
-use schedule::algorithm::Collective;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use sys::Block;
@@ -78,7 +77,7 @@ pub(crate) struct Queued {
 pub(crate) enum Found {
     /// With its second round, if it takes two.
     Short(Short, Option<Box<Short>>),
-    Pulled(Collective, Box<Pull>),
+    Pulled(Box<Pull>),
     Vector(Vector),
 }
 
@@ -183,7 +182,7 @@ impl Found {
         hung.has_room(&short).then(|| match hung.rounds(&short) {
             Rounds::One => Found::Short(short, None),
             Rounds::Two(first, second) => Found::Short(first, Some(second)),
-            Rounds::Pulled(pull) => Found::Pulled(short.name, pull),
+            Rounds::Pulled(pull) => Found::Pulled(pull),
         })
     }
 }
@@ -197,8 +196,8 @@ impl On {
                 crate::count(short.name);
                 On::Short(short, then)
             }
-            Found::Pulled(name, pull) => {
-                crate::count(name);
+            Found::Pulled(pull) => {
+                crate::count(pull.name());
                 On::Pulled(pull, None)
             }
         }

@@ -37,7 +37,6 @@ impl Config {
             offload_bytes_min: settings.offload_bytes_min,
             chunk_bytes: settings.chunk_bytes,
             inline_bytes_max: match settings.inline_bytes_max {
-                0 if sys::cpu::is_intel() => 256 << 10,
                 0 => Config::default().inline_bytes_max,
                 bytes => bytes,
             },

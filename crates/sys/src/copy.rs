@@ -13,15 +13,25 @@ const BYTES_MIN: usize = 4 << 10;
 /// The longest copy by vectors: a longer one may touch more than the L2 cache holds. Who knows that it does not copies by pieces of this length.
 pub const BYTES_MAX: usize = 32 << 10;
 
+/// Whether vectors are used on this processor.
+pub fn vectors_suit() -> bool {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        static SUIT: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| {
+            crate::cpu::is_intel() && std::arch::is_x86_feature_detected!("avx2")
+        });
+        *SUIT
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    false
+}
+
 /// Copies between spans of one length, which may overlap.
 #[inline(never)]
 pub(crate) fn copy(from: Span, to: Span) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
-        static SUITS: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| {
-            crate::cpu::is_intel() && std::arch::is_x86_feature_detected!("avx2")
-        });
-        if (BYTES_MIN..=BYTES_MAX).contains(&from.bytes()) && *SUITS && !from.meets(to) {
+        if (BYTES_MIN..=BYTES_MAX).contains(&from.bytes()) && vectors_suit() && !from.meets(to) {
             // SAFETY: the processor has AVX2.
             return unsafe { by_vectors(from, to) };
         }
