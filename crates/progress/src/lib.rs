@@ -4,7 +4,7 @@
 //! depends on whether every process of the job has a core of its own: if so it spins, and sleeps after a while; otherwise
 //! it yields at once, because the process it waits for may need this very core (a spinning 8-byte allreduce of 4 ranks on
 //! 2 cores took 4 to 16 ms, a yielding one 3 to 4.5 us), and sleeps only after many yields and a while, because a wake-up
-//! costs more than several of them. Proxies wait in the same way, only longer.
+//! costs more than several of them. Proxies wait in the same way, each for its own time.
 #![forbid(unsafe_code)]
 
 mod cpus;

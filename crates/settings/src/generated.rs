@@ -426,11 +426,11 @@ pub const TABLE: &[Setting] = &[
         name: "spin_us",
         variable: "OUTBOARD_SPIN_US",
         kind: Kind::Microseconds { min: 0, max: 10000000 },
-        default: "50us",
+        default: "10ms",
         scope: Scope::Process,
         internal: false,
         doc: "How long a waiting rank polls before it sleeps on its doorbell. With more processes than cores it yields instead of spinning.",
-        why: "Sleeping and waking cost 5 to 50 us; a core that polls is lost to others.",
+        why: "Sleeping and waking cost 5 to 50 us, in a virtual machine up to 400, and who is waited for may then wait long enough to sleep in turn, again and again: with 50us one in ten runs of an Ialltoall of 64 KiB took 400 us a call instead of 25, with 1ms one in 80; examples/taylor_green on 8 ranks and 2 cores took 3.4 s, with 10ms 2.5 s. A core that polls is lost to others.",
     },
     Setting {
         name: "arena_bytes",
