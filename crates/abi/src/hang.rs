@@ -70,6 +70,9 @@ impl Process {
     /// What a request waits for, if it is one message.
     fn awaited(&self, handle: objects::Handle) -> Option<Operation> {
         let job = self.job.as_deref()?;
+        if let Some(receive) = job.noted.get(handle) {
+            return job.p2p.describe(receive.ticket());
+        }
         match job.requests.get(handle).ok()?.work.as_ref()? {
             Work::Send(ticket) | Work::Recv(ticket, _) => job.p2p.describe(*ticket),
             _ => None,

@@ -1,6 +1,6 @@
 //! What a program has left behind when it finalizes MPI: told with OUTBOARD_CHECK=2, one line for each.
 
-use crate::process::Guard;
+use crate::process::{Guard, Job};
 use crate::request::{Recipe, Work};
 use datatype::Buffer;
 use objects::comm::PORT_CONTEXT;
@@ -43,14 +43,9 @@ pub(crate) fn report(guard: &mut Guard, lost: &[Lost]) {
     for pending in guard.job().p2p.pending() {
         lines.push(in_words(guard, pending));
     }
-    let sent = guard.job().sent;
-    let requests: Vec<Handle> = guard
-        .job()
-        .requests
-        .iter()
-        .map(|(handle, _)| handle)
-        .filter(|handle| Some(*handle) != sent)
-        .collect();
+    let Job { requests, noted, sent, .. } = guard.job();
+    let requests = requests.iter().map(|(handle, _)| handle).chain(noted.handles());
+    let requests: Vec<Handle> = requests.filter(|handle| Some(*handle) != *sent).collect();
     lines.extend(requests.into_iter().filter_map(|handle| request_in_words(guard, handle)));
     let objects = &guard.objects;
     for (handle, comm) in objects.comms.iter() {

@@ -17,6 +17,7 @@ mod image;
 mod launcher;
 mod leaks;
 mod neighborhood;
+mod noted;
 pub mod process;
 pub mod raise;
 mod request;

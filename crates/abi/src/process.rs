@@ -7,6 +7,7 @@ use crate::body::p2p::Taken;
 use crate::callback;
 use crate::hang;
 use crate::image::Operator;
+use crate::noted::Noted;
 use crate::raise;
 use crate::request::{Request, Work};
 use crate::window::Win;
@@ -93,8 +94,10 @@ pub struct Job {
     pub io: io::Io,
     /// What the program's MPI_Files name.
     pub files: Table<io::File>,
-    /// What the program's MPI_Requests name.
+    /// What the program's MPI_Requests name, but for plain receives.
     pub requests: Table<Request>,
+    /// Those.
+    pub noted: Noted,
     /// The request of every send that was over when it began: most short ones. It is never freed. Nothing where the program's
     /// forgotten requests are told at the end (OUTBOARD_CHECK=2), as then each is one.
     pub sent: Option<Handle>,
@@ -137,6 +140,8 @@ static PROCESS: Shared = Shared(UnsafeCell::new(None));
 static LOCK: Mutex<()> = Mutex::new(());
 /// Whether the program promised that calls do not overlap.
 static SINGLE: AtomicBool = AtomicBool::new(false);
+/// Whether it did, and this is a member of a job, and calls are not traced.
+static BARE: AtomicBool = AtomicBool::new(false);
 
 /// What a body gets: the process, with the lock held.
 pub struct Guard {
@@ -192,9 +197,43 @@ pub fn call(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<
     }
 }
 
-/// As `call`, of a function with a short way, which needs no guard.
+/// As `call`, of a function with a short way, `plain`, which needs no guard. A macro: what the other ways need of the arguments would lie
+/// in memory before the short way begins.
+#[macro_export]
+macro_rules! call_plain {
+    ($name:literal, $on:expr, $plain:path, $body:path, ($($argument:ident),* $(,)?)) => {
+        match $crate::process::bare().map(|process| $plain(process, $($argument),*)) {
+            Some(Some(())) => 0,
+            Some(None) => $crate::process::call_apart($name, $on, move |guard| $body(guard, $($argument),*)),
+            None => $crate::process::call_held(
+                $name,
+                $on,
+                move |process| $plain(process, $($argument),*),
+                move |guard| $body(guard, $($argument),*),
+            ),
+        }
+    };
+}
+
+/// The process, for a short way; nothing where the call may have to be traced, or the lock to be taken.
 #[inline(always)]
-pub fn call_plain(
+pub fn bare<'a>() -> Option<&'a mut Process> {
+    if !BARE.load(Ordering::Relaxed) {
+        return None;
+    }
+    // SAFETY: calls do not overlap, so nobody else has a reference to the value during this one.
+    unsafe { (*PROCESS.0.get()).as_mut() }
+}
+
+/// The call where there is no short way.
+#[inline(never)] // Else that would have a place for the guard, too.
+pub fn call_apart(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<()>) -> c_int {
+    call(name, on, body)
+}
+
+/// The call where it may have to be traced, or the lock to be taken.
+#[inline(never)]
+pub fn call_held(
     name: &'static str,
     on: On,
     plain: impl FnOnce(&mut Process) -> Option<()>,
@@ -210,11 +249,6 @@ pub fn call_plain(
         telemetry::end(begun, telemetry::Event::Call { function: name });
     }
     objects::constants::SUCCESS
-}
-
-#[inline(never)] // Else the short way would have a place for the guard, too.
-fn call_apart(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<()>) -> c_int {
-    call(name, on, body)
 }
 
 /// Runs the body of an MPI function that may be called at any time.
@@ -283,7 +317,9 @@ impl Guard {
             let page = job.membership.segment.rank(job.membership.rank);
             page.thread_level.store(level as u32 + 1, Ordering::Relaxed);
         }
-        SINGLE.store(level.max(self.tool_threads()) < THREAD_MULTIPLE, Ordering::Relaxed);
+        let single = level.max(self.tool_threads()) < THREAD_MULTIPLE;
+        SINGLE.store(single, Ordering::Relaxed);
+        BARE.store(single && self.job.is_some() && !telemetry::tracing(), Ordering::Relaxed);
         if self.held.is_none() {
             self.held = lock();
         }
@@ -641,6 +677,7 @@ impl Process {
             io: io::Io::new(move || segment.rank(membership.rank).bell.ring()),
             files: Table::new(Kind::File),
             requests,
+            noted: Noted::new(),
             sent,
             rma: Rma::new(segment.clone(), membership.rank),
             windows: Table::new(Kind::Win),

@@ -2,7 +2,8 @@
 //!
 //! A handle is a number as wide as a pointer. Predefined ones are the constants of the standard ABI (MPI 5.0, section 20.3),
 //! all below 1024; ours are `kind << 27 | generation << 22 | index`, which is a positive C int, so `MPI_Comm_toint` is the identity.
-//! The kind and the generation let us say what a wrong handle is, instead of following it.
+//! The kind and the generation let us say what a wrong handle is, instead of following it. The upper half of the indices, in no
+//! generation, are numbers: handles of what needs no slot in a table.
 
 use error::Class;
 
@@ -15,8 +16,13 @@ const KIND_SHIFT: u32 = 27;
 const GENERATION_SHIFT: u32 = 22;
 const GENERATIONS: u32 = 1 << (KIND_SHIFT - GENERATION_SHIFT);
 
-/// How many objects of one kind can be alive at once.
-pub const INDEX_MAX: u32 = 1 << GENERATION_SHIFT;
+const INDICES: u32 = 1 << GENERATION_SHIFT;
+
+/// How many objects of one kind can be alive at once in a table.
+pub const INDEX_MAX: u32 = INDICES / 2;
+
+/// How many numbers can be told apart by their handles.
+pub const NUMBERS: u32 = INDICES / 2;
 
 /// What a handle names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +122,19 @@ impl Handle {
         Handle(((kind as u32) << KIND_SHIFT | generation << GENERATION_SHIFT | index) as usize)
     }
 
+    /// The handle of a number of this kind; `NUMBERS` later it comes again.
+    #[inline]
+    pub fn numbered(kind: Kind, number: u32) -> Handle {
+        Handle(((kind as u32) << KIND_SHIFT | INDEX_MAX | (number % NUMBERS)) as usize)
+    }
+
+    /// The number that a handle stands for, if it is one of `kind`.
+    #[inline]
+    pub fn number(self, kind: Kind) -> Option<u32> {
+        let number = self.0 as u32 % NUMBERS;
+        (self == Handle::numbered(kind, number)).then_some(number)
+    }
+
     /// What the handle names, whether or not it is alive.
     pub fn kind(self) -> Option<Kind> {
         if let Some(number) = self.dynamic() {
@@ -131,7 +150,7 @@ impl Handle {
     #[inline]
     pub(crate) fn slot(self, kind: Kind) -> Option<usize> {
         // No kind is 0, or as great as the bits above a C int would make it.
-        (self.0 >> KIND_SHIFT == kind as usize).then_some(self.0 & (INDEX_MAX as usize - 1))
+        (self.0 >> KIND_SHIFT == kind as usize).then_some(self.0 & (INDICES as usize - 1))
     }
 
     /// As a C int, for `MPI_*_toint` and keyvals; handles that we did not make are cut off.

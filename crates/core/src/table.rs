@@ -107,7 +107,7 @@ impl<T> Table<T> {
         self.free.len() == self.slots.len()
     }
 
-    /// Enters a value; the error is MPI_ERR_OTHER when four million are alive.
+    /// Enters a value; the error is MPI_ERR_OTHER when two million are alive.
     #[inline(always)]
     pub fn insert(&mut self, value: T) -> Result<Handle> {
         self.reserve()?;
@@ -126,7 +126,7 @@ impl<T> Table<T> {
         slot.handle
     }
 
-    /// Makes room for one value more; the error is MPI_ERR_OTHER when four million are alive.
+    /// Makes room for one value more; the error is MPI_ERR_OTHER when two million are alive.
     #[inline(always)]
     pub fn reserve(&mut self) -> Result<()> {
         if self.free.is_empty() { self.grow() } else { Ok(()) }
@@ -222,6 +222,9 @@ impl<T> Table<T> {
         let sentence = match handle.kind() {
             _ if handle.0 == self.first => format!("{handle} is given where {noun} is needed"),
             Some(kind) if kind == self.kind => match handle.slot(kind) {
+                _ if handle.number(kind).is_some() => {
+                    format!("{handle} is {noun} that has been freed, or is not of those that this call takes")
+                }
                 Some(index) if index < self.slots.len() => format!("{handle} is {noun} that has been freed"),
                 _ => format!("{handle} is no handle that this process was given for {noun}"),
             },

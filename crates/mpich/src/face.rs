@@ -11,7 +11,8 @@ use abi::args::{
     Address, Array, Callback, Counts, Handle, In, Out, OutCount, StatusIn, StatusOut, Statuses, Text, TextOut,
 };
 use abi::body;
-use abi::process::{On, anytime, call, call_plain, tool};
+use abi::call_plain;
+use abi::process::{On, anytime, call, tool};
 use std::ffi::c_int;
 
 #[unsafe(no_mangle)]
@@ -5839,35 +5840,21 @@ pub unsafe extern "C" fn PMPI_Get(
     let origin_count = i64::from(origin_count);
     let target_disp = target_disp as i64;
     let target_count = i64::from(target_count);
-    door::code_to(call_plain(
+    door::code_to(call_plain!(
         "MPI_Get",
         On::Win(win),
-        move |process| {
-            body::plain::get(
-                process,
-                origin_addr,
-                origin_count,
-                origin_datatype,
-                target_rank,
-                target_disp,
-                target_count,
-                target_datatype,
-                win,
-            )
-        },
-        move |guard| {
-            body::onesided::get(
-                guard,
-                origin_addr,
-                origin_count,
-                origin_datatype,
-                target_rank,
-                target_disp,
-                target_count,
-                target_datatype,
-                win,
-            )
-        },
+        body::plain::get,
+        body::onesided::get,
+        (
+            origin_addr,
+            origin_count,
+            origin_datatype,
+            target_rank,
+            target_disp,
+            target_count,
+            target_datatype,
+            win,
+        )
     ))
 }
 #[unsafe(no_mangle)]
@@ -5911,35 +5898,21 @@ pub unsafe extern "C" fn PMPI_Get_c(
     let win = door::handle_from(win);
     let origin_addr = Address(door::buffer_from(origin_addr));
     let target_disp = target_disp as i64;
-    door::code_to(call_plain(
+    door::code_to(call_plain!(
         "MPI_Get_c",
         On::Win(win),
-        move |process| {
-            body::plain::get(
-                process,
-                origin_addr,
-                origin_count,
-                origin_datatype,
-                target_rank,
-                target_disp,
-                target_count,
-                target_datatype,
-                win,
-            )
-        },
-        move |guard| {
-            body::onesided::get(
-                guard,
-                origin_addr,
-                origin_count,
-                origin_datatype,
-                target_rank,
-                target_disp,
-                target_count,
-                target_datatype,
-                win,
-            )
-        },
+        body::plain::get,
+        body::onesided::get,
+        (
+            origin_addr,
+            origin_count,
+            origin_datatype,
+            target_rank,
+            target_disp,
+            target_count,
+            target_datatype,
+            win,
+        )
     ))
 }
 #[unsafe(no_mangle)]
@@ -8597,11 +8570,12 @@ pub unsafe extern "C" fn PMPI_Irecv(
     let buf = Address(door::buffer_from(buf));
     let count = i64::from(count);
     let request = Out::<Handle>::foreign(request, "request", &door::HANDLE);
-    door::code_to(call_plain(
+    door::code_to(call_plain!(
         "MPI_Irecv",
         On::Comm(comm),
-        move |process| body::plain::irecv(process, buf, count, datatype, source, tag, comm, request),
-        move |guard| body::p2p::irecv(guard, buf, count, datatype, source, tag, comm, request),
+        body::plain::irecv,
+        body::p2p::irecv,
+        (buf, count, datatype, source, tag, comm, request,)
     ))
 }
 #[unsafe(no_mangle)]
@@ -8632,11 +8606,12 @@ pub unsafe extern "C" fn PMPI_Irecv_c(
     let comm = door::handle_from(comm);
     let buf = Address(door::buffer_from(buf));
     let request = Out::<Handle>::foreign(request, "request", &door::HANDLE);
-    door::code_to(call_plain(
+    door::code_to(call_plain!(
         "MPI_Irecv_c",
         On::Comm(comm),
-        move |process| body::plain::irecv(process, buf, count, datatype, source, tag, comm, request),
-        move |guard| body::p2p::irecv(guard, buf, count, datatype, source, tag, comm, request),
+        body::plain::irecv,
+        body::p2p::irecv,
+        (buf, count, datatype, source, tag, comm, request,)
     ))
 }
 #[unsafe(no_mangle)]
@@ -9264,11 +9239,12 @@ pub unsafe extern "C" fn PMPI_Isend(
     let buf = Address(door::buffer_from(buf));
     let count = i64::from(count);
     let request = Out::<Handle>::foreign(request, "request", &door::HANDLE);
-    door::code_to(call_plain(
+    door::code_to(call_plain!(
         "MPI_Isend",
         On::Comm(comm),
-        move |process| body::plain::isend(process, buf, count, datatype, dest, tag, comm, request),
-        move |guard| body::p2p::isend(guard, buf, count, datatype, dest, tag, comm, request),
+        body::plain::isend,
+        body::p2p::isend,
+        (buf, count, datatype, dest, tag, comm, request,)
     ))
 }
 #[unsafe(no_mangle)]
@@ -9299,11 +9275,12 @@ pub unsafe extern "C" fn PMPI_Isend_c(
     let comm = door::handle_from(comm);
     let buf = Address(door::buffer_from(buf));
     let request = Out::<Handle>::foreign(request, "request", &door::HANDLE);
-    door::code_to(call_plain(
+    door::code_to(call_plain!(
         "MPI_Isend_c",
         On::Comm(comm),
-        move |process| body::plain::isend(process, buf, count, datatype, dest, tag, comm, request),
-        move |guard| body::p2p::isend(guard, buf, count, datatype, dest, tag, comm, request),
+        body::plain::isend,
+        body::p2p::isend,
+        (buf, count, datatype, dest, tag, comm, request,)
     ))
 }
 #[unsafe(no_mangle)]
@@ -11295,35 +11272,21 @@ pub unsafe extern "C" fn PMPI_Put(
     let origin_count = i64::from(origin_count);
     let target_disp = target_disp as i64;
     let target_count = i64::from(target_count);
-    door::code_to(call_plain(
+    door::code_to(call_plain!(
         "MPI_Put",
         On::Win(win),
-        move |process| {
-            body::plain::put(
-                process,
-                origin_addr,
-                origin_count,
-                origin_datatype,
-                target_rank,
-                target_disp,
-                target_count,
-                target_datatype,
-                win,
-            )
-        },
-        move |guard| {
-            body::onesided::put(
-                guard,
-                origin_addr,
-                origin_count,
-                origin_datatype,
-                target_rank,
-                target_disp,
-                target_count,
-                target_datatype,
-                win,
-            )
-        },
+        body::plain::put,
+        body::onesided::put,
+        (
+            origin_addr,
+            origin_count,
+            origin_datatype,
+            target_rank,
+            target_disp,
+            target_count,
+            target_datatype,
+            win,
+        )
     ))
 }
 #[unsafe(no_mangle)]
@@ -11367,35 +11330,21 @@ pub unsafe extern "C" fn PMPI_Put_c(
     let win = door::handle_from(win);
     let origin_addr = Address(door::buffer_from(origin_addr));
     let target_disp = target_disp as i64;
-    door::code_to(call_plain(
+    door::code_to(call_plain!(
         "MPI_Put_c",
         On::Win(win),
-        move |process| {
-            body::plain::put(
-                process,
-                origin_addr,
-                origin_count,
-                origin_datatype,
-                target_rank,
-                target_disp,
-                target_count,
-                target_datatype,
-                win,
-            )
-        },
-        move |guard| {
-            body::onesided::put(
-                guard,
-                origin_addr,
-                origin_count,
-                origin_datatype,
-                target_rank,
-                target_disp,
-                target_count,
-                target_datatype,
-                win,
-            )
-        },
+        body::plain::put,
+        body::onesided::put,
+        (
+            origin_addr,
+            origin_count,
+            origin_datatype,
+            target_rank,
+            target_disp,
+            target_count,
+            target_datatype,
+            win,
+        )
     ))
 }
 #[unsafe(no_mangle)]
@@ -13560,11 +13509,12 @@ pub unsafe extern "C" fn PMPI_Send(
     let comm = door::handle_from(comm);
     let buf = Address(door::buffer_from(buf));
     let count = i64::from(count);
-    door::code_to(call_plain(
+    door::code_to(call_plain!(
         "MPI_Send",
         On::Comm(comm),
-        move |process| body::plain::send(process, buf, count, datatype, dest, tag, comm),
-        move |guard| body::p2p::send(guard, buf, count, datatype, dest, tag, comm),
+        body::plain::send,
+        body::p2p::send,
+        (buf, count, datatype, dest, tag, comm,)
     ))
 }
 #[unsafe(no_mangle)]
@@ -13592,11 +13542,12 @@ pub unsafe extern "C" fn PMPI_Send_c(
     let tag = numbers::tag_from(tag);
     let comm = door::handle_from(comm);
     let buf = Address(door::buffer_from(buf));
-    door::code_to(call_plain(
+    door::code_to(call_plain!(
         "MPI_Send_c",
         On::Comm(comm),
-        move |process| body::plain::send(process, buf, count, datatype, dest, tag, comm),
-        move |guard| body::p2p::send(guard, buf, count, datatype, dest, tag, comm),
+        body::plain::send,
+        body::p2p::send,
+        (buf, count, datatype, dest, tag, comm,)
     ))
 }
 #[unsafe(no_mangle)]
@@ -16492,11 +16443,12 @@ pub unsafe extern "C" fn MPI_Win_fence(assert: c_int, win: c_int) -> c_int {
 pub unsafe extern "C" fn PMPI_Win_flush(rank: c_int, win: c_int) -> c_int {
     let rank = numbers::rank_from(rank);
     let win = door::handle_from(win);
-    door::code_to(call_plain(
+    door::code_to(call_plain!(
         "MPI_Win_flush",
         On::Win(win),
-        move |process| body::plain::win_flush(process, rank, win),
-        move |guard| body::window::win_flush(guard, rank, win),
+        body::plain::win_flush,
+        body::window::win_flush,
+        (rank, win,)
     ))
 }
 #[unsafe(no_mangle)]

@@ -14,15 +14,15 @@ use telemetry::Counter;
 use transport::route::Take;
 
 /// So many are noted at most, with those that have been posted meanwhile and not taken.
-const ROOM: usize = 128;
+pub const NOTED_MAX: usize = 128;
 /// The lower half of a ticket from here. No other ticket has it but `Ticket::DONE`, whose upper half is above `NUMBERS`.
 const MARK: u64 = u32::MAX as u64;
 /// A ticket's upper half: the receive's number, as far as it fits.
-const NUMBERS: u64 = (1 << 31) - 1;
+pub const NUMBERS: u64 = (1 << 21) - 1;
 
 /// The receives, by number.
 pub(crate) struct Deferred {
-    entries: Box<[Entry; ROOM]>,
+    entries: Box<[Entry; NOTED_MAX]>,
     /// Before the first all are forgotten. The first that waits; the one to come.
     first: u64,
     waiting: u64,
@@ -53,7 +53,7 @@ enum Stage {
 impl Deferred {
     pub(crate) fn new() -> Deferred {
         let entry = Entry { context: 0, source: 0, tag: None, span: Span::EMPTY, stage: Stage::Forgotten };
-        Deferred { entries: Box::new([entry; ROOM]), first: 0, waiting: 0, next: 0 }
+        Deferred { entries: Box::new([entry; NOTED_MAX]), first: 0, waiting: 0, next: 0 }
     }
 
     /// Whether a receive waits here.
@@ -64,7 +64,7 @@ impl Deferred {
 
     #[inline(always)]
     fn has_room(&mut self) -> bool {
-        self.next - self.first < ROOM as u64 || self.make_room()
+        self.next - self.first < NOTED_MAX as u64 || self.make_room()
     }
 
     #[cold]
@@ -72,20 +72,20 @@ impl Deferred {
         while self.first < self.waiting && self.entry(self.first).stage == Stage::Forgotten {
             self.first += 1;
         }
-        self.next - self.first < ROOM as u64
+        self.next - self.first < NOTED_MAX as u64
     }
 
     #[inline(always)]
-    fn push(&mut self, context: u64, source: u32, tag: Option<i32>, span: Span) -> Ticket {
+    fn push(&mut self, context: u64, source: u32, tag: Option<i32>, span: Span) -> u64 {
         let number = self.next;
         self.next += 1;
         *self.entry(number) = Entry { context, source, tag, span, stage: Stage::Waiting };
-        Ticket::deferred(number)
+        number
     }
 
     #[inline(always)]
     fn entry(&mut self, number: u64) -> &mut Entry {
-        &mut self.entries[number as usize % ROOM]
+        &mut self.entries[number as usize % NOTED_MAX]
     }
 
     /// The number that a ticket names, if it is one from here that has not been taken.
@@ -97,13 +97,13 @@ impl Deferred {
 
     /// The ticket under which it was posted, if it was.
     fn posted(&self, ticket: Ticket) -> Option<u64> {
-        let entry = &self.entries[self.number(ticket)? as usize % ROOM];
+        let entry = &self.entries[self.number(ticket)? as usize % NOTED_MAX];
         if let Stage::Posted(posted) = entry.stage { Some(posted) } else { None }
     }
 
     /// How it ended, if its message was taken here.
     pub(crate) fn arrived(&self, ticket: Ticket) -> Option<Outcome> {
-        self.entries[self.number(ticket)? as usize % ROOM].outcome()
+        self.entries[self.number(ticket)? as usize % NOTED_MAX].outcome()
     }
 
     /// Nobody will ask for it any more; it does not wait.
@@ -115,7 +115,7 @@ impl Deferred {
     /// What waits, with the bytes that the buffer holds.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = (Ticket, Pattern, usize)> {
         (self.waiting..self.next).map(|number| {
-            let Entry { context, source, tag, span, .. } = self.entries[number as usize % ROOM];
+            let Entry { context, source, tag, span, .. } = self.entries[number as usize % NOTED_MAX];
             let pattern = Pattern { context, source: Some(source), tag };
             (Ticket::deferred(number), pattern, span.bytes())
         })
@@ -131,8 +131,10 @@ impl Entry {
 }
 
 impl Ticket {
+    /// That of the receive with this number, which `P2p::defer` gave: its lower bits, `NUMBERS`, are enough. All that have not been taken
+    /// have numbers of their own, even modulo `NOTED_MAX`.
     #[inline(always)]
-    fn deferred(number: u64) -> Ticket {
+    pub fn deferred(number: u64) -> Ticket {
         Ticket((number & NUMBERS) << 32 | MARK)
     }
 
@@ -143,19 +145,14 @@ impl Ticket {
 }
 
 impl P2p {
-    /// Notes a receive, if it need not be posted now.
+    /// Notes a receive, if it need not be posted now. Its number, of which `Ticket::deferred` makes its ticket.
     #[inline(always)]
-    pub(crate) fn defer(
-        &mut self,
-        context: u64,
-        source: u32,
-        tag: Option<i32>,
-        span: Span,
-    ) -> Option<Ticket> {
-        let unheard = self.state.posted.is_empty() && self.state.unexpected.is_empty();
+    pub fn defer(&mut self, context: u64, source: u32, tag: Option<i32>, span: Span) -> Option<u64> {
+        let unheard = || self.state.posted.is_empty() && self.state.unexpected.is_empty();
+        let may = self.deferred.is_waiting() || unheard();
         // What we send to ourselves is no packet.
-        let may = (self.deferred.is_waiting() || unheard) && self.deferred.has_room() && source != self.rank;
-        may.then(|| self.deferred.push(context, source, tag, span))
+        (may && self.deferred.has_room() && source != self.rank)
+            .then(|| self.deferred.push(context, source, tag, span))
     }
 
     /// Posts what waits.
@@ -209,12 +206,12 @@ impl P2p {
     #[inline(never)]
     fn take_arrivals(&mut self) {
         let Deferred { entries, waiting, next, .. } = &mut self.deferred;
-        let (first, many, source) = (*waiting, *next - *waiting, entries[*waiting as usize % ROOM].source);
+        let (first, many, source) = (*waiting, *next - *waiting, entries[*waiting as usize % NOTED_MAX].source);
         let Some(Some(peer)) = self.peers.get_mut(source as usize) else { return };
         let (mut taken, mut bytes) = (0, 0);
         // What makes no sense stays, and whoever polls next says so.
         let _ = peer.route.poll_while(|header, payload| {
-            let entry = &mut entries[(first + taken) as usize % ROOM];
+            let entry = &mut entries[(first + taken) as usize % NOTED_MAX];
             let Entry { context, tag, span, .. } = *entry;
             let copy = |payload: Span| payload.copy_to(span.slice(0, payload.bytes()));
             if entry.source != source {

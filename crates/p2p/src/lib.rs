@@ -31,6 +31,7 @@ mod spares;
 mod tickets;
 
 pub use buffered::{AttachedBuffer, Owner};
+pub use deferred::{NOTED_MAX, NUMBERS};
 pub use describe::{Operation, What};
 pub use pending::Pending;
 pub use probe::{MessageTicket, Probe};

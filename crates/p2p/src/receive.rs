@@ -45,21 +45,30 @@ impl P2p {
     pub fn irecv(&mut self, context: u64, source: Option<u32>, tag: Option<i32>, buffer: Buffer) -> Ticket {
         match buffer.contiguous() {
             Some(span) => self.irecv_span(context, source, tag, span),
-            None => self.irecv_any(Pattern { context, source, tag }, buffer),
+            None => self.irecv_posted(context, source, tag, buffer),
         }
     }
 
     /// The same with a buffer without gaps.
-    #[inline(always)] // As `isend`.
-    pub fn irecv_span(&mut self, context: u64, source: Option<u32>, tag: Option<i32>, span: Span) -> Ticket {
-        let deferred = source.and_then(|source| self.defer(context, source, tag, span));
-        deferred.unwrap_or_else(|| self.irecv_any(Pattern { context, source, tag }, span.into()))
+    #[inline(always)]
+    fn irecv_span(&mut self, context: u64, source: Option<u32>, tag: Option<i32>, span: Span) -> Ticket {
+        match source.and_then(|source| self.defer(context, source, tag, span)) {
+            Some(number) => Ticket::deferred(number),
+            None => self.irecv_posted(context, source, tag, span.into()),
+        }
     }
 
+    /// As `irecv`, where `defer` could not just note it.
     #[inline(never)]
-    fn irecv_any(&mut self, pattern: Pattern, buffer: Buffer) -> Ticket {
+    pub fn irecv_posted(
+        &mut self,
+        context: u64,
+        source: Option<u32>,
+        tag: Option<i32>,
+        buffer: Buffer,
+    ) -> Ticket {
         self.settle();
-        self.post(pattern, buffer)
+        self.post(Pattern { context, source, tag }, buffer)
     }
 
     #[inline(always)]

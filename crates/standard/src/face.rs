@@ -10,7 +10,8 @@ use abi::args::{
     Address, Array, Callback, Counts, Handle, In, Out, OutCount, StatusIn, StatusOut, Statuses, Text, TextOut,
 };
 use abi::body;
-use abi::process::{On, anytime, call, call_plain, tool};
+use abi::call_plain;
+use abi::process::{On, anytime, call, tool};
 use std::ffi::c_int;
 
 #[unsafe(no_mangle)]
@@ -5188,35 +5189,21 @@ pub unsafe extern "C" fn PMPI_Get(
     let origin_count = i64::from(origin_count);
     let target_disp = target_disp as i64;
     let target_count = i64::from(target_count);
-    call_plain(
+    call_plain!(
         "MPI_Get",
         On::Win(win),
-        move |process| {
-            body::plain::get(
-                process,
-                origin_addr,
-                origin_count,
-                origin_datatype,
-                target_rank,
-                target_disp,
-                target_count,
-                target_datatype,
-                win,
-            )
-        },
-        move |guard| {
-            body::onesided::get(
-                guard,
-                origin_addr,
-                origin_count,
-                origin_datatype,
-                target_rank,
-                target_disp,
-                target_count,
-                target_datatype,
-                win,
-            )
-        },
+        body::plain::get,
+        body::onesided::get,
+        (
+            origin_addr,
+            origin_count,
+            origin_datatype,
+            target_rank,
+            target_disp,
+            target_count,
+            target_datatype,
+            win,
+        )
     )
 }
 #[unsafe(no_mangle)]
@@ -5256,35 +5243,21 @@ pub unsafe extern "C" fn PMPI_Get_c(
 ) -> c_int {
     let origin_addr = Address(origin_addr);
     let target_disp = target_disp as i64;
-    call_plain(
+    call_plain!(
         "MPI_Get_c",
         On::Win(win),
-        move |process| {
-            body::plain::get(
-                process,
-                origin_addr,
-                origin_count,
-                origin_datatype,
-                target_rank,
-                target_disp,
-                target_count,
-                target_datatype,
-                win,
-            )
-        },
-        move |guard| {
-            body::onesided::get(
-                guard,
-                origin_addr,
-                origin_count,
-                origin_datatype,
-                target_rank,
-                target_disp,
-                target_count,
-                target_datatype,
-                win,
-            )
-        },
+        body::plain::get,
+        body::onesided::get,
+        (
+            origin_addr,
+            origin_count,
+            origin_datatype,
+            target_rank,
+            target_disp,
+            target_count,
+            target_datatype,
+            win,
+        )
     )
 }
 #[unsafe(no_mangle)]
@@ -7734,11 +7707,12 @@ pub unsafe extern "C" fn PMPI_Irecv(
     let buf = Address(buf);
     let count = i64::from(count);
     let request = Out::<Handle>::new(request, "request");
-    call_plain(
+    call_plain!(
         "MPI_Irecv",
         On::Comm(comm),
-        move |process| body::plain::irecv(process, buf, count, datatype, source, tag, comm, request),
-        move |guard| body::p2p::irecv(guard, buf, count, datatype, source, tag, comm, request),
+        body::plain::irecv,
+        body::p2p::irecv,
+        (buf, count, datatype, source, tag, comm, request,)
     )
 }
 #[unsafe(no_mangle)]
@@ -7765,11 +7739,12 @@ pub unsafe extern "C" fn PMPI_Irecv_c(
 ) -> c_int {
     let buf = Address(buf);
     let request = Out::<Handle>::new(request, "request");
-    call_plain(
+    call_plain!(
         "MPI_Irecv_c",
         On::Comm(comm),
-        move |process| body::plain::irecv(process, buf, count, datatype, source, tag, comm, request),
-        move |guard| body::p2p::irecv(guard, buf, count, datatype, source, tag, comm, request),
+        body::plain::irecv,
+        body::p2p::irecv,
+        (buf, count, datatype, source, tag, comm, request,)
     )
 }
 #[unsafe(no_mangle)]
@@ -8343,11 +8318,12 @@ pub unsafe extern "C" fn PMPI_Isend(
     let buf = Address(buf);
     let count = i64::from(count);
     let request = Out::<Handle>::new(request, "request");
-    call_plain(
+    call_plain!(
         "MPI_Isend",
         On::Comm(comm),
-        move |process| body::plain::isend(process, buf, count, datatype, dest, tag, comm, request),
-        move |guard| body::p2p::isend(guard, buf, count, datatype, dest, tag, comm, request),
+        body::plain::isend,
+        body::p2p::isend,
+        (buf, count, datatype, dest, tag, comm, request,)
     )
 }
 #[unsafe(no_mangle)]
@@ -8374,11 +8350,12 @@ pub unsafe extern "C" fn PMPI_Isend_c(
 ) -> c_int {
     let buf = Address(buf);
     let request = Out::<Handle>::new(request, "request");
-    call_plain(
+    call_plain!(
         "MPI_Isend_c",
         On::Comm(comm),
-        move |process| body::plain::isend(process, buf, count, datatype, dest, tag, comm, request),
-        move |guard| body::p2p::isend(guard, buf, count, datatype, dest, tag, comm, request),
+        body::plain::isend,
+        body::p2p::isend,
+        (buf, count, datatype, dest, tag, comm, request,)
     )
 }
 #[unsafe(no_mangle)]
@@ -10218,35 +10195,21 @@ pub unsafe extern "C" fn PMPI_Put(
     let origin_count = i64::from(origin_count);
     let target_disp = target_disp as i64;
     let target_count = i64::from(target_count);
-    call_plain(
+    call_plain!(
         "MPI_Put",
         On::Win(win),
-        move |process| {
-            body::plain::put(
-                process,
-                origin_addr,
-                origin_count,
-                origin_datatype,
-                target_rank,
-                target_disp,
-                target_count,
-                target_datatype,
-                win,
-            )
-        },
-        move |guard| {
-            body::onesided::put(
-                guard,
-                origin_addr,
-                origin_count,
-                origin_datatype,
-                target_rank,
-                target_disp,
-                target_count,
-                target_datatype,
-                win,
-            )
-        },
+        body::plain::put,
+        body::onesided::put,
+        (
+            origin_addr,
+            origin_count,
+            origin_datatype,
+            target_rank,
+            target_disp,
+            target_count,
+            target_datatype,
+            win,
+        )
     )
 }
 #[unsafe(no_mangle)]
@@ -10286,35 +10249,21 @@ pub unsafe extern "C" fn PMPI_Put_c(
 ) -> c_int {
     let origin_addr = Address(origin_addr);
     let target_disp = target_disp as i64;
-    call_plain(
+    call_plain!(
         "MPI_Put_c",
         On::Win(win),
-        move |process| {
-            body::plain::put(
-                process,
-                origin_addr,
-                origin_count,
-                origin_datatype,
-                target_rank,
-                target_disp,
-                target_count,
-                target_datatype,
-                win,
-            )
-        },
-        move |guard| {
-            body::onesided::put(
-                guard,
-                origin_addr,
-                origin_count,
-                origin_datatype,
-                target_rank,
-                target_disp,
-                target_count,
-                target_datatype,
-                win,
-            )
-        },
+        body::plain::put,
+        body::onesided::put,
+        (
+            origin_addr,
+            origin_count,
+            origin_datatype,
+            target_rank,
+            target_disp,
+            target_count,
+            target_datatype,
+            win,
+        )
     )
 }
 #[unsafe(no_mangle)]
@@ -12256,11 +12205,12 @@ pub unsafe extern "C" fn PMPI_Send(
 ) -> c_int {
     let buf = Address(buf);
     let count = i64::from(count);
-    call_plain(
+    call_plain!(
         "MPI_Send",
         On::Comm(comm),
-        move |process| body::plain::send(process, buf, count, datatype, dest, tag, comm),
-        move |guard| body::p2p::send(guard, buf, count, datatype, dest, tag, comm),
+        body::plain::send,
+        body::p2p::send,
+        (buf, count, datatype, dest, tag, comm,)
     )
 }
 #[unsafe(no_mangle)]
@@ -12284,11 +12234,12 @@ pub unsafe extern "C" fn PMPI_Send_c(
     comm: Handle,
 ) -> c_int {
     let buf = Address(buf);
-    call_plain(
+    call_plain!(
         "MPI_Send_c",
         On::Comm(comm),
-        move |process| body::plain::send(process, buf, count, datatype, dest, tag, comm),
-        move |guard| body::p2p::send(guard, buf, count, datatype, dest, tag, comm),
+        body::plain::send,
+        body::p2p::send,
+        (buf, count, datatype, dest, tag, comm,)
     )
 }
 #[unsafe(no_mangle)]
@@ -14924,12 +14875,7 @@ pub unsafe extern "C" fn MPI_Win_fence(assert: c_int, win: Handle) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_flush(rank: c_int, win: Handle) -> c_int {
-    call_plain(
-        "MPI_Win_flush",
-        On::Win(win),
-        move |process| body::plain::win_flush(process, rank, win),
-        move |guard| body::window::win_flush(guard, rank, win),
-    )
+    call_plain!("MPI_Win_flush", On::Win(win), body::plain::win_flush, body::window::win_flush, (rank, win,))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_flush(rank: c_int, win: Handle) -> c_int {

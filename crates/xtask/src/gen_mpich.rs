@@ -183,7 +183,8 @@ use crate::{door, numbers};
 #[allow(unused_imports)] // As many as the functions with a body need.
 use abi::args::{Address, Array, Callback, Counts, Handle, In, Out, OutCount, StatusIn, StatusOut, Statuses, Text, TextOut};
 use abi::body;
-use abi::process::{On, anytime, call, call_plain, tool};
+use abi::call_plain;
+use abi::process::{On, anytime, call, tool};
 use std::ffi::c_int;
 
 ";

@@ -7,7 +7,7 @@
 
 use crate::args::{Address, Handle, Out};
 use crate::buffer::lent;
-use crate::process::{Guard, Process};
+use crate::process::{Guard, Job, Process};
 use crate::request::{Completion, Request, Source, Work};
 use datatype::Buffer;
 use objects::constants;
@@ -145,32 +145,43 @@ impl Process {
         rank: i32,
         comm: Handle,
     ) -> Option<Plain> {
-        let removals = self.objects.comms.removals() + self.objects.datatypes.removals();
-        let asked = Asked { count, datatype, rank, comm, removals };
+        let asked = Asked { count, datatype, rank, comm, removals: self.removals() };
         let Found { asked: before, context, peer, bytes } = self.found.0[rank as usize % FOUND];
         if asked == before
             && let Some(span) = buf.plain(bytes)
         {
             return Some(Plain { context, peer, rank, span });
         }
-        self.find(buf, asked)
+        self.find(buf, count, datatype, rank, comm)
     }
 
-    #[inline(never)]
-    fn find(&mut self, buf: Address, asked: Asked) -> Option<Plain> {
-        let span = self.span(buf, asked.count, asked.datatype)?;
-        let comm = self.objects.comm(asked.comm).ok()?;
-        if asked.rank < 0 {
+    #[inline(never)] // With what was asked in registers: the short way has no place for it.
+    fn find(
+        &mut self,
+        buf: Address,
+        count: i64,
+        datatype: Handle,
+        rank: i32,
+        comm: Handle,
+    ) -> Option<Plain> {
+        let span = self.span(buf, count, datatype)?;
+        let known = self.objects.comm(comm).ok()?;
+        if rank < 0 {
             return None;
         }
-        let plain =
-            Plain { context: comm.context, peer: comm.peer(asked.rank).ok()?, rank: asked.rank, span };
+        let (context, peer) = (known.context, known.peer(rank).ok()?);
         // Of a datatype that begins elsewhere than at its buffer nothing is kept.
         if span.address() == buf.0 {
-            let found = Found { asked, context: plain.context, peer: plain.peer, bytes: span.bytes() };
-            self.found.0[asked.rank as usize % FOUND] = found;
+            let asked = Asked { count, datatype, rank, comm, removals: self.removals() };
+            self.found.0[rank as usize % FOUND] = Found { asked, context, peer, bytes: span.bytes() };
         }
-        Some(plain)
+        Some(Plain { context, peer, rank, span })
+    }
+
+    /// How many comms and datatypes have been freed.
+    #[inline(always)]
+    fn removals(&self) -> u64 {
+        self.objects.comms.removals() + self.objects.datatypes.removals()
     }
 }
 
@@ -199,9 +210,13 @@ impl Plain {
     #[inline(always)]
     fn irecv(self, process: &mut Process, tag: Option<i32>, comm: Handle) -> Handle {
         let Plain { context, peer, rank, span } = self;
-        let ticket = process.job().p2p.irecv_span(context, Some(peer), tag, span);
+        let Job { p2p, noted, requests, .. } = process.job();
+        if let Some(number) = p2p.defer(context, peer, tag, span) {
+            return noted.enter(number, comm, peer, rank);
+        }
+        let ticket = p2p.irecv_posted(context, Some(peer), tag, span.into());
         let work = Some(Work::Recv(ticket, Source::Peer { peer, rank }));
-        process.job().requests.put(Request { comm, work, recipe: None })
+        requests.put(Request { comm, work, recipe: None })
     }
 }
 

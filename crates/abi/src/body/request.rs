@@ -210,7 +210,13 @@ pub fn request_free(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
     if Some(handle) == guard.job().sent {
         return request.set(constants::REQUEST_NULL);
     }
-    match &mut guard.job().requests.get_mut(handle)?.work {
+    let Job { requests, noted, orphans, .. } = guard.job();
+    if let Some(receive) = noted.get(handle).copied() {
+        noted.remove(receive);
+        orphans.push(Work::Recv(receive.ticket(), receive.source()));
+        return request.set(constants::REQUEST_NULL);
+    }
+    match &mut requests.get_mut(handle)?.work {
         Some(Work::Generalized { complete: false, freed, .. }) => *freed = true,
         _ => {
             guard.peek(handle)?;
@@ -234,7 +240,11 @@ pub fn request_free(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
 /// MPI_Cancel.
 pub fn cancel(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
     let handle = request.get()?;
-    let Job { requests, p2p, .. } = guard.job();
+    let Job { requests, noted, p2p, .. } = guard.job();
+    if let Some(receive) = noted.get(handle) {
+        p2p.cancel(receive.ticket());
+        return Ok(());
+    }
     match &mut requests.get_mut(handle)?.work {
         Some(Work::Coll(..) | Work::Checked(_)) => {
             fail!(Class::Request, "{handle} is a collective, which cannot be cancelled")
@@ -458,7 +468,12 @@ impl Process {
         if handle == constants::REQUEST_NULL {
             return Ok(Some(Completion::EMPTY));
         }
-        let Job { requests, p2p, coll, operators, .. } = self.job();
+        let Job { requests, noted, p2p, coll, operators, .. } = self.job();
+        if let Some(receive) = noted.get(handle) {
+            return Ok(p2p
+                .outcome(receive.ticket())
+                .map(|outcome| Completion::of(outcome, &receive.source())));
+        }
         let Some(work) = &mut requests.get_mut(handle)?.work else { return Ok(Some(Completion::EMPTY)) };
         let Some(completion) = work.poll(p2p, coll, operators) else { return Ok(None) };
         *work = Work::Done(completion.clone());
@@ -475,7 +490,13 @@ impl Process {
                 stays: true,
             }));
         }
-        let Job { requests, sent, p2p, coll, operators, .. } = self.job();
+        let Job { requests, noted, sent, p2p, coll, operators, .. } = self.job();
+        if let Some(receive) = noted.get(handle).copied() {
+            let Some(outcome) = p2p.take(receive.ticket()) else { return Ok(None) };
+            noted.remove(receive);
+            let completion = Completion::of(outcome, &receive.source());
+            return Ok(Some(Retired { comm: receive.comm, completion, stays: false }));
+        }
         if Some(handle) == *sent {
             return Ok(Some(Retired {
                 comm: constants::COMM_SELF,
@@ -511,24 +532,14 @@ impl Process {
     /// before it was posted. The source, tag and bytes of its status, which is made only where it is wanted; nothing if it is another.
     #[inline(always)]
     fn retire_message(&mut self, handle: Handle) -> Option<(i32, i32, u64)> {
-        let Job { requests, sent, p2p, .. } = self.job();
+        let Job { noted, sent, p2p, .. } = self.job();
         if Some(handle) == *sent {
             return Some((Status::EMPTY.source, Status::EMPTY.tag, 0));
         }
-        // Which has no entry, and a sentence that says so would be thrown away.
-        if handle == constants::REQUEST_NULL {
-            return None;
-        }
-        let mut entry = requests.entry(handle).ok()?;
-        let Request { work: Some(Work::Recv(ticket, Source::Peer { rank, .. })), recipe: None, .. } =
-            entry.get_mut()
-        else {
-            return None;
-        };
-        let (tag, bytes) = p2p.take_arrived(*ticket)?;
-        let rank = *rank;
-        entry.forget();
-        Some((rank, tag, bytes))
+        let receive = *noted.get(handle)?;
+        let (tag, bytes) = p2p.take_arrived(receive.ticket())?;
+        noted.remove(receive);
+        Some((receive.rank(), tag, bytes))
     }
 
     /// Retires the first request that is active and over. `Some(None)`: none of them is active.
@@ -561,6 +572,8 @@ impl Process {
     }
 
     fn is_active(&mut self, handle: Handle) -> Result<bool> {
-        Ok(handle != constants::REQUEST_NULL && self.job().requests.get(handle)?.work.is_some())
+        let Job { requests, noted, .. } = self.job();
+        let is_noted = noted.get(handle).is_some();
+        Ok(is_noted || handle != constants::REQUEST_NULL && requests.get(handle)?.work.is_some())
     }
 }

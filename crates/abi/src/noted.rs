@@ -1,0 +1,83 @@
+//! Receives that `p2p/deferred.rs` only notes: plain ones, and so most. Their requests have no entry in the table: the handle is the
+//! receive's number there, and here is what else is known of it.
+//!
+//! Always true here: a place's request is alive while its handle is the one given, and its receive has not been taken; so no two that live
+//! need the same place.
+
+use crate::args::Handle;
+use crate::request::Source;
+use objects::{Kind, constants};
+use p2p::Ticket;
+
+/// The live ones, by number.
+pub struct Noted([Receive; p2p::NOTED_MAX]);
+
+// What tells numbers apart here and there.
+const _: () = assert!(objects::handle::NUMBERS as u64 - 1 == p2p::NUMBERS);
+
+/// One of them.
+#[derive(Clone, Copy)]
+pub struct Receive {
+    handle: Handle,
+    /// The comm whose error handler hears of failures.
+    pub comm: Handle,
+    peer: u32,
+    rank: i32,
+}
+
+impl Receive {
+    /// What p2p calls it.
+    #[inline]
+    pub fn ticket(&self) -> Ticket {
+        Ticket::deferred(self.number().into())
+    }
+
+    #[inline]
+    fn number(&self) -> u32 {
+        self.handle.number(Kind::Request).expect("a noted receive has a number")
+    }
+
+    /// Whom it listens to.
+    pub fn source(&self) -> Source {
+        Source::Peer { peer: self.peer, rank: self.rank }
+    }
+
+    /// The same, in its comm.
+    #[inline(always)]
+    pub fn rank(&self) -> i32 {
+        self.rank
+    }
+}
+
+impl Noted {
+    /// Without any.
+    pub const fn new() -> Noted {
+        Noted([Receive { handle: constants::REQUEST_NULL, comm: constants::COMM_NULL, peer: 0, rank: 0 }; _])
+    }
+
+    /// The request of a receive from a member of a comm, which p2p has noted under this number.
+    #[inline(always)]
+    pub fn enter(&mut self, number: u64, comm: Handle, peer: u32, rank: i32) -> Handle {
+        let handle = Handle::numbered(Kind::Request, number as u32);
+        self.0[number as usize % p2p::NOTED_MAX] = Receive { handle, comm, peer, rank };
+        handle
+    }
+
+    /// A live one.
+    #[inline(always)]
+    pub fn get(&self, handle: Handle) -> Option<&Receive> {
+        let receive = &self.0[handle.number(Kind::Request)? as usize % p2p::NOTED_MAX];
+        (receive.handle == handle).then_some(receive)
+    }
+
+    /// The program has no request for it any more.
+    #[inline(always)]
+    pub fn remove(&mut self, receive: Receive) {
+        self.0[receive.number() as usize % p2p::NOTED_MAX].handle = constants::REQUEST_NULL;
+    }
+
+    /// All that live, with their handles.
+    pub fn handles(&self) -> impl Iterator<Item = Handle> {
+        self.0.iter().map(|receive| receive.handle).filter(|handle| *handle != constants::REQUEST_NULL)
+    }
+}
