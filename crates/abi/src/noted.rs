@@ -81,3 +81,31 @@ impl Noted {
         self.0.iter().map(|receive| receive.handle).filter(|handle| *handle != constants::REQUEST_NULL)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_finds_its_receive_only() {
+        let mut noted = Noted::new();
+        let places = p2p::NOTED_MAX as u64;
+        let [early, late] = [p2p::NUMBERS, p2p::NUMBERS + 1]
+            .map(|number| noted.enter(number, constants::COMM_SELF, number as u32, 7));
+        for (handle, number) in [(early, p2p::NUMBERS), (late, 0)] {
+            let receive = noted.get(handle).unwrap();
+            assert_eq!((receive.ticket(), receive.rank()), (Ticket::deferred(number), 7));
+        }
+        assert_eq!(noted.handles().collect::<Vec<_>>(), [late, early]);
+        let receive = *noted.get(early).unwrap();
+        noted.remove(receive);
+        let again = noted.enter(p2p::NUMBERS + 1 + places, constants::COMM_SELF, 0, 3);
+        assert!(noted.get(early).is_none() && noted.get(late).is_none());
+        assert_eq!(noted.get(again).map(Receive::rank), Some(3));
+        assert!(
+            [constants::REQUEST_NULL, constants::COMM_SELF, Handle(again.0 | 1 << 32)]
+                .into_iter()
+                .all(|other| noted.get(other).is_none())
+        );
+    }
+}

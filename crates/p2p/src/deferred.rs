@@ -206,7 +206,8 @@ impl P2p {
     #[inline(never)]
     fn take_arrivals(&mut self) {
         let Deferred { entries, waiting, next, .. } = &mut self.deferred;
-        let (first, many, source) = (*waiting, *next - *waiting, entries[*waiting as usize % NOTED_MAX].source);
+        let (first, many, source) =
+            (*waiting, *next - *waiting, entries[*waiting as usize % NOTED_MAX].source);
         let Some(Some(peer)) = self.peers.get_mut(source as usize) else { return };
         let (mut taken, mut bytes) = (0, 0);
         // What makes no sense stays, and whoever polls next says so.
@@ -246,5 +247,34 @@ impl P2p {
             self.deferred.forget(number);
         }
         posted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a ticket names its receive although it holds only part of the number, and nothing once that is taken.
+    #[test]
+    fn numbers_go_on_where_tickets_begin_anew() {
+        let mut deferred = Deferred::new();
+        let before = NUMBERS - 50;
+        (deferred.first, deferred.waiting, deferred.next) = (before, before, before);
+        let mut taken = Vec::new();
+        for at in 0..3 * NOTED_MAX as u64 {
+            assert!(deferred.has_room());
+            let number = deferred.push(0, 0, None, Span::EMPTY);
+            assert_eq!(number, before + at);
+            let ticket = Ticket::deferred(number & NUMBERS);
+            assert_eq!((ticket, deferred.number(ticket)), (Ticket::deferred(number), Some(number)));
+            // All of the window but the newest are over.
+            if let Some(over) = at.checked_sub(NOTED_MAX as u64 - 1) {
+                deferred.waiting = deferred.next;
+                deferred.forget(before + over);
+                taken.push(before + over);
+            }
+        }
+        deferred.make_room();
+        assert!(taken.into_iter().all(|number| deferred.number(Ticket::deferred(number)).is_none()));
     }
 }

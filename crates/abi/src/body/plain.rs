@@ -156,14 +156,7 @@ impl Process {
     }
 
     #[inline(never)] // With what was asked in registers: the short way has no place for it.
-    fn find(
-        &mut self,
-        buf: Address,
-        count: i64,
-        datatype: Handle,
-        rank: i32,
-        comm: Handle,
-    ) -> Option<Plain> {
+    fn find(&mut self, buf: Address, count: i64, datatype: Handle, rank: i32, comm: Handle) -> Option<Plain> {
         let span = self.span(buf, count, datatype)?;
         let known = self.objects.comm(comm).ok()?;
         if rank < 0 {
