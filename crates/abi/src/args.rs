@@ -94,6 +94,14 @@ impl<T: Copy> Place<T> {
         // SAFETY: as above, in the form of the program's face.
         unsafe { (foreign.load)(self.address.wrapping_add(at * foreign.bytes)) }
     }
+    /// The element itself, to be changed at once, if it is in our form; after `check`.
+    #[inline(always)]
+    fn element<'a>(self, at: usize) -> Option<&'a mut T> {
+        let pointer = (self.address as *mut T).wrapping_add(at);
+        // SAFETY: not null, and the program gave it holding the element by the contract of this file and of the callers; its memory is the
+        // library's until the call returns.
+        self.foreign.is_none().then(|| unsafe { &mut *pointer })
+    }
     /// As `set`, after `check`.
     #[inline(always)]
     fn store(self, at: usize, value: T) {
@@ -535,10 +543,16 @@ impl Statuses {
     /// Stores status `at` but for MPI_ERROR.
     #[inline]
     pub fn set(self, at: usize, status: Status) {
-        if !self.is_ignored() {
-            let error = self.0.get(at).expect("not null").error;
-            self.0.set(at, Status { error, ..status }).expect("not null");
+        if self.is_ignored() {
+            return;
         }
+        // Field by field: one that is put together in memory and moved in wider words is waited for.
+        if let Some(Status { source, tag, hidden, .. }) = self.0.0.element(at) {
+            (*source, *tag, *hidden) = (status.source, status.tag, status.hidden);
+            return;
+        }
+        let error = self.0.get(at).expect("not null").error;
+        self.0.set(at, Status { error, ..status }).expect("not null");
     }
     /// Stores the field MPI_ERROR of status `at`, for calls that return MPI_ERR_IN_STATUS.
     pub fn set_error(self, at: usize, code: i32) {

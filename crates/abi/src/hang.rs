@@ -70,7 +70,7 @@ impl Process {
     /// What a request waits for, if it is one message.
     fn awaited(&self, handle: objects::Handle) -> Option<Operation> {
         let job = self.job.as_deref()?;
-        if let Some(receive) = job.noted.get(handle) {
+        if let Some(receive) = job.deferred.get(handle) {
             return job.p2p.describe(receive.ticket());
         }
         match job.requests.get(handle).ok()?.work.as_ref()? {

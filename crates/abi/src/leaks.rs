@@ -43,8 +43,8 @@ pub(crate) fn report(guard: &mut Guard, lost: &[Lost]) {
     for pending in guard.job().p2p.pending() {
         lines.push(in_words(guard, pending));
     }
-    let Job { requests, noted, sent, .. } = guard.job();
-    let requests = requests.iter().map(|(handle, _)| handle).chain(noted.handles());
+    let Job { requests, deferred, sent, .. } = guard.job();
+    let requests = requests.iter().map(|(handle, _)| handle).chain(deferred.handles());
     let requests: Vec<Handle> = requests.filter(|handle| Some(*handle) != *sent).collect();
     lines.extend(requests.into_iter().filter_map(|handle| request_in_words(guard, handle)));
     let objects = &guard.objects;

@@ -5,9 +5,9 @@
 
 use crate::body::p2p::Taken;
 use crate::callback;
+use crate::deferred::Deferred;
 use crate::hang;
 use crate::image::Operator;
-use crate::noted::Noted;
 use crate::raise;
 use crate::request::{Request, Work};
 use crate::window::Win;
@@ -94,10 +94,10 @@ pub struct Job {
     pub io: io::Io,
     /// What the program's MPI_Files name.
     pub files: Table<io::File>,
-    /// What the program's MPI_Requests name, but for plain receives.
+    /// What the program's MPI_Requests name, but for `deferred`.
     pub requests: Table<Request>,
-    /// Those.
-    pub noted: Noted,
+    /// What those of plain receives name.
+    pub deferred: Deferred,
     /// The request of every send that was over when it began: most short ones. It is never freed. Nothing where the program's
     /// forgotten requests are told at the end (OUTBOARD_CHECK=2), as then each is one.
     pub sent: Option<Handle>,
@@ -677,7 +677,7 @@ impl Process {
             io: io::Io::new(move || segment.rank(membership.rank).bell.ring()),
             files: Table::new(Kind::File),
             requests,
-            noted: Noted::new(),
+            deferred: Deferred::new(),
             sent,
             rma: Rma::new(segment.clone(), membership.rank),
             windows: Table::new(Kind::Win),

@@ -302,8 +302,8 @@ impl Process {
 impl Job {
     /// Whether a request is over (inactive ones are). What it has to tell is kept in it.
     pub(crate) fn advance(&mut self, handle: Handle) -> Result<bool> {
-        let Job { requests, noted, p2p, coll, operators, .. } = self;
-        if let Some(receive) = noted.get(handle) {
+        let Job { requests, deferred, p2p, coll, operators, .. } = self;
+        if let Some(receive) = deferred.get(handle) {
             return Ok(p2p.is_done(receive.ticket()));
         }
         let Some(work) = &mut requests.get_mut(handle)?.work else { return Ok(true) };

@@ -14,15 +14,15 @@ use telemetry::Counter;
 use transport::route::Take;
 
 /// So many are noted at most, with those that have been posted meanwhile and not taken.
-pub const NOTED_MAX: usize = 128;
-/// The lower half of a ticket from here. No other ticket has it but `Ticket::DONE`, whose upper half is above `NUMBERS`.
+pub const DEFERRED_MAX: usize = 128;
+/// The lower half of a ticket from here. No other ticket has it but `Ticket::DONE`, whose upper half is none of `NUMBERS`.
 const MARK: u64 = u32::MAX as u64;
-/// A ticket's upper half: the receive's number, as far as it fits.
-pub const NUMBERS: u64 = (1 << 21) - 1;
+/// So many numbers are told apart by tickets: the upper half is the receive's number modulo this.
+pub const NUMBERS: u64 = 1 << 21;
 
 /// The receives, by number.
 pub(crate) struct Deferred {
-    entries: Box<[Entry; NOTED_MAX]>,
+    entries: Box<[Entry; DEFERRED_MAX]>,
     /// Before the first all are forgotten. The first that waits; the one to come.
     first: u64,
     waiting: u64,
@@ -53,7 +53,7 @@ enum Stage {
 impl Deferred {
     pub(crate) fn new() -> Deferred {
         let entry = Entry { context: 0, source: 0, tag: None, span: Span::EMPTY, stage: Stage::Forgotten };
-        Deferred { entries: Box::new([entry; NOTED_MAX]), first: 0, waiting: 0, next: 0 }
+        Deferred { entries: Box::new([entry; DEFERRED_MAX]), first: 0, waiting: 0, next: 0 }
     }
 
     /// Whether a receive waits here.
@@ -64,7 +64,7 @@ impl Deferred {
 
     #[inline(always)]
     fn has_room(&mut self) -> bool {
-        self.next - self.first < NOTED_MAX as u64 || self.make_room()
+        self.next - self.first < DEFERRED_MAX as u64 || self.make_room()
     }
 
     #[cold]
@@ -72,7 +72,7 @@ impl Deferred {
         while self.first < self.waiting && self.entry(self.first).stage == Stage::Forgotten {
             self.first += 1;
         }
-        self.next - self.first < NOTED_MAX as u64
+        self.next - self.first < DEFERRED_MAX as u64
     }
 
     #[inline(always)]
@@ -85,25 +85,25 @@ impl Deferred {
 
     #[inline(always)]
     fn entry(&mut self, number: u64) -> &mut Entry {
-        &mut self.entries[number as usize % NOTED_MAX]
+        &mut self.entries[number as usize % DEFERRED_MAX]
     }
 
     /// The number that a ticket names, if it is one from here that has not been taken.
     #[inline(always)]
     fn number(&self, ticket: Ticket) -> Option<u64> {
-        let number = self.first + ((ticket.0 >> 32).wrapping_sub(self.first) & NUMBERS);
+        let number = self.first + ((ticket.0 >> 32).wrapping_sub(self.first) % NUMBERS);
         (ticket.is_deferred() && number < self.next).then_some(number)
     }
 
     /// The ticket under which it was posted, if it was.
     fn posted(&self, ticket: Ticket) -> Option<u64> {
-        let entry = &self.entries[self.number(ticket)? as usize % NOTED_MAX];
+        let entry = &self.entries[self.number(ticket)? as usize % DEFERRED_MAX];
         if let Stage::Posted(posted) = entry.stage { Some(posted) } else { None }
     }
 
     /// How it ended, if its message was taken here.
     pub(crate) fn arrived(&self, ticket: Ticket) -> Option<Outcome> {
-        self.entries[self.number(ticket)? as usize % NOTED_MAX].outcome()
+        self.entries[self.number(ticket)? as usize % DEFERRED_MAX].outcome()
     }
 
     /// Nobody will ask for it any more; it does not wait.
@@ -115,7 +115,7 @@ impl Deferred {
     /// What waits, with the bytes that the buffer holds.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = (Ticket, Pattern, usize)> {
         (self.waiting..self.next).map(|number| {
-            let Entry { context, source, tag, span, .. } = self.entries[number as usize % NOTED_MAX];
+            let Entry { context, source, tag, span, .. } = self.entries[number as usize % DEFERRED_MAX];
             let pattern = Pattern { context, source: Some(source), tag };
             (Ticket::deferred(number), pattern, span.bytes())
         })
@@ -131,11 +131,11 @@ impl Entry {
 }
 
 impl Ticket {
-    /// That of the receive with this number, which `P2p::defer` gave: its lower bits, `NUMBERS`, are enough. All that have not been taken
-    /// have numbers of their own, even modulo `NOTED_MAX`.
+    /// That of the receive to which `P2p::defer` gave this number; modulo `NUMBERS` is enough. All that have not been taken have numbers of
+    /// their own, even modulo `DEFERRED_MAX`.
     #[inline(always)]
     pub fn deferred(number: u64) -> Ticket {
-        Ticket((number & NUMBERS) << 32 | MARK)
+        Ticket((number % NUMBERS) << 32 | MARK)
     }
 
     #[inline(always)]
@@ -207,12 +207,12 @@ impl P2p {
     fn take_arrivals(&mut self) {
         let Deferred { entries, waiting, next, .. } = &mut self.deferred;
         let (first, many, source) =
-            (*waiting, *next - *waiting, entries[*waiting as usize % NOTED_MAX].source);
+            (*waiting, *next - *waiting, entries[*waiting as usize % DEFERRED_MAX].source);
         let Some(Some(peer)) = self.peers.get_mut(source as usize) else { return };
         let (mut taken, mut bytes) = (0, 0);
         // What makes no sense stays, and whoever polls next says so.
         let _ = peer.route.poll_while(|header, payload| {
-            let entry = &mut entries[(first + taken) as usize % NOTED_MAX];
+            let entry = &mut entries[(first + taken) as usize % DEFERRED_MAX];
             let Entry { context, tag, span, .. } = *entry;
             let copy = |payload: Span| payload.copy_to(span.slice(0, payload.bytes()));
             if entry.source != source {
@@ -261,14 +261,14 @@ mod tests {
         let before = NUMBERS - 50;
         (deferred.first, deferred.waiting, deferred.next) = (before, before, before);
         let mut taken = Vec::new();
-        for at in 0..3 * NOTED_MAX as u64 {
+        for at in 0..3 * DEFERRED_MAX as u64 {
             assert!(deferred.has_room());
             let number = deferred.push(0, 0, None, Span::EMPTY);
             assert_eq!(number, before + at);
-            let ticket = Ticket::deferred(number & NUMBERS);
+            let ticket = Ticket::deferred(number % NUMBERS);
             assert_eq!((ticket, deferred.number(ticket)), (Ticket::deferred(number), Some(number)));
             // All of the window but the newest are over.
-            if let Some(over) = at.checked_sub(NOTED_MAX as u64 - 1) {
+            if let Some(over) = at.checked_sub(DEFERRED_MAX as u64 - 1) {
                 deferred.waiting = deferred.next;
                 deferred.forget(before + over);
                 taken.push(before + over);

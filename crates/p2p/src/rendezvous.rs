@@ -3,8 +3,8 @@
 //! The sender offers {bytes, its ticket, its address if the bytes lie in one stretch}. The receiver then fetches them in one
 //! of three ways. A receive of no bytes, or one that has read them all, answers TAKEN, which ends the send.
 //! - *Read*: it copies from the sender's memory, a piece per poll; the sender need not be in MPI.
-//! - *Stream*: it ASKs for the bytes, which the sender sends as DATA, and which ends the send. Faster where both are in MPI,
-//!   because the two copies overlap in the cache.
+//! - *Stream*: it ASKs for the bytes, which the sender sends as DATA, and which ends the send. Faster where both are in MPI and neither has
+//!   anything else to do, because the two copies overlap in the cache.
 //! - *Hope*: it asks, and reads what is left if no DATA comes for `patience_polls`: the sender computes, perhaps for long.
 //!
 //! A reader that fails asks for what is left. So DATA of an earlier request may still be under way when it is not wanted any
@@ -65,7 +65,13 @@ impl State {
         }
         let (peer, next) = (lane.number, 0);
         let readable = !lane.unreadable && address != 0;
-        let attempt = match self.large_protocol {
+        let protocol = match self.large_protocol {
+            LargeProtocol::Auto if self.sends_open > 0 && end <= self.busy_read_bytes_max => {
+                LargeProtocol::Cma
+            }
+            chosen => chosen,
+        };
+        let attempt = match protocol {
             LargeProtocol::Cma if readable => {
                 request.stage = Stage::Reading { peer, theirs, address, attempt: FINAL, next, end };
                 return self.reading.push_back(ours);

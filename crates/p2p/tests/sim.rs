@@ -518,6 +518,35 @@ fn corrupt_packets_are_errors() {
     });
 }
 
+/// Goal: who sends a long message and receives one reads it, and needs no more of its sender than the offer; who only receives is sent
+/// it. Method: the receiver alone is polled once the offers are there.
+#[test]
+fn an_exchange_is_read() {
+    for (bytes_max, sends, comes) in [(800, true, true), (799, true, false), (800, false, false)] {
+        let config = Config { busy_read_bytes_max: bytes_max, patience_polls: 1000, ..small() };
+        let mut job = Job::new(2, 4, CALM, config);
+        let (from, back) = (Bytes::new(800).holding(1), Bytes::new(800).holding(2));
+        let (into, there) = (Bytes::new(800), Bytes::new(800));
+        let send = job.ranks[0].isend(Mode::Standard, CONTEXT, 1, 5, from.buffer()).unwrap();
+        let other = job.ranks[0].irecv(CONTEXT, Some(1), Some(6), there.buffer());
+        let start = || job.ranks[1].isend(Mode::Standard, CONTEXT, 0, 6, back.buffer()).unwrap();
+        let answer = sends.then(start);
+        let receive = job.ranks[1].irecv(CONTEXT, Some(0), Some(5), into.buffer());
+        for _ in 0..100 {
+            job.ranks[1].poll().unwrap();
+        }
+        assert_eq!(job.ranks[1].is_done(receive), comes, "{bytes_max} {sends}");
+        job.wait(0, send);
+        job.wait(1, receive);
+        into.assert_holds(1, 800);
+        if let Some(answer) = answer {
+            job.wait(0, other);
+            job.wait(1, answer);
+            there.assert_holds(2, 800);
+        }
+    }
+}
+
 /// Goal: even the partner of an operation cannot make us crash or touch what is not the operation's. Method: it sends random
 /// packets about the real send and the real receive, whose bytes it may spoil, but nothing else.
 #[test]

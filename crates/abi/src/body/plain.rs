@@ -203,9 +203,9 @@ impl Plain {
     #[inline(always)]
     fn irecv(self, process: &mut Process, tag: Option<i32>, comm: Handle) -> Handle {
         let Plain { context, peer, rank, span } = self;
-        let Job { p2p, noted, requests, .. } = process.job();
+        let Job { p2p, deferred, requests, .. } = process.job();
         if let Some(number) = p2p.defer(context, peer, tag, span) {
-            return noted.enter(number, comm, peer, rank);
+            return deferred.enter(number, comm, peer, rank);
         }
         let ticket = p2p.irecv_posted(context, Some(peer), tag, span.into());
         let work = Some(Work::Recv(ticket, Source::Peer { peer, rank }));

@@ -210,9 +210,9 @@ pub fn request_free(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
     if Some(handle) == guard.job().sent {
         return request.set(constants::REQUEST_NULL);
     }
-    let Job { requests, noted, orphans, .. } = guard.job();
-    if let Some(receive) = noted.get(handle).copied() {
-        noted.remove(receive);
+    let Job { requests, deferred, orphans, .. } = guard.job();
+    if let Some(receive) = deferred.get(handle).copied() {
+        deferred.remove(receive);
         orphans.push(Work::Recv(receive.ticket(), receive.source()));
         return request.set(constants::REQUEST_NULL);
     }
@@ -240,8 +240,8 @@ pub fn request_free(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
 /// MPI_Cancel.
 pub fn cancel(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
     let handle = request.get()?;
-    let Job { requests, noted, p2p, .. } = guard.job();
-    if let Some(receive) = noted.get(handle) {
+    let Job { requests, deferred, p2p, .. } = guard.job();
+    if let Some(receive) = deferred.get(handle) {
         p2p.cancel(receive.ticket());
         return Ok(());
     }
@@ -468,8 +468,8 @@ impl Process {
         if handle == constants::REQUEST_NULL {
             return Ok(Some(Completion::EMPTY));
         }
-        let Job { requests, noted, p2p, coll, operators, .. } = self.job();
-        if let Some(receive) = noted.get(handle) {
+        let Job { requests, deferred, p2p, coll, operators, .. } = self.job();
+        if let Some(receive) = deferred.get(handle) {
             return Ok(p2p
                 .outcome(receive.ticket())
                 .map(|outcome| Completion::of(outcome, &receive.source())));
@@ -490,10 +490,10 @@ impl Process {
                 stays: true,
             }));
         }
-        let Job { requests, noted, sent, p2p, coll, operators, .. } = self.job();
-        if let Some(receive) = noted.get(handle).copied() {
+        let Job { requests, deferred, sent, p2p, coll, operators, .. } = self.job();
+        if let Some(receive) = deferred.get(handle).copied() {
             let Some(outcome) = p2p.take(receive.ticket()) else { return Ok(None) };
-            noted.remove(receive);
+            deferred.remove(receive);
             let completion = Completion::of(outcome, &receive.source());
             return Ok(Some(Retired { comm: receive.comm, completion, stays: false }));
         }
@@ -532,13 +532,13 @@ impl Process {
     /// before it was posted. The source, tag and bytes of its status, which is made only where it is wanted; nothing if it is another.
     #[inline(always)]
     fn retire_message(&mut self, handle: Handle) -> Option<(i32, i32, u64)> {
-        let Job { noted, sent, p2p, .. } = self.job();
+        let Job { deferred, sent, p2p, .. } = self.job();
         if Some(handle) == *sent {
             return Some((Status::EMPTY.source, Status::EMPTY.tag, 0));
         }
-        let receive = *noted.get(handle)?;
+        let receive = *deferred.get(handle)?;
         let (tag, bytes) = p2p.take_arrived(receive.ticket())?;
-        noted.remove(receive);
+        deferred.remove(receive);
         Some((receive.rank(), tag, bytes))
     }
 
@@ -572,8 +572,8 @@ impl Process {
     }
 
     fn is_active(&mut self, handle: Handle) -> Result<bool> {
-        let Job { requests, noted, .. } = self.job();
-        let is_noted = noted.get(handle).is_some();
+        let Job { requests, deferred, .. } = self.job();
+        let is_noted = deferred.get(handle).is_some();
         Ok(is_noted || handle != constants::REQUEST_NULL && requests.get(handle)?.work.is_some())
     }
 }

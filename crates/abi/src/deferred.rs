@@ -1,0 +1,113 @@
+//! The requests of deferred receives (`p2p/deferred.rs`), if these are plain: most receives. They have no entry in the table of requests. The
+//! handle is the receive's number there, and here is what else is known of it.
+//!
+//! Always true here: a receive has its place until the program has no request for it any more, and p2p gives no other the same place
+//! before it has been taken, so not sooner.
+
+use crate::args::Handle;
+use crate::request::Source;
+use objects::{Kind, constants};
+use p2p::Ticket;
+
+/// Those that live, by number.
+pub struct Deferred([Receive; p2p::DEFERRED_MAX]);
+
+// Handles and tickets tell the same numbers apart.
+const _: () = assert!(objects::handle::NUMBERS as u64 == p2p::NUMBERS);
+
+/// A receive from a member of a comm.
+#[derive(Clone, Copy)]
+pub struct Receive {
+    handle: Handle,
+    /// The comm whose error handler hears of failures.
+    pub comm: Handle,
+    peer: u32,
+    rank: i32,
+}
+
+impl Receive {
+    /// What p2p calls it.
+    #[inline]
+    pub fn ticket(&self) -> Ticket {
+        Ticket::deferred(self.number().into())
+    }
+
+    #[inline]
+    fn number(&self) -> u32 {
+        self.handle.number(Kind::Request).expect("a deferred receive has a number")
+    }
+
+    /// Whom it listens to.
+    pub fn source(&self) -> Source {
+        Source::Peer { peer: self.peer, rank: self.rank }
+    }
+
+    /// The same, in its comm.
+    #[inline(always)]
+    pub fn rank(&self) -> i32 {
+        self.rank
+    }
+}
+
+impl Deferred {
+    /// Without any.
+    pub const fn new() -> Deferred {
+        Deferred(
+            [Receive { handle: constants::REQUEST_NULL, comm: constants::COMM_NULL, peer: 0, rank: 0 }; _],
+        )
+    }
+
+    /// The request of a receive, which p2p has deferred under this number.
+    #[inline(always)]
+    pub fn enter(&mut self, number: u64, comm: Handle, peer: u32, rank: i32) -> Handle {
+        let handle = Handle::numbered(Kind::Request, number as u32);
+        self.0[number as usize % p2p::DEFERRED_MAX] = Receive { handle, comm, peer, rank };
+        handle
+    }
+
+    /// A live one.
+    #[inline(always)]
+    pub fn get(&self, handle: Handle) -> Option<&Receive> {
+        let receive = &self.0[handle.number(Kind::Request)? as usize % p2p::DEFERRED_MAX];
+        (receive.handle == handle).then_some(receive)
+    }
+
+    /// The program has no request for it any more.
+    #[inline(always)]
+    pub fn remove(&mut self, receive: Receive) {
+        self.0[receive.number() as usize % p2p::DEFERRED_MAX].handle = constants::REQUEST_NULL;
+    }
+
+    /// All that live, with their handles.
+    pub fn handles(&self) -> impl Iterator<Item = Handle> {
+        self.0.iter().map(|receive| receive.handle).filter(|handle| *handle != constants::REQUEST_NULL)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_finds_its_receive_only() {
+        let mut receives = Deferred::new();
+        let places = p2p::DEFERRED_MAX as u64;
+        let [early, late] = [p2p::NUMBERS - 1, p2p::NUMBERS]
+            .map(|number| receives.enter(number, constants::COMM_SELF, number as u32, 7));
+        for (handle, number) in [(early, p2p::NUMBERS - 1), (late, 0)] {
+            let receive = receives.get(handle).unwrap();
+            assert_eq!((receive.ticket(), receive.rank()), (Ticket::deferred(number), 7));
+        }
+        assert_eq!(receives.handles().collect::<Vec<_>>(), [late, early]);
+        let receive = *receives.get(early).unwrap();
+        receives.remove(receive);
+        let again = receives.enter(p2p::NUMBERS + places, constants::COMM_SELF, 0, 3);
+        assert!(receives.get(early).is_none() && receives.get(late).is_none());
+        assert_eq!(receives.get(again).map(Receive::rank), Some(3));
+        assert!(
+            [constants::REQUEST_NULL, constants::COMM_SELF, Handle(again.0 | 1 << 32)]
+                .into_iter()
+                .all(|other| receives.get(other).is_none())
+        );
+    }
+}
