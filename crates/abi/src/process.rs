@@ -15,6 +15,7 @@ use boot::Membership;
 use coll::Coll;
 use error::{Class, Error, Result};
 use executor::{Executor, Poll};
+pub use objects::constants::SUCCESS;
 use objects::constants::{COMM_SELF, THREAD_MULTIPLE, THREAD_SINGLE};
 use objects::{Handle, Kind, Objects, Table};
 use p2p::P2p;
@@ -192,7 +193,7 @@ pub fn call(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<
         telemetry::end(begun, telemetry::Event::Call { function: name });
     }
     match result {
-        Ok(()) => objects::constants::SUCCESS,
+        Ok(()) => SUCCESS,
         Err(error) => raise::raise(guard, error),
     }
 }
@@ -203,7 +204,7 @@ pub fn call(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<
 macro_rules! call_plain {
     ($name:literal, $on:expr, $plain:path, $body:path, ($($argument:ident),* $(,)?)) => {
         match $crate::process::bare().map(|process| $plain(process, $($argument),*)) {
-            Some(Some(())) => 0,
+            Some(Some(())) => $crate::process::SUCCESS,
             Some(None) => $crate::process::call_apart($name, $on, move |guard| $body(guard, $($argument),*)),
             None => $crate::process::call_held(
                 $name,
@@ -248,14 +249,14 @@ pub fn call_held(
     if begun != 0 {
         telemetry::end(begun, telemetry::Event::Call { function: name });
     }
-    objects::constants::SUCCESS
+    SUCCESS
 }
 
 /// Runs the body of an MPI function that may be called at any time.
 pub fn anytime(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<()>) -> c_int {
     let mut guard = Guard::with(lock(), (name, on));
     match body(&mut guard) {
-        Ok(()) => objects::constants::SUCCESS,
+        Ok(()) => SUCCESS,
         Err(error) => raise::raise(guard, error),
     }
 }
@@ -267,7 +268,7 @@ pub fn tool(name: &'static str, body: impl FnOnce(&mut Guard) -> Result<()>) -> 
         return objects::constants::T_ERR_NOT_INITIALIZED;
     }
     match body(&mut guard).map_err(|error| error.code()) {
-        Ok(()) => objects::constants::SUCCESS,
+        Ok(()) => SUCCESS,
         // Of the argument wrappers, which know nothing of this interface's codes.
         Err(code) if code < objects::constants::T_ERR_CANNOT_INIT => objects::constants::T_ERR_INVALID,
         Err(code) => code,

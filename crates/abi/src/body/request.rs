@@ -573,7 +573,7 @@ impl Process {
 
     fn is_active(&mut self, handle: Handle) -> Result<bool> {
         let Job { requests, deferred, .. } = self.job();
-        let is_noted = deferred.get(handle).is_some();
-        Ok(is_noted || handle != constants::REQUEST_NULL && requests.get(handle)?.work.is_some())
+        let is_deferred = deferred.get(handle).is_some();
+        Ok(is_deferred || handle != constants::REQUEST_NULL && requests.get(handle)?.work.is_some())
     }
 }
