@@ -76,12 +76,14 @@ impl Row {
         self.ratio().map_or(self.goal().map(|_| false), |ratio| self.meets(ratio.median))
     }
 
-    /// The best limit over the best peer, where even that would miss the goal. What we are faster than, by a tenth at least, is no limit.
+    /// The best limit over the best peer, where even that would miss the goal. What we or that peer are faster than, by a tenth at least,
+    /// is no limit.
     pub fn limit_in_the_way(&self) -> Option<f64> {
         let peer = &self.values[self.hardest()?.0];
         let ratios = self.binding().filter_map(|limit| Some(paired(limit, peer)?.median));
         let best = ratios.reduce(if self.measure.higher { f64::max } else { f64::min })?;
-        let is_limit = self.reached().is_some_and(|part| part <= 1.1);
+        let slower_than_peer = if self.measure.higher { best.recip() } else { best };
+        let is_limit = slower_than_peer <= 1.1 && self.reached().is_some_and(|part| part <= 1.1);
         (is_limit && self.is_met() == Some(false) && self.meets(best) == Some(false)).then_some(best)
     }
 
@@ -265,6 +267,11 @@ mod tests {
         assert_eq!(table.rows[1].limit_in_the_way(), None, "we are faster than it");
         table.rows[1].limits[1] = some(&[1.0, 1.0, 1.0]);
         assert_eq!(table.rows[1].verdict(), "MISS <= 0.70");
+        table.rows[1].values[0] = some(&[4.5; 3]);
+        (table.rows[1].limits[1], table.rows[1].limits[2]) = (some(&[4.2; 3]), some(&[5.0; 3]));
+        assert_eq!(table.rows[1].verdict(), "MISS <= 0.70 (the limit itself: 1.05)");
+        table.rows[1].limits[1] = some(&[4.6; 3]);
+        assert_eq!(table.rows[1].limit_in_the_way(), None, "the peer is faster than it");
     }
 
     #[test]
