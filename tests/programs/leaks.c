@@ -20,10 +20,10 @@ static void expect(int times, const char *format, ...)
 int main(int argc, char **argv)
 {
     enum { LONG = 300000 };
-    static int data[4], big[LONG], never[8];
+    static int data[4], big[LONG], never[8], plain[4];
     begin(&argc, &argv);
     int to = (rank + 1) % size, from = (rank + size - 1) % size;
-    MPI_Request send[3], recv, ended, persistent;
+    MPI_Request send[3], recv, ended, persistent, receives[4];
     MPI_Message message;
     MPI_Comm comm;
     MPI_Datatype type;
@@ -34,6 +34,12 @@ int main(int argc, char **argv)
     MPI_Type_contiguous(3, MPI_INT, &type);
     MPI_Type_set_name(type, "triple");
     MPI_Info_create(&info);
+    /* Plain receives: one that is over when the last is, one that is freed and goes on to its end, one for which nothing comes. */
+    for (int at = 0; at < 4; at++) MPI_Irecv(&plain[at], 1, MPI_INT, from, 17 + at, MPI_COMM_WORLD, &receives[at]);
+    MPI_Request_free(&receives[1]);
+    for (int at = 0; at < 4; at++)
+        if (at != 2) MPI_Send(data, 1, MPI_INT, to, 17 + at, MPI_COMM_WORLD);
+    MPI_Wait(&receives[3], MPI_STATUS_IGNORE);
     MPI_Win_create(data, sizeof data, 1, MPI_INFO_NULL, MPI_COMM_SELF, &win);
     /* Messages that nobody receives: short, long, and one that a probe has taken. */
     MPI_Isend(data, 4, MPI_INT, to, 11, MPI_COMM_WORLD, &send[0]);
@@ -57,8 +63,9 @@ int main(int argc, char **argv)
     expect(1, "message of %d bytes from rank %d, tag 13, on ", LONG * 4, from);
     expect(1, "receive of up to 32 bytes from any rank, tag 14, on MPI_COMM_WORLD, was never matched");
     expect(1, ", a persistent send, was never freed");
-    /* The three sends have ended by now, as has the receive from nobody. */
-    expect(4, ", an operation that has ended, was never completed");
+    expect(1, "receive of up to 4 bytes from rank %d, tag 19, on MPI_COMM_WORLD, was never matched", from);
+    /* The three sends have ended by now, as have the receive from nobody and the first plain one. */
+    expect(5, ", an operation that has ended, was never completed");
     expect(1, ", named forgotten, of %d processes, was never freed", size);
     expect(1, ", named triple, of 12 bytes, was never freed");
     expect(1, "window ");

@@ -187,6 +187,11 @@ static void wrong(void)
             EQUAL(word, made, "received after");
         }
     }
+    start(SENT);
+    gone = receives[0];
+    finish(FREE);
+    REFUSED(MPI_Test(&copy, &flag, &status));
+    REFUSED(MPI_Request_free(&copy));
 }
 
 int main(int argc, char **argv)

@@ -108,19 +108,21 @@ fn in_words(guard: &Guard, pending: Pending) -> String {
 /// What is wrong with a request that is still there; nothing where its receive has been told of.
 fn request_in_words(guard: &mut Guard, handle: Handle) -> Option<String> {
     let over = guard.peek(handle).unwrap_or(true);
-    let request = guard.job().requests.get(handle).ok()?;
-    let kind = match (request.recipe.as_deref(), &request.work) {
+    // A deferred receive has no entry.
+    let request = guard.job().requests.get(handle).ok();
+    let recipe = request.and_then(|request| request.recipe.as_deref());
+    let kind = match (recipe, request.and_then(|request| request.work.as_ref())) {
         (Some(Recipe::Send { .. }), _) => "a persistent send",
         (Some(Recipe::Recv { .. }), _) => "a persistent receive",
         (Some(Recipe::Partitioned(_)), _) => "a partitioned message",
         (Some(_), _) => "a persistent collective",
         (None, Some(Work::Done(completion))) if completion.generalized.is_some() => "a generalized request",
         (None, Some(Work::Generalized { .. })) => "a generalized request",
-        (None, Some(Work::Send(_) | Work::Recv(..))) if !over => return None,
+        (None, None | Some(Work::Send(_) | Work::Recv(..))) if !over => return None,
         (None, _) if over => "an operation that has ended",
         (None, _) => "an operation that has not ended",
     };
     let active = if over { "" } else { ", still active" };
-    let left = if request.recipe.is_none() { "completed" } else { "freed" };
+    let left = if recipe.is_none() { "completed" } else { "freed" };
     Some(format!("request {handle}, {kind}{active}, was never {left}"))
 }
