@@ -22,7 +22,8 @@ pub struct Receive {
     /// The comm whose error handler hears of failures.
     pub comm: Handle,
     peer: u32,
-    rank: i32,
+    /// Whom it listens to, in that comm.
+    pub rank: i32,
 }
 
 impl Receive {
@@ -40,12 +41,6 @@ impl Receive {
     /// Whom it listens to.
     pub fn source(&self) -> Source {
         Source::Peer { peer: self.peer, rank: self.rank }
-    }
-
-    /// The same, in its comm.
-    #[inline(always)]
-    pub fn rank(&self) -> i32 {
-        self.rank
     }
 }
 
@@ -96,14 +91,14 @@ mod tests {
             .map(|number| receives.enter(number, constants::COMM_SELF, number as u32, 7));
         for (handle, number) in [(early, p2p::NUMBERS - 1), (late, 0)] {
             let receive = receives.get(handle).unwrap();
-            assert_eq!((receive.ticket(), receive.rank()), (Ticket::deferred(number), 7));
+            assert_eq!((receive.ticket(), receive.rank), (Ticket::deferred(number), 7));
         }
         assert_eq!(receives.handles().collect::<Vec<_>>(), [late, early]);
         let receive = *receives.get(early).unwrap();
         receives.remove(receive);
         let again = receives.enter(p2p::NUMBERS + places, constants::COMM_SELF, 0, 3);
         assert!(receives.get(early).is_none() && receives.get(late).is_none());
-        assert_eq!(receives.get(again).map(Receive::rank), Some(3));
+        assert_eq!(receives.get(again).map(|receive| receive.rank), Some(3));
         assert!(
             [constants::REQUEST_NULL, constants::COMM_SELF, Handle(again.0 | 1 << 32)]
                 .into_iter()

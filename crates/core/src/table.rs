@@ -46,13 +46,6 @@ impl<T> Entry<'_, T> {
         self.slot.value.take().expect("an entry has a value")
     }
 
-    /// As `discard`, where the value holds nothing that must be let go.
-    #[inline]
-    pub fn forget(mut self) {
-        self.leave();
-        std::mem::forget(self.slot.value.take());
-    }
-
     /// As `remove`, where nobody wants the value.
     #[inline]
     pub fn discard(mut self) {
@@ -258,6 +251,13 @@ mod tests {
         let null = comms.get(constants::COMM_NULL).unwrap_err();
         assert!(null.message.starts_with("MPI_COMM_NULL"), "{null}");
         assert!(comms.get(Handle(usize::MAX)).is_err());
+        let numbered = comms.get(Handle::numbered(Kind::Comm, 5)).unwrap_err();
+        assert!(
+            numbered.message.contains("is a communicator that has been freed, or is not of those"),
+            "{numbered}"
+        );
+        let other = comms.get(Handle::numbered(Kind::Request, 5)).unwrap_err();
+        assert!(other.message.ends_with("is not a communicator (it is a request)"), "{other}");
         assert!(comms.get(Handle(0)).is_err());
     }
 

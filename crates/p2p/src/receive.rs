@@ -43,18 +43,10 @@ impl P2p {
     /// Starts a receive; `None` takes any source, any tag.
     #[inline(always)] // As `isend`.
     pub fn irecv(&mut self, context: u64, source: Option<u32>, tag: Option<i32>, buffer: Buffer) -> Ticket {
-        match buffer.contiguous() {
-            Some(span) => self.irecv_span(context, source, tag, span),
-            None => self.irecv_posted(context, source, tag, buffer),
-        }
-    }
-
-    /// The same with a buffer without gaps.
-    #[inline(always)]
-    fn irecv_span(&mut self, context: u64, source: Option<u32>, tag: Option<i32>, span: Span) -> Ticket {
-        match source.and_then(|source| self.defer(context, source, tag, span)) {
+        let known = source.zip(buffer.contiguous());
+        match known.and_then(|(source, span)| self.defer(context, source, tag, span)) {
             Some(number) => Ticket::deferred(number),
-            None => self.irecv_posted(context, source, tag, span.into()),
+            None => self.irecv_posted(context, source, tag, buffer),
         }
     }
 

@@ -46,9 +46,8 @@ pub fn irecv(
     process: &mut Process, buf: Address, count: i64, datatype: Handle, source: i32, tag: i32, comm: Handle, request: Out<Handle>,
 ) -> Option<()> {
     request.check().ok()?;
-    process.job().requests.reserve().ok()?;
     let tag = tag_of(tag)?;
-    let started = process.plain(buf, count, datatype, source, comm)?.irecv(process, tag, comm);
+    let started = process.plain(buf, count, datatype, source, comm)?.irecv(process, tag, comm)?;
     request.set(started).ok()
 }
 
@@ -199,17 +198,18 @@ impl Plain {
         }
     }
 
-    /// As a request. There is room for one more.
+    /// As a request; nothing where there is no room for one more.
     #[inline(always)]
-    fn irecv(self, process: &mut Process, tag: Option<i32>, comm: Handle) -> Handle {
+    fn irecv(self, process: &mut Process, tag: Option<i32>, comm: Handle) -> Option<Handle> {
         let Plain { context, peer, rank, span } = self;
         let Job { p2p, deferred, requests, .. } = process.job();
         if let Some(number) = p2p.defer(context, peer, tag, span) {
-            return deferred.enter(number, comm, peer, rank);
+            return Some(deferred.enter(number, comm, peer, rank));
         }
+        requests.reserve().ok()?;
         let ticket = p2p.irecv_posted(context, Some(peer), tag, span.into());
         let work = Some(Work::Recv(ticket, Source::Peer { peer, rank }));
-        requests.put(Request { comm, work, recipe: None })
+        Some(requests.put(Request { comm, work, recipe: None }))
     }
 }
 

@@ -5,7 +5,7 @@
 
 use crate::args::{Array, Handle, In, Out, Status, StatusOut, Statuses};
 use crate::process::{Awaiting, Guard, Job, On, Process};
-use crate::request::{Completion, Recipe, Request, Source, Work};
+use crate::request::{Completion, Recipe, Request, Work};
 use error::{Class, Error, Result, fail};
 use objects::{Queue, constants};
 
@@ -510,15 +510,6 @@ impl Process {
         let Some(work) = &mut request.work else {
             return Ok(Some(Retired { comm, completion: Completion::EMPTY, stays }));
         };
-        // The most frequent, with nothing to let go.
-        if let Work::Recv(ticket, source @ Source::Peer { .. }) = work
-            && !stays
-        {
-            let Some(outcome) = p2p.take(*ticket) else { return Ok(None) };
-            let completion = Completion::of(outcome, source);
-            entry.forget();
-            return Ok(Some(Retired { comm, completion, stays }));
-        }
         let Some(completion) = work.poll(p2p, coll, operators) else { return Ok(None) };
         if stays {
             request.work = None;
@@ -539,7 +530,7 @@ impl Process {
         let receive = *deferred.get(handle)?;
         let (tag, bytes) = p2p.take_arrived(receive.ticket())?;
         deferred.remove(receive);
-        Some((receive.rank(), tag, bytes))
+        Some((receive.rank, tag, bytes))
     }
 
     /// Retires the first request that is active and over. `Some(None)`: none of them is active.
