@@ -34,7 +34,7 @@ impl P2p {
                         lane.push(Outgoing::Recall { ours: ticket });
                         self.flush(number);
                     }
-                    SendProgress::Streaming { .. } => (),
+                    SendProgress::Begun { .. } | SendProgress::Streaming { .. } => (),
                 }
             }
             _ => (),

@@ -6,8 +6,9 @@
 //! posts a receive or takes packets posts these first (`P2p::settle`), in their order.
 
 use crate::lane::cost_of;
+use crate::pieces::Gathered;
 use crate::receive::{Arrived, take};
-use crate::{Outcome, P2p, Ticket};
+use crate::{Outcome, P2p, Ticket, packet};
 use matching::Pattern;
 use sys::Span;
 use telemetry::Counter;
@@ -209,27 +210,48 @@ impl P2p {
         let (first, many, source) =
             (*waiting, *next - *waiting, entries[*waiting as usize % DEFERRED_MAX].source);
         let Some(Some(peer)) = self.peers.get_mut(source as usize) else { return };
-        let (mut taken, mut bytes) = (0, 0);
-        // What makes no sense stays, and whoever polls next says so.
-        let _ = peer.route.poll_while(|header, payload| {
+        let (mut taken, mut bytes, mut in_pieces) = (0, 0, 0);
+        while taken < many {
+            let mut begins = false;
+            // What makes no sense stays, and whoever polls next says so.
+            let _ = peer.route.poll_while(|header, payload| {
+                let entry = &mut entries[(first + taken) as usize % DEFERRED_MAX];
+                let Entry { context, tag, span, .. } = *entry;
+                let copy = |payload: Span| payload.copy_to(span.slice(0, payload.bytes()));
+                if entry.source != source {
+                    return Take::Not;
+                }
+                let arrived = take(header, payload, context, tag, span.bytes(), copy);
+                let Some(arrived) = arrived else {
+                    begins = header.kind == packet::BEGIN;
+                    return Take::Not;
+                };
+                entry.stage = Stage::Over(arrived);
+                bytes += arrived.bytes() as u64;
+                taken += 1;
+                if taken < many { Take::More } else { Take::Last }
+            });
+            if !begins {
+                break;
+            }
             let entry = &mut entries[(first + taken) as usize % DEFERRED_MAX];
             let Entry { context, tag, span, .. } = *entry;
-            let copy = |payload: Span| payload.copy_to(span.slice(0, payload.bytes()));
-            if entry.source != source {
-                return Take::Not;
+            let Some(gathered) = self.state.gather_now(peer, context, tag, span) else { break };
+            (taken, in_pieces) = (taken + 1, in_pieces + 1);
+            match gathered {
+                Gathered::Whole(arrived) => entry.stage = Stage::Over(arrived),
+                Gathered::Part(ours) => {
+                    entry.stage = Stage::Posted(ours);
+                    break;
+                }
             }
-            let arrived = take(header, payload, context, tag, span.bytes(), copy);
-            let Some(arrived) = arrived else { return Take::Not };
-            entry.stage = Stage::Over(arrived);
-            bytes += arrived.bytes() as u64;
-            taken += 1;
-            if taken < many { Take::More } else { Take::Last }
-        });
-        if taken > 0 {
-            self.deferred.waiting += taken;
-            self.state.counters.count(Counter::EagerMessagesReceived, taken);
+        }
+        self.deferred.waiting += taken;
+        let packets = taken - in_pieces;
+        if packets > 0 {
+            self.state.counters.count(Counter::EagerMessagesReceived, packets);
             self.state.counters.count(Counter::EagerBytesReceived, bytes);
-            peer.route.consume(cost_of(taken, bytes));
+            peer.route.consume(cost_of(packets, bytes));
         }
     }
 

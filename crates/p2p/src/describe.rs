@@ -87,19 +87,21 @@ fn under_way(request: &Request) -> Option<Operation> {
             what: match send.progress {
                 SendProgress::Queued => What::Queued,
                 SendProgress::Offered => What::Offered,
-                SendProgress::Streaming { .. } => What::Sending,
+                SendProgress::Begun { .. } | SendProgress::Streaming { .. } => What::Sending,
             },
             context: Some(send.envelope.context),
             peer: Some(send.peer),
             tag: Some(send.envelope.tag),
             bytes: request.data.bytes() as u64,
         }),
-        Stage::Reading { peer, .. } | Stage::Filling { peer, .. } => Some(Operation {
-            what: What::Receiving,
-            context: None,
-            peer: Some(*peer),
-            tag: Some(request.outcome.tag),
-            bytes: request.outcome.bytes as u64,
-        }),
+        Stage::Reading { peer, .. } | Stage::Filling { peer, .. } | Stage::Gathering { peer, .. } => {
+            Some(Operation {
+                what: What::Receiving,
+                context: None,
+                peer: Some(*peer),
+                tag: Some(request.outcome.tag),
+                bytes: request.outcome.bytes as u64,
+            })
+        }
     }
 }

@@ -3,14 +3,14 @@
 //! `P2p` is all state of one process. Nothing here waits: an operation is started, `poll` moves everything on that can move,
 //! and `outcome` says how an operation ended. The process itself owns its two match queues.
 //!
-//! How a message travels. Up to `eager_bytes_max` it goes at once, as one packet, as long as the peer's credit lasts: what it
-//! has not yet matched is bounded by `credit_bytes`, whatever we send. Otherwise only an offer goes (`rendezvous.rs`); once
+//! How a message travels. Up to `eager_bytes_max` it goes at once, as one packet or in pieces (`pieces.rs`), as long as the peer's credit
+//! lasts: what it has not yet matched is bounded by `credit_bytes`, whatever we send. Otherwise only an offer goes (`rendezvous.rs`); once
 //! the receive is known, its process reads our memory, or asks for the bytes, which then stream in packets.
 //!
 //! Always true here: packets to a peer that carry an envelope leave in the order in which their sends were started, so a
 //! short message never overtakes a long or a waiting one; a number that a peer sent is checked before it is used.
 //!
-//! Read next: `send.rs`, `receive.rs`, `deferred.rs`, `rendezvous.rs`; `packet.rs` for what goes over the wire; `tests/sim.rs`.
+//! Read next: `send.rs`, `receive.rs`, `deferred.rs`, `pieces.rs`, `rendezvous.rs`; `packet.rs` for what goes over the wire; `tests/sim.rs`.
 #![forbid(unsafe_code)]
 
 mod buffered;
@@ -21,6 +21,7 @@ mod lane;
 mod own;
 mod packet;
 mod pending;
+mod pieces;
 mod poll;
 mod probe;
 mod receive;
@@ -41,6 +42,7 @@ use deferred::Deferred;
 use error::{Class, Error, Result, fail};
 use lane::Lane;
 use matching::{Posted, Unexpected};
+use pieces::Early;
 pub use receive::Indirect;
 use receive::Message;
 use rendezvous::Hope;
@@ -105,7 +107,7 @@ pub enum LargeProtocol {
 /// The knobs of this room; `Config::of` reads them from the settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Longest message sent before its receive is known; at most what one packet carries.
+    /// Longest message sent before its receive is known.
     pub eager_bytes_max: usize,
     /// What a peer may hold of our eager messages before it has matched them. A message costs its bytes and 64.
     pub credit_bytes: usize,
@@ -145,7 +147,7 @@ impl Config {
 impl Default for Config {
     fn default() -> Config {
         Config {
-            eager_bytes_max: 32 << 10,
+            eager_bytes_max: 64 << 10,
             credit_bytes: 1 << 20,
             large_protocol: LargeProtocol::Auto,
             read_piece_bytes: 1 << 20,
@@ -185,6 +187,8 @@ struct State {
     /// Receives, by ticket.
     posted: Posted<u64>,
     unexpected: Unexpected<Message>,
+    /// Messages in pieces that are in that queue, or that a matched probe has taken.
+    early: Tickets<Early>,
     spares: Spares,
     /// Receives that read their peer's memory, by ticket.
     reading: VecDeque<u64>,
@@ -221,6 +225,7 @@ impl P2p {
                 messages: Tickets::new(),
                 posted: Posted::new(),
                 unexpected: Unexpected::new(),
+                early: Tickets::new(),
                 spares: Spares::new(),
                 reading: VecDeque::new(),
                 hopes: Vec::new(),

@@ -3,6 +3,8 @@
 //! | kind | header carries | payload |
 //! |---|---|---|
 //! | EAGER | envelope | the message |
+//! | BEGIN | envelope | bytes of the message, whose pieces follow |
+//! | PIECE | nothing | the next bytes of the message begun last |
 //! | OFFER | envelope | bytes of the message, the sender's ticket, its address or 0 |
 //! | ASK | the sender's ticket, attempt | the receiver's ticket, from which byte, to which |
 //! | DATA | the receiver's ticket, attempt | the next bytes |
@@ -20,6 +22,11 @@ pub(crate) const DATA: u8 = 4;
 pub(crate) const TAKEN: u8 = 5;
 pub(crate) const RECALL: u8 = 6;
 pub(crate) const RETURNED: u8 = 7;
+pub(crate) const BEGIN: u8 = 8;
+pub(crate) const PIECE: u8 = 9;
+
+/// Bytes of a BEGIN's payload.
+pub(crate) const WORD_BYTES: usize = 8;
 
 /// Bytes of an OFFER's and an ASK's payload.
 pub(crate) const WORDS_BYTES: usize = 24;
@@ -35,15 +42,15 @@ pub(crate) fn about(kind: u8, ticket: u64, attempt: i32) -> Header {
     Header { kind, tag: attempt, context: ticket }
 }
 
-pub(crate) fn write(words: [u64; 3], to: Span) {
+pub(crate) fn write<const MANY: usize>(words: [u64; MANY], to: Span) {
     for (i, word) in words.into_iter().enumerate() {
         to.slice(i * 8, 8).write(&word.to_ne_bytes());
     }
 }
 
-/// The three words, if the payload is exactly that.
-pub(crate) fn read(from: Span) -> Option<[u64; 3]> {
-    if from.bytes() != WORDS_BYTES {
+/// The words, if the payload is exactly that.
+pub(crate) fn read<const MANY: usize>(from: Span) -> Option<[u64; MANY]> {
+    if from.bytes() != MANY * 8 {
         return None;
     }
     Some(std::array::from_fn(|i| {

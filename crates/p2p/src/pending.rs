@@ -60,7 +60,9 @@ impl P2p {
                 bytes: request.data.bytes(),
                 matched: matches!(send.progress, SendProgress::Streaming { .. }),
             }),
-            Stage::Reading { next, end, .. } | Stage::Filling { next, end, .. } => Some(Pending::Transfer {
+            Stage::Reading { next, end, .. }
+            | Stage::Filling { next, end, .. }
+            | Stage::Gathering { next, end, .. } => Some(Pending::Transfer {
                 source_peer: request.outcome.source_peer,
                 tag: request.outcome.tag,
                 left: end - next,

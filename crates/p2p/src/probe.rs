@@ -69,6 +69,7 @@ impl State {
         let bytes = match message {
             Message::Short { bytes, .. } => u64::from(*bytes),
             Message::Long { bytes, .. } => *bytes as u64,
+            Message::Pieces(early) => self.early.get(*early).map_or(0, |early| early.bytes() as u64),
             Message::Offer(offer) => offer.bytes,
             Message::Own { ours } => self.requests.get(*ours).map_or(0, |send| send.data.bytes() as u64),
         };

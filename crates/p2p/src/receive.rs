@@ -1,6 +1,7 @@
 //! Starting a receive, and what becomes of a message that has arrived.
 
 use crate::lane::{Lane, cost};
+use crate::pieces::Gathered;
 use crate::rendezvous::Offer;
 use crate::request::{Data, Request, Stage};
 use crate::spares::Spares;
@@ -19,6 +20,8 @@ pub(crate) enum Message {
     Short { bytes: u8, data: [u8; INLINE_BYTES] },
     /// A copy: the first `bytes` of this memory.
     Long { bytes: usize, memory: Memory },
+    /// Some of its pieces have come, perhaps all (`State::early`).
+    Pieces(u64),
     /// The bytes are still with the sender.
     Offer(Offer),
     /// A message to ourselves whose bytes are still in the sender's buffer.
@@ -75,7 +78,7 @@ impl P2p {
     }
 
     /// Receives the peer's next packet, if that is the whole message for this receive and nothing else is under way: then there is
-    /// nothing to match, and no request is made. The error says that a receive must be started.
+    /// nothing to match, and no request is made. The error says that one is needed.
     #[inline(always)] // As `isend`.
     pub fn recv_next(
         &mut self,
@@ -100,10 +103,29 @@ impl P2p {
         span: Span,
     ) -> std::result::Result<Option<Outcome>, Indirect> {
         if !self.is_calm() {
-            return Err(Indirect);
+            return Err(Indirect::Unstarted);
         }
-        let arrived = self.take_next_span(context, source, tag, span)?;
-        Ok(arrived.map(|arrived| arrived.outcome(source, span.bytes())))
+        match self.take_next_span(context, source, tag, span) {
+            Ok(arrived) => Ok(arrived.map(|arrived| arrived.outcome(source, span.bytes()))),
+            Err(_) => self.recv_pieces(context, source, tag, span),
+        }
+    }
+
+    /// As `recv_now`, of a message in pieces.
+    #[inline(never)]
+    fn recv_pieces(
+        &mut self,
+        context: u64,
+        source: u32,
+        tag: Option<i32>,
+        span: Span,
+    ) -> std::result::Result<Option<Outcome>, Indirect> {
+        let Some(Some(peer)) = self.peers.get_mut(source as usize) else { return Err(Indirect::Unstarted) };
+        match self.state.gather_now(peer, context, tag, span) {
+            Some(Gathered::Whole(arrived)) => Ok(Some(arrived.outcome(source, span.bytes()))),
+            Some(Gathered::Part(ours)) => Err(Indirect::Started(Ticket(ours))),
+            None => Err(Indirect::Unstarted),
+        }
     }
 
     #[inline(never)]
@@ -115,7 +137,7 @@ impl P2p {
         buffer: &Buffer,
     ) -> std::result::Result<Option<Outcome>, Indirect> {
         if !self.is_calm() {
-            return Err(Indirect);
+            return Err(Indirect::Unstarted);
         }
         let unpack = |payload: Span| buffer.unpack(0, payload);
         let arrived = self.take_next(context, source, tag, buffer.bytes(), unpack)?;
@@ -145,7 +167,7 @@ impl P2p {
         unpack: impl FnOnce(Span),
     ) -> std::result::Result<Option<Arrived>, Indirect> {
         let Some(Some(peer)) = self.peers.get_mut(source as usize) else {
-            return Err(Indirect);
+            return Err(Indirect::Unstarted);
         };
         if !peer.route.ready() {
             return Ok(None);
@@ -156,7 +178,7 @@ impl P2p {
             arrived = take(header, payload, context, tag, capacity, unpack);
             if arrived.is_some() { Take::Last } else { Take::Not }
         });
-        let (Ok(()), Some(arrived)) = (polled, arrived) else { return Err(Indirect) };
+        let (Ok(()), Some(arrived)) = (polled, arrived) else { return Err(Indirect::Unstarted) };
         self.state.count(Counter::EagerMessagesReceived, Counter::EagerBytesReceived, arrived.bytes());
         peer.route.consume(cost(arrived.bytes()));
         Ok(Some(arrived))
@@ -172,6 +194,11 @@ impl P2p {
             Message::Long { bytes, mut memory } => {
                 memory.lend(|all| self.state.land(ours, envelope, all.slice(0, bytes)));
                 self.state.spares.give(memory);
+                self.give_credit_back(envelope.source, bytes);
+            }
+            Message::Pieces(early) => {
+                let lane = &mut known(&mut self.peers, envelope.source).lane;
+                let bytes = self.state.take_early(lane, ours, envelope, early);
                 self.give_credit_back(envelope.source, bytes);
             }
             Message::Offer(offer) => {
@@ -226,6 +253,8 @@ impl State {
                     }
                 }
             }
+            packet::BEGIN => return self.began(lane, envelope, payload),
+            packet::PIECE => return self.piece(lane, payload),
             packet::DATA => return self.fill(lane, header, payload),
             packet::ASK => return self.asked(lane, header, payload),
             packet::TAKEN => return self.taken(lane, header.context),
@@ -277,7 +306,7 @@ fn received(source_peer: u32, tag: i32, bytes: u64, capacity: usize) -> (usize, 
     (taken, Outcome { source_peer, tag, bytes: taken, error, cancelled: false })
 }
 
-/// A message that came in one packet: its length and its tag, in one word, since two that are written one after the other and read as
+/// A message that has come: its length and its tag, in one word, since two that are written one after the other and read as
 /// one would be waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrived(u64);
@@ -297,10 +326,15 @@ pub(crate) fn take(
         return None;
     }
     unpack(payload.slice(0, payload.bytes().min(capacity)));
-    Some(Arrived((payload.bytes() as u64) << 32 | u64::from(header.tag as u32)))
+    Some(Arrived::new(payload.bytes(), header.tag))
 }
 
 impl Arrived {
+    #[inline(always)]
+    pub(crate) fn new(bytes: usize, tag: i32) -> Arrived {
+        Arrived((bytes as u64) << 32 | u64::from(tag as u32))
+    }
+
     /// Of the whole message.
     #[inline(always)]
     pub(crate) fn bytes(self) -> usize {
@@ -319,9 +353,14 @@ impl Arrived {
     }
 }
 
-/// The answer of `P2p::recv_next` where a receive must be started.
+/// The answer of `P2p::recv_next` where a receive is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Indirect;
+pub enum Indirect {
+    /// It must be started.
+    Unstarted,
+    /// It was, with the first pieces of its message.
+    Started(Ticket),
+}
 
 /// MPI 5.0, section 3.2.4: a message longer than the buffer is the receiver's error, not the sender's.
 #[cold]

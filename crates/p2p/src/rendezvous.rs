@@ -145,7 +145,7 @@ impl State {
                 Stage::Filling { peer, attempt, .. } => peer == sender && sent_for < attempt,
                 Stage::Reading { peer, attempt, .. } => peer == sender && sent_for <= attempt,
                 Stage::Done => request.outcome.source_peer == sender,
-                Stage::Send(_) | Stage::Posted(_) => false,
+                Stage::Send(_) | Stage::Posted(_) | Stage::Gathering { .. } => false,
             },
             None => self.requests.existed(ours),
         }
@@ -195,7 +195,10 @@ impl State {
     pub(crate) fn offered(&mut self, ours: u64, peer: u32) -> Option<&mut Request> {
         let request = self.requests.get_mut(ours)?;
         match &request.stage {
-            Stage::Send(send) if send.peer == peer && send.progress != SendProgress::Queued => Some(request),
+            Stage::Send(send) if send.peer == peer => match send.progress {
+                SendProgress::Queued | SendProgress::Begun { .. } => None,
+                SendProgress::Offered | SendProgress::Streaming { .. } => Some(request),
+            },
             _ => None,
         }
     }

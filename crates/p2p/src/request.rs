@@ -29,6 +29,8 @@ pub(crate) enum Stage {
     Reading { peer: u32, theirs: u64, address: u64, attempt: i32, next: u64, end: u64 },
     /// Receive: takes packets from the peer, `[next, end)` is left.
     Filling { peer: u32, theirs: u64, attempt: i32, next: u64, end: u64 },
+    /// Receive: takes the pieces that the peer sends unasked, `[next, end)` is left.
+    Gathering { peer: u32, next: u64, end: u64 },
 }
 
 pub(crate) struct SendStage {
@@ -44,6 +46,8 @@ pub(crate) struct SendStage {
 pub(crate) enum SendProgress {
     /// Its first packet waits for room.
     Queued,
+    /// It leaves eagerly in pieces; the bytes from `next` on wait for room.
+    Begun { next: usize },
     /// The peer knows of it and must speak next.
     Offered,
     /// The peer asked for `[next, end)`; `attempt` as in `rendezvous.rs`.

@@ -29,10 +29,13 @@ impl P2p {
     #[inline(never)]
     pub fn send_now(&mut self, context: u64, dest: u32, tag: i32, span: Span) -> bool {
         match self.peers.get_mut(dest as usize) {
-            Some(Some(peer)) => {
+            Some(Some(peer)) if span.bytes() <= peer.lane.short_bytes_max => {
                 peer.send_now(&self.state, context, tag, span.bytes(), move |to| span.copy_to(to))
             }
-            _ => false,
+            Some(Some(peer)) => {
+                peer.send_pieces_now(&self.state, &Envelope { context, source: self.rank, tag }, span)
+            }
+            None | Some(None) => false,
         }
     }
 
@@ -45,7 +48,11 @@ impl P2p {
             return self.isend_own(mode, context, tag, buffer);
         }
         let fill = |to| buffer.pack_away(0, to);
-        if mode != Mode::Synchronous && peer.send_now(&self.state, context, tag, buffer.bytes(), fill) {
+        let is_short = buffer.bytes() <= peer.lane.short_bytes_max;
+        if is_short
+            && mode != Mode::Synchronous
+            && peer.send_now(&self.state, context, tag, buffer.bytes(), fill)
+        {
             return Ok(Ticket::DONE);
         }
         self.isend_later(mode, context, dest, tag, buffer)
@@ -101,7 +108,7 @@ impl P2p {
 }
 
 impl Peer {
-    /// Sends a message, if it can leave at once.
+    /// Sends a message that fits in one packet, if it can leave at once.
     #[inline(always)]
     fn send_now(
         &mut self,
@@ -112,7 +119,7 @@ impl Peer {
         fill: impl FnOnce(Span),
     ) -> bool {
         let Peer { route, lane } = self;
-        if matches!(route, Route::Own) || !lane.is_clear() || !lane.affords(bytes, route) {
+        if matches!(route, Route::Own) || !lane.is_clear() || !lane.has_credit(bytes, route) {
             return false;
         }
         let header = packet::addressed(packet::EAGER, context, tag);

@@ -112,7 +112,22 @@ fn every_length() {
     for config in configs() {
         run(2, config, |p2p| {
             let peer = 1 - p2p.rank();
-            for bytes in [0, 8, 40, 41, 1000, 1001, 32 << 10, (32 << 10) + 1, 300_000, 301_000, 3 << 20] {
+            for bytes in [
+                0,
+                8,
+                40,
+                41,
+                1000,
+                1001,
+                8192,
+                8193,
+                50_000,
+                64 << 10,
+                (64 << 10) + 1,
+                300_000,
+                301_000,
+                3 << 20,
+            ] {
                 for (gap_there, gap_here) in [(0, 0), (16, 0), (0, 16), (16, 24)] {
                     let piece = if bytes == 301_000 {
                         1000

@@ -3,7 +3,7 @@
 mod job;
 
 use error::Class;
-use job::{Bytes, CALM, Job, element, moods, seeds, small};
+use job::{Bytes, CALM, Job, drawn, element, moods, seeds, small};
 use outboard_p2p::{AttachedBuffer, Config, Indirect, LargeProtocol, Mode, Outcome, Owner, Pending, Ticket};
 use std::sync::Arc;
 use transport::route::Header;
@@ -15,7 +15,7 @@ const CONTEXT: u64 = 0xc0;
 #[test]
 fn order_survives_delay() {
     seeds(500, |seed| {
-        let mut job = Job::new(2, seed, moods(seed), small());
+        let mut job = Job::new(2, seed, moods(seed), drawn(seed));
         let lengths: Vec<usize> =
             (0..24).map(|_| [8, 40, 41, 128, 129, 700][job.network.below(6) as usize]).collect();
         let sent: Vec<Bytes> =
@@ -46,9 +46,9 @@ fn order_survives_delay() {
 /// Goal: a message that is received without a request is the next in order, or else a receive must be started.
 #[test]
 fn the_next_message_needs_no_request() {
-    let mut without = 0;
+    let (mut without, mut begun) = (0, 0);
     seeds(500, |seed| {
-        let mut job = Job::new(2, seed, moods(seed), small());
+        let mut job = Job::new(2, seed, moods(seed), drawn(seed));
         let mut sends = vec![];
         let mut sent = vec![];
         for id in 0..24 {
@@ -63,23 +63,26 @@ fn the_next_message_needs_no_request() {
             let (tag, message) = &sent[id as usize];
             let into = Bytes::new([64, 700][job.network.below(2) as usize]);
             let wanted = [None, Some(*tag)][job.network.below(2) as usize];
-            let mut outcome = None;
+            let (mut outcome, mut started) = (None, None);
             for _ in 0..job.network.below(40) {
                 job.ranks[0].poll().unwrap();
                 let other = job.ranks[1].recv_next(CONTEXT, 0, Some(1 - tag), &into.buffer());
-                assert!(other.is_err() || other == Ok(None), "it has another tag");
+                assert!(matches!(other, Err(Indirect::Unstarted) | Ok(None)), "it has another tag");
                 match job.ranks[1].recv_next(CONTEXT, 0, wanted, &into.buffer()) {
                     Ok(None) => continue,
                     Ok(received) => outcome = received,
-                    Err(_) => {}
+                    Err(Indirect::Started(receive)) => started = Some(receive),
+                    Err(Indirect::Unstarted) => {}
                 }
                 break;
             }
             without += u32::from(outcome.is_some());
             let outcome = outcome.unwrap_or_else(|| {
-                let receive = job.ranks[1].irecv(CONTEXT, Some(0), wanted, into.buffer());
+                let start = || job.ranks[1].irecv(CONTEXT, Some(0), wanted, into.buffer());
+                let receive = started.unwrap_or_else(start);
                 job.wait(1, receive)
             });
+            begun += u32::from(started.is_some());
             assert_eq!((outcome.source_peer, outcome.tag), (0, *tag));
             assert_eq!(outcome.bytes, message.bytes.min(into.bytes));
             assert_eq!(outcome.error.is_some(), message.bytes > into.bytes);
@@ -97,7 +100,7 @@ fn the_next_message_needs_no_request() {
         job.settle();
         assert!(job.ranks.iter().all(|rank| rank.is_quiet() && rank.is_idle() && rank.pending().is_empty()));
     });
-    assert!(without > 1000, "{without} messages");
+    assert!(without > 1000 && begun > 100, "{without} messages whole, {begun} in part");
 }
 
 /// Goal: a message that was received without a request gives its credit back. Method: more of them than the credit lasts for.
@@ -179,16 +182,28 @@ fn credit_bounds_unexpected_bytes() {
 /// Goal: credit also comes back from messages that are matched as they arrive: all of a hundred leave at once.
 #[test]
 fn credit_comes_back_at_once() {
-    for dest in [0, 1] {
-        let mut job = Job::new(2, 1, CALM, small());
+    // To oneself; to a receive that waits, or is posted; whole, or in pieces.
+    for (dest, is_posted, bytes) in [(0, false, 100), (1, false, 100), (1, false, 400), (1, true, 400)] {
+        let mut job = Job::new(2, 1, CALM, Config { eager_bytes_max: 400, ..small() });
+        let send = |job: &mut Job, from: &Bytes| {
+            job.ranks[0].isend(Mode::Standard, CONTEXT, dest as u32, 5, from.buffer()).unwrap()
+        };
         for id in 0..100 {
-            let (from, into) = (Bytes::new(100).holding(id), Bytes::new(100));
+            let (from, into) = (Bytes::new(bytes).holding(id), Bytes::new(bytes));
             let receive = job.ranks[dest].irecv(CONTEXT, Some(0), Some(5), into.buffer());
-            let send = job.ranks[0].isend(Mode::Standard, CONTEXT, dest as u32, 5, from.buffer()).unwrap();
-            assert_eq!(send, Ticket::DONE, "message {id}");
+            if is_posted {
+                job.ranks[dest].poll().unwrap();
+            }
+            let sent = send(&mut job, &from);
+            assert!(job.ranks[0].is_done(sent), "message {id}");
             job.wait(dest, receive);
-            into.assert_holds(id, 100);
+            into.assert_holds(id, bytes);
         }
+        let more: Vec<Bytes> = (0..20).map(|id| Bytes::new(bytes).holding(id)).collect();
+        let sends: Vec<Ticket> = more.iter().map(|from| send(&mut job, from)).collect();
+        job.settle();
+        let left = sends.iter().filter(|&&send| job.ranks[0].is_done(send)).count();
+        assert_eq!(left, 1000 / (64 + bytes), "no more came back than was spent");
     }
 }
 
@@ -198,6 +213,7 @@ fn credit_comes_back_at_once() {
 fn truncation_names_the_facts() {
     let ways = [
         ("inline", 80, 1, LargeProtocol::Auto),
+        ("pieces", 600, 1, LargeProtocol::Auto),
         ("read", 800, 1, LargeProtocol::Cma),
         ("stream", 800, 1, LargeProtocol::Cells),
         ("own", 80, 0, LargeProtocol::Auto),
@@ -206,7 +222,8 @@ fn truncation_names_the_facts() {
     for ((way, bytes, dest, large_protocol), receive_first, capacity) in
         ways.into_iter().flat_map(|way| [(way, false, 64), (way, true, 64), (way, false, 0)])
     {
-        let mut job = Job::new(2, 9, CALM, Config { large_protocol, ..small() });
+        let config = Config { large_protocol, eager_bytes_max: 600, ..small() };
+        let mut job = Job::new(2, 9, CALM, config);
         let (from, into) = (Bytes::new(bytes).holding(1), Bytes::new(capacity));
         let at = dest as usize;
         let early = receive_first.then(|| job.ranks[at].irecv(CONTEXT, Some(0), Some(7), into.buffer()));
@@ -289,7 +306,7 @@ fn receives_that_are_not_posted() {
             job.ranks[0].isend(Mode::Standard, CONTEXT, 1, tag as i32, from.buffer()).unwrap();
         }
         let next = job.ranks[1].recv_next(CONTEXT, 0, None, &into[many as usize].buffer());
-        assert_eq!(next, Err(Indirect), "the first message is the first receive's");
+        assert_eq!(next, Err(Indirect::Unstarted), "the first message is the first receive's");
         job.ranks[1].cancel(receives[7]);
         assert!(job.ranks[1].take(receives[7]).unwrap().cancelled);
         job.ranks[1].free(receives[8]);
@@ -390,11 +407,66 @@ fn cancel_sends() {
     }
 }
 
+/// Goal: a message of which some pieces have come is a message like others: probed with its whole length, taken by a matched probe, received
+/// into any buffer, thrown away; the rest follows it. Its send can no longer be cancelled, and messages behind it wait. Method: a ring that
+/// holds three packets, so that it stops before each number of pieces.
+#[test]
+fn messages_of_which_a_part_has_come() {
+    let config = Config { eager_bytes_max: 800, ..small() };
+    let mood = Conditions { ring_packets: 3, payload_bytes_max: 100, ..CALM };
+    for (polls, way) in (0..3).flat_map(|polls| (0..5).map(move |way| (polls, way))) {
+        let mut job = Job::new(2, 3, mood, config);
+        let (from, behind) = (Bytes::new(800).holding(1), Bytes::new(8).holding(2));
+        let into = Bytes::with_gaps([800, 800, 800, 96, 800][way], 8, [0, 0, 4, 0, 0][way]);
+        let send = job.ranks[0].isend(Mode::Standard, CONTEXT, 1, 5, from.buffer()).unwrap();
+        let last = job.ranks[0].isend(Mode::Standard, CONTEXT, 1, 6, behind.buffer()).unwrap();
+        job.ranks[1].poll().unwrap();
+        for _ in 0..polls {
+            job.ranks[0].poll().unwrap();
+            job.ranks[1].poll().unwrap();
+        }
+        job.ranks[0].cancel(send);
+        let seen = job.ranks[1].iprobe(CONTEXT, Some(0), None).unwrap();
+        assert_eq!((seen.tag, seen.bytes), (5, 800), "after {polls} polls");
+        assert_eq!(job.ranks[0].is_done(send), polls == 2, "after {polls} polls");
+        let receive = match way {
+            0 => {
+                let (message, _) = job.ranks[1].improbe(CONTEXT, Some(0), None).unwrap();
+                assert_eq!(job.ranks[1].iprobe(CONTEXT, Some(0), Some(5)), None);
+                Some(job.ranks[1].imrecv(message, into.buffer()).unwrap())
+            }
+            4 => {
+                let drained = job.ranks[1].drain();
+                assert_eq!(drained[0], (CONTEXT, seen));
+                None
+            }
+            _ => Some(job.ranks[1].irecv(CONTEXT, None, Some(5), into.buffer())),
+        };
+        if let Some(receive) = receive {
+            let outcome = job.wait(1, receive);
+            assert_eq!((outcome.tag, outcome.bytes), (5, into.bytes));
+            assert_eq!(outcome.error.is_some(), way == 3);
+            into.assert_holds(1, into.bytes);
+        }
+        assert_eq!(job.wait(0, send), Outcome::default());
+        assert_eq!(job.wait(0, last), Outcome::default());
+        let next = Bytes::new(8);
+        let receive = job.ranks[1].irecv(CONTEXT, Some(0), None, next.buffer());
+        assert_eq!(job.wait(1, receive).tag, 6);
+        next.assert_holds(2, 8);
+        job.settle();
+        assert!(job.ranks.iter().all(|rank| rank.is_quiet() && rank.is_idle() && rank.pending().is_empty()));
+        let again = job.ranks[0].isend(Mode::Standard, CONTEXT, 1, 7, from.buffer()).unwrap();
+        job.settle();
+        assert!(job.ranks[0].is_done(again), "all credit came back");
+    }
+}
+
 /// Goal: a matched probe takes the message out of everybody else's sight; a plain one does not.
 #[test]
 fn probes() {
-    for (bytes, dest) in [(8, 1), (100, 1), (3000, 1), (8, 0), (3000, 0)] {
-        let mut job = Job::new(2, 3, CALM, small());
+    for (bytes, dest) in [(8, 1), (100, 1), (400, 1), (3000, 1), (8, 0), (3000, 0)] {
+        let mut job = Job::new(2, 3, CALM, Config { eager_bytes_max: 400, ..small() });
         let (one, two) = (Bytes::new(bytes).holding(1), Bytes::new(bytes).holding(2));
         let at = dest as usize;
         assert_eq!(job.ranks[at].iprobe(CONTEXT, None, None), None);
@@ -490,11 +562,12 @@ fn corrupt_packets_are_errors() {
         let network = job.network.clone();
         let mut faults = 0;
         for _ in 0..20 {
-            // Kinds 1 and 2 carry an envelope, which anybody may send, so they are forged for another context.
-            let kind = network.below(8) as u8;
+            // Kinds 1, 2 and 8 carry an envelope, which anybody may send, so they are forged for another context.
+            let kind = network.below(11) as u8;
             let ticket = if network.below(2) == 0 { network.below(3) } else { network.below(u64::MAX) };
-            let payload = match network.below(3) {
+            let payload = match network.below(4) {
                 0 => vec![7; network.below(100) as usize],
+                3 => network.below(u64::MAX).rotate_left(7).to_ne_bytes().to_vec(),
                 1 => vec![0xff; 24],
                 _ => (0..3).flat_map(|_| network.below(900).to_ne_bytes()).collect(),
             };
@@ -552,19 +625,23 @@ fn an_exchange_is_read() {
 #[test]
 fn a_corrupt_partner_crashes_nobody() {
     seeds(2000, |seed| {
-        let config = Config { large_protocol: LargeProtocol::Cells, ..small() };
-        let mut job = Job::new(2, seed, Conditions { payload_bytes_max: 100, ..CALM }, config);
+        // The send is offered, or has begun in pieces.
+        let config = Config { large_protocol: LargeProtocol::Cells, ..drawn(seed << 6) };
+        let mood = Conditions { payload_bytes_max: 100, ring_packets: 5, ..CALM };
+        let mut job = Job::new(2, seed, mood, config);
         let (from, into) = (Bytes::new(600).holding(1), Bytes::with_gaps(600, 8, 8));
         let send = job.ranks[0].isend(Mode::Standard, CONTEXT, 1, 5, from.buffer()).unwrap();
         let receive = job.ranks[0].irecv(CONTEXT, Some(1), Some(5), into.buffer());
         let network = job.network.clone();
         for _ in 0..60 {
-            let kind = 1 + network.below(5) as u8;
-            let context = if kind <= 2 { CONTEXT } else { network.below(4) };
-            let tag = if kind <= 2 { 5 } else { network.below(4) as i32 - 1 };
+            let kind = [1, 2, 3, 4, 5, 8, 9][network.below(7) as usize];
+            let has_envelope = [1, 2, 8].contains(&kind);
+            let context = if has_envelope { CONTEXT } else { network.below(4) };
+            let tag = if has_envelope { 5 } else { network.below(4) as i32 - 1 };
             let payload = match (kind, network.below(4)) {
                 (_, 0) => vec![7; network.below(100) as usize],
-                (4, _) => vec![7; 100],
+                (4 | 9, _) => vec![7; 100],
+                (8, _) => (100 + network.below(900)).to_ne_bytes().to_vec(),
                 (_, 1) => vec![0xff; 24],
                 _ => [network.below(4), network.below(300), 300 + network.below(310)]
                     .into_iter()
@@ -583,6 +660,92 @@ fn a_corrupt_partner_crashes_nobody() {
         into.assert_gaps_untouched();
         let _ = (job.ranks[0].outcome(send), job.ranks[0].outcome(receive), job.ranks[0].pending());
     });
+}
+
+/// Goal: pieces that make no sense crash nobody either where they are taken without a request, or by a receive that is not posted: they stay
+/// for whoever polls next, and touch nothing but the receive's buffer. Method: a beginning, and then random pieces.
+#[test]
+fn corrupt_pieces_are_errors() {
+    let mut faults = 0;
+    seeds(500, |seed| {
+        let mut job = Job::new(2, seed, CALM, small());
+        let (known, heard) = (Bytes::new(8).holding(0), Bytes::new(8));
+        job.ranks[1].isend(Mode::Standard, CONTEXT, 0, 5, known.buffer()).unwrap();
+        let receive = job.ranks[0].irecv(CONTEXT, Some(1), None, heard.buffer());
+        job.wait(0, receive);
+        let into = Bytes::new(300);
+        let whole = into.span().slice(0, 200);
+        let network = job.network.clone();
+        let forge = |kind, payload| network.forge(1, 0, Header { kind, tag: 5, context: CONTEXT }, payload);
+        let lengths = [0, 100, 250, 1 << 40, u64::MAX];
+        forge(8, lengths[network.below(5) as usize].to_ne_bytes().to_vec());
+        for _ in 0..1 + network.below(4) {
+            match network.below(8) {
+                0 => forge(8, 100_u64.to_ne_bytes().to_vec()),
+                1 => forge(9, vec![]),
+                _ => forge(9, vec![7; network.below(200) as usize]),
+            }
+        }
+        // SAFETY: part of memory that lives as long as the job is used.
+        let buffer = unsafe { datatype::Buffer::claim(whole.address(), 200, &Arc::new(element(1, 1))) };
+        let is_direct = network.below(2) == 0;
+        let waits = (!is_direct).then(|| job.ranks[0].irecv(CONTEXT, Some(1), None, buffer.clone()));
+        for _ in 0..3 {
+            match waits {
+                Some(receive) => drop(job.ranks[0].take(receive)),
+                None => drop(job.ranks[0].recv_next(CONTEXT, 1, None, &buffer)),
+            }
+        }
+        for _ in 0..10 {
+            if let Err(error) = job.ranks[0].poll() {
+                assert_eq!(error.class, Class::Intern);
+                assert!(error.message.starts_with("peer 1 "), "{error}");
+                faults += 1;
+            }
+        }
+        assert!(into.packed()[200..].iter().all(|&byte| byte == 0xee), "bytes behind the buffer");
+        assert_eq!(network.packets(), 0, "what makes no sense was dropped");
+    });
+    assert!(faults > 300, "{faults}");
+
+    let mut job = Job::new(2, 1, CALM, small());
+    let network = job.network.clone();
+    let forge = |kind, payload| network.forge(1, 0, Header { kind, tag: 5, context: CONTEXT }, payload);
+    for length in [0, 1 << 40] {
+        forge(8, u64::to_ne_bytes(length).to_vec());
+        let error = job.ranks[0].poll().unwrap_err();
+        assert!(error.message.contains("not with its length"), "{length}: {error}");
+    }
+    let (first, second) = (Bytes::new(100), Bytes::new(100));
+    forge(8, 100_u64.to_ne_bytes().to_vec());
+    forge(9, vec![7; 50]);
+    let started = job.ranks[0].recv_next(CONTEXT, 1, None, &first.buffer());
+    assert!(matches!(started, Err(Indirect::Started(_))), "{started:?}");
+    forge(8, 100_u64.to_ne_bytes().to_vec());
+    let next = job.ranks[0].recv_next(CONTEXT, 1, None, &second.buffer());
+    assert_eq!(next, Err(Indirect::Unstarted), "the first has not ended");
+    let error = job.ranks[0].poll().unwrap_err();
+    assert!(error.message.contains("before 50 bytes of the last had come"), "{error}");
+}
+
+/// Goal: only as many messages are taken as there are receives, in pieces or not. Method: so many rounds that every entry held another receive
+/// before, into which the second message would fit.
+#[test]
+fn the_message_behind_one_in_pieces_stays() {
+    let mut job = Job::new(2, 5, CALM, Config { eager_bytes_max: 400, ..small() });
+    for id in 0..300 {
+        let (one, two) = (Bytes::new(400).holding(id), Bytes::new(8).holding(id + 1000));
+        let (into_one, into_two) = (Bytes::new(400), Bytes::new(8));
+        let receive = job.ranks[1].irecv(CONTEXT, Some(0), Some(5), into_one.buffer());
+        for message in [&one, &two] {
+            job.ranks[0].isend(Mode::Standard, CONTEXT, 1, 5, message.buffer()).unwrap();
+        }
+        assert_eq!(job.wait(1, receive).bytes, 400);
+        let receive = job.ranks[1].irecv(CONTEXT, Some(0), Some(5), into_two.buffer());
+        assert_eq!(job.wait(1, receive).bytes, 8);
+        into_one.assert_holds(id, 400);
+        into_two.assert_holds(id + 1000, 8);
+    }
 }
 
 /// Goal: lengths beyond 32 bits work on every way. Method: 2 GiB and a bit from a layout that repeats 1 MiB, to one that writes

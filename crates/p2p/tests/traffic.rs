@@ -2,9 +2,9 @@
 
 mod job;
 
-use job::{Bytes, Job, moods, seeds, small};
+use job::{Bytes, Job, drawn, moods, seeds};
 use matching::{Envelope, Pattern};
-use outboard_p2p::{AttachedBuffer, LargeProtocol, Mode, Outcome, Owner, Ticket};
+use outboard_p2p::{AttachedBuffer, Indirect, LargeProtocol, Mode, Outcome, Owner, Ticket};
 use std::collections::HashMap;
 
 /// A message of the plan; its number is its id.
@@ -50,7 +50,7 @@ impl Traffic {
     fn new(seed: u64) -> Traffic {
         let large_protocol =
             [LargeProtocol::Auto, LargeProtocol::Cma, LargeProtocol::Cells][seed as usize % 3];
-        let config = outboard_p2p::Config { large_protocol, ..small() };
+        let config = outboard_p2p::Config { large_protocol, ..drawn(seed) };
         let mut job = Job::new(RANKS, seed, moods(seed), config);
         for rank in &mut job.ranks {
             rank.attach_buffer(Owner::Process, AttachedBuffer::Automatic).unwrap();
@@ -61,7 +61,7 @@ impl Traffic {
         let messages: Vec<Message> = (0..40)
             .map(|id| {
                 // Eight bytes hold the id, by which the judge knows the message again.
-                let pieces = [1, 2, 5, 16, 17, 90][draw(if orderly { 4 } else { 6 }) as usize];
+                let pieces = [1, 2, 5, 16, 90, 17][draw(if orderly { 5 } else { 6 }) as usize];
                 let source = draw(u64::from(RANKS)) as u32;
                 outbox[source as usize].push(id);
                 Message {
@@ -141,16 +141,12 @@ impl Traffic {
     fn receive_next(&mut self, rank: usize, pattern: Pattern) {
         let Pattern { context, source: Some(source), tag } = pattern else { return };
         let memory = self.draw_memory();
-        if let Ok(Some(outcome)) = self.job.ranks[rank].recv_next(context, source, tag, &memory.buffer()) {
-            let got = Some(came(&self.messages, rank, &outcome, &memory));
-            self.receives[rank].push(Receive {
-                pattern,
-                ticket: Ticket::DONE,
-                memory,
-                got,
-                cancelled: false,
-            });
-        }
+        let (ticket, got) = match self.job.ranks[rank].recv_next(context, source, tag, &memory.buffer()) {
+            Ok(Some(outcome)) => (Ticket::DONE, Some(came(&self.messages, rank, &outcome, &memory))),
+            Err(Indirect::Started(ticket)) => (ticket, None),
+            Ok(None) | Err(Indirect::Unstarted) => return,
+        };
+        self.receives[rank].push(Receive { pattern, ticket, memory, got, cancelled: false });
     }
 
     /// A matched probe counts as a receive posted now, if it finds something.

@@ -186,11 +186,11 @@ pub const TABLE: &[Setting] = &[
         name: "eager_bytes_max",
         variable: "OUTBOARD_EAGER_BYTES_MAX",
         kind: Kind::Bytes { min: 0, max: 1073741824 },
-        default: "32KiB",
+        default: "64KiB",
         scope: Scope::Process,
         internal: false,
         doc: "The longest message that is sent without asking; longer ones wait for the receiver's buffer.",
-        why: "One cell of a ring holds 32 KiB; a longer eager message occupies several and is copied twice more if it is unexpected.",
+        why: "Who asks loses a round trip before the first byte; up to here that is more than an unexpected message's third copy costs the others. Above 8 KiB it travels in pieces.",
     },
     Setting {
         name: "eager_credit_bytes",

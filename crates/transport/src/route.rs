@@ -149,6 +149,15 @@ impl Route {
         }
     }
 
+    /// Whether there is room now for a packet of a few words and `bytes` bytes in packets of at most `piece_bytes`: the next sends are these.
+    pub fn has_room(&mut self, bytes: usize, piece_bytes: usize) -> bool {
+        match self {
+            Route::Own => unreachable!("{NO_PACKETS}"),
+            Route::Shm(link) => link.has_room(bytes, piece_bytes),
+            Route::Sim(link) => link.has_room(bytes, piece_bytes),
+        }
+    }
+
     /// Takes the next packet, if one has arrived, and says so; its payload is valid during `each` only.
     /// Errors: the peer has written nonsense where packets lie.
     #[inline]

@@ -123,6 +123,10 @@ impl Link {
         }
     }
 
+    pub(crate) fn has_room(&mut self, bytes: usize, piece_bytes: usize) -> bool {
+        self.sender.has_room(bytes as u64, piece_bytes as u64)
+    }
+
     #[inline]
     pub(crate) fn ready(&self) -> bool {
         self.receiver.ready()

@@ -39,6 +39,8 @@ pub struct Link {
     network: Network,
     rank: u32,
     peer: u32,
+    /// Sends to come that are not refused: `has_room` said so.
+    promised: usize,
 }
 
 struct State {
@@ -129,7 +131,7 @@ impl Port {
 
     /// The link to a peer.
     pub fn link(&self, peer: u32) -> Link {
-        Link { network: self.network.clone(), rank: self.rank, peer }
+        Link { network: self.network.clone(), rank: self.rank, peer, promised: 0 }
     }
 
     /// Whether a peer has written to us of whom `arrivals` has not told.
@@ -158,7 +160,9 @@ impl Link {
         let mut state = self.network.state();
         let conditions = state.conditions;
         assert!(bytes <= conditions.payload_bytes_max.max(INLINE_BYTES), "{bytes} bytes in one packet");
-        if state.below(100) < conditions.refused_percent
+        if self.promised > 0 {
+            self.promised -= 1;
+        } else if state.below(100) < conditions.refused_percent
             || state.ring(self.rank, self.peer).packets.len() >= conditions.ring_packets
         {
             return Sent::Full;
@@ -171,6 +175,18 @@ impl Link {
         ring.packets.push_back(Packet { arrives, header: *header, payload });
         ring.used = true;
         Sent::Done
+    }
+
+    pub(crate) fn has_room(&mut self, bytes: usize, piece_bytes: usize) -> bool {
+        let mut state = self.network.state();
+        let Conditions { refused_percent, ring_packets, .. } = state.conditions;
+        let packets = 1 + bytes.div_ceil(piece_bytes);
+        let is_refused = state.below(100) < refused_percent;
+        if is_refused || state.ring(self.rank, self.peer).packets.len() + packets > ring_packets {
+            return false;
+        }
+        self.promised = packets;
+        true
     }
 
     pub(crate) fn ready(&self) -> bool {

@@ -7,7 +7,7 @@ use crate::request::{Both, Completion, Receive, Recipe, Request, Send, Source, W
 use datatype::Buffer;
 use error::{Class, Result, fail};
 use objects::{Comm, Group, constants};
-use p2p::{Mode, Ticket};
+use p2p::{Indirect, Mode, Ticket};
 use std::sync::Arc;
 
 /// MPI_Send.
@@ -580,8 +580,12 @@ impl Receive {
             let next = |process: &mut Process| {
                 process.job().p2p.recv_next(self.context, peer, self.tag, &self.buffer).transpose()
             };
-            if let Some(Ok(outcome)) = guard.look_for_message(peer, next) {
-                return Ok(Completion::of(outcome, &self.source));
+            match guard.look_for_message(peer, next) {
+                Some(Ok(outcome)) => return Ok(Completion::of(outcome, &self.source)),
+                Some(Err(Indirect::Started(ticket))) => {
+                    return Ok(guard.finish(Work::Recv(ticket, self.source)));
+                }
+                Some(Err(Indirect::Unstarted)) | None => (),
             }
         }
         let work = self.start(guard)?;

@@ -11,6 +11,7 @@ use crate::process::{Guard, Job, Process};
 use crate::request::{Completion, Request, Source, Work};
 use datatype::Buffer;
 use objects::constants;
+use p2p::Indirect;
 use rma::Way;
 use sys::Span;
 
@@ -191,8 +192,11 @@ impl Plain {
         let next = |process: &mut Process| process.job().p2p.recv_now(context, peer, tag, span).transpose();
         match guard.look_for_message(peer, next) {
             Some(Ok(outcome)) => Completion::of(outcome, &Source::Peer { peer, rank }),
-            _ => {
-                let ticket = guard.job().p2p.irecv(context, Some(peer), tag, span.into());
+            next => {
+                let ticket = match next {
+                    Some(Err(Indirect::Started(ticket))) => ticket,
+                    _ => guard.job().p2p.irecv(context, Some(peer), tag, span.into()),
+                };
                 guard.finish(Work::Recv(ticket, Source::Peer { peer, rank }))
             }
         }

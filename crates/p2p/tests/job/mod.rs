@@ -152,6 +152,11 @@ pub fn small() -> Config {
     }
 }
 
+/// The same, with a longest eager message drawn from a seed: packets carry it whole, or in pieces.
+pub fn drawn(seed: u64) -> Config {
+    Config { eager_bytes_max: [128, 800][(seed >> 6) as usize % 2], ..small() }
+}
+
 /// Runs `test` for many seeds, or for SEED alone if it is set; a failure prints its seed.
 pub fn seeds(count: u64, mut test: impl FnMut(u64)) {
     let seeds = match std::env::var("SEED") {

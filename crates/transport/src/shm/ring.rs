@@ -249,6 +249,31 @@ impl<M: Memory> Tail<M> {
         Sent::Done
     }
 
+    /// Whether there is room now for a packet without a cell, and for `bytes` bytes in cells of at most `cell_bytes`.
+    fn has_room(&mut self, bytes: u64, cell_bytes: u64) -> bool {
+        if cell_bytes > self.window.cell_bytes_max {
+            return false;
+        }
+        let (mut end, mut left) = (self.area_tail, bytes);
+        while left > 0 {
+            let cell = left.min(cell_bytes);
+            end = self.window.place(end, cell).1;
+            left -= cell;
+        }
+        let tail = self.tail.wrapping_add(1 + bytes.div_ceil(cell_bytes));
+        let fits = |head, area_head| {
+            tail.wrapping_sub(head) <= self.memory.slots() && end.wrapping_sub(area_head) <= self.window.bytes
+        };
+        if fits(self.head_seen, self.area_head_seen) {
+            return true;
+        }
+        let receiver = &self.memory.ends().receiver;
+        let head = receiver.head.load(Ordering::Acquire);
+        let area_head = receiver.area_head.load(Ordering::Acquire).max(self.window.begin());
+        (self.head_seen, self.area_head_seen) = (head, area_head);
+        fits(head, area_head)
+    }
+
     #[inline]
     fn expect_more(&self) {
         let index = self.tail.wrapping_add(SLOTS_AHEAD) % self.memory.slots();
@@ -384,7 +409,9 @@ impl<M: Memory> Head<M> {
                 cell = self.memory.area(self.window.offset(start), cell_bytes);
                 self.awaited_bytes = if cell_bytes <= CELL_ALIGN { cell_bytes } else { 0 };
                 // It travels while the message is matched.
-                cell.prefetch();
+                if cell_bytes <= 1024 {
+                    cell.prefetch();
+                }
             }
             let taken = read(&header, self.memory.inline(index, header.inline_bytes.into()), cell);
             if taken == Take::Not {
@@ -530,6 +557,11 @@ impl Sender {
     #[inline]
     pub fn send(&mut self, header: &Header, write: impl FnOnce(Span, Span)) -> Sent {
         self.0.send(header, write)
+    }
+
+    /// Whether there is room now for a packet with inline bytes, and for `bytes` bytes in cells of at most `cell_bytes`: so many sends succeed.
+    pub fn has_room(&mut self, bytes: u64, cell_bytes: u64) -> bool {
+        self.0.has_room(bytes, cell_bytes)
     }
 
     /// Prepares for sending more: takes a later packet's slot from the receiver, who has read it a round ago. Otherwise the stores of each

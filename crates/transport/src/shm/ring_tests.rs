@@ -91,6 +91,46 @@ fn full_by_slots_and_by_cells() {
     assert_eq!(to.send(&header(0, 1, 0), |_, _| ()), Sent::Done);
 }
 
+/// Goal: where `has_room` says so, so many sends succeed; and it does of half a window in an empty ring.
+/// Method: messages of random lengths and pieces, a reader that takes some packets now and then; in the first window, and in the last.
+#[test]
+fn room_is_as_it_says() {
+    for last_window in [false, true] {
+        let segment = segment();
+        let (mut to, mut from) = (segment.ring_sender(0, 1).unwrap(), segment.ring_receiver(0, 1).unwrap());
+        let mut random = SmallRng::seed_from_u64(3);
+        if last_window {
+            assert_eq!(to.send(&header(0, CELL_BYTES as u16, 0), |_, _| ()), Sent::Done);
+        }
+        let (mut granted, mut refused) = (0, 0);
+        for _ in 0..20_000 {
+            let piece = [100, 4096, 8192][random.random_range(0..3)];
+            let most =
+                [5 * piece, 20_000, 64 << 10][random.random_range(0..if piece == 100 { 2 } else { 3 })];
+            let bytes = random.random_range(1..=most);
+            if to.has_room(bytes, piece) {
+                granted += 1;
+                assert_eq!(to.send(&header(8, 0, 0), |_, _| ()), Sent::Done);
+                let mut left = bytes;
+                while left > 0 {
+                    let cell = left.min(piece);
+                    assert_eq!(to.send(&header(0, cell as u16, 0), |_, _| ()), Sent::Done);
+                    left -= cell;
+                }
+                assert_eq!(last_window, from.0.window.number == 1 || to.0.window.number == 1, "it moved on");
+            } else {
+                refused += 1;
+                let is_empty = to.0.tail == from.received();
+                assert!(!is_empty || bytes > 32 << 10, "{bytes} in pieces of {piece} fit into an empty ring");
+            }
+            for _ in 0..random.random_range(0..30) {
+                from.poll(|_, _, _| ()).unwrap();
+            }
+        }
+        assert!(granted > 1000 && refused > 1000, "{granted} {refused}");
+    }
+}
+
 #[test]
 fn an_end_is_made_once_and_its_heir_goes_on() {
     let segment = segment();
