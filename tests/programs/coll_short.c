@@ -185,6 +185,62 @@ static void blocks_with_gaps(MPI_Comm comm, int blocking)
     MPI_Type_free(&sparse);
 }
 
+/* So many sums of one element, of which the boards take the last. */
+static void sums(MPI_Datatype type, MPI_Comm comm, int is_long)
+{
+    int members;
+    MPI_Comm_size(comm, &members);
+    for (int round = 0; round < 12; round++) {
+        long out = 1L << 40 | (rank + round), in = -1, expected = 0;
+        int out_int = rank + round, in_int = -1;
+        MPI_Allreduce(is_long ? (void *)&out : &out_int, is_long ? (void *)&in : &in_int, 1, type, MPI_SUM, comm);
+        out = is_long ? in - ((long)members << 40) : in_int;
+        in = rank + round;
+        MPI_Reduce(&in, &expected, 1, MPI_LONG, MPI_SUM, 0, comm);
+        MPI_Bcast(&expected, 1, MPI_LONG, 0, comm);
+        EQUAL(out, expected, "a sum");
+    }
+}
+
+/* Handles that come to mean something else: what was found for the old one must not decide what is reduced with the new. */
+static void handles(void)
+{
+    enum { MANY = 100 };
+    MPI_Datatype before = MPI_DATATYPE_NULL, type, gone;
+    MPI_Comm first = MPI_COMM_NULL, comm;
+    for (int turn = 0; turn < 4; turn++) {
+        for (int made = 0;; made++) {
+            MPI_Type_dup(turn % 2 ? MPI_LONG : MPI_INT, &type);
+            if (before == MPI_DATATYPE_NULL || type == before || made == MANY) break;
+            MPI_Type_free(&type);
+        }
+        CHECK(turn == 0 || type == before, "the datatype's handle was not used again: the test tells nothing");
+        sums(type, MPI_COMM_WORLD, turn % 2);
+        before = gone = type;
+        MPI_Type_free(&type);
+    }
+    for (int turn = 0; turn < 4; turn++) {
+        for (int made = 0;; made++) {
+            MPI_Comm_split(MPI_COMM_WORLD, turn % 2 ? 0 : rank % 2, 0, &comm);
+            if (first == MPI_COMM_NULL || comm == first || made == MANY) break;
+            MPI_Comm_free(&comm);
+        }
+        CHECK(turn == 0 || comm == first, "the comm's handle was not used again: the test tells nothing");
+        sums(MPI_INT, comm, 0);
+        first = comm;
+        MPI_Comm_free(&comm);
+    }
+    int in, out = 1, class;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    MPI_Error_class(MPI_Allreduce(&out, &in, 1, MPI_INT, MPI_SUM, first), &class);
+    EQUAL(class, MPI_ERR_COMM, "class of a freed comm");
+    MPI_Error_class(MPI_Allreduce(&out, &in, 1, gone, MPI_SUM, MPI_COMM_WORLD), &class);
+    EQUAL(class, MPI_ERR_TYPE, "class of a freed datatype");
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    sums(MPI_INT, MPI_COMM_WORLD, 0);
+}
+
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
@@ -215,5 +271,6 @@ int main(int argc, char **argv)
         MPI_Comm_free(&half);
         MPI_Comm_free(&reversed);
     }
+    handles();
     return end();
 }

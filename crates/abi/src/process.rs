@@ -79,6 +79,8 @@ pub struct Process {
     pub tool: crate::body::tool::Tool,
     /// What the latest messages' arguments came to.
     pub found: crate::body::plain::Latest,
+    /// What those of the latest plain MPI_Allreduce did.
+    pub reduced: crate::short::Latest,
 }
 
 /// This process's part in the job.
@@ -620,6 +622,7 @@ impl Process {
             latest_error: None,
             tool: Default::default(),
             found: crate::body::plain::Latest::NONE,
+            reduced: crate::short::Latest::NONE,
         })
     }
 

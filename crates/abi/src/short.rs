@@ -108,23 +108,47 @@ pub(crate) fn reduction(
     Some((member, short))
 }
 
+/// What the arguments of the latest MPI_Allreduce at its shortest came to: those of the next are often the same.
+#[derive(Clone, Copy)]
+pub struct Latest {
+    asked: Asked,
+    boards: usize,
+    operator: (PredefinedOp, Basic),
+    bytes: usize,
+}
+
+/// Arguments of an MPI_Allreduce but for its buffers, and how many comms and datatypes had been freed before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Asked {
+    count: i64,
+    datatype: Handle,
+    op: Handle,
+    comm: Handle,
+    removals: u64,
+}
+
+impl Latest {
+    /// Nothing: no comm has this handle.
+    pub const NONE: Latest = {
+        let asked = Asked { count: 0, datatype: Handle(0), op: Handle(0), comm: Handle(0), removals: 0 };
+        Latest { asked, boards: 0, operator: (PredefinedOp::NoOp, Basic::Byte), bytes: 0 }
+    };
+}
+
 /// Makes the call if it is an MPI_Allreduce at its shortest, and boards hang; how it ended.
 #[inline(always)]
 pub(crate) fn flat(guard: &mut Guard, comm: Handle, count: i64, data: &Reduced) -> Option<Result<()>> {
-    let found = guard.objects.comm(comm).ok()?;
-    let Boards::Hung(boards) = found.boards else { return None };
-    let members = found.size() as usize;
-    let (operator, element) = guard.operator(data)?;
-    let bytes = usize::try_from(count).ok()?.checked_mul(element).filter(|bytes| *bytes > 0)?;
+    let asked = Asked { count, datatype: data.datatype, op: data.op, comm, removals: guard.removals() };
+    if guard.reduced.asked != asked {
+        guard.reduced = guard.find_flat(asked, data)?;
+    }
+    let Latest { boards, operator, bytes, .. } = guard.reduced;
     let sum = data.recvbuf.plain(bytes)?;
     let own = if data.sendbuf.is_in_place() {
         sum
     } else {
         data.sendbuf.plain(bytes).filter(|own| !own.meets(sum))?
     };
-    if !guard.job().coll.takes_flat(bytes, members) {
-        return None;
-    }
     coll::count(Collective::Allreduce);
     Some(guard.turn(boards, &Flat { operator, own, sum }))
 }
@@ -159,6 +183,17 @@ pub(crate) fn leave(coll: &mut Coll, comm: &Comm) {
 }
 
 impl Process {
+    /// What becomes of an MPI_Allreduce on boards that hang; nothing if it is not one at its shortest.
+    #[inline(never)] // Rarely asked.
+    fn find_flat(&mut self, asked: Asked, data: &Reduced) -> Option<Latest> {
+        let found = self.objects.comm(asked.comm).ok()?;
+        let Boards::Hung(boards) = found.boards else { return None };
+        let members = found.size() as usize;
+        let (operator, element) = self.operator(data)?;
+        let bytes = usize::try_from(asked.count).ok()?.checked_mul(element).filter(|bytes| *bytes > 0)?;
+        self.job().coll.takes_flat(bytes, members).then_some(Latest { asked, boards, operator, bytes })
+    }
+
     #[inline]
     fn member(&self, comm: Handle) -> Option<Member> {
         let found = self.objects.comm(comm).ok()?;

@@ -687,7 +687,7 @@ fn corrupt_pieces_are_errors() {
             }
         }
         // SAFETY: part of memory that lives as long as the job is used.
-        let buffer = unsafe { datatype::Buffer::claim(whole.address(), 200, &Arc::new(element(1, 1))) };
+        let buffer = unsafe { datatype::Buffer::claim(whole.address(), 200, Arc::new(element(1, 1))) };
         let is_direct = network.below(2) == 0;
         let waits = (!is_direct).then(|| job.ranks[0].irecv(CONTEXT, Some(1), None, buffer.clone()));
         for _ in 0..3 {

@@ -173,7 +173,7 @@ impl Process {
 
     /// How many comms and datatypes have been freed.
     #[inline(always)]
-    fn removals(&self) -> u64 {
+    pub(crate) fn removals(&self) -> u64 {
         self.objects.comms.removals() + self.objects.datatypes.removals()
     }
 }

@@ -33,6 +33,9 @@ const WINDOW_SHIFT: u32 = 60;
 /// Cells begin at multiples of this. Were it the cache line, a receiver that takes short cells one after the other would seem to walk
 /// through memory, and its prefetcher would take the next line from under the sender: a message of 64 bytes then took half as long again.
 const CELL_ALIGN: u64 = 256;
+/// The longest cell whose lines a receiver asks for before it knows what becomes of the packet: longer ones are all the later for it (2 to 8 KiB
+/// by 3 to 8 % on an AMD EPYC, medians of 11 interleaved runs).
+const EARLY_BYTES_MAX: u64 = 1 << 10;
 /// Which slot after the next a sender asks for. The next ones are left alone: there the receiver looks.
 const SLOTS_AHEAD: u64 = 3;
 const SLOTS_OFFSET: u64 = 4096;
@@ -409,7 +412,7 @@ impl<M: Memory> Head<M> {
                 cell = self.memory.area(self.window.offset(start), cell_bytes);
                 self.awaited_bytes = if cell_bytes <= CELL_ALIGN { cell_bytes } else { 0 };
                 // It travels while the message is matched.
-                if cell_bytes <= 1024 {
+                if cell_bytes <= EARLY_BYTES_MAX {
                     cell.prefetch();
                 }
             }
