@@ -127,7 +127,7 @@ pub struct Job {
 /// Rounds of progress at the start of a wait before the clock is looked at.
 const ROUNDS_UNTIMED: u32 = 16;
 /// Looks for packets before each of them.
-const LOOKS: u32 = 32;
+pub(crate) const LOOKS: u32 = 32;
 /// Times that a wait for memory alone gives way before it makes progress.
 const GIVES: u32 = 16;
 /// Looks of such a wait, 20 to 60 ns each, while those that it waits for run on other cpus, before it gives way nevertheless: these, too,
@@ -410,6 +410,7 @@ impl Guard {
             if look.is_multiple_of(LOOKS) && !self.job().p2p.is_idle() {
                 self.poll_p2p();
             }
+            sys::cpu::look_again();
         }
         None
     }
@@ -455,6 +456,7 @@ impl Guard {
             if !job.p2p.is_idle() {
                 return true;
             }
+            sys::cpu::look_again();
         }
         false
     }

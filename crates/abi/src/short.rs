@@ -6,7 +6,7 @@
 
 use crate::args::{Counts, Handle};
 use crate::collective::{Planned, Reduced, Typed, to_bytes, to_words};
-use crate::process::{Guard, Process};
+use crate::process::{Guard, LOOKS, Process};
 use crate::request::Work;
 use coll::{CALLS_BEFORE, Coll, Flat, Pull, Round, Rounds, Short};
 use datatype::{Basic, PredefinedOp, check_op};
@@ -135,22 +135,22 @@ impl Latest {
     };
 }
 
-/// Makes the call if it is an MPI_Allreduce at its shortest, and boards hang; how it ended.
+/// Makes the call if it is an MPI_Allreduce at its shortest, boards hang, and the others are there already.
 #[inline(always)]
-pub(crate) fn flat(guard: &mut Guard, comm: Handle, count: i64, data: &Reduced) -> Option<Result<()>> {
-    let asked = Asked { count, datatype: data.datatype, op: data.op, comm, removals: guard.removals() };
-    if guard.reduced.asked != asked {
-        guard.reduced = guard.find_flat(asked, data)?;
-    }
-    let Latest { boards, operator, bytes, .. } = guard.reduced;
-    let sum = data.recvbuf.plain(bytes)?;
-    let own = if data.sendbuf.is_in_place() {
-        sum
-    } else {
-        data.sendbuf.plain(bytes).filter(|own| !own.meets(sum))?
-    };
+pub(crate) fn flat_now(process: &mut Process, comm: Handle, count: i64, data: &Reduced) -> Option<()> {
+    let (boards, flat) = process.flat(comm, count, data)?;
+    // Where they are not, `turn` goes on with it.
+    let looks = if process.job().shared.may_spin() { LOOKS } else { 1 };
+    process.job().coll.try_now(boards, &flat, looks)?;
     coll::count(Collective::Allreduce);
-    Some(guard.turn(boards, &Flat { operator, own, sum }))
+    Some(())
+}
+
+/// Makes the call if it is an MPI_Allreduce at its shortest, and boards hang; how it ended.
+pub(crate) fn flat(guard: &mut Guard, comm: Handle, count: i64, data: &Reduced) -> Option<Result<()>> {
+    let (boards, flat) = guard.flat(comm, count, data)?;
+    coll::count(Collective::Allreduce);
+    Some(guard.turn(boards, &flat))
 }
 
 /// MPI_Reduce_scatter.
@@ -183,6 +183,24 @@ pub(crate) fn leave(coll: &mut Coll, comm: &Comm) {
 }
 
 impl Process {
+    /// An MPI_Allreduce at its shortest, and the boards that it is for.
+    #[inline(always)]
+    fn flat(&mut self, comm: Handle, count: i64, data: &Reduced) -> Option<(usize, Flat)> {
+        let removals = self.removals();
+        let asked = || Asked { count, datatype: data.datatype, op: data.op, comm, removals };
+        if self.reduced.asked != asked() {
+            self.reduced = self.find_flat(asked(), data)?;
+        }
+        let Latest { boards, operator, bytes, .. } = self.reduced;
+        let sum = data.recvbuf.plain(bytes)?;
+        let own = if data.sendbuf.is_in_place() {
+            sum
+        } else {
+            data.sendbuf.plain(bytes).filter(|own| !own.meets(sum))?
+        };
+        Some((boards, Flat { operator, own, sum }))
+    }
+
     /// What becomes of an MPI_Allreduce on boards that hang; nothing if it is not one at its shortest.
     #[inline(never)] // Rarely asked.
     fn find_flat(&mut self, asked: Asked, data: &Reduced) -> Option<Latest> {

@@ -27,7 +27,7 @@ use slab::Slab;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use sys::Span;
-use transport::shm::{Allocator, Arena, Doorbell, Segment, Words, cma};
+use transport::shm::{Allocator, Arena, Doorbell, KeptPage, Segment, Words, cma};
 
 /// The longest that lies beside the word, and so comes with it.
 const BESIDE_MAX: u64 = 120;
@@ -147,12 +147,16 @@ pub(crate) struct Hung {
     segment: Segment,
     /// Calls with counts that go by schedules.
     pub(crate) skipping: Skipping,
+    /// The blocking call that `try_now` has begun.
+    begun: Option<Turn>,
 }
 
 /// One board of each of a comm's members.
 pub struct Board {
     pub(crate) rank: usize,
     members: Vec<Member>,
+    /// Those of all members for rounds with even numbers, and with odd ones.
+    places: [Vec<Place>; 2],
     round: u64,
     /// The latest round that all members are known to have begun.
     begun: u64,
@@ -165,8 +169,8 @@ pub struct Board {
 struct Member {
     /// Its rank in the job.
     peer: u32,
+    page: KeptPage,
     left: Words,
-    places: [Place; 2],
 }
 
 struct Place {
@@ -235,22 +239,39 @@ impl Boards {
         self.hung[board].rounds(short)
     }
 
+    /// Makes a blocking call that fits if it is over after so many looks; otherwise `begin` goes on with it.
+    #[inline(always)]
+    pub(crate) fn try_now(&mut self, board: usize, call: &impl Round, looks: u32) -> Option<()> {
+        let hung = &mut self.hung[board];
+        let mut turn = hung.board.begin(call);
+        for _ in 0..looks {
+            match hung.board.step(&mut turn, call) {
+                None => sys::cpu::look_again(),
+                Some(Ok(())) => return Some(()),
+                Some(Err(_)) => break,
+            }
+        }
+        hung.begun = Some(turn);
+        None
+    }
+
     /// Begins the next round of blocking calls, with one that fits.
     #[inline]
     pub(crate) fn begin(&mut self, board: usize, call: &impl Round) -> Turn {
-        self.hung[board].board.begin(call)
+        let hung = &mut self.hung[board];
+        hung.begun.take().unwrap_or_else(|| hung.board.begin(call))
     }
 
     /// Whether the last blocking call waits for a member that may need this cpu.
     #[inline]
     pub(crate) fn waits_for_one_on(&self, board: usize, cpu: usize) -> bool {
-        self.hung[board].board.misses_one_on(cpu, &self.segment)
+        self.hung[board].board.misses_one_on(cpu)
     }
 
     /// Takes a blocking call as far as it goes. How it ended, once it has.
     #[inline]
     pub(crate) fn advance(&mut self, board: usize, turn: &mut Turn, call: &impl Round) -> Option<Result<()>> {
-        self.hung[board].board.advance(turn, call, &self.segment)
+        self.hung[board].board.advance(turn, call)
     }
 
     /// The board of blocking calls.
@@ -325,22 +346,31 @@ impl Hung {
         if rooms.contains(&(NO_BOARD as i64)) {
             return Ok(None);
         }
-        let member =
-            |(&peer, &room): (&u32, &i64)| match Member::find(&segment.arena(peer)?, peer, room as u64) {
-                Some(member) => Ok(member),
-                None => fail!(Class::Intern, "rank {peer} of the job says that its board is at {room:#x}"),
-            };
-        let members = peers.iter().zip(rooms).map(member).collect::<Result<Vec<_>>>()?;
+        let member = |(&peer, &room): (&u32, &i64)| match member_at(&segment.arena(peer)?, room as u64) {
+            Some((left, places)) => Ok((Member { peer, page: segment.keep_rank(peer), left }, places)),
+            None => fail!(Class::Intern, "rank {peer} of the job says that its board is at {room:#x}"),
+        };
+        let (members, places): (Vec<_>, (_, _)) =
+            peers.iter().zip(rooms).map(member).collect::<Result<_>>()?;
         let near_bytes_max = match (sys::copy::vectors_suit(), segment.job().may_spin()) {
             (false, _) => 0,
             (true, true) => NEAR_BYTES_MAX,
             (true, false) => NEAR_BYTES_MAX / 2,
         };
         Ok(Some(Hung {
-            board: Board { rank, members, round: 0, begun: 0, missed: (0, 0), near_bytes_max },
+            board: Board {
+                rank,
+                members,
+                places: places.into(),
+                round: 0,
+                begun: 0,
+                missed: (0, 0),
+                near_bytes_max,
+            },
             room: rooms[rank] as u64,
             served: rooms.iter().any(|room| *room as u64 & SERVED != 0),
             skipping: Skipping::default(),
+            begun: None,
             bytes_max: rooms.iter().map(|room| place_of(*room as u64).1).min().unwrap_or(0),
             inline_bytes_max: match rooms.iter().all(|room| *room as u64 & PULLS != 0) {
                 true => inline_bytes_max,
@@ -403,36 +433,35 @@ fn board_bytes(bytes: u64) -> u64 {
     WORDS_BYTES + 2 * bytes
 }
 
-impl Member {
-    fn find(arena: &Arena, peer: u32, room: u64) -> Option<Member> {
-        let (offset, bytes) = place_of(room);
-        if !(LESS_BYTES_MAX..=BYTES_MAX).contains(&bytes) {
-            return None;
-        }
-        let whole = arena.span(offset, board_bytes(bytes))?;
-        let place = |turn: u64| {
-            let (word, apart) = ((1 + turn) * WORD_BYTES, WORDS_BYTES + turn * bytes);
-            Some(Place {
-                word: arena.keep(offset + word, 1)?,
-                beside: whole.slice(word as usize + 8, BESIDE_MAX as usize),
-                apart: whole.slice(apart as usize, bytes as usize),
-            })
-        };
-        Some(Member { peer, left: arena.keep(offset, 1)?, places: [place(0)?, place(1)?] })
+/// A member's word `left`, and its places.
+fn member_at(arena: &Arena, room: u64) -> Option<(Words, (Place, Place))> {
+    let (offset, bytes) = place_of(room);
+    if !(LESS_BYTES_MAX..=BYTES_MAX).contains(&bytes) {
+        return None;
     }
+    let whole = arena.span(offset, board_bytes(bytes))?;
+    let place = |turn: u64| {
+        let (word, apart) = ((1 + turn) * WORD_BYTES, WORDS_BYTES + turn * bytes);
+        Some(Place {
+            word: arena.keep(offset + word, 1)?,
+            beside: whole.slice(word as usize + 8, BESIDE_MAX as usize),
+            apart: whole.slice(apart as usize, bytes as usize),
+        })
+    };
+    Some((arena.keep(offset, 1)?, (place(0)?, place(1)?)))
 }
 
 impl Board {
-    /// The place of a member for a round.
+    /// The members' places for a round.
     #[inline]
-    fn place(&self, rank: usize, round: u64) -> &Place {
-        &self.members[rank].places[round as usize % 2]
+    fn places(&self, round: u64) -> &[Place] {
+        &self.places[round as usize % 2]
     }
 
     /// Whether a member has begun a round, and not the one two after.
     #[inline]
     fn has_begun(&self, rank: usize, round: u64) -> bool {
-        let word = self.place(rank, round).word[0].load(Ordering::Acquire);
+        let word = self.places(round)[rank].word[0].load(Ordering::Acquire);
         (word ^ round << FACTS_BITS) >> FACTS_BITS == 0
     }
 
@@ -445,11 +474,11 @@ impl Board {
     /// Whether a member that has not begun what the call missed last waited on a cpu, or may be there because it never waited. The call
     /// may not need all of these, but each of them can use the cpu.
     #[inline]
-    fn misses_one_on(&self, cpu: usize, segment: &Segment) -> bool {
+    fn misses_one_on(&self, cpu: usize) -> bool {
         let (first, round) = self.missed;
         (first..self.members.len())
             .filter(|rank| !self.has_begun(*rank, round))
-            .any(|rank| segment.rank(self.members[rank].peer).waits_on().is_none_or(|on| on == cpu))
+            .any(|rank| self.members[rank].page.waits_on().is_none_or(|on| on == cpu))
     }
 
     /// The number of the last round.
@@ -474,13 +503,13 @@ impl Board {
 
     /// What a member says of this round, as it is known to have begun it.
     pub(crate) fn facts_of(&self, rank: usize) -> u64 {
-        self.place(rank, self.round).word[0].load(Ordering::Acquire) % (1 << FACTS_BITS)
+        self.places(self.round)[rank].word[0].load(Ordering::Acquire) % (1 << FACTS_BITS)
     }
 
     /// Where a member's contribution of `total` bytes to this round lies.
     #[inline]
     pub(crate) fn contribution(&self, rank: usize, total: u64) -> Span {
-        let place = self.place(rank, self.round);
+        let place = &self.places(self.round)[rank];
         if total <= BESIDE_MAX { place.beside } else { place.apart }
     }
 
@@ -493,13 +522,15 @@ impl Board {
         Turn { word, posted: false, ahead, all: false }
     }
 
+    /// Takes a call as far as it goes. How it ended, once it has.
     #[inline]
-    pub(crate) fn advance<R: Round>(
-        &mut self,
-        turn: &mut Turn,
-        call: &R,
-        segment: &Segment,
-    ) -> Option<Result<()>> {
+    pub(crate) fn advance(&mut self, turn: &mut Turn, call: &impl Round) -> Option<Result<()>> {
+        self.step(turn, call)
+    }
+
+    /// The same within its caller.
+    #[inline(always)]
+    fn step<R: Round>(&mut self, turn: &mut Turn, call: &R) -> Option<Result<()>> {
         let members = self.members.len();
         if !turn.posted {
             while turn.ahead.start < turn.ahead.end {
@@ -509,14 +540,15 @@ impl Board {
                 }
                 turn.ahead.start += 1;
             }
-            self.post(turn.word, call, segment);
+            self.post(turn.word, call);
             (turn.posted, turn.ahead) = (true, call.needs(self.rank, members));
             turn.all = turn.ahead.len() == members;
             call.keep(self);
         }
+        let places = self.places(self.round);
         while turn.ahead.start < turn.ahead.end {
             let rank = turn.ahead.start;
-            let word = self.place(rank, self.round).word[0].load(Ordering::Acquire);
+            let word = places[rank].word[0].load(Ordering::Acquire);
             if (word ^ turn.word) & !R::OWN_BITS != 0 {
                 if (word ^ turn.word) >> FACTS_BITS == 0 {
                     return Some(Err(call.disagreement(self, rank, word)));
@@ -533,16 +565,16 @@ impl Board {
     }
 
     /// Puts up what this member contributes, and then its word, and wakes who waits for it.
-    #[inline]
-    fn post(&self, word: u64, call: &impl Round, segment: &Segment) {
+    #[inline(always)]
+    fn post(&self, word: u64, call: &impl Round) {
         let word = call.put(self, word);
-        self.place(self.rank, self.round).word[0].store(word, Ordering::Release);
+        self.places(self.round)[self.rank].word[0].store(word, Ordering::Release);
         if cfg!(loom) {
             // Nobody sleeps there: bells have a model of their own.
             return;
         }
         let others = self.members.iter().enumerate().filter(|(rank, _)| *rank != self.rank);
-        Doorbell::ring_all(others.map(|(_, member)| &*segment.rank(member.peer).bell));
+        Doorbell::ring_all(others.map(|(_, member)| &*member.page.bell));
     }
 }
 
@@ -639,23 +671,23 @@ impl Round for Short {
 impl Round for Flat {
     const OWN_BITS: u64 = 0;
 
-    #[inline]
+    #[inline(always)]
     fn facts(&self) -> u64 {
         facts(Collective::Allreduce, 0, self.own.bytes() as u64)
     }
 
-    #[inline]
+    #[inline(always)]
     fn put(&self, board: &Board, word: u64) -> u64 {
         self.own.copy_to(self.operand(board, board.rank));
         word
     }
 
-    #[inline]
+    #[inline(always)]
     fn needs(&self, _rank: usize, members: usize) -> Range<usize> {
         0..members
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&self, board: &Board) -> Result<()> {
         combine(self.operator, board.members.len(), |rank| self.operand(board, rank), self.sum);
         Ok(())
@@ -668,7 +700,7 @@ impl Round for Flat {
 
 impl Flat {
     /// A member's vector.
-    #[inline]
+    #[inline(always)]
     fn operand(&self, board: &Board, rank: usize) -> Span {
         let bytes = self.own.bytes();
         board.contribution(rank, bytes as u64).slice(0, bytes)
@@ -702,7 +734,7 @@ impl Short {
 }
 
 /// Combines the operands of the first so many members in the order of ranks.
-#[inline]
+#[inline(always)]
 fn combine((op, basic): (PredefinedOp, Basic), members: usize, operand: impl Fn(usize) -> Span, sum: Span) {
     match members {
         0 => (),

@@ -125,8 +125,9 @@ fn segment(ranks: u32) -> Segment {
 fn places(segment: &Segment, rank: u32, boards: usize) -> Cells {
     let mut process = Process::new(segment, rank);
     let arena = segment.arena(rank).unwrap();
-    let members = (0..boards).map(|_| Member::find(&arena, rank, process.new_board() as u64).unwrap());
-    let spans = members.flat_map(|member| member.places).flat_map(|place| [place.beside, place.apart]);
+    let boards = (0..boards).map(|_| member_at(&arena, process.new_board() as u64).unwrap());
+    let places = boards.flat_map(|(_, (even, odd))| [even, odd]);
+    let spans = places.flat_map(|place| [place.beside, place.apart]);
     spans.map(|span| (span.address(), Cell::new(0))).collect()
 }
 

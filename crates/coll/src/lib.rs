@@ -299,6 +299,12 @@ impl Coll {
         }
     }
 
+    /// Makes a call that `takes` allows on these boards if it is over after so many looks; otherwise `begin` goes on with it.
+    #[inline(always)]
+    pub fn try_now(&mut self, boards: usize, call: &impl Round, looks: u32) -> Option<()> {
+        self.boards.try_now(boards, call, looks)
+    }
+
     /// Begins a round of a call that `takes` allows on these boards.
     #[inline]
     pub fn begin(&mut self, boards: usize, call: &impl Round) -> Turn {

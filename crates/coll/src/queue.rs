@@ -120,13 +120,13 @@ impl Queued {
     }
 
     /// Takes its rounds as far as they go; whether they moved.
-    fn drive(&mut self, hung: &mut Hung, segment: &Segment) -> bool {
+    fn drive(&mut self, hung: &mut Hung) -> bool {
         let (board, turn) = (&mut hung.board, &mut self.turn);
         let (outcome, moved) = match &mut self.on {
-            On::Short(short, then) => match (advance(turn, board, short, segment), then.take()) {
+            On::Short(short, then) => match (advance(turn, board, short), then.take()) {
                 ((Some(Ok(())), _), Some(second)) => {
                     *short = *second;
-                    self.drive(hung, segment);
+                    self.drive(hung);
                     return true;
                 }
                 ((None, moved), second) => {
@@ -136,13 +136,13 @@ impl Queued {
                 (ended, _) => ended,
             },
             On::Pulled(pull, Some(closing)) => {
-                let (closed, moved) = advance(turn, board, closing, segment);
+                let (closed, moved) = advance(turn, board, closing);
                 (closed.map(|closed| closed.and(pull.outcome())), moved)
             }
-            On::Pulled(pull, closing) => match advance(turn, board, &**pull, segment) {
+            On::Pulled(pull, closing) => match advance(turn, board, &**pull) {
                 (Some(Ok(())), _) => {
                     *closing = Some(pull.closing());
-                    self.drive(hung, segment);
+                    self.drive(hung);
                     return true;
                 }
                 ended => ended,
@@ -152,7 +152,7 @@ impl Queued {
                     call.0.schedule();
                     (Some(Ok(())), true)
                 } else {
-                    let (outcome, moved) = advance(turn, board, &call.0, segment);
+                    let (outcome, moved) = advance(turn, board, &call.0);
                     if outcome.is_some() && call.0.is_scheduled() {
                         hung.skipping.begin();
                     }
@@ -205,15 +205,10 @@ impl On {
 }
 
 /// Takes a round as far as it goes: how it ended, once it has, and whether it moved.
-fn advance(
-    turn: &mut Option<Turn>,
-    board: &mut Board,
-    call: &impl Round,
-    segment: &Segment,
-) -> (Option<Result<()>>, bool) {
+fn advance(turn: &mut Option<Turn>, board: &mut Board, call: &impl Round) -> (Option<Result<()>>, bool) {
     let mut now = turn.take().unwrap_or_else(|| board.begin(call));
     let posted = now.posted;
-    let outcome = board.advance(&mut now, call, segment);
+    let outcome = board.advance(&mut now, call);
     let moved = outcome.is_some() || now.posted != posted;
     if outcome.is_none() {
         *turn = Some(now);
@@ -321,7 +316,7 @@ impl Boards {
                     {
                         call.on = On::of(found, || *whole);
                     }
-                    moved |= call.drive(hung, segment);
+                    moved |= call.drive(hung);
                 }
                 State::Broken(error) => (call.on, call.outcome) = (On::Over, Some(Err(error.clone()))),
                 State::Refused | State::Hanging(_) => call.outcome = Some(Ok(())),

@@ -44,18 +44,29 @@ pub fn check_op(op: PredefinedOp, basic: Basic) -> Result<()> {
 /// form (a pair has no padding: `Basic::size` bytes each); `into` may be `left` or `right`, but must not overlap them
 /// otherwise. `check_op` must have allowed the combination. MPI_REPLACE takes the right operand, MPI_NO_OP the left.
 pub fn reduce(op: PredefinedOp, basic: Basic, left: Span, right: Span, into: Span) {
-    use Basic::*;
     let bytes = into.bytes();
     assert!(left.bytes() == bytes && right.bytes() == bytes, "reduction of spans of different lengths");
     let spans = Operands { left: left.address(), right: right.address(), into: into.address(), bytes };
+    if bytes < WIDE_BYTES_MIN { by_basic(op, basic, spans) } else { long(op, basic, spans) }
+}
+
+/// The same of many elements.
+#[inline(never)] // Else short ones would put aside the registers that this needs.
+fn long(op: PredefinedOp, basic: Basic, spans: Operands) {
     #[cfg(target_arch = "x86_64")]
-    if bytes >= WIDE_BYTES_MIN && has_wide_registers(op, basic) {
+    if has_wide_registers(op, basic) {
         // SAFETY: the processor has AVX2.
         return unsafe { by_wide_registers(op, basic, spans) };
     }
+    by_basic(op, basic, spans)
+}
+
+#[inline(always)] // Likewise.
+fn by_basic(op: PredefinedOp, basic: Basic, spans: Operands) {
+    use Basic::*;
     match (op, basic) {
-        (PredefinedOp::Replace, _) => right.copy_to(into),
-        (PredefinedOp::NoOp, _) => left.copy_to(into),
+        (PredefinedOp::Replace, _) => apart(|| spans.copy(spans.right)),
+        (PredefinedOp::NoOp, _) => apart(|| spans.copy(spans.left)),
         (_, I8) => integers::<i8>(op, spans),
         (_, I16) => integers::<i16>(op, spans),
         (_, I32) => integers::<i32>(op, spans),
@@ -65,12 +76,12 @@ pub fn reduce(op: PredefinedOp, basic: Basic, left: Span, right: Span, into: Spa
         (_, U16) => integers::<u16>(op, spans),
         (_, U32) => integers::<u32>(op, spans),
         (_, U64) => integers::<u64>(op, spans),
-        (_, F16) => reals::<f16>(op, spans),
-        (_, F32) => reals::<f32>(op, spans),
-        (_, F64) => reals::<f64>(op, spans),
-        (_, C16) => sums::<Complex<f16>>(op, spans),
-        (_, C32) => sums::<Complex<f32>>(op, spans),
-        (_, C64) => sums::<Complex<f64>>(op, spans),
+        (_, F16) => apart(|| reals::<f16>(op, spans)),
+        (_, F32) => apart(|| reals::<f32>(op, spans)),
+        (_, F64) => apart(|| reals::<f64>(op, spans)),
+        (_, C16) => apart(|| sums::<Complex<f16>>(op, spans)),
+        (_, C32) => apart(|| sums::<Complex<f32>>(op, spans)),
+        (_, C64) => apart(|| sums::<Complex<f64>>(op, spans)),
         (_, L8) => logicals::<u8>(op, spans),
         (_, L16) => logicals::<u16>(op, spans),
         (_, L32) => logicals::<u32>(op, spans),
@@ -87,6 +98,12 @@ pub fn reduce(op: PredefinedOp, basic: Basic, left: Span, right: Span, into: Spa
         (_, LongDouble | CLongDouble | LongDoubleI32 | F128 | C128) => extended(op, basic, spans),
         (_, Char | WChar | Packed) => refused(op, basic),
     }
+}
+
+/// Calls what would take more registers than its caller has to spare.
+#[inline(never)]
+fn apart(reduce: impl FnOnce()) {
+    reduce()
 }
 
 /// `into = left op into` for whole buffers of equal length, gaps or not: MPI_Reduce_local (MPI 5.0, section 6.9.7).
@@ -151,6 +168,18 @@ impl Operands {
         self.bytes / size
     }
 
+    /// Copies one operand.
+    fn copy(self, from: usize) {
+        // SAFETY: the makers of the spans promised that their bytes stay mapped.
+        unsafe {
+            std::ptr::copy(
+                std::ptr::with_exposed_provenance::<u8>(from),
+                std::ptr::with_exposed_provenance_mut(self.into),
+                self.bytes,
+            )
+        }
+    }
+
     /// Combines all elements. `T` must be free of padding and valid for any bits.
     #[inline(always)]
     fn combine<T: Copy>(self, combine: impl Fn(T, T) -> T) {
@@ -158,7 +187,10 @@ impl Operands {
         let right = std::ptr::with_exposed_provenance::<T>(self.right);
         let into = std::ptr::with_exposed_provenance_mut::<T>(self.into);
         let count = self.count(size_of::<T>());
-        if self.left == self.into {
+        if count == 1 {
+            // The commonest, and over before the loops below would have begun.
+            each(left, right, into, 1, combine)
+        } else if self.left == self.into {
             each(into, right, into, count, combine)
         } else if self.right == self.into {
             each(left, into, into, count, combine)
@@ -251,12 +283,10 @@ fn narrow(z: Complex<f32>) -> Complex<f16> {
 }
 
 /// Fewer bytes than this are not worth asking what the processor has.
-#[cfg(target_arch = "x86_64")]
 const WIDE_BYTES_MIN: usize = 256;
 
 /// Whether `by_wide_registers` knows how, and may.
 #[cfg(target_arch = "x86_64")]
-#[inline]
 fn has_wide_registers(op: PredefinedOp, basic: Basic) -> bool {
     use PredefinedOp::*;
     let known = matches!(basic, Basic::I32 | Basic::I64 | Basic::F32 | Basic::F64);

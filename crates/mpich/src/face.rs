@@ -649,17 +649,16 @@ pub unsafe extern "C" fn PMPI_Allreduce(
     let datatype = door::handle_from(datatype);
     let op = door::handle_from(op);
     let comm = door::handle_from(comm);
-    door::code_to(call("MPI_Allreduce", On::Comm(comm), |guard| {
-        body::coll::allreduce(
-            guard,
-            Address(door::buffer_from(sendbuf)),
-            Address(door::buffer_from(recvbuf)),
-            i64::from(count),
-            datatype,
-            op,
-            comm,
-        )
-    }))
+    let sendbuf = Address(door::buffer_from(sendbuf));
+    let recvbuf = Address(door::buffer_from(recvbuf));
+    let count = i64::from(count);
+    door::code_to(call_plain!(
+        "MPI_Allreduce",
+        On::Comm(comm),
+        body::plain::allreduce,
+        body::coll::allreduce,
+        (sendbuf, recvbuf, count, datatype, op, comm,)
+    ))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Allreduce(
@@ -684,17 +683,15 @@ pub unsafe extern "C" fn PMPI_Allreduce_c(
     let datatype = door::handle_from(datatype);
     let op = door::handle_from(op);
     let comm = door::handle_from(comm);
-    door::code_to(call("MPI_Allreduce_c", On::Comm(comm), |guard| {
-        body::coll::allreduce(
-            guard,
-            Address(door::buffer_from(sendbuf)),
-            Address(door::buffer_from(recvbuf)),
-            count,
-            datatype,
-            op,
-            comm,
-        )
-    }))
+    let sendbuf = Address(door::buffer_from(sendbuf));
+    let recvbuf = Address(door::buffer_from(recvbuf));
+    door::code_to(call_plain!(
+        "MPI_Allreduce_c",
+        On::Comm(comm),
+        body::plain::allreduce,
+        body::coll::allreduce,
+        (sendbuf, recvbuf, count, datatype, op, comm,)
+    ))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Allreduce_c(

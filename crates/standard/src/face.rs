@@ -598,9 +598,16 @@ pub unsafe extern "C" fn PMPI_Allreduce(
     op: Handle,
     comm: Handle,
 ) -> c_int {
-    call("MPI_Allreduce", On::Comm(comm), |guard| {
-        body::coll::allreduce(guard, Address(sendbuf), Address(recvbuf), i64::from(count), datatype, op, comm)
-    })
+    let sendbuf = Address(sendbuf);
+    let recvbuf = Address(recvbuf);
+    let count = i64::from(count);
+    call_plain!(
+        "MPI_Allreduce",
+        On::Comm(comm),
+        body::plain::allreduce,
+        body::coll::allreduce,
+        (sendbuf, recvbuf, count, datatype, op, comm,)
+    )
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Allreduce(
@@ -622,9 +629,15 @@ pub unsafe extern "C" fn PMPI_Allreduce_c(
     op: Handle,
     comm: Handle,
 ) -> c_int {
-    call("MPI_Allreduce_c", On::Comm(comm), |guard| {
-        body::coll::allreduce(guard, Address(sendbuf), Address(recvbuf), count, datatype, op, comm)
-    })
+    let sendbuf = Address(sendbuf);
+    let recvbuf = Address(recvbuf);
+    call_plain!(
+        "MPI_Allreduce_c",
+        On::Comm(comm),
+        body::plain::allreduce,
+        body::coll::allreduce,
+        (sendbuf, recvbuf, count, datatype, op, comm,)
+    )
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Allreduce_c(

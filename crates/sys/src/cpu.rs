@@ -41,6 +41,19 @@ pub fn is_intel() -> bool {
     false
 }
 
+/// Between two looks at memory that another core writes: ends the first before the second begins. Otherwise many looks are under way at once, all of
+/// which the processor takes back when the memory changes.
+#[inline(always)]
+pub fn look_again() {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: every processor of this architecture knows it, and it changes nothing.
+    unsafe {
+        std::arch::x86_64::_mm_lfence()
+    };
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    std::hint::spin_loop();
+}
+
 /// Lets another process of this cpu run, if one wants to (sched_yield): 0.3-2 us.
 pub fn give_way() {
     // SAFETY: takes no arguments and cannot fail on Linux.

@@ -47,11 +47,9 @@ impl Span {
     /// The part `[from, from + bytes)`; panics where that is not inside the span.
     #[inline(always)]
     pub fn slice(self, from: usize, bytes: usize) -> Span {
-        assert!(
-            from <= self.bytes && bytes <= self.bytes - from,
-            "slice {from}+{bytes} of a span of {}",
-            self.bytes
-        );
+        if from > self.bytes || bytes > self.bytes - from {
+            outside(from, bytes, self.bytes)
+        }
         Span { address: self.address.wrapping_add(from), bytes }
     }
 
@@ -87,7 +85,9 @@ impl Span {
     /// Copies the whole span to `to`, which must be as long; overlapping is allowed.
     #[inline(always)] // As cheap as the copy.
     pub fn copy_to(self, to: Span) {
-        assert_eq!(self.bytes, to.bytes, "copy between spans of different lengths");
+        if self.bytes != to.bytes {
+            unequal(self.bytes, to.bytes)
+        }
         if self.bytes == size_of::<u64>() {
             // The commonest short message; calling `memmove` takes several times as long.
             // SAFETY: 8 bytes that were claimed mapped, as below.
@@ -101,7 +101,9 @@ impl Span {
     /// Copies the span into `to`, which must be as long.
     #[inline]
     pub fn read(self, to: &mut [u8]) {
-        assert_eq!(self.bytes, to.len(), "read of a span into a slice of another length");
+        if self.bytes != to.len() {
+            unequal(self.bytes, to.len())
+        }
         // SAFETY: the span was claimed mapped; `to` is a live exclusive slice of the same length.
         unsafe { std::ptr::copy(self.address as *const u8, to.as_mut_ptr(), self.bytes) }
     }
@@ -109,8 +111,24 @@ impl Span {
     /// Copies `from`, which must be as long, into the span.
     #[inline]
     pub fn write(self, from: &[u8]) {
-        assert_eq!(self.bytes, from.len(), "write of a slice into a span of another length");
+        if self.bytes != from.len() {
+            unequal(from.len(), self.bytes)
+        }
         // SAFETY: the span was claimed mapped and writable; `from` is a live slice of the same length.
         unsafe { std::ptr::copy(from.as_ptr(), self.address as *mut u8, self.bytes) }
     }
+}
+
+// These take values: what an assertion's sentence speaks of would be put into memory by every caller, said or not.
+
+#[cold]
+#[inline(never)]
+fn outside(from: usize, bytes: usize, whole: usize) -> ! {
+    panic!("slice {from}+{bytes} of a span of {whole}")
+}
+
+#[cold]
+#[inline(never)]
+fn unequal(from: usize, to: usize) -> ! {
+    panic!("copy of {from} bytes to a place of {to}")
 }

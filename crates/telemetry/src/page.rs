@@ -10,6 +10,7 @@ pub const WORDS: usize = 128;
 
 /// Counters of one rank or proxy. All zero is a valid page, so fresh shared memory is one.
 #[repr(C, align(64))]
+#[derive(Debug)]
 pub struct Page {
     words: [AtomicU64; WORDS],
 }

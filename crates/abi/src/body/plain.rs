@@ -1,5 +1,5 @@
-//! The short way of the most frequent calls: data without gaps, to or from one process of the comm or window by its rank. From the
-//! arguments to the ring, or to the window's memory, nothing is made that would have to be let go, so all of it stays in registers. A
+//! The short way of the most frequent calls: data without gaps, to or from one process of the comm or window by its rank, or the shortest
+//! MPI_Allreduce. From the arguments to the ring, the board, or the window's memory, nothing is made that would have to be let go, so all of it stays in registers. A
 //! structure that is moved about is read in wider words than it was written in, and such a read waits until everything written before
 //! has left the core - also the slot of the message before, whose cache line the peer holds: messages then left one by one.
 //!
@@ -7,8 +7,10 @@
 
 use crate::args::{Address, Handle, Out};
 use crate::buffer::lent;
+use crate::collective::Reduced;
 use crate::process::{Guard, Job, Process};
 use crate::request::{Completion, Request, Source, Work};
+use crate::short;
 use datatype::Buffer;
 use objects::constants;
 use p2p::Indirect;
@@ -76,6 +78,15 @@ pub fn get(
 #[inline(always)]
 pub fn win_flush(process: &mut Process, rank: i32, win: Handle) -> Option<()> {
     process.job().flush(rank, win).ok()
+}
+
+/// MPI_Allreduce
+#[inline(always)]
+#[rustfmt::skip]
+pub fn allreduce(
+    process: &mut Process, sendbuf: Address, recvbuf: Address, count: i64, datatype: Handle, op: Handle, comm: Handle,
+) -> Option<()> {
+    short::flat_now(process, comm, count, &Reduced { sendbuf, recvbuf, datatype, op })
 }
 
 /// The origin's buffer, where the target's side is alike.

@@ -217,6 +217,7 @@ impl RankSet {
 
 /// What a rank shows of itself.
 #[repr(C, align(4096))]
+#[derive(Debug)]
 pub struct RankPage {
     /// Its process, 0 before it is born.
     pub pid: AtomicU32,

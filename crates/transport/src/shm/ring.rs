@@ -13,8 +13,7 @@
 //! The protocol is generic in where the ring lies (`Memory`), so that loom checks the code that runs.
 
 use super::atomic::{AtomicU32, AtomicU64, Line, Ordering};
-use super::doorbell::Doorbell;
-use super::segment::{Segment, Shared, view};
+use super::segment::{KeptPage, Segment, Shared, view};
 use error::{Class, Result, fail};
 use sys::Span;
 use sys::memory::Map;
@@ -490,14 +489,12 @@ impl<M: Memory> Drop for Head<M> {
 /// A ring of the segment.
 #[derive(Debug)]
 pub(super) struct Mapped {
-    /// These two keep the memory mapped to which the rest refers.
-    segment: Segment,
+    /// Keeps the memory mapped to which the two after it refer.
     map: Map,
     ends: &'static Ends,
     slots: &'static [Slot; SLOTS as usize],
-    bell: &'static Doorbell,
+    receiver: KeptPage,
     from: u32,
-    to: u32,
 }
 
 // SAFETY: atomics, and plain bytes that are only reached by `Span`.
@@ -542,11 +539,11 @@ impl Memory for Mapped {
         self.map.span().slice((AREA_OFFSET + offset) as usize, bytes as usize)
     }
     fn introduce(&self) {
-        self.segment.rank(self.to).senders.add(self.from);
+        self.receiver.senders.add(self.from);
     }
     #[inline]
     fn announce(&self) {
-        self.bell.ring();
+        self.receiver.bell.ring();
     }
 }
 
@@ -624,8 +621,8 @@ impl Receiver {
 impl Segment {
     fn ring(&self, from: u32, to: u32) -> Result<Mapped> {
         let map = self.ring_map(from, to)?;
-        let (ends, slots, bell) = (view(map.span(), 0), view(map.span(), SLOTS_OFFSET), &self.page(to).bell);
-        Ok(Mapped { segment: self.clone(), map, ends, slots, bell, from, to })
+        let (ends, slots) = (view(map.span(), 0), view(map.span(), SLOTS_OFFSET));
+        Ok(Mapped { map, ends, slots, receiver: self.keep_rank(to), from })
     }
 
     /// The sending end of the ring `from -> to`. An error if it is in use; when it is dropped, a later one goes on.

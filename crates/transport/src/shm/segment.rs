@@ -105,6 +105,21 @@ pub struct Segment {
     inner: Arc<Inner>,
 }
 
+/// A rank's page that is looked at so often that it was found and checked once. Keeps the segment mapped.
+#[derive(Clone, Debug)]
+pub struct KeptPage {
+    page: &'static RankPage,
+    _segment: Segment,
+}
+
+impl std::ops::Deref for KeptPage {
+    type Target = RankPage;
+    #[inline]
+    fn deref(&self) -> &RankPage {
+        self.page
+    }
+}
+
 #[derive(Debug)]
 struct Inner {
     fd: OwnedFd,
@@ -211,9 +226,14 @@ impl Segment {
         self.page(rank)
     }
 
-    /// A rank's page, for somebody who keeps this segment for `'a`. Panics if there is no such rank.
+    /// The same for keeping.
+    pub fn keep_rank(&self, rank: u32) -> KeptPage {
+        KeptPage { page: self.page(rank), _segment: self.clone() }
+    }
+
+    /// The same for somebody who keeps this segment for `'a`.
     #[inline]
-    pub(super) fn page<'a>(&self, rank: u32) -> &'a RankPage {
+    fn page<'a>(&self, rank: u32) -> &'a RankPage {
         assert!(rank < self.inner.shape.ranks, "rank {rank} of {}", self.inner.shape.ranks);
         let offset = self.inner.layout.rank_pages + u64::from(rank) * size_of::<RankPage>() as u64;
         view(self.inner.pages.span(), offset)
