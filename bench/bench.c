@@ -12,7 +12,7 @@ int rank, size;
 
 static const char usage[] =
     "  -m, --message-size MIN:MAX  bytes, by factors of 2 (1:4194304); -m MAX starts at the least\n"
-    "  -i, --iterations N          timed iterations; a tenth of them beyond 8 KiB (1000)\n"
+    "  -i, --iterations N[:LARGE]  timed iterations, and those beyond 8 KiB (1000, and a tenth)\n"
     "  -x, --warmup N              iterations before (a tenth of -i)\n"
     "  -c, --validation            check the data that arrive\n"
     "  -f, --full                  minimum, maximum and number of iterations too\n"
@@ -216,6 +216,14 @@ static void parse_sizes(options *o, const char *text)
     if (o->bytes_max < o->bytes_min) stop("-m %s: the greatest size is below the least", text);
 }
 
+static void parse_iterations(options *o, const char *text)
+{
+    const char *colon = strchr(text, ':');
+    o->iterations = atoi(text);
+    o->iterations_large = colon ? atoi(colon + 1) : o->iterations < 10 ? o->iterations : o->iterations / 10;
+    if (o->iterations < 1 || o->iterations_large < 1) stop("-i %s: no iterations", text);
+}
+
 /* The options; 0 to go on, 1 to stop after --help, 2 after what is no option. */
 static int parse(int argc, char **argv, options *o)
 {
@@ -232,10 +240,10 @@ static int parse(int argc, char **argv, options *o)
     static const char *const memory[] = {"alloc_mem", "malloc", NULL};
     static const char *const forms[] = {"blocking", "persistent", NULL};
     static const char *const devices[] = {"host", NULL};
-    int iterations = -1, warm_ups = -1;
+    int warm_ups = -1;
     for (int c; (c = getopt_long(argc, argv, "m:i:x:cfT:W:t:w:s:B:d:h", names, NULL)) != -1;) switch (c) {
         case 'm': parse_sizes(o, optarg); break;
-        case 'i': iterations = atoi(optarg); break;
+        case 'i': parse_iterations(o, optarg); break;
         case 'x': warm_ups = atoi(optarg); break;
         case 'c': o->validate = 1; break;
         case 'f': o->full = 1; break;
@@ -254,10 +262,8 @@ static int parse(int argc, char **argv, options *o)
         case REUSE: o->reuse = 1; break;
         default: return c == 'h' ? 1 : 2;
         }
-    if (iterations > 0) o->iterations = iterations;
-    o->iterations_large = o->iterations < 10 ? o->iterations : o->iterations / 10;
     o->warm_ups = warm_ups >= 0 ? warm_ups : o->iterations_large;
-    if (o->window < 1 || o->threads < 1 || iterations == 0) stop("-W, -t and -i are at least 1");
+    if (o->window < 1 || o->threads < 1) stop("-W and -t are at least 1");
     return 0;
 }
 
@@ -268,7 +274,7 @@ int bench_main(int argc, char **argv, const char *about, const test *tests, int 
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (provided < thread_level) stop("this MPI grants thread level %d, not %d", provided, thread_level);
-    options o = {.bytes_min = 0, .bytes_max = 4 << 20, .iterations = 1000, .window = 64, .threads = 2,
+    options o = {.bytes_min = 0, .bytes_max = 4 << 20, .iterations = 1000, .iterations_large = 100, .window = 64, .threads = 2,
                  .type = MPI_DATATYPE_NULL, .window_kind = "allocate", .sync = "flush", .from_malloc = 1,
                  .form = "blocking", .work_ratio = 2};
     int failed = 0;

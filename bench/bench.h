@@ -10,7 +10,7 @@
 
 typedef struct {
     size_t bytes_min, bytes_max;      /* -m */
-    int iterations, iterations_large; /* -i; of messages beyond LARGE_BYTES a tenth */
+    int iterations, iterations_large; /* -i; of messages beyond LARGE_BYTES */
     int warm_ups;                     /* -x */
     int validate;                     /* -c */
     int full;                         /* -f: minimum, maximum and iterations too */
