@@ -481,15 +481,19 @@ fn nobody_is_two_rounds_ahead() {
 /// A long vector is summed in blocks, in place or not, whether the call blocks or not.
 #[test]
 fn a_long_vector_takes_two_rounds() {
-    const WORDS: usize = 1 << 13;
-    for (in_place, queued) in [(false, false), (false, true), (true, false), (true, true)] {
+    // The longer ones' blocks are combined in several steps.
+    let many = [1 << 13, BYTES_MAX as usize / 8];
+    assert!(BYTES_MAX as usize / 2 > COMBINED_BYTES);
+    let kinds = [(false, false), (false, true), (true, false), (true, true)];
+    for (words, (in_place, queued)) in many.into_iter().flat_map(|words| kinds.map(|kind| (words, kind))) {
         let mut members = pair();
-        let mut out = [1, 2].map(|rank| vec![[rank; 8]; WORDS]);
-        let mut into = if in_place { out.clone() } else { [vec![[0; 8]; WORDS], vec![[0; 8]; WORDS]] };
+        let given = |rank: u64| (0..words as u64).map(|at| (at * (rank + 7)).to_ne_bytes()).collect();
+        let mut out: [Vec<_>; 2] = [0, 1].map(given);
+        let mut into = if in_place { out.clone() } else { [vec![[0; 8]; words], vec![[0; 8]; words]] };
         let calls = [0, 1].map(|rank| {
-            let mut call = short(Allreduce, 0, 8 * WORDS as u64);
-            call.output = buffer(&mut into[rank], WORDS);
-            call.input = if in_place { call.output.clone() } else { buffer(&mut out[rank], WORDS) };
+            let mut call = short(Allreduce, 0, 8 * words as u64);
+            call.output = buffer(&mut into[rank], words);
+            call.input = if in_place { call.output.clone() } else { buffer(&mut out[rank], words) };
             call.in_place = in_place;
             assert!(call.fits(2));
             call
@@ -515,7 +519,8 @@ fn a_long_vector_takes_two_rounds() {
                 }
             }
         }
-        assert!(into.iter().flatten().all(|word| *word == [3; 8]));
+        let sums = (0..words as u64).map(|at| (at * 15).to_ne_bytes()).collect::<Vec<_>>();
+        assert!(into.iter().all(|sum| *sum == sums));
     }
 }
 

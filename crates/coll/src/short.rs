@@ -166,7 +166,7 @@ impl Short {
         let sum = Short {
             collective: Collective::ReduceScatterBlock,
             input: self.input.clone(),
-            output: own.clone(),
+            output: own,
             part,
             ..*self
         };
@@ -174,13 +174,19 @@ impl Short {
             collective: Collective::Allgather,
             bytes: block,
             given: block,
-            input: own,
+            // It is there already: `is_first_half`.
+            input: Buffer::EMPTY,
             output: self.output.clone(),
             part: 0..0,
             in_place: true,
             ..*self
         };
         Some((sum, spread))
+    }
+
+    /// Whether it is the first of two rounds, which puts up what this member contributes to the second.
+    pub(crate) fn is_first_half(&self) -> bool {
+        self.name == Collective::Allreduce && self.collective == Collective::ReduceScatterBlock
     }
 
     /// Bytes that each member contributes, or the root does.
