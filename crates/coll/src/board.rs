@@ -4,7 +4,7 @@
 //! the call is (its *facts*: collective, root, bytes), and the bytes that it contributes. To take part in round r, a member writes its
 //! bytes and then the word into the place whose turn it is, and reads the places of those whose bytes it needs once their words are
 //! its own. So a collective needs one look at each other member, and nobody walks a schedule. A long reduction for all takes two
-//! rounds: a block of the sum for each, then all blocks. So does a long all-to-all or allgather that is *pulled* (`pull.rs`).
+//! rounds: a block of the sum for each, which is put up as it is summed, then all blocks. So does a long all-to-all or allgather that is *pulled* (`pull.rs`).
 //!
 //! Always true here: a member overwrites a place only when all others have begun the round before, and so have read that place, whose
 //! round was two before; operands are combined in the order of ranks, so all members get the same bits; whether a call is one for the

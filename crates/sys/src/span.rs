@@ -132,3 +132,34 @@ fn outside(from: usize, bytes: usize, whole: usize) -> ! {
 fn unequal(from: usize, to: usize) -> ! {
     panic!("copy of {from} bytes to a place of {to}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::catch_unwind;
+
+    #[test]
+    fn what_is_not_inside_is_refused() {
+        let mut bytes = [0; 16];
+        // SAFETY: the array lives until the end of the test.
+        let span = unsafe { Span::claim(bytes.as_mut_ptr().expose_provenance(), 16) };
+        assert_eq!((span.slice(4, 12).address(), span.slice(16, 0).bytes()), (span.address() + 4, 0));
+        for (from, length) in [(0, 17), (16, 1), (17, 0), (4, 13), (4, usize::MAX), (usize::MAX, 2)] {
+            assert!(catch_unwind(|| span.slice(from, length)).is_err(), "slice {from}+{length}");
+        }
+        for (from, to) in [(8, 7), (7, 8), (0, 1)] {
+            assert!(
+                catch_unwind(|| span.slice(0, from).copy_to(span.slice(8, to))).is_err(),
+                "{from} to {to}"
+            );
+            assert!(catch_unwind(|| span.slice(0, from).read(&mut [0; 8][..to])).is_err(), "{from} to {to}");
+            assert!(catch_unwind(|| span.slice(0, to).write(&[0; 8][..from])).is_err(), "{from} to {to}");
+        }
+        span.slice(0, 8).write(&[1, 2, 3, 4, 5, 6, 7, 8]);
+        span.slice(0, 8).copy_to(span.slice(8, 8));
+        span.slice(2, 5).copy_to(span.slice(8, 5));
+        let mut seen = [0; 8];
+        span.slice(8, 8).read(&mut seen);
+        assert_eq!(seen, [3, 4, 5, 6, 7, 6, 7, 8]);
+    }
+}
