@@ -3,6 +3,8 @@
 //! ordered after its write, or when a place is overwritten that is still read.
 
 use super::*;
+use crate::round::{facts, with_length};
+use error::Error;
 use loom::cell::Cell;
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicU64;

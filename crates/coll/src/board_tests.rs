@@ -3,9 +3,11 @@
 use super::*;
 use crate::call::{Call, Members, Part};
 use crate::queue::{Found, State, Ticket, Whole};
+use crate::round::COMBINED_BYTES;
+use crate::short::Flat;
 use crate::vector::{Pass, Vector};
 use Collective::*;
-use datatype::Buffer;
+use datatype::{Basic, Buffer, PredefinedOp};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;

@@ -16,13 +16,15 @@ pub mod check;
 mod choose;
 mod pull;
 mod queue;
+mod round;
 mod short;
 mod vector;
 
-pub use board::{CALLS_BEFORE, Calls, Round, Rounds, Turn};
+pub use board::{CALLS_BEFORE, Calls, Rounds, Turn};
 pub use call::{Call, Members, Part, meet};
 pub use choose::{Choice, RULES, Rule};
 pub use pull::Pull;
+pub use round::Round;
 pub use short::{Flat, SHORT_MAX, Short};
 pub use vector::Vector;
 

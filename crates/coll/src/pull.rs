@@ -7,7 +7,8 @@
 //! Always true here: a call is pulled only if every member can read every other's memory, which they have told each other with their boards'
 //! places; a member that fails to read makes the second round nevertheless, so rounds go on counting alike.
 
-use crate::board::{Board, Round, with_length};
+use crate::board::Board;
+use crate::round::{Round, with_length};
 use crate::short::Short;
 use error::{Error, Result};
 use schedule::algorithm::Collective;
@@ -107,7 +108,7 @@ impl Round for Pull {
     const OWN_BITS: u64 = 0;
 
     fn facts(&self) -> u64 {
-        crate::board::facts(self.call.name, PULLED, self.call.bytes)
+        crate::round::facts(self.call.name, PULLED, self.call.bytes)
     }
 
     fn put(&self, board: &Board, word: u64) -> u64 {
@@ -142,6 +143,6 @@ impl Round for Pull {
     }
 
     fn disagreement(&self, board: &Board, rank: usize, word: u64) -> Error {
-        crate::board::disagree(self.call.name, PULLED, self.call.bytes, (board.rank(), rank), word)
+        crate::round::disagree(self.call.name, PULLED, self.call.bytes, (board.rank(), rank), word)
     }
 }

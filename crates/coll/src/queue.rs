@@ -7,9 +7,10 @@
 //!
 //! Always true here: all members make the same calls in the same order, and come to the same answer which of them go by a schedule.
 
-use crate::board::{Board, Boards, Hung, Round, Rounds, Turn, unused};
+use crate::board::{Board, Boards, Hung, Rounds, Turn, unused};
 use crate::call::{Call, Members};
 use crate::pull::Pull;
+use crate::round::Round;
 use crate::short::Short;
 use crate::vector::Vector;
 use error::{Error, Result};

@@ -6,8 +6,9 @@
 //!
 //! Always true here: that a call goes over boards does not depend on its counts, but on what all members know.
 
-use crate::board::{Board, LENGTH_MAX, Round, differ, facts, with_length};
+use crate::board::{Board, LENGTH_MAX};
 use crate::call::{Call, Part};
+use crate::round::{Round, differ, facts, with_length};
 use crate::short::SHORT_MAX;
 use datatype::Buffer;
 use error::{Class, Error, Result, fail};

@@ -107,24 +107,14 @@ impl P2p {
         }
         match self.take_next_span(context, source, tag, span) {
             Ok(arrived) => Ok(arrived.map(|arrived| arrived.outcome(source, span.bytes()))),
-            Err(_) => self.recv_pieces(context, source, tag, span),
-        }
-    }
-
-    /// As `recv_now`, of a message in pieces.
-    #[inline(never)]
-    fn recv_pieces(
-        &mut self,
-        context: u64,
-        source: u32,
-        tag: Option<i32>,
-        span: Span,
-    ) -> std::result::Result<Option<Outcome>, Indirect> {
-        let Some(Some(peer)) = self.peers.get_mut(source as usize) else { return Err(Indirect::Unstarted) };
-        match self.state.gather_now(peer, context, tag, span) {
-            Some(Gathered::Whole(arrived)) => Ok(Some(arrived.outcome(source, span.bytes()))),
-            Some(Gathered::Part(ours)) => Err(Indirect::Started(Ticket(ours))),
-            None => Err(Indirect::Unstarted),
+            Err(_) => match self.peers.get_mut(source as usize) {
+                Some(Some(peer)) => match self.state.gather_now(peer, context, tag, span) {
+                    Some(Gathered::Whole(arrived)) => Ok(Some(arrived.outcome(source, span.bytes()))),
+                    Some(Gathered::Part(ours)) => Err(Indirect::Started(Ticket(ours))),
+                    None => Err(Indirect::Unstarted),
+                },
+                _ => Err(Indirect::Unstarted),
+            },
         }
     }
 
