@@ -209,7 +209,12 @@ impl Process {
         let members = found.size() as usize;
         let (operator, element) = self.operator(data)?;
         let bytes = usize::try_from(asked.count).ok()?.checked_mul(element).filter(|bytes| *bytes > 0)?;
-        self.job().coll.takes_flat(bytes, members).then_some(Latest { asked, boards, operator, bytes })
+        self.job().coll.takes_flat(boards, bytes, members).then_some(Latest {
+            asked,
+            boards,
+            operator,
+            bytes,
+        })
     }
 
     #[inline]

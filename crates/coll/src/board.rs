@@ -4,11 +4,12 @@
 //! the call is (its *facts*: collective, root, bytes), and the bytes that it contributes. To take part in round r, a member writes its
 //! bytes and then the word into the place whose turn it is, and reads the places of those whose bytes it needs once their words are
 //! its own. So a collective needs one look at each other member, and nobody walks a schedule. A long reduction for all takes two
-//! rounds: a block of the sum for each, which is put up as it is summed, then all blocks. So does a long all-to-all or allgather that is *pulled* (`pull.rs`).
+//! rounds: the sum of a share for each, who leaves it where the others had put theirs, then all shares. So does a long all-to-all or allgather that is *pulled* (`pull.rs`).
 //!
-//! Always true here: a member overwrites a place only when all others have begun the round before, and so have read that place, whose
-//! round was two before; operands are combined in the order of ranks, so all members get the same bits; whether a call is one for the
-//! board depends only on what is the same for all members, so their rounds count alike.
+//! Always true here: a place is overwritten only by who knows that all members have begun the round before, and so have read that place, whose
+//! round was two before; a byte is written by one member before its word, and then at most by the only one that reads it; operands are
+//! combined in the order of ranks, so all members get the same bits; whether a call is one for the board depends only on what is the same
+//! for all members, so their rounds count alike.
 //!
 //! A comm gets its boards after some such calls: many have only a few. Blocking calls have boards of their own, since nonblocking ones never
 //! match them (MPI 5.0, section 6.12).
@@ -18,8 +19,8 @@
 use crate::call::Call;
 use crate::pull::Pull;
 use crate::queue::{Leaving, Queue, Queued};
-use crate::round::Round;
-use crate::short::{BYTES_MAX, FLAT_MAX, MEMBERS_MAX, Short};
+use crate::round::{Round, is_of};
+use crate::short::{BYTES_MAX, CROWDED_FLAT_MAX, FLAT_MAX, MEMBERS_MAX, Short};
 use crate::vector::{Skipping, Vector};
 use error::{Class, Result, fail};
 use schedule::algorithm::Collective;
@@ -31,6 +32,8 @@ use transport::shm::{Allocator, Arena, Doorbell, KeptPage, Segment, Words, cma};
 
 /// The longest that lies beside the word, and so comes with it.
 const BESIDE_MAX: u64 = 120;
+/// Shorter contributions to an all-to-all do not cross: what they would gain is less than what it takes to tell.
+const CROSSED_MIN: u64 = 1 << 10;
 /// Calls on a comm before its members hang boards.
 pub const CALLS_BEFORE: u32 = 8;
 
@@ -42,7 +45,8 @@ const _: () = assert!(
     Collective::ALL.len() <= 32
         && MEMBERS_MAX <= 16
         && BYTES_MAX < LENGTH_MAX
-        && FLAT_MAX / 2 <= LESS_BYTES_MAX
+        && FLAT_MAX <= CROWDED_FLAT_MAX
+        && CROWDED_FLAT_MAX / 2 <= LESS_BYTES_MAX
 );
 
 /// From one word to the next: processors fetch lines in pairs.
@@ -58,6 +62,8 @@ const LESS_BYTES_MAX: u64 = 16 << 10;
 const NEAR_BYTES_MAX: usize = 512 << 10;
 /// In a `Hung::room`, beside the logarithm: proxies carry out this member's nonblocking collectives.
 const SERVED: u64 = 1 << 5;
+/// The same: ranks of the job share cpus, as far as this member knows.
+const CROWDED: u64 = 1 << 61;
 /// The same: this member can read the memory of all others, and wants to (`pull.rs`).
 const PULLS: u64 = 1 << 62;
 /// What members tell each other who have no room for a board.
@@ -120,6 +126,8 @@ pub(crate) struct Hung {
     pub(crate) bytes_max: u64,
     /// Longer blocks are pulled.
     inline_bytes_max: u64,
+    /// Of longer reductions for all each member makes a share (`Short::halves`).
+    pub(crate) flat_max: u64,
     segment: Segment,
     /// Calls with counts that go by schedules.
     pub(crate) skipping: Skipping,
@@ -184,7 +192,7 @@ impl Boards {
         };
         let unused = |&(room, others): &(u64, u64)| word(room, 0)[0].load(Ordering::Acquire) == others;
         let room = match self.left.iter().position(unused) {
-            Some(at) => Some(self.left.swap_remove(at).0),
+            Some(at) => Some(self.left.swap_remove(at).0 & !(PULLS | CROWDED)),
             None => {
                 let bytes = if self.made_bytes < BOARDS_BYTES_MAX { BYTES_MAX } else { LESS_BYTES_MAX };
                 self.made_bytes += 2 * bytes;
@@ -194,7 +202,8 @@ impl Boards {
         };
         let Some(room) = room else { return NO_BOARD };
         (0..3).for_each(|at| word(room, at)[0].store(0, Ordering::Relaxed));
-        room | if pulls { PULLS } else { 0 }
+        let crowded = !self.segment.job().may_spin();
+        room | if pulls { PULLS } else { 0 } | if crowded { CROWDED } else { 0 }
     }
 
     /// Hangs the board of blocking calls, as all members have told each other; nothing if some member has no room for one.
@@ -260,6 +269,11 @@ impl Boards {
     /// A call with a count for each member, on these boards, if it is one for them.
     pub(crate) fn vector(&self, board: usize, call: &Call) -> Option<Vector> {
         Vector::new(call, self.hung[board].bytes_max)
+    }
+
+    /// The most that each member combines of all in a blocking call.
+    pub(crate) fn flat_max(&self, board: usize) -> u64 {
+        self.hung[board].flat_max
     }
 
     /// Which blocking calls go by schedules.
@@ -354,6 +368,10 @@ impl Hung {
                 true => inline_bytes_max,
                 false => u64::MAX,
             },
+            flat_max: match rooms.iter().any(|room| *room as u64 & CROWDED != 0) {
+                true => CROWDED_FLAT_MAX,
+                false => FLAT_MAX,
+            },
             segment: segment.clone(),
         }))
     }
@@ -379,7 +397,7 @@ impl Hung {
         if self.pulls(short) {
             return Rounds::Pulled(Box::new(Pull::new(short, &self.segment)));
         }
-        match short.halves(self.board.rank, self.board.members.len()) {
+        match short.halves(self.board.rank, self.board.members.len(), self.flat_max) {
             Some((first, second)) => Rounds::Two(first, Box::new(second)),
             None => Rounds::One,
         }
@@ -403,7 +421,7 @@ pub(crate) fn unused(room: u64) -> Option<(u64, u64)> {
 
 /// Where the board of a `Hung::room` lies, and how long a contribution may be.
 fn place_of(room: u64) -> (u64, u64) {
-    (room & !(PULLS | 63), 1 << (room & 31))
+    (room & !(PULLS | CROWDED | 63), 1 << (room & 31))
 }
 
 /// Of one board, for contributions of so many.
@@ -490,9 +508,32 @@ impl Board {
         self.place(self.round, rank, total)
     }
 
-    /// The same for this member's to the next round, which may be put there once all have begun this one.
-    pub(crate) fn next_contribution(&self, total: u64) -> Span {
-        self.place(self.round + 1, self.rank, total)
+    /// Where this member's contribution of `total` bytes to the round before lies, until it begins the next one.
+    pub(crate) fn last_contribution(&self, total: u64) -> Span {
+        self.place(self.round - 1, self.rank, total)
+    }
+
+    /// Whether members put the blocks of an all-to-all, `total` bytes each, into each other's places, not their own: in every second pair of
+    /// rounds. So a member writes where it has read last, for which it needs not fetch lines from another core. On an AMD EPYC that takes 2.4 instead of 2.8 us
+    /// for blocks of 64 KiB, 3.5 instead of 4.7 where cores are far apart; 9.4 instead of 13.1 us of 4 ranks. Not after a reduction for all: a
+    /// member may still take the others' sums from its place.
+    #[inline]
+    pub(crate) fn crosses(&self, total: u64) -> bool {
+        self.round & 2 != 0 && total >= CROSSED_MIN && !is_of(self.last_facts(), Collective::Allreduce)
+    }
+
+    /// What this member said of the round before.
+    #[inline]
+    fn last_facts(&self) -> u64 {
+        self.places(self.round - 1)[self.rank].word[0].load(Ordering::Relaxed) % (1 << FACTS_BITS)
+    }
+
+    /// Where the block lies that a member of an all-to-all, `total` bytes of each, has for another.
+    #[inline]
+    pub(crate) fn passage(&self, from: usize, to: usize, total: u64) -> Span {
+        let block = total as usize / self.members.len();
+        let (place, at) = if self.crosses(total) { (to, from) } else { (from, to) };
+        self.contribution(place, total).slice(at * block, block)
     }
 
     #[inline]

@@ -23,6 +23,12 @@ enum Needs {
     All,
     /// This root, which needs nobody and may run ahead.
     Root(usize),
+    /// All, each of which has a number for each other.
+    Pairs,
+    /// The same; each leaves an answer where it took a number.
+    Asked,
+    /// The round after that: all take the answers.
+    Answered,
 }
 use Needs::*;
 
@@ -46,34 +52,98 @@ impl Told<'_> {
     fn cell(&self, board: &Board, rank: usize, bytes: u64) -> &Cell<u64> {
         &self.cells[&board.contribution(rank, bytes).address()]
     }
+
+    /// A member's number for another, where an all-to-all has it.
+    fn passage(&self, board: &Board, from: usize, to: usize) -> &Cell<u64> {
+        &self.cells[&board.passage(from, to, blocks_bytes(board)).address()]
+    }
+
+    /// The same in the first member's place.
+    fn block(&self, place: Span, to: usize) -> &Cell<u64> {
+        &self.cells[&place.slice(BLOCK_BYTES * to, BLOCK_BYTES).address()]
+    }
+
+    fn number_for(&self, from: usize, to: usize) -> u64 {
+        self.number << 16 | (from << 8 | to) as u64
+    }
+}
+
+/// Of two members they are long enough to cross.
+const BLOCK_BYTES: usize = CROSSED_MIN as usize / 2;
+
+/// Of a member's blocks for all.
+fn blocks_bytes(board: &Board) -> u64 {
+    (BLOCK_BYTES * board.size()) as u64
+}
+
+fn others(board: &Board) -> impl Iterator<Item = usize> + use<> {
+    let own = board.rank;
+    (0..board.size()).filter(move |rank| *rank != own)
 }
 
 impl Round for Told<'_> {
     const OWN_BITS: u64 = LENGTH_MAX;
 
     fn facts(&self) -> u64 {
-        facts(Collective::Bcast, 0, 0)
+        let name = match self.needs {
+            Asked | Answered => Collective::Allreduce,
+            _ => Collective::Bcast,
+        };
+        facts(name, 0, 0)
     }
 
     fn put(&self, board: &Board, word: u64) -> u64 {
-        let bytes = self.bytes(board.rank);
-        self.cell(board, board.rank, bytes).set(self.number << 8 | board.rank as u64);
-        with_length(word, bytes)
+        let own = board.rank;
+        match self.needs {
+            All | Root(_) => {
+                let bytes = self.bytes(own);
+                self.cell(board, own, bytes).set(self.number << 8 | own as u64);
+                return with_length(word, bytes);
+            }
+            Pairs => others(board).for_each(|to| self.passage(board, own, to).set(self.number_for(own, to))),
+            Asked => {
+                let place = board.contribution(own, blocks_bytes(board));
+                others(board).for_each(|to| self.block(place, to).set(self.number_for(own, to)));
+            }
+            Answered => (),
+        }
+        word
     }
 
     fn needs(&self, rank: usize, members: usize) -> Range<usize> {
         match self.needs {
-            All => 0..members,
+            All | Pairs | Asked | Answered => 0..members,
             Root(root) if root == rank => 0..0,
             Root(root) => root..root + 1,
         }
     }
 
     fn take(&self, board: &Board) -> Result<()> {
-        for rank in self.needs(board.rank, board.size()) {
-            let bytes = self.bytes(rank);
-            assert_eq!(self.cell(board, rank, bytes).get(), self.number << 8 | rank as u64);
-            assert_eq!(board.facts_of(rank) & LENGTH_MAX, bytes);
+        let own = board.rank;
+        match self.needs {
+            All | Root(_) => {
+                for rank in self.needs(own, board.size()) {
+                    let bytes = self.bytes(rank);
+                    assert_eq!(self.cell(board, rank, bytes).get(), self.number << 8 | rank as u64);
+                    assert_eq!(board.facts_of(rank) & LENGTH_MAX, bytes);
+                }
+            }
+            Pairs => {
+                for from in others(board) {
+                    assert_eq!(self.passage(board, from, own).get(), self.number_for(from, own));
+                }
+            }
+            Asked => {
+                for from in others(board) {
+                    let cell = self.block(board.contribution(from, blocks_bytes(board)), own);
+                    assert_eq!(cell.get(), self.number_for(from, own));
+                    cell.set(self.number);
+                }
+            }
+            Answered => {
+                let place = board.last_contribution(blocks_bytes(board));
+                others(board).for_each(|from| assert_eq!(self.block(place, from).get(), self.number - 1));
+            }
         }
         Ok(())
     }
@@ -129,7 +199,8 @@ fn places(segment: &Segment, rank: u32, boards: usize) -> Cells {
     let arena = segment.arena(rank).unwrap();
     let boards = (0..boards).map(|_| member_at(&arena, process.new_board() as u64).unwrap());
     let places = boards.flat_map(|(_, (even, odd))| [even, odd]);
-    let spans = places.flat_map(|place| [place.beside, place.apart]);
+    let blocks = |apart: Span| (0..3).map(move |at| apart.slice(at * BLOCK_BYTES, BLOCK_BYTES));
+    let spans = places.flat_map(|place| blocks(place.apart).chain([place.beside]));
     spans.map(|span| (span.address(), Cell::new(0))).collect()
 }
 
@@ -168,6 +239,20 @@ fn loom_two_members_that_need_each_other() {
 #[test]
 fn loom_two_members_of_which_one_runs_ahead() {
     check(2, 4, &[Root(0), Root(0), Root(0), All, Root(1), Root(1), Root(0)]);
+}
+
+/// In the second and third rounds of four, members write into each other's places, but not in those that are still read.
+#[test]
+fn loom_two_members_that_use_each_others_places() {
+    check(2, 4, &[All, Pairs, Pairs, All, Pairs]);
+    check(2, 4, &[Pairs, Asked, Answered, Pairs]);
+    check(2, 4, &[Asked, Answered, Pairs, Asked, Answered, Pairs]);
+}
+
+#[test]
+fn loom_three_members_that_use_each_others_places() {
+    check(3, 2, &[Pairs; 3]);
+    check(3, 2, &[Asked, Answered, Pairs]);
 }
 
 #[test]

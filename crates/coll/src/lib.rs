@@ -37,7 +37,7 @@ use executor::{Executor, Offload, Poll, Start, UserCall};
 use queue::{Found, Hanging, Leaving, Queue, Queued, State, Whole};
 use schedule::Schedule;
 use schedule::algorithm::{Collective, Params};
-use short::{FLAT_MAX, MEMBERS_MAX};
+use short::MEMBERS_MAX;
 use std::sync::Arc;
 use sys::Block;
 use telemetry::Counter;
@@ -122,11 +122,11 @@ impl Coll {
         self.short & 1 << short.name as u32 != 0 && short.fits(members)
     }
 
-    /// As `takes`, of vectors of so many bytes that are to become a `Flat`. There is room for them on all boards.
+    /// As `takes`, of vectors of so many bytes that are to become a `Flat` on these boards. There is room for them.
     #[inline]
-    pub fn takes_flat(&self, bytes: usize, members: usize) -> bool {
+    pub fn takes_flat(&self, boards: usize, bytes: usize, members: usize) -> bool {
         self.short & 1 << Collective::Allreduce as u32 != 0
-            && (bytes as u64).saturating_mul(members as u64) <= FLAT_MAX
+            && (bytes as u64).saturating_mul(members as u64) <= self.boards.flat_max(boards)
     }
 
     /// Whether a blocking call with a count for each of so many members may be one for boards.
