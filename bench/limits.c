@@ -2,8 +2,8 @@
  *
  * MPI starts the ranks and gives them the memory; no MPI call is timed. A rank has a page of flags, which the others read, and a
  * buffer. "One copy" means that the receiver copies out of the sender's buffer; "two copies" that the bytes go through a ring of
- * cells of 32 KiB (of 8 KiB, where they are called short), both ends copying at once. Where there are more ranks than cores, who
- * waits gives the core away. */
+ * cells of 32 KiB (of 8 KiB, where they are called short), both ends copying at once. Who sends back what it has received, or exchanges,
+ * writes where it has read last: those lines its core has already. Where there are more ranks than cores, who waits gives the core away. */
 #define _GNU_SOURCE
 #include "bench.h"
 
@@ -27,10 +27,16 @@ typedef struct {
     char bytes[INLINE];
 } slot;
 
-/* What a rank shows: its flag, how much it has taken, a value beside the flag, the ring into which it sends. */
+/* What a rank shows where all meet, with a value. */
 typedef struct {
-    _Alignas(LINE) atomic_ulong flag;
+    _Alignas(2 * LINE) atomic_ulong flag;
     double value;
+} place;
+
+/* What a rank shows: a place for every other turn, how many messages it has sent or taken, the ring into which it sends. */
+typedef struct {
+    place places[2];
+    _Alignas(LINE) atomic_ulong flag;
     _Alignas(LINE) atomic_ulong taken;
     _Alignas(LINE) pid_t process;
     char *local; /* where `buffer` is for the rank itself */
@@ -44,6 +50,7 @@ typedef struct {
     page **pages;   /* one per rank */
     char **buffers; /* one per rank, shared */
     int crowded;
+    int by_turns;       /* Messages go to and fro, all through the cells of rank 0. */
     unsigned long turn; /* of `meet` */
 } shared;
 
@@ -126,14 +133,14 @@ static size_t lines(size_t bytes) { return (bytes + LINE - 1) / LINE * LINE; }
 /* Two copies: one message through the ring of the sender, by cells of so many bytes; `sent` counts slots, on either side. */
 static void put_in(const shared *s, const char *from, size_t bytes, size_t cell, unsigned long *sent)
 {
-    page *ring = s->pages[rank], *other = s->pages[1 - rank];
+    page *ring = s->pages[rank], *other = s->pages[1 - rank], *area = s->by_turns ? s->pages[0] : ring;
     size_t cells = CELLS_BYTES / cell;
     int is_long = bytes > INLINE;
     do {
         size_t part = bytes < cell ? bytes : cell;
         wait_for(s, &other->taken, *sent + 1 - (is_long ? cells : SLOTS));
         slot *to = &ring->slots[*sent % SLOTS];
-        copy(is_long ? ring->cells + *sent % cells * cell : to->bytes, from, part);
+        copy(is_long ? area->cells + *sent % cells * cell : to->bytes, from, part);
         show(&to->turn, ++*sent);
         from += part;
         bytes -= part;
@@ -142,7 +149,7 @@ static void put_in(const shared *s, const char *from, size_t bytes, size_t cell,
 
 static void take_out(const shared *s, char *to, size_t bytes, size_t cell, unsigned long *got)
 {
-    page *ring = s->pages[1 - rank], *me = s->pages[rank];
+    page *ring = s->pages[1 - rank], *me = s->pages[rank], *area = s->by_turns ? s->pages[0] : ring;
     size_t cells = CELLS_BYTES / cell;
     int is_long = bytes > INLINE;
     /* Told rarely where slots are many, since a line that both touch costs a round trip. */
@@ -151,7 +158,7 @@ static void take_out(const shared *s, char *to, size_t bytes, size_t cell, unsig
         size_t part = bytes < cell ? bytes : cell;
         slot *from = &ring->slots[*got % SLOTS];
         wait_for(s, &from->turn, *got + 1);
-        copy(to, is_long ? ring->cells + *got % cells * cell : from->bytes, part);
+        copy(to, is_long ? area->cells + *got % cells * cell : from->bytes, part);
         if (++*got % often == 0) show(&me->taken, *got);
         to += part;
         bytes -= part;
@@ -195,6 +202,7 @@ static result latency(const options *o, const test *t, size_t bytes)
     way w = *(const way *)t->what;
     size_t spread = w == STRIDED ? 2 * bytes : bytes;
     shared s = open_shared(lines(spread));
+    s.by_turns = 1;
     char *in = buffer(o, spread, -1), *out = buffer(o, spread, rank);
     unsigned long sent = 0, got = 0;
     double times[BATCHES];
@@ -272,20 +280,26 @@ static result one_sided(const options *o, const test *t, size_t bytes)
     return (result){time, -1, -1, anywhere(failed), {0}};
 }
 
-/* Each rank writes its flag and sees those of all others. */
+/* Each rank comes to its next turn, and sees that the others have. */
+static void come(shared *s)
+{
+    s->turn++;
+    show(&s->pages[rank]->places[s->turn % 2].flag, s->turn);
+}
+static void await(const shared *s, int at) { wait_for(s, &s->pages[at]->places[s->turn % 2].flag, s->turn); }
 static void meet(shared *s)
 {
-    show(&s->pages[rank]->flag, ++s->turn);
-    for (int at = 1; at < size; at++) wait_for(s, &s->pages[(rank + at) % size]->flag, s->turn);
+    come(s);
+    for (int at = 1; at < size; at++) await(s, (rank + at) % size);
 }
 
 /* A value of 8 bytes beside each flag. */
 static void board(shared *s, char *in, size_t bytes)
 {
     double sum = 0;
-    s->pages[rank]->value = rank;
+    s->pages[rank]->places[(s->turn + 1) % 2].value = rank;
     meet(s);
-    for (int at = 0; at < size; at++) sum += s->pages[at]->value;
+    for (int at = 0; at < size; at++) sum += s->pages[at]->places[s->turn % 2].value;
     memcpy(in, &sum, sizeof sum);
 }
 static void alltoall(shared *s, char *in, size_t bytes)
@@ -304,21 +318,27 @@ static void work(void)
     if (work_us > 0)
         for (double began = clock_us(); clock_us() - began < work_us;) continue;
 }
-/* The same from memory of one's own, through the shared buffer, which nobody reads any more when `collective` lets us begin. */
+/* The same from memory of one's own, through the shared buffers, which nobody reads any more when `collective` lets us begin: every other time
+ * each block through that of the rank that it is for. */
+static char *passage(const shared *s, int crosses, int from, int to, size_t bytes)
+{
+    return crosses ? s->buffers[to] + from * bytes : s->buffers[from] + to * bytes;
+}
 static void alltoall_two_copies(shared *s, char *in, size_t bytes)
 {
     char *out = in + (size + 2) * bytes;
+    int crosses = s->turn / 2 % 2;
     for (int at = 1; at < size; at++) {
-        size_t to = (rank + at) % size * bytes;
-        copy(s->buffers[rank] + to, out + to, bytes);
+        int to = (rank + at) % size;
+        copy(passage(s, crosses, rank, to, bytes), out + to * bytes, bytes);
     }
     copy(in + rank * bytes, out + rank * bytes, bytes);
-    show(&s->pages[rank]->flag, ++s->turn);
+    come(s);
     work();
     for (int at = 1; at < size; at++) {
         int from = (rank + at) % size;
-        wait_for(s, &s->pages[from]->flag, s->turn);
-        copy(in + from * bytes, s->buffers[from] + rank * bytes, bytes);
+        await(s, from);
+        copy(in + from * bytes, passage(s, crosses, from, rank, bytes), bytes);
     }
 }
 /* The same by the kernel, which copies from one process's memory into another's. */
@@ -326,40 +346,43 @@ static void alltoall_by_kernel(shared *s, char *in, size_t bytes)
 {
     char *out = in + (size + 2) * bytes;
     s->pages[rank]->local = out;
-    show(&s->pages[rank]->flag, ++s->turn);
+    come(s);
     copy(in + rank * bytes, out + rank * bytes, bytes);
     work();
     for (int at = 1; at < size; at++) {
         int from = (rank + at) % size;
-        wait_for(s, &s->pages[from]->flag, s->turn);
+        await(s, from);
         struct iovec here = {in + from * bytes, bytes}, there = {s->pages[from]->local + rank * bytes, bytes};
         if (process_vm_readv(s->pages[from]->process, &here, 1, &there, 1, 0) != (ssize_t)bytes)
             stop("a process may not read another's memory here (process_vm_readv)");
     }
     meet(s);
 }
-static void add(float *sums, float *shown, const float *mine, const float *other, size_t many)
+static void add(float *sums, const float *mine, const float *other, size_t many)
 {
-    for (size_t i = 0; i < many; i++) shown[i] = sums[i] = mine[i] + other[i];
+    for (size_t i = 0; i < many; i++) sums[i] = mine[i] + other[i];
 }
-/* Each rank shows its vector but for its own part, of which it adds up all, and then that sum. */
+/* Each rank shows its vector but for its own part, of which it adds up all, by steps that stay in the cache, and leaves that sum where the others had
+ * shown theirs. */
 static void allreduce(shared *s, char *in, size_t bytes)
 {
+    enum { STEP = 32 << 10 };
     size_t part = bytes / 4 / size, begin = rank * part;
     const char *out = in + (size + 2) * bytes;
-    const float *mine = (const float *)out + begin;
-    float *sums = (float *)in + begin, *shown = (float *)(s->buffers[rank] + bytes) + begin;
     copy(s->buffers[rank], out, begin * 4);
     copy(s->buffers[rank] + (begin + part) * 4, out + (begin + part) * 4, (size - 1 - rank) * part * 4);
     meet(s);
-    for (int at = 1; at < size; at++) {
-        const float *other = (const float *)s->buffers[(rank + at) % size] + begin;
-        add(sums, shown, at == 1 ? mine : sums, other, part);
+    for (size_t i = begin; i < begin + part; i += STEP) {
+        size_t many = begin + part - i < STEP ? begin + part - i : STEP;
+        float *sums = (float *)in + i;
+        for (int at = 1; at < size; at++)
+            add(sums, at == 1 ? (const float *)out + i : sums, (float *)s->buffers[(rank + at) % size] + i, many);
+        for (int at = 1; at < size; at++) copy(s->buffers[(rank + at) % size] + i * 4, (char *)sums, many * 4);
     }
     meet(s);
     for (int at = 1; at < size; at++) {
         size_t from = (rank + at) % size * part * 4;
-        copy(in + from, s->buffers[(rank + at) % size] + bytes + from, part * 4);
+        copy(in + from, s->buffers[rank] + from, part * 4);
     }
 }
 

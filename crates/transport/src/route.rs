@@ -202,6 +202,14 @@ impl Route {
         }
     }
 
+    /// The longest payload that the next packet had best carry, if more follow.
+    pub fn piece_bytes_max(&self) -> usize {
+        match self {
+            Route::Shm(link) => link.piece_bytes_max(),
+            route => route.payload_bytes_max(),
+        }
+    }
+
     /// Longest payload of a packet.
     pub fn payload_bytes_max(&self) -> usize {
         match self {

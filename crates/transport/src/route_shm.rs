@@ -1,7 +1,7 @@
 //! The shm route: the two rings between this rank and a peer on the node, and the peer's memory.
 
 use crate::route::{Header, Sent, Take};
-use crate::shm::ring::{self, CELL_BYTES, INLINE_BYTES, Receiver, Sender};
+use crate::shm::ring::{self, BATON_BYTES, CELL_BYTES, INLINE_BYTES, Receiver, Sender};
 use crate::shm::{Segment, cma};
 use error::Result;
 use std::cell::OnceCell;
@@ -101,16 +101,21 @@ impl Port {
     }
 }
 
+/// A packet of the ring.
+#[inline]
+fn packet(&Header { kind, tag, context }: &Header, inline_bytes: u8, cell_bytes: u16) -> ring::Header {
+    ring::Header { kind, inline_bytes, cell_bytes, context, tag }
+}
+
 impl Link {
     #[inline]
     pub(crate) fn send(&mut self, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent {
-        let &Header { kind, tag, context } = header;
-        let (inline_bytes, cell_bytes) =
-            if bytes <= INLINE_BYTES { (bytes as u8, 0) } else { (0, bytes.min(CELL_BYTES) as u16) };
-        assert!(bytes <= CELL_BYTES, "{bytes} bytes in one packet");
-        let header = ring::Header { kind, inline_bytes, cell_bytes, context, tag };
-        let answer =
-            self.sender.send(&header, move |inline, cell| fill(if cell_bytes == 0 { inline } else { cell }));
+        let answer = if bytes <= INLINE_BYTES {
+            let header = packet(header, bytes as u8, 0);
+            self.sender.send(&header, move |inline, _| fill(inline))
+        } else {
+            self.send_cell(header, bytes, fill)
+        };
         // Who has heard nothing since his last packet is likely to send more; who has, is talking by turns.
         let heard = self.receiver.received();
         if heard == self.heard {
@@ -121,6 +126,13 @@ impl Link {
             ring::Sent::Done => Sent::Done,
             ring::Sent::Full => Sent::Full,
         }
+    }
+
+    #[inline(never)] // The way of the shortest has no place for it.
+    fn send_cell(&mut self, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> ring::Sent {
+        assert!(bytes <= CELL_BYTES, "{bytes} bytes in one packet");
+        let header = packet(header, 0, bytes as u16);
+        self.sender.send_back(&header, &mut self.receiver, move |_, cell| fill(cell))
     }
 
     pub(crate) fn has_room(&mut self, bytes: usize, piece_bytes: usize) -> bool {
@@ -160,6 +172,11 @@ impl Link {
 
     pub(crate) fn payload_bytes_max(&self) -> usize {
         CELL_BYTES
+    }
+
+    /// A baton's while there is one.
+    pub(crate) fn piece_bytes_max(&self) -> usize {
+        if self.receiver.has_baton() { BATON_BYTES } else { CELL_BYTES }
     }
 
     pub(crate) fn read(&self, address: usize, to: Span) -> bool {

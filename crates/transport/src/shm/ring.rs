@@ -10,6 +10,10 @@
 //! room or one is too long: most pairs never need more than the first, each page of which has soon been touched for the first time
 //! (2.4 us each, which is more than any short message). Windows share no byte, so moving on waits for nothing.
 //!
+//! *Batons* are a few cells of 16 KiB that belong to a pair of ranks: whoever has received a packet in one sends his next one in it. Its lines are in
+//! that core's cache then, where those of the area are in the other's. On an AMD EPYC half a round trip of 4 KiB takes 0.24 us so instead of
+//! 0.27, or 0.53 instead of 0.77 where cores are far apart.
+//!
 //! The protocol is generic in where the ring lies (`Memory`), so that loom checks the code that runs.
 
 use super::atomic::{AtomicU32, AtomicU64, Line, Ordering};
@@ -37,10 +41,22 @@ const CELL_ALIGN: u64 = 256;
 const EARLY_BYTES_MAX: u64 = 1 << 10;
 /// Which slot after the next a sender asks for. The next ones are left alone: there the receiver looks.
 const SLOTS_AHEAD: u64 = 3;
+/// Data bytes that fit into a baton.
+pub const BATON_BYTES: usize = 16 << 10;
+/// Shorter packets take a cell of the area, of which the receiver knows where to expect it.
+const BATON_BYTES_MIN: u64 = CELL_ALIGN + 1;
+/// Batons of a pair; either end has half of them at first.
+const BATONS: u32 = 16;
+/// In `Slot::window`: the packet's cell is a baton, whose number is added.
+const BATON: u32 = 1 << 16;
+/// In `ReceiverEnd::batons`: an end has been there before.
+const BATONS_KNOWN: u32 = 1 << 31;
 const SLOTS_OFFSET: u64 = 4096;
 const AREA_OFFSET: u64 = SLOTS_OFFSET + SLOTS * size_of::<Slot>() as u64;
-/// Bytes of a whole ring: a page for both ends, the slots, the area.
-pub(super) const BYTES: u64 = AREA_OFFSET + WINDOWS[WINDOWS.len() - 1];
+/// Where a pair's batons lie, in the ring from the lower rank to the higher.
+const BATONS_OFFSET: u64 = AREA_OFFSET + WINDOWS[WINDOWS.len() - 1];
+/// Bytes of a whole ring: a page for both ends, the slots, the area, the batons.
+pub(super) const BYTES: u64 = BATONS_OFFSET + BATONS as u64 * BATON_BYTES as u64;
 
 /// What a packet says of itself. `kind` means what the `p2p` room makes of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,7 +104,7 @@ pub(super) struct Slot {
     sizes: AtomicU32,
     context: AtomicU64,
     tag: AtomicU32,
-    /// Where there is a cell: the window in which it lies.
+    /// Where there is a cell: the window in which it lies, or `BATON`.
     window: AtomicU32,
     #[cfg(not(loom))]
     inline: std::cell::UnsafeCell<[u8; INLINE_BYTES]>,
@@ -119,6 +135,15 @@ struct ReceiverEnd {
     head: AtomicU64,
     area_head: AtomicU64,
     consumed: AtomicU64,
+    /// Kept for the next receiver: the batons that the last one held.
+    batons: AtomicU32,
+}
+
+/// A baton, and the place of its number among those held.
+#[derive(Clone, Copy, Debug)]
+struct Baton {
+    number: u32,
+    cell: Span,
 }
 
 /// Where a ring lies, and how the receiver is told of packets.
@@ -134,6 +159,10 @@ pub(super) trait Memory {
     fn inline(&self, index: u64, bytes: u64) -> Span;
     /// `offset + bytes` is at most where the last window ends.
     fn area(&self, offset: u64, bytes: u64) -> Span;
+    /// The first `bytes` bytes of a baton.
+    fn baton(&self, number: u32, bytes: u64) -> Span;
+    /// The batons that the receiver has at first, a bit for each.
+    fn first_batons(&self) -> u32;
     /// Enters the sender into the receiver's list.
     fn introduce(&self);
     /// Tells the receiver that there is a packet.
@@ -212,8 +241,9 @@ impl<M: Memory> Tail<M> {
         Some(Tail { memory, tail, area_tail, window, head_seen, area_head_seen, introduced: false })
     }
 
+    /// Sends a packet; its cell is this baton, if there is one, which then is the receiver's.
     #[inline]
-    fn send(&mut self, header: &Header, write: impl FnOnce(Span, Span)) -> Sent {
+    fn send(&mut self, header: &Header, baton: Option<Baton>, write: impl FnOnce(Span, Span)) -> Sent {
         assert!(header.inline_bytes as usize <= INLINE_BYTES && header.cell_bytes as usize <= CELL_BYTES);
         let slots = self.memory.slots();
         if self.tail.wrapping_sub(self.head_seen) >= slots {
@@ -223,12 +253,14 @@ impl<M: Memory> Tail<M> {
             }
         }
         let cell_bytes = u64::from(header.cell_bytes);
-        let mut cell = Span::EMPTY;
-        if cell_bytes > 0 {
+        let (mut cell, mut window) = (Span::EMPTY, 0);
+        if let Some(baton) = baton {
+            (cell, window) = (baton.cell, BATON + baton.number);
+        } else if cell_bytes > 0 {
             let Some(offset) = self.cell(cell_bytes) else {
                 return Sent::Full;
             };
-            cell = self.memory.area(offset, cell_bytes);
+            (cell, window) = (self.memory.area(offset, cell_bytes), self.window.number as u32);
         }
         let index = self.tail % slots;
         let slot = self.memory.slot(index);
@@ -239,7 +271,7 @@ impl<M: Memory> Tail<M> {
         slot.context.store(header.context, Ordering::Relaxed);
         slot.tag.store(header.tag as u32, Ordering::Relaxed);
         if cell_bytes > 0 {
-            slot.window.store(self.window.number as u32, Ordering::Relaxed);
+            slot.window.store(window, Ordering::Relaxed);
         }
         slot.turn.store(turn(self.tail, slots), Ordering::Release);
         self.tail = self.tail.wrapping_add(1);
@@ -334,6 +366,8 @@ pub(super) struct Head<M: Memory> {
     /// Our positions as last published.
     head_published: u64,
     area_head_published: u64,
+    /// The batons that this end holds, a bit for each.
+    batons: u32,
     /// Bytes of the last cell if it was short: while we wait, the lines of the next are asked for, so that they come with the slot and not
     /// after it. A long one would be torn from a sender that still writes it.
     awaited_bytes: u64,
@@ -349,8 +383,22 @@ impl<M: Memory> Head<M> {
         let head = end.head.load(Ordering::Acquire);
         let area_head = end.area_head.load(Ordering::Acquire);
         let window = memory.window(area_head >> WINDOW_SHIFT)?;
+        let batons = match end.batons.load(Ordering::Acquire) {
+            0 => memory.first_batons(),
+            known => known & !BATONS_KNOWN,
+        };
         let (head_published, area_head_published) = (head, area_head);
-        Some(Head { memory, head, area_head, window, head_published, area_head_published, awaited_bytes: 0 })
+        let awaited_bytes = 0;
+        Some(Head {
+            memory,
+            head,
+            area_head,
+            window,
+            head_published,
+            area_head_published,
+            batons,
+            awaited_bytes,
+        })
     }
 
     #[inline]
@@ -400,16 +448,28 @@ impl<M: Memory> Head<M> {
                 return self.corrupt();
             }
             let cell_bytes = u64::from(header.cell_bytes);
-            let (mut cell, mut end) = (Span::EMPTY, 0);
+            let (mut cell, mut end, mut baton) = (Span::EMPTY, 0, 0);
             if cell_bytes > 0 {
-                let number = u64::from(slot.window.load(Ordering::Relaxed));
-                if number != self.window.number && !self.move_on(number) {
-                    return self.corrupt();
+                let window = slot.window.load(Ordering::Relaxed);
+                if window >= BATON {
+                    let number = window - BATON;
+                    // It cannot be one that we hold.
+                    let is_long = header.cell_bytes as usize > BATON_BYTES;
+                    if number >= BATONS || self.batons & 1 << number != 0 || is_long {
+                        return self.corrupt();
+                    }
+                    (cell, baton) = (self.memory.baton(number, cell_bytes), 1 << number);
+                    (end, self.awaited_bytes) = (self.area_head, 0);
+                } else {
+                    let number = u64::from(window);
+                    if number != self.window.number && !self.move_on(number) {
+                        return self.corrupt();
+                    }
+                    let start;
+                    (start, end) = self.window.place(self.area_head, cell_bytes);
+                    cell = self.memory.area(self.window.offset(start), cell_bytes);
+                    self.awaited_bytes = if cell_bytes <= CELL_ALIGN { cell_bytes } else { 0 };
                 }
-                let start;
-                (start, end) = self.window.place(self.area_head, cell_bytes);
-                cell = self.memory.area(self.window.offset(start), cell_bytes);
-                self.awaited_bytes = if cell_bytes <= CELL_ALIGN { cell_bytes } else { 0 };
                 // It travels while the message is matched.
                 if cell_bytes <= EARLY_BYTES_MAX {
                     cell.prefetch();
@@ -424,6 +484,7 @@ impl<M: Memory> Head<M> {
             let mut due = head.is_multiple_of((slots / 4).max(1));
             if cell_bytes > 0 {
                 self.area_head = end;
+                self.batons |= baton;
                 due |= end.wrapping_sub(self.area_head_published) * 4 >= self.window.bytes;
             }
             if due {
@@ -456,12 +517,20 @@ impl<M: Memory> Head<M> {
         let (sizes, window) = (slot.sizes.load(Ordering::Relaxed), slot.window.load(Ordering::Relaxed));
         fail!(
             Class::Intern,
-            "packet {} of a ring says it has {} inline bytes and {} in window {window}; {INLINE_BYTES} and {CELL_BYTES} are possible, from window {} on: its sender's memory is corrupt",
+            "packet {} of a ring says it has {} inline bytes and {} in window {window}; {INLINE_BYTES} and {CELL_BYTES} are possible, from window {} on, or {BATON_BYTES} in a baton of the sender's (from {BATON} on): its sender's memory is corrupt",
             self.head,
             sizes >> 8 & 0xff,
             sizes >> 16,
             self.window.number
         );
+    }
+
+    /// A baton for a cell of `bytes`, if this end holds one: the one with the least number, so that few are in use.
+    #[inline]
+    fn baton(&self, bytes: u64) -> Option<Baton> {
+        let number = self.batons.trailing_zeros();
+        let suits = number < BATONS && (BATON_BYTES_MIN..=BATON_BYTES as u64).contains(&bytes);
+        suits.then(|| Baton { number, cell: self.memory.baton(number, bytes) })
     }
 
     /// Gives what was read back to the sender.
@@ -482,6 +551,7 @@ impl<M: Memory> Head<M> {
 impl<M: Memory> Drop for Head<M> {
     fn drop(&mut self) {
         self.publish();
+        self.memory.ends().receiver.batons.store(self.batons | BATONS_KNOWN, Ordering::Release);
         self.memory.ends().receiver_claimed.store(0, Ordering::Release);
     }
 }
@@ -495,6 +565,9 @@ pub(super) struct Mapped {
     slots: &'static [Slot; SLOTS as usize],
     receiver: KeptPage,
     from: u32,
+    to: u32,
+    /// Only at the receiving end.
+    batons: Option<Map>,
 }
 
 // SAFETY: atomics, and plain bytes that are only reached by `Span`.
@@ -538,6 +611,16 @@ impl Memory for Mapped {
     fn area(&self, offset: u64, bytes: u64) -> Span {
         self.map.span().slice((AREA_OFFSET + offset) as usize, bytes as usize)
     }
+    #[inline]
+    fn baton(&self, number: u32, bytes: u64) -> Span {
+        assert!(bytes <= BATON_BYTES as u64);
+        let all = self.batons.as_ref().map_or(Span::EMPTY, Map::span);
+        all.slice(number as usize * BATON_BYTES, bytes as usize)
+    }
+    fn first_batons(&self) -> u32 {
+        let half = (1 << (BATONS / 2)) - 1;
+        if self.to < self.from { half } else { half << (BATONS / 2) }
+    }
     fn introduce(&self) {
         self.receiver.senders.add(self.from);
     }
@@ -556,7 +639,23 @@ impl Sender {
     /// as the header says, and must fill both. Then wakes the receiver if it sleeps.
     #[inline]
     pub fn send(&mut self, header: &Header, write: impl FnOnce(Span, Span)) -> Sent {
-        self.0.send(header, write)
+        self.0.send(header, None, write)
+    }
+
+    /// The same, of a packet whose cell is a baton that the receiving end of the other direction holds, if it has one.
+    #[inline]
+    pub fn send_back(
+        &mut self,
+        header: &Header,
+        receiver: &mut Receiver,
+        write: impl FnOnce(Span, Span),
+    ) -> Sent {
+        let baton = receiver.0.baton(header.cell_bytes.into());
+        let sent = self.0.send(header, baton, write);
+        if let (Some(baton), Sent::Done) = (baton, sent) {
+            receiver.0.batons &= !(1 << baton.number);
+        }
+        sent
     }
 
     /// Whether there is room now for a packet with inline bytes, and for `bytes` bytes in cells of at most `cell_bytes`: so many sends succeed.
@@ -603,6 +702,12 @@ impl Receiver {
         self.0.poll_while(read)
     }
 
+    /// Whether this end holds a baton.
+    #[inline]
+    pub fn has_baton(&self) -> bool {
+        self.0.batons != 0
+    }
+
     /// Packets received so far.
     #[inline]
     pub fn received(&self) -> u64 {
@@ -620,9 +725,9 @@ impl Receiver {
 
 impl Segment {
     fn ring(&self, from: u32, to: u32) -> Result<Mapped> {
-        let map = self.ring_map(from, to)?;
+        let map = self.ring_map(from, to, 0..BATONS_OFFSET)?;
         let (ends, slots) = (view(map.span(), 0), view(map.span(), SLOTS_OFFSET));
-        Ok(Mapped { map, ends, slots, receiver: self.keep_rank(to), from })
+        Ok(Mapped { map, ends, slots, receiver: self.keep_rank(to), from, to, batons: None })
     }
 
     /// The sending end of the ring `from -> to`. An error if it is in use; when it is dropped, a later one goes on.
@@ -635,7 +740,8 @@ impl Segment {
 
     /// The receiving end of the ring `from -> to`. An error if it is in use; when it is dropped, a later one goes on.
     pub fn ring_receiver(&self, from: u32, to: u32) -> Result<Receiver> {
-        match Head::new(self.ring(from, to)?) {
+        let batons = self.ring_map(from.min(to), from.max(to), BATONS_OFFSET..BYTES)?;
+        match Head::new(Mapped { batons: Some(batons), ..self.ring(from, to)? }) {
             Some(head) => Ok(Receiver(head)),
             None => fail!(Class::Intern, "the receiving end of the ring {from} -> {to} is in use already"),
         }

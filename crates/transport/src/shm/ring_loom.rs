@@ -8,6 +8,8 @@ use loom::thread;
 
 const PACKETS: u64 = 3;
 const CELL: u16 = 40;
+/// Long enough for a baton.
+const LONG: u16 = BATON_BYTES_MIN as u16;
 /// What a cell takes of its window.
 const PLACE: u64 = CELL_ALIGN;
 
@@ -17,9 +19,14 @@ struct Model {
     slots: Vec<Slot>,
     /// Inline bytes: loom complains when a read of one is not ordered after its write, or the other way round.
     inline: Vec<UnsafeCell<u64>>,
-    /// The area, likewise.
-    cells: Vec<UnsafeCell<u64>>,
+    /// The area, likewise, and behind it the batons.
+    cells: Arc<Vec<UnsafeCell<u64>>>,
+    /// Those that the receiver has at first.
+    first_batons: u32,
 }
+
+/// Where batons begin among the cells.
+const FIRST_BATON: u64 = 3;
 
 fn line<T>(value: T) -> Line<T> {
     Line(value)
@@ -28,6 +35,16 @@ fn line<T>(value: T) -> Line<T> {
 impl Model {
     /// With this window in use.
     fn new(slots: usize, window: u64) -> Arc<Model> {
+        Arc::new(Model::of(slots, window, Arc::new(places(3)), 0))
+    }
+
+    /// Two rings, there and back, and one baton, which is first at the receiving end of the second. They have no other cells.
+    fn pair(slots: usize) -> [Arc<Model>; 2] {
+        let batons = Arc::new(places(FIRST_BATON as usize + 1));
+        [0, 1].map(|first_batons| Arc::new(Model::of(slots, 0, batons.clone(), first_batons)))
+    }
+
+    fn of(slots: usize, window: u64, cells: Arc<Vec<UnsafeCell<u64>>>, first_batons: u32) -> Model {
         let slot = || Slot {
             turn: AtomicU32::new(0),
             sizes: AtomicU32::new(0),
@@ -38,13 +55,21 @@ impl Model {
         let (zero, area) = (|| AtomicU64::new(0), || AtomicU64::new(window << WINDOW_SHIFT));
         let ends = Ends {
             sender: line(SenderEnd { claimed: AtomicU32::new(0), tail: zero(), area_tail: area() }),
-            receiver: line(ReceiverEnd { head: zero(), area_head: area(), consumed: zero() }),
+            receiver: line(ReceiverEnd {
+                head: zero(),
+                area_head: area(),
+                consumed: zero(),
+                batons: AtomicU32::new(0),
+            }),
             receiver_claimed: line(AtomicU32::new(0)),
         };
-        let places = |count| (0..count).map(|_| UnsafeCell::new(0)).collect();
         let slots = (0..slots).map(|_| slot()).collect::<Vec<_>>();
-        Arc::new(Model { ends, inline: places(slots.len()), slots, cells: places(3) })
+        Model { ends, inline: places(slots.len()), slots, cells, first_batons }
     }
+}
+
+fn places(count: usize) -> Vec<UnsafeCell<u64>> {
+    (0..count).map(|_| UnsafeCell::new(0)).collect()
 }
 
 impl Memory for Arc<Model> {
@@ -73,6 +98,13 @@ impl Memory for Arc<Model> {
         // SAFETY: never read or written: the tests use the address as an offset into `cells`.
         unsafe { Span::claim(offset as usize, bytes as usize) }
     }
+    fn baton(&self, number: u32, bytes: u64) -> Span {
+        // SAFETY: likewise.
+        unsafe { Span::claim(((FIRST_BATON + u64::from(number)) * PLACE) as usize, bytes as usize) }
+    }
+    fn first_batons(&self) -> u32 {
+        self.first_batons
+    }
     fn introduce(&self) {}
     fn announce(&self) {}
 }
@@ -86,7 +118,7 @@ fn send_all(memory: Arc<Model>, cell_bytes: impl Fn(u64) -> u16) {
     let mut to = Tail::new(memory).unwrap();
     for number in 0..PACKETS {
         let header = header(number, cell_bytes(number));
-        while to.send(&header, |inline, cell| {
+        while to.send(&header, None, |inline, cell| {
             // SAFETY: loom checks that nobody else uses the slot.
             model.inline[inline.address()].with_mut(|place| unsafe { *place = number });
             if cell.bytes() > 0 {
@@ -155,4 +187,45 @@ fn loom_windows_are_left_only_for_later_ones() {
 #[test]
 fn loom_mixed_packets() {
     check(2, 1, |number| if number == 1 { 0 } else { CELL });
+}
+
+/// One end of both rings sends and receives so many packets by turns, with the baton when it has it.
+fn talk([to, from]: [Arc<Model>; 2], begins: bool) {
+    let cells = from.cells.clone();
+    let (mut tail, mut head) = (Tail::new(to).unwrap(), Head::new(from).unwrap());
+    for turn in 0..2 * PACKETS {
+        if (turn % 2 == 0) == begins {
+            let baton = head.baton(LONG.into()).expect("it came back");
+            let sent = tail.send(&header(turn, LONG), Some(baton), |_, cell| {
+                // SAFETY: loom checks that nobody else uses the cell.
+                cells[cell.address() / PLACE as usize].with_mut(|place| unsafe { *place = turn });
+            });
+            assert_eq!(sent, Sent::Done);
+            head.batons = 0;
+        } else {
+            let read = |seen: &Header, _: Span, cell: Span| {
+                assert_eq!(*seen, header(turn, LONG));
+                // SAFETY: loom checks that nobody else uses the cell.
+                cells[cell.address() / PLACE as usize].with(|place| assert_eq!(unsafe { *place }, turn));
+            };
+            while head.poll(read).unwrap().is_none() {
+                thread::yield_now();
+            }
+        }
+    }
+}
+
+#[test]
+fn loom_a_baton_belongs_to_who_read_it_last() {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(|| {
+        let [there, back] = Model::pair(4);
+        let other = {
+            let ends = [back.clone(), there.clone()];
+            thread::spawn(move || talk(ends, false))
+        };
+        talk([there, back], true);
+        other.join().unwrap();
+    });
 }

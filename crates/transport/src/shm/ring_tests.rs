@@ -175,6 +175,85 @@ fn nonsense_is_an_error() {
         to.0.memory.slot(1).window.store(window, Ordering::Relaxed);
         assert!(from.poll(|_, _, _| ()).unwrap_err().message.contains("corrupt"));
     }
+    // A baton that there is not, one that the receiver holds itself, a cell longer than one.
+    let held = BATONS / 2;
+    for (bytes, number) in [(1, BATONS), (1, held), (BATON_BYTES as u16 + 1, 0), (1, u32::MAX - BATON)] {
+        let segment = segment();
+        let mut to = segment.ring_sender(0, 1).unwrap();
+        let mut from = segment.ring_receiver(0, 1).unwrap();
+        assert_eq!(to.send(&header(0, bytes, 0), |_, _| ()), Sent::Done);
+        to.0.memory.slot(0).window.store(BATON + number, Ordering::Relaxed);
+        for _ in 0..2 {
+            assert!(from.poll(|_, _, _| ()).unwrap_err().message.contains("corrupt"), "{bytes} {number}");
+        }
+    }
+}
+
+/// Both directions between two ranks, at one of them.
+fn ends(segment: &Segment, own: u32) -> (Sender, Receiver) {
+    (segment.ring_sender(own, 1 - own).unwrap(), segment.ring_receiver(1 - own, own).unwrap())
+}
+
+/// Sends a packet whose cell is `bytes` long, and receives it; where the cell lay, from the start of the sender's ring.
+fn pass((to, back): &mut (Sender, Receiver), from: &mut Receiver, bytes: usize) -> usize {
+    let mut sent_at = 0;
+    let sent = to.send_back(&header(0, bytes as u16, 7), back, |_, cell| {
+        sent_at = cell.address();
+        cell.write(&vec![bytes as u8; bytes]);
+    });
+    assert_eq!(sent, Sent::Done);
+    let mut seen = vec![0; bytes];
+    from.poll(|_, _, cell| cell.read(&mut seen)).unwrap().unwrap();
+    assert_eq!(seen, vec![bytes as u8; bytes]);
+    sent_at.wrapping_sub(to.0.memory.map.span().address())
+}
+
+#[test]
+fn a_baton_goes_to_and_fro() {
+    let segment = segment();
+    let (mut zero, mut one) = (ends(&segment, 0), ends(&segment, 1));
+    let half = (1 << (BATONS / 2)) - 1;
+    let held = |zero: &(Sender, Receiver), one: &(Sender, Receiver)| (zero.1.0.batons, one.1.0.batons);
+    assert_eq!(held(&zero, &one), (half, half << (BATONS / 2)));
+    for i in 0..1000 {
+        pass(&mut zero, &mut one.1, 257 + i * 16 % (BATON_BYTES - 256));
+        assert_eq!(held(&zero, &one), (half & !1, half << (BATONS / 2) | 1), "the first has gone over");
+        pass(&mut one, &mut zero.1, BATON_BYTES);
+        assert_eq!(held(&zero, &one), (half, half << (BATONS / 2)), "and back");
+    }
+    assert_eq!((zero.0.0.area_tail, one.0.0.area_tail), (0, 0), "no other cell was used");
+    // Where only one sends, the other has them all in the end, and cells lie in the ring.
+    for _ in 0..BATONS / 2 {
+        assert!(zero.1.has_baton());
+        pass(&mut zero, &mut one.1, 257);
+    }
+    assert_eq!(held(&zero, &one), (0, u32::MAX >> (32 - BATONS)));
+    assert_eq!(pass(&mut zero, &mut one.1, 257), AREA_OFFSET as usize);
+    // Too short for a baton, and too long.
+    assert_eq!(pass(&mut one, &mut zero.1, 256), AREA_OFFSET as usize);
+    assert_eq!(pass(&mut one, &mut zero.1, BATON_BYTES + 1), AREA_OFFSET as usize + WINDOWS[1] as usize);
+    // Those who come after hold what these held.
+    drop((zero, one));
+    let (zero, one) = (ends(&segment, 0), ends(&segment, 1));
+    assert_eq!(held(&zero, &one), (0, u32::MAX >> (32 - BATONS)));
+}
+
+#[test]
+fn a_baton_stays_where_the_packet_was_not_sent_or_not_taken() {
+    let segment = segment();
+    let (mut zero, mut one) = (ends(&segment, 0), ends(&segment, 1));
+    for _ in 0..SLOTS {
+        assert_eq!(zero.0.send(&header(0, 0, 0), |_, _| ()), Sent::Done);
+    }
+    let before = zero.1.0.batons;
+    assert_eq!(zero.0.send_back(&header(0, 300, 0), &mut zero.1, |_, _| panic!()), Sent::Full);
+    assert_eq!(zero.1.0.batons, before);
+    assert_eq!(one.0.send_back(&header(0, 300, 0), &mut one.1, |_, _| ()), Sent::Done);
+    for take in [Take::Not, Take::Not, Take::Last] {
+        assert_eq!(zero.1.0.batons, before);
+        zero.1.poll_while(|_, _, _| take).unwrap();
+    }
+    assert_eq!(zero.1.0.batons, before | 1 << (BATONS / 2));
 }
 
 #[test]

@@ -363,13 +363,15 @@ impl Segment {
         memory::resident(&self.inner.fd).map_err(unreadable)
     }
 
-    /// Maps the ring `from -> to`. Panics if there are no such ranks.
-    pub(super) fn ring_map(&self, from: u32, to: u32) -> Result<Map> {
+    /// Maps these bytes, from page to page, of the ring `from -> to`. Panics if there are no such ranks.
+    pub(super) fn ring_map(&self, from: u32, to: u32, part: Range<u64>) -> Result<Map> {
         let ranks = self.inner.shape.ranks;
         assert!(from < ranks && to < ranks, "ring {from} -> {to} of {ranks} ranks");
         let index = u64::from(to) * u64::from(ranks) + u64::from(from);
         let offset = self.inner.layout.rings + index * RING_STRIDE;
-        map(&self.inner.fd, offset, ring::BYTES, || format!("the ring from rank {from} to rank {to}"))
+        map(&self.inner.fd, offset + part.start, part.end - part.start, || {
+            format!("the ring from rank {from} to rank {to}")
+        })
     }
 
     /// Where a rank's arena begins in the segment.
