@@ -1,7 +1,7 @@
 //! What waits to go to one peer, and the credit that its eager messages may use.
 
 use crate::packet;
-use crate::pieces::Incoming;
+use crate::pieces::{Incoming, send_pieces};
 use crate::rendezvous::FINAL;
 use crate::request::{SendProgress, SendStage};
 use crate::{Config, Peer, State};
@@ -204,7 +204,8 @@ impl Lane {
             } else {
                 let mut next = if let SendProgress::Begun { next } = progress { Some(next) } else { None };
                 let fill = |at, to| request.data.pack(at, to);
-                let answer = self.send_pieces(route, &envelope, bytes, &mut next, fill);
+                let piece = self.piece_bytes(bytes, route);
+                let answer = send_pieces(route, &envelope, (bytes, piece), &mut next, fill);
                 if let (Sent::Full, Some(next)) = (answer, next) {
                     request.sending().progress = SendProgress::Begun { next };
                 }
@@ -228,9 +229,12 @@ impl Lane {
         answer
     }
 
-    /// Bytes of a packet of a longer message. The receiver copies one piece while we copy the next, so it has four or more where it is long.
-    pub(crate) fn piece_bytes(&self, message_bytes: usize) -> usize {
-        (message_bytes / 4).max(PIECE_BYTES_MIN).min(self.payload_bytes_max)
+    /// Bytes of the packets of a longer message. The receiver copies one piece while we copy the next: where messages go to and fro, which batons
+    /// show, it has four or more. Who only sends need not wait, and the fewer they are, the better.
+    pub(crate) fn piece_bytes(&self, message_bytes: usize, route: &Route) -> usize {
+        let most = route.piece_bytes_max();
+        let pieces = if most < self.payload_bytes_max { 4 } else { 2 };
+        (message_bytes / pieces).max(PIECE_BYTES_MIN).min(most)
     }
 
     /// The next bytes of the stream whose turn it is; false if there is none or no room.
@@ -240,8 +244,7 @@ impl Lane {
         let SendProgress::Streaming { theirs, attempt, next, end } = request.sending().progress else {
             unreachable!("only sends that were asked for stream");
         };
-        let piece = self.piece_bytes(request.data.bytes()).min(route.piece_bytes_max());
-        let bytes = (end - next).min(piece as u64);
+        let bytes = (end - next).min(self.piece_bytes(request.data.bytes(), route) as u64);
         let header = packet::about(packet::DATA, theirs, attempt);
         if route.send(&header, bytes as usize, |to| request.data.pack(next as usize, to)) == Sent::Full {
             return false;
@@ -275,14 +278,22 @@ impl Peer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use transport::route::Reach;
+    use transport::route_shm::Port;
+    use transport::shm::{Segment, Shape};
 
     #[test]
-    fn a_long_message_has_four_pieces_or_more() {
-        let pieces = |packet_bytes_max| {
-            let lane = Lane::new(1, &Config::default(), packet_bytes_max);
-            [100, 16 << 10, 64 << 10, 100 << 10, 1 << 20].map(|bytes| lane.piece_bytes(bytes))
+    fn pieces_are_longer_where_nothing_comes_back() {
+        let segment = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 1 }).unwrap().0;
+        let mut route = Reach::Shm(Port::new(segment, 0)).route(1).unwrap();
+        let lane = Lane::new(1, &Config::default(), route.payload_bytes_max());
+        let pieces = |route: &Route| {
+            [100, 16 << 10, 40 << 10, 64 << 10, 1 << 20].map(|bytes| lane.piece_bytes(bytes, route) >> 10)
         };
-        assert_eq!(pieces(32 << 10), [16 << 10, 16 << 10, 16 << 10, 25 << 10, 32 << 10]);
-        assert_eq!(pieces(100), [100; 5], "what a packet carries");
+        assert_eq!(pieces(&route), [16; 5], "while there are batons");
+        for _ in 0..100 {
+            assert_eq!(route.send(&packet::about(packet::PIECE, 0, 0), 300, |_| ()), Sent::Done);
+        }
+        assert_eq!(pieces(&route), [16, 16, 20, 32, 32]);
     }
 }

@@ -51,34 +51,32 @@ impl Early {
     }
 }
 
-impl Lane {
-    /// Sends an eager message in pieces: what is left from `next` on if it has begun. Where the room ends, `next` says how far it came.
-    pub(crate) fn send_pieces(
-        &self,
-        route: &mut Route,
-        envelope: &Envelope,
-        bytes: usize,
-        next: &mut Option<usize>,
-        mut fill: impl FnMut(usize, Span),
-    ) -> Sent {
-        if next.is_none() {
-            let header = packet::addressed(packet::BEGIN, envelope.context, envelope.tag);
-            let fill = |to| packet::write([bytes as u64], to);
-            if route.send(&header, packet::WORD_BYTES, fill) == Sent::Full {
-                return Sent::Full;
-            }
+/// Sends an eager message of so many bytes, in pieces of so many: what is left from `next` on if it has begun. Where the room ends, `next` says how far it
+/// came.
+pub(crate) fn send_pieces(
+    route: &mut Route,
+    envelope: &Envelope,
+    (bytes, piece): (usize, usize),
+    next: &mut Option<usize>,
+    mut fill: impl FnMut(usize, Span),
+) -> Sent {
+    if next.is_none() {
+        let header = packet::addressed(packet::BEGIN, envelope.context, envelope.tag);
+        let fill = |to| packet::write([bytes as u64], to);
+        if route.send(&header, packet::WORD_BYTES, fill) == Sent::Full {
+            return Sent::Full;
         }
-        let mut at = next.unwrap_or(0);
-        while at < bytes {
-            let piece = (bytes - at).min(self.piece_bytes(bytes));
-            if route.send(&packet::about(packet::PIECE, 0, 0), piece, |to| fill(at, to)) == Sent::Full {
-                *next = Some(at);
-                return Sent::Full;
-            }
-            at += piece;
-        }
-        Sent::Done
     }
+    let mut at = next.unwrap_or(0);
+    while at < bytes {
+        let piece = (bytes - at).min(piece);
+        if route.send(&packet::about(packet::PIECE, 0, 0), piece, |to| fill(at, to)) == Sent::Full {
+            *next = Some(at);
+            return Sent::Full;
+        }
+        at += piece;
+    }
+    Sent::Done
 }
 
 impl Peer {
@@ -90,11 +88,12 @@ impl Peer {
         if matches!(route, Route::Own) || !lane.is_clear() || !lane.affords(bytes, route) {
             return false;
         }
-        if !route.has_room(bytes, lane.piece_bytes(bytes)) {
+        let piece = lane.piece_bytes(bytes, route);
+        if !route.has_room(bytes, piece) {
             return false;
         }
         let fill = |at, to: Span| message.slice(at, to.bytes()).copy_to(to);
-        let answer = lane.send_pieces(route, envelope, bytes, &mut None, fill);
+        let answer = send_pieces(route, envelope, (bytes, piece), &mut None, fill);
         assert_eq!(answer, Sent::Done, "there was room");
         lane.charge(bytes);
         state.count(Counter::EagerMessagesSent, Counter::EagerBytesSent, bytes);
