@@ -152,6 +152,8 @@ impl Team {
     fn new(size: usize) -> Team {
         let shape = Shape { ranks: size as u32, proxies: 0, arena_bytes: 16 << 20 };
         let (segment, _fd) = Segment::create(shape).unwrap();
+        // Then they cut vectors of 8 KiB.
+        segment.job().spin_allowed.store(1, Ordering::Relaxed);
         Team { segment, rooms: Mutex::new(vec![0; size]), told: std::sync::Barrier::new(size) }
     }
 
@@ -700,5 +702,26 @@ fn the_least_room_counts() {
         let board = few.hang(1, &[0, 1], &rooms).unwrap().unwrap();
         assert!(few.has_room(board, &short(Bcast, 0, LESS_BYTES_MAX)));
         assert_eq!(few.has_room(board, &short(Bcast, 0, BYTES_MAX)), boards == 1);
+    }
+}
+
+/// What a member knows of shared cpus may change; all go by what they have told each other, for these boards only.
+#[test]
+fn members_cut_alike_and_say_anew_what_they_know() {
+    let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 16 << 20 }).unwrap();
+    let mut boards = [0, 1].map(|_| Boards::new(segment.clone(), false, 0));
+    let mut memory = [0, 1].map(|rank| Allocator::new(segment.arena(rank).unwrap()));
+    for (spins, flat_max) in
+        [([1, 0], CROWDED_FLAT_MAX), ([1, 1], FLAT_MAX), ([0, 1], CROWDED_FLAT_MAX), ([1, 1], FLAT_MAX)]
+    {
+        let rooms = [0, 1].map(|rank| {
+            segment.job().spin_allowed.store(spins[rank], Ordering::Relaxed);
+            boards[rank].new_board(&mut memory[rank], &[]) as i64
+        });
+        let hung = [0, 1].map(|rank| boards[rank].hang(rank, &[0, 1], &rooms).unwrap().unwrap());
+        for rank in [0, 1] {
+            assert_eq!(boards[rank].flat_max(hung[rank]), flat_max);
+            boards[rank].leave(hung[rank]);
+        }
     }
 }
