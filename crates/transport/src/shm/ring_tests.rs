@@ -229,6 +229,10 @@ fn a_baton_goes_to_and_fro() {
     }
     assert_eq!(held(&zero, &one), (0, u32::MAX >> (32 - BATONS)));
     assert_eq!(pass(&mut zero, &mut one.1, 257), AREA_OFFSET as usize);
+    // The area goes on where it was, whatever passed in between.
+    pass(&mut one, &mut zero.1, 257);
+    pass(&mut zero, &mut one.1, 258);
+    assert_eq!(pass(&mut zero, &mut one.1, 259), AREA_OFFSET as usize + 512);
     // Too short for a baton, and too long.
     assert_eq!(pass(&mut one, &mut zero.1, 256), AREA_OFFSET as usize);
     assert_eq!(pass(&mut one, &mut zero.1, BATON_BYTES + 1), AREA_OFFSET as usize + WINDOWS[1] as usize);
