@@ -139,7 +139,7 @@ struct ReceiverEnd {
     batons: AtomicU32,
 }
 
-/// A baton, and the place of its number among those held.
+/// A baton that an end holds: which one, and the bytes of it that a packet takes.
 #[derive(Clone, Copy, Debug)]
 struct Baton {
     number: u32,
