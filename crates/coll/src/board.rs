@@ -320,8 +320,8 @@ impl Boards {
     /// A board on which this member makes no more calls. The others' may be under way.
     pub(crate) fn take_down(&mut self, Hung { board, room, .. }: Hung) {
         self.left.push((room, board.members.len() as u64 - 1));
-        for (_, member) in board.members.iter().enumerate().filter(|(rank, _)| *rank != board.rank) {
-            member.left[0].fetch_add(1, Ordering::Release);
+        for rank in board.others() {
+            board.members[rank].left[0].fetch_add(1, Ordering::Release);
         }
     }
 }
@@ -500,6 +500,12 @@ impl Board {
     /// What a member says of this round, as it is known to have begun it.
     pub(crate) fn facts_of(&self, rank: usize) -> u64 {
         self.places(self.round)[rank].word[0].load(Ordering::Acquire) % (1 << FACTS_BITS)
+    }
+
+    /// All members but this one.
+    pub(crate) fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let own = self.rank;
+        (0..self.size()).filter(move |rank| *rank != own)
     }
 
     /// Where a member's contribution of `total` bytes to this round lies.

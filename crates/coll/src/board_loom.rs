@@ -76,11 +76,6 @@ fn blocks_bytes(board: &Board) -> u64 {
     (BLOCK_BYTES * board.size()) as u64
 }
 
-fn others(board: &Board) -> impl Iterator<Item = usize> + use<> {
-    let own = board.rank;
-    (0..board.size()).filter(move |rank| *rank != own)
-}
-
 impl Round for Told<'_> {
     const OWN_BITS: u64 = LENGTH_MAX;
 
@@ -100,10 +95,10 @@ impl Round for Told<'_> {
                 self.cell(board, own, bytes).set(self.number << 8 | own as u64);
                 return with_length(word, bytes);
             }
-            Pairs => others(board).for_each(|to| self.passage(board, own, to).set(self.number_for(own, to))),
+            Pairs => board.others().for_each(|to| self.passage(board, own, to).set(self.number_for(own, to))),
             Asked => {
                 let place = board.contribution(own, blocks_bytes(board));
-                others(board).for_each(|to| self.block(place, to).set(self.number_for(own, to)));
+                board.others().for_each(|to| self.block(place, to).set(self.number_for(own, to)));
             }
             Answered => (),
         }
@@ -129,12 +124,12 @@ impl Round for Told<'_> {
                 }
             }
             Pairs => {
-                for from in others(board) {
+                for from in board.others() {
                     assert_eq!(self.passage(board, from, own).get(), self.number_for(from, own));
                 }
             }
             Asked => {
-                for from in others(board) {
+                for from in board.others() {
                     let cell = self.block(board.contribution(from, blocks_bytes(board)), own);
                     assert_eq!(cell.get(), self.number_for(from, own));
                     cell.set(self.number);
@@ -142,7 +137,7 @@ impl Round for Told<'_> {
             }
             Answered => {
                 let place = board.last_contribution(blocks_bytes(board));
-                others(board).for_each(|from| assert_eq!(self.block(place, from).get(), self.number - 1));
+                board.others().for_each(|from| assert_eq!(self.block(place, from).get(), self.number - 1));
             }
         }
         Ok(())

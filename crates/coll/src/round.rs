@@ -58,7 +58,7 @@ impl Round for Short {
         }
         if self.collective == Collective::Alltoall && board.crosses(bytes as u64) {
             let (block, step) = (self.bytes as usize, self.step(board));
-            for to in (0..board.size()).filter(|rank| *rank != board.rank) {
+            for to in board.others() {
                 let place = board.passage(board.rank, to, bytes as u64);
                 by_steps(0..block, step, |at, bytes| {
                     self.input.pack(to * block + at, place.slice(at, bytes))
@@ -119,7 +119,6 @@ impl Round for Short {
         let take = |rank: usize, from: usize, to: usize| {
             take_from(board.contribution(rank, total).slice(from, block), to);
         };
-        let others = || (0..members).filter(|rank| *rank != board.rank);
         match self.collective {
             Bcast | Gather | Reduce if self.output.bytes() == 0 => (),
             Scatter if board.rank == self.root => (),
@@ -127,13 +126,15 @@ impl Round for Short {
             Scatter => take(self.root, board.rank * block, 0),
             Allgather if self.is_second_half() => {
                 let sums = board.last_contribution(total);
-                others().map(|rank| self.share(rank, members)).for_each(|share| {
+                board.others().map(|rank| self.share(rank, members)).for_each(|share| {
                     by_steps(share, step, |at, bytes| self.output.unpack(at, sums.slice(at, bytes)));
                 });
             }
-            Gather | Allgather => others().for_each(|rank| take(rank, 0, rank * block)),
+            Gather | Allgather => board.others().for_each(|rank| take(rank, 0, rank * block)),
             Alltoall => {
-                others().for_each(|from| take_from(board.passage(from, board.rank, total), from * block));
+                board
+                    .others()
+                    .for_each(|from| take_from(board.passage(from, board.rank, total), from * block));
             }
             Scan => self.combine(board, board.rank + 1, total),
             Exscan => self.combine(board, board.rank, total),
@@ -213,9 +214,8 @@ impl Short {
             let sum = sum.slice(at, bytes);
             combine(operator, members, |rank| operand(rank).slice(at, bytes), sum);
             if self.is_first_half() {
-                let others = (0..members).filter(|rank| *rank != board.rank);
                 let place = |rank| board.contribution(rank, total).slice(self.part.start + at, bytes);
-                others.for_each(|rank| sum.copy_to(place(rank)));
+                board.others().for_each(|rank| sum.copy_to(place(rank)));
             }
         });
     }

@@ -234,10 +234,8 @@ impl Lane {
     /// Bytes of the packets of a longer message. The receiver copies one piece while we copy the next: where messages go to and fro, which batons
     /// show, it has four or more. Who only sends need not wait, and the fewer they are, the better.
     pub(crate) fn piece_bytes(&self, message_bytes: usize, route: &Route) -> usize {
-        let most = match route.piece_bytes_max() {
-            _ if message_bytes > BATONS_BYTES_MAX => self.payload_bytes_max,
-            most => most,
-        };
+        let takes_batons = message_bytes <= BATONS_BYTES_MAX;
+        let most = if takes_batons { route.piece_bytes_max() } else { self.payload_bytes_max };
         let pieces = if most < self.payload_bytes_max { 4 } else { 2 };
         (message_bytes / pieces).max(PIECE_BYTES_MIN).min(most)
     }

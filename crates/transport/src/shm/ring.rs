@@ -47,8 +47,8 @@ pub const BATON_BYTES: usize = 16 << 10;
 const BATON_BYTES_MIN: u64 = CELL_ALIGN + 1;
 /// Batons of a pair; either end has half of them at first.
 const BATONS: u32 = 16;
-/// In `Slot::window`: the packet's cell is a baton, whose number is added.
-const BATON: u32 = 1 << 16;
+/// What `Slot::window` says from here on is a baton, whose number is added.
+const BATON_WINDOWS: u32 = 1 << 16;
 /// In `ReceiverEnd::batons`: an end has been there before.
 const BATONS_KNOWN: u32 = 1 << 31;
 const SLOTS_OFFSET: u64 = 4096;
@@ -104,7 +104,7 @@ pub(super) struct Slot {
     sizes: AtomicU32,
     context: AtomicU64,
     tag: AtomicU32,
-    /// Where there is a cell: the window in which it lies, or `BATON`.
+    /// Where there is a cell: the window in which it lies, or which baton it is.
     window: AtomicU32,
     #[cfg(not(loom))]
     inline: std::cell::UnsafeCell<[u8; INLINE_BYTES]>,
@@ -255,7 +255,7 @@ impl<M: Memory> Tail<M> {
         let cell_bytes = u64::from(header.cell_bytes);
         let (mut cell, mut window) = (Span::EMPTY, 0);
         if let Some(baton) = baton {
-            (cell, window) = (baton.cell, BATON + baton.number);
+            (cell, window) = (baton.cell, BATON_WINDOWS + baton.number);
         } else if cell_bytes > 0 {
             let Some(offset) = self.cell(cell_bytes) else {
                 return Sent::Full;
@@ -451,8 +451,8 @@ impl<M: Memory> Head<M> {
             let (mut cell, mut end, mut baton) = (Span::EMPTY, 0, 0);
             if cell_bytes > 0 {
                 let window = slot.window.load(Ordering::Relaxed);
-                if window >= BATON {
-                    let number = window - BATON;
+                if window >= BATON_WINDOWS {
+                    let number = window - BATON_WINDOWS;
                     // It cannot be one that we hold.
                     let is_long = header.cell_bytes as usize > BATON_BYTES;
                     if number >= BATONS || self.batons & 1 << number != 0 || is_long {
@@ -517,7 +517,7 @@ impl<M: Memory> Head<M> {
         let (sizes, window) = (slot.sizes.load(Ordering::Relaxed), slot.window.load(Ordering::Relaxed));
         fail!(
             Class::Intern,
-            "packet {} of a ring says it has {} inline bytes and {} in window {window}; {INLINE_BYTES} and {CELL_BYTES} are possible, from window {} on, or {BATON_BYTES} in a baton of the sender's (from {BATON} on): its sender's memory is corrupt",
+            "packet {} of a ring says it has {} inline bytes and {} in window {window}; {INLINE_BYTES} and {CELL_BYTES} are possible, from window {} on, or {BATON_BYTES} in a baton of the sender's (from {BATON_WINDOWS} on): its sender's memory is corrupt",
             self.head,
             sizes >> 8 & 0xff,
             sizes >> 16,

@@ -177,12 +177,14 @@ fn nonsense_is_an_error() {
     }
     // A baton that there is not, one that the receiver holds itself, a cell longer than one.
     let held = BATONS / 2;
-    for (bytes, number) in [(1, BATONS), (1, held), (BATON_BYTES as u16 + 1, 0), (1, u32::MAX - BATON)] {
+    for (bytes, number) in
+        [(1, BATONS), (1, held), (BATON_BYTES as u16 + 1, 0), (1, u32::MAX - BATON_WINDOWS)]
+    {
         let segment = segment();
         let mut to = segment.ring_sender(0, 1).unwrap();
         let mut from = segment.ring_receiver(0, 1).unwrap();
         assert_eq!(to.send(&header(0, bytes, 0), |_, _| ()), Sent::Done);
-        to.0.memory.slot(0).window.store(BATON + number, Ordering::Relaxed);
+        to.0.memory.slot(0).window.store(BATON_WINDOWS + number, Ordering::Relaxed);
         for _ in 0..2 {
             assert!(from.poll(|_, _, _| ()).unwrap_err().message.contains("corrupt"), "{bytes} {number}");
         }
