@@ -1,0 +1,110 @@
+"""What a job tells about itself: deadlock reports, `outboard top`, statistics, traces, debuggers."""
+import json, os, re, shutil, signal, tempfile
+from pathlib import Path
+
+from job_tests.running import (BIN, HERE, ROOT, children, compile_c, expect, finish, mpirun, read_until, rest,
+                               run, start, test, wait_for)
+
+
+@test
+def a_hanging_program_tells_what_it_waits_for():
+    program = compile_c(HERE / "faults/hangs.c")
+    child = start(BIN / "mpirun", "-n", 5, program)
+    read_until(child, "rank 4 computes")
+
+    def waiting():
+        text = run(BIN / "outboard", "top", "--once", "--job", child.pid)[1]
+        return text if text.count(" on MPI_COMM_WORLD") == 4 else None
+
+    top = wait_for("four waiting ranks in `outboard top`", waiting)
+    expect("MPI_Recv on MPI_COMM_WORLD: from rank 1, tag 5, 100 bytes" in top, top)
+    os.kill(child.pid, signal.SIGUSR1)
+    said = read_until(child, "rank 4 (pid")
+    os.kill(child.pid, signal.SIGTERM)
+    said += rest(child)
+    for wanted in ["MPI_Recv on MPI_COMM_WORLD: from rank 1, tag 5, 100 bytes", "from any rank, tag 77, 4 bytes on MPI_COMM_WORLD",
+                   "unexpected messages: 2", "from rank 1, tag 9, 4 bytes", "MPI_Send on MPI_COMM_WORLD: to rank 0, tag 6, 200000 bytes",
+                   "MPI_Barrier on MPI_COMM_WORLD", "not started by rank 0, 1, 3, 4", "MPI_Probe on MPI_COMM_WORLD: from rank 2, any tag",
+                   "does not wait, and never did for long"]:
+        expect(wanted in said, f"no {wanted!r} in:\n{said}")
+
+
+@test
+def finalize_and_its_like_tell_what_they_wait_for():
+    program = compile_c(HERE / "faults/unmatched.c")
+    calls = ["MPI_Finalize", "MPI_Comm_disconnect", "MPI_Session_finalize"]
+    jobs = [start(BIN / "mpirun", "--timeout", 60, "-n", 2, program, call) for call in calls]
+    for call, child in zip(calls, jobs):
+        said = read_until(child, "to rank 1")
+        os.kill(child.pid, signal.SIGTERM)
+        said += rest(child)
+        expect(re.search(rf"rank 0: {call} has waited [1-9]\d* s for what others have not matched", said)
+               and "to rank 1, tag 7, 200000 bytes" in said and said.count("has waited") == 1, said)
+
+
+@test
+def valgrind_reports_nothing():
+    if not shutil.which("valgrind"):
+        return
+    code, output = mpirun("-n", 2, "valgrind", "-q", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite,possible",
+                          f"--suppressions={ROOT / 'build/share/outboard/valgrind.supp'}", compile_c(HERE / "faults/copies.c"),
+                          timeout=300, env={"OUTBOARD_ARENA_BYTES": "64MiB"})
+    expect(code == 0, f"code {code}:\n{output}")
+
+
+@test
+def a_rank_maps_only_what_it_uses():
+    """Else whoever goes through all mapped memory, as valgrind's search for leaks does, gives memory to every page of it."""
+    child = start(BIN / "mpirun", "-n", 3, compile_c(HERE / "faults/churn.c"), 20000, env={"OUTBOARD_ARENA_BYTES": "64MiB"})
+    read_until(child, "ready")
+    ranks = children(child.pid, "churn")
+    maps = [line.split()[0].split("-") for rank in ranks for line in Path(f"/proc/{rank}/maps").read_text().splitlines()
+            if "outboard-job" in line]
+    child.terminate()
+    finish(child)
+    mapped = sum(int(end, 16) - int(begin, 16) for begin, end in maps) / len(ranks)
+    expect(1 << 16 < mapped < 3 * (64 << 20) + (16 << 20), f"{len(ranks)} ranks map {mapped / (1 << 20):.0f} MiB each")
+
+
+@test
+def debuggers_find_the_ranks():
+    if not shutil.which("gdb"):
+        return
+    child = start(BIN / "mpirun", "-n", 3, compile_c(HERE / "faults/hangs.c"))
+    ranks = wait_for("three ranks", lambda: children(child.pid, "hangs")[2:] and children(child.pid, "hangs"))
+    table = "(*(char**)&MPIR_proctable+%d)"
+    looks = ["*(int*)&MPIR_proctable_size", "*(int*)&MPIR_debug_state", "*(char**)" + table % 8,
+             *("*(int*)" + table % (24 * i + 16) for i in range(3))]
+
+    def shown():
+        words = [word for look in ["set language c", *("print " + look for look in looks)] for word in ("-ex", look)]
+        output = run("gdb", "-p", child.pid, "-batch", *words)[1]
+        values = re.findall(r"^\$\d+ = (.*)$", output, re.M)
+        return values if values[:2] == ["3", "1"] else None
+
+    values = wait_for("a table of 3 processes", shown)
+    child.terminate()
+    finish(child)
+    expect("hangs" in values[2] and sorted(map(int, values[3:])) == ranks, f"{values}, but the ranks are {ranks}")
+
+
+@test
+def telemetry():
+    program = compile_c(HERE / "faults/churn.c")
+    with tempfile.TemporaryDirectory() as folder:
+        trace = Path(folder) / "trace.json"
+        code, output = mpirun("-n", 2, "--proxies", 1, program, 300,
+                              env={"OUTBOARD_STATS": "1", "OUTBOARD_TRACE": str(trace), "OUTBOARD_OFFLOAD": "on"})
+        expect(code == 0 and "counters of 2 ranks" in output, f"no summary, code {code}:\n{output}")
+        events = json.loads(trace.read_text())["traceEvents"]
+        expect(len({e["pid"] for e in events if "pid" in e} | {e.get("tid") for e in events}) > 1, "one timeline only")
+        # Calls that go the shortest way where nothing is traced.
+        code, output = mpirun("-n", 2, compile_c(HERE / "programs/p2p_handles.c"), env={"OUTBOARD_TRACE": str(trace)})
+        expect(code == 0, f"code {code}:\n{output}")
+        expect({"MPI_Irecv", "MPI_Send"} <= {e.get("name") for e in json.loads(trace.read_text())["traceEvents"]}, "sends and receives are missing")
+    child = start(BIN / "mpirun", "-n", 2, "--proxies", 1, program, 2000, env={"OUTBOARD_OFFLOAD": "on"})
+    read_until(child, "ready")
+    code, output = run(BIN / "outboard", "top", "--once", "--json", "--job", child.pid)
+    expect(code == 0, f"outboard top: {output}")
+    json.loads(output)
+    expect(finish(child)[0] == 0, "the job that was looked at failed")

@@ -1,0 +1,42 @@
+"""Where less is allowed: no cross-memory attach, an ordinary user."""
+import os, shutil, subprocess, tempfile
+from pathlib import Path
+
+from job_tests.running import BIN, HERE, PROGRAMS, ROOT, compile_c, expect, mpirun, run, test
+
+
+def some_programs(*wrap, programs=("p2p_modes", "p2p_pairs", "coll_regular", "coll_outstanding"), env=None):
+    code, output = run(HERE / "run", *programs, "--ways", "plain", "proxy", "--ranks", 3, "--wrap", *wrap, timeout=300,
+                       env=env)
+    expect(code == 0, output)
+
+
+@test
+def cross_memory_attach_refused_by_seccomp():
+    PROGRAMS.mkdir(parents=True, exist_ok=True)
+    wrapper = PROGRAMS / "no_cma"
+    subprocess.run(["cc", "-O1", "-Wall", "-Wextra", "-o", wrapper, HERE / "faults/no_cma.c"], check=True)
+    some_programs(wrapper)
+    one = compile_c(HERE / "faults/churn.c")
+    code, output = run(wrapper, BIN / "mpirun", "-n", 3, "--proxies", 1, one, 300, env={"OUTBOARD_OFFLOAD": "on"})
+    expect(code == 0, output)
+
+
+@test
+def an_ordinary_user():
+    if os.getuid() != 0:
+        return "is one"
+    # A user of its own cannot look into root's folders, so the tree goes where it can.
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        tree = Path(folder) / "outboard"
+        shutil.copytree(ROOT / "build", tree, symlinks=True)
+        for source in ["faults/churn.c", "programs/p2p_modes.c", "programs/coll_regular.c"]:
+            subprocess.run([tree / "bin/mpicc", "-std=gnu11", "-O1", "-o", Path(folder) / Path(source).stem, HERE / source],
+                           check=True)
+        drop = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"]
+        for words in [("churn", 200), ("p2p_modes",), ("coll_regular",)]:
+            for proxies in [(), ("--proxies", 1)]:
+                code, output = run(*drop, tree / "bin/mpirun", "-n", 3, *proxies, Path(folder) / words[0], *words[1:],
+                                   cwd="/", env={"OUTBOARD_OFFLOAD": "on" if proxies else "off", "HOME": "/"})
+                expect(code == 0, f"{words} {proxies}: exit code {code}\n{output}")
