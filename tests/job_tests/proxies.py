@@ -1,7 +1,7 @@
 """Proxies that die or stall: the ranks go on, and one warning says so."""
 import os, random, signal, time
 
-from job_tests.running import (BIN, HERE, children, chosen, compile_c, expect, finish, mpirun, read_until,
+from job_tests.running import (BIN, HERE, children, chosen, compile_c, expect, finish, read_until,
                                start, stat, test, wait_for)
 
 

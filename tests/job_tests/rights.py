@@ -2,7 +2,7 @@
 import os, shutil, subprocess, tempfile
 from pathlib import Path
 
-from job_tests.running import BIN, HERE, PROGRAMS, ROOT, compile_c, expect, mpirun, run, test
+from job_tests.running import BIN, HERE, PROGRAMS, ROOT, compile_c, expect, run, test
 
 
 def some_programs(*wrap, programs=("p2p_modes", "p2p_pairs", "coll_regular", "coll_outstanding"), env=None):
