@@ -1,4 +1,5 @@
-/* With OUTBOARD_CHECK=1 the members of a collective compare what they pass: every rank gets an error that names the difference.
+/* With OUTBOARD_CHECK=1 the members of a collective compare what they pass: every rank gets an error that names the difference. And always
+   those who make a comm compare what they have made before.
    ranks: 2 4   ways: plain proxy   env: OUTBOARD_CHECK=1 */
 #include "check.h"
 
@@ -20,6 +21,26 @@ static int call(int which, MPI_Comm comm)
     }
 }
 
+/* One member has made a comm more of this one than the others, so the next would be another comm there. */
+static void uneven(int which)
+{
+    MPI_Comm comm, inter, extra, made = MPI_COMM_NULL;
+    int odd = rank == size - 1, code = MPI_SUCCESS;
+    MPI_Comm_split(MPI_COMM_WORLD, odd, rank, &extra);
+    MPI_Intercomm_create(extra, 0, MPI_COMM_WORLD, odd ? 0 : size - 1, 5, &inter);
+    MPI_Comm_free(&extra);
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(inter, MPI_ERRORS_RETURN);
+    if (odd) MPI_Comm_dup(which == 2 ? inter : comm, &extra);
+    if (which == 0) code = MPI_Comm_split(comm, 0, rank, &made);
+    if (which == 1) code = MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &made);
+    if (which == 2) code = MPI_Intercomm_merge(inter, odd, &made);
+    CHECK(code != MPI_SUCCESS && made == MPI_COMM_NULL, "case %d: members made different comms together", which);
+    if (odd) MPI_Comm_free(&extra);
+    MPI_Comm_free(&comm), MPI_Comm_free(&inter);
+}
+
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
@@ -34,5 +55,6 @@ int main(int argc, char **argv)
         CHECK(length > 20, "case %d: the sentence is only '%s'", which, text);
         MPI_Comm_free(&comm);
     }
+    for (int which = 0; which < 3; which++) uneven(which);
     return end();
 }

@@ -135,7 +135,7 @@ impl Planned {
         if self.imaged.is_some() || !coll.is_for_queue(members, &self.call) {
             return Ok(None);
         }
-        let Some(queue) = opened(queue, coll, opening)? else { return Ok(None) };
+        let Some(queue) = opened(queue, coll, || Ok(opening()))? else { return Ok(None) };
         Ok(coll.queue(queue, members, &self.call))
     }
 
@@ -144,8 +144,9 @@ impl Planned {
     pub(crate) fn persist(self, process: &mut Process) -> Result<(Handle, Recipe)> {
         let comm = process.objects.comms.get_mut(self.comm)?;
         let mut members = next_members(comm, false);
-        members.context = comm.child_context(0);
-        Ok((self.comm, Recipe::Coll { planned: self, members, queue: Queue::Counted(0) }))
+        members.context = comm.child_context(0).id;
+        let claim = process.objects.contexts.claim(members.context)?;
+        Ok((self.comm, Recipe::Coll { planned: self, members, queue: Queue::Counted(0), _claim: claim }))
     }
 
     /// Starts the recipe of `persist` once more.
@@ -300,7 +301,7 @@ pub(crate) fn to_words(bytes: &[u8]) -> Vec<i64> {
 pub(crate) fn opened(
     queue: &mut Queue,
     coll: &mut Coll,
-    members: impl FnOnce() -> Members,
+    members: impl FnOnce() -> Result<Members>,
 ) -> Result<Option<usize>> {
     let number = match *queue {
         Queue::Open(number) => number,
@@ -308,7 +309,7 @@ pub(crate) fn opened(
             *queue = Queue::Counted(calls + 1);
             return Ok(None);
         }
-        Queue::Counted(_) => coll.open_queue(&members())?,
+        Queue::Counted(_) => coll.open_queue(&members()?)?,
     };
     *queue = Queue::Open(number);
     Ok(Some(number))

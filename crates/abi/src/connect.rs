@@ -7,7 +7,7 @@ use crate::process::Guard;
 use datatype::Buffer;
 use error::{Class, Result, fail};
 use objects::Group;
-use objects::comm::{PORT_CONTEXT, answer_context};
+use objects::context::{PORT_CONTEXT, answer_context};
 use p2p::Mode;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

@@ -156,7 +156,7 @@ impl Guard {
             etypes: etypes as u64,
             view: file.view.clone(),
         });
-        let (members, known) = (file.members(), file.known.clone());
+        let (members, known) = (file.members()?, file.known.clone());
         // Blocking accesses are made one after the other.
         let queue = if blocking && members.peers.len() > 1 { self.file_queue(wanted.fh)? } else { None };
         let collective = Collective::new(transfer, ordered, members, queue, known);
@@ -249,7 +249,7 @@ impl Guard {
     }
 
     fn ordered_position(&mut self, fh: Handle, etypes: i64) -> Result<i64> {
-        let mut members = self.job().files.get_mut(fh)?.members();
+        let mut members = self.job().files.get_mut(fh)?.members()?;
         let amounts = self.all_say(&mut members, &[etypes as u64])?;
         let total: u64 = amounts.iter().map(|amount| amount[0]).sum();
         let file = self.job().files.get(fh)?;

@@ -3,7 +3,7 @@
 use crate::process::{Guard, Job};
 use crate::request::{Recipe, Work};
 use datatype::Buffer;
-use objects::comm::PORT_CONTEXT;
+use objects::context::PORT_CONTEXT;
 use objects::{Handle, Table};
 use p2p::{Pending, Probe};
 

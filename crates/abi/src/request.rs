@@ -12,6 +12,7 @@ use crate::process::{Awaiting, Guard, Job, Process};
 use coll::{Coll, Members};
 use datatype::Buffer;
 use error::{Error, Result};
+use objects::context::Claim;
 use objects::{Group, Handle, Queue, constants};
 use p2p::{Mode, Outcome, P2p, Ticket};
 use slab::Slab;
@@ -224,7 +225,7 @@ pub enum Recipe {
     /// MPI_Recv_init.
     Recv(Receive),
     /// MPI_Bcast_init and the other collectives. The members' sequence number counts the starts, which may go through a queue of their own.
-    Coll { planned: Planned, members: Members, queue: Queue },
+    Coll { planned: Planned, members: Members, queue: Queue, _claim: Claim },
     /// MPI_Psend_init and MPI_Precv_init.
     Partitioned(Arc<Partitioned>),
 }

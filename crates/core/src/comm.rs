@@ -2,13 +2,13 @@
 
 use crate::attribute::Attributes;
 use crate::constants;
+use crate::context::{Claim, Context, Partial};
 use crate::group::Group;
 use crate::handle::Handle;
 use crate::info::Info;
 use crate::session::MEMORY_KINDS;
 use crate::topology::Topology;
 use error::{Class, Result, fail};
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -17,6 +17,10 @@ use std::sync::Arc;
 pub struct Comm {
     /// What keeps its traffic apart from that of all other comms that share a process with it.
     pub context: u64,
+    /// A second hash of how it came to be, which members compare where they exchange words to make a comm of it.
+    pub fingerprint: u64,
+    /// What keeps the context from all that this process makes later; nothing until it is in the table of comms.
+    pub claim: Option<Claim>,
     /// Its processes; of an intercommunicator those on this process's side.
     pub group: Arc<Group>,
     /// The processes on the other side of an intercommunicator, whose ranks messages name.
@@ -72,55 +76,10 @@ pub enum Queue {
     Open(usize),
 }
 
-/// What the context of a comm's nonblocking collectives differs in.
+/// What the context of a comm's nonblocking collectives differs in. No context that is made has this bit or the next.
 const NONBLOCKING: u64 = 1 << 63;
 /// In which room `coll` makes contexts of its own from one that it is given.
 const COLL_CONTEXT: u64 = 1 << 62;
-
-/// Contexts of comms that only the processes of a group make: calls so far by what they pass alike.
-#[derive(Debug, Default)]
-pub struct Partial {
-    calls: HashMap<u64, u64>,
-}
-
-impl Partial {
-    /// The context of the next comm that `peers`, those of both groups of an intercommunicator, make, and for which all pass `words`.
-    pub fn context(&mut self, words: &[u64], peers: impl Iterator<Item = u32>) -> u64 {
-        let words: Vec<u64> = words.iter().copied().chain(peers.map(u64::from)).collect();
-        let key = mixed(&words);
-        let calls = self.calls.entry(key).or_insert(0);
-        *calls += 1;
-        mixed(&[key, *calls])
-    }
-}
-
-/// The context of MPI_COMM_WORLD.
-pub const WORLD_CONTEXT: u64 = 1;
-/// The context of MPI_COMM_SELF; every process has its own comm of that name, and no two of them ever meet.
-pub const SELF_CONTEXT: u64 = 2;
-
-/// What MPI_Comm_connect says first; the tag is the port's.
-pub const PORT_CONTEXT: u64 = 3;
-
-/// The context of the MPI_COMM_WORLD of world `id`; the first world's is `WORLD_CONTEXT`.
-pub fn world_context(id: u64) -> u64 {
-    if id == 0 { WORLD_CONTEXT } else { mixed(&[WORLD_CONTEXT, id, 1]) }
-}
-
-/// The context of the intercommunicator between world `id` and those that spawned it.
-pub fn spawn_context(id: u64) -> u64 {
-    mixed(&[WORLD_CONTEXT, id, 2])
-}
-
-/// The context of the intercommunicator of connection `id`.
-pub fn connection_context(id: u64) -> u64 {
-    mixed(&[PORT_CONTEXT, id, 1])
-}
-
-/// In which a MPI_Comm_connect with this mark is answered.
-pub fn answer_context(mark: u64) -> u64 {
-    mixed(&[PORT_CONTEXT, mark, 2])
-}
 
 /// The hints that a comm may have. All are promises of the program, of which no use is made.
 const HINTS: [&str; 6] = [
@@ -134,11 +93,13 @@ const HINTS: [&str; 6] = [
 
 impl Comm {
     /// A comm over `group`, of which this process must be a member.
-    pub fn new(context: u64, group: Arc<Group>, name: &str) -> Comm {
+    pub fn new(context: Context, group: Arc<Group>, name: &str) -> Comm {
         let rank = group.rank.expect("a process makes only comms that it is in");
         let (everybody, session) = (group.peers.clone(), group.session);
         Comm {
-            context,
+            context: context.id,
+            fingerprint: context.fingerprint,
+            claim: None,
             group,
             session,
             remote: None,
@@ -161,7 +122,7 @@ impl Comm {
 
     /// An intercommunicator between `local`, of which this process must be a member, and `remote`. The groups are not empty and
     /// share no process (MPI 5.0, section 7.6.2); the one that has the lowest peer is the first on both sides.
-    pub fn between(context: u64, local: Arc<Group>, remote: Arc<Group>, name: &str) -> Comm {
+    pub fn between(context: Context, local: Arc<Group>, remote: Arc<Group>, name: &str) -> Comm {
         let local_first = local.peers.iter().min() < remote.peers.iter().min();
         let (first, second) = if local_first { (&local, &remote) } else { (&remote, &local) };
         let everybody: Vec<u32> = first.peers.iter().chain(second.peers.iter()).copied().collect();
@@ -253,33 +214,39 @@ impl Comm {
     }
 
     /// The context of the next comm that all members make together; `color` tells apart the comms of one MPI_Comm_split.
-    pub fn child_context(&mut self, color: i32) -> u64 {
+    pub fn child_context(&mut self, color: i32) -> Context {
         self.children += 1;
-        mixed(&[self.context, self.children, u64::from(color as u32)])
+        self.own_context().derive(&[self.children, u64::from(color as u32)])
+    }
+
+    /// What all members must agree on before the next `child_context`: how many they have taken, and of which comm.
+    pub fn next_fingerprint(&self) -> i64 {
+        self.own_context().derive(&[self.children + 1]).fingerprint as i64
     }
 
     /// The context of a comm that only `members` (peers) make, with `tag`.
-    pub fn partial_context(&mut self, tag: i32, members: &[u32]) -> u64 {
-        let words = [self.context, u64::MAX, u64::from(tag as u32)];
-        self.partial.context(&words, members.iter().copied())
+    pub fn partial_context(&mut self, tag: i32, members: &[u32]) -> Context {
+        let words = [u64::MAX, u64::from(tag as u32)];
+        let words: Vec<u64> = words.into_iter().chain(members.iter().map(|peer| u64::from(*peer))).collect();
+        self.partial.context(self.own_context(), &words)
     }
 
     /// The context of the next partitioned message with `tag` from one peer to another, as either of them derives it.
-    pub fn partitioned_context(&mut self, tag: i32, from: u32, to: u32, sends: bool) -> u64 {
-        let words = [self.context, u64::MAX - 1, u64::from(tag as u32)];
-        self.partitioned[usize::from(sends)].context(&words, [from, to].into_iter())
+    pub fn partitioned_context(&mut self, tag: i32, from: u32, to: u32, sends: bool) -> Context {
+        let words = [u64::MAX - 1, u64::from(tag as u32), from.into(), to.into()];
+        self.partitioned[usize::from(sends)].context(self.own_context(), &words)
     }
-}
 
-/// A 64-bit hash of words: each is folded in by the finaliser of MurmurHash3, of which every output bit depends on every input bit.
-/// Two live comms of one process get the same context with a chance of 2^-64 per pair.
-pub fn mixed(words: &[u64]) -> u64 {
-    words.iter().fold(0x9e37_79b9_7f4a_7c15, |hash, word| {
-        let mut x = hash ^ word.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31);
-        x = (x ^ (x >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-        x = (x ^ (x >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-        x ^ (x >> 33)
-    })
+    /// The context of the next operation that has one of its own, all members alike.
+    pub fn operation_context(&mut self) -> Result<u64> {
+        let id = self.child_context(0).id;
+        self.claim.as_ref().map_or(Ok(()), |claim| claim.pass(id))?;
+        Ok(id)
+    }
+
+    fn own_context(&self) -> Context {
+        Context { id: self.context, fingerprint: self.fingerprint }
+    }
 }
 
 #[cfg(test)]
@@ -288,6 +255,7 @@ mod tests {
     use std::collections::HashSet;
 
     fn comm(context: u64, own: u32) -> Comm {
+        let context = Context { id: context, fingerprint: context };
         Comm::new(context, Arc::new(Group::new([4, 2, 0], own)), "")
     }
 
@@ -296,26 +264,30 @@ mod tests {
         let (mut one, mut other) = (comm(1, 4), comm(1, 0));
         let mut seen = HashSet::from([1, 2]);
         for call in 0..1000 {
+            assert_eq!(one.next_fingerprint(), other.next_fingerprint());
             let context = one.child_context(call % 3);
+            assert_ne!(one.next_fingerprint(), other.next_fingerprint());
             assert_eq!(context, other.child_context(call % 3));
-            assert!(seen.insert(context));
+            assert!(seen.insert(context.id));
             let context = one.partial_context(call % 2, &[2, 4]);
-            assert!(seen.insert(context));
+            assert!(seen.insert(context.id));
         }
     }
+
+    const NINE: Context = Context { id: 9, fingerprint: 9 };
 
     #[test]
     fn both_sides_see_the_same_intercomm() {
         let side = |local: [u32; 2], remote: [u32; 3]| {
             Comm::between(
-                9,
+                NINE,
                 Arc::new(Group::new(local, local[1])),
                 Arc::new(Group::new(remote, local[1])),
                 "",
             )
         };
         let one = side([5, 3], [4, 1, 2]);
-        let other = Comm::between(9, one.remote.clone().unwrap().seen_by(4), one.group.clone(), "");
+        let other = Comm::between(NINE, one.remote.clone().unwrap().seen_by(4), one.group.clone(), "");
         assert_eq!(one.everybody, other.everybody);
         assert_eq!((&one.everybody[..], one.first_group, other.first_group), (&[4, 1, 2, 5, 3][..], 3, 3));
         assert_eq!((one.place(), other.place()), (4, 0));

@@ -8,6 +8,7 @@ pub mod arrange;
 pub mod attribute;
 pub mod comm;
 pub mod constants;
+pub mod context;
 pub mod errhandler;
 pub mod errors;
 pub mod group;
@@ -20,6 +21,7 @@ pub mod topology;
 
 pub use attribute::{Attribute, Attributes, Keyval, Registered};
 pub use comm::{Boards, Comm, Queue};
+pub use context::Context;
 pub use errhandler::{Action, Errhandler};
 pub use errors::Errors;
 pub use group::Group;
@@ -67,14 +69,16 @@ pub struct Objects {
     /// The process set mpi://WORLD, once the process is in its job.
     pub world: Arc<Group>,
     /// The contexts of comms that are made from groups (MPI_Comm_create_from_group).
-    pub from_groups: comm::Partial,
+    pub from_groups: context::Partial,
+    /// The contexts in use.
+    pub contexts: context::Contexts,
     /// Error classes and codes that the program added.
     pub errors: Errors,
     /// The error handler on MPI_FILE_NULL, which new files get and errors without a file raise.
     pub file_errhandler: Handle,
     /// This process's rank in the job, by which groups know it.
     pub own: u32,
-    world_context: u64,
+    world_id: u64,
     /// What MPI_Comm_get_parent returned first; a null handle in a world that was not spawned.
     pub parent: Handle,
 }
@@ -113,11 +117,12 @@ impl Objects {
             keyvals: Table::new(Kind::Keyval),
             sessions: Table::new(Kind::Session),
             world: Arc::new(Group::new([], 0)),
-            from_groups: comm::Partial::default(),
+            from_groups: context::Partial::default(),
+            contexts: context::Contexts::default(),
             errors: Errors::default(),
             file_errhandler: constants::ERRORS_RETURN,
             own: 0,
-            world_context: comm::WORLD_CONTEXT,
+            world_id: 0,
             parent: constants::COMM_NULL,
         }
     }
@@ -125,16 +130,26 @@ impl Objects {
     /// The process is now the one with this rank in the job, and its world, of this number, has these processes.
     pub fn join(&mut self, own: u32, peers: std::ops::Range<u32>, world: u64) {
         self.own = own;
-        self.world_context = comm::world_context(world);
+        self.world_id = world;
         self.world = Arc::new(Group::new(peers.collect::<Vec<_>>(), own));
     }
 
     /// Makes MPI_COMM_WORLD and MPI_COMM_SELF, as MPI_Init does.
-    pub fn enter_world(&mut self) {
+    pub fn enter_world(&mut self) -> Result<()> {
         let alone = Arc::new(Group::new([self.own], self.own));
-        let world = Comm::new(self.world_context, self.world.clone(), "MPI_COMM_WORLD");
-        self.comms.predefine(constants::COMM_WORLD, world);
-        self.comms.predefine(constants::COMM_SELF, Comm::new(comm::SELF_CONTEXT, alone, "MPI_COMM_SELF"));
+        let world = Comm::new(Context::of_world(self.world_id), self.world.clone(), "MPI_COMM_WORLD");
+        let own = Comm::new(Context::of_self(self.world_id, self.own), alone, "MPI_COMM_SELF");
+        for (handle, mut comm) in [(constants::COMM_WORLD, world), (constants::COMM_SELF, own)] {
+            comm.claim = Some(self.contexts.claim(comm.context)?);
+            self.comms.predefine(handle, comm);
+        }
+        Ok(())
+    }
+
+    /// A handle for a new comm, if no other one of this process has its context.
+    pub fn enter_comm(&mut self, mut comm: Comm) -> Result<Handle> {
+        comm.claim = Some(self.contexts.claim(comm.context)?);
+        self.comms.insert(comm)
     }
 
     /// Takes them away, as MPI_Finalize does.
@@ -146,9 +161,9 @@ impl Objects {
     /// Makes the intercommunicator with the processes that spawned world `world`, after `enter_world`.
     pub fn join_parents(&mut self, parents: Vec<u32>, world: u64) -> Result<()> {
         let remote = Arc::new(Group::new(parents, self.own));
-        let comm = Comm::between(comm::spawn_context(world), self.world.clone(), remote, "MPI_COMM_PARENT");
+        let comm = Comm::between(Context::of_spawn(world), self.world.clone(), remote, "MPI_COMM_PARENT");
         errhandler::retain(&mut self.errhandlers, comm.errhandler, Kind::Comm)?;
-        self.parent = self.comms.insert(comm)?;
+        self.parent = self.enter_comm(comm)?;
         Ok(())
     }
 
@@ -226,7 +241,7 @@ mod tests {
         let mut objects = Objects::new();
         assert!(objects.comm(constants::COMM_WORLD).is_err());
         objects.join(1, 0..3, 0);
-        objects.enter_world();
+        objects.enter_world().unwrap();
         let world = objects.comm(constants::COMM_WORLD).unwrap();
         assert_eq!((world.size(), world.rank, world.name.as_str()), (3, 1, "MPI_COMM_WORLD"));
         assert_eq!(objects.comm(constants::COMM_SELF).unwrap().peer(0), Ok(1));

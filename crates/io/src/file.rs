@@ -161,14 +161,14 @@ pub fn delete(path: &Path) -> Result<()> {
 
 impl File {
     /// Members for one more operation, with a context that is only its own. All ranks call it in the same order.
-    pub fn members(&mut self) -> Members {
-        Members {
-            context: self.comm.child_context(0),
+    pub fn members(&mut self) -> Result<Members> {
+        Ok(Members {
+            context: self.comm.operation_context()?,
             sequence: 0,
             rank: self.comm.rank,
             peers: self.comm.group.peers.clone(),
             first_group: 0,
-        }
+        })
     }
 
     /// MPI_MODE_SEQUENTIAL leaves only the shared pointer (MPI 5.0, section 14.2.1).

@@ -1,6 +1,6 @@
 //! Comms (MPI 5.0, sections 7.4 and 7.8).
 
-use super::gather::gather_words;
+use super::gather::gather_to_make;
 use super::{attribute, buffers};
 use crate::args::{Handle, Out, Text, TextOut};
 use crate::hardware;
@@ -9,7 +9,7 @@ use crate::request::{Completion, Work};
 use crate::short;
 use error::{Class, Result, fail};
 use objects::errhandler::{release, retain};
-use objects::{Comm, Group, Info, Kind, constants as c};
+use objects::{Comm, Context, Group, Info, Kind, constants as c};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -151,7 +151,7 @@ fn duplicate(guard: &mut Guard, comm: Handle, hints: &Info, newcomm: Out<Handle>
 }
 
 /// A comm of the same sort as its parent: an intercommunicator where there is a remote group.
-fn sibling(context: u64, local: Arc<Group>, remote: Option<Arc<Group>>) -> Comm {
+fn sibling(context: Context, local: Arc<Group>, remote: Option<Arc<Group>>) -> Comm {
     match remote {
         Some(remote) => Comm::between(context, local, remote, ""),
         None => Comm::new(context, local, ""),
@@ -164,7 +164,7 @@ pub(crate) fn enter(guard: &mut Guard, parent: Handle, mut new: Comm, newcomm: O
     let from = objects.comm(parent)?;
     (new.errhandler, new.session) = (from.errhandler, from.session);
     retain(&mut objects.errhandlers, new.errhandler, Kind::Comm)?;
-    newcomm.set(objects.comms.insert(new)?)
+    newcomm.set(objects.enter_comm(new)?)
 }
 
 /// MPI_Comm_create
@@ -190,7 +190,7 @@ fn remote_members(guard: &mut Guard, comm: Handle, group: &Group) -> Result<Opti
         return Ok(None);
     }
     let mine = group.rank.map_or(-1, i64::from);
-    let places = gather_words(guard, comm, &[mine])?;
+    let places = gather_to_make(guard, comm, &[mine])?;
     let parent = guard.objects.comm(comm)?;
     let mut chosen: Vec<(i64, u32)> = parent
         .places()
@@ -283,7 +283,7 @@ pub fn comm_split_type(
     let filler = std::iter::repeat(c::UNDEFINED);
     let mut mine: Vec<i64> = colors.into_iter().chain(filler).take(kinds).map(i64::from).collect();
     mine.push(key.into());
-    let words = gather_words(guard, comm, &mine)?;
+    let words = gather_to_make(guard, comm, &mine)?;
     let parted = |at: &usize| words.chunks_exact(mine.len()).any(|theirs| theirs[*at] != mine[*at]);
     let at = match split_type {
         c::COMM_TYPE_HW_UNGUIDED => (0..kinds).find(parted),
@@ -304,7 +304,7 @@ pub fn comm_split_type(
 fn split(guard: &mut Guard, comm: Handle, color: i32, key: i32, newcomm: Out<Handle>) -> Result<()> {
     newcomm.check()?;
     guard.objects.comm(comm)?;
-    let words = gather_words(guard, comm, &[i64::from(color), i64::from(key)])?;
+    let words = gather_to_make(guard, comm, &[i64::from(color), i64::from(key)])?;
     part(guard, comm, color, &words, newcomm)
 }
 

@@ -11,8 +11,7 @@ use crate::connect;
 use crate::launcher::ask;
 use crate::process::Guard;
 use error::{Class, Error, Result, fail};
-use objects::comm::{connection_context, spawn_context};
-use objects::{Comm, Group, constants as c};
+use objects::{Comm, Context, Group, constants as c};
 use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -123,7 +122,7 @@ fn spawn(
     let spawned = Spawned::from_bytes(&parcel::answered(&outcome)?)?;
     let size = spawned.counts.iter().sum::<u64>() as u32;
     let children = (spawned.first..spawned.first + size).collect::<Vec<_>>();
-    between(guard, comm, spawn_context(spawned.world), children, intercomm)
+    between(guard, comm, Context::of_spawn(spawned.world), children, intercomm)
 }
 
 /// On the root: has the launcher start the programs, and waits until all are in MPI_Init.
@@ -212,7 +211,7 @@ fn meet(
         Ok(connect::to_bytes(id, &peers))
     })?;
     let (id, peers) = connect::from_bytes(&told)?;
-    between(guard, comm, connection_context(id), peers, newcomm)
+    between(guard, comm, Context::of_connection(id), peers, newcomm)
 }
 
 /// MPI_Publish_name: for all processes of the job.
@@ -241,7 +240,7 @@ pub fn lookup_name(guard: &mut Guard, service_name: Text, info: Handle, port_nam
 pub fn comm_join(guard: &mut Guard, fd: i32, intercomm: Out<Handle>) -> Result<()> {
     intercomm.check()?;
     let (id, peer) = connect::join(guard, fd)?;
-    between(guard, c::COMM_SELF, connection_context(id), vec![peer], intercomm)
+    between(guard, c::COMM_SELF, Context::of_connection(id), vec![peer], intercomm)
 }
 
 /// MPI_Comm_disconnect: MPI_Comm_free, once nothing of ours is under way on the comm and all members are here.
@@ -302,7 +301,13 @@ fn bcast(guard: &mut Guard, comm: Handle, root: i32, bytes: &mut [u8]) -> Result
 }
 
 /// An intercommunicator between a comm's group and `remote`.
-fn between(guard: &mut Guard, comm: Handle, context: u64, remote: Vec<u32>, new: Out<Handle>) -> Result<()> {
+fn between(
+    guard: &mut Guard,
+    comm: Handle,
+    context: Context,
+    remote: Vec<u32>,
+    new: Out<Handle>,
+) -> Result<()> {
     let own = guard.objects.own;
     let local = guard.objects.comm(comm)?.group.clone();
     remote.iter().for_each(|peer| guard.job().p2p.renew(*peer));

@@ -27,8 +27,9 @@ pub fn file_open(
         fail!(Class::Comm, "{comm} is an intercommunicator; a file belongs to one group");
     }
     let mut private = Comm::new(parent.child_context(0), parent.group.clone(), "");
+    private.claim = Some(guard.objects.contexts.claim(private.context)?);
     let mut members = coll::Members {
-        context: private.child_context(0),
+        context: private.operation_context()?,
         sequence: 0,
         rank: private.rank,
         peers: private.group.peers.clone(),
@@ -122,7 +123,7 @@ pub fn file_close(guard: &mut Guard, fh: Out<Handle>) -> Result<()> {
     if let Some(split) = &file.split {
         fail!(Class::Other, "{}_begin has not been ended", split.name);
     }
-    let mut members = file.members();
+    let mut members = file.members()?;
     let (storage, deletes) = (file.storage.clone(), file.amode & c::MODE_DELETE_ON_CLOSE != 0);
     let synced = if deletes { Ok(()) } else { guard.unlocked(|| storage.sync()) };
     let mut outcome = guard.all_succeed(&mut members, synced, |_| []).map(drop);
@@ -165,7 +166,7 @@ fn resize(
     change: impl FnOnce(&io::Storage, u64) -> Result<()>,
 ) -> Result<()> {
     let file = guard.job().files.get_mut(fh)?;
-    let mut members = file.members();
+    let mut members = file.members()?;
     let storage = file.storage.clone();
     let checked = file.check_way(io::Way::Write).and_then(|()| file.check_random());
     let checked = checked.and_then(|()| match size {
@@ -210,7 +211,7 @@ pub fn file_get_amode(guard: &mut Guard, fh: Handle, amode: Out<i32>) -> Result<
 /// MPI_File_set_info
 pub fn file_set_info(guard: &mut Guard, fh: Handle, info: Handle) -> Result<()> {
     let file = guard.job().files.get_mut(fh)?;
-    let mut members = file.members();
+    let mut members = file.members()?;
     let hints = hints(guard, fh, info);
     let size = members.peers.len() as u32;
     let (hints, said) = guard.all_succeed(&mut members, hints, |hints| hints.shared_words(size))?;
@@ -253,14 +254,14 @@ pub fn file_set_view(
     datarep: Text,
     info: Handle,
 ) -> Result<()> {
-    let mut members = guard.job().files.get_mut(fh)?.members();
+    let mut members = guard.job().files.get_mut(fh)?.members()?;
     let view = view(guard, fh, disp, etype, filetype, datarep);
     let view = view.and_then(|view| Ok((view, hints(guard, fh, info)?)));
     let size = members.peers.len() as u32;
     let ((view, hints), said) = guard.all_succeed(&mut members, view, |(view, hints)| {
         let [nodes, bytes, switches, unit] = hints.shared_words(size);
         let name = view.representation.name().bytes().map(u64::from).collect::<Vec<_>>();
-        [view.etype_bytes, objects::comm::mixed(&name), nodes, bytes, switches, unit]
+        [view.etype_bytes, objects::context::mixed(0, &name), nodes, bytes, switches, unit]
     })?;
     if let Some(rank) = said.iter().position(|words| words[..2] != said[0][..2]) {
         fail!(
@@ -358,7 +359,7 @@ pub fn file_get_byte_offset(guard: &mut Guard, fh: Handle, offset: i64, disp: Ou
 /// MPI_File_seek_shared: all ranks name the same place; rank 0 sets the pointer once all are here.
 pub fn file_seek_shared(guard: &mut Guard, fh: Handle, offset: i64, whence: i32) -> Result<()> {
     let file = guard.job().files.get_mut(fh)?;
-    let mut members = file.members();
+    let mut members = file.members()?;
     let target = file.target(file.position_shared(), offset, whence);
     let (target, said) = guard.all_succeed(&mut members, target, |_| [offset as u64, whence as u64])?;
     if let Some(rank) = said.iter().position(|words| *words != said[0]) {
@@ -384,7 +385,7 @@ pub fn file_get_type_extent(guard: &mut Guard, fh: Handle, datatype: Handle, ext
 
 /// MPI_File_set_atomicity
 pub fn file_set_atomicity(guard: &mut Guard, fh: Handle, flag: i32) -> Result<()> {
-    let mut members = guard.job().files.get_mut(fh)?.members();
+    let mut members = guard.job().files.get_mut(fh)?.members()?;
     let said = guard.all_say(&mut members, &[u64::from(flag != 0)])?;
     same(&said, "flag")?;
     guard.job().files.get_mut(fh)?.atomic = flag != 0;

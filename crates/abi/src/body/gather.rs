@@ -6,7 +6,7 @@ use crate::collective::{Planned, to_bytes, to_words};
 use crate::process::Guard;
 use crate::request::{Receive, Send, Source, Work};
 use datatype::Buffer;
-use error::{Class, Error, Result};
+use error::{Class, Error, Result, fail};
 use p2p::Mode;
 
 /// The words of all members, in order of rank; of both groups of an intercommunicator, as `Comm::everybody` has them. Collective.
@@ -16,6 +16,35 @@ pub(crate) fn gather_words(guard: &mut Guard, comm: Handle, words: &[i64]) -> Re
     let work = Planned::gathering_bytes(comm, &mut mine, &mut all).blocking().start(guard)?.1;
     guard.finish(work).error.map_or(Ok(()), Err)?;
     Ok(to_words(&all))
+}
+
+/// `gather_words` where a comm is made of another: checks that all members have made as many of it before (`Comm::next_fingerprint`), or
+/// they would never meet in the new one.
+pub(crate) fn gather_to_make(guard: &mut Guard, comm: Handle, words: &[i64]) -> Result<Vec<i64>> {
+    let mine = guard.objects.comm(comm)?.next_fingerprint();
+    let all = gather_words(guard, comm, &[words, &[mine]].concat())?;
+    let (words, fingerprints): (Vec<_>, Vec<_>) =
+        all.chunks_exact(words.len() + 1).map(|said| (&said[..words.len()], said[words.len()])).unzip();
+    alike(guard, comm, mine, fingerprints.into_iter().enumerate())?;
+    Ok(words.concat())
+}
+
+/// Whether all have this fingerprint, of those who said theirs, by their places in `Comm::everybody`.
+pub(crate) fn alike(
+    guard: &Guard,
+    comm: Handle,
+    mine: i64,
+    said: impl IntoIterator<Item = (usize, i64)>,
+) -> Result<()> {
+    if let Some((at, _)) = said.into_iter().find(|(_, theirs)| *theirs != mine) {
+        let peer = guard.objects.comm(comm)?.everybody[at];
+        fail!(
+            Class::Other,
+            "process {peer} of the job has called the functions that make something of {comm} (communicators, windows, files, persistent \
+             collectives) in another order or number than this process, so what they make now could not be one thing"
+        );
+    }
+    Ok(())
 }
 
 /// The words that every member has for this one, in order of rank, where `outgoing` are those that this one has for each. Collective.

@@ -1,16 +1,13 @@
 //! How intercommunicators are made, and made into intracommunicators (MPI 5.0, sections 7.6.2 and 7.4.2).
 
 use super::comm::{enter, intra};
-use super::gather::{gather_words, share_words, swap_words};
+use super::gather::{alike, gather_to_make, share_words, swap_words};
 use crate::args::{Handle, Out};
 use crate::process::Guard;
 use error::{Class, Result, fail};
-use objects::comm::mixed;
-use objects::{Comm, Group};
+use objects::context::leaders_context;
+use objects::{Comm, Context, Group};
 use std::sync::Arc;
-
-/// Tells the leaders' exchange from all other traffic of the comm by which they know each other.
-const LEADERS: u64 = u64::MAX - 1;
 
 /// MPI_Intercomm_create: the leaders exchange what their groups are, and tell their groups.
 pub fn intercomm_create(
@@ -30,18 +27,20 @@ pub fn intercomm_create(
     let context = local.child_context(0);
     let found = leads.then(|| meet(guard, &group, context, peer_comm, remote_leader, tag));
     let mut found = share_words(guard, local_comm, local_leader as u32, found)?;
-    let theirs = found.pop().expect("the leader adds the context") as u64;
+    let [id, fingerprint, ours] = found.split_off(found.len() - 3)[..] else { unreachable!("three words") };
+    alike(guard, local_comm, context.fingerprint as i64, [(local_leader as usize, ours)])?;
     let remote =
         Arc::new(Group::new(found.iter().map(|peer| *peer as u32).collect::<Vec<_>>(), guard.objects.own));
-    let context = mixed(&[context.min(theirs), context.max(theirs)]);
+    let theirs = Context { id: id as u64, fingerprint: fingerprint as u64 };
+    let context = Context::of_both(context, theirs);
     enter(guard, local_comm, Comm::between(context, group, remote, ""), newintercomm)
 }
 
-/// The other leader's group, followed by the context that its side proposes.
+/// The other leader's group, followed by the context that its side proposes, and our fingerprint.
 fn meet(
     guard: &mut Guard,
     group: &Group,
-    context: u64,
+    context: Context,
     peer_comm: Handle,
     remote_leader: i32,
     tag: i32,
@@ -51,14 +50,15 @@ fn meet(
     }
     let bridge = guard.objects.comm(peer_comm)?;
     let peer = bridge.peer(remote_leader)?;
-    let meeting = mixed(&[bridge.context, LEADERS]);
+    let meeting = leaders_context(bridge.context);
     if group.rank_of(peer).is_some() {
         fail!(Class::Rank, "the remote leader, rank {remote_leader} of {peer_comm}, is in the local group");
     }
     let mut mine: Vec<i64> = group.peers.iter().map(|peer| i64::from(*peer)).collect();
-    mine.push(context as i64);
-    let theirs = swap_words(guard, meeting, peer, tag, &mine)?;
-    disjoint(group, theirs[..theirs.len() - 1].iter().map(|peer| *peer as u32))?;
+    mine.extend([context.id as i64, context.fingerprint as i64]);
+    let mut theirs = swap_words(guard, meeting, peer, tag, &mine)?;
+    disjoint(group, theirs[..theirs.len() - 2].iter().map(|peer| *peer as u32))?;
+    theirs.push(context.fingerprint as i64);
     Ok(theirs)
 }
 
@@ -81,7 +81,7 @@ pub fn intercomm_merge(
     if guard.objects.comm(intercomm)?.remote.is_none() {
         fail!(Class::Comm, "{intercomm} is an intracommunicator, which has nothing to merge");
     }
-    let highs = gather_words(guard, intercomm, &[i64::from(high != 0)])?;
+    let highs = gather_to_make(guard, intercomm, &[i64::from(high != 0)])?;
     let comm = guard.objects.comms.get_mut(intercomm)?;
     let context = comm.child_context(0);
     let (first, second) = highs.split_at(comm.first_group as usize);

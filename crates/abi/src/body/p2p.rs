@@ -609,7 +609,7 @@ impl Recipe {
         match self {
             Recipe::Send(send) => Ok(Work::Send(send.clone().start(process)?)),
             Recipe::Recv(receive) => receive.clone().start(process),
-            Recipe::Coll { planned, members, queue } => planned.start_again(members, queue, process),
+            Recipe::Coll { planned, members, queue, .. } => planned.start_again(members, queue, process),
             Recipe::Partitioned(made) => made.start(&mut process.job().p2p),
         }
     }

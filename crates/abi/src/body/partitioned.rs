@@ -11,6 +11,7 @@ use crate::process::{Guard, Job};
 use crate::request::{Completion, Receive, Recipe, Request, Send, Source, Work, status_of};
 use datatype::Buffer;
 use error::{Class, Error, Result, fail};
+use objects::context::Claim;
 use objects::{Group, constants};
 use p2p::{Mode, P2p, Ticket};
 use std::sync::{Arc, OnceLock};
@@ -21,6 +22,7 @@ pub struct Partitioned {
     /// The other side; nobody for MPI_PROC_NULL.
     peer: Option<u32>,
     context: u64,
+    _claim: Option<Claim>,
     /// The program's tag.
     tag: i32,
     buffer: Buffer,
@@ -161,10 +163,12 @@ fn make(
     let own = guard.objects.own;
     let comm = guard.objects.comms.get_mut(handle)?;
     let pair = peer.map(|peer| if sends { (own, peer) } else { (peer, own) });
-    let context = pair.map_or(0, |(from, to)| comm.partitioned_context(tag, from, to, sends));
+    let context = pair.map_or(0, |(from, to)| comm.partitioned_context(tag, from, to, sends).id);
     let group = comm.partners().clone();
+    // Only who receives could take another's message.
+    let claim = pair.filter(|_| !sends).map(|_| guard.objects.contexts.claim(context)).transpose()?;
     let (partitions, heading) = (partitions as u32, OnceLock::new());
-    let made = Partitioned { sends, peer, context, tag, buffer, partitions, group, heading };
+    let made = Partitioned { sends, peer, context, tag, buffer, partitions, group, heading, _claim: claim };
     let recipe = Recipe::Partitioned(Arc::new(made));
     request.set(guard.job().requests.insert(Request { comm: handle, work: None, recipe: Some(Box::new(recipe)) })?)
 }

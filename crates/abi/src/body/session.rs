@@ -10,11 +10,11 @@ use crate::args::{Handle, Out, Text, TextOut};
 use crate::process::{Departure, Guard, On};
 use crate::short;
 use error::{Class, Result, fail};
-use objects::comm::mixed;
 use objects::errhandler::{release, retain};
 use objects::session::PROCESS_SETS;
-use objects::{Comm, Group, Info, Kind, Session, constants as c};
+use objects::{Comm, Context, Group, Info, Kind, Session, constants as c};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// MPI_Session_init
 pub fn session_init(guard: &mut Guard, info: Handle, errhandler: Handle, session: Out<Handle>) -> Result<()> {
@@ -171,7 +171,7 @@ pub fn comm_create_from_group(
         return newcomm.set(c::COMM_NULL);
     }
     let group = own_group(guard, group)?;
-    let context = guard.objects.from_groups.context(&tag, group.peers.iter().copied());
+    let context = group_context(guard, &tag, &group.peers);
     enter(guard, Comm::new(context, group, ""), &hints, errhandler, newcomm)
 }
 
@@ -204,23 +204,34 @@ pub fn intercomm_create_from_groups(
         Ok(remote.peers.iter().map(|peer| i64::from(*peer)).collect())
     });
     // The leader speaks on a comm of its group that only lives for this.
-    let context = guard.objects.from_groups.context(&tag, local.peers.iter().copied());
-    let context = mixed(&[context, LEADER]);
-    let speaking = guard.objects.comms.insert(Comm::new(context, local.clone(), ""))?;
+    let speaking = [&tag[..], &[LEADER]].concat();
+    let context = group_context(guard, &speaking, &local.peers);
+    let speaking = guard.objects.enter_comm(Comm::new(context, local.clone(), ""))?;
     let found = share_words(guard, speaking, local_leader as u32, found);
     let spoke = guard.objects.comms.remove(speaking)?;
     short::leave(&mut guard.job().coll, &spoke);
     let peers: Vec<u32> = found?.into_iter().map(|peer| peer as u32).collect();
     let remote = Arc::new(Group::new(peers, guard.objects.own));
     // Both sides must come to the same context, so the groups count in the comm's own order.
-    let mut comm = Comm::between(0, local, remote, "");
-    let words = [&tag[..], &[u64::MAX, comm.first_group.into()]].concat();
-    comm.context = guard.objects.from_groups.context(&words, comm.everybody.iter().copied());
+    let mut comm = Comm::between(Context::of_groups(), local, remote, "");
+    let words = [&tag[..], &[BETWEEN, comm.first_group.into()]].concat();
+    let context = group_context(guard, &words, &comm.everybody);
+    (comm.context, comm.fingerprint) = (context.id, context.fingerprint);
     enter(guard, comm, &hints, errhandler, newintercomm)
 }
 
-/// Tells a leader's comm from one that the program makes of the same group.
+/// What tells apart a leader's comm, and an intercommunicator, from a comm that the program makes of the same processes: no process.
 const LEADER: u64 = u64::MAX - 2;
+const BETWEEN: u64 = u64::MAX;
+
+/// The context of the next comm of these processes with this tag. A process is more than its rank, which spawned ones leave to others.
+fn group_context(guard: &mut Guard, tag: &[u64], peers: &[u32]) -> Context {
+    let segment = guard.job().membership.segment;
+    let generation = |peer: u32| segment.rank(peer).generation.load(Ordering::Relaxed);
+    let processes = peers.iter().map(|peer| u64::from(generation(*peer)) << 32 | u64::from(*peer));
+    let words: Vec<u64> = tag.iter().copied().chain(processes).collect();
+    guard.objects.from_groups.context(Context::of_groups(), &words)
+}
 
 /// A comm of no parent: the handler and the hints are those that the program passes.
 fn enter(
@@ -234,7 +245,7 @@ fn enter(
     retain(&mut objects.errhandlers, errhandler, Kind::Comm)?;
     new.errhandler = errhandler;
     new.hint(hints)?;
-    newcomm.set(objects.comms.insert(new)?)
+    newcomm.set(objects.enter_comm(new)?)
 }
 
 /// A group that this process is in.

@@ -8,7 +8,7 @@ use crate::process::Guard;
 use error::{Class, Result, fail};
 use objects::arrange::{Place, arrange, matters};
 use objects::topology::{Cart, DistGraph, Edge, Graph, ranks};
-use objects::{Comm, Group, Topology, constants as c};
+use objects::{Comm, Context, Group, Topology, constants as c};
 use std::sync::Arc;
 
 /// MPI_Topo_test.
@@ -322,7 +322,7 @@ fn found(
 
 #[rustfmt::skip]
 fn enter_with(
-    guard: &mut Guard, parent: Handle, context: u64, peers: Vec<u32>, topology: Topology, newcomm: Out<Handle>,
+    guard: &mut Guard, parent: Handle, context: Context, peers: Vec<u32>, topology: Topology, newcomm: Out<Handle>,
 ) -> Result<()> {
     let group = Arc::new(Group::new(peers, guard.objects.own));
     let mut new = Comm::new(context, group, "");

@@ -129,7 +129,7 @@ fn create(guard: &mut Guard, comm: Handle, wanted: Result<Wanted>, win: Out<Hand
         fail!(Class::Comm, "{comm} is an intercommunicator, and windows need an intracommunicator");
     }
     let (context, group) = (parent.child_context(0), parent.group.clone());
-    let hidden = guard.objects.comms.insert(Comm::new(context, group, ""))?;
+    let hidden = guard.objects.enter_comm(Comm::new(context, group, ""))?;
     let made = build(guard, hidden, wanted).and_then(|made| {
         let base = made.facts.base;
         win.set(guard.job().windows.insert(made)?)?;

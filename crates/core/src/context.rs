@@ -1,0 +1,209 @@
+//! Contexts: what keeps the messages and collectives of one comm apart from those of another.
+//!
+//! All members derive a new comm's context from what they know alike, without traffic: a hash of its parent's context and of how many
+//! comms the parent has made. What has no parent starts from words that nothing else has. A hash may meet another, so:
+//! - a process that would get a context twice refuses the second (`Contexts`). Two comms can only disturb each other in a process that is in
+//!   both, so this finds every such pair, whether or not making a comm takes traffic;
+//! - a second hash goes along, which members compare where they exchange words anyhow: those who have come to different comms are told.
+
+use error::{Class, Result, fail};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How a comm is known to its members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Context {
+    /// What messages and collectives bear; below 2^62.
+    pub id: u64,
+    /// A second hash of the same.
+    pub fingerprint: u64,
+}
+
+/// The bits of an id. Of the other two, collectives tell their sorts apart by, and messages those of the library itself.
+const ID: u64 = (1 << 62) - 1;
+
+/// What MPI_Comm_connect says first; the tag is the port's.
+pub const PORT_CONTEXT: u64 = 1 << 62;
+
+/// In which a MPI_Comm_connect with this mark is answered.
+pub fn answer_context(mark: u64) -> u64 {
+    PORT_CONTEXT | mark
+}
+
+/// In which the leaders of two groups meet who know each other by the comm with this context.
+pub fn leaders_context(context: u64) -> u64 {
+    1 << 63 | context
+}
+
+/// What contexts without a parent begin with, instead of a parent's; no comm has it.
+const NOTHING: Context = Context { id: 0, fingerprint: 0 };
+/// The context of the first MPI_COMM_WORLD.
+const WORLD: Context = Context { id: 1, fingerprint: 1 };
+
+impl Context {
+    /// The context that this one and some words make.
+    pub fn derive(self, words: &[u64]) -> Context {
+        Context { id: mixed(self.id, words) & ID, fingerprint: mixed(!self.fingerprint, words) }
+    }
+
+    /// That of the MPI_COMM_WORLD of world `id`.
+    pub fn of_world(id: u64) -> Context {
+        if id == 0 { WORLD } else { NOTHING.derive(&[1, id]) }
+    }
+
+    /// That of the MPI_COMM_SELF of the process with rank `own` in the job, in world `id`. Intercommunicators are made of it, so no two
+    /// processes may have the same.
+    pub fn of_self(id: u64, own: u32) -> Context {
+        NOTHING.derive(&[2, id, own.into()])
+    }
+
+    /// That of the intercommunicator between world `id` and those that spawned it.
+    pub fn of_spawn(id: u64) -> Context {
+        NOTHING.derive(&[3, id])
+    }
+
+    /// That of the intercommunicator of connection `id`.
+    pub fn of_connection(id: u64) -> Context {
+        NOTHING.derive(&[4, id])
+    }
+
+    /// What the contexts of comms that are made from groups come of.
+    pub fn of_groups() -> Context {
+        NOTHING.derive(&[5])
+    }
+
+    /// That of the intercommunicator of two groups that propose these.
+    pub fn of_both(one: Context, other: Context) -> Context {
+        let (a, b) = if one.id < other.id { (one, other) } else { (other, one) };
+        let fingerprint = mixed(a.fingerprint, &[b.fingerprint]);
+        Context { fingerprint, ..NOTHING.derive(&[6, a.id, b.id]) }
+    }
+}
+
+/// A 64-bit hash of words: each is folded in by the finaliser of MurmurHash3, of which every output bit depends on every input bit.
+pub fn mixed(first: u64, words: &[u64]) -> u64 {
+    std::iter::once(&first).chain(words).fold(0x9e37_79b9_7f4a_7c15, |hash, word| {
+        let mut x = hash ^ word.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31);
+        x = (x ^ (x >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        x = (x ^ (x >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+        x ^ (x >> 33)
+    })
+}
+
+/// Contexts of comms that only the processes of a group make: calls so far by what they pass alike.
+#[derive(Debug, Default)]
+pub struct Partial {
+    calls: HashMap<(u64, u64), u64>,
+}
+
+impl Partial {
+    /// The context of the next comm for which all members pass this context and these words.
+    pub fn context(&mut self, of: Context, words: &[u64]) -> Context {
+        let key = of.derive(words);
+        let calls = self.calls.entry((key.id, key.fingerprint)).or_insert(0);
+        *calls += 1;
+        key.derive(&[*calls])
+    }
+}
+
+/// The contexts that this process has in use, and the latest that it had: messages of a freed comm may still be under way.
+#[derive(Clone, Debug, Default)]
+pub struct Contexts(Arc<Mutex<InUse>>);
+
+#[derive(Debug, Default)]
+struct InUse {
+    ids: HashSet<u64>,
+    retired: VecDeque<u64>,
+}
+
+/// How many contexts stay in use after their ends.
+const RETIRED_MAX: usize = 4096;
+
+/// A context in use, until this is dropped.
+#[derive(Debug)]
+pub struct Claim {
+    contexts: Contexts,
+    id: u64,
+}
+
+impl Contexts {
+    /// Takes a context into use; an error if the process has it already.
+    pub fn claim(&self, id: u64) -> Result<Claim> {
+        if !self.lock().ids.insert(id) {
+            fail!(
+                Class::Other,
+                "what is made here would get the context {id:#x}, which this process uses for something else: two hashes are equal, which two \
+                 of 2^62 pairs are; make another communicator of the same parent, on all its members, before this one"
+            );
+        }
+        Ok(Claim { contexts: self.clone(), id })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, InUse> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Claim {
+    /// Takes into use, for a short while, the context of an operation of what this claim is for.
+    pub fn pass(&self, id: u64) -> Result<()> {
+        self.contexts.claim(id).map(drop)
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let mut in_use = self.contexts.lock();
+        in_use.retired.push_back(self.id);
+        if in_use.retired.len() > RETIRED_MAX {
+            let oldest = in_use.retired.pop_front().expect("it is longer than nothing");
+            in_use.ids.remove(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_beginnings_are_alike() {
+        let mut seen = HashSet::new();
+        for id in 0..20 {
+            // The first comms that a world splits itself into, too: their words are as small.
+            let split = |color| Context::of_world(id).derive(&[1, color]);
+            let made = [Context::of_world(id), Context::of_spawn(id), Context::of_connection(id)];
+            let selves = (0..20).map(|own| Context::of_self(id, own));
+            for context in made.into_iter().chain(selves).chain((0..20).map(split)) {
+                assert!(seen.insert(context.id) && context.id <= ID, "world {id}: {context:?}");
+            }
+        }
+        assert_eq!(answer_context(7) & ID, 7);
+        assert!([PORT_CONTEXT, answer_context(1), leaders_context(1)].iter().all(|id| *id > ID));
+    }
+
+    #[test]
+    fn the_two_sides_of_an_intercomm_come_to_one_context() {
+        let [a, b] = [1, 2].map(|own| Context::of_self(0, own).derive(&[1, 0]));
+        assert_eq!(Context::of_both(a, b), Context::of_both(b, a));
+        let other = Context { fingerprint: 0, ..b };
+        assert_eq!(Context::of_both(a, b).id, Context::of_both(a, other).id);
+        assert_ne!(Context::of_both(a, b).fingerprint, Context::of_both(a, other).fingerprint);
+    }
+
+    // Goal: two things of one process never have the same context, not even shortly after each other.
+    #[test]
+    fn a_context_is_given_once() {
+        let contexts = Contexts::default();
+        let claim = contexts.claim(5).unwrap();
+        let refused = contexts.claim(5).unwrap_err();
+        assert!(refused.message.contains("the context 0x5, which this process uses"), "{refused}");
+        drop(claim);
+        let other = contexts.claim(6).unwrap();
+        (0..RETIRED_MAX as u64 - 1).for_each(|at| other.pass(100 + at).unwrap());
+        assert!(contexts.claim(5).is_err());
+        other.pass(7).unwrap();
+        assert!(contexts.claim(5).is_ok());
+        assert!(contexts.claim(6).is_err(), "its claim lives");
+    }
+}
