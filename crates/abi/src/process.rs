@@ -700,7 +700,6 @@ impl Process {
 
     /// Makes MPI_COMM_WORLD and grants the thread level, which is any that was asked for.
     pub fn init(&mut self, level: i32) -> Result<()> {
-        self.join()?;
         self.objects.enter_world()?;
         let world = self.job().membership.world().id.load(Ordering::Relaxed);
         if let Some(parents) = settings::get().parents.as_ref().filter(|_| world != 0) {

@@ -24,8 +24,8 @@ pub struct Membership {
     pub alone: bool,
 }
 
-/// Enters the job: finds the rank, publishes the process, and sleeps until all ranks have done so. Once per process; a
-/// second call is an error where `mpirun` started this process, because its rank is taken.
+/// Enters the job: finds the rank and publishes the process. Waits for nobody. Once per process; a second call is an error where `mpirun`
+/// started this process, because its rank is taken.
 pub fn join() -> Result<Membership> {
     let settings = settings::load()?;
     let membership = match claim::rank(settings)? {
@@ -51,13 +51,6 @@ pub fn join() -> Result<Membership> {
         }
     };
     membership.publish(settings);
-    let world = membership.world();
-    world.born.arrive();
-    if !world.born.wait(membership.size, || world.aborted().is_some()) {
-        let (rank, code) = world.aborted().unwrap_or((0, 1));
-        let name = membership.segment.name(rank);
-        fail!(Class::ProcAborted, "{name} ended the job with code {code} before all ranks had started");
-    }
     Ok(membership)
 }
 
@@ -99,6 +92,30 @@ impl Membership {
         page.set_state(State::Running);
     }
 
+    /// Says that this rank has come to MPI_Init, which all processes of its world call. The last wakes those that make progress meanwhile.
+    pub fn come(&self) {
+        self.world().born.arrive();
+        if self.has_all() {
+            self.members().for_each(|rank| self.segment.rank(rank).bell.ring());
+        }
+    }
+
+    /// Whether all of its world have come to MPI_Init.
+    pub fn has_all(&self) -> bool {
+        self.world().born.count() >= self.size
+    }
+
+    /// Sleeps until they have.
+    pub fn wait_for_all(&self) -> Result<()> {
+        let world = self.world();
+        if !world.born.wait(self.size, || world.aborted().is_some()) {
+            let (rank, code) = world.aborted().unwrap_or((0, 1));
+            let name = self.segment.name(rank);
+            fail!(Class::ProcAborted, "{name} ended the job with code {code} before all ranks had started");
+        }
+        Ok(())
+    }
+
     /// Says that this rank has reached MPI_Finalize with all its operations done. Its caller keeps making progress for
     /// others until [`Membership::may_leave`], then calls [`Membership::leave`].
     pub fn arrive(&self) {
@@ -121,7 +138,12 @@ impl Membership {
     /// OUTBOARD_STATS is set, the trace is written, and the rank is marked as finalized. From then on the process may exit.
     pub fn leave(&self) {
         let world = self.world();
-        world.leaving.wait(self.size, || world.aborted().is_some());
+        // Who only has sessions need not wait for a rank that has not called MPI, and perhaps never will.
+        let is_here =
+            |rank: &u32| matches!(self.segment.rank(*rank).state(), State::Running | State::Finalized);
+        let joined = || self.members().filter(is_here).count();
+        let gone = || world.aborted().is_some() || world.leaving.count() as usize >= joined();
+        world.leaving.wait(self.size, gone);
         if self.rank == self.first && settings::get().stats {
             eprint!("{}", self.statistics());
         }

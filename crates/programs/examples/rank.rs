@@ -17,7 +17,10 @@ fn main() {
         let (word, value) = word.split_once('=').unwrap_or((&word, ""));
         let number = || value.parse::<i32>().expect("a number");
         match word {
-            "join" => match boot::join() {
+            "join" => match boot::join().and_then(|job| {
+                job.come();
+                job.wait_for_all().map(|()| job)
+            }) {
                 Ok(membership) => job = Some(membership),
                 Err(error) => {
                     eprintln!("rank: {error}");

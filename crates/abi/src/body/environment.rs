@@ -32,6 +32,16 @@ pub fn init_thread(
 fn start(guard: &mut Guard, level: i32) -> Result<()> {
     match guard.phase {
         Phase::Before => {
+            // Who has a session may have traffic under way.
+            let is_busy = guard.job.is_some();
+            guard.join()?;
+            let membership = guard.job().membership;
+            membership.come();
+            if is_busy {
+                guard.wait(|_| membership.has_all().then_some(()));
+            } else {
+                membership.wait_for_all()?;
+            }
             guard.init(level)?;
             guard.settle_lock();
             Ok(())

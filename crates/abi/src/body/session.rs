@@ -1,7 +1,7 @@
 //! Sessions, process sets, and comms made from groups (MPI 5.0, sections 11.3, 7.3.2, 7.4.2 and 7.6.2).
 //!
 //! A process is in its job from the first of MPI_Init and MPI_Session_init to the last finalize. A session may begin after that: the job is
-//! put aside, not given up. Since only MPI_Finalize is called by all processes, a session's end waits for nobody.
+//! put aside, not given up. Since only MPI_Init and MPI_Finalize are called by all processes, a session begins and ends without waiting for others.
 
 use super::buffers;
 use super::gather::share_words;

@@ -283,10 +283,7 @@ impl Job {
                 if self.segment.world(first).aborted().is_some() {
                     self.report_abort(first);
                 } else if let Some(rank) = never_joined
-                    && self
-                        .segment
-                        .members(first)
-                        .any(|rank| self.segment.rank(rank).state() == State::Running)
+                    && self.segment.world(first).born.count() > 0
                 {
                     let sentence = format!(
                         "rank {rank} ended without MPI_Init, in which other ranks wait; ending the job"
