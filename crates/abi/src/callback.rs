@@ -8,20 +8,23 @@ use crate::args::{Out, Status};
 use crate::body::generalized::Generalized;
 use crate::face;
 use crate::process::Guard;
+use datatype::Datatype;
 use executor::UserCall;
 use objects::{Attribute, Handle, Kind};
 use std::ffi::{c_int, c_void};
+use std::sync::Arc;
 use sys::Span;
 
 /// An operator of the program, for one datatype.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct UserOp {
     /// The function.
     pub function: usize,
     /// Whether it takes an MPI_Count.
     pub large: bool,
-    /// The datatype it is to be told of.
-    pub datatype: Handle,
+    /// The datatype it is to be told of, by the program's handle while that is one for it.
+    pub handle: Handle,
+    pub datatype: Arc<Datatype>,
     /// Bytes from one element to the next.
     pub extent: i64,
 }
@@ -40,8 +43,12 @@ type LargeConvert = unsafe extern "C" fn(*mut c_void, usize, i64, *mut c_void, i
 type ErrorFunction = unsafe extern "C" fn(*mut usize, *mut c_int, ...);
 
 /// `into[i] = left[i] op into[i]` by the program's operator, for `elements` elements.
-pub fn apply(guard: &mut Guard, op: UserOp, left: usize, into: usize, elements: u64) {
-    let datatype = (face::get().handle)(op.datatype);
+pub fn apply(guard: &mut Guard, op: &UserOp, left: usize, into: usize, elements: u64) {
+    // The program may have freed the datatype when the call began, and made another with its handle (MPI 5.0, section 5.1.9).
+    let objects = &mut guard.objects;
+    let lives = objects.datatype(op.handle).is_ok_and(|found| Arc::ptr_eq(found, &op.datatype));
+    let made = if lives { None } else { objects.enter_datatype(op.datatype.clone()).ok() };
+    let datatype = (face::get().handle)(made.unwrap_or(op.handle));
     guard.unlocked(|| {
         if op.large {
             // SAFETY: the program registered it as an MPI_User_function_c (contract of this file).
@@ -65,6 +72,10 @@ pub fn apply(guard: &mut Guard, op: UserOp, left: usize, into: usize, elements: 
             done += part;
         }
     });
+    if let Some(made) = made {
+        // The program may have freed this one, too.
+        let _ = guard.objects.datatypes.remove(made);
+    }
 }
 
 /// Serves a schedule's call of an operator.
@@ -77,9 +88,9 @@ pub fn reduce(guard: &mut Guard, due: UserCall) {
         let operator = operator.expect("an operator stays entered while a schedule uses it");
         let (bytes, origin, elements) = operator.vector(several.then_some(block), due.into.bytes() - done);
         let at = |span: Span| (span.address() + done).wrapping_add_signed(origin as isize);
-        let op = operator.op;
+        let op = operator.op.clone();
         if elements > 0 {
-            apply(guard, op, at(due.left), at(due.into), elements as u64);
+            apply(guard, &op, at(due.left), at(due.into), elements as u64);
         }
         done += bytes;
         if done == due.into.bytes() {

@@ -540,7 +540,8 @@ impl Process {
                 (Reduction::Predefined { op, basic, element_bytes: basic.size() as u64 }, None)
             }
             Op::User { function, large, .. } => {
-                let op = UserOp { function, large, datatype: data.datatype, extent };
+                let op =
+                    UserOp { function, large, handle: data.datatype, datatype: datatype.clone(), extent };
                 (Reduction::User { token: 0, element_bytes: 1 }, Some(op))
             }
         };

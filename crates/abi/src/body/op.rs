@@ -57,9 +57,10 @@ pub fn reduce_local(
     }
     match guard.objects.op(op)? {
         Op::User { function, large, .. } => {
-            let op = UserOp { function, large, datatype, extent: described.extent() };
+            let extent = described.extent();
+            let op = UserOp { function, large, handle: datatype, datatype: described, extent };
             if many > 0 {
-                callback::apply(guard, op, inbuf.0, inoutbuf.0, many as u64);
+                callback::apply(guard, &op, inbuf.0, inoutbuf.0, many as u64);
             }
             Ok(())
         }
