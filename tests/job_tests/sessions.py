@@ -21,3 +21,10 @@ def a_session_waits_for_no_rank():
 def ranks_in_init_go_on_with_their_sessions():
     for options in [], ["-genv", "OUTBOARD_CMA", "off"]:
         late("traffic", [f"rank {rank}: right" for rank in range(3)], *options)
+
+
+@test
+def a_forked_child_is_no_rank():
+    code, output = mpirun("-n", 2, compile_c(HERE / "faults/forks.c"), env={"OUTBOARD_STATS": "1"})
+    ends = [line for line in output.splitlines() if line.startswith("rank")]
+    expect(code == 0 and sorted(ends) == ["rank 0: 0", "rank 1: 7"], f"exit code {code}\n{output}")

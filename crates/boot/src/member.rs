@@ -67,6 +67,11 @@ fn alone(settings: &Settings) -> Result<Membership> {
 }
 
 impl Membership {
+    /// Whether the calling process is the rank: a child of fork is not.
+    pub fn is_here(&self) -> bool {
+        self.segment.rank(self.rank).pid.load(Ordering::Relaxed) == sys::process::id()
+    }
+
     /// What the processes of MPI_COMM_WORLD share.
     pub fn world(&self) -> &'static World {
         self.segment.world(self.first)

@@ -78,7 +78,8 @@ pub(crate) fn depart(guard: &mut Guard) {
 extern "C" fn at_exit() {
     // A process that exits while it uses MPI, or from within it, is the launcher's affair.
     if let Some(mut guard) = Guard::enter_unless_held()
-        && let Some(job) = guard.parked.take()
+        // A child of fork is not the rank, though it has all of the rank's memory.
+        && let Some(job) = guard.parked.take_if(|job| job.membership.is_here())
     {
         guard.job = Some(job);
         depart(&mut guard);
