@@ -1,6 +1,7 @@
 //! All state of this process, behind one lock, and the only place that waits.
 //!
-//! The lock is taken by every call, but costs nothing once MPI_Init_thread has granted less than MPI_THREAD_MULTIPLE. It is let go
+//! The lock is taken by every call, but costs nothing at MPI_THREAD_SINGLE. At MPI_THREAD_FUNNELED already another thread may call what is always
+//! thread-safe (MPI 5.0, section 11.4.1), or begin a session, whatever the main thread is in. It is let go
 //! while a function of the program runs and while a wait idles, so nothing that a body found may be kept over either.
 
 use crate::body::p2p::Taken;
@@ -24,7 +25,7 @@ use rma::Rma;
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use telemetry::Counter;
@@ -136,13 +137,17 @@ const SPINS: u32 = 64;
 
 struct Shared(UnsafeCell<Option<Process>>);
 // SAFETY: the value is reached through `Guard` only, and at most one guard is in use at a time: by the mutex, or because the program
-// promised so when it asked for a thread level below MPI_THREAD_MULTIPLE (MPI 5.0, section 11.6).
+// promised so when it asked for nothing above MPI_THREAD_SINGLE (MPI 5.0, section 11.6).
 unsafe impl Sync for Shared {}
 
 static PROCESS: Shared = Shared(UnsafeCell::new(None));
 static LOCK: Mutex<()> = Mutex::new(());
-/// Whether the program promised that calls do not overlap.
+/// Whether the program promised that it has one thread.
 static SINGLE: AtomicBool = AtomicBool::new(false);
+/// Whether it promised that waits do not overlap, so that who waits need not make room for others.
+static LONE: AtomicBool = AtomicBool::new(false);
+/// Threads that wait for the lock.
+static WANTED: AtomicU32 = AtomicU32::new(0);
 /// Whether it did, and this is a member of a job, and calls are not traced.
 static BARE: AtomicBool = AtomicBool::new(false);
 
@@ -313,15 +318,18 @@ impl Guard {
         value
     }
 
-    /// Takes note of a thread level that came or went. Before and after all use of MPI, and in MPI_THREAD_MULTIPLE, the lock is taken.
+    /// Takes note of a thread level that came or went. Before and after all use of MPI, and above MPI_THREAD_SINGLE, the lock is taken.
     pub fn settle_lock(&mut self) {
-        let level = if self.job.is_some() { self.threads() } else { THREAD_MULTIPLE };
+        let (level, users) = if self.job.is_some() { self.threads() } else { (THREAD_MULTIPLE, 0) };
         if let Some(job) = &self.job {
             let page = job.membership.segment.rank(job.membership.rank);
             page.thread_level.store(level as u32 + 1, Ordering::Relaxed);
         }
-        let single = level.max(self.tool_threads()) < THREAD_MULTIPLE;
+        let level = level.max(self.tool_threads());
+        let single = level == THREAD_SINGLE;
         SINGLE.store(single, Ordering::Relaxed);
+        // Two sessions may each have a thread of their own.
+        LONE.store(single || level < THREAD_MULTIPLE && users == 1, Ordering::Relaxed);
         BARE.store(single && self.job.is_some() && !telemetry::tracing(), Ordering::Relaxed);
         if self.held.is_none() {
             self.held = lock();
@@ -345,7 +353,7 @@ impl Guard {
         peer: u32,
         mut ready: impl FnMut(&mut Process) -> Option<T>,
     ) -> Option<T> {
-        if self.held.is_some() {
+        if self.shares() {
             return ready(self);
         }
         let needs = |process: &mut Process, cpu| {
@@ -354,10 +362,16 @@ impl Guard {
         self.look_for(ready, needs)
     }
 
-    /// Whether this thread has a core for itself and no other thread waits for the lock, so that it may look for news in a loop.
+    /// Whether this thread has a core for itself and no other one may be waiting, too, so that it may look for news in a loop.
     #[inline]
     pub(crate) fn is_alone(&mut self) -> bool {
-        self.held.is_none() && self.job().shared.may_spin()
+        !self.shares() && self.job().shared.may_spin()
+    }
+
+    /// Whether another thread may be waiting, too, or wants the lock.
+    #[inline]
+    fn shares(&self) -> bool {
+        self.held.is_some() && (!LONE.load(Ordering::Relaxed) || WANTED.load(Ordering::Relaxed) > 0)
     }
 
     /// The first rounds of a wait, in which most end; only a longer one is worth the clock. Who has no core to itself, or needs the
@@ -423,7 +437,7 @@ impl Guard {
     ) -> Option<T> {
         let (mut gives, mut spins) = (0, 0);
         while gives < GIVES {
-            if self.held.is_some() {
+            if self.shares() {
                 gives += 1;
                 telemetry::count(Counter::Yields, 1);
                 self.unlocked(sys::cpu::give_way);
@@ -469,11 +483,22 @@ impl Guard {
         }
     }
 
+    /// As `wait`, for what another thread of ours does, to which the core is left at once.
+    pub(crate) fn wait_for_thread<T>(&mut self, ready: impl FnMut(&mut Process) -> Option<T>) -> T {
+        let pace = Pace::of_rank(self.job().membership.segment);
+        self.wait_at(Pace { awake: Duration::ZERO, ..pace }, ready)
+    }
+
     /// The rest of a wait.
     #[cold]
-    pub(crate) fn wait_long<T>(&mut self, mut ready: impl FnMut(&mut Process) -> Option<T>) -> T {
+    pub(crate) fn wait_long<T>(&mut self, ready: impl FnMut(&mut Process) -> Option<T>) -> T {
+        let pace = Pace::of_rank(self.job().membership.segment);
+        self.wait_at(pace, ready)
+    }
+
+    fn wait_at<T>(&mut self, pace: Pace, mut ready: impl FnMut(&mut Process) -> Option<T>) -> T {
         let begun = sys::clock::now();
-        let mut idle = Idle::new(Pace::of_rank(self.job().membership.segment));
+        let mut idle = Idle::new(pace);
         let mut shown = false;
         let value = loop {
             // Another thread's progress may have completed what we wait for.
@@ -481,7 +506,11 @@ impl Guard {
                 Ok(value) => break value,
                 Err(true) => idle.reset(),
                 Err(false) => {
-                    if let Turn::Slept(_) = self.rest(&mut idle) {
+                    let (turn, value) = self.rest(&mut idle, &mut ready);
+                    if let Some(value) = value {
+                        break value;
+                    }
+                    if let Turn::Slept(_) = turn {
                         self.show(begun);
                         shown = true;
                     }
@@ -534,8 +563,13 @@ impl Guard {
         }
     }
 
-    /// Idles with the lock let go.
-    fn rest(&mut self, idle: &mut Idle) -> Turn {
+    /// Idles with the lock let go, unless `ready` has an answer with the bell armed: another thread may have made the progress for it, and
+    /// then nobody rings any more.
+    fn rest<T>(
+        &mut self,
+        idle: &mut Idle,
+        ready: &mut impl FnMut(&mut Process) -> Option<T>,
+    ) -> (Turn, Option<T>) {
         let job = self.job();
         if let Some(warning) = job.coll.warning() {
             eprintln!("outboard: rank {}: {warning}", job.membership.rank);
@@ -557,12 +591,31 @@ impl Guard {
                 raise::end(self, "waiting", &lost);
             }
         }
+        let mut value = None;
         let still_idle = || {
             let mut guard = Guard::enter();
+            value = ready(&mut guard);
             let job = guard.job();
-            job.p2p.is_idle() && !job.coll.stirred() && !job.rma.stirred() && !job.io.stirred()
+            value.is_none()
+                && job.p2p.is_idle()
+                && !job.coll.stirred()
+                && !job.rma.stirred()
+                && !job.io.stirred()
         };
-        self.unlocked(|| idle.wait(&segment.rank(rank).bell, still_idle))
+        let turn = self.unlocked(|| {
+            let turn = idle.wait(&segment.rank(rank).bell, still_idle);
+            make_room();
+            turn
+        });
+        (turn, value)
+    }
+
+    /// Wakes threads of ours that may sleep in a wait for what this one has done without a peer, who would ring.
+    pub(crate) fn wake_others(&mut self) {
+        if self.held.is_some() {
+            let membership = self.job().membership;
+            membership.segment.rank(membership.rank).bell.ring();
+        }
     }
 }
 
@@ -593,7 +646,23 @@ fn lock() -> Option<MutexGuard<'static, ()>> {
 
 #[inline(never)]
 fn lock_shared() -> MutexGuard<'static, ()> {
-    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
+    if let Ok(held) = LOCK.try_lock() {
+        return held;
+    }
+    WANTED.fetch_add(1, Ordering::Relaxed);
+    let held = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    WANTED.fetch_sub(1, Ordering::Relaxed);
+    held
+}
+
+/// Lets those who want the lock have it: who has just let it go, and is awake, would get it again before they are.
+fn make_room() {
+    for _ in 0..GIVES {
+        if WANTED.load(Ordering::Relaxed) == 0 {
+            break;
+        }
+        sys::cpu::give_way();
+    }
 }
 
 impl Process {
@@ -711,10 +780,11 @@ impl Process {
         Ok(())
     }
 
-    /// The highest thread level that the program asked for, of what lives now.
-    fn threads(&self) -> i32 {
-        let world = if self.phase == Phase::Running { self.thread_level } else { THREAD_SINGLE };
+    /// The highest thread level that the program asked for, of what lives now: the world and sessions, and how many these are.
+    fn threads(&self) -> (i32, usize) {
+        let world = (self.phase == Phase::Running).then_some(self.thread_level);
         let sessions = self.objects.sessions.iter().map(|(_, session)| session.thread_level);
-        sessions.fold(world, i32::max)
+        let levels = world.into_iter().chain(sessions);
+        levels.fold((THREAD_SINGLE, 0), |(highest, users), level| (highest.max(level), users + 1))
     }
 }

@@ -45,7 +45,10 @@ impl P2p {
         self.connect(dest)?;
         let peer = known(&mut self.peers, dest);
         if let Route::Own = peer.route {
-            return self.isend_own(mode, context, tag, buffer);
+            let ticket = self.isend_own(mode, context, tag, buffer);
+            // Another thread of this process may sleep in its wait for the message, and no peer rings.
+            self.reach.ring_own();
+            return ticket;
         }
         let fill = |to| buffer.pack_away(0, to);
         let is_short = buffer.bytes() <= peer.lane.short_bytes_max;

@@ -74,6 +74,13 @@ impl Reach {
         }
     }
 
+    /// Wakes the threads of this process that sleep on its doorbell.
+    pub fn ring_own(&self) {
+        if let Reach::Shm(port) = self {
+            port.ring_own();
+        }
+    }
+
     /// How many processes have had a peer's place before the present one.
     pub fn generation(&self, peer: u32) -> u32 {
         match self {

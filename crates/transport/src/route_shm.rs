@@ -46,6 +46,11 @@ impl Port {
         self.segment.shape().ranks
     }
 
+    /// Rings this rank's bell.
+    pub fn ring_own(&self) {
+        self.segment.rank(self.rank).bell.ring();
+    }
+
     /// How many processes have had a rank's page before the present one.
     pub fn generation(&self, rank: u32) -> u32 {
         self.segment.rank(rank).generation.load(Ordering::Relaxed)

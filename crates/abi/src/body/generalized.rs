@@ -52,9 +52,7 @@ pub fn grequest_complete(guard: &mut Guard, request: Handle) -> Result<()> {
         fail!(Class::Request, "{request} has been completed already");
     }
     let (functions, freed) = (*functions, *freed);
-    // Another thread of ours may sleep in a wait for it.
-    let membership = guard.job().membership;
-    membership.segment.rank(membership.rank).bell.ring();
+    guard.wake_others();
     if !freed {
         return Ok(());
     }

@@ -208,7 +208,9 @@ fn ready(guard: &mut Guard, partitions: &[i32], request: Handle) -> Result<()> {
             );
         }
     }
-    partitions.iter().try_for_each(|partition| parts.send(&mut job.p2p, *partition as u32))
+    partitions.iter().try_for_each(|partition| parts.send(&mut job.p2p, *partition as u32))?;
+    guard.wake_others();
+    Ok(())
 }
 
 impl Partitioned {

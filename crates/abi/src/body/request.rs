@@ -243,6 +243,7 @@ pub fn cancel(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
     let Job { requests, deferred, p2p, .. } = guard.job();
     if let Some(receive) = deferred.get(handle) {
         p2p.cancel(receive.ticket());
+        guard.wake_others();
         return Ok(());
     }
     match &mut requests.get_mut(handle)?.work {
@@ -260,6 +261,7 @@ pub fn cancel(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
         Some(work) => work.cancel(p2p),
         None => fail!(Class::Request, "{handle} is not active, so there is nothing to cancel"),
     }
+    guard.wake_others();
     Ok(())
 }
 

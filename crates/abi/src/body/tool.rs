@@ -88,7 +88,7 @@ impl Guard {
     }
 }
 
-/// MPI_T_init_thread. Tools at MPI_THREAD_MULTIPLE may call while the program calls, so then every call takes the lock.
+/// MPI_T_init_thread. Tools above MPI_THREAD_SINGLE may call while the program calls, so then every call takes the lock.
 pub fn t_init_thread(guard: &mut Guard, required: i32, provided: Out<i32>) -> Result<()> {
     let level = required.clamp(c::THREAD_SINGLE, c::THREAD_MULTIPLE);
     give(provided, level)?;
