@@ -143,7 +143,7 @@ impl Guard {
         let access = file.access(position, user, bytes)?;
         let transfer = Transfer::new(wanted.way, access, &view.representation, &datatype, count)?;
         if !wanted.all {
-            if blocking {
+            if blocking && bytes <= io::WAITING_BYTES_MAX {
                 let slot = Slot::default();
                 slot.put(self.unlocked(|| transfer.run()));
                 return Ok(slot);

@@ -111,6 +111,8 @@ const VERDICT_BYTES: usize = 256;
 const SPARSE: u64 = 16;
 /// Up to so many bytes the device is waited for: it is the page cache that answers, in less time than another thread needs to start.
 pub(crate) const AT_ONCE_BYTES: u64 = 64 << 10;
+/// Up to so many bytes a rank that only waits for them moves them itself, without a look at its peers: about a millisecond.
+pub const WAITING_BYTES_MAX: u64 = 4 << 20;
 
 impl Collective {
     /// A transfer that all members make together; `members` has a context that nothing else uses. `queue`: where the members make all

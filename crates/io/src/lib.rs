@@ -22,7 +22,7 @@ pub mod view;
 mod window;
 
 pub use access::{Access, Conversion, Transfer, Way};
-pub use collective::{Collective, Known, Ordered};
+pub use collective::{Collective, Known, Ordered, WAITING_BYTES_MAX};
 pub use file::{File, SharedPointer, Split};
 pub use hints::Hints;
 pub use pool::Slot;

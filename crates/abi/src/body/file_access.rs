@@ -4,7 +4,7 @@
 
 use crate::args::{Address, Handle, Out, StatusOut};
 use crate::file::{At, Wanted};
-use crate::process::Guard;
+use crate::process::{Guard, Process};
 use crate::request::{Completion, Work};
 use error::{Class, Result, fail};
 use io::{Split, Way};
@@ -12,7 +12,8 @@ use io::{Split, Way};
 /// Waits for an access.
 fn run(guard: &mut Guard, wanted: Wanted, status: StatusOut) -> Result<()> {
     let outcome = guard.start_access(wanted, true)?;
-    let completion = guard.wait(|_| outcome.take().map(Completion::of_bytes));
+    let ended = |_: &mut Process| outcome.take().map(Completion::of_bytes);
+    let completion = if wanted.all { guard.wait(ended) } else { guard.wait_for_thread(ended) };
     finish(completion, status)
 }
 
