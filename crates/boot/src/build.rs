@@ -14,10 +14,11 @@ pub const BUILD: u64 = {
     }
 };
 
-/// The memory of a new job.
-pub fn create(shape: Shape) -> Result<(Segment, OwnedFd)> {
+/// The memory of a new job, whose maker has these settings of the scopes `settings::agree::LAUNCHER`.
+pub fn create(shape: Shape, settings: &str) -> Result<(Segment, OwnedFd)> {
     let (segment, fd) = Segment::create(shape)?;
     segment.job().build.store(BUILD, Ordering::Relaxed);
+    segment.job().launched.set(settings);
     Ok((segment, fd))
 }
 
@@ -42,8 +43,8 @@ mod tests {
     #[test]
     fn other_builds_are_refused() {
         let shape = Shape { ranks: 1, proxies: 0, arena_bytes: 1 << 20 };
-        assert!(attach(create(shape).unwrap().1).is_ok());
-        let (other, fd) = create(shape).unwrap();
+        assert!(attach(create(shape, "").unwrap().1).is_ok());
+        let (other, fd) = create(shape, "").unwrap();
         other.job().build.store(0x77, Ordering::Relaxed);
         let sentence = attach(fd).unwrap_err().to_string();
         assert!(

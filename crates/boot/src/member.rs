@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use error::{Class, Result, fail};
+use settings::agree::{LAUNCHER, RANKS, difference, told};
 use settings::{Cma, Settings};
 use transport::shm::{Segment, Shape, State, World, cma};
 
@@ -50,6 +51,7 @@ pub fn join() -> Result<Membership> {
             alone(settings)?
         }
     };
+    membership.agree()?;
     membership.publish(settings);
     Ok(membership)
 }
@@ -57,7 +59,7 @@ pub fn join() -> Result<Membership> {
 fn alone(settings: &Settings) -> Result<Membership> {
     let sparse = Shape::sparse(1 + settings.spawn_ranks_max as u32, 0);
     let shape = Shape { arena_bytes: settings.arena_bytes.unwrap_or(sparse.arena_bytes), ..sparse };
-    let (segment, _) = crate::create(shape)?;
+    let (segment, _) = crate::create(shape, &told(LAUNCHER))?;
     let segment = claim::keep(segment);
     segment.world(0).size.store(1, Ordering::Relaxed);
     segment.job().spin_allowed.store(1, Ordering::Relaxed);
@@ -80,6 +82,36 @@ impl Membership {
     /// The ranks in the segment of the processes of MPI_COMM_WORLD.
     pub fn members(&self) -> Range<u32> {
         self.first..self.first + self.size
+    }
+
+    /// Refuses settings that would not fit those of the job's other processes.
+    fn agree(&self) -> Result<()> {
+        let (job, ours) = (self.segment.job(), told(RANKS));
+        let own = self.segment.name(self.rank);
+        let world = self.world();
+        let said = job.agreed.say(self.rank, &ours, || world.aborted().is_some());
+        if let Some((first, theirs)) = said
+            && let Some(found) = difference(&theirs, &ours, RANKS)
+        {
+            fail!(
+                Class::Other,
+                "{} is {} at {own} and {} at {}, but must be the same at all ranks: set it for all of them, as `mpirun -genv` does",
+                found.setting.variable,
+                found.ours,
+                found.theirs,
+                self.segment.name(first)
+            );
+        }
+        if let Some(found) = difference(&job.launched.text(), &told(LAUNCHER), LAUNCHER) {
+            fail!(
+                Class::Other,
+                "{} is {} at {own} and {} at mpirun, where it is read: set it before mpirun starts, or by `mpirun -genv`",
+                found.setting.variable,
+                found.ours,
+                found.theirs
+            );
+        }
+        Ok(())
     }
 
     fn publish(&self, settings: &Settings) {

@@ -3,13 +3,14 @@
 //! `load` reads and checks; MPI_Init and `mpirun` call it and report its error. `get` is for everybody else: a plain
 //! reference. Nothing else in the library looks at the environment, so `outboard info` tells the whole truth.
 //!
-//! Read next: `parse.rs` (units and bounds), `foreign.rs` (the few variables of others that concern us).
+//! Read next: `parse.rs` (units and bounds), `agree.rs` (what processes must have alike), `foreign.rs` (the few variables of others that concern us).
 #![forbid(unsafe_code)]
 
 use std::sync::OnceLock;
 
 use error::{Class, Error, Result};
 
+pub mod agree;
 pub mod foreign;
 mod generated;
 mod parse;
@@ -28,7 +29,7 @@ pub struct Setting {
     pub kind: Kind,
     /// As a user would write it; empty: not set.
     pub default: &'static str,
-    /// Who reads it.
+    /// Who reads it, and who must agree.
     pub scope: Scope,
     /// Set by `mpirun` for its children, never by a user.
     pub internal: bool,
@@ -41,7 +42,7 @@ pub struct Setting {
 /// Who reads a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Each rank for itself.
+    /// Each process for itself.
     Process,
     /// All ranks, which must agree.
     Job,

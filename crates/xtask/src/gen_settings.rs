@@ -42,6 +42,7 @@ fn source(toml: &str) -> Result<String, String> {
     let table: Table = toml::from_str(toml).map_err(|error| format!("tables/settings.toml: {error}"))?;
     let mut fields = String::new();
     let mut values = String::new();
+    let mut alike = String::new();
     let mut rows = String::new();
     let mut enums = String::new();
     for entry in &table.setting {
@@ -54,6 +55,7 @@ fn source(toml: &str) -> Result<String, String> {
             let index = rows.matches("Setting {").count();
             writeln!(fields, "/// {doc}\npub {name}: {kind},").expect("a String takes all");
             writeln!(values, "{name}: values.{reader}({index})?,").expect("a String takes all");
+            writeln!(alike, "{index} => self.{name} == other.{name},").expect("a String takes all");
             rows.push_str(&row(entry, name, &doc)?);
         }
         if entry.r#type == "choice" {
@@ -67,7 +69,9 @@ fn source(toml: &str) -> Result<String, String> {
          /// All settings of this process. See [`TABLE`] for their defaults and reasons.\n\
          #[derive(Clone, Debug, PartialEq)]\npub struct Settings {{\n{fields}}}\n\n\
          impl Settings {{\npub(crate) fn read(values: &Values) -> error::Result<Settings> {{\n\
-         Ok(Settings {{\n{values}}})\n}}\n}}\n\n\
+         Ok(Settings {{\n{values}}})\n}}\n\n\
+         /// Whether both have the same value of the setting that is row `index` of the table.\n\
+         pub(crate) fn agrees(&self, other: &Settings, index: usize) -> bool {{\nmatch index {{\n{alike}_ => true,\n}}\n}}\n}}\n\n\
          /// Every setting, in the order of the table.\npub const TABLE: &[Setting] = &[\n{rows}];\n{enums}"
     ))
 }

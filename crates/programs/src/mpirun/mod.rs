@@ -19,7 +19,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::sync::atomic::Ordering;
 
-use settings::Settings;
+use settings::agree;
 use sys::signal::Signals;
 use transport::shm::{RANKS_MAX, Shape};
 
@@ -59,7 +59,8 @@ fn launch(arguments: &Arguments) -> Result<u8, Refusal> {
     // Before any thread starts, so that signals arrive nowhere else.
     let signals = Signals::take(job::SIGNALS)
         .map_err(|error| Refusal::other(format!("cannot take over signals: {error}")))?;
-    let settings = job_settings(arguments)?;
+    let variables = job_variables(arguments);
+    let settings = settings::parse(&variables).map_err(|error| Refusal::other(error.to_string()))?;
     settings::unknown().iter().for_each(|sentence| say(sentence));
     let global = &arguments.global;
     let cores = cpus::cores().map_err(Refusal::other)?;
@@ -70,7 +71,8 @@ fn launch(arguments: &Arguments) -> Result<u8, Refusal> {
     let places = arguments.ranks().saturating_add(settings.spawn_ranks_max as u32).min(RANKS_MAX);
     let sparse = Shape::sparse(places.max(arguments.ranks()), global.proxies);
     let shape = Shape { arena_bytes: settings.arena_bytes.unwrap_or(sparse.arena_bytes), ..sparse };
-    let (segment, fd) = boot::create(shape).map_err(|error| Refusal::other(error.to_string()))?;
+    let (segment, fd) = boot::create(shape, &agree::told_of(&variables, agree::LAUNCHER))
+        .map_err(|error| Refusal::other(error.to_string()))?;
     segment.world(0).size.store(arguments.ranks(), Ordering::Relaxed);
     segment.job().launcher.store(std::process::id(), Ordering::Relaxed);
     segment.job().spin_allowed.store(u32::from(plan.spin), Ordering::Relaxed);
@@ -92,8 +94,8 @@ fn say(sentence: &str) {
     let _ = std::io::stderr().write_all(format!("mpirun: {sentence}\n").as_bytes());
 }
 
-/// The settings that the whole job obeys: the environment, and over it what `-genv` says.
-fn job_settings(arguments: &Arguments) -> Result<Settings, Refusal> {
+/// The variables that the whole job obeys: the environment's, and over them what `-genv` says.
+fn job_variables(arguments: &Arguments) -> Vec<(String, String)> {
     let mut variables: Vec<(String, String)> = settings::TABLE
         .iter()
         .filter_map(|row| Some((row.variable.to_string(), settings::given(row)?)))
@@ -102,7 +104,7 @@ fn job_settings(arguments: &Arguments) -> Result<Settings, Refusal> {
     variables.extend(
         genv.iter().filter_map(|(name, value)| Some((name.to_str()?.into(), value.to_str()?.into()))),
     );
-    settings::parse(&variables).map_err(|error| Refusal::other(error.to_string()))
+    variables
 }
 
 /// The command line's description, for its manual page.

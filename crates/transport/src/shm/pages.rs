@@ -1,6 +1,7 @@
 //! What processes show of themselves: the job's page, one page per rank, one per proxy. All zero is how each begins.
 
 use super::atomic::Line;
+use super::wait::Words;
 use super::{Doorbell, LaunchRing, Report, Wait};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -70,6 +71,10 @@ pub struct Job {
     pub connections: AtomicU64,
     /// 1 once `mpirun` knows that no rank lives any more: proxies may go.
     pub ending: AtomicU32,
+    /// The settings that only the job's maker and proxies read, as `settings::agree` tells them.
+    pub launched: Words<512>,
+    /// Those on which ranks must agree.
+    pub agreed: Agreed,
     /// Open ports: 0, or the rank that opened it plus 1 (high half) and a number that no other port has.
     pub ports: Line<[AtomicU64; PORTS_MAX]>,
 }
@@ -79,6 +84,31 @@ impl Job {
     #[inline]
     pub fn may_spin(&self) -> bool {
         self.spin_allowed.load(Ordering::Relaxed) != 0
+    }
+}
+
+/// What the first rank that joins says for all that come later.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Agreed {
+    /// That rank plus 1, 0 before.
+    first: AtomicU32,
+    said: Gate,
+    text: Words<512>,
+}
+
+impl Agreed {
+    /// Says `text` for `rank` if nobody has said anything yet. Otherwise who has, and what; nothing if `give_up` says to wait no longer
+    /// for one who is just about to.
+    pub fn say(&self, rank: u32, text: &str, give_up: impl FnMut() -> bool) -> Option<(u32, String)> {
+        match self.first.compare_exchange(0, rank + 1, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => {
+                self.text.set(text);
+                self.said.arrive();
+                None
+            }
+            Err(first) => self.said.wait(1, give_up).then(|| (first - 1, self.text.text())),
+        }
     }
 }
 

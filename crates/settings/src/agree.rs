@@ -1,0 +1,91 @@
+//! What processes of a job must have alike: told as text, compared as values ("1MiB" is "1048576").
+
+use crate::{Scope, Setting, Settings, TABLE, parse};
+
+/// Read by all ranks, which must have the same.
+pub const RANKS: &[Scope] = &[Scope::Job];
+/// Read by whoever makes the job and by the proxies, so that a rank's own values would be without effect.
+pub const LAUNCHER: &[Scope] = &[Scope::Launch, Scope::Proxy];
+
+/// A setting that two processes have with different values.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    /// Which.
+    pub setting: &'static Setting,
+    /// As a user reads it.
+    pub theirs: String,
+    /// As a user reads it.
+    pub ours: String,
+}
+
+/// What this process has of these scopes: `NAME=value` a line.
+pub fn told(scopes: &[Scope]) -> String {
+    told_of(&crate::environment(), scopes)
+}
+
+/// The same of (variable, value) pairs.
+pub fn told_of(variables: &[(String, String)], scopes: &[Scope]) -> String {
+    let value = |row: &Setting| variables.iter().rev().find(|(name, _)| name == row.variable);
+    rows(scopes)
+        .filter_map(|(_, row)| value(row))
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(name, value)| format!("{name}={value}\n"))
+        .collect()
+}
+
+/// The first setting of these scopes that differs between two texts of `told`.
+pub fn difference(theirs: &str, ours: &str, scopes: &[Scope]) -> Option<Difference> {
+    let (theirs, ours) = (pairs(theirs), pairs(ours));
+    // Each of them has checked its own, so what cannot be read is a text that did not fit.
+    let (Ok(they), Ok(we)) = (parse(&theirs), parse(&ours)) else { return None };
+    let (_, setting) = rows(scopes).find(|(index, _)| !Settings::agrees(&they, &we, *index))?;
+    let shown = |pairs: &[(String, String)]| match pairs.iter().find(|(name, _)| name == setting.variable) {
+        Some((_, value)) => value.clone(),
+        None if setting.default.is_empty() => "not set".into(),
+        None => format!("not set (which is {})", setting.default),
+    };
+    Some(Difference { setting, theirs: shown(&theirs), ours: shown(&ours) })
+}
+
+fn rows(scopes: &[Scope]) -> impl Iterator<Item = (usize, &'static Setting)> {
+    TABLE.iter().enumerate().filter(move |(_, row)| !row.internal && scopes.contains(&row.scope))
+}
+
+/// The whole lines of a text.
+fn pairs(text: &str) -> Vec<(String, String)> {
+    let lines = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+    lines.filter_map(|line| line.split_once('=')).map(|(name, value)| (name.into(), value.into())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(pairs: &[(&str, &str)], scopes: &[Scope]) -> String {
+        let pairs: Vec<_> = pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        told_of(&pairs, scopes)
+    }
+
+    #[test]
+    fn values_are_compared_not_texts() {
+        let ranks = |pairs: &[(&str, &str)]| of(pairs, RANKS);
+        let one = ranks(&[("OUTBOARD_INLINE_BYTES_MAX", "1MiB"), ("OUTBOARD_SPIN_US", "5us"), ("PATH", "/")]);
+        assert_eq!(one, "OUTBOARD_INLINE_BYTES_MAX=1MiB\n", "only what ranks must agree on");
+        let same = ranks(&[("OUTBOARD_INLINE_BYTES_MAX", "1048576"), ("OUTBOARD_OFFLOAD", "auto")]);
+        assert!(difference(&one, &same, RANKS).is_none(), "the default may be said or not");
+        let other = ranks(&[("OUTBOARD_INLINE_BYTES_MAX", "1MiB"), ("OUTBOARD_OFFLOAD", "on")]);
+        let found = difference(&one, &other, RANKS).unwrap();
+        assert_eq!(found.setting.variable, "OUTBOARD_OFFLOAD");
+        assert_eq!((found.theirs.as_str(), found.ours.as_str()), ("not set (which is auto)", "on"));
+        assert!(difference(&one, &other[..other.len() - 1], RANKS).is_none(), "a line that was cut");
+    }
+
+    #[test]
+    fn what_mpirun_reads_is_not_a_matter_among_ranks() {
+        let pairs = [("OUTBOARD_ARENA_BYTES", "1GiB"), ("OUTBOARD_CMA", "off"), ("OUTBOARD_RANK", "3")];
+        assert_eq!(of(&pairs, RANKS), "");
+        let launched = of(&pairs, LAUNCHER);
+        assert!(!launched.contains("OUTBOARD_RANK"), "set by mpirun: {launched}");
+        assert_eq!(difference(&launched, "", LAUNCHER).unwrap().ours, "not set (which is auto)");
+    }
+}
