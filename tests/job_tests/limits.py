@@ -1,8 +1,8 @@
 """What differs between ranks, what the machine limits, and what is left of a rank that crashes."""
-import os, re, resource, signal, subprocess, sys, tempfile
+import os, re, resource, signal, sys, tempfile
 from pathlib import Path
 
-from job_tests.running import BIN, HERE, PROGRAMS, compile_c, expect, mpirun, run, test
+from job_tests.running import BIN, HERE, compile_c, expect, finish, mpirun, read_until, run, start, stat, test, wait_for
 
 
 @test
@@ -22,3 +22,20 @@ def settings_must_agree():
     code, output = mpirun("-genv", "OUTBOARD_INLINE_BYTES_MAX", "1MiB", "-n", 1, "-env", "OUTBOARD_SPIN_US", "5us", program, 50,
                           ":", "-n", 2, "-env", "OUTBOARD_INLINE_BYTES_MAX", "1048576", program, 50)
     expect(code == 0, f"exit code {code}\n{output}")
+
+
+@test
+def a_core_holds_no_shared_memory():
+    """Arenas are as large as the machine, and a core would have every page of them."""
+    if Path("/proc/sys/kernel/core_pattern").read_text().strip() != "core":
+        return "cores do not go to the program's folder here"
+    program = compile_c(HERE / "faults/crashes.c")
+    with tempfile.TemporaryDirectory() as folder:
+        code, output = run("sh", "-c", 'ulimit -c unlimited; exec "$0" "$@"', BIN / "mpirun", "-genv", "OUTBOARD_ARENA_BYTES", "1GiB",
+                           "-n", 2, program, "segv", cwd=folder)
+        expect(code == 128 + signal.SIGSEGV, f"exit code {code}\n{output}")
+        cores = list(Path(folder).glob("core*"))
+        expect(cores, f"no core was written:\n{output}")
+        blocks = sum(core.stat().st_blocks * 512 for core in cores)
+        expect(blocks < 64 << 20, f"a core of {blocks} bytes")
+        return f"{blocks >> 10} KiB"

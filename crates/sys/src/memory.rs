@@ -2,7 +2,7 @@
 
 use crate::Span;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::ffi::c_void;
 use std::io::Result;
 use std::os::fd::{AsFd, OwnedFd};
@@ -75,13 +75,16 @@ pub struct Map {
 }
 
 impl Map {
-    /// Maps `bytes` bytes of `fd` from `offset` (a multiple of the page size). Costs no memory until it is touched.
+    /// Maps `bytes` bytes of `fd` from `offset` (a multiple of the page size). Costs no memory until it is touched, and none in a core
+    /// dump: the kernel would write all of it there, and allocate it for that.
     pub fn shared(fd: impl AsFd, offset: u64, bytes: usize) -> Result<Map> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::NORESERVE;
         // SAFETY: a null hint without MAP_FIXED replaces no existing map.
         let address =
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, flags, fd, offset) }?;
+        // SAFETY: exactly the range that was mapped just now; the advice changes no byte. A kernel that refuses it dumps more.
+        let _ = unsafe { rustix::mm::madvise(address, bytes, Advice::LinuxDontDump) };
         // SAFETY: mapped just now, until drop.
         let span = unsafe { Span::claim(address as usize, bytes) };
         Ok(Map { span })
@@ -133,6 +136,16 @@ mod tests {
         let map = Map::shared(&fd, 0, bytes as usize).unwrap();
         map.span().slice(bytes as usize - 1, 1).write(&[7]);
         assert_eq!(resident(&fd).unwrap(), page_bytes() as u64);
+    }
+
+    #[test]
+    fn maps_are_left_out_of_core_dumps() {
+        let fd = create("outboard-dump-test", 1 << 20).unwrap();
+        let map = Map::shared(&fd, 0, 1 << 20).unwrap();
+        let all = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let ours = all.split_once(&format!("{:x}-", map.span().address())).unwrap().1;
+        let flags = ours.lines().find(|line| line.starts_with("VmFlags:")).unwrap();
+        assert!(flags.contains(" dd"), "{flags}");
     }
 
     #[test]
