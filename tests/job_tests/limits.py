@@ -25,6 +25,14 @@ def settings_must_agree():
 
 
 @test
+def buffers_that_cross_memory_attach_refuses():
+    """All paths, where the kernel's refusal is simulated; tests/programs/hidden_memory.c meets the kernel's own."""
+    code, output = run(HERE / "run", "coll_regular", "coll_outstanding", "persistent", "rma_moves", "rma_windows", "p2p_modes",
+                       "io_views", "--ways", "refused", "refused-proxy", "--ranks", 3, timeout=300)
+    expect(code == 0, output)
+
+
+@test
 def a_core_holds_no_shared_memory():
     """Arenas are as large as the machine, and a core would have every page of them."""
     if Path("/proc/sys/kernel/core_pattern").read_text().strip() != "core":

@@ -47,6 +47,7 @@ pub struct ProxyMembership {
 /// events if asked to. An error if `mpirun` did not start this process.
 pub fn join_proxy() -> Result<ProxyMembership> {
     let settings = settings::load()?;
+    simulate(settings);
     let (Some(fd), Some(proxy)) = (settings.job_fd, settings.proxy) else {
         fail!(Class::Other, "outboard-proxy is started by mpirun (option --proxies), not by hand");
     };
@@ -71,6 +72,13 @@ pub fn join_proxy() -> Result<ProxyMembership> {
     }
     page.set_state(State::Running);
     Ok(ProxyMembership { segment, proxy })
+}
+
+/// What tests want of the machine.
+pub(crate) fn simulate(settings: &Settings) {
+    if let Some(bytes) = settings.cma_refused_bytes_min {
+        sys::remote::refuse_from(bytes as usize);
+    }
 }
 
 /// The segment stays mapped as long as the process lives: counters and doorbells are used until the very end.

@@ -29,6 +29,7 @@ pub struct Membership {
 /// started this process, because its rank is taken.
 pub fn join() -> Result<Membership> {
     let settings = settings::load()?;
+    claim::simulate(settings);
     let membership = match claim::rank(settings)? {
         Claim::Rank(segment, rank) => {
             let first = segment.rank(rank).first.load(Ordering::Relaxed);

@@ -49,7 +49,8 @@ impl Pull {
     pub(crate) fn new(call: &Short, segment: &Segment) -> Pull {
         // Blocks for others in the output would be overwritten before they are read.
         let stays = call.collective == Collective::Allgather || !call.in_place;
-        let (address, packed) = match call.input.contiguous().filter(|_| stays) {
+        let lent = call.input.contiguous().filter(|_| stays && call.input.is_attachable());
+        let (address, packed) = match lent {
             Some(span) => (span.address(), None),
             None => {
                 let packed = Block::new(call.input.bytes());

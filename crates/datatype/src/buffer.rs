@@ -245,6 +245,16 @@ impl Buffer {
         });
     }
 
+    /// Whether the kernel lets other processes reach the memory (`sys::remote`), as its two ends tell.
+    pub fn is_attachable(&self) -> bool {
+        let (mut first, mut last) = (Span::EMPTY, Span::EMPTY);
+        if self.bytes > 0 {
+            self.pieces(0, 1, |span| first = span);
+            self.pieces(self.bytes - 1, 1, |span| last = span);
+        }
+        sys::remote::attachable(first, last, self.bytes)
+    }
+
     /// Calls `each` with the memory of packed bytes `[offset, offset + bytes)`, piece by piece, in typemap order.
     pub fn pieces(&self, offset: usize, bytes: usize, mut each: impl FnMut(Span)) {
         self.walk(offset, bytes, |strip| {

@@ -45,8 +45,10 @@ pub struct Block {
     pub run: Run,
     /// Bytes that the steps move: what `offload_bytes_min` is compared with.
     pub moved_bytes: u64,
-    /// Whether some of the user's memory is outside the arena, and runs of layouts with gaps.
-    pub private: bool,
+    /// Bytes of the longest buffer that lies outside the arena.
+    pub private_bytes: u64,
+    /// Whether the kernel lets others reach those buffers, once tried.
+    attachable: Option<bool>,
     /// Runs of the layouts with gaps.
     pub runs: usize,
     /// What the words were made from; none while they are not valid.
@@ -134,7 +136,8 @@ impl Program {
         Ok(Box::new(Block {
             run: Run::new(self.plan.clone(), room.rank, record, start.peers.clone(), Slots::default()),
             moved_bytes: 0,
-            private: false,
+            private_bytes: 0,
+            attachable: None,
             runs: 0,
             bound: None,
             data: None,
@@ -229,14 +232,16 @@ impl Block {
             }
         }
         self.moved_bytes = sent.max(taken);
-        (self.private, self.runs) = (false, 0);
+        (self.private_bytes, self.attachable, self.runs) = (0, None, 0);
         let arena = room.allocator.arena();
         each_buffer([&start.input, &start.output], |buffer| {
             let inside = match buffer.contiguous() {
                 Some(span) => span.bytes() == 0 || inside_span(arena, span),
                 None => slots::inside(arena, buffer),
             };
-            self.private |= !inside;
+            if !inside {
+                self.private_bytes = self.private_bytes.max(buffer.bytes() as u64);
+            }
             self.runs += buffer.parts().map_or(0, |(layout, _)| layout.runs().len());
         });
         self.partitions = Some(partitions);
@@ -249,6 +254,15 @@ impl Block {
             reduction: start.reduction,
         });
         Ok(())
+    }
+
+    /// Whether the kernel lets other processes reach the private buffers of the start.
+    pub fn attachable(&mut self) -> bool {
+        *self.attachable.get_or_insert_with(|| {
+            let mut all = true;
+            each_buffer(bindings_of(&self.bound), |buffer| all &= buffer.is_attachable());
+            all
+        })
     }
 
     /// Chooses where scratch, staging and the bytes of sends lie. A proxy leaves short private sends where they are, because
@@ -266,6 +280,8 @@ impl Block {
     }
 
     fn choose_addresses(&mut self, offloaded: bool, readable: bool, room: &mut Room) -> Result<()> {
+        let short = if offloaded { 0 } else { room.config.inline_bytes_max };
+        let readable = readable && (self.private_bytes <= short || self.attachable());
         let plan = self.run.plan.clone();
         let (Some(bound), Some(partitions)) = (&self.bound, &self.partitions) else {
             fail!(Class::Intern, "an instance without parameters was started");
@@ -276,7 +292,6 @@ impl Block {
         let nowhere = vec![0; plan.schedule.scratch.len()];
         let slots = &mut self.run.slots;
         slots::own(slots, &plan, partitions, bindings, &nowhere, room.reach, room.rank).map_err(broken)?;
-        let short = if offloaded { 0 } else { room.config.inline_bytes_max };
         let mut need = 0;
         self.scratch.clear();
         for index in 0..plan.schedule.scratch.len() {

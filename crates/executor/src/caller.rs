@@ -329,7 +329,7 @@ impl Executor {
     }
 
     /// Who executes, by what is asked for, what pays and what is possible.
-    fn wants_proxy(&mut self, block: &Block, start: &Start) -> bool {
+    fn wants_proxy(&mut self, block: &mut Block, start: &Start) -> bool {
         let asked = match (self.config.offload, start.offload) {
             (Offload::Off, _) | (_, Offload::Off) => false,
             (Offload::On, _) | (_, Offload::On) => true,
@@ -341,12 +341,13 @@ impl Executor {
         let mut possible = watch.takes_work();
         possible &= !matches!(start.reduction, Some(Reduction::User { .. }));
         possible &= block.runs <= self.config.layout_runs_max;
-        if possible && block.private && self.proxy_is_refused() {
+        let private = block.private_bytes > 0;
+        if possible && private && (self.proxy_is_refused() || !block.attachable()) {
             possible = false;
             if !self.warned_unreachable {
                 self.warned_unreachable = true;
                 self.warnings.push_back(format!(
-                    "rank {} executes operations itself: its proxy may not use cross-memory attach, and the buffers are not from MPI_Alloc_mem",
+                    "rank {} executes operations itself: its proxy cannot use cross-memory attach for buffers that are not from MPI_Alloc_mem",
                     self.rank
                 ));
             }

@@ -75,7 +75,7 @@ impl Fault {
             Fault::Unreachable { peer, code } => Error::new(
                 Class::Buffer,
                 format!(
-                    "memory of rank {peer} cannot be copied: {}",
+                    "memory of rank {peer} cannot be copied: {}; OUTBOARD_CMA=off moves everything through shared memory",
                     std::io::Error::from_raw_os_error(code)
                 ),
             ),

@@ -509,18 +509,28 @@ impl Target {
     }
 
     fn transfer_far(&self, rma: &Rma, far: &[Far], here: Span, way: Way) -> Result<()> {
+        let page = rma.segment.rank(self.peer);
+        let mut refused = None;
         if rma.reaches(self.peer) {
-            count(Counter::CmaBytes, here.bytes() as u64);
-            let pid = rma.segment.rank(self.peer).pid.load(Ordering::Relaxed);
-            return match way {
+            let pid = page.pid.load(Ordering::Relaxed);
+            let moved = match way {
                 Way::Put => cma::write(pid, far, here),
                 Way::Fetch => cma::read(pid, far, here),
             };
-        }
-        match &rma.asker {
-            Some(asker) if self.inbox != 0 => {
-                asker.transfer(&rma.segment, self.peer, self.inbox, far, here, way)
+            match moved {
+                Ok(()) => {
+                    count(Counter::CmaBytes, here.bytes() as u64);
+                    return Ok(());
+                }
+                // A device's memory, perhaps: its owner has found out, and serves it.
+                Err(error) => refused = Some(error),
             }
+        }
+        match (&rma.asker, page.inbox.load(Ordering::Acquire), refused) {
+            (Some(asker), inbox, _) if inbox != 0 => {
+                asker.transfer(&rma.segment, self.peer, inbox, far, here, way)
+            }
+            (.., Some(error)) => Err(error),
             _ => fail!(Class::Intern, "nobody serves the private memory of peer {}", self.peer),
         }
     }

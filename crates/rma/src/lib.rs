@@ -95,12 +95,17 @@ impl Rma {
         peer == self.rank || *self.reaches[peer as usize].get_or_init(|| cma::reaches(&self.segment, peer))
     }
 
-    /// Starts the thread that serves peers who cannot reach us, and makes the box by which we ask others. The inbox's offset in our arena.
-    pub fn serve(&mut self, allocator: &mut Allocator) -> Result<u64> {
+    /// Makes the box by which we ask others for private memory that we cannot reach.
+    pub fn may_ask(&mut self, allocator: &mut Allocator) -> Result<()> {
         if self.asker.is_none() {
             self.asker = Some(Asker::new(allocator)?);
         }
-        self.server.start(&self.segment, self.rank, allocator)
+        Ok(())
+    }
+
+    /// Starts the thread that serves those who cannot reach our private memory.
+    pub fn serve(&mut self, allocator: &mut Allocator) -> Result<()> {
+        self.server.start(&self.segment, self.rank, allocator).map(drop)
     }
 
     fn next_window(&mut self) -> u64 {

@@ -80,7 +80,7 @@ impl Server {
         self.exposed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts the thread, if it does not run; the inbox's offset in our arena.
+    /// Starts the thread, if it does not run, and shows its inbox; the inbox's offset in our arena.
     pub fn start(&mut self, segment: &Segment, rank: u32, allocator: &mut Allocator) -> Result<u64> {
         if let Some(running) = &self.running {
             return Ok(running.inbox);
@@ -100,6 +100,7 @@ impl Server {
         let thread = thread.map_err(|error| {
             Error::new(Class::Other, format!("cannot start the thread that serves windows: {error}"))
         })?;
+        segment.rank(rank).inbox.store(inbox, Ordering::Release);
         self.running = Some(Running { inbox, arena, ended, thread: Some(thread) });
         Ok(inbox)
     }

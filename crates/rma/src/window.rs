@@ -5,6 +5,7 @@
 
 use crate::record::{Lock, ROW, Record};
 use crate::{Regions, Rma};
+use datatype::Buffer;
 use error::{Class, Result, fail};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -72,8 +73,6 @@ pub(crate) struct Target {
     pub bytes: u64,
     pub disp_unit: i64,
     pub memory: Memory,
-    /// The inbox of its thread, 0 if it has none.
-    pub inbox: u64,
     /// The lock that we hold, or wait for.
     held: Option<Held>,
     /// Whether our MPI_Win_start names it.
@@ -144,13 +143,12 @@ struct Attached {
 }
 
 impl Window {
-    /// The window of `peers` with what they expose. `own` is our own memory. `inboxes` has their threads' inboxes, or nothing where none is needed.
+    /// The window of `peers` with what they expose. `own` is our own memory.
     pub fn new(
         rma: &mut Rma,
         flavor: Flavor,
         (rank, peers): (u32, &[u32]),
         exposures: &[Exposure],
-        inboxes: &[u64],
         own: Option<Span>,
     ) -> Result<Window> {
         let mut targets = Vec::with_capacity(peers.len());
@@ -171,7 +169,6 @@ impl Window {
                 _ => Memory::Private(base),
             };
             let record = Record::open(&rma.segment, peer, record, peers.len())?;
-            let inbox = inboxes.get(member).copied().unwrap_or(0);
             targets.push(Target {
                 record,
                 me: rank as usize,
@@ -179,7 +176,6 @@ impl Window {
                 bytes,
                 disp_unit,
                 memory,
-                inbox,
                 held: None,
                 started: false,
                 answered: 0,
@@ -480,7 +476,7 @@ impl Window {
     }
 
     /// MPI_Win_attach.
-    pub fn attach(&mut self, rma: &Rma, allocator: &mut Allocator, span: Span) -> Result<()> {
+    pub fn attach(&mut self, rma: &mut Rma, allocator: &mut Allocator, span: Span) -> Result<()> {
         if let Some(other) = self.attached.iter().find(|other| other.span.meets(span)) {
             let (address, bytes) = (other.span.address(), other.span.bytes());
             fail!(
@@ -491,6 +487,9 @@ impl Window {
             );
         }
         let mapped = rma.segment.locate(span.address(), span.bytes() as u64);
+        if mapped.is_none() && !Buffer::from(span).is_attachable() {
+            rma.serve(allocator)?;
+        }
         self.attached.push(Attached { span, mapped });
         if let Err(error) = self.publish(allocator) {
             self.attached.pop();

@@ -2,6 +2,7 @@
 
 use crate::Span;
 use std::io::{Error, Result};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// A piece of another process's memory: address and bytes. Whether it is mapped there is checked by the kernel.
 pub type Piece = (usize, usize);
@@ -15,6 +16,42 @@ pub fn read(pid: u32, remote: &[Piece], local: &[Span]) -> Result<()> {
 /// Copies the bytes of `local`, in order, over `remote`, in order. Errors as for `read`.
 pub fn write(pid: u32, remote: &[Piece], local: &[Span]) -> Result<()> {
     transfer(pid, remote, local, Direction::Write)
+}
+
+/// Tests: what is at least as long is refused.
+static REFUSED_FROM: AtomicUsize = AtomicUsize::new(usize::MAX);
+/// What `attachable` has found, by a hash of address and length.
+static KNOWN: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
+
+/// Tests: from now on transfers of at least so many bytes fail as those of a device's memory do.
+pub fn refuse_from(bytes: usize) {
+    REFUSED_FROM.store(bytes, Ordering::Relaxed);
+}
+
+/// Whether other processes may reach private memory of this one that begins with `first`, ends with `last`, and has `bytes` bytes: not where
+/// it is a device's memory, or of memfd_secret. Tried for real on its two ends, by 5 us of system call, and remembered: a buffer that is
+/// used again is not tried again.
+pub fn attachable(first: Span, last: Span, bytes: usize) -> bool {
+    if bytes == 0 || bytes >= REFUSED_FROM.load(Ordering::Relaxed) {
+        return bytes == 0;
+    }
+    let key =
+        (first.address() as u64 ^ (bytes as u64).rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let known = &KNOWN[(key >> 56) as usize];
+    if known.load(Ordering::Relaxed) == key {
+        return true;
+    }
+    let end = last.address() + last.bytes() - 1;
+    let mut bytes = [0; 2];
+    // SAFETY: the array outlives the one call that uses the span.
+    let into = unsafe { Span::claim(bytes.as_mut_ptr() as usize, 2) };
+    // Other errors mean that nothing is reached, which those find out who try.
+    let refused = read(std::process::id(), &[(first.address(), 1), (end, 1)], &[into])
+        .is_err_and(|error| error.raw_os_error() == Some(libc::EFAULT));
+    if !refused {
+        known.store(key, Ordering::Relaxed);
+    }
+    !refused
 }
 
 /// Pieces handed to one system call. The kernel takes up to 1024 (UIO_MAXIOV); 64 fit on the stack, and beyond a few the
@@ -31,6 +68,9 @@ fn transfer(pid: u32, remote: &[Piece], local: &[Span], direction: Direction) ->
     let mut left = remote.iter().try_fold(0usize, |sum, piece| sum.checked_add(piece.1)).ok_or(invalid())?;
     if left != local.iter().map(|span| span.bytes()).sum() {
         return Err(invalid());
+    }
+    if left >= REFUSED_FROM.load(Ordering::Relaxed) {
+        return Err(Error::from_raw_os_error(libc::EFAULT));
     }
     let pid = libc::pid_t::try_from(pid).map_err(|_| Error::from_raw_os_error(libc::ESRCH))?;
     let local_piece = |i: usize| local.get(i).map(|span| (span.address(), span.bytes()));
@@ -140,6 +180,27 @@ mod tests {
         to.fill(9);
         write(std::process::id(), &remote, &local).unwrap();
         assert!(from.iter().all(|&byte| byte == 9));
+    }
+
+    // Goal: memory that the kernel hides from others is known before somebody is told to read it.
+    #[test]
+    fn hidden_memory_is_found_out() {
+        let mut bytes = vec![1u8; 1 << 16];
+        let all = span(&mut bytes);
+        assert!(attachable(all, all, 1 << 16) && attachable(all, all, 1 << 16));
+        // SAFETY: no argument but a flag; a kernel without it says so.
+        let fd = unsafe { libc::syscall(libc::SYS_memfd_secret, libc::O_CLOEXEC) };
+        if fd < 0 {
+            return;
+        }
+        // SAFETY: open, and nobody else's.
+        let fd = unsafe { <std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(fd as i32) };
+        rustix::fs::ftruncate(&fd, 1 << 16).unwrap();
+        let map = crate::memory::Map::shared(&fd, 0, 1 << 16).unwrap();
+        let secret = map.span();
+        secret.slice(0, 1).write(&[7]);
+        assert!(!attachable(secret, secret, 1 << 16));
+        assert!(!attachable(all, secret, 1 << 17), "one end of two");
     }
 
     #[test]

@@ -175,12 +175,11 @@ fn build(guard: &mut Guard, comm: Handle, wanted: Result<Wanted>) -> Result<Win>
         let span = guard.job().rma.span(owner, offset, exposures[rank].bytes)?;
         exposure.base = span.map_or(0, |span| span.address());
     }
-    let inboxes = reach(guard, comm, wanted.flavor, &exposures)?;
+    reach(guard, comm, wanted.flavor, &exposures)?;
     let own = (exposure.bytes > 0).then(|| Address(exposure.base).exposed(exposure.bytes));
     let (objects, job) = guard.parts();
     let group = &objects.comm(comm)?.group;
-    let window =
-        Window::new(&mut job.rma, wanted.flavor, (rank as u32, &group.peers), &exposures, &inboxes, own)?;
+    let window = Window::new(&mut job.rma, wanted.flavor, (rank as u32, &group.peers), &exposures, own)?;
     Ok(Win {
         window,
         comm,
@@ -275,25 +274,34 @@ fn expose(
     }
 }
 
-/// The inboxes of the members' threads, if one member cannot reach another's private memory: then every member has one.
-fn reach(guard: &mut Guard, comm: Handle, flavor: Flavor, exposures: &[Exposure]) -> Result<Vec<u64>> {
+/// Sees to it that all members reach what all expose: by a thread at those that hide theirs (a device's memory, say), or at all if one member
+/// cannot reach another's private memory.
+fn reach(guard: &mut Guard, comm: Handle, flavor: Flavor, exposures: &[Exposure]) -> Result<()> {
     if flavor != Flavor::Dynamic && !exposures.iter().any(Exposure::is_private) {
-        return Ok(Vec::new());
+        return Ok(());
     }
-    let peers = guard.objects.comm(comm)?.group.peers.clone();
-    let rma = &guard.job().rma;
+    let Comm { rank, group, .. } = guard.objects.comm(comm)?;
+    let (own, peers) = (&exposures[*rank as usize], group.peers.clone());
+    let hides = flavor != Flavor::Dynamic
+        && own.is_private()
+        && !datatype::Buffer::from(Address(own.base).exposed(own.bytes)).is_attachable();
+    let job = guard.job();
+    let mut ready = job.rma.may_ask(job.coll.memory());
+    if hides {
+        ready = ready.and_then(|()| job.rma.serve(job.coll.memory()));
+    }
+    let rma = &job.rma;
     let hidden = |(exposure, peer): (&Exposure, &u32)| {
         (flavor == Flavor::Dynamic || exposure.is_private()) && !rma.reaches(*peer)
     };
     let unreached = exposures.iter().zip(peers.iter()).any(hidden);
-    if gather_words(guard, comm, &[i64::from(unreached)])?.iter().all(|word| *word == 0) {
-        return Ok(Vec::new());
+    let ((), all) = agree(guard, comm, ready, &[i64::from(unreached)])?;
+    if all.iter().all(|words| words[0] == 0) {
+        return Ok(());
     }
     let job = guard.job();
-    let inbox = job.rma.serve(job.coll.memory());
-    let word = *inbox.as_ref().unwrap_or(&0) as i64;
-    let (_, all) = agree(guard, comm, inbox, &[word])?;
-    Ok(all.iter().map(|words| words[0] as u64).collect())
+    let served = job.rma.serve(job.coll.memory());
+    agree(guard, comm, served, &[]).map(drop)
 }
 
 /// MPI_Win_free: no member leaves before all have ended their epochs (MPI 5.0, section 12.2.5).
@@ -324,7 +332,7 @@ pub fn win_attach(guard: &mut Guard, win: Handle, base: Address, size: i64) -> R
     let job = guard.job();
     let window = &mut job.windows.get_mut(win)?.window;
     only_dynamic(window)?;
-    window.attach(&job.rma, job.coll.memory(), base.exposed(bytes))
+    window.attach(&mut job.rma, job.coll.memory(), base.exposed(bytes))
 }
 
 /// MPI_Win_detach

@@ -286,6 +286,8 @@ pub struct RankPage {
     pub ask: Line<Ask>,
     /// Rung by whoever has news for the rank.
     pub bell: Line<Doorbell>,
+    /// Where in its arena those ask who cannot reach its private memory (`rma`); 0 if nobody serves them.
+    pub inbox: AtomicU64,
     /// Grows before the bell is rung for news about windows (locks, posts, completions).
     pub window_news: Line<AtomicU64>,
     /// Who ever wrote to it: which rings it must look into.
@@ -345,6 +347,7 @@ impl RankPage {
         self.exit_code.store(0, Ordering::Relaxed);
         self.probe.store(0, Ordering::Relaxed);
         self.connecting.store(0, Ordering::Relaxed);
+        self.inbox.store(0, Ordering::Relaxed);
         self.generation.fetch_add(1, Ordering::Relaxed);
         self.ask.state.store(Ask::NOTHING, Ordering::Relaxed);
         self.launches.clear();
