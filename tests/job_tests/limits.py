@@ -47,3 +47,64 @@ def a_core_holds_no_shared_memory():
         blocks = sum(core.stat().st_blocks * 512 for core in cores)
         expect(blocks < 64 << 20, f"a core of {blocks} bytes")
         return f"{blocks >> 10} KiB"
+
+
+def within(**limits):
+    """For `run`: resource limits, hard ones."""
+    def set_all():
+        for name, value in limits.items():
+            resource.setrlimit(getattr(resource, "RLIMIT_" + name), (value, value))
+    return set_all
+
+
+@test
+def arenas_fit_into_limits():
+    program = compile_c(HERE / "faults/churn.c")
+    for limits in [{"AS": 4 << 30}, {"AS": 1 << 30}, {"FSIZE": 1 << 30}, {"FSIZE": 200 << 20}]:
+        for proxies in [(), ("--proxies", 1)]:
+            code, output = mpirun("-n", 3, *proxies, program, 50, preexec_fn=within(**limits))
+            expect(code == 0, f"{limits} {proxies}: exit code {code}\n{output}")
+        code, output = run(program, 50, preexec_fn=within(**limits))
+        expect(code == 0, f"{limits} without mpirun: exit code {code}\n{output}")
+    code, output = mpirun("-n", 3, program, 50, preexec_fn=within(FSIZE=1 << 20))
+    expect(code == 1 and "ulimit -f" in output, f"too little: exit code {code}\n{output}")
+    code, output = mpirun("-n", 30, "sleep", 100, preexec_fn=within(NOFILE=40))
+    expect(code == 1 and "ulimit -n" in output, f"too few descriptors: exit code {code}\n{output}")
+
+
+@test
+def memfd_noexec():
+    """Where the kernel makes memfds only for those who say that no program will lie in them."""
+    program = compile_c(HERE / "faults/churn.c")
+    setting = Path("/proc/sys/vm/memfd_noexec")
+    if os.getuid() != 0 or not setting.exists():
+        return "cannot be tried here"
+    # In a pid namespace of its own, where it concerns nobody else.
+    code, output = run("unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", f'echo 2 > {setting} && exec "$0" "$@"',
+                       BIN / "mpirun", "-n", 2, "--proxies", 1, program, 50, env={"OUTBOARD_OFFLOAD": "on"})
+    expect(code == 0, output)
+
+
+@test
+def the_kernel_kills_for_want_of_memory():
+    folders = [(Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"), (Path("/sys/fs/cgroup"), "memory.max")]
+    for above, limit in folders:
+        group = above / f"outboard-test-{os.getpid()}"
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        try:
+            if not (group / limit).exists():
+                continue
+            (group / limit).write_text(str(128 << 20))
+            hungry = "import os; held = bytearray(400 << 20) if os.environ['OUTBOARD_RANK'] == '1' else None"
+            code, output = run("sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$0" "$@"', BIN / "mpirun", "-n", 2,
+                               sys.executable, "-c", hungry)
+            expect(code == 128 + signal.SIGKILL, f"exit code {code}\n{output}")
+            expect("rank 1" in output and "by the kernel: its cgroup has no more than 128 MiB of memory" in output, output)
+            return None
+        finally:
+            wait_for("end of the cgroup", lambda: not (group / "cgroup.procs").read_text())
+            group.rmdir()
+    return "no cgroup can be made here"

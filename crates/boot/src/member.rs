@@ -58,7 +58,7 @@ pub fn join() -> Result<Membership> {
 }
 
 fn alone(settings: &Settings) -> Result<Membership> {
-    let sparse = Shape::sparse(1 + settings.spawn_ranks_max as u32, 0);
+    let sparse = Shape::sparse(1, settings.spawn_ranks_max as u32, 0);
     let shape = Shape { arena_bytes: settings.arena_bytes.unwrap_or(sparse.arena_bytes), ..sparse };
     let (segment, _) = crate::create(shape, &told(LAUNCHER))?;
     let segment = claim::keep(segment);

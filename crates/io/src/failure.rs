@@ -17,7 +17,14 @@ pub fn failure(path: &Path, doing: &str, error: &std::io::Error) -> Error {
         libc::ENOMEM => Class::NoMem,
         _ => Class::Io,
     };
-    Error::new(class, format!("cannot {doing} {}: {error}", path.display()))
+    let remedy = match error.raw_os_error() {
+        Some(libc::EMFILE) => format!(
+            "; this process may have {} open: raise `ulimit -n`",
+            sys::limits::descriptors().unwrap_or(0)
+        ),
+        _ => String::new(),
+    };
+    Error::new(class, format!("cannot {doing} {}: {error}{remedy}", path.display()))
 }
 
 #[cfg(test)]
@@ -29,6 +36,8 @@ mod tests {
         let error = std::io::Error::from_raw_os_error(libc::ENOSPC);
         let told = failure(Path::new("/data/x"), "write 8 bytes at offset 16 of", &error);
         assert_eq!(told.class, Class::NoSpace);
+        let many = failure(Path::new("/data/x"), "open", &std::io::Error::from_raw_os_error(libc::EMFILE));
+        assert!(many.message.ends_with("raise `ulimit -n`"), "{many}");
         assert!(
             told.message.starts_with("cannot write 8 bytes at offset 16 of /data/x: No space left"),
             "{told}"

@@ -68,7 +68,7 @@ pub struct Settings {
     pub schedule_cache_entries: u64,
     /// How long a waiting rank polls before it sleeps on its doorbell. With more processes than cores it yields instead of spinning.
     pub spin_us: u64,
-    /// Shared memory that each rank may use at most, for MPI_Alloc_mem, operations and staging; not set: as much as the machine has.
+    /// Shared memory that each rank may use at most, for MPI_Alloc_mem, operations and staging; not set: as much as the machine or the cgroup has, and less under `ulimit -v` and `ulimit -f`.
     pub arena_bytes: Option<u64>,
     /// How many processes that MPI_Comm_spawn starts may live at the same time in a job, beside those that mpirun starts.
     pub spawn_ranks_max: u64,
@@ -501,7 +501,7 @@ pub const TABLE: &[Setting] = &[
         default: "",
         scope: Scope::Launch,
         internal: false,
-        doc: "Shared memory that each rank may use at most, for MPI_Alloc_mem, operations and staging; not set: as much as the machine has.",
+        doc: "Shared memory that each rank may use at most, for MPI_Alloc_mem, operations and staging; not set: as much as the machine or the cgroup has, and less under `ulimit -v` and `ulimit -f`.",
         why: "Offsets in the job's segment are fixed at the start; memory is taken only when it is touched.",
     },
     Setting {

@@ -12,6 +12,7 @@ pub mod debugger;
 pub mod fence;
 pub mod file;
 pub mod futex;
+pub mod limits;
 pub mod memory;
 pub mod process;
 pub mod remote;

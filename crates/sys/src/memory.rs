@@ -24,8 +24,17 @@ pub fn physical_bytes() -> u64 {
 /// Makes `bytes` bytes of zeroed, sparse memory whose length can never change again, so no map of it can fault for
 /// being cut short. `name` is for people (/proc/PID/maps). The descriptor is closed on exec: see `inheritable`.
 pub fn create(name: &str, bytes: u64) -> Result<OwnedFd> {
-    let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-    rustix::fs::ftruncate(&fd, bytes)?;
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    // vm.memfd_noexec=2 wants it said that nothing here is a program; before Linux 6.3 it cannot be said.
+    let fd = match rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
+        Err(rustix::io::Errno::INVAL) => rustix::fs::memfd_create(name, flags)?,
+        other => other?,
+    };
+    // Beyond `ulimit -f` the kernel would kill us by SIGXFSZ.
+    if crate::limits::file_bytes().is_some_and(|most| bytes > most) {
+        return Err(std::io::Error::from_raw_os_error(libc::EFBIG));
+    }
+    crate::limits::with_longest_files(|| rustix::fs::ftruncate(&fd, bytes))?;
     rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     Ok(fd)
 }

@@ -117,6 +117,8 @@ pub struct Job {
     used: u32,
     /// The exit code of the first failure.
     failed: Option<u8>,
+    /// Processes of our cgroup that the kernel had killed for want of memory before.
+    oom_kills: u64,
 }
 
 impl Job {
@@ -139,6 +141,7 @@ impl Job {
             adopted: None,
             used: 0,
             failed: None,
+            oom_kills: sys::limits::oom_kills().unwrap_or(0),
         }
     }
 
@@ -378,7 +381,11 @@ impl Job {
         }
         let who = format!("{name_of} (pid {pid} on {})", self.host);
         if let Some(signal) = end.signal {
-            let sentence = format!("{who} was killed by signal {signal} ({}); ending the job", name(signal));
+            let sentence = format!(
+                "{who} was killed by signal {signal} ({}){}; ending the job",
+                name(signal),
+                self.want_of_memory(signal)
+            );
             return self.report(first, sentence, 128 + signal as u8);
         }
         let Some(code) = end.code else {
@@ -402,6 +409,19 @@ impl Job {
         }
     }
 
+    /// Whose SIGKILL it was, if the kernel's for want of memory.
+    fn want_of_memory(&self, signal: i32) -> String {
+        if signal != libc::SIGKILL || sys::limits::oom_kills().is_none_or(|kills| kills <= self.oom_kills) {
+            return String::new();
+        }
+        match sys::limits::cgroup_bytes() {
+            Some(bytes) => {
+                format!(" by the kernel: its cgroup has no more than {} MiB of memory", bytes >> 20)
+            }
+            None => " by the kernel: the machine has no memory left".into(),
+        }
+    }
+
     /// A proxy's death costs nothing but speed: ranks carry its operations on.
     fn proxy_ended(&mut self, proxy: u32, pid: i32, status: WaitStatus) {
         let page = self.segment.proxy(proxy);
@@ -417,7 +437,9 @@ impl Job {
             return;
         }
         let how = match status.terminating_signal() {
-            Some(signal) => format!("was killed by signal {signal} ({})", name(signal)),
+            Some(signal) => {
+                format!("was killed by signal {signal} ({}){}", name(signal), self.want_of_memory(signal))
+            }
             None => format!("exited with code {}", status.exit_status().unwrap_or(0)),
         };
         say(&format!("proxy {proxy} (pid {pid} on {}) {how}; its ranks go on without it", self.host));

@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 
 use settings::agree;
 use sys::signal::Signals;
-use transport::shm::{RANKS_MAX, Shape};
+use transport::shm::Shape;
 
 use arguments::Arguments;
 use job::{Job, Options};
@@ -68,8 +68,7 @@ fn launch(arguments: &Arguments) -> Result<u8, Refusal> {
     let plan = cpus::plan(&cores, arguments.ranks(), global.proxies, global.bind_to, proxy_cores)
         .map_err(Refusal::other)?;
 
-    let places = arguments.ranks().saturating_add(settings.spawn_ranks_max as u32).min(RANKS_MAX);
-    let sparse = Shape::sparse(places.max(arguments.ranks()), global.proxies);
+    let sparse = Shape::sparse(arguments.ranks(), settings.spawn_ranks_max as u32, global.proxies);
     let shape = Shape { arena_bytes: settings.arena_bytes.unwrap_or(sparse.arena_bytes), ..sparse };
     let (segment, fd) = boot::create(shape, &agree::told_of(&variables, agree::LAUNCHER))
         .map_err(|error| Refusal::other(error.to_string()))?;

@@ -164,6 +164,13 @@ fn refusal(program: &Program, error: &std::io::Error) -> Refusal {
             code: 126,
             message: format!("{name}: neither a program of this machine nor a script with #!"),
         },
+        Some(libc::EMFILE) => Refusal {
+            code: 1,
+            message: format!(
+                "{name}: cannot be started: mpirun, which needs three descriptors for each rank, may have only {}: raise `ulimit -n`",
+                sys::limits::descriptors().unwrap_or(0)
+            ),
+        },
         _ => Refusal { code: 126, message: format!("{name}: cannot be started: {error}") },
     }
 }

@@ -13,6 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use sys::Span;
+use sys::limits;
 use sys::memory::{self, Map};
 
 /// "OUTBOARD", read as a little-endian number.
@@ -23,8 +24,14 @@ const VERSION: u32 = 7;
 const ARENA_ALIGN: u64 = 2 << 20;
 /// Rings begin at multiples of this: the largest page of a machine that we run on, so that each can be mapped alone.
 const RING_ALIGN: u64 = 64 << 10;
+/// What helps where memory cannot be mapped.
+const REMEDY: &str =
+    "raise `ulimit -v` and `ulimit -f`, or lower OUTBOARD_ARENA_BYTES and OUTBOARD_SPAWN_RANKS_MAX";
 /// Bytes from one ring to the next.
 const RING_STRIDE: u64 = ring::BYTES.next_multiple_of(RING_ALIGN);
+
+/// Arenas that limits leave no more than this leave nothing for spawned processes.
+const ARENA_BYTES_MIN: u64 = 64 << 20;
 
 /// How many of what a job has: all that the layout depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,9 +45,33 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// A shape whose arenas are as large as the machine's memory: no rank ever runs out before the machine does.
-    pub fn sparse(ranks: u32, proxies: u32) -> Shape {
-        Shape { ranks, proxies, arena_bytes: memory::physical_bytes() }
+    /// A shape whose arenas are as large as the memory that may be used: no rank ever runs out before the machine does. Where address space
+    /// (`ulimit -v`) or files (`ulimit -f`) are limited, arenas are smaller: each process may map those of all `ranks`, and has half of its
+    /// address space for itself. There is room for `spawned` more ranks, unless that would leave less than [`ARENA_BYTES_MIN`].
+    pub fn sparse(ranks: u32, spawned: u32, proxies: u32) -> Shape {
+        Shape::within(
+            Shape { ranks: ranks.saturating_add(spawned).min(RANKS_MAX).max(ranks), proxies, arena_bytes: 1 },
+            ranks,
+            (limits::memory_bytes(), limits::address_space(), limits::file_bytes()),
+        )
+    }
+
+    fn within(most: Shape, ranks: u32, limits: (u64, Option<u64>, Option<u64>)) -> Shape {
+        let (memory, space, file) = limits;
+        let share = |shape: Shape| {
+            let beside = shape.layout().map_or(u64::MAX, |layout| layout.arenas);
+            let of_file =
+                file.map_or(u64::MAX, |file| file.saturating_sub(beside) / u64::from(shape.ranks.max(1)));
+            let of_space = space.map_or(u64::MAX, |space| space / 2 / u64::from(ranks.max(1)));
+            of_file.min(of_space).min(memory)
+        };
+        let shape = if share(most) < ARENA_BYTES_MIN { Shape { ranks, ..most } } else { most };
+        let bytes = share(shape).max(ARENA_ALIGN);
+        // Rounded down where there is a limit, up otherwise, as `layout` does.
+        Shape {
+            arena_bytes: if bytes < memory { bytes / ARENA_ALIGN * ARENA_ALIGN } else { memory },
+            ..shape
+        }
     }
 
     /// Where everything lies; an error for shapes that no machine can map.
@@ -141,7 +172,10 @@ impl Segment {
             Ok((fd, copy))
         };
         let (fd, copy) = create().map_err(|error| {
-            Error::new(Class::NoMem, format!("cannot make a sparse memfd of {} bytes: {error}", layout.total))
+            Error::new(
+                Class::NoMem,
+                format!("cannot make a sparse memfd of {} bytes: {error}; {REMEDY}", layout.total),
+            )
         })?;
         let segment = Segment::map(fd, shape, layout)?;
         let job = segment.job();
@@ -386,7 +420,7 @@ fn map(fd: &OwnedFd, offset: u64, bytes: u64, what: impl FnOnce() -> String) -> 
         let what = what();
         Error::new(
             Class::NoMem,
-            format!("cannot map {what}, {bytes} bytes of address space: {error}; raise `ulimit -v`, or lower OUTBOARD_ARENA_BYTES"),
+            format!("cannot map {what}, {bytes} bytes of address space: {error}; {REMEDY}"),
         )
     })
 }
@@ -436,7 +470,7 @@ mod tests {
 
     #[test]
     fn a_large_job_costs_only_what_it_touches() {
-        let (segment, _fd) = Segment::create(Shape::sparse(256, 8)).unwrap();
+        let (segment, _fd) = Segment::create(Shape::sparse(256, 0, 8)).unwrap();
         segment.rank(255).set_state(super::super::State::Running);
         segment.arena(200).unwrap().word(1 << 30).unwrap().store(1, Ordering::Relaxed);
         assert!(segment.resident().unwrap() <= 80 << 10, "{}", segment.resident().unwrap());
@@ -467,6 +501,21 @@ mod tests {
         {
             assert!(Segment::create(Shape { ranks, proxies, arena_bytes }).is_err());
         }
+    }
+
+    // Goal: a job starts within whatever limits there are. Rings and pages take what they take.
+    #[test]
+    fn arenas_fit_the_limits() {
+        let most = Shape { ranks: 258, proxies: 0, arena_bytes: 1 };
+        let none = Shape::within(most, 2, (24 << 30, None, None));
+        assert_eq!((none.ranks, none.arena_bytes), (258, 24 << 30));
+        let space = Shape::within(most, 2, (24 << 30, Some((4 << 30) + 5), None));
+        assert_eq!((space.ranks, space.arena_bytes), (258, 1 << 30));
+        let file = Shape::within(most, 2, (24 << 30, None, Some(1 << 30)));
+        assert_eq!(file.ranks, 2, "rings to spawned ranks alone would be longer");
+        assert!(file.layout().unwrap().total <= 1 << 30 && file.arena_bytes > 400 << 20, "{file:?}");
+        let tiny = Shape::within(most, 2, (24 << 30, Some(1 << 20), Some(1 << 20)));
+        assert_eq!((tiny.ranks, tiny.arena_bytes), (2, ARENA_ALIGN), "what then cannot be mapped is told");
     }
 
     #[test]

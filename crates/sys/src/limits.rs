@@ -1,0 +1,99 @@
+//! What this process may use: resource limits, and what its cgroup says of memory.
+
+use rustix::process::{Resource, Rlimit, getrlimit};
+use std::path::{Path, PathBuf};
+
+/// Bytes of memory that may be used here: of the machine, or of the cgroup if that has fewer.
+pub fn memory_bytes() -> u64 {
+    cgroup_bytes().map_or(u64::MAX, |bytes| bytes).min(crate::memory::physical_bytes())
+}
+
+/// Bytes of address space that a process may map (`ulimit -v`), if there is a limit.
+pub fn address_space() -> Option<u64> {
+    getrlimit(Resource::As).current
+}
+
+/// Bytes that a file may have (`ulimit -f`), if there is a limit that this process cannot raise.
+pub fn file_bytes() -> Option<u64> {
+    getrlimit(Resource::Fsize).maximum
+}
+
+/// Descriptors that a process may have open (`ulimit -n`).
+pub fn descriptors() -> Option<u64> {
+    getrlimit(Resource::Nofile).current
+}
+
+/// Runs `what` with the limit on files as high as this process may raise it.
+pub(crate) fn with_longest_files<T>(what: impl FnOnce() -> T) -> T {
+    let before = getrlimit(Resource::Fsize);
+    let raised = Rlimit { current: before.maximum, ..before };
+    // If it cannot be raised the length is refused, which is told.
+    let _ = rustix::process::setrlimit(Resource::Fsize, raised);
+    let done = what();
+    let _ = rustix::process::setrlimit(Resource::Fsize, before);
+    done
+}
+
+/// The least limit on memory of this process's cgroup and those above it, if there is one.
+pub fn cgroup_bytes() -> Option<u64> {
+    let folders = folders();
+    let all = folders.iter().flat_map(|folder| folder.ancestors().take(folder.components().count()));
+    let limit = |folder: &Path| {
+        ["memory.max", "memory.limit_in_bytes"].into_iter().find_map(|file| number(&folder.join(file)))
+    };
+    // Version 1 says "no limit" by a number that is near 2^63.
+    all.filter_map(limit).filter(|bytes| *bytes < 1 << 60).min()
+}
+
+/// How many processes of this process's cgroup the kernel has killed for want of memory.
+pub fn oom_kills() -> Option<u64> {
+    let count = |file: PathBuf| {
+        let text = std::fs::read_to_string(file).ok()?;
+        text.lines()
+            .find_map(|line| line.strip_prefix("oom_kill "))
+            .and_then(|count| count.trim().parse().ok())
+    };
+    let files = ["memory.events", "memory.oom_control"];
+    folders().iter().flat_map(|folder| files.map(|file| folder.join(file))).find_map(count)
+}
+
+fn number(file: &Path) -> Option<u64> {
+    std::fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+/// Where this process's cgroup shows its memory: of version 2, and of version 1.
+fn folders() -> Vec<PathBuf> {
+    folders_of(&std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default())
+}
+
+fn folders_of(text: &str) -> Vec<PathBuf> {
+    let folder = |line: &str| {
+        let (_, rest) = line.split_once(':')?;
+        let (controllers, path) = rest.split_once(':')?;
+        let path = path.trim_start_matches('/');
+        match controllers {
+            "" => Some(Path::new("/sys/fs/cgroup").join(path)),
+            _ if controllers.split(',').any(|one| one == "memory") => {
+                Some(Path::new("/sys/fs/cgroup/memory").join(path))
+            }
+            _ => None,
+        }
+    };
+    text.lines().filter_map(folder).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_versions_of_cgroups_have_folders() {
+        let folders = folders_of("9:name=systemd:/\n4:memory,hugetlb:/a/b\n3:cpuset:/\n0::/c\n");
+        assert_eq!(folders, [Path::new("/sys/fs/cgroup/memory/a/b"), Path::new("/sys/fs/cgroup/c")]);
+    }
+
+    #[test]
+    fn there_is_memory() {
+        assert!((1 << 20..=crate::memory::physical_bytes()).contains(&memory_bytes()));
+    }
+}
