@@ -49,6 +49,32 @@ def a_core_holds_no_shared_memory():
         return f"{blocks >> 10} KiB"
 
 
+@test
+def a_crash_tells_where():
+    program = compile_c(HERE / "faults/crashes.c")
+    for way, sent, where in [("segv", signal.SIGSEGV, "#0 deep"), ("overflow", signal.SIGSEGV, "#0 endless"),
+                             ("thread", signal.SIGSEGV, "#0 deep"), ("abort", signal.SIGABRT, "main")]:
+        code, output = mpirun("-n", 2, program, way)
+        expect(code == 128 + sent, f"{way}: exit code {code}\n{output}")
+        expect(re.search(rf"rank 1 \(pid \d+ on .*\) crashed: {sent.name}", output) and where in output and "gdb -p" in output,
+               f"{way}:\n{output}")
+    # Whoever handles it keeps it; a child of fork is no rank; and there is a way to say no.
+    for way, code, env in [("own", 7, {}), ("fork", 0, {}), ("segv", 128 + signal.SIGSEGV, {"OUTBOARD_CRASH": "off"})]:
+        seen, output = mpirun("-n", 2, program, way, env=env)
+        expect(seen == code and "crashed" not in output, f"{way} {env}: exit code {seen}\n{output}")
+    child = start(BIN / "mpirun", "-n", 2, program, "segv", env={"OUTBOARD_CRASH": "wait"})
+    pid = int(re.search(r"it waits: `gdb -p (\d+)`", read_until(child, "it waits"))[1])
+    expect(stat(pid)[2] in "SR", f"the crashed rank is {stat(pid)}")
+    os.kill(child.pid, signal.SIGTERM)
+    finish(child)
+
+
+@test
+def a_collective_that_hangs_points_to_the_check():
+    code, output = mpirun("--timeout", 1, "-n", 3, compile_c(HERE / "faults/hangs.c"))
+    expect(code == 124 and "OUTBOARD_CHECK=1 says" in output, f"exit code {code}\n{output}")
+
+
 def within(**limits):
     """For `run`: resource limits, hard ones."""
     def set_all():

@@ -7,10 +7,11 @@
 //! of its own. Without `mpirun`, a program is a job of one.
 //!
 //! Read next: `member.rs` (life in the job: join, leave, abort), `claim.rs` (finding the segment),
-//! `build.rs` (that all are of one build).
+//! `build.rs` (that all are of one build), `crash.rs` (what a rank says that a signal ends).
 
 mod build;
 mod claim;
+mod crash;
 mod member;
 
 pub use build::{BUILD, attach, create};

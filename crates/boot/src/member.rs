@@ -9,6 +9,7 @@ use settings::{Cma, Settings};
 use transport::shm::{Segment, Shape, State, World, cma};
 
 use crate::claim::{self, Claim};
+use crate::crash;
 
 /// This process's place in its job.
 #[derive(Clone, Copy, Debug)]
@@ -126,6 +127,7 @@ impl Membership {
             let file = if self.alone { file.clone() } else { telemetry::event::part(file, who) };
             telemetry::event::trace(who, &file, settings.trace_events_max as usize);
         }
+        crash::watch(settings.crash, &self.segment.name(self.rank));
         cma::publish(self.segment, self.rank);
         page.set_state(State::Running);
     }

@@ -76,6 +76,8 @@ pub struct Settings {
     pub connect_timeout_ms: u64,
     /// 0: check what a call can see by itself; 1: also compare what the members of a collective pass; 2: also say at MPI_Finalize what was left behind: unmatched messages and receives, objects never freed.
     pub check: u64,
+    /// What a rank does that a signal such as SIGSEGV ends: report prints where it was, wait also keeps it for a debugger, off leaves it to the program. A handler that the program has set before MPI_Init is left alone.
+    pub crash: Crash,
     /// Print a summary of the counters when MPI is finalized.
     pub stats: bool,
     /// Record events and write them to this file in the Chrome trace format (chrome://tracing, ui.perfetto.dev).
@@ -131,14 +133,15 @@ impl Settings {
             spawn_ranks_max: values.required(31)?,
             connect_timeout_ms: values.required(32)?,
             check: values.required(33)?,
-            stats: values.required(34)?,
-            trace: values.optional(35)?,
-            trace_events_max: values.required(36)?,
-            job_fd: values.optional(37)?,
-            rank: values.optional(38)?,
-            parents: values.optional(39)?,
-            proxy: values.optional(40)?,
-            launcher_pid: values.optional(41)?,
+            crash: values.required(34)?,
+            stats: values.required(35)?,
+            trace: values.optional(36)?,
+            trace_events_max: values.required(37)?,
+            job_fd: values.optional(38)?,
+            rank: values.optional(39)?,
+            parents: values.optional(40)?,
+            proxy: values.optional(41)?,
+            launcher_pid: values.optional(42)?,
         })
     }
 
@@ -179,14 +182,15 @@ impl Settings {
             31 => self.spawn_ranks_max == other.spawn_ranks_max,
             32 => self.connect_timeout_ms == other.connect_timeout_ms,
             33 => self.check == other.check,
-            34 => self.stats == other.stats,
-            35 => self.trace == other.trace,
-            36 => self.trace_events_max == other.trace_events_max,
-            37 => self.job_fd == other.job_fd,
-            38 => self.rank == other.rank,
-            39 => self.parents == other.parents,
-            40 => self.proxy == other.proxy,
-            41 => self.launcher_pid == other.launcher_pid,
+            34 => self.crash == other.crash,
+            35 => self.stats == other.stats,
+            36 => self.trace == other.trace,
+            37 => self.trace_events_max == other.trace_events_max,
+            38 => self.job_fd == other.job_fd,
+            39 => self.rank == other.rank,
+            40 => self.parents == other.parents,
+            41 => self.proxy == other.proxy,
+            42 => self.launcher_pid == other.launcher_pid,
             _ => true,
         }
     }
@@ -535,6 +539,16 @@ pub const TABLE: &[Setting] = &[
         why: "Comparing between ranks costs shared-memory traffic in every collective.",
     },
     Setting {
+        name: "crash",
+        variable: "OUTBOARD_CRASH",
+        kind: Kind::Choice(&["report", "wait", "off"]),
+        default: "report",
+        scope: Scope::Process,
+        internal: false,
+        doc: "What a rank does that a signal such as SIGSEGV ends: report prints where it was, wait also keeps it for a debugger, off leaves it to the program. A handler that the program has set before MPI_Init is left alone.",
+        why: "The first question after a crash; the signal, the exit code and a core dump stay as they are.",
+    },
+    Setting {
         name: "stats",
         variable: "OUTBOARD_STATS",
         kind: Kind::Flag,
@@ -674,6 +688,28 @@ impl FromText for Cma {
         match text {
             "auto" => Ok(Cma::Auto),
             "off" => Ok(Cma::Off),
+            _ => Err(format!("no such choice: {text}")),
+        }
+    }
+}
+
+/// What a rank does that a signal such as SIGSEGV ends: report prints where it was, wait also keeps it for a debugger, off leaves it to the program. A handler that the program has set before MPI_Init is left alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Crash {
+    /// `report`
+    Report,
+    /// `wait`
+    Wait,
+    /// `off`
+    Off,
+}
+
+impl FromText for Crash {
+    fn from_text(_: &Kind, text: &str) -> Result<Crash, String> {
+        match text {
+            "report" => Ok(Crash::Report),
+            "wait" => Ok(Crash::Wait),
+            "off" => Ok(Crash::Off),
             _ => Err(format!("no such choice: {text}")),
         }
     }

@@ -40,14 +40,20 @@ impl Job {
             std::thread::sleep(Duration::from_millis(2));
         }
         let mut text = format!("what the {} ranks of this job wait for:", ranks.len());
+        let mut collective = false;
         for (rank, pid) in ranks {
             text +=
                 &format!("\n  {} (pid {pid}): {}", self.segment.name(rank), standing(&self.segment, rank));
             let answer = self.segment.rank(rank).report.answered();
+            collective |= answer.as_ref().is_some_and(|answer| answer.contains("collective"));
             answer
                 .iter()
                 .flat_map(|answer| answer.lines())
                 .for_each(|line| text += &format!("\n      {line}"));
+        }
+        if collective && settings::get().check == 0 {
+            text +=
+                "\n  if members of a comm call different collectives, OUTBOARD_CHECK=1 says which and where";
         }
         say(&text);
     }
