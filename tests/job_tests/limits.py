@@ -27,8 +27,7 @@ def settings_must_agree():
 @test
 def buffers_that_cross_memory_attach_refuses():
     """All paths, where the kernel's refusal is simulated; tests/programs/hidden_memory.c meets the kernel's own."""
-    code, output = run(HERE / "run", "coll_regular", "coll_outstanding", "persistent", "rma_moves", "rma_windows", "p2p_modes",
-                       "io_views", "--ways", "refused", "refused-proxy", "--ranks", 3, timeout=300)
+    code, output = run(HERE / "run", "coll_regular", "coll_outstanding", "rma_moves", "p2p_modes", "--ways", "refused", "refused-proxy", "--ranks", 3, timeout=300)
     expect(code == 0, output)
 
 

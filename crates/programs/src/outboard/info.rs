@@ -115,10 +115,15 @@ fn value_of(row: &Setting) -> String {
 
 fn explained(row: &Setting) -> String {
     let mut text = format!("{}={}\n", row.variable, value_of(row));
-    for line in [row.doc, row.why, &format!("Allowed: {}.", row.kind.allowed())] {
+    let limits = format!("Allowed: {}. Scope: {}.", row.kind.allowed(), scope_of(row));
+    for line in [row.doc, row.why, &limits] {
         writeln!(text, "    {line}").expect("a String takes all");
     }
     text
+}
+
+fn scope_of(row: &Setting) -> String {
+    format!("{:?}", row.scope).to_lowercase()
 }
 
 fn described(row: &Setting) -> Value {
@@ -128,7 +133,7 @@ fn described(row: &Setting) -> Value {
         "value": settings::given(row),
         "default": row.default,
         "allowed": row.kind.allowed(),
-        "scope": format!("{:?}", row.scope).to_lowercase(),
+        "scope": scope_of(row),
         "doc": row.doc,
         "why": row.why,
     })
