@@ -1,4 +1,4 @@
-/* Point-to-point: latency, bandwidth, message rate, threads, derived datatypes, partitioned.
+/* Point-to-point: latency, bandwidth, message rate, threads, derived datatypes, partitioned, a token ring.
  *
  * Ranks are paired: rank i of the first half with rank i of the second; most tests use the first pair only. */
 #include "bench.h"
@@ -321,6 +321,50 @@ static result partitioned(const options *o, const test *t, size_t bytes)
     return one(time, failed);
 }
 
+/* How a rank waits for the token of a ring. */
+typedef struct {
+    void (*take)(void *memory, int count, MPI_Datatype type, int from);
+} taking;
+
+static void by_recv(void *memory, int count, MPI_Datatype type, int from)
+{
+    MPI_Recv(memory, count, type, from, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+static void by_iprobe(void *memory, int count, MPI_Datatype type, int from)
+{
+    for (int flag = 0; !flag;) MPI_Iprobe(from, TAG, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+    by_recv(memory, count, type, from);
+}
+static void by_test(void *memory, int count, MPI_Datatype type, int from)
+{
+    MPI_Request request;
+    MPI_Irecv(memory, count, type, from, TAG, MPI_COMM_WORLD, &request);
+    for (int flag = 0; !flag;) MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
+}
+
+static const taking receiving = {by_recv}, probing = {by_iprobe}, testing = {by_test};
+
+/* One token goes round all ranks: microseconds a hop. */
+static result ring(const options *o, const test *t, size_t bytes)
+{
+    MPI_Datatype type = type_or(o, MPI_CHAR);
+    void *out = buffer(o, bytes, 0), *in = buffer(o, bytes, -1);
+    int laps = iterations_of(o, bytes), count = count_of(type, bytes), up = (rank + 1) % size, down = (rank + size - 1) % size;
+    double began = 0;
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int lap = -o->warm_ups; lap < laps; lap++) {
+        if (lap == 0) began = clock_us();
+        if (rank == 0) MPI_Send(out, count, type, up, TAG, MPI_COMM_WORLD);
+        ((const taking *)t->what)->take(in, count, type, down);
+        if (rank != 0) MPI_Send(out, count, type, up, TAG, MPI_COMM_WORLD);
+    }
+    double time = (clock_us() - began) / laps / size;
+    int failed = o->validate && wrong(in, bytes, 0) > 0;
+    release(o, out);
+    release(o, in);
+    return one(time, failed);
+}
+
 static const char *const rate_column[] = {"Messages/s", NULL};
 
 static const test tests[] = {
@@ -336,6 +380,9 @@ static const test tests[] = {
     {"latency_indexed", "Latency (us)", 2, 16, pieces, 0, &indexed, NULL},
     {"latency_struct", "Latency (us)", 2, 16, pieces, 0, &structure, NULL},
     {"partitioned", "Latency (us)", 2, 8, partitioned, 0, NULL, NULL},
+    {"ring", "Time per hop (us)", 2, 0, ring, 0, &receiving, NULL},
+    {"ring_iprobe", "Time per hop (us)", 2, 0, ring, 0, &probing, NULL},
+    {"ring_test", "Time per hop (us)", 2, 0, ring, 0, &testing, NULL},
     {0},
 };
 
