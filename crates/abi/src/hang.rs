@@ -125,7 +125,22 @@ pub(crate) fn report(process: &Process) -> String {
         writeln!(text, "short collective{}: not started by rank {rank}", named(comm))
             .expect("a String takes all");
     }
-    text
+    text + &vain_polls()
+}
+
+/// The calls that asked for something and found nothing, by function.
+fn vain_polls() -> String {
+    let counted = telemetry::page().values();
+    let polls: Vec<String> = counted
+        .filter_map(|(counter, polls)| {
+            Some(format!("MPI_{} {polls}", capital(counter.name().strip_prefix("vain_")?)))
+        })
+        .collect();
+    if polls.is_empty() { String::new() } else { format!("polls in vain so far: {}\n", polls.join(", ")) }
+}
+
+fn capital(name: &str) -> String {
+    name[..1].to_uppercase() + &name[1..]
 }
 
 /// The comm of a context.

@@ -78,6 +78,17 @@ counters! {
     AccumulateCalls "accumulate_calls" Count "atomic operations on windows: accumulates, fetch-and-ops, compare-and-swaps";
     WindowBytes "window_bytes" Bytes "bytes moved to and from windows by puts, gets and accumulates";
 
+    WindowPolls "window_polls" Count "flushes, unlocks and fetching atomics, by which a program may poll a window: to the nearest 16";
+    VainTest "vain_test" Count "calls of MPI_Test whose request was not complete";
+    VainTestany "vain_testany" Count "calls of MPI_Testany that found no request complete";
+    VainTestall "vain_testall" Count "calls of MPI_Testall that found a request not complete";
+    VainTestsome "vain_testsome" Count "calls of MPI_Testsome that found no request complete";
+    VainRequestGetStatus "vain_request_get_status" Count "calls of MPI_Request_get_status and its like that found nothing complete";
+    VainIprobe "vain_iprobe" Count "calls of MPI_Iprobe that found no message";
+    VainImprobe "vain_improbe" Count "calls of MPI_Improbe that found no message";
+    VainParrived "vain_parrived" Count "calls of MPI_Parrived whose partition had not arrived";
+    VainWinTest "vain_win_test" Count "calls of MPI_Win_test that found the epoch not complete";
+
     WaitNs "wait_ns" Nanoseconds "time in waits inside MPI calls";
     CollectiveNs "collective_ns" Nanoseconds "time inside MPI calls of collectives, starts and waits together";
     Polls "polls" Count "turns of the wait loop";

@@ -193,6 +193,7 @@ fn same(said: &[impl AsRef<[u64]>], what: &str) -> Result<()> {
 
 /// MPI_File_get_size
 pub fn file_get_size(guard: &mut Guard, fh: Handle, size: Out<i64>) -> Result<()> {
+    guard.progress();
     size.set(guard.job().files.get(fh)?.storage.size()? as i64)
 }
 
@@ -373,6 +374,7 @@ pub fn file_seek_shared(guard: &mut Guard, fh: Handle, offset: i64, whence: i32)
 
 /// MPI_File_get_position_shared
 pub fn file_get_position_shared(guard: &mut Guard, fh: Handle, offset: Out<i64>) -> Result<()> {
+    guard.progress();
     offset.set(guard.job().files.get(fh)?.position_shared())
 }
 

@@ -12,6 +12,8 @@ use io::{Split, Way};
 /// Waits for an access.
 fn run(guard: &mut Guard, wanted: Wanted, status: StatusOut) -> Result<()> {
     let outcome = guard.start_access(wanted, true)?;
+    // A program may poll a file.
+    guard.progress();
     let ended = |_: &mut Process| outcome.take().map(Completion::of_bytes);
     let completion = if wanted.all { guard.wait(ended) } else { guard.wait_for_thread(ended) };
     finish(completion, status)

@@ -147,7 +147,9 @@ pub fn compare_and_swap(
         Ok(buffer.contiguous().expect("integers, logicals and bytes have no gaps"))
     };
     let (compare, origin, result) = (element(compare_addr)?, element(origin_addr)?, element(result_addr)?);
-    window.compare_and_swap(rma, target, Swap { basic, compare, origin, result }, place)
+    window.compare_and_swap(rma, target, Swap { basic, compare, origin, result }, place)?;
+    guard.polled_window();
+    Ok(())
 }
 
 /// MPI_Put and MPI_Get.
@@ -219,7 +221,11 @@ fn update(
     }
     let basic = face::operand(basic);
     check_op(op, basic)?;
-    window.accumulate(rma, target, Update { op, basic }, origin, result, place)
+    window.accumulate(rma, target, Update { op, basic }, origin, result, place)?;
+    if result.is_some() {
+        guard.polled_window();
+    }
+    Ok(())
 }
 
 #[inline(always)]
@@ -283,5 +289,6 @@ fn predefined(objects: &Objects, datatype: Handle) -> Result<Basic> {
 
 fn hand_out(guard: &mut Guard, win: Handle, request: Out<Handle>) -> Result<()> {
     let comm = guard.job().windows.get(win)?.comm;
+    guard.polled_window();
     request.set(guard.request(comm, Work::Done(Completion::EMPTY))?)
 }

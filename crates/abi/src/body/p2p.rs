@@ -9,6 +9,7 @@ use error::{Class, Result, fail};
 use objects::{Comm, Group, constants};
 use p2p::{Indirect, Mode, Ticket};
 use std::sync::Arc;
+use telemetry::Counter;
 
 /// MPI_Send.
 pub fn send(
@@ -295,8 +296,8 @@ pub fn iprobe(
 ) -> Result<()> {
     flag.check()?;
     let wanted = guard.wanted(source, tag, comm)?;
-    guard.progress();
-    let found = wanted.probe(guard);
+    let awaiting = || Awaiting::Operation(wanted.operation());
+    let found = guard.poll(Counter::VainIprobe, awaiting, |process| Ok(wanted.probe(process)))?;
     flag.set(i32::from(found.is_some()))?;
     found.into_iter().for_each(|found| status.set(found));
     Ok(())
@@ -327,8 +328,8 @@ pub fn improbe(
     flag.check()?;
     message.check()?;
     let wanted = guard.wanted(source, tag, comm)?;
-    guard.progress();
-    let found = wanted.extract(guard)?;
+    let awaiting = || Awaiting::Operation(wanted.operation());
+    let found = guard.poll(Counter::VainImprobe, awaiting, |process| wanted.extract(process))?;
     flag.set(i32::from(found.is_some()))?;
     let Some((handle, found)) = found else { return Ok(()) };
     status.set(found);

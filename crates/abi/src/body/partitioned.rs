@@ -7,7 +7,7 @@
 
 use crate::args::{Address, Handle, In, Out};
 use crate::buffer::memory;
-use crate::process::{Guard, Job};
+use crate::process::{Awaiting, Guard, Job, Process};
 use crate::request::{Completion, Receive, Recipe, Request, Send, Source, Work, status_of};
 use datatype::Buffer;
 use error::{Class, Error, Result, fail};
@@ -15,6 +15,7 @@ use objects::context::Claim;
 use objects::{Group, constants};
 use p2p::{Mode, P2p, Ticket};
 use std::sync::{Arc, OnceLock};
+use telemetry::Counter;
 
 /// What a partitioned request was made with.
 pub struct Partitioned {
@@ -132,14 +133,17 @@ pub fn parrived(guard: &mut Guard, request: Handle, partition: i32, flag: Out<i3
         fail!(Class::Request, "{request} is a partitioned send; MPI_Parrived takes a receive");
     }
     let partition = check_partition(partition, made.partitions)?;
-    guard.progress();
-    let over = guard.peek(request)?;
-    let Job { requests, p2p, .. } = guard.job();
-    let arrived = match &requests.get(request)?.work {
-        Some(Work::Parts(parts)) => parts.has_arrived(p2p, partition),
-        _ => over,
+    let arrived = |process: &mut Process| {
+        let over = process.peek(request)?;
+        let Job { requests, p2p, .. } = process.job();
+        let arrived = match &requests.get(request)?.work {
+            Some(Work::Parts(parts)) => parts.has_arrived(p2p, partition),
+            _ => over,
+        };
+        Ok(arrived.then_some(()))
     };
-    flag.set(i32::from(arrived))
+    let arrived = guard.poll(Counter::VainParrived, || Awaiting::Request(request), arrived)?;
+    flag.set(i32::from(arrived.is_some()))
 }
 
 #[rustfmt::skip]

@@ -77,7 +77,8 @@ pub fn get(
 /// MPI_Win_flush
 #[inline(always)]
 pub fn win_flush(process: &mut Process, rank: i32, win: Handle) -> Option<()> {
-    process.job().flush(rank, win).ok()
+    let job = process.job();
+    if job.polls_window() || !job.shared.may_spin() { None } else { job.flush(rank, win).ok() }
 }
 
 /// MPI_Allreduce

@@ -8,6 +8,7 @@ use crate::process::{Awaiting, Guard, Job, On, Process};
 use crate::request::{Completion, Recipe, Request, Work};
 use error::{Class, Error, Result, fail};
 use objects::{Queue, constants};
+use telemetry::Counter;
 
 /// MPI_Wait.
 pub fn wait(guard: &mut Guard, request: Out<Handle>, status: StatusOut) -> Result<()> {
@@ -21,8 +22,8 @@ pub fn wait(guard: &mut Guard, request: Out<Handle>, status: StatusOut) -> Resul
 pub fn test(guard: &mut Guard, request: Out<Handle>, flag: Out<i32>, status: StatusOut) -> Result<()> {
     let handle = request.get()?;
     flag.check()?;
-    guard.progress();
-    let retired = guard.retire(handle)?;
+    let awaiting = || Awaiting::Request(handle);
+    let retired = guard.poll(Counter::VainTest, awaiting, |process| process.retire(handle))?;
     flag.set(i32::from(retired.is_some()))?;
     retired.map_or(Ok(()), |retired| finish_one(guard, request, retired, status))
 }
@@ -41,8 +42,7 @@ pub fn testany(
     guard: &mut Guard, count: i32, array_of_requests: Array<Handle>, indx: Out<i32>, flag: Out<i32>, status: StatusOut,
 ) -> Result<()> {
     let handles = array_of_requests.read(length(count)?)?;
-    guard.progress();
-    match guard.retire_any(&handles)? {
+    match guard.poll(Counter::VainTestany, || Awaiting::Nothing, |process| process.retire_any(&handles))? {
         Some(done) => {
             flag.set(1)?;
             finish_any(guard, array_of_requests, done, indx, status)
@@ -74,11 +74,16 @@ pub fn testall(
     guard: &mut Guard, count: i32, array_of_requests: Array<Handle>, flag: Out<i32>, array_of_statuses: Statuses,
 ) -> Result<()> {
     let handles = array_of_requests.read(length(count)?)?;
-    guard.progress();
-    for handle in &handles {
-        if !guard.peek(*handle)? {
-            return flag.set(0);
+    let all_over = |process: &mut Process| {
+        for handle in &handles {
+            if !process.peek(*handle)? {
+                return Ok(None);
+            }
         }
+        Ok(Some(()))
+    };
+    if guard.poll(Counter::VainTestall, || Awaiting::Nothing, all_over)?.is_none() {
+        return flag.set(0);
     }
     flag.set(1)?;
     finish_many(guard, array_of_requests, 0..handles.len(), array_of_statuses)
@@ -91,10 +96,7 @@ pub fn waitsome(
     array_of_statuses: Statuses,
 ) -> Result<()> {
     let handles = array_of_requests.read(length(incount)?)?;
-    let some = guard.wait(|process| match process.peek_some(&handles) {
-        Ok(Some(done)) if done.is_empty() => None,
-        other => Some(other),
-    })?;
+    let some = guard.wait(|process| process.peek_some(&handles).transpose())?;
     finish_some(guard, array_of_requests, some, outcount, array_of_indices, array_of_statuses)
 }
 
@@ -105,8 +107,9 @@ pub fn testsome(
     array_of_statuses: Statuses,
 ) -> Result<()> {
     let handles = array_of_requests.read(length(incount)?)?;
-    guard.progress();
-    let some = guard.peek_some(&handles)?;
+    let some =
+        guard.poll(Counter::VainTestsome, || Awaiting::Nothing, |process| process.peek_some(&handles))?;
+    let some = some.unwrap_or_else(|| Some(Vec::new()));
     finish_some(guard, array_of_requests, some, outcount, array_of_indices, array_of_statuses)
 }
 
@@ -118,8 +121,8 @@ pub fn request_get_status(
     status: StatusOut,
 ) -> Result<()> {
     flag.check()?;
-    guard.progress();
-    let completion = guard.look(request)?;
+    let awaiting = || Awaiting::Request(request);
+    let completion = guard.poll(Counter::VainRequestGetStatus, awaiting, |process| process.look(request))?;
     flag.set(i32::from(completion.is_some()))?;
     completion.map_or(Ok(()), |completion| report(guard, completion, |seen| status.set(seen)))
 }
@@ -130,26 +133,33 @@ pub fn request_get_status_any(
     guard: &mut Guard, count: i32, array_of_requests: In<Handle>, indx: Out<i32>, flag: Out<i32>, status: StatusOut,
 ) -> Result<()> {
     let handles = array_of_requests.read(length(count)?)?;
-    guard.progress();
+    let found = guard.poll(
+        Counter::VainRequestGetStatus,
+        || Awaiting::Nothing,
+        |process| {
+            let mut active = false;
+            for (at, handle) in handles.iter().enumerate() {
+                if !process.is_active(*handle)? {
+                    continue;
+                }
+                active = true;
+                if let Some(completion) = process.look(*handle)? {
+                    return Ok(Some(Some((at, completion))));
+                }
+            }
+            Ok(if active { None } else { Some(None) })
+        },
+    )?;
+    flag.set(i32::from(found.is_some()))?;
     indx.set(constants::UNDEFINED)?;
-    flag.set(0)?;
-    let mut active = false;
-    for (at, handle) in handles.iter().enumerate() {
-        if !guard.is_active(*handle)? {
-            continue;
-        }
-        active = true;
-        if let Some(completion) = guard.look(*handle)? {
-            flag.set(1)?;
+    match found {
+        Some(Some((at, completion))) => {
             indx.set(at as i32)?;
-            return report(guard, completion, |seen| status.set(seen));
+            report(guard, completion, |seen| status.set(seen))
         }
+        Some(None) => status.set_empty(),
+        None => Ok(()),
     }
-    if !active {
-        status.set_empty()?;
-        flag.set(1)?;
-    }
-    Ok(())
 }
 
 /// MPI_Request_get_status_all.
@@ -158,14 +168,10 @@ pub fn request_get_status_all(
     guard: &mut Guard, count: i32, array_of_requests: In<Handle>, flag: Out<i32>, array_of_statuses: Statuses,
 ) -> Result<()> {
     let handles = array_of_requests.read(length(count)?)?;
-    guard.progress();
-    let mut completions = Vec::with_capacity(handles.len());
-    for handle in &handles {
-        match guard.look(*handle)? {
-            Some(completion) => completions.push(completion),
-            None => return flag.set(0),
-        }
-    }
+    let look_at_all = |process: &mut Process| handles.iter().map(|handle| process.look(*handle)).collect();
+    let all: Option<Vec<Completion>> =
+        guard.poll(Counter::VainRequestGetStatus, || Awaiting::Nothing, look_at_all)?;
+    let Some(completions) = all else { return flag.set(0) };
     flag.set(1)?;
     report_many(guard, completions, array_of_statuses)
 }
@@ -177,8 +183,12 @@ pub fn request_get_status_some(
     array_of_statuses: Statuses,
 ) -> Result<()> {
     let handles = array_of_requests.read(length(incount)?)?;
-    guard.progress();
-    let Some(done) = guard.peek_some(&handles)? else { return outcount.set(constants::UNDEFINED) };
+    let peek = |process: &mut Process| process.peek_some(&handles);
+    let done = match guard.poll(Counter::VainRequestGetStatus, || Awaiting::Nothing, peek)? {
+        Some(Some(done)) => done,
+        Some(None) => return outcount.set(constants::UNDEFINED),
+        None => return outcount.set(0),
+    };
     outcount.set(done.len() as i32)?;
     let mut completions = Vec::with_capacity(done.len());
     for (at, index) in done.iter().enumerate() {
@@ -550,8 +560,8 @@ impl Process {
         Ok(if active { None } else { Some(None) })
     }
 
-    /// The active requests that are over; nothing if none is active.
-    fn peek_some(&mut self, handles: &[Handle]) -> Result<Option<Vec<usize>>> {
+    /// The active requests that are over, if any is. `Some(None)`: none is active.
+    fn peek_some(&mut self, handles: &[Handle]) -> Result<Option<Option<Vec<usize>>>> {
         let (mut active, mut done) = (false, Vec::new());
         for (at, handle) in handles.iter().enumerate() {
             if self.is_active(*handle)? {
@@ -561,7 +571,11 @@ impl Process {
                 }
             }
         }
-        Ok(active.then_some(done))
+        Ok(match (active, done.is_empty()) {
+            (false, _) => Some(None),
+            (true, true) => None,
+            (true, false) => Some(Some(done)),
+        })
     }
 
     fn is_active(&mut self, handle: Handle) -> Result<bool> {

@@ -5,13 +5,14 @@ use super::environment::{allocate, free_mem};
 use super::gather::gather_words;
 use super::{attribute, coll};
 use crate::args::{Address, Handle, Out, OutCount, Text, TextOut};
-use crate::process::{Guard, Job, On};
+use crate::process::{Awaiting, Guard, Job, On, Process};
 use crate::short;
 use crate::window::{Facts, Win};
 use error::{Class, Result, fail};
 use objects::errhandler::release;
 use objects::{Attributes, Comm, Group, Info, Kind, constants as c};
 use rma::{Exposure, Flavor, Lock, Window};
+use telemetry::Counter;
 
 /// MPI_Win_create
 pub fn win_create(
@@ -467,8 +468,9 @@ pub fn win_wait(guard: &mut Guard, win: Handle) -> Result<()> {
 /// MPI_Win_test
 pub fn win_test(guard: &mut Guard, win: Handle, flag: Out<i32>) -> Result<()> {
     flag.check()?;
-    guard.progress();
-    flag.set(i32::from(guard.job().window(win)?.0.has_completed()?))
+    let completed = |process: &mut Process| Ok(process.job().window(win)?.0.has_completed()?.then_some(()));
+    let completed = guard.poll(Counter::VainWinTest, || Awaiting::Nothing, completed)?;
+    flag.set(i32::from(completed.is_some()))
 }
 
 /// The ranks in the window of a group's members.
@@ -516,19 +518,31 @@ pub fn win_lock_all(guard: &mut Guard, assert: i32, win: Handle) -> Result<()> {
 #[inline(always)]
 pub fn win_unlock(guard: &mut Guard, rank: i32, win: Handle) -> Result<()> {
     let (window, rma) = guard.job().window(win)?;
-    if rank == c::PROC_NULL { Ok(()) } else { window.unlock(rma, rank) }
+    if rank != c::PROC_NULL {
+        window.unlock(rma, rank)?;
+    }
+    if guard.job().shared.may_spin() {
+        guard.polled_window()
+    } else {
+        guard.move_on()
+    }
+    Ok(())
 }
 
 /// MPI_Win_unlock_all
 pub fn win_unlock_all(guard: &mut Guard, win: Handle) -> Result<()> {
     let (window, rma) = guard.job().window(win)?;
-    window.unlock_all(rma)
+    window.unlock_all(rma)?;
+    guard.move_on();
+    Ok(())
 }
 
 /// MPI_Win_flush
 #[inline(always)]
 pub fn win_flush(guard: &mut Guard, rank: i32, win: Handle) -> Result<()> {
-    guard.job().flush(rank, win)
+    guard.job().flush(rank, win)?;
+    guard.move_on();
+    Ok(())
 }
 
 impl Job {
@@ -539,25 +553,14 @@ impl Job {
         if rank != c::PROC_NULL {
             window.flush(Some(rank))?;
         }
-        let_others_run(self);
         Ok(())
-    }
-}
-
-/// A program that polls memory of a window calls MPI_Win_flush or MPI_Win_sync in between. Where there are fewer cores than processes, the one
-/// that it waits for may need this core.
-#[inline(always)]
-fn let_others_run(job: &Job) {
-    if !job.shared.may_spin() {
-        sys::cpu::give_way();
     }
 }
 
 /// MPI_Win_flush_all
 pub fn win_flush_all(guard: &mut Guard, win: Handle) -> Result<()> {
-    let job = guard.job();
-    job.window(win)?.0.flush(None)?;
-    let_others_run(job);
+    guard.job().window(win)?.0.flush(None)?;
+    guard.move_on();
     Ok(())
 }
 
@@ -577,7 +580,6 @@ pub fn win_flush_local_all(guard: &mut Guard, win: Handle) -> Result<()> {
 pub fn win_sync(guard: &mut Guard, win: Handle) -> Result<()> {
     guard.job().windows.get(win)?;
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-    guard.progress();
-    let_others_run(guard.job());
+    guard.move_on();
     Ok(())
 }
