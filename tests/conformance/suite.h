@@ -23,14 +23,3 @@
 /* The suite's own barrier among threads spins, so that with more threads than cores a test takes minutes; it has another one, for which its
    configure forgets to look. */
 #define HAVE_PTHREAD_BARRIER_INIT 1
-
-/* Errors of calls on no comm, window or file were raised on MPI_COMM_WORLD before MPI-4.0, and are raised on MPI_COMM_SELF since (9.3).
-   Tests that wait for such errors set the former's handler. */
-static inline int suite_comm_set_errhandler(MPI_Comm comm, MPI_Errhandler errhandler)
-{
-    if (comm == MPI_COMM_WORLD) {
-        MPI_Comm_set_errhandler(MPI_COMM_SELF, errhandler);
-    }
-    return MPI_Comm_set_errhandler(comm, errhandler);
-}
-#define MPI_Comm_set_errhandler suite_comm_set_errhandler

@@ -259,11 +259,84 @@ static void handlers(void)
     EQUAL(error_class(code), class, "class of a new code");
 }
 
+static MPI_Comm noted;
+
+static void note_comm(MPI_Comm *comm, int *code, ...)
+{
+    (void)code;
+    noted = *comm;
+}
+
+static MPI_Comm whose(int code)
+{
+    MPI_Comm comm = noted;
+    CHECK(code != MPI_SUCCESS, "no error");
+    noted = MPI_COMM_NULL;
+    return comm;
+}
+
+/* Errors of calls on no object are MPI_COMM_SELF's, whose handler is MPI_COMM_WORLD's as long as the program has set that one's only. */
+static void of_no_object(void)
+{
+    int x;
+    MPI_Errhandler handler;
+    MPI_Comm_create_errhandler(note_comm, &handler);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    FAILS(MPI_Type_size(MPI_DATATYPE_NULL, &x), MPI_ERR_TYPE);
+    FAILS(MPI_Comm_size(MPI_COMM_NULL, &x), MPI_ERR_COMM);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
+    CHECK(whose(MPI_Type_size(MPI_DATATYPE_NULL, &x)) == MPI_COMM_WORLD, "not MPI_COMM_WORLD's handler");
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, handler);
+    CHECK(whose(MPI_Type_size(MPI_DATATYPE_NULL, &x)) == MPI_COMM_SELF, "not MPI_COMM_SELF's handler");
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    CHECK(whose(MPI_Win_fence(0, MPI_WIN_NULL)) == MPI_COMM_SELF, "not MPI_COMM_SELF's handler");
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    MPI_Errhandler_free(&handler);
+}
+
+/* Errors of matched receives and of calls on requests belong to the comm of the message, or of the request. */
+static void of_messages_and_requests(void)
+{
+    int x[2] = {0};
+    MPI_Comm comm;
+    MPI_Errhandler handler;
+    MPI_Message message;
+    MPI_Request request;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_create_errhandler(note_comm, &handler);
+    MPI_Comm_set_errhandler(comm, handler);
+    MPI_Errhandler_free(&handler);
+    for (int round = 0; round < 3; round++) {
+        MPI_Isend(x, 2, MPI_INT, rank, 7, comm, &request);
+        MPI_Mprobe(rank, 7, comm, &message, MPI_STATUS_IGNORE);
+        if (round == 0) {
+            CHECK(whose(MPI_Mrecv(x, -1, MPI_INT, &message, MPI_STATUS_IGNORE)) == comm, "another comm's handler for MPI_Mrecv");
+            CHECK(whose(MPI_Mrecv(x, 1, MPI_INT, &message, MPI_STATUS_IGNORE)) == comm, "another comm's handler for MPI_Mrecv");
+        } else {
+            MPI_Request receive;
+            if (round == 1) CHECK(whose(MPI_Imrecv(x, -1, MPI_INT, &message, &receive)) == comm, "another comm's handler for MPI_Imrecv");
+            MPI_Imrecv(x, 1, MPI_INT, &message, &receive);
+            CHECK(whose(MPI_Wait(&receive, MPI_STATUS_IGNORE)) == comm, "another comm's handler for MPI_Wait");
+        }
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+    MPI_Recv_init(x, 1, MPI_INT, rank, 8, comm, &request);
+    CHECK(whose(MPI_Cancel(&request)) == comm, "another comm's handler for MPI_Cancel");
+    MPI_Start(&request);
+    CHECK(whose(MPI_Start(&request)) == comm, "another comm's handler for MPI_Start");
+    CHECK(whose(MPI_Startall(1, &request)) == comm, "another comm's handler for MPI_Startall");
+    MPI_Cancel(&request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    CHECK(whose(MPI_Pready(0, request)) == comm, "another comm's handler for MPI_Pready");
+    MPI_Request_free(&request);
+    MPI_Comm_free(&comm);
+}
+
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    of_no_object();
+    of_messages_and_requests();
     arguments();
     fuzzed();
     kinds();

@@ -169,6 +169,19 @@ static void errors(void)
     MPI_Wait(&other, MPI_STATUS_IGNORE);
     MPI_Request_free(&send);
     MPI_Request_free(&recv);
+    /* Neither freed nor cancelled while it is active. */
+    MPI_Psend_init(x, 2, 1, MPI_INT, rank, 5, comm, MPI_INFO_NULL, &send);
+    MPI_Precv_init(two, 1, 2, MPI_INT, rank, 5, comm, MPI_INFO_NULL, &recv);
+    MPI_Start(&send), MPI_Start(&recv), MPI_Pready(0, send);
+    FAILS(MPI_Request_free(&send), MPI_ERR_REQUEST);
+    FAILS(MPI_Request_free(&recv), MPI_ERR_REQUEST);
+    FAILS(MPI_Cancel(&send), MPI_ERR_REQUEST);
+    FAILS(MPI_Cancel(&recv), MPI_ERR_REQUEST);
+    MPI_Pready(1, send);
+    MPI_Wait(&send, MPI_STATUS_IGNORE);
+    MPI_Wait(&recv, MPI_STATUS_IGNORE);
+    MPI_Request_free(&send);
+    MPI_Request_free(&recv);
     /* A receive that is too short. */
     MPI_Psend_init(x, 4, 1, MPI_INT, to, 6, comm, MPI_INFO_NULL, &send);
     MPI_Precv_init(two, 1, 2, MPI_INT, from, 6, comm, MPI_INFO_NULL, &recv);

@@ -17,7 +17,7 @@ use coll::Coll;
 use error::{Class, Error, Result};
 use executor::{Executor, Poll};
 pub use objects::constants::SUCCESS;
-use objects::constants::{COMM_SELF, THREAD_MULTIPLE, THREAD_SINGLE};
+use objects::constants::{COMM_NULL, THREAD_MULTIPLE, THREAD_SINGLE};
 use objects::{Handle, Kind, Objects, Table};
 use p2p::P2p;
 use progress::{Cpus, Idle, Pace, Turn};
@@ -215,7 +215,7 @@ pub enum On {
     Session(Handle),
     /// None yet: the handler that the call was given, and the null object it is for.
     Given(Handle, Handle),
-    /// No object: the handler of MPI_COMM_SELF (MPI 5.0, section 9.3).
+    /// No object: the handler of `Objects::comm_of_no_object`.
     Nothing,
 }
 
@@ -868,7 +868,7 @@ impl Process {
         let mut requests = Table::new(Kind::Request);
         let over = Work::Send(p2p::Ticket::DONE);
         let sent = if settings.check < 2 {
-            Some(requests.insert(Request { comm: COMM_SELF, work: Some(over), recipe: None })?)
+            Some(requests.insert(Request { comm: COMM_NULL, work: Some(over), recipe: None })?)
         } else {
             None
         };

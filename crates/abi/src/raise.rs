@@ -31,7 +31,7 @@ pub fn invoke(guard: &mut Guard, on: On, code: c_int, sentence: &str) -> c_int {
                 On::AnyFile => constants::FILE_NULL,
                 On::Session(handle) if guard.objects.sessions.get(handle).is_ok() => handle,
                 On::Given(_, object) => object,
-                _ => constants::COMM_SELF,
+                _ => guard.objects.comm_of_no_object(),
             };
             callback::errhandler(guard, function, object, code)
         }
@@ -65,7 +65,7 @@ fn fatal(guard: &mut Guard, code: c_int, sentence: &str) -> ! {
     }
 }
 
-/// The handler of an object. A bad handle, and an object without a handler of its own, has that of MPI_COMM_SELF;
+/// The handler of an object. A bad handle, and an object without a handler of its own, has that for calls on no object;
 /// errors of a process that is in no job are fatal, unless the call was given a handler.
 fn handler(guard: &Guard, on: On) -> Action {
     let objects = &guard.objects;
@@ -74,8 +74,9 @@ fn handler(guard: &Guard, on: On) -> Action {
         return Action::Fatal;
     }
     let comm = |handle: Handle| objects.comm(handle).and_then(|comm| action(comm.errhandler));
+    let nothing = || comm(objects.comm_of_no_object());
     match on {
-        On::Comm(handle) => comm(handle).or_else(|_| comm(constants::COMM_SELF)),
+        On::Comm(handle) => comm(handle).or_else(|_| nothing()),
         On::File(file) => {
             let own = guard.job.as_ref().and_then(|job| job.files.get(file).ok());
             action(own.map_or(objects.file_errhandler, |file| file.errhandler))
@@ -83,14 +84,14 @@ fn handler(guard: &Guard, on: On) -> Action {
         On::AnyFile => action(objects.file_errhandler),
         On::Win(handle) => match handler_of_window(guard, handle) {
             Some(errhandler) => action(errhandler),
-            None => comm(constants::COMM_SELF),
+            None => nothing(),
         },
         On::Session(handle) => {
             let own = objects.sessions.get(handle).and_then(|session| action(session.errhandler));
-            own.or_else(|_| comm(constants::COMM_SELF))
+            own.or_else(|_| nothing())
         }
-        On::Given(handler, _) => action(handler).or_else(|_| comm(constants::COMM_SELF)),
-        On::Nothing => comm(constants::COMM_SELF),
+        On::Given(handler, _) => action(handler).or_else(|_| nothing()),
+        On::Nothing => nothing(),
     }
     .unwrap_or(Action::Fatal)
 }

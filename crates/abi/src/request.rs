@@ -251,7 +251,7 @@ impl Source {
 
 /// What an MPI_Request names.
 pub struct Request {
-    /// The comm, or the file, whose error handler hears of failures.
+    /// The comm, or the file, whose error handler hears of failures; MPI_COMM_NULL: it belongs to none.
     pub comm: Handle,
     /// The operation; nothing while a persistent request is not active.
     pub work: Option<Work>,

@@ -76,6 +76,8 @@ pub struct Objects {
     pub errors: Errors,
     /// The error handler on MPI_FILE_NULL, which new files get and errors without a file raise.
     pub file_errhandler: Handle,
+    /// Whether the program has set MPI_COMM_SELF's error handler.
+    pub self_errhandler_set: bool,
     /// This process's rank in the job, by which groups know it.
     pub own: u32,
     world_id: u64,
@@ -121,6 +123,7 @@ impl Objects {
             contexts: context::Contexts::default(),
             errors: Errors::default(),
             file_errhandler: constants::ERRORS_RETURN,
+            self_errhandler_set: false,
             own: 0,
             world_id: 0,
             parent: constants::COMM_NULL,
@@ -156,6 +159,12 @@ impl Objects {
     pub fn leave_world(&mut self) {
         self.comms.undefine(constants::COMM_WORLD);
         self.comms.undefine(constants::COMM_SELF);
+    }
+
+    /// The comm whose error handler serves errors of calls on no object: MPI_COMM_SELF (MPI 5.0, section 9.3). While the program has left
+    /// that one's handler alone, MPI_COMM_WORLD's serves, as it did before MPI 4.0 and does in MPICH.
+    pub fn comm_of_no_object(&self) -> Handle {
+        if self.self_errhandler_set { constants::COMM_SELF } else { constants::COMM_WORLD }
     }
 
     /// Makes the intercommunicator with the processes that spawned world `world`, after `enter_world`.

@@ -70,7 +70,7 @@ pub fn session_flush_buffer(guard: &mut Guard, session: Handle) -> Result<()> {
 
 /// MPI_Buffer_iflush
 pub fn buffer_iflush(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
-    iflush(guard, constants::COMM_SELF, Owner::Process, request)
+    iflush(guard, constants::COMM_NULL, Owner::Process, request)
 }
 
 /// MPI_Comm_iflush_buffer
@@ -82,7 +82,7 @@ pub fn comm_iflush_buffer(guard: &mut Guard, comm: Handle, request: Out<Handle>)
 /// MPI_Session_iflush_buffer
 pub fn session_iflush_buffer(guard: &mut Guard, session: Handle, request: Out<Handle>) -> Result<()> {
     let owner = of_session(guard, session)?;
-    iflush(guard, constants::COMM_SELF, owner, request)
+    iflush(guard, constants::COMM_NULL, owner, request)
 }
 
 /// Waits until all messages have left an owner's buffer, if it has one, and gives it up: the owner is about to go.

@@ -43,6 +43,7 @@ pub fn comm_set_errhandler(guard: &mut Guard, comm: Handle, errhandler: Handle) 
     objects.comm(comm)?;
     retain(&mut objects.errhandlers, errhandler, Kind::Comm)?;
     let old = std::mem::replace(&mut objects.comms.get_mut(comm)?.errhandler, errhandler);
+    objects.self_errhandler_set |= comm == c::COMM_SELF;
     release(&mut objects.errhandlers, old)
 }
 

@@ -38,7 +38,7 @@ pub fn grequest_start(
     let functions =
         Generalized { query: query_fn.0, free: free_fn.0, cancel: cancel_fn.0, extra_state: extra_state.0 };
     let work = Work::Generalized { functions, complete: false, freed: false };
-    request.set(guard.request(constants::COMM_SELF, work)?)
+    request.set(guard.request(constants::COMM_NULL, work)?)
 }
 
 /// MPI_Grequest_complete

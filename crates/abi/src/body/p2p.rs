@@ -2,7 +2,7 @@
 
 use super::plain;
 use crate::args::{Address, Handle, Out, Status, StatusOut};
-use crate::process::{Awaiting, Guard, Process};
+use crate::process::{Awaiting, Guard, On, Process};
 use crate::request::{Both, Completion, Receive, Recipe, Request, Send, Source, Work, status_of};
 use datatype::Buffer;
 use error::{Class, Result, fail};
@@ -451,10 +451,15 @@ fn matched(
     message: Out<Handle>,
 ) -> Result<(Handle, Work)> {
     let handle = message.get()?;
+    // An error is for the handler of the comm on which the message came.
+    if let Ok(taken) = guard.job().messages.get(handle) {
+        let comm = taken.comm;
+        guard.blame(On::Comm(comm));
+    }
     let buffer = guard.buffer(buf, count, datatype)?;
     if handle == constants::MESSAGE_NO_PROC {
         message.set(constants::MESSAGE_NULL)?;
-        return Ok((constants::COMM_SELF, Work::Done(Completion::NO_PROCESS)));
+        return Ok((constants::COMM_NULL, Work::Done(Completion::NO_PROCESS)));
     }
     let taken = guard.job().messages.remove(handle)?;
     message.set(constants::MESSAGE_NULL)?;

@@ -6,6 +6,7 @@
 //! receiver's own partitions are; the receives are posted when it arrives, by any progress (`Job::driven`), and in later starts at once.
 
 use crate::args::{Address, Handle, In, Out};
+use crate::body::request::for_owner;
 use crate::buffer::memory;
 use crate::process::{Awaiting, Guard, Job, Process};
 use crate::request::{Completion, Receive, Recipe, Request, Send, Source, Work, status_of};
@@ -84,7 +85,8 @@ pub fn precv_init(
 
 /// MPI_Pready
 pub fn pready(guard: &mut Guard, partition: i32, request: Handle) -> Result<()> {
-    ready(guard, &[partition], request)
+    let made = ready(guard, &[partition], request);
+    for_owner(guard, request, made)
 }
 
 /// MPI_Pready_range: both ends are inside.
@@ -97,14 +99,19 @@ pub fn pready_range(
     if partition_low > partition_high {
         fail!(Class::Arg, "partition_low is {partition_low}, above partition_high, {partition_high}");
     }
+    let made = ready_range(guard, partition_low, partition_high, request);
+    for_owner(guard, request, made)
+}
+
+fn ready_range(guard: &mut Guard, low: i32, high: i32, request: Handle) -> Result<()> {
     // The ends are looked at before a list is made, which may be as long as the program says.
     if let Some(Recipe::Partitioned(made)) = guard.job().requests.get(request)?.recipe.as_deref() {
-        check_partition(partition_low, made.partitions)?;
-        check_partition(partition_high, made.partitions)?;
+        check_partition(low, made.partitions)?;
+        check_partition(high, made.partitions)?;
     } else {
         fail!(Class::Request, "{request} is not an active partitioned send");
     }
-    let partitions: Vec<i32> = (partition_low..=partition_high).collect();
+    let partitions: Vec<i32> = (low..=high).collect();
     ready(guard, &partitions, request)
 }
 
@@ -116,7 +123,8 @@ pub fn pready_list(
     request: Handle,
 ) -> Result<()> {
     let partitions = array_of_partitions.read(crate::args::length(length, "length")?)?;
-    ready(guard, &partitions, request)
+    let made = ready(guard, &partitions, request);
+    for_owner(guard, request, made)
 }
 
 /// MPI_Parrived: true of null and inactive requests (MPI 5.0, section 4.2.2).
@@ -125,6 +133,11 @@ pub fn parrived(guard: &mut Guard, request: Handle, partition: i32, flag: Out<i3
     if request == constants::REQUEST_NULL {
         return flag.set(1);
     }
+    let arrived = arrived(guard, request, partition);
+    for_owner(guard, request, arrived.and_then(|arrived| flag.set(i32::from(arrived))))
+}
+
+fn arrived(guard: &mut Guard, request: Handle, partition: i32) -> Result<bool> {
     let Some(Recipe::Partitioned(made)) = guard.job().requests.get(request)?.recipe.as_deref() else {
         fail!(Class::Request, "{request} is not a partitioned request");
     };
@@ -143,7 +156,7 @@ pub fn parrived(guard: &mut Guard, request: Handle, partition: i32, flag: Out<i3
         Ok(arrived.then_some(()))
     };
     let arrived = guard.poll(Counter::VainParrived, || Awaiting::Request(request), arrived)?;
-    flag.set(i32::from(arrived.is_some()))
+    Ok(arrived.is_some())
 }
 
 #[rustfmt::skip]
@@ -316,6 +329,16 @@ impl Parts {
             self.open.push((partition, ticket));
         }
         Ok(())
+    }
+
+    /// Why it can be neither freed nor cancelled: the other side waits for all of its partitions (MPI 5.0, section 4.2.1).
+    pub(crate) fn active(&self, request: Handle, call: &str) -> String {
+        let noun = if self.made.sends { "send" } else { "receive" };
+        let of = if self.made.sends { "partitions are not ready" } else { "partitions are still to come" };
+        let left = self.left;
+        format!(
+            "{request} is an active partitioned {noun}, of which {left} {of}; {call} takes it after MPI_Wait"
+        )
     }
 
     /// Whether it is a receive that does not yet know the sender's partitions.

@@ -217,6 +217,11 @@ fn report_many(guard: &mut Guard, completions: Vec<Completion>, statuses: Status
 /// MPI_Request_free. The operation goes on to its end; a generalized one stays in the table until MPI_Grequest_complete.
 pub fn request_free(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
     let handle = request.get()?;
+    let freed = free(guard, request, handle);
+    for_owner(guard, handle, freed)
+}
+
+fn free(guard: &mut Guard, request: Out<Handle>, handle: Handle) -> Result<()> {
     if Some(handle) == guard.job().sent {
         return request.set(constants::REQUEST_NULL);
     }
@@ -229,7 +234,10 @@ pub fn request_free(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
     match &mut requests.get_mut(handle)?.work {
         Some(Work::Generalized { complete: false, freed, .. }) => *freed = true,
         _ => {
-            guard.peek(handle)?;
+            let over = guard.peek(handle)?;
+            if !over && let Some(Work::Parts(parts)) = &guard.job().requests.get(handle)?.work {
+                fail!(Class::Request, "{}", parts.active(handle, "MPI_Request_free"));
+            }
             let Request { work, recipe, .. } = guard.job().requests.remove(handle)?;
             if let Some(Recipe::Coll { queue: Queue::Open(queue), .. }) = recipe.as_deref() {
                 guard.job().coll.close_queue(*queue);
@@ -250,6 +258,11 @@ pub fn request_free(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
 /// MPI_Cancel.
 pub fn cancel(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
     let handle = request.get()?;
+    let cancelled = cancel_one(guard, handle);
+    for_owner(guard, handle, cancelled)
+}
+
+fn cancel_one(guard: &mut Guard, handle: Handle) -> Result<()> {
     let Job { requests, deferred, p2p, .. } = guard.job();
     if let Some(receive) = deferred.get(handle) {
         p2p.cancel(receive.ticket());
@@ -260,6 +273,7 @@ pub fn cancel(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
         Some(Work::Coll(..) | Work::Checked(_)) => {
             fail!(Class::Request, "{handle} is a collective, which cannot be cancelled")
         }
+        Some(Work::Parts(parts)) => fail!(Class::Request, "{}", parts.active(handle, "MPI_Cancel")),
         Some(Work::Generalized { functions, complete, .. }) => {
             let (functions, complete) = (*functions, *complete);
             return functions.cancel(guard, complete);
@@ -278,13 +292,15 @@ pub fn cancel(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
 /// MPI_Start.
 pub fn start(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
     let handle = request.get()?;
-    start_again(guard, handle)
+    let started = start_again(guard, handle);
+    for_owner(guard, handle, started)
 }
 
 /// MPI_Startall.
 pub fn startall(guard: &mut Guard, count: i32, array_of_requests: Array<Handle>) -> Result<()> {
     for handle in array_of_requests.read(length(count)?)? {
-        start_again(guard, handle)?;
+        let started = start_again(guard, handle);
+        for_owner(guard, handle, started)?;
     }
     Ok(())
 }
@@ -308,11 +324,24 @@ fn start_again(guard: &mut Guard, handle: Handle) -> Result<()> {
     Ok(())
 }
 
-/// A failure is for the error handler of the comm that the request belongs to.
+/// A failure is for the error handler of the comm, or the file, that the request belongs to, if it belongs to one.
 fn failed_on(guard: &mut Guard, comm: Handle, error: Option<Error>) -> Result<()> {
     let Some(error) = error else { return Ok(()) };
-    guard.blame(if comm.kind() == Some(objects::Kind::File) { On::File(comm) } else { On::Comm(comm) });
+    guard.blame(match comm.kind() {
+        Some(objects::Kind::File) => On::File(comm),
+        _ if comm == constants::COMM_NULL => On::Nothing,
+        _ => On::Comm(comm),
+    });
     Err(error)
+}
+
+/// What a call on a request says; its failure is for the error handler that hears of the request's own.
+pub(crate) fn for_owner(guard: &mut Guard, request: Handle, outcome: Result<()>) -> Result<()> {
+    let Err(error) = outcome else { return Ok(()) };
+    let Job { requests, deferred, .. } = guard.job();
+    let known = requests.get(request).map(|request| request.comm);
+    let owner = deferred.get(request).map_or(known.unwrap_or(constants::COMM_NULL), |receive| receive.comm);
+    failed_on(guard, owner, Some(error))
 }
 
 fn length(count: i32) -> Result<usize> {
@@ -497,7 +526,7 @@ impl Process {
     fn retire(&mut self, handle: Handle) -> Result<Option<Retired>> {
         if handle == constants::REQUEST_NULL {
             return Ok(Some(Retired {
-                comm: constants::COMM_SELF,
+                comm: constants::COMM_NULL,
                 completion: Completion::EMPTY,
                 stays: true,
             }));
@@ -511,7 +540,7 @@ impl Process {
         }
         if Some(handle) == *sent {
             return Ok(Some(Retired {
-                comm: constants::COMM_SELF,
+                comm: constants::COMM_NULL,
                 completion: Completion::EMPTY,
                 stays: false,
             }));
