@@ -53,7 +53,7 @@ static void errors(void) {
     code = MPI_Send(NULL, 0, MPI_INT, 1 << 20, 0, MPI_COMM_WORLD);
     HOLDS(class_of(code) == MPI_ERR_RANK && seen_code == code && seen_comm == MPI_COMM_WORLD);
     HOLDS(class_of(MPI_Send(NULL, 0, MPI_INT, 0, -7, MPI_COMM_WORLD)) == MPI_ERR_TAG);
-    HOLDS(class_of(MPI_Send(NULL, 0, MPI_DATATYPE_NULL, 0, 0, MPI_COMM_WORLD)) == MPI_ERR_TYPE);
+    HOLDS(class_of(MPI_Send(NULL, 1, MPI_DATATYPE_NULL, 0, 0, MPI_COMM_WORLD)) == MPI_ERR_TYPE);
     HOLDS(class_of(MPI_Bcast(NULL, 0, MPI_INT, -5, MPI_COMM_WORLD)) == MPI_ERR_ROOT);
     HOLDS(class_of(MPI_Send(NULL, -1, MPI_INT, 0, 0, MPI_COMM_WORLD)) == MPI_ERR_COUNT);
     MPI_Errhandler_set(MPI_COMM_WORLD, MPI_ERRORS_RETURN);

@@ -4,12 +4,12 @@
 
 use crate::args::{Address, Counts, Handle, In};
 use crate::callback::UserOp;
-use crate::face;
 use crate::image::{Image, Operator, Shape};
+use crate::lenient::{self, Taken};
 use crate::process::{Job, Process};
 use crate::request::{Recipe, Work};
 use coll::{CALLS_BEFORE, Call, Coll, Members, Part, Ticket, check};
-use datatype::{Buffer, check_op};
+use datatype::{Basic, Buffer, check_op};
 use error::{Class, Result, fail};
 use executor::Reduction;
 use objects::{Comm, Op, Queue, constants};
@@ -526,7 +526,10 @@ impl Process {
                 let Some(basic) = datatype.basic() else {
                     fail!(Class::Op, "{} is not defined for a datatype that the program made", data.op);
                 };
-                check_op(op, face::operand(basic))?;
+                check_op(op, basic)?;
+                if basic == Basic::Char {
+                    lenient::take(Taken::Characters);
+                }
                 Shape::packed(datatype)
             }
             Op::User { .. } => Shape::of(datatype),
@@ -536,7 +539,7 @@ impl Process {
         let output = if receives { Some(self.buffer(data.recvbuf, received, data.datatype)?) } else { None };
         let (reduction, operator) = match op {
             Op::Predefined(op) => {
-                let basic = face::operand(shape.basic().expect("checked above"));
+                let basic = shape.basic().expect("checked above");
                 (Reduction::Predefined { op, basic, element_bytes: basic.size() as u64 }, None)
             }
             Op::User { function, large, .. } => {

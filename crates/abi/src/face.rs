@@ -5,7 +5,6 @@
 //! this file: a face converts them itself, and says in the wrappers of `args.rs` how its programs keep what they point to.
 
 use crate::args::{Foreign, Status};
-use datatype::Basic;
 use error::{Class, Result, fail};
 use objects::{Handle, constants};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -30,8 +29,6 @@ pub struct Face {
     pub code_from: fn(i32) -> i32,
     /// MPI_BSEND_OVERHEAD.
     pub bsend_overhead_bytes: usize,
-    /// Whether operators take MPI_CHAR, as the integer that C's `char` is. Not in the standard (MPI 5.0, section 6.9.2).
-    pub adds_characters: bool,
     /// The integers of MPI_Type_get_contents, some of which are constants: given the combiner and whether there are large counts.
     pub contents: fn(i32, bool, &mut [i32]),
     /// How programs keep statuses.
@@ -48,7 +45,6 @@ static STANDARD: Face = Face {
     code: |code| code,
     code_from: |code| code,
     bsend_overhead_bytes: constants::BSEND_OVERHEAD as usize,
-    adds_characters: false,
     contents: |_, _, _| {},
     status: None,
 };
@@ -63,16 +59,6 @@ pub fn choose(face: &'static Face) {
 /// This library's face.
 pub fn get() -> &'static Face {
     CHOSEN.get().copied().unwrap_or(&STANDARD)
-}
-
-/// What operators see in elements of `basic`.
-#[inline]
-pub fn operand(basic: Basic) -> Basic {
-    match basic {
-        Basic::Char if get().adds_characters && c_char::MIN == 0 => Basic::U8,
-        Basic::Char if get().adds_characters => Basic::I8,
-        _ => basic,
-    }
 }
 
 /// Two libraries of MPI in one process would be two ranks where the job has one: a face is refused where another MPI runs already.

@@ -17,6 +17,7 @@ mod hardware;
 mod image;
 mod launcher;
 mod leaks;
+mod lenient;
 mod neighborhood;
 pub mod process;
 pub mod raise;

@@ -11,7 +11,7 @@ use half::f16;
 use num_complex::Complex;
 use sys::Span;
 
-/// Whether MPI allows `op` on `basic` (MPI 5.0, section 6.9.2); the error says which it does allow.
+/// Whether `op` takes `basic` (MPI 5.0, section 6.9.2, and characters, as every other MPI); the error says what it takes.
 #[inline]
 pub fn check_op(op: PredefinedOp, basic: Basic) -> Result<()> {
     use PredefinedOp::*;
@@ -68,6 +68,7 @@ fn by_basic(op: PredefinedOp, basic: Basic, spans: Operands) {
         (PredefinedOp::Replace, _) => apart(|| spans.copy(spans.right)),
         (PredefinedOp::NoOp, _) => apart(|| spans.copy(spans.left)),
         (_, I8) => integers::<i8>(op, spans),
+        (_, Char) => integers::<std::ffi::c_char>(op, spans),
         (_, I16) => integers::<i16>(op, spans),
         (_, I32) => integers::<i32>(op, spans),
         (_, I64) => integers::<i64>(op, spans),
@@ -96,7 +97,7 @@ fn by_basic(op: PredefinedOp, basic: Basic, spans: Operands) {
         (_, F32F32) => pairs::<f32, f32>(op, spans),
         (_, F64F64) => pairs::<f64, f64>(op, spans),
         (_, LongDouble | CLongDouble | LongDoubleI32 | F128 | C128) => extended(op, basic, spans),
-        (_, Char | WChar | Packed) => refused(op, basic),
+        (_, WChar | Packed) => refused(op, basic),
     }
 }
 
@@ -133,7 +134,7 @@ const BLOCK_ELEMENTS: usize = 256;
 #[inline]
 pub(crate) fn is_integer(basic: Basic) -> bool {
     use Basic::*;
-    matches!(basic, I8 | I16 | I32 | I64 | I128 | U8 | U16 | U32 | U64)
+    matches!(basic, I8 | I16 | I32 | I64 | I128 | U8 | U16 | U32 | U64 | Char)
 }
 
 fn is_real(basic: Basic) -> bool {

@@ -272,10 +272,11 @@ fn the_table_of_legal_combinations() {
     use PredefinedOp::*;
     let allowed = |op, basic| check_op(op, basic).is_ok();
     assert!(allowed(Sum, Basic::C64) && !allowed(Max, Basic::C64) && !allowed(Band, Basic::F64));
-    assert!(allowed(Land, Basic::L32) && !allowed(Sum, Basic::L32) && !allowed(Sum, Basic::Char));
+    assert!(allowed(Land, Basic::L32) && !allowed(Sum, Basic::L32) && !allowed(Sum, Basic::WChar));
     assert!(allowed(Bor, Basic::Byte) && !allowed(Lor, Basic::Byte) && !allowed(Sum, Basic::Byte));
     assert!(allowed(Maxloc, Basic::F64I32) && !allowed(Maxloc, Basic::F64) && !allowed(Sum, Basic::F64I32));
-    assert!(allowed(Replace, Basic::Char) && allowed(NoOp, Basic::Packed));
+    assert!(allowed(Sum, Basic::Char) && allowed(Band, Basic::Char) && !allowed(Maxloc, Basic::Char));
+    assert!(allowed(Replace, Basic::WChar) && allowed(NoOp, Basic::Packed));
     let refusal = check_op(Band, Basic::F64).unwrap_err();
     assert_eq!(refusal.class, error::Class::Op);
     assert_eq!(

@@ -325,7 +325,6 @@ pub static FACE: Face = Face {
     code_from,
     // MPICH's programs provide 96, Intel's 88.
     bsend_overhead_bytes: 88,
-    adds_characters: true,
     contents,
     status: Some(&STATUS),
 };

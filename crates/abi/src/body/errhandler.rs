@@ -1,6 +1,7 @@
 //! Error handlers (MPI 5.0, section 9.3).
 
 use crate::args::{Callback, Handle, Out};
+use crate::lenient::{self, Taken};
 use crate::process::{Guard, On};
 use crate::raise;
 use error::{Class, Result, fail};
@@ -146,7 +147,10 @@ fn create(guard: &mut Guard, on: Kind, function: Callback, errhandler: Out<Handl
 }
 
 fn call(guard: &mut Guard, name: &str, on: On, code: i32) -> Result<()> {
-    let text = guard.objects.errors.text_of(code)?;
+    let text = guard.objects.errors.text_of(code).unwrap_or_else(|_| {
+        lenient::take(Taken::ErrorCode);
+        format!("error {code}")
+    });
     raise::invoke(guard, on, code, &format!("{name}: {text}"));
     Ok(())
 }

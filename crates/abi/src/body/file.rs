@@ -1,10 +1,11 @@
 //! Files: opening, sizes, hints, views, file pointers (MPI 5.0, sections 14.2, 14.3, 14.4.3, 14.4.4, 14.5 and 14.6).
 
 use crate::args::{Address, Callback, Handle, Out, OutCount, Text, TextOut};
+use crate::lenient::{self, Taken};
 use crate::process::{Guard, On};
 use crate::short;
 use error::{Class, Result, fail};
-use io::file::{check_amode, delete, open, path_of};
+use io::file::{AMODES, check_amode, delete, open, path_of};
 use io::{File, Hints, Representation, SharedPointer, UserRepresentation, View};
 use objects::errhandler::{release, retain};
 use objects::{Comm, Kind, constants as c};
@@ -22,6 +23,10 @@ pub fn file_open(
     fh: Out<Handle>,
 ) -> Result<()> {
     guard.blame(On::AnyFile);
+    if amode & !AMODES != 0 {
+        lenient::take(Taken::AccessMode);
+    }
+    let amode = amode & AMODES;
     let parent = guard.objects.comms.get_mut(comm)?;
     if parent.remote.is_some() {
         fail!(Class::Comm, "{comm} is an intercommunicator; a file belongs to one group");

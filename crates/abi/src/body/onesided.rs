@@ -3,7 +3,7 @@
 
 use crate::args::{Address, Handle, Out};
 use crate::buffer::lent;
-use crate::face;
+use crate::lenient::{self, Taken};
 use crate::process::Guard;
 use crate::request::{Completion, Work};
 use datatype::{Basic, Buffer, Datatype, Loan, PredefinedOp, check_op};
@@ -132,7 +132,7 @@ pub fn compare_and_swap(
 ) -> Result<()> {
     let (objects, job) = guard.parts();
     let (window, rma) = job.window(win)?;
-    let basic = face::operand(predefined(objects, datatype)?);
+    let basic = predefined(objects, datatype)?;
     // What MPI_LXOR or MPI_BXOR takes is an integer, a logical or a byte (MPI 5.0, section 12.3.4).
     if check_op(PredefinedOp::Lxor, basic).or(check_op(PredefinedOp::Bxor, basic)).is_err() {
         fail!(Class::Type, "MPI_Compare_and_swap takes integers, logicals and MPI_BYTE, not {}", basic.describe());
@@ -219,8 +219,10 @@ fn update(
             "the elements at the origin and at the target are of different predefined datatypes"
         );
     }
-    let basic = face::operand(basic);
     check_op(op, basic)?;
+    if basic == Basic::Char && !matches!(op, PredefinedOp::Replace | PredefinedOp::NoOp) {
+        lenient::take(Taken::Characters);
+    }
     window.accumulate(rma, target, Update { op, basic }, origin, result, place)?;
     if result.is_some() {
         guard.polled_window();

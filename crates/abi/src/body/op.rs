@@ -2,9 +2,9 @@
 
 use crate::args::{Address, Callback, Handle, Out};
 use crate::callback::{self, UserOp};
-use crate::face;
+use crate::lenient::{self, Taken};
 use crate::process::Guard;
-use datatype::{check_op, reduce_buffers};
+use datatype::{Basic, check_op, reduce_buffers};
 use error::{Class, Result, fail};
 use objects::{Op, constants as c};
 
@@ -68,8 +68,10 @@ pub fn reduce_local(
             let Some(basic) = described.basic() else {
                 fail!(Class::Op, "{op} works on predefined datatypes only, not on {datatype}");
             };
-            let basic = face::operand(basic);
             check_op(predefined, basic)?;
+            if basic == Basic::Char {
+                lenient::take(Taken::Characters);
+            }
             reduce_buffers(predefined, basic, &left, &into);
             Ok(())
         }

@@ -522,7 +522,7 @@ impl Process {
     pub(crate) fn outgoing(
         &mut self, mode: Mode, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32, comm: Handle,
     ) -> Result<Send> {
-        let buffer = self.buffer(buf, count, datatype)?;
+        let buffer = self.message_buffer(buf, count, datatype, dest)?;
         if tag < 0 {
             fail!(Class::Tag, "tag {tag} is negative; a send takes 0 to {}", i32::MAX);
         }
@@ -538,7 +538,7 @@ impl Process {
     pub(crate) fn incoming(
         &mut self, buf: Address, count: i64, datatype: Handle, source: i32, tag: i32, comm: Handle,
     ) -> Result<Receive> {
-        let buffer = self.buffer(buf, count, datatype)?;
+        let buffer = self.message_buffer(buf, count, datatype, source)?;
         let comm = self.objects.comm(comm)?;
         let (source, tag) = envelope(comm, source, tag)?;
         Ok(Receive { context: comm.context, source, tag, buffer })

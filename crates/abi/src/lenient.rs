@@ -1,0 +1,44 @@
+//! What the standard forbids, or leaves open, and MPICH, Open MPI and Intel MPI all take: so do we. OUTBOARD_CHECK=1 says so, once for each
+//! sort; docs/debugging.md lists them.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A sort of what is taken.
+#[derive(Clone, Copy)]
+pub(crate) enum Taken {
+    /// An operator on characters.
+    Characters,
+    /// MPI_DATATYPE_NULL where no element is moved.
+    NullDatatype,
+    /// Bits that are no access mode.
+    AccessMode,
+    /// A number that is no error code, for an error handler.
+    ErrorCode,
+}
+
+/// The sorts of which was said that they were taken, as bits.
+static TOLD: AtomicU32 = AtomicU32::new(0);
+
+/// Says that something is taken.
+#[cold]
+pub(crate) fn take(what: Taken) {
+    let settings = settings::get();
+    if settings.check == 0 || TOLD.fetch_or(1 << what as u32, Ordering::Relaxed) & 1 << what as u32 != 0 {
+        return;
+    }
+    let sentence = match what {
+        Taken::Characters => {
+            "an operator is applied to characters, as to the integers that they are in C; to the standard they are text (MPI 5.0, \
+             section 6.9.2): MPI_SIGNED_CHAR and MPI_UNSIGNED_CHAR are its integers"
+        }
+        Taken::NullDatatype => {
+            "MPI_DATATYPE_NULL is given where no element is moved; the standard wants a datatype there, too, such as MPI_BYTE"
+        }
+        Taken::AccessMode => "an amode of MPI_File_open has bits that are no access mode; they are ignored",
+        Taken::ErrorCode => {
+            "an error handler is called for a number that is no error code of MPI's or of the program's"
+        }
+    };
+    let rank = settings.rank.unwrap_or(0);
+    eprintln!("outboard: rank {rank}: {sentence}. Said once.");
+}
