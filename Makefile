@@ -10,7 +10,7 @@ ifneq ($(RUSTUP_HOME),)
 export RUSTUP_HOME
 endif
 
-.PHONY: build install demo test test-more conformance applications tidy clean help setup
+.PHONY: build install uninstall demo test test-more conformance applications tidy clean help setup
 
 build: setup  ## build the library and its programs into build/ (bin lib include share), which may be moved
 	$(CARGO) build --release --workspace --quiet
@@ -18,6 +18,9 @@ build: setup  ## build the library and its programs into build/ (bin lib include
 
 install: build  ## install into $(DESTDIR)$(PREFIX)
 	tools/install-tree target/release "$(DESTDIR)$(PREFIX)"
+
+uninstall:  ## take away what install has put into $(DESTDIR)$(PREFIX)
+	tools/install-tree --remove "$(DESTDIR)$(PREFIX)"
 
 demo: build  ## run the Taylor-Green simulation: on the ranks alone, then with proxies carrying the all-to-alls
 	examples/taylor_green/demo
