@@ -1798,6 +1798,36 @@ int PMPI_T_source_get_timestamp(int source_index, MPI_Count *timestamp);
 #define MPI_Win_c2f(handle) MPI_Win_toint(handle)
 #define MPI_Win_f2c(handle) MPI_Win_fromint(handle)
 
+/* Names that MPI-3.0 removed (MPI 5.0, 17.1): whoever uses one is told its successor. */
+#if defined(__has_attribute)
+#if __has_attribute(unavailable)
+#define MPI_ABI_HAS_UNAVAILABLE 1
+#define MPI_ABI_REMOVED(sentence) __attribute__((unavailable(sentence)))
+#elif __has_attribute(error)
+#define MPI_ABI_REMOVED(sentence) __attribute__((error(sentence)))
+#endif
+#endif
+#ifdef MPI_ABI_REMOVED
+int MPI_Address(void *location, MPI_Aint *address) MPI_ABI_REMOVED("MPI_Address was removed by MPI-3.0: write MPI_Get_address");
+int MPI_Errhandler_create(MPI_Comm_errhandler_function *function, MPI_Errhandler *errhandler) MPI_ABI_REMOVED("MPI_Errhandler_create was removed by MPI-3.0: write MPI_Comm_create_errhandler");
+int MPI_Errhandler_get(MPI_Comm comm, MPI_Errhandler *errhandler) MPI_ABI_REMOVED("MPI_Errhandler_get was removed by MPI-3.0: write MPI_Comm_get_errhandler");
+int MPI_Errhandler_set(MPI_Comm comm, MPI_Errhandler errhandler) MPI_ABI_REMOVED("MPI_Errhandler_set was removed by MPI-3.0: write MPI_Comm_set_errhandler");
+int MPI_Type_extent(MPI_Datatype datatype, MPI_Aint *extent) MPI_ABI_REMOVED("MPI_Type_extent was removed by MPI-3.0: write MPI_Type_get_extent");
+int MPI_Type_hindexed(int count, int lengths[], MPI_Aint displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype) MPI_ABI_REMOVED("MPI_Type_hindexed was removed by MPI-3.0: write MPI_Type_create_hindexed");
+int MPI_Type_hvector(int count, int blocklength, MPI_Aint stride, MPI_Datatype oldtype, MPI_Datatype *newtype) MPI_ABI_REMOVED("MPI_Type_hvector was removed by MPI-3.0: write MPI_Type_create_hvector");
+int MPI_Type_lb(MPI_Datatype datatype, MPI_Aint *displacement) MPI_ABI_REMOVED("MPI_Type_lb was removed by MPI-3.0: write MPI_Type_get_extent");
+int MPI_Type_struct(int count, int lengths[], MPI_Aint displacements[], MPI_Datatype types[], MPI_Datatype *newtype) MPI_ABI_REMOVED("MPI_Type_struct was removed by MPI-3.0: write MPI_Type_create_struct");
+int MPI_Type_ub(MPI_Datatype datatype, MPI_Aint *displacement) MPI_ABI_REMOVED("MPI_Type_ub was removed by MPI-3.0: write MPI_Type_get_extent");
+#ifdef MPI_ABI_HAS_UNAVAILABLE
+typedef void MPI_Handler_function(MPI_Comm *, int *, ...) MPI_ABI_REMOVED("MPI_Handler_function was removed by MPI-3.0: write MPI_Comm_errhandler_function");
+extern MPI_Datatype MPI_LB MPI_ABI_REMOVED("MPI_LB was removed by MPI-3.0: write MPI_Type_create_resized");
+extern MPI_Datatype MPI_UB MPI_ABI_REMOVED("MPI_UB was removed by MPI-3.0: write MPI_Type_create_resized");
+extern int MPI_COMBINER_HINDEXED_INTEGER MPI_ABI_REMOVED("MPI_COMBINER_HINDEXED_INTEGER was removed by MPI-3.0: write MPI_COMBINER_HINDEXED");
+extern int MPI_COMBINER_HVECTOR_INTEGER MPI_ABI_REMOVED("MPI_COMBINER_HVECTOR_INTEGER was removed by MPI-3.0: write MPI_COMBINER_HVECTOR");
+extern int MPI_COMBINER_STRUCT_INTEGER MPI_ABI_REMOVED("MPI_COMBINER_STRUCT_INTEGER was removed by MPI-3.0: write MPI_COMBINER_STRUCT");
+#endif
+#endif
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,5 +1,5 @@
 """The installed tree: it can be moved, and C++ and CMake find it."""
-import os, shutil, subprocess, tempfile
+import os, re, shutil, subprocess, tempfile
 from pathlib import Path
 
 from job_tests.running import BIN, HERE, ROOT, expect, mpirun, run, test
@@ -35,3 +35,91 @@ def cxx_and_cmake():
                                                "add_executable(b a.cc)\ntarget_link_libraries(b MPI::MPI_CXX)\n")
         code, output = run("cmake", "-S", folder, "-B", folder / "b", env={"PATH": f"{BIN}:{os.environ['PATH']}"})
         expect(code == 0 and str(BIN.parent) in output, f"FindMPI does not find us:\n{output}")
+
+
+@test
+def wrappers_know_the_options_of_other_mpis():
+    def said(*words, code=0, **env):
+        got, output = run(*words, env=env)
+        expect(got == code, f"{words}: exit code {got}\n{output}")
+        return output.strip()
+    cc, root = BIN / "mpicc", BIN.parent
+    expect("mpicc: compiles" in said(cc, code=1), "no usage")
+    expect("mpicc: compiles" in said(cc, "-help"), "no help")
+    shown = said(cc, "-show", "-O2", "a.c")
+    expect(all(word in shown for word in ["cc ", f"-I{root}/include", "-O2 a.c", "-lmpi_abi"]) and shown == said(cc, "--showme", "-O2", "a.c"), shown)
+    for option in ("-compile_info", "--showme:compile"):
+        expect("include" in said(cc, option) and "-lmpi_abi" not in said(cc, option), said(cc, option))
+    for option in ("-link_info", "--showme:link", "-showme:link"):
+        expect("-lmpi_abi" in said(cc, option), said(cc, option))
+    expect(said(cc, "--showme:incdirs") == f"{root}/include" and said(cc, "--showme:libs") == "mpi_abi", "folders")
+    expect(re.search(r"outboard \d", said(cc, "--showme:version")), said(cc, "--showme:version"))
+    for words, env in [(["-cc=gcc-x"], {}), (["-config=gcc-x"], {}), ([], {"MPICH_CC": "gcc-x"}), ([], {"OMPI_CC": "gcc-x"}),
+                       ([], {"OUTBOARD_CC": "gcc-x", "MPICH_CC": "other"})]:
+        expect(said(cc, *words, "-show", **env).startswith("gcc-x "), f"{words} {env}")
+    expect(said(BIN / "mpicxx", "-cxx=g-x", "-cc=other", "-show").startswith("g-x "), "-cxx=")
+    expect(said(BIN / "mpicxx", "-show", MPICH_CC="other", OMPI_CXX="g-x").startswith("g-x "), "OMPI_CXX")
+    # Questions to the compiler link nothing.
+    said(cc, "-v")
+    said(cc, "-dumpmachine")
+    with tempfile.TemporaryDirectory() as folder:
+        said("sh", "-c", f"echo 'int main(void) {{ return 0; }}' | {cc} -x c -o {folder}/a - && {folder}/a")
+
+
+@test
+def names_that_mpi_3_removed_have_successors():
+    calls = {"MPI_Address(0, 0)": "MPI_Get_address", "MPI_Errhandler_create(0, 0)": "MPI_Comm_create_errhandler",
+             "MPI_Errhandler_get(MPI_COMM_WORLD, 0)": "MPI_Comm_get_errhandler", "MPI_Errhandler_set(MPI_COMM_WORLD, MPI_ERRORS_RETURN)": "MPI_Comm_set_errhandler",
+             "MPI_Type_extent(MPI_INT, 0)": "MPI_Type_get_extent", "MPI_Type_hindexed(0, 0, 0, MPI_INT, 0)": "MPI_Type_create_hindexed",
+             "MPI_Type_hvector(0, 0, 0, MPI_INT, 0)": "MPI_Type_create_hvector", "MPI_Type_lb(MPI_INT, 0)": "MPI_Type_get_extent",
+             "MPI_Type_struct(0, 0, 0, 0, 0)": "MPI_Type_create_struct", "MPI_Type_ub(MPI_INT, 0)": "MPI_Type_get_extent"}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "a.c"
+        file.write_text("#include <mpi.h>\nvoid f(void)\n{\n" + "".join(f"    {call};\n" for call in calls) + "}\n")
+        for compiler, language in [("mpicc", "c"), ("mpicxx", "c++")]:
+            code, output = run(BIN / compiler, "-x", language, "-c", "-o", file.with_suffix(".o"), file)
+            expect(code != 0, "it compiles")
+            for call, successor in calls.items():
+                name = call.split("(")[0]
+                expect(f"{name} was removed by MPI-3.0: write {successor}" in output, f"{name}: {output}")
+        file.write_text("#include <mpi.h>\nMPI_Datatype f(void) { return MPI_UB; }\n")
+        code, output = run(BIN / "mpicc", "-c", "-o", file.with_suffix(".o"), file)
+        expect(code != 0 and ("MPI_Type_create_resized" in output or "undeclared" in output), output)
+        # Nothing is said to those who do not use them.
+        file.write_text("#include <mpi.h>\nint main(void) { return 0; }\n")
+        code, output = run(BIN / "mpicc", "-Wall", "-Wextra", "-Wundef", "-pedantic", "-Wstrict-prototypes", "-Werror", "-c", "-o", file.with_suffix(".o"), file)
+        expect(code == 0, output)
+
+
+@test
+def install_and_uninstall():
+    with tempfile.TemporaryDirectory() as folder:
+        prefix = Path(folder) / "p"
+        (prefix / "lib").mkdir(parents=True)
+        (prefix / "lib/libother.so").write_text("")
+        released = Path(folder) / "released"
+        released.mkdir()
+        for name, source in {"mpirun": "bin/mpirun", "outboard": "bin/outboard", "outboard-proxy": "bin/outboard-proxy",
+                             "libmpi_abi.so": "lib/libmpi_abi.so.1", "libmpi.so": "lib/libmpi.so.12"}.items():
+            (released / name).symlink_to(ROOT / "build" / source)
+        subprocess.run([ROOT / "tools/install-tree", released, prefix], check=True)
+        for name in ("libmpich.so.12", "libmpich.so"):
+            expect(os.readlink(prefix / "lib" / name) == "libmpi.so.12", name)
+        for package in ("mpi", "mpich", "outboard"):
+            flags = run("pkg-config", "--libs", package, env={"PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig")})[1]
+            expect("-lmpi_abi" in flags, f"{package}: {flags}")
+        for page in ("mpicc.1", "mpicxx.1", "mpirun.1", "outboard.1"):
+            expect((prefix / "share/man/man1" / page).exists(), page)
+        expect(len(list(prefix.glob("share/modulefiles/outboard/*"))) == 1, "no modulefile")
+        # Links in what is installed lead to what is installed, and so does PREFIX/...
+        pages = list((prefix / "share/doc/outboard").rglob("*.md"))
+        expect(len(pages) > 8, pages)
+        for page in pages:
+            text = page.read_text()
+            for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+                expect((page.parent / link).exists(), f"{page.relative_to(prefix)}: {link} is not there")
+            for path in re.findall(r"PREFIX/([\w./-]*\w)", text):
+                expect((prefix / path).exists(), f"{page.relative_to(prefix)}: PREFIX/{path} is not there")
+        subprocess.run([ROOT / "tools/install-tree", "--remove", prefix], check=True)
+        left = [str(path.relative_to(prefix)) for path in prefix.rglob("*") if not path.is_dir() or path.is_symlink()]
+        expect(left == ["lib/libother.so"] and not list(prefix.rglob("outboard")), left)

@@ -10,7 +10,7 @@ use crate::face;
 use crate::process::Guard;
 use datatype::Datatype;
 use executor::UserCall;
-use objects::{Attribute, Handle, Kind};
+use objects::{Attribute, Handle, Kind, Value};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use sys::Span;
@@ -34,7 +34,23 @@ type LargeReducer = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut i64, *mu
 type CopyAttribute =
     unsafe extern "C" fn(usize, c_int, *mut c_void, *mut c_void, *mut c_void, *mut c_int) -> c_int;
 type DeleteAttribute = unsafe extern "C" fn(usize, c_int, *mut c_void, *mut c_void) -> c_int;
+/// The same through the proxies of another language's binding, for the function that the keyval has.
+type CopyProxy = unsafe extern "C" fn(
+    usize,
+    c_int,
+    c_int,
+    *mut c_void,
+    c_int,
+    *mut c_void,
+    *mut *mut c_void,
+    *mut c_int,
+) -> c_int;
+type DeleteProxy = unsafe extern "C" fn(usize, c_int, c_int, c_int, *mut c_void, *mut c_void) -> c_int;
 type QueryRequest = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
+/// The same of Fortran, which returns its code at an address.
+type QueryFortran = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int);
+type FreeFortran = unsafe extern "C" fn(*mut c_void, *mut c_int);
+type CancelFortran = unsafe extern "C" fn(*mut c_void, *mut c_int, *mut c_int);
 type FreeRequest = unsafe extern "C" fn(*mut c_void) -> c_int;
 type CancelRequest = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
 type FileExtent = unsafe extern "C" fn(usize, *mut isize, *mut c_void) -> c_int;
@@ -118,14 +134,34 @@ pub fn copy_attribute(
     guard: &mut Guard,
     object: Handle,
     attribute: &Attribute,
-) -> Result<Option<usize>, c_int> {
-    let (keyval, number, value) = (&attribute.keyval, attribute.number, attribute.value);
+) -> Result<Option<Value>, c_int> {
+    let (keyval, number, value) = (&attribute.keyval, attribute.number, &attribute.value);
     match keyval.copy {
         // MPI_COMM_NULL_COPY_FN and MPI_COMM_DUP_FN; the same numbers for datatypes and windows.
         0 => return Ok(None),
-        1 => return Ok(Some(value)),
+        1 => return Ok(Some(value.clone())),
         _ => {}
     }
+    if let Some((proxy, _)) = keyval.proxies {
+        return guard.unlocked(|| {
+            // SAFETY: the binding registered it as its proxy for copies (contract of this file).
+            let function = unsafe { std::mem::transmute::<usize, CopyProxy>(proxy) };
+            let (mut out, mut flag) = (std::ptr::null_mut(), 0);
+            let face = face::get();
+            let (object, number) = ((face.handle)(object) as c_int, (face.keyval)(number));
+            let (extra, bits) = (keyval.extra_state as *mut c_void, value.integer() as *mut c_void);
+            // SAFETY: `out` and `flag` are our own variables; the others are the program's own values.
+            let code = unsafe {
+                function(keyval.copy, object, number, extra, language(value), bits, &mut out, &mut flag)
+            };
+            if code != 0 {
+                Err((face.code_from)(code))
+            } else {
+                Ok((flag != 0).then(|| value.with(out as i64)))
+            }
+        });
+    }
+    let value = value.pointer();
     guard.unlocked(|| {
         // SAFETY: the program registered it as a copy function; the types for all kinds of objects are alike (contract of this file).
         let function = unsafe { std::mem::transmute::<usize, CopyAttribute>(keyval.copy) };
@@ -136,8 +172,17 @@ pub fn copy_attribute(
         let (object, number) = ((face.handle)(object), (face.keyval)(number));
         // SAFETY: `to` and `flag` are our own variables; the others are the program's own values.
         let code = unsafe { function(object, number, extra, value as *mut c_void, to, &mut flag) };
-        if code != 0 { Err((face.code_from)(code)) } else { Ok((flag != 0).then_some(out)) }
+        if code != 0 { Err((face.code_from)(code)) } else { Ok((flag != 0).then_some(Value::Pointer(out))) }
     })
+}
+
+/// How MPICH's bindings name the language of a value.
+fn language(value: &Value) -> c_int {
+    match value {
+        Value::Pointer(_) => 0,
+        Value::Address(_) => 1,
+        Value::Integer(_) => 3,
+    }
 }
 
 /// Calls the delete callback of one attribute; returns its code.
@@ -148,7 +193,21 @@ pub fn delete_attribute(guard: &mut Guard, object: Handle, attribute: &Attribute
     if keyval.delete <= 1 {
         return 0;
     }
-    let (number, value) = (attribute.number, attribute.value as *mut c_void);
+    if let Some((_, proxy)) = keyval.proxies {
+        return guard.unlocked(|| {
+            // SAFETY: the binding registered it as its proxy for deletions (contract of this file).
+            let function = unsafe { std::mem::transmute::<usize, DeleteProxy>(proxy) };
+            let face = face::get();
+            let (object, number) = ((face.handle)(object) as c_int, (face.keyval)(attribute.number));
+            let (kind, bits) = (language(&attribute.value), attribute.value.integer() as *mut c_void);
+            // SAFETY: all arguments are the program's own values.
+            let code = unsafe {
+                function(keyval.delete, object, number, kind, bits, keyval.extra_state as *mut c_void)
+            };
+            (face.code_from)(code)
+        });
+    }
+    let (number, value) = (attribute.number, attribute.value.pointer() as *mut c_void);
     guard.unlocked(|| {
         // SAFETY: the program registered it as a delete function (contract of this file).
         let function = unsafe { std::mem::transmute::<usize, DeleteAttribute>(keyval.delete) };
@@ -163,8 +222,6 @@ pub fn delete_attribute(guard: &mut Guard, object: Handle, attribute: &Attribute
 /// Asks the program for the status of a generalized request; returns the function's code.
 pub fn query_request(guard: &mut Guard, functions: Generalized, status: &mut Status) -> c_int {
     guard.unlocked(|| {
-        // SAFETY: the program registered it as a query function (contract of this file).
-        let function = unsafe { std::mem::transmute::<usize, QueryRequest>(functions.query) };
         // As large as a status of any face.
         let mut memory = *status;
         let to = &raw mut memory;
@@ -173,8 +230,19 @@ pub fn query_request(guard: &mut Guard, functions: Generalized, status: &mut Sta
             None => Out::new(to as usize, "status"),
         };
         place.set(*status).expect("not null");
-        // SAFETY: the status is our own variable, the other the program's own value.
-        let code = unsafe { function(functions.extra_state as *mut c_void, to.cast()) };
+        let extra = functions.extra_state as *mut c_void;
+        let mut code = 0;
+        if functions.is_fortran {
+            // SAFETY: the program registered it as a query function of Fortran (contract of this file).
+            let function = unsafe { std::mem::transmute::<usize, QueryFortran>(functions.query) };
+            // SAFETY: the status and the code are our own variables, the other is the program's own value.
+            unsafe { function(extra, to.cast(), &mut code) };
+        } else {
+            // SAFETY: the program registered it as a query function (contract of this file).
+            let function = unsafe { std::mem::transmute::<usize, QueryRequest>(functions.query) };
+            // SAFETY: as above.
+            code = unsafe { function(extra, to.cast()) };
+        }
         *status = place.get().expect("not null");
         (face::get().code_from)(code)
     })
@@ -183,10 +251,19 @@ pub fn query_request(guard: &mut Guard, functions: Generalized, status: &mut Sta
 /// Calls the free function of a generalized request; returns its code.
 pub fn free_request(guard: &mut Guard, functions: Generalized) -> c_int {
     guard.unlocked(|| {
-        // SAFETY: the program registered it as a free function (contract of this file).
-        let function = unsafe { std::mem::transmute::<usize, FreeRequest>(functions.free) };
-        // SAFETY: the argument is the program's own value.
-        let code = unsafe { function(functions.extra_state as *mut c_void) };
+        let extra = functions.extra_state as *mut c_void;
+        let mut code = 0;
+        if functions.is_fortran {
+            // SAFETY: the program registered it as a free function of Fortran (contract of this file).
+            let function = unsafe { std::mem::transmute::<usize, FreeFortran>(functions.free) };
+            // SAFETY: the code is our own variable, the other the program's own value.
+            unsafe { function(extra, &mut code) };
+        } else {
+            // SAFETY: the program registered it as a free function (contract of this file).
+            let function = unsafe { std::mem::transmute::<usize, FreeRequest>(functions.free) };
+            // SAFETY: as above.
+            code = unsafe { function(extra) };
+        }
         (face::get().code_from)(code)
     })
 }
@@ -194,10 +271,19 @@ pub fn free_request(guard: &mut Guard, functions: Generalized) -> c_int {
 /// Calls the cancel function of a generalized request; returns its code.
 pub fn cancel_request(guard: &mut Guard, functions: Generalized, complete: bool) -> c_int {
     guard.unlocked(|| {
-        // SAFETY: the program registered it as a cancel function (contract of this file).
-        let function = unsafe { std::mem::transmute::<usize, CancelRequest>(functions.cancel) };
-        // SAFETY: the arguments are the program's own value and an int.
-        let code = unsafe { function(functions.extra_state as *mut c_void, c_int::from(complete)) };
+        let extra = functions.extra_state as *mut c_void;
+        let (mut code, mut complete) = (0, c_int::from(complete));
+        if functions.is_fortran {
+            // SAFETY: the program registered it as a cancel function of Fortran (contract of this file).
+            let function = unsafe { std::mem::transmute::<usize, CancelFortran>(functions.cancel) };
+            // SAFETY: the code and the logical are our own variables, the other is the program's own value.
+            unsafe { function(extra, &mut complete, &mut code) };
+        } else {
+            // SAFETY: the program registered it as a cancel function (contract of this file).
+            let function = unsafe { std::mem::transmute::<usize, CancelRequest>(functions.cancel) };
+            // SAFETY: as above.
+            code = unsafe { function(extra, complete) };
+        }
         (face::get().code_from)(code)
     })
 }

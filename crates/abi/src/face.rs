@@ -81,7 +81,7 @@ pub(crate) fn check_alone() -> Result<()> {
 
 fn is_mpi(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
-    ["libmpi.so", "libmpi_abi.so"].iter().any(|start| name.starts_with(start))
+    ["libmpi.so", "libmpi_abi.so", "libmpich.so"].iter().any(|start| name.starts_with(start))
 }
 
 /// Adds the path of one loaded object to a `Vec<String>`.
@@ -144,7 +144,10 @@ mod tests {
     #[test]
     fn libraries_of_mpi_are_known_by_name() {
         assert!(
-            is_mpi("/opt/x/lib/libmpi.so.12") && is_mpi("libmpi_abi.so.1") && is_mpi("libmpi.so.40.30.1")
+            is_mpi("/opt/x/lib/libmpi.so.12")
+                && is_mpi("libmpi_abi.so.1")
+                && is_mpi("libmpi.so.40.30.1")
+                && is_mpi("libmpich.so.12")
         );
         assert!(!is_mpi("/usr/lib/libmpifort.so.12") && !is_mpi("") && !is_mpi("libm.so.6"));
         check_alone().unwrap();

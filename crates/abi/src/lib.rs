@@ -12,6 +12,7 @@ mod connect;
 mod deferred;
 pub mod face;
 mod file;
+pub mod foreign;
 mod hang;
 mod hardware;
 mod image;

@@ -17,6 +17,47 @@ pub struct Keyval {
     pub delete: usize,
     /// What both get.
     pub extra_state: usize,
+    /// Functions through which another language's binding has both called: for copies, for deletions.
+    pub proxies: Option<(usize, usize)>,
+}
+
+/// The value of an attribute, as the language that set it has it. The others see it as MPI 5.0, section 19.3.7, says: C gets the address of
+/// Fortran's integer, Fortran the integer that C's address is.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// C's pointer.
+    Pointer(usize),
+    /// Fortran's INTEGER(KIND=MPI_ADDRESS_KIND).
+    Address(Arc<i64>),
+    /// Fortran's INTEGER. Its low half is what C finds at its address: machines are little-endian.
+    Integer(Arc<i64>),
+}
+
+impl Value {
+    /// What C gets.
+    pub fn pointer(&self) -> usize {
+        match self {
+            Value::Pointer(pointer) => *pointer,
+            Value::Address(integer) | Value::Integer(integer) => Arc::as_ptr(integer) as usize,
+        }
+    }
+
+    /// What Fortran gets.
+    pub fn integer(&self) -> i64 {
+        match self {
+            Value::Pointer(pointer) => *pointer as i64,
+            Value::Address(integer) | Value::Integer(integer) => **integer,
+        }
+    }
+
+    /// The value `bits` in the same language.
+    pub fn with(&self, bits: i64) -> Value {
+        match self {
+            Value::Pointer(_) => Value::Pointer(bits as usize),
+            Value::Address(_) => Value::Address(Arc::new(bits)),
+            Value::Integer(_) => Value::Integer(Arc::new(i64::from(bits as i32))),
+        }
+    }
 }
 
 /// An entry of the table of keyvals. It stays, and the keyval with it, until no attribute needs it (MPI 5.0, section 7.7.2,
@@ -36,8 +77,8 @@ pub struct Attribute {
     pub number: i32,
     /// Its callbacks, which outlive `MPI_Comm_free_keyval` while an attribute needs them (MPI 5.0, section 7.7.2).
     pub keyval: Arc<Keyval>,
-    /// The value, a pointer to the program.
-    pub value: usize,
+    /// The value.
+    pub value: Value,
 }
 
 /// The attributes of one object, in the order in which they were set.

@@ -19,7 +19,7 @@ pub mod session;
 pub mod table;
 pub mod topology;
 
-pub use attribute::{Attribute, Attributes, Keyval, Registered};
+pub use attribute::{Attribute, Attributes, Keyval, Registered, Value};
 pub use comm::{Boards, Comm, Queue};
 pub use context::Context;
 pub use errhandler::{Action, Errhandler};

@@ -1,11 +1,14 @@
-//! What programs of the MPICH ABI may link to and the standard ABI does not have: conversions for Fortran, functions that MPI-3.0 removed, and data.
+//! What programs of the MPICH ABI may link to and the standard ABI does not have: conversions for Fortran, functions that MPI-3.0 removed, what the
+//! bindings of other languages (libmpichfort.so.12, libmpichcxx.so.12) ask for, MPICH's extensions, and data.
 //!
 //! Contract of every function, kept by the program (MPI 5.0, section 2.5): its arguments are what MPI asks for.
 #![allow(non_snake_case, non_upper_case_globals, clippy::missing_safety_doc)]
 
 use crate::door;
 use crate::face;
-use abi::process::{On, anytime};
+use abi::args::{Handle, Out};
+use abi::foreign::{self, Kind};
+use abi::process::{Guard, On, anytime, call};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::AtomicPtr;
 
@@ -172,4 +175,201 @@ functions! {
         // SAFETY: as above.
         unsafe { face::PMPI_Type_create_struct(count, lengths, displacements, types, newtype) }
     }
+}
+
+/// Exports a function under its only name.
+macro_rules! internal {
+    ($($name:ident($($argument:ident: $kind:ty),*) -> $returns:ty $body:block)*) => { $(
+        #[doc = concat!("`", stringify!($name), "` of MPICH's bindings.")]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $kind),*) -> $returns $body
+    )* };
+}
+
+internal! {
+    MPII_Comm_set_attr(comm: c_int, keyval: c_int, bits: i64, language: c_int) -> c_int {
+        set("MPI_Comm_set_attr", On::Comm, Kind::Comm, comm, keyval, bits, language)
+    }
+    MPII_Type_set_attr(datatype: c_int, keyval: c_int, bits: i64, language: c_int) -> c_int {
+        set("MPI_Type_set_attr", |_| On::Nothing, Kind::Datatype, datatype, keyval, bits, language)
+    }
+    MPII_Win_set_attr(win: c_int, keyval: c_int, bits: i64, language: c_int) -> c_int {
+        set("MPI_Win_set_attr", On::Win, Kind::Win, win, keyval, bits, language)
+    }
+    MPII_Comm_get_attr(comm: c_int, keyval: c_int, to: usize, flag: usize, language: c_int) -> c_int {
+        get("MPI_Comm_get_attr", On::Comm, Kind::Comm, comm, keyval, [to, flag], language)
+    }
+    MPII_Type_get_attr(datatype: c_int, keyval: c_int, to: usize, flag: usize, language: c_int) -> c_int {
+        get("MPI_Type_get_attr", |_| On::Nothing, Kind::Datatype, datatype, keyval, [to, flag], language)
+    }
+    MPII_Win_get_attr(win: c_int, keyval: c_int, to: usize, flag: usize, language: c_int) -> c_int {
+        get("MPI_Win_get_attr", On::Win, Kind::Win, win, keyval, [to, flag], language)
+    }
+    MPII_Keyval_set_proxy(keyval: c_int, copy: usize, delete: usize) -> () {
+        let proxies = |guard: &mut Guard| foreign::set_proxies(guard, door::keyval_from(keyval), copy, delete);
+        anytime("MPII_Keyval_set_proxy", On::Nothing, proxies);
+    }
+    MPII_Grequest_set_lang_f77(request: c_int) -> () {
+        call("MPI_Grequest_start", On::Nothing, |guard| foreign::set_fortran(guard, door::handle_from(request)));
+    }
+    // The C++ bindings, which MPI-3.0 removed, load; what they cannot do without these says so.
+    MPII_Errhandler_set_cxx(_errhandler: c_int, _proxy: usize) -> () { refused("the error handlers of MPICH's C++ bindings"); }
+    MPII_Op_set_cxx(_op: c_int, _proxy: usize) -> () { refused("the operators of MPICH's C++ bindings"); }
+}
+
+fn set(
+    name: &'static str,
+    on: fn(Handle) -> On,
+    kind: Kind,
+    object: c_int,
+    keyval: c_int,
+    bits: i64,
+    language: c_int,
+) -> c_int {
+    let (object, keyval) = (door::handle_from(object), door::keyval_from(keyval));
+    let body = |guard: &mut Guard| foreign::set_attribute(guard, kind, object, keyval, bits, language);
+    door::code_to(call(name, on(object), body))
+}
+
+fn get(
+    name: &'static str,
+    on: fn(Handle) -> On,
+    kind: Kind,
+    object: c_int,
+    keyval: c_int,
+    [to, flag]: [usize; 2],
+    language: c_int,
+) -> c_int {
+    let (object, keyval) = (door::handle_from(object), door::keyval_from(keyval));
+    let (to, flag) = (Out::new(to, "attribute_val"), Out::new(flag, "flag"));
+    let body = |guard: &mut Guard| foreign::get_attribute(guard, kind, object, keyval, to, flag, language);
+    door::code_to(call(name, on(object), body))
+}
+
+/// The error of a function that is not here.
+fn refused(name: &'static str) -> c_int {
+    door::code_to(anytime(name, On::Nothing, |_| foreign::refuse(name)))
+}
+
+// MPICH's extensions that have a meaning here.
+functions! {
+    MPIX_Delete_error_class PMPIX_Delete_error_class(errorclass: c_int) -> c_int {
+        // SAFETY: the arguments are those of the function's own (contract of this file); so below.
+        unsafe { face::PMPI_Remove_error_class(errorclass) }
+    }
+    MPIX_Delete_error_code PMPIX_Delete_error_code(errorcode: c_int) -> c_int {
+        // SAFETY: as above.
+        unsafe { face::PMPI_Remove_error_code(errorcode) }
+    }
+    MPIX_Delete_error_string PMPIX_Delete_error_string(errorcode: c_int) -> c_int {
+        // SAFETY: as above.
+        unsafe { face::PMPI_Remove_error_string(errorcode) }
+    }
+    // No memory but the host's.
+    MPIX_Query_cuda_support PMPIX_Query_cuda_support() -> c_int { 0 }
+    MPIX_Query_hip_support PMPIX_Query_hip_support() -> c_int { 0 }
+    MPIX_Query_ze_support PMPIX_Query_ze_support() -> c_int { 0 }
+    MPIX_GPU_query_support PMPIX_GPU_query_support(_kind: c_int, is_supported: usize) -> c_int {
+        no("MPIX_GPU_query_support", is_supported, "is_supported")
+    }
+    MPIX_Comm_test_threadcomm PMPIX_Comm_test_threadcomm(_comm: c_int, flag: usize) -> c_int {
+        no("MPIX_Comm_test_threadcomm", flag, "flag")
+    }
+    MPIX_Request_is_complete PMPIX_Request_is_complete(request: c_int) -> c_int {
+        let mut complete = false;
+        call("MPIX_Request_is_complete", On::Nothing, |guard| {
+            complete = foreign::is_complete(guard, door::handle_from(request));
+            Ok(())
+        });
+        c_int::from(complete)
+    }
+    MPIX_Info_set_hex PMPIX_Info_set_hex(info: c_int, key: usize, value: *const u8, bytes: c_int) -> c_int {
+        // SAFETY: the value has so many bytes (contract of this file).
+        let digits = (0..bytes.max(0) as usize).map(|at| unsafe { value.wrapping_add(at).read() });
+        let mut text: String = digits.map(|byte| format!("{byte:02x}")).collect();
+        text.push('\0');
+        // SAFETY: as above; the value is our own C string.
+        unsafe { face::PMPI_Info_set(info, key, text.as_ptr() as usize) }
+    }
+    MPIX_Async_get_state PMPIX_Async_get_state(_thing: usize) -> usize {
+        refused("MPIX_Async_get_state");
+        0
+    }
+    MPIX_Stream_progress PMPIX_Stream_progress(stream: c_int) -> c_int {
+        if stream != STREAM_NULL {
+            return refused("MPIX_Stream_progress of a stream");
+        }
+        door::code_to(call("MPIX_Stream_progress", On::Nothing, |guard| {
+            foreign::progress(guard);
+            Ok(())
+        }))
+    }
+}
+
+/// MPIX_STREAM_NULL.
+const STREAM_NULL: c_int = 0x3c00_0000;
+
+/// Answers no.
+fn no(name: &'static str, to: usize, what: &'static str) -> c_int {
+    door::code_to(anytime(name, On::Nothing, |_| Out::<i32>::new(to, what).set(0)))
+}
+
+/// Exports functions of MPICH that are not here: whatever their arguments, the error says so.
+macro_rules! refused {
+    ($($name:ident $profiled:ident)*) => { functions! { $(
+        $name $profiled() -> c_int { refused(stringify!($name)) }
+    )* } };
+}
+
+// Tolerance of failures, streams, threads as ranks, callbacks with a state, progress threads, the blocks of a datatype.
+refused! {
+    MPIX_Allreduce_enqueue PMPIX_Allreduce_enqueue
+    MPIX_Allreduce_enqueue_c PMPIX_Allreduce_enqueue_c
+    MPIX_Async_spawn PMPIX_Async_spawn
+    MPIX_Async_start PMPIX_Async_start
+    MPIX_Comm_agree PMPIX_Comm_agree
+    MPIX_Comm_create_errhandler_x PMPIX_Comm_create_errhandler_x
+    MPIX_Comm_failure_ack PMPIX_Comm_failure_ack
+    MPIX_Comm_failure_get_acked PMPIX_Comm_failure_get_acked
+    MPIX_Comm_get_failed PMPIX_Comm_get_failed
+    MPIX_Comm_get_stream PMPIX_Comm_get_stream
+    MPIX_Comm_revoke PMPIX_Comm_revoke
+    MPIX_Comm_shrink PMPIX_Comm_shrink
+    MPIX_File_create_errhandler_x PMPIX_File_create_errhandler_x
+    MPIX_Grequest_class_allocate PMPIX_Grequest_class_allocate
+    MPIX_Grequest_class_create PMPIX_Grequest_class_create
+    MPIX_Grequest_start PMPIX_Grequest_start
+    MPIX_Irecv_enqueue PMPIX_Irecv_enqueue
+    MPIX_Irecv_enqueue_c PMPIX_Irecv_enqueue_c
+    MPIX_Isend_enqueue PMPIX_Isend_enqueue
+    MPIX_Isend_enqueue_c PMPIX_Isend_enqueue_c
+    MPIX_Op_create_x PMPIX_Op_create_x
+    MPIX_Recv_enqueue PMPIX_Recv_enqueue
+    MPIX_Recv_enqueue_c PMPIX_Recv_enqueue_c
+    MPIX_Send_enqueue PMPIX_Send_enqueue
+    MPIX_Send_enqueue_c PMPIX_Send_enqueue_c
+    MPIX_Session_create_errhandler_x PMPIX_Session_create_errhandler_x
+    MPIX_Start_progress_thread PMPIX_Start_progress_thread
+    MPIX_Stop_progress_thread PMPIX_Stop_progress_thread
+    MPIX_Stream_comm_create PMPIX_Stream_comm_create
+    MPIX_Stream_comm_create_multiplex PMPIX_Stream_comm_create_multiplex
+    MPIX_Stream_create PMPIX_Stream_create
+    MPIX_Stream_free PMPIX_Stream_free
+    MPIX_Stream_irecv PMPIX_Stream_irecv
+    MPIX_Stream_irecv_c PMPIX_Stream_irecv_c
+    MPIX_Stream_isend PMPIX_Stream_isend
+    MPIX_Stream_isend_c PMPIX_Stream_isend_c
+    MPIX_Stream_recv PMPIX_Stream_recv
+    MPIX_Stream_recv_c PMPIX_Stream_recv_c
+    MPIX_Stream_send PMPIX_Stream_send
+    MPIX_Stream_send_c PMPIX_Stream_send_c
+    MPIX_Threadcomm_finish PMPIX_Threadcomm_finish
+    MPIX_Threadcomm_free PMPIX_Threadcomm_free
+    MPIX_Threadcomm_init PMPIX_Threadcomm_init
+    MPIX_Threadcomm_start PMPIX_Threadcomm_start
+    MPIX_Type_iov PMPIX_Type_iov
+    MPIX_Type_iov_len PMPIX_Type_iov_len
+    MPIX_Wait_enqueue PMPIX_Wait_enqueue
+    MPIX_Waitall_enqueue PMPIX_Waitall_enqueue
+    MPIX_Win_create_errhandler_x PMPIX_Win_create_errhandler_x
 }

@@ -5,7 +5,7 @@ use crate::callback;
 use crate::process::{Guard, Process};
 use crate::raise::from_callback;
 use error::{Class, Result, fail};
-use objects::{Attribute, Attributes, Keyval, Kind, Registered, constants as c};
+use objects::{Attribute, Attributes, Keyval, Kind, Registered, Value, constants as c};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -75,17 +75,17 @@ pub fn win_free_keyval(guard: &mut Guard, keyval: Out<i32>) -> Result<()> {
 
 /// MPI_Comm_set_attr
 pub fn comm_set_attr(guard: &mut Guard, comm: Handle, keyval: i32, value: Address) -> Result<()> {
-    set(guard, Kind::Comm, comm, keyval, value)
+    set(guard, Kind::Comm, comm, keyval, Value::Pointer(value.0))
 }
 
 /// MPI_Attr_put, deprecated.
 pub fn attr_put(guard: &mut Guard, comm: Handle, keyval: i32, value: Address) -> Result<()> {
-    set(guard, Kind::Comm, comm, keyval, value)
+    set(guard, Kind::Comm, comm, keyval, Value::Pointer(value.0))
 }
 
 /// MPI_Type_set_attr
 pub fn type_set_attr(guard: &mut Guard, datatype: Handle, keyval: i32, value: Address) -> Result<()> {
-    set(guard, Kind::Datatype, datatype, keyval, value)
+    set(guard, Kind::Datatype, datatype, keyval, Value::Pointer(value.0))
 }
 
 /// MPI_Comm_get_attr
@@ -136,7 +136,7 @@ pub fn type_delete_attr(guard: &mut Guard, datatype: Handle, keyval: i32) -> Res
 
 /// MPI_Win_set_attr
 pub fn win_set_attr(guard: &mut Guard, win: Handle, keyval: i32, value: Address) -> Result<()> {
-    set(guard, Kind::Win, win, keyval, value)
+    set(guard, Kind::Win, win, keyval, Value::Pointer(value.0))
 }
 
 /// MPI_Win_get_attr
@@ -148,7 +148,7 @@ pub fn win_get_attr(
     flag: Out<i32>,
 ) -> Result<()> {
     if (c::WIN_BASE..=c::WIN_MODEL).contains(&keyval) {
-        let found = guard.job().windows.get(win)?.predefined_attribute(keyval);
+        let found = predefined_value(guard, win, keyval)?;
         Out::<usize>::new(value.0, "attribute_val").set(found)?;
         return flag.set(1);
     }
@@ -198,7 +198,7 @@ fn create(
     extra_state: Address,
 ) -> Result<()> {
     keyval.check()?;
-    let entry = Keyval { on, copy: copy.0, delete: delete.0, extra_state: extra_state.0 };
+    let entry = Keyval { on, copy: copy.0, delete: delete.0, extra_state: extra_state.0, proxies: None };
     keyval.set(guard.objects.keyvals.insert(Registered { keyval: Arc::new(entry), freed: false })?.to_int())
 }
 
@@ -239,12 +239,13 @@ fn find(process: &Process, on: Kind, number: i32) -> Result<Arc<Keyval>> {
     Ok(keyval.clone())
 }
 
-fn set(guard: &mut Guard, on: Kind, object: Handle, number: i32, value: Address) -> Result<()> {
+/// Sets an attribute of the program's.
+pub(crate) fn set(guard: &mut Guard, on: Kind, object: Handle, number: i32, value: Value) -> Result<()> {
     let keyval = find(guard, on, number)?;
     if let Some(old) = attributes(guard, on, object)?.get(number).cloned() {
         from_callback("an attribute's delete function", callback::delete_attribute(guard, object, &old))?;
     }
-    attributes(guard, on, object)?.set(Attribute { number, keyval, value: value.0 });
+    attributes(guard, on, object)?.set(Attribute { number, keyval, value });
     Ok(())
 }
 
@@ -256,14 +257,19 @@ fn get(
     value: Address,
     flag: Out<i32>,
 ) -> Result<()> {
-    find(guard, on, number)?;
-    match attributes(guard, on, object)?.get(number) {
-        Some(attribute) => {
-            Out::<usize>::new(value.0, "attribute_val").set(attribute.value)?;
+    match found(guard, on, object, number)? {
+        Some(found) => {
+            Out::<usize>::new(value.0, "attribute_val").set(found.pointer())?;
             flag.set(1)
         }
         None => flag.set(0),
     }
+}
+
+/// The value of an attribute of the program's.
+pub(crate) fn found(guard: &mut Guard, on: Kind, object: Handle, number: i32) -> Result<Option<Value>> {
+    find(guard, on, number)?;
+    Ok(attributes(guard, on, object)?.get(number).map(|attribute| attribute.value.clone()))
 }
 
 fn delete(guard: &mut Guard, on: Kind, object: Handle, number: i32) -> Result<()> {
@@ -284,6 +290,14 @@ fn attributes(process: &mut Process, on: Kind, object: Handle) -> Result<&mut At
         Kind::Datatype => Ok(&mut process.objects.datatypes.get_mut(object)?.attributes),
         Kind::Win => Ok(&mut process.job().windows.get_mut(object)?.attributes),
         _ => fail!(Class::UnsupportedOperation, "Outboard has no attributes on {}", on.noun()),
+    }
+}
+
+/// The address of the value of a comm's or a window's predefined attribute; of MPI_WIN_BASE the value itself.
+pub(crate) fn predefined_value(guard: &mut Guard, object: Handle, keyval: i32) -> Result<usize> {
+    match predefined(guard, object, keyval)? {
+        Some(value) => Ok(value),
+        None => Ok(guard.job().windows.get(object)?.predefined_attribute(keyval)),
     }
 }
 

@@ -18,6 +18,8 @@ pub struct Generalized {
     pub(crate) free: usize,
     pub(crate) cancel: usize,
     pub(crate) extra_state: usize,
+    /// They are Fortran's.
+    pub(crate) is_fortran: bool,
 }
 
 /// MPI_Grequest_start
@@ -35,8 +37,13 @@ pub fn grequest_start(
             fail!(Class::Arg, "{name} is a null pointer");
         }
     }
-    let functions =
-        Generalized { query: query_fn.0, free: free_fn.0, cancel: cancel_fn.0, extra_state: extra_state.0 };
+    let functions = Generalized {
+        query: query_fn.0,
+        free: free_fn.0,
+        cancel: cancel_fn.0,
+        extra_state: extra_state.0,
+        is_fortran: false,
+    };
     let work = Work::Generalized { functions, complete: false, freed: false };
     request.set(guard.request(constants::COMM_NULL, work)?)
 }

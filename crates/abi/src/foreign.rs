@@ -1,0 +1,102 @@
+//! What the bindings of other languages that MPICH's programs bring with them (libmpichfort.so.12, libmpichcxx.so.12) ask of the library:
+//! attributes as integers, callbacks in their own form. Not in the standard; the MPICH face exports it (`mpich/extra.rs`).
+
+use crate::args::{Handle, Out};
+use crate::body::attribute;
+use crate::process::Guard;
+use crate::request::Work;
+use error::{Class, Result, fail};
+pub use objects::Kind;
+use objects::{Registered, Value, constants as c};
+use std::sync::Arc;
+
+/// A language's way to keep an attribute, in MPICH's numbers.
+const ADDRESS: i32 = 1;
+const INTEGER: i32 = 3;
+
+/// MPI_Comm_set_attr and its like, of a language.
+pub fn set_attribute(
+    guard: &mut Guard,
+    on: Kind,
+    object: Handle,
+    keyval: i32,
+    bits: i64,
+    language: i32,
+) -> Result<()> {
+    let value = match language {
+        ADDRESS => Value::Address(Arc::new(bits)),
+        INTEGER => Value::Integer(Arc::new(i64::from(bits as i32))),
+        _ => Value::Pointer(bits as usize),
+    };
+    attribute::set(guard, on, object, keyval, value)
+}
+
+/// MPI_Comm_get_attr and its like, of a language. Of predefined attributes Fortran gets the value, C its address.
+pub fn get_attribute(
+    guard: &mut Guard,
+    on: Kind,
+    object: Handle,
+    keyval: i32,
+    bits: Out<i64>,
+    flag: Out<i32>,
+    language: i32,
+) -> Result<()> {
+    let predefined = match on {
+        Kind::Comm => (c::TAG_UB..=c::UNIVERSE_SIZE).contains(&keyval),
+        Kind::Win => (c::WIN_BASE..=c::WIN_MODEL).contains(&keyval),
+        _ => false,
+    };
+    let value = if predefined {
+        let pointer = attribute::predefined_value(guard, object, keyval)?;
+        Some(match keyval {
+            // SAFETY: these values are of this type, and lie in memory of ours (MPI 5.0, section 12.2.6).
+            c::WIN_SIZE => Value::Address(Arc::new(unsafe { (pointer as *const i64).read() })),
+            c::WIN_BASE => Value::Pointer(pointer),
+            // SAFETY: all other predefined values are ints, and lie in memory of ours.
+            _ => Value::Integer(Arc::new(i64::from(unsafe { (pointer as *const i32).read() }))),
+        })
+    } else {
+        attribute::found(guard, on, object, keyval)?
+    };
+    flag.set(i32::from(value.is_some()))?;
+    let Some(value) = value else { return Ok(()) };
+    bits.set(match language {
+        ADDRESS => value.integer(),
+        INTEGER => i64::from(value.integer() as i32),
+        _ => value.pointer() as i64,
+    })
+}
+
+/// Has the callbacks of a keyval called through a language's own functions, for copies and for deletions.
+pub fn set_proxies(guard: &mut Guard, keyval: i32, copy: usize, delete: usize) -> Result<()> {
+    let Registered { keyval, .. } = guard.objects.keyvals.get_mut(Handle::from_int(keyval))?;
+    Arc::make_mut(keyval).proxies = Some((copy, delete));
+    Ok(())
+}
+
+/// The functions of a generalized request are Fortran's.
+pub fn set_fortran(guard: &mut Guard, request: Handle) -> Result<()> {
+    match &mut guard.job().requests.get_mut(request)?.work {
+        Some(Work::Generalized { functions, .. }) => functions.is_fortran = true,
+        _ => fail!(Class::Request, "{request} is not a generalized request"),
+    }
+    Ok(())
+}
+
+/// Whether a request is over; it stays, and no progress is made.
+pub fn is_complete(guard: &mut Guard, request: Handle) -> bool {
+    guard.peek(request).unwrap_or(false)
+}
+
+/// Makes progress once.
+pub fn progress(guard: &mut Guard) {
+    guard.progress();
+}
+
+/// Says that MPICH has a function and this library does not.
+pub fn refuse(name: &str) -> Result<()> {
+    fail!(
+        Class::UnsupportedOperation,
+        "{name} is an extension of MPICH that Outboard does not have; docs/later.md names those that it has"
+    )
+}
