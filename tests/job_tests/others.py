@@ -1,5 +1,8 @@
 """What programs of other MPIs expect, and what they are told."""
-from job_tests.running import HERE, compile_c, expect, mpirun, test
+import re, subprocess, sys
+
+import wheel
+from job_tests.running import HERE, PROGRAMS, ROOT, compile_c, expect, mpirun, test
 
 
 @test
@@ -12,3 +15,52 @@ def what_is_taken_leniently_is_said_once():
         expect(len(said) == 2, f"{word}: {output}")
     code, output = mpirun("-n", 2, program)
     expect(code == 0 and "Said once" not in output, output)
+
+
+def compiled_for(name, *flags):
+    """tests/faults/hello.c, compiled for the MPI of a wheel, and that MPI's folder."""
+    mpi, program = wheel.unpacked(name), PROGRAMS / f"hello-{name}"
+    PROGRAMS.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["cc", "-O1", "-o", program, HERE / "faults/hello.c", f"-I{mpi}/include", f"-L{mpi}/lib", "-lmpi", f"-Wl,-rpath,{mpi}/lib", *flags],
+                   check=True)
+    return program, mpi
+
+
+def told(output):
+    return [line for line in output.splitlines() if "the library of another MPI" in line]
+
+
+@test
+def a_program_of_another_mpi_is_told():
+    program, mpi = compiled_for("openmpi")
+    for words in [[program], ["sh", "-c", f"{program}; true"]]:
+        code, output = mpirun("-n", 2, *words)
+        expect(code == 0 and output.count("rank 0 of 1") == 2, output)
+        expect(len(told(output)) == 1 and f"{mpi}/lib/libmpi.so.40" in output and "build/bin/mpicc" in output, output)
+    # One process is a job of one rank under any MPI; a program without MPI is none of our business.
+    expect(not told(mpirun("-n", 1, program)[1]), "told for one process")
+    expect(mpirun("-n", 2, "sleep", "0.1") == (0, ""), "told for sleep")
+    # mpi4py's wheel would warn of our mpirun in a job of one rank.
+    expect(mpirun("-n", 1, "printenv", "MPI4PY_CHECK_MPIEXEC") == (0, "0\n"), "mpi4py warns")
+    expect(mpirun("-n", 2, "sh", "-c", "printenv MPI4PY_CHECK_MPIEXEC || true") == (0, ""), "mpi4py may not warn")
+    # An RPATH has precedence over what mpirun sets; what it is told to do helps.
+    program, mpi = compiled_for("mpich", "-Wl,--disable-new-dtags")
+    code, output = mpirun("-n", 2, program)
+    expect(code == 0 and len(told(output)) == 1 and f"{mpi}/lib/libmpi.so.12" in output, output)
+    advice = told(output)[0].partition("-genv LD_PRELOAD ")[2].partition(",")[0]
+    expect(advice == str(ROOT / "build/lib/libmpi.so.12"), output)
+    code, output = mpirun("-n", 2, "-genv", "LD_PRELOAD", advice, program)
+    expect(code == 0 and "rank 1 of 2" in output and not told(output), output)
+    # As mpi4py after `pip install mpich`: an interpreter that loads a library by its full path.
+    load = f"import ctypes; mpi = ctypes.CDLL('{mpi}/lib/libmpi.so.12'); mpi.MPI_Init(None, None); mpi.MPI_Finalize()"
+    code, output = mpirun("-n", 2, sys.executable, "-c", load)
+    expect(code == 0 and len(told(output)) == 1 and "MPI4PY_LIBMPI" in output, output)
+
+
+@test
+def the_library_names_itself():
+    """As docs/python.md says, so that mpi4py's get_vendor can learn it."""
+    for library, end in [("libmpi_abi.so.1", "standard ABI 1.0"), ("libmpi.so.12", "MPICH ABI (libmpi.so.12)")]:
+        ask = f"import ctypes as c; t, n = c.create_string_buffer(8192), c.c_int(); c.CDLL('{ROOT}/build/lib/{library}').MPI_Get_library_version(t, c.byref(n)); print(t.value.decode())"
+        said = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True).stdout.strip()
+        expect(re.match(r"Outboard \d+\.\d+\.\d+,", said) and said.endswith(end), said)

@@ -17,6 +17,7 @@ use transport::shm::{Segment, State};
 
 use super::arguments::Program;
 use super::cpus::{Plan, told};
+use super::foreign::{self, Suspect};
 use super::guardian::Guardian;
 use super::output::{Forwarder, To};
 use super::start::{Place, Refusal, Setup};
@@ -209,21 +210,27 @@ impl Job {
         let all = (0..)
             .zip(programs)
             .flat_map(|(index, program)| (0..program.count).map(move |_| (index, program)));
+        let mut suspects = Vec::new();
         for ((rank, cpus), (index, program)) in (0..).zip(&plan.ranks).zip(all) {
             self.segment.rank(rank).application.store(index, Ordering::Relaxed);
-            self.start_rank(program, &Place { rank, number: rank, size, parents: &[] }, cpus)?;
+            let pid = self.start_rank(program, &Place { rank, number: rank, size, parents: &[] }, cpus)?;
+            if suspects.len() <= index as usize {
+                let program = program.words[0].to_string_lossy().into_owned();
+                suspects.push(Suspect { rank, pid, program });
+            }
         }
         self.show_processes();
-        Ok(())
+        foreign::watch(self.segment.clone(), suspects, size)
+            .map_err(|error| Refusal::other(format!("cannot start a thread: {error}")))
     }
 
-    /// Starts a rank, and passes on what it prints.
+    /// Starts a rank, and passes on what it prints; returns its pid.
     pub(super) fn start_rank(
         &mut self,
         program: &Program,
         place: &Place,
         cpus: &[usize],
-    ) -> Result<(), Refusal> {
+    ) -> Result<i32, Refusal> {
         let mut child = self.setup.start_rank(program, place, cpus)?;
         self.living.insert(child.id() as i32, Member::Rank(place.rank));
         self.used = self.used.max(place.rank + 1);
@@ -242,7 +249,7 @@ impl Job {
         if let Some(pipe) = child.stdin.take() {
             input::pump(pipe).map_err(|error| Refusal::other(format!("cannot read input: {error}")))?;
         }
-        Ok(())
+        Ok(child.id() as i32)
     }
 
     /// Shows debuggers where the ranks are.

@@ -1,11 +1,12 @@
 //! `mpirun`: makes the job's memory, starts proxies and ranks, passes their output on, and sees that all of it ends.
 //!
 //! Read next: `arguments.rs` (the command line), `start.rs` (one child), `job.rs` (the watch over all of them),
-//! `serve.rs` (what ranks ask for), `hang.rs` (what they wait for), `output.rs`, `guardian.rs`.
+//! `serve.rs` (what ranks ask for), `hang.rs` (what they wait for), `foreign.rs` (programs of another MPI), `output.rs`, `guardian.rs`.
 
 mod adopt;
 pub mod arguments;
 pub mod cpus;
+mod foreign;
 mod guardian;
 pub mod hang;
 mod input;

@@ -79,6 +79,10 @@ impl Setup {
         for name in ["MPI_LOCALNRANKS", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"] {
             command.env(name, &size);
         }
+        // A wheel of mpi4py that is alone takes them for a sign of the wrong mpirun; of a bigger job it sees the size.
+        if place.size == 1 && settings::foreign::variable("MPI4PY_CHECK_MPIEXEC").is_none() {
+            command.env("MPI4PY_CHECK_MPIEXEC", "0");
+        }
         if let Some(directory) = &program.directory {
             command.current_dir(directory);
         }
@@ -133,7 +137,7 @@ fn with_our_library(path: Option<&OsStr>) -> OsString {
 }
 
 /// A path relative to the folder of our own executable: the installed tree may lie anywhere.
-fn beside_us(relative: &str) -> PathBuf {
+pub(super) fn beside_us(relative: &str) -> PathBuf {
     let own = std::env::current_exe().and_then(std::fs::canonicalize).unwrap_or_default();
     let folder = own.parent().unwrap_or(Path::new("."));
     match relative.strip_prefix("../") {

@@ -1,0 +1,148 @@
+//! Whether a program uses the library of another MPI. Its processes never join the job: each would run as a job of one rank, in silence.
+//!
+//! A thread looks into the memory map of the first process of each program, and of its descendants (a script's program), until the process
+//! joins or ends: often at first, since that library is loaded early.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use transport::shm::{Segment, State};
+
+use super::say;
+use super::start::beside_us;
+
+/// The first look, the longest pause, and by how much each pause is longer than the one before.
+const FIRST: Duration = Duration::from_millis(1);
+const LONGEST: Duration = Duration::from_millis(500);
+const GROWTH: f64 = 1.3;
+
+/// A process to look at.
+pub struct Suspect {
+    /// Its rank in the segment.
+    pub rank: u32,
+    /// Its process.
+    pub pid: i32,
+    /// Its program, as the command line names it.
+    pub program: String,
+}
+
+/// Looks at the suspects of a world of so many ranks until each has joined or ended; says what it finds, once.
+pub fn watch(segment: Segment, mut suspects: Vec<Suspect>, size: u32) -> std::io::Result<()> {
+    // One process of any MPI is a job of one rank.
+    if size < 2 {
+        return Ok(());
+    }
+    let own = beside_us("../lib");
+    let look = move || {
+        let mut pause = FIRST;
+        while !suspects.is_empty() {
+            std::thread::sleep(pause);
+            pause = pause.mul_f64(GROWTH).min(LONGEST);
+            suspects.retain(|suspect| {
+                segment.rank(suspect.rank).state() == State::Unborn
+                    && Path::new(&format!("/proc/{}", suspect.pid)).exists()
+            });
+            for suspect in &suspects {
+                let found = with_descendants(suspect.pid).into_iter().find_map(|pid| library(pid, &own));
+                // It may have joined meanwhile, and have loaded the other one for a reason of its own.
+                if let Some(library) = found
+                    && segment.rank(suspect.rank).state() == State::Unborn
+                {
+                    return say(&sentence(&suspect.program, &library, &own, size));
+                }
+            }
+        }
+    };
+    std::thread::Builder::new().name("foreign".into()).spawn(look).map(|_| ())
+}
+
+/// A process and all below it.
+fn with_descendants(pid: i32) -> Vec<i32> {
+    let mut all = vec![pid];
+    let mut at = 0;
+    // Bounded, should a program make processes as fast as they are counted.
+    while at < all.len() && all.len() < 64 {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", all[at])).into_iter().flatten().flatten();
+        let lists = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
+        let children: Vec<i32> = lists
+            .flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+            .collect();
+        all.extend(children);
+        at += 1;
+    }
+    all
+}
+
+/// The MPI library that a process has mapped, if it is not one of ours.
+fn library(pid: i32, own: &Path) -> Option<PathBuf> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+    let own = std::fs::canonicalize(own).unwrap_or_else(|_| own.to_path_buf());
+    let paths = maps.lines().filter_map(|line| line.find('/').map(|at| Path::new(&line[at..])));
+    let mut libraries = paths.filter(|path| is_mpi(path)).peekable();
+    // A process that has ours, too, may use ours.
+    let first = libraries.peek()?.to_path_buf();
+    libraries.all(|path| path.parent() != Some(&own)).then_some(first)
+}
+
+/// Whether a file is named as the library of an MPI.
+fn is_mpi(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    ["libmpi.so", "libmpich.so", "libmpi_abi.so", "libmpi_cray.so", "libmpi_ibm.so"]
+        .iter()
+        .any(|start| name.starts_with(start))
+}
+
+fn sentence(program: &str, library: &Path, own: &Path, size: u32) -> String {
+    let name = library.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let ours = match name {
+        _ if name.starts_with("libmpi_abi.so") => Some("libmpi_abi.so.1"),
+        _ if name.starts_with("libmpi.so.12") || name.starts_with("libmpich.so.12") => Some("libmpi.so.12"),
+        _ => None,
+    };
+    let what_to_do = match ours {
+        Some(ours) => format!(
+            "It can run over ours: an RPATH or a full path chose that library, so write -genv LD_PRELOAD {path}, or, for \
+             mpi4py, -genv MPI4PY_LIBMPI {path} (docs/running.md)",
+            path = own.join(ours).display()
+        ),
+        None => format!(
+            "Compile it with {}, or start it with the mpirun of that MPI",
+            own.with_file_name("bin").join("mpicc").display()
+        ),
+    };
+    format!(
+        "{program} has loaded {}, the library of another MPI, which knows nothing of this job: its {size} processes are {size} \
+         jobs of one rank each. {what_to_do}",
+        library.display()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_and_advice() {
+        assert!(
+            is_mpi(Path::new("/usr/lib/libmpi.so.40.30.4")) && is_mpi(Path::new("/x/libmpich.so.12.2.2"))
+        );
+        assert!(
+            !is_mpi(Path::new("/usr/lib/libmpichfort.so.12")) && !is_mpi(Path::new("/usr/lib/libm.so.6"))
+        );
+        let own = Path::new("/opt/outboard/lib");
+        let open_mpi = sentence("./a.out", Path::new("/usr/lib/libmpi.so.40"), own, 4);
+        assert!(
+            open_mpi.contains("4 processes are 4 jobs") && open_mpi.contains("/opt/outboard/bin/mpicc"),
+            "{open_mpi}"
+        );
+        let mpich = sentence("./a.out", Path::new("/usr/lib/libmpich.so.12"), own, 4);
+        assert!(mpich.contains("LD_PRELOAD /opt/outboard/lib/libmpi.so.12"), "{mpich}");
+    }
+
+    #[test]
+    fn this_process_has_no_mpi() {
+        let pid = std::process::id() as i32;
+        assert!(with_descendants(pid).contains(&pid));
+        assert_eq!(library(pid, Path::new("/nowhere")), None);
+    }
+}
