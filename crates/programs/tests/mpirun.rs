@@ -42,14 +42,17 @@ fn sorted(text: &str) -> Vec<&str> {
     lines
 }
 
-/// Whether any process's command line holds `marker`.
-fn someone_has(marker: &str) -> bool {
-    std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
-        let name = entry.file_name();
-        name.to_str().is_some_and(|pid| pid.parse::<u32>().is_ok_and(|pid| pid != std::process::id()))
-            && std::fs::read(entry.path().join("cmdline"))
-                .is_ok_and(|line| String::from_utf8_lossy(&line).contains(marker))
+/// A process whose command line holds `marker`.
+fn process_of(marker: &str) -> Option<rustix::process::Pid> {
+    std::fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok().filter(|pid| *pid != std::process::id() as i32)?;
+        let line = std::fs::read(entry.path().join("cmdline")).ok()?;
+        rustix::process::Pid::from_raw(pid).filter(|_| String::from_utf8_lossy(&line).contains(marker))
     })
+}
+
+fn someone_has(marker: &str) -> bool {
+    process_of(marker).is_some()
 }
 
 /// Waits until `done`; fails after long enough that only a hang explains it.
@@ -284,13 +287,68 @@ fn nothing_survives_mpirun_killed_or_ended() {
         .spawn()
         .unwrap();
     eventually("the daemon", || someone_has(&format!("sleep\0{number}")));
-    let guardian = format!("--guard-job-of\0{}", child.id());
-    assert!(someone_has(&guardian));
+    let guardian = guardian_of(child.id());
+    // It is no member of the job, though it has the pid of its launcher from somewhere, as one in another container may.
+    let stranger = format!("8{number}");
+    let mut other = Command::new("sleep");
+    let mut other =
+        other.arg(&stranger).env("OUTBOARD_LAUNCHER_PID", child.id().to_string()).spawn().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
-    for marker in [&format!("sleep\0{number}"), &format!("sleep=9{number}"), &guardian] {
+    for marker in [&format!("sleep\0{number}"), &format!("sleep=9{number}")] {
         eventually("the end of all", || !someone_has(marker));
     }
+    eventually("the guardian's end", || !std::path::Path::new(&format!("/proc/{guardian}")).exists());
+    assert_eq!(other.try_wait().unwrap(), None, "a stranger was killed");
+    other.kill().unwrap();
+    other.wait().unwrap();
+}
+
+/// The pid of a launcher's guardian.
+fn guardian_of(launcher: u32) -> u32 {
+    let list = std::fs::read_to_string(format!("/proc/{launcher}/task/{launcher}/children")).unwrap();
+    let is_guardian = |pid: &u32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains("--guard-job-of")
+    };
+    list.split_whitespace().map(|pid| pid.parse().unwrap()).find(is_guardian).expect("a guardian")
+}
+
+/// Runs a shell's script, in which MPIRUN stands for ours.
+fn shell(script: &str) -> (Option<i32>, String) {
+    let script = script.replace("MPIRUN", env!("CARGO_BIN_EXE_mpirun"));
+    let output = Command::new("timeout").args(["60", "sh", "-c", &script]).output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn a_signal_that_was_ignored_at_the_start_stays_ignored() {
+    for signal in ["HUP", "INT", "QUIT", "TERM", "USR1"] {
+        let script = format!("kill -{signal} $OUTBOARD_LAUNCHER_PID $$; sleep 0.3; echo alive");
+        let ended = shell(&format!("trap '' {signal}; exec MPIRUN -n 2 sh -c '{script}'"));
+        assert_eq!(ended, (Some(0), "alive\nalive\n".into()), "{signal}");
+    }
+}
+
+#[test]
+fn ignoring_the_end_of_children_does_not_hide_the_end_of_ranks() {
+    let (code, _) = shell("trap '' CHLD; exec MPIRUN -n 2 sh -c 'exit $((OUTBOARD_RANK == 1 ? 7 : 0))'");
+    assert_eq!(code, Some(7));
+}
+
+#[test]
+fn what_a_shell_had_started_before_it_became_mpirun_is_spared() {
+    let marker = format!("5{}", std::process::id());
+    // One child, and a grandchild whose parent ends while the job runs; and a descendant of the job.
+    let before = format!("sleep {marker}1 & (sleep {marker}2 & sleep 0.2) &");
+    let (code, _) = shell(&format!(
+        "exec >/dev/null 2>&1; {before} exec MPIRUN -n 1 sh -c 'setsid sleep {marker}3 & sleep 0.5'"
+    ));
+    let left = [1, 2, 3].map(|number| process_of(&format!("sleep\0{marker}{number}")));
+    for pid in left.into_iter().flatten() {
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    }
+    assert_eq!((code, left.map(|pid| pid.is_some())), (Some(0), [true, true, false]));
 }
 
 #[test]

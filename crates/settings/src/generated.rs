@@ -92,6 +92,8 @@ pub struct Settings {
     pub parents: Option<Vec<u64>>,
     /// Which proxy of the job this process is.
     pub proxy: Option<u64>,
+    /// The random id that all processes of a job carry in their environment.
+    pub job_id: Option<String>,
     /// The process id of mpirun, the parent of all ranks and proxies.
     pub launcher_pid: Option<u64>,
 }
@@ -141,7 +143,8 @@ impl Settings {
             rank: values.optional(39)?,
             parents: values.optional(40)?,
             proxy: values.optional(41)?,
-            launcher_pid: values.optional(42)?,
+            job_id: values.optional(42)?,
+            launcher_pid: values.optional(43)?,
         })
     }
 
@@ -190,7 +193,8 @@ impl Settings {
             39 => self.rank == other.rank,
             40 => self.parents == other.parents,
             41 => self.proxy == other.proxy,
-            42 => self.launcher_pid == other.launcher_pid,
+            42 => self.job_id == other.job_id,
+            43 => self.launcher_pid == other.launcher_pid,
             _ => true,
         }
     }
@@ -617,6 +621,16 @@ pub const TABLE: &[Setting] = &[
         internal: true,
         doc: "Which proxy of the job this process is.",
         why: "Decided by mpirun.",
+    },
+    Setting {
+        name: "job_id",
+        variable: "OUTBOARD_JOB_ID",
+        kind: Kind::Text,
+        default: "",
+        scope: Scope::Launch,
+        internal: true,
+        doc: "The random id that all processes of a job carry in their environment.",
+        why: "If mpirun is killed, what is left of its job is found by it, and nothing else can be mistaken for that.",
     },
     Setting {
         name: "launcher_pid",

@@ -11,9 +11,15 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Takes over `signals` (numbers). To be called before other threads start.
+    /// Takes over `signals` (numbers). To be called before other threads start. One that is ignored stays so, as `nohup` and a
+    /// shell's `&` want it; but whoever ignores SIGCHLD never learns how a child ended, so that one is no longer ignored.
     pub fn take(signals: &[i32]) -> Result<Signals> {
-        let set = set_of(signals);
+        if signals.contains(&libc::SIGCHLD) {
+            // SAFETY: SIG_DFL runs no code of ours.
+            unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+        }
+        let heeded: Vec<i32> = signals.iter().copied().filter(|signal| !is_ignored(*signal)).collect();
+        let set = set_of(&heeded);
         // SAFETY: `set` is a live, initialised set; the old mask is not asked for.
         let error = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };
         if error != 0 {
@@ -86,6 +92,14 @@ pub fn ignore(signal: i32) {
     unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 
+fn is_ignored(signal: i32) -> bool {
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: nothing is changed; the kernel writes into `action`, which is ours.
+    let error = unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) };
+    // SAFETY: zeroes are a valid value, and so is what the call wrote.
+    error == 0 && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
+}
+
 /// `SIGSEGV` for 11.
 pub fn name(signal: i32) -> String {
     const NAMES: &[(i32, &str)] = &[
@@ -124,10 +138,13 @@ mod tests {
     #[test]
     fn a_taken_signal_is_read_and_does_not_kill() {
         std::thread::spawn(|| {
-            let signals = Signals::take(&[libc::SIGUSR1]).unwrap();
+            ignore(libc::SIGUSR2);
+            let signals = Signals::take(&[libc::SIGUSR1, libc::SIGUSR2]).unwrap();
             assert_eq!(signals.next(), None);
             // SAFETY: takes no arguments and cannot fail.
             let thread = unsafe { libc::pthread_self() };
+            // SAFETY: the calling thread exists, and the signal is ignored.
+            unsafe { libc::pthread_kill(thread, libc::SIGUSR2) };
             // SAFETY: the calling thread exists, and the signal is blocked in it.
             unsafe { libc::pthread_kill(thread, libc::SIGUSR1) };
             assert_eq!(signals.next(), Some(libc::SIGUSR1));

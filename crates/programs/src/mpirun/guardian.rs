@@ -2,7 +2,7 @@
 //! small process of its own, ends what those had started.
 //!
 //! The guardian holds one end of a pipe. An orderly end says so through it; a pipe that ends without a word means that
-//! `mpirun` was killed. All that ever descended from the job carries `OUTBOARD_LAUNCHER_PID` in its environment, also
+//! `mpirun` was killed. All that ever descended from the job carries its random `OUTBOARD_JOB_ID` in its environment, also
 //! what has left its process group, session or parent.
 
 use std::io::{Read, Write};
@@ -14,6 +14,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// The hidden first argument by which `mpirun` becomes the guardian.
 pub const WORD: &str = "--guard-job-of";
+/// The variable by which all processes of a job can be found.
+pub const JOB_ID: &str = "OUTBOARD_JOB_ID";
 const ENDED_WELL: u8 = b'.';
 
 /// The guardian of this job, seen from `mpirun`.
@@ -23,14 +25,14 @@ pub struct Guardian {
 }
 
 impl Guardian {
-    /// Starts the guardian of the calling process's job.
-    pub fn start() -> std::io::Result<Guardian> {
+    /// Starts the guardian of a job, `id`.
+    pub fn start(id: &str) -> std::io::Result<Guardian> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg(WORD).arg(std::process::id().to_string());
+        command.arg(WORD).arg(id);
         // Not in our process group, so that Ctrl-C leaves it; without our streams, so that nobody waits for it to close
         // them; and never mistaken for a member of the job in which this `mpirun` may itself run.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        command.env_remove("OUTBOARD_LAUNCHER_PID");
+        command.env_remove(JOB_ID);
         let mut child = command.spawn()?;
         let pipe = child.stdin.take().ok_or_else(|| std::io::Error::other("no pipe to the guardian"))?;
         Ok(Guardian { pipe, child })
@@ -50,17 +52,16 @@ impl Guardian {
     }
 }
 
-/// The guardian's whole life; `launcher` is the pid of `mpirun`.
-pub fn guard(launcher: &str) {
+/// The guardian's whole life; `id` is the job's.
+pub fn guard(id: &str) {
     sys::child::name_myself("mpirun-guardian");
     let mut word = [0];
     if std::io::stdin().read(&mut word).is_ok_and(|bytes| bytes == 1) && word[0] == ENDED_WELL {
         return;
     }
     // Processes that were being started while we looked are found by looking again.
-    let variable = format!("OUTBOARD_LAUNCHER_PID={launcher}");
     for _ in 0..20 {
-        let members = members(&variable);
+        let members = members(id);
         if members.is_empty() {
             return;
         }
@@ -71,16 +72,20 @@ pub fn guard(launcher: &str) {
     }
 }
 
-/// The living processes whose environment holds `variable`, written NAME=VALUE.
-fn members(variable: &str) -> Vec<Pid> {
+/// The living processes that carry the id of a job.
+fn members(id: &str) -> Vec<Pid> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     entries
-        .filter_map(|entry| {
-            let pid: i32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
-            // Of a process that has ended, or is another user's, it is empty or refused.
-            let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
-            let has = environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes());
-            Pid::from_raw(pid).filter(|_| has && pid != std::process::id() as i32)
-        })
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|pid| *pid != std::process::id() as i32 && carries(*pid, id))
+        .filter_map(Pid::from_raw)
         .collect()
+}
+
+/// Whether a process was started with the id of a job in its environment. Of one that has ended, or is another user's, that cannot
+/// be read.
+pub fn carries(pid: i32, id: &str) -> bool {
+    let variable = format!("{JOB_ID}={id}");
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes())
 }

@@ -3,7 +3,7 @@
 //! One thread, one loop: it wakes for a signal (a child's end is one, a rank's request another) or a few times a second. The
 //! first failure decides the exit code. To end a world and those connected with it, their ranks get SIGTERM and, half a second
 //! later, SIGKILL; what they had started and left behind becomes our child (we are a subreaper) and is killed as such, so no
-//! pid is ever guessed.
+//! pid is ever guessed. Children that a shell had before it became `mpirun` (`exec mpirun`) are not ours to end.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ use transport::shm::{Segment, State};
 use super::arguments::Program;
 use super::cpus::{Plan, told};
 use super::foreign::{self, Suspect};
-use super::guardian::Guardian;
+use super::guardian::{Guardian, carries};
 use super::output::{Forwarder, To};
 use super::start::{Place, Refusal, Setup};
 use super::{input, say, trace};
@@ -170,7 +170,8 @@ impl Job {
     fn watch(mut self, start: impl FnOnce(&mut Job) -> Result<(), Refusal>) -> Result<u8, Refusal> {
         sys::child::adopt_orphans()
             .map_err(|error| Refusal::other(format!("cannot be a subreaper: {error}")))?;
-        let guardian = Guardian::start()
+        let had_children = !children().is_empty();
+        let guardian = Guardian::start(&self.setup.id)
             .map_err(|error| Refusal::other(format!("cannot start the guardian: {error}")))?;
         let forwarder = Forwarder::start()
             .map_err(|error| Refusal::other(format!("cannot start the output thread: {error}")))?;
@@ -183,7 +184,7 @@ impl Job {
             self.step();
         }
         self.end_proxies();
-        self.end_orphans(guardian.pid());
+        self.end_orphans(guardian.pid(), had_children);
         if let Some(forwarder) = self.forwarder.take() {
             forwarder.finish();
         }
@@ -513,11 +514,14 @@ impl Job {
         }
     }
 
-    /// Kills what ranks had started and left behind. Being our children now, their pids cannot be anybody else's.
-    fn end_orphans(&mut self, guardian: i32) {
+    /// Kills what ranks had started and left behind. Being our children now, their pids cannot be anybody else's. If we
+    /// `had_children` before the job, they and their orphans are told apart by the job's id.
+    fn end_orphans(&mut self, guardian: i32, had_children: bool) {
+        let id = self.setup.id.clone();
+        let is_ours = |pid: &i32| *pid != guardian && (!had_children || carries(*pid, &id));
         // The death of a parent makes its children ours, so it is over when a round finds nobody.
         for _ in 0..1000 {
-            let orphans: Vec<i32> = children().into_iter().filter(|pid| *pid != guardian).collect();
+            let orphans: Vec<i32> = children().into_iter().filter(is_ours).collect();
             if orphans.is_empty() {
                 return;
             }

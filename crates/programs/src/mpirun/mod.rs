@@ -83,7 +83,7 @@ fn launch(arguments: &Arguments) -> Result<u8, Refusal> {
     sys::memory::inheritable(&fd, false)
         .map_err(|error| Refusal::other(format!("cannot keep the job's memory: {error}")))?;
 
-    let setup = Setup { fd, genv: arguments.genv(), trace: Setup::trace_path(&settings) };
+    let setup = Setup { fd, id: Setup::new_id(), genv: arguments.genv(), trace: Setup::trace_path(&settings) };
     let options = Options { timeout: global.timeout, label: global.label, verbose: global.verbose };
     Job::new(options, segment, signals, setup).run(&arguments.programs, &plan)
 }

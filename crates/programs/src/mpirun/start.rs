@@ -1,6 +1,7 @@
 //! Starting ranks and proxies: environment, streams, cpus.
 
 use std::ffi::{OsStr, OsString};
+use std::hash::BuildHasher;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -8,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use settings::Settings;
 
 use super::arguments::Program;
+use super::guardian::JOB_ID;
 use super::input;
 
 /// Why a program could not be started, with the exit code that a shell would give.
@@ -42,6 +44,8 @@ pub struct Place<'a> {
 pub struct Setup {
     /// The inheritable descriptor of the job's memory.
     pub fd: OwnedFd,
+    /// By which the job's processes are known, whatever becomes of pids.
+    pub id: String,
     /// `-genv`.
     pub genv: Vec<(OsString, OsString)>,
     /// Where the trace goes, as an absolute path, if there is one.
@@ -49,6 +53,11 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// An id that no other job has.
+    pub fn new_id() -> String {
+        format!("{:016x}", std::hash::RandomState::new().hash_one(std::process::id()))
+    }
+
     /// The absolute path of the trace, because ranks may start elsewhere (`-wdir`).
     pub fn trace_path(settings: &Settings) -> Option<PathBuf> {
         let file = settings.trace.as_ref()?;
@@ -123,6 +132,7 @@ impl Setup {
         }
         command.env("OUTBOARD_JOB_FD", std::os::fd::AsRawFd::as_raw_fd(&self.fd).to_string());
         command.env("OUTBOARD_LAUNCHER_PID", std::process::id().to_string());
+        command.env(JOB_ID, &self.id);
     }
 }
 
