@@ -94,6 +94,8 @@ pub struct Settings {
     pub proxy: Option<u64>,
     /// The random id that all processes of a job carry in their environment.
     pub job_id: Option<String>,
+    /// The value of the attribute MPI_UNIVERSE_SIZE.
+    pub universe_size: Option<u64>,
     /// The process id of mpirun, the parent of all ranks and proxies.
     pub launcher_pid: Option<u64>,
 }
@@ -144,7 +146,8 @@ impl Settings {
             parents: values.optional(40)?,
             proxy: values.optional(41)?,
             job_id: values.optional(42)?,
-            launcher_pid: values.optional(43)?,
+            universe_size: values.optional(43)?,
+            launcher_pid: values.optional(44)?,
         })
     }
 
@@ -194,7 +197,8 @@ impl Settings {
             40 => self.parents == other.parents,
             41 => self.proxy == other.proxy,
             42 => self.job_id == other.job_id,
-            43 => self.launcher_pid == other.launcher_pid,
+            43 => self.universe_size == other.universe_size,
+            44 => self.launcher_pid == other.launcher_pid,
             _ => true,
         }
     }
@@ -631,6 +635,16 @@ pub const TABLE: &[Setting] = &[
         internal: true,
         doc: "The random id that all processes of a job carry in their environment.",
         why: "If mpirun is killed, what is left of its job is found by it, and nothing else can be mistaken for that.",
+    },
+    Setting {
+        name: "universe_size",
+        variable: "OUTBOARD_UNIVERSE_SIZE",
+        kind: Kind::Count { min: 0, max: 2147483647 },
+        default: "",
+        scope: Scope::Launch,
+        internal: true,
+        doc: "The value of the attribute MPI_UNIVERSE_SIZE.",
+        why: "mpirun -usize, or more slots than ranks; otherwise it is the number of ranks.",
     },
     Setting {
         name: "launcher_pid",

@@ -10,6 +10,20 @@ pub fn wall() -> u64 {
     nanoseconds(libc::CLOCK_REALTIME)
 }
 
+/// The time of day, as people here read it: `2026-11-23 18:06:15.042`.
+pub fn local() -> String {
+    let nanoseconds = wall();
+    let seconds = (nanoseconds / 1_000_000_000) as libc::time_t;
+    let mut parts = std::mem::MaybeUninit::<libc::tm>::zeroed();
+    // SAFETY: both are ours and live during the call.
+    unsafe { libc::localtime_r(&seconds, parts.as_mut_ptr()) };
+    // SAFETY: zeroes are a valid value, and so is what the call wrote.
+    let t = unsafe { parts.assume_init() };
+    let (year, month, milliseconds) = (t.tm_year + 1900, t.tm_mon + 1, nanoseconds / 1_000_000 % 1000);
+    let (day, hour, minute, second) = (t.tm_mday, t.tm_hour, t.tm_min, t.tm_sec);
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{milliseconds:03}")
+}
+
 /// CPU nanoseconds that all threads of this process have used.
 pub fn process_cpu() -> u64 {
     nanoseconds(libc::CLOCK_PROCESS_CPUTIME_ID)

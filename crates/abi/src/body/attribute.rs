@@ -317,7 +317,7 @@ fn predefined(guard: &mut Guard, comm: Handle, keyval: i32) -> Result<Option<usi
             membership.segment.rank(membership.rank).application.load(Ordering::Relaxed) as i32
         }
         c::LASTUSEDCODE => guard.objects.errors.last_used(),
-        _ => guard.job().membership.size as i32,
+        _ => settings::get().universe_size.unwrap_or(guard.job().membership.size.into()) as i32,
     };
     let slot = &mut guard.attribute_values[(keyval - c::TAG_UB) as usize];
     *slot = (crate::face::get().attribute)(keyval, value);

@@ -11,6 +11,7 @@ use sys::process::Process;
 use sys::signal::Signals;
 use transport::shm::Segment;
 
+use super::arguments::Readers;
 use super::job::{self, Job, Options};
 use super::start::{Refusal, Setup};
 
@@ -70,6 +71,13 @@ fn launch(pid: &str) -> Result<u8, Refusal> {
     let gone = |error| Refusal::other(format!("process {pid}, for which this mpirun was started: {error}"));
     let process = Process::open(pid).map_err(gone)?;
     let (segment, fd) = job_memory(settings)?;
-    let setup = Setup { fd, id: Setup::new_id(), genv: Vec::new(), trace: Setup::trace_path(settings) };
+    let setup = Setup {
+        fd,
+        id: Setup::new_id(),
+        genv: Vec::new(),
+        readers: Readers::Only(Vec::new()),
+        universe: None,
+        trace: Setup::trace_path(settings),
+    };
     Job::new(Options::default(), segment, signals, setup).adopt(pid as i32, process)
 }

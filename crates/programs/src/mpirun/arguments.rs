@@ -8,7 +8,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::builder::ValueRange;
-use clap::{Arg, Args, Parser, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{Arg, Args, CommandFactory, Parser};
+
+use super::binding::{Bind, Map};
+use super::hosts::{self, Slots};
+use super::{cpus, serve};
 
 /// Run an MPI program on this machine.
 ///
@@ -17,11 +22,6 @@ use clap::{Arg, Args, Parser, ValueEnum};
 #[derive(Parser, Debug)]
 #[command(name = "mpirun", version = concat!("(Outboard) ", env!("CARGO_PKG_VERSION")), arg_required_else_help = true, max_term_width = 110)]
 #[command(override_usage = "mpirun [OPTIONS] PROGRAM [ARGUMENT]... [: [OPTIONS] PROGRAM [ARGUMENT]...]...")]
-#[command(
-    after_help = "Exit code: that of the first rank that failed, 128 + N if signal N ended it; 124 after --timeout; \
-    126 or 127 if a program could not be started.\nWhen a program hangs: kill -USR1 PID, with the pid of this mpirun, prints what every rank waits for; \
-    `outboard top` shows it too.\nSettings are environment variables: see `outboard info --settings`."
-)]
 pub struct First {
     #[command(flatten)]
     global: Global,
@@ -29,45 +29,90 @@ pub struct First {
     local: Local,
 }
 
+const CLOSING: &str = "Exit code: that of the first rank that failed, 128 + N if signal N ended it; 124 after --timeout; \
+    126 or 127 if a program could not be started.\nWhen a program hangs: kill -USR1 PID, with the pid of this mpirun, prints what every rank waits for; \
+    `outboard top` shows it too.\nSettings are environment variables: see `outboard info --settings`.";
+
 /// Options for the whole job.
 #[derive(Args, Debug, Clone)]
 pub struct Global {
     /// Set an environment variable for all ranks and proxies.
     #[arg(long, num_args = 2, value_names = ["NAME", "VALUE"], allow_hyphen_values = true)]
     genv: Vec<OsString>,
-    /// Run each rank on a core of its own, or wherever the kernel likes. Default: core if there are enough.
-    #[arg(long, value_enum, value_name = "WHERE")]
+    /// Read the options and programs from a file, a line for each program.
+    #[arg(long, alias = "app", value_name = "FILE")]
+    configfile: Option<PathBuf>,
+    /// Bind each rank to a core of its own or to the socket, numa, l3cache, ... around it (core:2: to two cores), or not at all
+    /// (none). Default: core if there are enough.
+    #[arg(long, alias = "binding", value_name = "WHERE")]
     pub bind_to: Option<Bind>,
+    /// Let ranks take turns among sockets, numa, l3cache, ...; :PE=4 gives every rank 4 cores, ppr:2:socket puts 2 ranks on each.
+    #[arg(long, value_name = "BY", default_value = "core", hide_default_value = true)]
+    pub map_by: Map,
+    /// Accepted: slot, core, hwthread, node and fill. Ranks are numbered in the order of --map-by.
+    #[arg(long, value_name = "BY", value_parser = ["slot", "core", "hwthread", "node", "fill"])]
+    rank_by: Option<String>,
+    /// Deal out hardware threads, not cores.
+    #[arg(long)]
+    pub use_hwthread_cpus: bool,
+    /// Say where every rank runs.
+    #[arg(long, aliases = ["display-map", "display-devel-map"])]
+    pub report_bindings: bool,
     /// Start N proxies: processes that carry out collectives while the ranks compute. They take the last cores.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=4096))]
     pub proxies: u32,
     /// The cores of the proxies, as 3 or 2,6-7; ranks keep off them.
     #[arg(long, value_name = "LIST", value_parser = cores)]
     pub proxy_cores: Option<Cores>,
-    /// Begin every line of output with the rank: `[3] `.
-    #[arg(short, long)]
+    /// Begin every line of output with the rank: `[3] `. Also: --prepend-rank.
+    #[arg(short, long, alias = "prepend-rank")]
     pub label: bool,
+    /// Begin every line as Open MPI does: `[1,3]<stdout>: `.
+    #[arg(long)]
+    pub tag_output: bool,
+    /// Begin every line of output with the time.
+    #[arg(long)]
+    pub timestamp_output: bool,
+    /// Write what ranks print to files instead; %r is the rank, %h the host, %g the world.
+    #[arg(long, value_name = "FILE")]
+    pub outfile_pattern: Option<String>,
+    /// The same for standard error.
+    #[arg(long, value_name = "FILE")]
+    pub errfile_pattern: Option<String>,
+    /// Write what ranks print to FILE.RANK.out and FILE.RANK.err.
+    #[arg(long, value_name = "FILE")]
+    pub output_filename: Option<String>,
+    /// Which ranks read standard input: all, none, or ranks as 0 or 1,3-4. Default: 0.
+    #[arg(short = 's', long, value_name = "RANKS", default_value = "0", hide_default_value = true, value_parser = readers)]
+    pub stdin: Readers,
+    /// The value of MPI_UNIVERSE_SIZE: a number, SYSTEM (the cores) or INFINITE. Default: the ranks, or the slots of the hosts.
+    #[arg(long, value_name = "SIZE", value_parser = universe)]
+    pub usize: Option<Universe>,
     /// End the job after so many seconds, with exit code 124, and say what its ranks waited for.
     #[arg(long, value_name = "SECONDS", env = "MPIEXEC_TIMEOUT", hide_env_values = true)]
     pub timeout: Option<f64>,
-    /// Say what is started where.
+    /// Say what is started where, and which options have no effect.
     #[arg(short, long)]
     pub verbose: bool,
-    /// Accepted for scripts written for Open MPI; more ranks than cores are always allowed.
-    #[arg(long, hide = true)]
-    oversubscribe: bool,
-    /// Accepted for scripts written for Open MPI.
-    #[arg(long, hide = true)]
-    allow_run_as_root: bool,
 }
 
 /// Options for one program.
 #[derive(Args, Debug)]
 struct Local {
-    /// How many processes.
-    #[arg(short = 'n', long = "np", short_alias = 'c', value_name = "COUNT", default_value_t = 1)]
+    /// How many processes. Default: the slots of the hosts, -ppn, or 1.
+    #[arg(short = 'n', long = "np", short_alias = 'c', value_name = "COUNT")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
-    count: u32,
+    count: Option<u32>,
+    /// How many processes per machine, which is this one. Also: -perhost, --npernode, -N.
+    #[arg(long, aliases = ["perhost", "npernode"], short_alias = 'N', value_name = "COUNT")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
+    ppn: Option<u32>,
+    /// The hosts, which can only be this machine, as localhost:4 (4 slots). Also: --host, -H.
+    #[arg(long, aliases = ["host"], short_alias = 'H', value_name = "LIST", value_parser = hosts::list)]
+    hosts: Option<Slots>,
+    /// The same in a file, a host a line: localhost:4, or localhost slots=4. Also: -machinefile.
+    #[arg(short = 'f', long, aliases = ["machinefile", "machine"], value_name = "FILE", value_parser = hosts::file)]
+    hostfile: Option<Slots>,
     /// Set an environment variable for this program.
     #[arg(long, num_args = 2, value_names = ["NAME", "VALUE"], allow_hyphen_values = true)]
     env: Vec<OsString>,
@@ -77,10 +122,49 @@ struct Local {
     /// Start the program in this directory.
     #[arg(short = 'C', long, alias = "wd", value_name = "DIRECTORY")]
     wdir: Option<PathBuf>,
+    /// Look for the program in these directories first, parted by `:`.
+    #[arg(long, value_name = "DIRECTORIES")]
+    path: Option<String>,
     /// The program and its arguments.
     #[arg(required = true, value_names = ["PROGRAM", "ARGUMENT"])]
     program: Vec<OsString>,
 }
+
+/// Options of others that change nothing on one machine: their names, how many values they have, and why.
+const WITHOUT_EFFECT: [(&[&str], usize, &str); 9] = [
+    (&["genvall", "envall"], 0, "all variables are passed on anyway"),
+    (&["genvlist", "envlist"], 1, "all variables are passed on anyway"),
+    (&["oversubscribe"], 0, "more ranks than cores are always allowed"),
+    (&["allow-run-as-root"], 0, "every user may run jobs"),
+    (
+        &["launcher", "launcher-exec", "bootstrap", "bootstrap-exec", "rmk"],
+        1,
+        "nothing is started on other machines",
+    ),
+    (&["iface", "localhost", "order-nodes"], 1, "all ranks run on this machine"),
+    (&["rr", "bynode", "byslot", "disable-hostname-propagation"], 0, "all ranks run on this machine"),
+    (
+        &["mca", "gmca", "prtemca", "pmixmca"],
+        2,
+        "it is for components of Open MPI; `outboard info --settings` lists our settings",
+    ),
+    (&["prefix"], 1, "programs find the library of this mpirun by themselves"),
+];
+
+/// Options of others that we do not have, and what to do instead.
+const REFUSED: [(&[&str], &str); 8] = [
+    (
+        &["gdb", "gdba"],
+        "write mpirun -n 2 xterm -e gdb --args PROGRAM, or attach by gdb -p PID (-v names the pids)",
+    ),
+    (&["genvnone", "envnone"], "ranks get all variables; take some away with env -u NAME mpirun"),
+    (&["prepend-pattern"], "use -l, --tag-output or --timestamp-output"),
+    (&["merge-stderr-to-stdout"], "write 2>&1 behind the command"),
+    (&["cpu-set", "cpu-list"], "write taskset -c LIST mpirun"),
+    (&["membind"], "write mpirun OPTIONS numactl --membind=NODES PROGRAM"),
+    (&["disable-auto-cleanup", "enable-recovery"], "the death of a rank always ends the job"),
+    (&["nolocal", "skip-launch-node"], "all ranks run on this machine"),
+];
 
 /// A program after a `:`.
 #[derive(Parser, Debug)]
@@ -89,15 +173,6 @@ struct Local {
 struct Further {
     #[command(flatten)]
     local: Local,
-}
-
-/// Where ranks may run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Bind {
-    /// Each on a core of its own, as far as there are enough.
-    Core,
-    /// Anywhere.
-    None,
 }
 
 /// A list of cores, in one option.
@@ -113,6 +188,49 @@ fn cores(text: &str) -> Result<Cores, String> {
     }
 }
 
+/// Which ranks read standard input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Readers {
+    All,
+    Only(Vec<u64>),
+}
+
+impl Readers {
+    /// Whether a rank is one of them.
+    pub fn has(&self, rank: u32) -> bool {
+        match self {
+            Readers::All => true,
+            Readers::Only(ranks) => ranks.contains(&rank.into()),
+        }
+    }
+}
+
+fn readers(text: &str) -> Result<Readers, String> {
+    match text {
+        "all" => Ok(Readers::All),
+        "none" => Ok(Readers::Only(Vec::new())),
+        list => Ok(Readers::Only(settings::list(list)?)),
+    }
+}
+
+/// What MPI_UNIVERSE_SIZE is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Universe {
+    /// The cores of this machine.
+    System,
+    /// As many as can be started.
+    Infinite,
+    Size(u32),
+}
+
+fn universe(text: &str) -> Result<Universe, String> {
+    match text.to_uppercase().as_str() {
+        "SYSTEM" => Ok(Universe::System),
+        "INFINITE" => Ok(Universe::Infinite),
+        number => number.parse().map(Universe::Size).map_err(|_| "SYSTEM, INFINITE or a number".into()),
+    }
+}
+
 /// What is to be run.
 #[derive(Debug)]
 pub struct Arguments {
@@ -120,6 +238,10 @@ pub struct Arguments {
     pub global: Global,
     /// The programs, in the order of their ranks.
     pub programs: Vec<Program>,
+    /// The slots of the hosts that were named.
+    pub slots: u32,
+    /// Which options have no effect, and why.
+    pub notes: Vec<String>,
 }
 
 /// One program of the job.
@@ -138,14 +260,24 @@ pub struct Program {
 impl Arguments {
     /// Understands a command line, without the name of `mpirun` itself. The error prints itself; `--help` is one too.
     pub fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
+        let words = with_file(words)?;
         let mut parts = words.split(|word| word == ":");
-        let first: First = parse(parts.next().unwrap_or_default())?;
+        let mut notes = Vec::new();
+        let first: First = parse(parts.next().unwrap_or_default(), &mut notes)?;
         let genv = pairs(&first.global.genv);
-        let mut programs = vec![program(&genv, first.local)];
+        let slots = |local: &Local| local.hosts.or(local.hostfile).map_or(0, |slots| slots.0);
+        let mut all = slots(&first.local);
+        // `ppr:2:socket` says how many there are, too.
+        let map = &first.global.map_by;
+        let instances = || cpus::cores().map_or(1, |cores| cpus::instances(map.by, &cores));
+        let count = map.each.map_or(1, |each| each.saturating_mul(instances()));
+        let mut programs = vec![program(&genv, first.local, count)];
         for part in parts {
-            programs.push(program(&genv, parse::<Further>(part)?.local));
+            let local = parse::<Further>(part, &mut notes)?.local;
+            all += slots(&local);
+            programs.push(program(&genv, local, count));
         }
-        Ok(Arguments { global: first.global, programs })
+        Ok(Arguments { global: first.global, programs, slots: all, notes })
     }
 
     /// The variables set for all (`-genv`), which the job's own settings obey too.
@@ -159,73 +291,171 @@ impl Arguments {
     }
 }
 
-fn program(genv: &[(OsString, OsString)], local: Local) -> Program {
+/// A program, with so many ranks if nothing is said.
+fn program(genv: &[(OsString, OsString)], local: Local, count: u32) -> Program {
     let exports = local.export.iter().filter_map(|word| {
         // A bare name passes the variable on, which all are anyway.
         let (name, value) = word.to_str()?.split_once('=')?;
         Some((name.into(), value.into()))
     });
     let environment = genv.iter().cloned().chain(pairs(&local.env)).chain(exports).collect();
-    Program { count: local.count, environment, directory: local.wdir, words: local.program }
+    let slots = local.hosts.or(local.hostfile).map(|slots| slots.0);
+    let count = local.count.or(slots).or(local.ppn).unwrap_or(count);
+    let mut words = local.program;
+    if let (Some(path), Some(name)) = (&local.path, words.first_mut()) {
+        let here = std::env::current_dir().unwrap_or_default();
+        *name = serve::found(name, Some(path), &here, &here);
+    }
+    Program { count, environment, directory: local.wdir, words }
 }
 
 fn pairs(words: &[OsString]) -> Vec<(OsString, OsString)> {
     words.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()
 }
 
-fn parse<T: Parser>(words: &[OsString]) -> Result<T, clap::Error> {
-    let name = OsString::from("mpirun");
-    let mut command = T::command();
+/// The command line's description, for clap and for the manual page.
+pub fn command<T: CommandFactory>() -> clap::Command {
+    let names = |names: &[&str]| names.iter().map(|name| format!("-{name}")).collect::<Vec<_>>().join(", ");
+    let idle: Vec<String> = WITHOUT_EFFECT.iter().map(|(all, ..)| names(all)).collect();
+    let refused = REFUSED.iter().map(|(all, instead)| format!("\n  {}: {instead}", names(all)));
+    let closing = format!(
+        "{CLOSING}\n\nOptions of MPICH, Intel MPI and Open MPI that have no effect on one machine: {}.\n\
+        Options of theirs that are refused, and what to do instead:{}",
+        idle.join(", "),
+        refused.collect::<String>()
+    );
+    let mut command = T::command().after_help(closing);
     // Only a built command knows how many values its options take.
     command.build();
-    T::try_parse_from(std::iter::once(name).chain(in_two_dashes(words, &command)))
+    command
 }
 
-/// The words with our options in clap's form and `--` before the program.
-fn in_two_dashes(words: &[OsString], command: &clap::Command) -> Vec<OsString> {
+fn parse<T: Parser>(words: &[OsString], notes: &mut Vec<String>) -> Result<T, clap::Error> {
+    let mut command = command::<T>();
+    let (options, program) = leading(words, &command)?;
+    let mut all = vec![OsString::from("mpirun")];
+    for option in options {
+        match option {
+            Leading::Ours { name, values, .. } => {
+                all.push(name.into());
+                all.extend(values);
+            }
+            Leading::Idle(note) => notes.push(note),
+        }
+    }
+    if program < words.len() {
+        all.push("--".into());
+        all.extend_from_slice(&words[program..]);
+    }
+    let matches = command.try_get_matches_from_mut(all)?;
+    T::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// The words with those of a `-configfile` in its place, a line for each program.
+fn with_file(words: &[OsString]) -> Result<Vec<OsString>, clap::Error> {
+    let mut command = command::<First>();
+    let first = words.split(|word| word == ":").next().unwrap_or_default();
+    for option in leading(first, &command)?.0 {
+        let Leading::Ours { name, values, at } = option else { continue };
+        if !["--configfile", "--app"].contains(&name.as_str()) || values.is_empty() {
+            continue;
+        }
+        let path = PathBuf::from(&values[0]);
+        let mut wrong =
+            |what: String| command.error(ErrorKind::Io, format!("{name} {}: {what}", path.display()));
+        let text = std::fs::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;
+        let mut all = words[..at.start].to_vec();
+        let lines = text.lines().filter(|line| !line.trim().is_empty() && !line.trim().starts_with('#'));
+        for (index, line) in lines.enumerate() {
+            let line =
+                shlex::split(line).ok_or_else(|| wrong(format!("a quote is not closed in: {line}")))?;
+            all.extend((index > 0).then(|| ":".into()));
+            all.extend(line.into_iter().map(OsString::from).filter(|word| word != ":"));
+        }
+        all.extend_from_slice(&words[at.end..]);
+        return Ok(all);
+    }
+    Ok(words.to_vec())
+}
+
+/// An option before the program.
+enum Leading {
+    /// One of ours as clap wants it written, with its values, and which words it took.
+    Ours { name: String, values: Vec<OsString>, at: std::ops::Range<usize> },
+    /// One of others, and why it has no effect.
+    Idle(String),
+}
+
+/// The options before the program, and where the program begins.
+fn leading(words: &[OsString], command: &clap::Command) -> Result<(Vec<Leading>, usize), clap::Error> {
     let mut all = Vec::new();
-    let mut rest = words.iter();
-    while let Some(word) = rest.clone().next() {
+    let mut at = 0;
+    while let Some(word) = words.get(at) {
         let text = word.to_str().unwrap_or("");
         if !text.starts_with('-') || text.len() < 2 {
             break;
         }
-        rest.next();
+        let start = at;
+        at += 1;
         if text == "--" {
             break;
         }
-        let (name, glued) = match text.trim_start_matches('-').split_once('=') {
-            Some((name, value)) => (name, Some(value)),
-            None => (text.trim_start_matches('-'), None),
-        };
-        let Some((option, arg)) = find(command, name, !text.starts_with("--")) else {
-            all.push(word.clone());
+        let bare = text.trim_start_matches('-');
+        let (name, glued) = bare.split_once('=').map_or((bare, None), |(name, value)| (name, Some(value)));
+        if let Some((_, instead)) = REFUSED.iter().find(|(names, _)| names.contains(&name)) {
+            let sentence = format!("{text} is not an option of Outboard: {instead}\n");
+            return Err(command.clone().error(ErrorKind::UnknownArgument, sentence));
+        }
+        if let Some((_, values, why)) = WITHOUT_EFFECT.iter().find(|(names, ..)| names.contains(&name)) {
+            at = (at + values - usize::from(glued.is_some() && *values > 0)).min(words.len());
+            let told: Vec<_> = words[start..at].iter().map(|word| word.to_string_lossy()).collect();
+            all.push(Leading::Idle(format!("{} has no effect: {why}", told.join(" "))));
+            continue;
+        }
+        let Some((name, arg)) = find(command, name, !text.starts_with("--")) else {
+            let name = if is_short(text, command) { text.into() } else { format!("--{bare}") };
+            all.push(Leading::Ours { name, values: Vec::new(), at: start..at });
             continue;
         };
-        all.push(option.into());
         let mut wanted = arg.get_num_args().unwrap_or(ValueRange::EMPTY).min_values();
-        if let Some(value) = glued {
-            all.push(value.into());
-            wanted = wanted.saturating_sub(1);
-        }
+        let mut values: Vec<OsString> = glued.map(OsString::from).into_iter().collect();
+        wanted = wanted.saturating_sub(values.len());
         while wanted > 0 {
-            let Some(value) = rest.next() else { break };
-            wanted -= 1;
+            let Some(value) = words.get(at) else { break };
+            (at, wanted) = (at + 1, wanted - 1);
             match value.to_str().and_then(|text| text.split_once('=')) {
                 // `-env NAME=VALUE` for `-env NAME VALUE`.
                 Some((name, value)) if wanted == 1 => {
-                    all.extend([name.into(), value.into()]);
+                    values.extend([name.into(), value.into()]);
                     break;
                 }
-                _ => all.push(value.clone()),
+                _ => values.push(value.clone()),
             }
         }
+        all.push(Leading::Ours { name, values, at: start..at });
     }
-    if rest.len() > 0 {
-        all.push("--".into());
-        all.extend(rest.cloned());
+    Ok((all, at))
+}
+
+/// Whether a word is what one dash and one letter allow: `-n4`, `-xNAME=VALUE`, `-lv`; and not a name that we do not know, of which
+/// the first letter would be taken for `-h`.
+fn is_short(text: &str, command: &clap::Command) -> bool {
+    let Some((letter, rest)) = text.strip_prefix('-').and_then(|text| text.split_at_checked(1)) else {
+        return false;
+    };
+    match letter {
+        "n" | "c" | "N" => rest.parse::<i64>().is_ok(),
+        "x" => rest.contains('='),
+        "C" | "f" => rest.contains('/'),
+        "-" => false,
+        _ => {
+            let flag = |letter: char| {
+                let arg = command.get_arguments().find(|arg| arg.get_short() == Some(letter));
+                arg.is_some_and(|arg| matches!(arg.get_action(), clap::ArgAction::SetTrue))
+            };
+            text[1..].chars().all(flag)
+        }
     }
-    all
 }
 
 /// The option of that name, long or (where `short` may be) of one letter, as clap wants it written.
@@ -267,7 +497,7 @@ mod tests {
             "-c 4 -genv A 1 -wd /tmp --bind-to none ./a -n 3",
         ] {
             let arguments = parsed(line).unwrap_or_else(|error| panic!("{line}: {error}"));
-            assert_eq!(arguments.global.bind_to, Some(Bind::None), "{line}");
+            assert_eq!(arguments.global.bind_to, Some(Bind { to: None, cores: 1 }), "{line}");
             let program = Program {
                 count: 4,
                 environment: vec![("A".into(), "1".into())],
@@ -304,13 +534,66 @@ mod tests {
             ("a : -l b", "-l"),
             ("--nonsense a", "nonsense"),
             ("-proxy-cores x a", "whole number"),
-            ("--bind-to socket a", "core"),
+            ("--bind-to teapot a", "core"),
+            ("--map-by core:fast a", "PE=N"),
+            ("-hosts node7 a", "node7 is not this machine"),
+            ("-H localhost:0 a", "slots"),
+            ("-hostname a", "--hostname"),
+            ("-gdb -n 2 a", "-gdb is not an option of Outboard: write mpirun"),
+            ("-genvnone a", "env -u"),
+            ("-configfile /no/such/file", "/no/such/file"),
+            ("--rank-by socket a", "slot"),
         ] {
             let error = parsed(line).expect_err(line).to_string();
             assert!(error.contains(word), "{line}: {error}");
         }
         assert_eq!(parsed("").unwrap_err().exit_code(), 2);
+        // Known and unknown options of others never end with success and without the program.
+        for line in
+            ["-hosts", "-hosts localhost", "-hostlist a b", "-Vx a", "-help-me a", "-mca a b", "--launcher"]
+        {
+            assert_eq!(parsed(line).unwrap_err().exit_code(), 2, "{line}");
+        }
         assert_eq!(parsed("--version").unwrap_err().exit_code(), 0);
+    }
+
+    #[test]
+    fn options_of_other_launchers() {
+        let of = |line: &str| parsed(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+        for (line, count) in [
+            ("-ppn 3 a", 3),
+            ("-N 3 -n 2 a", 2),
+            ("-hosts localhost:3,127.0.0.1:2 a", 5),
+            ("--host localhost -np 4 a", 4),
+            ("-H localhost:2 a", 2),
+            ("-lv -n4 a", 4),
+            ("-map-by ppr:3:node a", 3),
+            ("-genvall -genvlist A,B -launcher ssh -iface lo -rmk user -n 2 a", 2),
+            ("--mca btl self,vader -mca=pml ob1 --oversubscribe --allow-run-as-root -np 2 a", 2),
+        ] {
+            let arguments = of(line);
+            assert_eq!((arguments.ranks(), &arguments.programs[0].words), (count, &words("a")), "{line}");
+        }
+        let notes = of("-launcher ssh -n 2 a : -envall -n 1 b").notes;
+        assert!(notes.len() == 2 && notes[0].starts_with("-launcher ssh has no effect: "), "{notes:?}");
+        let global = of("-prepend-rank -s all -usize SYSTEM --map-by socket:PE=2 -display-map a").global;
+        assert!(global.label && global.report_bindings);
+        assert_eq!((global.stdin, global.usize), (Readers::All, Some(Universe::System)));
+        assert_eq!((global.map_by.by, global.map_by.cores), ("Package", 2));
+        assert_eq!(of("-s 1,3-4 a").global.stdin, Readers::Only(vec![1, 3, 4]));
+        assert_eq!(of("-path /nowhere:/bin sh -c x").programs[0].words[0], "/bin/sh");
+    }
+
+    #[test]
+    fn a_file_of_programs() {
+        let path = std::env::temp_dir().join(format!("outboard-config-{}", std::process::id()));
+        std::fs::write(&path, "# ours\n-l -n 2 a 'b c'\n\n-n 3 -env A 1 d -l :\n").unwrap();
+        let arguments = parsed(&format!("-v -configfile {}", path.display())).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let of = |index: usize| (arguments.programs[index].count, &arguments.programs[index].words);
+        assert_eq!(of(0), (2, &vec!["a".into(), "b c".into()]));
+        assert_eq!(of(1), (3, &words("d -l")));
+        assert!(arguments.global.label && arguments.global.verbose);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Which process runs on which cpus, inside the set that we were given.
 
-use super::arguments::Bind;
+use sys::topology::Place;
+
+use super::binding::{Bind, Map};
 
 /// A core: its hardware threads that we may use, by number.
 pub type Core = Vec<usize>;
@@ -32,64 +34,129 @@ pub fn cores() -> Result<Vec<Core>, String> {
     Ok(cores)
 }
 
-/// Distributes `ranks` and `proxies` over `cores`. Without a word from the user, processes are bound if each can have a
+/// What is to be placed, and what the user said about it.
+#[derive(Clone, Copy, Default)]
+pub struct Want<'a> {
+    pub ranks: u32,
+    pub proxies: u32,
+    pub bind: Option<Bind>,
+    pub map: Map,
+    /// Whether to deal out hardware threads, though there may be enough cores.
+    pub threads: bool,
+    pub proxy_cores: Option<&'a [usize]>,
+}
+
+/// Distributes ranks and proxies over `cores`. Without a word from the user, processes are bound if each can have a
 /// cpu; proxies take the last cores, or `proxy_cores`, and ranks keep off those as long as any other is left, however many
 /// they are: a proxy that polls on a rank's core takes half of it.
-pub fn plan(
-    cores: &[Core],
-    ranks: u32,
-    proxies: u32,
-    bind: Option<Bind>,
-    proxy_cores: Option<&[usize]>,
-) -> Result<Plan, String> {
+pub fn plan(cores: &[Core], want: &Want) -> Result<Plan, String> {
     let cpus: Vec<usize> = cores.iter().flatten().copied().collect();
-    let processes = ranks as usize + proxies as usize;
-    if let Some(foreign) = proxy_cores.and_then(|list| list.iter().find(|cpu| !cpus.contains(cpu))) {
+    let bind = want.bind;
+    let each = want.map.cores.max(bind.map_or(1, |bind| bind.cores)) as usize;
+    let processes = want.ranks as usize * each + want.proxies as usize;
+    if let Some(foreign) = want.proxy_cores.and_then(|list| list.iter().find(|cpu| !cpus.contains(cpu))) {
         return Err(format!(
             "--proxy-cores: cpu {foreign} is not among those that we may use ({})",
             told(&cpus)
         ));
     }
+    // Who wants a rank here or there wants it bound.
     let bound = match bind {
-        Some(bind) => bind == Bind::Core,
-        None => processes <= cpus.len(),
+        Some(bind) => bind.to.is_some(),
+        None => want.map != Map::default() || processes <= cpus.len(),
     };
+    let to = bind.and_then(|bind| bind.to).unwrap_or("Core");
     // With enough cores everybody gets a whole one; else hardware threads are dealt out, one of each core first.
-    let units: Vec<Vec<usize>> = if processes <= cores.len() {
+    let threads = want.threads || to == "PU" || want.map.by == "PU";
+    let units: Vec<Vec<usize>> = if processes <= cores.len() && !threads {
         cores.to_vec()
     } else {
         by_thread(cores).into_iter().map(|cpu| vec![cpu]).collect()
     };
-    let of_proxies: Vec<Vec<usize>> = match proxy_cores {
+    let of_proxies: Vec<Vec<usize>> = match want.proxy_cores {
         Some(list) => list.iter().map(|&cpu| vec![cpu]).collect(),
         None => {
-            let taken = (proxies as usize).min(units.len().saturating_sub(1)).max(1);
+            let taken = (want.proxies as usize).min(units.len().saturating_sub(1)).max(1);
             units[units.len() - taken..].to_vec()
         }
     };
     let busy = |unit: &Vec<usize>| {
-        proxies > 0 && unit.iter().any(|cpu| of_proxies.iter().flatten().any(|p| p == cpu))
+        want.proxies > 0 && unit.iter().any(|cpu| of_proxies.iter().flatten().any(|p| p == cpu))
     };
     let free: Vec<Vec<usize>> = units.iter().filter(|unit| !busy(unit)).cloned().collect();
-    let of_ranks = if free.is_empty() { &units } else { &free };
+    let of_ranks = mapped(if free.is_empty() { &units } else { &free }, &want.map, each);
+    if of_ranks.is_empty() {
+        return Err(format!("a rank is to have {each} cores, but there are only {}", units.len()));
+    }
     let deal = |units: &[Vec<usize>], count: u32, on: bool| -> Vec<Vec<usize>> {
         (0..count as usize)
             .map(|index| if on { units[index % units.len()].clone() } else { Vec::new() })
             .collect()
     };
-    let alone = ranks as usize <= of_ranks.len()
-        && proxies as usize <= of_proxies.len()
-        && (proxies == 0 || !free.is_empty());
-    let apart = bind != Some(Bind::None) && proxies > 0 && !free.is_empty();
+    let alone = want.ranks as usize <= of_ranks.len()
+        && want.proxies as usize <= of_proxies.len()
+        && (want.proxies == 0 || !free.is_empty());
+    let apart = bind.is_none_or(|bind| bind.to.is_some()) && want.proxies > 0 && !free.is_empty();
     let ranks_on = match (bound, apart) {
-        (false, true) => vec![free.concat(); ranks as usize],
-        _ => deal(of_ranks, ranks, bound),
+        (false, true) => vec![free.concat(); want.ranks as usize],
+        _ => deal(&of_ranks, want.ranks, bound),
     };
     Ok(Plan {
-        ranks: ranks_on,
-        proxies: deal(&of_proxies, proxies, bound || apart || proxy_cores.is_some()),
+        ranks: ranks_on.into_iter().map(|unit| around(unit, to, &cpus)).collect(),
+        proxies: deal(&of_proxies, want.proxies, bound || apart || want.proxy_cores.is_some()),
         spin: processes <= cpus.len() && (alone || !bound),
     })
+}
+
+/// The first cpu of the instance of a resource that has this cpu.
+fn instance(kind: &str, cpu: usize) -> usize {
+    match sys::topology::place(kind, &[cpu]) {
+        Some(Place::Within(first)) => first,
+        // What the kernel does not tell of is one for all.
+        _ => 0,
+    }
+}
+
+/// How many instances of a resource the cores are in.
+pub fn instances(kind: &str, cores: &[Core]) -> u32 {
+    let mut firsts: Vec<usize> = cores.iter().map(|core| instance(kind, core[0])).collect();
+    firsts.sort_unstable();
+    firsts.dedup();
+    firsts.len() as u32
+}
+
+/// The units in the order in which ranks get them, `each` of them made one.
+fn mapped(units: &[Vec<usize>], map: &Map, each: usize) -> Vec<Vec<usize>> {
+    let mut groups: Vec<(usize, Vec<Vec<usize>>)> = Vec::new();
+    let has_turns = !["Core", "PU", "Machine"].contains(&map.by);
+    for unit in units {
+        let at = if has_turns { instance(map.by, unit[0]) } else { 0 };
+        match groups.iter_mut().find(|(group, _)| *group == at) {
+            Some((_, group)) => group.push(unit.clone()),
+            None => groups.push((at, vec![unit.clone()])),
+        }
+    }
+    let groups: Vec<Vec<Vec<usize>>> = groups
+        .into_iter()
+        .map(|(_, group)| group.chunks_exact(each).map(|units| units.concat()).collect())
+        .collect();
+    let turn = map.each.unwrap_or(1).max(1) as usize;
+    let longest = groups.iter().map(Vec::len).max().unwrap_or(0);
+    (0..longest.div_ceil(turn))
+        .flat_map(|round| groups.iter().flat_map(move |group| group.iter().skip(round * turn).take(turn)))
+        .cloned()
+        .collect()
+}
+
+/// All of `cpus` that share a resource with a unit, which for cores and hardware threads is the unit itself.
+fn around(unit: Vec<usize>, kind: &str, cpus: &[usize]) -> Vec<usize> {
+    if unit.is_empty() || ["Core", "PU"].contains(&kind) {
+        return unit;
+    }
+    let near = |cpu: &usize| unit.iter().any(|own| instance(kind, *own) == instance(kind, *cpu));
+    let mut all: Vec<usize> = cpus.iter().copied().filter(near).collect();
+    all.sort_unstable();
+    all
 }
 
 /// All hardware threads: the first of each core, then the second ones.
@@ -121,37 +188,46 @@ mod tests {
         cpus.iter().map(|&cpu| vec![cpu]).collect()
     }
 
+    const NONE: Option<Bind> = Some(Bind { to: None, cores: 1 });
+    const CORE: Option<Bind> = Some(Bind { to: Some("Core"), cores: 1 });
+
+    fn planned(cores: &[Core], ranks: u32, proxies: u32, bind: Option<Bind>) -> Plan {
+        plan(cores, &Want { ranks, proxies, bind, ..Want::default() }).unwrap()
+    }
+
     #[test]
     fn enough_cores_are_dealt_out_and_proxies_take_the_last() {
-        let plan = plan(&singles(&[4, 5, 6, 7]), 2, 1, None, None).unwrap();
+        let plan = planned(&singles(&[4, 5, 6, 7]), 2, 1, None);
         assert_eq!((plan.ranks, plan.proxies, plan.spin), (singles(&[4, 5]), singles(&[7]), true));
     }
 
     #[test]
     fn too_few_cores_bind_only_on_request_but_ranks_keep_off_the_proxies() {
         let two = singles(&[0, 1]);
-        let apart = plan(&two, 2, 1, None, None).unwrap();
+        let apart = planned(&two, 2, 1, None);
         assert_eq!((apart.ranks, apart.proxies, apart.spin), (singles(&[0, 0]), singles(&[1]), false));
-        let shared = plan(&singles(&[0, 1, 2]), 4, 1, None, None).unwrap();
+        let shared = planned(&singles(&[0, 1, 2]), 4, 1, None);
         assert_eq!((shared.ranks, shared.proxies), (vec![vec![0, 1]; 4], singles(&[2])));
-        let crowd = plan(&two, 3, 0, None, None).unwrap();
+        let crowd = planned(&two, 3, 0, None);
         assert_eq!((crowd.ranks, crowd.spin), (vec![vec![]; 3], false));
-        let anywhere = plan(&two, 2, 1, Some(Bind::None), None).unwrap();
+        let anywhere = planned(&two, 2, 1, NONE);
         assert_eq!((anywhere.ranks, anywhere.proxies), (vec![vec![]; 2], vec![vec![]]));
-        let bound = plan(&two, 2, 1, Some(Bind::Core), None).unwrap();
+        let bound = planned(&two, 2, 1, CORE);
         assert_eq!((bound.ranks, bound.proxies, bound.spin), (singles(&[0, 0]), singles(&[1]), false));
-        let full = plan(&two, 2, 0, None, None).unwrap();
+        let full = planned(&two, 2, 0, None);
         assert_eq!((full.ranks, full.spin), (singles(&[0, 1]), true));
-        let free = plan(&two, 2, 0, Some(Bind::None), None).unwrap();
+        let free = planned(&two, 2, 0, NONE);
         assert_eq!((free.ranks, free.spin), (vec![vec![], vec![]], true));
-        let one = plan(&singles(&[3]), 2, 1, Some(Bind::Core), None).unwrap();
+        let one = planned(&singles(&[3]), 2, 1, CORE);
         assert_eq!((one.ranks, one.proxies, one.spin), (singles(&[3, 3]), singles(&[3]), false));
     }
 
     #[test]
     fn named_proxy_cores_are_kept_free() {
-        let plan_of =
-            |list: &[usize], ranks| plan(&singles(&[0, 1, 2]), ranks, 2, Some(Bind::Core), Some(list));
+        let plan_of = |list: &[usize], ranks| {
+            let want = Want { ranks, proxies: 2, bind: CORE, proxy_cores: Some(list), ..Want::default() };
+            plan(&singles(&[0, 1, 2]), &want)
+        };
         let plan = plan_of(&[0], 2).unwrap();
         assert_eq!((plan.ranks, plan.proxies, plan.spin), (singles(&[1, 2]), singles(&[0, 0]), false));
         assert!(plan_of(&[9], 1).unwrap_err().contains("cpu 9"));
@@ -160,10 +236,27 @@ mod tests {
     #[test]
     fn hardware_threads() {
         let cores = vec![vec![0, 2], vec![1, 3]];
-        let whole = plan(&cores, 2, 0, None, None).unwrap();
+        let whole = planned(&cores, 2, 0, None);
         assert_eq!(whole.ranks, [[0, 2], [1, 3]]);
-        let threads = plan(&cores, 3, 0, None, None).unwrap();
+        let threads = planned(&cores, 3, 0, None);
         assert_eq!((threads.ranks, threads.spin), (singles(&[0, 1, 2]), true));
+        let bind = Some(Bind { to: Some("PU"), cores: 1 });
+        assert_eq!(planned(&cores, 2, 0, bind).ranks, singles(&[0, 1]));
+    }
+
+    #[test]
+    fn several_cores_for_a_rank_and_turns() {
+        let cores = singles(&[0, 1, 2, 3, 4]);
+        let map = |text: &str| text.parse::<Map>().unwrap();
+        let of = |ranks, text: &str| plan(&cores, &Want { ranks, map: map(text), ..Want::default() });
+        assert_eq!(of(2, "slot:PE=2").unwrap().ranks, [[0, 1], [2, 3]]);
+        assert!(of(1, "slot:PE=6").unwrap_err().contains("6 cores"));
+        assert_eq!(mapped(&cores, &map("ppr:1:core"), 1), cores);
+        // Every cpu is an L1 cache of its own, where the kernel tells, so turns among them are the cores in order.
+        assert_eq!(mapped(&singles(&[0, 1]), &map("l1cache:PE=1"), 1), singles(&[0, 1]));
+        assert_eq!(instances("Machine", &cores), 1);
+        assert_eq!(around(vec![1], "Machine", &[0, 1]), [0, 1]);
+        assert_eq!(around(vec![1], "Core", &[0, 1]), [1]);
     }
 
     #[test]

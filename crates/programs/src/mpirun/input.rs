@@ -1,4 +1,4 @@
-//! Standard input belongs to rank 0; the others read an empty one.
+//! Standard input belongs to rank 0, or to those that the user names; the others read an empty one.
 
 use std::fs::File;
 use std::io::{IsTerminal, Read, Write};
@@ -6,14 +6,20 @@ use std::os::fd::AsFd;
 use std::process::{ChildStdin, Stdio};
 use std::time::Duration;
 
-/// What rank 0 reads: our own standard input itself, or a pipe that [`pump`] fills from a terminal. A rank leads a process
-/// group of its own, and the terminal would stop it if it read there.
-pub fn for_first_rank() -> Stdio {
-    if std::io::stdin().is_terminal() { Stdio::piped() } else { Stdio::inherit() }
+use super::arguments::Readers;
+
+/// What a rank reads: our own standard input itself, if no other rank reads it, or a pipe that [`pump`] fills. A rank leads a process
+/// group of its own, and a terminal would stop it if it read there.
+pub fn for_rank(rank: u32, readers: &Readers) -> Stdio {
+    match readers {
+        readers if !readers.has(rank) => Stdio::null(),
+        Readers::Only(ranks) if ranks.len() == 1 && !std::io::stdin().is_terminal() => Stdio::inherit(),
+        _ => Stdio::piped(),
+    }
 }
 
-/// Copies the terminal's lines to `rank` until either ends, in a thread that is never waited for.
-pub fn pump(mut rank: ChildStdin) -> std::io::Result<()> {
+/// Copies our input to all `ranks` until it or all of them end, in a thread that is never waited for.
+pub fn pump(mut ranks: Vec<ChildStdin>) -> std::io::Result<()> {
     let mut terminal = File::from(std::io::stdin().as_fd().try_clone_to_owned()?);
     let copy = move || {
         let mut buffer = [0; 4096];
@@ -21,7 +27,8 @@ pub fn pump(mut rank: ChildStdin) -> std::io::Result<()> {
             match terminal.read(&mut buffer) {
                 Ok(0) => return,
                 Ok(bytes) => {
-                    if rank.write_all(&buffer[..bytes]).is_err() {
+                    ranks.retain_mut(|rank| rank.write_all(&buffer[..bytes]).is_ok());
+                    if ranks.is_empty() {
                         return;
                     }
                 }

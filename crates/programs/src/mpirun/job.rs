@@ -6,6 +6,8 @@
 //! pid is ever guessed. Children that a shell had before it became `mpirun` (`exec mpirun`) are not ours to end.
 
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::process::ChildStdin;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -19,9 +21,9 @@ use super::arguments::Program;
 use super::cpus::{Plan, told};
 use super::foreign::{self, Suspect};
 use super::guardian::{Guardian, carries};
-use super::output::{Forwarder, To};
+use super::output::{Forwarder, Style, To};
 use super::start::{Place, Refusal, Setup};
-use super::{input, say, trace};
+use super::{hosts, input, say, trace};
 
 /// The signals that `mpirun` takes over.
 pub const SIGNALS: &[i32] = &[
@@ -54,10 +56,12 @@ pub(super) enum Member {
 pub struct Options {
     /// Seconds after which the job is ended.
     pub timeout: Option<f64>,
-    /// Whether lines of output begin with the rank.
-    pub label: bool,
+    /// How lines of output are shown.
+    pub style: Style,
     /// Whether to say what is started where.
     pub verbose: bool,
+    /// Whether to say where ranks run.
+    pub report: bool,
 }
 
 /// The processes of one MPI_COMM_WORLD, as long as their places in the segment are taken.
@@ -111,6 +115,8 @@ pub struct Job {
     signals: Signals,
     pub(super) host: String,
     deadline: Option<Instant>,
+    /// Of ranks that read what we pass on, until all have started.
+    readers: Vec<ChildStdin>,
     pub(super) living: HashMap<i32, Member>,
     /// A rank that was there before us: the program for which we were started. Not our child.
     adopted: Option<(i32, Process)>,
@@ -125,7 +131,6 @@ pub struct Job {
 impl Job {
     /// A job of which nothing runs yet.
     pub fn new(options: Options, segment: Segment, signals: Signals, setup: Setup) -> Job {
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let seconds = options.timeout.filter(|seconds| *seconds >= 0.0);
         let timeout = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         Job {
@@ -136,7 +141,8 @@ impl Job {
             worlds: Vec::new(),
             names: HashMap::new(),
             signals,
-            host: host.trim().to_string(),
+            host: hosts::own_name(),
+            readers: Vec::new(),
             deadline: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
             living: HashMap::new(),
             adopted: None,
@@ -220,6 +226,10 @@ impl Job {
                 suspects.push(Suspect { rank, pid, program });
             }
         }
+        let readers = std::mem::take(&mut self.readers);
+        if !readers.is_empty() {
+            input::pump(readers).map_err(|error| Refusal::other(format!("cannot read input: {error}")))?;
+        }
         self.show_processes();
         foreign::watch(self.segment.clone(), suspects, size)
             .map_err(|error| Refusal::other(format!("cannot start a thread: {error}")))
@@ -236,20 +246,26 @@ impl Job {
         self.living.insert(child.id() as i32, Member::Rank(place.rank));
         self.used = self.used.max(place.rank + 1);
         let name = self.segment.name(place.rank);
+        let program = program.words[0].to_string_lossy();
         if self.options.verbose {
-            let program = program.words[0].to_string_lossy();
             say(&format!("{name} is process {} ({program}) on cpus {}", child.id(), told(cpus)));
         }
+        if self.options.report {
+            let place =
+                if cpus.is_empty() { "not bound".into() } else { format!("bound to cpus {}", told(cpus)) };
+            say(&format!("{name} ({program}) on {}: {place}", self.host));
+        }
         let world = self.segment.world_of(place.rank).id.load(Ordering::Relaxed);
-        let label = if world == 0 { place.number.to_string() } else { format!("{world}.{}", place.number) };
-        let label = self.options.label.then_some(label.as_str());
-        if let Some(forwarder) = &self.forwarder {
-            child.stdout.take().into_iter().for_each(|pipe| forwarder.add(pipe.into(), label, To::Output));
-            child.stderr.take().into_iter().for_each(|pipe| forwarder.add(pipe.into(), label, To::Error));
+        if let Some(forwarder) = &mut self.forwarder {
+            let mut add = |pipe: Option<OwnedFd>, to| match pipe {
+                Some(pipe) => forwarder.add(pipe, &self.options.style, (world, place.number), &self.host, to),
+                None => Ok(()),
+            };
+            add(child.stdout.take().map(OwnedFd::from), To::Output)
+                .and_then(|()| add(child.stderr.take().map(OwnedFd::from), To::Error))
+                .map_err(Refusal::other)?;
         }
-        if let Some(pipe) = child.stdin.take() {
-            input::pump(pipe).map_err(|error| Refusal::other(format!("cannot read input: {error}")))?;
-        }
+        self.readers.extend(child.stdin.take());
         Ok(child.id() as i32)
     }
 

@@ -1,14 +1,17 @@
 //! `mpirun`: makes the job's memory, starts proxies and ranks, passes their output on, and sees that all of it ends.
 //!
 //! Read next: `arguments.rs` (the command line), `start.rs` (one child), `job.rs` (the watch over all of them),
-//! `serve.rs` (what ranks ask for), `hang.rs` (what they wait for), `foreign.rs` (programs of another MPI), `output.rs`, `guardian.rs`.
+//! `binding.rs` and `cpus.rs` (who runs where), `serve.rs` (what ranks ask for), `hang.rs` (what they wait for),
+//! `foreign.rs` (programs of another MPI), `output.rs`, `guardian.rs`.
 
 mod adopt;
 pub mod arguments;
+pub mod binding;
 pub mod cpus;
 mod foreign;
 mod guardian;
 pub mod hang;
+mod hosts;
 mod input;
 mod job;
 mod output;
@@ -24,8 +27,10 @@ use settings::agree;
 use sys::signal::Signals;
 use transport::shm::Shape;
 
-use arguments::Arguments;
+use arguments::{Arguments, Universe};
+use cpus::Want;
 use job::{Job, Options};
+use output::Style;
 use start::{Refusal, Setup};
 
 /// The program: runs what `words` (without the program's own name) say, and returns the exit code.
@@ -65,9 +70,18 @@ fn launch(arguments: &Arguments) -> Result<u8, Refusal> {
     settings::unknown().iter().for_each(|sentence| say(sentence));
     let global = &arguments.global;
     let cores = cpus::cores().map_err(Refusal::other)?;
-    let proxy_cores = global.proxy_cores.as_ref().map(|cores| cores.0.as_slice());
-    let plan = cpus::plan(&cores, arguments.ranks(), global.proxies, global.bind_to, proxy_cores)
-        .map_err(Refusal::other)?;
+    let want = Want {
+        ranks: arguments.ranks(),
+        proxies: global.proxies,
+        bind: global.bind_to,
+        map: global.map_by,
+        threads: global.use_hwthread_cpus,
+        proxy_cores: global.proxy_cores.as_ref().map(|cores| cores.0.as_slice()),
+    };
+    let plan = cpus::plan(&cores, &want).map_err(Refusal::other)?;
+    if global.verbose {
+        arguments.notes.iter().for_each(|note| say(note));
+    }
 
     let sparse = Shape::sparse(arguments.ranks(), settings.spawn_ranks_max as u32, global.proxies);
     let shape = Shape { arena_bytes: settings.arena_bytes.unwrap_or(sparse.arena_bytes), ..sparse };
@@ -83,8 +97,33 @@ fn launch(arguments: &Arguments) -> Result<u8, Refusal> {
     sys::memory::inheritable(&fd, false)
         .map_err(|error| Refusal::other(format!("cannot keep the job's memory: {error}")))?;
 
-    let setup = Setup { fd, id: Setup::new_id(), genv: arguments.genv(), trace: Setup::trace_path(&settings) };
-    let options = Options { timeout: global.timeout, label: global.label, verbose: global.verbose };
+    let universe = match global.usize {
+        Some(Universe::Size(size)) => Some(size),
+        Some(Universe::System) => Some(cores.len() as u32),
+        Some(Universe::Infinite) => Some(places),
+        None => Some(arguments.slots).filter(|slots| *slots > arguments.ranks()),
+    };
+    let setup = Setup {
+        fd,
+        id: Setup::new_id(),
+        genv: arguments.genv(),
+        readers: global.stdin.clone(),
+        universe,
+        trace: Setup::trace_path(&settings),
+    };
+    let file = |pattern: &Option<String>, ending: &str| {
+        let named =
+            global.output_filename.as_ref().map(|name| format!("{}.%r.{ending}", name.replace('%', "%%")));
+        pattern.clone().or(named)
+    };
+    let style = Style {
+        label: global.label,
+        tag: global.tag_output,
+        stamp: global.timestamp_output,
+        files: [file(&global.outfile_pattern, "out"), file(&global.errfile_pattern, "err")],
+    };
+    let options =
+        Options { timeout: global.timeout, style, verbose: global.verbose, report: global.report_bindings };
     Job::new(options, segment, signals, setup).run(&arguments.programs, &plan)
 }
 
@@ -109,5 +148,5 @@ fn job_variables(arguments: &Arguments) -> Vec<(String, String)> {
 
 /// The command line's description, for its manual page.
 pub fn command() -> clap::Command {
-    <arguments::First as clap::CommandFactory>::command()
+    arguments::command::<arguments::First>()
 }

@@ -3,9 +3,11 @@
 //! One thread reads all pipes. It is not the thread that watches processes, so a reader of ours that stalls (`| less`)
 //! cannot keep Ctrl-C or a dead rank from being seen.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -28,19 +30,85 @@ pub enum To {
     Error,
 }
 
+/// How ranks' lines are shown, and where.
+#[derive(Clone, Debug, Default)]
+pub struct Style {
+    /// `[3] ` before every line.
+    pub label: bool,
+    /// `[1,3]<stdout>: ` before every line.
+    pub tag: bool,
+    /// The time before every line.
+    pub stamp: bool,
+    /// A file for every rank, with `%r` and the like in its name, by [`To`].
+    pub files: [Option<String>; 2],
+}
+
+impl Style {
+    /// What lines of a rank of a world begin with, but for the time.
+    pub fn prefix(&self, world: u64, rank: u32, to: To) -> String {
+        let job = world + 1;
+        let stream = if to == To::Output { "stdout" } else { "stderr" };
+        let label = if self.label { format!("[{}] ", name(world, rank)) } else { String::new() };
+        if self.tag { format!("{label}[{job},{rank}]<{stream}>: ") } else { label }
+    }
+
+    /// The file that a rank's stream goes to, if not to ours.
+    pub fn file(&self, world: u64, rank: u32, host: &str, to: To) -> Option<PathBuf> {
+        let mut path = String::new();
+        let mut letters = self.files[to as usize].as_deref()?.chars();
+        while let Some(letter) = letters.next() {
+            match (letter == '%').then(|| letters.next()) {
+                None => path.push(letter),
+                Some(Some('r')) => path += &name(world, rank),
+                Some(Some('g')) => path += &world.to_string(),
+                Some(Some('h')) => path += host,
+                // There is one machine, so one of what starts its ranks.
+                Some(Some('p')) => path.push('0'),
+                Some(other) => path.push(other.unwrap_or('%')),
+            }
+        }
+        Some(path.into())
+    }
+}
+
+/// A rank's name: of a spawned world, with the world.
+fn name(world: u64, rank: u32) -> String {
+    if world == 0 { rank.to_string() } else { format!("{world}.{rank}") }
+}
+
+/// Where lines end up.
+struct Sink {
+    file: File,
+    /// What it is, if it is not a stream of ours.
+    path: Option<PathBuf>,
+    /// Nothing can be written there any more.
+    broken: AtomicBool,
+}
+
 struct Stream {
     pipe: OwnedFd,
     /// What every line begins with, if anything.
     label: Option<Arc<str>>,
-    to: To,
+    stamp: bool,
+    sink: Arc<Sink>,
     /// An unfinished line.
     held: Vec<u8>,
+}
+
+impl Stream {
+    fn is_plain(&self) -> bool {
+        self.label.is_none() && !self.stamp
+    }
 }
 
 /// The thread that passes output on.
 pub struct Forwarder {
     thread: JoinHandle<()>,
     shared: Arc<Shared>,
+    /// Our own streams, by [`To`].
+    own: [Arc<Sink>; 2],
+    /// Files by path: ranks may share one.
+    files: HashMap<PathBuf, Arc<Sink>>,
     /// Wakes the thread.
     wake: OwnedFd,
 }
@@ -58,20 +126,46 @@ impl Forwarder {
         let (woken, wake) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let output = std::io::stdout().as_fd().try_clone_to_owned().map(File::from)?;
         let error = std::io::stderr().as_fd().try_clone_to_owned().map(File::from)?;
+        let own = [output, error].map(|file| Arc::new(Sink { file, path: None, broken: false.into() }));
         let shared = Arc::new(Shared::default());
-        let (streams, shared_too) = (Vec::new(), shared.clone());
-        let mut pump =
-            Pump { streams, sinks: [output, error], broken: [false; 2], shared: shared_too, woken };
+        let mut pump = Pump { streams: Vec::new(), shared: shared.clone(), woken };
         let thread = std::thread::Builder::new().name("output".into()).spawn(move || pump.run())?;
-        Ok(Forwarder { thread, shared, wake })
+        Ok(Forwarder { thread, shared, own, files: HashMap::new(), wake })
     }
 
-    /// Passes on what comes through `pipe` from now on, each line with `[label] ` before it if there is a label.
-    pub fn add(&self, pipe: OwnedFd, label: Option<&str>, to: To) {
-        let label = label.map(|label| format!("[{label}] ").into());
-        let stream = Stream { pipe, label, to, held: Vec::new() };
+    /// Passes on what a rank of a world prints through `pipe` from now on.
+    pub fn add(
+        &mut self,
+        pipe: OwnedFd,
+        style: &Style,
+        (world, rank): (u64, u32),
+        host: &str,
+        to: To,
+    ) -> Result<(), String> {
+        let prefix = style.prefix(world, rank, to);
+        let sink = match style.file(world, rank, host, to) {
+            None => self.own[to as usize].clone(),
+            Some(path) => self.file(path)?,
+        };
+        let label = (!prefix.is_empty()).then(|| prefix.into());
+        let stream = Stream { pipe, label, stamp: style.stamp, sink, held: Vec::new() };
         self.shared.new.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
         self.wake();
+        Ok(())
+    }
+
+    fn file(&mut self, path: PathBuf) -> Result<Arc<Sink>, String> {
+        if let Some(sink) = self.files.get(&path) {
+            return Ok(sink.clone());
+        }
+        let wrong = |error| format!("cannot write {}: {error}", path.display());
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(wrong)?;
+        }
+        let file = File::create(&path).map_err(wrong)?;
+        let sink = Arc::new(Sink { file, path: Some(path.clone()), broken: false.into() });
+        self.files.insert(path, sink.clone());
+        Ok(sink)
     }
 
     /// A full pipe wakes as well.
@@ -91,9 +185,6 @@ impl Forwarder {
 
 struct Pump {
     streams: Vec<Stream>,
-    sinks: [File; 2],
-    /// By sink: nobody reads it any more.
-    broken: [bool; 2],
     shared: Arc<Shared>,
     /// Readable when `shared` has news.
     woken: OwnedFd,
@@ -126,11 +217,10 @@ impl Pump {
             for index in (0..self.streams.len()).rev().filter(|&index| events[index]) {
                 self.read(index, &mut buffer);
             }
-            let broken = self.broken;
-            self.streams.retain(|stream| !broken[stream.to as usize]);
+            self.streams.retain(|stream| !stream.sink.broken.load(Ordering::Relaxed));
         }
         while let Some(mut stream) = self.streams.pop() {
-            self.close(&mut stream);
+            close(&mut stream);
         }
     }
 
@@ -143,14 +233,14 @@ impl Pump {
         };
         if bytes == 0 {
             let mut stream = self.streams.remove(index);
-            self.close(&mut stream);
+            close(&mut stream);
             return;
         }
         let stream = &mut self.streams[index];
-        let (to, label) = (stream.to, stream.label.clone());
+        let plain = stream.is_plain();
         let mut lines = std::mem::take(&mut stream.held);
         lines.extend_from_slice(&buffer[..bytes]);
-        let ends = |byte: &u8| *byte == b'\n' || (label.is_none() && *byte == b'\r');
+        let ends = |byte: &u8| *byte == b'\n' || (plain && *byte == b'\r');
         // Only the new bytes can hold an end: the held ones were searched before.
         let end = lines[lines.len() - bytes..].iter().rposition(ends).map(|at| lines.len() - bytes + at + 1);
         match end {
@@ -159,44 +249,47 @@ impl Pump {
                 stream.held = lines;
                 return;
             }
-            None if label.is_some() => lines.push(b'\n'),
+            None if !plain => lines.push(b'\n'),
             None => {}
         }
-        self.write(to, label.as_deref(), &lines);
-    }
-
-    fn close(&mut self, stream: &mut Stream) {
-        let mut held = std::mem::take(&mut stream.held);
-        if !held.is_empty() {
-            if stream.label.is_some() {
-                held.push(b'\n');
-            }
-            self.write(stream.to, stream.label.as_deref(), &held);
-        }
+        write(stream, &lines);
     }
 
     /// Without labels, a quiet stream's unfinished line is shown: it may be a prompt.
     fn show_unfinished(&mut self) {
-        let held: Vec<(To, Vec<u8>)> = self
-            .streams
-            .iter_mut()
-            .filter(|stream| stream.label.is_none() && !stream.held.is_empty())
-            .map(|stream| (stream.to, std::mem::take(&mut stream.held)))
-            .collect();
-        held.iter().for_each(|(to, bytes)| self.write(*to, None, bytes));
-    }
-
-    /// Writes whole lines. If nobody reads our stream any more, the ranks' ends are closed, so that they get SIGPIPE as
-    /// they would without us.
-    fn write(&mut self, to: To, label: Option<&str>, lines: &[u8]) {
-        let sink = &mut self.sinks[to as usize];
-        let written = match label {
-            None => sink.write_all(lines),
-            Some(label) => sink.write_all(&labelled(label, lines)),
-        };
-        if written.is_err() {
-            self.broken[to as usize] = true;
+        for stream in self.streams.iter_mut().filter(|stream| stream.is_plain() && !stream.held.is_empty()) {
+            let held = std::mem::take(&mut stream.held);
+            write(stream, &held);
         }
+    }
+}
+
+fn close(stream: &mut Stream) {
+    let mut held = std::mem::take(&mut stream.held);
+    if !held.is_empty() {
+        if !stream.is_plain() {
+            held.push(b'\n');
+        }
+        write(stream, &held);
+    }
+}
+
+/// Writes whole lines. If nobody reads our stream any more, the ranks' ends are closed, so that they get SIGPIPE as
+/// they would without us.
+fn write(stream: &Stream, lines: &[u8]) {
+    let sink = &stream.sink;
+    let written = if stream.is_plain() {
+        (&sink.file).write_all(lines)
+    } else {
+        let time = if stream.stamp { format!("{} ", sys::clock::local()) } else { String::new() };
+        let label = stream.label.as_deref().unwrap_or_default();
+        (&sink.file).write_all(&labelled(&format!("{time}{label}"), lines))
+    };
+    if let Err(error) = written
+        && !sink.broken.swap(true, Ordering::Relaxed)
+        && let Some(path) = &sink.path
+    {
+        super::say(&format!("cannot write {}: {error}", path.display()));
     }
 }
 
@@ -212,6 +305,18 @@ fn labelled(prefix: &str, lines: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_and_files_of_ranks() {
+        let pattern = |text: &str| Style { files: [Some(text.into()), None], ..Style::default() };
+        let file = |text: &str, world| pattern(text).file(world, 3, "vm", To::Output).unwrap();
+        assert_eq!(file("out/%h-%g-%r.%p%%", 0), PathBuf::from("out/vm-0-3.0%"));
+        assert_eq!(file("%r", 2), PathBuf::from("2.3"));
+        assert_eq!(pattern("x").file(0, 3, "vm", To::Error), None);
+        let style = Style { tag: true, ..Style::default() };
+        assert_eq!(style.prefix(0, 3, To::Error), "[1,3]<stderr>: ");
+        assert_eq!(Style { label: true, ..Style::default() }.prefix(2, 3, To::Output), "[2.3] ");
+    }
 
     #[test]
     fn every_line_gets_its_label() {

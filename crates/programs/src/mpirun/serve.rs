@@ -16,6 +16,7 @@ use transport::shm::parcel::{self, Request, Spawn, Spawned};
 
 use super::arguments::Program;
 use super::cpus;
+use super::hosts;
 use super::job::{Job, Member, World};
 use super::start::Place;
 
@@ -198,7 +199,8 @@ impl Job {
                 program.info.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
             };
             if let Some(host) = info("host") {
-                self.is_here(host)?;
+                hosts::list(host)
+                    .map_err(|why| Error::new(Class::Spawn, format!("the info key host: {why}")))?;
             }
             let directory = info("wdir").map_or(stand.clone(), |wdir| stand.join(wdir));
             if !directory.is_dir() {
@@ -220,28 +222,11 @@ impl Job {
         };
         spawn.programs.iter().map(one).collect()
     }
-
-    /// Whether a `host` means this machine.
-    fn is_here(&self, hosts: &str) -> Result<()> {
-        let here = |host: &str| {
-            let host = host.trim().split(':').next().unwrap_or_default();
-            let short = self.host.split('.').next().unwrap_or_default();
-            host == self.host || host == short || host == "localhost" || host.starts_with("127.")
-        };
-        match hosts.split(',').find(|host| !here(host)) {
-            Some(host) => fail!(
-                Class::Spawn,
-                "the info key host: {host} is not this machine, {}, where all processes run",
-                self.host
-            ),
-            None => Ok(()),
-        }
-    }
 }
 
 /// The program that a name means: in one of the folders of the info key `path`, in the folder where it starts, where the parent
 /// stands, or else as a shell would find it.
-fn found(name: &OsString, path: Option<&str>, stand: &Path, directory: &Path) -> OsString {
+pub(super) fn found(name: &OsString, path: Option<&str>, stand: &Path, directory: &Path) -> OsString {
     let is_program = |path: &PathBuf| path.is_file();
     let folders =
         path.into_iter().flat_map(|path| path.split([':', ' '])).filter(|folder| !folder.is_empty());

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use settings::Settings;
 
-use super::arguments::Program;
+use super::arguments::{Program, Readers};
 use super::guardian::JOB_ID;
 use super::input;
 
@@ -48,6 +48,10 @@ pub struct Setup {
     pub id: String,
     /// `-genv`.
     pub genv: Vec<(OsString, OsString)>,
+    /// Which ranks read our standard input.
+    pub readers: Readers,
+    /// MPI_UNIVERSE_SIZE, if it is not the number of ranks.
+    pub universe: Option<u32>,
     /// Where the trace goes, as an absolute path, if there is one.
     pub trace: Option<PathBuf>,
 }
@@ -70,6 +74,9 @@ impl Setup {
         command.args(&program.words[1..]);
         self.prepare(&mut command, &program.environment);
         command.env("OUTBOARD_RANK", place.rank.to_string());
+        if let Some(universe) = self.universe {
+            command.env("OUTBOARD_UNIVERSE_SIZE", universe.to_string());
+        }
         if !place.parents.is_empty() {
             let parents: Vec<String> = place.parents.iter().map(u32::to_string).collect();
             command.env("OUTBOARD_PARENTS", parents.join(","));
@@ -95,7 +102,8 @@ impl Setup {
         if let Some(directory) = &program.directory {
             command.current_dir(directory);
         }
-        command.stdin(if place.rank == 0 { input::for_first_rank() } else { Stdio::null() });
+        let spawned = !place.parents.is_empty();
+        command.stdin(if spawned { Stdio::null() } else { input::for_rank(place.rank, &self.readers) });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         sys::child::tie(&mut command, cpus);
         command.spawn().map_err(|error| refusal(program, &error))

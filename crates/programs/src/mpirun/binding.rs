@@ -1,0 +1,133 @@
+//! Where ranks are to run, in the words of MPICH (`-bind-to core:2`) and of Open MPI (`--map-by ppr:2:socket:PE=4`).
+
+use std::str::FromStr;
+
+/// What a rank is bound to (`--bind-to`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bind {
+    /// The resource, by its name in [`sys::topology::KINDS`]; nothing: anywhere.
+    pub to: Option<&'static str>,
+    /// How many cores of its own the rank gets.
+    pub cores: u32,
+}
+
+/// In which order ranks get cores (`--map-by`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Map {
+    /// Ranks take turns among the instances of this resource; of Core, PU and Machine there is nothing to take turns among.
+    pub by: &'static str,
+    /// So many ranks per instance, and then the next instance (`ppr`).
+    pub each: Option<u32>,
+    /// How many cores of its own a rank gets (`PE`).
+    pub cores: u32,
+}
+
+impl Default for Map {
+    fn default() -> Map {
+        Map { by: "Core", each: None, cores: 1 }
+    }
+}
+
+/// The names that launchers have for a resource.
+const NAMES: [(&str, &str); 15] = [
+    ("core", "Core"),
+    ("hwthread", "PU"),
+    ("socket", "Package"),
+    ("package", "Package"),
+    ("numa", "NUMANode"),
+    ("l1cache", "L1Cache"),
+    ("l2cache", "L2Cache"),
+    ("l3cache", "L3Cache"),
+    ("l1", "L1Cache"),
+    ("l2", "L2Cache"),
+    ("l3", "L3Cache"),
+    ("slot", "Core"),
+    ("node", "Machine"),
+    ("board", "Machine"),
+    ("machine", "Machine"),
+];
+
+/// Words behind a `:` that ask for what is so anyway.
+const GRANTED: [&str; 5] = ["oversubscribe", "overload-allowed", "if-supported", "span", "inherit"];
+
+fn resource(word: &str) -> Result<&'static str, String> {
+    match NAMES.iter().find(|(name, _)| *name == word) {
+        Some((_, kind)) => Ok(kind),
+        None => {
+            Err("there are none (to bind), hwthread, core, l1cache, l2cache, l3cache, numa, socket, node"
+                .into())
+        }
+    }
+}
+
+fn number(word: &str) -> Option<u32> {
+    word.parse().ok().filter(|number| (1..=4096).contains(number))
+}
+
+impl FromStr for Bind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Bind, String> {
+        let lower = text.to_lowercase();
+        let mut words = lower.split(':');
+        let to = match words.next() {
+            Some("none") => None,
+            name => Some(resource(name.unwrap_or_default())?).filter(|kind| *kind != "Machine"),
+        };
+        let mut bind = Bind { to, cores: 1 };
+        for word in words.filter(|word| !GRANTED.contains(word)) {
+            bind.cores = number(word).ok_or(format!("{word} is no number of cores"))?;
+        }
+        Ok(bind)
+    }
+}
+
+impl FromStr for Map {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Map, String> {
+        let lower = text.to_lowercase();
+        let mut words = lower.split(':').peekable();
+        let mut map = Map::default();
+        if words.next_if_eq(&"ppr").is_some() {
+            let each = words.next().and_then(number);
+            map.each = Some(each.ok_or("a number and a resource follow ppr, as in ppr:2:socket")?);
+        }
+        let name = words.next().unwrap_or_default();
+        // Modifiers alone are allowed, as in :PE=2.
+        if map.each.is_some() || !name.is_empty() {
+            map.by = resource(name)?;
+        }
+        for word in words.filter(|word| !GRANTED.contains(word)) {
+            match word.strip_prefix("pe=").and_then(number) {
+                Some(cores) => map.cores = cores,
+                None if word == "hwtcpus" => map.by = "PU",
+                None => return Err(format!("{word} is not known; PE=N gives every rank N cores")),
+            }
+        }
+        Ok(map)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_other_launchers() {
+        let bind = |text: &str| text.parse::<Bind>().unwrap();
+        assert_eq!(bind("none").to, None);
+        assert_eq!(bind("core:2"), Bind { to: Some("Core"), cores: 2 });
+        assert_eq!(bind("Socket:overload-allowed"), Bind { to: Some("Package"), cores: 1 });
+        let map = |text: &str| text.parse::<Map>().unwrap();
+        assert_eq!(map("slot:OVERSUBSCRIBE"), Map::default());
+        assert_eq!(map("ppr:2:socket:PE=4"), Map { by: "Package", each: Some(2), cores: 4 });
+        assert_eq!(map(":PE=3"), Map { cores: 3, ..Map::default() });
+        for wrong in ["", "teapot", "core:x", "core:0"] {
+            assert!(wrong.parse::<Bind>().is_err(), "{wrong}");
+        }
+        for wrong in ["teapot", "ppr:x:socket", "ppr:2", "core:PE=0", "core:fast"] {
+            assert!(wrong.parse::<Map>().is_err(), "{wrong}");
+        }
+    }
+}
