@@ -24,6 +24,7 @@ pub mod process;
 pub mod raise;
 mod request;
 mod short;
+mod stdio;
 mod window;
 
 /// Which functions have a body: a line for each, its name and 1 or 0. Generated.

@@ -119,6 +119,15 @@ fn position(offset: u64, done: usize) -> Result<libc::off_t> {
     at.ok_or_else(|| Error::from_raw_os_error(libc::EOVERFLOW))
 }
 
+/// Whether a descriptor of this process is a pipe; a closed one is not.
+pub fn is_pipe(fd: i32) -> bool {
+    let mut facts = std::mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: the kernel writes into `facts`, which is ours.
+    let error = unsafe { libc::fstat(fd, facts.as_mut_ptr()) };
+    // SAFETY: zeroes are a valid value, and so is what the call wrote.
+    error == 0 && unsafe { facts.assume_init() }.st_mode & libc::S_IFMT == libc::S_IFIFO
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

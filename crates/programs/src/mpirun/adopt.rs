@@ -76,6 +76,7 @@ fn launch(pid: &str) -> Result<u8, Refusal> {
         id: Setup::new_id(),
         genv: Vec::new(),
         readers: Readers::Only(Vec::new()),
+        pty: false,
         universe: None,
         trace: Setup::trace_path(settings),
     };

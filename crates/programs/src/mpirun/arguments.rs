@@ -73,6 +73,9 @@ pub struct Global {
     /// Begin every line of output with the time.
     #[arg(long)]
     pub timestamp_output: bool,
+    /// Give every rank a terminal to print to: what programs buffer in a pipe, they show at once.
+    #[arg(long)]
+    pub pty: bool,
     /// Write what ranks print to files instead; %r is the rank, %h the host, %g the world.
     #[arg(long, value_name = "FILE")]
     pub outfile_pattern: Option<String>,

@@ -242,7 +242,7 @@ impl Job {
         place: &Place,
         cpus: &[usize],
     ) -> Result<i32, Refusal> {
-        let mut child = self.setup.start_rank(program, place, cpus)?;
+        let (mut child, output) = self.setup.start_rank(program, place, cpus)?;
         self.living.insert(child.id() as i32, Member::Rank(place.rank));
         self.used = self.used.max(place.rank + 1);
         let name = self.segment.name(place.rank);
@@ -261,7 +261,7 @@ impl Job {
                 Some(pipe) => forwarder.add(pipe, &self.options.style, (world, place.number), &self.host, to),
                 None => Ok(()),
             };
-            add(child.stdout.take().map(OwnedFd::from), To::Output)
+            add(output, To::Output)
                 .and_then(|()| add(child.stderr.take().map(OwnedFd::from), To::Error))
                 .map_err(Refusal::other)?;
         }

@@ -108,6 +108,7 @@ fn launch(arguments: &Arguments) -> Result<u8, Refusal> {
         id: Setup::new_id(),
         genv: arguments.genv(),
         readers: global.stdin.clone(),
+        pty: global.pty,
         universe,
         trace: Setup::trace_path(&settings),
     };

@@ -6,6 +6,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::{OptionalActions, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize};
 use settings::Settings;
 
 use super::arguments::{Program, Readers};
@@ -50,6 +52,8 @@ pub struct Setup {
     pub genv: Vec<(OsString, OsString)>,
     /// Which ranks read our standard input.
     pub readers: Readers,
+    /// Whether ranks print to a terminal of their own.
+    pub pty: bool,
     /// MPI_UNIVERSE_SIZE, if it is not the number of ranks.
     pub universe: Option<u32>,
     /// Where the trace goes, as an absolute path, if there is one.
@@ -68,8 +72,13 @@ impl Setup {
         Some(std::path::absolute(file).unwrap_or_else(|_| file.clone()))
     }
 
-    /// Starts one rank.
-    pub fn start_rank(&self, program: &Program, place: &Place, cpus: &[usize]) -> Result<Child, Refusal> {
+    /// Starts one rank. Its standard output comes with it.
+    pub fn start_rank(
+        &self,
+        program: &Program,
+        place: &Place,
+        cpus: &[usize],
+    ) -> Result<(Child, Option<OwnedFd>), Refusal> {
         let mut command = Command::new(&program.words[0]);
         command.args(&program.words[1..]);
         self.prepare(&mut command, &program.environment);
@@ -104,9 +113,32 @@ impl Setup {
         }
         let spawned = !place.parents.is_empty();
         command.stdin(if spawned { Stdio::null() } else { input::for_rank(place.rank, &self.readers) });
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stderr(Stdio::piped());
+        let ours = if self.pty {
+            let (ours, theirs) =
+                pty().map_err(|error| Refusal::other(format!("--pty: cannot make a terminal: {error}")))?;
+            command.stdout(theirs);
+            Some(ours)
+        } else {
+            self.unbuffered(&mut command, program);
+            command.stdout(Stdio::piped());
+            None
+        };
         sys::child::tie(&mut command, cpus);
-        command.spawn().map_err(|error| refusal(program, &error))
+        let mut child = command.spawn().map_err(|error| refusal(program, &error))?;
+        let output = ours.or(child.stdout.take().map(OwnedFd::from));
+        Ok((child, output))
+    }
+
+    /// Lines appear as they are written, also those of Python and of gfortran, which have buffers of their own, unless the user says
+    /// something else. For C and C++ the library sees to it.
+    fn unbuffered(&self, command: &mut Command, program: &Program) {
+        for (name, value) in [("PYTHONUNBUFFERED", "1"), ("GFORTRAN_UNBUFFERED_PRECONNECTED", "y")] {
+            let is_given = program.environment.iter().any(|(given, _)| given == name);
+            if !is_given && settings::foreign::variable(name).is_none() {
+                command.env(name, value);
+            }
+        }
     }
 
     /// Starts one proxy.
@@ -142,6 +174,21 @@ impl Setup {
         command.env("OUTBOARD_LAUNCHER_PID", std::process::id().to_string());
         command.env(JOB_ID, &self.id);
     }
+}
+
+/// A terminal: the end that we read, and the end that a rank prints to, unchanged. It is as wide as ours.
+fn pty() -> std::io::Result<(OwnedFd, OwnedFd)> {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let ours = openpt(flags)?;
+    unlockpt(&ours)?;
+    let theirs = ioctl_tiocgptpeer(&ours, flags)?;
+    let mut modes = tcgetattr(&theirs)?;
+    modes.make_raw();
+    tcsetattr(&theirs, OptionalActions::Now, &modes)?;
+    if let Ok(size) = tcgetwinsize(std::io::stdout()) {
+        tcsetwinsize(&theirs, size)?;
+    }
+    Ok((ours, theirs))
 }
 
 /// The search path of libraries with ours first, so that a program finds the libmpi_abi.so.1 of this `mpirun`.

@@ -1,0 +1,14 @@
+// Prints two lines, waits for a line of input, and is killed.
+#include <csignal>
+#include <cstdio>
+#include <iostream>
+#include <mpi.h>
+
+int main(int argc, char **argv) {
+    std::cout << "a line\n";
+    MPI_Init(&argc, &argv);
+    std::cout << "a line before the end\n";
+    // Not by std::cin, which flushes std::cout.
+    std::getchar();
+    std::raise(SIGKILL);
+}
