@@ -1,9 +1,8 @@
 """mpirun: options of MPICH's and Open MPI's users, output as it is written, and which cores jobs take."""
-import os, re, shutil, signal, subprocess, sys, tempfile
+import os, re, shutil, subprocess, sys, tempfile
 from pathlib import Path
 
-from job_tests.running import (BIN, HANGS, HERE, PROGRAMS, compile_c, expect, finish, mpirun, read_until, run, start,
-                               test)
+from job_tests.running import BIN, HANGS, HERE, PROGRAMS, compile_c, expect, mpirun, read_until, run, start, test
 
 PRINTS = HERE / "faults/prints.c"
 
@@ -103,17 +102,21 @@ def ways_to_print():
     python = "import os, sys\nprint('a line'); print('a line before the end'); sys.stdin.readline(); os.kill(os.getpid(), 9)"
     yield "C", [c, "crash"]
     yield "C++", [cpp]
+    if shutil.which("gfortran"):
+        fortran = PROGRAMS / "prints_fortran"
+        subprocess.run(["gfortran", "-o", fortran, HERE / "faults/prints.f90"], check=True)
+        yield "Fortran", [fortran]
     yield "Python", [sys.executable, "-c", python]
 
 
 @test
 def lines_appear_as_they_are_written_and_survive_a_crash():
+    unset = ["PYTHONUNBUFFERED", "GFORTRAN_UNBUFFERED_PRECONNECTED"]
+    outside = {name: value for name, value in os.environ.items() if name not in unset}
     for pty in ([], ["--pty"]):
         for language, words in ways_to_print():
-            env = {"PYTHONUNBUFFERED": ""} if pty else {}
-            environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-            child = subprocess.Popen([str(w) for w in [BIN / "mpirun", *pty, "-n", 1, *words]], stdin=subprocess.PIPE, text=True,
-                                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**environment, **env}, start_new_session=True)
+            child = subprocess.Popen([str(w) for w in [BIN / "mpirun", *pty, "-n", 1, *words]], env=outside, text=True, stdin=subprocess.PIPE,
+                                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
             # It waits for a line of ours, so what is seen now was written before.
             said = read_until(child, "before the end")
             child.stdin.write("go on\n")
@@ -135,3 +138,43 @@ def what_the_program_or_the_user_chose_holds():
         expect(done.stdout.split() == wanted, f"{given}: {done.stdout}")
     code, output = mpirun("--pty", "-n", 1, "sh", "-c", "test -t 1 && test ! -t 2 && printf 'a\\tb\\n'")
     expect((code, output) == (0, "a\tb\n"), f"--pty: {code} {output!r}")
+
+
+def alone(*words):
+    """A command that sees no other jobs, for those of this machine must not decide about a test: in a network namespace of its own."""
+    apart = ["unshare", "-r", "-n"]
+    possible = subprocess.run([*apart, "true"], stderr=subprocess.DEVNULL).returncode == 0
+    return [*(apart if possible else []), *words]
+
+
+@test
+def jobs_take_cores_that_no_other_job_has():
+    siblings = lambda cpu: Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text()
+    cpus = sorted({siblings(cpu): cpu for cpu in os.sched_getaffinity(0)}.values())
+    if len(cpus) < 2 or "unshare" not in alone():
+        return "left out: one core, or no network namespaces"
+    # Within one namespace: a job on all cpus but one, one on the last, one for which nothing is left, and one after they have ended.
+    job = f"{BIN}/mpirun --report-bindings"
+
+    def waits(name):
+        """A program that is there when a file is, and ends when the shell closes a descriptor."""
+        return f"sh -c 'touch $0; read line; true' $0/{name} < $0/{name}.in"
+    script = f"""
+        mkfifo $0/one.in $0/two.in
+        {job} --bind-to core -n {len(cpus) - 1} {waits("one")} 2>&1 & exec 3> $0/one.in
+        until [ -e $0/one ]; do sleep 0.02; done
+        {job} -n {len(cpus)} true 2>&1 | sed 's/^/crowded /'
+        taskset -c {cpus[0]},{cpus[-1]} {job} --bind-to core -n 1 {waits("two")} 2>&1 | sed 's/^/second /' & exec 4> $0/two.in
+        until [ -e $0/two ]; do sleep 0.02; done
+        exec 3>&- 4>&-; wait
+        {job} -n {len(cpus)} true 2>&1 | sed 's/^/later /'
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        code, output = run(*alone("taskset", "-c", ",".join(map(str, cpus)), "bash", "-c", script, folder))
+    lines = output.splitlines()
+    bound = lambda start: [re.search(r"(not bound|cpus .*)$", line).group(1) for line in lines
+                           if line.startswith(start) and "bound" in line]
+    expect(bound("mpirun: rank") == [f"cpus {cpu}" for cpu in cpus[:-1]], output)
+    expect(bound("crowded") == ["not bound"] * len(cpus), output)
+    expect(bound("second") == [f"cpus {cpus[-1]}"], output)
+    expect(bound("later") == [f"cpus {cpu}" for cpu in cpus], output)

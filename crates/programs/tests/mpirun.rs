@@ -332,7 +332,8 @@ fn a_signal_that_was_ignored_at_the_start_stays_ignored() {
 
 #[test]
 fn ignoring_the_end_of_children_does_not_hide_the_end_of_ranks() {
-    let (code, _) = shell("exec env --ignore-signal=CHLD MPIRUN -n 2 sh -c 'exit $((OUTBOARD_RANK == 1 ? 7 : 0))'");
+    let (code, _) =
+        shell("exec env --ignore-signal=CHLD MPIRUN -n 2 sh -c 'exit $((OUTBOARD_RANK == 1 ? 7 : 0))'");
     assert_eq!(code, Some(7));
 }
 

@@ -16,6 +16,10 @@ pub struct Plan {
     pub proxies: Vec<Vec<usize>>,
     /// Whether every process has a cpu that no other one needs, so that waiting may spin.
     pub spin: bool,
+    /// The cpus that were dealt out.
+    pub taken: Vec<usize>,
+    /// How many cores those like to have who may run anywhere.
+    pub anywhere: usize,
 }
 
 /// The cores of this machine that we may use, in the order of their first hardware thread.
@@ -44,16 +48,32 @@ pub struct Want<'a> {
     /// Whether to deal out hardware threads, though there may be enough cores.
     pub threads: bool,
     pub proxy_cores: Option<&'a [usize]>,
+    /// How many cores there are, those of other jobs included.
+    pub given: usize,
+    /// Whether other jobs have cores that this one needs.
+    pub crowded: bool,
 }
 
-/// Distributes ranks and proxies over `cores`. Without a word from the user, processes are bound if each can have a
-/// cpu; proxies take the last cores, or `proxy_cores`, and ranks keep off those as long as any other is left, however many
-/// they are: a proxy that polls on a rank's core takes half of it.
+impl Want<'_> {
+    /// How many cores a rank gets.
+    fn each(&self) -> usize {
+        self.map.cores.max(self.bind.map_or(1, |bind| bind.cores)) as usize
+    }
+
+    /// How many cores everybody together would like.
+    pub fn processes(&self) -> usize {
+        self.ranks as usize * self.each() + self.proxies as usize
+    }
+}
+
+/// Distributes ranks and proxies over `cores`. Without a word from the user, processes are bound if each can have a cpu and they
+/// fill all that we were given: fewer are better placed by the kernel, which knows what else runs. Proxies take the last cores,
+/// or `proxy_cores`, and ranks keep off those as long as any other is left, however many they are: a proxy that polls on a rank's
+/// core takes half of it.
 pub fn plan(cores: &[Core], want: &Want) -> Result<Plan, String> {
     let cpus: Vec<usize> = cores.iter().flatten().copied().collect();
     let bind = want.bind;
-    let each = want.map.cores.max(bind.map_or(1, |bind| bind.cores)) as usize;
-    let processes = want.ranks as usize * each + want.proxies as usize;
+    let (each, processes) = (want.each(), want.processes());
     if let Some(foreign) = want.proxy_cores.and_then(|list| list.iter().find(|cpu| !cpus.contains(cpu))) {
         return Err(format!(
             "--proxy-cores: cpu {foreign} is not among those that we may use ({})",
@@ -63,7 +83,8 @@ pub fn plan(cores: &[Core], want: &Want) -> Result<Plan, String> {
     // Who wants a rank here or there wants it bound.
     let bound = match bind {
         Some(bind) => bind.to.is_some(),
-        None => want.map != Map::default() || processes <= cpus.len(),
+        None if want.map != Map::default() || want.threads => true,
+        None => !want.crowded && processes >= want.given && processes <= cpus.len(),
     };
     let to = bind.and_then(|bind| bind.to).unwrap_or("Core");
     // With enough cores everybody gets a whole one; else hardware threads are dealt out, one of each core first.
@@ -101,10 +122,14 @@ pub fn plan(cores: &[Core], want: &Want) -> Result<Plan, String> {
         (false, true) => vec![free.concat(); want.ranks as usize],
         _ => deal(&of_ranks, want.ranks, bound),
     };
+    let proxies_on = deal(&of_proxies, want.proxies, bound || apart || want.proxy_cores.is_some());
+    let of_bound_ranks = if bound { &ranks_on[..] } else { &[] };
     Ok(Plan {
+        taken: proxies_on.iter().chain(of_bound_ranks).flatten().copied().collect(),
+        anywhere: if bound { 0 } else { want.ranks as usize * each },
         ranks: ranks_on.into_iter().map(|unit| around(unit, to, &cpus)).collect(),
-        proxies: deal(&of_proxies, want.proxies, bound || apart || want.proxy_cores.is_some()),
-        spin: processes <= cpus.len() && (alone || !bound),
+        proxies: proxies_on,
+        spin: !want.crowded && processes <= cpus.len() && (alone || !bound),
     })
 }
 
@@ -192,13 +217,26 @@ mod tests {
     const CORE: Option<Bind> = Some(Bind { to: Some("Core"), cores: 1 });
 
     fn planned(cores: &[Core], ranks: u32, proxies: u32, bind: Option<Bind>) -> Plan {
-        plan(cores, &Want { ranks, proxies, bind, ..Want::default() }).unwrap()
+        plan(cores, &Want { ranks, proxies, bind, given: cores.len(), ..Want::default() }).unwrap()
     }
 
     #[test]
     fn enough_cores_are_dealt_out_and_proxies_take_the_last() {
-        let plan = planned(&singles(&[4, 5, 6, 7]), 2, 1, None);
+        let plan = planned(&singles(&[4, 5, 7]), 2, 1, None);
         assert_eq!((plan.ranks, plan.proxies, plan.spin), (singles(&[4, 5]), singles(&[7]), true));
+    }
+
+    #[test]
+    fn who_does_not_fill_the_machine_is_not_bound() {
+        let four = singles(&[4, 5, 6, 7]);
+        let few = planned(&four, 2, 0, None);
+        assert_eq!((few.ranks, few.spin), (vec![vec![]; 2], true));
+        let beside = planned(&four, 2, 1, None);
+        assert_eq!((beside.ranks, beside.proxies), (vec![vec![4, 5, 6]; 2], singles(&[7])));
+        assert_eq!(planned(&four, 2, 0, CORE).ranks, singles(&[4, 5]));
+        let crowded = Want { ranks: 4, given: 4, crowded: true, ..Want::default() };
+        let late = plan(&four, &crowded).unwrap();
+        assert_eq!((late.ranks, late.spin), (vec![vec![]; 4], false));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod adopt;
 pub mod arguments;
 pub mod binding;
+mod claims;
 pub mod cpus;
 mod foreign;
 mod guardian;
@@ -28,7 +29,8 @@ use sys::signal::Signals;
 use transport::shm::Shape;
 
 use arguments::{Arguments, Universe};
-use cpus::Want;
+use claims::Claims;
+use cpus::{Core, Plan, Want};
 use job::{Job, Options};
 use output::Style;
 use start::{Refusal, Setup};
@@ -70,15 +72,18 @@ fn launch(arguments: &Arguments) -> Result<u8, Refusal> {
     settings::unknown().iter().for_each(|sentence| say(sentence));
     let global = &arguments.global;
     let cores = cpus::cores().map_err(Refusal::other)?;
-    let want = Want {
+    let mut claims = Claims::take(&cores);
+    let mut want = Want {
         ranks: arguments.ranks(),
         proxies: global.proxies,
         bind: global.bind_to,
         map: global.map_by,
         threads: global.use_hwthread_cpus,
         proxy_cores: global.proxy_cores.as_ref().map(|cores| cores.0.as_slice()),
+        given: cores.len(),
+        crowded: false,
     };
-    let plan = cpus::plan(&cores, &want).map_err(Refusal::other)?;
+    let plan = place(&cores, &mut want, &mut claims)?;
     if global.verbose {
         arguments.notes.iter().for_each(|note| say(note));
     }
@@ -126,6 +131,21 @@ fn launch(arguments: &Arguments) -> Result<u8, Refusal> {
     let options =
         Options { timeout: global.timeout, style, verbose: global.verbose, report: global.report_bindings };
     Job::new(options, segment, signals, setup).run(&arguments.programs, &plan)
+}
+
+/// Who runs where: on cores that no other job has, if there are enough.
+fn place(cores: &[Core], want: &mut Want, claims: &mut Claims) -> Result<Plan, Refusal> {
+    let free = claims.free();
+    let is_free = |cpu: &usize| free.iter().flatten().any(|free| free == cpu);
+    let proxies_find_theirs = want.proxy_cores.is_none_or(|list| list.iter().all(is_free));
+    let enough = free.len() == cores.len() || (want.processes() <= free.len() && proxies_find_theirs);
+    want.crowded = !enough;
+    // Those of others come last.
+    let others = cores.iter().filter(|core| !enough && !free.contains(core)).cloned();
+    let from: Vec<Core> = free.iter().cloned().chain(others).collect();
+    let plan = cpus::plan(&from, want).map_err(Refusal::other)?;
+    claims.keep(&plan.taken, plan.anywhere);
+    Ok(plan)
 }
 
 /// Prints a line of our own, in one piece, because ranks' lines go to the same place from another thread.

@@ -1,0 +1,81 @@
+//! Which cores living jobs have taken, so that the next job takes others.
+//!
+//! A taken core is an abstract socket that `mpirun` has bound and never uses: the kernel gives a name to one process only, whoever its
+//! user is, frees it when that ends, however it ends, and nothing lies anywhere. Jobs see each other within a network namespace.
+
+use std::io::ErrorKind;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
+
+use super::cpus::Core;
+
+/// The cores that no other job has; they are ours until `keep` gives the rest back.
+pub struct Claims {
+    /// Held while we choose, so that nobody finds cores taken that we only look at.
+    choosing: Option<UnixDatagram>,
+    cores: Vec<(Core, Option<UnixDatagram>)>,
+}
+
+impl Claims {
+    /// Takes all of `cores` that are free.
+    pub fn take(cores: &[Core]) -> Claims {
+        let mut choosing = bind("choosing");
+        // Choosing takes microseconds; a launcher that was stopped meanwhile is not waited for.
+        for _ in 0..50 {
+            if choosing.is_ok() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+            choosing = bind("choosing");
+        }
+        let free = |core: &Core| Some((core.clone(), bind(&format!("core-{}", core[0])).ok()?));
+        Claims { choosing: choosing.ok().flatten(), cores: cores.iter().filter_map(free).collect() }
+    }
+
+    /// The cores that are free.
+    pub fn free(&self) -> Vec<Core> {
+        self.cores.iter().map(|(core, _)| core.clone()).collect()
+    }
+
+    /// Keeps those of which some cpu is in `used`, and so many of the others.
+    pub fn keep(&mut self, used: &[usize], mut others: usize) {
+        self.cores.retain(|(core, _)| {
+            let is_used = core.iter().any(|cpu| used.contains(cpu));
+            let is_other = !is_used && others > 0;
+            others -= usize::from(is_other);
+            is_used || is_other
+        });
+        self.choosing = None;
+    }
+}
+
+/// Takes a name, or says that somebody has it. Where such sockets are forbidden, everything is free.
+fn bind(name: &str) -> Result<Option<UnixDatagram>, ()> {
+    let address = SocketAddr::from_abstract_name(format!("outboard-{name}"));
+    match address.and_then(|address| UnixDatagram::bind_addr(&address)) {
+        Ok(socket) => Ok(Some(socket)),
+        Err(error) if error.kind() == ErrorKind::AddrInUse => Err(()),
+        Err(_) => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_core_is_taken_once_and_freed_with_its_job() {
+        // No machine has such cpus.
+        let cores: Vec<Core> = vec![vec![900_001], vec![900_002], vec![900_003, 900_004]];
+        let mut first = Claims::take(&cores);
+        assert_eq!(first.free(), cores);
+        first.keep(&[900_004], 1);
+        let mut second = Claims::take(&cores);
+        assert_eq!(second.free(), [[900_002]]);
+        second.keep(&[], 0);
+        assert_eq!(second.free().len(), 0);
+        drop(first);
+        assert_eq!(Claims::take(&cores).free(), cores);
+    }
+}
