@@ -13,6 +13,7 @@ use clap::{Arg, Args, CommandFactory, Parser};
 
 use super::binding::{Bind, Map};
 use super::hosts::{self, Slots};
+use super::others::{REFUSED, WITHOUT_EFFECT};
 use super::{cpus, serve};
 
 /// Run an MPI program on this machine.
@@ -132,42 +133,6 @@ struct Local {
     #[arg(required = true, value_names = ["PROGRAM", "ARGUMENT"])]
     program: Vec<OsString>,
 }
-
-/// Options of others that change nothing on one machine: their names, how many values they have, and why.
-const WITHOUT_EFFECT: [(&[&str], usize, &str); 9] = [
-    (&["genvall", "envall"], 0, "all variables are passed on anyway"),
-    (&["genvlist", "envlist"], 1, "all variables are passed on anyway"),
-    (&["oversubscribe"], 0, "more ranks than cores are always allowed"),
-    (&["allow-run-as-root"], 0, "every user may run jobs"),
-    (
-        &["launcher", "launcher-exec", "bootstrap", "bootstrap-exec", "rmk"],
-        1,
-        "nothing is started on other machines",
-    ),
-    (&["iface", "localhost", "order-nodes"], 1, "all ranks run on this machine"),
-    (&["rr", "bynode", "byslot", "disable-hostname-propagation"], 0, "all ranks run on this machine"),
-    (
-        &["mca", "gmca", "prtemca", "pmixmca"],
-        2,
-        "it is for components of Open MPI; `outboard info --settings` lists our settings",
-    ),
-    (&["prefix"], 1, "programs find the library of this mpirun by themselves"),
-];
-
-/// Options of others that we do not have, and what to do instead.
-const REFUSED: [(&[&str], &str); 8] = [
-    (
-        &["gdb", "gdba"],
-        "write mpirun -n 2 xterm -e gdb --args PROGRAM, or attach by gdb -p PID (-v names the pids)",
-    ),
-    (&["genvnone", "envnone"], "ranks get all variables; take some away with env -u NAME mpirun"),
-    (&["prepend-pattern"], "use -l, --tag-output or --timestamp-output"),
-    (&["merge-stderr-to-stdout"], "write 2>&1 behind the command"),
-    (&["cpu-set", "cpu-list"], "write taskset -c LIST mpirun"),
-    (&["membind"], "write mpirun OPTIONS numactl --membind=NODES PROGRAM"),
-    (&["disable-auto-cleanup", "enable-recovery"], "the death of a rank always ends the job"),
-    (&["nolocal", "skip-launch-node"], "all ranks run on this machine"),
-];
 
 /// A program after a `:`.
 #[derive(Parser, Debug)]

@@ -15,6 +15,7 @@ pub mod hang;
 mod hosts;
 mod input;
 mod job;
+mod others;
 mod output;
 mod serve;
 mod start;
