@@ -40,11 +40,11 @@ pub struct Global {
     /// Set an environment variable for all ranks and proxies.
     #[arg(long, num_args = 2, value_names = ["NAME", "VALUE"], allow_hyphen_values = true)]
     genv: Vec<OsString>,
-    /// Read the options and programs from a file, a line for each program.
+    /// Read the options and programs from a file, a line for each program. Also: --app.
     #[arg(long, alias = "app", value_name = "FILE")]
     configfile: Option<PathBuf>,
     /// Bind each rank to a core of its own or to the socket, numa, l3cache, ... around it (core:2: to two cores), or not at all
-    /// (none). Default: core if there are enough.
+    /// (none). Default: core if the ranks fill the cores that are given.
     #[arg(long, alias = "binding", value_name = "WHERE")]
     pub bind_to: Option<Bind>,
     /// Let ranks take turns among sockets, numa, l3cache, ...; :PE=4 gives every rank 4 cores, ppr:2:socket puts 2 ranks on each.
@@ -56,7 +56,7 @@ pub struct Global {
     /// Deal out hardware threads, not cores.
     #[arg(long)]
     pub use_hwthread_cpus: bool,
-    /// Say where every rank runs.
+    /// Say where every rank runs. Also: --display-map.
     #[arg(long, aliases = ["display-map", "display-devel-map"])]
     pub report_bindings: bool,
     /// Start N proxies: processes that carry out collectives while the ranks compute. They take the last cores.
