@@ -7,6 +7,12 @@ from job_tests.running import BIN, HANGS, HERE, PROGRAMS, compile_c, expect, mpi
 PRINTS = HERE / "faults/prints.c"
 
 
+def cores():
+    """A cpu of each core that we may use."""
+    siblings = lambda cpu: Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text()
+    return sorted({siblings(cpu): cpu for cpu in os.sched_getaffinity(0)}.values())
+
+
 def runs(*words, ranks, **more):
     """The lines of a job of `echo`s, one for each rank, in order."""
     code, output = mpirun(*words, "sh", "-c", "echo rank $OMPI_COMM_WORLD_RANK", **more)
@@ -90,7 +96,7 @@ def input_goes_where_it_is_sent():
 @test
 def universe_size():
     program = compile_c(PRINTS)
-    for words, size in [([], 2), (["-usize", 7], 7), (["--host", "localhost:5"], 5), (["-usize", "SYSTEM"], os.cpu_count())]:
+    for words, size in [([], 2), (["-usize", 7], 7), (["--host", "localhost:5"], 5), (["-usize", "SYSTEM"], len(cores()))]:
         code, output = mpirun("-n", 2, *words, program, "universe")
         expect(code == 0 and output.split() == [str(size)] * 2, f"{words}: {code}\n{output}")
 
@@ -149,8 +155,7 @@ def alone(*words):
 
 @test
 def jobs_take_cores_that_no_other_job_has():
-    siblings = lambda cpu: Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text()
-    cpus = sorted({siblings(cpu): cpu for cpu in os.sched_getaffinity(0)}.values())
+    cpus = cores()
     if len(cpus) < 2 or "unshare" not in alone():
         return "left out: one core, or no network namespaces"
     # Within one namespace: a job on all cpus but one, one on the last, one for which nothing is left, and one after they have ended.
