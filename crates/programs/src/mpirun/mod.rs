@@ -106,7 +106,7 @@ fn launch(arguments: &Arguments) -> Result<u8, Refusal> {
     let universe = match global.usize {
         Some(Universe::Size(size)) => Some(size),
         Some(Universe::System) => Some(cores.len() as u32),
-        Some(Universe::Infinite) => Some(places),
+        Some(Universe::Infinite) => Some(shape.ranks),
         None => Some(arguments.slots).filter(|slots| *slots > arguments.ranks()),
     };
     let setup = Setup {
