@@ -31,7 +31,7 @@ fn main() {
                 let job = job.expect("joined");
                 println!("rank {} of {} alone {}", job.rank, job.size, job.alone);
             }
-            "count" => telemetry::count(telemetry::Counter::SendCalls, 5),
+            "count" => telemetry::count(telemetry::Counter::EagerMessagesSent, 5),
             "event" => telemetry::event(telemetry::Event::Wait),
             "leave" => {
                 let job = job.expect("joined");

@@ -43,7 +43,7 @@ fn top_sees_a_running_job_and_its_counters() {
     assert_eq!((words("rank 1")[3], words("rank 1")[5]), ("Running", "5"), "{shown}");
     assert!(shown.contains("proxy 0"), "{shown}");
     assert_eq!(json[0]["job"].to_string(), pid);
-    assert_eq!(json[0]["ranks"][1]["counters"]["send_calls"], 5);
+    assert_eq!(json[0]["ranks"][1]["counters"]["eager_messages_sent"], 5);
     assert_eq!(json[0]["proxies"].as_array().unwrap().len(), 1);
     let none = outboard(&["top", "--once", "--job", "1"]);
     assert!(!none.status.success());

@@ -58,9 +58,6 @@ counters! {
     StagedBytes "staged_bytes" Bytes "bytes of collectives put into shared memory for peers to take";
     RingFull "ring_full" Count "times that a packet found its ring full and was tried again later";
 
-    SendCalls "send_calls" Count "sends started, of every mode";
-    RecvCalls "recv_calls" Count "receives started";
-    ProbeCalls "probe_calls" Count "probes, of every kind";
     BarrierCalls "barrier_calls" Count "barriers started, blocking or not";
     BcastCalls "bcast_calls" Count "broadcasts started";
     GatherCalls "gather_calls" Count "gathers started, gatherv included";
@@ -90,8 +87,6 @@ counters! {
     VainWinTest "vain_win_test" Count "calls of MPI_Win_test that found the epoch not complete";
 
     WaitNs "wait_ns" Nanoseconds "time in waits inside MPI calls";
-    CollectiveNs "collective_ns" Nanoseconds "time inside MPI calls of collectives, starts and waits together";
-    Polls "polls" Count "turns of the wait loop";
     Yields "yields" Count "times that a wait gave the core to another process";
     Sleeps "sleeps" Count "times that a wait went to sleep on its doorbell";
     BellsRung "bells_rung" Count "sleepers woken";

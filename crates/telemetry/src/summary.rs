@@ -81,12 +81,12 @@ mod tests {
     #[test]
     fn the_table_has_sums_and_extremes_and_no_empty_line() {
         let (a, b, p) = (Page::new(), Page::new(), Page::new());
-        a.count(Counter::SendCalls, 3);
-        b.count(Counter::SendCalls, 5);
+        a.count(Counter::BarrierCalls, 3);
+        b.count(Counter::BarrierCalls, 5);
         p.count(Counter::Steps, 7);
         let table = table(&[&a, &b], &[&p]);
         let words: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(words[1], ["send_calls", "8", "3", "5"]);
+        assert_eq!(words[1], ["barrier_calls", "8", "3", "5"]);
         assert_eq!(words[2], ["steps", "0", "0", "0", "7"]);
         assert_eq!(words.len(), 3);
     }

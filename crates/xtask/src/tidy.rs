@@ -25,6 +25,7 @@ pub fn check(root: &Path) -> Result<Vec<String>, String> {
         check_words(source, &mut findings);
     }
     check_names(&read(&root.join("ARCHITECTURE.md"))?, &sources, &mut findings);
+    check_counters(&sources, &mut findings);
     Ok(findings)
 }
 
@@ -226,6 +227,27 @@ fn check_names(text: &str, sources: &[Source], findings: &mut Vec<String>) {
     }
 }
 
+/// Every counter must be counted somewhere: one that is not would be shown as 0 for ever.
+fn check_counters(sources: &[Source], findings: &mut Vec<String>) {
+    let is_table = |source: &&Source| source.path.ends_with("telemetry/src/counter.rs");
+    let counts = |source: &&Source| source.room().is_some() && !is_table(source) && !is_viewer(source);
+    let named =
+        |line: &str, name: &str| line.split("Counter::").skip(1).any(|rest| leading_name(rest) == name);
+    for (number, line) in sources.iter().filter(is_table).flat_map(Source::lines) {
+        let name = leading_name(line.trim_start());
+        let is_row = line.ends_with("\";") && line.trim_start()[name.len()..].starts_with(" \"");
+        if is_row && !sources.iter().filter(counts).flat_map(Source::lines).any(|(_, line)| named(line, name))
+        {
+            findings.push(format!("crates/telemetry/src/counter.rs:{number}: nothing counts {name}"));
+        }
+    }
+}
+
+/// Whether it only shows what others have counted.
+fn is_viewer(source: &Source) -> bool {
+    source.path.starts_with("crates/programs/src/outboard")
+}
+
 /// `executor/memory.rs` names `crates/executor/src/memory.rs`.
 fn is_named(path: &Path, quoted: &str) -> bool {
     let path = path.to_string_lossy().replace("/src/", "/").replace("crates/", "");
@@ -295,5 +317,20 @@ mod tests {
             findings,
             ["ARCHITECTURE.md:1: no function gone", "ARCHITECTURE.md:2: no file executor/gone.rs"]
         );
+    }
+
+    #[test]
+    fn a_counter_that_nobody_counts_is_found() {
+        let table = source("crates/telemetry/src/counter.rs", "    Sends \"sends\" Count \"sends\";");
+        let top = source("crates/programs/src/outboard/top.rs", "sum(Counter::Sends)");
+        let tests = source("crates/leaf/src/lib.rs", "#[cfg(test)]\nmod tests { count(Counter::Sends) }");
+        let mut findings = Vec::new();
+        check_counters(&[table, top, tests], &mut findings);
+        assert_eq!(findings, ["crates/telemetry/src/counter.rs:1: nothing counts Sends"]);
+        let table = source("crates/telemetry/src/counter.rs", "    Sends \"sends\" Count \"sends\";");
+        let p2p = source("crates/leaf/src/lib.rs", "count(Counter::Sends, 1);");
+        findings.clear();
+        check_counters(&[table, p2p], &mut findings);
+        assert!(findings.is_empty(), "{findings:?}");
     }
 }

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -39,10 +39,18 @@ struct Job {
     segment: Segment,
 }
 
-/// When all pages of a job were read, and the values, by page and counter.
+/// What the ranks and then the proxies of a job had done at one time, by the machine's monotonic clock.
 struct Sample {
-    at: Instant,
-    values: Vec<Vec<u64>>,
+    at: u64,
+    pages: Vec<Done>,
+}
+
+/// What a process has done since the job's start.
+struct Done {
+    /// By counter.
+    values: Vec<u64>,
+    /// Processor time; nothing where /proc does not tell it.
+    cpu_ns: Option<u64>,
 }
 
 impl Top {
@@ -54,7 +62,7 @@ impl Top {
         }
         if self.once {
             let jobs = self.jobs()?;
-            return Ok(jobs.iter().map(|job| table(job, None)).collect());
+            return Ok(jobs.iter().map(|job| table(job, None, &Sample::of(job))).collect());
         }
         self.watch()
     }
@@ -77,7 +85,7 @@ impl Top {
             let mut text = String::new();
             for job in &jobs {
                 let now = Sample::of(job);
-                text += &table(job, last.get(&job.pid).map(|last| (last, &now)));
+                text += &table(job, last.get(&job.pid), &now);
                 last.insert(job.pid, now);
             }
             if jobs.is_empty() {
@@ -127,14 +135,47 @@ fn open(path: &PathBuf, known: &HashMap<(u64, u64), Job>) -> Option<((u64, u64),
 
 impl Sample {
     fn of(job: &Job) -> Sample {
-        let values = |page: &Page| Counter::ALL.iter().map(|counter| page.value(*counter)).collect();
+        let at = sys::clock::now();
         let shape = job.segment.shape();
-        let ranks = (0..shape.ranks).map(|rank| values(&job.segment.rank(rank).counters));
-        let proxies = (0..shape.proxies).map(|proxy| values(&job.segment.proxy(proxy).counters));
-        Sample { at: Instant::now(), values: ranks.chain(proxies).collect() }
+        let ranks = (0..shape.ranks).map(|rank| {
+            let page = job.segment.rank(rank);
+            let mut done = Done::of(&page.counters, page.pid.load(Ordering::Relaxed));
+            // A wait is counted when it ends, which may be much later.
+            done.values[Counter::WaitNs as usize] +=
+                page.wait.since().map_or(0, |since| at.saturating_sub(since));
+            done
+        });
+        let proxies = (0..shape.proxies).map(|proxy| {
+            let page = job.segment.proxy(proxy);
+            Done::of(&page.counters, page.pid.load(Ordering::Relaxed))
+        });
+        Sample { at, pages: ranks.chain(proxies).collect() }
+    }
+
+    /// What `counters` of a page add up to.
+    fn sum(&self, page: usize, counters: &[Counter]) -> u64 {
+        counters.iter().map(|counter| self.pages[page].values[*counter as usize]).sum()
     }
 }
 
+impl Done {
+    fn of(page: &Page, pid: u32) -> Done {
+        let values = Counter::ALL.iter().map(|counter| page.value(*counter)).collect();
+        Done { values, cpu_ns: cpu_ns(pid) }
+    }
+}
+
+/// Processor time of all threads of a process.
+fn cpu_ns(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is the program's name in parentheses, which may hold anything.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
+    Some(ticks * 1_000_000_000 / rustix::param::clock_ticks_per_second())
+}
+
+const SENDS: &[Counter] =
+    &[Counter::OwnMessages, Counter::EagerMessagesSent, Counter::RendezvousMessagesSent];
 const SENT: &[Counter] = &[Counter::OwnBytes, Counter::EagerBytesSent, Counter::RendezvousBytesSent];
 const RECEIVED: &[Counter] = &[Counter::EagerBytesReceived, Counter::RendezvousBytesReceived];
 const MOVED: &[Counter] = &[Counter::CmaBytes, Counter::CopiedBytes];
@@ -152,40 +193,34 @@ const COLLECTIVES: &[Counter] = &[
     Counter::NeighborCalls,
 ];
 
-/// A job as lines of text: per second between two samples, else totals since its start.
-fn table(job: &Job, samples: Option<(&Sample, &Sample)>) -> String {
+/// A job as lines of text: per second since the `last` sample, else totals since its start.
+fn table(job: &Job, last: Option<&Sample>, now: &Sample) -> String {
     let shape = job.segment.shape();
     let start = job.segment.job().start.load(Ordering::Relaxed);
-    let age = sys::clock::now().saturating_sub(start);
-    let now = samples.is_none().then(|| Sample::of(job));
+    let age = now.at.saturating_sub(start);
+    let whole = last.map_or(age, |last| now.at - last.at).max(1) as f64;
     let sum = |page: usize, counters: &[Counter], unit: Unit| {
-        let of = |sample: &Sample| {
-            counters.iter().map(|counter| sample.values[page][*counter as usize]).sum::<u64>()
-        };
-        match (samples, &now) {
-            (Some((last, now)), _) => {
-                let seconds = (now.at - last.at).as_secs_f64().max(1e-3);
-                short((of(now).saturating_sub(of(last)) as f64 / seconds) as u64, unit)
+        let done = now.sum(page, counters);
+        match last {
+            Some(last) => {
+                let done = done.saturating_sub(last.sum(page, counters)) as f64;
+                short((done * 1e9 / whole) as u64, unit)
             }
-            (None, Some(now)) => short(of(now), unit),
-            (None, None) => String::new(),
+            None => short(done, unit),
         }
     };
+    let percent = |part: f64| format!("{:.0}%", 100.0 * part);
+    // Two shares of one whole. What is read beside a running clock, or counted for several threads, may be a little more than that.
     let share = |page: usize, counter: Counter| {
-        let part =
-            |after: u64, before: u64, over: f64| 100.0 * after.saturating_sub(before) as f64 / over.max(1.0);
-        let percent = match (samples, &now) {
-            (Some((last, now)), _) => {
-                let index = counter as usize;
-                part(now.values[page][index], last.values[page][index], (now.at - last.at).as_nanos() as f64)
-            }
-            (None, now) => {
-                part(now.as_ref().map_or(0, |now| now.values[page][counter as usize]), 0, age as f64)
-            }
-        };
-        format!("{percent:.0}%")
+        let before = last.map_or(0, |last| last.sum(page, &[counter]));
+        (now.sum(page, &[counter]).saturating_sub(before) as f64 / whole).min(1.0)
     };
-    let what = if samples.is_some() { "per second" } else { "since its start" };
+    let cpu = |page: usize| {
+        let before = last.map_or(Some(0), |last| last.pages[page].cpu_ns);
+        let used = now.pages[page].cpu_ns.zip(before).map(|(now, before)| now.saturating_sub(before));
+        used.map_or("-".into(), |used| percent(used as f64 / whole))
+    };
+    let what = if last.is_some() { "per second" } else { "since its start" };
     let memory = job.segment.resident().map_or("?".into(), |bytes| short(bytes, Unit::Bytes));
     let mut text = format!(
         "job {}: {} ranks, {} proxies, running for {}, shared memory {memory}; {what}:\n",
@@ -204,39 +239,44 @@ fn table(job: &Job, samples: Option<(&Sample, &Sample)>) -> String {
         "colls",
         "moved",
         "offload",
-        "busy/wait",
+        "busy",
+        "wait",
         "cpu%",
         "waiting for",
     ];
     line(&mut text, "", &head.map(String::from));
     for rank in ranks(&job.segment) {
         let (page, index) = (job.segment.rank(rank), rank as usize);
+        let waits = share(index, Counter::WaitNs);
         let cells = [
             page.pid.load(Ordering::Relaxed).to_string(),
             format!("{:?}", page.state()),
             place(page.cpus.load(Ordering::Relaxed), page.cpu.load(Ordering::Relaxed)),
-            sum(index, &[Counter::SendCalls], Unit::Count),
+            sum(index, SENDS, Unit::Count),
             sum(index, SENT, Unit::Bytes),
             sum(index, RECEIVED, Unit::Bytes),
             sum(index, COLLECTIVES, Unit::Count),
             sum(index, MOVED, Unit::Bytes),
             sum(index, &[Counter::Offloaded], Unit::Count),
-            share(index, Counter::WaitNs),
-            String::new(),
+            percent(1.0 - waits),
+            percent(waits),
+            cpu(index),
             waiting(page),
         ];
         line(&mut text, &named(&job.segment, rank), &cells);
     }
     for proxy in 0..shape.proxies {
         let (page, index) = (job.segment.proxy(proxy), (shape.ranks + proxy) as usize);
-        let mut cells = [const { String::new() }; 12];
+        let busy = share(index, Counter::ProxyBusyNs);
+        let mut cells = [const { String::new() }; COLUMNS];
         cells[0] = page.pid.load(Ordering::Relaxed).to_string();
         cells[1] = format!("{:?}", page.state());
         cells[2] = place(page.cpus.load(Ordering::Relaxed), page.cpu.load(Ordering::Relaxed));
         cells[6] = sum(index, &[Counter::Instances], Unit::Count);
         cells[7] = sum(index, MOVED, Unit::Bytes);
-        cells[9] = share(index, Counter::ProxyBusyNs);
-        cells[10] = share(index, Counter::ProxyCpuNs);
+        cells[9] = percent(busy);
+        cells[10] = percent(1.0 - busy);
+        cells[11] = cpu(index);
         line(&mut text, &format!("proxy {proxy}"), &cells);
     }
     text.push('\n');
@@ -266,8 +306,10 @@ fn waiting(page: &RankPage) -> String {
     format!("{} ({long})", page.wait.text())
 }
 
-fn line(text: &mut String, name: &str, cells: &[String; 12]) {
-    const WIDTHS: [usize; 12] = [8, 10, 5, 8, 9, 9, 8, 9, 8, 10, 5, 0];
+const COLUMNS: usize = 13;
+
+fn line(text: &mut String, name: &str, cells: &[String; COLUMNS]) {
+    const WIDTHS: [usize; COLUMNS] = [8, 10, 5, 8, 9, 9, 8, 9, 8, 5, 5, 5, 0];
     let mut line = format!("{name:<10}");
     for (cell, width) in cells.iter().zip(WIDTHS) {
         write!(line, " {cell:>width$}").expect("a String takes all");
@@ -350,5 +392,42 @@ impl Drop for Screen {
         if let Some(before) = &self.before {
             let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, before);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use transport::shm::Shape;
+
+    /// The cell of a column in the line of rank 0.
+    fn cell(table: &str, column: &str) -> String {
+        let words = |line: usize| table.lines().nth(line).unwrap().split_whitespace();
+        // The name in front has two words.
+        let at = words(1).position(|word| word == column).unwrap() + 2;
+        words(2).nth(at).unwrap().to_string()
+    }
+
+    #[test]
+    fn a_long_wait_is_a_share_of_each_second_that_it_lasts() {
+        let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 0, arena_bytes: 1 << 20 }).unwrap();
+        segment.world(0).size.store(1, Ordering::Relaxed);
+        let job = Job { pid: 1, segment };
+        let (page, now) = (job.segment.rank(0), sys::clock::now());
+        page.pid.store(std::process::id(), Ordering::Relaxed);
+        let sample = |at: u64| Sample { at, ..Sample::of(&job) };
+        page.wait.begin(now - 4_000_000_000, "MPI_Recv");
+        let waiting = sample(now);
+        // It ends, and its 4.5 s are counted, half a second later; a second later is the next look.
+        page.wait.end(now + 500_000_000);
+        page.counters.count(Counter::WaitNs, 4_500_000_000);
+        page.counters.count(Counter::EagerMessagesSent, 7);
+        let text = table(&job, Some(&waiting), &sample(now + 1_000_000_000));
+        assert_eq!(
+            [cell(&text, "busy"), cell(&text, "wait"), cell(&text, "sends")],
+            ["50%", "50%", "7"],
+            "{text}"
+        );
+        assert!(cell(&text, "cpu%").ends_with('%'), "{text}");
     }
 }
