@@ -1,7 +1,7 @@
 #ifndef PICTURE_H
 #define PICTURE_H
 
-/* Writes n x n values as a PNG of about 512 pixels an edge, from black at 0 to white at the greatest. 0 when written. */
-int picture_write(const char *path, const double *values, int n);
+/* Writes n x n values, [x][y], of a square of side 2 pi in which the flow repeats, as a PNG with a title, axes and a colour bar. 0 when written. */
+int picture_write(const char *path, const char *title, const double *values, int n);
 
 #endif

@@ -106,7 +106,7 @@ static double difference_from_one_rank(solver *s, const options *o)
     return worst;
 }
 
-static void write_picture(solver *s, const char *path)
+static void write_picture(solver *s, const char *path, double time)
 {
     solver_to_space(s);
     int n = s->n, z = n / 8;
@@ -118,7 +118,9 @@ static void write_picture(solver *s, const char *path)
                         s->field[5][at] * s->field[5][at]);
     }
     MPI_Gather(slice, s->slab * n, MPI_DOUBLE, whole, s->slab * n, MPI_DOUBLE, 0, s->comm);
-    if (s->rank == 0 && picture_write(path, whole, n) != 0)
+    char title[80];
+    snprintf(title, sizeof title, "Vorticity |ω| on the plane z = π/4 at t = %.4g", time);
+    if (s->rank == 0 && picture_write(path, title, whole, n) != 0)
         fprintf(stderr, "taylor_green: cannot write %s\n", path);
     free(whole);
     free(slice);
@@ -274,7 +276,7 @@ int main(int argc, char **argv)
     double wall = slowest(s.meter.wall), cpu = slowest(s.meter.cpu);
     long transposes = s.meter.calls;
     if (o.table && rank == 0) write_table(&o, states);
-    if (o.picture) write_picture(&s, o.picture);
+    if (o.picture) write_picture(&s, o.picture, o.steps * o.dt);
     if (o.check) wrong = check(&s, &o, states);
     overlap fixed = {0, 0, 0};
     if (o.calibrate) fixed = measure_overlap(&s);
