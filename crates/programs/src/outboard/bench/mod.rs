@@ -46,6 +46,9 @@ pub struct Bench {
     /// Where wheels and built benchmarks are kept. Default: $XDG_CACHE_HOME/outboard or ~/.cache/outboard.
     #[arg(long, value_name = "FOLDER")]
     cache: Option<PathBuf>,
+    /// Measure nothing: make the page and the table of this bench.json anew, the page in the folder of --to.
+    #[arg(long, value_name = "FILE", requires = "to")]
+    render: Option<PathBuf>,
     /// List the measures and do nothing.
     #[arg(long)]
     list: bool,
@@ -97,6 +100,23 @@ struct Measure {
 }
 
 impl Measure {
+    /// One that takes the whole time of a command.
+    fn of_user(name: &str) -> Measure {
+        Measure {
+            name: name.into(),
+            sets: Vec::new(),
+            run: String::new(),
+            ranks: two(),
+            unit: "ms".into(),
+            column: WALL.into(),
+            higher: false,
+            goals: BTreeMap::new(),
+            limits: BTreeMap::new(),
+            beside: Vec::new(),
+            own: true,
+        }
+    }
+
     /// The names of the limits as headings; brackets say that one binds nobody.
     fn limit_names(&self) -> impl Iterator<Item = String> {
         self.limits
@@ -127,6 +147,14 @@ fn measures() -> Vec<Measure> {
 impl Bench {
     /// What is to be printed.
     pub fn run(self) -> Result<String, String> {
+        if let (Some(file), Some(folder)) = (&self.render, &self.to) {
+            let text = std::fs::read_to_string(file).map_err(|error| error.to_string());
+            let table = text.and_then(|text| report::parse(&text));
+            let table = table.map_err(|error| format!("cannot use {}: {error}", file.display()))?;
+            write(folder, &table)?;
+            return Ok(report::text(&table));
+        }
+        let conditions = report::here();
         let measures = self.chosen()?;
         if self.list {
             let line = |m: &Measure| format!("{:<40} {} ({} ranks)\n", m.name, m.run, m.ranks);
@@ -146,9 +174,10 @@ impl Bench {
                 }
             }
         }
-        let table = rounds::play(&players, &measures, self.rounds, self.timeout, failures, |table| {
-            self.to.as_deref().map_or(Ok(()), |folder| write(folder, table))
-        })?;
+        let table =
+            rounds::play(&players, &measures, self.rounds, self.timeout, failures, conditions, |table| {
+                self.to.as_deref().map_or(Ok(()), |folder| write(folder, table))
+            })?;
         Ok(report::text(&table))
     }
 
@@ -161,19 +190,7 @@ impl Bench {
             let Some((name, run)) = program.split_once('=') else {
                 return Err(format!("--program {program}: give it as label=command"));
             };
-            chosen.push(Measure {
-                name: name.into(),
-                sets: Vec::new(),
-                run: run.into(),
-                ranks: self.ranks,
-                unit: "ms".into(),
-                column: WALL.into(),
-                higher: false,
-                goals: BTreeMap::new(),
-                limits: BTreeMap::new(),
-                beside: Vec::new(),
-                own: true,
-            });
+            chosen.push(Measure { run: run.into(), ranks: self.ranks, ..Measure::of_user(name) });
         }
         if chosen.is_empty() {
             return Err("no measure has such a name; --list shows them".into());

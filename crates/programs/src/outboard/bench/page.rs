@@ -4,18 +4,32 @@ use std::fmt::Write;
 
 use plotters::prelude::*;
 
-use super::report::{LEGEND, machine, number, paired, sum, summary};
+use super::report::{LEGEND, conditions, number, paired, sum, summary};
 use super::rounds::{Row, Table};
 
-const STYLE: &str = "body{font:15px system-ui,sans-serif;margin:2em auto;max-width:80em;padding:0 1em;color:#222}\
-table{border-collapse:collapse;margin:.5em 0 2em}td,th{padding:.15em .7em;text-align:right;border-bottom:1px solid #ddd}\
-.s,.limit{color:#777}.met{color:#17692f}.miss{color:#b3261e;font-weight:bold}figure{margin:0;display:flex;flex-wrap:wrap}\
-svg{max-width:100%;height:auto}pre{background:#f5f5f5;padding:.7em;overflow:auto}";
+/// The colours of a plot are stand-ins, which the style gives the theme's: ours strong, peers weaker, limits dashed in one grey.
+const STYLE: &str = ":root{color-scheme:light dark;--ink:#1d1d1f;--paper:#fff;--weak:#6b6b70;--rule:#ddd;--box:#f3f3f5;--ours:#0b57d0;--a:#d9822b;\
+--b:#3d9a60;--c:#a05cb0;--limit:#8a8a90;--met:#17692f;--miss:#b3261e}\
+@media(prefers-color-scheme:dark){:root{--ink:#e8e8ea;--paper:#16171a;--weak:#a0a0a8;--rule:#3a3b40;--box:#222328;--ours:#6aa5ff;--a:#e0a060;--b:#6fc08c;\
+--c:#c795d6;--limit:#85858c;--met:#6fc98a;--miss:#ff8a80}}\
+body{font:15px system-ui,sans-serif;margin:2em auto;max-width:72em;padding:0 1em;color:var(--ink);background:var(--paper)}\
+table{border-collapse:collapse;margin:.5em 0 2em;white-space:nowrap}td,th{padding:.15em .7em;text-align:right;border-bottom:1px solid var(--rule)}\
+.scroll{overflow-x:auto}.n{text-align:left}.s,.limit{color:var(--weak)}.met{color:var(--met)}.miss{color:var(--miss);font-weight:bold}\
+figure{margin:0;display:flex;flex-wrap:wrap;gap:1em}svg{flex:1 1 320px;min-width:0;max-width:540px;height:auto}\
+.legend{display:flex;flex-wrap:wrap;gap:.2em 1.4em;margin:.6em 0}.legend span::before{content:'';display:inline-block;width:1.8em;vertical-align:.25em;\
+margin-right:.5em;border-top:2px solid var(--limit)}.legend .ours::before{border-top:4px solid var(--ours)}.legend .a::before{border-color:var(--a)}\
+.legend .b::before{border-color:var(--b)}.legend .c::before{border-color:var(--c)}.legend .dashed::before{border-top-style:dashed}\
+code{overflow-wrap:anywhere}pre{background:var(--box);padding:.7em;overflow:auto}svg text{fill:var(--ink);font-size:15px;font-family:system-ui,sans-serif}\
+svg [stroke='#000000']{stroke:var(--ink)}svg [stroke='#0000F0']{stroke:var(--ours);stroke-width:4}svg [stroke='#0000F1']{stroke:var(--a)}\
+svg [stroke='#0000F2']{stroke:var(--b)}svg [stroke='#0000F3']{stroke:var(--c)}svg [stroke='#0000F4']{stroke:var(--limit);stroke-dasharray:7 5}";
 
-/// Lines in a plot, in this order.
-const COLORS: [RGBColor; 4] =
-    [RGBColor(20, 80, 200), RGBColor(200, 90, 20), RGBColor(40, 140, 70), RGBColor(140, 60, 150)];
-const LIMIT_COLORS: [RGBColor; 3] = [RGBColor(120, 120, 120), RGBColor(170, 170, 170), RGBColor(80, 80, 80)];
+/// The stand-ins of our line and the peers'.
+const PLAYERS: [RGBColor; 4] =
+    [RGBColor(0, 0, 0xf0), RGBColor(0, 0, 0xf1), RGBColor(0, 0, 0xf2), RGBColor(0, 0, 0xf3)];
+/// Their classes in the legend.
+const CLASSES: [&str; 4] = ["ours", "a", "b", "c"];
+/// That of the limits.
+const LIMIT: RGBColor = RGBColor(0, 0, 0xf4);
 
 /// The page as HTML.
 pub fn html(table: &Table) -> Result<String, String> {
@@ -24,30 +38,56 @@ pub fn html(table: &Table) -> Result<String, String> {
     let versions: Vec<String> =
         table.players.iter().map(|(name, version)| format!("{name} {version}")).collect();
     add(format_args!(
-        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>outboard bench</title><style>{STYLE}</style>\
-         <h1>outboard bench</h1><p>{}.<p>{}. {} rounds. {LEGEND}</p>",
-        escaped(&machine()),
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
+         <title>outboard bench</title><style>{STYLE}</style><h1>outboard bench</h1><p>{}<p>{}. {} rounds. {LEGEND}</p>",
+        escaped(&conditions(table)),
         escaped(&versions.join(", ")),
         table.rounds
     ));
+    if let Some(why) = table.no_verdicts() {
+        add(format_args!("<p><b>No verdicts: {}.</b>", escaped(&why)));
+    }
     if let Some(sum) = sum(table) {
         add(format_args!("<p><b>{sum}.</b>{}", goals(table)));
     }
     for rows in table.rows.chunk_by(|a, b| a.measure.name == b.measure.name) {
         let measure = &rows[0].measure;
-        add(format_args!("<h2>{}</h2><p><code>{}</code>", escaped(&measure.name), escaped(&measure.run)));
-        let direction = if measure.higher { "higher" } else { "lower" };
-        add(format_args!(", {} ranks, {}, {direction} is better</p>", measure.ranks, escaped(&measure.unit)));
+        add(format_args!(
+            "<h2>{}: {}, {} is better</h2><p><code>{}</code>, {} ranks</p>",
+            escaped(&measure.name),
+            escaped(&measure.unit),
+            better(rows),
+            escaped(&measure.run),
+            measure.ranks
+        ));
         if rows.len() > 1 {
+            add(format_args!("{}", legend(table, rows)));
             add(format_args!("<figure>{}{}</figure>", medians(table, rows)?, speed_up(table, rows)?));
         }
-        add(format_args!("{}", rows_as_html(table, rows)));
+        add(format_args!("<div class=scroll>{}</div>", rows_as_html(table, rows)));
     }
     for (what, output) in &table.failures {
         add(format_args!("<h2>failed: {}</h2><pre>{}</pre>", escaped(what), escaped(output)));
     }
     add(format_args!("</html>\n"));
     Ok(page)
+}
+
+fn better(rows: &[Row]) -> &'static str {
+    if rows[0].measure.higher { "higher" } else { "lower" }
+}
+
+/// What the lines are, outside the plots.
+fn legend(table: &Table, rows: &[Row]) -> String {
+    let players = table.players.iter().enumerate().map(|(at, (name, _))| {
+        format!("<span class={}>{}</span>", CLASSES[at % CLASSES.len()], escaped(name))
+    });
+    let limits: Vec<String> = rows[0].measure.limit_names().map(|name| escaped(&name)).collect();
+    let limits = match limits.is_empty() {
+        true => String::new(),
+        false => format!("<span class=dashed>limits: {}</span>", limits.join("; ")),
+    };
+    format!("<div class=legend>{}{limits}</div>", players.collect::<String>())
 }
 
 fn rows_as_html(table: &Table, rows: &[Row]) -> String {
@@ -87,16 +127,18 @@ fn goals(table: &Table) -> String {
     let judged = table.rows.iter().filter(|row| row.is_met().is_some());
     let line = |row: &Row| {
         format!(
-            "<tr><td>{}<td>{}<td>{}<td class={}>{}</tr>",
+            "<tr><td class=n>{}<td>{}<td>{}<td class={}>{}<td class=n>{}, {} is better</tr>",
             escaped(&row.measure.name),
             row.bytes,
             row.ratio().map_or_else(|| "failed".into(), |ratio| format!("{:.2}", ratio.median)),
             if row.is_met() == Some(false) { "miss" } else { "met" },
-            escaped(&row.verdict())
+            escaped(&row.verdict()),
+            escaped(&row.measure.unit),
+            better(std::slice::from_ref(row)),
         )
     };
     format!(
-        "<table><tr><th>measure<th>bytes<th>ratio<th>goal</tr>{}</table>",
+        "<div class=scroll><table><tr><th class=n>measure<th>bytes<th>ratio<th>goal<th class=n>unit</tr>{}</table></div>",
         judged.map(line).collect::<String>()
     )
 }
@@ -105,22 +147,26 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// A line of a plot: its name, its colour and its points.
-type Line<'a> = (&'a str, RGBColor, Vec<(f64, f64)>);
+/// A line of a plot: its stand-in colour and its points.
+type Line = (RGBColor, Vec<(f64, f64)>);
 
 /// Medians against message sizes, a line for each MPI and each limit.
 fn medians(table: &Table, rows: &[Row]) -> Result<String, String> {
     let points = |values: &dyn Fn(&Row) -> Option<f64>| -> Vec<(f64, f64)> {
         rows.iter().filter_map(|row| Some((row.bytes as f64, values(row)?))).collect()
     };
-    let players = table.players.iter().enumerate().map(|(at, (name, _))| {
-        (name.as_str(), COLORS[at % COLORS.len()], points(&|row| Some(summary(&row.values[at])?.median)))
-    });
-    let limits = rows[0].measure.limits.keys().enumerate().map(|(at, name)| {
-        let color = LIMIT_COLORS[at % LIMIT_COLORS.len()];
-        (name.as_str(), color, points(&|row| Some(summary(&row.limits[at])?.median)))
-    });
-    plot(&rows[0].measure.name, &rows[0].measure.unit, &limits.chain(players).collect::<Vec<_>>())
+    let limits =
+        (0..rows[0].limits.len()).map(|at| (LIMIT, points(&|row| Some(summary(&row.limits[at])?.median))));
+    // Ours last, above the others.
+    let players = (0..table.players.len())
+        .rev()
+        .map(|at| (PLAYERS[at % PLAYERS.len()], points(&|row| Some(summary(&row.values[at])?.median))));
+    let measure = &rows[0].measure;
+    plot(
+        &measure.name,
+        &format!("{} ({} is better)", measure.unit, better(rows)),
+        &limits.chain(players).collect::<Vec<_>>(),
+    )
 }
 
 /// How many times as good as each peer we are.
@@ -129,16 +175,14 @@ fn speed_up(table: &Table, rows: &[Row]) -> Result<String, String> {
         let ratio = paired(&row.values[at], &row.values[0])?.median;
         Some((row.bytes as f64, if row.measure.higher { 1.0 / ratio } else { ratio }))
     };
-    let peers = table.players.iter().enumerate().skip(1).map(|(at, (name, _))| {
-        (name.as_str(), COLORS[at % COLORS.len()], rows.iter().filter_map(|row| times(row, at)).collect())
-    });
+    let peers = (1..table.players.len())
+        .map(|at| (PLAYERS[at % PLAYERS.len()], rows.iter().filter_map(|row| times(row, at)).collect()));
     let mut lines: Vec<Line> = peers.collect();
     if lines.is_empty() {
         return Ok(String::new());
     }
-    let even = rows.iter().map(|row| (row.bytes as f64, 1.0)).collect();
-    lines.insert(0, ("as fast", LIMIT_COLORS[1], even));
-    plot(&rows[0].measure.name, "speed-up of outboard over", &lines)
+    lines.insert(0, (LIMIT, rows.iter().map(|row| (row.bytes as f64, 1.0)).collect()));
+    plot(&rows[0].measure.name, "times as good (dashed: 1)", &lines)
 }
 
 /// A message size with a binary prefix.
@@ -152,7 +196,7 @@ fn short(bytes: f64) -> String {
 
 /// Both axes logarithmic.
 fn plot(name: &str, unit: &str, lines: &[Line]) -> Result<String, String> {
-    let all = || lines.iter().flat_map(|line| &line.2).copied().filter(|(x, y)| *x > 0.0 && *y > 0.0);
+    let all = || lines.iter().flat_map(|line| &line.1).copied().filter(|(x, y)| *x > 0.0 && *y > 0.0);
     let range = |values: &mut dyn Iterator<Item = f64>| {
         values.fold(None, |range: Option<(f64, f64)>, v| {
             Some(range.map_or((v, v), |(a, b)| (a.min(v), b.max(v))))
@@ -165,11 +209,12 @@ fn plot(name: &str, unit: &str, lines: &[Line]) -> Result<String, String> {
     };
     let mut svg = String::new();
     let mut draw = || -> Result<(), Box<dyn std::error::Error>> {
-        let area = SVGBackend::with_string(&mut svg, (620, 360)).into_drawing_area();
+        let area = SVGBackend::with_string(&mut svg, (440, 320)).into_drawing_area();
         let mut chart = ChartBuilder::on(&area)
-            .margin(12)
-            .x_label_area_size(36)
-            .y_label_area_size(70)
+            .margin(8)
+            .margin_right(24)
+            .x_label_area_size(48)
+            .y_label_area_size(78)
             .build_cartesian_2d((x0..x1 * 1.1).log_scale().base(2.0), (low * 0.8..high * 1.25).log_scale())?;
         chart
             .configure_mesh()
@@ -177,24 +222,19 @@ fn plot(name: &str, unit: &str, lines: &[Line]) -> Result<String, String> {
             .y_desc(unit)
             .x_label_formatter(&|bytes| short(*bytes))
             .y_label_formatter(&|value| format!("{}", (value * 1e4).round() / 1e4))
+            .x_labels(6)
+            .y_labels(6)
+            .label_style(("sans-serif", 15))
             .light_line_style(TRANSPARENT)
             .draw()?;
-        for (name, color, points) in lines {
+        for (color, points) in lines {
             let points = points.iter().copied().filter(|p| p.0 > 0.0 && p.1 > 0.0);
-            chart
-                .draw_series(LineSeries::new(points, color.stroke_width(2)).point_size(2))?
-                .label(*name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color.stroke_width(2)));
+            chart.draw_series(LineSeries::new(points, color.stroke_width(2)))?;
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
-            .background_style(WHITE.mix(0.8))
-            .border_style(TRANSPARENT)
-            .draw()?;
         area.present()?;
         Ok(())
     };
     draw().map_err(|error| format!("cannot plot {name}: {error}"))?;
-    Ok(svg)
+    // Sizes in the head would hold against the page's width.
+    Ok(svg.replacen("width=\"440\" height=\"320\" ", "", 1))
 }

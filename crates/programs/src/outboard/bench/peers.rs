@@ -49,14 +49,7 @@ pub fn prepare(peer: Peer, cache: &Path) -> Result<Player, String> {
     if !root.join("installed").exists() {
         eprintln!("outboard: installing {wheel} from PyPI into {}", root.display());
         quiet(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&root))?;
-        quiet(Command::new(&python).args([
-            "-m",
-            "pip",
-            "-q",
-            "--disable-pip-version-check",
-            "install",
-            wheel,
-        ]))?;
+        install(&python, wheel)?;
         std::fs::write(root.join("installed"), "").map_err(|error| format!("{}: {error}", root.display()))?;
     }
     let show = Command::new(&python).args(["-m", "pip", "show", wheel]).output();
@@ -77,6 +70,40 @@ pub fn prepare(peer: Peer, cache: &Path) -> Result<Player, String> {
     build(&root.join("bin/mpicc"), &programs, &environment)?;
     let launch = vec![root.join("bin/mpiexec").display().to_string()];
     Ok(Player { name: name.into(), version, launch, environment, libraries: root.join("lib"), programs })
+}
+
+/// Installs the newest version of a wheel, or the newest that can be: one that came out lately may ask for another that has not.
+fn install(python: &Path, wheel: &str) -> Result<(), String> {
+    let pip = || {
+        let mut command = Command::new(python);
+        command.args(["-m", "pip", "-q", "--disable-pip-version-check"]);
+        command
+    };
+    let newest = quiet(pip().args(["install", wheel]));
+    let Err(reason) = newest else { return Ok(()) };
+    let listed = pip().args(["index", "versions", wheel]).output();
+    let listed = listed.map(|out| String::from_utf8_lossy(&out.stdout).into_owned()).unwrap_or_default();
+    let older = versions(&listed).into_iter().skip(1).take(VERSIONS_TRIED);
+    for version in older {
+        eprintln!("outboard: the newest {wheel} cannot be installed; trying {version}");
+        if quiet(pip().args(["install", &format!("{wheel}=={version}")])).is_ok() {
+            return Ok(());
+        }
+    }
+    Err(reason)
+}
+
+/// Versions before the newest that are tried.
+const VERSIONS_TRIED: usize = 5;
+
+/// What `pip index versions` lists, the newest first.
+fn versions(listed: &str) -> Vec<&str> {
+    let line = listed.lines().find_map(|line| line.trim().strip_prefix("Available versions:"));
+    line.into_iter()
+        .flat_map(|line| line.split(','))
+        .map(str::trim)
+        .filter(|version| !version.is_empty())
+        .collect()
 }
 
 /// Compiles the benchmarks that are older than their sources.
@@ -112,4 +139,30 @@ fn quiet(command: &mut Command) -> Result<(), String> {
     let lines: Vec<&str> = text.trim_end().lines().rev().take(10).collect();
     let tail: Vec<&str> = lines.into_iter().rev().collect();
     Err(format!("{said} failed ({}):\n{}", out.status, tail.join("\n")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_wheel_that_cannot_be_installed_gives_way_to_the_one_before() {
+        let folder = std::env::temp_dir().join(format!("outboard-peers-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let python = folder.join("python");
+        // A pip that has 3.0, 2.1 and 2.0, and can install 2.1 and 2.0.
+        let script = format!(
+            "#!/bin/sh\ncase \"$*\" in *index*) echo 'x (3.0)'; echo 'Available versions: 3.0, 2.1, 2.0';; \
+             *==2*) echo \"$*\" >> {}/log;; *) exit 1;; esac\n",
+            folder.display()
+        );
+        std::fs::write(&python, script).unwrap();
+        std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let done = install(&python, "x");
+        let log = std::fs::read_to_string(folder.join("log")).unwrap_or_default();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(done, Ok(()));
+        assert!(log.trim_end().ends_with("install x==2.1") && log.lines().count() == 1, "{log}");
+    }
 }

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
 
-use super::rounds::{Row, Table};
+use super::rounds::{Conditions, Row, Table};
+use super::{Measure, measures};
 
 /// Middle value, and how far apart the values lie, relative to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -70,9 +71,9 @@ impl Row {
         Some(if self.measure.higher { ratio >= goal } else { ratio <= goal })
     }
 
-    /// Whether the goal is met; nothing where there is none, or nobody to compare with. We miss it where we failed.
+    /// Whether the goal is met; nothing where there is none, or nobody to compare with, or nothing is judged. We miss it where we failed.
     pub fn is_met(&self) -> Option<bool> {
-        self.values[1..].iter().find_map(|values| summary(values))?;
+        self.values[1..].iter().find_map(|values| summary(values)).filter(|_| self.judged)?;
         self.ratio().map_or(self.goal().map(|_| false), |ratio| self.meets(ratio.median))
     }
 
@@ -121,7 +122,7 @@ pub const LEGEND: &str = "Medians of interleaved rounds and their spread, (great
 pub fn text(table: &Table) -> String {
     let mut text = String::new();
     let mut line = |words: std::fmt::Arguments| writeln!(text, "{words}").expect("a String takes all");
-    line(format_args!("{} rounds. {LEGEND}", table.rounds));
+    line(format_args!("{}\n{} rounds. {LEGEND}", conditions(table), table.rounds));
     for rows in table.rows.chunk_by(|a, b| a.measure.name == b.measure.name) {
         let measure = &rows[0].measure;
         let direction = if measure.higher { "higher is better" } else { "lower is better" };
@@ -148,6 +149,9 @@ pub fn text(table: &Table) -> String {
             let reached = row.reached().map_or_else(String::new, |part| format!("{:>8.0}%", 100.0 * part));
             line(format_args!("{:>10}{cells}{ratio:>14}{limits}{reached}  {}", row.bytes, row.verdict()));
         }
+    }
+    if let Some(why) = table.no_verdicts() {
+        line(format_args!("\nno verdicts: {why}"));
     }
     if let Some(sum) = sum(table) {
         line(format_args!("\n{sum}"));
@@ -178,7 +182,7 @@ pub fn json(table: &Table) -> String {
         let players: Map<_, _> = table.players.iter().map(|player| &player.0).zip(&row.values).map(named).collect();
         let limits: Map<_, _> = row.measure.limits.keys().zip(&row.limits).map(named).collect();
         json!({
-            "measure": row.measure.name, "run": row.measure.run, "ranks": row.measure.ranks, "unit": row.measure.unit,
+            "measure": row.measure.name, "run": row.measure.run, "ranks": row.measure.ranks, "unit": row.measure.unit, "higher": row.measure.higher,
             "bytes": row.bytes, "values": players, "limits": limits,
             "ratio": row.ratio().map(|s| s.median), "spread": row.ratio().map(|s| s.spread), "goal": row.goal(), "met": row.is_met(),
         })
@@ -186,13 +190,95 @@ pub fn json(table: &Table) -> String {
     let text = |pairs: &[(String, String)]| -> Map<String, Value> {
         pairs.iter().map(|(key, value)| (key.clone(), json!(value))).collect()
     };
-    let all = json!({"machine": machine(), "rounds": table.rounds, "versions": text(&table.players),
+    let Conditions { machine, date, load, cores, steal_s } = &table.conditions;
+    let all = json!({"machine": machine, "date": date, "load": load, "cores": cores, "steal_s": steal_s, "rounds": table.rounds, "versions": text(&table.players),
         "rows": rows.collect::<Vec<_>>(), "failures": text(&table.failures)});
     format!("{all:#}\n")
 }
 
+/// The table that `json` wrote; an error says what is missing.
+pub fn parse(text: &str) -> Result<Table, String> {
+    let all: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let word = |value: &Value, key: &str| value[key].as_str().map(str::to_owned).ok_or(format!("no {key}"));
+    let pairs = |key: &str| -> Result<Vec<(String, String)>, String> {
+        let object = all[key].as_object().ok_or(format!("no {key}"))?;
+        Ok(object
+            .iter()
+            .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()))
+            .collect())
+    };
+    let mut players = pairs("versions")?;
+    players.sort_by_key(|(name, _)| name != "outboard");
+    let conditions = Conditions {
+        machine: word(&all, "machine")?,
+        date: all["date"].as_str().map(str::to_owned),
+        load: all["load"].as_f64(),
+        cores: all["cores"].as_u64(),
+        steal_s: all["steal_s"].as_f64(),
+    };
+    let rounds = all["rounds"].as_u64().ok_or("no rounds")? as u32;
+    let mut table = Table { players, rows: Vec::new(), failures: pairs("failures")?, rounds, conditions };
+    let (judged, known) = (table.no_verdicts().is_none(), measures());
+    let values =
+        |value: &Value| value.as_array().into_iter().flatten().map(Value::as_f64).collect::<Vec<_>>();
+    for row in all["rows"].as_array().ok_or("no rows")? {
+        let name = word(row, "measure")?;
+        let known = known.iter().find(|measure| measure.name == name).cloned();
+        let higher = known.as_ref().is_some_and(|measure| measure.higher);
+        let bytes = row["bytes"].as_u64().ok_or("no bytes")?;
+        let limits = row["limits"].as_object().ok_or("no limits")?;
+        let measure = Measure {
+            run: word(row, "run")?,
+            ranks: row["ranks"].as_u64().unwrap_or(2) as u32,
+            unit: word(row, "unit")?,
+            higher: row["higher"].as_bool().unwrap_or(higher),
+            // What was measured then is shown, whatever the table of measures says now.
+            goals: row["goal"].as_f64().map(|goal| (bytes.to_string(), goal)).into_iter().collect(),
+            limits: limits.keys().map(|name| (name.clone(), String::new())).collect(),
+            beside: known.map(|measure| measure.beside).unwrap_or_default(),
+            ..Measure::of_user(&name)
+        };
+        let of_players = table.players.iter().map(|(name, _)| values(&row["values"][name])).collect();
+        let of_limits = measure.limits.keys().map(|name| values(&limits[name])).collect();
+        table.rows.push(Row { measure, bytes, values: of_players, limits: of_limits, judged });
+    }
+    Ok(table)
+}
+
+/// Where, when and beside what it was measured, in words.
+pub fn conditions(table: &Table) -> String {
+    let Conditions { machine, date, load, steal_s, .. } = &table.conditions;
+    let mut text = format!("{machine}.");
+    let mut add = |words: std::fmt::Arguments| text.write_fmt(words).expect("a String takes all");
+    if let Some(date) = date {
+        add(format_args!(" {date}."));
+    }
+    match load {
+        Some(load) => add(format_args!(" Load before it began: {load:.2}.")),
+        None => add(format_args!(" The load before it began was not noted.")),
+    }
+    if let Some(steal) = steal_s {
+        add(format_args!(" The hypervisor took {steal:.2} s."));
+    }
+    text
+}
+
+/// What holds now, before anything is measured.
+pub fn here() -> Conditions {
+    let date = std::process::Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"]).output();
+    let date = date.ok().map(|out| String::from_utf8_lossy(&out.stdout).trim().to_owned());
+    let load = std::fs::read_to_string("/proc/loadavg");
+    Conditions {
+        machine: machine(),
+        date: date.filter(|date| !date.is_empty()),
+        load: load.ok().and_then(|text| text.split_whitespace().next()?.parse().ok()),
+        cores: std::thread::available_parallelism().ok().map(|cores| cores.get() as u64),
+        steal_s: None,
+    }
+}
+
 /// What the numbers were taken on.
-pub fn machine() -> String {
+fn machine() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let (cpus, memory) = (read("/proc/cpuinfo"), read("/proc/meminfo"));
     let model =
@@ -214,7 +300,7 @@ pub fn machine() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{measures, page};
+    use super::super::page;
     use super::*;
 
     fn some(values: &[f64]) -> Vec<Option<f64>> {
@@ -228,6 +314,7 @@ mod tests {
             bytes,
             values: vec![some(ours), a, some(&[2.0, 4.0, 4.0])],
             limits: vec![vec![None; 3], some(&[2.9, 2.9, 2.9]), some(&[3.5, 3.5, 3.5])],
+            judged: true,
         };
         let players = [("outboard", "1"), ("a", "2"), ("b", "3")];
         Table {
@@ -237,7 +324,8 @@ mod tests {
                 row(4096, &[3.0, 3.0, 3.2], vec![Some(1.0), None, None]),
             ],
             failures: vec![("latency with a".into(), "<boom>".into())],
-            rounds: 3,
+            rounds: 5,
+            conditions: Conditions { machine: "a machine".into(), cores: Some(2), ..Conditions::default() },
         }
     }
 
@@ -292,5 +380,56 @@ mod tests {
         assert!(!outside.contains("http") && !outside.contains("src="), "the page needs no network: {page}");
         let json: Value = serde_json::from_str(&json(&table)).unwrap();
         assert_eq!(json["rows"][1]["values"]["a"], json!([1.0, null, null]));
+    }
+
+    #[test]
+    fn a_table_comes_back_from_its_json() {
+        let mut table = table();
+        table.conditions.date = Some("today".into());
+        table.conditions.steal_s = Some(0.5);
+        let again = parse(&json(&table)).unwrap();
+        assert_eq!(json(&again), json(&table));
+        assert_eq!(page::html(&again).unwrap(), page::html(&table).unwrap());
+        assert_eq!(again.rows[1].verdict(), table.rows[1].verdict());
+        assert!(parse("{}").is_err() && parse("x").is_err());
+    }
+
+    #[test]
+    fn without_enough_rounds_or_cores_there_are_no_verdicts() {
+        let table = table();
+        assert!(page::html(&table).unwrap().contains("MISS"));
+        for (rounds, load, why) in
+            [(4, 0.1, "4 rounds are fewer than 5"), (5, 2.5, "the load was 2.5 on 2 processors")]
+        {
+            let mut shown: Value = serde_json::from_str(&json(&table)).unwrap();
+            (shown["rounds"], shown["load"]) = (json!(rounds), json!(load));
+            let table = parse(&shown.to_string()).unwrap();
+            for text in [text(&table), page::html(&table).unwrap()] {
+                assert!(
+                    text.contains(why) && !text.contains("MISS") && !text.contains("goals met"),
+                    "{text}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_page_says_under_which_conditions_and_names_lines_outside_the_plots() {
+        let mut table = table();
+        table.conditions.load = Some(0.25);
+        table.conditions.steal_s = Some(1.0);
+        let page = page::html(&table).unwrap();
+        for wanted in [
+            "Load before it began: 0.25",
+            "hypervisor took 1.00 s",
+            "latency: us, lower is better",
+            "width=device-width",
+            "prefers-color-scheme:dark",
+            "<span class=ours>outboard</span>",
+            "<span class=dashed>limits: (one copy);",
+        ] {
+            assert!(page.contains(wanted), "no {wanted:?} in {page}");
+        }
+        assert!(!page.contains("width=\"440\""), "the page's width decides");
     }
 }

@@ -22,6 +22,38 @@ pub struct Table {
     pub failures: Vec<(String, String)>,
     /// How often each measure was run with each MPI.
     pub rounds: u32,
+    /// Where and when.
+    pub conditions: Conditions,
+}
+
+/// Where and when something was measured, and what else ran there.
+#[derive(Clone, Debug, Default)]
+pub struct Conditions {
+    /// The machine.
+    pub machine: String,
+    /// When it began.
+    pub date: Option<String>,
+    /// The load, over a minute, before that.
+    pub load: Option<f64>,
+    /// Processors.
+    pub cores: Option<u64>,
+    /// Seconds of them that the hypervisor gave to others meanwhile.
+    pub steal_s: Option<f64>,
+}
+
+/// Rounds that a verdict needs.
+const ROUNDS_JUDGED: u32 = 5;
+
+impl Table {
+    /// Why goals are not judged, if they are not.
+    pub fn no_verdicts(&self) -> Option<String> {
+        if self.rounds < ROUNDS_JUDGED {
+            return Some(format!("{} rounds are fewer than {ROUNDS_JUDGED}", self.rounds));
+        }
+        let (load, cores) = (self.conditions.load?, self.conditions.cores?);
+        (load > cores as f64)
+            .then(|| format!("before it began, the load was {load:.1} on {cores} processors"))
+    }
 }
 
 /// One measure at one message size.
@@ -32,6 +64,8 @@ pub struct Row {
     pub values: Vec<Vec<Option<f64>>>,
     /// The same for each of the measure's limits.
     pub limits: Vec<Vec<Option<f64>>>,
+    /// Whether its goal is judged: `Table::no_verdicts`.
+    pub judged: bool,
 }
 
 /// One who runs in a measure: an MPI, or a bare loop of ours.
@@ -76,6 +110,7 @@ pub fn play(
     rounds: u32,
     timeout_s: u64,
     failures: Vec<(String, String)>,
+    conditions: Conditions,
     mut look: impl FnMut(&Table) -> Result<(), String>,
 ) -> Result<Table, String> {
     let runs = |m: &Measure| (if m.run.is_empty() { 0 } else { players.len() }) + m.limits.len();
@@ -88,7 +123,9 @@ pub fn play(
         rows: Vec::new(),
         failures,
         rounds,
+        conditions,
     };
+    let (judged, stolen) = (table.no_verdicts().is_none(), steal_s());
     for (at, measure) in measures.iter().enumerate() {
         // Who reads a log sees no bar.
         if bar.is_hidden() {
@@ -122,13 +159,22 @@ pub fn play(
         }
         table.rows.extend(cells.into_iter().map(|(bytes, mut values)| {
             let limits = values.split_off(players.len());
-            Row { measure: measure.clone(), bytes, values, limits }
+            Row { measure: measure.clone(), bytes, values, limits, judged }
         }));
+        table.conditions.steal_s = steal_s().zip(stolen).map(|(now, before)| now - before);
         look(&table)?;
     }
     bar.finish_and_clear();
     Ok(table)
 }
+
+/// Seconds that the hypervisor gave to others since the machine started.
+fn steal_s() -> Option<f64> {
+    let stat = std::fs::read_to_string("/proc/stat").ok()?;
+    let ticks: f64 = stat.lines().next()?.split_whitespace().nth(8)?.parse().ok()?;
+    Some(ticks / rustix::param::clock_ticks_per_second() as f64)
+}
+
 /// One run: a value for each message size, or what it printed before it failed.
 fn run(runner: &Runner, measure: &Measure, timeout: Duration) -> Result<Vec<(u64, f64)>, String> {
     let player = runner.player;
