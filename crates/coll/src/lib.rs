@@ -422,6 +422,17 @@ impl Coll {
     }
 }
 
+/// Whether a call of so many bytes (of the vector, or of a member's block) among so many members goes over boards, once these hang, where no proxy may
+/// take it and nothing is pulled.
+pub fn goes_over_boards(collective: Collective, bytes: u64, members: usize) -> bool {
+    use Collective::*;
+    let short = Short { bytes, given: bytes, ..Short::new(collective) };
+    let has_counts = matches!(collective, Gatherv | Scatterv | Allgatherv | Alltoallv | Alltoallw);
+    !has_counts
+        && short.fits(members)
+        && (!Pull::takes(&short) || bytes.saturating_mul(members as u64) <= short::BYTES_MAX)
+}
+
 /// Counts a call.
 #[inline]
 pub fn count(collective: Collective) {

@@ -6,8 +6,10 @@ use std::io::Write as _;
 use clap::Args;
 use schedule::simulate::{Network, Report, simulate};
 use schedule::{ALGORITHMS, Algorithm, Collective, Facts, Growth, Params};
+use telemetry::Unit;
+use telemetry::summary::short;
 
-/// Print what one rank does in a collective, step by step.
+/// Print what one rank does in a collective, step by step, or what is chosen for it.
 #[derive(Args)]
 pub struct Plan {
     #[command(flatten)]
@@ -25,6 +27,9 @@ pub struct Plan {
     /// The root, where there is one.
     #[arg(long, value_name = "RANK", default_value_t = 0)]
     root: u32,
+    /// Say instead what OUTBOARD_OFFLOAD=auto and the table of algorithms choose for so many bytes: of the vector, or of what one rank gives to one other.
+    #[arg(short, long, value_name = "BYTES", requires = "collective")]
+    bytes: Option<String>,
     /// As with MPI_IN_PLACE.
     #[arg(long)]
     in_place: bool,
@@ -60,19 +65,25 @@ struct Which {
     algorithm: Option<String>,
 }
 
+/// A collective as settings (reduce_scatter), MPI (MPI_Reduce_scatter) and the tables (reduce-scatter) write it; whether it is the nonblocking one.
+fn collective(name: &str) -> Result<(Collective, bool), String> {
+    let plain = |name: &str| name.to_lowercase().trim_start_matches("mpi_").replace('_', "-");
+    let find = |wanted: &str| Collective::ALL.into_iter().find(|one| plain(one.name()) == wanted);
+    let wanted = plain(name);
+    let nonblocking = || Some((find(wanted.strip_prefix('i')?)?, true));
+    find(&wanted).map(|found| (found, false)).or_else(nonblocking).ok_or_else(|| {
+        let names: Vec<&str> = Collective::ALL.iter().map(|one| one.name()).collect();
+        format!("no such collective: {name}; there are {}", names.join(", "))
+    })
+}
+
 impl Which {
     /// The algorithms that are meant, at least one.
     fn algorithms(&self) -> Result<Vec<&'static Facts>, String> {
         let Some(name) = &self.collective else {
             return Ok(ALGORITHMS.iter().filter(|facts| !facts.inter).collect());
         };
-        // Settings write reduce_scatter, MPI writes MPI_Reduce_scatter, the tables write reduce-scatter.
-        let plain = |name: &str| name.to_lowercase().trim_start_matches("mpi_").replace('_', "-");
-        let wanted = plain(name);
-        let Some(collective) = Collective::ALL.into_iter().find(|one| plain(one.name()) == wanted) else {
-            let names: Vec<&str> = Collective::ALL.iter().map(|one| one.name()).collect();
-            return Err(format!("no such collective: {name}; there are {}", names.join(", ")));
-        };
+        let (collective, _) = collective(name)?;
         let Some(algorithm) = &self.algorithm else { return Ok(collective.algorithms().collect()) };
         match Algorithm::find(collective, algorithm) {
             Some(algorithm) => Ok(vec![algorithm.facts()]),
@@ -87,6 +98,10 @@ impl Which {
 impl Plan {
     /// The steps, or the list of algorithms.
     pub fn run(&self) -> Result<String, String> {
+        if let (Some(bytes), Some(name)) = (&self.bytes, &self.which.collective) {
+            let settings = settings::load().map_err(|error| error.to_string())?;
+            return self.choice(collective(name)?, settings::bytes(bytes)?, settings);
+        }
         let algorithms = self.which.algorithms()?;
         let mut text = String::new();
         if self.list || self.which.collective.is_none() {
@@ -118,6 +133,59 @@ impl Plan {
         Ok(text)
     }
 }
+
+impl Plan {
+    /// What is chosen for a call of so many bytes, with proxies and without.
+    fn choice(
+        &self,
+        (collective, nonblocking): (Collective, bool),
+        bytes: u64,
+        settings: &settings::Settings,
+    ) -> Result<String, String> {
+        let choice = coll::Choice::from_settings(settings).map_err(|error| error.to_string())?;
+        let algorithm = choice.of(collective, bytes, self.ranks, !self.ordered);
+        let name = format!("{}{}", if nonblocking { "i" } else { "" }, collective.name());
+        let why = if choice.is_overruled(collective) { "as the setting says" } else { "by the table" };
+        let size = short(bytes, Unit::Bytes);
+        let by = format!("a schedule, algorithm {} ({why})", algorithm.facts().name);
+        let boards = choice.is_overruled(collective) || settings.check != 0;
+        let boards = !boards && coll::goes_over_boards(collective, bytes, self.ranks as usize);
+        let alone = match (boards, nonblocking) {
+            (true, true) => format!(
+                "the ranks, inside MPI calls, over boards in the comm's queue; the first calls by {by}"
+            ),
+            (true, false) => format!("the ranks, over boards; the first calls by {by}"),
+            (false, _) => format!("the ranks, inside MPI calls, by {by}"),
+        };
+        // What one rank sends, in the mean: that is what the executor compares, but for reductions and copies.
+        let network = Network::default();
+        let report =
+            (self.ranks <= RANKS_WEIGHED).then(|| simulate(algorithm, self.ranks, bytes, &network, 1));
+        let moved = report.map(|report| report.message_bytes / u64::from(self.ranks));
+        let (least, moves) =
+            (settings.offload_bytes_min, moved.map_or("?".into(), |moved| short(moved, Unit::Bytes)));
+        let limit =
+            format!("{moves} that a rank moves; OUTBOARD_OFFLOAD_BYTES_MIN is {}", short(least, Unit::Bytes));
+        let served = match settings.offload {
+            settings::Offload::Off => format!("{alone} (OUTBOARD_OFFLOAD=off)"),
+            settings::Offload::On => format!("a proxy, by {by} (OUTBOARD_OFFLOAD=on)"),
+            settings::Offload::Auto if !nonblocking => {
+                format!("{alone} (a blocking call would only wait for a proxy)")
+            }
+            settings::Offload::Auto if moved.is_none_or(|moved| moved >= least) => {
+                format!("a proxy, by {by} ({limit})")
+            }
+            settings::Offload::Auto => format!("the ranks, inside MPI calls, by {by} ({limit})"),
+        };
+        Ok(format!(
+            "{name} of {size} on {} ranks\n  with proxies:    {served}\n  without proxies: {alone}\n",
+            self.ranks
+        ))
+    }
+}
+
+/// More ranks are not simulated to know what one of them moves.
+const RANKS_WEIGHED: u32 = 4096;
 
 impl Simulate {
     /// Prints a row as soon as it is known; large ones take seconds.
@@ -175,11 +243,45 @@ mod tests {
             ranks: 8,
             rank: 3,
             root: 0,
+            bytes: None,
             in_place: false,
             ordered: false,
         };
         let text = plan.run().unwrap();
         assert!(text.contains("rank 3 of 8") && text.matches("recv").count() == 3, "{text}");
         assert!(Plan { rank: 8, ..plan }.run().unwrap_err().contains("below 8"));
+    }
+
+    #[test]
+    fn what_auto_chooses_is_told() {
+        let told = |name: &str, bytes: u64, variables: &[(&str, &str)]| {
+            let plan = Plan {
+                which: which(name, None),
+                list: false,
+                ranks: 8,
+                rank: 0,
+                root: 0,
+                bytes: None,
+                in_place: false,
+                ordered: false,
+            };
+            let variables: Vec<_> = variables.iter().map(|(a, b)| (a.to_string(), b.to_string())).collect();
+            let settings = settings::parse(&variables).unwrap();
+            plan.choice(collective(name).unwrap(), bytes, &settings).unwrap()
+        };
+        let long = told("ialltoall", 64 << 10, &[]);
+        assert!(long.starts_with("ialltoall of 64.0KiB on 8 ranks\n"), "{long}");
+        assert!(
+            long.contains("with proxies:    a proxy, by a schedule, algorithm linear")
+                && long.contains("(448KiB that"),
+            "{long}"
+        );
+        assert!(long.contains("over boards in the comm's queue"), "{long}");
+        let short = told("MPI_Ialltoall", 8, &[]);
+        assert!(short.contains("with proxies:    the ranks, inside MPI calls, by"), "{short}");
+        let blocking = told("alltoall", 8 << 20, &[("OUTBOARD_ALLTOALL", "pairwise")]);
+        assert_eq!(blocking.matches("algorithm pairwise (as the setting says)").count(), 2, "{blocking}");
+        assert!(!blocking.contains("a proxy, by") && !blocking.contains("boards"), "{blocking}");
+        assert!(told("alltoall", 8, &[("OUTBOARD_OFFLOAD", "on")]).contains("a proxy, by"));
     }
 }
