@@ -108,3 +108,54 @@ def telemetry():
     expect(code == 0, f"outboard top: {output}")
     json.loads(output)
     expect(finish(child)[0] == 0, "the job that was looked at failed")
+
+
+@test
+def statistics_and_traces_outlive_every_end():
+    """In a sentence: did it overlap? And one span for each operation, by its function, comm and number."""
+    program = compile_c(HERE / "faults/overlap.c")
+    with tempfile.TemporaryDirectory() as folder:
+        jobs = {}
+        for end in ["finalize", "abort", "error", "kill", "compute", "hang"]:
+            env = {"OUTBOARD_STATS": "1", "OUTBOARD_TRACE": f"{folder}/{end}.json"}
+            jobs[end] = start(BIN / "mpirun", "-n", 2, "--proxies", 1, "--timeout", 5 if end == "hang" else 100, program, end, env=env)
+        said = {end: "" for end in jobs}
+        said["compute"] = read_until(jobs["compute"], "ready")
+        jobs["compute"].send_signal(signal.SIGTERM)
+        for end, child in jobs.items():
+            said[end] += rest(child)
+            sentence = re.search(r"^MPI_Ialltoall on MPI_COMM_WORLD, 10 calls of 2 ranks: proxy carried (.*) MiB in [\d.]+ [mu]?s, (\d+) % "
+                                 r"of it beside computation; host .* in MPI; proxy CPU [\d.]+ [mu]?s$", said[end], re.M)
+            expect(sentence and float(sentence[1]) >= 5 and int(sentence[2]) > 0, f"{end}: no sentence in:\n{said[end]}")
+            expect(len(re.findall(r"^after [\d.]+ s of wall time:$", said[end], re.M)) == 1, f"{end}: told not once:\n{said[end]}")
+            expect("MPI_Allreduce on MPI_COMM_WORLD, 1 calls of 2 ranks: 8 B by the ranks" in said[end], said[end])
+            events = json.loads(Path(f"{folder}/{end}.json").read_text())["traceEvents"]
+            spans = [(e["pid"], e["name"]) for e in events if e["ph"] == "e"]
+            wanted = [(rank, f"MPI_Ialltoall on MPI_COMM_WORLD #{n}") for rank in (0, 1) for n in range(1, 11)]
+            expect(set(wanted) <= set(spans) and len(spans) == len(set(spans)), f"{end}: {spans}")
+            steps = {e["args"]["operation"] for e in events if e["cat" if "cat" in e else "ph"] == "step" and e["pid"] >= 1000000}
+            expect({name for _, name in wanted} <= steps, f"{end}: {steps}")
+            unfinished = {e["name"] for e in events if e["ph"] == "B"}
+            expect(unfinished >= ({"MPI_Recv"} if end == "hang" else set()), f"{end}: {unfinished}")
+        parts = [path.name for path in Path(folder).iterdir() if not path.name.endswith(".json")]
+        expect(not parts, f"left behind: {parts}")
+        # Without mpirun nobody comes after.
+        env = {"OUTBOARD_STATS": "1", "OUTBOARD_TRACE": f"{folder}/alone.json"}
+        for end in ["finalize", "abort", "error"]:
+            code, output = run(program, end, env=env)
+            expect("MPI_Ialltoall on MPI_COMM_WORLD, 10 calls: 2.5 MiB by the ranks themselves" in output, f"{end}:\n{output}")
+            events = json.loads(Path(f"{folder}/alone.json").read_text())["traceEvents"]
+            expect("MPI_Ialltoall on MPI_COMM_WORLD #10" in {e["name"] for e in events if e["ph"] == "e"}, f"alone, {end}")
+            Path(f"{folder}/alone.json").unlink()
+
+
+@test
+def offload_that_cannot_pay_is_said_once():
+    program = compile_c(HERE / "faults/overlap.c")
+    output = mpirun("-n", 2, program, env={"OUTBOARD_OFFLOAD": "on"})[1]
+    expect(output.count("OUTBOARD_OFFLOAD=on, but this job has no proxy") == 1, output)
+    core = str(min(os.sched_getaffinity(0)))
+    output = run("taskset", "-c", core, BIN / "mpirun", "-n", 2, "--proxies", 1, program)[1]
+    expect(output.count("proxy 0 shares its cpus (any) with ranks") == 1, output)
+    output = mpirun("-n", 1, "--proxies", 1, program, env={"OUTBOARD_OFFLOAD": "on"})[1]
+    expect("outboard:" not in output and "mpirun:" not in output, output)

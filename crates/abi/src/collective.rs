@@ -24,6 +24,8 @@ pub struct Planned {
     imaged: Option<Box<Imaged>>,
     /// Whether the groups of an intercommunicator are one for it.
     as_one: bool,
+    /// Of a persistent one: the function that made it.
+    function: &'static str,
 }
 
 /// What a reduction prepares at each start: its operator's place, and images of the buffers as they are then.
@@ -57,7 +59,7 @@ pub(crate) struct Reduced {
 
 impl Planned {
     pub(crate) fn new(comm: Handle, call: Call) -> Planned {
-        Planned { comm, call, imaged: None, as_one: false }
+        Planned { comm, call, imaged: None, as_one: false, function: "" }
     }
 
     /// Whether the call's one buffer is both; if not, its two must lie apart (MPI 5.0, section 6.1).
@@ -88,6 +90,22 @@ impl Planned {
         (self.call.neighbors.is_none() && !self.as_one).then_some((self.comm, &self.call))
     }
 
+    /// The comm, and the bytes of the longer of its two buffers, for people.
+    pub(crate) fn told(&self) -> (Handle, u64) {
+        (self.comm, self.call.input.total().max(self.call.output.total()))
+    }
+
+    /// The function that made it persistent.
+    pub(crate) fn function(&self) -> &'static str {
+        self.function
+    }
+
+    /// Says that `function` makes it persistent.
+    pub(crate) fn made_by(mut self, function: &'static str) -> Planned {
+        self.function = function;
+        self
+    }
+
     /// Says that the calling rank only waits for it.
     pub(crate) fn blocking(mut self) -> Planned {
         self.call.blocking = true;
@@ -104,7 +122,7 @@ impl Planned {
             members = members.as_one();
         }
         if !blocking && let Some(ticket) = self.enqueue(&members, process)? {
-            return Ok((comm, Work::Coll(ticket, None)));
+            return Ok((comm, Work::Coll(ticket, None, None)));
         }
         let work = self.start_among(&mut members, process)?;
         // A comparison of statements has taken a number of its own.
@@ -163,7 +181,7 @@ impl Planned {
             members.clone()
         };
         if let Some(ticket) = self.enqueue_in(queue, &mut process.job().coll, &this, opening)? {
-            return Ok(Work::Coll(ticket, None));
+            return Ok(Work::Coll(ticket, None, None));
         }
         self.clone().start_among(members, process)
     }
@@ -182,7 +200,8 @@ impl Planned {
         let gather = process.job().coll.start(&members.as_one(), gather)?;
         members.sequence = members.sequence.wrapping_add(1);
         let (call, image) = self.prepared(process.job());
-        Ok(Work::Checked(Box::new(Checked { gather, mine, all, members: members.clone(), call, image })))
+        let members = members.clone();
+        Ok(Work::Checked(Box::new(Checked { gather, mine, all, members, call, image, operation: None })))
     }
 
     /// The call, with the operator in its place and images of the buffers as they are now.
@@ -248,7 +267,7 @@ fn one(shape: &Shape, buffer: Buffer) -> Part {
 
 fn begin(job: &mut Job, members: &Members, call: Call, image: Option<Box<Image>>) -> Result<Work> {
     match job.coll.start(members, call) {
-        Ok(ticket) => Ok(Work::Coll(ticket, image)),
+        Ok(ticket) => Ok(Work::Coll(ticket, image, None)),
         Err(error) => {
             image.and_then(|image| image.operator).map(|operator| job.operators.remove(operator));
             Err(error)
@@ -267,6 +286,8 @@ pub struct Checked {
     members: Members,
     call: Call,
     image: Option<Box<Image>>,
+    /// Where operations are timed.
+    pub(crate) operation: Option<Box<telemetry::Operation>>,
 }
 
 impl Checked {
@@ -277,8 +298,12 @@ impl Checked {
         }
         let words: Vec<i64> = to_words(&self.all);
         let verdict = check::compare(&words, self.members.peers.len() as u32);
-        let start = |()| coll.start(&self.members, self.call.clone());
-        Some(verdict.and_then(start).map(|ticket| Work::Coll(ticket, self.image.take())))
+        let started = verdict.and_then(|()| coll.start(&self.members, self.call.clone()));
+        Some(started.map(|ticket| {
+            let mut work = Work::Coll(ticket, self.image.take(), None);
+            work.follow(self.operation.take(), coll);
+            work
+        }))
     }
 
     /// The operator that the collective would use.

@@ -20,6 +20,7 @@ mod launcher;
 mod leaks;
 mod lenient;
 mod neighborhood;
+mod operation;
 pub mod process;
 pub mod raise;
 mod request;

@@ -113,6 +113,8 @@ pub struct Job {
     pub messages: Table<Taken>,
     /// Operations whose requests the program has freed.
     pub orphans: Vec<Work>,
+    /// Functions and comms of which collectives have been started, where operations are timed.
+    pub operations: crate::operation::Counted,
     /// Requests whose operations take steps of their own (`Work::is_driven`).
     pub driven: Vec<Handle>,
     /// Operators of the program in use by schedules, by token.
@@ -177,7 +179,7 @@ static SINGLE: AtomicBool = AtomicBool::new(false);
 static LONE: AtomicBool = AtomicBool::new(false);
 /// Threads that wait for the lock.
 static WANTED: AtomicU32 = AtomicU32::new(0);
-/// Whether it did, and this is a member of a job, and calls are not traced.
+/// Whether it did, and this is a member of a job, and calls are not timed.
 static BARE: AtomicBool = AtomicBool::new(false);
 
 /// What a body gets: the process, with the lock held.
@@ -222,12 +224,10 @@ pub enum On {
 /// Runs the body of the MPI function `name`, which may be called between MPI_Init and MPI_Finalize or while there is a session.
 #[inline(always)]
 pub fn call(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<()>) -> c_int {
-    let begun = telemetry::begin();
+    let begun = telemetry::enter(name);
     let mut guard = Guard::with(lock(), (name, on));
     let result = if guard.job.is_some() { body(&mut guard) } else { Err(outside(guard.phase)) };
-    if begun != 0 {
-        telemetry::end(begun, telemetry::Event::Call { function: name });
-    }
+    telemetry::leave(begun);
     match result {
         Ok(()) => SUCCESS,
         Err(error) => raise::raise(guard, error),
@@ -252,7 +252,7 @@ macro_rules! call_plain {
     };
 }
 
-/// The process, for a short way; nothing where the call may have to be traced, or the lock to be taken.
+/// The process, for a short way; nothing where the call may have to be timed, or the lock to be taken.
 #[inline(always)]
 pub fn bare<'a>() -> Option<&'a mut Process> {
     if !BARE.load(Ordering::Relaxed) {
@@ -268,7 +268,7 @@ pub fn call_apart(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> R
     call(name, on, body)
 }
 
-/// The call where it may have to be traced, or the lock to be taken.
+/// The call where it may have to be timed, or the lock to be taken.
 #[inline(never)]
 pub fn call_held(
     name: &'static str,
@@ -276,14 +276,14 @@ pub fn call_held(
     plain: impl FnOnce(&mut Process) -> Option<()>,
     body: impl FnOnce(&mut Guard) -> Result<()>,
 ) -> c_int {
-    let (begun, mut held) = (telemetry::begin(), lock());
+    if telemetry::timed() {
+        return call(name, on, move |guard| plain(guard).map_or_else(|| body(guard), Ok));
+    }
+    let mut held = lock();
     let process = Process::locked(&mut held);
     if process.job.is_none() || plain(process).is_none() {
         drop(held);
         return call_apart(name, on, body);
-    }
-    if begun != 0 {
-        telemetry::end(begun, telemetry::Event::Call { function: name });
     }
     SUCCESS
 }
@@ -359,7 +359,7 @@ impl Guard {
         SINGLE.store(single, Ordering::Relaxed);
         // Two sessions may each have a thread of their own.
         LONE.store(single || level < THREAD_MULTIPLE && users == 1, Ordering::Relaxed);
-        BARE.store(single && self.job.is_some() && !telemetry::tracing(), Ordering::Relaxed);
+        BARE.store(single && self.job.is_some() && !telemetry::timed(), Ordering::Relaxed);
         if self.held.is_none() {
             self.held = lock();
         }
@@ -886,6 +886,7 @@ impl Process {
             windows: Table::new(Kind::Win),
             messages: Table::new(Kind::Message),
             orphans: Vec::new(),
+            operations: Default::default(),
             driven: Vec::new(),
             operators: slab::Slab::new(),
             memory: std::collections::HashMap::new(),

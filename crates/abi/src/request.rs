@@ -80,8 +80,8 @@ pub enum Work {
     Recv(Ticket, Source),
     /// MPI_Isendrecv and MPI_Sendrecv_replace.
     Both(Box<Both>),
-    /// A collective.
-    Coll(coll::Ticket, Option<Box<Image>>),
+    /// A collective; the last is there where operations are timed.
+    Coll(coll::Ticket, Option<Box<Image>>, Option<Box<telemetry::Operation>>),
     /// An access to a file: bytes of the program's memory.
     Io(io::Slot<Result<u64>>),
     /// A collective before which its members compare what they pass.
@@ -168,8 +168,16 @@ impl Work {
             Work::Generalized { functions, complete, .. } => {
                 complete.then(|| Completion { generalized: Some(Box::new(*functions)), ..Completion::EMPTY })
             }
-            Work::Coll(ticket, image) => {
+            Work::Coll(ticket, image, operation) => {
+                let mut carried = None;
+                if let Some(operation) = operation {
+                    operation.look();
+                    carried = coll.carried(*ticket);
+                }
                 let outcome = coll.outcome(*ticket)?;
+                if let Some(operation) = operation.take() {
+                    operation.over(carried);
+                }
                 if let Some(mut image) = image.take() {
                     if outcome.is_ok() {
                         image.deliver();

@@ -20,7 +20,7 @@ pub(crate) type Prepared = (Member, Short);
 /// This rank as a member of a comm that may have boards.
 #[derive(Clone, Copy)]
 pub(crate) struct Member {
-    comm: Handle,
+    pub comm: Handle,
     boards: Boards,
     rank: usize,
     size: usize,
@@ -138,6 +138,9 @@ impl Latest {
 /// Makes the call if it is an MPI_Allreduce at its shortest, boards hang, and the others are there already.
 #[inline(always)]
 pub(crate) fn flat_now(process: &mut Process, comm: Handle, count: i64, data: &Reduced) -> Option<()> {
+    if telemetry::timed() {
+        return None;
+    }
     let (boards, flat) = process.flat(comm, count, data)?;
     // Where they are not, `turn` goes on with it.
     let looks = if process.job().shared.may_spin() { LOOKS } else { 1 };
@@ -150,7 +153,10 @@ pub(crate) fn flat_now(process: &mut Process, comm: Handle, count: i64, data: &R
 pub(crate) fn flat(guard: &mut Guard, comm: Handle, count: i64, data: &Reduced) -> Option<Result<()>> {
     let (boards, flat) = guard.flat(comm, count, data)?;
     coll::count(Collective::Allreduce);
-    Some(guard.turn(boards, &flat))
+    let operation = guard.begun(comm, flat.sum.bytes() as u64);
+    let ended = guard.turn(boards, &flat);
+    crate::operation::over(operation);
+    Some(ended)
 }
 
 /// MPI_Reduce_scatter.
@@ -170,6 +176,12 @@ pub(crate) fn reduce_scatter(
     let wanted = (sum(&counts[..member.rank])?, counts[member.rank] as usize);
     process.operands(&mut short, sum(&counts)?, Some(wanted), data)?;
     Some((member, short))
+}
+
+/// The bytes of the longer of a call's buffers, for people.
+#[inline]
+pub(crate) fn told(short: &Short) -> u64 {
+    short.input.bytes().max(short.output.bytes()) as u64
 }
 
 /// A comm is freed here.
@@ -304,10 +316,12 @@ impl Guard {
     ) -> Option<Work> {
         let Queue::Open(queue) = self.objects.comm(comm).ok()?.queue else { return None };
         let (member, short) = prepare(self)?;
+        let bytes = told(&short);
         let ticket = self.job().coll.queue_short(queue, short, member.size)?;
         // It has a number like all, which another member may need who has not hung the board yet.
         self.objects.comms.get_mut(comm).ok()?.next_collective(false);
-        Some(Work::Coll(ticket, None))
+        let operation = self.begun(comm, bytes);
+        Some(Work::Coll(ticket, None, operation))
     }
 
     /// Makes a blocking call with a count for each member over the comm's boards, if they hang and it is not too long; whether it was made.
@@ -331,7 +345,7 @@ impl Guard {
         let (context, peers) = (comm.context, comm.everybody.clone());
         let passing = self.job().coll.pass(boards, context, &peers, &vector);
         let works: Vec<_> =
-            passing.into_iter().map(|start| start.map(|ticket| Work::Coll(ticket, None))).collect();
+            passing.into_iter().map(|start| start.map(|ticket| Work::Coll(ticket, None, None))).collect();
         let finish = |work: Result<Work>| self.finish(work?).error.map_or(Ok(()), Err);
         // All of them are waited for, whatever becomes of the first.
         works.into_iter().map(finish).fold(outcome, Result::and).map(|()| true)

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use error::{Class, Error, Result, fail};
 use settings::Settings;
+use telemetry::event::Who;
 use transport::shm::{Segment, State};
 
 /// What the environment makes of this process.
@@ -65,11 +66,7 @@ pub fn join_proxy() -> Result<ProxyMembership> {
     page.cpus.store(cpus.len() as u32, Ordering::Relaxed);
     page.cpu.store(cpus.first().map_or(0, |cpu| *cpu as u32), Ordering::Relaxed);
     telemetry::attach(&page.counters);
-    if let Some(file) = &settings.trace {
-        let who = telemetry::event::Who::Proxy(proxy);
-        let part = telemetry::event::part(file, who);
-        telemetry::event::trace(who, &part, settings.trace_events_max as usize);
-    }
+    time(settings, Who::Proxy(proxy), false);
     page.set_state(State::Running);
     Ok(ProxyMembership { segment, proxy })
 }
@@ -78,6 +75,21 @@ pub fn join_proxy() -> Result<ProxyMembership> {
 pub(crate) fn simulate(settings: &Settings) {
     if let Some(bytes) = settings.cma_refused_bytes_min {
         sys::remote::refuse_from(bytes as usize);
+    }
+}
+
+/// Begins to time what is done here, and to trace it, as the settings say.
+pub(crate) fn time(settings: &Settings, who: Who, alone: bool) {
+    if let Some(file) = &settings.trace
+        && let Err(error) = telemetry::event::trace(who, file, alone, settings.trace_events_max as usize)
+    {
+        eprintln!(
+            "outboard: {who}: no trace: {} cannot be written as mapped memory: {error}",
+            file.display()
+        );
+    }
+    if settings.stats || telemetry::tracing() {
+        telemetry::time();
     }
 }
 

@@ -16,4 +16,4 @@ mod member;
 
 pub use build::{BUILD, attach, create};
 pub use claim::{ProxyMembership, join_proxy};
-pub use member::{Membership, join};
+pub use member::{Membership, join, tell};

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use error::{Class, Result, fail};
 use settings::agree::{LAUNCHER, RANKS, difference, told};
-use settings::{Cma, Settings};
+use settings::{Cma, Offload, Settings};
 use transport::shm::{Segment, Shape, State, World, cma};
 
 use crate::claim::{self, Claim};
@@ -55,6 +55,11 @@ pub fn join() -> Result<Membership> {
     };
     membership.agree()?;
     membership.publish(settings);
+    if settings.offload == Offload::On && membership.rank == membership.first && !membership.has_proxies() {
+        eprintln!(
+            "outboard: OUTBOARD_OFFLOAD=on, but this job has no proxy to carry anything out: start one with mpirun --proxies 1"
+        );
+    }
     Ok(membership)
 }
 
@@ -116,18 +121,22 @@ impl Membership {
         Ok(())
     }
 
+    fn has_proxies(&self) -> bool {
+        self.segment.shape().proxies > 0
+    }
+
     fn publish(&self, settings: &Settings) {
         let page = self.segment.rank(self.rank);
         let cpus = sys::cpu::allowed().unwrap_or_default();
         page.cpus.store(cpus.len() as u32, Ordering::Relaxed);
         page.cpu.store(cpus.first().map_or(0, |cpu| *cpu as u32), Ordering::Relaxed);
         telemetry::attach(&page.counters);
-        if let Some(file) = &settings.trace {
-            let who = telemetry::event::Who::Rank(self.rank);
-            let file = if self.alone { file.clone() } else { telemetry::event::part(file, who) };
-            telemetry::event::trace(who, &file, settings.trace_events_max as usize);
+        telemetry::sum_up_in(&page.operations);
+        if self.rank == self.first {
+            self.world().statistics.store(u32::from(settings.stats), Ordering::Relaxed);
         }
         crash::watch(settings.crash, &self.segment.name(self.rank));
+        claim::time(settings, telemetry::event::Who::Rank(self.rank), self.alone);
         cma::publish(self.segment, self.rank);
         page.set_state(State::Running);
     }
@@ -184,21 +193,25 @@ impl Membership {
         let joined = || self.members().filter(is_here).count();
         let gone = || world.aborted().is_some() || world.leaving.count() as usize >= joined();
         world.leaving.wait(self.size, gone);
-        if self.rank == self.first && settings::get().stats {
-            eprint!("{}", self.statistics());
+        if self.rank == self.first {
+            tell(self.segment, self.first);
         }
-        if let Err(error) = telemetry::event::write() {
-            eprintln!("outboard: rank {}: cannot write the trace: {error}", self.rank);
-        }
+        self.write_trace();
         self.segment.rank(self.rank).set_state(State::Finalized);
     }
 
-    /// The counters of all ranks and proxies as a table.
-    pub fn statistics(&self) -> String {
-        let shape = self.segment.shape();
-        let ranks: Vec<_> = self.members().map(|rank| &*self.segment.rank(rank).counters).collect();
-        let proxies: Vec<_> = (0..shape.proxies).map(|proxy| &*self.segment.proxy(proxy).counters).collect();
-        telemetry::summary::table(&ranks, &proxies)
+    fn write_trace(&self) {
+        if let Err(error) = telemetry::event::write() {
+            eprintln!("outboard: rank {}: cannot write the trace: {error}", self.rank);
+        }
+    }
+
+    /// The last word of a program that no `mpirun` outlives.
+    fn tell_alone(&self) {
+        if self.alone {
+            tell(self.segment, self.first);
+            self.write_trace();
+        }
     }
 
     /// Ends the whole job (MPI 5.0, section 9.9, MPI_Abort): publishes the code, wakes everybody, and exits. `mpirun` prints
@@ -208,14 +221,35 @@ impl Membership {
         if self.alone {
             eprintln!("outboard: process {} called MPI_Abort with code {code}", sys::process::id());
         }
+        self.tell_alone();
         exit(code)
     }
 
     /// Ends the whole job because of an error, which the caller has printed.
     pub fn fail(&self, code: i32) -> ! {
         self.segment.fail(self.rank, code);
+        self.tell_alone();
         exit(code)
     }
+}
+
+/// Prints the statistics of the world that begins with rank `first`, unless nobody wants them or they have been told.
+pub fn tell(segment: &Segment, first: u32) {
+    if segment.world(first).statistics.swap(0, Ordering::Relaxed) != 0 {
+        // In one piece: others may be printing.
+        eprint!("{}", statistics(segment, first));
+    }
+}
+
+/// The counters of all ranks of a world, and of the proxies, as a table; and a sentence for each function and comm.
+fn statistics(segment: &Segment, first: u32) -> String {
+    let members = || segment.members(first).map(|rank| segment.rank(rank));
+    let ranks: Vec<_> = members().map(|page| &*page.counters).collect();
+    let operations: Vec<_> = members().map(|page| &*page.operations).collect();
+    let proxies: Vec<_> = (0..segment.shape().proxies).map(|proxy| &*segment.proxy(proxy).counters).collect();
+    let age = sys::clock::now().saturating_sub(segment.job().start.load(Ordering::Relaxed)) as f64 / 1e9;
+    let table = telemetry::summary::table(&ranks, &proxies);
+    format!("after {age:.3} s of wall time:\n{table}{}", telemetry::summary::sentences(&operations))
 }
 
 /// Exits without running the program's exit handlers, which could wait for other ranks, but with its output written.
@@ -243,7 +277,7 @@ mod tests {
         assert_eq!(page.pid.load(Ordering::Relaxed), sys::process::id());
         assert!(cma::reaches(job.segment, 0));
         telemetry::count(Counter::BarrierCalls, 1);
-        assert!(job.statistics().contains("barrier_calls"));
+        assert!(statistics(job.segment, 0).contains("barrier_calls"));
         assert!(!job.may_leave());
         job.arrive();
         assert!(job.may_leave());

@@ -391,6 +391,16 @@ impl Coll {
         }
     }
 
+    /// How a collective is carried out by a schedule, or has been if its outcome is there.
+    #[cold]
+    pub fn carried(&self, ticket: Ticket) -> Option<telemetry::Carried> {
+        let schedule = match ticket {
+            Ticket::Schedule(schedule) => schedule,
+            Ticket::Queued(call) => self.boards.left_by(call)?,
+        };
+        self.executor.carried(schedule)
+    }
+
     /// Whether anything has changed since the last `poll`: to be asked before sleeping on the rank's doorbell.
     pub fn stirred(&self) -> bool {
         self.executor.stirred() || self.boards.stirred()

@@ -261,6 +261,11 @@ impl Boards {
         Ticket(call)
     }
 
+    /// The last schedule of what a call left.
+    pub(crate) fn left_by(&self, ticket: Ticket) -> Option<executor::Ticket> {
+        self.queued.get(ticket.0)?.left.last().copied()
+    }
+
     /// How a call ended, once it has, and the schedules of what it left; the ticket is then spent.
     pub(crate) fn outcome(&mut self, ticket: Ticket, ended: Ended) -> Option<Result<()>> {
         let queued = &mut self.queued[ticket.0];

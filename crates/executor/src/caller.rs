@@ -12,7 +12,7 @@ use slab::Slab;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use telemetry::{Counter, Event};
+use telemetry::{Carried, Counter, Event};
 use transport::shm::{Allocator, Segment, State, cma};
 
 /// Peers that are asked whether they have started an operation before a shared core is given away.
@@ -227,6 +227,22 @@ impl Executor {
         self.programs[instance.program].running -= 1;
         self.retire(instance.program, instance.block);
         Some(fault.map_or(Ok(()), |fault| Err(fault.error(self.rank))))
+    }
+
+    /// How the operation is carried out, or has been if its outcome is there.
+    #[cold]
+    pub fn carried(&self, ticket: Ticket) -> Option<Carried> {
+        let instance = self.outstanding.get(ticket.index as usize)?;
+        let run = &instance.block.run;
+        let word = |which: Head| run.record.head(which).load(Ordering::Relaxed);
+        Some(Carried {
+            context: word(Head::Context),
+            sequence: word(Head::Stamp) as u32,
+            by_proxy: instance.away,
+            bytes: instance.block.moved_bytes,
+            completed: word(Head::Completed),
+            cpu_ns: word(Head::CpuNs),
+        })
     }
 
     /// Whether anything has changed since the last `poll`: to be asked before sleeping on the rank's doorbell.

@@ -44,6 +44,8 @@ pub struct Run {
     hints: Vec<(u64, u32)>,
     active: Vec<u32>,
     unfinished: usize,
+    /// The driver's processor time when it took the instance, where operations are timed.
+    taken_cpu: u64,
 }
 
 /// What a driver remembers of a step.
@@ -114,6 +116,7 @@ impl Run {
             hints: vec![(0, 0); steps],
             active: Vec::with_capacity(steps),
             unfinished: 0,
+            taken_cpu: 0,
             plan,
         }
     }
@@ -121,6 +124,9 @@ impl Run {
     /// Prepares for driving the instance from its beginning.
     pub fn restart(&mut self, context: u64, sequence: u32) {
         (self.context, self.sequence) = (context, sequence);
+        if telemetry::timed() {
+            self.taken_cpu = sys::clock::thread_cpu();
+        }
         self.active.clear();
         self.unfinished = self.states.len();
         for (index, state) in self.states.iter_mut().enumerate() {
@@ -210,10 +216,22 @@ impl Run {
         }
         if self.unfinished == 0 {
             reach.breathe()?;
+            if telemetry::timed() {
+                self.account(reach);
+            }
             self.record.head(Head::State).store(COMPLETE, Ordering::Release);
             return Ok(Turn::Finished);
         }
         Ok(if moved { Turn::Progressed } else { Turn::Idle })
+    }
+
+    /// Notes when it was over, and the processor time since this driver took it or, if that was later, ended another.
+    #[cold]
+    fn account(&self, reach: &Reach) {
+        let cpu = sys::clock::thread_cpu();
+        let since = self.taken_cpu.max(reach.ended_cpu.replace(cpu));
+        self.record.head(Head::CpuNs).store(cpu.saturating_sub(since), Ordering::Relaxed);
+        self.record.head(Head::Completed).store(sys::clock::now(), Ordering::Relaxed);
     }
 
     /// Whether shared words have changed since the last round, so that a driver should not sleep.

@@ -5,9 +5,7 @@
 
 use crate::fault::{Corruption, Fault};
 use datatype::{Buffer, Layout};
-#[cfg(test)]
-use std::cell::Cell;
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use sys::Span;
@@ -78,6 +76,8 @@ pub struct Reach {
     arenas: Box<[OnceCell<Arena>]>,
     bounces: OnceCell<Option<Map>>,
     pieces: RefCell<Vec<Piece>>,
+    /// The driver's processor time when an instance last ended, where operations are timed.
+    pub ended_cpu: Cell<u64>,
     /// Tests: memory operations until this driver dies; 0 for never.
     #[cfg(test)]
     pub fuse: Cell<u64>,
@@ -110,6 +110,7 @@ impl Reach {
             arenas: (0..ranks).map(|_| OnceCell::new()).collect(),
             bounces: OnceCell::new(),
             pieces: RefCell::new(Vec::new()),
+            ended_cpu: Cell::new(0),
             #[cfg(test)]
             fuse: Cell::new(0),
         }

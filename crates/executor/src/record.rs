@@ -63,6 +63,10 @@ pub enum Head {
     ParametersVersion = 17,
     /// 0 while the rank drives, else 1 + the proxy's index: for people.
     Driver = 18,
+    /// When the instance was complete, where its driver times operations.
+    Completed = 19,
+    /// The driver's processor time for it, in the same case.
+    CpuNs = 20,
 }
 
 /// The words of a step, by index.

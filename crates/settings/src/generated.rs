@@ -78,7 +78,7 @@ pub struct Settings {
     pub check: u64,
     /// What a rank does that a signal such as SIGSEGV ends: report prints where it was, wait also keeps it for a debugger, off leaves it to the program. A handler that the program has set before MPI_Init is left alone.
     pub crash: Crash,
-    /// Print a summary of the counters when MPI is finalized.
+    /// Print at the end, whatever it is, a summary of the counters, and a sentence for each collective on each communicator: bytes, time, and how much of it a proxy did beside computation.
     pub stats: bool,
     /// Record events and write them to this file in the Chrome trace format (chrome://tracing, ui.perfetto.dev).
     pub trace: Option<PathBuf>,
@@ -563,8 +563,8 @@ pub const TABLE: &[Setting] = &[
         default: "0",
         scope: Scope::Process,
         internal: false,
-        doc: "Print a summary of the counters when MPI is finalized.",
-        why: "The first look at where messages and time went.",
+        doc: "Print at the end, whatever it is, a summary of the counters, and a sentence for each collective on each communicator: bytes, time, and how much of it a proxy did beside computation.",
+        why: "The first look at where messages and time went. Each MPI call then reads the clock twice.",
     },
     Setting {
         name: "trace",
@@ -584,7 +584,7 @@ pub const TABLE: &[Setting] = &[
         scope: Scope::Process,
         internal: false,
         doc: "How many events a process keeps; later ones are counted as lost.",
-        why: "Bounds the memory of a trace: about 64 bytes an event.",
+        why: "Bounds the file of a trace while it is written: 120 bytes an event.",
     },
     Setting {
         name: "job_fd",

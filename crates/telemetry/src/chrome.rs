@@ -3,16 +3,27 @@
 //! 1000000 + p. Times are microseconds of the machine's monotonic clock, the same for all processes of a node.
 
 use serde_json::{Value, json};
+use std::collections::HashMap;
 
 use crate::event::{Event, Record, Who};
 
 /// pid of proxy 0 in the picture.
 pub const FIRST_PROXY_PID: u64 = 1_000_000;
 
-/// A whole file from events.
-pub fn file(events: &[Value]) -> String {
+/// What people call the operations that their ranks have named, by context and sequence.
+type Names = HashMap<(u64, u32), String>;
+
+/// A whole file from the records of processes.
+pub fn file(processes: &[(Who, Vec<Record>)]) -> String {
+    let mut names = Names::new();
+    for record in processes.iter().flat_map(|(_, records)| records) {
+        if let Some(Event::Operation { name, number, context, sequence, .. }) = record.event() {
+            names.insert((context, sequence), format!("{name} #{number}"));
+        }
+    }
+    let events = processes.iter().flat_map(|(who, records)| of_process(*who, records, &names));
     // One event a line: a file of a million events can still be searched with grep.
-    let lines: Vec<String> = events.iter().map(Value::to_string).collect();
+    let lines: Vec<String> = events.map(|event| event.to_string()).collect();
     format!("{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{}\n]}}\n", lines.join(",\n"))
 }
 
@@ -29,73 +40,83 @@ pub fn parse(text: &str) -> Result<Vec<Value>, String> {
 }
 
 /// One process's records as events, with the lines that name the process.
-pub fn records(who: Who, records: &[Record]) -> Vec<Value> {
-    let (pid, name) = match who {
-        Who::Rank(rank) => (u64::from(rank), format!("rank {rank}")),
-        Who::Proxy(proxy) => (FIRST_PROXY_PID + u64::from(proxy), format!("proxy {proxy}")),
+fn of_process(who: Who, records: &[Record], names: &Names) -> Vec<Value> {
+    let pid = match who {
+        Who::Rank(rank) => u64::from(rank),
+        Who::Proxy(proxy) => FIRST_PROXY_PID + u64::from(proxy),
     };
     let mut events = vec![
-        json!({"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": name}}),
+        json!({"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": who.to_string()}}),
         json!({"ph": "M", "name": "process_sort_index", "pid": pid, "tid": 0, "args": {"sort_index": pid}}),
     ];
-    for record in records {
-        push(&mut events, pid, record);
+    for (index, record) in records.iter().enumerate() {
+        if let Some(event) = record.event() {
+            push(&mut events, (pid, index), record, &event, names);
+        }
     }
     events
 }
 
-fn push(events: &mut Vec<Value>, pid: u64, record: &Record) {
-    let (name, category, args) = describe(&record.event);
+fn push(events: &mut Vec<Value>, (pid, index): (u64, usize), record: &Record, what: &Event, names: &Names) {
+    let (name, category, args) = describe(what, names);
     let at = |ns: u64| ns as f64 / 1000.0;
+    let (from, until) = (record.from(), record.until());
     let mut event = json!({
-        "name": name, "cat": category, "pid": pid, "tid": record.thread, "ts": at(record.from), "args": args,
+        "name": name, "cat": category, "pid": pid, "tid": record.thread(), "ts": at(from), "args": args,
     });
-    if let Event::Collective { context, sequence, .. } = record.event {
-        // Several collectives run at once, so their bars may cross: an asynchronous pair instead of a nested bar.
-        event["id2"] = json!({"local": format!("{context:x}.{sequence}")});
-        event["ph"] = "b".into();
-        let mut last = event.clone();
-        last["ph"] = "e".into();
-        last["ts"] = at(record.until).into();
-        events.extend([event, last]);
-    } else if record.until == 0 {
-        event["ph"] = "i".into();
-        event["s"] = "t".into();
-        events.push(event);
-    } else {
-        event["ph"] = "X".into();
-        event["dur"] = at(record.until.saturating_sub(record.from)).into();
-        events.push(event);
+    match what {
+        Event::Operation { .. } => {
+            // Several operations are under way at once, so their bars may cross: an asynchronous pair instead of a nested bar. One that has not
+            // completed has no second half.
+            event["id2"] = json!({"local": format!("{pid}.{index}")});
+            event["ph"] = "b".into();
+            let mut last = event.clone();
+            events.push(event);
+            if until != 0 {
+                last["ph"] = "e".into();
+                last["ts"] = at(until).into();
+                events.push(last);
+            }
+        }
+        // The process ended in it.
+        Event::Call { .. } if until == 0 => {
+            event["ph"] = "B".into();
+            events.push(event);
+        }
+        _ if until == 0 => {
+            event["ph"] = "i".into();
+            event["s"] = "t".into();
+            events.push(event);
+        }
+        _ => {
+            event["ph"] = "X".into();
+            event["dur"] = at(until.saturating_sub(from)).into();
+            events.push(event);
+        }
     }
 }
 
 /// Name, category and arguments in the picture.
-fn describe(event: &Event) -> (&'static str, &'static str, Value) {
-    let operation = |context: u64, sequence: u32| format!("{context:x}.{sequence}");
+fn describe(event: &Event, names: &Names) -> (String, &'static str, Value) {
+    let operation = |context: u64, sequence: u32| match names.get(&(context, sequence)) {
+        Some(name) => name.clone(),
+        None => format!("{context:x}.{sequence}"),
+    };
     match *event {
-        Event::Call { function } => (function, "call", json!({})),
-        Event::Wait => ("wait", "wait", json!({})),
-        Event::Sleep => ("sleep", "wait", json!({})),
-        Event::Send { to, tag, bytes, route } => {
-            ("send", "message", json!({"to": to, "tag": tag, "bytes": bytes, "route": route}))
-        }
-        Event::Recv { from, tag, bytes, route } => {
-            ("recv", "message", json!({"from": from, "tag": tag, "bytes": bytes, "route": route}))
-        }
-        Event::Transfer { peer, bytes, how } => {
-            ("transfer", "message", json!({"peer": peer, "bytes": bytes, "how": how}))
-        }
-        Event::Collective { name, context, sequence, bytes } => {
-            (name, "collective", json!({"operation": operation(context, sequence), "bytes": bytes}))
+        Event::Call { function } => (function.into(), "call", json!({})),
+        Event::Wait => ("wait".into(), "wait", json!({})),
+        Event::Operation { name, number, bytes, .. } => {
+            (format!("{name} #{number}"), "operation", json!({"bytes": bytes}))
         }
         Event::Step { kind, peer, context, sequence, bytes } => {
-            (kind, "step", json!({"peer": peer, "operation": operation(context, sequence), "bytes": bytes}))
+            let args = json!({"peer": peer, "operation": operation(context, sequence), "bytes": bytes});
+            (kind.into(), "step", args)
         }
         Event::HandOver { proxy, context, sequence } => {
-            ("hand-over", "proxy", json!({"proxy": proxy, "operation": operation(context, sequence)}))
+            ("hand-over".into(), "proxy", json!({"proxy": proxy, "operation": operation(context, sequence)}))
         }
         Event::Recover { proxy, context, sequence } => {
-            ("recover", "proxy", json!({"proxy": proxy, "operation": operation(context, sequence)}))
+            ("recover".into(), "proxy", json!({"proxy": proxy, "operation": operation(context, sequence)}))
         }
     }
 }
@@ -108,6 +129,7 @@ pub fn check(events: &[Value]) -> Result<(), String> {
         let timed = has("ts", |ts| ts.as_f64().is_some_and(|ts| ts >= 0.0)) && has("cat", Value::is_string);
         let right = match event.get("ph").and_then(Value::as_str) {
             Some("M") => has("args", Value::is_object),
+            Some("B") => timed,
             Some("i") => timed && has("s", Value::is_string),
             Some("X") => timed && has("dur", |dur| dur.as_f64().is_some_and(|dur| dur >= 0.0)),
             Some("b" | "e") => timed && has("id2", Value::is_object),
@@ -123,31 +145,36 @@ pub fn check(events: &[Value]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn record(event: Event, from: u64, until: u64) -> Record {
-        Record { event, from, until, thread: 1 }
-    }
+    use crate::event::recorded;
 
     #[test]
-    fn every_kind_of_event_is_valid_and_survives_the_file() {
-        let all = [
-            record(Event::Call { function: "MPI_Wait" }, 1000, 3500),
-            record(Event::Wait, 1, 2),
-            record(Event::Sleep, 1, 2),
-            record(Event::Send { to: 1, tag: 2, bytes: 3, route: "eager" }, 5, 0),
-            record(Event::Recv { from: 1, tag: 2, bytes: 3, route: "own" }, 5, 0),
-            record(Event::Transfer { peer: 1, bytes: 9, how: "cma" }, 5, 9),
-            record(Event::Collective { name: "MPI_Ialltoall", context: 255, sequence: 1, bytes: 9 }, 5, 9),
-            record(Event::Step { kind: "reduce", peer: 0, context: 255, sequence: 1, bytes: 9 }, 5, 9),
-            record(Event::HandOver { proxy: 0, context: 255, sequence: 1 }, 5, 0),
-            record(Event::Recover { proxy: 0, context: 255, sequence: 1 }, 5, 0),
+    fn every_kind_of_event_is_valid_and_operations_are_named_everywhere() {
+        let name = "MPI_Ialltoall on MPI_COMM_WORLD";
+        let operation = Event::Operation { name, number: 17, context: 255, sequence: 1, bytes: 9 };
+        let rank = [
+            recorded(Event::Call { function: "MPI_Wait" }, 1000, 3500),
+            recorded(Event::Wait, 1, 2),
+            recorded(operation, 5, 9),
+            recorded(Event::HandOver { proxy: 0, context: 255, sequence: 1 }, 5, 0),
+            recorded(Event::Recover { proxy: 0, context: 255, sequence: 2 }, 5, 0),
+            recorded(Event::Call { function: "MPI_Recv" }, 5, 0),
+            recorded(Event::Operation { name, number: 18, context: 0, sequence: 0, bytes: 9 }, 5, 0),
         ];
-        let events = parse(&file(&records(Who::Proxy(2), &all))).unwrap();
+        let proxy =
+            [recorded(Event::Step { kind: "reduce", peer: 0, context: 255, sequence: 1, bytes: 9 }, 5, 9)];
+        let text = file(&[(Who::Rank(1), rank.to_vec()), (Who::Proxy(2), proxy.to_vec())]);
+        let events = parse(&text).unwrap();
         check(&events).unwrap();
-        assert_eq!(events.len(), 2 + all.len() + 1);
-        assert!(events.iter().all(|event| event["pid"] == 1_000_002));
-        assert_eq!((events[2]["ts"].as_f64(), events[2]["dur"].as_f64()), (Some(1.0), Some(2.5)));
-        assert_eq!(events[8]["id2"]["local"], "ff.1");
+        let of = |pid: u64, at: usize| events.iter().filter(|event| event["pid"] == pid).nth(at).unwrap();
+        assert_eq!((of(1, 2)["ts"].as_f64(), of(1, 2)["dur"].as_f64()), (Some(1.0), Some(2.5)));
+        assert_eq!((&of(1, 4)["name"], &of(1, 4)["ph"]), (&json!(format!("{name} #17")), &json!("b")));
+        assert_eq!((&of(1, 5)["ph"], &of(1, 5)["id2"]), (&json!("e"), &of(1, 4)["id2"]));
+        assert_eq!(of(1, 6)["args"]["operation"], format!("{name} #17"));
+        assert_eq!(of(1, 7)["args"]["operation"], "ff.2");
+        assert_eq!((&of(1, 8)["name"], &of(1, 8)["ph"]), (&json!("MPI_Recv"), &json!("B")));
+        assert_eq!(of(1, 9)["ph"], "b");
+        assert_eq!(of(1_000_002, 2)["args"]["operation"], format!("{name} #17"));
+        assert_eq!(events.len(), 2 + 9 + 2);
     }
 
     #[test]

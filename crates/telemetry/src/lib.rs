@@ -2,17 +2,19 @@
 //!
 //! A counter is a 64-bit word of the process's page in the job's segment, so `outboard top` reads a running job without
 //! asking it. One process writes a page, under its one lock, hence a plain load and store; nobody takes a lock or makes a
-//! system call to count. Events cost one branch unless OUTBOARD_TRACE is set.
+//! system call to count. Events cost one branch unless OUTBOARD_TRACE is set, operations one unless that or OUTBOARD_STATS is.
 //!
-//! Read next: `counter.rs` (the table of counters), `page.rs`, `event.rs`, `chrome.rs` (the file format), `summary.rs`.
+//! Read next: `counter.rs` (the table of counters), `page.rs`, `operation.rs`, `event.rs`, `chrome.rs` (the file format), `summary.rs`.
 #![forbid(unsafe_code)]
 
 pub mod chrome;
 mod counter;
 pub mod event;
+mod operation;
 mod page;
 pub mod summary;
 
 pub use counter::{Counter, Unit};
 pub use event::{Event, begin, end, event, tracing};
+pub use operation::{Carried, Operation, Operations, Sum, enter, leave, operations, sum_up_in, time, timed};
 pub use page::{Page, attach, count, page, set, value};

@@ -1,8 +1,8 @@
-//! Counters for people: numbers with units, and the table that OUTBOARD_STATS=1 prints.
+//! Counters for people: numbers with units, and what OUTBOARD_STATS=1 prints: a table, and a sentence for each function and comm.
 
 use std::fmt::Write;
 
-use crate::{Counter, Page, Unit};
+use crate::{Counter, Operations, Page, Sum, Unit};
 
 /// A value in at most seven characters: `1234`, `56.7K`, `1.2MiB`, `34.5ms`.
 pub fn short(value: u64, unit: Unit) -> String {
@@ -63,6 +63,89 @@ pub fn table(ranks: &[&Page], proxies: &[&Page]) -> String {
     text
 }
 
+/// Sentences of this kind at most: those that took the hosts longest.
+const SENTENCES: usize = 24;
+
+/// A sentence for each function and comm: bytes and proxies' processor time of all ranks, times of one in the middle.
+pub fn sentences(ranks: &[&Operations]) -> String {
+    let mut all: Vec<(String, u64, [u64; SUMMED.len()])> = Vec::new();
+    for (name, row) in ranks.iter().flat_map(|operations| operations.rows()) {
+        let found = all.iter().position(|(known, ..)| *known == name);
+        let at = found.unwrap_or_else(|| {
+            all.push((name, 0, [0; SUMMED.len()]));
+            all.len() - 1
+        });
+        let (_, ranks, sums) = &mut all[at];
+        *ranks += 1;
+        sums.iter_mut().zip(SUMMED).for_each(|(sum, which)| *sum += row.sum(*which));
+    }
+    all.sort_by_key(|(_, ranks, sums)| std::cmp::Reverse(sums[Sum::HostNs as usize] / ranks));
+    let mut text = String::new();
+    for (name, ranks, sums) in all.iter().take(SENTENCES) {
+        writeln!(text, "{}", sentence(name, *ranks, sums)).expect("a String takes all");
+    }
+    if all.len() > SENTENCES {
+        writeln!(text, "and {} more", all.len() - SENTENCES).expect("a String takes all");
+    }
+    text
+}
+
+const SUMMED: &[Sum] = &[
+    Sum::Calls,
+    Sum::Over,
+    Sum::Bytes,
+    Sum::HostNs,
+    Sum::Carried,
+    Sum::CarriedBytes,
+    Sum::CarriedNs,
+    Sum::BesideNs,
+    Sum::ProxyCpuNs,
+];
+
+fn sentence(name: &str, ranks: u64, sums: &[u64]) -> String {
+    let of = |sum: Sum| sums[sum as usize];
+    let each = |sum: Sum| spaced(of(sum) / ranks, Unit::Nanoseconds);
+    let (calls, carried, over) = (of(Sum::Calls), of(Sum::Carried), of(Sum::Over));
+    let mut text = format!("{name}, {} calls", calls.div_ceil(ranks));
+    if ranks > 1 {
+        write!(text, " of {ranks} ranks").expect("a String takes all");
+    }
+    text += ": ";
+    if carried > 0 {
+        let share = 100.0 * of(Sum::BesideNs) as f64 / of(Sum::CarriedNs).max(1) as f64;
+        let bytes = spaced(of(Sum::CarriedBytes), Unit::Bytes);
+        write!(
+            text,
+            "proxy carried {bytes} in {}, {share:.0} % of it beside computation",
+            each(Sum::CarriedNs)
+        )
+        .expect("a String takes all");
+        if carried < over {
+            write!(text, " ({} % of the calls; the ranks the others themselves)", 100 * carried / over)
+                .expect("a String takes all");
+        }
+    } else {
+        write!(text, "{} by the ranks themselves", spaced(of(Sum::Bytes), Unit::Bytes))
+            .expect("a String takes all");
+    }
+    write!(text, "; host {} in MPI", each(Sum::HostNs)).expect("a String takes all");
+    if carried > 0 {
+        let cpu = spaced(of(Sum::ProxyCpuNs), Unit::Nanoseconds);
+        write!(text, "; proxy CPU {cpu}").expect("a String takes all");
+    }
+    if over < calls {
+        write!(text, "; {} not complete", calls - over).expect("a String takes all");
+    }
+    text
+}
+
+/// As `short`, with a space before the unit.
+fn spaced(value: u64, unit: Unit) -> String {
+    let text = short(value, unit);
+    let unit = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
+    format!("{} {}", &text[..unit], &text[unit..])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,5 +172,24 @@ mod tests {
         assert_eq!(words[1], ["barrier_calls", "8", "3", "5"]);
         assert_eq!(words[2], ["steps", "0", "0", "0", "7"]);
         assert_eq!(words.len(), 3);
+    }
+
+    #[test]
+    fn a_sentence_says_whether_it_overlapped() {
+        let (a, b) = (Operations::new(), Operations::new());
+        for page in [&a, &b] {
+            page.enter("MPI_Ialltoall on MPI_COMM_WORLD");
+            let row = page.rows().next().unwrap().1;
+            let sums = [100, 100, 838860800, 400_000, 100, 858993459, 145_000_000, 134_850_000, 185_000_000];
+            SUMMED.iter().zip(sums).for_each(|(sum, value)| row.add(*sum, value));
+        }
+        a.enter("MPI_Barrier on c");
+        a.rows().nth(1).unwrap().1.add(Sum::Calls, 1);
+        assert_eq!(
+            sentences(&[&a, &b]),
+            "MPI_Ialltoall on MPI_COMM_WORLD, 100 calls of 2 ranks: proxy carried 1.6 GiB in 145 ms, 93 % of it beside \
+             computation; host 400 us in MPI; proxy CPU 370 ms\n\
+             MPI_Barrier on c, 1 calls: 0 B by the ranks themselves; host 0 ns in MPI; 1 not complete\n"
+        );
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::args::{Address, Counts, Handle, In, Out};
 use crate::collective::{Planned, Reduced, Typed, TypedEach, Weighted};
+use crate::operation;
 use crate::process::{Guard, Process};
 use crate::short::{self, Prepared};
 use error::Result;
@@ -319,13 +320,16 @@ fn blocking(
     short: Option<Prepared>,
     plan: impl FnOnce(&mut Process) -> Result<Planned>,
 ) -> Result<()> {
-    if let Some(short) = short
-        && guard.round(&short)?
-    {
-        return Ok(());
+    let mut operation = None;
+    if let Some(short) = short {
+        operation = guard.begun(short.0.comm, short::told(&short.1));
+        if guard.round(&short)? {
+            operation::over(operation);
+            return Ok(());
+        }
     }
     let planned = plan(guard)?;
-    run(guard, planned)
+    follow(guard, planned, operation)
 }
 
 /// Makes a call in the comm's queue, or by a schedule where it is none for that.
@@ -346,15 +350,27 @@ fn nonblocking(
 }
 
 pub(crate) fn run(guard: &mut Guard, planned: Planned) -> Result<()> {
+    follow(guard, planned, None)
+}
+
+/// The same of a call that may be timed already.
+fn follow(guard: &mut Guard, planned: Planned, operation: Option<Box<telemetry::Operation>>) -> Result<()> {
+    let (comm, bytes) = planned.told();
+    let operation = operation.or_else(|| guard.begun(comm, bytes));
     if guard.vector(&planned)? {
+        operation::over(operation);
         return Ok(());
     }
-    let work = planned.blocking().start(guard)?.1;
+    let mut work = planned.blocking().start(guard)?.1;
+    work.follow(operation, &guard.job().coll);
     guard.finish(work).error.map_or(Ok(()), Err)
 }
 
 pub(crate) fn launch(guard: &mut Guard, planned: Planned, request: Out<Handle>) -> Result<()> {
     request.check()?;
-    let (comm, work) = planned.start(guard)?;
+    let bytes = planned.told().1;
+    let (comm, mut work) = planned.start(guard)?;
+    let operation = guard.begun(comm, bytes);
+    work.follow(operation, &guard.job().coll);
     request.set(guard.request(comm, work)?)
 }

@@ -161,6 +161,6 @@ pub fn exscan_init(
 pub(crate) fn keep(guard: &mut Guard, planned: Planned, info: Handle, request: Out<Handle>) -> Result<()> {
     request.check()?;
     guard.objects.info_or_empty(info)?;
-    let (comm, recipe) = planned.persist(guard)?;
+    let (comm, recipe) = planned.made_by(guard.doing.0).persist(guard)?;
     request.set(guard.job().requests.insert(Request { comm, work: None, recipe: Some(Box::new(recipe)) })?)
 }

@@ -313,7 +313,12 @@ fn start_again(guard: &mut Guard, handle: Handle) -> Result<()> {
     let Some(mut recipe) = request.recipe.take() else {
         fail!(Class::Request, "{handle} is not a persistent request");
     };
-    let work = recipe.start(guard);
+    let mut work = recipe.start(guard);
+    if let (Recipe::Coll { planned, .. }, Ok(work)) = (&*recipe, &mut work) {
+        let (comm, bytes) = planned.told();
+        let operation = guard.operation(planned.function(), comm, bytes);
+        work.follow(operation, &guard.job().coll);
+    }
     let request = guard.job().requests.get_mut(handle)?;
     request.recipe = Some(recipe);
     let work = request.work.insert(work?);

@@ -184,6 +184,22 @@ fn around(unit: Vec<usize>, kind: &str, cpus: &[usize]) -> Vec<usize> {
     all
 }
 
+/// A sentence where proxies get the cpus of ranks, of `cpus` that we may use.
+pub fn shared_with_proxies(plan: &Plan, cpus: usize) -> Option<String> {
+    let crowded = plan.ranks.len() + plan.proxies.len() > cpus;
+    // Nothing stands for anywhere, where the kernel keeps processes apart if there is room.
+    let meet = |a: &[usize], b: &[usize]| match a.is_empty() || b.is_empty() {
+        true => crowded,
+        false => a.iter().any(|cpu| b.contains(cpu)),
+    };
+    let shares = |proxy: &Vec<usize>| plan.ranks.iter().any(|rank| meet(proxy, rank));
+    let (index, cpus) = plan.proxies.iter().enumerate().find(|(_, proxy)| shares(proxy))?;
+    Some(format!(
+        "proxy {index} shares its cpus ({}) with ranks: it computes while they cannot. Leave it a core: fewer ranks, or --proxy-cores",
+        told(cpus)
+    ))
+}
+
 /// All hardware threads: the first of each core, then the second ones.
 fn by_thread(cores: &[Core]) -> Vec<usize> {
     let deepest = cores.iter().map(Vec::len).max().unwrap_or(0);
@@ -213,6 +229,7 @@ mod tests {
         cpus.iter().map(|&cpu| vec![cpu]).collect()
     }
 
+    const NONE: Option<Bind> = Some(Bind { to: None, cores: 1 });
     const NONE: Option<Bind> = Some(Bind { to: None, cores: 1 });
     const CORE: Option<Bind> = Some(Bind { to: Some("Core"), cores: 1 });
 
@@ -258,6 +275,21 @@ mod tests {
         assert_eq!((free.ranks, free.spin), (vec![vec![], vec![]], true));
         let one = planned(&singles(&[3]), 2, 1, CORE);
         assert_eq!((one.ranks, one.proxies, one.spin), (singles(&[3, 3]), singles(&[3]), false));
+    }
+
+    #[test]
+    fn proxies_on_the_cores_of_ranks_are_told() {
+        let shared = |cores: &[usize], ranks, proxies, bind| {
+            shared_with_proxies(&planned(&singles(cores), ranks, proxies, bind), cores.len())
+        };
+        assert!(shared(&[3], 2, 1, CORE).unwrap().contains("proxy 0 shares its cpus (3)"));
+        assert!(shared(&[0, 1], 2, 1, NONE).unwrap().contains("(any)"));
+        for (cores, ranks, proxies, bind) in
+            [(2, 2, 0, None), (2, 2, 1, None), (2, 5, 0, None), (4, 2, 1, NONE), (4, 2, 2, None)]
+        {
+            let cores: Vec<usize> = (0..cores).collect();
+            assert_eq!(shared(&cores, ranks, proxies, bind), None, "{cores:?} {ranks} {proxies}");
+        }
     }
 
     #[test]

@@ -194,6 +194,8 @@ impl Job {
         if let Some(forwarder) = self.forwarder.take() {
             forwarder.finish();
         }
+        // Those of worlds that ended well have been told by them.
+        self.worlds.iter().for_each(|world| boot::tell(&self.segment, world.first));
         if let Some(file) = &self.setup.trace {
             self.merge(file);
         }
@@ -552,9 +554,7 @@ impl Job {
     fn merge(&self, file: &std::path::Path) {
         match trace::merge(file, self.used, self.segment.shape().proxies) {
             Ok(0) => {}
-            Ok(missing) => {
-                say(&format!("the trace lacks {missing} processes that did not end by MPI_Finalize"))
-            }
+            Ok(missing) => say(&format!("the trace lacks {missing} processes that never came to MPI_Init")),
             Err(error) => say(&format!("cannot write the trace {}: {error}", file.display())),
         }
     }

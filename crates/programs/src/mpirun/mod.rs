@@ -85,6 +85,9 @@ fn launch(arguments: &Arguments) -> Result<u8, Refusal> {
         crowded: false,
     };
     let plan = place(&cores, &mut want, &mut claims)?;
+    if let Some(warning) = cpus::shared_with_proxies(&plan, cores.iter().map(Vec::len).sum()) {
+        say(&warning);
+    }
     if global.verbose {
         arguments.notes.iter().for_each(|note| say(note));
     }

@@ -127,6 +127,8 @@ pub struct World {
     pub leaving: Gate,
     /// 0, or bit 63, whether it was an error (bit 62), the rank (30 bits) and the code (32 bits) of the first that ended the world.
     abort: AtomicU64,
+    /// Whether its statistics must still be told: whoever takes the 1 away tells them.
+    pub statistics: AtomicU32,
 }
 
 impl World {
@@ -156,6 +158,7 @@ impl World {
 
     /// As it was before its first process.
     fn renew(&self, id: u64, size: u32) {
+        self.statistics.store(0, Ordering::Relaxed);
         self.id.store(id, Ordering::Relaxed);
         self.size.store(size, Ordering::Relaxed);
         self.born.count.store(0, Ordering::Relaxed);
@@ -296,6 +299,8 @@ pub struct RankPage {
     pub launches: LaunchRing,
     /// Its counters.
     pub counters: Line<telemetry::Page>,
+    /// What became of its collectives, where OUTBOARD_STATS asks for it.
+    pub operations: Line<telemetry::Operations>,
     /// Where peers find its instances: offset in its arena of the first of each bucket, 0 if the bucket is empty.
     pub directory: Line<[AtomicU64; DIRECTORY_BUCKETS]>,
     /// Words that the `executor` room defines.
@@ -356,6 +361,7 @@ impl RankPage {
         let words = self.connected.words.iter().chain(&self.directory[..]).chain(&self.scalars[..]);
         words.for_each(|word| word.store(0, Ordering::Relaxed));
         telemetry::Counter::ALL.iter().for_each(|counter| self.counters.set(*counter, 0));
+        self.operations.clear();
         self.world.renew(0, 0);
     }
 

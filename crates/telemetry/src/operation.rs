@@ -1,0 +1,374 @@
+//! Collectives from their start to their completion: a row for each function and comm in the rank's page, so that it can be told what became of
+//! them however the rank ends; and the time that the host spends in MPI meanwhile. Nothing of this is done unless
+//! OUTBOARD_STATS or OUTBOARD_TRACE is set.
+
+use std::cell::Cell;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use sys::clock::now;
+
+use crate::event::{self, Event};
+
+/// Rows of a page. The last one is for all that come when the others are taken.
+const ROWS: usize = 48;
+/// Words of a row's name.
+const NAME_WORDS: usize = 9;
+
+/// What is summed up in a row.
+#[derive(Clone, Copy, Debug)]
+pub enum Sum {
+    /// Operations started.
+    Calls,
+    /// Of those, completed.
+    Over,
+    /// Bytes of their buffers: the longer of what a rank gives and gets.
+    Bytes,
+    /// Time in the MPI calls that started, tested or completed them.
+    HostNs,
+    /// Of those completed, carried out by a proxy.
+    Carried,
+    /// Bytes that proxies moved for them.
+    CarriedBytes,
+    /// Time from the start of these to their completion.
+    CarriedNs,
+    /// Of this, time in which the host was not in MPI.
+    BesideNs,
+    /// Processor time of the proxies for them.
+    ProxyCpuNs,
+}
+
+const SUMS: usize = Sum::ProxyCpuNs as usize + 1;
+
+/// What became of the operations of one function on one comm.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Row {
+    /// Bytes of the name, 0 while the row is free.
+    name_bytes: AtomicU64,
+    name: [AtomicU64; NAME_WORDS],
+    sums: [AtomicU64; SUMS],
+}
+
+/// The rows of a rank. All zero is a valid page, so fresh shared memory is one; the rank alone writes it.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Operations {
+    rows: [Row; ROWS],
+}
+
+impl Row {
+    const fn free() -> Row {
+        Row {
+            name_bytes: AtomicU64::new(0),
+            name: [const { AtomicU64::new(0) }; NAME_WORDS],
+            sums: [const { AtomicU64::new(0) }; SUMS],
+        }
+    }
+
+    /// A sum; any process may ask at any time.
+    pub fn sum(&self, sum: Sum) -> u64 {
+        self.sums[sum as usize].load(Ordering::Relaxed)
+    }
+
+    /// Adds to a sum. Only the page's owner does.
+    pub fn add(&self, sum: Sum, n: u64) {
+        let word = &self.sums[sum as usize];
+        word.store(word.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+    }
+
+    /// The function and comm; nothing of a free row.
+    pub fn name(&self) -> Option<String> {
+        let length = (self.name_bytes.load(Ordering::Acquire) as usize).min(8 * NAME_WORDS);
+        let bytes: Vec<u8> =
+            self.name.iter().flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect();
+        (length > 0).then(|| String::from_utf8_lossy(&bytes[..length]).into_owned())
+    }
+
+    fn set_name(&self, name: &str) {
+        let mut bytes = [0; 8 * NAME_WORDS];
+        let length = name.len().min(bytes.len());
+        bytes[..length].copy_from_slice(&name.as_bytes()[..length]);
+        for (word, bytes) in self.name.iter().zip(bytes.chunks_exact(8)) {
+            word.store(u64::from_ne_bytes(bytes.try_into().expect("eight bytes")), Ordering::Relaxed);
+        }
+        self.name_bytes.store(length as u64, Ordering::Release);
+    }
+}
+
+impl Operations {
+    /// A page without operations.
+    pub const fn new() -> Operations {
+        Operations { rows: [const { Row::free() }; ROWS] }
+    }
+
+    /// The rows in use.
+    pub fn rows(&self) -> impl Iterator<Item = (String, &Row)> {
+        self.rows.iter().map_while(|row| Some((row.name()?, row)))
+    }
+
+    /// Takes a row for `name`: a free one, or the last.
+    pub fn enter(&self, name: &str) -> usize {
+        let free = self.rows.iter().position(|row| row.name_bytes.load(Ordering::Relaxed) == 0);
+        let at = free.unwrap_or(ROWS - 1);
+        if at < ROWS - 1 {
+            self.rows[at].set_name(name);
+        } else {
+            self.rows[at].set_name("other operations");
+        }
+        at
+    }
+
+    /// Forgets everything.
+    pub fn clear(&self) {
+        for row in &self.rows {
+            row.name_bytes.store(0, Ordering::Relaxed);
+            row.sums.iter().for_each(|sum| sum.store(0, Ordering::Relaxed));
+        }
+    }
+}
+
+impl Default for Operations {
+    fn default() -> Operations {
+        Operations::new()
+    }
+}
+
+static ATTACHED: OnceLock<&'static Operations> = OnceLock::new();
+static TIMED: AtomicBool = AtomicBool::new(false);
+
+/// Sums operations up in `page` from now on. The first call of a process decides.
+pub fn sum_up_in(page: &'static Operations) {
+    let _ = ATTACHED.set(page);
+}
+
+/// The page of this process.
+pub fn operations() -> &'static Operations {
+    static PRIVATE: Operations = Operations::new();
+    ATTACHED.get().copied().unwrap_or(&PRIVATE)
+}
+
+/// Times calls and operations from now on.
+pub fn time() {
+    TIMED.store(true, Ordering::Relaxed);
+}
+
+/// Whether calls and operations are timed.
+#[inline]
+pub fn timed() -> bool {
+    TIMED.load(Ordering::Relaxed)
+}
+
+/// A thread's way in and out of MPI.
+#[derive(Default)]
+struct Host {
+    /// Calls within calls: the program's functions may call MPI.
+    depth: Cell<u32>,
+    /// When the outermost began, and the trace's record of it.
+    entered: Cell<u64>,
+    record: Cell<Option<usize>>,
+    /// Time in those before.
+    in_mpi: Cell<u64>,
+}
+
+thread_local!(static HOST: Host = const {
+    Host { depth: Cell::new(0), entered: Cell::new(0), record: Cell::new(None), in_mpi: Cell::new(0) }
+});
+
+/// An MPI call begins: the time, or 0 where nothing is timed.
+#[inline]
+pub fn enter(function: &'static str) -> u64 {
+    if timed() { entered(function) } else { 0 }
+}
+
+/// The call that began then ends.
+#[inline]
+pub fn leave(begun: u64) {
+    if begun != 0 {
+        left(begun);
+    }
+}
+
+#[cold]
+fn entered(function: &'static str) -> u64 {
+    let begun = now();
+    let record = event::open(Event::Call { function }, begun);
+    HOST.with(|host| {
+        if host.depth.replace(host.depth.get() + 1) == 0 {
+            host.entered.set(begun);
+            host.record.set(record);
+        }
+    });
+    begun
+}
+
+#[cold]
+fn left(begun: u64) {
+    let now = now();
+    HOST.with(|host| {
+        host.depth.set(host.depth.get().saturating_sub(1));
+        if host.depth.get() == 0 {
+            host.in_mpi.set(host.in_mpi.get() + now - begun);
+            event::close(host.record.take(), now);
+        }
+    });
+}
+
+/// Ends the record of the call that this thread is in, before the trace is written.
+pub(crate) fn close_call() {
+    HOST.with(|host| event::close(host.record.take(), now()));
+}
+
+/// Who carried an operation out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// By which context and number its ranks and proxies know it.
+    pub context: u64,
+    /// The number.
+    pub sequence: u32,
+    /// A proxy, not the rank itself.
+    pub by_proxy: bool,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// When it was complete; 0 if that is not known.
+    pub completed: u64,
+    /// The proxy's processor time.
+    pub cpu_ns: u64,
+}
+
+/// An operation under way, of a rank whose calls are timed.
+#[derive(Debug)]
+pub struct Operation {
+    row: usize,
+    record: Option<usize>,
+    thread: u64,
+    /// When the call began that started it, and the thread's time in MPI before that.
+    begun: u64,
+    in_mpi: u64,
+    /// Time in the calls before the latest that looked after it; when that began, and how long ago that is.
+    host: u64,
+    call: u64,
+    looked: u64,
+}
+
+impl Operation {
+    /// Operation `number` of those in the row, which this call starts.
+    pub fn begin(row: usize, name: &str, number: u32, bytes: u64) -> Operation {
+        let (begun, in_mpi) = HOST.with(|host| (host.entered.get(), host.in_mpi.get()));
+        let page = &operations().rows[row];
+        page.add(Sum::Calls, 1);
+        page.add(Sum::Bytes, bytes);
+        let event = Event::Operation { name, number, context: 0, sequence: 0, bytes };
+        let record = event::open(event, begun);
+        let mut operation = Operation {
+            row,
+            record,
+            thread: event::thread(),
+            begun,
+            in_mpi,
+            host: 0,
+            call: begun,
+            looked: 0,
+        };
+        operation.look();
+        operation
+    }
+
+    /// By what its peers and proxies know it.
+    pub fn identify(&self, carried: &Carried) {
+        event::identify(self.record, carried.context, carried.sequence);
+    }
+
+    /// The call that this thread is in looks after it.
+    pub fn look(&mut self) {
+        let entered = HOST.with(|host| host.entered.get());
+        if entered != self.call {
+            self.host += self.looked;
+            self.call = entered;
+        }
+        self.looked = now().saturating_sub(entered);
+    }
+
+    /// It is over, as the call finds that this thread is in.
+    pub fn over(mut self, carried: Option<Carried>) {
+        self.look();
+        let host = self.host + self.looked;
+        let (entered, in_mpi) = HOST.with(|host| (host.entered.get(), host.in_mpi.get()));
+        // One that waited in a queue has got its number only then.
+        carried.iter().for_each(|carried| self.identify(carried));
+        let carried = carried.unwrap_or_default();
+        let completed = if carried.completed > self.begun { carried.completed } else { now() };
+        let row = &operations().rows[self.row];
+        row.add(Sum::Over, 1);
+        row.add(Sum::HostNs, host);
+        if carried.by_proxy {
+            let lasted = completed - self.begun;
+            // Calls between its completion and this one are taken as before it, so that what is told never is too much. What another
+            // thread did before is not known here.
+            let inside = match self.thread == event::thread() {
+                true => in_mpi - self.in_mpi + completed.saturating_sub(entered),
+                false => host,
+            };
+            row.add(Sum::Carried, 1);
+            row.add(Sum::CarriedBytes, carried.bytes);
+            row.add(Sum::CarriedNs, lasted);
+            row.add(Sum::BesideNs, lasted.saturating_sub(inside));
+            row.add(Sum::ProxyCpuNs, carried.cpu_ns);
+        }
+        event::close(self.record, completed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pass(ns: u64) {
+        let begun = now();
+        while now() - begun < ns {}
+    }
+
+    #[test]
+    fn what_is_beside_computation_is_what_lies_between_calls() {
+        let _one = event::TRACED.lock().unwrap();
+        assert_eq!(enter("MPI_Test"), 0);
+        time();
+        let row = operations().enter("MPI_Ialltoall on MPI_COMM_WORLD");
+        let start = enter("MPI_Ialltoall");
+        pass(1_000_000);
+        let mut operation = Operation::begin(row, "", 1, 100);
+        leave(start);
+        pass(3_000_000);
+        let completed = now();
+        pass(1_000_000);
+        let test = enter("MPI_Test");
+        pass(1_000_000);
+        operation.look();
+        leave(test);
+        let wait = enter("MPI_Wait");
+        let carried = Carried { by_proxy: true, bytes: 7, completed, cpu_ns: 5, ..Carried::default() };
+        operation.over(Some(carried));
+        leave(wait);
+        let row = &operations().rows[row];
+        let ms = |sum| row.sum(sum) as f64 / 1e6;
+        assert_eq!(
+            [Sum::Calls, Sum::Over, Sum::Bytes, Sum::CarriedBytes].map(|sum| row.sum(sum)),
+            [1, 1, 100, 7]
+        );
+        // One in the start and three beside; the test comes after its completion, and may be taken as before it.
+        assert!(ms(Sum::CarriedNs) >= 4.0 && ms(Sum::HostNs) >= 2.0, "{row:?}");
+        assert!((1.0..=ms(Sum::CarriedNs) - 1.0).contains(&ms(Sum::BesideNs)), "{row:?}");
+    }
+
+    #[test]
+    fn a_page_with_more_operations_than_rows() {
+        let page = Operations::new();
+        let rows: Vec<usize> =
+            (0..ROWS + 5).map(|number| page.enter(&format!("{number} {}", "é".repeat(50)))).collect();
+        assert_eq!((rows[0], rows[ROWS - 2], rows[ROWS + 4]), (0, ROWS - 2, ROWS - 1));
+        let names: Vec<String> = page.rows().map(|(name, _)| name).collect();
+        assert!(names[0].starts_with("0 éé") && names[ROWS - 1] == "other operations", "{names:?}");
+        page.clear();
+        assert_eq!(page.rows().count(), 0);
+    }
+}
