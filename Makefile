@@ -10,7 +10,7 @@ ifneq ($(RUSTUP_HOME),)
 export RUSTUP_HOME
 endif
 
-.PHONY: build install uninstall demo test test-more conformance applications tidy clean help setup
+.PHONY: build install uninstall demo test test-more conformance differential applications tidy clean help setup
 
 build: setup  ## build the library and its programs into build/ (bin lib include share), which may be moved
 	$(CARGO) build --release --workspace --quiet
@@ -33,6 +33,10 @@ test-more: build  ## the same with many more proxy deaths and rank counts
 
 conformance: build  ## run MPICH's test suite, fetched as Debian's source package, over build/
 	tests/conformance/run
+
+differential: build  ## run 10 000 programs made from seeds over build/, MPICH and Intel MPI (their wheels), and compare what they see
+	tests/differential/run --seeds 10000
+	tests/differential/run --seeds 2000 --sides caller intel
 
 applications: build  ## run the tests of FFTW, HDF5, PnetCDF and PETSc, fetched as Debian's source packages, over build/
 	tests/applications/run

