@@ -230,7 +230,6 @@ mod tests {
     }
 
     const NONE: Option<Bind> = Some(Bind { to: None, cores: 1 });
-    const NONE: Option<Bind> = Some(Bind { to: None, cores: 1 });
     const CORE: Option<Bind> = Some(Bind { to: Some("Core"), cores: 1 });
 
     fn planned(cores: &[Core], ranks: u32, proxies: u32, bind: Option<Bind>) -> Plan {
