@@ -2,7 +2,7 @@
 use std::path::{Path, PathBuf};
 
 /// Whoever shares a job's memory must agree on what these say.
-const ROOMS: [&str; 12] = [
+const ROOMS: [&str; 13] = [
     "abi",
     "boot",
     "coll",
@@ -15,6 +15,7 @@ const ROOMS: [&str; 12] = [
     "schedule",
     "telemetry",
     "transport",
+    "tuning",
 ];
 
 fn main() {

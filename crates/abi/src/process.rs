@@ -855,11 +855,16 @@ impl Process {
         let settings = settings::get();
         let port = transport::route_shm::Port::new(segment.clone(), membership.rank);
         let overhead = crate::face::get().bsend_overhead_bytes;
-        let config = p2p::Config { bsend_overhead_bytes: overhead, ..p2p::Config::of(settings) };
+        let config =
+            p2p::Config { bsend_overhead_bytes: overhead, ..p2p::Config::of(settings, membership.tuning) };
         let p2p = P2p::new(transport::route::Reach::Shm(port), config);
         let allocator = transport::shm::Allocator::new(segment.arena(membership.rank)?);
-        let config = executor::Config::of(settings);
-        let coll = Coll::new(Executor::new(segment.clone(), membership.rank, allocator, config), settings)?;
+        let config = executor::Config::of(settings, membership.tuning);
+        let coll = Coll::new(
+            Executor::new(segment.clone(), membership.rank, allocator, config),
+            settings,
+            membership.tuning,
+        )?;
         let world = membership.world().id.load(Ordering::Relaxed);
         self.objects.join(membership.rank, membership.members(), world);
         self.objects

@@ -42,6 +42,8 @@ pub struct ProxyMembership {
     pub segment: &'static Segment,
     /// Which proxy this process is.
     pub proxy: u32,
+    /// What was chosen by measurement.
+    pub tuning: &'static tuning::Tuning,
 }
 
 /// Enters the job as the proxy that the environment names: publishes the process, counts into the proxy's page, records
@@ -68,7 +70,7 @@ pub fn join_proxy() -> Result<ProxyMembership> {
     telemetry::attach(&page.counters);
     time(settings, Who::Proxy(proxy), false);
     page.set_state(State::Running);
-    Ok(ProxyMembership { segment, proxy })
+    Ok(ProxyMembership { segment, proxy, tuning: crate::tuning::of_process(segment, settings) })
 }
 
 /// What tests want of the machine.

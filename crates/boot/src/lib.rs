@@ -13,7 +13,9 @@ mod build;
 mod claim;
 mod crash;
 mod member;
+mod tuning;
 
 pub use build::{BUILD, attach, create};
 pub use claim::{ProxyMembership, join_proxy};
 pub use member::{Membership, join, tell};
+pub use tuning::{overruled, set_tuning};

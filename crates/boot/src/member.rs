@@ -7,6 +7,7 @@ use error::{Class, Result, fail};
 use settings::agree::{LAUNCHER, RANKS, difference, told};
 use settings::{Cma, Offload, Settings};
 use transport::shm::{Segment, Shape, State, World, cma};
+use tuning::Tuning;
 
 use crate::claim::{self, Claim};
 use crate::crash;
@@ -22,6 +23,8 @@ pub struct Membership {
     pub first: u32,
     /// Ranks in MPI_COMM_WORLD.
     pub size: u32,
+    /// What was chosen by measurement.
+    pub tuning: &'static Tuning,
     /// Whether this is a job of one that no `mpirun` started.
     pub alone: bool,
 }
@@ -35,7 +38,8 @@ pub fn join() -> Result<Membership> {
         Claim::Rank(segment, rank) => {
             let first = segment.rank(rank).first.load(Ordering::Relaxed);
             let size = segment.members(first).len() as u32;
-            Membership { segment, rank, first, size, alone: false }
+            let tuning = crate::tuning::of_process(segment, settings);
+            Membership { segment, rank, first, size, tuning, alone: false }
         }
         Claim::Alone => {
             // A descendant of one of our ranks has our variables too, beside those that `mpirun` sets for others' sake.
@@ -72,7 +76,8 @@ fn alone(settings: &Settings) -> Result<Membership> {
     segment.job().spin_allowed.store(1, Ordering::Relaxed);
     segment.job().cma_forbidden.store(u32::from(settings.cma == Cma::Off), Ordering::Relaxed);
     segment.rank(0).pid.store(sys::process::id(), Ordering::Release);
-    Ok(Membership { segment, rank: 0, first: 0, size: 1, alone: true })
+    let tuning = crate::tuning::of_process(segment, settings);
+    Ok(Membership { segment, rank: 0, first: 0, size: 1, tuning, alone: true })
 }
 
 impl Membership {

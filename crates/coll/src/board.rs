@@ -29,6 +29,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use sys::Span;
 use transport::shm::{Allocator, Arena, Doorbell, KeptPage, Segment, Words, cma};
+use tuning::{Distance, Load, Probes, Way};
 
 /// The longest that lies beside the word, and so comes with it.
 const BESIDE_MAX: u64 = 120;
@@ -56,10 +57,6 @@ const WORDS_BYTES: u64 = 4 * WORD_BYTES;
 /// Room for contributions of `BYTES_MAX` while a rank's boards have less than this in all, then for less: touched pages stay.
 const BOARDS_BYTES_MAX: u64 = 128 << 20;
 const LESS_BYTES_MAX: u64 = 16 << 10;
-/// What a call's buffers have together where the L2 cache holds them beside what it reads of others, if no other rank uses that cache. By vectors, on
-/// an L2 cache of 1 MiB (`sys/copy.rs`), an all-to-all of 2 ranks takes 9.1 us instead of 13.3 for 64 KiB, 18 instead of 25 for 128 KiB; but one
-/// of 4 ranks on 2 cores 54 instead of 46 us for 64 KiB, 15 instead of 19 an allgather of 32 KiB.
-const NEAR_BYTES_MAX: usize = 512 << 10;
 /// In a `Hung::room`, beside the logarithm: proxies carry out this member's nonblocking collectives.
 const SERVED: u64 = 1 << 5;
 /// The same: ranks of the job share cpus, as far as this member knows.
@@ -90,6 +87,40 @@ pub enum Calls {
     Queued(usize),
 }
 
+/// What of boards was chosen by measurement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Longer blocks are pulled where all members can, and want to.
+    pub(crate) inline_bytes_max: u64,
+    /// Calls with buffers of up to so many bytes find them in a core's cache.
+    pub(crate) near_bytes_max: usize,
+    /// Nobody has measured: what the job's messages have shown by now tells whether to pull.
+    pub(crate) is_probed: bool,
+}
+
+impl Bounds {
+    /// The longest block that is not pulled where messages show that the kernel copies fast.
+    pub(crate) const PROBED: u64 = 64 << 10;
+
+    /// As a test wants it.
+    #[cfg(test)]
+    pub(crate) fn pulling_above(inline_bytes_max: u64) -> Bounds {
+        Bounds { inline_bytes_max, near_bytes_max: 512 << 10, is_probed: false }
+    }
+
+    /// Whether this member wants long blocks to be pulled: as all members tell each other, these may come to different answers.
+    fn wants_pulls(&self, segment: &Segment, peers: &[u32]) -> bool {
+        if !self.is_probed {
+            return self.inline_bytes_max < BYTES_MAX;
+        }
+        let probes = Probes(&segment.job().probes);
+        let cpus: Vec<usize> =
+            peers.iter().map(|peer| segment.rank(*peer).cpu.load(Ordering::Relaxed) as usize).collect();
+        let class = tuning::class_of(4 * self.inline_bytes_max);
+        probes.choice((Distance::of(&cpus), Load::Exchange, class)) == Some(Way::Read)
+    }
+}
+
 /// The boards of a process.
 pub(crate) struct Boards {
     pub(crate) segment: Segment,
@@ -108,8 +139,7 @@ pub(crate) struct Boards {
     pub(crate) left: Vec<(u64, u64)>,
     /// Bytes of all boards that were made here.
     made_bytes: u64,
-    /// Longer blocks are pulled where all members can.
-    pub(crate) inline_bytes_max: u64,
+    pub(crate) bounds: Bounds,
     /// Proxies carry out this rank's nonblocking collectives.
     served: bool,
 }
@@ -165,7 +195,7 @@ struct Place {
 }
 
 impl Boards {
-    pub(crate) fn new(segment: Segment, served: bool, inline_bytes_max: u64) -> Boards {
+    pub(crate) fn new(segment: Segment, served: bool, bounds: Bounds) -> Boards {
         Boards {
             segment,
             hung: Slab::new(),
@@ -176,7 +206,7 @@ impl Boards {
             waiting: Vec::new(),
             left: Vec::new(),
             made_bytes: 0,
-            inline_bytes_max,
+            bounds,
             served,
         }
     }
@@ -184,8 +214,9 @@ impl Boards {
     /// Room for a member's board among these (`Hung::room`), or `NO_BOARD`.
     pub(crate) fn new_board(&mut self, memory: &mut Allocator, peers: &[u32]) -> u64 {
         let reaches = |peer: &u32| cma::reaches(&self.segment, *peer);
-        let pulls =
-            self.inline_bytes_max < BYTES_MAX && peers.len() <= MEMBERS_MAX && peers.iter().all(reaches);
+        let pulls = peers.len() <= MEMBERS_MAX
+            && self.bounds.wants_pulls(&self.segment, peers)
+            && peers.iter().all(reaches);
         let arena = memory.arena().clone();
         let word = |room: u64, at: u64| {
             arena.keep(place_of(room).0 + at * WORD_BYTES, 1).expect("boards lie inside their arenas")
@@ -208,7 +239,7 @@ impl Boards {
 
     /// Hangs the board of blocking calls, as all members have told each other; nothing if some member has no room for one.
     pub(crate) fn hang(&mut self, rank: usize, peers: &[u32], rooms: &[i64]) -> Result<Option<usize>> {
-        let hung = Hung::find(&self.segment, rank, peers, rooms, self.inline_bytes_max)?;
+        let hung = Hung::find(&self.segment, rank, peers, rooms, self.bounds)?;
         Ok(hung.map(|hung| self.hung.insert(hung)))
     }
 
@@ -333,7 +364,7 @@ impl Hung {
         rank: usize,
         peers: &[u32],
         rooms: &[i64],
-        inline_bytes_max: u64,
+        bounds: Bounds,
     ) -> Result<Option<Hung>> {
         if rooms.contains(&(NO_BOARD as i64)) {
             return Ok(None);
@@ -346,8 +377,8 @@ impl Hung {
             peers.iter().zip(rooms).map(member).collect::<Result<_>>()?;
         let near_bytes_max = match (sys::copy::vectors_suit(), segment.job().may_spin()) {
             (false, _) => 0,
-            (true, true) => NEAR_BYTES_MAX,
-            (true, false) => NEAR_BYTES_MAX / 2,
+            (true, true) => bounds.near_bytes_max,
+            (true, false) => bounds.near_bytes_max / 2,
         };
         Ok(Some(Hung {
             board: Board {
@@ -365,7 +396,7 @@ impl Hung {
             begun: None,
             bytes_max: rooms.iter().map(|room| place_of(*room as u64).1).min().unwrap_or(0),
             inline_bytes_max: match rooms.iter().all(|room| *room as u64 & PULLS != 0) {
-                true => inline_bytes_max,
+                true => bounds.inline_bytes_max,
                 false => u64::MAX,
             },
             flat_max: match rooms.iter().any(|room| *room as u64 & CROWDED != 0) {

@@ -157,7 +157,7 @@ struct Process {
 impl Process {
     fn new(segment: &Segment, rank: u32) -> Process {
         let memory = Allocator::new(segment.arena(rank).unwrap());
-        Process { memory, boards: Boards::new(segment.clone(), false, u64::MAX) }
+        Process { memory, boards: Boards::new(segment.clone(), false, Bounds::pulling_above(u64::MAX)) }
     }
 
     fn new_board(&mut self) -> i64 {

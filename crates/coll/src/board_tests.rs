@@ -160,7 +160,7 @@ impl Team {
     /// A member's boards, which it hangs with all others': one of blocking calls, and one of a queue.
     fn join(&self, rank: usize) -> (Allocator, Boards, usize, usize) {
         let mut memory = Allocator::new(self.segment.arena(rank as u32).unwrap());
-        let mut boards = Boards::new(self.segment.clone(), false, INLINE_BYTES_MAX);
+        let mut boards = Boards::new(self.segment.clone(), false, Bounds::pulling_above(INLINE_BYTES_MAX));
         self.segment.rank(rank as u32).pid.store(sys::process::id(), Ordering::Relaxed);
         let mut told = || {
             self.rooms.lock().unwrap()[rank] = boards.new_board(&mut memory, &[]) as i64;
@@ -172,7 +172,9 @@ impl Team {
         let (blocking, queued) = (told(), told());
         let peers: Vec<u32> = (0..blocking.len() as u32).collect();
         let board = boards.hang(rank, &peers, &blocking).unwrap().unwrap();
-        let hung = Hung::find(&self.segment, rank, &peers, &queued, INLINE_BYTES_MAX).unwrap().unwrap();
+        let hung = Hung::find(&self.segment, rank, &peers, &queued, Bounds::pulling_above(INLINE_BYTES_MAX))
+            .unwrap()
+            .unwrap();
         let queue = boards.queues.insert(Queue::new(State::Hung(hung)));
         (memory, boards, board, queue)
     }
@@ -406,13 +408,17 @@ fn blocks_of_any_length_arrive_or_are_known_to_be_long() {
 fn pair() -> [Boards; 2] {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 16 << 20 }).unwrap();
     let mut members = [0, 1].map(|rank| {
-        (Allocator::new(segment.arena(rank).unwrap()), Boards::new(segment.clone(), false, u64::MAX))
+        (
+            Allocator::new(segment.arena(rank).unwrap()),
+            Boards::new(segment.clone(), false, Bounds::pulling_above(u64::MAX)),
+        )
     });
     let mut told = || members.each_mut().map(|(memory, boards)| boards.new_board(memory, &[]) as i64);
     let (blocking, queued) = (told(), told());
     members.iter_mut().enumerate().for_each(|(rank, (_, boards))| {
         assert_eq!(boards.hang(rank, &[0, 1], &blocking).unwrap(), Some(0));
-        let hung = Hung::find(&segment, rank, &[0, 1], &queued, u64::MAX).unwrap().unwrap();
+        let hung =
+            Hung::find(&segment, rank, &[0, 1], &queued, Bounds::pulling_above(u64::MAX)).unwrap().unwrap();
         assert_eq!(boards.queues.insert(Queue::new(State::Hung(hung))), 0);
     });
     members.map(|(_, boards)| boards)
@@ -680,7 +686,7 @@ fn blocks_of_two_lengths_are_told() {
 #[test]
 fn boards_of_which_one_is_nowhere_do_not_hang() {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 16 << 20 }).unwrap();
-    let mut boards = Boards::new(segment, false, u64::MAX);
+    let mut boards = Boards::new(segment, false, Bounds::pulling_above(u64::MAX));
     assert_eq!(boards.hang(0, &[0, 1], &[64, NO_BOARD as i64]), Ok(None));
     for wrong in [1 << 40 | 20, 64, 64 | 13, 64 | 21, 64 | 63] {
         assert!(boards.hang(0, &[0, 1], &[64 | 20, wrong]).is_err(), "{wrong:#x}");
@@ -691,7 +697,8 @@ fn boards_of_which_one_is_nowhere_do_not_hang() {
 #[test]
 fn the_least_room_counts() {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 256 << 20 }).unwrap();
-    let [mut many, mut few] = [0, 1].map(|_| Boards::new(segment.clone(), false, u64::MAX));
+    let [mut many, mut few] =
+        [0, 1].map(|_| Boards::new(segment.clone(), false, Bounds::pulling_above(u64::MAX)));
     let mut memory = [0, 1].map(|rank| Allocator::new(segment.arena(rank).unwrap()));
     for boards in 1..=65 {
         let rooms = [many.new_board(&mut memory[0], &[]) as i64, few.new_board(&mut memory[1], &[]) as i64];
@@ -709,7 +716,7 @@ fn the_least_room_counts() {
 #[test]
 fn members_cut_alike_and_say_anew_what_they_know() {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 16 << 20 }).unwrap();
-    let mut boards = [0, 1].map(|_| Boards::new(segment.clone(), false, 0));
+    let mut boards = [0, 1].map(|_| Boards::new(segment.clone(), false, Bounds::pulling_above(0)));
     let mut memory = [0, 1].map(|rank| Allocator::new(segment.arena(rank).unwrap()));
     for (spins, flat_max) in
         [([1, 0], CROWDED_FLAT_MAX), ([1, 1], FLAT_MAX), ([0, 1], CROWDED_FLAT_MAX), ([1, 1], FLAT_MAX)]

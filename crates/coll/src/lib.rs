@@ -28,7 +28,7 @@ pub use round::Round;
 pub use short::{Flat, SHORT_MAX, Short};
 pub use vector::Vector;
 
-use board::Boards;
+use board::{Boards, Bounds};
 use cache::{Key, Plans};
 use call::passing_context;
 use datatype::Buffer;
@@ -42,6 +42,7 @@ use std::sync::Arc;
 use sys::Block;
 use telemetry::Counter;
 use transport::shm::Allocator;
+use tuning::{FLAT_BYTES_MAX, NEAR_BYTES_MAX, Source, Tuning};
 use vector::Pass;
 
 /// A collective under way, until `Coll::outcome` has said how it ended.
@@ -52,12 +53,6 @@ pub enum Ticket {
     /// In a queue.
     Queued(queue::Ticket),
 }
-
-/// The longest block that boards take on Intel's processors if ranks have cores of their own, where OUTBOARD_INLINE_BYTES_MAX does not say. On a Xeon
-/// (Cascade Lake) an all-to-all of 2 ranks that is pulled took 12.6 us instead of 11.0 for 64 KiB, 22 instead of 25 for 128 KiB, 133 instead of 147
-/// for 512 KiB; a nonblocking one beside work 100 instead of 130 us for 256 KiB. But an allgather of 128 KiB took 150 us instead of 91 where 4 ranks
-/// shared 2 cores. On AMD's processors the kernel copies at a fraction of the speed of boards.
-const INLINE_BYTES_MAX: u64 = 64 << 10;
 
 /// The collectives of one process.
 pub struct Coll {
@@ -75,17 +70,24 @@ pub struct Coll {
 
 impl Coll {
     /// Collectives by this executor; refuses settings that name no algorithm.
-    pub fn new(executor: Executor, settings: &settings::Settings) -> Result<Coll> {
+    pub fn new(executor: Executor, settings: &settings::Settings, tuning: &Tuning) -> Result<Coll> {
         let choice = Choice::from_settings(settings)?;
         let plans = Plans::new(settings.schedule_cache_entries as usize);
         let offload_all = settings.offload == settings::Offload::On;
         let served = settings.offload != settings::Offload::Off && executor.is_served();
-        let inline_bytes_max = match settings.inline_bytes_max {
-            0 if sys::cpu::is_intel() && executor.segment().job().may_spin() => INLINE_BYTES_MAX,
-            0 => u64::MAX,
-            bytes => bytes,
+        // Where ranks share cores, who pulls keeps the others from theirs: an allgather of 128 KiB took 150 us instead of 91, 4 ranks on 2 cores.
+        let may_spin = executor.segment().job().may_spin();
+        let bounds = Bounds {
+            inline_bytes_max: match tuning.source(FLAT_BYTES_MAX) {
+                Source::Default if may_spin => Bounds::PROBED,
+                Source::Default => u64::MAX,
+                Source::Table if !may_spin => u64::MAX,
+                Source::Table | Source::Setting => tuning.get(FLAT_BYTES_MAX),
+            },
+            near_bytes_max: tuning.get(NEAR_BYTES_MAX) as usize,
+            is_probed: may_spin && !tuning.is_known(FLAT_BYTES_MAX),
         };
-        let boards = Boards::new(executor.segment().clone(), served, inline_bytes_max);
+        let boards = Boards::new(executor.segment().clone(), served, bounds);
         let is_short = |collective: &Collective| {
             settings.check == 0 && !offload_all && !choice.is_overruled(*collective)
         };

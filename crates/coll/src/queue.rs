@@ -7,7 +7,7 @@
 //!
 //! Always true here: all members make the same calls in the same order, and come to the same answer which of them go by a schedule.
 
-use crate::board::{Board, Boards, Hung, Rounds, Turn, unused};
+use crate::board::{Board, Boards, Bounds, Hung, Rounds, Turn, unused};
 use crate::call::{Call, Members};
 use crate::pull::Pull;
 use crate::round::Round;
@@ -230,12 +230,12 @@ impl Queue {
 
 impl Hanging {
     /// The state that follows, once all have told.
-    fn poll(&self, segment: &Segment, inline_bytes_max: u64, ended: Ended) -> Option<State> {
+    fn poll(&self, segment: &Segment, bounds: Bounds, ended: Ended) -> Option<State> {
         let told = ended(self.exchange)?;
         let found = told.and_then(|()| {
             let word = |bytes: &[u8]| i64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
             let rooms: Vec<i64> = self.all.to_vec().chunks_exact(8).map(word).collect();
-            Hung::find(segment, self.rank, &self.peers, &rooms, inline_bytes_max)
+            Hung::find(segment, self.rank, &self.peers, &rooms, bounds)
         });
         Some(match found {
             Ok(Some(hung)) if !hung.served => State::Hung(hung),
@@ -302,11 +302,11 @@ impl Boards {
 
     /// Takes the calls of one queue as far as they go; whether any moved.
     fn drive(&mut self, number: usize, ended: Ended) -> bool {
-        let Boards { segment, queues, queued, leaving, left, inline_bytes_max, .. } = self;
+        let Boards { segment, queues, queued, leaving, left, bounds, .. } = self;
         let Queue { state, calls, .. } = &mut queues[number];
         let mut moved = false;
         if let State::Hanging(hanging) = state {
-            let Some(next) = hanging.poll(segment, *inline_bytes_max, ended) else { return false };
+            let Some(next) = hanging.poll(segment, *bounds, ended) else { return false };
             if matches!(next, State::Refused) {
                 left.extend(unused(hanging.room));
             }

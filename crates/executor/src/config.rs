@@ -1,6 +1,7 @@
 //! The knobs of this room. The rooms above fill them from the settings.
 
 use crate::Offload;
+use tuning::{INLINE_BYTES_MAX, Tuning};
 
 /// Bounds and thresholds; all bytes.
 #[derive(Clone, Debug)]
@@ -26,8 +27,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// As the user's settings say.
-    pub fn of(settings: &settings::Settings) -> Config {
+    /// As the user's settings say, and what was measured.
+    pub fn of(settings: &settings::Settings, tuning: &Tuning) -> Config {
         Config {
             offload: match settings.offload {
                 settings::Offload::Auto => Offload::Auto,
@@ -36,10 +37,7 @@ impl Config {
             },
             offload_bytes_min: settings.offload_bytes_min,
             chunk_bytes: settings.chunk_bytes,
-            inline_bytes_max: match settings.inline_bytes_max {
-                0 => Config::default().inline_bytes_max,
-                bytes => bytes,
-            },
+            inline_bytes_max: tuning.get(INLINE_BYTES_MAX),
             proxy_timeout_ms: settings.proxy_timeout_ms,
             proxy_poll_us: settings.proxy_poll_us,
             ..Config::default()

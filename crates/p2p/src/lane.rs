@@ -1,5 +1,6 @@
 //! What waits to go to one peer, and the credit that its eager messages may use.
 
+use crate::choice::Chooser;
 use crate::packet;
 use crate::pieces::{Incoming, send_pieces};
 use crate::rendezvous::FINAL;
@@ -8,6 +9,7 @@ use crate::{Config, Peer, State};
 use std::collections::VecDeque;
 use telemetry::Counter;
 use transport::route::{Route, Sent};
+use tuning::Distance;
 
 /// The outgoing side of a peer.
 pub(crate) struct Lane {
@@ -36,6 +38,12 @@ pub(crate) struct Lane {
     pub(crate) unreadable: bool,
     /// What the peer has begun to send in pieces.
     pub(crate) incoming: Option<Incoming>,
+    /// How far the peer's core is, once somebody wanted to know.
+    distance: Option<Distance>,
+    /// The longest eager message may change with what messages show.
+    pub(crate) is_learning: bool,
+    /// What it may be at most.
+    eager_most: usize,
 }
 
 /// A packet that waits.
@@ -94,7 +102,32 @@ impl Lane {
             returned: 0,
             unreadable: false,
             incoming: None,
+            distance: None,
+            is_learning: false,
+            eager_most: config.eager_bytes_max,
         }
+    }
+
+    /// Finds out which of its messages leave unasked.
+    pub(crate) fn choose(&mut self, chooser: &Chooser) {
+        self.is_learning = chooser.is_learning;
+        if !self.is_learning && chooser.may_offer_short(self.eager_most) {
+            self.learn(chooser);
+        }
+    }
+
+    /// How far the peer's core is.
+    #[inline]
+    pub(crate) fn distance(&mut self, chooser: &Chooser) -> Distance {
+        *self.distance.get_or_insert_with(|| chooser.distance(self.number))
+    }
+
+    /// Takes over what messages have shown.
+    #[cold]
+    pub(crate) fn learn(&mut self, chooser: &Chooser) {
+        let (distance, payload_bytes_max) = (self.distance(chooser), self.payload_bytes_max);
+        (self.eager_bytes_max, self.is_learning) = chooser.eager_bytes_max(distance, self.eager_most);
+        self.short_bytes_max = self.eager_bytes_max.min(PIECE_BYTES_MIN).min(payload_bytes_max);
     }
 
     /// Begins with the peer's consumed word as it is: an earlier process in our place, or in the peer's, may have left one.
@@ -205,9 +238,10 @@ impl Lane {
                 route.send(&header, bytes, |to| request.data.pack(0, to))
             } else {
                 let mut next = if let SendProgress::Begun { next } = progress { Some(next) } else { None };
+                let address = request.data.address();
                 let fill = |at, to| request.data.pack(at, to);
                 let piece = self.piece_bytes(bytes, route);
-                let answer = send_pieces(route, &envelope, (bytes, piece), &mut next, fill);
+                let answer = send_pieces(route, &envelope, (bytes, address, piece), &mut next, fill);
                 if let (Sent::Full, Some(next)) = (answer, next) {
                     request.sending().progress = SendProgress::Begun { next };
                 }

@@ -15,6 +15,7 @@
 
 mod buffered;
 mod cancel;
+mod choice;
 mod deferred;
 mod describe;
 mod lane;
@@ -38,6 +39,7 @@ pub use pending::Pending;
 pub use probe::{MessageTicket, Probe};
 
 use buffered::Buffered;
+use choice::Chooser;
 use deferred::Deferred;
 use error::{Class, Error, Result, fail};
 use lane::Lane;
@@ -53,6 +55,7 @@ use telemetry::{Counter, Page};
 use tickets::Tickets;
 use transport::own::Memory;
 use transport::route::{Reach, Route};
+use tuning::{EAGER_BYTES_MAX, Tuning};
 
 /// What the sender is told, and when (MPI 5.0, section 3.4). The ready mode is `Standard`: a receive that is already posted
 /// is matched just as fast.
@@ -94,8 +97,7 @@ pub struct Outcome {
 /// How long messages travel once the receive is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LargeProtocol {
-    /// Where each process has a core, the sender streams packets, and the receiver reads if the sender is long away from MPI, or if it
-    /// sends itself (`Config::busy_read_bytes_max`); otherwise as `Cma`.
+    /// Where each process has a core, as was measured (`choice.rs`), and the receiver reads if the sender is long away from MPI; otherwise as `Cma`.
     #[default]
     Auto,
     /// The receiver reads the sender's memory where it can.
@@ -118,27 +120,24 @@ pub struct Config {
     /// With `LargeProtocol::Auto`: polls without a packet of a long message until it is read instead. At 20 to 50 ns each the
     /// default lasts about as long as a short long message takes.
     pub patience_polls: u32,
-    /// With `LargeProtocol::Auto`: the longest message that a receiver reads whose own sends have not ended. In an exchange two copies of
-    /// each message keep both cores busy; the kernel's one takes longer than one of them. On an Intel Xeon MPI_Sendrecv of two ranks with each
-    /// other took 30 us instead of 44 for 256 KiB, 158 instead of 216 for 1 MiB, 1.00 ms instead of 1.04 for 4 MiB, 2.8 instead of 2.6
-    /// for 8 MiB; on an AMD EPYC two copies are as fast as one by the kernel (docs/benchmarks).
-    pub busy_read_bytes_max: u64,
+    /// With `LargeProtocol::Auto`: which messages are read, as far as somebody has measured.
+    pub tuning: Tuning,
     /// What a buffered send takes of an attached buffer beside its bytes: MPI_BSEND_OVERHEAD of the face.
     pub bsend_overhead_bytes: usize,
 }
 
 impl Config {
-    /// The knobs as the user set them.
-    pub fn of(settings: &settings::Settings) -> Config {
+    /// The knobs as the user set them, and what was measured.
+    pub fn of(settings: &settings::Settings, tuning: &Tuning) -> Config {
         Config {
-            eager_bytes_max: settings.eager_bytes_max as usize,
+            eager_bytes_max: tuning.get(EAGER_BYTES_MAX).min(EAGER_MOST) as usize,
             credit_bytes: settings.eager_credit_bytes as usize,
             large_protocol: match settings.large_protocol {
                 settings::LargeProtocol::Auto => LargeProtocol::Auto,
                 settings::LargeProtocol::Cma => LargeProtocol::Cma,
                 settings::LargeProtocol::Cells => LargeProtocol::Cells,
             },
-            busy_read_bytes_max: if sys::cpu::is_intel() { 4 << 20 } else { 0 },
+            tuning: *tuning,
             ..Config::default()
         }
     }
@@ -152,11 +151,14 @@ impl Default for Config {
             large_protocol: LargeProtocol::Auto,
             read_piece_bytes: 1 << 20,
             patience_polls: 1000,
-            busy_read_bytes_max: 4 << 20,
+            tuning: Tuning::default(),
             bsend_overhead_bytes: 512,
         }
     }
 }
+
+/// No peer may begin a longer message in pieces: the setting's greatest value.
+pub(crate) const EAGER_MOST: u64 = 1 << 30;
 
 /// Point-to-point of one process. Any thread may use it, one at a time.
 pub struct P2p {
@@ -201,7 +203,7 @@ struct State {
     sends_open: usize,
     large_protocol: LargeProtocol,
     patience_polls: u32,
-    busy_read_bytes_max: u64,
+    chooser: Chooser,
     read_piece_bytes: usize,
     counters: &'static Page,
 }
@@ -234,7 +236,7 @@ impl P2p {
                 sends_open: 0,
                 large_protocol,
                 patience_polls: config.patience_polls.max(1),
-                busy_read_bytes_max: config.busy_read_bytes_max,
+                chooser: Chooser::new(&reach, config.tuning),
                 read_piece_bytes: config.read_piece_bytes.max(1),
                 counters: telemetry::page(),
             },
@@ -361,6 +363,7 @@ impl P2p {
             Some(_) => {
                 let route = self.reach.route(number)?;
                 let mut lane = Lane::new(number, &self.config, route.payload_bytes_max());
+                lane.choose(&self.state.chooser);
                 lane.begin_anew(self.reach.generation(number), route.consumed());
                 self.peers[number as usize] = Some(Box::new(Peer { route, lane }));
                 Ok(())

@@ -3,7 +3,7 @@
 //! | kind | header carries | payload |
 //! |---|---|---|
 //! | EAGER | envelope | the message |
-//! | BEGIN | envelope | bytes of the message, whose pieces follow |
+//! | BEGIN | envelope | bytes of the message, whose pieces follow, its address or 0 |
 //! | PIECE | nothing | the next bytes of the message begun last |
 //! | OFFER | envelope | bytes of the message, the sender's ticket, its address or 0 |
 //! | ASK | the sender's ticket, attempt | the receiver's ticket, from which byte, to which |
@@ -26,7 +26,7 @@ pub(crate) const BEGIN: u8 = 8;
 pub(crate) const PIECE: u8 = 9;
 
 /// Bytes of a BEGIN's payload.
-pub(crate) const WORD_BYTES: usize = 8;
+pub(crate) const BEGIN_BYTES: usize = 16;
 
 /// Bytes of an OFFER's and an ASK's payload.
 pub(crate) const WORDS_BYTES: usize = 24;

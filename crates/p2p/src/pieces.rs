@@ -7,16 +7,14 @@
 use crate::lane::{Lane, cost};
 use crate::receive::{Arrived, Message, begin};
 use crate::request::{Request, Stage};
-use crate::{Peer, State, packet};
+use crate::{EAGER_MOST, Peer, State, packet};
 use error::{Class, Result, fail};
 use matching::Envelope;
 use sys::Span;
 use telemetry::Counter;
 use transport::own::Memory;
 use transport::route::{Header, Route, Sent, Take};
-
-/// No peer may begin a longer message: the setting's greatest value.
-const BYTES_MAX: u64 = 1 << 30;
+use tuning::{Distance, Way};
 
 /// Looks for the next piece of a message, which its sender copies at that time.
 const LOOKS: usize = 500;
@@ -51,19 +49,19 @@ impl Early {
     }
 }
 
-/// Sends an eager message of so many bytes, in pieces of so many: what is left from `next` on if it has begun. Where the room ends, `next` says how far it
+/// Sends an eager message of so many bytes that lies there, in pieces of so many: what is left from `next` on if it has begun. Where the room ends, `next` says how far it
 /// came.
 pub(crate) fn send_pieces(
     route: &mut Route,
     envelope: &Envelope,
-    (bytes, piece): (usize, usize),
+    (bytes, address, piece): (usize, u64, usize),
     next: &mut Option<usize>,
     mut fill: impl FnMut(usize, Span),
 ) -> Sent {
     if next.is_none() {
         let header = packet::addressed(packet::BEGIN, envelope.context, envelope.tag);
-        let fill = |to| packet::write([bytes as u64], to);
-        if route.send(&header, packet::WORD_BYTES, fill) == Sent::Full {
+        let fill = |to| packet::write([bytes as u64, address], to);
+        if route.send(&header, packet::BEGIN_BYTES, fill) == Sent::Full {
             return Sent::Full;
         }
     }
@@ -85,6 +83,9 @@ impl Peer {
     pub(crate) fn send_pieces_now(&mut self, state: &State, envelope: &Envelope, message: Span) -> bool {
         let Peer { route, lane } = self;
         let bytes = message.bytes();
+        if lane.is_learning {
+            lane.learn(&state.chooser);
+        }
         if matches!(route, Route::Own) || !lane.is_clear() || !lane.affords(bytes, route) {
             return false;
         }
@@ -93,7 +94,8 @@ impl Peer {
             return false;
         }
         let fill = |at, to: Span| message.slice(at, to.bytes()).copy_to(to);
-        let answer = send_pieces(route, envelope, (bytes, piece), &mut None, fill);
+        let address = message.address() as u64;
+        let answer = send_pieces(route, envelope, (bytes, address, piece), &mut None, fill);
         assert_eq!(answer, Sent::Done, "there was room");
         lane.charge(bytes);
         state.count(Counter::EagerMessagesSent, Counter::EagerBytesSent, bytes);
@@ -125,17 +127,21 @@ impl State {
         let begin = |header: &Header, payload: Span| {
             let fits = header.context == context && tag.is_none_or(|tag| tag == header.tag);
             if fits && header.kind == packet::BEGIN {
-                begun = length(payload).map(|bytes| (bytes, header.tag));
+                begun = length(payload).map(|begun| (begun, header.tag));
             }
             if begun.is_some() { Take::Last } else { Take::Not }
         };
         if lane.incoming.is_some() || route.poll_while(begin).is_err() {
             return None;
         }
-        let (bytes, tag) = begun?;
+        let ((bytes, address), tag) = begun?;
         self.count(Counter::EagerMessagesReceived, Counter::EagerBytesReceived, bytes);
         route.consume(cost(bytes));
         let end = bytes.min(span.bytes());
+        let timed = match lane.is_learning && bytes == end {
+            true => self.try_eager(route, lane.distance(&self.chooser), address, span.slice(0, bytes)),
+            false => None,
+        };
         let mut next = 0;
         while next < bytes && (0..LOOKS).any(|_| route.ready()) {
             let before = next;
@@ -154,6 +160,9 @@ impl State {
         }
         let arrived = Arrived::new(bytes, tag);
         if next == bytes {
+            if let Some((distance, began)) = timed {
+                self.chooser.tried_eager(distance, bytes as u64, Way::Cells, began);
+            }
             return Some(Gathered::Whole(arrived));
         }
         let mut request = Request::receive(span.into());
@@ -165,17 +174,43 @@ impl State {
     }
 }
 
-/// The length of a message that begins, if it is one that a peer may send.
-fn length(begin: Span) -> Option<usize> {
-    let [bytes] = packet::read(begin)?;
-    (1..=BYTES_MAX).contains(&bytes).then_some(bytes as usize)
+impl State {
+    /// Sees how long a message in pieces would take that was read in its sender's memory, or notes when its pieces begin to come; the latter only where
+    /// they were waited for. What is read is overwritten by the pieces: the sender's buffer may be another message's by now.
+    #[cold]
+    fn try_eager(
+        &mut self,
+        route: &Route,
+        distance: Distance,
+        address: u64,
+        into: Span,
+    ) -> Option<(Distance, u64)> {
+        let bytes = into.bytes() as u64;
+        match self.chooser.try_eager(distance, bytes)? {
+            Way::Cells => (!route.ready()).then(|| (distance, sys::clock::now())),
+            Way::Read if address == 0 => None,
+            Way::Read => {
+                let began = sys::clock::now();
+                // Where it was refused, it took for ever.
+                let began = if route.read(address as usize, into) { began } else { 0 };
+                self.chooser.tried_eager(distance, bytes, Way::Read, began);
+                None
+            }
+        }
+    }
+}
+
+/// The length of a message that begins, if it is one that a peer may send, and where it lies.
+fn length(begin: Span) -> Option<(usize, u64)> {
+    let [bytes, address] = packet::read(begin)?;
+    (1..=EAGER_MOST).contains(&bytes).then_some((bytes as usize, address))
 }
 
 impl State {
     /// BEGIN: a message whose pieces come next.
     pub(crate) fn began(&mut self, lane: &mut Lane, envelope: Envelope, payload: Span) -> Result<()> {
         let peer = lane.number;
-        let Some(bytes) = length(payload) else {
+        let Some((bytes, _)) = length(payload) else {
             fail!(Class::Intern, "peer {peer} began a message in pieces, but not with its length")
         };
         if let Some(Incoming { left, .. }) = lane.incoming {

@@ -22,6 +22,7 @@ use sys::Span;
 use telemetry::Counter;
 use transport::own::Memory;
 use transport::route::{Header, Route};
+use tuning::Way;
 
 /// What a peer offers; nothing of it is trusted beyond naming things back to that peer.
 #[derive(Clone, Copy, Debug)]
@@ -65,10 +66,9 @@ impl State {
         }
         let (peer, next) = (lane.number, 0);
         let readable = !lane.unreadable && address != 0;
+        let way = self.chooser.begin(lane.distance(&self.chooser), self.sends_open > 0, end, readable);
         let protocol = match self.large_protocol {
-            LargeProtocol::Auto if self.sends_open > 0 && end <= self.busy_read_bytes_max => {
-                LargeProtocol::Cma
-            }
+            LargeProtocol::Auto if way == Way::Read => LargeProtocol::Cma,
             chosen => chosen,
         };
         let attempt = match protocol {
@@ -124,6 +124,7 @@ impl State {
                 if attempt != FINAL {
                     lane.push(Outgoing::Taken { theirs });
                 }
+                self.chooser.end();
                 self.complete(ours);
             }
             return Ok(());
@@ -262,11 +263,13 @@ impl P2p {
         };
         if !done {
             peer.lane.unreadable = true;
+            self.state.chooser.refused();
             let attempt = if attempt == FINAL { FINAL } else { attempt + 1 };
             request.stage = Stage::Filling { peer: number, theirs, attempt, next, end };
             peer.lane.push(Outgoing::Ask { theirs, ours, attempt, next, end });
         } else if next == end {
             peer.lane.push(Outgoing::Taken { theirs });
+            self.state.chooser.end();
             self.state.complete(ours);
         } else {
             self.state.reading.push_back(ours);

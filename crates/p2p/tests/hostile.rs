@@ -111,10 +111,10 @@ fn corrupt_pieces_are_errors() {
         let network = job.network.clone();
         let forge = |kind, payload| network.forge(1, 0, Header { kind, tag: 5, context: CONTEXT }, payload);
         let lengths = [0, 100, 250, 1 << 40, u64::MAX];
-        forge(8, lengths[network.below(5) as usize].to_ne_bytes().to_vec());
+        forge(8, begin(lengths[network.below(5) as usize]));
         for _ in 0..1 + network.below(4) {
             match network.below(8) {
-                0 => forge(8, 100_u64.to_ne_bytes().to_vec()),
+                0 => forge(8, begin(100)),
                 1 => forge(9, vec![]),
                 _ => forge(9, vec![7; network.below(200) as usize]),
             }
@@ -145,18 +145,23 @@ fn corrupt_pieces_are_errors() {
     let network = job.network.clone();
     let forge = |kind, payload| network.forge(1, 0, Header { kind, tag: 5, context: CONTEXT }, payload);
     for length in [0, 1 << 40] {
-        forge(8, u64::to_ne_bytes(length).to_vec());
+        forge(8, begin(length));
         let error = job.ranks[0].poll().unwrap_err();
         assert!(error.message.contains("not with its length"), "{length}: {error}");
     }
     let (first, second) = (Bytes::new(100), Bytes::new(100));
-    forge(8, 100_u64.to_ne_bytes().to_vec());
+    forge(8, begin(100));
     forge(9, vec![7; 50]);
     let started = job.ranks[0].recv_next(CONTEXT, 1, None, &first.buffer());
     assert!(matches!(started, Err(Indirect::Started(_))), "{started:?}");
-    forge(8, 100_u64.to_ne_bytes().to_vec());
+    forge(8, begin(100));
     let next = job.ranks[0].recv_next(CONTEXT, 1, None, &second.buffer());
     assert_eq!(next, Err(Indirect::Unstarted), "the first has not ended");
     let error = job.ranks[0].poll().unwrap_err();
     assert!(error.message.contains("before 50 bytes of the last had come"), "{error}");
+}
+
+/// The payload of a BEGIN.
+fn begin(length: u64) -> Vec<u8> {
+    [length, 0].map(u64::to_ne_bytes).as_flattened().to_vec()
 }

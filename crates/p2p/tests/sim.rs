@@ -548,12 +548,20 @@ fn freed_operations_go_on() {
     );
 }
 
+/// What a table says that reads exchanged messages where `reads`.
+fn exchange(reads: bool) -> tuning::Tuning {
+    let mut tuning = tuning::Tuning::default();
+    let row = tuning::read_row(tuning::Distance::Far, tuning::Load::Exchange);
+    tuning.set(row, u64::from(reads), tuning::Source::Table);
+    tuning
+}
+
 /// Goal: who sends a long message and receives one reads it, and needs no more of its sender than the offer; who only receives is sent
 /// it. Method: the receiver alone is polled once the offers are there.
 #[test]
 fn an_exchange_is_read() {
-    for (bytes_max, sends, comes) in [(800, true, true), (799, true, false), (800, false, false)] {
-        let config = Config { busy_read_bytes_max: bytes_max, patience_polls: 1000, ..small() };
+    for (reads, sends, comes) in [(true, true, true), (false, true, false), (true, false, false)] {
+        let config = Config { tuning: exchange(reads), patience_polls: 1000, ..small() };
         let mut job = Job::new(2, 4, CALM, config);
         let (from, back) = (Bytes::new(800).holding(1), Bytes::new(800).holding(2));
         let (into, there) = (Bytes::new(800), Bytes::new(800));
@@ -565,7 +573,7 @@ fn an_exchange_is_read() {
         for _ in 0..100 {
             job.ranks[1].poll().unwrap();
         }
-        assert_eq!(job.ranks[1].is_done(receive), comes, "{bytes_max} {sends}");
+        assert_eq!(job.ranks[1].is_done(receive), comes, "{reads} {sends}");
         job.wait(0, send);
         job.wait(1, receive);
         into.assert_holds(1, 800);

@@ -7,3 +7,4 @@
 pub mod mpirun;
 pub mod outboard;
 pub mod proxy;
+mod tables;

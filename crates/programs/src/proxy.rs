@@ -15,7 +15,7 @@ pub fn run() -> u8 {
             return 1;
         }
     };
-    let config = Config::of(settings::get());
+    let config = Config::of(settings::get(), membership.tuning);
     executor::proxy::run(membership.segment, membership.proxy, &config);
     telemetry::set(Counter::ProxyCpuNs, sys::clock::process_cpu());
     if let Err(error) = telemetry::event::write() {

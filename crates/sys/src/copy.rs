@@ -4,26 +4,80 @@
 //! 2 cores, L2 caches of 1 MiB) vectors of 32 bytes took less time as long as everything was in the L2 cache: 7.0 us instead of 11.5 for 256 KiB
 //! in one process, and 6.4 instead of 8.1 for 64 KiB through shared memory to another core, by pieces of 16 KiB. Else `rep movsb`, which need not
 //! fetch the lines that it writes, took less (1 MiB: 56 us instead of 86). Vectors of 64 bytes were slower between cores. On an AMD EPYC `rep movsb`
-//! was the fastest everywhere.
+//! was the fastest everywhere. So it is measured, by `outboard tune` or at the first such copy.
 
-use crate::Span;
+use crate::{Block, Span};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The shortest copy by vectors.
 const BYTES_MIN: usize = 4 << 10;
 /// The longest copy by vectors: a longer one may touch more than the L2 cache holds. Who knows that it does not copies by pieces of this length.
 pub const BYTES_MAX: usize = 32 << 10;
 
+/// Whether vectors are used: `UNKNOWN`, `NO` or `YES`.
+static VECTORS: AtomicU8 = AtomicU8::new(UNKNOWN);
+const UNKNOWN: u8 = 0;
+const NO: u8 = 1;
+const YES: u8 = 2;
+
 /// Whether vectors are used on this processor.
+#[inline]
 pub fn vectors_suit() -> bool {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        static SUIT: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| {
-            crate::cpu::is_intel() && std::arch::is_x86_feature_detected!("avx2")
-        });
-        *SUIT
+    match VECTORS.load(Ordering::Relaxed) {
+        UNKNOWN => find_out(),
+        known => known == YES,
     }
+}
+
+/// Decides whether vectors are used.
+pub fn set_vectors(are_used: bool) {
+    VECTORS.store(if are_used && has_vectors() { YES } else { NO }, Ordering::Relaxed);
+}
+
+#[cold]
+fn find_out() -> bool {
+    set_vectors(measure().is_some_and(|(vectors, library)| vectors * 10 < library * 9));
+    VECTORS.load(Ordering::Relaxed) == YES
+}
+
+fn has_vectors() -> bool {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    let has = std::arch::is_x86_feature_detected!("avx2");
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    false
+    let has = false;
+    has
+}
+
+/// How many nanoseconds it takes to copy 64 KiB by vectors, and by the C library, in pieces and within the caches; nothing where there are no vectors.
+/// The whole takes about 50 us.
+pub fn measure() -> Option<(u64, u64)> {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if has_vectors() {
+        const BYTES: usize = 64 << 10;
+        const PIECE: usize = 16 << 10;
+        let (from, to) = (Block::of(&[1; BYTES]), Block::new(BYTES));
+        let pieces =
+            || (0..BYTES).step_by(PIECE).map(|at| (from.span().slice(at, PIECE), to.span().slice(at, PIECE)));
+        let time = |copy: &dyn Fn(Span, Span)| {
+            let began = crate::clock::now();
+            pieces().for_each(|(from, to)| copy(from, to));
+            crate::clock::now() - began
+        };
+        // SAFETY: the processor has AVX2.
+        let vectors = |from: Span, to: Span| unsafe { by_vectors(from, to) };
+        let mut least = (u64::MAX, u64::MAX);
+        for _ in 0..5 {
+            least = (least.0.min(time(&vectors)), least.1.min(time(&by_library)));
+        }
+        return Some(least);
+    }
+    None
+}
+
+/// As the C library does.
+fn by_library(from: Span, to: Span) {
+    // SAFETY: both spans were claimed mapped for so many bytes by their makers (contract of `Span::claim`); `copy` allows overlap.
+    unsafe { std::ptr::copy(from.address() as *const u8, to.address() as *mut u8, from.bytes()) }
 }
 
 /// Copies between spans of one length, which may overlap.
@@ -36,8 +90,7 @@ pub(crate) fn copy(from: Span, to: Span) {
             return unsafe { by_vectors(from, to) };
         }
     }
-    // SAFETY: both spans were claimed mapped for so many bytes by their makers (contract of `Span::claim`); `copy` allows overlap.
-    unsafe { std::ptr::copy(from.address() as *const u8, to.address() as *mut u8, from.bytes()) }
+    by_library(from, to);
 }
 
 /// What is moved at a time.

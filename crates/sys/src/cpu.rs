@@ -28,19 +28,6 @@ pub fn current() -> usize {
     cpu.max(0) as usize
 }
 
-/// Whether the processor is one of Intel's.
-#[allow(unused_unsafe)] // Newer compilers take `__cpuid` for safe.
-pub fn is_intel() -> bool {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        // SAFETY: every x86-64 processor has the instruction, and leaf 0.
-        let vendor = unsafe { std::arch::x86_64::__cpuid(0) };
-        [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).as_flattened() == b"GenuineIntel"
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    false
-}
-
 /// Between two looks at memory that another core writes: ends the first before the second begins. Otherwise many looks are under way at once, all of
 /// which the processor takes back when the memory changes.
 #[inline(always)]
@@ -63,13 +50,6 @@ pub fn give_way() {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    #[cfg(target_arch = "x86_64")]
-    fn knows_the_vendor() {
-        let shown = std::fs::read_to_string("/proc/cpuinfo").unwrap();
-        assert_eq!(is_intel(), shown.contains("GenuineIntel"));
-    }
 
     #[test]
     fn pins_to_one_cpu_and_back() {

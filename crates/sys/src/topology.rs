@@ -27,6 +27,11 @@ fn place_under(system: &Path, kind: &str, cpus: &[usize]) -> Option<Place> {
     Some(if within { Place::Within(*instance.iter().min()?) } else { Place::Across })
 }
 
+/// The cpus that share an instance of `kind` with this one, as far as the kernel tells: this one at least.
+pub fn sharers(kind: &str, cpu: usize) -> Vec<usize> {
+    instance(Path::new("/sys/devices/system"), kind, cpu).unwrap_or_else(|| vec![cpu])
+}
+
 /// The cpus of the instance that has this cpu.
 fn instance(system: &Path, kind: &str, cpu: usize) -> Option<Vec<usize>> {
     let here = system.join(format!("cpu/cpu{cpu}"));

@@ -6,6 +6,7 @@
 //!
 //! Read next: `shm/ring.rs`, `sim.rs`.
 
+use crate::shm::Segment;
 pub use crate::shm::ring::Take;
 use crate::{route_shm, sim};
 use error::Result;
@@ -63,6 +64,14 @@ impl Reach {
         match self {
             Reach::Shm(port) => port.rank(),
             Reach::Sim(port) => port.rank(),
+        }
+    }
+
+    /// The job's memory, if there is any.
+    pub fn segment(&self) -> Option<&Segment> {
+        match self {
+            Reach::Shm(port) => Some(port.segment()),
+            Reach::Sim(_) => None,
         }
     }
 

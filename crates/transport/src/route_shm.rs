@@ -41,6 +41,11 @@ impl Port {
         self.rank
     }
 
+    /// The job's memory.
+    pub fn segment(&self) -> &Segment {
+        &self.segment
+    }
+
     /// How many ranks the job has.
     pub fn ranks(&self) -> u32 {
         self.segment.shape().ranks
@@ -56,8 +61,7 @@ impl Port {
         self.segment.rank(rank).generation.load(Ordering::Relaxed)
     }
 
-    /// Measured at 1 MiB: two copies through the ring, which overlap, take a third of the time of one by the kernel, but need
-    /// both ranks at once. So they win while every rank has a core to itself.
+    /// Two copies through the ring overlap, but need both ranks at once: they can win only while every rank has a core to itself.
     pub fn prefers_read(&self) -> bool {
         !self.segment.job().may_spin()
     }

@@ -152,9 +152,12 @@ pub fn small() -> Config {
     }
 }
 
-/// The same, with a longest eager message drawn from a seed: packets carry it whole, or in pieces.
+/// The same, with a longest eager message drawn from a seed: packets carry it whole, or in pieces. In every second the messages of an exchange are read.
 pub fn drawn(seed: u64) -> Config {
-    Config { eager_bytes_max: [128, 800][(seed >> 6) as usize % 2], ..small() }
+    let mut tuning = tuning::Tuning::default();
+    let row = tuning::read_row(tuning::Distance::Far, tuning::Load::Exchange);
+    tuning.set(row, u64::MAX * (seed >> 7 & 1), tuning::Source::Table);
+    Config { eager_bytes_max: [128, 800][(seed >> 6) as usize % 2], tuning, ..small() }
 }
 
 /// Runs `test` for many seeds, or for SEED alone if it is set; a failure prints its seed.

@@ -103,6 +103,9 @@ fn launch(arguments: &Arguments) -> Result<u8, Refusal> {
     let sleepers_fence = plan.spin && global.proxies == 0;
     segment.job().sleepers_fence.store(u32::from(sleepers_fence), Ordering::Relaxed);
     segment.job().cma_forbidden.store(u32::from(settings.cma == settings::Cma::Off), Ordering::Relaxed);
+    let found = crate::tables::find(&settings.tuning).map_err(Refusal::other)?;
+    found.complaint.iter().for_each(|sentence| say(sentence));
+    boot::set_tuning(segment.job(), &found.tuning);
     sys::memory::inheritable(&fd, false)
         .map_err(|error| Refusal::other(format!("cannot keep the job's memory: {error}")))?;
 

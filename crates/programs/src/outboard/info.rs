@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 use settings::{Setting, TABLE};
+use tuning::{Source, VECTOR_COPIES};
 
 /// `MPI_Name 0|1` per line: all functions of the standard ABI, and whether they have a body. Made by the generator of `abi`.
 const FUNCTIONS: &str = include_str!("../../../abi/src/generated/functions.txt");
@@ -19,6 +20,9 @@ pub struct Info {
     /// Only the MPI functions, and whether they have a body yet.
     #[arg(long)]
     functions: bool,
+    /// Only what is chosen by measurement: each value, and where it comes from.
+    #[arg(long)]
+    tuning: bool,
     /// As JSON.
     #[arg(long)]
     json: bool,
@@ -27,7 +31,7 @@ pub struct Info {
 impl Info {
     /// What is to be printed.
     pub fn run(&self) -> Result<String, String> {
-        let all = !self.settings && !self.functions;
+        let all = !self.settings && !self.functions && !self.tuning;
         if self.json {
             let mut object = serde_json::Map::new();
             if all {
@@ -44,6 +48,12 @@ impl Info {
             if all || self.functions {
                 let entries = functions().map(|(name, body)| json!({"name": name, "body": body}));
                 object.insert("functions".into(), entries.collect());
+            }
+            if all || self.tuning {
+                let values = tuned()?.into_iter().map(|Tuned { name, value, source, doc }| {
+                    json!({"name": name, "value": value, "source": source, "doc": doc})
+                });
+                object.insert("tuning".into(), values.collect());
             }
             return Ok(format!("{:#}\n", Value::Object(object)));
         }
@@ -63,6 +73,11 @@ impl Info {
                 .filter(|row| !row.internal)
                 .for_each(|row| print(format_args!("{}\n", explained(row))));
         }
+        if self.tuning {
+            tuned()?.iter().for_each(|Tuned { name, value, source, .. }| {
+                print(format_args!("{name:<20} {value:<24} {source}\n"));
+            });
+        }
         if self.functions {
             functions().for_each(|(name, body)| {
                 print(format_args!("{name:<36} {}\n", if body { "yes" } else { "no body yet" }));
@@ -71,6 +86,40 @@ impl Info {
         }
         Ok(text)
     }
+}
+
+/// A value that is chosen by measurement.
+struct Tuned {
+    name: &'static str,
+    value: String,
+    source: String,
+    doc: &'static str,
+}
+
+/// What a job that is started here begins with.
+fn tuned() -> Result<Vec<Tuned>, String> {
+    let settings = settings::load().map_err(|error| error.to_string())?;
+    let found = crate::tables::find(&settings.tuning)?;
+    let tuning = boot::overruled(found.tuning, settings);
+    let table = found.path.map_or(String::new(), |path| path.display().to_string());
+    let one = |(row, about): (usize, &tuning::Row)| {
+        let (value, source) = (tuning::shown(row, tuning.get(row)), tuning.source(row));
+        let name = about.name;
+        let (value, source) = match (source, &found.complaint) {
+            (Source::Setting, _) => (value, "setting".into()),
+            (Source::Table, _) => (value, format!("table {table}")),
+            (Source::Default, Some(sentence)) => (value, format!("built in: {sentence}")),
+            (Source::Default, None) if name.starts_with("read.") => {
+                ("not known".into(), "the first long messages of a job show it".into())
+            }
+            (Source::Default, None) if row == VECTOR_COPIES => {
+                (tuning::shown(row, u64::from(sys::copy::vectors_suit())), "measured now".into())
+            }
+            (Source::Default, None) => (value, "built in".into()),
+        };
+        Tuned { name, value, source, doc: about.doc }
+    };
+    Ok(tuning::ROWS.iter().enumerate().map(one).collect())
 }
 
 fn functions() -> impl Iterator<Item = (&'static str, bool)> {

@@ -5,6 +5,7 @@ mod info;
 mod man;
 mod plan;
 mod top;
+mod tune;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -26,6 +27,7 @@ enum Task {
     Plan(plan::Plan),
     Simulate(plan::Simulate),
     Bench(bench::Bench),
+    Tune(tune::Tune),
     Man(man::Man),
 }
 
@@ -45,6 +47,7 @@ pub fn run(words: Vec<OsString>) -> u8 {
         Task::Plan(plan) => plan.run(),
         Task::Simulate(simulate) => simulate.run(),
         Task::Bench(bench) => bench.run(),
+        Task::Tune(tune) => tune.run(),
         Task::Man(man) => man.run(),
     };
     match text {

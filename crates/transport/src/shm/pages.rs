@@ -75,6 +75,10 @@ pub struct Job {
     pub launched: Words<512>,
     /// Those on which ranks must agree.
     pub agreed: Agreed,
+    /// What the tuning table of this machine says (`tuning::Tuning::to_words`).
+    pub tuning: Line<[AtomicU64; tuning::WORDS]>,
+    /// What the first long messages showed where it says nothing. Any rank writes them.
+    pub probes: Line<[AtomicU64; tuning::PROBE_WORDS]>,
     /// Open ports: 0, or the rank that opened it plus 1 (high half) and a number that no other port has.
     pub ports: Line<[AtomicU64; PORTS_MAX]>,
 }

@@ -4,9 +4,9 @@
 //! Read next: `measures.toml` (what is measured), `peers.rs` (whom against), `rounds.rs` (the runs), `report.rs` and `page.rs` (what is shown).
 
 mod page;
-mod peers;
+pub(super) mod peers;
 mod report;
-mod rounds;
+pub(super) mod rounds;
 
 use std::path::{Path, PathBuf};
 
@@ -56,7 +56,7 @@ pub struct Bench {
 
 /// Another MPI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-enum Peer {
+pub(super) enum Peer {
     Mpich,
     Openmpi,
     Impi,
@@ -71,8 +71,8 @@ enum Set {
 /// One entry of `measures.toml`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Measure {
-    name: String,
+pub(super) struct Measure {
+    pub(super) name: String,
     #[serde(default)]
     sets: Vec<String>,
     /// The program of bench/ and its arguments; or a whole command of the user's. Empty: only the limits are measured.
@@ -100,20 +100,20 @@ struct Measure {
 }
 
 impl Measure {
-    /// One that takes the whole time of a command.
-    fn of_user(name: &str) -> Measure {
+    /// A measure of two ranks that no set has.
+    pub(super) fn of(name: &str, run: &str) -> Measure {
         Measure {
             name: name.into(),
             sets: Vec::new(),
-            run: String::new(),
-            ranks: two(),
-            unit: "ms".into(),
-            column: WALL.into(),
+            run: run.into(),
+            ranks: 2,
+            unit: String::new(),
+            column: value(),
             higher: false,
             goals: BTreeMap::new(),
             limits: BTreeMap::new(),
             beside: Vec::new(),
-            own: true,
+            own: false,
         }
     }
 
@@ -190,7 +190,13 @@ impl Bench {
             let Some((name, run)) = program.split_once('=') else {
                 return Err(format!("--program {program}: give it as label=command"));
             };
-            chosen.push(Measure { run: run.into(), ranks: self.ranks, ..Measure::of_user(name) });
+            chosen.push(Measure {
+                ranks: self.ranks,
+                unit: "ms".into(),
+                column: WALL.into(),
+                own: true,
+                ..Measure::of(name, run)
+            });
         }
         if chosen.is_empty() {
             return Err("no measure has such a name; --list shows them".into());
@@ -202,9 +208,7 @@ impl Bench {
         if let Some(folder) = &self.cache {
             return Ok(std::path::absolute(folder).unwrap_or_else(|_| folder.clone()));
         }
-        let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-        let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
-        base.map(|base| base.join("outboard"))
+        crate::tables::cache_folder()
             .ok_or_else(|| "neither XDG_CACHE_HOME nor HOME is set; please give --cache".into())
     }
 }

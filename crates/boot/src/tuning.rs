@@ -1,0 +1,78 @@
+//! The values of this process that were chosen by measurement: the job's table, and over it what the settings say.
+
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
+
+use settings::{LargeProtocol, Settings};
+use transport::shm::{Job, Segment};
+use tuning::{
+    Distance, EAGER_BYTES_MAX, FLAT_BYTES_MAX, INLINE_BYTES_MAX, Load, Source, Tuning, VECTOR_COPIES,
+    read_row,
+};
+
+/// Gives a job the values of a table. For its creator, before anybody attaches.
+pub fn set_tuning(job: &Job, tuning: &Tuning) {
+    let words = job.tuning.iter().zip(tuning.to_words());
+    words.for_each(|(word, value)| word.store(value, Ordering::Relaxed));
+}
+
+/// Made when the process joins its job.
+pub(crate) fn of_process(segment: &Segment, settings: &Settings) -> &'static Tuning {
+    static TUNING: OnceLock<Tuning> = OnceLock::new();
+    TUNING.get_or_init(|| {
+        let words = std::array::from_fn(|at| segment.job().tuning[at].load(Ordering::Relaxed));
+        let tuning = overruled(Tuning::of_words(words), settings);
+        if tuning.is_known(VECTOR_COPIES) {
+            sys::copy::set_vectors(tuning.get(VECTOR_COPIES) != 0);
+        }
+        tuning
+    })
+}
+
+/// The values as the settings change them.
+pub fn overruled(mut tuning: Tuning, settings: &Settings) -> Tuning {
+    let mut set = |row, value| tuning.set(row, value, Source::Setting);
+    if settings.inline_bytes_max > 0 {
+        set(INLINE_BYTES_MAX, settings.inline_bytes_max);
+        set(FLAT_BYTES_MAX, settings.inline_bytes_max);
+    }
+    if settings.eager_bytes_max != Tuning::default().get(EAGER_BYTES_MAX) {
+        set(EAGER_BYTES_MAX, settings.eager_bytes_max);
+    }
+    let read = match settings.large_protocol {
+        LargeProtocol::Auto => return tuning,
+        LargeProtocol::Cma => u64::MAX,
+        LargeProtocol::Cells => 0,
+    };
+    let rows = Distance::ALL.into_iter().flat_map(|distance| Load::ALL.map(|load| read_row(distance, load)));
+    rows.for_each(|row| set(row, read));
+    tuning
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Goal: a setting wins over the table, the table over what is built in, and each value knows its source.
+    #[test]
+    fn settings_overrule_the_table() {
+        let given = |name: &str, value: &str| {
+            let pairs = [(name.to_owned(), value.to_owned())];
+            settings::parse(&pairs).unwrap()
+        };
+        let mut table = Tuning::default();
+        table.set(FLAT_BYTES_MAX, 4096, Source::Table);
+        let row = read_row(Distance::L3, Load::Many);
+        let told = |tuning: &Tuning, row| (tuning.get(row), tuning.source(row));
+        let plain = overruled(table, &Settings::default());
+        assert_eq!(plain, table);
+        let inline = overruled(table, &given("OUTBOARD_INLINE_BYTES_MAX", "8KiB"));
+        assert_eq!(told(&inline, FLAT_BYTES_MAX), (8192, Source::Setting));
+        assert_eq!(told(&inline, INLINE_BYTES_MAX), (8192, Source::Setting));
+        let eager = overruled(table, &given("OUTBOARD_EAGER_BYTES_MAX", "8KiB"));
+        assert_eq!(told(&eager, EAGER_BYTES_MAX), (8192, Source::Setting));
+        assert_eq!(told(&eager, row), (0, Source::Default));
+        let cma = overruled(table, &given("OUTBOARD_LARGE_PROTOCOL", "cma"));
+        assert!(cma.read(Distance::L3, Load::Many).unwrap().has(1 << 30));
+    }
+}

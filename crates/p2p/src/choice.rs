@@ -1,0 +1,329 @@
+//! Which way a long message takes: read in the sender's memory, or through cells.
+//!
+//! The receiver chooses when it knows the message's length, and says so by what it answers: it asks, or reads. So the two need not agree
+//! on anything beforehand. It chooses by the tuning table; where that says nothing, the job's first long messages take both ways in turns, and
+//! what they took is noted in the job's header (`tuning::Probes`). What is timed is a *busy period*: from the first message that a receiver
+//! fetches until it fetches none any more; so messages that come one by one are told from those that come in a stream.
+//!
+//! Eager messages in pieces are timed likewise (`pieces.rs`): of some, their receiver first reads the bytes in the sender's memory, too, only
+//! to see how long it takes. Where that is faster, senders offer such messages from then on, when they see what was noted (`Chooser::eager_bytes_max`).
+
+use std::cell::OnceCell;
+use std::sync::atomic::Ordering;
+use transport::route::Reach;
+use transport::shm::Segment;
+use tuning::{Distance, EAGER_BYTES_MAX, Load, Probes, Sizes, Source, Tuning, Way, class_of, read_row};
+
+/// Chooses for one process.
+pub(crate) struct Chooser {
+    tuning: Tuning,
+    /// Whose header has what messages have shown, and which rank of it this is.
+    segment: Option<Segment>,
+    rank: u32,
+    /// Ranks have cores of their own.
+    may_spin: bool,
+    /// There is no table, so messages must show it.
+    pub(crate) is_learning: bool,
+    /// The cpus that share a cache with this rank's.
+    near: OnceCell<[Vec<usize>; 2]>,
+    /// Messages that are being fetched, and how many were since there was none.
+    under_way: u32,
+    fetched: u32,
+    /// Whether the last busy period had several.
+    was_many: bool,
+    period: Option<Period>,
+}
+
+/// A busy period that is timed.
+struct Period {
+    at: (Distance, Load, usize),
+    way: Way,
+    began: u64,
+    bytes: u64,
+    /// Not all its messages are alike, or took the same way.
+    mixed: bool,
+}
+
+impl Chooser {
+    pub(crate) fn new(reach: &Reach, tuning: Tuning) -> Chooser {
+        let is_known = Distance::ALL.iter().any(|at| tuning.read(*at, Load::Alone).is_some());
+        let may_spin = !reach.prefers_read();
+        Chooser {
+            tuning,
+            segment: reach.segment().cloned(),
+            rank: reach.rank(),
+            may_spin,
+            is_learning: reach.segment().is_some() && may_spin && !is_known,
+            near: OnceCell::new(),
+            under_way: 0,
+            fetched: 0,
+            was_many: false,
+            period: None,
+        }
+    }
+
+    /// How far a peer's core is from this rank's.
+    #[cold]
+    pub(crate) fn distance(&self, peer: u32) -> Distance {
+        let Some(segment) = &self.segment else { return Distance::Far };
+        let rank = self.rank;
+        let [own, other] = [rank, peer].map(|rank| segment.rank(rank));
+        let cpu = |page: &transport::shm::RankPage| page.cpu.load(Ordering::Relaxed) as usize;
+        // Where ranks may move, nothing is nearer than the farthest of their cpus.
+        let may_move = [own, other].iter().any(|page| page.cpus.load(Ordering::Relaxed) > 2);
+        let cpus = if may_move { sys::cpu::allowed().unwrap_or_default() } else { vec![cpu(other)] };
+        let near = self
+            .near
+            .get_or_init(|| ["L2Cache", "L3Cache"].map(|kind| sys::topology::sharers(kind, cpu(own))));
+        match [&near[0], &near[1]].map(|near| cpus.iter().all(|cpu| near.contains(cpu))) {
+            [true, _] => Distance::L2,
+            [false, true] => Distance::L3,
+            [false, false] => Distance::Far,
+        }
+    }
+
+    fn probes(&self) -> Option<Probes<'_>> {
+        self.segment.as_ref().filter(|_| self.is_learning).map(|segment| Probes(&segment.job().probes))
+    }
+
+    /// Begins to fetch a message of so many bytes, which may be `readable` where they lie, from a peer at this distance, while this rank sends or not; the
+    /// way that it takes. `end` follows.
+    pub(crate) fn begin(&mut self, distance: Distance, sends: bool, bytes: u64, readable: bool) -> Way {
+        self.under_way += 1;
+        self.fetched += 1;
+        if !readable {
+            self.period.iter_mut().for_each(|period| period.mixed = true);
+            return Way::Cells;
+        }
+        let class = class_of(bytes);
+        if let Some(period) = &mut self.period {
+            period.bytes += bytes;
+            period.mixed |= period.at.0 != distance || period.at.2 != class;
+            return period.way;
+        }
+        let is_first = self.under_way == 1;
+        let load = match sends {
+            true => Load::Exchange,
+            false if is_first && !self.was_many => Load::Alone,
+            false => Load::Many,
+        };
+        let at = (distance, load, class);
+        let Some(probes) = self.probes() else { return self.by_table(distance, load, bytes) };
+        match probes.choice(at) {
+            Some(way) => way,
+            None if is_first => {
+                let (way, began) = (probes.next(at), sys::clock::now());
+                self.period = Some(Period { at, way, began, bytes, mixed: false });
+                way
+            }
+            None => Way::Cells,
+        }
+    }
+
+    fn by_table(&self, distance: Distance, load: Load, bytes: u64) -> Way {
+        let read = |load| self.tuning.read(distance, load);
+        let sizes = read(load).or_else(|| read(Load::Alone)).unwrap_or_default();
+        if sizes.has(bytes) { Way::Read } else { Way::Cells }
+    }
+
+    /// A message was fetched.
+    #[inline]
+    pub(crate) fn end(&mut self) {
+        self.under_way -= 1;
+        if self.under_way == 0 {
+            self.end_period();
+        }
+    }
+
+    fn end_period(&mut self) {
+        self.was_many = std::mem::take(&mut self.fetched) > 1;
+        let Some(Period { at: (distance, load, class), way, began, bytes, mixed }) = self.period.take()
+        else {
+            return;
+        };
+        let load = match (load, self.was_many) {
+            (Load::Exchange, _) => Load::Exchange,
+            (_, true) => Load::Many,
+            (_, false) => Load::Alone,
+        };
+        if !mixed && let Some(probes) = self.probes() {
+            probes.record((distance, load, class), way, picoseconds(began, bytes));
+        }
+    }
+
+    /// A peer's memory cannot be read.
+    pub(crate) fn refused(&mut self) {
+        if let Some(Period { at, way: Way::Read, .. }) = self.period
+            && let Some(period) = &mut self.period
+        {
+            period.mixed = true;
+            if let Some(probes) = self.probes() {
+                probes.refuse(at, Way::Read);
+            }
+        }
+    }
+
+    /// What the next eager message in pieces tries, if nothing is known of such messages.
+    pub(crate) fn try_eager(&self, distance: Distance, bytes: u64) -> Option<Way> {
+        let (probes, at) = (self.probes()?, (distance, Load::Alone, class_of(bytes)));
+        probes.choice(at).is_none().then(|| probes.next(at))
+    }
+
+    /// Notes what such a message took.
+    pub(crate) fn tried_eager(&self, distance: Distance, bytes: u64, way: Way, began: u64) {
+        if let Some(probes) = self.probes() {
+            probes.record((distance, Load::Alone, class_of(bytes)), way, picoseconds(began, bytes));
+        }
+    }
+
+    /// Whether the longest eager message is another for some peers.
+    pub(crate) fn may_offer_short(&self, most: usize) -> bool {
+        Distance::ALL.iter().any(|at| self.eager_bytes_max(*at, most).0 < most)
+    }
+
+    /// The longest message for a peer that leaves unasked, and whether that may change.
+    pub(crate) fn eager_bytes_max(&self, distance: Distance, most: usize) -> (usize, bool) {
+        let row = read_row(distance, Load::Alone);
+        let is_set = |row| self.tuning.source(row) == Source::Setting;
+        if is_set(EAGER_BYTES_MAX) || is_set(row) || !self.may_spin {
+            return (most, false);
+        }
+        let Some(probes) = self.probes() else {
+            return (Sizes::of_bits(self.tuning.get(row)).below(most as u64) as usize, false);
+        };
+        // Messages in one packet are not timed; the next longer ones stand for them.
+        let [short, long] = [1, 2].map(|class| probes.choice((distance, Load::Alone, class)));
+        let bit = |way: Option<Way>, bits| if way == Some(Way::Read) { bits } else { 0 };
+        let sizes = Sizes::of_bits(bit(short, 0b011) | bit(long, 0b100));
+        (sizes.below(most as u64) as usize, short.is_none() || long.is_none())
+    }
+}
+
+/// Of a byte, since then.
+fn picoseconds(began: u64, bytes: u64) -> u64 {
+    sys::clock::now().saturating_sub(began).saturating_mul(1000) / bytes.max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use transport::route_shm::Port;
+    use transport::shm::Shape;
+
+    const HERE: Distance = Distance::L3;
+
+    fn reach(spin: u32) -> Reach {
+        let segment = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 1 }).unwrap().0;
+        segment.job().spin_allowed.store(spin, Ordering::Relaxed);
+        Reach::Shm(Port::new(segment, 0))
+    }
+
+    /// Fetches one message after the other, so long that reading takes `read` us, and cells `cells`; the way of the last.
+    fn fetch(chooser: &mut Chooser, messages: usize, [cells, read]: [u64; 2]) -> Way {
+        let mut last = Way::Cells;
+        for _ in 0..messages {
+            last = chooser.begin(HERE, false, 1 << 20, true);
+            if let Some(period) = &mut chooser.period {
+                period.began -= 1000 * if last == Way::Read { read } else { cells };
+            }
+            chooser.end();
+        }
+        last
+    }
+
+    // Goal: without a table the first messages take both ways, and the others the faster one.
+    #[test]
+    fn messages_show_the_faster_way() {
+        for (times, way) in [([50_000, 10_000], Way::Read), ([10_000, 50_000], Way::Cells)] {
+            let mut chooser = Chooser::new(&reach(1), Tuning::default());
+            assert_eq!(fetch(&mut chooser, 9, times), way);
+            assert!(chooser.period.is_none(), "it is known");
+            assert!(
+                chooser.begin(HERE, true, 1 << 20, true) == Way::Cells && chooser.period.is_some(),
+                "an exchange is another matter"
+            );
+        }
+    }
+
+    // Goal: what came in a stream says nothing of single messages, and messages that are not alike say nothing at all.
+    #[test]
+    fn streams_are_told_from_single_messages() {
+        let mut chooser = Chooser::new(&reach(1), Tuning::default());
+        let burst = |chooser: &mut Chooser, lengths: [u64; 3]| {
+            let ways = lengths.map(|bytes| chooser.begin(HERE, false, bytes, true));
+            (0..3).for_each(|_| chooser.end());
+            ways
+        };
+        for _ in 0..20 {
+            burst(&mut chooser, [1 << 20; 3]);
+        }
+        let choice = |chooser: &Chooser, load| chooser.probes().unwrap().choice((HERE, load, 6));
+        assert!(choice(&chooser, Load::Many).is_some() && choice(&chooser, Load::Alone).is_none());
+        let mut chooser = Chooser::new(&reach(1), Tuning::default());
+        for _ in 0..20 {
+            let ways = burst(&mut chooser, [1 << 20, 1 << 18, 1 << 20]);
+            assert!(ways.iter().all(|way| *way == ways[0]));
+        }
+        assert!([Load::Alone, Load::Many].iter().all(|load| choice(&chooser, *load).is_none()));
+    }
+
+    // Goal: where the kernel refuses (EPERM), no other message tries.
+    #[test]
+    fn what_is_refused_is_chosen_no_more() {
+        let mut chooser = Chooser::new(&reach(1), Tuning::default());
+        fetch(&mut chooser, 1, [50_000, 0]);
+        assert_eq!(chooser.begin(HERE, false, 1 << 20, true), Way::Read);
+        chooser.refused();
+        chooser.end();
+        assert_eq!(fetch(&mut chooser, 3, [50_000, 0]), Way::Cells);
+        assert!(chooser.period.is_none());
+        // Nor does one that cannot be read say anything of reading.
+        let mut chooser = Chooser::new(&reach(1), Tuning::default());
+        for _ in 0..20 {
+            assert_eq!(chooser.begin(HERE, false, 1 << 20, false), Way::Cells);
+            chooser.end();
+        }
+        assert_eq!(chooser.probes().unwrap().choice((HERE, Load::Alone, 6)), None);
+    }
+
+    // Goal: a table decides from the first message on, and nobody is timed.
+    #[test]
+    fn a_table_decides() {
+        let mut tuning = Tuning::default();
+        tuning.set(read_row(HERE, Load::Alone), 0b0_0100_0110, Source::Table);
+        tuning.set(read_row(HERE, Load::Many), 0b0_0000_1000, Source::Table);
+        let mut chooser = Chooser::new(&reach(1), tuning);
+        assert_eq!(chooser.eager_bytes_max(HERE, 64 << 10), (16 << 10, false));
+        assert_eq!(chooser.begin(HERE, false, 1 << 20, true), Way::Read);
+        assert_eq!(chooser.begin(HERE, false, 1 << 20, true), Way::Cells, "there are two by now");
+        assert_eq!(chooser.begin(HERE, false, 1 << 17, true), Way::Read);
+        assert_eq!(chooser.begin(HERE, true, 1 << 20, true), Way::Read, "as alone: it does not tell");
+        assert!(chooser.period.is_none() && !chooser.is_learning);
+        assert_eq!(chooser.begin(Distance::Far, false, 1 << 20, true), Way::Cells);
+    }
+
+    // Goal: senders offer what its receivers read faster, once that was seen; a user's bound stays.
+    #[test]
+    fn senders_follow_what_receivers_saw() {
+        let reach = reach(1);
+        let mut chooser = Chooser::new(&reach, Tuning::default());
+        assert_eq!(chooser.eager_bytes_max(HERE, 64 << 10), (64 << 10, true));
+        for bytes in [32 << 10, 64 << 10] {
+            while let Some(way) = chooser.try_eager(HERE, bytes) {
+                let took = if way == Way::Read { 2_000_000 } else { 9_000_000 };
+                chooser.tried_eager(HERE, bytes, way, sys::clock::now() - took);
+            }
+        }
+        assert_eq!(chooser.eager_bytes_max(HERE, 64 << 10), (8 << 10, false));
+        let sender = Chooser::new(&reach, Tuning::default());
+        assert_eq!(sender.eager_bytes_max(HERE, 64 << 10), (8 << 10, false));
+        chooser.tuning.set(EAGER_BYTES_MAX, 64 << 10, Source::Setting);
+        assert_eq!(chooser.eager_bytes_max(HERE, 64 << 10), (64 << 10, false));
+    }
+
+    // Goal: where ranks share cores nothing is timed.
+    #[test]
+    fn nobody_learns_where_cores_are_shared() {
+        assert!(!Chooser::new(&reach(0), Tuning::default()).is_learning);
+    }
+}

@@ -1,0 +1,128 @@
+//! Where the tuning tables of machines lie, and the one of this machine. `mpirun` reads it and `outboard tune` writes it.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use tuning::{Machine, Table, Tuning};
+
+/// Tables for all users of a machine.
+const SYSTEM: &str = "/var/cache/outboard/tuning";
+/// A longer file is no table.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// What a job begins with.
+#[derive(Debug, Default)]
+pub struct Found {
+    pub tuning: Tuning,
+    /// The table that says so.
+    pub path: Option<PathBuf>,
+    /// What was wrong with a table that was not asked for by name, and so is left out.
+    pub complaint: Option<String>,
+}
+
+/// The folder of what can be made again: $XDG_CACHE_HOME/outboard or ~/.cache/outboard.
+pub fn cache_folder() -> Option<PathBuf> {
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    let base =
+        std::env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from).or_else(home);
+    base.map(|base| base.join("outboard"))
+}
+
+/// Where `outboard tune` writes a table, for its user or for all.
+pub fn folder(for_all: bool) -> Option<PathBuf> {
+    if for_all { Some(SYSTEM.into()) } else { cache_folder().map(|cache| cache.join("tuning")) }
+}
+
+/// The table that OUTBOARD_TUNING means. Errors: it names a file that is no table.
+pub fn find(setting: &str) -> Result<Found, String> {
+    match setting {
+        "off" => Ok(Found::default()),
+        "auto" => Ok(find_in(&[folder(false), folder(true)].map(Option::unwrap_or_default))),
+        path => {
+            let path = PathBuf::from(path);
+            let table = read(&path).map_err(|sentence| format!("OUTBOARD_TUNING: {sentence}"))?;
+            Ok(Found { tuning: table.tuning(), path: Some(path), complaint: None })
+        }
+    }
+}
+
+/// The first table of this machine in these folders.
+fn find_in(folders: &[PathBuf]) -> Found {
+    // Who has no tables asks nothing of the machine.
+    let mut folders = folders.iter().filter(|folder| folder.is_dir()).peekable();
+    if folders.peek().is_none() {
+        return Found::default();
+    }
+    let machine = Machine::this();
+    for path in folders.map(|folder| folder.join(machine.file_name())).filter(|path| path.exists()) {
+        match read(&path) {
+            // Another machine's with the same name: as good as none.
+            Ok(table) if table.machine != machine => continue,
+            Ok(table) => return Found { tuning: table.tuning(), path: Some(path), complaint: None },
+            Err(sentence) => return Found { complaint: Some(sentence), ..Found::default() },
+        }
+    }
+    Found::default()
+}
+
+fn read(path: &Path) -> Result<Table, String> {
+    let shown = path.display();
+    // A pipe would be waited for.
+    let is_file = fs::metadata(path)
+        .map_err(|error| format!("cannot read the tuning table {shown}: {error}"))?
+        .is_file();
+    if !is_file {
+        return Err(format!("the tuning table {shown} is no file"));
+    }
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).and_then(|file| file.take(BYTES_MAX).read_to_end(&mut bytes));
+    file.map_err(|error| format!("cannot read the tuning table {shown}: {error}"))?;
+    Table::parse(&bytes, &shown.to_string()).map_err(|error| error.message.clone())
+}
+
+/// Writes a table; the file is there whole or not at all.
+pub fn write(folder: &Path, table: &Table) -> Result<PathBuf, String> {
+    let path = folder.join(table.machine.file_name());
+    let aside = path.with_extension(format!("{}", std::process::id()));
+    let put = || {
+        fs::create_dir_all(folder)?;
+        fs::write(&aside, table.text())?;
+        fs::rename(&aside, &path)
+    };
+    put().map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tuning::{FLAT_BYTES_MAX, Source};
+
+    #[test]
+    fn the_table_of_this_machine_is_found_and_no_other() {
+        let folder = std::env::temp_dir().join(format!("outboard-tables-{}", std::process::id()));
+        let folders = [folder.join("none"), folder.clone()];
+        assert!(find_in(&folders).path.is_none());
+        let table = Table { machine: Machine::this(), values: vec![(FLAT_BYTES_MAX, 4096)] };
+        let path = write(&folder, &table).unwrap();
+        let found = find_in(&folders);
+        assert_eq!((found.path.as_deref(), found.complaint), (Some(&*path), None));
+        assert_eq!(found.tuning.get(FLAT_BYTES_MAX), 4096);
+        assert_eq!(find(&path.display().to_string()).unwrap().tuning.source(FLAT_BYTES_MAX), Source::Table);
+        // The right name, but another machine's.
+        let other = Table { machine: Machine { kernel: "0.1".into(), ..table.machine.clone() }, ..table };
+        fs::write(&path, other.text()).unwrap();
+        assert!(find_in(&folders).path.is_none());
+        // What is broken is left out with a sentence, and refused where it was asked for.
+        fs::write(&path, "boom").unwrap();
+        let found = find_in(&folders);
+        assert!(found.path.is_none() && found.complaint.unwrap().contains("line 1"));
+        assert!(
+            find(&path.display().to_string()).unwrap_err().starts_with("OUTBOARD_TUNING: the tuning table")
+        );
+        assert!(find(&folder.display().to_string()).unwrap_err().contains("is no file"));
+        assert!(find("/nowhere/at/all").unwrap_err().contains("cannot read"));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

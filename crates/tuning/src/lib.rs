@@ -1,0 +1,308 @@
+//! What is chosen by measurement: one `Tuning` for a process, with the source of each value.
+//!
+//! Later sources win: built-in defaults; a table that `outboard tune` has measured on this machine (`table.rs`); what the first long messages
+//! of a job show where no table tells (`probe.rs`); settings. `mpirun` reads the table and writes it into the job's header, once, so all
+//! processes of a job begin with the same values. Nothing here asks for a processor's name but as the key of a table (`machine.rs`).
+//!
+//! Always true here: a value that came from a file or from shared memory is checked before it is used.
+#![forbid(unsafe_code)]
+
+mod machine;
+mod probe;
+mod sizes;
+mod table;
+
+pub use machine::Machine;
+pub use probe::{PROBE_WORDS, Probes, Way, is_faster};
+pub use sizes::{CLASSES, Sizes, class_bytes, class_of};
+pub use table::Table;
+
+/// How far the cores of two ranks are from each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Distance {
+    /// They share a second-level cache, or are one core.
+    L2 = 0,
+    /// They share a third-level cache.
+    L3 = 1,
+    /// Neither, or it is not known.
+    Far = 2,
+}
+
+impl Distance {
+    /// All of them.
+    pub const ALL: [Distance; 3] = [Distance::L2, Distance::L3, Distance::Far];
+
+    /// Of two cpus, or of some that a rank may use, as the kernel tells.
+    pub fn of(cpus: &[usize]) -> Distance {
+        let is_within =
+            |kind| matches!(sys::topology::place(kind, cpus), Some(sys::topology::Place::Within(_)));
+        match (is_within("L2Cache"), is_within("L3Cache")) {
+            (true, _) => Distance::L2,
+            (false, true) => Distance::L3,
+            (false, false) => Distance::Far,
+        }
+    }
+
+    /// As in names of values.
+    pub fn name(self) -> &'static str {
+        ["l2", "l3", "far"][self as usize]
+    }
+}
+
+/// What else a receiver has to do while it fetches a long message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// Nothing: as in a ping-pong.
+    Alone = 0,
+    /// It fetches other messages, too: as in a stream of messages.
+    Many = 1,
+    /// It sends: as in an exchange.
+    Exchange = 2,
+}
+
+impl Load {
+    /// All of them.
+    pub const ALL: [Load; 3] = [Load::Alone, Load::Many, Load::Exchange];
+
+    /// As in names of values.
+    pub fn name(self) -> &'static str {
+        ["alone", "many", "exchange"][self as usize]
+    }
+}
+
+/// Where a value comes from. A later one wins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// Built in.
+    Default,
+    /// The table of this machine.
+    Table,
+    /// A setting.
+    Setting,
+}
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Lengths of messages.
+    Sizes,
+    /// A number of bytes; `u64::MAX` stands for no bound.
+    Bytes,
+    /// Yes or no.
+    Flag,
+}
+
+/// A value: its name, and what it is when nobody has measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// As in the table and in `outboard info --tuning`.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: Kind,
+    /// Built in.
+    pub default: u64,
+    /// What it says.
+    pub doc: &'static str,
+}
+
+const fn read(name: &'static str) -> Row {
+    let doc = "lengths of messages that the receiver reads in the sender's memory (cross-memory attach), not through cells";
+    Row { name, kind: Kind::Sizes, default: 0, doc }
+}
+
+/// The longest block of collectives that schedules copy into shared memory.
+pub const INLINE_BYTES_MAX: usize = 9;
+/// The longest block of an all-to-all or allgather that goes over shared slots.
+pub const FLAT_BYTES_MAX: usize = 10;
+/// Whether copies of some kilobytes are made by vector instructions.
+pub const VECTOR_COPIES: usize = 11;
+/// Buffers of so many bytes stay in a core's cache during a collective.
+pub const NEAR_BYTES_MAX: usize = 12;
+
+/// The longest message that is sent without asking.
+pub const EAGER_BYTES_MAX: usize = 13;
+
+/// All values; the first nine are `read`, by distance and load.
+pub const ROWS: &[Row] = &[
+    read("read.l2.alone"),
+    read("read.l2.many"),
+    read("read.l2.exchange"),
+    read("read.l3.alone"),
+    read("read.l3.many"),
+    read("read.l3.exchange"),
+    read("read.far.alone"),
+    read("read.far.many"),
+    read("read.far.exchange"),
+    Row {
+        name: "inline_bytes_max",
+        kind: Kind::Bytes,
+        default: 1 << 20,
+        doc: "the longest block that a schedule's sender copies into shared memory for its receivers",
+    },
+    Row {
+        name: "flat_bytes_max",
+        kind: Kind::Bytes,
+        default: u64::MAX,
+        doc: "the longest block of an all-to-all or allgather that goes over shared slots; longer ones are read in the sender's memory",
+    },
+    Row {
+        name: "vector_copies",
+        kind: Kind::Flag,
+        default: 0,
+        doc: "whether copies of 4 to 32 KiB are made by vector instructions, not by the C library",
+    },
+    Row {
+        name: "near_bytes_max",
+        kind: Kind::Bytes,
+        default: 512 << 10,
+        doc: "with vector_copies: what the buffers of a collective may have in all to be copied by pieces that stay in the cache",
+    },
+    Row {
+        name: "eager_bytes_max",
+        kind: Kind::Bytes,
+        default: 64 << 10,
+        doc: "the longest message that is sent without asking; less where the receiver reads shorter ones (read.*.alone)",
+    },
+];
+
+/// Words that a `Tuning` takes in the job's header: a value for each row, and which of them the table gave.
+pub const WORDS: usize = ROWS.len() + 1;
+
+/// The values of a process.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tuning {
+    values: [u64; ROWS.len()],
+    sources: [Source; ROWS.len()],
+}
+
+impl Default for Tuning {
+    fn default() -> Tuning {
+        Tuning {
+            values: std::array::from_fn(|row| ROWS[row].default),
+            sources: [Source::Default; ROWS.len()],
+        }
+    }
+}
+
+impl Tuning {
+    /// A value.
+    pub fn get(&self, row: usize) -> u64 {
+        self.values[row]
+    }
+
+    /// Where it comes from.
+    pub fn source(&self, row: usize) -> Source {
+        self.sources[row]
+    }
+
+    /// Whether somebody has measured it or decided.
+    pub fn is_known(&self, row: usize) -> bool {
+        self.sources[row] != Source::Default
+    }
+
+    /// Sets a value, unless a source that wins has set it.
+    pub fn set(&mut self, row: usize, value: u64, source: Source) {
+        if source >= self.sources[row] {
+            (self.values[row], self.sources[row]) = (checked(row, value), source);
+        }
+    }
+
+    /// Lengths that a receiver reads, if that is known.
+    pub fn read(&self, distance: Distance, load: Load) -> Option<Sizes> {
+        let row = read_row(distance, load);
+        self.is_known(row).then(|| Sizes::of_bits(self.values[row]))
+    }
+
+    /// As words for the job's header.
+    pub fn to_words(&self) -> [u64; WORDS] {
+        let known = (0..ROWS.len()).filter(|row| self.is_known(*row)).fold(0, |all, row| all | 1 << row);
+        std::array::from_fn(|at| if at < ROWS.len() { self.values[at] } else { known })
+    }
+
+    /// What words in the job's header say; those of no table are the defaults.
+    pub fn of_words(words: [u64; WORDS]) -> Tuning {
+        let mut tuning = Tuning::default();
+        let known = words[ROWS.len()];
+        (0..ROWS.len())
+            .filter(|row| known >> row & 1 != 0)
+            .for_each(|row| tuning.set(row, words[row], Source::Table));
+        tuning
+    }
+}
+
+/// The row of `Tuning::read`.
+pub fn read_row(distance: Distance, load: Load) -> usize {
+    distance as usize * Load::ALL.len() + load as usize
+}
+
+/// A value that its row may have.
+fn checked(row: usize, value: u64) -> u64 {
+    match ROWS[row].kind {
+        Kind::Sizes => Sizes::of_bits(value).bits(),
+        Kind::Bytes => value,
+        Kind::Flag => u64::from(value != 0),
+    }
+}
+
+/// A value as text, as `Table` reads it.
+pub fn shown(row: usize, value: u64) -> String {
+    match ROWS[row].kind {
+        Kind::Sizes => Sizes::of_bits(value).to_string(),
+        Kind::Bytes if value == u64::MAX => "unlimited".into(),
+        Kind::Bytes => sizes::bytes_text(value),
+        Kind::Flag => ["no", "yes"][usize::from(value != 0)].into(),
+    }
+}
+
+/// The value that a text means.
+pub fn read_text(row: usize, text: &str) -> std::result::Result<u64, String> {
+    match (ROWS[row].kind, text) {
+        (Kind::Sizes, text) => text.parse::<Sizes>().map(Sizes::bits),
+        (Kind::Bytes, "unlimited") => Ok(u64::MAX),
+        (Kind::Bytes, text) => sizes::bytes_of(text),
+        (Kind::Flag, "yes") => Ok(1),
+        (Kind::Flag, "no") => Ok(0),
+        (Kind::Flag, other) => Err(format!("{other:?} is neither yes nor no")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_rows_agree() {
+        for distance in Distance::ALL {
+            for load in Load::ALL {
+                let name = format!("read.{}.{}", distance.name(), load.name());
+                assert_eq!(ROWS[read_row(distance, load)].name, name);
+            }
+        }
+        let rows = [INLINE_BYTES_MAX, FLAT_BYTES_MAX, VECTOR_COPIES, NEAR_BYTES_MAX, EAGER_BYTES_MAX];
+        let names =
+            ["inline_bytes_max", "flat_bytes_max", "vector_copies", "near_bytes_max", "eager_bytes_max"];
+        assert_eq!(rows.map(|row| ROWS[row].name), names);
+        for (row, Row { default, .. }) in ROWS.iter().enumerate() {
+            assert_eq!(read_text(row, &shown(row, *default)), Ok(*default));
+        }
+    }
+
+    #[test]
+    fn later_sources_win_and_words_carry_what_a_table_gave() {
+        let mut tuning = Tuning::default();
+        assert_eq!(tuning.read(Distance::L3, Load::Many), None);
+        let row = read_row(Distance::L3, Load::Many);
+        tuning.set(row, 0b110, Source::Table);
+        tuning.set(VECTOR_COPIES, 7, Source::Table);
+        assert_eq!(tuning.read(Distance::L3, Load::Many), Some(Sizes::of_bits(0b110)));
+        let mut other = Tuning::of_words(tuning.to_words());
+        assert_eq!(other, tuning);
+        other.set(FLAT_BYTES_MAX, 4096, Source::Setting);
+        other.set(FLAT_BYTES_MAX, 8192, Source::Table);
+        assert_eq!((other.get(FLAT_BYTES_MAX), other.source(FLAT_BYTES_MAX)), (4096, Source::Setting));
+        assert_eq!(Tuning::of_words([0; WORDS]), Tuning::default());
+        // Words that a broken process has written are no worse than another table.
+        let wild = Tuning::of_words([u64::MAX; WORDS]);
+        assert_eq!((wild.get(0), wild.get(VECTOR_COPIES)), ((1 << CLASSES) - 1, 1));
+    }
+}

@@ -1,0 +1,79 @@
+//! The machine for which a table holds.
+
+use std::io::Read;
+
+/// What a table depends on. Which cores share what is in it by the values' names (`Distance`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// The processor, as the kernel calls it.
+    pub processor: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// What a process may do here to another's memory: Yama's scope, or that a filter refuses.
+    pub rights: String,
+}
+
+impl Machine {
+    /// This one.
+    pub fn this() -> Machine {
+        let word = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned());
+        let yama = word("/proc/sys/kernel/yama/ptrace_scope");
+        let scope = yama.map_or("no Yama".into(), |scope| format!("ptrace_scope {scope}"));
+        let may_read = if reads_itself() { "" } else { ", cross-memory attach refused" };
+        Machine {
+            processor: processor(),
+            kernel: word("/proc/sys/kernel/osrelease").unwrap_or_else(|_| "unknown".into()),
+            rights: scope + may_read,
+        }
+    }
+
+    /// The lines of a table that name it.
+    pub(crate) fn lines(&self) -> [(&'static str, &str); 3] {
+        [("processor", &self.processor), ("kernel", &self.kernel), ("rights", &self.rights)]
+    }
+
+    /// A file's name for its table.
+    pub fn file_name(&self) -> String {
+        // FNV-1a: the table itself says in full what it is for.
+        let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+        let bytes = self.lines().into_iter().flat_map(|(_, text)| text.bytes().chain([0]));
+        format!("{:016x}.tuning", bytes.fold(0xcbf2_9ce4_8422_2325, hash))
+    }
+}
+
+/// Model, family, number of caches' bytes: the kernel's first entry. Later ones are not read: there may be hundreds.
+fn processor() -> String {
+    let mut text = vec![0; 4096];
+    let read = std::fs::File::open("/proc/cpuinfo").and_then(|mut file| file.read(&mut text));
+    text.truncate(read.unwrap_or(0));
+    let text = String::from_utf8_lossy(&text);
+    let first = text.split("\n\n").next().unwrap_or_default();
+    let names =
+        ["model name", "vendor_id", "cpu family", "model", "stepping", "CPU implementer", "CPU part", "cpu"];
+    let known = first.lines().filter_map(|line| line.split_once(':'));
+    let parts: Vec<&str> =
+        known.filter(|(name, _)| names.contains(&name.trim())).map(|(_, value)| value.trim()).collect();
+    if parts.is_empty() { "unknown".into() } else { parts.join(" ") }
+}
+
+/// Whether the call is allowed at all: filters of containers refuse it for everybody.
+fn reads_itself() -> bool {
+    let from = sys::Block::of(&[1; 8]);
+    let to = sys::Block::new(8);
+    let piece = (from.span().address(), 8);
+    sys::remote::read(sys::process::id(), &[piece], &[to.span()]).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_has_a_name() {
+        let machine = Machine::this();
+        assert_eq!(machine, Machine::this());
+        assert!(!machine.kernel.is_empty() && !machine.processor.contains('\n'), "{machine:?}");
+        let other = Machine { kernel: "0".into(), ..machine.clone() };
+        assert_ne!(machine.file_name(), other.file_name());
+    }
+}
