@@ -108,16 +108,16 @@ impl Bounds {
         Bounds { inline_bytes_max, near_bytes_max: 512 << 10, is_probed: false }
     }
 
-    /// Whether this member wants long blocks to be pulled: as all members tell each other, these may come to different answers.
-    fn wants_pulls(&self, segment: &Segment, peers: &[u32]) -> bool {
+    /// Whether this member wants long blocks to be pulled: as all members tell each other, these may come to different answers. Where nobody has measured,
+    /// exchanged messages must have shown that reading is faster, at no distance that it is not.
+    fn wants_pulls(&self, segment: &Segment) -> bool {
         if !self.is_probed {
             return self.inline_bytes_max < BYTES_MAX;
         }
         let probes = Probes(&segment.job().probes);
-        let cpus: Vec<usize> =
-            peers.iter().map(|peer| segment.rank(*peer).cpu.load(Ordering::Relaxed) as usize).collect();
         let class = tuning::class_of(4 * self.inline_bytes_max);
-        probes.choice((Distance::of(&cpus), Load::Exchange, class)) == Some(Way::Read)
+        let seen = Distance::ALL.map(|distance| probes.choice((distance, Load::Exchange, class)));
+        seen.contains(&Some(Way::Read)) && !seen.contains(&Some(Way::Cells))
     }
 }
 
@@ -214,9 +214,8 @@ impl Boards {
     /// Room for a member's board among these (`Hung::room`), or `NO_BOARD`.
     pub(crate) fn new_board(&mut self, memory: &mut Allocator, peers: &[u32]) -> u64 {
         let reaches = |peer: &u32| cma::reaches(&self.segment, *peer);
-        let pulls = peers.len() <= MEMBERS_MAX
-            && self.bounds.wants_pulls(&self.segment, peers)
-            && peers.iter().all(reaches);
+        let pulls =
+            peers.len() <= MEMBERS_MAX && self.bounds.wants_pulls(&self.segment) && peers.iter().all(reaches);
         let arena = memory.arena().clone();
         let word = |room: u64, at: u64| {
             arena.keep(place_of(room).0 + at * WORD_BYTES, 1).expect("boards lie inside their arenas")

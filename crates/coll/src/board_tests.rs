@@ -732,3 +732,26 @@ fn members_cut_alike_and_say_anew_what_they_know() {
         }
     }
 }
+
+// Goal: where nobody has measured, blocks are pulled once messages have shown that the kernel copies faster, wherever they have shown anything.
+#[test]
+fn messages_show_whether_to_pull() {
+    let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 1 }).unwrap();
+    let bounds = Bounds { inline_bytes_max: Bounds::PROBED, near_bytes_max: 0, is_probed: true };
+    let show = |distance, [cells, read]: [u64; 2]| {
+        let (probes, at) = (Probes(&segment.job().probes), (distance, Load::Exchange, 4));
+        for _ in 0..4 {
+            probes.record(at, Way::Cells, cells);
+            probes.record(at, Way::Read, read);
+        }
+    };
+    assert!(!bounds.wants_pulls(&segment), "nothing is known");
+    show(Distance::L3, [100, 50]);
+    assert!(bounds.wants_pulls(&segment));
+    show(Distance::Far, [50, 50]);
+    assert!(!bounds.wants_pulls(&segment), "some cores are as fast without");
+    assert!(
+        Bounds::pulling_above(8).wants_pulls(&segment)
+            && !Bounds::pulling_above(u64::MAX).wants_pulls(&segment)
+    );
+}

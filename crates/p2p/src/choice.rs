@@ -11,7 +11,7 @@
 use std::cell::OnceCell;
 use std::sync::atomic::Ordering;
 use transport::route::Reach;
-use transport::shm::Segment;
+use transport::shm::{Segment, cma};
 use tuning::{Distance, EAGER_BYTES_MAX, Load, Probes, Sizes, Source, Tuning, Way, class_of, read_row};
 
 /// Chooses for one process.
@@ -20,8 +20,8 @@ pub(crate) struct Chooser {
     /// Whose header has what messages have shown, and which rank of it this is.
     segment: Option<Segment>,
     rank: u32,
-    /// Ranks have cores of their own.
-    may_spin: bool,
+    /// Ranks have cores of their own, and may read each other's memory as far as is known.
+    may_choose: bool,
     /// There is no table, so messages must show it.
     pub(crate) is_learning: bool,
     /// The cpus that share a cache with this rank's.
@@ -47,13 +47,14 @@ struct Period {
 impl Chooser {
     pub(crate) fn new(reach: &Reach, tuning: Tuning) -> Chooser {
         let is_known = Distance::ALL.iter().any(|at| tuning.read(*at, Load::Alone).is_some());
-        let may_spin = !reach.prefers_read();
+        let is_forbidden = |segment: &Segment| segment.job().cma_forbidden.load(Ordering::Relaxed) != 0;
+        let may_choose = !reach.prefers_read() && !reach.segment().is_some_and(is_forbidden);
         Chooser {
             tuning,
             segment: reach.segment().cloned(),
             rank: reach.rank(),
-            may_spin,
-            is_learning: reach.segment().is_some() && may_spin && !is_known,
+            may_choose,
+            is_learning: reach.segment().is_some() && may_choose && !is_known,
             near: OnceCell::new(),
             under_way: 0,
             fetched: 0,
@@ -176,16 +177,18 @@ impl Chooser {
         }
     }
 
-    /// Whether the longest eager message is another for some peers.
-    pub(crate) fn may_offer_short(&self, most: usize) -> bool {
-        Distance::ALL.iter().any(|at| self.eager_bytes_max(*at, most).0 < most)
+    /// Whether a table shortens the longest eager message for this peer, which can then read what it is offered as far as this process can tell.
+    pub(crate) fn offers_short(&self, peer: u32, most: usize) -> bool {
+        !self.is_learning
+            && Distance::ALL.iter().any(|at| self.eager_bytes_max(*at, most).0 < most)
+            && self.segment.as_ref().is_some_and(|segment| cma::reaches(segment, peer))
     }
 
     /// The longest message for a peer that leaves unasked, and whether that may change.
     pub(crate) fn eager_bytes_max(&self, distance: Distance, most: usize) -> (usize, bool) {
         let row = read_row(distance, Load::Alone);
         let is_set = |row| self.tuning.source(row) == Source::Setting;
-        if is_set(EAGER_BYTES_MAX) || is_set(row) || !self.may_spin {
+        if is_set(EAGER_BYTES_MAX) || is_set(row) || !self.may_choose {
             return (most, false);
         }
         let Some(probes) = self.probes() else {

@@ -111,7 +111,7 @@ impl Lane {
     /// Finds out which of its messages leave unasked.
     pub(crate) fn choose(&mut self, chooser: &Chooser) {
         self.is_learning = chooser.is_learning;
-        if !self.is_learning && chooser.may_offer_short(self.eager_most) {
+        if chooser.offers_short(self.number, self.eager_most) {
             self.learn(chooser);
         }
     }
