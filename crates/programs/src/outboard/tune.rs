@@ -143,7 +143,8 @@ fn measured(
     let players = players.iter().map(player).collect::<Result<Vec<_>, _>>()?;
     let is_rate = |name: &str| [BANDWIDTH.0, EXCHANGE.0].contains(&name);
     let all: Vec<Measure> = measures.iter().map(|(name, run)| Measure::of(name, run)).collect();
-    let table = rounds::play(&players, &all, rounds, 60, Vec::new(), |_| Ok(()))?;
+    let table =
+        rounds::play(&players, &all, rounds, 60, Vec::new(), rounds::Conditions::default(), |_| Ok(()))?;
     if let Some((what, output)) = table.failures.first() {
         return Err(format!("{what}: {output}"));
     }

@@ -19,7 +19,7 @@ use sys::memory::{self, Map};
 /// "OUTBOARD", read as a little-endian number.
 const MAGIC: u64 = u64::from_le_bytes(*b"OUTBOARD");
 /// Changes whenever the meaning of any shared byte changes.
-const VERSION: u32 = 7;
+const VERSION: u32 = 8;
 /// Arenas begin at multiples of this and have multiples of it, so that huge pages can back them.
 const ARENA_ALIGN: u64 = 2 << 20;
 /// Rings begin at multiples of this: the largest page of a machine that we run on, so that each can be mapped alone.

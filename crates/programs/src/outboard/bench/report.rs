@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::{Map, Value, json};
 
 use super::rounds::{Conditions, Row, Table};
-use super::{Measure, measures};
+use super::{Measure, WALL, measures};
 
 /// Middle value, and how far apart the values lie, relative to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -236,7 +236,9 @@ pub fn parse(text: &str) -> Result<Table, String> {
             goals: row["goal"].as_f64().map(|goal| (bytes.to_string(), goal)).into_iter().collect(),
             limits: limits.keys().map(|name| (name.clone(), String::new())).collect(),
             beside: known.map(|measure| measure.beside).unwrap_or_default(),
-            ..Measure::of_user(&name)
+            column: WALL.into(),
+            own: true,
+            ..Measure::of(&name, "")
         };
         let of_players = table.players.iter().map(|(name, _)| values(&row["values"][name])).collect();
         let of_limits = measure.limits.keys().map(|name| values(&limits[name])).collect();
