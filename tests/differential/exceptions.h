@@ -1,4 +1,4 @@
-/* What no generated program does, since MPICH or Intel MPI does it wrong: each with what happens there. Outboard does all of it right;
+/* What no generated program does, since MPICH or Intel MPI does it wrong: each with what happens there. all of Outboard's ways agree on it;
    compiled with -DEXCEPTIONS=0 the generator leaves nothing out (`run --ours`), and Outboard's ways are compared among themselves. */
 #ifndef EXCEPTIONS
 #define EXCEPTIONS 1
