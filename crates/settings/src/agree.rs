@@ -35,8 +35,12 @@ pub fn told_of(variables: &[(String, String)], scopes: &[Scope]) -> String {
 
 /// The first setting of these scopes that differs between two texts of `told`.
 pub fn difference(theirs: &str, ours: &str, scopes: &[Scope]) -> Option<Difference> {
+    // A text that did not fit where it was written does not tell what is missing.
+    if [theirs, ours].iter().any(|text| !text.is_empty() && !text.ends_with('\n')) {
+        return None;
+    }
     let (theirs, ours) = (pairs(theirs), pairs(ours));
-    // Each of them has checked its own, so what cannot be read is a text that did not fit.
+    // Each of them has checked its own.
     let (Ok(they), Ok(we)) = (parse(&theirs), parse(&ours)) else { return None };
     let (_, setting) = rows(scopes).find(|(index, _)| !Settings::agrees(&they, &we, *index))?;
     let shown = |pairs: &[(String, String)]| match pairs.iter().find(|(name, _)| name == setting.variable) {
@@ -51,10 +55,11 @@ fn rows(scopes: &[Scope]) -> impl Iterator<Item = (usize, &'static Setting)> {
     TABLE.iter().enumerate().filter(move |(_, row)| !row.internal && scopes.contains(&row.scope))
 }
 
-/// The whole lines of a text.
 fn pairs(text: &str) -> Vec<(String, String)> {
-    let lines = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
-    lines.filter_map(|line| line.split_once('=')).map(|(name, value)| (name.into(), value.into())).collect()
+    text.lines()
+        .filter_map(|line| line.split_once('='))
+        .map(|(name, value)| (name.into(), value.into()))
+        .collect()
 }
 
 #[cfg(test)]
