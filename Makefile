@@ -41,7 +41,7 @@ differential: build  ## run 10 000 programs made from seeds over build/, MPICH a
 applications: build  ## run the tests of FFTW, HDF5, PnetCDF and PETSc, fetched as Debian's source packages, over build/
 	tests/applications/run
 
-tidy: setup  ## format, lints, floors between rooms, generated code, names in ARCHITECTURE.md
+tidy: setup  ## format, lints, layers between crates, generated code, names in ARCHITECTURE.md
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	$(CARGO) run --quiet -p outboard-xtask -- tidy

@@ -294,7 +294,7 @@ static void meet(shared *s)
 }
 
 /* A value of 8 bytes beside each flag. */
-static void board(shared *s, char *in, size_t bytes)
+static void flat(shared *s, char *in, size_t bytes)
 {
     double sum = 0;
     s->pages[rank]->places[(s->turn + 1) % 2].value = rank;
@@ -402,7 +402,7 @@ static int is_wrong(shared *s, void (*body)(shared *, char *, size_t), char *in,
         for (size_t i = 0; i < size * bytes; i++) out[i] = (char)(rank * 7 + i / bytes * 3 + i % bytes);
         body(s, in, bytes);
         for (size_t i = 0; i < size * bytes; i++) wrongs += in[i] != (char)(i / bytes * 7 + rank * 3 + i % bytes);
-    } else if (body == board) {
+    } else if (body == flat) {
         double sum;
         body(s, in, bytes);
         memcpy(&sum, in, sizeof sum);
@@ -487,7 +487,7 @@ int main(int argc, char **argv)
 {
     static const way one = ONE, two = TWO, two_short = TWO_SHORT, strided = STRIDED;
     static const act store = STORE, load = LOAD, add = ADD;
-    static void (*const flat)(shared *, char *, size_t) = board;
+    static void (*const flat_body)(shared *, char *, size_t) = flat;
     static void (*const to_all)(shared *, char *, size_t) = alltoall;
     static void (*const to_all_twice)(shared *, char *, size_t) = alltoall_two_copies;
     static void (*const to_all_by_kernel)(shared *, char *, size_t) = alltoall_by_kernel;
@@ -503,7 +503,7 @@ int main(int argc, char **argv)
         {"put", "Latency (us)", 2, 1, one_sided, 0, &store, NULL},
         {"get", "Latency (us)", 2, 1, one_sided, 0, &load, NULL},
         {"fetch_and_add", "Latency (us)", 2, 8, one_sided, 1, &add, NULL},
-        {"board", "Avg Latency(us)", 2, 8, collective, 0, &flat, NULL},
+        {"flat", "Avg Latency(us)", 2, 8, collective, 0, &flat_body, NULL},
         {"alltoall", "Avg Latency(us)", 2, 1, collective, 0, &to_all, NULL},
         {"alltoall_two_copies", "Avg Latency(us)", 2, 1, collective, 0, &to_all_twice, NULL},
         {"alltoall_by_kernel", "Avg Latency(us)", 2, 1, collective, 0, &to_all_by_kernel, NULL},

@@ -1,12 +1,12 @@
-//! Names this build of the library by the sources of all rooms whose records lie in the job's memory.
+//! Names this build of the library by the sources of all crates whose records lie in the job's memory.
 use std::path::{Path, PathBuf};
 
 /// Whoever shares a job's memory must agree on what these say.
-const ROOMS: [&str; 13] = [
+const CRATES: [&str; 13] = [
     "abi",
     "boot",
     "coll",
-    "core",
+    "objects",
     "datatype",
     "executor",
     "io",
@@ -20,8 +20,8 @@ const ROOMS: [&str; 13] = [
 
 fn main() {
     let mut files = Vec::new();
-    for room in ROOMS {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(room).join("src");
+    for crate_name in CRATES {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(crate_name).join("src");
         println!("cargo::rerun-if-changed={}", folder.display());
         sources(&folder, &mut files);
     }
@@ -36,7 +36,7 @@ fn main() {
 }
 
 fn sources(folder: &Path, files: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).expect("a room's folder").flatten() {
+    for entry in std::fs::read_dir(folder).expect("a crate's folder").flatten() {
         match entry.path() {
             path if path.is_dir() => sources(&path, files),
             path => files.push(path),

@@ -14,7 +14,7 @@ typedef struct {
 
 static team teams[COMMS];
 
-/* Blocking calls after which a comm has boards. */
+/* Blocking calls after which a comm has slots. */
 static void hang(MPI_Comm comm)
 {
     for (int i = 0; i < 10; i++) MPI_Barrier(comm);

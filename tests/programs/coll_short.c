@@ -1,4 +1,4 @@
-/* Short blocking collectives, many in a row: those that go over boards (crates/coll/src/board.rs) from the eighth on, on comms that come and go,
+/* Short blocking collectives, many in a row: those that go over slots (crates/coll/src/flat.rs) from the eighth on, on comms that come and go,
  * with slow members, beside nonblocking ones.   ranks: 1 2 3 5 8   ways: plain pulled no-cma */
 #include "check.h"
 #include <unistd.h>
@@ -53,7 +53,7 @@ static void round_of(MPI_Comm comm, int round)
     MPI_Barrier(comm);
 }
 
-/* A block of `n` elements of every member for every other, in place or not, of any length that goes over boards and some that do not. */
+/* A block of `n` elements of every member for every other, in place or not, of any length that goes over slots and some that do not. */
 static void blocks(MPI_Comm comm, int n, int in_place)
 {
     int me, members;
@@ -185,7 +185,7 @@ static void blocks_with_gaps(MPI_Comm comm, int blocking)
     MPI_Type_free(&sparse);
 }
 
-/* So many sums of one element, of which the boards take the last. */
+/* So many sums of one element, of which the slots take the last. */
 static void sums(MPI_Datatype type, MPI_Comm comm, int is_long)
 {
     int members;
@@ -261,7 +261,7 @@ int main(int argc, char **argv)
         EQUAL(sum, size, "the sum");
     }
 
-    /* Comms that come and go, whose boards are used again. */
+    /* Comms that come and go, whose slots are used again. */
     for (int i = 0; i < COMMS; i++) {
         MPI_Comm half, reversed;
         MPI_Comm_split(MPI_COMM_WORLD, (rank + i) % 2, 0, &half);

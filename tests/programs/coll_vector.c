@@ -122,7 +122,7 @@ static void alltoallv_in_place(int scale)
     free(n);
 }
 
-/* Who is given another length than it expects is told so, by a short way or a long one, and the others are not hurt. */
+/* Who is given another length than it expects is told so, by a fast path or a long one, and the others are not hurt. */
 static void other_lengths(int length)
 {
     MPI_Comm comm;

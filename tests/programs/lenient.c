@@ -63,7 +63,7 @@ static void characters(void)
     for (int i = 0; i < 3000; i++) out[i] = (char)value(rank, i, 1);
     for (size_t o = 0; o < 10; o++)
         for (int count = 3; count <= 3000; count *= 1000) {
-            for (int twice = 0; twice < 6; twice++) { /* Some calls until it goes over boards. */
+            for (int twice = 0; twice < 6; twice++) { /* Some calls until it goes over slots. */
                 MPI_Allreduce(out, chars, count, MPI_CHAR, ops[o].op, MPI_COMM_WORLD);
                 MPI_Allreduce(out, integers, count, integer, ops[o].op, MPI_COMM_WORLD);
             }

@@ -26,7 +26,7 @@ impl Address {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Callback(pub usize);
 
-/// How the programs of another face keep a `T` in memory. The standard's face needs none: its programs keep what we keep.
+/// How the programs of another shim keep a `T` in memory. The standard's shim needs none: its programs keep what we keep.
 #[derive(Debug)]
 pub struct Foreign<T> {
     /// From one element of an array to the next.
@@ -37,7 +37,7 @@ pub struct Foreign<T> {
     pub store: unsafe fn(usize, T),
 }
 
-/// The memory of one parameter: elements of `T`, in our form or in another face's.
+/// The memory of one parameter: elements of `T`, in our form or in another shim's.
 #[derive(Debug)]
 struct Place<T: 'static> {
     address: usize,
@@ -59,17 +59,17 @@ impl<T> Copy for Place<T> {}
 pub(crate) const NULL_PAGE_END: usize = 1 << 16;
 
 impl<T: Copy> Place<T> {
-    #[inline(always)] // As cheap as a plain access where the face says no form.
+    #[inline(always)] // As cheap as a plain access where the shim says no form.
     fn check(self) -> Result<()> {
         // Signed, for no process has addresses in the upper half either: there lies MPICH's MPI_IN_PLACE.
         if (self.address as isize) < NULL_PAGE_END as isize { null(self.name) } else { Ok(()) }
     }
-    #[inline(always)] // As cheap as a plain access where the face says no form.
+    #[inline(always)] // As cheap as a plain access where the shim says no form.
     fn get(self, at: usize) -> Result<T> {
         self.check()?;
         Ok(self.load(at))
     }
-    #[inline(always)] // As cheap as a plain access where the face says no form.
+    #[inline(always)] // As cheap as a plain access where the shim says no form.
     fn set(self, at: usize, value: T) -> Result<()> {
         self.check()?;
         self.store(at, value);
@@ -91,7 +91,7 @@ impl<T: Copy> Place<T> {
             // SAFETY: not null, and the program gave it holding the element by the contract of this file and of the callers.
             return unsafe { pointer.read() };
         };
-        // SAFETY: as above, in the form of the program's face.
+        // SAFETY: as above, in the form of the program's shim.
         unsafe { (foreign.load)(self.address.wrapping_add(at * foreign.bytes)) }
     }
     /// The element itself, to be changed at once, if it is in our form; after `check`.
@@ -110,7 +110,7 @@ impl<T: Copy> Place<T> {
             // SAFETY: not null, and the program gave it with room for the element by the contract of this file and of the callers.
             return unsafe { pointer.write(value) };
         };
-        // SAFETY: as above, in the form of the program's face.
+        // SAFETY: as above, in the form of the program's shim.
         unsafe { (foreign.store)(self.address.wrapping_add(at * foreign.bytes), value) }
     }
 }
@@ -125,7 +125,7 @@ impl<T: Copy> Out<T> {
     pub fn new(address: usize, name: &'static str) -> Out<T> {
         Out(Place { address, name, foreign: None })
     }
-    /// The parameter `name` of another face.
+    /// The parameter `name` of another shim.
     #[inline]
     pub fn foreign(address: usize, name: &'static str, form: &'static Foreign<T>) -> Out<T> {
         Out(Place { address, name, foreign: Some(form) })
@@ -161,7 +161,7 @@ impl<T: Copy> In<T> {
     pub fn new(address: usize, name: &'static str) -> In<T> {
         In(Place { address, name, foreign: None })
     }
-    /// The parameter `name` of another face.
+    /// The parameter `name` of another shim.
     #[inline]
     pub fn foreign(address: usize, name: &'static str, form: &'static Foreign<T>) -> In<T> {
         In(Place { address, name, foreign: Some(form) })
@@ -195,7 +195,7 @@ impl<T: Copy> Array<T> {
     pub fn new(address: usize, name: &'static str) -> Array<T> {
         Array(Place { address, name, foreign: None })
     }
-    /// The parameter `name` of another face.
+    /// The parameter `name` of another shim.
     #[inline]
     pub fn foreign(address: usize, name: &'static str, form: &'static Foreign<T>) -> Array<T> {
         Array(Place { address, name, foreign: Some(form) })
@@ -390,7 +390,7 @@ impl TextOut {
     pub fn new(address: usize, name: &'static str) -> TextOut {
         TextOut { address, name, bytes_max: usize::MAX }
     }
-    /// The parameter `name` of another face, whose programs give it room for so many bytes only.
+    /// The parameter `name` of another shim, whose programs give it room for so many bytes only.
     pub fn at_most(address: usize, name: &'static str, bytes_max: usize) -> TextOut {
         TextOut { address, name, bytes_max }
     }
@@ -471,7 +471,7 @@ impl StatusIn {
     pub fn new(address: usize, name: &'static str) -> StatusIn {
         StatusIn(In::new(address, name))
     }
-    /// The parameter `name` of another face.
+    /// The parameter `name` of another shim.
     #[inline]
     pub fn foreign(address: usize, name: &'static str, form: &'static Foreign<Status>) -> StatusIn {
         StatusIn(In::foreign(address, name, form))
@@ -492,7 +492,7 @@ impl StatusOut {
     pub fn new(address: usize, name: &'static str) -> StatusOut {
         StatusOut(Out::new(address, name))
     }
-    /// The parameter `name` of another face.
+    /// The parameter `name` of another shim.
     #[inline]
     pub fn foreign(address: usize, name: &'static str, form: &'static Foreign<Status>) -> StatusOut {
         StatusOut(Out::foreign(address, name, form))
@@ -531,7 +531,7 @@ impl Statuses {
     pub fn new(address: usize, name: &'static str) -> Statuses {
         Statuses(Array::new(address, name))
     }
-    /// The parameter `name` of another face.
+    /// The parameter `name` of another shim.
     #[inline]
     pub fn foreign(address: usize, name: &'static str, form: &'static Foreign<Status>) -> Statuses {
         Statuses(Array::foreign(address, name, form))

@@ -2,12 +2,12 @@
 //!
 //! Contract of every call here, kept by the program (MPI 5.0, sections 6.9.5, 7.7, 9.3 and 13.2): the address that it gave is that of a function of
 //! the type that the standard says, and stays so until the object is freed and no longer in use. Numbers that go in and out are those of its
-//! face: a handle is passed as wide as a pointer, or points to as much, which serves narrower ones too (`face.rs`).
+//! shim: a handle is passed as wide as a pointer, or points to as much, which serves narrower ones too (`shim.rs`).
 
 use crate::args::{Out, Status};
 use crate::body::generalized::Generalized;
-use crate::face;
 use crate::process::Guard;
+use crate::shim;
 use datatype::Datatype;
 use executor::UserCall;
 use objects::{Attribute, Handle, Kind, Value};
@@ -64,7 +64,7 @@ pub fn apply(guard: &mut Guard, op: &UserOp, left: usize, into: usize, elements:
     let objects = &mut guard.objects;
     let lives = objects.datatype(op.handle).is_ok_and(|found| Arc::ptr_eq(found, &op.datatype));
     let made = if lives { None } else { objects.enter_datatype(op.datatype.clone()).ok() };
-    let datatype = (face::get().handle)(made.unwrap_or(op.handle));
+    let datatype = (shim::get().handle)(made.unwrap_or(op.handle));
     guard.unlocked(|| {
         if op.large {
             // SAFETY: the program registered it as an MPI_User_function_c (contract of this file).
@@ -121,11 +121,11 @@ pub fn errhandler(guard: &mut Guard, function: usize, object: Handle, code: c_in
     guard.unlocked(|| {
         // SAFETY: the program registered it as an errhandler function, which is variadic in C (contract of this file).
         let function = unsafe { std::mem::transmute::<usize, ErrorFunction>(function) };
-        let face = face::get();
-        let (mut object, mut code) = ((face.handle)(object), (face.code)(code));
+        let shim = shim::get();
+        let (mut object, mut code) = ((shim.handle)(object), (shim.code)(code));
         // SAFETY: both pointers are to our own variables; no further arguments are promised.
         unsafe { function(&mut object, &mut code) };
-        (face.code_from)(code)
+        (shim.code_from)(code)
     })
 }
 
@@ -147,15 +147,15 @@ pub fn copy_attribute(
             // SAFETY: the binding registered it as its proxy for copies (contract of this file).
             let function = unsafe { std::mem::transmute::<usize, CopyProxy>(proxy) };
             let (mut out, mut flag) = (std::ptr::null_mut(), 0);
-            let face = face::get();
-            let (object, number) = ((face.handle)(object) as c_int, (face.keyval)(number));
+            let shim = shim::get();
+            let (object, number) = ((shim.handle)(object) as c_int, (shim.keyval)(number));
             let (extra, bits) = (keyval.extra_state as *mut c_void, value.integer() as *mut c_void);
             // SAFETY: `out` and `flag` are our own variables; the others are the program's own values.
             let code = unsafe {
                 function(keyval.copy, object, number, extra, language(value), bits, &mut out, &mut flag)
             };
             if code != 0 {
-                Err((face.code_from)(code))
+                Err((shim.code_from)(code))
             } else {
                 Ok((flag != 0).then(|| value.with(out as i64)))
             }
@@ -168,11 +168,11 @@ pub fn copy_attribute(
         let (mut out, mut flag) = (0usize, 0);
         let extra = keyval.extra_state as *mut c_void;
         let to = &raw mut out as *mut c_void;
-        let face = face::get();
-        let (object, number) = ((face.handle)(object), (face.keyval)(number));
+        let shim = shim::get();
+        let (object, number) = ((shim.handle)(object), (shim.keyval)(number));
         // SAFETY: `to` and `flag` are our own variables; the others are the program's own values.
         let code = unsafe { function(object, number, extra, value as *mut c_void, to, &mut flag) };
-        if code != 0 { Err((face.code_from)(code)) } else { Ok((flag != 0).then_some(Value::Pointer(out))) }
+        if code != 0 { Err((shim.code_from)(code)) } else { Ok((flag != 0).then_some(Value::Pointer(out))) }
     })
 }
 
@@ -197,35 +197,35 @@ pub fn delete_attribute(guard: &mut Guard, object: Handle, attribute: &Attribute
         return guard.unlocked(|| {
             // SAFETY: the binding registered it as its proxy for deletions (contract of this file).
             let function = unsafe { std::mem::transmute::<usize, DeleteProxy>(proxy) };
-            let face = face::get();
-            let (object, number) = ((face.handle)(object) as c_int, (face.keyval)(attribute.number));
+            let shim = shim::get();
+            let (object, number) = ((shim.handle)(object) as c_int, (shim.keyval)(attribute.number));
             let (kind, bits) = (language(&attribute.value), attribute.value.integer() as *mut c_void);
             // SAFETY: all arguments are the program's own values.
             let code = unsafe {
                 function(keyval.delete, object, number, kind, bits, keyval.extra_state as *mut c_void)
             };
-            (face.code_from)(code)
+            (shim.code_from)(code)
         });
     }
     let (number, value) = (attribute.number, attribute.value.pointer() as *mut c_void);
     guard.unlocked(|| {
         // SAFETY: the program registered it as a delete function (contract of this file).
         let function = unsafe { std::mem::transmute::<usize, DeleteAttribute>(keyval.delete) };
-        let face = face::get();
-        let (object, number) = ((face.handle)(object), (face.keyval)(number));
+        let shim = shim::get();
+        let (object, number) = ((shim.handle)(object), (shim.keyval)(number));
         // SAFETY: all arguments are the program's own values.
         let code = unsafe { function(object, number, value, keyval.extra_state as *mut c_void) };
-        (face.code_from)(code)
+        (shim.code_from)(code)
     })
 }
 
 /// Asks the program for the status of a generalized request; returns the function's code.
 pub fn query_request(guard: &mut Guard, functions: Generalized, status: &mut Status) -> c_int {
     guard.unlocked(|| {
-        // As large as a status of any face.
+        // As large as a status of any shim.
         let mut memory = *status;
         let to = &raw mut memory;
-        let place = match face::get().status {
+        let place = match shim::get().status {
             Some(form) => Out::foreign(to as usize, "status", form),
             None => Out::new(to as usize, "status"),
         };
@@ -244,7 +244,7 @@ pub fn query_request(guard: &mut Guard, functions: Generalized, status: &mut Sta
             code = unsafe { function(extra, to.cast()) };
         }
         *status = place.get().expect("not null");
-        (face::get().code_from)(code)
+        (shim::get().code_from)(code)
     })
 }
 
@@ -264,7 +264,7 @@ pub fn free_request(guard: &mut Guard, functions: Generalized) -> c_int {
             // SAFETY: as above.
             code = unsafe { function(extra) };
         }
-        (face::get().code_from)(code)
+        (shim::get().code_from)(code)
     })
 }
 
@@ -284,7 +284,7 @@ pub fn cancel_request(guard: &mut Guard, functions: Generalized, complete: bool)
             // SAFETY: as above.
             code = unsafe { function(extra, complete) };
         }
-        (face::get().code_from)(code)
+        (shim::get().code_from)(code)
     })
 }
 
@@ -300,8 +300,8 @@ pub fn file_extent(
         let mut extent = 0;
         // SAFETY: `extent` is our own variable, the others are the program's own values.
         let code =
-            unsafe { function((face::get().handle)(datatype), &mut extent, user.extra_state as *mut c_void) };
-        if code == 0 { Ok(extent) } else { Err((face::get().code_from)(code)) }
+            unsafe { function((shim::get().handle)(datatype), &mut extent, user.extra_state as *mut c_void) };
+        if code == 0 { Ok(extent) } else { Err((shim::get().code_from)(code)) }
     })
 }
 
@@ -318,7 +318,7 @@ pub fn convert(
 ) -> c_int {
     let extra_state = user.extra_state as *mut c_void;
     let (memory, file) = (memory as *mut c_void, file as *mut c_void);
-    let datatype = (face::get().handle)(datatype);
+    let datatype = (shim::get().handle)(datatype);
     let code = guard.unlocked(|| {
         if user.large {
             // SAFETY: the program registered it as a large conversion function (contract of this file).
@@ -331,5 +331,5 @@ pub fn convert(
         // SAFETY: as above; the caller has seen that the count fits.
         unsafe { function(memory, datatype, count as c_int, file, 0, extra_state) }
     });
-    (face::get().code_from)(code)
+    (shim::get().code_from)(code)
 }

@@ -11,7 +11,7 @@ use objects::context::{PORT_CONTEXT, answer_context};
 use p2p::Mode;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use transport::shm::parcel::{Reader, Writer};
+use transport::shm::launcher::{Reader, Writer};
 use transport::shm::{Segment, State};
 
 /// A port, as its name says.

@@ -1,7 +1,7 @@
 //! The requests of deferred receives (`p2p/deferred.rs`), if these are plain: most receives. They have no entry in the table of requests. The
 //! handle is the receive's number there, and here is what else is known of it.
 //!
-//! Always true here: a receive has its place until the program has no request for it any more, and p2p gives no other the same place
+//! Invariants: a receive has its place until the program has no request for it any more, and p2p gives no other the same place
 //! before it has been taken, so not sooner.
 
 use crate::args::Handle;

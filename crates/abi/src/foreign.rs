@@ -1,5 +1,5 @@
 //! What the bindings of other languages that MPICH's programs bring with them (libmpichfort.so.12, libmpichcxx.so.12) ask of the library:
-//! attributes as integers, callbacks in their own form. Not in the standard; the MPICH face exports it (`mpich/extra.rs`).
+//! attributes as integers, callbacks in their own form. Not in the standard; the MPICH shim exports it (`mpich/extra.rs`).
 
 use crate::args::{Handle, Out};
 use crate::body::attribute;

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use sys::process::Process;
 use transport::shm::Ask;
-use transport::shm::parcel::{self, Request};
+use transport::shm::launcher::{self, Request};
 
 /// Room for an answer beside what the request takes.
 const ANSWER_BYTES: u64 = 8 << 10;
@@ -50,7 +50,7 @@ pub(crate) fn ask(guard: &mut Guard, request: &Request) -> Result<Vec<u8>> {
     span.slice(0, length).read(&mut answer);
     guard.job().coll.memory().free(at);
     ask.state.store(Ask::NOTHING, Ordering::Release);
-    parcel::answered(&answer)
+    launcher::answered(&answer)
 }
 
 /// Starts a launcher for this program, which runs alone.

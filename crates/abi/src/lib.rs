@@ -1,7 +1,7 @@
-//! One function per MPI call: finds the objects, calls the room, waits.
+//! One function per MPI call: finds the objects, calls the crate that does it, waits.
 //!
 //! Read next: `body/mod.rs` (how a body is written), `process.rs` (the one lock, the one wait), `args.rs` (C arguments),
-//! `request.rs` (operations under way), `raise.rs` (what becomes of an error), `callback.rs` (the program's functions), `face.rs` (other binary interfaces).
+//! `request.rs` (operations under way), `raise.rs` (what becomes of an error), `callback.rs` (the program's functions), `shim.rs` (other binary interfaces).
 
 pub mod args;
 pub mod body;
@@ -9,11 +9,10 @@ mod buffer;
 pub mod callback;
 mod collective;
 mod connect;
+mod deadlock;
 mod deferred;
-pub mod face;
 mod file;
 pub mod foreign;
-mod hang;
 mod hardware;
 mod image;
 mod launcher;
@@ -24,6 +23,7 @@ mod operation;
 pub mod process;
 pub mod raise;
 mod request;
+pub mod shim;
 mod short;
 mod stdio;
 mod window;

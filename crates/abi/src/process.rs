@@ -6,8 +6,8 @@
 
 use crate::body::p2p::Taken;
 use crate::callback;
+use crate::deadlock;
 use crate::deferred::Deferred;
-use crate::hang;
 use crate::image::Operator;
 use crate::raise;
 use crate::request::{Request, Work};
@@ -234,8 +234,8 @@ pub fn call(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<
     }
 }
 
-/// As `call`, of a function with a short way, `plain`, which needs no guard. A macro: what the other ways need of the arguments would lie
-/// in memory before the short way begins.
+/// As `call`, of a function with a fast path, `plain`, which needs no guard. A macro: what the other ways need of the arguments would lie
+/// in memory before the fast path begins.
 #[macro_export]
 macro_rules! call_plain {
     ($name:literal, $on:expr, $plain:path, $body:path, ($($argument:ident),* $(,)?)) => {
@@ -252,7 +252,7 @@ macro_rules! call_plain {
     };
 }
 
-/// The process, for a short way; nothing where the call may have to be timed, or the lock to be taken.
+/// The process, for a fast path; nothing where the call may have to be timed, or the lock to be taken.
 #[inline(always)]
 pub fn bare<'a>() -> Option<&'a mut Process> {
     if !BARE.load(Ordering::Relaxed) {
@@ -262,7 +262,7 @@ pub fn bare<'a>() -> Option<&'a mut Process> {
     unsafe { (*PROCESS.0.get()).as_mut() }
 }
 
-/// The call where there is no short way.
+/// The call where there is no fast path.
 #[inline(never)] // Else that would have a place for the guard, too.
 pub fn call_apart(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<()>) -> c_int {
     call(name, on, body)
@@ -586,13 +586,13 @@ impl Guard {
         None
     }
 
-    /// Looks for packets and boards for a while, where nothing else is under way: they are then noticed several times as soon as by
+    /// Looks for packets and slots for a while, where nothing else is under way: they are then noticed several times as soon as by
     /// rounds of progress. Whether there are packets.
     #[inline]
     fn look_out(&mut self) -> bool {
         let Some(job) = self.job.as_deref().filter(|job| !job.coll.is_busy()) else { return false };
         for _ in 0..LOOKS {
-            if job.coll.board_stirred() {
+            if job.coll.flat_has_events() {
                 return false;
             }
             if !job.p2p.is_idle() {
@@ -654,7 +654,7 @@ impl Guard {
         value
     }
 
-    /// One round over all rooms; whether anything moved. Calls the program's operators that are due.
+    /// One round over all crates; whether anything moved. Calls the program's operators that are due.
     pub fn progress(&mut self) -> bool {
         if self.job.is_none() {
             return false;
@@ -682,12 +682,12 @@ impl Guard {
     /// Shows what this process waits for, and tells it in full if it was asked to.
     #[cold]
     fn show(&mut self, since: u64, remark: &str) {
-        let text = hang::sentence(self, self.doing.0, self.doing.1, &self.awaiting) + remark;
+        let text = deadlock::sentence(self, self.doing.0, self.doing.1, &self.awaiting) + remark;
         let Some(job) = &self.job else { return };
         let page = job.membership.segment.rank(job.membership.rank);
         page.wait.begin(since, &text);
         if page.report.is_due() {
-            page.report.answer(&hang::report(self));
+            page.report.answer(&deadlock::report(self));
         }
     }
 
@@ -726,9 +726,9 @@ impl Guard {
             let job = guard.job();
             value.is_none()
                 && job.p2p.is_idle()
-                && !job.coll.stirred()
-                && !job.rma.stirred()
-                && !job.io.stirred()
+                && !job.coll.has_events()
+                && !job.rma.has_events()
+                && !job.io.has_events()
         };
         let turn = self.unlocked(|| {
             let turn = idle.wait(&segment.rank(rank).bell, still_idle);
@@ -849,12 +849,12 @@ impl Process {
             self.job = Some(job);
             return Ok(());
         }
-        crate::face::check_alone()?;
+        crate::shim::check_alone()?;
         let membership = boot::join()?;
         let segment = membership.segment;
         let settings = settings::get();
         let port = transport::route_shm::Port::new(segment.clone(), membership.rank);
-        let overhead = crate::face::get().bsend_overhead_bytes;
+        let overhead = crate::shim::get().bsend_overhead_bytes;
         let config =
             p2p::Config { bsend_overhead_bytes: overhead, ..p2p::Config::of(settings, membership.tuning) };
         let p2p = P2p::new(transport::route::Reach::Shm(port), config);

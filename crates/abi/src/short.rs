@@ -1,32 +1,32 @@
-//! Short collectives: from the arguments straight to the comm's boards (`coll/src/board.rs`).
+//! Short collectives: from the arguments straight to the comm's slots (`coll/src/flat.rs`).
 //!
 //! This is the way of calls that are right, as nearly all are. It takes no call of which it is not sure: that goes the general way
-//! (`collective.rs`), where is found and said what is wrong, if anything is. What is looked at before boards hang is the same for
-//! all members, so all hang them at the same call.
+//! (`collective.rs`), where is found and said what is wrong, if anything is. What is looked at before slots are attached is the same for
+//! all members, so all attach them at the same call.
 
 use crate::args::{Counts, Handle};
 use crate::collective::{Planned, Reduced, Typed, to_bytes, to_words};
 use crate::process::{Guard, LOOKS, Process};
 use crate::request::Work;
-use coll::{CALLS_BEFORE, Coll, Flat, Pull, Round, Rounds, Short};
+use coll::{CALLS_BEFORE, Coll, FlatAllreduce, Pull, Round, Rounds, Short};
 use datatype::{Basic, PredefinedOp, check_op};
 use error::Result;
-use objects::{Boards, Comm, Op, Queue};
+use objects::{Comm, Flat, Op, Queue};
 use schedule::algorithm::Collective;
 
-/// A call for the boards of a comm, if it has any.
+/// A call for the slots of a comm, if it has any.
 pub(crate) type Prepared = (Member, Short);
 
-/// This rank as a member of a comm that may have boards.
+/// This rank as a member of a comm that may have slots.
 #[derive(Clone, Copy)]
 pub(crate) struct Member {
     pub comm: Handle,
-    boards: Boards,
+    flat: Flat,
     rank: usize,
     size: usize,
 }
 
-/// MPI_Barrier. As all here: nothing if the call is not one for boards.
+/// MPI_Barrier. As all here: nothing if the call is not one for slots.
 #[inline(always)]
 pub(crate) fn barrier(process: &mut Process, comm: Handle) -> Option<Prepared> {
     Some((process.member(comm)?, Short::new(Collective::Barrier)))
@@ -112,7 +112,7 @@ pub(crate) fn reduction(
 #[derive(Clone, Copy)]
 pub struct Latest {
     asked: Asked,
-    boards: usize,
+    set: usize,
     operator: (PredefinedOp, Basic),
     bytes: usize,
 }
@@ -131,30 +131,30 @@ impl Latest {
     /// Nothing: no comm has this handle.
     pub const NONE: Latest = {
         let asked = Asked { count: 0, datatype: Handle(0), op: Handle(0), comm: Handle(0), removals: 0 };
-        Latest { asked, boards: 0, operator: (PredefinedOp::NoOp, Basic::Byte), bytes: 0 }
+        Latest { asked, set: 0, operator: (PredefinedOp::NoOp, Basic::Byte), bytes: 0 }
     };
 }
 
-/// Makes the call if it is an MPI_Allreduce at its shortest, boards hang, and the others are there already.
+/// Makes the call if it is an MPI_Allreduce at its shortest, slots are attached, and the others are there already.
 #[inline(always)]
 pub(crate) fn flat_now(process: &mut Process, comm: Handle, count: i64, data: &Reduced) -> Option<()> {
     if telemetry::timed() {
         return None;
     }
-    let (boards, flat) = process.flat(comm, count, data)?;
+    let (set, flat) = process.flat(comm, count, data)?;
     // Where they are not, `turn` goes on with it.
     let looks = if process.job().shared.may_spin() { LOOKS } else { 1 };
-    process.job().coll.try_now(boards, &flat, looks)?;
+    process.job().coll.try_now(set, &flat, looks)?;
     coll::count(Collective::Allreduce);
     Some(())
 }
 
-/// Makes the call if it is an MPI_Allreduce at its shortest, and boards hang; how it ended.
+/// Makes the call if it is an MPI_Allreduce at its shortest, and slots are attached; how it ended.
 pub(crate) fn flat(guard: &mut Guard, comm: Handle, count: i64, data: &Reduced) -> Option<Result<()>> {
-    let (boards, flat) = guard.flat(comm, count, data)?;
+    let (set, flat) = guard.flat(comm, count, data)?;
     coll::count(Collective::Allreduce);
     let operation = guard.begun(comm, flat.sum.bytes() as u64);
-    let ended = guard.turn(boards, &flat);
+    let ended = guard.turn(set, &flat);
     crate::operation::over(operation);
     Some(ended)
 }
@@ -186,8 +186,8 @@ pub(crate) fn told(short: &Short) -> u64 {
 
 /// A comm is freed here.
 pub(crate) fn leave(coll: &mut Coll, comm: &Comm) {
-    if let Boards::Hung(boards) = comm.boards {
-        coll.leave(boards);
+    if let Flat::Attached(set) = comm.flat {
+        coll.leave(set);
     }
     if let Queue::Open(queue) = comm.queue {
         coll.close_queue(queue);
@@ -195,46 +195,41 @@ pub(crate) fn leave(coll: &mut Coll, comm: &Comm) {
 }
 
 impl Process {
-    /// An MPI_Allreduce at its shortest, and the boards that it is for.
+    /// An MPI_Allreduce at its shortest, and the slots that it is for.
     #[inline(always)]
-    fn flat(&mut self, comm: Handle, count: i64, data: &Reduced) -> Option<(usize, Flat)> {
+    fn flat(&mut self, comm: Handle, count: i64, data: &Reduced) -> Option<(usize, FlatAllreduce)> {
         let removals = self.removals();
         let asked = || Asked { count, datatype: data.datatype, op: data.op, comm, removals };
         if self.reduced.asked != asked() {
             self.reduced = self.find_flat(asked(), data)?;
         }
-        let Latest { boards, operator, bytes, .. } = self.reduced;
+        let Latest { set, operator, bytes, .. } = self.reduced;
         let sum = data.recvbuf.plain(bytes)?;
         let own = if data.sendbuf.is_in_place() {
             sum
         } else {
             data.sendbuf.plain(bytes).filter(|own| !own.meets(sum))?
         };
-        Some((boards, Flat { operator, own, sum }))
+        Some((set, FlatAllreduce { operator, own, sum }))
     }
 
-    /// What becomes of an MPI_Allreduce on boards that hang; nothing if it is not one at its shortest.
+    /// What becomes of an MPI_Allreduce on attached slots; nothing if it is not one at its shortest.
     #[inline(never)] // Rarely asked.
     fn find_flat(&mut self, asked: Asked, data: &Reduced) -> Option<Latest> {
         let found = self.objects.comm(asked.comm).ok()?;
-        let Boards::Hung(boards) = found.boards else { return None };
+        let Flat::Attached(set) = found.flat else { return None };
         let members = found.size() as usize;
         let (operator, element) = self.operator(data)?;
         let bytes = usize::try_from(asked.count).ok()?.checked_mul(element).filter(|bytes| *bytes > 0)?;
-        self.job().coll.takes_flat(boards, bytes, members).then_some(Latest {
-            asked,
-            boards,
-            operator,
-            bytes,
-        })
+        self.job().coll.takes_flat(set, bytes, members).then_some(Latest { asked, set, operator, bytes })
     }
 
     #[inline]
     fn member(&self, comm: Handle) -> Option<Member> {
         let found = self.objects.comm(comm).ok()?;
-        let (boards, rank, size) = (found.boards, found.rank as usize, found.size() as usize);
-        let may = found.remote.is_none() && size > 1 && boards != Boards::Refused;
-        may.then_some(Member { comm, boards, rank, size })
+        let (flat, rank, size) = (found.flat, found.rank as usize, found.size() as usize);
+        let may = found.remote.is_none() && size > 1 && flat != Flat::Refused;
+        may.then_some(Member { comm, flat, rank, size })
     }
 
     #[inline]
@@ -283,31 +278,31 @@ impl Process {
 }
 
 impl Guard {
-    /// Makes a blocking call over the comm's boards if it is short enough, and they hang; whether it was made. An error is that of the call.
+    /// Makes a blocking call over the comm's slots if it is short enough, and they are attached; whether it was made. An error is that of the call.
     pub(crate) fn round(&mut self, (member, short): &Prepared) -> Result<bool> {
         let coll = &mut self.job().coll;
         if !coll.takes(short, member.size) {
             return Ok(false);
         }
-        let Boards::Hung(boards) = member.boards else {
+        let Flat::Attached(set) = member.flat else {
             return self.count_short(*member).map(|()| false);
         };
-        if !coll.has_room(boards, short) {
+        if !coll.has_room(set, short) {
             return Ok(false);
         }
         coll::count(short.name);
-        match coll.rounds(boards, short) {
-            Rounds::One => self.turn(boards, short)?,
+        match coll.rounds(set, short) {
+            Rounds::One => self.turn(set, short)?,
             Rounds::Two(first, second) => {
-                self.turn(boards, &first)?;
-                self.turn(boards, &*second)?;
+                self.turn(set, &first)?;
+                self.turn(set, &*second)?;
             }
-            Rounds::Pulled(pull) => self.pull(boards, &pull)?,
+            Rounds::Pulled(pull) => self.pull(set, &pull)?,
         }
         Ok(true)
     }
 
-    /// Makes a nonblocking call in the comm's queue if its board hangs and takes it.
+    /// Makes a nonblocking call in the comm's queue if its slots are attached and takes it.
     #[inline]
     pub(crate) fn enqueue(
         &mut self,
@@ -318,32 +313,32 @@ impl Guard {
         let (member, short) = prepare(self)?;
         let bytes = told(&short);
         let ticket = self.job().coll.queue_short(queue, short, member.size)?;
-        // It has a number like all, which another member may need who has not hung the board yet.
+        // It has a number like all, which another member may need who has not attached the slots yet.
         self.objects.comms.get_mut(comm).ok()?.next_collective(false);
         let operation = self.begun(comm, bytes);
         Some(Work::Coll(ticket, None, operation))
     }
 
-    /// Makes a blocking call with a count for each member over the comm's boards, if they hang and it is not too long; whether it was made.
+    /// Makes a blocking call with a count for each member over the comm's slots, if they are attached and it is not too long; whether it was made.
     pub(crate) fn vector(&mut self, planned: &Planned) -> Result<bool> {
         let Some((comm, call)) = planned.among_all() else { return Ok(false) };
         let Some(member) = self.member(comm) else { return Ok(false) };
         if !self.job().coll.takes_vector(call, member.size) {
             return Ok(false);
         }
-        let Boards::Hung(boards) = member.boards else {
+        let Flat::Attached(set) = member.flat else {
             return self.count_short(member).map(|()| false);
         };
         let coll = &mut self.job().coll;
-        let Some(vector) = coll.vector(boards, call) else { return Ok(false) };
-        let outcome = self.turn(boards, &vector);
-        if self.job().coll.leaves_to_schedule(boards, &vector) {
+        let Some(vector) = coll.vector(set, call) else { return Ok(false) };
+        let outcome = self.turn(set, &vector);
+        if self.job().coll.leaves_to_schedule(set, &vector) {
             return outcome.map(|()| false);
         }
         coll::count(call.collective);
         let comm = self.objects.comm(comm)?;
         let (context, peers) = (comm.context, comm.everybody.clone());
-        let passing = self.job().coll.pass(boards, context, &peers, &vector);
+        let passing = self.job().coll.pass(set, context, &peers, &vector);
         let works: Vec<_> =
             passing.into_iter().map(|start| start.map(|ticket| Work::Coll(ticket, None, None))).collect();
         let finish = |work: Result<Work>| self.finish(work?).error.map_or(Ok(()), Err);
@@ -353,43 +348,43 @@ impl Guard {
 
     /// Both rounds of a call that is pulled.
     #[cold]
-    fn pull(&mut self, boards: usize, pull: &Pull) -> Result<()> {
-        self.turn(boards, pull)?;
-        self.turn(boards, &pull.closing())?;
+    fn pull(&mut self, set: usize, pull: &Pull) -> Result<()> {
+        self.turn(set, pull)?;
+        self.turn(set, &pull.closing())?;
         pull.outcome()
     }
 
-    /// One round of the boards.
+    /// One round of the slots.
     #[inline]
-    fn turn(&mut self, boards: usize, call: &impl Round) -> Result<()> {
-        let mut turn = self.job().coll.begin(boards, call);
-        let advance = |process: &mut Process| process.job().coll.advance(boards, &mut turn, call);
-        let needs = |process: &mut Process, cpu| process.job().coll.waits_for_one_on(boards, cpu);
+    fn turn(&mut self, set: usize, call: &impl Round) -> Result<()> {
+        let mut turn = self.job().coll.begin(set, call);
+        let advance = |process: &mut Process| process.job().coll.advance(set, &mut turn, call);
+        let needs = |process: &mut Process, cpu| process.job().coll.waits_for_one_on(set, cpu);
         if let Some(outcome) = self.look_for(advance, needs) {
             return outcome;
         }
-        self.job().coll.wait(boards, true);
-        let outcome = self.wait(|process| process.job().coll.advance(boards, &mut turn, call));
-        self.job().coll.wait(boards, false);
+        self.job().coll.wait(set, true);
+        let outcome = self.wait(|process| process.job().coll.advance(set, &mut turn, call));
+        self.job().coll.wait(set, false);
         outcome
     }
 
-    /// Counts a call that could have gone over boards, and hangs them when there were several.
+    /// Counts a call that could have gone over slots, and attaches them when there were several.
     #[cold]
     fn count_short(&mut self, member: Member) -> Result<()> {
-        let Boards::Counted(calls) = member.boards else { return Ok(()) };
+        let Flat::Counted(calls) = member.flat else { return Ok(()) };
         if calls + 1 < CALLS_BEFORE {
-            self.objects.comms.get_mut(member.comm)?.boards = Boards::Counted(calls + 1);
+            self.objects.comms.get_mut(member.comm)?.flat = Flat::Counted(calls + 1);
             return Ok(());
         }
         let peers = self.objects.comm(member.comm)?.everybody.clone();
-        let mut mine = to_bytes(&[self.job().coll.new_board(&peers) as i64]);
+        let mut mine = to_bytes(&[self.job().coll.new_slots(&peers) as i64]);
         let mut all = vec![0; mine.len() * member.size];
         let work = Planned::gathering_bytes(member.comm, &mut mine, &mut all).blocking().start(self)?.1;
         self.finish(work).error.map_or(Ok(()), Err)?;
         let (objects, job) = self.parts();
-        let hung = job.coll.hang_boards(member.rank, &peers, &to_words(&all))?;
-        objects.comms.get_mut(member.comm)?.boards = hung.map_or(Boards::Refused, Boards::Hung);
+        let attached = job.coll.attach_flat(member.rank, &peers, &to_words(&all))?;
+        objects.comms.get_mut(member.comm)?.flat = attached.map_or(Flat::Refused, Flat::Attached);
         Ok(())
     }
 }

@@ -15,7 +15,7 @@ pub struct Win {
     pub name: String,
     /// Its error handler, a reference held on the table of `Objects`.
     pub errhandler: Handle,
-    /// What the program hung on it.
+    /// What the program attached on it.
     pub attributes: Attributes,
     /// Its hints.
     pub info: Info,
@@ -25,7 +25,7 @@ pub struct Win {
     pub facts: Box<Facts>,
 }
 
-/// Values that attributes point to, in the numbers of the face; they must not move.
+/// Values that attributes point to, in the numbers of the shim; they must not move.
 pub struct Facts {
     /// MPI_WIN_BASE.
     pub base: usize,
@@ -48,7 +48,7 @@ impl Facts {
             Flavor::Shared => c::WIN_FLAVOR_SHARED,
             Flavor::Dynamic => c::WIN_FLAVOR_DYNAMIC,
         };
-        let attribute = crate::face::get().attribute;
+        let attribute = crate::shim::get().attribute;
         let flavor = attribute(c::WIN_CREATE_FLAVOR, flavor);
         let model = attribute(c::WIN_MODEL, c::WIN_UNIFIED);
         Facts { base, size: size as i64, disp_unit: disp_unit as i32, flavor, model }

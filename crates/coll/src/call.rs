@@ -1,4 +1,4 @@
-//! One collective call as the rooms above hand it over: which collective, and where the user's buffers are.
+//! One collective call as the layers above hand it over: which collective, and where the user's buffers are.
 
 use datatype::Buffer;
 use executor::{Binding, Cut, Reduction};

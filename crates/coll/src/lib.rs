@@ -1,40 +1,40 @@
 //! Collectives: picks an algorithm and starts its schedule. How an algorithm works is the business of `schedule`; who
 //! carries it out, of `executor`.
 //!
-//! Always true here: the algorithm depends only on what MPI makes equal on all ranks and on settings of scope `job`; starting never blocks;
+//! Invariants: the algorithm depends only on what MPI makes equal on all ranks and on settings of scope `job`; starting never blocks;
 //! blocking, nonblocking and persistent calls start the same schedules.
 //!
-//! Short calls need no schedule: they go over boards (`board.rs`), those that do not block in queues (`queue.rs`).
+//! Short calls need no schedule: they go over slots (`flat.rs`), those that do not block in queues (`queue.rs`).
 //!
 //! Read next: `choose.rs` (the table of choices), `call.rs` (what a call is).
 #![forbid(unsafe_code)]
 
-mod board;
 mod cache;
 mod call;
 pub mod check;
 mod choose;
+mod flat;
 mod pull;
 mod queue;
 mod round;
 mod short;
 mod vector;
 
-pub use board::{CALLS_BEFORE, Calls, Rounds, Turn};
 pub use call::{Call, Members, Part, meet};
 pub use choose::{Choice, RULES, Rule};
+pub use flat::{CALLS_BEFORE, Calls, Rounds, Turn};
 pub use pull::Pull;
 pub use round::Round;
-pub use short::{Flat, SHORT_MAX, Short};
+pub use short::{FlatAllreduce, SHORT_MAX, Short};
 pub use vector::Vector;
 
-use board::{Boards, Bounds};
 use cache::{Key, Plans};
 use call::passing_context;
 use datatype::Buffer;
 use error::{Class, Result, fail};
 use executor::{Executor, Offload, Poll, Start, UserCall};
-use queue::{Found, Hanging, Leaving, Queue, Queued, State, Whole};
+use flat::{Bounds, FlatSets};
+use queue::{Attaching, Found, Leaving, Queue, Queued, State, Whole};
 use schedule::Schedule;
 use schedule::algorithm::{Collective, Params};
 use short::MEMBERS_MAX;
@@ -59,8 +59,8 @@ pub struct Coll {
     executor: Executor,
     choice: Choice,
     plans: Plans,
-    boards: Boards,
-    /// The collectives of which short calls go over boards: a bit for each.
+    sets: FlatSets,
+    /// The collectives of which short calls go over slots: a bit for each.
     short: u32,
     /// OUTBOARD_OFFLOAD=on.
     offload_all: bool,
@@ -87,12 +87,12 @@ impl Coll {
             near_bytes_max: tuning.get(NEAR_BYTES_MAX) as usize,
             is_probed: may_spin && !tuning.is_known(FLAT_BYTES_MAX),
         };
-        let boards = Boards::new(executor.segment().clone(), served, bounds);
+        let sets = FlatSets::new(executor.segment().clone(), served, bounds);
         let is_short = |collective: &Collective| {
             settings.check == 0 && !offload_all && !choice.is_overruled(*collective)
         };
         let short = Collective::ALL.into_iter().filter(is_short).fold(0, |all, one| all | 1 << one as u32);
-        Ok(Coll { executor, choice, plans, boards, short, offload_all, home: false })
+        Ok(Coll { executor, choice, plans, sets, short, offload_all, home: false })
     }
 
     /// Starts a collective.
@@ -117,21 +117,21 @@ impl Coll {
         })
     }
 
-    /// Whether a blocking call goes over boards, on a comm of so many members. Users who choose an algorithm, the proxy or
+    /// Whether a blocking call goes over slots, on a comm of so many members. Users who choose an algorithm, the proxy or
     /// OUTBOARD_CHECK get these.
     #[inline]
     pub fn takes(&self, short: &Short, members: usize) -> bool {
         self.short & 1 << short.name as u32 != 0 && short.fits(members)
     }
 
-    /// As `takes`, of vectors of so many bytes that are to become a `Flat` on these boards. There is room for them.
+    /// As `takes`, of vectors of so many bytes that are to become a `FlatAllreduce` on these slots. There is room for them.
     #[inline]
-    pub fn takes_flat(&self, boards: usize, bytes: usize, members: usize) -> bool {
+    pub fn takes_flat(&self, sets: usize, bytes: usize, members: usize) -> bool {
         self.short & 1 << Collective::Allreduce as u32 != 0
-            && (bytes as u64).saturating_mul(members as u64) <= self.boards.flat_max(boards)
+            && (bytes as u64).saturating_mul(members as u64) <= self.sets.flat_max(sets)
     }
 
-    /// Whether a blocking call with a count for each of so many members may be one for boards.
+    /// Whether a blocking call with a count for each of so many members may be one for slots.
     pub fn takes_vector(&self, call: &Call, members: usize) -> bool {
         use Collective::*;
         members <= MEMBERS_MAX
@@ -139,30 +139,24 @@ impl Coll {
             && self.short & 1 << call.collective as u32 != 0
     }
 
-    /// The blocking call that `takes_vector` allows, on these boards; nothing if it is none for them.
-    pub fn vector(&mut self, boards: usize, call: &Call) -> Option<Vector> {
-        if self.boards.skipping(boards).skips() { None } else { self.boards.vector(boards, call) }
+    /// The blocking call that `takes_vector` allows, on these slots; nothing if it is none for them.
+    pub fn vector(&mut self, sets: usize, call: &Call) -> Option<Vector> {
+        if self.sets.skipping(sets).skips() { None } else { self.sets.vector(sets, call) }
     }
 
-    /// Whether it turned out in its round, for all members, that a schedule must carry out a call. If so, the next ones try no boards.
-    pub fn leaves_to_schedule(&mut self, boards: usize, vector: &Vector) -> bool {
+    /// Whether it turned out in its round, for all members, that a schedule must carry out a call. If so, the next ones try no slots.
+    pub fn leaves_to_schedule(&mut self, sets: usize, vector: &Vector) -> bool {
         let is = vector.is_scheduled();
         if is {
-            self.boards.skipping(boards).begin();
+            self.sets.skipping(sets).begin();
         }
         is
     }
 
-    /// Starts to pass the blocks that the last blocking call on these boards left, a call of this context among `peers`.
-    pub fn pass(
-        &mut self,
-        boards: usize,
-        context: u64,
-        peers: &[u32],
-        vector: &Vector,
-    ) -> Vec<Result<Ticket>> {
-        let board = self.boards.blocking(boards);
-        let (round, rank) = (board.round(), board.rank());
+    /// Starts to pass the blocks that the last blocking call on these slots left, a call of this context among `peers`.
+    pub fn pass(&mut self, sets: usize, context: u64, peers: &[u32], vector: &Vector) -> Vec<Result<Ticket>> {
+        let slots = self.sets.blocking(sets);
+        let (round, rank) = (slots.round(), slots.rank());
         let passes = self.pass_all(round, context, peers, rank, vector);
         passes.into_iter().map(|pass| pass.map(Ticket::Schedule)).collect()
     }
@@ -187,42 +181,42 @@ impl Coll {
         vector.passed(here).map(&mut pass).collect()
     }
 
-    /// Whether a call that `takes` allows has room on these boards.
+    /// Whether a call that `takes` allows has room on these slots.
     #[inline]
-    pub fn has_room(&self, boards: usize, short: &Short) -> bool {
-        self.boards.has_room(boards, short)
+    pub fn has_room(&self, sets: usize, short: &Short) -> bool {
+        self.sets.has_room(sets, short)
     }
 
     /// The rounds of a call that has room.
     #[inline]
-    pub fn rounds(&self, boards: usize, short: &Short) -> Rounds {
-        self.boards.rounds(boards, short)
+    pub fn rounds(&self, sets: usize, short: &Short) -> Rounds {
+        self.sets.rounds(sets, short)
     }
 
-    /// Makes room for this rank's board among these members; all then tell each other what this returns.
-    pub fn new_board(&mut self, peers: &[u32]) -> u64 {
-        self.boards.new_board(self.executor.memory(), peers)
+    /// Makes room for this rank's slots among these members; all then tell each other what this returns.
+    pub fn new_slots(&mut self, peers: &[u32]) -> u64 {
+        self.sets.new_slots(self.executor.memory(), peers)
     }
 
-    /// Hangs the boards of all members, which lie at `boards` of their arenas, and numbers them; nothing if somebody has none.
+    /// Hangs the slots of all members, which lie at `slots` of their arenas, and numbers them; nothing if somebody has none.
     /// Errors: a member's number makes no sense.
-    pub fn hang_boards(&mut self, rank: usize, peers: &[u32], boards: &[i64]) -> Result<Option<usize>> {
-        self.boards.hang(rank, peers, boards)
+    pub fn attach_flat(&mut self, rank: usize, peers: &[u32], sets: &[i64]) -> Result<Option<usize>> {
+        self.sets.attach(rank, peers, sets)
     }
 
     /// Opens a queue of calls that all members will make in the same order, beginning with the same one; nobody waits for it. `members` have a
     /// number that is only its own.
     pub fn open_queue(&mut self, members: &Members) -> Result<usize> {
-        let room = self.new_board(&members.peers);
+        let room = self.new_slots(&members.peers);
         let mine = Block::of(&room.to_ne_bytes());
         let all = Block::new(8 * members.peers.len());
         let (input, output) = (Buffer::from(mine.span()), Buffer::from(all.span()));
         let call = Call::new(Collective::Allgather, Part::bytes(input), Part::PerRank(output));
         let exchange = self.start_schedule(members, call)?;
         let (rank, peers) = (members.rank as usize, members.peers.clone());
-        let hanging = Hanging { exchange, room, _mine: mine, all, rank, peers };
-        let queue = self.boards.queues.insert(Queue::new(State::Hanging(Box::new(hanging))));
-        self.boards.busy.push(queue);
+        let attaching = Attaching { exchange, room, _mine: mine, all, rank, peers };
+        let queue = self.sets.queues.insert(Queue::new(State::Attaching(Box::new(attaching))));
+        self.sets.busy.push(queue);
         Ok(queue)
     }
 
@@ -238,43 +232,44 @@ impl Coll {
     /// out, with the members' number.
     pub fn queue(&mut self, queue: usize, members: &Members, call: &Call) -> Option<Ticket> {
         let whole = || Whole { call: call.clone(), members: members.clone() };
-        let queued = match &self.boards.queues[queue].state {
+        let queued = match &self.sets.queues[queue].state {
             State::Refused => return None,
             _ if !self.is_for_queue(members, call) => return None,
-            State::Hanging(_) | State::Broken(_) => Queued::unsure(whole()),
-            State::Hung(hung) => Queued::sure(Found::on(hung, call)?, whole),
+            State::Attaching(_) | State::Broken(_) => Queued::unsure(whole()),
+            State::Attached(attached) => Queued::sure(Found::on(attached, call)?, whole),
         };
         Some(self.enqueue(queue, queued))
     }
 
-    /// The same of a short call among so many members; nothing, too, as long as no boards hang.
+    /// The same of a short call among so many members; nothing, too, as long as no slots are attached.
     #[inline]
     pub fn queue_short(&mut self, queue: usize, short: Short, members: usize) -> Option<Ticket> {
         if !self.takes(&short, members) {
             return None;
         }
-        let State::Hung(hung) = &self.boards.queues[queue].state else { return None };
-        let queued = Queued::sure(Found::short(hung, short)?, || unreachable!("a short call leaves nothing"));
+        let State::Attached(attached) = &self.sets.queues[queue].state else { return None };
+        let queued =
+            Queued::sure(Found::short(attached, short)?, || unreachable!("a short call leaves nothing"));
         Some(self.enqueue(queue, queued))
     }
 
     #[inline(always)]
     fn enqueue(&mut self, queue: usize, queued: Queued) -> Ticket {
         let executor = &mut self.executor;
-        let ticket = self.boards.queue(queue, queued, &mut |ticket| executor.outcome(ticket));
+        let ticket = self.sets.queue(queue, queued, &mut |ticket| executor.outcome(ticket));
         self.carry_on();
         Ticket::Queued(ticket)
     }
 
     /// No more calls are made in this queue.
     pub fn close_queue(&mut self, queue: usize) {
-        self.boards.close(queue);
+        self.sets.close(queue);
     }
 
     /// Starts schedules for what calls in queues have left.
     #[inline]
     fn carry_on(&mut self) {
-        if !self.boards.leaving.is_empty() {
+        if !self.sets.leaving.is_empty() {
             self.start_remainders();
         }
     }
@@ -282,7 +277,7 @@ impl Coll {
     #[cold]
     fn start_remainders(&mut self) {
         for Leaving { call, tried, whole: Whole { call: whole, members } } in
-            std::mem::take(&mut self.boards.leaving)
+            std::mem::take(&mut self.sets.leaving)
         {
             let started = match tried {
                 Some((vector, round)) if !vector.is_scheduled() => {
@@ -291,7 +286,7 @@ impl Coll {
                 }
                 _ => vec![self.start_schedule(&members, whole)],
             };
-            let queued = &mut self.boards.queued[call];
+            let queued = &mut self.sets.queued[call];
             for start in started {
                 match start {
                     Ok(ticket) => queued.left.push(ticket),
@@ -303,45 +298,45 @@ impl Coll {
         }
     }
 
-    /// Makes a call that `takes` allows on these boards if it is over after so many looks; otherwise `begin` goes on with it.
+    /// Makes a call that `takes` allows on these slots if it is over after so many looks; otherwise `begin` goes on with it.
     #[inline(always)]
-    pub fn try_now(&mut self, boards: usize, call: &impl Round, looks: u32) -> Option<()> {
-        self.boards.try_now(boards, call, looks)
+    pub fn try_now(&mut self, sets: usize, call: &impl Round, looks: u32) -> Option<()> {
+        self.sets.try_now(sets, call, looks)
     }
 
-    /// Begins a round of a call that `takes` allows on these boards.
+    /// Begins a round of a call that `takes` allows on these slots.
     #[inline]
-    pub fn begin(&mut self, boards: usize, call: &impl Round) -> Turn {
-        self.boards.begin(boards, call)
+    pub fn begin(&mut self, sets: usize, call: &impl Round) -> Turn {
+        self.sets.begin(sets, call)
     }
 
-    /// Takes a call on boards, the one that `begin` got, as far as it goes. How it ended, once it has.
+    /// Takes a call on slots, the one that `begin` got, as far as it goes. How it ended, once it has.
     #[inline]
-    pub fn advance(&mut self, boards: usize, turn: &mut Turn, call: &impl Round) -> Option<Result<()>> {
-        self.boards.advance(boards, turn, call)
+    pub fn advance(&mut self, sets: usize, turn: &mut Turn, call: &impl Round) -> Option<Result<()>> {
+        self.sets.advance(sets, turn, call)
     }
 
-    /// Whether the last call on boards waits for a member that may need this cpu.
+    /// Whether the last call on slots waits for a member that may need this cpu.
     #[inline]
-    pub fn waits_for_one_on(&self, boards: usize, cpu: usize) -> bool {
-        self.boards.waits_for_one_on(boards, cpu)
+    pub fn waits_for_one_on(&self, sets: usize, cpu: usize) -> bool {
+        self.sets.waits_for_one_on(sets, cpu)
     }
 
-    /// The thread that makes a blocking call on boards is going to wait for long, or has done so.
+    /// The thread that makes a blocking call on slots is going to wait for long, or has done so.
     #[cold]
-    pub fn wait(&mut self, boards: usize, begins: bool) {
-        self.boards.wait(boards, begins);
+    pub fn wait(&mut self, sets: usize, begins: bool) {
+        self.sets.wait(sets, begins);
     }
 
-    /// Whether a call on boards that has waited for long would get further.
+    /// Whether a call on slots that has waited for long would get further.
     #[inline]
-    pub fn board_stirred(&self) -> bool {
-        self.boards.stirred()
+    pub fn flat_has_events(&self) -> bool {
+        self.sets.has_events()
     }
 
-    /// The comm of these boards is freed here.
-    pub fn leave(&mut self, boards: usize) {
-        self.boards.leave(boards);
+    /// The comm of these slots is freed here.
+    pub fn leave(&mut self, sets: usize) {
+        self.sets.leave(sets);
     }
 
     /// From now on the rank carries out everything itself: proxies forget a rank that has left its job.
@@ -372,7 +367,7 @@ impl Coll {
     #[inline]
     pub fn poll(&mut self) -> Poll {
         let executor = &mut self.executor;
-        let moved = self.boards.poll(&mut |ticket| executor.outcome(ticket));
+        let moved = self.sets.poll(&mut |ticket| executor.outcome(ticket));
         self.carry_on();
         match (moved, self.executor.poll()) {
             (true, Poll::Idle) => Poll::Progressed,
@@ -389,7 +384,7 @@ impl Coll {
     pub fn outcome(&mut self, ticket: Ticket) -> Option<Result<()>> {
         match ticket {
             Ticket::Schedule(ticket) => self.executor.outcome(ticket),
-            Ticket::Queued(ticket) => self.boards.outcome(ticket, &mut |left| self.executor.outcome(left)),
+            Ticket::Queued(ticket) => self.sets.outcome(ticket, &mut |left| self.executor.outcome(left)),
         }
     }
 
@@ -398,14 +393,14 @@ impl Coll {
     pub fn carried(&self, ticket: Ticket) -> Option<telemetry::Carried> {
         let schedule = match ticket {
             Ticket::Schedule(schedule) => schedule,
-            Ticket::Queued(call) => self.boards.left_by(call)?,
+            Ticket::Queued(call) => self.sets.left_by(call)?,
         };
         self.executor.carried(schedule)
     }
 
     /// Whether anything has changed since the last `poll`: to be asked before sleeping on the rank's doorbell.
-    pub fn stirred(&self) -> bool {
-        self.executor.stirred() || self.boards.stirred()
+    pub fn has_events(&self) -> bool {
+        self.executor.has_events() || self.sets.has_events()
     }
 
     /// Whether any collective is under way.
@@ -423,9 +418,9 @@ impl Coll {
         self.executor.pending()
     }
 
-    /// Calls on boards under way: whose they are, and a member that has not begun the first of them.
-    pub fn pending_on_boards(&self) -> impl Iterator<Item = (Calls, usize)> {
-        self.boards.pending()
+    /// Calls on slots under way: whose they are, and a member that has not begun the first of them.
+    pub fn pending_on_flat(&self) -> impl Iterator<Item = (Calls, usize)> {
+        self.sets.pending()
     }
 
     /// A sentence that the user should read once, if there is one.
@@ -434,9 +429,9 @@ impl Coll {
     }
 }
 
-/// Whether a call of so many bytes (of the vector, or of a member's block) among so many members goes over boards, once these hang, where no proxy may
+/// Whether a call of so many bytes (of the vector, or of a member's block) among so many members goes over slots, once these are attached, where no proxy may
 /// take it and nothing is pulled.
-pub fn goes_over_boards(collective: Collective, bytes: u64, members: usize) -> bool {
+pub fn is_flat(collective: Collective, bytes: u64, members: usize) -> bool {
     use Collective::*;
     let short = Short { bytes, given: bytes, ..Short::new(collective) };
     let has_counts = matches!(collective, Gatherv | Scatterv | Allgatherv | Alltoallv | Alltoallw);

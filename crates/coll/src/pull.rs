@@ -1,13 +1,13 @@
-//! Long calls on boards (`board.rs`): members show where their bytes lie, and who wants them reads them there.
+//! Long calls on slots (`flat.rs`): members show where their bytes lie, and who wants them reads them there.
 //!
-//! The kernel copies once what boards would have copied twice, at the cost of system calls. Which is faster depends on the processor
+//! The kernel copies once what slots would have copied twice, at the cost of system calls. Which is faster depends on the processor
 //! (OUTBOARD_INLINE_BYTES_MAX). Such a call takes two rounds: in the first, members show addresses and read; who begins the second has read what it
 //! wants, so after it all buffers are their owners' again.
 //!
-//! Always true here: a call is pulled only if every member can read every other's memory, which they have told each other with their boards'
+//! Invariants: a call is pulled only if every member can read every other's memory, which they have told each other with their slots'
 //! places; a member that fails to read makes the second round nevertheless, so rounds go on counting alike.
 
-use crate::board::Board;
+use crate::flat::Slots;
 use crate::round::{Round, with_length};
 use crate::short::Short;
 use error::{Error, Result};
@@ -84,13 +84,13 @@ impl Pull {
     }
 
     /// Reads another member's block for this one.
-    fn read(&self, board: &Board, rank: usize) -> Result<()> {
+    fn read(&self, slots: &Slots, rank: usize) -> Result<()> {
         let block = self.call.bytes as usize;
         let mut word = [0; 8];
-        board.contribution(rank, 8).slice(0, 8).read(&mut word);
-        let before = if self.call.collective == Collective::Alltoall { board.rank() * block } else { 0 };
+        slots.contribution(rank, 8).slice(0, 8).read(&mut word);
+        let before = if self.call.collective == Collective::Alltoall { slots.rank() * block } else { 0 };
         let from = (u64::from_ne_bytes(word) as usize).wrapping_add(before);
-        let pid = self.segment.rank(board.peer(rank)).pid.load(Ordering::Acquire);
+        let pid = self.segment.rank(slots.peer(rank)).pid.load(Ordering::Acquire);
         let into = self.call.output.slice(rank * block, block);
         telemetry::count(Counter::CmaBytes, block as u64);
         match into.contiguous() {
@@ -112,28 +112,28 @@ impl Round for Pull {
         crate::round::facts(self.call.name, PULLED, self.call.bytes)
     }
 
-    fn put(&self, board: &Board, word: u64) -> u64 {
+    fn put(&self, slots: &Slots, word: u64) -> u64 {
         if self.call.given != self.call.bytes {
             return with_length(word, self.call.given);
         }
-        board.contribution(board.rank(), 8).slice(0, 8).write(&self.address.to_ne_bytes());
+        slots.contribution(slots.rank(), 8).slice(0, 8).write(&self.address.to_ne_bytes());
         word
     }
 
-    fn keep(&self, board: &Board) {
-        self.call.keep(board);
+    fn keep(&self, slots: &Slots) {
+        self.call.keep(slots);
     }
 
     fn needs(&self, _rank: usize, members: usize) -> Range<usize> {
         0..members
     }
 
-    fn take(&self, board: &Board) -> Result<()> {
+    fn take(&self, slots: &Slots) -> Result<()> {
         // Everybody begins with another member, lest all read the same one's memory.
-        let members = board.size();
-        for rank in (1..members).map(|after| (board.rank() + after) % members) {
-            if let Err(error) = self.read(board, rank) {
-                let (name, own) = (self.call.name.name(), board.rank());
+        let members = slots.size();
+        for rank in (1..members).map(|after| (slots.rank() + after) % members) {
+            if let Err(error) = self.read(slots, rank) {
+                let (name, own) = (self.call.name.name(), slots.rank());
                 let mut sentence = format!("in {name} rank {own} cannot have rank {rank}'s block: ");
                 sentence += &error.message;
                 sentence += "; OUTBOARD_CMA=off moves everything through shared memory";
@@ -143,7 +143,7 @@ impl Round for Pull {
         Ok(())
     }
 
-    fn disagreement(&self, board: &Board, rank: usize, word: u64) -> Error {
-        crate::round::disagree(self.call.name, PULLED, self.call.bytes, (board.rank(), rank), word)
+    fn disagreement(&self, slots: &Slots, rank: usize, word: u64) -> Error {
+        crate::round::disagree(self.call.name, PULLED, self.call.bytes, (slots.rank(), rank), word)
     }
 }

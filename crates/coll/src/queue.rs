@@ -1,14 +1,14 @@
-//! Calls on boards (`board.rs`) that the program lets be under way, one after the other.
+//! Calls on slots (`flat.rs`) that the program lets be under way, one after the other.
 //!
-//! A board takes one call at a time, so calls that all members make in the same order form a queue: a comm's nonblocking collectives, the starts of a
+//! A slots takes one call at a time, so calls that all members make in the same order form a queue: a comm's nonblocking collectives, the starts of a
 //! persistent one, the steps of a file's collective accesses. Each begins once the one before is over here, at the latest when
-//! the program waits for anything. Its board is hung when the queue is opened, by an allgather that nobody waits for; until then the calls wait.
-//! What boards do not take is carried out by schedules beside the queue.
+//! the program waits for anything. Its slots is attached when the queue is opened, by an allgather that nobody waits for; until then the calls wait.
+//! What slots do not take is carried out by schedules beside the queue.
 //!
-//! Always true here: all members make the same calls in the same order, and come to the same answer which of them go by a schedule.
+//! Invariants: all members make the same calls in the same order, and come to the same answer which of them go by a schedule.
 
-use crate::board::{Board, Boards, Bounds, Hung, Rounds, Turn, unused};
 use crate::call::{Call, Members};
+use crate::flat::{Attached, Bounds, FlatSets, Rounds, Slots, Turn, unused};
 use crate::pull::Pull;
 use crate::round::Round;
 use crate::short::Short;
@@ -43,19 +43,19 @@ pub(crate) struct Queue {
 }
 
 pub(crate) enum State {
-    /// The members tell each other where their boards lie.
-    Hanging(Box<Hanging>),
-    Hung(Hung),
-    /// Some member has no room for a board, or has a proxy: all goes by schedules.
+    /// The members tell each other where their slots lie.
+    Attaching(Box<Attaching>),
+    Attached(Attached),
+    /// Some member has no room for slots, or has a proxy: all goes by schedules.
     Refused,
     /// What was told made no sense.
     Broken(Error),
 }
 
-/// What members tell each other of their boards.
-pub(crate) struct Hanging {
+/// What members tell each other of their slots.
+pub(crate) struct Attaching {
     pub exchange: executor::Ticket,
-    /// This member's board, as `Boards::new_board` has told.
+    /// This member's slots, as `FlatSets::new_slots` has told.
     pub room: u64,
     /// The same, for the schedule.
     pub _mine: Block,
@@ -74,7 +74,7 @@ pub(crate) struct Queued {
     pub(crate) left: Vec<executor::Ticket>,
 }
 
-/// What a call is on a board that takes it.
+/// What a call is on slots that takes it.
 pub(crate) enum Found {
     /// With its second round, if it takes two.
     Short(Short, Option<Box<Short>>),
@@ -89,7 +89,7 @@ enum On {
     /// With its second round once that has begun.
     Pulled(Box<Pull>, Option<Short>),
     Vector(Box<(Vector, Whole)>),
-    /// It was made before the board hung.
+    /// It was made before the slots attached.
     Unsure(Box<Whole>),
     /// Its rounds are over.
     Over,
@@ -98,18 +98,18 @@ enum On {
 /// What of a call is to be carried out by schedules.
 pub(crate) struct Leaving {
     pub call: usize,
-    /// What it was on its board, and the number of its round; nothing if it went over none.
+    /// What it was on its slots, and the number of its round; nothing if it went over none.
     pub tried: Option<(Vector, u64)>,
     pub whole: Whole,
 }
 
 impl Queued {
-    /// A call that is made before the board hangs.
+    /// A call that is made before the slots are attached.
     pub(crate) fn unsure(whole: Whole) -> Queued {
         Queued::new(On::Unsure(Box::new(whole)))
     }
 
-    /// A call that was found to be one for the board.
+    /// A call that was found to be one for the slots.
     #[inline(always)]
     pub(crate) fn sure(found: Found, whole: impl FnOnce() -> Whole) -> Queued {
         Queued::new(On::of(found, whole))
@@ -121,13 +121,13 @@ impl Queued {
     }
 
     /// Takes its rounds as far as they go; whether they moved.
-    fn drive(&mut self, hung: &mut Hung) -> bool {
-        let (board, turn) = (&mut hung.board, &mut self.turn);
+    fn drive(&mut self, attached: &mut Attached) -> bool {
+        let (slots, turn) = (&mut attached.slots, &mut self.turn);
         let (outcome, moved) = match &mut self.on {
-            On::Short(short, then) => match (advance(turn, board, short), then.take()) {
+            On::Short(short, then) => match (advance(turn, slots, short), then.take()) {
                 ((Some(Ok(())), _), Some(second)) => {
                     *short = *second;
-                    self.drive(hung);
+                    self.drive(attached);
                     return true;
                 }
                 ((None, moved), second) => {
@@ -137,25 +137,25 @@ impl Queued {
                 (ended, _) => ended,
             },
             On::Pulled(pull, Some(closing)) => {
-                let (closed, moved) = advance(turn, board, closing);
+                let (closed, moved) = advance(turn, slots, closing);
                 (closed.map(|closed| closed.and(pull.outcome())), moved)
             }
-            On::Pulled(pull, closing) => match advance(turn, board, &**pull) {
+            On::Pulled(pull, closing) => match advance(turn, slots, &**pull) {
                 (Some(Ok(())), _) => {
                     *closing = Some(pull.closing());
-                    self.drive(hung);
+                    self.drive(attached);
                     return true;
                 }
                 ended => ended,
             },
             On::Vector(call) => {
-                if turn.is_none() && hung.skipping.skips() {
+                if turn.is_none() && attached.skipping.skips() {
                     call.0.schedule();
                     (Some(Ok(())), true)
                 } else {
-                    let (outcome, moved) = advance(turn, board, &call.0);
+                    let (outcome, moved) = advance(turn, slots, &call.0);
                     if outcome.is_some() && call.0.is_scheduled() {
-                        hung.skipping.begin();
+                        attached.skipping.begin();
                     }
                     (outcome, moved)
                 }
@@ -168,19 +168,19 @@ impl Queued {
 }
 
 impl Found {
-    /// What a call is on a board that hangs; nothing if it is none for it. All members come to the same answer.
-    pub(crate) fn on(hung: &Hung, call: &Call) -> Option<Found> {
-        let (rank, members) = (hung.board.rank(), hung.board.size());
-        if let Some(vector) = Vector::new(call, hung.bytes_max) {
+    /// What a call is on slots that is attached; nothing if it is none for it. All members come to the same answer.
+    pub(crate) fn on(attached: &Attached, call: &Call) -> Option<Found> {
+        let (rank, members) = (attached.slots.rank(), attached.slots.size());
+        if let Some(vector) = Vector::new(call, attached.bytes_max) {
             return Some(Found::Vector(vector));
         }
-        Found::short(hung, Short::of(call, rank, members).filter(|short| short.fits(members))?)
+        Found::short(attached, Short::of(call, rank, members).filter(|short| short.fits(members))?)
     }
 
-    /// The same of a short call that fits boards.
+    /// The same of a short call that fits slots.
     #[inline(always)]
-    pub(crate) fn short(hung: &Hung, short: Short) -> Option<Found> {
-        hung.has_room(&short).then(|| match hung.rounds(&short) {
+    pub(crate) fn short(attached: &Attached, short: Short) -> Option<Found> {
+        attached.has_room(&short).then(|| match attached.rounds(&short) {
             Rounds::One => Found::Short(short, None),
             Rounds::Two(first, second) => Found::Short(first, Some(second)),
             Rounds::Pulled(pull) => Found::Pulled(pull),
@@ -206,10 +206,10 @@ impl On {
 }
 
 /// Takes a round as far as it goes: how it ended, once it has, and whether it moved.
-fn advance(turn: &mut Option<Turn>, board: &mut Board, call: &impl Round) -> (Option<Result<()>>, bool) {
-    let mut now = turn.take().unwrap_or_else(|| board.begin(call));
+fn advance(turn: &mut Option<Turn>, slots: &mut Slots, call: &impl Round) -> (Option<Result<()>>, bool) {
+    let mut now = turn.take().unwrap_or_else(|| slots.begin(call));
     let posted = now.posted;
-    let outcome = board.advance(&mut now, call);
+    let outcome = slots.advance(&mut now, call);
     let moved = outcome.is_some() || now.posted != posted;
     if outcome.is_none() {
         *turn = Some(now);
@@ -222,30 +222,30 @@ impl Queue {
         Queue { state, calls: VecDeque::new(), freed: false }
     }
 
-    /// The board, once it hangs.
-    pub(crate) fn board(&self) -> Option<&Board> {
-        if let State::Hung(hung) = &self.state { Some(&hung.board) } else { None }
+    /// The slots, once it is attached.
+    pub(crate) fn slots(&self) -> Option<&Slots> {
+        if let State::Attached(attached) = &self.state { Some(&attached.slots) } else { None }
     }
 }
 
-impl Hanging {
+impl Attaching {
     /// The state that follows, once all have told.
     fn poll(&self, segment: &Segment, bounds: Bounds, ended: Ended) -> Option<State> {
         let told = ended(self.exchange)?;
         let found = told.and_then(|()| {
             let word = |bytes: &[u8]| i64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
             let rooms: Vec<i64> = self.all.to_vec().chunks_exact(8).map(word).collect();
-            Hung::find(segment, self.rank, &self.peers, &rooms, bounds)
+            Attached::find(segment, self.rank, &self.peers, &rooms, bounds)
         });
         Some(match found {
-            Ok(Some(hung)) if !hung.served => State::Hung(hung),
+            Ok(Some(attached)) if !attached.served => State::Attached(attached),
             Ok(_) => State::Refused,
             Err(error) => State::Broken(error),
         })
     }
 }
 
-impl Boards {
+impl FlatSets {
     /// Makes a call after all calls of its queue before.
     #[inline(always)]
     pub(crate) fn queue(&mut self, queue: usize, queued: Queued, ended: Ended) -> Ticket {
@@ -290,7 +290,7 @@ impl Boards {
         busy.retain(|queue| {
             moved |= self.drive(*queue, ended);
             let Queue { state, calls, freed } = &self.queues[*queue];
-            let over = calls.is_empty() && !matches!(state, State::Hanging(_));
+            let over = calls.is_empty() && !matches!(state, State::Attaching(_));
             if over && *freed {
                 self.close(*queue);
             }
@@ -302,38 +302,38 @@ impl Boards {
 
     /// Takes the calls of one queue as far as they go; whether any moved.
     fn drive(&mut self, number: usize, ended: Ended) -> bool {
-        let Boards { segment, queues, queued, leaving, left, bounds, .. } = self;
+        let FlatSets { segment, queues, queued, leaving, left, bounds, .. } = self;
         let Queue { state, calls, .. } = &mut queues[number];
         let mut moved = false;
-        if let State::Hanging(hanging) = state {
-            let Some(next) = hanging.poll(segment, *bounds, ended) else { return false };
+        if let State::Attaching(attaching) = state {
+            let Some(next) = attaching.poll(segment, *bounds, ended) else { return false };
             if matches!(next, State::Refused) {
-                left.extend(unused(hanging.room));
+                left.extend(unused(attaching.room));
             }
             (*state, moved) = (next, true);
         }
         while let Some(&number) = calls.front() {
             let call = &mut queued[number];
             match state {
-                State::Hung(hung) => {
+                State::Attached(attached) => {
                     if let On::Unsure(whole) = &call.on
-                        && let Some(found) = Found::on(hung, &whole.call)
+                        && let Some(found) = Found::on(attached, &whole.call)
                         && let On::Unsure(whole) = std::mem::replace(&mut call.on, On::Over)
                     {
                         call.on = On::of(found, || *whole);
                     }
-                    moved |= call.drive(hung);
+                    moved |= call.drive(attached);
                 }
                 State::Broken(error) => (call.on, call.outcome) = (On::Over, Some(Err(error.clone()))),
-                State::Refused | State::Hanging(_) => call.outcome = Some(Ok(())),
+                State::Refused | State::Attaching(_) => call.outcome = Some(Ok(())),
             }
             if call.outcome.is_none() {
                 break;
             }
             let left = match (std::mem::replace(&mut call.on, On::Over), &state) {
                 (On::Unsure(whole), _) => Some((None, *whole)),
-                (On::Vector(parts), State::Hung(hung)) => {
-                    Some((Some((parts.0, hung.board.round())), parts.1))
+                (On::Vector(parts), State::Attached(attached)) => {
+                    Some((Some((parts.0, attached.slots.round())), parts.1))
                 }
                 _ => None,
             };
@@ -347,12 +347,12 @@ impl Boards {
     /// No more calls are made in a queue here, but some may be under way.
     pub(crate) fn close(&mut self, number: usize) {
         let queue = &mut self.queues[number];
-        if !queue.calls.is_empty() || matches!(queue.state, State::Hanging(_)) {
+        if !queue.calls.is_empty() || matches!(queue.state, State::Attaching(_)) {
             queue.freed = true;
             return;
         }
-        if let State::Hung(hung) = self.queues.remove(number).state {
-            self.take_down(hung);
+        if let State::Attached(attached) = self.queues.remove(number).state {
+            self.detach(attached);
         }
     }
 }

@@ -1,13 +1,13 @@
-//! What a member does in a round of a board (`board.rs`): `Short` and `Flat` here, `Vector` and `Pull` in their files.
+//! What a member does in a round of slots (`flat.rs`): `Short` and `FlatAllreduce` here, `Vector` and `Pull` in their files.
 //!
-//! Always true here: what a member writes before its word is what the others may read once they have seen it; members whose words differ
+//! Invariants: what a member writes before its word is what the others may read once they have seen it; members whose words differ
 //! say so, each with both facts.
 //!
 //! Read next: `short.rs` (what these calls are), `vector.rs`, `pull.rs`.
 
-use crate::board::{Board, FACTS_BITS, LENGTH_BITS, LENGTH_MAX};
+use crate::flat::{FACTS_BITS, LENGTH_BITS, LENGTH_MAX, Slots};
 use crate::pull::Pull;
-use crate::short::{Flat, Short};
+use crate::short::{FlatAllreduce, Short};
 use datatype::{Basic, PredefinedOp};
 use error::{Class, Error, Result};
 use schedule::algorithm::Collective;
@@ -30,15 +30,15 @@ pub trait Round {
     /// What all members must say alike, but for those.
     fn facts(&self) -> u64;
     /// Puts up what this member contributes; its word, which is `word` but for the bits of its own.
-    fn put(&self, board: &Board, word: u64) -> u64;
+    fn put(&self, slots: &Slots, word: u64) -> u64;
     /// Does what need not wait for others: now is the time.
-    fn keep(&self, _board: &Board) {}
+    fn keep(&self, _slots: &Slots) {}
     /// The members whose contributions this member needs.
     fn needs(&self, rank: usize, members: usize) -> Range<usize>;
     /// Takes the result from the places.
-    fn take(&self, board: &Board) -> Result<()>;
+    fn take(&self, slots: &Slots) -> Result<()>;
     /// What is wrong where a member has begun the round with another word.
-    fn disagreement(&self, board: &Board, rank: usize, word: u64) -> Error;
+    fn disagreement(&self, slots: &Slots, rank: usize, word: u64) -> Error;
 }
 
 impl Round for Short {
@@ -50,27 +50,27 @@ impl Round for Short {
     }
 
     #[inline]
-    fn put(&self, board: &Board, word: u64) -> u64 {
+    fn put(&self, slots: &Slots, word: u64) -> u64 {
         let bytes = self.input.bytes();
         if self.given != self.bytes {
             // Who gives another length than it expects will be told so, and all others, too.
             return with_length(word, self.given);
         }
-        if self.collective == Collective::Alltoall && board.crosses(bytes as u64) {
-            let (block, step) = (self.bytes as usize, self.step(board));
-            for to in board.others() {
-                let place = board.passage(board.rank, to, bytes as u64);
+        if self.collective == Collective::Alltoall && slots.crosses(bytes as u64) {
+            let (block, step) = (self.bytes as usize, self.step(slots));
+            for to in slots.others() {
+                let place = slots.passage(slots.rank, to, bytes as u64);
                 by_steps(0..block, step, |at, bytes| {
                     self.input.pack(to * block + at, place.slice(at, bytes))
                 });
             }
         } else if bytes > 0 {
-            let place = board.contribution(board.rank, bytes as u64);
-            let step = self.step(board);
+            let place = slots.contribution(slots.rank, bytes as u64);
+            let step = self.step(slots);
             let put = |part| {
                 by_steps(part, step, |at, bytes| self.input.pack(at, place.slice(at, bytes)));
             };
-            let unread = self.unread(board.rank);
+            let unread = self.unread(slots.rank);
             if unread.is_empty() {
                 put(0..bytes);
             } else {
@@ -87,68 +87,68 @@ impl Round for Short {
     }
 
     #[inline]
-    fn keep(&self, board: &Board) {
+    fn keep(&self, slots: &Slots) {
         use Collective::*;
-        let (own, block) = (self.own_block(board.rank), self.bytes as usize);
+        let (own, block) = (self.own_block(slots.rank), self.bytes as usize);
         if self.in_place || block == 0 || self.given != self.bytes {
             return;
         }
         let (from, to) = match self.collective {
             Alltoall => (own.start, own.start),
             Allgather => (0, own.start),
-            Gather if board.rank == self.root => (0, own.start),
-            Scatter if board.rank == self.root => (own.start, 0),
+            Gather if slots.rank == self.root => (0, own.start),
+            Scatter if slots.rank == self.root => (own.start, 0),
             _ => return,
         };
-        by_steps(0..block, self.step(board), |at, bytes| {
+        by_steps(0..block, self.step(slots), |at, bytes| {
             self.output.slice(to + at, bytes).copy_from(&self.input.slice(from + at, bytes));
         });
     }
 
     #[inline]
-    fn take(&self, board: &Board) -> Result<()> {
+    fn take(&self, slots: &Slots) -> Result<()> {
         use Collective::*;
-        let (members, block) = (board.size(), self.bytes as usize);
+        let (members, block) = (slots.size(), self.bytes as usize);
         if block == 0 {
             return Ok(());
         }
-        let (total, step) = (self.contribution(members), self.step(board));
+        let (total, step) = (self.contribution(members), self.step(slots));
         let take_from = |place: Span, to: usize| {
             by_steps(0..block, step, |at, bytes| self.output.unpack(to + at, place.slice(at, bytes)));
         };
         let take = |rank: usize, from: usize, to: usize| {
-            take_from(board.contribution(rank, total).slice(from, block), to);
+            take_from(slots.contribution(rank, total).slice(from, block), to);
         };
         match self.collective {
             Bcast | Gather | Reduce if self.output.bytes() == 0 => (),
-            Scatter if board.rank == self.root => (),
+            Scatter if slots.rank == self.root => (),
             Bcast => take(self.root, 0, 0),
-            Scatter => take(self.root, board.rank * block, 0),
+            Scatter => take(self.root, slots.rank * block, 0),
             Allgather if self.is_second_half() => {
-                let sums = board.last_contribution(total);
-                board.others().map(|rank| self.share(rank, members)).for_each(|share| {
+                let sums = slots.last_contribution(total);
+                slots.others().map(|rank| self.share(rank, members)).for_each(|share| {
                     by_steps(share, step, |at, bytes| self.output.unpack(at, sums.slice(at, bytes)));
                 });
             }
-            Gather | Allgather => board.others().for_each(|rank| take(rank, 0, rank * block)),
+            Gather | Allgather => slots.others().for_each(|rank| take(rank, 0, rank * block)),
             Alltoall => {
-                board
+                slots
                     .others()
-                    .for_each(|from| take_from(board.passage(from, board.rank, total), from * block));
+                    .for_each(|from| take_from(slots.passage(from, slots.rank, total), from * block));
             }
-            Scan => self.combine(board, board.rank + 1, total),
-            Exscan => self.combine(board, board.rank, total),
-            _ => self.combine(board, members, total),
+            Scan => self.combine(slots, slots.rank + 1, total),
+            Exscan => self.combine(slots, slots.rank, total),
+            _ => self.combine(slots, members, total),
         }
         Ok(())
     }
 
-    fn disagreement(&self, board: &Board, rank: usize, word: u64) -> Error {
-        disagree(self.name, self.root, self.bytes, (board.rank, rank), word)
+    fn disagreement(&self, slots: &Slots, rank: usize, word: u64) -> Error {
+        disagree(self.name, self.root, self.bytes, (slots.rank, rank), word)
     }
 }
 
-impl Round for Flat {
+impl Round for FlatAllreduce {
     const OWN_BITS: u64 = 0;
 
     #[inline(always)]
@@ -157,8 +157,8 @@ impl Round for Flat {
     }
 
     #[inline(always)]
-    fn put(&self, board: &Board, word: u64) -> u64 {
-        self.own.copy_to(self.operand(board, board.rank));
+    fn put(&self, slots: &Slots, word: u64) -> u64 {
+        self.own.copy_to(self.operand(slots, slots.rank));
         word
     }
 
@@ -168,36 +168,36 @@ impl Round for Flat {
     }
 
     #[inline(always)]
-    fn take(&self, board: &Board) -> Result<()> {
-        combine(self.operator, board.size(), |rank| self.operand(board, rank), self.sum);
+    fn take(&self, slots: &Slots) -> Result<()> {
+        combine(self.operator, slots.size(), |rank| self.operand(slots, rank), self.sum);
         Ok(())
     }
 
-    fn disagreement(&self, board: &Board, rank: usize, word: u64) -> Error {
-        disagree(Collective::Allreduce, 0, self.own.bytes() as u64, (board.rank, rank), word)
+    fn disagreement(&self, slots: &Slots, rank: usize, word: u64) -> Error {
+        disagree(Collective::Allreduce, 0, self.own.bytes() as u64, (slots.rank, rank), word)
     }
 }
 
-impl Flat {
+impl FlatAllreduce {
     /// A member's vector.
     #[inline(always)]
-    fn operand(&self, board: &Board, rank: usize) -> Span {
+    fn operand(&self, slots: &Slots, rank: usize) -> Span {
         let bytes = self.own.bytes();
-        board.contribution(rank, bytes as u64).slice(0, bytes)
+        slots.contribution(rank, bytes as u64).slice(0, bytes)
     }
 }
 
 impl Short {
     /// How much it copies at a time: so little that vectors are used, if the L2 cache holds what it touches.
     #[inline]
-    fn step(&self, board: &Board) -> usize {
+    fn step(&self, slots: &Slots) -> usize {
         let touched = self.input.bytes() + self.output.bytes();
-        if touched <= board.near_bytes_max { sys::copy::BYTES_MAX } else { usize::MAX }
+        if touched <= slots.near_bytes_max { sys::copy::BYTES_MAX } else { usize::MAX }
     }
 
     /// The first so many members' vectors, as far as this member wants them, one after the other.
     #[inline]
-    fn combine(&self, board: &Board, members: usize, total: u64) {
+    fn combine(&self, slots: &Slots, members: usize, total: u64) {
         let (Some(operator), Some(own), Some(sum)) =
             (self.operator, self.input.contiguous(), self.output.contiguous())
         else {
@@ -206,7 +206,7 @@ impl Short {
         // In place the sum of the first may lie over our own operand.
         let operand = |rank| {
             let whole =
-                if rank == board.rank && !self.in_place { own } else { board.contribution(rank, total) };
+                if rank == slots.rank && !self.in_place { own } else { slots.contribution(rank, total) };
             whole.slice(self.part.start, self.part.len())
         };
         let step = COMBINED_BYTES - COMBINED_BYTES % operator.1.size();
@@ -214,8 +214,8 @@ impl Short {
             let sum = sum.slice(at, bytes);
             combine(operator, members, |rank| operand(rank).slice(at, bytes), sum);
             if self.is_first_half() {
-                let place = |rank| board.contribution(rank, total).slice(self.part.start + at, bytes);
-                board.others().for_each(|rank| sum.copy_to(place(rank)));
+                let place = |rank| slots.contribution(rank, total).slice(self.part.start + at, bytes);
+                slots.others().for_each(|rank| sum.copy_to(place(rank)));
             }
         });
     }

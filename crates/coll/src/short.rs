@@ -1,4 +1,4 @@
-//! A short collective, as a member makes it on a board (`board.rs`): what it gives and wants, and whom it must wait for.
+//! A short collective, as a member makes it on slots (`flat.rs`): what it gives and wants, and whom it must wait for.
 
 use crate::call::{Call, Part, meet};
 use crate::pull::PULLED_MAX;
@@ -19,7 +19,7 @@ pub(crate) const CROWDED_FLAT_MAX: u64 = 32 << 10;
 /// Everybody reads everybody's place, so for more members a schedule's logarithm is less.
 pub(crate) const MEMBERS_MAX: usize = 16;
 
-/// A collective as a board takes it.
+/// A collective as slots takes it.
 #[derive(Clone, Debug)]
 pub struct Short {
     /// Which the program calls; those with a count for every member are none.
@@ -91,7 +91,7 @@ impl Short {
         Some(Short { bytes, given: gives.unwrap_or(bytes), input, output, in_place, ..self })
     }
 
-    /// A planned call among so many members of one group; nothing if it is none for boards. Reductions come without images. All members come to the
+    /// A planned call among so many members of one group; nothing if it is none for slots. Reductions come without images. All members come to the
     /// same answer.
     pub(crate) fn of(call: &Call, rank: usize, members: usize) -> Option<Short> {
         use Collective::*;
@@ -136,7 +136,7 @@ impl Short {
         }
     }
 
-    /// Whether it fits the boards of so many members. All come to the same answer.
+    /// Whether it fits the slots of so many members. All come to the same answer.
     #[inline]
     pub(crate) fn fits(&self, members: usize) -> bool {
         use Collective::*;
@@ -237,10 +237,10 @@ impl Short {
     }
 }
 
-/// MPI_Allreduce at its shortest: vectors of MPI's elements without gaps, all of which every member combines. On a board it is what the
+/// MPI_Allreduce at its shortest: vectors of MPI's elements without gaps, all of which every member combines. On slots it is what the
 /// same call is as a `Short`, so members may differ in which of the two it is for them; but there is nothing to build or to let go.
 #[derive(Clone, Copy, Debug)]
-pub struct Flat {
+pub struct FlatAllreduce {
     /// What combines the elements, and what they are.
     pub operator: (PredefinedOp, Basic),
     /// This member's vector.
@@ -257,7 +257,7 @@ mod tests {
     const SUM: Option<(PredefinedOp, Basic)> = Some((PredefinedOp::Sum, Basic::U64));
 
     #[test]
-    fn long_calls_are_none_for_boards() {
+    fn long_calls_are_not_flat() {
         let fits = |collective, bytes, members| {
             Short { bytes, operator: SUM, ..Short::new(collective) }.fits(members)
         };

@@ -1,13 +1,13 @@
-//! Collectives with a count for every member, on boards (`board.rs`).
+//! Collectives with a count for every member, on slots (`flat.rs`).
 //!
 //! What a member gives is known only to itself and to those who take it. So its word says how long its contribution is, which begins with a
 //! table of where each taker's block ends if it has a block for each. Or the word says that the contribution is long: then a gatherv's
 //! is passed to the root by a schedule of two, and in the others, where all who take part hear of it, the whole call goes by a schedule.
 //!
-//! Always true here: that a call goes over boards does not depend on its counts, but on what all members know.
+//! Invariants: that a call goes over slots does not depend on its counts, but on what all members know.
 
-use crate::board::{Board, LENGTH_MAX};
 use crate::call::{Call, Part};
+use crate::flat::{LENGTH_MAX, Slots};
 use crate::round::{Round, differ, facts, with_length};
 use crate::short::SHORT_MAX;
 use datatype::Buffer;
@@ -19,14 +19,14 @@ use std::ops::Range;
 /// The longest contribution: for longer ones one copy is better than two.
 const BYTES_MAX: u64 = 128 << 10;
 
-/// Calls between two that try the boards while they are too long for them.
+/// Calls between two that try the slots while they are too long for them.
 const SKIPPED_MAX: u32 = 15;
 
-/// How many of the next calls on a board try no round, since one before was too long for it.
+/// How many of the next calls on slots try no round, since one before was too long for it.
 #[derive(Debug, Default)]
 pub(crate) struct Skipping(u32);
 
-/// A call of this kind, as a member makes it on a board.
+/// A call of this kind, as a member makes it on slots.
 #[derive(Debug)]
 pub struct Vector {
     name: Collective,
@@ -66,7 +66,7 @@ impl Skipping {
 }
 
 impl Vector {
-    /// The call, for members with room for contributions of `bytes_max`, if it is one for boards. All come to the same answer.
+    /// The call, for members with room for contributions of `bytes_max`, if it is one for slots. All come to the same answer.
     pub(crate) fn new(call: &Call, bytes_max: u64) -> Option<Vector> {
         use Collective::*;
         let bytes_max = bytes_max.min(BYTES_MAX);
@@ -152,15 +152,15 @@ impl Vector {
     }
 
     /// Takes the block that a member has for this one.
-    fn take_from(&self, board: &Board, from: usize) -> Result<()> {
-        let (own, name, into) = (board.rank, self.name.name(), self.take_of(from));
-        let total = length_of(board, from);
+    fn take_from(&self, slots: &Slots, from: usize) -> Result<()> {
+        let (own, name, into) = (slots.rank, self.name.name(), self.take_of(from));
+        let total = length_of(slots, from);
         if total == LENGTH_MAX {
             self.long.borrow_mut().push(from);
             return Ok(());
         }
         let (place, table) =
-            (board.contribution(from, total), if self.has_table() { 4 * board.size() } else { 0 });
+            (slots.contribution(from, total), if self.has_table() { 4 * slots.size() } else { 0 });
         let block = if total > self.bytes_max || table > total as usize {
             None
         } else if table == 0 {
@@ -175,7 +175,7 @@ impl Vector {
             (table <= block.start && block.start <= block.end && block.end <= total as usize).then_some(block)
         };
         let Some(block) = block else {
-            fail!(Class::Intern, "in {name} the board of rank {from} makes no sense to rank {own}");
+            fail!(Class::Intern, "in {name} the slots of rank {from} makes no sense to rank {own}");
         };
         if block.len() != into.bytes() {
             let (sent, room) = (block.len(), into.bytes());
@@ -190,8 +190,8 @@ impl Vector {
 }
 
 /// How long a member says that its contribution is; `LENGTH_MAX` if it is long.
-fn length_of(board: &Board, rank: usize) -> u64 {
-    board.facts_of(rank) & LENGTH_MAX
+fn length_of(slots: &Slots, rank: usize) -> u64 {
+    slots.facts_of(rank) & LENGTH_MAX
 }
 
 impl Round for Vector {
@@ -201,11 +201,11 @@ impl Round for Vector {
         facts(self.name, self.root, 0)
     }
 
-    fn put(&self, board: &Board, word: u64) -> u64 {
-        let blocks = self.given(board.rank);
+    fn put(&self, slots: &Slots, word: u64) -> u64 {
+        let blocks = self.given(slots.rank);
         let has_table = self.has_table() && !blocks.is_empty();
         // Nobody else reads what it gives itself.
-        let is_read = |to: usize| !has_table || to != board.rank;
+        let is_read = |to: usize| !has_table || to != slots.rank;
         let bytes = |(to, block): (usize, &Buffer)| if is_read(to) { block.bytes() as u64 } else { 0 };
         let table = if has_table { 4 * blocks.len() } else { 0 };
         let total = blocks.iter().enumerate().map(bytes).fold(table as u64, u64::saturating_add);
@@ -213,7 +213,7 @@ impl Round for Vector {
             self.scheduled.set(has_table);
             return with_length(word, LENGTH_MAX);
         }
-        let (place, mut end) = (board.contribution(board.rank, total), table);
+        let (place, mut end) = (slots.contribution(slots.rank, total), table);
         for (to, block) in blocks.iter().enumerate() {
             if is_read(to) {
                 block.pack(0, place.slice(end, block.bytes()));
@@ -236,29 +236,29 @@ impl Round for Vector {
         }
     }
 
-    fn take(&self, board: &Board) -> Result<()> {
-        let givers = || self.needs(board.rank, board.size());
-        if self.has_table() && givers().any(|from| length_of(board, from) == LENGTH_MAX) {
+    fn take(&self, slots: &Slots) -> Result<()> {
+        let givers = || self.needs(slots.rank, slots.size());
+        if self.has_table() && givers().any(|from| length_of(slots, from) == LENGTH_MAX) {
             self.scheduled.set(true);
         }
         if self.is_scheduled() {
             return Ok(());
         }
         // All blocks that can be taken are.
-        let others = givers().filter(|from| *from != board.rank);
-        let taken = others.map(|from| self.take_from(board, from)).fold(Ok(()), Result::and);
-        let Some((mine, into)) = self.own(board.rank) else { return taken };
+        let others = givers().filter(|from| *from != slots.rank);
+        let taken = others.map(|from| self.take_from(slots, from)).fold(Ok(()), Result::and);
+        let Some((mine, into)) = self.own(slots.rank) else { return taken };
         if mine.bytes() == into.bytes() {
             into.copy_from(mine);
             return taken;
         }
-        let (name, rank, from, into) = (self.name.name(), board.rank, mine.bytes(), into.bytes());
+        let (name, rank, from, into) = (self.name.name(), slots.rank, mine.bytes(), into.bytes());
         let sentence = format!("in {name} rank {rank} has {from} bytes for itself, but expects {into}");
         taken.and(Err(Error::new(Class::Truncate, sentence)))
     }
 
     #[cold]
-    fn disagreement(&self, board: &Board, rank: usize, word: u64) -> Error {
-        differ(self.name, self.root, board.rank, rank, word)
+    fn disagreement(&self, slots: &Slots, rank: usize, word: u64) -> Error {
+        differ(self.name, self.root, slots.rank, rank, word)
     }
 }

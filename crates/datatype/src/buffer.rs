@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 use sys::Span;
 
-/// `count` elements of a layout in user memory: the only form in which the rooms above handle a user's buffer.
+/// `count` elements of a layout in user memory: the only form in which the layers above handle a user's buffer.
 /// Offsets into a buffer are packed offsets: bytes of data, without the gaps.
 #[derive(Clone, Debug)]
 pub struct Buffer {

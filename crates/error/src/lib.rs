@@ -1,8 +1,8 @@
 //! What went wrong, as an MPI error class and one sentence with the facts.
 //!
 //! Whoever first knows of an error writes its sentence: ranks, tag, bytes, and what to do. Nobody above rewrites it; the
-//! `abi` room only puts "rank 3, MPI_Recv on comm world: " before it and calls the error handler.
-//! The numbers are those of the MPI-5.0 standard ABI (MPI 5.0, section 20.3); another face translates them.
+//! `abi` crate only puts "rank 3, MPI_Recv on comm world: " before it and calls the error handler.
+//! The numbers are those of the MPI-5.0 standard ABI (MPI 5.0, section 20.3); another ABI translates them.
 #![forbid(unsafe_code)]
 
 macro_rules! classes {

@@ -246,10 +246,10 @@ impl Executor {
     }
 
     /// Whether anything has changed since the last `poll`: to be asked before sleeping on the rank's doorbell.
-    pub fn stirred(&self) -> bool {
+    pub fn has_events(&self) -> bool {
         let run = |&index: &u32| &self.outstanding[index as usize].block.run;
         self.away.iter().map(run).any(|run| run.record.head(Head::State).load(Ordering::Acquire) != 0)
-            || self.driven.iter().map(run).any(|run| run.stirred(&self.reach))
+            || self.driven.iter().map(run).any(|run| run.has_events(&self.reach))
     }
 
     /// Whether any operation is outstanding.

@@ -1,4 +1,4 @@
-//! The knobs of this room. The rooms above fill them from the settings.
+//! The knobs of this crate. The layers above fill them from the settings.
 
 use crate::Offload;
 use tuning::{INLINE_BYTES_MAX, Tuning};

@@ -215,7 +215,7 @@ impl Run {
             }
         }
         if self.unfinished == 0 {
-            reach.breathe()?;
+            reach.fault_point()?;
             if telemetry::timed() {
                 self.account(reach);
             }
@@ -235,7 +235,7 @@ impl Run {
     }
 
     /// Whether shared words have changed since the last round, so that a driver should not sleep.
-    pub fn stirred(&self, reach: &Reach) -> bool {
+    pub fn has_events(&self, reach: &Reach) -> bool {
         self.active.iter().any(|&step| {
             let state = &self.states[step as usize];
             match (self.plan.schedule.steps[step as usize].action, &state.source) {
@@ -343,10 +343,10 @@ impl Run {
             return Ok(());
         }
         self.record.step(step, Field::Done).store(COMPLETE, Ordering::Release);
-        reach.breathe()?;
+        reach.fault_point()?;
         if let (Action::Recv { from, .. }, Some(source)) = (action, &self.states[step as usize].source) {
             source.record.step(source.step, Field::Done).store(COMPLETE, Ordering::Release);
-            reach.breathe()?;
+            reach.fault_point()?;
             reach.wake(self.peers[from as usize]);
         }
         Ok(())
@@ -356,7 +356,7 @@ impl Run {
     fn advance(&mut self, step: u32, done: u64, complete: bool, reach: &Reach) -> Result<Did, Stop> {
         let word = done | if complete { COMPLETE } else { 0 };
         self.record.step(step, Field::Done).store(word, Ordering::Release);
-        reach.breathe()?;
+        reach.fault_point()?;
         self.states[step as usize].done = done;
         Ok(if complete { Did::All } else { Did::Something })
     }
@@ -389,12 +389,12 @@ impl Run {
                 at += bytes;
             }
             reach.count(Counter::StagedBytes, end - begun);
-            reach.breathe()?;
+            reach.fault_point()?;
         }
         let complete = all && end == spot.bytes;
         let word = end | if complete { COMPLETE } else { 0 };
         self.record.step(step, Field::Published).store(word, Ordering::Release);
-        reach.breathe()?;
+        reach.fault_point()?;
         (state.published, state.said_all) = (end, complete);
         reach.wake(self.peers[to as usize]);
         Ok(Did::Something)
@@ -427,12 +427,12 @@ impl Run {
             reach.copy((&source.place, at), (place, offset), bytes)?;
             at += bytes;
         }
-        reach.breathe()?;
+        reach.fault_point()?;
         let word = end | if complete { COMPLETE } else { 0 };
         self.record.step(step, Field::Done).store(word, Ordering::Release);
-        reach.breathe()?;
+        reach.fault_point()?;
         source.record.step(source.step, Field::Done).store(word, Ordering::Release);
-        reach.breathe()?;
+        reach.fault_point()?;
         self.states[step as usize].done = end;
         reach.wake(peer);
         Ok(if complete { Did::All } else { Did::Something })
@@ -507,7 +507,7 @@ impl Run {
         }
         if done & COMPLETE == 0 {
             word.store(self.slots.spots[step as usize].bytes | COMPLETE, Ordering::Release);
-            reach.breathe()?;
+            reach.fault_point()?;
             reach.wake(peer);
         }
         Ok(Did::All)
@@ -523,7 +523,7 @@ impl Run {
             return Ok(Did::Nothing);
         }
         self.shift((from.slot, spot.at[0]), (into.slot, spot.at[1]), begun, end, reach)?;
-        reach.breathe()?;
+        reach.fault_point()?;
         if let Some((from, into)) = spot.unequal.filter(|_| complete) {
             self.record.set_fault(Fault::Unequal { from, into });
         }
@@ -583,7 +583,7 @@ impl Run {
                 }
             }
             reach.count(Counter::ReducedBytes, part);
-            reach.breathe()?;
+            reach.fault_point()?;
         }
         let end = begun + part;
         let complete = end == spot.bytes && all;

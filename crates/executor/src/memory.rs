@@ -138,7 +138,7 @@ impl Reach {
 
     /// Marks a point between two memory operations, where a driver may die.
     #[inline]
-    pub fn breathe(&self) -> Result<(), Stop> {
+    pub fn fault_point(&self) -> Result<(), Stop> {
         #[cfg(test)]
         {
             let left = self.fuse.get();

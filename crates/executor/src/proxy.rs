@@ -63,7 +63,7 @@ pub fn run(segment: &Segment, index: u32, config: &Config) {
                 return;
             }
         }
-        if !moved && idle.wait(&page.bell, || !proxy.stirred()) != Turn::Spun {
+        if !moved && idle.wait(&page.bell, || !proxy.has_events()) != Turn::Spun {
             begun = sys::clock::now();
         }
     }
@@ -118,9 +118,9 @@ impl Proxy {
     }
 
     /// Whether anything has changed since the last `poll`: to be asked before sleeping on the proxy's doorbell.
-    pub fn stirred(&self) -> bool {
+    pub fn has_events(&self) -> bool {
         self.ranks.iter().any(|&rank| !self.reach.segment.rank(rank).launches.is_empty())
-            || self.runs.iter().any(|run| run.stirred(&self.reach))
+            || self.runs.iter().any(|run| run.has_events(&self.reach))
     }
 
     /// Whether it has instances to drive.
@@ -171,7 +171,7 @@ impl Proxy {
             let rank = self.ranks[at];
             while let Some(offset) = self.reach.segment.rank(rank).launches.pop() {
                 taken = true;
-                if self.reach.breathe().is_err() {
+                if self.reach.fault_point().is_err() {
                     self.dead = true;
                     return true;
                 }

@@ -279,7 +279,7 @@ impl Member {
             match polled {
                 Poll::Idle => {
                     let executor = &self.executor;
-                    self.idle.wait(&self.segment.rank(self.rank).bell, || !executor.stirred());
+                    self.idle.wait(&self.segment.rank(self.rank).bell, || !executor.has_events());
                 }
                 _ => self.idle.reset(),
             }

@@ -4,7 +4,7 @@
 //! everything that needs peers; its ranks exchange data by the collectives of `coll`, in a context of its own. What waits for the device
 //! runs on a few threads (`pool.rs`), so that a rank can compute or talk meanwhile. Nothing here waits for a peer.
 //!
-//! Always true here: bytes are written at their offsets and nowhere else, so a crash leaves what POSIX allows; a file position is a number of the
+//! Invariants: bytes are written at their offsets and nowhere else, so a crash leaves what POSIX allows; a file position is a number of the
 //! handle or, if shared, a word in the job's shared memory.
 //!
 //! Read next: `view.rs`, `access.rs`, `collective.rs`, `file.rs`.
@@ -67,7 +67,7 @@ impl Io {
     /// Moves everything on; whether anything moved.
     #[inline]
     pub fn poll(&mut self, coll: &mut Coll) -> bool {
-        let mut moved = self.stirred();
+        let mut moved = self.has_events();
         self.seen = self.pool.done();
         if !self.collectives.is_empty() {
             let pool = &mut self.pool;
@@ -78,7 +78,7 @@ impl Io {
     }
 
     /// Whether something was done since the last `poll`: to be asked before sleeping on the doorbell.
-    pub fn stirred(&self) -> bool {
+    pub fn has_events(&self) -> bool {
         self.pool.done() != self.seen
     }
 

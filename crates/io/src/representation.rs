@@ -17,7 +17,7 @@ pub enum Representation {
     User(Arc<UserRepresentation>),
 }
 
-/// What MPI_Register_datarep was given. The addresses are called by the `abi` room.
+/// What MPI_Register_datarep was given. The addresses are called by the `abi` crate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserRepresentation {
     /// The name under which views ask for it.

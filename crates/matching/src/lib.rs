@@ -8,7 +8,7 @@
 //! wait are alike they are not filed at all, but kept in a *run* beside the table. The run is asked first: it is older than all
 //! that is filed, as nothing joins it while anything is.
 //!
-//! Always true here: what is filed under one key is kept in order of arrival; all links are indices; once the tables
+//! Invariants: what is filed under one key is kept in order of arrival; all links are indices; once the tables
 //! have grown to the largest number of entries seen, nothing allocates.
 //!
 //! Read next: `run.rs`, `filed.rs` (the hash table whose chains are queues), `tests/against_walk.rs` (both queues against a plain walk).

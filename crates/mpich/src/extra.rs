@@ -4,8 +4,8 @@
 //! Contract of every function, kept by the program (MPI 5.0, section 2.5): its arguments are what MPI asks for.
 #![allow(non_snake_case, non_upper_case_globals, clippy::missing_safety_doc)]
 
-use crate::door;
-use crate::face;
+use crate::shim;
+use crate::translate;
 use abi::args::{Handle, Out};
 use abi::foreign::{self, Kind};
 use abi::process::{Guard, On, anytime, call};
@@ -108,7 +108,7 @@ functions! {
 
 /// Copies a status from one language to another. The sentinels that stand for no status cannot be converted (MPI 5.0, section 19.3.5).
 fn copy(name: &'static str, from: usize, to: usize) -> c_int {
-    door::code_to(anytime(name, On::Nothing, |_| {
+    translate::code_to(anytime(name, On::Nothing, |_| {
         let places =
             [&MPI_F_STATUS_IGNORE, &MPI_F_STATUSES_IGNORE, &MPI_F08_STATUS_IGNORE, &MPI_F08_STATUSES_IGNORE];
         let sentinel = |at: usize| {
@@ -127,34 +127,34 @@ fn copy(name: &'static str, from: usize, to: usize) -> c_int {
 functions! {
     MPI_Address PMPI_Address(location: usize, address: usize) -> c_int {
         // SAFETY: the arguments are those of the function's own (contract of this file); so below.
-        unsafe { face::PMPI_Get_address(location, address) }
+        unsafe { shim::PMPI_Get_address(location, address) }
     }
     MPI_Errhandler_create PMPI_Errhandler_create(function: usize, errhandler: usize) -> c_int {
         // SAFETY: as above.
-        unsafe { face::PMPI_Comm_create_errhandler(function, errhandler) }
+        unsafe { shim::PMPI_Comm_create_errhandler(function, errhandler) }
     }
     MPI_Errhandler_get PMPI_Errhandler_get(comm: c_int, errhandler: usize) -> c_int {
         // SAFETY: as above.
-        unsafe { face::PMPI_Comm_get_errhandler(comm, errhandler) }
+        unsafe { shim::PMPI_Comm_get_errhandler(comm, errhandler) }
     }
     MPI_Errhandler_set PMPI_Errhandler_set(comm: c_int, errhandler: c_int) -> c_int {
         // SAFETY: as above.
-        unsafe { face::PMPI_Comm_set_errhandler(comm, errhandler) }
+        unsafe { shim::PMPI_Comm_set_errhandler(comm, errhandler) }
     }
     MPI_Type_extent PMPI_Type_extent(datatype: c_int, extent: usize) -> c_int {
         let mut lb = 0isize;
         // SAFETY: as above; the other address is of our own variable.
-        unsafe { face::PMPI_Type_get_extent(datatype, &raw mut lb as usize, extent) }
+        unsafe { shim::PMPI_Type_get_extent(datatype, &raw mut lb as usize, extent) }
     }
     MPI_Type_lb PMPI_Type_lb(datatype: c_int, displacement: usize) -> c_int {
         let mut extent = 0isize;
         // SAFETY: as above.
-        unsafe { face::PMPI_Type_get_extent(datatype, displacement, &raw mut extent as usize) }
+        unsafe { shim::PMPI_Type_get_extent(datatype, displacement, &raw mut extent as usize) }
     }
     MPI_Type_ub PMPI_Type_ub(datatype: c_int, displacement: *mut isize) -> c_int {
         let mut extent = 0isize;
         // SAFETY: as above.
-        let code = unsafe { face::PMPI_Type_get_extent(datatype, displacement as usize, &raw mut extent as usize) };
+        let code = unsafe { shim::PMPI_Type_get_extent(datatype, displacement as usize, &raw mut extent as usize) };
         if code == 0 {
             // SAFETY: the call has just written the lower bound there.
             let lb = unsafe { displacement.read() };
@@ -165,15 +165,15 @@ functions! {
     }
     MPI_Type_hvector PMPI_Type_hvector(count: c_int, blocklength: c_int, stride: isize, oldtype: c_int, newtype: usize) -> c_int {
         // SAFETY: as above.
-        unsafe { face::PMPI_Type_create_hvector(count, blocklength, stride, oldtype, newtype) }
+        unsafe { shim::PMPI_Type_create_hvector(count, blocklength, stride, oldtype, newtype) }
     }
     MPI_Type_hindexed PMPI_Type_hindexed(count: c_int, lengths: usize, displacements: usize, oldtype: c_int, newtype: usize) -> c_int {
         // SAFETY: as above.
-        unsafe { face::PMPI_Type_create_hindexed(count, lengths, displacements, oldtype, newtype) }
+        unsafe { shim::PMPI_Type_create_hindexed(count, lengths, displacements, oldtype, newtype) }
     }
     MPI_Type_struct PMPI_Type_struct(count: c_int, lengths: usize, displacements: usize, types: usize, newtype: usize) -> c_int {
         // SAFETY: as above.
-        unsafe { face::PMPI_Type_create_struct(count, lengths, displacements, types, newtype) }
+        unsafe { shim::PMPI_Type_create_struct(count, lengths, displacements, types, newtype) }
     }
 }
 
@@ -206,11 +206,11 @@ internal! {
         get("MPI_Win_get_attr", On::Win, Kind::Win, win, keyval, [to, flag], language)
     }
     MPII_Keyval_set_proxy(keyval: c_int, copy: usize, delete: usize) -> () {
-        let proxies = |guard: &mut Guard| foreign::set_proxies(guard, door::keyval_from(keyval), copy, delete);
+        let proxies = |guard: &mut Guard| foreign::set_proxies(guard, translate::keyval_from(keyval), copy, delete);
         anytime("MPII_Keyval_set_proxy", On::Nothing, proxies);
     }
     MPII_Grequest_set_lang_f77(request: c_int) -> () {
-        call("MPI_Grequest_start", On::Nothing, |guard| foreign::set_fortran(guard, door::handle_from(request)));
+        call("MPI_Grequest_start", On::Nothing, |guard| foreign::set_fortran(guard, translate::handle_from(request)));
     }
     // The C++ bindings, which MPI-3.0 removed, load; what they cannot do without these says so.
     MPII_Errhandler_set_cxx(_errhandler: c_int, _proxy: usize) -> () { refused("the error handlers of MPICH's C++ bindings"); }
@@ -226,9 +226,9 @@ fn set(
     bits: i64,
     language: c_int,
 ) -> c_int {
-    let (object, keyval) = (door::handle_from(object), door::keyval_from(keyval));
+    let (object, keyval) = (translate::handle_from(object), translate::keyval_from(keyval));
     let body = |guard: &mut Guard| foreign::set_attribute(guard, kind, object, keyval, bits, language);
-    door::code_to(call(name, on(object), body))
+    translate::code_to(call(name, on(object), body))
 }
 
 fn get(
@@ -240,30 +240,30 @@ fn get(
     [to, flag]: [usize; 2],
     language: c_int,
 ) -> c_int {
-    let (object, keyval) = (door::handle_from(object), door::keyval_from(keyval));
+    let (object, keyval) = (translate::handle_from(object), translate::keyval_from(keyval));
     let (to, flag) = (Out::new(to, "attribute_val"), Out::new(flag, "flag"));
     let body = |guard: &mut Guard| foreign::get_attribute(guard, kind, object, keyval, to, flag, language);
-    door::code_to(call(name, on(object), body))
+    translate::code_to(call(name, on(object), body))
 }
 
 /// The error of a function that is not here.
 fn refused(name: &'static str) -> c_int {
-    door::code_to(anytime(name, On::Nothing, |_| foreign::refuse(name)))
+    translate::code_to(anytime(name, On::Nothing, |_| foreign::refuse(name)))
 }
 
 // MPICH's extensions that have a meaning here.
 functions! {
     MPIX_Delete_error_class PMPIX_Delete_error_class(errorclass: c_int) -> c_int {
         // SAFETY: the arguments are those of the function's own (contract of this file); so below.
-        unsafe { face::PMPI_Remove_error_class(errorclass) }
+        unsafe { shim::PMPI_Remove_error_class(errorclass) }
     }
     MPIX_Delete_error_code PMPIX_Delete_error_code(errorcode: c_int) -> c_int {
         // SAFETY: as above.
-        unsafe { face::PMPI_Remove_error_code(errorcode) }
+        unsafe { shim::PMPI_Remove_error_code(errorcode) }
     }
     MPIX_Delete_error_string PMPIX_Delete_error_string(errorcode: c_int) -> c_int {
         // SAFETY: as above.
-        unsafe { face::PMPI_Remove_error_string(errorcode) }
+        unsafe { shim::PMPI_Remove_error_string(errorcode) }
     }
     // No memory but the host's.
     MPIX_Query_cuda_support PMPIX_Query_cuda_support() -> c_int { 0 }
@@ -278,7 +278,7 @@ functions! {
     MPIX_Request_is_complete PMPIX_Request_is_complete(request: c_int) -> c_int {
         let mut complete = false;
         call("MPIX_Request_is_complete", On::Nothing, |guard| {
-            complete = foreign::is_complete(guard, door::handle_from(request));
+            complete = foreign::is_complete(guard, translate::handle_from(request));
             Ok(())
         });
         c_int::from(complete)
@@ -289,7 +289,7 @@ functions! {
         let mut text: String = digits.map(|byte| format!("{byte:02x}")).collect();
         text.push('\0');
         // SAFETY: as above; the value is our own C string.
-        unsafe { face::PMPI_Info_set(info, key, text.as_ptr() as usize) }
+        unsafe { shim::PMPI_Info_set(info, key, text.as_ptr() as usize) }
     }
     MPIX_Async_get_state PMPIX_Async_get_state(_thing: usize) -> usize {
         refused("MPIX_Async_get_state");
@@ -299,7 +299,7 @@ functions! {
         if stream != STREAM_NULL {
             return refused("MPIX_Stream_progress of a stream");
         }
-        door::code_to(call("MPIX_Stream_progress", On::Nothing, |guard| {
+        translate::code_to(call("MPIX_Stream_progress", On::Nothing, |guard| {
             foreign::progress(guard);
             Ok(())
         }))
@@ -311,7 +311,7 @@ const STREAM_NULL: c_int = 0x3c00_0000;
 
 /// Answers no.
 fn no(name: &'static str, to: usize, what: &'static str) -> c_int {
-    door::code_to(anytime(name, On::Nothing, |_| Out::<i32>::new(to, what).set(0)))
+    translate::code_to(anytime(name, On::Nothing, |_| Out::<i32>::new(to, what).set(0)))
 }
 
 /// Exports functions of MPICH that are not here: whatever their arguments, the error says so.

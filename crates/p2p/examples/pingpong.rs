@@ -1,4 +1,4 @@
-//! Latency and bandwidth of two processes through this room alone: what the rooms above can at best show.
+//! Latency and bandwidth of two processes through this crate alone: what the layers above can at best show.
 //!
 //! `cargo run --release -p outboard-p2p --example pingpong [auto|cma|cells]`; half the round trip, and a window of 64.
 

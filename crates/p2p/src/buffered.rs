@@ -9,7 +9,7 @@ use crate::request::Data;
 use datatype::Buffer;
 use error::{Class, Result, fail};
 use sys::Span;
-use transport::own::Memory;
+use transport::owned::Memory;
 
 /// What buffered sends copy to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,7 +137,7 @@ impl Buffered {
                 let mut memory = Memory::new(bytes);
                 memory.lend(|to| message.pack(0, to));
                 used.push(Part { at: 0, bytes: 0, number });
-                Data::Own(memory, kept)
+                Data::Owned(memory, kept)
             }
             AttachedBuffer::User(all) => {
                 let Some(at) = take(used, bytes.saturating_add(overhead), all.bytes(), number) else {

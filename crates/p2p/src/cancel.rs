@@ -66,7 +66,8 @@ impl State {
 
     /// Takes back a send to ourselves that no receive has.
     fn withdraw_own(&mut self, ours: u64) {
-        let is_it = |message: &Message| matches!(message, Message::Own { ours: other } if *other == ours);
+        let is_it =
+            |message: &Message| matches!(message, Message::Loopback { ours: other } if *other == ours);
         if self.unexpected.take_named(|_, message| is_it(message)).is_some() {
             self.end_cancelled(ours);
         }

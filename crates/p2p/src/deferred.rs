@@ -2,7 +2,7 @@
 //! noted here. Whoever then waits for one of them takes what has come for the first, and for those after it, straight into their buffers:
 //! nothing is matched, and no request is made.
 //!
-//! Always true here: as long as a receive waits here, none is posted, and no message of its peer is in the unexpected queue. So whatever
+//! Invariants: as long as a receive waits here, none is posted, and no message of its peer is in the unexpected queue. So whatever
 //! posts a receive or takes packets posts these first (`P2p::settle`), in their order.
 
 use crate::lane::cost_of;

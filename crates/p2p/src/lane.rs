@@ -68,8 +68,8 @@ const MESSAGE_COST: u64 = 64;
 /// from one core to another, in pieces of 4, 8, 16 and 32 KiB, 1.4, 1.07, 1.09 and 1.17 us on an AMD EPYC, 2.8, 2.43, 2.38 and 2.43 where cores are
 /// far apart; on an Intel Xeon 6.9 in those of 8 and 7.3 in those of 32.
 const PIECE_BYTES_MIN: usize = 16 << 10;
-/// A longer message takes no batons: there are too few, and they would only touch more of the caches.
-const BATONS_BYTES_MAX: usize = 512 << 10;
+/// A longer message takes no recycled buffers: there are too few, and they would only touch more of the caches.
+const RECYCLED_BYTES_MAX: usize = 512 << 10;
 /// Packets of streams that one flush sends: whoever is polled next gets his turn, however fast the peer takes them.
 const STREAM_PACKETS_PER_FLUSH: usize = 16;
 
@@ -178,7 +178,7 @@ impl Lane {
         if self.charged.wrapping_sub(self.consumed).saturating_add(wanted) <= self.credit_bytes {
             return true;
         }
-        if !matches!(route, Route::Own) {
+        if !matches!(route, Route::Loopback) {
             self.consumed = route.consumed();
         }
         // A corrupt peer may have "consumed" more than was sent; the difference is then huge, and we offer instead. So we do where
@@ -192,7 +192,7 @@ impl Lane {
     }
 
     /// Our own message to ourselves was consumed.
-    pub(crate) fn consumed_own(&mut self, bytes: usize) {
+    pub(crate) fn consumed_loopback(&mut self, bytes: usize) {
         self.consumed = self.consumed.wrapping_add(cost(bytes));
     }
 
@@ -265,11 +265,11 @@ impl Lane {
         answer
     }
 
-    /// Bytes of the packets of a longer message. The receiver copies one piece while we copy the next: where messages go to and fro, which batons
+    /// Bytes of the packets of a longer message. The receiver copies one piece while we copy the next: where messages go to and fro, which recycled buffers
     /// show, it has four or more. Who only sends need not wait, and the fewer they are, the better.
     pub(crate) fn piece_bytes(&self, message_bytes: usize, route: &Route) -> usize {
-        let takes_batons = message_bytes <= BATONS_BYTES_MAX;
-        let most = if takes_batons { route.piece_bytes_max() } else { self.payload_bytes_max };
+        let takes_recycled = message_bytes <= RECYCLED_BYTES_MAX;
+        let most = if takes_recycled { route.piece_bytes_max() } else { self.payload_bytes_max };
         let pieces = if most < self.payload_bytes_max { 4 } else { 2 };
         (message_bytes / pieces).max(PIECE_BYTES_MIN).min(most)
     }
@@ -327,7 +327,7 @@ mod tests {
         let pieces = |route: &Route| {
             [100, 16 << 10, 40 << 10, 64 << 10, 1 << 20].map(|bytes| lane.piece_bytes(bytes, route) >> 10)
         };
-        assert_eq!(pieces(&route), [16, 16, 16, 16, 32], "while there are batons");
+        assert_eq!(pieces(&route), [16, 16, 16, 16, 32], "while there are recycled buffers");
         for _ in 0..100 {
             assert_eq!(route.send(&packet::about(packet::PIECE, 0, 0), 300, |_| ()), Sent::Done);
         }

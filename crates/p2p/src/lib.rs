@@ -7,7 +7,7 @@
 //! lasts: what it has not yet matched is bounded by `credit_bytes`, whatever we send. Otherwise only an offer goes (`rendezvous.rs`); once
 //! the receive is known, its process reads our memory, or asks for the bytes, which then stream in packets.
 //!
-//! Always true here: packets to a peer that carry an envelope leave in the order in which their sends were started, so a
+//! Invariants: packets to a peer that carry an envelope leave in the order in which their sends were started, so a
 //! short message never overtakes a long or a waiting one; a number that a peer sent is checked before it is used.
 //!
 //! Read next: `send.rs`, `receive.rs`, `deferred.rs`, `pieces.rs`, `rendezvous.rs`; `packet.rs` for what goes over the wire; `tests/sim.rs`.
@@ -19,7 +19,7 @@ mod choice;
 mod deferred;
 mod describe;
 mod lane;
-mod own;
+mod loopback;
 mod packet;
 mod pending;
 mod pieces;
@@ -47,13 +47,13 @@ use matching::{Posted, Unexpected};
 use pieces::Early;
 pub use receive::Indirect;
 use receive::Message;
-use rendezvous::Hope;
+use rendezvous::ReadFallback;
 use request::{Data, Request, Stage};
 use spares::Spares;
 use std::collections::VecDeque;
 use telemetry::{Counter, Page};
 use tickets::Tickets;
-use transport::own::Memory;
+use transport::owned::Memory;
 use transport::route::{Reach, Route};
 use tuning::{EAGER_BYTES_MAX, Tuning};
 
@@ -106,7 +106,7 @@ pub enum LargeProtocol {
     Cells,
 }
 
-/// The knobs of this room; `Config::of` reads them from the settings.
+/// The knobs of this crate; `Config::of` reads them from the settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Longest message sent before its receive is known.
@@ -122,7 +122,7 @@ pub struct Config {
     pub patience_polls: u32,
     /// With `LargeProtocol::Auto`: which messages are read, as far as somebody has measured.
     pub tuning: Tuning,
-    /// What a buffered send takes of an attached buffer beside its bytes: MPI_BSEND_OVERHEAD of the face.
+    /// What a buffered send takes of an attached buffer beside its bytes: MPI_BSEND_OVERHEAD of the ABI.
     pub bsend_overhead_bytes: usize,
 }
 
@@ -195,7 +195,7 @@ struct State {
     /// Receives that read their peer's memory, by ticket.
     reading: VecDeque<u64>,
     /// Receives that will read it if the peer sends nothing for too long.
-    hopes: Vec<Hope>,
+    fallbacks: Vec<ReadFallback>,
     /// Where bytes land that a receive buffer with gaps cannot take directly.
     bounce: Option<Memory>,
     buffered: Buffered,
@@ -230,7 +230,7 @@ impl P2p {
                 early: Tickets::new(),
                 spares: Spares::new(),
                 reading: VecDeque::new(),
-                hopes: Vec::new(),
+                fallbacks: Vec::new(),
                 bounce: None,
                 buffered: Buffered::new(config.bsend_overhead_bytes),
                 sends_open: 0,
@@ -315,7 +315,7 @@ impl P2p {
     /// Whether `poll` has work that no peer will ring the doorbell for, so that the process must not sleep.
     #[inline]
     pub fn must_poll(&self) -> bool {
-        !(self.blocked.is_empty() && self.state.reading.is_empty() && self.state.hopes.is_empty())
+        !(self.blocked.is_empty() && self.state.reading.is_empty() && self.state.fallbacks.is_empty())
     }
 
     /// Whether nothing has come and nothing waits: what a process asks, with its doorbell armed, before it sleeps.
@@ -392,7 +392,7 @@ impl State {
         }
         let detached = request.detached;
         match request.end() {
-            Data::Attached(_, kept) | Data::Own(_, kept) => self.buffered.give_back(kept),
+            Data::Attached(_, kept) | Data::Owned(_, kept) => self.buffered.give_back(kept),
             Data::User(_) | Data::None => (),
         }
         if detached {

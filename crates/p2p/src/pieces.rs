@@ -12,7 +12,7 @@ use error::{Class, Result, fail};
 use matching::Envelope;
 use sys::Span;
 use telemetry::Counter;
-use transport::own::Memory;
+use transport::owned::Memory;
 use transport::route::{Header, Route, Sent, Take};
 use tuning::{Distance, Way};
 
@@ -86,7 +86,7 @@ impl Peer {
         if lane.is_learning {
             lane.learn(&state.chooser);
         }
-        if matches!(route, Route::Own) || !lane.is_clear() || !lane.affords(bytes, route) {
+        if matches!(route, Route::Loopback) || !lane.is_clear() || !lane.affords(bytes, route) {
             return false;
         }
         let piece = lane.piece_bytes(bytes, route);

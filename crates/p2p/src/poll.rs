@@ -24,7 +24,7 @@ impl P2p {
         if !self.blocked.is_empty() {
             moved |= self.flush_blocked();
         }
-        if !self.state.hopes.is_empty() {
+        if !self.state.fallbacks.is_empty() {
             self.state.lose_patience();
         }
         moved |= self.advance_read();

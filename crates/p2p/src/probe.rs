@@ -71,7 +71,7 @@ impl State {
             Message::Long { bytes, .. } => *bytes as u64,
             Message::Pieces(early) => self.early.get(*early).map_or(0, |early| early.bytes() as u64),
             Message::Offer(offer) => offer.bytes,
-            Message::Own { ours } => self.requests.get(*ours).map_or(0, |send| send.data.bytes() as u64),
+            Message::Loopback { ours } => self.requests.get(*ours).map_or(0, |send| send.data.bytes() as u64),
         };
         Probe { source_peer: envelope.source, tag: envelope.tag, bytes }
     }

@@ -11,7 +11,7 @@ use error::{Class, Error, Result, fail};
 use matching::{Envelope, Pattern};
 use sys::Span;
 use telemetry::Counter;
-use transport::own::{self, Memory};
+use transport::owned::{self, Memory};
 use transport::route::{Header, INLINE_BYTES, Route, Take};
 
 /// A message whose receive is not yet known.
@@ -25,7 +25,7 @@ pub(crate) enum Message {
     /// The bytes are still with the sender.
     Offer(Offer),
     /// A message to ourselves whose bytes are still in the sender's buffer.
-    Own { ours: u64 },
+    Loopback { ours: u64 },
 }
 
 impl Message {
@@ -33,7 +33,7 @@ impl Message {
     pub(crate) fn filled(bytes: usize, spares: &mut Spares, fill: impl FnOnce(Span)) -> Message {
         if bytes <= INLINE_BYTES {
             let mut data = [0; INLINE_BYTES];
-            own::lend(&mut data[..bytes], fill);
+            owned::lend(&mut data[..bytes], fill);
             return Message::Short { bytes: bytes as u8, data };
         }
         let mut memory = spares.take(bytes);
@@ -178,7 +178,7 @@ impl P2p {
     pub(crate) fn deliver(&mut self, ours: u64, envelope: Envelope, message: Message) {
         match message {
             Message::Short { bytes, mut data } => {
-                own::lend(&mut data[..usize::from(bytes)], |span| self.state.land(ours, envelope, span));
+                owned::lend(&mut data[..usize::from(bytes)], |span| self.state.land(ours, envelope, span));
                 self.give_credit_back(envelope.source, usize::from(bytes));
             }
             Message::Long { bytes, mut memory } => {
@@ -196,14 +196,14 @@ impl P2p {
                 self.state.accept(lane, ours, envelope, offer);
                 self.flush(envelope.source);
             }
-            Message::Own { ours: send } => self.state.copy_own(send, ours, envelope),
+            Message::Loopback { ours: send } => self.state.copy_loopback(send, ours, envelope),
         }
     }
 
     fn give_credit_back(&mut self, source: u32, bytes: usize) {
         let peer = known(&mut self.peers, source);
         match &mut peer.route {
-            Route::Own => peer.lane.consumed_own(bytes),
+            Route::Loopback => peer.lane.consumed_loopback(bytes),
             route => route.consume(cost(bytes)),
         }
     }

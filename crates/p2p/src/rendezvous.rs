@@ -5,7 +5,7 @@
 //! - *Read*: it copies from the sender's memory, a piece per poll; the sender need not be in MPI.
 //! - *Stream*: it ASKs for the bytes, which the sender sends as DATA, and which ends the send. Faster where both are in MPI and neither has
 //!   anything else to do, because the two copies overlap in the cache.
-//! - *Hope*: it asks, and reads what is left if no DATA comes for `patience_polls`: the sender computes, perhaps for long.
+//! - *Read fallback*: it asks, and reads what is left if no DATA comes for `patience_polls`: the sender computes, perhaps for long.
 //!
 //! A reader that fails asks for what is left. So DATA of an earlier request may still be under way when it is not wanted any
 //! more; that is what attempts are for. An ASK that its receiver may take back has a number from 1 on, its DATA carry the
@@ -20,7 +20,7 @@ use error::{Class, Result, fail};
 use matching::Envelope;
 use sys::Span;
 use telemetry::Counter;
-use transport::own::Memory;
+use transport::owned::Memory;
 use transport::route::{Header, Route};
 use tuning::Way;
 
@@ -39,7 +39,7 @@ pub(crate) const FINAL: i32 = 0;
 
 /// A receive that waits for DATA and could read instead.
 #[derive(Debug)]
-pub(crate) struct Hope {
+pub(crate) struct ReadFallback {
     ours: u64,
     address: u64,
     /// How far it was when it last lost patience.
@@ -78,7 +78,7 @@ impl State {
             }
             LargeProtocol::Auto if readable => {
                 let polls_left = self.patience_polls;
-                self.hopes.push(Hope { ours, address, seen: next, polls_left });
+                self.fallbacks.push(ReadFallback { ours, address, seen: next, polls_left });
                 1
             }
             _ => FINAL,
@@ -90,19 +90,19 @@ impl State {
     /// Turns receives whose sender has been silent for too long into readers.
     #[cold]
     pub(crate) fn lose_patience(&mut self) {
-        let State { hopes, requests, reading, patience_polls, .. } = self;
-        hopes.retain_mut(|hope| {
-            let Some(request) = requests.get_mut(hope.ours) else { return false };
+        let State { fallbacks, requests, reading, patience_polls, .. } = self;
+        fallbacks.retain_mut(|fallback| {
+            let Some(request) = requests.get_mut(fallback.ours) else { return false };
             let Stage::Filling { peer, theirs, attempt, next, end } = request.stage else { return false };
-            hope.polls_left -= 1;
-            if hope.polls_left > 0 {
+            fallback.polls_left -= 1;
+            if fallback.polls_left > 0 {
                 return true;
             }
-            if next > hope.seen {
-                (hope.seen, hope.polls_left) = (next, *patience_polls);
+            if next > fallback.seen {
+                (fallback.seen, fallback.polls_left) = (next, *patience_polls);
                 return true;
             }
-            let Hope { ours, address, .. } = *hope;
+            let ReadFallback { ours, address, .. } = *fallback;
             request.stage = Stage::Reading { peer, theirs, address, attempt, next, end };
             reading.push_back(ours);
             false

@@ -5,7 +5,7 @@ use crate::buffered::Kept;
 use datatype::Buffer;
 use matching::{Entry, Envelope};
 use sys::Span;
-use transport::own::Memory;
+use transport::owned::Memory;
 
 /// An operation: what it moves, how far it is, and how it ended.
 pub(crate) struct Request {
@@ -63,7 +63,7 @@ pub(crate) enum Data {
     /// A copy in the buffer that the user attached.
     Attached(Span, Kept),
     /// A copy of our own.
-    Own(Memory, Kept),
+    Owned(Memory, Kept),
 }
 
 impl Data {
@@ -72,7 +72,7 @@ impl Data {
             Data::None => 0,
             Data::User(buffer) => buffer.bytes(),
             Data::Attached(copy, _) => copy.bytes(),
-            Data::Own(memory, _) => memory.bytes(),
+            Data::Owned(memory, _) => memory.bytes(),
         }
     }
 
@@ -83,7 +83,7 @@ impl Data {
             Data::None => assert_eq!(to.bytes(), 0, "the operation has given its buffer up"),
             Data::User(buffer) => buffer.pack_away(offset, to),
             Data::Attached(copy, _) => copy.slice(offset, to.bytes()).copy_to(to),
-            Data::Own(memory, _) => memory.lend(|all| all.slice(offset, to.bytes()).copy_to(to)),
+            Data::Owned(memory, _) => memory.lend(|all| all.slice(offset, to.bytes()).copy_to(to)),
         }
     }
 
@@ -93,7 +93,7 @@ impl Data {
             Data::None => assert_eq!(bytes, 0, "the operation has given its buffer up"),
             Data::User(buffer) => to.slice(0, bytes).copy_from(&buffer.slice(0, bytes)),
             Data::Attached(copy, _) => to.unpack(0, copy.slice(0, bytes)),
-            Data::Own(memory, _) => memory.lend(|all| to.unpack(0, all.slice(0, bytes))),
+            Data::Owned(memory, _) => memory.lend(|all| to.unpack(0, all.slice(0, bytes))),
         }
     }
 
@@ -103,7 +103,7 @@ impl Data {
             Data::None => 0,
             Data::User(buffer) => buffer.contiguous().map_or(0, Span::address),
             Data::Attached(copy, _) => copy.address(),
-            Data::Own(memory, _) => memory.lend(Span::address),
+            Data::Owned(memory, _) => memory.lend(Span::address),
         };
         address as u64
     }

@@ -44,7 +44,7 @@ impl P2p {
     fn isend_any(&mut self, mode: Mode, context: u64, dest: u32, tag: i32, buffer: Buffer) -> Result<Ticket> {
         self.connect(dest)?;
         let peer = known(&mut self.peers, dest);
-        if let Route::Own = peer.route {
+        if let Route::Loopback = peer.route {
             let ticket = self.isend_own(mode, context, tag, buffer);
             // Another thread of this process may sleep in its wait for the message, and no peer rings.
             self.reach.ring_own();
@@ -122,7 +122,7 @@ impl Peer {
         fill: impl FnOnce(Span),
     ) -> bool {
         let Peer { route, lane } = self;
-        if matches!(route, Route::Own) || !lane.is_clear() || !lane.has_credit(bytes, route) {
+        if matches!(route, Route::Loopback) || !lane.is_clear() || !lane.has_credit(bytes, route) {
             return false;
         }
         let header = packet::addressed(packet::EAGER, context, tag);

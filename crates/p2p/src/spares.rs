@@ -1,7 +1,7 @@
 //! Memory of messages that came before their receives, kept for the next ones. The allocator gives memory at the end of the heap back to
 //! the system and takes it again, page fault by page fault: a sender ahead of its receiver then took ten times as long.
 
-use transport::own::Memory;
+use transport::owned::Memory;
 
 /// Free pieces by the logarithm of their lengths.
 pub(crate) struct Spares {

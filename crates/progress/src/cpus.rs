@@ -1,7 +1,7 @@
 //! Ranks that share cpus: which rank waits on which, so that who waits gives a cpu away only to somebody who can use it, and so that each
 //! cpu has as many of them as any other.
 //!
-//! Always true here: what is read of others may be out of date, and then costs time only. A rank runs where the user or the kernel
+//! Invariants: what is read of others may be out of date, and then costs time only. A rank runs where the user or the kernel
 //! allows it, and may be moved by the kernel at any time.
 
 use std::ops::Range;

@@ -1,6 +1,6 @@
 //! The only wait loop: spin, yield, sleep.
 //!
-//! A wait polls every room, whoever waits for what, and calls `Idle::wait` whenever a round found nothing. What that does
+//! A wait polls every crate, whoever waits for what, and calls `Idle::wait` whenever a round found nothing. What that does
 //! depends on whether every process of the job has a core of its own: if so it spins, and sleeps after a while; otherwise
 //! it yields at once, because the process it waits for may need this very core (a spinning 8-byte allreduce of 4 ranks on
 //! 2 cores took 4 to 16 ms, a yielding one 3 to 4.5 us), and sleeps only after many yields and a while, because a wake-up

@@ -364,7 +364,7 @@ impl Window {
         let target = &self.targets[target];
         match &target.memory {
             Memory::Mapped(span) => within(target, *span, place, true),
-            Memory::Own(span) => within(target, *span, place, false),
+            Memory::Local(span) => within(target, *span, place, false),
             Memory::Private(base) => {
                 let offset = target.offset(place)?;
                 let reach = if place.count == 0 { Some((0, 0)) } else { place.layout.reach(place.count) };
@@ -401,7 +401,7 @@ fn dynamic(regions: &Regions, place: Place) -> Spot {
     {
         let (span, mapped) = match memory {
             Memory::Mapped(span) => (*span, true),
-            Memory::Own(span) => (*span, false),
+            Memory::Local(span) => (*span, false),
             _ => return Spot::There(place.disp as usize),
         };
         let offset = (place.disp as usize).wrapping_sub(*address);
@@ -464,7 +464,7 @@ impl Target {
                 let (by, part) = (address - start, bytes.min(length - (address - start)));
                 pieces.push(match memory {
                     Memory::Mapped(span) => Piece::Here { span: span.slice(by, part), mapped: true },
-                    Memory::Own(span) => Piece::Here { span: span.slice(by, part), mapped: false },
+                    Memory::Local(span) => Piece::Here { span: span.slice(by, part), mapped: false },
                     _ => Piece::There { address, bytes: part },
                 });
                 (address, bytes) = (address + part, bytes - part);

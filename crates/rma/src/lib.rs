@@ -1,6 +1,6 @@
 //! Windows: one-sided communication (MPI 5.0, chapter 12), carried out by the origin alone.
 //!
-//! Always true here: an operation has moved its bytes when it returns; the passive target never acts; all processes update one element of
+//! Invariants: an operation has moved its bytes when it returns; the passive target never acts; all processes update one element of
 //! memory by an atomic instruction where it is mapped and has 4 or 8 bytes, and else, or several at once, in the latch of the target's record.
 //! Memory in an arena (MPI_Win_allocate, MPI_Win_allocate_shared, MPI_Alloc_mem) is reached by loads and stores, other memory by cross-memory attach, and where
 //! that is refused through a thread at its owner.
@@ -59,7 +59,7 @@ impl Rma {
 
     /// Whether `poll` would say yes: to be asked before sleeping on the rank's doorbell.
     #[inline]
-    pub fn stirred(&self) -> bool {
+    pub fn has_events(&self) -> bool {
         self.news() != self.seen
     }
 

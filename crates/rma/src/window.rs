@@ -1,7 +1,7 @@
 //! A window: what each member exposes, and which epochs are open (MPI 5.0, sections 12.2 and 12.5).
 //!
 //! All operations move their bytes before they return, so closing an epoch or flushing it has nothing to complete: it orders memory
-//! and tells others. Functions here never wait: the room above asks again until they say yes.
+//! and tells others. Functions here never wait: the layer above asks again until they say yes.
 
 use crate::record::{Lock, ROW, Record};
 use crate::{Regions, Rma};
@@ -87,7 +87,7 @@ pub(crate) enum Memory {
     /// Loads and stores: it lies in an arena.
     Mapped(Span),
     /// It is our own, but private: others need the latch to update it, so we do too.
-    Own(Span),
+    Local(Span),
     /// Another process's, from this address there.
     Private(usize),
     /// Whatever it has attached, as far as we know.
@@ -165,7 +165,7 @@ impl Window {
                     };
                     Memory::Mapped(span)
                 }
-                (_, None, Some(span)) if member == rank as usize => Memory::Own(span),
+                (_, None, Some(span)) if member == rank as usize => Memory::Local(span),
                 _ => Memory::Private(base),
             };
             let record = Record::open(&rma.segment, peer, record, peers.len())?;
@@ -470,7 +470,7 @@ impl Window {
     pub fn mapped(&self, rank: i32) -> Result<Option<(u64, i64, usize)>> {
         let Target { bytes, disp_unit, memory, .. } = &self.targets[self.member(rank)?];
         Ok(match memory {
-            Memory::Mapped(span) | Memory::Own(span) => Some((*bytes, *disp_unit, span.address())),
+            Memory::Mapped(span) | Memory::Local(span) => Some((*bytes, *disp_unit, span.address())),
             _ => None,
         })
     }
@@ -561,7 +561,7 @@ impl Window {
                 },
                 None => {
                     match self.attached.iter().find(|attached| is_own && attached.span.address() == address) {
-                        Some(attached) => Memory::Own(attached.span),
+                        Some(attached) => Memory::Local(attached.span),
                         None => Memory::Private(address),
                     }
                 }

@@ -2,7 +2,7 @@
 //!
 //! A schedule is one rank's part of one algorithm. It names buffers as slots cut into blocks, so it holds neither
 //! addresses nor lengths: the same schedule serves every call with the same algorithm, rank, size and root.
-//! Always true here: a step waits only for earlier steps; a message is named by (sender, receiver, edge), once per
+//! Invariants: a step waits only for earlier steps; a message is named by (sender, receiver, edge), once per
 //! schedule set; a `Reduce` never writes where an operand lies, even when the user passes MPI_IN_PLACE, so that any
 //! step can be run again after its executor died; no slot is both read and written by steps that are not ordered.
 //!

@@ -1,4 +1,4 @@
-//! Seeded random numbers: SplitMix64 (Steele, Lea, Flood 2014), and its mixing step as a hash. The room has no
+//! Seeded random numbers: SplitMix64 (Steele, Lea, Flood 2014), and its mixing step as a hash. The crate has no
 //! dependencies.
 use std::hash::Hasher;
 

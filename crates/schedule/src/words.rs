@@ -10,7 +10,7 @@ const MAGIC: u64 = 0x6f75_7462_6f61_7201;
 const HEADER_WORDS: usize = 5;
 
 impl Schedule {
-    /// What the room promises of a single schedule: blocks are in bounds, peers exist, a step waits only for earlier
+    /// What the crate promises of a single schedule: blocks are in bounds, peers exist, a step waits only for earlier
     /// ones, a reduction and a copy do not write what they read, nothing is received twice by one name.
     pub fn check(&self) -> Result<(), String> {
         if self.rank >= self.size {

@@ -1,6 +1,6 @@
 //! The machine: spans of memory, clocks, futexes, shared mappings, other processes. Nothing here knows MPI.
 //!
-//! Failures are `std::io::Error`; the rooms above say in their sentence what was being tried.
+//! Failures are `std::io::Error`; the layers above say in their sentence what was being tried.
 //! Read next: `span.rs`, the one way in which the library touches user memory; `memory.rs`; `remote.rs`.
 
 pub mod block;

@@ -43,7 +43,7 @@ pub enum Sent {
 )]
 pub enum Route {
     /// The peer is this process: nothing becomes a packet.
-    Own,
+    Loopback,
     /// A peer on this node.
     Shm(route_shm::Link),
     /// A simulated peer.
@@ -109,7 +109,7 @@ impl Reach {
     /// The way to a peer. Errors: the peer's memory cannot be mapped.
     pub fn route(&self, peer: u32) -> Result<Route> {
         if peer == self.rank() {
-            return Ok(Route::Own);
+            return Ok(Route::Loopback);
         }
         match self {
             Reach::Shm(port) => Ok(Route::Shm(port.link(peer)?)),
@@ -149,7 +149,7 @@ impl Route {
     #[inline]
     pub fn ready(&self) -> bool {
         match self {
-            Route::Own => false,
+            Route::Loopback => false,
             Route::Shm(link) => link.ready(),
             Route::Sim(link) => link.ready(),
         }
@@ -159,7 +159,7 @@ impl Route {
     #[inline]
     pub fn send(&mut self, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent {
         match self {
-            Route::Own => unreachable!("{NO_PACKETS}"),
+            Route::Loopback => unreachable!("{NO_PACKETS}"),
             Route::Shm(link) => link.send(header, bytes, fill),
             Route::Sim(link) => link.send(header, bytes, fill),
         }
@@ -168,7 +168,7 @@ impl Route {
     /// Whether there is room now for a packet of a few words and `bytes` bytes in packets of at most `piece_bytes`: the next sends are these.
     pub fn has_room(&mut self, bytes: usize, piece_bytes: usize) -> bool {
         match self {
-            Route::Own => unreachable!("{NO_PACKETS}"),
+            Route::Loopback => unreachable!("{NO_PACKETS}"),
             Route::Shm(link) => link.has_room(bytes, piece_bytes),
             Route::Sim(link) => link.has_room(bytes, piece_bytes),
         }
@@ -179,7 +179,7 @@ impl Route {
     #[inline]
     pub fn poll(&mut self, each: impl FnOnce(&Header, Span)) -> Result<bool> {
         match self {
-            Route::Own => Ok(false),
+            Route::Loopback => Ok(false),
             Route::Shm(link) => link.poll(each),
             Route::Sim(link) => Ok(link.poll(each)),
         }
@@ -189,7 +189,7 @@ impl Route {
     #[inline(always)]
     pub fn poll_while(&mut self, each: impl FnMut(&Header, Span) -> Take) -> Result<()> {
         match self {
-            Route::Own => Ok(()),
+            Route::Loopback => Ok(()),
             Route::Shm(link) => link.poll_while(each),
             Route::Sim(link) => {
                 link.poll_while(each);
@@ -202,7 +202,7 @@ impl Route {
     #[inline]
     pub fn consumed(&self) -> u64 {
         match self {
-            Route::Own => 0,
+            Route::Loopback => 0,
             Route::Shm(link) => link.consumed(),
             Route::Sim(link) => link.consumed(),
         }
@@ -212,7 +212,7 @@ impl Route {
     #[inline(always)]
     pub fn consume(&mut self, amount: u64) {
         match self {
-            Route::Own => (),
+            Route::Loopback => (),
             Route::Shm(link) => link.consume(amount),
             Route::Sim(link) => link.consume(amount),
         }
@@ -229,7 +229,7 @@ impl Route {
     /// Longest payload of a packet.
     pub fn payload_bytes_max(&self) -> usize {
         match self {
-            Route::Own => usize::MAX,
+            Route::Loopback => usize::MAX,
             Route::Shm(link) => link.payload_bytes_max(),
             Route::Sim(link) => link.payload_bytes_max(),
         }
@@ -238,7 +238,7 @@ impl Route {
     /// Reads the peer's memory at `address` into `to`; false where that is not possible, with `to` undefined.
     pub fn read(&self, address: usize, to: Span) -> bool {
         match self {
-            Route::Own => unreachable!("{NO_PACKETS}"),
+            Route::Loopback => unreachable!("{NO_PACKETS}"),
             Route::Shm(link) => link.read(address, to),
             Route::Sim(link) => link.read(address, to),
         }

@@ -1,7 +1,7 @@
 //! The shm route: the two rings between this rank and a peer on the node, and the peer's memory.
 
 use crate::route::{Header, Sent, Take};
-use crate::shm::ring::{self, BATON_BYTES, CELL_BYTES, INLINE_BYTES, Receiver, Sender};
+use crate::shm::ring::{self, CELL_BYTES, INLINE_BYTES, RECYCLED_BYTES, Receiver, Sender};
 use crate::shm::{Segment, cma};
 use error::Result;
 use std::cell::OnceCell;
@@ -183,9 +183,9 @@ impl Link {
         CELL_BYTES
     }
 
-    /// A baton's while there is one.
+    /// A recycled buffer's while there is one.
     pub(crate) fn piece_bytes_max(&self) -> usize {
-        if self.receiver.has_baton() { BATON_BYTES } else { CELL_BYTES }
+        if self.receiver.has_recycled() { RECYCLED_BYTES } else { CELL_BYTES }
     }
 
     pub(crate) fn read(&self, address: usize, to: Span) -> bool {

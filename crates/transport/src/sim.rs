@@ -168,7 +168,7 @@ impl Link {
             return Sent::Full;
         }
         let mut payload = vec![0; bytes];
-        crate::own::lend(&mut payload, fill);
+        crate::owned::lend(&mut payload, fill);
         let earliest = state.ring(self.rank, self.peer).packets.back().map_or(0, |packet| packet.arrives);
         let arrives = earliest.max(state.now + state.below(conditions.delay_max + 1));
         let ring = state.ring(self.rank, self.peer);
@@ -216,7 +216,7 @@ impl Link {
             let Some(mut packet) = packets.pop_front_if(|packet| packet.arrives <= now) else { return };
             drop(state);
             let mut taken = Take::Not;
-            crate::own::lend(&mut packet.payload, |span| taken = each(&packet.header, span));
+            crate::owned::lend(&mut packet.payload, |span| taken = each(&packet.header, span));
             match taken {
                 Take::Not => self.network.state().ring(self.peer, self.rank).packets.push_front(packet),
                 Take::More => continue,

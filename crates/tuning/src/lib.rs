@@ -4,7 +4,7 @@
 //! of a job show where no table tells (`probe.rs`); settings. `mpirun` reads the table and writes it into the job's header, once, so all
 //! processes of a job begin with the same values. Nothing here asks for a processor's name but as the key of a table (`machine.rs`).
 //!
-//! Always true here: a value that came from a file or from shared memory is checked before it is used.
+//! Invariants: a value that came from a file or from shared memory is checked before it is used.
 #![forbid(unsafe_code)]
 
 mod machine;

@@ -1,4 +1,4 @@
-//! Generates `crates/core/src/constants.rs` from `tables/constants.json`: the numbers of the standard ABI for our own use.
+//! Generates `crates/objects/src/constants.rs` from `tables/constants.json`: the numbers of the standard ABI for our own use.
 
 use crate::table::Table;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! Generates `include/mpi.h`: the C face of the MPI-5.0 standard ABI (MPI 5.0, chapter 20), from the tables.
+//! Generates `include/mpi.h`: the C shim of the MPI-5.0 standard ABI (MPI 5.0, chapter 20), from the tables.
 
 use crate::table::{Constant, Function, HANDLES, Table};
 use std::fmt::Write as _;

@@ -2,10 +2,10 @@
 #![forbid(unsafe_code)]
 
 mod gen_constants;
-mod gen_face;
 mod gen_header;
 mod gen_mpich;
 mod gen_settings;
+mod gen_shim;
 mod table;
 mod tidy;
 
@@ -28,7 +28,7 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
-    /// Check what rustfmt and clippy do not: floors, unsafe, environment, generated files, names in ARCHITECTURE.md.
+    /// Check what rustfmt and clippy do not: layers, unsafe, environment, generated files, names in ARCHITECTURE.md.
     Tidy,
 }
 
@@ -49,12 +49,12 @@ fn main() -> ExitCode {
 /// Every generated file: its path and what must stand in it. The one list for `gen` and `tidy`.
 fn generated(root: &Path) -> Result<Vec<(PathBuf, String)>, String> {
     let table = table::Table::read(root)?;
-    let (face, list) = gen_face::face(root, &table)?;
+    let (shim, list) = gen_shim::shim(root, &table)?;
     let mut files = vec![
         gen_settings::generate(root)?,
-        (root.join("crates/core/src/constants.rs"), gen_constants::constants(&table)),
-        (root.join("crates/standard/src/face.rs"), face),
-        (root.join("crates/mpich/src/face.rs"), gen_mpich::face(root, &table)?),
+        (root.join("crates/objects/src/constants.rs"), gen_constants::constants(&table)),
+        (root.join("crates/standard/src/shim.rs"), shim),
+        (root.join("crates/mpich/src/shim.rs"), gen_mpich::shim(root, &table)?),
         (root.join("crates/mpich/src/numbers.rs"), gen_mpich::numbers_text(&table)?),
         (root.join("crates/abi/src/generated/functions.txt"), list),
         (root.join("include/mpi.h"), gen_header::header(&table)),

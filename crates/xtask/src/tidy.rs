@@ -1,4 +1,4 @@
-//! What `make tidy` checks beyond rustfmt and clippy: floors between rooms, where `unsafe` and the environment may be used,
+//! What `make tidy` checks beyond rustfmt and clippy: layers between crates, where `unsafe` and the environment may be used,
 //! names in ARCHITECTURE.md, words that must not land. Every finding is one line: `file:line: what is wrong`.
 
 use serde::Deserialize;
@@ -9,19 +9,19 @@ use std::process::Command;
 
 /// Checks the repository at `root`; no finding means tidy.
 pub fn check(root: &Path) -> Result<Vec<String>, String> {
-    let floors: Floors =
-        toml::from_str(&read(&root.join("tables/floors.toml"))?).map_err(|e| format!("floors.toml: {e}"))?;
+    let layers: Layers =
+        toml::from_str(&read(&root.join("tables/layers.toml"))?).map_err(|e| format!("layers.toml: {e}"))?;
     let sources = Source::all(root)?;
     let mut findings = Vec::new();
-    floors.check_table(&mut findings);
-    for (room, rules) in &floors.rooms {
-        let manifest = root.join("crates").join(folder(room)).join("Cargo.toml");
-        floors.check_manifest(room, rules, &read(&manifest)?, &mut findings)?;
-        check_forbids_unsafe(room, rules, &sources, &mut findings);
+    layers.check_table(&mut findings);
+    for (crate_name, rules) in &layers.crates {
+        let manifest = root.join("crates").join(crate_name).join("Cargo.toml");
+        layers.check_manifest(crate_name, rules, &read(&manifest)?, &mut findings)?;
+        check_forbids_unsafe(crate_name, rules, &sources, &mut findings);
     }
     for source in &sources {
-        check_known_room(&floors, source, &mut findings);
-        check_environment(&floors, source, &mut findings);
+        check_known_crate(&layers, source, &mut findings);
+        check_environment(&layers, source, &mut findings);
         check_words(source, &mut findings);
     }
     check_names(&read(&root.join("ARCHITECTURE.md"))?, &sources, &mut findings);
@@ -29,18 +29,18 @@ pub fn check(root: &Path) -> Result<Vec<String>, String> {
     Ok(findings)
 }
 
-/// `tables/floors.toml`.
+/// `tables/layers.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Floors {
+struct Layers {
     everywhere: Vec<String>,
-    rooms: BTreeMap<String, Rules>,
+    crates: BTreeMap<String, Rules>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Rules {
-    floor: u32,
+    layer: u32,
     uses: Vec<String>,
     #[serde(default, rename = "unsafe")]
     may_use_unsafe: bool,
@@ -48,18 +48,17 @@ struct Rules {
     may_read_environment: bool,
 }
 
-impl Floors {
+impl Layers {
     /// The table itself must go downwards only.
     fn check_table(&self, findings: &mut Vec<String>) {
-        for (room, rules) in &self.rooms {
+        for (crate_name, rules) in &self.crates {
             for used in &rules.uses {
-                match self.rooms.get(used) {
-                    None => {
-                        findings.push(format!("tables/floors.toml: {room} uses {used}, which is no room"))
-                    }
-                    Some(below) if below.floor >= rules.floor => findings.push(format!(
-                        "tables/floors.toml: {room} (floor {}) uses {used} (floor {}): not lower",
-                        rules.floor, below.floor
+                match self.crates.get(used) {
+                    None => findings
+                        .push(format!("tables/layers.toml: {crate_name} uses {used}, which is no crate")),
+                    Some(below) if below.layer >= rules.layer => findings.push(format!(
+                        "tables/layers.toml: {crate_name} (layer {}) uses {used} (layer {}): not lower",
+                        rules.layer, below.layer
                     )),
                     Some(_) => {}
                 }
@@ -67,34 +66,30 @@ impl Floors {
         }
     }
 
-    /// Every dependency on a room must stand in the table. What tests alone use is free.
+    /// Every dependency on a crate must stand in the table. What tests alone use is free.
     fn check_manifest(
         &self,
-        room: &str,
+        crate_name: &str,
         rules: &Rules,
         manifest: &str,
         findings: &mut Vec<String>,
     ) -> Result<(), String> {
-        let parsed: toml::Table = toml::from_str(manifest).map_err(|e| format!("manifest of {room}: {e}"))?;
+        let parsed: toml::Table =
+            toml::from_str(manifest).map_err(|e| format!("manifest of {crate_name}: {e}"))?;
         for section in ["dependencies", "build-dependencies"] {
             let names =
                 parsed.get(section).and_then(|table| table.as_table()).into_iter().flat_map(|t| t.keys());
-            for name in names.filter(|name| self.rooms.contains_key(*name)) {
+            for name in names.filter(|name| self.crates.contains_key(*name)) {
                 if !rules.uses.contains(name) && !self.everywhere.contains(name) {
                     findings.push(format!(
-                        "crates/{}/Cargo.toml: {room} may not use {name} (tables/floors.toml)",
-                        folder(room)
+                        "crates/{}/Cargo.toml: {crate_name} may not use {name} (tables/layers.toml)",
+                        crate_name
                     ));
                 }
             }
         }
         Ok(())
     }
-}
-
-/// The crate of the room `objects` lies in `core`, whose name Rust's own library has taken.
-fn folder(room: &str) -> &str {
-    if room == "objects" { "core" } else { room }
 }
 
 /// One file that git knows, with its path from the repository's root.
@@ -126,12 +121,11 @@ impl Source {
         Ok(sources)
     }
 
-    /// The room whose library or programs this file is part of; None for tests and everything beside the crates.
-    fn room(&self) -> Option<&str> {
+    /// The crate whose library or programs this file is part of; None for tests and everything beside the crates.
+    fn crate_name(&self) -> Option<&str> {
         let mut parts = self.path.to_str()?.split('/');
         match (parts.next()?, parts.next()?, parts.next()?) {
-            ("crates", "core", "src") => Some("objects"),
-            ("crates", room, "src") => Some(room),
+            ("crates", crate_name, "src") => Some(crate_name),
             _ => None,
         }
     }
@@ -146,19 +140,20 @@ impl Source {
     }
 }
 
-fn check_known_room(floors: &Floors, source: &Source, findings: &mut Vec<String>) {
-    if let Some(room) = source.room()
-        && !floors.rooms.contains_key(room)
+fn check_known_crate(layers: &Layers, source: &Source, findings: &mut Vec<String>) {
+    if let Some(crate_name) = source.crate_name()
+        && !layers.crates.contains_key(crate_name)
     {
-        findings.push(format!("{}: room {room} is not in tables/floors.toml", source.path.display()));
+        findings
+            .push(format!("{}: crate_name {crate_name} is not in tables/layers.toml", source.path.display()));
     }
 }
 
-/// A room without leave for `unsafe` forbids it at the head of its library and of each of its programs.
-fn check_forbids_unsafe(room: &str, rules: &Rules, sources: &[Source], findings: &mut Vec<String>) {
+/// A crate without leave for `unsafe` forbids it at the head of its library and of each of its programs.
+fn check_forbids_unsafe(crate_name: &str, rules: &Rules, sources: &[Source], findings: &mut Vec<String>) {
     let is_root = |source: &&Source| {
         let path = source.path.to_string_lossy();
-        source.room() == Some(room)
+        source.crate_name() == Some(crate_name)
             && (path.ends_with("src/lib.rs") || path.ends_with("src/main.rs") || path.contains("/src/bin/"))
     };
     if rules.may_use_unsafe {
@@ -172,9 +167,11 @@ fn check_forbids_unsafe(room: &str, rules: &Rules, sources: &[Source], findings:
     }
 }
 
-fn check_environment(floors: &Floors, source: &Source, findings: &mut Vec<String>) {
-    let Some(rules) = source.room().and_then(|room| floors.rooms.get(room)) else { return };
-    if rules.may_read_environment || source.room() == Some("xtask") {
+fn check_environment(layers: &Layers, source: &Source, findings: &mut Vec<String>) {
+    let Some(rules) = source.crate_name().and_then(|crate_name| layers.crates.get(crate_name)) else {
+        return;
+    };
+    if rules.may_read_environment || source.crate_name() == Some("xtask") {
         return;
     }
     for (number, line) in source.lines() {
@@ -230,7 +227,7 @@ fn check_names(text: &str, sources: &[Source], findings: &mut Vec<String>) {
 /// Every counter must be counted somewhere: one that is not would be shown as 0 for ever.
 fn check_counters(sources: &[Source], findings: &mut Vec<String>) {
     let is_table = |source: &&Source| source.path.ends_with("telemetry/src/counter.rs");
-    let counts = |source: &&Source| source.room().is_some() && !is_table(source) && !is_viewer(source);
+    let counts = |source: &&Source| source.crate_name().is_some() && !is_table(source) && !is_viewer(source);
     let named =
         |line: &str, name: &str| line.split("Counter::").skip(1).any(|rest| leading_name(rest) == name);
     for (number, line) in sources.iter().filter(is_table).flat_map(Source::lines) {
@@ -269,10 +266,10 @@ mod tests {
 
     const TABLE: &str = r#"
         everywhere = ["sys"]
-        [rooms]
-        top = { floor = 2, uses = ["leaf"] }
-        leaf = { floor = 0, uses = [] }
-        sys = { floor = 0, uses = [], unsafe = true }
+        [crates]
+        top = { layer = 2, uses = ["leaf"] }
+        leaf = { layer = 0, uses = [] }
+        sys = { layer = 0, uses = [], unsafe = true }
     "#;
 
     fn source(path: &str, text: &str) -> Source {
@@ -281,28 +278,28 @@ mod tests {
 
     #[test]
     fn an_edge_upwards_is_found() {
-        let floors: Floors = toml::from_str(TABLE).unwrap();
+        let layers: Layers = toml::from_str(TABLE).unwrap();
         let mut findings = Vec::new();
         let manifest = "[dependencies]\ntop.workspace = true\nsys.workspace = true\nserde = '1'\n";
-        floors.check_manifest("leaf", &floors.rooms["leaf"], manifest, &mut findings).unwrap();
+        layers.check_manifest("leaf", &layers.crates["leaf"], manifest, &mut findings).unwrap();
         assert_eq!(findings.len(), 1, "{findings:?}");
-        let upwards: Floors = toml::from_str(&TABLE.replace("floor = 2", "floor = 0")).unwrap();
+        let upwards: Layers = toml::from_str(&TABLE.replace("layer = 2", "layer = 0")).unwrap();
         findings.clear();
         upwards.check_table(&mut findings);
         assert_eq!(findings.len(), 1, "{findings:?}");
     }
 
     #[test]
-    fn environment_and_unsafe_are_found_in_rooms_without_leave() {
-        let floors: Floors = toml::from_str(TABLE).unwrap();
+    fn environment_and_unsafe_are_found_in_crates_without_leave() {
+        let layers: Layers = toml::from_str(TABLE).unwrap();
         let bad = source("crates/leaf/src/lib.rs", "fn f() { std::env::var(\"A\"); }");
         let mut findings = Vec::new();
-        check_environment(&floors, &bad, &mut findings);
-        check_forbids_unsafe("leaf", &floors.rooms["leaf"], &[bad], &mut findings);
+        check_environment(&layers, &bad, &mut findings);
+        check_forbids_unsafe("leaf", &layers.crates["leaf"], &[bad], &mut findings);
         assert_eq!(findings.len(), 2, "{findings:?}");
         let test = source("crates/leaf/src/lib.rs", "#[cfg(test)]\nmod tests { env::var }");
         findings.clear();
-        check_environment(&floors, &test, &mut findings);
+        check_environment(&layers, &test, &mut findings);
         assert!(findings.is_empty(), "{findings:?}");
     }
 

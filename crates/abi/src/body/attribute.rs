@@ -320,6 +320,6 @@ fn predefined(guard: &mut Guard, comm: Handle, keyval: i32) -> Result<Option<usi
         _ => settings::get().universe_size.unwrap_or(guard.job().membership.size.into()) as i32,
     };
     let slot = &mut guard.attribute_values[(keyval - c::TAG_UB) as usize];
-    *slot = (crate::face::get().attribute)(keyval, value);
+    *slot = (crate::shim::get().attribute)(keyval, value);
     Ok(Some(&raw mut *slot as usize))
 }

@@ -313,7 +313,7 @@ pub fn iexscan(
     nonblocking(guard, comm, short, |process| process.plan_exscan(comm, count, Reduced { sendbuf, recvbuf, datatype, op }), request)
 }
 
-/// Makes a call over boards, or by a schedule where it is none for them.
+/// Makes a call over slots, or by a schedule where it is none for them.
 #[inline(always)]
 fn blocking(
     guard: &mut Guard,

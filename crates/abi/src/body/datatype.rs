@@ -413,7 +413,7 @@ pub fn type_get_contents_c(
         }
     }
     let mut numbers: Vec<i32> = recipe.integers().iter().map(|&number| number as i32).collect();
-    (crate::face::get().contents)(recipe.combiner as i32, !recipe.counts().is_empty(), &mut numbers);
+    (crate::shim::get().contents)(recipe.combiner as i32, !recipe.counts().is_empty(), &mut numbers);
     integers.write(&numbers)?;
     addresses.write(recipe.addresses())?;
     large_counts.write(recipe.counts())?;

@@ -16,7 +16,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
 use std::time::Duration;
 use transport::shm::State;
-use transport::shm::parcel::{self, Program, Reader, Request, Spawn, Spawned, Writer};
+use transport::shm::launcher::{self, Program, Reader, Request, Spawn, Spawned, Writer};
 
 /// MPI_Comm_spawn
 pub fn comm_spawn(
@@ -98,7 +98,7 @@ fn spawn(
         let spawned = start(guard, &group, programs);
         let mut told = Writer::default();
         told.number(wanted.iter().sum())
-            .text(parcel::answer(&spawned.as_ref().map(Spawned::to_bytes).map_err(Clone::clone)));
+            .text(launcher::answer(&spawned.as_ref().map(Spawned::to_bytes).map_err(Clone::clone)));
         let started = spawned.map(|spawned| spawned.counts).unwrap_or_default();
         wanted.iter().enumerate().for_each(|(at, wanted)| {
             told.number(*wanted).number(started.get(at).copied().unwrap_or(0));
@@ -119,7 +119,7 @@ fn spawn(
             }
         }
     }
-    let spawned = Spawned::from_bytes(&parcel::answered(&outcome)?)?;
+    let spawned = Spawned::from_bytes(&launcher::answered(&outcome)?)?;
     let size = spawned.counts.iter().sum::<u64>() as u32;
     let children = (spawned.first..spawned.first + size).collect::<Vec<_>>();
     between(guard, comm, Context::of_spawn(spawned.world), children, intercomm)
@@ -251,7 +251,7 @@ pub fn comm_disconnect(guard: &mut Guard, comm: Out<Handle>) -> Result<()> {
     if guard.objects.comms.is_predefined(handle) {
         fail!(Class::Comm, "{handle} is predefined and cannot be disconnected");
     }
-    let mut silence = crate::hang::Silence::begin();
+    let mut silence = crate::deadlock::Silence::begin();
     guard.wait(|process| {
         silence.check(process, "MPI_Comm_disconnect");
         process.job().p2p.is_quiet_on(context).then_some(())
@@ -285,13 +285,13 @@ fn agree(
         return find(guard);
     }
     let found = if own == root { Some(find(guard)) } else { None };
-    let mut bytes = found.as_ref().map(parcel::answer).unwrap_or_default();
+    let mut bytes = found.as_ref().map(launcher::answer).unwrap_or_default();
     let mut length = (bytes.len() as u64).to_ne_bytes();
     bcast(guard, comm, root, &mut length)?;
     bytes.resize(u64::from_ne_bytes(length) as usize, 0);
     bcast(guard, comm, root, &mut bytes)?;
     // The root's own error keeps its class, whatever that is.
-    found.unwrap_or_else(|| parcel::answered(&bytes))
+    found.unwrap_or_else(|| launcher::answered(&bytes))
 }
 
 fn bcast(guard: &mut Guard, comm: Handle, root: i32, bytes: &mut [u8]) -> Result<()> {

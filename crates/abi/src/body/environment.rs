@@ -2,7 +2,7 @@
 
 use crate::args::{Address, Array, Handle, Out, Text, TextOut};
 use crate::process::{Guard, Job, Phase};
-use crate::{hang, leaks};
+use crate::{deadlock, leaks};
 use error::{Class, Result, fail};
 use objects::{Kind, constants as c};
 
@@ -61,7 +61,7 @@ pub fn finalize(guard: &mut Guard) -> Result<()> {
     super::attribute::delete_all(guard, Kind::Comm, c::COMM_SELF)?;
     let departs = guard.objects.sessions.is_empty();
     let mut lost = Vec::new();
-    let mut silence = hang::Silence::begin();
+    let mut silence = deadlock::Silence::begin();
     guard.wait(|process| {
         if departs {
             leaks::drain(process, &mut lost);
@@ -129,7 +129,7 @@ pub fn get_version(_: &mut Guard, version: Out<i32>, subversion: Out<i32>) -> Re
 
 /// MPI_Get_library_version
 pub fn get_library_version(_: &mut Guard, version: TextOut, resultlen: Out<i32>) -> Result<()> {
-    let text = format!("Outboard {}, MPI 5.0, {}", env!("CARGO_PKG_VERSION"), crate::face::get().name);
+    let text = format!("Outboard {}, MPI 5.0, {}", env!("CARGO_PKG_VERSION"), crate::shim::get().name);
     resultlen.set(version.set(&text, c::MAX_LIBRARY_VERSION_STRING as usize)? as i32)
 }
 
@@ -254,9 +254,9 @@ pub fn free_mem(guard: &mut Guard, base: Address) -> Result<()> {
     Ok(())
 }
 
-/// MPI_Abi_get_version: -1 from a face that is not the standard's (MPI 5.0, section 20.2).
+/// MPI_Abi_get_version: -1 from a shim that is not the standard's (MPI 5.0, section 20.2).
 pub fn abi_get_version(_: &mut Guard, abi_major: Out<i32>, abi_minor: Out<i32>) -> Result<()> {
-    let (major, minor) = crate::face::get().version;
+    let (major, minor) = crate::shim::get().version;
     abi_major.set(major)?;
     abi_minor.set(minor)
 }

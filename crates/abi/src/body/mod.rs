@@ -18,7 +18,7 @@
 //! | `const char *`; `char *` | `Text`; `TextOut` |
 //! | `const MPI_Status *`; `MPI_Status *`; array_of_statuses | `StatusIn`; `StatusOut`; `Statuses` |
 //!
-//! A `pub fn xyz(` in `plain.rs` is a short way to the body: it is tried first, with the process instead of a guard, and answers nothing where it
+//! A `pub fn xyz(` in `plain.rs` is a fast path to the body: it is tried first, with the process instead of a guard, and answers nothing where it
 //! has done nothing.
 //!
 //! `MPI_Xyz_c` shares the body of `MPI_Xyz` unless there is a `pub fn xyz_c(`. Functions that return no error code take no guard and return

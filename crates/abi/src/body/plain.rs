@@ -1,5 +1,5 @@
-//! The short way of the most frequent calls: data without gaps, to or from one process of the comm or window by its rank, or the shortest
-//! MPI_Allreduce. From the arguments to the ring, the board, or the window's memory, nothing is made that would have to be let go, so all of it stays in registers. A
+//! The fast path of the most frequent calls: data without gaps, to or from one process of the comm or window by its rank, or the shortest
+//! MPI_Allreduce. From the arguments to the ring, the slots, or the window's memory, nothing is made that would have to be let go, so all of it stays in registers. A
 //! structure that is moved about is read in wider words than it was written in, and such a read waits until everything written before
 //! has left the core - also the slot of the message before, whose cache line the peer holds: messages then left one by one.
 //!
@@ -167,7 +167,7 @@ impl Process {
         self.find(buf, count, datatype, rank, comm)
     }
 
-    #[inline(never)] // With what was asked in registers: the short way has no place for it.
+    #[inline(never)] // With what was asked in registers: the fast path has no place for it.
     fn find(&mut self, buf: Address, count: i64, datatype: Handle, rank: i32, comm: Handle) -> Option<Plain> {
         let span = self.span(buf, count, datatype)?;
         let known = self.objects.comm(comm).ok()?;

@@ -38,7 +38,7 @@ pub fn session_finalize(guard: &mut Guard, session: Out<Handle>) -> Result<()> {
     let is_last =
         guard.objects.comms.get(c::COMM_WORLD).is_err() && guard.objects.sessions.iter().count() == 1;
     if is_last {
-        let mut silence = crate::hang::Silence::begin();
+        let mut silence = crate::deadlock::Silence::begin();
         guard.wait(|process| {
             silence.check(process, "MPI_Session_finalize");
             process.job().p2p.is_quiet().then_some(())

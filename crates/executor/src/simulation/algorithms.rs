@@ -1,4 +1,4 @@
-//! Every algorithm of the schedule room, on random sizes, roots and lengths, by callers and by proxies that die.
+//! Every algorithm of the `schedule` crate, on random sizes, roots and lengths, by callers and by proxies that die.
 
 use super::{Home, Job};
 use crate::{Binding, Config, Cut, Offload, Poll, Reduction, Start, Ticket};

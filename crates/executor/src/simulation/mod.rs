@@ -116,7 +116,7 @@ impl Rank {
 
 /// 4 bytes of data, 8 bytes of gap.
 fn thirds() -> Arc<Layout> {
-    // Size 4, bounds 0 and 12, one run: the words of a layout are the way to make one without the datatype room's calls.
+    // Size 4, bounds 0 and 12, one run: the words of a layout are the way to make one without the `datatype` crate's calls.
     let mut words = Layout::contiguous(4).to_words();
     words[3] = 12;
     Arc::new(Layout::from_words(&words).unwrap())

@@ -1,4 +1,4 @@
-//! Buffers with known content, and simulated jobs, for the tests of this room.
+//! Buffers with known content, and simulated jobs, for the tests of this crate.
 #![allow(dead_code)] // Each test program uses a part.
 
 use datatype::{Buffer, Layout};

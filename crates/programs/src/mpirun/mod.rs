@@ -1,7 +1,7 @@
 //! `mpirun`: makes the job's memory, starts proxies and ranks, passes their output on, and sees that all of it ends.
 //!
 //! Read next: `arguments.rs` (the command line), `start.rs` (one child), `job.rs` (the watch over all of them),
-//! `binding.rs` and `cpus.rs` (who runs where), `serve.rs` (what ranks ask for), `hang.rs` (what they wait for),
+//! `binding.rs` and `cpus.rs` (who runs where), `serve.rs` (what ranks ask for), `deadlock.rs` (what they wait for),
 //! `foreign.rs` (programs of another MPI), `output.rs`, `guardian.rs`.
 
 mod adopt;
@@ -9,9 +9,9 @@ pub mod arguments;
 pub mod binding;
 mod claims;
 pub mod cpus;
+pub mod deadlock;
 mod foreign;
 mod guardian;
-pub mod hang;
 mod hosts;
 mod input;
 mod job;

@@ -12,7 +12,7 @@ use error::{Class, Error, Result, fail};
 use rustix::process::Signal;
 use sys::Span;
 use transport::shm::Ask;
-use transport::shm::parcel::{self, Request, Spawn, Spawned};
+use transport::shm::launcher::{self, Request, Spawn, Spawned};
 
 use super::arguments::Program;
 use super::cpus;
@@ -48,11 +48,11 @@ impl Job {
             bytes
         };
         let request = Request::from_bytes(&read(arena.span(at, bytes).ok_or_else(outside)?));
-        let mut answer = parcel::answer(&request.and_then(|request| self.fulfil(rank, request)));
+        let mut answer = launcher::answer(&request.and_then(|request| self.fulfil(rank, request)));
         let room = arena.span(at, ask.capacity.load(Ordering::Relaxed)).ok_or_else(outside)?;
         if answer.len() > room.bytes() {
             let error = Error::new(Class::NoMem, "the answer of mpirun is longer than expected".to_owned());
-            answer = parcel::answer(&Err(error));
+            answer = launcher::answer(&Err(error));
         }
         room.slice(0, answer.len()).write(&answer);
         ask.bytes.store(answer.len() as u64, Ordering::Relaxed);
@@ -194,7 +194,7 @@ impl Job {
         let asker = self.segment.rank(asker).first.load(Ordering::Relaxed);
         let inherited = self.worlds.iter().find(|world| world.first == asker);
         let stand = PathBuf::from(OsString::from_vec(spawn.directory.clone()));
-        let one = |program: &parcel::Program| {
+        let one = |program: &launcher::Program| {
             let info = |key: &str| {
                 program.info.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
             };

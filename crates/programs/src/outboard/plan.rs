@@ -148,13 +148,13 @@ impl Plan {
         let why = if choice.is_overruled(collective) { "as the setting says" } else { "by the table" };
         let size = short(bytes, Unit::Bytes);
         let by = format!("a schedule, algorithm {} ({why})", algorithm.facts().name);
-        let boards = choice.is_overruled(collective) || settings.check != 0;
-        let boards = !boards && coll::goes_over_boards(collective, bytes, self.ranks as usize);
-        let alone = match (boards, nonblocking) {
+        let flat = choice.is_overruled(collective) || settings.check != 0;
+        let flat = !flat && coll::is_flat(collective, bytes, self.ranks as usize);
+        let alone = match (flat, nonblocking) {
             (true, true) => format!(
-                "the ranks, inside MPI calls, over boards in the comm's queue; the first calls by {by}"
+                "the ranks, inside MPI calls, over slots in the comm's queue; the first calls by {by}"
             ),
-            (true, false) => format!("the ranks, over boards; the first calls by {by}"),
+            (true, false) => format!("the ranks, over slots; the first calls by {by}"),
             (false, _) => format!("the ranks, inside MPI calls, by {by}"),
         };
         // What one rank sends, in the mean: that is what the executor compares, but for reductions and copies.
@@ -276,12 +276,12 @@ mod tests {
                 && long.contains("(448KiB that"),
             "{long}"
         );
-        assert!(long.contains("over boards in the comm's queue"), "{long}");
+        assert!(long.contains("over slots in the comm's queue"), "{long}");
         let short = told("MPI_Ialltoall", 8, &[]);
         assert!(short.contains("with proxies:    the ranks, inside MPI calls, by"), "{short}");
         let blocking = told("alltoall", 8 << 20, &[("OUTBOARD_ALLTOALL", "pairwise")]);
         assert_eq!(blocking.matches("algorithm pairwise (as the setting says)").count(), 2, "{blocking}");
-        assert!(!blocking.contains("a proxy, by") && !blocking.contains("boards"), "{blocking}");
+        assert!(!blocking.contains("a proxy, by") && !blocking.contains("slots"), "{blocking}");
         assert!(told("alltoall", 8, &[("OUTBOARD_OFFLOAD", "on")]).contains("a proxy, by"));
     }
 }

@@ -1,6 +1,6 @@
 //! Shared memory on one node.
 //!
-//! Always true here: everything that lies in shared memory is made of atomics and plain bytes, so no content of it is
+//! Invariants: everything that lies in shared memory is made of atomics and plain bytes, so no content of it is
 //! undefined behaviour; whatever is read from it is copied out, checked, then used.
 //!
 //! Read next: `segment.rs` (the map), `pages.rs` (what a process shows of itself), `ring.rs`, `doorbell.rs`, `arena.rs`.
@@ -11,8 +11,8 @@ mod atomic;
 pub mod cma;
 mod doorbell;
 mod launch;
+pub mod launcher;
 mod pages;
-pub mod parcel;
 pub mod ring;
 mod segment;
 mod wait;

@@ -307,7 +307,7 @@ pub struct RankPage {
     pub operations: Line<telemetry::Operations>,
     /// Where peers find its instances: offset in its arena of the first of each bucket, 0 if the bucket is empty.
     pub directory: Line<[AtomicU64; DIRECTORY_BUCKETS]>,
-    /// Words that the `executor` room defines.
+    /// Words that the `executor` crate defines.
     pub scalars: Line<[AtomicU64; 64]>,
 }
 
@@ -381,7 +381,7 @@ impl RankPage {
 pub struct Ask {
     /// One of the constants below.
     pub state: AtomicU32,
-    /// What is wanted, as `parcel` defines.
+    /// What is wanted, as `launcher` defines.
     pub kind: AtomicU32,
     /// Where in the rank's arena.
     pub at: AtomicU64,
@@ -418,7 +418,7 @@ pub struct ProxyPage {
     pub bell: Line<Doorbell>,
     /// Its counters.
     pub counters: Line<telemetry::Page>,
-    /// Words that the `executor` room defines.
+    /// Words that the `executor` crate defines.
     pub scalars: Line<[AtomicU64; 64]>,
 }
 

@@ -10,7 +10,7 @@
 //! room or one is too long: most pairs never need more than the first, each page of which has soon been touched for the first time
 //! (2.4 us each, which is more than any short message). Windows share no byte, so moving on waits for nothing.
 //!
-//! *Batons* are a few cells that belong to a pair of ranks: whoever has received a packet in one sends his next one in it. Its lines are in that
+//! *Recycled* are a few cells that belong to a pair of ranks: whoever has received a packet in one sends his next one in it. Its lines are in that
 //! core's cache then, where those of the area are in the other's. On an AMD EPYC half a round trip of 4 KiB takes 0.17 us so instead of 0.27, and
 //! 0.62 instead of 0.85 where cores are far apart.
 //!
@@ -41,24 +41,24 @@ const CELL_ALIGN: u64 = 256;
 const EARLY_BYTES_MAX: u64 = 1 << 10;
 /// Which slot after the next a sender asks for. The next ones are left alone: there the receiver looks.
 const SLOTS_AHEAD: u64 = 3;
-/// Data bytes that fit into a baton.
-pub const BATON_BYTES: usize = 16 << 10;
+/// Data bytes that fit into a recycled buffer.
+pub const RECYCLED_BYTES: usize = 16 << 10;
 /// Shorter packets take a cell of the area, of which the receiver knows where to expect it.
-const BATON_BYTES_MIN: u64 = CELL_ALIGN + 1;
-/// Batons of a pair; either end has half of them at first.
-const BATONS: u32 = 16;
-/// What `Slot::window` says from here on is a baton, whose number is added.
-const BATON_WINDOWS: u32 = 1 << 16;
-/// In `ReceiverEnd::batons`: an end has been there before.
-const BATONS_KNOWN: u32 = 1 << 31;
+const RECYCLED_BYTES_MIN: u64 = CELL_ALIGN + 1;
+/// Recycled of a pair; either end has half of them at first.
+const RECYCLED_BUFFERS: u32 = 16;
+/// What `Slot::window` says from here on is a recycled buffer, whose number is added.
+const RECYCLED_WINDOWS: u32 = 1 << 16;
+/// In `ReceiverEnd::recycled`: an end has been there before.
+const RECYCLED_KNOWN: u32 = 1 << 31;
 const SLOTS_OFFSET: u64 = 4096;
 const AREA_OFFSET: u64 = SLOTS_OFFSET + SLOTS * size_of::<Slot>() as u64;
-/// Where a pair's batons lie, in the ring from the lower rank to the higher.
-const BATONS_OFFSET: u64 = AREA_OFFSET + WINDOWS[WINDOWS.len() - 1];
-/// Bytes of a whole ring: a page for both ends, the slots, the area, the batons.
-pub(super) const BYTES: u64 = BATONS_OFFSET + BATONS as u64 * BATON_BYTES as u64;
+/// Where a pair's recycled buffers lie, in the ring from the lower rank to the higher.
+const RECYCLED_OFFSET: u64 = AREA_OFFSET + WINDOWS[WINDOWS.len() - 1];
+/// Bytes of a whole ring: a page for both ends, the slots, the area, the recycled buffers.
+pub(super) const BYTES: u64 = RECYCLED_OFFSET + RECYCLED_BUFFERS as u64 * RECYCLED_BYTES as u64;
 
-/// What a packet says of itself. `kind` means what the `p2p` room makes of it.
+/// What a packet says of itself. `kind` means what the `p2p` crate makes of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// What sort of packet it is.
@@ -104,7 +104,7 @@ pub(super) struct Slot {
     sizes: AtomicU32,
     context: AtomicU64,
     tag: AtomicU32,
-    /// Where there is a cell: the window in which it lies, or which baton it is.
+    /// Where there is a cell: the window in which it lies, or which recycled buffer it is.
     window: AtomicU32,
     #[cfg(not(loom))]
     inline: std::cell::UnsafeCell<[u8; INLINE_BYTES]>,
@@ -135,13 +135,13 @@ struct ReceiverEnd {
     head: AtomicU64,
     area_head: AtomicU64,
     consumed: AtomicU64,
-    /// Kept for the next receiver: the batons that the last one held.
-    batons: AtomicU32,
+    /// Kept for the next receiver: the recycled buffers that the last one held.
+    recycled: AtomicU32,
 }
 
-/// A baton that an end holds: which one, and the bytes of it that a packet takes.
+/// A recycled buffer that an end holds: which one, and the bytes of it that a packet takes.
 #[derive(Clone, Copy, Debug)]
-struct Baton {
+struct Recycled {
     number: u32,
     cell: Span,
 }
@@ -159,10 +159,10 @@ pub(super) trait Memory {
     fn inline(&self, index: u64, bytes: u64) -> Span;
     /// `offset + bytes` is at most where the last window ends.
     fn area(&self, offset: u64, bytes: u64) -> Span;
-    /// The first `bytes` bytes of a baton.
-    fn baton(&self, number: u32, bytes: u64) -> Span;
-    /// The batons that the receiver has at first, a bit for each.
-    fn first_batons(&self) -> u32;
+    /// The first `bytes` bytes of a recycled buffer.
+    fn recycled(&self, number: u32, bytes: u64) -> Span;
+    /// The recycled buffers that the receiver has at first, a bit for each.
+    fn first_recycled(&self) -> u32;
     /// Enters the sender into the receiver's list.
     fn introduce(&self);
     /// Tells the receiver that there is a packet.
@@ -241,9 +241,9 @@ impl<M: Memory> Tail<M> {
         Some(Tail { memory, tail, area_tail, window, head_seen, area_head_seen, introduced: false })
     }
 
-    /// Sends a packet; its cell is this baton, if there is one, which then is the receiver's.
+    /// Sends a packet; its cell is this recycled buffer, if there is one, which then is the receiver's.
     #[inline]
-    fn send(&mut self, header: &Header, baton: Option<Baton>, write: impl FnOnce(Span, Span)) -> Sent {
+    fn send(&mut self, header: &Header, recycled: Option<Recycled>, write: impl FnOnce(Span, Span)) -> Sent {
         assert!(header.inline_bytes as usize <= INLINE_BYTES && header.cell_bytes as usize <= CELL_BYTES);
         let slots = self.memory.slots();
         if self.tail.wrapping_sub(self.head_seen) >= slots {
@@ -254,8 +254,8 @@ impl<M: Memory> Tail<M> {
         }
         let cell_bytes = u64::from(header.cell_bytes);
         let (mut cell, mut window) = (Span::EMPTY, 0);
-        if let Some(baton) = baton {
-            (cell, window) = (baton.cell, BATON_WINDOWS + baton.number);
+        if let Some(recycled) = recycled {
+            (cell, window) = (recycled.cell, RECYCLED_WINDOWS + recycled.number);
         } else if cell_bytes > 0 {
             let Some(offset) = self.cell(cell_bytes) else {
                 return Sent::Full;
@@ -366,8 +366,8 @@ pub(super) struct Head<M: Memory> {
     /// Our positions as last published.
     head_published: u64,
     area_head_published: u64,
-    /// The batons that this end holds, a bit for each.
-    batons: u32,
+    /// The recycled buffers that this end holds, a bit for each.
+    recycled: u32,
     /// Bytes of the last cell if it was short: while we wait, the lines of the next are asked for, so that they come with the slot and not
     /// after it. A long one would be torn from a sender that still writes it.
     awaited_bytes: u64,
@@ -383,9 +383,9 @@ impl<M: Memory> Head<M> {
         let head = end.head.load(Ordering::Acquire);
         let area_head = end.area_head.load(Ordering::Acquire);
         let window = memory.window(area_head >> WINDOW_SHIFT)?;
-        let batons = match end.batons.load(Ordering::Acquire) {
-            0 => memory.first_batons(),
-            known => known & !BATONS_KNOWN,
+        let recycled = match end.recycled.load(Ordering::Acquire) {
+            0 => memory.first_recycled(),
+            known => known & !RECYCLED_KNOWN,
         };
         let (head_published, area_head_published) = (head, area_head);
         let awaited_bytes = 0;
@@ -396,7 +396,7 @@ impl<M: Memory> Head<M> {
             window,
             head_published,
             area_head_published,
-            batons,
+            recycled,
             awaited_bytes,
         })
     }
@@ -448,17 +448,17 @@ impl<M: Memory> Head<M> {
                 return self.corrupt();
             }
             let cell_bytes = u64::from(header.cell_bytes);
-            let (mut cell, mut end, mut baton) = (Span::EMPTY, 0, 0);
+            let (mut cell, mut end, mut recycled) = (Span::EMPTY, 0, 0);
             if cell_bytes > 0 {
                 let window = slot.window.load(Ordering::Relaxed);
-                if window >= BATON_WINDOWS {
-                    let number = window - BATON_WINDOWS;
+                if window >= RECYCLED_WINDOWS {
+                    let number = window - RECYCLED_WINDOWS;
                     // It cannot be one that we hold.
-                    let is_long = header.cell_bytes as usize > BATON_BYTES;
-                    if number >= BATONS || self.batons & 1 << number != 0 || is_long {
+                    let is_long = header.cell_bytes as usize > RECYCLED_BYTES;
+                    if number >= RECYCLED_BUFFERS || self.recycled & 1 << number != 0 || is_long {
                         return self.corrupt();
                     }
-                    (cell, baton) = (self.memory.baton(number, cell_bytes), 1 << number);
+                    (cell, recycled) = (self.memory.recycled(number, cell_bytes), 1 << number);
                     (end, self.awaited_bytes) = (self.area_head, 0);
                 } else {
                     let number = u64::from(window);
@@ -484,7 +484,7 @@ impl<M: Memory> Head<M> {
             let mut due = head.is_multiple_of((slots / 4).max(1));
             if cell_bytes > 0 {
                 self.area_head = end;
-                self.batons |= baton;
+                self.recycled |= recycled;
                 due |= end.wrapping_sub(self.area_head_published) * 4 >= self.window.bytes;
             }
             if due {
@@ -517,7 +517,7 @@ impl<M: Memory> Head<M> {
         let (sizes, window) = (slot.sizes.load(Ordering::Relaxed), slot.window.load(Ordering::Relaxed));
         fail!(
             Class::Intern,
-            "packet {} of a ring says it has {} inline bytes and {} in window {window}; {INLINE_BYTES} and {CELL_BYTES} are possible, from window {} on, or {BATON_BYTES} in a baton of the sender's (from {BATON_WINDOWS} on): its sender's memory is corrupt",
+            "packet {} of a ring says it has {} inline bytes and {} in window {window}; {INLINE_BYTES} and {CELL_BYTES} are possible, from window {} on, or {RECYCLED_BYTES} in a recycled buffer of the sender's (from {RECYCLED_WINDOWS} on): its sender's memory is corrupt",
             self.head,
             sizes >> 8 & 0xff,
             sizes >> 16,
@@ -525,12 +525,13 @@ impl<M: Memory> Head<M> {
         );
     }
 
-    /// A baton for a cell of `bytes`, if this end holds one: the one with the least number, so that few are in use.
+    /// A recycled buffer for a cell of `bytes`, if this end holds one: the one with the least number, so that few are in use.
     #[inline]
-    fn baton(&self, bytes: u64) -> Option<Baton> {
-        let number = self.batons.trailing_zeros();
-        let suits = number < BATONS && (BATON_BYTES_MIN..=BATON_BYTES as u64).contains(&bytes);
-        suits.then(|| Baton { number, cell: self.memory.baton(number, bytes) })
+    fn recycled(&self, bytes: u64) -> Option<Recycled> {
+        let number = self.recycled.trailing_zeros();
+        let suits =
+            number < RECYCLED_BUFFERS && (RECYCLED_BYTES_MIN..=RECYCLED_BYTES as u64).contains(&bytes);
+        suits.then(|| Recycled { number, cell: self.memory.recycled(number, bytes) })
     }
 
     /// Gives what was read back to the sender.
@@ -551,7 +552,7 @@ impl<M: Memory> Head<M> {
 impl<M: Memory> Drop for Head<M> {
     fn drop(&mut self) {
         self.publish();
-        self.memory.ends().receiver.batons.store(self.batons | BATONS_KNOWN, Ordering::Release);
+        self.memory.ends().receiver.recycled.store(self.recycled | RECYCLED_KNOWN, Ordering::Release);
         self.memory.ends().receiver_claimed.store(0, Ordering::Release);
     }
 }
@@ -567,7 +568,7 @@ pub(super) struct Mapped {
     from: u32,
     to: u32,
     /// Only at the receiving end.
-    batons: Option<Map>,
+    recycled: Option<Map>,
 }
 
 // SAFETY: atomics, and plain bytes that are only reached by `Span`.
@@ -612,14 +613,14 @@ impl Memory for Mapped {
         self.map.span().slice((AREA_OFFSET + offset) as usize, bytes as usize)
     }
     #[inline]
-    fn baton(&self, number: u32, bytes: u64) -> Span {
-        assert!(bytes <= BATON_BYTES as u64);
-        let all = self.batons.as_ref().map_or(Span::EMPTY, Map::span);
-        all.slice(number as usize * BATON_BYTES, bytes as usize)
+    fn recycled(&self, number: u32, bytes: u64) -> Span {
+        assert!(bytes <= RECYCLED_BYTES as u64);
+        let all = self.recycled.as_ref().map_or(Span::EMPTY, Map::span);
+        all.slice(number as usize * RECYCLED_BYTES, bytes as usize)
     }
-    fn first_batons(&self) -> u32 {
-        let half = (1 << (BATONS / 2)) - 1;
-        if self.to < self.from { half } else { half << (BATONS / 2) }
+    fn first_recycled(&self) -> u32 {
+        let half = (1 << (RECYCLED_BUFFERS / 2)) - 1;
+        if self.to < self.from { half } else { half << (RECYCLED_BUFFERS / 2) }
     }
     fn introduce(&self) {
         self.receiver.senders.add(self.from);
@@ -642,7 +643,7 @@ impl Sender {
         self.0.send(header, None, write)
     }
 
-    /// The same, of a packet whose cell is a baton that the receiving end of the other direction holds, if it has one.
+    /// The same, of a packet whose cell is a recycled buffer that the receiving end of the other direction holds, if it has one.
     #[inline]
     pub fn send_back(
         &mut self,
@@ -650,10 +651,10 @@ impl Sender {
         receiver: &mut Receiver,
         write: impl FnOnce(Span, Span),
     ) -> Sent {
-        let baton = receiver.0.baton(header.cell_bytes.into());
-        let sent = self.0.send(header, baton, write);
-        if let (Some(baton), Sent::Done) = (baton, sent) {
-            receiver.0.batons &= !(1 << baton.number);
+        let recycled = receiver.0.recycled(header.cell_bytes.into());
+        let sent = self.0.send(header, recycled, write);
+        if let (Some(recycled), Sent::Done) = (recycled, sent) {
+            receiver.0.recycled &= !(1 << recycled.number);
         }
         sent
     }
@@ -702,10 +703,10 @@ impl Receiver {
         self.0.poll_while(read)
     }
 
-    /// Whether this end holds a baton.
+    /// Whether this end holds a recycled buffer.
     #[inline]
-    pub fn has_baton(&self) -> bool {
-        self.0.batons != 0
+    pub fn has_recycled(&self) -> bool {
+        self.0.recycled != 0
     }
 
     /// Packets received so far.
@@ -725,9 +726,9 @@ impl Receiver {
 
 impl Segment {
     fn ring(&self, from: u32, to: u32) -> Result<Mapped> {
-        let map = self.ring_map(from, to, 0..BATONS_OFFSET)?;
+        let map = self.ring_map(from, to, 0..RECYCLED_OFFSET)?;
         let (ends, slots) = (view(map.span(), 0), view(map.span(), SLOTS_OFFSET));
-        Ok(Mapped { map, ends, slots, receiver: self.keep_rank(to), from, to, batons: None })
+        Ok(Mapped { map, ends, slots, receiver: self.keep_rank(to), from, to, recycled: None })
     }
 
     /// The sending end of the ring `from -> to`. An error if it is in use; when it is dropped, a later one goes on.
@@ -740,8 +741,8 @@ impl Segment {
 
     /// The receiving end of the ring `from -> to`. An error if it is in use; when it is dropped, a later one goes on.
     pub fn ring_receiver(&self, from: u32, to: u32) -> Result<Receiver> {
-        let batons = self.ring_map(from.min(to), from.max(to), BATONS_OFFSET..BYTES)?;
-        match Head::new(Mapped { batons: Some(batons), ..self.ring(from, to)? }) {
+        let recycled = self.ring_map(from.min(to), from.max(to), RECYCLED_OFFSET..BYTES)?;
+        match Head::new(Mapped { recycled: Some(recycled), ..self.ring(from, to)? }) {
             Some(head) => Ok(Receiver(head)),
             None => fail!(Class::Intern, "the receiving end of the ring {from} -> {to} is in use already"),
         }

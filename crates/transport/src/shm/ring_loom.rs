@@ -8,8 +8,8 @@ use loom::thread;
 
 const PACKETS: u64 = 3;
 const CELL: u16 = 40;
-/// Long enough for a baton.
-const LONG: u16 = BATON_BYTES_MIN as u16;
+/// Long enough for a recycled buffer.
+const LONG: u16 = RECYCLED_BYTES_MIN as u16;
 /// What a cell takes of its window.
 const PLACE: u64 = CELL_ALIGN;
 
@@ -19,14 +19,14 @@ struct Model {
     slots: Vec<Slot>,
     /// Inline bytes: loom complains when a read of one is not ordered after its write, or the other way round.
     inline: Vec<UnsafeCell<u64>>,
-    /// The area, likewise, and behind it the batons.
+    /// The area, likewise, and behind it the recycled buffers.
     cells: Arc<Vec<UnsafeCell<u64>>>,
     /// Those that the receiver has at first.
-    first_batons: u32,
+    first_recycled: u32,
 }
 
-/// Where batons begin among the cells.
-const FIRST_BATON: u64 = 3;
+/// Where recycled buffers begin among the cells.
+const FIRST_RECYCLED: u64 = 3;
 
 fn line<T>(value: T) -> Line<T> {
     Line(value)
@@ -38,13 +38,13 @@ impl Model {
         Arc::new(Model::of(slots, window, Arc::new(places(3)), 0))
     }
 
-    /// Two rings, there and back, and one baton, which is first at the receiving end of the second. They have no other cells.
+    /// Two rings, there and back, and one recycled buffer, which is first at the receiving end of the second. They have no other cells.
     fn pair(slots: usize) -> [Arc<Model>; 2] {
-        let batons = Arc::new(places(FIRST_BATON as usize + 1));
-        [0, 1].map(|first_batons| Arc::new(Model::of(slots, 0, batons.clone(), first_batons)))
+        let recycled = Arc::new(places(FIRST_RECYCLED as usize + 1));
+        [0, 1].map(|first_recycled| Arc::new(Model::of(slots, 0, recycled.clone(), first_recycled)))
     }
 
-    fn of(slots: usize, window: u64, cells: Arc<Vec<UnsafeCell<u64>>>, first_batons: u32) -> Model {
+    fn of(slots: usize, window: u64, cells: Arc<Vec<UnsafeCell<u64>>>, first_recycled: u32) -> Model {
         let slot = || Slot {
             turn: AtomicU32::new(0),
             sizes: AtomicU32::new(0),
@@ -59,12 +59,12 @@ impl Model {
                 head: zero(),
                 area_head: area(),
                 consumed: zero(),
-                batons: AtomicU32::new(0),
+                recycled: AtomicU32::new(0),
             }),
             receiver_claimed: line(AtomicU32::new(0)),
         };
         let slots = (0..slots).map(|_| slot()).collect::<Vec<_>>();
-        Model { ends, inline: places(slots.len()), slots, cells, first_batons }
+        Model { ends, inline: places(slots.len()), slots, cells, first_recycled }
     }
 }
 
@@ -98,12 +98,12 @@ impl Memory for Arc<Model> {
         // SAFETY: never read or written: the tests use the address as an offset into `cells`.
         unsafe { Span::claim(offset as usize, bytes as usize) }
     }
-    fn baton(&self, number: u32, bytes: u64) -> Span {
+    fn recycled(&self, number: u32, bytes: u64) -> Span {
         // SAFETY: likewise.
-        unsafe { Span::claim(((FIRST_BATON + u64::from(number)) * PLACE) as usize, bytes as usize) }
+        unsafe { Span::claim(((FIRST_RECYCLED + u64::from(number)) * PLACE) as usize, bytes as usize) }
     }
-    fn first_batons(&self) -> u32 {
-        self.first_batons
+    fn first_recycled(&self) -> u32 {
+        self.first_recycled
     }
     fn introduce(&self) {}
     fn announce(&self) {}
@@ -189,19 +189,19 @@ fn loom_mixed_packets() {
     check(2, 1, |number| if number == 1 { 0 } else { CELL });
 }
 
-/// One end of both rings sends and receives so many packets by turns, with the baton when it has it.
+/// One end of both rings sends and receives so many packets by turns, with the recycled buffer when it has it.
 fn talk([to, from]: [Arc<Model>; 2], begins: bool) {
     let cells = from.cells.clone();
     let (mut tail, mut head) = (Tail::new(to).unwrap(), Head::new(from).unwrap());
     for turn in 0..2 * PACKETS {
         if (turn % 2 == 0) == begins {
-            let baton = head.baton(LONG.into()).expect("it came back");
-            let sent = tail.send(&header(turn, LONG), Some(baton), |_, cell| {
+            let recycled = head.recycled(LONG.into()).expect("it came back");
+            let sent = tail.send(&header(turn, LONG), Some(recycled), |_, cell| {
                 // SAFETY: loom checks that nobody else uses the cell.
                 cells[cell.address() / PLACE as usize].with_mut(|place| unsafe { *place = turn });
             });
             assert_eq!(sent, Sent::Done);
-            head.batons = 0;
+            head.recycled = 0;
         } else {
             let read = |seen: &Header, _: Span, cell: Span| {
                 assert_eq!(*seen, header(turn, LONG));
@@ -216,7 +216,7 @@ fn talk([to, from]: [Arc<Model>; 2], begins: bool) {
 }
 
 #[test]
-fn loom_a_baton_belongs_to_who_read_it_last() {
+fn loom_a_recycled_buffer_belongs_to_its_last_reader() {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
     builder.check(|| {

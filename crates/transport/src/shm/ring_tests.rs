@@ -175,16 +175,16 @@ fn nonsense_is_an_error() {
         to.0.memory.slot(1).window.store(window, Ordering::Relaxed);
         assert!(from.poll(|_, _, _| ()).unwrap_err().message.contains("corrupt"));
     }
-    // A baton that there is not, one that the receiver holds itself, a cell longer than one.
-    let held = BATONS / 2;
+    // A recycled buffer that there is not, one that the receiver holds itself, a cell longer than one.
+    let held = RECYCLED_BUFFERS / 2;
     for (bytes, number) in
-        [(1, BATONS), (1, held), (BATON_BYTES as u16 + 1, 0), (1, u32::MAX - BATON_WINDOWS)]
+        [(1, RECYCLED_BUFFERS), (1, held), (RECYCLED_BYTES as u16 + 1, 0), (1, u32::MAX - RECYCLED_WINDOWS)]
     {
         let segment = segment();
         let mut to = segment.ring_sender(0, 1).unwrap();
         let mut from = segment.ring_receiver(0, 1).unwrap();
         assert_eq!(to.send(&header(0, bytes, 0), |_, _| ()), Sent::Done);
-        to.0.memory.slot(0).window.store(BATON_WINDOWS + number, Ordering::Relaxed);
+        to.0.memory.slot(0).window.store(RECYCLED_WINDOWS + number, Ordering::Relaxed);
         for _ in 0..2 {
             assert!(from.poll(|_, _, _| ()).unwrap_err().message.contains("corrupt"), "{bytes} {number}");
         }
@@ -211,55 +211,59 @@ fn pass((to, back): &mut (Sender, Receiver), from: &mut Receiver, bytes: usize) 
 }
 
 #[test]
-fn a_baton_goes_to_and_fro() {
+fn a_recycled_buffer_goes_to_and_fro() {
     let segment = segment();
     let (mut zero, mut one) = (ends(&segment, 0), ends(&segment, 1));
-    let half = (1 << (BATONS / 2)) - 1;
-    let held = |zero: &(Sender, Receiver), one: &(Sender, Receiver)| (zero.1.0.batons, one.1.0.batons);
-    assert_eq!(held(&zero, &one), (half, half << (BATONS / 2)));
+    let half = (1 << (RECYCLED_BUFFERS / 2)) - 1;
+    let held = |zero: &(Sender, Receiver), one: &(Sender, Receiver)| (zero.1.0.recycled, one.1.0.recycled);
+    assert_eq!(held(&zero, &one), (half, half << (RECYCLED_BUFFERS / 2)));
     for i in 0..1000 {
-        pass(&mut zero, &mut one.1, 257 + i * 16 % (BATON_BYTES - 256));
-        assert_eq!(held(&zero, &one), (half & !1, half << (BATONS / 2) | 1), "the first has gone over");
-        pass(&mut one, &mut zero.1, BATON_BYTES);
-        assert_eq!(held(&zero, &one), (half, half << (BATONS / 2)), "and back");
+        pass(&mut zero, &mut one.1, 257 + i * 16 % (RECYCLED_BYTES - 256));
+        assert_eq!(
+            held(&zero, &one),
+            (half & !1, half << (RECYCLED_BUFFERS / 2) | 1),
+            "the first has gone over"
+        );
+        pass(&mut one, &mut zero.1, RECYCLED_BYTES);
+        assert_eq!(held(&zero, &one), (half, half << (RECYCLED_BUFFERS / 2)), "and back");
     }
     assert_eq!((zero.0.0.area_tail, one.0.0.area_tail), (0, 0), "no other cell was used");
     // Where only one sends, the other has them all in the end, and cells lie in the ring.
-    for _ in 0..BATONS / 2 {
-        assert!(zero.1.has_baton());
+    for _ in 0..RECYCLED_BUFFERS / 2 {
+        assert!(zero.1.has_recycled());
         pass(&mut zero, &mut one.1, 257);
     }
-    assert_eq!(held(&zero, &one), (0, u32::MAX >> (32 - BATONS)));
+    assert_eq!(held(&zero, &one), (0, u32::MAX >> (32 - RECYCLED_BUFFERS)));
     assert_eq!(pass(&mut zero, &mut one.1, 257), AREA_OFFSET as usize);
     // The area goes on where it was, whatever passed in between.
     pass(&mut one, &mut zero.1, 257);
     pass(&mut zero, &mut one.1, 258);
     assert_eq!(pass(&mut zero, &mut one.1, 259), AREA_OFFSET as usize + 512);
-    // Too short for a baton, and too long.
+    // Too short for a recycled buffer, and too long.
     assert_eq!(pass(&mut one, &mut zero.1, 256), AREA_OFFSET as usize);
-    assert_eq!(pass(&mut one, &mut zero.1, BATON_BYTES + 1), AREA_OFFSET as usize + WINDOWS[1] as usize);
+    assert_eq!(pass(&mut one, &mut zero.1, RECYCLED_BYTES + 1), AREA_OFFSET as usize + WINDOWS[1] as usize);
     // Those who come after hold what these held.
     drop((zero, one));
     let (zero, one) = (ends(&segment, 0), ends(&segment, 1));
-    assert_eq!(held(&zero, &one), (0, u32::MAX >> (32 - BATONS)));
+    assert_eq!(held(&zero, &one), (0, u32::MAX >> (32 - RECYCLED_BUFFERS)));
 }
 
 #[test]
-fn a_baton_stays_where_the_packet_was_not_sent_or_not_taken() {
+fn a_recycled_buffer_stays_where_the_packet_was_not_sent_or_not_taken() {
     let segment = segment();
     let (mut zero, mut one) = (ends(&segment, 0), ends(&segment, 1));
     for _ in 0..SLOTS {
         assert_eq!(zero.0.send(&header(0, 0, 0), |_, _| ()), Sent::Done);
     }
-    let before = zero.1.0.batons;
+    let before = zero.1.0.recycled;
     assert_eq!(zero.0.send_back(&header(0, 300, 0), &mut zero.1, |_, _| panic!()), Sent::Full);
-    assert_eq!(zero.1.0.batons, before);
+    assert_eq!(zero.1.0.recycled, before);
     assert_eq!(one.0.send_back(&header(0, 300, 0), &mut one.1, |_, _| ()), Sent::Done);
     for take in [Take::Not, Take::Not, Take::Last] {
-        assert_eq!(zero.1.0.batons, before);
+        assert_eq!(zero.1.0.recycled, before);
         zero.1.poll_while(|_, _, _| take).unwrap();
     }
-    assert_eq!(zero.1.0.batons, before | 1 << (BATONS / 2));
+    assert_eq!(zero.1.0.recycled, before | 1 << (RECYCLED_BUFFERS / 2));
 }
 
 #[test]

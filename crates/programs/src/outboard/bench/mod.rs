@@ -1,6 +1,6 @@
 //! `outboard bench`: the benchmarks of bench/, alone or against other MPIs, interleaved in one run.
 //!
-//! Always true here: a ratio compares medians of the same rounds of the same run; a run that fails is shown as failed, and the rest goes on.
+//! Invariants: a ratio compares medians of the same rounds of the same run; a run that fails is shown as failed, and the rest goes on.
 //! Read next: `measures.toml` (what is measured), `peers.rs` (whom against), `rounds.rs` (the runs), `report.rs` and `page.rs` (what is shown).
 
 mod page;

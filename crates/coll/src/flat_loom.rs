@@ -1,4 +1,4 @@
-//! The protocol of boards under every interleaving and every stale read that the memory model allows. The words of arenas
+//! The protocol of slots under every interleaving and every stale read that the memory model allows. The words of arenas
 //! are loom's here (`transport/src/shm/arena.rs`). What members put up lies in loom's cells, which complain when a read is not
 //! ordered after its write, or when a place is overwritten that is still read.
 
@@ -49,13 +49,13 @@ impl Told<'_> {
         if (self.number + rank as u64).is_multiple_of(2) { BESIDE_MAX } else { BESIDE_MAX + 1 }
     }
 
-    fn cell(&self, board: &Board, rank: usize, bytes: u64) -> &Cell<u64> {
-        &self.cells[&board.contribution(rank, bytes).address()]
+    fn cell(&self, slots: &Slots, rank: usize, bytes: u64) -> &Cell<u64> {
+        &self.cells[&slots.contribution(rank, bytes).address()]
     }
 
     /// A member's number for another, where an all-to-all has it.
-    fn passage(&self, board: &Board, from: usize, to: usize) -> &Cell<u64> {
-        &self.cells[&board.passage(from, to, blocks_bytes(board)).address()]
+    fn passage(&self, slots: &Slots, from: usize, to: usize) -> &Cell<u64> {
+        &self.cells[&slots.passage(from, to, blocks_bytes(slots)).address()]
     }
 
     /// The same in the first member's place.
@@ -72,8 +72,8 @@ impl Told<'_> {
 const BLOCK_BYTES: usize = CROSSED_MIN as usize / 2;
 
 /// Of a member's blocks for all.
-fn blocks_bytes(board: &Board) -> u64 {
-    (BLOCK_BYTES * board.size()) as u64
+fn blocks_bytes(slots: &Slots) -> u64 {
+    (BLOCK_BYTES * slots.size()) as u64
 }
 
 impl Round for Told<'_> {
@@ -87,18 +87,18 @@ impl Round for Told<'_> {
         facts(name, 0, 0)
     }
 
-    fn put(&self, board: &Board, word: u64) -> u64 {
-        let own = board.rank;
+    fn put(&self, slots: &Slots, word: u64) -> u64 {
+        let own = slots.rank;
         match self.needs {
             All | Root(_) => {
                 let bytes = self.bytes(own);
-                self.cell(board, own, bytes).set(self.number << 8 | own as u64);
+                self.cell(slots, own, bytes).set(self.number << 8 | own as u64);
                 return with_length(word, bytes);
             }
-            Pairs => board.others().for_each(|to| self.passage(board, own, to).set(self.number_for(own, to))),
+            Pairs => slots.others().for_each(|to| self.passage(slots, own, to).set(self.number_for(own, to))),
             Asked => {
-                let place = board.contribution(own, blocks_bytes(board));
-                board.others().for_each(|to| self.block(place, to).set(self.number_for(own, to)));
+                let place = slots.contribution(own, blocks_bytes(slots));
+                slots.others().for_each(|to| self.block(place, to).set(self.number_for(own, to)));
             }
             Answered => (),
         }
@@ -113,37 +113,37 @@ impl Round for Told<'_> {
         }
     }
 
-    fn take(&self, board: &Board) -> Result<()> {
-        let own = board.rank;
+    fn take(&self, slots: &Slots) -> Result<()> {
+        let own = slots.rank;
         match self.needs {
             All | Root(_) => {
-                for rank in self.needs(own, board.size()) {
+                for rank in self.needs(own, slots.size()) {
                     let bytes = self.bytes(rank);
-                    assert_eq!(self.cell(board, rank, bytes).get(), self.number << 8 | rank as u64);
-                    assert_eq!(board.facts_of(rank) & LENGTH_MAX, bytes);
+                    assert_eq!(self.cell(slots, rank, bytes).get(), self.number << 8 | rank as u64);
+                    assert_eq!(slots.facts_of(rank) & LENGTH_MAX, bytes);
                 }
             }
             Pairs => {
-                for from in board.others() {
-                    assert_eq!(self.passage(board, from, own).get(), self.number_for(from, own));
+                for from in slots.others() {
+                    assert_eq!(self.passage(slots, from, own).get(), self.number_for(from, own));
                 }
             }
             Asked => {
-                for from in board.others() {
-                    let cell = self.block(board.contribution(from, blocks_bytes(board)), own);
+                for from in slots.others() {
+                    let cell = self.block(slots.contribution(from, blocks_bytes(slots)), own);
                     assert_eq!(cell.get(), self.number_for(from, own));
                     cell.set(self.number);
                 }
             }
             Answered => {
-                let place = board.last_contribution(blocks_bytes(board));
-                board.others().for_each(|from| assert_eq!(self.block(place, from).get(), self.number - 1));
+                let place = slots.last_contribution(blocks_bytes(slots));
+                slots.others().for_each(|from| assert_eq!(self.block(place, from).get(), self.number - 1));
             }
         }
         Ok(())
     }
 
-    fn disagreement(&self, _: &Board, rank: usize, word: u64) -> Error {
+    fn disagreement(&self, _: &Slots, rank: usize, word: u64) -> Error {
         panic!("in call {} rank {rank} has the word {word:#x}", self.number)
     }
 }
@@ -151,28 +151,28 @@ impl Round for Told<'_> {
 /// A process of the job.
 struct Process {
     memory: Allocator,
-    boards: Boards,
+    sets: FlatSets,
 }
 
 impl Process {
     fn new(segment: &Segment, rank: u32) -> Process {
         let memory = Allocator::new(segment.arena(rank).unwrap());
-        Process { memory, boards: Boards::new(segment.clone(), false, Bounds::pulling_above(u64::MAX)) }
+        Process { memory, sets: FlatSets::new(segment.clone(), false, Bounds::pulling_above(u64::MAX)) }
     }
 
-    fn new_board(&mut self) -> i64 {
-        self.boards.new_board(&mut self.memory, &[]) as i64
+    fn new_slots(&mut self) -> i64 {
+        self.sets.new_slots(&mut self.memory, &[]) as i64
     }
 
-    /// Makes the calls of a comm of these processes, whose boards lie there; the first call has this number. Then frees the comm.
+    /// Makes the calls of a comm of these processes, whose slots lie there; the first call has this number. Then frees the comm.
     fn call(&mut self, peers: &[u32], rooms: &[i64], first: u64, calls: &[Needs], cells: &Cells) {
-        let (own, boards) = (self.memory.arena().rank(), &mut self.boards);
+        let (own, sets) = (self.memory.arena().rank(), &mut self.sets);
         let rank = peers.iter().position(|peer| *peer == own).unwrap();
-        let board = boards.hang(rank, peers, rooms).unwrap().unwrap();
+        let slots = sets.attach(rank, peers, rooms).unwrap().unwrap();
         for (number, needs) in (first..).zip(calls) {
             let call = Told { needs: *needs, number, cells };
-            let (mut turn, mut vain_looks) = (boards.begin(board, &call), 0);
-            while boards.advance(board, &mut turn, &call).is_none() {
+            let (mut turn, mut vain_looks) = (sets.begin(slots, &call), 0);
+            while sets.advance(slots, &mut turn, &call).is_none() {
                 vain_looks += 1;
                 if vain_looks > VAIN_LOOKS_MAX {
                     loom::skip_branch();
@@ -180,7 +180,7 @@ impl Process {
                 thread::yield_now();
             }
         }
-        boards.leave(board);
+        sets.leave(slots);
     }
 }
 
@@ -188,12 +188,12 @@ fn segment(ranks: u32) -> Segment {
     Segment::create(Shape { ranks, proxies: 0, arena_bytes: 16 << 20 }).unwrap().0
 }
 
-/// The places of the first so many boards that a process makes.
-fn places(segment: &Segment, rank: u32, boards: usize) -> Cells {
+/// The places of the first so many slots that a process makes.
+fn places(segment: &Segment, rank: u32, sets: usize) -> Cells {
     let mut process = Process::new(segment, rank);
     let arena = segment.arena(rank).unwrap();
-    let boards = (0..boards).map(|_| member_at(&arena, process.new_board() as u64).unwrap());
-    let places = boards.flat_map(|(_, (even, odd))| [even, odd]);
+    let sets = (0..sets).map(|_| member_at(&arena, process.new_slots() as u64).unwrap());
+    let places = sets.flat_map(|(_, (even, odd))| [even, odd]);
     let blocks = |apart: Span| (0..3).map(move |at| apart.slice(at * BLOCK_BYTES, BLOCK_BYTES));
     let spans = places.flat_map(|place| blocks(place.apart).chain([place.beside]));
     spans.map(|span| (span.address(), Cell::new(0))).collect()
@@ -211,7 +211,7 @@ fn check(members: u32, preemptions: usize, calls: &'static [Needs]) {
     let segment = segment(members);
     explore(preemptions, move || {
         let mut all: Vec<_> = (0..members).map(|rank| Process::new(&segment, rank)).collect();
-        let rooms: Vec<_> = all.iter_mut().map(Process::new_board).collect();
+        let rooms: Vec<_> = all.iter_mut().map(Process::new_slots).collect();
         let peers: Vec<_> = (0..members).collect();
         let cells = (0..members).flat_map(|rank| places(&segment, rank, 1)).collect();
         let shared = Arc::new((peers, rooms, cells));
@@ -260,19 +260,19 @@ fn loom_three_members_of_which_some_run_ahead() {
     check(3, 2, &[Root(0), Root(0), All, Root(1), Root(1)]);
 }
 
-/// A process shares a board with one other, then with another, then with nobody, while those may still be in the calls before.
+/// A process shares slots with one other, then with another, then with nobody, while those may still be in the calls before.
 #[test]
-fn loom_boards_are_used_again_only_after_all_have_left() {
+fn loom_slots_are_used_again_only_after_all_have_left() {
     const SHARED: [&[u32]; 2] = [&[0, 1], &[0, 2]];
     let segment = segment(3);
     let seen = std::sync::Arc::new(Mutex::new([[false; 2]; 2]));
     let used_again = seen.clone();
     explore(2, move || {
         let [mut zero, mut one, mut two] = [0, 1, 2].map(|rank| Process::new(&segment, rank));
-        let rooms = [&mut zero, &mut one, &mut two].map(Process::new_board);
+        let rooms = [&mut zero, &mut one, &mut two].map(Process::new_slots);
         let cells: Cells = [(0, 3), (1, 1), (2, 1)]
             .into_iter()
-            .flat_map(|(rank, boards)| places(&segment, rank, boards))
+            .flat_map(|(rank, sets)| places(&segment, rank, sets))
             .collect();
         let shared = Arc::new((cells, AtomicU64::new(0)));
         let others = [
@@ -294,15 +294,15 @@ fn loom_boards_are_used_again_only_after_all_have_left() {
         ];
         let cells = &shared.0;
         zero.call(SHARED[0], &rooms[..2], 1, &[Root(0)], cells);
-        let second = zero.new_board();
+        let second = zero.new_slots();
         shared.1.store(second as u64, Ordering::Release);
         zero.call(SHARED[1], &[second, rooms[2]], 2, &[Root(0), Root(0)], cells);
-        let third = zero.new_board();
+        let third = zero.new_slots();
         zero.call(&[0], &[third], 4, &[All, All], cells);
         let mut seen = seen.lock().unwrap();
         seen[0][usize::from(second == rooms[0])] = true;
         seen[1][usize::from(third == second)] = true;
         others.into_iter().for_each(|other| other.join().unwrap());
     });
-    assert_eq!(*used_again.lock().unwrap(), [[true; 2]; 2], "no run, or each, has used a board again");
+    assert_eq!(*used_again.lock().unwrap(), [[true; 2]; 2], "no run, or each, has used a slots again");
 }

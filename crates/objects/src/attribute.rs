@@ -1,6 +1,6 @@
-//! Attributes: values that a program hangs on comms and datatypes, and their keyvals (MPI 5.0, section 7.7).
+//! Attributes: values that a program sets on comms and datatypes, and their keyvals (MPI 5.0, section 7.7).
 //!
-//! Nothing here calls the program's callbacks: the `abi` room collects what is to be called, and calls it with nothing borrowed.
+//! Nothing here calls the program's callbacks: the `abi` crate collects what is to be called, and calls it with nothing borrowed.
 
 use crate::handle::Kind;
 use std::sync::Arc;

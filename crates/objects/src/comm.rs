@@ -35,14 +35,14 @@ pub struct Comm {
     pub name: String,
     /// Its error handler, a reference held on the table of `Objects`.
     pub errhandler: Handle,
-    /// What the program hung on it.
+    /// Its attributes.
     pub attributes: Attributes,
     /// MPI_Comm_set_info.
     pub info: Info,
     /// The session that it came of: its handle's number, 0 of none.
     pub session: u64,
     /// What its short blocking collectives go over.
-    pub boards: Boards,
+    pub flat: Flat,
     /// What its nonblocking ones go through.
     pub queue: Queue,
     /// Its virtual topology.
@@ -56,18 +56,18 @@ pub struct Comm {
     partitioned: [Partial; 2],
 }
 
-/// How far a comm is with the boards of its short blocking collectives (room `coll`), which its members hang together.
+/// How far a comm is with the slots of its short blocking collectives (crate `coll`), which its members attach together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Boards {
+pub enum Flat {
     /// So many calls could have gone over them.
     Counted(u32),
     /// Some member has no room for one.
     Refused,
-    /// They hang, and have this number in `coll`.
-    Hung(usize),
+    /// They are attached, and have this number in `coll`.
+    Attached(usize),
 }
 
-/// How far collectives that do not block are with a queue of theirs (room `coll`), which the members open together.
+/// How far collectives that do not block are with a queue of theirs (crate `coll`), which the members open together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
     /// So many calls could have gone through it.
@@ -78,7 +78,7 @@ pub enum Queue {
 
 /// What the context of a comm's nonblocking collectives differs in. No context that is made has this bit or the next.
 const NONBLOCKING: u64 = 1 << 63;
-/// In which room `coll` makes contexts of its own from one that it is given.
+/// In which crate `coll` makes contexts of its own from one that it is given.
 const COLL_CONTEXT: u64 = 1 << 62;
 
 /// The hints that a comm may have. All are promises of the program, of which no use is made.
@@ -110,7 +110,7 @@ impl Comm {
             errhandler: constants::ERRORS_ARE_FATAL,
             attributes: Attributes::default(),
             info: Info::from([("mpi_memory_alloc_kinds", MEMORY_KINDS)]),
-            boards: Boards::Counted(0),
+            flat: Flat::Counted(0),
             queue: Queue::Counted(0),
             topology: None,
             sequences: [0; 2],

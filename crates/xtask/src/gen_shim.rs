@@ -1,26 +1,26 @@
-//! Generates the standard ABI's face: `crates/standard/src/face.rs`, and the list of functions with and without a body.
+//! Generates the standard ABI's shim: `crates/standard/src/shim.rs`, and the list of functions with and without a body.
 //!
 //! A function `MPI_X` has a body if some file of `crates/abi/src/body` has a `pub fn x(`. `MPI_X_c` has one if there is `pub fn x_c(`,
 //! or if `MPI_X` has one and the two differ only in the width of counts: then both share it, and what differs goes through
-//! wrappers that are wide enough for both. A `pub fn x(` in `body/plain.rs` is a short way to the body. How C parameters become Rust arguments is said in `crates/abi/src/body/mod.rs`.
+//! wrappers that are wide enough for both. A `pub fn x(` in `body/plain.rs` is a fast path to the body. How C parameters become Rust arguments is said in `crates/abi/src/body/mod.rs`.
 
 use crate::table::{Function, HANDLES, Param, Table};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// From the name of a body to its module; the names of those with a short way.
+/// From the name of a body to its module; the names of those with a fast path.
 struct Bodies {
     modules: BTreeMap<String, String>,
     plain: BTreeSet<String>,
 }
 
-/// The face's text, not yet formatted, and the list: one line per function, its name and 1 or 0.
-pub fn face(root: &Path, table: &Table) -> Result<(String, String), String> {
+/// The shim's text, not yet formatted, and the list: one line per function, its name and 1 or 0.
+pub fn shim(root: &Path, table: &Table) -> Result<(String, String), String> {
     generate(root, table, &STANDARD)
 }
 
-/// What differs between the faces.
+/// What differs between the shims.
 pub struct Dialect {
     /// What the file begins with.
     pub head: &'static str,
@@ -46,7 +46,7 @@ const STANDARD: Dialect = Dialect {
     inside: |_| None,
 };
 
-/// A parameter in a face.
+/// A parameter in a shim.
 pub struct Converted {
     /// Its type in the C signature.
     pub c: &'static str,
@@ -69,7 +69,7 @@ impl Converted {
     }
 }
 
-/// The text of a face and the list of functions.
+/// The text of a shim and the list of functions.
 pub fn generate(root: &Path, table: &Table, dialect: &Dialect) -> Result<(String, String), String> {
     let bodies = bodies(root)?;
     let mut text = String::from(dialect.head);
@@ -84,7 +84,7 @@ pub fn generate(root: &Path, table: &Table, dialect: &Dialect) -> Result<(String
         text.push_str(&entry(function, table, dialect, body.as_deref(), &bodies));
     }
     if let Some(name) = bodies.plain.iter().find(|name| !bodies.modules.contains_key(*name)) {
-        return Err(format!("crates/abi/src/body/plain.rs: `pub fn {name}` is a short way to no body"));
+        return Err(format!("crates/abi/src/body/plain.rs: `pub fn {name}` is a fast path to no body"));
     }
     if let Some((name, module)) = bodies.modules.iter().find(|(name, _)| !used.contains(*name)) {
         return Err(format!(

@@ -1,20 +1,20 @@
-//! Boards: short collectives, each in one exchange of cache lines.
+//! FlatSets: short collectives, each in one exchange of cache lines.
 //!
-//! On a board, which lies in its arena, each member of a comm has two places, used in turn: a word with the number of a round and what
+//! In its arena each member of a comm has two places, used in turn: a word with the number of a round and what
 //! the call is (its *facts*: collective, root, bytes), and the bytes that it contributes. To take part in round r, a member writes its
 //! bytes and then the word into the place whose turn it is, and reads the places of those whose bytes it needs once their words are
 //! its own. So a collective needs one look at each other member, and nobody walks a schedule. A long reduction for all takes two
 //! rounds: the sum of a share for each, who leaves it where the others had put theirs, then all shares. So does a long all-to-all or allgather that is *pulled* (`pull.rs`).
 //!
-//! Always true here: a place is overwritten only by who knows that all members have begun the round before, and so have read that place, whose
+//! Invariants: a place is overwritten only by who knows that all members have begun the round before, and so have read that place, whose
 //! round was two before; a byte is written by one member before its word, and then at most by the only one that reads it; operands are
-//! combined in the order of ranks, so all members get the same bits; whether a call is one for the board depends only on what is the same
+//! combined in the order of ranks, so all members get the same bits; whether a call is flat depends only on what is the same
 //! for all members, so their rounds count alike.
 //!
-//! A comm gets its boards after some such calls: many have only a few. Blocking calls have boards of their own, since nonblocking ones never
+//! A comm gets its slots after some such calls: many have only a few. Blocking calls have slots of their own, since nonblocking ones never
 //! match them (MPI 5.0, section 6.12).
 //!
-//! Read next: `round.rs` (what a member does in a round), `short.rs` (what a call is on a board), `queue.rs` (calls that do not block), `board_loom.rs` (this code under every interleaving).
+//! Read next: `round.rs` (what a member does in a round), `short.rs` (what a call is on slots), `queue.rs` (calls that do not block), `flat_loom.rs` (this code under every interleaving).
 
 use crate::call::Call;
 use crate::pull::Pull;
@@ -35,7 +35,7 @@ use tuning::{Distance, Load, Probes, Way};
 const BESIDE_MAX: u64 = 120;
 /// Shorter contributions to an all-to-all do not cross: what they would gain is less than what it takes to tell.
 const CROSSED_MIN: u64 = 1 << 10;
-/// Calls on a comm before its members hang boards.
+/// Calls on a comm before its members attach slots.
 pub const CALLS_BEFORE: u32 = 8;
 
 /// Bits of a place's word below the round: five of the collective, four of the root, and those of the bytes.
@@ -52,19 +52,19 @@ const _: () = assert!(
 
 /// From one word to the next: processors fetch lines in pairs.
 const WORD_BYTES: u64 = 128;
-/// Before the bytes that do not lie beside a word: the word `left`, which only blocking calls' boards use, and the words of both places.
+/// Before the bytes that do not lie beside a word: the word `left`, which only blocking calls' slots use, and the words of both places.
 const WORDS_BYTES: u64 = 4 * WORD_BYTES;
-/// Room for contributions of `BYTES_MAX` while a rank's boards have less than this in all, then for less: touched pages stay.
-const BOARDS_BYTES_MAX: u64 = 128 << 20;
+/// Room for contributions of `BYTES_MAX` while a rank's slots have less than this in all, then for less: touched pages stay.
+const SLOTS_BYTES_MAX: u64 = 128 << 20;
 const LESS_BYTES_MAX: u64 = 16 << 10;
-/// In a `Hung::room`, beside the logarithm: proxies carry out this member's nonblocking collectives.
+/// In a `Attached::room`, beside the logarithm: proxies carry out this member's nonblocking collectives.
 const SERVED: u64 = 1 << 5;
 /// The same: ranks of the job share cpus, as far as this member knows.
 const CROWDED: u64 = 1 << 61;
 /// The same: this member can read the memory of all others, and wants to (`pull.rs`).
 const PULLS: u64 = 1 << 62;
-/// What members tell each other who have no room for a board.
-pub const NO_BOARD: u64 = u64::MAX;
+/// What members tell each other who have no room for slots.
+pub const NO_SLOTS: u64 = u64::MAX;
 
 /// A call under way.
 #[derive(Debug)]
@@ -78,16 +78,16 @@ pub struct Turn {
     all: bool,
 }
 
-/// Whose calls go over a board.
+/// Whose calls go over slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Calls {
-    /// A comm's blocking ones, by the boards' number.
+    /// A comm's blocking ones, by the slots' number.
     Blocking(usize),
     /// Those of a queue.
     Queued(usize),
 }
 
-/// What of boards was chosen by measurement.
+/// What of slots was chosen by measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     /// Longer blocks are pulled where all members can, and want to.
@@ -121,11 +121,11 @@ impl Bounds {
     }
 }
 
-/// The boards of a process.
-pub(crate) struct Boards {
+/// The slots of a process.
+pub(crate) struct FlatSets {
     pub(crate) segment: Segment,
     /// Those of blocking calls.
-    pub(crate) hung: Slab<Hung>,
+    pub(crate) attached: Slab<Attached>,
     /// Those of other calls.
     pub(crate) queues: Slab<Queue>,
     /// Calls in queues that the program has not yet been told of, and the queues in which something is to be done.
@@ -135,19 +135,19 @@ pub(crate) struct Boards {
     pub(crate) leaving: Vec<Leaving>,
     /// Those on which a thread has waited for long: it may go to sleep.
     waiting: Vec<usize>,
-    /// `Hung::room` of boards on which this member makes no more calls, and how many others used each: it may be used again when these have left, too.
+    /// `Attached::room` of slots on which this member makes no more calls, and how many others used each: it may be used again when these have left, too.
     pub(crate) left: Vec<(u64, u64)>,
-    /// Bytes of all boards that were made here.
+    /// Bytes of all slots that were made here.
     made_bytes: u64,
     pub(crate) bounds: Bounds,
     /// Proxies carry out this rank's nonblocking collectives.
     served: bool,
 }
 
-/// The boards of a comm, or of a queue.
-pub(crate) struct Hung {
-    pub(crate) board: Board,
-    /// Where this rank's board lies in its arena, and, in the bits that alignment leaves, the binary logarithm of the bytes for which a
+/// The slots of a comm, or of a queue.
+pub(crate) struct Attached {
+    pub(crate) slots: Slots,
+    /// Where this rank's slots lies in its arena, and, in the bits that alignment leaves, the binary logarithm of the bytes for which a
     /// place has room, and `SERVED`: what members tell each other.
     room: u64,
     /// Some member's nonblocking collectives are for proxies.
@@ -165,8 +165,8 @@ pub(crate) struct Hung {
     begun: Option<Turn>,
 }
 
-/// One board of each of a comm's members.
-pub struct Board {
+/// One slots of each of a comm's members.
+pub struct Slots {
     pub(crate) rank: usize,
     members: Vec<Member>,
     /// Those of all members for rounds with even numbers, and with odd ones.
@@ -194,11 +194,11 @@ struct Place {
     apart: Span,
 }
 
-impl Boards {
-    pub(crate) fn new(segment: Segment, served: bool, bounds: Bounds) -> Boards {
-        Boards {
+impl FlatSets {
+    pub(crate) fn new(segment: Segment, served: bool, bounds: Bounds) -> FlatSets {
+        FlatSets {
             segment,
-            hung: Slab::new(),
+            attached: Slab::new(),
             queues: Slab::new(),
             queued: Slab::new(),
             busy: Vec::new(),
@@ -211,166 +211,166 @@ impl Boards {
         }
     }
 
-    /// Room for a member's board among these (`Hung::room`), or `NO_BOARD`.
-    pub(crate) fn new_board(&mut self, memory: &mut Allocator, peers: &[u32]) -> u64 {
+    /// Room for a member's slots among these (`Attached::room`), or `NO_SLOTS`.
+    pub(crate) fn new_slots(&mut self, memory: &mut Allocator, peers: &[u32]) -> u64 {
         let reaches = |peer: &u32| cma::reaches(&self.segment, *peer);
         let pulls =
             peers.len() <= MEMBERS_MAX && self.bounds.wants_pulls(&self.segment) && peers.iter().all(reaches);
         let arena = memory.arena().clone();
         let word = |room: u64, at: u64| {
-            arena.keep(place_of(room).0 + at * WORD_BYTES, 1).expect("boards lie inside their arenas")
+            arena.keep(place_of(room).0 + at * WORD_BYTES, 1).expect("sets lie inside their arenas")
         };
         let unused = |&(room, others): &(u64, u64)| word(room, 0)[0].load(Ordering::Acquire) == others;
         let room = match self.left.iter().position(unused) {
             Some(at) => Some(self.left.swap_remove(at).0 & !(PULLS | CROWDED)),
             None => {
-                let bytes = if self.made_bytes < BOARDS_BYTES_MAX { BYTES_MAX } else { LESS_BYTES_MAX };
+                let bytes = if self.made_bytes < SLOTS_BYTES_MAX { BYTES_MAX } else { LESS_BYTES_MAX };
                 self.made_bytes += 2 * bytes;
                 let extra = u64::from(bytes.ilog2()) | if self.served { SERVED } else { 0 };
-                memory.alloc(board_bytes(bytes)).map(|offset| offset | extra)
+                memory.alloc(slots_bytes(bytes)).map(|offset| offset | extra)
             }
         };
-        let Some(room) = room else { return NO_BOARD };
+        let Some(room) = room else { return NO_SLOTS };
         (0..3).for_each(|at| word(room, at)[0].store(0, Ordering::Relaxed));
         let crowded = !self.segment.job().may_spin();
         room | if pulls { PULLS } else { 0 } | if crowded { CROWDED } else { 0 }
     }
 
-    /// Hangs the board of blocking calls, as all members have told each other; nothing if some member has no room for one.
-    pub(crate) fn hang(&mut self, rank: usize, peers: &[u32], rooms: &[i64]) -> Result<Option<usize>> {
-        let hung = Hung::find(&self.segment, rank, peers, rooms, self.bounds)?;
-        Ok(hung.map(|hung| self.hung.insert(hung)))
+    /// Attaches the slots of blocking calls, as all members have told each other; nothing if some member has no room for one.
+    pub(crate) fn attach(&mut self, rank: usize, peers: &[u32], rooms: &[i64]) -> Result<Option<usize>> {
+        let attached = Attached::find(&self.segment, rank, peers, rooms, self.bounds)?;
+        Ok(attached.map(|attached| self.attached.insert(attached)))
     }
 
-    /// Whether all members have room for a blocking call that fits boards.
+    /// Whether all members have room for a blocking call that fits slots.
     #[inline]
-    pub(crate) fn has_room(&self, board: usize, short: &Short) -> bool {
-        self.hung[board].has_room(short)
+    pub(crate) fn has_room(&self, slots: usize, short: &Short) -> bool {
+        self.attached[slots].has_room(short)
     }
 
     /// The rounds of a blocking call.
     #[inline]
-    pub(crate) fn rounds(&self, board: usize, short: &Short) -> Rounds {
-        self.hung[board].rounds(short)
+    pub(crate) fn rounds(&self, slots: usize, short: &Short) -> Rounds {
+        self.attached[slots].rounds(short)
     }
 
     /// Makes a blocking call that fits if it is over after so many looks; otherwise `begin` goes on with it.
     #[inline(always)]
-    pub(crate) fn try_now(&mut self, board: usize, call: &impl Round, looks: u32) -> Option<()> {
-        let hung = &mut self.hung[board];
-        let mut turn = hung.board.begin(call);
+    pub(crate) fn try_now(&mut self, slots: usize, call: &impl Round, looks: u32) -> Option<()> {
+        let attached = &mut self.attached[slots];
+        let mut turn = attached.slots.begin(call);
         for _ in 0..looks {
-            match hung.board.step(&mut turn, call) {
+            match attached.slots.step(&mut turn, call) {
                 None => sys::cpu::look_again(),
                 Some(Ok(())) => return Some(()),
                 Some(Err(_)) => break,
             }
         }
-        hung.begun = Some(turn);
+        attached.begun = Some(turn);
         None
     }
 
     /// Begins the next round of blocking calls, with one that fits.
     #[inline]
-    pub(crate) fn begin(&mut self, board: usize, call: &impl Round) -> Turn {
-        let hung = &mut self.hung[board];
-        let turn = hung.begun.take().unwrap_or_else(|| hung.board.begin(call));
+    pub(crate) fn begin(&mut self, slots: usize, call: &impl Round) -> Turn {
+        let attached = &mut self.attached[slots];
+        let turn = attached.begun.take().unwrap_or_else(|| attached.slots.begin(call));
         debug_assert_eq!(turn.word % (1 << FACTS_BITS), call.facts(), "another call was begun");
         turn
     }
 
     /// Whether the last blocking call waits for a member that may need this cpu.
     #[inline]
-    pub(crate) fn waits_for_one_on(&self, board: usize, cpu: usize) -> bool {
-        self.hung[board].board.misses_one_on(cpu)
+    pub(crate) fn waits_for_one_on(&self, slots: usize, cpu: usize) -> bool {
+        self.attached[slots].slots.misses_one_on(cpu)
     }
 
     /// Takes a blocking call as far as it goes. How it ended, once it has.
     #[inline]
-    pub(crate) fn advance(&mut self, board: usize, turn: &mut Turn, call: &impl Round) -> Option<Result<()>> {
-        self.hung[board].board.advance(turn, call)
+    pub(crate) fn advance(&mut self, slots: usize, turn: &mut Turn, call: &impl Round) -> Option<Result<()>> {
+        self.attached[slots].slots.advance(turn, call)
     }
 
-    /// The board of blocking calls.
-    pub(crate) fn blocking(&self, board: usize) -> &Board {
-        &self.hung[board].board
+    /// The slots of blocking calls.
+    pub(crate) fn blocking(&self, slots: usize) -> &Slots {
+        &self.attached[slots].slots
     }
 
-    /// A call with a count for each member, on these boards, if it is one for them.
-    pub(crate) fn vector(&self, board: usize, call: &Call) -> Option<Vector> {
-        Vector::new(call, self.hung[board].bytes_max)
+    /// A call with a count for each member, on these slots, if it is one for them.
+    pub(crate) fn vector(&self, slots: usize, call: &Call) -> Option<Vector> {
+        Vector::new(call, self.attached[slots].bytes_max)
     }
 
     /// The most that each member combines of all in a blocking call.
-    pub(crate) fn flat_max(&self, board: usize) -> u64 {
-        self.hung[board].flat_max
+    pub(crate) fn flat_max(&self, slots: usize) -> u64 {
+        self.attached[slots].flat_max
     }
 
     /// Which blocking calls go by schedules.
-    pub(crate) fn skipping(&mut self, board: usize) -> &mut Skipping {
-        &mut self.hung[board].skipping
+    pub(crate) fn skipping(&mut self, slots: usize) -> &mut Skipping {
+        &mut self.attached[slots].skipping
     }
 
     /// The thread that makes a blocking call is going to wait for long, or has done so.
     #[cold]
-    pub(crate) fn wait(&mut self, board: usize, begins: bool) {
-        self.waiting.retain(|waiting| *waiting != board);
+    pub(crate) fn wait(&mut self, slots: usize, begins: bool) {
+        self.waiting.retain(|waiting| *waiting != slots);
         if begins {
-            self.waiting.push(board);
+            self.waiting.push(slots);
         }
     }
 
-    /// Those for which a thread may sleep: who they are, and the board.
+    /// Those for which a thread may sleep: who they are, and the slots.
     #[inline]
-    fn awaited(&self) -> impl Iterator<Item = (Calls, &Board)> {
+    fn awaited(&self) -> impl Iterator<Item = (Calls, &Slots)> {
         let blocking =
-            self.waiting.iter().map(|number| (Calls::Blocking(*number), &self.hung[*number].board));
+            self.waiting.iter().map(|number| (Calls::Blocking(*number), &self.attached[*number].slots));
         let queued =
-            self.busy.iter().filter_map(|queue| Some((Calls::Queued(*queue), self.queues[*queue].board()?)));
+            self.busy.iter().filter_map(|queue| Some((Calls::Queued(*queue), self.queues[*queue].slots()?)));
         blocking.chain(queued)
     }
 
     /// Whether a call that has waited for long would get further.
     #[inline]
-    pub(crate) fn stirred(&self) -> bool {
-        self.awaited().any(|(_, board)| !board.misses())
+    pub(crate) fn has_events(&self) -> bool {
+        self.awaited().any(|(_, slots)| !slots.misses())
     }
 
-    /// The boards on which calls wait, and for which member.
+    /// The slots on which calls wait, and for which member.
     pub(crate) fn pending(&self) -> impl Iterator<Item = (Calls, usize)> {
-        self.awaited().filter(|(_, board)| board.misses()).map(|(calls, board)| (calls, board.missed.0))
+        self.awaited().filter(|(_, slots)| slots.misses()).map(|(calls, slots)| (calls, slots.missed.0))
     }
 
-    /// The comm of these boards is freed here.
-    pub(crate) fn leave(&mut self, board: usize) {
-        let hung = self.hung.remove(board);
-        self.take_down(hung);
+    /// The comm of these slots is freed here.
+    pub(crate) fn leave(&mut self, slots: usize) {
+        let attached = self.attached.remove(slots);
+        self.detach(attached);
     }
 
-    /// A board on which this member makes no more calls. The others' may be under way.
-    pub(crate) fn take_down(&mut self, Hung { board, room, .. }: Hung) {
-        self.left.push((room, board.members.len() as u64 - 1));
-        for rank in board.others() {
-            board.members[rank].left[0].fetch_add(1, Ordering::Release);
+    /// A slots on which this member makes no more calls. The others' may be under way.
+    pub(crate) fn detach(&mut self, Attached { slots, room, .. }: Attached) {
+        self.left.push((room, slots.members.len() as u64 - 1));
+        for rank in slots.others() {
+            slots.members[rank].left[0].fetch_add(1, Ordering::Release);
         }
     }
 }
 
-impl Hung {
-    /// The members' boards, as all have told each other; nothing if some member has no room for one.
+impl Attached {
+    /// The members' slots, as all have told each other; nothing if some member has no room for one.
     pub(crate) fn find(
         segment: &Segment,
         rank: usize,
         peers: &[u32],
         rooms: &[i64],
         bounds: Bounds,
-    ) -> Result<Option<Hung>> {
-        if rooms.contains(&(NO_BOARD as i64)) {
+    ) -> Result<Option<Attached>> {
+        if rooms.contains(&(NO_SLOTS as i64)) {
             return Ok(None);
         }
         let member = |(&peer, &room): (&u32, &i64)| match member_at(&segment.arena(peer)?, room as u64) {
             Some((left, places)) => Ok((Member { peer, page: segment.keep_rank(peer), left }, places)),
-            None => fail!(Class::Intern, "rank {peer} of the job says that its board is at {room:#x}"),
+            None => fail!(Class::Intern, "rank {peer} of the job says that its slots is at {room:#x}"),
         };
         let (members, places): (Vec<_>, (_, _)) =
             peers.iter().zip(rooms).map(member).collect::<Result<_>>()?;
@@ -379,8 +379,8 @@ impl Hung {
             (true, true) => bounds.near_bytes_max,
             (true, false) => bounds.near_bytes_max / 2,
         };
-        Ok(Some(Hung {
-            board: Board {
+        Ok(Some(Attached {
+            slots: Slots {
                 rank,
                 members,
                 places: places.into(),
@@ -406,10 +406,10 @@ impl Hung {
         }))
     }
 
-    /// Whether all members have room for a call that fits boards.
+    /// Whether all members have room for a call that fits slots.
     #[inline]
     pub(crate) fn has_room(&self, short: &Short) -> bool {
-        let members = self.board.members.len();
+        let members = self.slots.members.len();
         let room = self.bytes_max == BYTES_MAX || short.contribution(members) <= self.bytes_max;
         let is_short = !Pull::takes(short) || short.bytes * members as u64 <= BYTES_MAX;
         self.pulls(short) || room && is_short
@@ -427,7 +427,7 @@ impl Hung {
         if self.pulls(short) {
             return Rounds::Pulled(Box::new(Pull::new(short, &self.segment)));
         }
-        match short.halves(self.board.rank, self.board.members.len(), self.flat_max) {
+        match short.halves(self.slots.rank, self.slots.members.len(), self.flat_max) {
             Some((first, second)) => Rounds::Two(first, Box::new(second)),
             None => Rounds::One,
         }
@@ -444,18 +444,18 @@ pub enum Rounds {
     Pulled(Box<Pull>),
 }
 
-/// For `Boards::left`: a board that nobody has hung, if there was room for one.
+/// For `FlatSets::left`: slots that nobody has attached, if there was room for one.
 pub(crate) fn unused(room: u64) -> Option<(u64, u64)> {
-    (room != NO_BOARD).then_some((room, 0))
+    (room != NO_SLOTS).then_some((room, 0))
 }
 
-/// Where the board of a `Hung::room` lies, and how long a contribution may be.
+/// Where the slots of a `Attached::room` lies, and how long a contribution may be.
 fn place_of(room: u64) -> (u64, u64) {
     (room & !(PULLS | CROWDED | 63), 1 << (room & 31))
 }
 
-/// Of one board, for contributions of so many.
-fn board_bytes(bytes: u64) -> u64 {
+/// Of one slots, for contributions of so many.
+fn slots_bytes(bytes: u64) -> u64 {
     WORDS_BYTES + 2 * bytes
 }
 
@@ -465,7 +465,7 @@ fn member_at(arena: &Arena, room: u64) -> Option<(Words, (Place, Place))> {
     if !(LESS_BYTES_MAX..=BYTES_MAX).contains(&bytes) {
         return None;
     }
-    let whole = arena.span(offset, board_bytes(bytes))?;
+    let whole = arena.span(offset, slots_bytes(bytes))?;
     let place = |turn: u64| {
         let (word, apart) = ((1 + turn) * WORD_BYTES, WORDS_BYTES + turn * bytes);
         Some(Place {
@@ -477,7 +477,7 @@ fn member_at(arena: &Arena, room: u64) -> Option<(Words, (Place, Place))> {
     Some((arena.keep(offset, 1)?, (place(0)?, place(1)?)))
 }
 
-impl Board {
+impl Slots {
     /// The members' places for a round.
     #[inline]
     fn places(&self, round: u64) -> &[Place] {
@@ -644,9 +644,9 @@ impl Board {
 }
 
 #[cfg(all(test, not(loom)))]
-#[path = "board_tests.rs"]
+#[path = "flat_tests.rs"]
 mod tests;
 
 #[cfg(all(test, loom))]
-#[path = "board_loom.rs"]
+#[path = "flat_loom.rs"]
 mod loom_tests;

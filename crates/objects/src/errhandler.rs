@@ -1,4 +1,4 @@
-//! Error handlers (MPI 5.0, section 9.3). Calling them is the `abi` room's.
+//! Error handlers (MPI 5.0, section 9.3). Calling them is the `abi` crate's.
 
 use crate::constants;
 use crate::handle::{Handle, Kind};

@@ -6,7 +6,7 @@
 
 use crate::numbers::{self, HANDLES, SPREAD};
 use abi::args::{Handle, Status};
-use abi::face::Face;
+use abi::shim::Shim;
 
 /// Our numbers of null handles that share a number with another kind, or are pointers.
 const FILE_NULL: usize = 280;
@@ -154,8 +154,8 @@ macro_rules! permutation {
 /// A permutation of ints, by value and in memory.
 macro_rules! families {
     ($table:ident, $from:ident, $to:ident: $($pairs:tt)*) => {
-        crate::door::permutation! { $from, $to: $($pairs)* }
-        crate::door::foreign!($table: i32 as i32, $from, $to);
+        crate::translate::permutation! { $from, $to: $($pairs)* }
+        crate::translate::foreign!($table: i32 as i32, $from, $to);
     };
 }
 
@@ -164,13 +164,13 @@ macro_rules! flags {
     ($table:ident, $from:ident, $to:ident: $($ours:literal = $theirs:literal),*) => {
         /// From the program to us.
         pub fn $from(flags: i32) -> i32 {
-            crate::door::move_bits(flags, &[$(($theirs, $ours)),*])
+            crate::translate::move_bits(flags, &[$(($theirs, $ours)),*])
         }
         /// From us to the program.
         pub fn $to(flags: i32) -> i32 {
-            crate::door::move_bits(flags, &[$(($ours, $theirs)),*])
+            crate::translate::move_bits(flags, &[$(($ours, $theirs)),*])
         }
-        crate::door::foreign!($table: i32 as i32, $from, $to);
+        crate::translate::foreign!($table: i32 as i32, $from, $to);
     };
 }
 
@@ -315,7 +315,7 @@ fn contents(combiner: i32, large: bool, integers: &mut [i32]) {
 }
 
 /// What callbacks, attributes and texts carry.
-pub static FACE: Face = Face {
+pub static SHIM: Shim = Shim {
     name: "MPICH ABI (libmpi.so.12)",
     version: (-1, -1),
     handle: bits,

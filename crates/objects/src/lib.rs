@@ -20,7 +20,7 @@ pub mod table;
 pub mod topology;
 
 pub use attribute::{Attribute, Attributes, Keyval, Registered, Value};
-pub use comm::{Boards, Comm, Queue};
+pub use comm::{Comm, Flat, Queue};
 pub use context::Context;
 pub use errhandler::{Action, Errhandler};
 pub use errors::Errors;
@@ -43,7 +43,7 @@ pub struct TypeEntry {
     pub datatype: Arc<Datatype>,
     /// MPI_Type_set_name; predefined ones bear their own names.
     pub name: String,
-    /// What the program hung on it.
+    /// Its attributes.
     pub attributes: Attributes,
 }
 

@@ -35,14 +35,14 @@ impl P2p {
             progress: SendProgress::Offered,
         };
         let ours = self.state.open_send(Request::send(stage, data, detached));
-        self.state.unexpected.push(envelope, Message::Own { ours });
+        self.state.unexpected.push(envelope, Message::Loopback { ours });
         Ok(if detached { Ticket::DONE } else { Ticket(ours) })
     }
 }
 
 impl State {
     /// Gives a receive the bytes of a send of ours that waited for it, and ends both.
-    pub(crate) fn copy_own(&mut self, send: u64, receive: u64, envelope: Envelope) {
+    pub(crate) fn copy_loopback(&mut self, send: u64, receive: u64, envelope: Envelope) {
         let waiting = self.requests.get_mut(send).expect("a send to ourselves waits until it is received");
         let mut data = std::mem::replace(&mut waiting.data, Data::None);
         self.land_own(receive, envelope, &mut data);

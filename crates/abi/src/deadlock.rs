@@ -117,9 +117,9 @@ pub(crate) fn report(process: &Process) -> String {
         }
         text.push('\n');
     }
-    for (calls, rank) in job.coll.pending_on_boards() {
+    for (calls, rank) in job.coll.pending_on_flat() {
         let comm = comms(process).find(|(_, comm)| match calls {
-            coll::Calls::Blocking(boards) => comm.boards == objects::Boards::Hung(boards),
+            coll::Calls::Blocking(set) => comm.flat == objects::Flat::Attached(set),
             coll::Calls::Queued(queue) => comm.queue == objects::Queue::Open(queue),
         });
         writeln!(text, "short collective{}: not started by rank {rank}", named(comm))

@@ -1,8 +1,8 @@
 //! What the program's binary interface makes of our numbers, where they reach it other than through parameters: in callbacks, in the values
 //! of predefined attributes, in texts.
 //!
-//! A library has one face for good: the standard's unless the face's own room says `choose` when it is loaded. Parameters are no matter of
-//! this file: a face converts them itself, and says in the wrappers of `args.rs` how its programs keep what they point to.
+//! A library has one shim for good: the standard's unless the shim's own crate says `choose` when it is loaded. Parameters are no matter of
+//! this file: a shim converts them itself, and says in the wrappers of `args.rs` how its programs keep what they point to.
 
 use crate::args::{Foreign, Status};
 use error::{Class, Result, fail};
@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 
 /// The forms in which the program's functions get and give what has a number in MPI. Everything here is from ours to the program's.
 #[derive(Debug)]
-pub struct Face {
+pub struct Shim {
     /// Its name, for MPI_Get_library_version.
     pub name: &'static str,
     /// Major and minor version, for MPI_Abi_get_version; -1 where it is not the standard's.
@@ -35,8 +35,8 @@ pub struct Face {
     pub status: Option<&'static Foreign<Status>>,
 }
 
-/// The standard ABI's face, whose numbers are ours.
-static STANDARD: Face = Face {
+/// The standard ABI's shim, whose numbers are ours.
+static STANDARD: Shim = Shim {
     name: "standard ABI 1.0",
     version: (constants::ABI_VERSION, constants::ABI_SUBVERSION),
     handle: |handle| handle.0,
@@ -49,19 +49,19 @@ static STANDARD: Face = Face {
     status: None,
 };
 
-static CHOSEN: OnceLock<&'static Face> = OnceLock::new();
+static CHOSEN: OnceLock<&'static Shim> = OnceLock::new();
 
-/// Makes `face` this library's. To be called when it is loaded, before anything else.
-pub fn choose(face: &'static Face) {
-    let _ = CHOSEN.set(face);
+/// Makes `shim` this library's. To be called when it is loaded, before anything else.
+pub fn choose(shim: &'static Shim) {
+    let _ = CHOSEN.set(shim);
 }
 
-/// This library's face.
-pub fn get() -> &'static Face {
+/// This library's shim.
+pub fn get() -> &'static Shim {
     CHOSEN.get().copied().unwrap_or(&STANDARD)
 }
 
-/// Two libraries of MPI in one process would be two ranks where the job has one: a face is refused where another MPI runs already.
+/// Two libraries of MPI in one process would be two ranks where the job has one: a shim is refused where another MPI runs already.
 pub(crate) fn check_alone() -> Result<()> {
     let own = path_of(get as *const () as *const c_void);
     let mut loaded: Vec<String> = Vec::new();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_without_a_choice_has_the_standards_face() {
+    fn a_library_without_a_choice_has_the_standards_shim() {
         assert_eq!(get().version, (1, 0));
         assert_eq!((get().code)(constants::ERR_LASTCODE), constants::ERR_LASTCODE);
     }

@@ -1,10 +1,10 @@
-//! Boards of several members in one process: every collective, several under way at once, members at their own pace, members that disagree.
+//! FlatSets of several members in one process: every collective, several under way at once, members at their own pace, members that disagree.
 
 use super::*;
 use crate::call::{Call, Members, Part};
 use crate::queue::{Found, State, Ticket, Whole};
 use crate::round::COMBINED_BYTES;
-use crate::short::Flat;
+use crate::short::FlatAllreduce;
 use crate::vector::{Pass, Vector};
 use Collective::*;
 use datatype::{Basic, Buffer, PredefinedOp};
@@ -12,7 +12,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use transport::own;
+use transport::owned;
 use transport::shm::Shape;
 
 const ROUNDS: u64 = 500;
@@ -43,7 +43,7 @@ fn word(rank: usize, round: u64, at: usize) -> u64 {
 
 /// So many of the words, which the caller keeps until the round is over.
 fn buffer(words: &mut [[u8; 8]], many: usize) -> Buffer {
-    own::lend(words[..many].as_flattened_mut(), Buffer::from)
+    owned::lend(words[..many].as_flattened_mut(), Buffer::from)
 }
 
 fn short(collective: Collective, root: usize, bytes: u64) -> Short {
@@ -51,49 +51,49 @@ fn short(collective: Collective, root: usize, bytes: u64) -> Short {
 }
 
 /// The same call at its shortest, where there is that.
-fn flat(short: &Short) -> Option<Flat> {
+fn flat(short: &Short) -> Option<FlatAllreduce> {
     let (own, sum) = (short.input.contiguous()?, short.output.contiguous()?);
     let is_flat = short.collective == Allreduce && short.root == 0 && short.bytes > 0;
-    is_flat.then_some(Flat { operator: short.operator?, own, sum })
+    is_flat.then_some(FlatAllreduce { operator: short.operator?, own, sum })
 }
 
 /// Makes a blocking call.
 fn blocking(
-    boards: &mut Boards,
-    board: usize,
+    sets: &mut FlatSets,
+    slots: usize,
     call: &impl Round,
-    mut wait: impl FnMut(&mut Boards),
+    mut wait: impl FnMut(&mut FlatSets),
 ) -> Result<()> {
     // Half of them by the shortest way.
-    if boards.blocking(board).round().is_multiple_of(2) && boards.try_now(board, call, 3).is_some() {
+    if sets.blocking(slots).round().is_multiple_of(2) && sets.try_now(slots, call, 3).is_some() {
         return Ok(());
     }
-    let mut turn = boards.begin(board, call);
+    let mut turn = sets.begin(slots, call);
     loop {
-        if let Some(outcome) = boards.advance(board, &mut turn, call) {
+        if let Some(outcome) = sets.advance(slots, &mut turn, call) {
             return outcome;
         }
-        boards.wait(board, true);
-        wait(boards);
-        boards.wait(board, false);
+        sets.wait(slots, true);
+        wait(sets);
+        sets.wait(slots, false);
     }
 }
 
 /// Makes a short call that does not block.
-fn enqueue(boards: &mut Boards, queue: usize, short: &Short) -> Ticket {
-    let State::Hung(hung) = &boards.queues[queue].state else { unreachable!("it hangs") };
-    let found = Found::short(hung, short.clone()).expect("there is room");
+fn enqueue(sets: &mut FlatSets, queue: usize, short: &Short) -> Ticket {
+    let State::Attached(attached) = &sets.queues[queue].state else { unreachable!("it is attached") };
+    let found = Found::short(attached, short.clone()).expect("there is room");
     let queued = Queued::sure(found, || unreachable!("a short call is not asked for the whole"));
-    boards.queue(queue, queued, &mut no_schedule)
+    sets.queue(queue, queued, &mut no_schedule)
 }
 
 /// Waits until a call that does not block has ended.
-fn finish(boards: &mut Boards, ticket: Ticket) -> Result<()> {
+fn finish(sets: &mut FlatSets, ticket: Ticket) -> Result<()> {
     for _ in 0..TURNS_MAX {
-        if let Some(outcome) = boards.outcome(ticket, &mut no_schedule) {
+        if let Some(outcome) = sets.outcome(ticket, &mut no_schedule) {
             return outcome;
         }
-        boards.poll(&mut no_schedule);
+        sets.poll(&mut no_schedule);
         std::thread::yield_now();
     }
     panic!("nobody else moves");
@@ -157,13 +157,13 @@ impl Team {
         Team { segment, rooms: Mutex::new(vec![0; size]), told: std::sync::Barrier::new(size) }
     }
 
-    /// A member's boards, which it hangs with all others': one of blocking calls, and one of a queue.
-    fn join(&self, rank: usize) -> (Allocator, Boards, usize, usize) {
+    /// A member's slots, which it is attached with all others': one of blocking calls, and one of a queue.
+    fn join(&self, rank: usize) -> (Allocator, FlatSets, usize, usize) {
         let mut memory = Allocator::new(self.segment.arena(rank as u32).unwrap());
-        let mut boards = Boards::new(self.segment.clone(), false, Bounds::pulling_above(INLINE_BYTES_MAX));
+        let mut sets = FlatSets::new(self.segment.clone(), false, Bounds::pulling_above(INLINE_BYTES_MAX));
         self.segment.rank(rank as u32).pid.store(sys::process::id(), Ordering::Relaxed);
         let mut told = || {
-            self.rooms.lock().unwrap()[rank] = boards.new_board(&mut memory, &[]) as i64;
+            self.rooms.lock().unwrap()[rank] = sets.new_slots(&mut memory, &[]) as i64;
             self.told.wait();
             let rooms = self.rooms.lock().unwrap().clone();
             self.told.wait();
@@ -171,12 +171,13 @@ impl Team {
         };
         let (blocking, queued) = (told(), told());
         let peers: Vec<u32> = (0..blocking.len() as u32).collect();
-        let board = boards.hang(rank, &peers, &blocking).unwrap().unwrap();
-        let hung = Hung::find(&self.segment, rank, &peers, &queued, Bounds::pulling_above(INLINE_BYTES_MAX))
-            .unwrap()
-            .unwrap();
-        let queue = boards.queues.insert(Queue::new(State::Hung(hung)));
-        (memory, boards, board, queue)
+        let slots = sets.attach(rank, &peers, &blocking).unwrap().unwrap();
+        let attached =
+            Attached::find(&self.segment, rank, &peers, &queued, Bounds::pulling_above(INLINE_BYTES_MAX))
+                .unwrap()
+                .unwrap();
+        let queue = sets.queues.insert(Queue::new(State::Attached(attached)));
+        (memory, sets, slots, queue)
     }
 }
 
@@ -184,12 +185,12 @@ impl Team {
 fn run(size: usize, seed: u64) {
     let team = Team::new(size);
     let member = |rank: usize| {
-        let (mut memory, mut boards, board, queue) = team.join(rank);
+        let (mut memory, mut sets, slots, queue) = team.join(rank);
         let (mut all, mut own) = (StdRng::seed_from_u64(seed), StdRng::seed_from_u64(seed + 1 + rank as u64));
         let mut buffers = vec![([[0; 8]; 512], [[0xff; 8]; 512]); UNDER_WAY_MAX];
         let mut turns = 0;
-        let mut wait = |boards: &mut Boards, round| {
-            while !boards.stirred() {
+        let mut wait = |sets: &mut FlatSets, round| {
+            while !sets.has_events() {
                 turns += 1;
                 assert!(turns < TURNS_MAX, "seed {seed}, round {round}: nothing stirs at {rank}");
                 std::thread::yield_now();
@@ -213,34 +214,34 @@ fn run(size: usize, seed: u64) {
             if under_way == 0 {
                 let short = &calls[0].1;
                 // For others it is the same call.
-                let outcome = match (boards.rounds(board, short), flat(short).filter(|_| own.random())) {
+                let outcome = match (sets.rounds(slots, short), flat(short).filter(|_| own.random())) {
                     (Rounds::Pulled(pull), _) => {
-                        blocking(&mut boards, board, &*pull, |boards| wait(boards, round)).unwrap();
-                        blocking(&mut boards, board, &pull.closing(), |boards| wait(boards, round)).unwrap();
+                        blocking(&mut sets, slots, &*pull, |sets| wait(sets, round)).unwrap();
+                        blocking(&mut sets, slots, &pull.closing(), |sets| wait(sets, round)).unwrap();
                         pull.outcome()
                     }
                     (Rounds::Two(first, second), _) => {
-                        blocking(&mut boards, board, &first, |boards| wait(boards, round)).unwrap();
-                        blocking(&mut boards, board, &*second, |boards| wait(boards, round))
+                        blocking(&mut sets, slots, &first, |sets| wait(sets, round)).unwrap();
+                        blocking(&mut sets, slots, &*second, |sets| wait(sets, round))
                     }
-                    (_, Some(flat)) => blocking(&mut boards, board, &flat, |boards| wait(boards, round)),
-                    _ => blocking(&mut boards, board, short, |boards| wait(boards, round)),
+                    (_, Some(flat)) => blocking(&mut sets, slots, &flat, |sets| wait(sets, round)),
+                    _ => blocking(&mut sets, slots, short, |sets| wait(sets, round)),
                 };
                 assert_eq!(outcome, Ok(()), "seed {seed}, round {round}");
             } else {
                 let mut tickets: Vec<_> =
-                    calls.iter().map(|(_, short, _)| enqueue(&mut boards, queue, short)).collect();
+                    calls.iter().map(|(_, short, _)| enqueue(&mut sets, queue, short)).collect();
                 while !tickets.is_empty() {
                     let one = own.random_range(0..tickets.len());
-                    match boards.outcome(tickets[one], &mut no_schedule) {
+                    match sets.outcome(tickets[one], &mut no_schedule) {
                         Some(outcome) => {
                             assert_eq!(outcome, Ok(()), "seed {seed}, round {round}");
                             tickets.swap_remove(one);
                         }
-                        None if boards.busy.is_empty() => (),
+                        None if sets.busy.is_empty() => (),
                         None => {
-                            wait(&mut boards, round);
-                            boards.poll(&mut no_schedule);
+                            wait(&mut sets, round);
+                            sets.poll(&mut no_schedule);
                         }
                     }
                 }
@@ -256,16 +257,16 @@ fn run(size: usize, seed: u64) {
         }
         team.told.wait();
         // A queue may be closed while a call is under way.
-        let ticket = enqueue(&mut boards, queue, &short(Barrier, 0, 0));
-        boards.close(queue);
-        while boards.outcome(ticket, &mut no_schedule).is_none() {
-            wait(&mut boards, round);
-            boards.poll(&mut no_schedule);
+        let ticket = enqueue(&mut sets, queue, &short(Barrier, 0, 0));
+        sets.close(queue);
+        while sets.outcome(ticket, &mut no_schedule).is_none() {
+            wait(&mut sets, round);
+            sets.poll(&mut no_schedule);
         }
         team.told.wait();
         // All have left, so the place is used again.
         let first = team.rooms.lock().unwrap()[rank] as u64;
-        assert_eq!(boards.new_board(&mut memory, &[]), first);
+        assert_eq!(sets.new_slots(&mut memory, &[]), first);
     };
     std::thread::scope(|scope| (0..size).for_each(|rank| drop(scope.spawn(move || member(rank)))));
 }
@@ -285,7 +286,7 @@ fn run_vectors(size: usize, seed: u64) {
     let (long, scheduled) = (Mutex::new(BTreeMap::new()), Mutex::new(BTreeMap::new()));
     let tried = Mutex::new(BTreeMap::new());
     let member = |rank: usize| {
-        let (_memory, mut boards, board, queue) = team.join(rank);
+        let (_memory, mut sets, slots, queue) = team.join(rank);
         let mut all = StdRng::seed_from_u64(seed);
         for round in 0..3 * ROUNDS {
             let (collective, root) = (KINDS[all.random_range(0..5)], all.random_range(0..size));
@@ -312,7 +313,7 @@ fn run_vectors(size: usize, seed: u64) {
                 into[rank] = out[rank].clone();
             }
             let each = |blocks: &mut [Vec<[u8; 8]>]| {
-                let whole = |block: &mut Vec<[u8; 8]>| own::lend(block.as_flattened_mut(), Buffer::from);
+                let whole = |block: &mut Vec<[u8; 8]>| owned::lend(block.as_flattened_mut(), Buffer::from);
                 Part::Each(blocks.iter_mut().map(whole).collect())
             };
             let takes = match collective {
@@ -336,9 +337,9 @@ fn run_vectors(size: usize, seed: u64) {
                 std::thread::yield_now();
             };
             let vector = if all.random() {
-                let mut turn = boards.begin(board, &vector);
+                let mut turn = sets.begin(slots, &vector);
                 let outcome = loop {
-                    match boards.advance(board, &mut turn, &vector) {
+                    match sets.advance(slots, &mut turn, &vector) {
                         Some(outcome) => break outcome,
                         None => wait(),
                     }
@@ -349,17 +350,17 @@ fn run_vectors(size: usize, seed: u64) {
                 let peers = (0..size as u32).collect();
                 let members = Members { context: 0, sequence: 0, rank: rank as u32, peers, first_group: 0 };
                 let queued = Queued::sure(Found::Vector(vector), || Whole { call, members });
-                let ticket = boards.queue(queue, queued, &mut no_schedule);
-                while boards.leaving.is_empty() {
+                let ticket = sets.queue(queue, queued, &mut no_schedule);
+                while sets.leaving.is_empty() {
                     wait();
-                    boards.poll(&mut no_schedule);
+                    sets.poll(&mut no_schedule);
                 }
                 assert_eq!(
-                    boards.outcome(ticket, &mut no_schedule),
+                    sets.outcome(ticket, &mut no_schedule),
                     Some(Ok(())),
                     "seed {seed}, round {round}"
                 );
-                let left = boards.leaving.pop().unwrap();
+                let left = sets.leaving.pop().unwrap();
                 let (vector, number) = left.tried.expect("a call that tried");
                 tried.lock().unwrap().entry(round).or_insert_with(Vec::new).push(number);
                 vector
@@ -405,23 +406,24 @@ fn blocks_of_any_length_arrive_or_are_known_to_be_long() {
 }
 
 /// Two members of one process.
-fn pair() -> [Boards; 2] {
+fn pair() -> [FlatSets; 2] {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 16 << 20 }).unwrap();
     let mut members = [0, 1].map(|rank| {
         (
             Allocator::new(segment.arena(rank).unwrap()),
-            Boards::new(segment.clone(), false, Bounds::pulling_above(u64::MAX)),
+            FlatSets::new(segment.clone(), false, Bounds::pulling_above(u64::MAX)),
         )
     });
-    let mut told = || members.each_mut().map(|(memory, boards)| boards.new_board(memory, &[]) as i64);
+    let mut told = || members.each_mut().map(|(memory, sets)| sets.new_slots(memory, &[]) as i64);
     let (blocking, queued) = (told(), told());
-    members.iter_mut().enumerate().for_each(|(rank, (_, boards))| {
-        assert_eq!(boards.hang(rank, &[0, 1], &blocking).unwrap(), Some(0));
-        let hung =
-            Hung::find(&segment, rank, &[0, 1], &queued, Bounds::pulling_above(u64::MAX)).unwrap().unwrap();
-        assert_eq!(boards.queues.insert(Queue::new(State::Hung(hung))), 0);
+    members.iter_mut().enumerate().for_each(|(rank, (_, sets))| {
+        assert_eq!(sets.attach(rank, &[0, 1], &blocking).unwrap(), Some(0));
+        let attached = Attached::find(&segment, rank, &[0, 1], &queued, Bounds::pulling_above(u64::MAX))
+            .unwrap()
+            .unwrap();
+        assert_eq!(sets.queues.insert(Queue::new(State::Attached(attached))), 0);
     });
-    members.map(|(_, boards)| boards)
+    members.map(|(_, sets)| sets)
 }
 
 /// Who waits for a member that shares its cpu must let it run. A member may be anywhere until it has waited.
@@ -429,7 +431,7 @@ fn pair() -> [Boards; 2] {
 fn a_call_knows_where_those_are_that_it_waits_for() {
     let [mut fast, mut slow] = pair();
     let call = short(Barrier, 0, 0);
-    let needed = |boards: &Boards| [0, 1].map(|cpu| boards.waits_for_one_on(0, cpu));
+    let needed = |sets: &FlatSets| [0, 1].map(|cpu| sets.waits_for_one_on(0, cpu));
     let mut turn = fast.begin(0, &call);
     assert_eq!(fast.advance(0, &mut turn, &call), None);
     assert_eq!(needed(&fast), [true, true]);
@@ -546,15 +548,15 @@ fn a_member_that_cannot_read_still_makes_the_second_round() {
     let (size, block) = (3, 2 * INLINE_BYTES_MAX as usize / 8);
     let team = Team::new(size);
     let member = |rank: usize| {
-        let (_memory, mut boards, _, queue) = team.join(rank);
+        let (_memory, mut sets, _, queue) = team.join(rank);
         team.told.wait();
         // No process has this number.
         team.segment.rank(1).pid.store(i32::MAX as u32, Ordering::Relaxed);
         team.told.wait();
         let (mut out, mut into) = (vec![[0; 8]; size * block], vec![[0xff; 8]; size * block]);
         let (short, expected) = call((Alltoall, 0, block), (rank, 0, size), (&mut out, &mut into));
-        let ticket = enqueue(&mut boards, queue, &short);
-        let outcome = finish(&mut boards, ticket);
+        let ticket = enqueue(&mut sets, queue, &short);
+        let outcome = finish(&mut sets, ticket);
         let seen: Vec<u64> = into.iter().map(|word| u64::from_ne_bytes(*word)).collect();
         if rank == 1 {
             assert_eq!((outcome, seen), (Ok(()), expected));
@@ -566,7 +568,7 @@ fn a_member_that_cannot_read_still_makes_the_second_round() {
             let others = (0..size * block).filter(|at| !(block..2 * block).contains(at));
             assert!(others.into_iter().all(|at| seen[at] == expected[at]), "what could be read is there");
         }
-        assert_eq!(boards.queues[queue].board().unwrap().round(), 2);
+        assert_eq!(sets.queues[queue].slots().unwrap().round(), 2);
     };
     std::thread::scope(|scope| (0..size).for_each(|rank| drop(scope.spawn(move || member(rank)))));
 }
@@ -579,7 +581,7 @@ fn members_read_what_was_there_before_the_call() {
         let team = Team::new(2);
         let mut words = [0, 1].map(|rank| vec![[1 + rank; 8]; 2 * BLOCK]);
         let member = |rank: usize, words: &mut Vec<[u8; 8]>| {
-            let (_memory, mut boards, _, queue) = team.join(rank);
+            let (_memory, mut sets, _, queue) = team.join(rank);
             let output = buffer(words, 2 * BLOCK);
             let input = match collective {
                 Alltoall => output.clone(),
@@ -587,8 +589,8 @@ fn members_read_what_was_there_before_the_call() {
             };
             let bytes = 8 * BLOCK as u64;
             let call = Short { input, output, in_place: true, ..short(collective, 0, bytes) };
-            let ticket = enqueue(&mut boards, queue, &call);
-            assert_eq!(finish(&mut boards, ticket), Ok(()));
+            let ticket = enqueue(&mut sets, queue, &call);
+            assert_eq!(finish(&mut sets, ticket), Ok(()));
         };
         std::thread::scope(|scope| {
             let member = &member;
@@ -684,51 +686,51 @@ fn blocks_of_two_lengths_are_told() {
 }
 
 #[test]
-fn boards_of_which_one_is_nowhere_do_not_hang() {
+fn slots_of_which_one_is_nowhere_are_not_attached() {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 16 << 20 }).unwrap();
-    let mut boards = Boards::new(segment, false, Bounds::pulling_above(u64::MAX));
-    assert_eq!(boards.hang(0, &[0, 1], &[64, NO_BOARD as i64]), Ok(None));
+    let mut sets = FlatSets::new(segment, false, Bounds::pulling_above(u64::MAX));
+    assert_eq!(sets.attach(0, &[0, 1], &[64, NO_SLOTS as i64]), Ok(None));
     for wrong in [1 << 40 | 20, 64, 64 | 13, 64 | 21, 64 | 63] {
-        assert!(boards.hang(0, &[0, 1], &[64 | 20, wrong]).is_err(), "{wrong:#x}");
+        assert!(sets.attach(0, &[0, 1], &[64 | 20, wrong]).is_err(), "{wrong:#x}");
     }
 }
 
-/// Who has made many boards has less room in the next ones, and then so have all members.
+/// Who has made many slots has less room in the next ones, and then so have all members.
 #[test]
 fn the_least_room_counts() {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 256 << 20 }).unwrap();
     let [mut many, mut few] =
-        [0, 1].map(|_| Boards::new(segment.clone(), false, Bounds::pulling_above(u64::MAX)));
+        [0, 1].map(|_| FlatSets::new(segment.clone(), false, Bounds::pulling_above(u64::MAX)));
     let mut memory = [0, 1].map(|rank| Allocator::new(segment.arena(rank).unwrap()));
-    for boards in 1..=65 {
-        let rooms = [many.new_board(&mut memory[0], &[]) as i64, few.new_board(&mut memory[1], &[]) as i64];
-        if boards > 1 && boards < 65 {
+    for sets in 1..=65 {
+        let rooms = [many.new_slots(&mut memory[0], &[]) as i64, few.new_slots(&mut memory[1], &[]) as i64];
+        if sets > 1 && sets < 65 {
             few.left.push((rooms[1] as u64, 0));
             continue;
         }
-        let board = few.hang(1, &[0, 1], &rooms).unwrap().unwrap();
-        assert!(few.has_room(board, &short(Bcast, 0, LESS_BYTES_MAX)));
-        assert_eq!(few.has_room(board, &short(Bcast, 0, BYTES_MAX)), boards == 1);
+        let slots = few.attach(1, &[0, 1], &rooms).unwrap().unwrap();
+        assert!(few.has_room(slots, &short(Bcast, 0, LESS_BYTES_MAX)));
+        assert_eq!(few.has_room(slots, &short(Bcast, 0, BYTES_MAX)), sets == 1);
     }
 }
 
-/// What a member knows of shared cpus may change; all go by what they have told each other, for these boards only.
+/// What a member knows of shared cpus may change; all go by what they have told each other, for these slots only.
 #[test]
 fn members_cut_alike_and_say_anew_what_they_know() {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 16 << 20 }).unwrap();
-    let mut boards = [0, 1].map(|_| Boards::new(segment.clone(), false, Bounds::pulling_above(0)));
+    let mut sets = [0, 1].map(|_| FlatSets::new(segment.clone(), false, Bounds::pulling_above(0)));
     let mut memory = [0, 1].map(|rank| Allocator::new(segment.arena(rank).unwrap()));
     for (spins, flat_max) in
         [([1, 0], CROWDED_FLAT_MAX), ([1, 1], FLAT_MAX), ([0, 1], CROWDED_FLAT_MAX), ([1, 1], FLAT_MAX)]
     {
         let rooms = [0, 1].map(|rank| {
             segment.job().spin_allowed.store(spins[rank], Ordering::Relaxed);
-            boards[rank].new_board(&mut memory[rank], &[]) as i64
+            sets[rank].new_slots(&mut memory[rank], &[]) as i64
         });
-        let hung = [0, 1].map(|rank| boards[rank].hang(rank, &[0, 1], &rooms).unwrap().unwrap());
+        let attached = [0, 1].map(|rank| sets[rank].attach(rank, &[0, 1], &rooms).unwrap().unwrap());
         for rank in [0, 1] {
-            assert_eq!(boards[rank].flat_max(hung[rank]), flat_max);
-            boards[rank].leave(hung[rank]);
+            assert_eq!(sets[rank].flat_max(attached[rank]), flat_max);
+            sets[rank].leave(attached[rank]);
         }
     }
 }
