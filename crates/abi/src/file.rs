@@ -5,11 +5,9 @@ use crate::callback;
 use crate::collective::opened;
 use crate::process::{Guard, Job, Process};
 use crate::raise;
-use coll::{Call, Members, Part};
 use datatype::{Buffer, Datatype, represented};
 use error::{Class, Error, Result, fail};
 use io::{Collective, Ordered, Representation, Slot, Transfer, UserRepresentation, Way};
-use schedule::algorithm::Collective as Pattern;
 use std::collections::HashMap;
 use std::sync::Arc;
 use sys::Block;
@@ -41,46 +39,6 @@ pub(crate) struct Wanted {
 }
 
 impl Guard {
-    /// What all members say, in rank order: some words each. Waits for all of them.
-    pub(crate) fn all_say(&mut self, members: &mut Members, words: &[u64]) -> Result<Vec<Vec<u64>>> {
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        let mine = Block::of(&bytes);
-        let all = Block::new(bytes.len() * members.peers.len());
-        let input = Part::bytes(Buffer::from(mine.span()));
-        let output = Part::PerRank(Buffer::from(all.span()));
-        members.sequence += 1;
-        let call = Call { blocking: true, ..Call::new(Pattern::Allgather, input, output) };
-        let ticket = self.job().coll.start(members, call)?;
-        self.wait(|process| process.job().coll.outcome(ticket))?;
-        let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
-        let rank = |bytes: &[u8]| bytes.chunks_exact(8).map(word).collect();
-        Ok(all.to_vec().chunks_exact(bytes.len()).map(rank).collect())
-    }
-
-    /// Has all members fail if one of them has, with its error, and tells what they say beside.
-    pub(crate) fn all_succeed<const WORDS: usize, T>(
-        &mut self,
-        members: &mut Members,
-        outcome: Result<T>,
-        words: impl FnOnce(&T) -> [u64; WORDS],
-    ) -> Result<(T, Vec<[u64; WORDS]>)> {
-        let class = outcome.as_ref().err().map_or(0, |error| error.class as u64);
-        let mut mine = vec![class];
-        mine.extend(outcome.as_ref().map_or([0; WORDS], words));
-        let said = self.all_say(members, &mine)?;
-        let failed = said.iter().position(|words| words[0] != 0);
-        match (outcome, failed) {
-            (Err(error), _) => Err(error),
-            (Ok(_), Some(rank)) => {
-                let class = Class::numbered(said[rank][0] as i32).unwrap_or(Class::Io);
-                fail!(class, "rank {rank} of the comm failed, and the call succeeds on all ranks or none")
-            }
-            (Ok(value), None) => {
-                Ok((value, said.iter().map(|words| std::array::from_fn(|at| words[at + 1])).collect()))
-            }
-        }
-    }
-
     /// A datatype as a representation lays it out in the file.
     pub(crate) fn in_file(
         &mut self,

@@ -3,6 +3,7 @@
 //! Read next: `body/mod.rs` (how a body is written), `process.rs` (the one lock, the one wait), `args.rs` (C arguments),
 //! `request.rs` (operations under way), `raise.rs` (what becomes of an error), `callback.rs` (the program's functions), `shim.rs` (other binary interfaces).
 
+mod agreement;
 pub mod args;
 pub mod body;
 mod buffer;

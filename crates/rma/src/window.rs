@@ -45,16 +45,16 @@ impl Exposure {
     pub const WORDS: usize = 6;
 
     /// As words.
-    pub fn to_words(self) -> [i64; Exposure::WORDS] {
-        let (rank, offset) = self.mapped.map_or((-1, 0), |(rank, offset)| (i64::from(rank), offset as i64));
-        [self.record as i64, self.base as i64, self.bytes as i64, self.disp_unit, rank, offset]
+    pub fn to_words(self) -> [u64; Exposure::WORDS] {
+        let (rank, offset) = self.mapped.map_or((u64::MAX, 0), |(rank, offset)| (u64::from(rank), offset));
+        [self.record, self.base as u64, self.bytes, self.disp_unit as u64, rank, offset]
     }
 
     /// The inverse of `to_words`.
-    pub fn from_words(words: &[i64]) -> Exposure {
-        let mapped = u32::try_from(words[4]).ok().map(|rank| (rank, words[5] as u64));
-        let (record, base, bytes) = (words[0] as u64, words[1] as usize, words[2] as u64);
-        Exposure { record, base, bytes, disp_unit: words[3], mapped }
+    pub fn from_words(words: &[u64]) -> Exposure {
+        let mapped = u32::try_from(words[4]).ok().map(|rank| (rank, words[5]));
+        let (record, base, bytes) = (words[0], words[1] as usize, words[2]);
+        Exposure { record, base, bytes, disp_unit: words[3] as i64, mapped }
     }
 
     /// Whether others need the kernel, or the owner's help, to reach the memory.

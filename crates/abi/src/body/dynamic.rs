@@ -6,7 +6,6 @@
 
 use super::comm::{comm_free, enter};
 use crate::args::{Address, Array, Handle, In, Out, Text, TextOut};
-use crate::collective::Typed;
 use crate::connect;
 use crate::launcher::ask;
 use crate::process::Guard;
@@ -284,20 +283,8 @@ fn agree(
     if size == 1 {
         return find(guard);
     }
-    let found = if own == root { Some(find(guard)) } else { None };
-    let mut bytes = found.as_ref().map(launcher::answer).unwrap_or_default();
-    let mut length = (bytes.len() as u64).to_ne_bytes();
-    bcast(guard, comm, root, &mut length)?;
-    bytes.resize(u64::from_ne_bytes(length) as usize, 0);
-    bcast(guard, comm, root, &mut bytes)?;
-    // The root's own error keeps its class, whatever that is.
-    found.unwrap_or_else(|| launcher::answered(&bytes))
-}
-
-fn bcast(guard: &mut Guard, comm: Handle, root: i32, bytes: &mut [u8]) -> Result<()> {
-    let data = Typed(Address(bytes.as_mut_ptr() as usize), bytes.len() as i64, c::BYTE);
-    let work = guard.plan_bcast(comm, root, data)?.blocking().start(guard)?.1;
-    guard.finish(work).error.map_or(Ok(()), Err)
+    let found = (own == root).then(|| find(guard));
+    guard.root_tells(comm, root as u32, found)
 }
 
 /// An intercommunicator between a comm's group and `remote`.

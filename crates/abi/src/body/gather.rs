@@ -6,7 +6,7 @@ use crate::collective::{Planned, to_bytes, to_words};
 use crate::process::Guard;
 use crate::request::{Receive, Send, Source, Work};
 use datatype::Buffer;
-use error::{Class, Error, Result, fail};
+use error::{Class, Result, fail};
 use p2p::Mode;
 
 /// The words of all members, in order of rank; of both groups of an intercommunicator, as `Comm::everybody` has them. Collective.
@@ -62,36 +62,6 @@ pub(crate) fn exchange_words(
     let work = Planned::exchanging_bytes(comm, &mut send, &mut recv).blocking().start(guard)?.1;
     guard.finish(work).error.map_or(Ok(()), Err)?;
     Ok(recv.iter().map(|bytes| to_words(bytes)).collect())
-}
-
-/// What the member of rank `root` has for all: it passes the words, or the error that all shall report. Collective.
-pub(crate) fn share_words(
-    guard: &mut Guard,
-    comm: Handle,
-    root: u32,
-    words: Option<Result<Vec<i64>>>,
-) -> Result<Vec<i64>> {
-    let (mut header, mut body) = match words {
-        Some(Ok(words)) => (to_bytes(&[0, words.len() as i64]), to_bytes(&words)),
-        Some(Err(error)) => {
-            let header = [error.code().into(), error.message.len() as i64];
-            (to_bytes(&header), error.message.clone().into_bytes())
-        }
-        None => (vec![0; 16], Vec::new()),
-    };
-    spread(guard, comm, root, &mut header)?;
-    let [code, length] = to_words(&header)[..] else { unreachable!("two words") };
-    body.resize(length as usize * if code == 0 { 8 } else { 1 }, 0);
-    spread(guard, comm, root, &mut body)?;
-    if code == 0 {
-        return Ok(to_words(&body));
-    }
-    Err(Error::new(Class::Other, String::from_utf8_lossy(&body)).with_code(code as i32))
-}
-
-fn spread(guard: &mut Guard, comm: Handle, root: u32, bytes: &mut [u8]) -> Result<()> {
-    let work = Planned::spreading_bytes(comm, root, bytes).blocking().start(guard)?.1;
-    guard.finish(work).error.map_or(Ok(()), Err)
 }
 
 /// Exchanges words with another process, which does the same, in a context that only these exchanges use.

@@ -1,8 +1,9 @@
 //! How intercommunicators are made, and made into intracommunicators (MPI 5.0, sections 7.6.2 and 7.4.2).
 
 use super::comm::{enter, intra};
-use super::gather::{alike, gather_to_make, share_words, swap_words};
+use super::gather::{alike, gather_to_make, swap_words};
 use crate::args::{Handle, Out};
+use crate::collective::{to_bytes, to_words};
 use crate::process::Guard;
 use error::{Class, Result, fail};
 use objects::context::leaders_context;
@@ -25,8 +26,9 @@ pub fn intercomm_create(
     local.peer(local_leader)?;
     let (leads, group) = (local.rank == local_leader as u32, local.group.clone());
     let context = local.child_context(0);
-    let found = leads.then(|| meet(guard, &group, context, peer_comm, remote_leader, tag));
-    let mut found = share_words(guard, local_comm, local_leader as u32, found)?;
+    let meet = || meet(guard, &group, context, peer_comm, remote_leader, tag).map(|words| to_bytes(&words));
+    let found = leads.then(meet);
+    let mut found = to_words(&guard.root_tells(local_comm, local_leader as u32, found)?);
     let [id, fingerprint, ours] = found.split_off(found.len() - 3)[..] else { unreachable!("three words") };
     alike(guard, local_comm, context.fingerprint as i64, [(local_leader as usize, ours)])?;
     let remote =

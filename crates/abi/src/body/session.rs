@@ -4,9 +4,9 @@
 //! put aside, not given up. Since only MPI_Init and MPI_Finalize are called by all processes, a session begins and ends without waiting for others.
 
 use super::buffers;
-use super::gather::share_words;
 use super::intercomm::disjoint;
 use crate::args::{Handle, Out, Text, TextOut};
+use crate::collective::{to_bytes, to_words};
 use crate::process::{Departure, Guard, On};
 use crate::short;
 use error::{Class, Result, fail};
@@ -202,16 +202,16 @@ pub fn intercomm_create_from_groups(
             fail!(Class::Rank, "the remote leader, {remote_leader}, is not in a group of {}", remote.size());
         }
         disjoint(&local, remote.peers.iter().copied())?;
-        Ok(remote.peers.iter().map(|peer| i64::from(*peer)).collect())
+        Ok(to_bytes(&remote.peers.iter().map(|peer| i64::from(*peer)).collect::<Vec<_>>()))
     });
     // The leader speaks on a comm of its group that only lives for this.
     let speaking = [&tag[..], &[LEADER]].concat();
     let context = group_context(guard, &speaking, &local.peers);
     let speaking = guard.objects.enter_comm(Comm::new(context, local.clone(), ""))?;
-    let found = share_words(guard, speaking, local_leader as u32, found);
+    let found = guard.root_tells(speaking, local_leader as u32, found);
     let spoke = guard.objects.comms.remove(speaking)?;
     short::leave(&mut guard.job().coll, &spoke);
-    let peers: Vec<u32> = found?.into_iter().map(|peer| peer as u32).collect();
+    let peers: Vec<u32> = to_words(&found?).into_iter().map(|peer| peer as u32).collect();
     let remote = Arc::new(Group::new(peers, guard.objects.own));
     // Both sides must come to the same context, so the groups count in the comm's own order.
     let mut comm = Comm::between(Context::of_groups(), local, remote, "");

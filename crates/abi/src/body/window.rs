@@ -2,7 +2,6 @@
 
 use super::comm::object_name;
 use super::environment::{allocate, free_mem};
-use super::gather::gather_words;
 use super::{attribute, coll};
 use crate::args::{Address, Handle, Out, OutCount, Text, TextOut};
 use crate::process::{Awaiting, Guard, Job, On, Process};
@@ -148,14 +147,13 @@ fn build(guard: &mut Guard, comm: Handle, wanted: Result<Wanted>) -> Result<Win>
         Ok(wanted) => (wanted.bytes, wanted.info.get("alloc_shared_noncontig") == Some("true")),
         Err(_) => (0, false),
     };
-    let (wanted, all) = agree(guard, comm, wanted, &[bytes as i64, i64::from(scattered)])?;
-    let sizes: Vec<u64> = all.iter().map(|words| words[0] as u64).collect();
+    let (wanted, all) = all_take_part(guard, comm, wanted, |_| [bytes, u64::from(scattered)])?;
+    let sizes: Vec<u64> = all.iter().map(|words| words[0]).collect();
     // Contiguous only if nobody forbids it, and then all do as rank 0 says.
     let scattered = all.iter().all(|words| words[1] != 0);
     let made = expose(guard, comm, wanted, &sizes, scattered);
-    let words = made.as_ref().map_or([0; Exposure::WORDS], |made| made.exposure.to_words());
     let ours = made.as_ref().ok().map(|made| (made.exposure.record, made.allocated));
-    let agreed = agree(guard, comm, made, &words);
+    let agreed = all_take_part(guard, comm, made, |made| made.exposure.to_words());
     if let (Err(_), Some((record, allocated))) = (&agreed, ours) {
         guard.job().coll.memory().free(record);
         allocated.map(|address| free_mem(guard, Address(address)));
@@ -193,22 +191,20 @@ fn build(guard: &mut Guard, comm: Handle, wanted: Result<Wanted>) -> Result<Win>
     })
 }
 
-/// Tells the others how we fared, beside `words` of ours: all words by rank, or the first error of anybody. A member that failed alone
-/// would leave the others waiting for ever.
-fn agree<T>(guard: &mut Guard, comm: Handle, mine: Result<T>, words: &[i64]) -> Result<(T, Vec<Vec<i64>>)> {
-    let class = mine.as_ref().err().map_or(0, |error| error.class as i64);
-    let mut told = vec![class];
-    told.extend(words);
-    let all = gather_words(guard, comm, &told)?;
-    let mine = mine?;
-    let all: Vec<Vec<i64>> = all.chunks_exact(told.len()).map(<[i64]>::to_vec).collect();
-    match all.iter().position(|words| words[0] != 0) {
-        None => Ok((mine, all.into_iter().map(|words| words[1..].to_vec()).collect())),
-        Some(rank) => {
-            let text = guard.objects.errors.text_of(all[rank][0] as i32)?;
-            fail!(Class::Other, "rank {rank} of the comm cannot take part in the window: {text}")
+/// `Guard::all_succeed`; a member that could take part gets MPI_ERR_OTHER, whatever kept another from it.
+fn all_take_part<const WORDS: usize, T>(
+    guard: &mut Guard,
+    comm: Handle,
+    mine: Result<T>,
+    words: impl FnOnce(&T) -> [u64; WORDS],
+) -> Result<(T, Vec<[u64; WORDS]>)> {
+    let failed_here = mine.is_err();
+    guard.all_succeed(comm, mine, words).map_err(|mut error| {
+        if !failed_here {
+            error.class = Class::Other;
         }
-    }
+        error
+    })
 }
 
 /// What one member contributes.
@@ -296,13 +292,13 @@ fn reach(guard: &mut Guard, comm: Handle, flavor: Flavor, exposures: &[Exposure]
         (flavor == Flavor::Dynamic || exposure.is_private()) && !rma.reaches(*peer)
     };
     let unreached = exposures.iter().zip(peers.iter()).any(hidden);
-    let ((), all) = agree(guard, comm, ready, &[i64::from(unreached)])?;
+    let ((), all) = all_take_part(guard, comm, ready, |()| [u64::from(unreached)])?;
     if all.iter().all(|words| words[0] == 0) {
         return Ok(());
     }
     let job = guard.job();
     let served = job.rma.serve(job.coll.memory());
-    agree(guard, comm, served, &[]).map(drop)
+    all_take_part(guard, comm, served, |()| []).map(drop)
 }
 
 /// MPI_Win_free: no member leaves before all have ended their epochs (MPI 5.0, section 12.2.5).

@@ -1,0 +1,164 @@
+//! All members of a comm succeed, or all fail: opening files, making windows, spawning, connecting.
+//!
+//! A member that failed alone would leave the others waiting. So each member tells its outcome, and all return together:
+//! those that failed with their own error, the others with the error of the first that failed.
+//! Invariants: every member makes the same calls here in the same order, whatever its own outcome is.
+
+use crate::args::Handle;
+use crate::buffer::memory;
+use crate::collective::{Planned, to_bytes, to_words};
+use crate::process::Guard;
+use coll::{Call, Members, Part};
+use datatype::Buffer;
+use error::{Class, Error, Result};
+use schedule::algorithm::Collective;
+
+/// The members that tell each other their outcomes.
+pub(crate) enum Among<'a> {
+    /// Those of a comm that has a handle.
+    Comm(Handle),
+    /// Those of a comm that has none, such as a file's.
+    Members(&'a mut Members),
+}
+
+impl From<Handle> for Among<'_> {
+    fn from(comm: Handle) -> Self {
+        Among::Comm(comm)
+    }
+}
+
+impl<'a> From<&'a mut Members> for Among<'a> {
+    fn from(members: &'a mut Members) -> Self {
+        Among::Members(members)
+    }
+}
+
+impl Guard {
+    /// What all members say, in order of rank: some words each. Collective.
+    pub(crate) fn all_say<'a>(
+        &mut self,
+        among: impl Into<Among<'a>>,
+        words: &[u64],
+    ) -> Result<Vec<Vec<u64>>> {
+        among.into().gather(self, words)
+    }
+
+    /// Has all members fail if one of them has. Else tells what all say of their outcomes. Collective.
+    pub(crate) fn all_succeed<'a, const WORDS: usize, T>(
+        &mut self,
+        among: impl Into<Among<'a>>,
+        outcome: Result<T>,
+        words: impl FnOnce(&T) -> [u64; WORDS],
+    ) -> Result<(T, Vec<[u64; WORDS]>)> {
+        let mut among = among.into();
+        let mut mine = verdict(&outcome, 0).to_vec();
+        mine.extend(outcome.as_ref().map_or([0; WORDS], words));
+        let all = among.gather(self, &mine)?;
+        let Some(rank) = all.iter().position(|words| words[0] != 0) else {
+            return Ok((outcome?, all.iter().map(|words| std::array::from_fn(|at| words[at + 2])).collect()));
+        };
+        let (code, length) = (all[rank][0], all[rank][1] as usize);
+        let mut sentence = vec![0; length];
+        if let (Err(error), true) = (&outcome, among.rank(self)? as usize == rank) {
+            sentence.copy_from_slice(error.message.as_bytes());
+        }
+        among.broadcast(self, rank as u32, &mut sentence)?;
+        outcome?;
+        let sentence = String::from_utf8_lossy(&sentence);
+        Err(retold(
+            code,
+            format!("rank {rank} of the comm failed, and the call succeeds on all or none: {sentence}"),
+        ))
+    }
+
+    /// What the member `root` has found, for all: it passes the bytes, or the error that all return. Collective.
+    pub(crate) fn root_tells<'a>(
+        &mut self,
+        among: impl Into<Among<'a>>,
+        root: u32,
+        found: Option<Result<Vec<u8>>>,
+    ) -> Result<Vec<u8>> {
+        let mut among = among.into();
+        let (mut header, mut bytes) = ([0; 2], Vec::new());
+        if let Some(found) = &found {
+            bytes = found.as_ref().map_or_else(|error| error.message.clone().into_bytes(), Vec::clone);
+            header = verdict(found, bytes.len());
+        }
+        let mut told = to_bytes(&header.map(|word| word as i64));
+        among.broadcast(self, root, &mut told)?;
+        let [code, length] = to_words(&told)[..] else { unreachable!("two words") };
+        bytes.resize(length as usize, 0);
+        among.broadcast(self, root, &mut bytes)?;
+        match (found, code) {
+            (Some(found), _) => found,
+            (None, 0) => Ok(bytes),
+            (None, code) => Err(retold(code as u64, String::from_utf8_lossy(&bytes).into_owned())),
+        }
+    }
+}
+
+impl Among<'_> {
+    /// This process's own rank among them.
+    fn rank(&self, guard: &Guard) -> Result<u32> {
+        match self {
+            Among::Comm(comm) => Ok(guard.objects.comm(*comm)?.rank),
+            Among::Members(members) => Ok(members.rank),
+        }
+    }
+
+    fn gather(&mut self, guard: &mut Guard, words: &[u64]) -> Result<Vec<Vec<u64>>> {
+        let mut mine: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let size = match self {
+            Among::Comm(comm) => guard.objects.comm(*comm)?.size() as usize,
+            Among::Members(members) => members.peers.len(),
+        };
+        let mut all = vec![0; mine.len() * size];
+        match self {
+            Among::Comm(comm) => finish(guard, Planned::gathering_bytes(*comm, &mut mine, &mut all))?,
+            Among::Members(members) => {
+                let input = Part::bytes(Buffer::from(memory(&mut mine)));
+                let output = Part::PerRank(Buffer::from(memory(&mut all)));
+                carry_out(guard, members, Call::new(Collective::Allgather, input, output))?;
+            }
+        }
+        let rank = |bytes: &[u8]| to_words(bytes).into_iter().map(|word| word as u64).collect();
+        Ok(all.chunks_exact(mine.len()).map(rank).collect())
+    }
+
+    fn broadcast(&mut self, guard: &mut Guard, root: u32, bytes: &mut [u8]) -> Result<()> {
+        match self {
+            Among::Comm(comm) => finish(guard, Planned::spreading_bytes(*comm, root, bytes)),
+            Among::Members(members) => {
+                let output = Part::bytes(Buffer::from(memory(bytes)));
+                carry_out(guard, members, Call { root, ..Call::new(Collective::Bcast, Part::None, output) })
+            }
+        }
+    }
+}
+
+/// An outcome as two words: 0 or the error's code, and how many bytes tell the rest.
+fn verdict<T>(outcome: &Result<T>, bytes: usize) -> [u64; 2] {
+    match outcome {
+        Ok(_) => [0, bytes as u64],
+        Err(error) => [error.code() as u64, error.message.len() as u64],
+    }
+}
+
+/// The error of another member.
+fn retold(code: u64, sentence: String) -> Error {
+    match Class::numbered(code as i32) {
+        Some(class) => Error::new(class, sentence),
+        None => Error::new(Class::Other, sentence).with_code(code as i32),
+    }
+}
+
+fn finish(guard: &mut Guard, planned: Planned) -> Result<()> {
+    let work = planned.blocking().start(guard)?.1;
+    guard.finish(work).error.map_or(Ok(()), Err)
+}
+
+fn carry_out(guard: &mut Guard, members: &mut Members, call: Call) -> Result<()> {
+    members.sequence += 1;
+    let ticket = guard.job().coll.start(members, Call { blocking: true, ..call })?;
+    guard.wait(|process| process.job().coll.outcome(ticket))
+}
