@@ -1,6 +1,6 @@
 //! Generates `include/mpi.h`: the C shim of the MPI-5.0 standard ABI (MPI 5.0, chapter 20), from the tables.
 
-use crate::table::{Constant, Function, HANDLES, Table};
+use crate::table::{Constant, Function, HANDLES, Removed, Table};
 use std::fmt::Write as _;
 
 /// The header's text.
@@ -40,31 +40,27 @@ pub fn header(table: &Table) -> String {
         writeln!(text, "#define {object}_c2f(handle) {object}_toint(handle)").expect("a String takes all");
         writeln!(text, "#define {object}_f2c(handle) {object}_fromint(handle)").expect("a String takes all");
     }
-    text.push_str(&removed());
+    text.push_str(&removed(table));
     text.push_str(TAIL);
     text
 }
 
 /// What MPI-3.0 removed: a program that uses it is told at compile time what to write instead.
-fn removed() -> String {
+fn removed(table: &Table) -> String {
     let mut text = String::from(REMOVED);
-    for (declaration, name, successor) in REMOVED_FUNCTIONS {
-        writeln!(
-            text,
-            "{declaration} MPI_ABI_REMOVED(\"{name} was removed by MPI-3.0: write {successor}\");"
-        )
-        .expect("a String takes all");
-    }
+    let (functions, others): (Vec<_>, Vec<_>) = table.removed.iter().partition(|name| name.is_function());
+    functions.iter().for_each(|name| text.push_str(&unavailable(name)));
+    // Of the two attributes only `unavailable` may stand at what is no function.
     text.push_str("#ifdef MPI_ABI_HAS_UNAVAILABLE\n");
-    for (declaration, name, successor) in REMOVED_OTHERS {
-        writeln!(
-            text,
-            "{declaration} MPI_ABI_REMOVED(\"{name} was removed by MPI-3.0: write {successor}\");"
-        )
-        .expect("a String takes all");
-    }
+    others.iter().for_each(|name| text.push_str(&unavailable(name)));
     text.push_str("#endif\n#endif\n");
     text
+}
+
+fn unavailable(removed: &Removed) -> String {
+    let Removed { name, successor, .. } = removed;
+    let sentence = format!("{name} was removed by MPI-3.0: write {successor}");
+    format!("{} MPI_ABI_REMOVED(\"{sentence}\");\n", removed.declaration.replace("{name}", name))
 }
 
 const REMOVED: &str = "
@@ -79,61 +75,6 @@ const REMOVED: &str = "
 #endif
 #ifdef MPI_ABI_REMOVED
 ";
-
-/// The declaration, the name, and what took its place.
-const REMOVED_FUNCTIONS: [(&str, &str, &str); 10] = [
-    ("int MPI_Address(void *location, MPI_Aint *address)", "MPI_Address", "MPI_Get_address"),
-    (
-        "int MPI_Errhandler_create(MPI_Comm_errhandler_function *function, MPI_Errhandler *errhandler)",
-        "MPI_Errhandler_create",
-        "MPI_Comm_create_errhandler",
-    ),
-    (
-        "int MPI_Errhandler_get(MPI_Comm comm, MPI_Errhandler *errhandler)",
-        "MPI_Errhandler_get",
-        "MPI_Comm_get_errhandler",
-    ),
-    (
-        "int MPI_Errhandler_set(MPI_Comm comm, MPI_Errhandler errhandler)",
-        "MPI_Errhandler_set",
-        "MPI_Comm_set_errhandler",
-    ),
-    (
-        "int MPI_Type_extent(MPI_Datatype datatype, MPI_Aint *extent)",
-        "MPI_Type_extent",
-        "MPI_Type_get_extent",
-    ),
-    (
-        "int MPI_Type_hindexed(int count, int lengths[], MPI_Aint displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype)",
-        "MPI_Type_hindexed",
-        "MPI_Type_create_hindexed",
-    ),
-    (
-        "int MPI_Type_hvector(int count, int blocklength, MPI_Aint stride, MPI_Datatype oldtype, MPI_Datatype *newtype)",
-        "MPI_Type_hvector",
-        "MPI_Type_create_hvector",
-    ),
-    ("int MPI_Type_lb(MPI_Datatype datatype, MPI_Aint *displacement)", "MPI_Type_lb", "MPI_Type_get_extent"),
-    (
-        "int MPI_Type_struct(int count, int lengths[], MPI_Aint displacements[], MPI_Datatype types[], MPI_Datatype *newtype)",
-        "MPI_Type_struct",
-        "MPI_Type_create_struct",
-    ),
-    ("int MPI_Type_ub(MPI_Datatype datatype, MPI_Aint *displacement)", "MPI_Type_ub", "MPI_Type_get_extent"),
-];
-
-const REMOVED_OTHERS: [(&str, &str, &str); 6] = [
-    (
-        "typedef void MPI_Handler_function(MPI_Comm *, int *, ...)",
-        "MPI_Handler_function",
-        "MPI_Comm_errhandler_function",
-    ),
-    ("extern MPI_Datatype MPI_LB", "MPI_LB", "MPI_Type_create_resized"),
-    ("extern MPI_Datatype MPI_UB", "MPI_UB", "MPI_Type_create_resized"),
-    ("extern int MPI_COMBINER_HINDEXED_INTEGER", "MPI_COMBINER_HINDEXED_INTEGER", "MPI_COMBINER_HINDEXED"),
-    ("extern int MPI_COMBINER_HVECTOR_INTEGER", "MPI_COMBINER_HVECTOR_INTEGER", "MPI_COMBINER_HVECTOR"),
-    ("extern int MPI_COMBINER_STRUCT_INTEGER", "MPI_COMBINER_STRUCT_INTEGER", "MPI_COMBINER_STRUCT"),
-];
 
 const HEAD: &str = "/* mpi.h of the MPI-5.0 standard ABI (MPI 5.0, chapter 20), as provided by Outboard.
  * Programs compiled with it run on every MPI that has libmpi_abi.so.1.

@@ -1,4 +1,4 @@
-//! The tables of the MPI API: `tables/functions.json`, `constants.json`, `callbacks.json`.
+//! The tables of the MPI API: `tables/functions.json`, `constants.json`, `callbacks.json`, `removed.toml`.
 
 use serde::Deserialize;
 use std::path::Path;
@@ -11,6 +11,32 @@ pub struct Table {
     pub constants: Vec<Constant>,
     /// C typedefs.
     pub callbacks: Vec<String>,
+    /// Names that the standard has no longer.
+    pub removed: Vec<Removed>,
+}
+
+/// `tables/removed.toml`.
+#[derive(Deserialize)]
+struct RemovedNames {
+    removed: Vec<Removed>,
+}
+
+/// A name that MPI-3.0 removed.
+#[derive(Deserialize)]
+pub struct Removed {
+    /// `MPI_Address`.
+    pub name: String,
+    /// Its declaration in C, with `{name}` for the name.
+    pub declaration: String,
+    /// What took its place.
+    pub successor: String,
+}
+
+impl Removed {
+    /// Whether it is a function, which the MPICH ABI still has.
+    pub fn is_function(&self) -> bool {
+        self.declaration.contains(" {name}(") && !self.declaration.starts_with("typedef")
+    }
 }
 
 /// One function of the C binding.
@@ -98,6 +124,7 @@ impl Table {
             functions: parse(root, "functions.json")?,
             constants,
             callbacks: parse(root, "callbacks.json")?,
+            removed: removed(root)?,
         })
     }
 
@@ -108,7 +135,16 @@ impl Table {
 }
 
 fn parse<T: for<'a> Deserialize<'a>>(root: &Path, name: &str) -> Result<T, String> {
+    serde_json::from_str(&read(root, name)?).map_err(|error| format!("tables/{name}: {error}"))
+}
+
+fn removed(root: &Path) -> Result<Vec<Removed>, String> {
+    let name = "removed.toml";
+    let table: Result<RemovedNames, _> = toml::from_str(&read(root, name)?);
+    Ok(table.map_err(|error| format!("tables/{name}: {error}"))?.removed)
+}
+
+fn read(root: &Path, name: &str) -> Result<String, String> {
     let path = root.join("tables").join(name);
-    let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
+    std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
 }
