@@ -1,7 +1,6 @@
-//! Generates `crates/objects/src/constants.rs` from `tables/constants.json`: the numbers of the standard ABI for our own use.
+//! Generates `crates/objects/src/constants.rs` from `tables/constants.json`: the standard ABI's numbers.
 
 use crate::table::Table;
-use std::fmt::Write as _;
 
 /// The text of `constants.rs`, not yet formatted.
 pub fn constants(table: &Table) -> String {
@@ -17,27 +16,26 @@ pub fn constants(table: &Table) -> String {
             if name.starts_with(|c: char| c.is_ascii_digit()) { format!("_{name}") } else { name.to_owned() };
         let value = constant.standard;
         if constant.is_handle() {
-            writeln!(text, "pub const {name}: Handle = Handle({value});").expect("a String takes all");
+            push!(text, "pub const {name}: Handle = Handle({value});\n");
             if !constant.is_alias {
-                writeln!(names, "({value}, \"{}\"),", constant.name).expect("a String takes all");
+                push!(names, "({value}, \"{}\"),\n", constant.name);
             }
         } else if constant.is_address() {
-            writeln!(text, "pub const {name}: usize = {value};").expect("a String takes all");
+            push!(text, "pub const {name}: usize = {value};\n");
         } else {
             let kind = if constant.r#type.is_some() { "i64" } else { "i32" };
-            writeln!(text, "pub const {name}: {kind} = {value};").expect("a String takes all");
+            push!(text, "pub const {name}: {kind} = {value};\n");
             if name.starts_with("ERR_") || name.starts_with("T_ERR_") {
-                writeln!(classes, "({value}, \"{}\"),", constant.name).expect("a String takes all");
+                push!(classes, "({value}, \"{}\"),\n", constant.name);
             }
         }
     }
-    write!(
+    push!(
         text,
         "\n/// The predefined handles and their names.\npub const HANDLES: &[(usize, &str)] = &[{names}];\n\n\
          /// The error classes and their names.\npub const ERROR_CLASSES: &[(i32, &str)] = &[{classes}];\n\n\
          /// The name of a predefined handle.\npub fn handle_name(handle: Handle) -> Option<&'static str> {{\n\
          HANDLES.iter().find(|(value, _)| *value == handle.0).map(|(_, name)| *name)\n}}\n"
-    )
-    .expect("a String takes all");
+    );
     text
 }

@@ -1,14 +1,14 @@
-//! Generates `include/mpi.h`: the C shim of the MPI-5.0 standard ABI (MPI 5.0, chapter 20), from the tables.
+//! Generates `include/mpi.h`, the C header of the MPI-5.0 standard ABI (MPI 5.0, chapter 20), from the
+//! tables.
 
 use crate::table::{Constant, Function, HANDLES, Removed, Table};
-use std::fmt::Write as _;
 
 /// The header's text.
 pub fn header(table: &Table) -> String {
     let mut text = String::from(HEAD);
     for handle in HANDLES {
         let tag = handle.trim_start_matches("MPI_");
-        writeln!(text, "typedef struct MPI_ABI_{tag} *{handle};").expect("a String takes all");
+        push!(text, "typedef struct MPI_ABI_{tag} *{handle};\n");
     }
     text.push_str(TYPES);
     for callback in &table.callbacks {
@@ -22,35 +22,34 @@ pub fn header(table: &Table) -> String {
         if ["MPI_T_CB_REQUIRE_", "MPI_T_SOURCE_"].iter().any(|start| constant.name.starts_with(start)) {
             continue;
         }
-        writeln!(text, "#define {} {}", constant.name, value(constant)).expect("a String takes all");
+        push!(text, "#define {} {}\n", constant.name, value(constant));
     }
     for prefix in ["", "P"] {
-        writeln!(
+        push!(
             text,
-            "\n/* {}. */",
+            "\n/* {}. */\n",
             if prefix.is_empty() { "Functions" } else { "The same, for profiling libraries" }
-        )
-        .expect("a String takes all");
+        );
         for function in &table.functions {
             text.push_str(&prototype(function, prefix));
         }
     }
     text.push_str("\n/* The handles of Fortran are these integers; the conversions may be macros (MPI 5.0, 2.6.4). */\n");
     for object in table.functions.iter().filter_map(|function| function.name.strip_suffix("_toint")) {
-        writeln!(text, "#define {object}_c2f(handle) {object}_toint(handle)").expect("a String takes all");
-        writeln!(text, "#define {object}_f2c(handle) {object}_fromint(handle)").expect("a String takes all");
+        push!(text, "#define {object}_c2f(handle) {object}_toint(handle)\n");
+        push!(text, "#define {object}_f2c(handle) {object}_fromint(handle)\n");
     }
     text.push_str(&removed(table));
     text.push_str(TAIL);
     text
 }
 
-/// What MPI-3.0 removed: a program that uses it is told at compile time what to write instead.
+/// What MPI-3.0 removed. The compiler tells a program that uses such a name what to write instead.
 fn removed(table: &Table) -> String {
     let mut text = String::from(REMOVED);
     let (functions, others): (Vec<_>, Vec<_>) = table.removed.iter().partition(|name| name.is_function());
     functions.iter().for_each(|name| text.push_str(&unavailable(name)));
-    // Of the two attributes only `unavailable` may stand at what is no function.
+    // A variable or a type takes only the attribute `unavailable`.
     text.push_str("#ifdef MPI_ABI_HAS_UNAVAILABLE\n");
     others.iter().for_each(|name| text.push_str(&unavailable(name)));
     text.push_str("#endif\n#endif\n");
@@ -124,7 +123,8 @@ typedef enum MPI_T_source_order {
 /* Functions of the program that MPI calls. */
 ";
 
-/// Deprecated since MPI 2.2; the configure script of PETSc 3.18 takes a library without them for one of MPI 1.
+/// Deprecated since MPI 2.2. Without them the configure script of PETSc 3.18 takes a library for one of MPI
+/// 1.
 const OLDER_NAMES: &str = "
 /* Older names of three of them. */
 typedef MPI_Comm_errhandler_function MPI_Comm_errhandler_fn;
@@ -153,7 +153,7 @@ fn prototype(function: &Function, prefix: &str) -> String {
     let mut params: Vec<String> = Vec::new();
     for param in &function.params {
         let space = if param.name.is_empty() || param.r#type.ends_with('*') { "" } else { " " };
-        // MPI_UNWEIGHTED is no array, and gcc warns of one that lies at such an address.
+        // MPI_UNWEIGHTED is no array: gcc warns of an array at such an address.
         let weights = !param.array.is_empty() && param.name.ends_with("weights");
         let (star, array) = if weights { ("*", "") } else { ("", param.array.as_str()) };
         params.push(format!("{}{space}{star}{}{array}", param.r#type, param.name));

@@ -1,7 +1,6 @@
-//! Generates `crates/settings/src/generated.rs` from `tables/settings.toml`: the struct with one typed field per setting,
-//! the enums of the choices, and the table that `outboard info` prints and error sentences quote.
+//! Generates `crates/settings/src/generated.rs` from `tables/settings.toml`: the struct with one typed field
+//! per setting, the enums of the choices, and the table that `outboard info` and error sentences quote.
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -31,7 +30,7 @@ struct Entry {
     why: String,
 }
 
-/// The path of the generated file and its text, not yet formatted, for the repository at `root`.
+/// The path of the generated file and its text, not yet formatted.
 pub fn generate(root: &Path) -> Result<(PathBuf, String), String> {
     let table = root.join("tables/settings.toml");
     let toml = std::fs::read_to_string(&table).map_err(|error| format!("{}: {error}", table.display()))?;
@@ -53,9 +52,9 @@ fn source(toml: &str) -> Result<String, String> {
             let reader = if optional { "optional" } else { "required" };
             let doc = entry.doc.replace("{Name}", &capitalised(name));
             let index = rows.matches("Setting {").count();
-            writeln!(fields, "/// {doc}\npub {name}: {kind},").expect("a String takes all");
-            writeln!(values, "{name}: values.{reader}({index})?,").expect("a String takes all");
-            writeln!(alike, "{index} => self.{name} == other.{name},").expect("a String takes all");
+            push!(fields, "/// {doc}\npub {name}: {kind},\n");
+            push!(values, "{name}: values.{reader}({index})?,\n");
+            push!(alike, "{index} => self.{name} == other.{name},\n");
             rows.push_str(&row(entry, name, &doc)?);
         }
         if entry.r#type == "choice" {
@@ -130,7 +129,7 @@ fn choice(name: &str, entry: &Entry) -> String {
     )
 }
 
-/// A bound as written in the table, in the unit of the type, of which a second has `second`.
+/// A bound as the table has it, in the unit of its type; `second` is how many of these units a second has.
 fn number(text: &str, second: u64) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let value: u64 = text[..digits].parse().map_err(|_| format!("bound {text:?} is no number"))?;

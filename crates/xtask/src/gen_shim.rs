@@ -1,12 +1,13 @@
-//! Generates the standard ABI's shim: `crates/standard/src/shim.rs`, and the list of functions with and without a body.
+//! Generates the standard ABI's shim, `crates/standard/src/shim.rs`, and the list of all functions.
 //!
-//! A function `MPI_X` has a body if some file of `crates/abi/src/body` has a `pub fn x(`. `MPI_X_c` has one if there is `pub fn x_c(`,
-//! or if `MPI_X` has one and the two differ only in the width of counts: then both share it, and what differs goes through
-//! wrappers that are wide enough for both. A `pub fn x(` in `body/plain.rs` is a fast path to the body. How C parameters become Rust arguments is said in `crates/abi/src/body/mod.rs`.
+//! Where a body is found: `MPI_X` has the `pub fn x(` of a file in `crates/abi/src/body`. `MPI_X_c` has `pub
+//! fn x_c(`; without one it shares the body of `MPI_X` if the two differ only in the width of counts, and
+//! then wrappers hold either width. A `pub fn x(` in `body/plain.rs` is a fast path to the body.
+//!
+//! Read next: `crates/abi/src/body/mod.rs`, how C parameters become Rust arguments.
 
 use crate::table::{Function, HANDLES, Param, Table};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 use std::path::Path;
 
 /// From the name of a body to its module; the names of those with a fast path.
@@ -15,7 +16,8 @@ struct Bodies {
     plain: BTreeSet<String>,
 }
 
-/// The shim's text, not yet formatted, and the list: one line per function, its name and 1 or 0.
+/// The shim's text, not yet formatted, and the list: one line per function, its name and whether it has a
+/// body.
 pub fn shim(root: &Path, table: &Table) -> Result<(String, String), String> {
     generate(root, table, &STANDARD)
 }
@@ -24,17 +26,17 @@ pub fn shim(root: &Path, table: &Table) -> Result<(String, String), String> {
 pub struct Dialect {
     /// What the file begins with.
     pub head: &'static str,
-    /// What a parameter of a function becomes; `wide`: the other form of the function has another type here.
+    /// What a parameter of a function becomes. `wide`: the function's other form has another type here.
     pub convert: fn(&Function, &Param, bool) -> Converted,
     /// The C type of what a function returns.
     pub returns: fn(&str) -> &'static str,
-    /// What the program gets for the error code of an expression.
+    /// The C expression of an error code, translated for the program.
     pub code: fn(&str) -> String,
-    /// A function's whole inside, where it is not what its body says.
+    /// A function's inside, where it is not a call of its body.
     pub inside: fn(&Function) -> Option<String>,
 }
 
-/// The standard ABI's own: its numbers are ours.
+/// The standard ABI has the library's own numbers.
 const STANDARD: Dialect = Dialect {
     head: HEAD,
     convert: |_, param, wide| {
@@ -52,18 +54,18 @@ pub struct Converted {
     pub c: &'static str,
     /// The argument of the body.
     pub rust: String,
-    /// What its name stands for from the function's first line on, if not for what came in.
+    /// What the name is bound to at the start of the function, if not to the argument itself.
     pub shadow: Option<String>,
-    /// What is to be done after the body.
+    /// A statement that follows the body.
     pub after: Option<String>,
 }
 
 impl Converted {
-    /// What comes in, as an argument.
+    /// An argument that is passed on as it is.
     pub fn new(c: &'static str, rust: String) -> Converted {
         Converted { c, rust, shadow: None, after: None }
     }
-    /// The same, of what its name stands for.
+    /// The same, with its name bound to `expression` first.
     pub fn shadowing(self, expression: String) -> Converted {
         Converted { shadow: Some(expression), ..self }
     }
@@ -80,7 +82,7 @@ pub fn generate(root: &Path, table: &Table, dialect: &Dialect) -> Result<(String
         if let Some(name) = &body {
             used.insert(name.clone());
         }
-        writeln!(list, "{} {}", function.name, i32::from(body.is_some())).expect("a String takes all");
+        push!(list, "{} {}\n", function.name, i32::from(body.is_some()));
         text.push_str(&entry(function, table, dialect, body.as_deref(), &bodies));
     }
     if let Some(name) = bodies.plain.iter().find(|name| !bodies.modules.contains_key(*name)) {
@@ -206,27 +208,27 @@ fn entry(
     let counterpart = counterpart(function, table);
     let [mut declared, mut passed, mut arguments, mut before, mut after, mut bind] =
         [const { String::new() }; 6];
-    let own = (dialect.inside)(function);
+    let whole = (dialect.inside)(function);
     for (at, param) in function.params.iter().enumerate().filter(|(_, param)| param.r#type != "...") {
         let wide = counterpart.is_some_and(|other| other.params[at].r#type != param.r#type);
         let bound = identifier(&param.name);
         let Converted { c, rust, shadow, after: later } = (dialect.convert)(function, param, wide);
-        write!(declared, "{bound}: {c}, ").expect("a String takes all");
-        write!(passed, "{bound}, ").expect("a String takes all");
-        write!(arguments, "{rust}, ").expect("a String takes all");
+        push!(declared, "{bound}: {c}, ");
+        push!(passed, "{bound}, ");
+        push!(arguments, "{rust}, ");
         if rust != bound {
-            write!(bind, "let {bound} = {rust};").expect("a String takes all");
+            push!(bind, "let {bound} = {rust};");
         }
-        if let Some(expression) = shadow.filter(|_| own.is_none()) {
-            write!(before, "let {bound} = {expression};").expect("a String takes all");
+        if let Some(expression) = shadow.filter(|_| whole.is_none()) {
+            push!(before, "let {bound} = {expression};");
         }
         if let Some(statement) = later {
-            write!(after, "{statement};").expect("a String takes all");
+            push!(after, "{statement};");
         }
     }
     let returns = (dialect.returns)(&function.returns);
-    let inside = match (own, body) {
-        (Some(own), _) => own,
+    let inside = match (whole, body) {
+        (Some(whole), _) => whole,
         (_, Some((body, module))) if is_bare(function) => format!("body::{module}::{body}({arguments})"),
         (_, Some((body, module))) if name.starts_with("MPI_T_") => {
             (dialect.code)(&format!("tool(\"{name}\", |guard| body::{module}::{body}(guard, {arguments}))"))
@@ -254,7 +256,7 @@ fn entry(
     )
 }
 
-/// The function that shares the body and differs in the width of counts, if there is one.
+/// The function that shares the body and differs in the width of counts.
 fn counterpart<'a>(function: &Function, table: &'a Table) -> Option<&'a Function> {
     let other = match function.name.strip_suffix("_c") {
         Some(plain) => table.function(plain),
@@ -263,7 +265,7 @@ fn counterpart<'a>(function: &Function, table: &'a Table) -> Option<&'a Function
     other.filter(|other| other.params.len() == function.params.len())
 }
 
-/// The object whose error handler a failing call is for: the first comm, window, file or session it names.
+/// The object whose error handler a failing call invokes: the first comm, window, file or session it names.
 fn object(function: &Function) -> String {
     for param in &function.params {
         let kind = match (param.r#type.as_str(), param.array.as_str()) {
@@ -293,8 +295,8 @@ pub fn c_return(name: &str) -> &'static str {
     }
 }
 
-/// The parameter's type in the C signature, and the argument it becomes. `wide`: the other form of the function has
-/// another type here, so the argument must hold both.
+/// The parameter's type in the C signature, and the argument it becomes. `wide`: the function's other form
+/// has another type here, so the argument must hold both.
 pub fn convert(param: &Param, wide: bool) -> (&'static str, String) {
     let name = &param.name;
     let bound = identifier(name);

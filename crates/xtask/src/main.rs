@@ -1,9 +1,17 @@
 //! Tasks of the repository: `cargo run -p outboard-xtask -- TASK`.
 #![forbid(unsafe_code)]
 
+/// Appends formatted text to a `String`.
+macro_rules! push {
+    ($text:expr, $($format:tt)*) => {
+        $text.push_str(&format!($($format)*))
+    };
+}
+
 mod gen_constants;
 mod gen_header;
 mod gen_mpich;
+mod gen_numbers;
 mod gen_settings;
 mod gen_shim;
 mod table;
@@ -28,7 +36,8 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
-    /// Check what rustfmt and clippy do not: layers, unsafe, environment, generated files, names in ARCHITECTURE.md.
+    /// Check what rustfmt and clippy do not: layers, rings of modules, lengths, unsafe, environment,
+    /// generated files, names in ARCHITECTURE.md.
     Tidy,
 }
 
@@ -46,7 +55,7 @@ fn main() -> ExitCode {
     if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Every generated file: its path and what must stand in it. The one list for `gen` and `tidy`.
+/// Every generated file: its path and its text. The one list for `gen` and `tidy`.
 fn generated(root: &Path) -> Result<Vec<(PathBuf, String)>, String> {
     let table = table::Table::read(root)?;
     let (shim, list) = gen_shim::shim(root, &table)?;
@@ -55,7 +64,7 @@ fn generated(root: &Path) -> Result<Vec<(PathBuf, String)>, String> {
         (root.join("crates/objects/src/constants.rs"), gen_constants::constants(&table)),
         (root.join("crates/standard/src/shim.rs"), shim),
         (root.join("crates/mpich/src/shim.rs"), gen_mpich::shim(root, &table)?),
-        (root.join("crates/mpich/src/numbers.rs"), gen_mpich::numbers_text(&table)?),
+        (root.join("crates/mpich/src/numbers.rs"), gen_numbers::numbers(&table)?),
         (root.join("crates/abi/src/generated/functions.txt"), list),
         (root.join("include/mpi.h"), gen_header::header(&table)),
     ];

@@ -11,7 +11,7 @@ pub struct Table {
     pub constants: Vec<Constant>,
     /// C typedefs.
     pub callbacks: Vec<String>,
-    /// Names that the standard has no longer.
+    /// Names that the standard no longer has.
     pub removed: Vec<Removed>,
 }
 
@@ -33,7 +33,7 @@ pub struct Removed {
 }
 
 impl Removed {
-    /// Whether it is a function, which the MPICH ABI still has.
+    /// Whether it is a function: these the MPICH ABI still has.
     pub fn is_function(&self) -> bool {
         self.declaration.contains(" {name}(") && !self.declaration.starts_with("typedef")
     }
@@ -84,7 +84,7 @@ impl Constant {
         self.r#type.as_deref().is_some_and(|name| HANDLES.contains(&name))
     }
 
-    /// Whether it is a pointer to something else than an object.
+    /// Whether it is a pointer to something other than an object.
     pub fn is_address(&self) -> bool {
         self.r#type
             .as_deref()
@@ -107,7 +107,7 @@ pub const HANDLES: [&str; 11] = [
     "MPI_Win",
 ];
 
-/// Second names of datatypes, which the table gives without a type.
+/// Second names of datatypes, for which the table has no type.
 const ALIASES: [&str; 2] = ["MPI_C_COMPLEX", "MPI_LONG_LONG_INT"];
 
 impl Table {

@@ -1,5 +1,11 @@
-//! What `make tidy` checks beyond rustfmt and clippy: layers between crates, where `unsafe` and the environment may be used,
-//! names in ARCHITECTURE.md, words that must not land. Every finding is one line: `file:line: what is wrong`.
+//! What `make tidy` checks beyond rustfmt and clippy. Every finding is one line: `file:line: what is wrong`.
+//!
+//! Here: layers between crates, where `unsafe` and the environment may be used, names in ARCHITECTURE.md,
+//! words for unfinished work. Read next: `cycles.rs` (modules of a crate), `sizes.rs` (lengths).
+
+mod cycles;
+mod rust;
+mod sizes;
 
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +24,7 @@ pub fn check(root: &Path) -> Result<Vec<String>, String> {
         let manifest = root.join("crates").join(crate_name).join("Cargo.toml");
         layers.check_manifest(crate_name, rules, &read(&manifest)?, &mut findings)?;
         check_forbids_unsafe(crate_name, rules, &sources, &mut findings);
+        cycles::check(crate_name, rules.cycles, &sources, &mut findings);
     }
     for source in &sources {
         check_known_crate(&layers, source, &mut findings);
@@ -26,6 +33,9 @@ pub fn check(root: &Path) -> Result<Vec<String>, String> {
     }
     check_names(&read(&root.join("ARCHITECTURE.md"))?, &sources, &mut findings);
     check_counters(&sources, &mut findings);
+    let sizes: sizes::Sizes =
+        toml::from_str(&read(&root.join("tables/sizes.toml"))?).map_err(|e| format!("sizes.toml: {e}"))?;
+    sizes.check(&sources, &mut findings);
     Ok(findings)
 }
 
@@ -46,10 +56,13 @@ struct Rules {
     may_use_unsafe: bool,
     #[serde(default, rename = "environment")]
     may_read_environment: bool,
+    /// Excused from `cycles::check`.
+    #[serde(default)]
+    cycles: bool,
 }
 
 impl Layers {
-    /// The table itself must go downwards only.
+    /// No edge may lead upwards.
     fn check_table(&self, findings: &mut Vec<String>) {
         for (crate_name, rules) in &self.crates {
             for used in &rules.uses {
@@ -66,7 +79,7 @@ impl Layers {
         }
     }
 
-    /// Every dependency on a crate must stand in the table. What tests alone use is free.
+    /// Every dependency on a crate must stand in the table, except those of tests.
     fn check_manifest(
         &self,
         crate_name: &str,
@@ -113,7 +126,7 @@ impl Source {
         };
         let mut sources = Vec::new();
         for path in listing.lines().filter(wanted) {
-            // A file may be deleted here and not yet in the index.
+            // A deleted file may still be in the index.
             if let Ok(text) = fs::read_to_string(root.join(path)) {
                 sources.push(Source { path: path.into(), text });
             }
@@ -121,7 +134,7 @@ impl Source {
         Ok(sources)
     }
 
-    /// The crate whose library or programs this file is part of; None for tests and everything beside the crates.
+    /// The crate that the file is part of. None: the file is a test or lies beside the crates.
     fn crate_name(&self) -> Option<&str> {
         let mut parts = self.path.to_str()?.split('/');
         match (parts.next()?, parts.next()?, parts.next()?) {
@@ -130,7 +143,7 @@ impl Source {
         }
     }
 
-    /// Lines with their numbers, up to the tests at the foot of the file.
+    /// Lines with their numbers, without the tests at the foot.
     fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.text
             .lines()
@@ -144,12 +157,11 @@ fn check_known_crate(layers: &Layers, source: &Source, findings: &mut Vec<String
     if let Some(crate_name) = source.crate_name()
         && !layers.crates.contains_key(crate_name)
     {
-        findings
-            .push(format!("{}: crate_name {crate_name} is not in tables/layers.toml", source.path.display()));
+        findings.push(format!("{}: crate {crate_name} is not in tables/layers.toml", source.path.display()));
     }
 }
 
-/// A crate without leave for `unsafe` forbids it at the head of its library and of each of its programs.
+/// A crate that may not use `unsafe` forbids it in its library and in each of its programs.
 fn check_forbids_unsafe(crate_name: &str, rules: &Rules, sources: &[Source], findings: &mut Vec<String>) {
     let is_root = |source: &&Source| {
         let path = source.path.to_string_lossy();
@@ -184,7 +196,7 @@ fn check_environment(layers: &Layers, source: &Source, findings: &mut Vec<String
     }
 }
 
-/// Words for unfinished work, joined here so that this file does not find itself.
+/// Words for unfinished work, in two pieces each, or this file would find itself.
 fn check_words(source: &Source, findings: &mut Vec<String>) {
     let words = [
         concat!("TO", "DO"),
@@ -224,7 +236,7 @@ fn check_names(text: &str, sources: &[Source], findings: &mut Vec<String>) {
     }
 }
 
-/// Every counter must be counted somewhere: one that is not would be shown as 0 for ever.
+/// A counter that nothing counts would be 0 for ever.
 fn check_counters(sources: &[Source], findings: &mut Vec<String>) {
     let is_table = |source: &&Source| source.path.ends_with("telemetry/src/counter.rs");
     let counts = |source: &&Source| source.crate_name().is_some() && !is_table(source) && !is_viewer(source);
@@ -240,7 +252,7 @@ fn check_counters(sources: &[Source], findings: &mut Vec<String>) {
     }
 }
 
-/// Whether it only shows what others have counted.
+/// Whether the file only shows counters.
 fn is_viewer(source: &Source) -> bool {
     source.path.starts_with("crates/programs/src/outboard")
 }
