@@ -10,7 +10,7 @@ ifneq ($(RUSTUP_HOME),)
 export RUSTUP_HOME
 endif
 
-.PHONY: build install uninstall demo test test-more conformance differential applications tidy clean help setup
+.PHONY: build install uninstall demo test test-more conformance differential applications check tidy clean help setup
 
 build: setup  ## build the library and its programs into build/ (bin lib include share), which may be moved
 	$(CARGO) build --release --workspace --quiet
@@ -40,6 +40,9 @@ differential: build  ## run 10 000 programs made from seeds over build/, MPICH a
 
 applications: build  ## run the tests of FFTW, HDF5, PnetCDF and PETSc, fetched as Debian's source packages, over build/
 	tests/applications/run
+
+check: setup  ## the quick test, under 3 minutes: tidy, tests of the small crates, a debug build, four programs on it
+	tests/check
 
 tidy: setup  ## format, lints, layers between crates, generated code, names in ARCHITECTURE.md
 	$(CARGO) fmt --all --check

@@ -17,7 +17,9 @@ pub struct Sizes {
     head_lines: usize,
     comment_lines: usize,
     generated: BTreeSet<String>,
-    comments_checked: BTreeSet<String>,
+    /// Crates whose lengths are not checked yet.
+    #[serde(default)]
+    unchecked: BTreeSet<String>,
     #[serde(default)]
     exception: Vec<Exception>,
 }
@@ -41,11 +43,12 @@ impl Sizes {
             if parts.next() != Some("crates") || !path.ends_with(".rs") || self.generated.contains(&path) {
                 continue;
             }
+            if parts.next().is_some_and(|name| self.unchecked.contains(name)) {
+                continue;
+            }
             let rust = Rust::read(&source.text);
             self.check_lengths(&path, &rust, &mut used, findings);
-            if parts.next().is_some_and(|name| self.comments_checked.contains(name)) {
-                self.check_comments(&path, &source.text, &rust, findings);
-            }
+            self.check_comments(&path, &source.text, &rust, findings);
         }
         for (at, exception) in self.exception.iter().enumerate() {
             let what = exception.function.as_deref().unwrap_or("the file");
@@ -146,7 +149,7 @@ mod tests {
         head_lines = 1
         comment_lines = 1
         generated = ["crates/leaf/src/made.rs"]
-        comments_checked = ["leaf"]
+        unchecked = ["other"]
     "#;
 
     fn found(table: &str, path: &str, text: &str) -> Vec<String> {
