@@ -50,6 +50,7 @@ pub(crate) struct Weighted(pub Address, pub Counts, pub Counts, pub Handle);
 pub(crate) struct TypedEach(pub Address, pub Counts, pub Counts, pub In<Handle>);
 
 /// What all reductions have.
+#[derive(Clone, Copy)]
 pub(crate) struct Reduced {
     pub sendbuf: Address,
     pub recvbuf: Address,

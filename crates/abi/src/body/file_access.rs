@@ -1,6 +1,7 @@
-//! Reading and writing files (MPI 5.0, section 14.4): one access, said in the standard's many ways.
+//! Reading and writing files (MPI 5.0, section 14.4).
 //!
-//! Where it begins, whether all ranks take part, and whether the caller waits, is all that tells these functions apart.
+//! These functions differ in three things only: where the access begins, whether all ranks take part, and
+//! whether the caller waits.
 
 use crate::args::{Address, Handle, Out, StatusOut};
 use crate::file::{At, Wanted};
@@ -9,10 +10,20 @@ use crate::request::{Completion, Work};
 use error::{Class, Result, fail};
 use io::{Split, Way};
 
-/// Waits for an access.
+/// An access of this rank alone.
+fn individual(at: At, way: Way, fh: Handle, buf: Address, count: i64, datatype: Handle) -> Wanted {
+    Wanted { fh, at, way, all: false, buf, count, datatype }
+}
+
+/// An access in which all ranks of the file take part.
+fn collective(at: At, way: Way, fh: Handle, buf: Address, count: i64, datatype: Handle) -> Wanted {
+    Wanted { all: true, ..individual(at, way, fh, buf, count, datatype) }
+}
+
+/// Makes an access and waits for it.
 fn run(guard: &mut Guard, wanted: Wanted, status: StatusOut) -> Result<()> {
     let outcome = guard.start_access(wanted, true)?;
-    // A program may poll a file.
+    // Without this, a program that polls a file would never let its messages move.
     guard.progress();
     let ended = |_: &mut Process| outcome.take().map(Completion::of_bytes);
     let completion = if wanted.all { guard.wait(ended) } else { guard.wait_for_thread(ended) };
@@ -24,21 +35,30 @@ fn finish(completion: Completion, status: StatusOut) -> Result<()> {
     completion.error.map_or(Ok(()), Err)
 }
 
-/// Gives the program a request for an access.
+/// Starts an access and hands its request to the program.
 fn launch(guard: &mut Guard, wanted: Wanted, request: Out<Handle>) -> Result<()> {
     request.check()?;
     let outcome = guard.start_access(wanted, false)?;
     request.set(guard.request(wanted.fh, Work::Io(outcome))?)
 }
 
-/// The first half of a split collective access, of which a file has one at a time.
-fn begin(guard: &mut Guard, name: &'static str, wanted: Wanted) -> Result<()> {
-    let outcome = guard.start_access(wanted, false)?;
-    guard.job().files.get_mut(wanted.fh)?.split = Some(Split { name, outcome });
+/// Starts a split collective access, of which a file has one at a time (MPI 5.0, section 14.4.5).
+fn begin(
+    guard: &mut Guard,
+    name: &'static str,
+    at: At,
+    way: Way,
+    fh: Handle,
+    buf: Address,
+    count: i64,
+    datatype: Handle,
+) -> Result<()> {
+    let outcome = guard.start_access(collective(at, way, fh, buf, count, datatype), false)?;
+    guard.job().files.get_mut(fh)?.split = Some(Split { name, outcome });
     Ok(())
 }
 
-/// The second half.
+/// Waits for a split collective access.
 fn end(guard: &mut Guard, name: &'static str, fh: Handle, status: StatusOut) -> Result<()> {
     let file = guard.job().files.get_mut(fh)?;
     let split = match file.split.take_if(|split| split.name == name) {
@@ -56,32 +76,44 @@ fn end(guard: &mut Guard, name: &'static str, fh: Handle, status: StatusOut) -> 
 
 /// MPI_File_read_at
 #[rustfmt::skip]
-pub fn file_read_at(guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle, status: StatusOut) -> Result<()> {
-    run(guard, Wanted { fh, at: At::Offset(offset), way: Way::Read, all: false, buf, count, datatype }, status)
+pub fn file_read_at(
+    guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle, status: StatusOut,
+) -> Result<()> {
+    run(guard, individual(At::Offset(offset), Way::Read, fh, buf, count, datatype), status)
 }
 
 /// MPI_File_iread_at
 #[rustfmt::skip]
-pub fn file_iread_at(guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle, request: Out<Handle>) -> Result<()> {
-    launch(guard, Wanted { fh, at: At::Offset(offset), way: Way::Read, all: false, buf, count, datatype }, request)
+pub fn file_iread_at(
+    guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle,
+    request: Out<Handle>,
+) -> Result<()> {
+    launch(guard, individual(At::Offset(offset), Way::Read, fh, buf, count, datatype), request)
 }
 
 /// MPI_File_read_at_all
 #[rustfmt::skip]
-pub fn file_read_at_all(guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle, status: StatusOut) -> Result<()> {
-    run(guard, Wanted { fh, at: At::Offset(offset), way: Way::Read, all: true, buf, count, datatype }, status)
+pub fn file_read_at_all(
+    guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle, status: StatusOut,
+) -> Result<()> {
+    run(guard, collective(At::Offset(offset), Way::Read, fh, buf, count, datatype), status)
 }
 
 /// MPI_File_iread_at_all
 #[rustfmt::skip]
-pub fn file_iread_at_all(guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle, request: Out<Handle>) -> Result<()> {
-    launch(guard, Wanted { fh, at: At::Offset(offset), way: Way::Read, all: true, buf, count, datatype }, request)
+pub fn file_iread_at_all(
+    guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle,
+    request: Out<Handle>,
+) -> Result<()> {
+    launch(guard, collective(At::Offset(offset), Way::Read, fh, buf, count, datatype), request)
 }
 
 /// MPI_File_read_at_all_begin
 #[rustfmt::skip]
-pub fn file_read_at_all_begin(guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle) -> Result<()> {
-    begin(guard, "MPI_File_read_at_all", Wanted { fh, at: At::Offset(offset), way: Way::Read, all: true, buf, count, datatype })
+pub fn file_read_at_all_begin(
+    guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle,
+) -> Result<()> {
+    begin(guard, "MPI_File_read_at_all", At::Offset(offset), Way::Read, fh, buf, count, datatype)
 }
 
 /// MPI_File_read_at_all_end
@@ -92,32 +124,42 @@ pub fn file_read_at_all_end(guard: &mut Guard, fh: Handle, buf: Address, status:
 
 /// MPI_File_read
 #[rustfmt::skip]
-pub fn file_read(guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, status: StatusOut) -> Result<()> {
-    run(guard, Wanted { fh, at: At::Pointer, way: Way::Read, all: false, buf, count, datatype }, status)
+pub fn file_read(
+    guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, status: StatusOut,
+) -> Result<()> {
+    run(guard, individual(At::Pointer, Way::Read, fh, buf, count, datatype), status)
 }
 
 /// MPI_File_iread
 #[rustfmt::skip]
-pub fn file_iread(guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, request: Out<Handle>) -> Result<()> {
-    launch(guard, Wanted { fh, at: At::Pointer, way: Way::Read, all: false, buf, count, datatype }, request)
+pub fn file_iread(
+    guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, request: Out<Handle>,
+) -> Result<()> {
+    launch(guard, individual(At::Pointer, Way::Read, fh, buf, count, datatype), request)
 }
 
 /// MPI_File_read_all
 #[rustfmt::skip]
-pub fn file_read_all(guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, status: StatusOut) -> Result<()> {
-    run(guard, Wanted { fh, at: At::Pointer, way: Way::Read, all: true, buf, count, datatype }, status)
+pub fn file_read_all(
+    guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, status: StatusOut,
+) -> Result<()> {
+    run(guard, collective(At::Pointer, Way::Read, fh, buf, count, datatype), status)
 }
 
 /// MPI_File_iread_all
 #[rustfmt::skip]
-pub fn file_iread_all(guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, request: Out<Handle>) -> Result<()> {
-    launch(guard, Wanted { fh, at: At::Pointer, way: Way::Read, all: true, buf, count, datatype }, request)
+pub fn file_iread_all(
+    guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, request: Out<Handle>,
+) -> Result<()> {
+    launch(guard, collective(At::Pointer, Way::Read, fh, buf, count, datatype), request)
 }
 
 /// MPI_File_read_all_begin
 #[rustfmt::skip]
-pub fn file_read_all_begin(guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle) -> Result<()> {
-    begin(guard, "MPI_File_read_all", Wanted { fh, at: At::Pointer, way: Way::Read, all: true, buf, count, datatype })
+pub fn file_read_all_begin(
+    guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle,
+) -> Result<()> {
+    begin(guard, "MPI_File_read_all", At::Pointer, Way::Read, fh, buf, count, datatype)
 }
 
 /// MPI_File_read_all_end
@@ -128,26 +170,34 @@ pub fn file_read_all_end(guard: &mut Guard, fh: Handle, buf: Address, status: St
 
 /// MPI_File_read_shared
 #[rustfmt::skip]
-pub fn file_read_shared(guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, status: StatusOut) -> Result<()> {
-    run(guard, Wanted { fh, at: At::Shared, way: Way::Read, all: false, buf, count, datatype }, status)
+pub fn file_read_shared(
+    guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, status: StatusOut,
+) -> Result<()> {
+    run(guard, individual(At::Shared, Way::Read, fh, buf, count, datatype), status)
 }
 
 /// MPI_File_iread_shared
 #[rustfmt::skip]
-pub fn file_iread_shared(guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, request: Out<Handle>) -> Result<()> {
-    launch(guard, Wanted { fh, at: At::Shared, way: Way::Read, all: false, buf, count, datatype }, request)
+pub fn file_iread_shared(
+    guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, request: Out<Handle>,
+) -> Result<()> {
+    launch(guard, individual(At::Shared, Way::Read, fh, buf, count, datatype), request)
 }
 
 /// MPI_File_read_ordered
 #[rustfmt::skip]
-pub fn file_read_ordered(guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, status: StatusOut) -> Result<()> {
-    run(guard, Wanted { fh, at: At::Ordered, way: Way::Read, all: true, buf, count, datatype }, status)
+pub fn file_read_ordered(
+    guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, status: StatusOut,
+) -> Result<()> {
+    run(guard, collective(At::Ordered, Way::Read, fh, buf, count, datatype), status)
 }
 
 /// MPI_File_read_ordered_begin
 #[rustfmt::skip]
-pub fn file_read_ordered_begin(guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle) -> Result<()> {
-    begin(guard, "MPI_File_read_ordered", Wanted { fh, at: At::Ordered, way: Way::Read, all: true, buf, count, datatype })
+pub fn file_read_ordered_begin(
+    guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle,
+) -> Result<()> {
+    begin(guard, "MPI_File_read_ordered", At::Ordered, Way::Read, fh, buf, count, datatype)
 }
 
 /// MPI_File_read_ordered_end
@@ -158,32 +208,44 @@ pub fn file_read_ordered_end(guard: &mut Guard, fh: Handle, buf: Address, status
 
 /// MPI_File_write_at
 #[rustfmt::skip]
-pub fn file_write_at(guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle, status: StatusOut) -> Result<()> {
-    run(guard, Wanted { fh, at: At::Offset(offset), way: Way::Write, all: false, buf, count, datatype }, status)
+pub fn file_write_at(
+    guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle, status: StatusOut,
+) -> Result<()> {
+    run(guard, individual(At::Offset(offset), Way::Write, fh, buf, count, datatype), status)
 }
 
 /// MPI_File_iwrite_at
 #[rustfmt::skip]
-pub fn file_iwrite_at(guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle, request: Out<Handle>) -> Result<()> {
-    launch(guard, Wanted { fh, at: At::Offset(offset), way: Way::Write, all: false, buf, count, datatype }, request)
+pub fn file_iwrite_at(
+    guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle,
+    request: Out<Handle>,
+) -> Result<()> {
+    launch(guard, individual(At::Offset(offset), Way::Write, fh, buf, count, datatype), request)
 }
 
 /// MPI_File_write_at_all
 #[rustfmt::skip]
-pub fn file_write_at_all(guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle, status: StatusOut) -> Result<()> {
-    run(guard, Wanted { fh, at: At::Offset(offset), way: Way::Write, all: true, buf, count, datatype }, status)
+pub fn file_write_at_all(
+    guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle, status: StatusOut,
+) -> Result<()> {
+    run(guard, collective(At::Offset(offset), Way::Write, fh, buf, count, datatype), status)
 }
 
 /// MPI_File_iwrite_at_all
 #[rustfmt::skip]
-pub fn file_iwrite_at_all(guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle, request: Out<Handle>) -> Result<()> {
-    launch(guard, Wanted { fh, at: At::Offset(offset), way: Way::Write, all: true, buf, count, datatype }, request)
+pub fn file_iwrite_at_all(
+    guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle,
+    request: Out<Handle>,
+) -> Result<()> {
+    launch(guard, collective(At::Offset(offset), Way::Write, fh, buf, count, datatype), request)
 }
 
 /// MPI_File_write_at_all_begin
 #[rustfmt::skip]
-pub fn file_write_at_all_begin(guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle) -> Result<()> {
-    begin(guard, "MPI_File_write_at_all", Wanted { fh, at: At::Offset(offset), way: Way::Write, all: true, buf, count, datatype })
+pub fn file_write_at_all_begin(
+    guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle,
+) -> Result<()> {
+    begin(guard, "MPI_File_write_at_all", At::Offset(offset), Way::Write, fh, buf, count, datatype)
 }
 
 /// MPI_File_write_at_all_end
@@ -194,32 +256,42 @@ pub fn file_write_at_all_end(guard: &mut Guard, fh: Handle, buf: Address, status
 
 /// MPI_File_write
 #[rustfmt::skip]
-pub fn file_write(guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, status: StatusOut) -> Result<()> {
-    run(guard, Wanted { fh, at: At::Pointer, way: Way::Write, all: false, buf, count, datatype }, status)
+pub fn file_write(
+    guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, status: StatusOut,
+) -> Result<()> {
+    run(guard, individual(At::Pointer, Way::Write, fh, buf, count, datatype), status)
 }
 
 /// MPI_File_iwrite
 #[rustfmt::skip]
-pub fn file_iwrite(guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, request: Out<Handle>) -> Result<()> {
-    launch(guard, Wanted { fh, at: At::Pointer, way: Way::Write, all: false, buf, count, datatype }, request)
+pub fn file_iwrite(
+    guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, request: Out<Handle>,
+) -> Result<()> {
+    launch(guard, individual(At::Pointer, Way::Write, fh, buf, count, datatype), request)
 }
 
 /// MPI_File_write_all
 #[rustfmt::skip]
-pub fn file_write_all(guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, status: StatusOut) -> Result<()> {
-    run(guard, Wanted { fh, at: At::Pointer, way: Way::Write, all: true, buf, count, datatype }, status)
+pub fn file_write_all(
+    guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, status: StatusOut,
+) -> Result<()> {
+    run(guard, collective(At::Pointer, Way::Write, fh, buf, count, datatype), status)
 }
 
 /// MPI_File_iwrite_all
 #[rustfmt::skip]
-pub fn file_iwrite_all(guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, request: Out<Handle>) -> Result<()> {
-    launch(guard, Wanted { fh, at: At::Pointer, way: Way::Write, all: true, buf, count, datatype }, request)
+pub fn file_iwrite_all(
+    guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, request: Out<Handle>,
+) -> Result<()> {
+    launch(guard, collective(At::Pointer, Way::Write, fh, buf, count, datatype), request)
 }
 
 /// MPI_File_write_all_begin
 #[rustfmt::skip]
-pub fn file_write_all_begin(guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle) -> Result<()> {
-    begin(guard, "MPI_File_write_all", Wanted { fh, at: At::Pointer, way: Way::Write, all: true, buf, count, datatype })
+pub fn file_write_all_begin(
+    guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle,
+) -> Result<()> {
+    begin(guard, "MPI_File_write_all", At::Pointer, Way::Write, fh, buf, count, datatype)
 }
 
 /// MPI_File_write_all_end
@@ -230,26 +302,34 @@ pub fn file_write_all_end(guard: &mut Guard, fh: Handle, buf: Address, status: S
 
 /// MPI_File_write_shared
 #[rustfmt::skip]
-pub fn file_write_shared(guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, status: StatusOut) -> Result<()> {
-    run(guard, Wanted { fh, at: At::Shared, way: Way::Write, all: false, buf, count, datatype }, status)
+pub fn file_write_shared(
+    guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, status: StatusOut,
+) -> Result<()> {
+    run(guard, individual(At::Shared, Way::Write, fh, buf, count, datatype), status)
 }
 
 /// MPI_File_iwrite_shared
 #[rustfmt::skip]
-pub fn file_iwrite_shared(guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, request: Out<Handle>) -> Result<()> {
-    launch(guard, Wanted { fh, at: At::Shared, way: Way::Write, all: false, buf, count, datatype }, request)
+pub fn file_iwrite_shared(
+    guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, request: Out<Handle>,
+) -> Result<()> {
+    launch(guard, individual(At::Shared, Way::Write, fh, buf, count, datatype), request)
 }
 
 /// MPI_File_write_ordered
 #[rustfmt::skip]
-pub fn file_write_ordered(guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, status: StatusOut) -> Result<()> {
-    run(guard, Wanted { fh, at: At::Ordered, way: Way::Write, all: true, buf, count, datatype }, status)
+pub fn file_write_ordered(
+    guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, status: StatusOut,
+) -> Result<()> {
+    run(guard, collective(At::Ordered, Way::Write, fh, buf, count, datatype), status)
 }
 
 /// MPI_File_write_ordered_begin
 #[rustfmt::skip]
-pub fn file_write_ordered_begin(guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle) -> Result<()> {
-    begin(guard, "MPI_File_write_ordered", Wanted { fh, at: At::Ordered, way: Way::Write, all: true, buf, count, datatype })
+pub fn file_write_ordered_begin(
+    guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle,
+) -> Result<()> {
+    begin(guard, "MPI_File_write_ordered", At::Ordered, Way::Write, fh, buf, count, datatype)
 }
 
 /// MPI_File_write_ordered_end

@@ -31,7 +31,8 @@ enum Epoch {
 #[inline(always)]
 #[rustfmt::skip]
 pub fn put(
-    guard: &mut Guard, origin_addr: Address, origin_count: i64, origin_datatype: Handle, target_rank: i32, target_disp: i64, target_count: i64, target_datatype: Handle, win: Handle,
+    guard: &mut Guard, origin_addr: Address, origin_count: i64, origin_datatype: Handle, target_rank: i32,
+    target_disp: i64, target_count: i64, target_datatype: Handle, win: Handle,
 ) -> Result<()> {
     let target = Target(target_rank, target_disp, target_count, target_datatype);
     move_bytes(guard, Origin(origin_addr, origin_count, origin_datatype), target, win, Epoch::Any, Way::Put)
@@ -41,7 +42,8 @@ pub fn put(
 #[inline(always)]
 #[rustfmt::skip]
 pub fn get(
-    guard: &mut Guard, origin_addr: Address, origin_count: i64, origin_datatype: Handle, target_rank: i32, target_disp: i64, target_count: i64, target_datatype: Handle, win: Handle,
+    guard: &mut Guard, origin_addr: Address, origin_count: i64, origin_datatype: Handle, target_rank: i32,
+    target_disp: i64, target_count: i64, target_datatype: Handle, win: Handle,
 ) -> Result<()> {
     let target = Target(target_rank, target_disp, target_count, target_datatype);
     move_bytes(guard, Origin(origin_addr, origin_count, origin_datatype), target, win, Epoch::Any, Way::Fetch)
@@ -50,7 +52,8 @@ pub fn get(
 /// MPI_Rput
 #[rustfmt::skip]
 pub fn rput(
-    guard: &mut Guard, origin_addr: Address, origin_count: i64, origin_datatype: Handle, target_rank: i32, target_disp: i64, target_count: i64, target_datatype: Handle, win: Handle, request: Out<Handle>,
+    guard: &mut Guard, origin_addr: Address, origin_count: i64, origin_datatype: Handle, target_rank: i32,
+    target_disp: i64, target_count: i64, target_datatype: Handle, win: Handle, request: Out<Handle>,
 ) -> Result<()> {
     request.check()?;
     let target = Target(target_rank, target_disp, target_count, target_datatype);
@@ -61,7 +64,8 @@ pub fn rput(
 /// MPI_Rget
 #[rustfmt::skip]
 pub fn rget(
-    guard: &mut Guard, origin_addr: Address, origin_count: i64, origin_datatype: Handle, target_rank: i32, target_disp: i64, target_count: i64, target_datatype: Handle, win: Handle, request: Out<Handle>,
+    guard: &mut Guard, origin_addr: Address, origin_count: i64, origin_datatype: Handle, target_rank: i32,
+    target_disp: i64, target_count: i64, target_datatype: Handle, win: Handle, request: Out<Handle>,
 ) -> Result<()> {
     request.check()?;
     let target = Target(target_rank, target_disp, target_count, target_datatype);
@@ -73,7 +77,8 @@ pub fn rget(
 #[inline(always)]
 #[rustfmt::skip]
 pub fn accumulate(
-    guard: &mut Guard, origin_addr: Address, origin_count: i64, origin_datatype: Handle, target_rank: i32, target_disp: i64, target_count: i64, target_datatype: Handle, op: Handle, win: Handle,
+    guard: &mut Guard, origin_addr: Address, origin_count: i64, origin_datatype: Handle, target_rank: i32,
+    target_disp: i64, target_count: i64, target_datatype: Handle, op: Handle, win: Handle,
 ) -> Result<()> {
     let target = Target(target_rank, target_disp, target_count, target_datatype);
     update(guard, Origin(origin_addr, origin_count, origin_datatype), None, target, op, win, Epoch::Any)
@@ -82,7 +87,9 @@ pub fn accumulate(
 /// MPI_Raccumulate
 #[rustfmt::skip]
 pub fn raccumulate(
-    guard: &mut Guard, origin_addr: Address, origin_count: i64, origin_datatype: Handle, target_rank: i32, target_disp: i64, target_count: i64, target_datatype: Handle, op: Handle, win: Handle, request: Out<Handle>,
+    guard: &mut Guard, origin_addr: Address, origin_count: i64, origin_datatype: Handle, target_rank: i32,
+    target_disp: i64, target_count: i64, target_datatype: Handle, op: Handle, win: Handle,
+    request: Out<Handle>,
 ) -> Result<()> {
     request.check()?;
     let target = Target(target_rank, target_disp, target_count, target_datatype);
@@ -94,7 +101,9 @@ pub fn raccumulate(
 #[inline(always)]
 #[rustfmt::skip]
 pub fn get_accumulate(
-    guard: &mut Guard, origin_addr: Address, origin_count: i64, origin_datatype: Handle, result_addr: Address, result_count: i64, result_datatype: Handle, target_rank: i32, target_disp: i64, target_count: i64, target_datatype: Handle, op: Handle, win: Handle,
+    guard: &mut Guard, origin_addr: Address, origin_count: i64, origin_datatype: Handle, result_addr: Address,
+    result_count: i64, result_datatype: Handle, target_rank: i32, target_disp: i64, target_count: i64,
+    target_datatype: Handle, op: Handle, win: Handle,
 ) -> Result<()> {
     let result = Some(Origin(result_addr, result_count, result_datatype));
     let target = Target(target_rank, target_disp, target_count, target_datatype);
@@ -104,7 +113,9 @@ pub fn get_accumulate(
 /// MPI_Rget_accumulate
 #[rustfmt::skip]
 pub fn rget_accumulate(
-    guard: &mut Guard, origin_addr: Address, origin_count: i64, origin_datatype: Handle, result_addr: Address, result_count: i64, result_datatype: Handle, target_rank: i32, target_disp: i64, target_count: i64, target_datatype: Handle, op: Handle, win: Handle, request: Out<Handle>,
+    guard: &mut Guard, origin_addr: Address, origin_count: i64, origin_datatype: Handle, result_addr: Address,
+    result_count: i64, result_datatype: Handle, target_rank: i32, target_disp: i64, target_count: i64,
+    target_datatype: Handle, op: Handle, win: Handle, request: Out<Handle>,
 ) -> Result<()> {
     request.check()?;
     let result = Some(Origin(result_addr, result_count, result_datatype));
@@ -117,7 +128,8 @@ pub fn rget_accumulate(
 #[inline(always)]
 #[rustfmt::skip]
 pub fn fetch_and_op(
-    guard: &mut Guard, origin_addr: Address, result_addr: Address, datatype: Handle, target_rank: i32, target_disp: i64, op: Handle, win: Handle,
+    guard: &mut Guard, origin_addr: Address, result_addr: Address, datatype: Handle, target_rank: i32,
+    target_disp: i64, op: Handle, win: Handle,
 ) -> Result<()> {
     predefined(&guard.objects, datatype)?;
     let (origin, result) = (Origin(origin_addr, 1, datatype), Origin(result_addr, 1, datatype));
@@ -128,7 +140,8 @@ pub fn fetch_and_op(
 #[inline(always)]
 #[rustfmt::skip]
 pub fn compare_and_swap(
-    guard: &mut Guard, origin_addr: Address, compare_addr: Address, result_addr: Address, datatype: Handle, target_rank: i32, target_disp: i64, win: Handle,
+    guard: &mut Guard, origin_addr: Address, compare_addr: Address, result_addr: Address, datatype: Handle,
+    target_rank: i32, target_disp: i64, win: Handle,
 ) -> Result<()> {
     let (objects, job) = guard.parts();
     let (window, rma) = job.window(win)?;

@@ -11,7 +11,7 @@ use p2p::{Indirect, Mode, Ticket};
 use std::sync::Arc;
 use telemetry::Counter;
 
-/// MPI_Send.
+/// MPI_Send
 pub fn send(
     guard: &mut Guard,
     buf: Address,
@@ -24,7 +24,7 @@ pub fn send(
     blocking_send(guard, Mode::Standard, buf, count, datatype, dest, tag, comm)
 }
 
-/// MPI_Bsend.
+/// MPI_Bsend
 pub fn bsend(
     guard: &mut Guard,
     buf: Address,
@@ -37,7 +37,7 @@ pub fn bsend(
     blocking_send(guard, BUFFERED, buf, count, datatype, dest, tag, comm)
 }
 
-/// MPI_Ssend.
+/// MPI_Ssend
 pub fn ssend(
     guard: &mut Guard,
     buf: Address,
@@ -50,7 +50,7 @@ pub fn ssend(
     blocking_send(guard, Mode::Synchronous, buf, count, datatype, dest, tag, comm)
 }
 
-/// MPI_Rsend.
+/// MPI_Rsend
 pub fn rsend(
     guard: &mut Guard,
     buf: Address,
@@ -63,7 +63,7 @@ pub fn rsend(
     blocking_send(guard, Mode::Standard, buf, count, datatype, dest, tag, comm)
 }
 
-/// MPI_Isend.
+/// MPI_Isend
 pub fn isend(
     guard: &mut Guard,
     buf: Address,
@@ -77,7 +77,7 @@ pub fn isend(
     nonblocking_send(guard, Mode::Standard, buf, count, datatype, dest, tag, comm, request)
 }
 
-/// MPI_Ibsend.
+/// MPI_Ibsend
 pub fn ibsend(
     guard: &mut Guard,
     buf: Address,
@@ -91,7 +91,7 @@ pub fn ibsend(
     nonblocking_send(guard, BUFFERED, buf, count, datatype, dest, tag, comm, request)
 }
 
-/// MPI_Issend.
+/// MPI_Issend
 pub fn issend(
     guard: &mut Guard,
     buf: Address,
@@ -105,7 +105,7 @@ pub fn issend(
     nonblocking_send(guard, Mode::Synchronous, buf, count, datatype, dest, tag, comm, request)
 }
 
-/// MPI_Irsend.
+/// MPI_Irsend
 pub fn irsend(
     guard: &mut Guard,
     buf: Address,
@@ -119,7 +119,7 @@ pub fn irsend(
     nonblocking_send(guard, Mode::Standard, buf, count, datatype, dest, tag, comm, request)
 }
 
-/// MPI_Send_init.
+/// MPI_Send_init
 pub fn send_init(
     guard: &mut Guard,
     buf: Address,
@@ -133,7 +133,7 @@ pub fn send_init(
     persistent_send(guard, Mode::Standard, buf, count, datatype, dest, tag, comm, request)
 }
 
-/// MPI_Bsend_init.
+/// MPI_Bsend_init
 pub fn bsend_init(
     guard: &mut Guard,
     buf: Address,
@@ -147,7 +147,7 @@ pub fn bsend_init(
     persistent_send(guard, BUFFERED, buf, count, datatype, dest, tag, comm, request)
 }
 
-/// MPI_Ssend_init.
+/// MPI_Ssend_init
 pub fn ssend_init(
     guard: &mut Guard,
     buf: Address,
@@ -161,7 +161,7 @@ pub fn ssend_init(
     persistent_send(guard, Mode::Synchronous, buf, count, datatype, dest, tag, comm, request)
 }
 
-/// MPI_Rsend_init.
+/// MPI_Rsend_init
 pub fn rsend_init(
     guard: &mut Guard,
     buf: Address,
@@ -175,7 +175,7 @@ pub fn rsend_init(
     persistent_send(guard, Mode::Standard, buf, count, datatype, dest, tag, comm, request)
 }
 
-/// MPI_Recv.
+/// MPI_Recv
 #[inline(always)]
 pub fn recv(
     guard: &mut Guard,
@@ -195,10 +195,11 @@ pub fn recv(
     completion.error.map_or(Ok(()), Err)
 }
 
-/// MPI_Irecv.
+/// MPI_Irecv
 #[rustfmt::skip]
 pub fn irecv(
-    guard: &mut Guard, buf: Address, count: i64, datatype: Handle, source: i32, tag: i32, comm: Handle, request: Out<Handle>,
+    guard: &mut Guard, buf: Address, count: i64, datatype: Handle, source: i32, tag: i32, comm: Handle,
+    request: Out<Handle>,
 ) -> Result<()> {
     request.check()?;
     guard.job().requests.reserve()?;
@@ -207,7 +208,7 @@ pub fn irecv(
     request.set(guard.request(comm, work)?)
 }
 
-/// MPI_Recv_init.
+/// MPI_Recv_init
 pub fn recv_init(
     guard: &mut Guard,
     buf: Address,
@@ -223,7 +224,7 @@ pub fn recv_init(
     request.set(guard.job().requests.insert(Request { comm, work: None, recipe: Some(Box::new(recipe)) })?)
 }
 
-/// MPI_Sendrecv.
+/// MPI_Sendrecv
 #[rustfmt::skip]
 pub fn sendrecv(
     guard: &mut Guard,
@@ -238,7 +239,7 @@ pub fn sendrecv(
     completion.error.map_or(Ok(()), Err)
 }
 
-/// MPI_Isendrecv.
+/// MPI_Isendrecv
 #[rustfmt::skip]
 pub fn isendrecv(
     guard: &mut Guard,
@@ -253,11 +254,11 @@ pub fn isendrecv(
     request.set(guard.request(comm, work)?)
 }
 
-/// MPI_Sendrecv_replace.
+/// MPI_Sendrecv_replace
 #[rustfmt::skip]
 pub fn sendrecv_replace(
-    guard: &mut Guard, buf: Address, count: i64, datatype: Handle, dest: i32, sendtag: i32, source: i32, recvtag: i32,
-    comm: Handle, status: StatusOut,
+    guard: &mut Guard, buf: Address, count: i64, datatype: Handle, dest: i32, sendtag: i32, source: i32,
+    recvtag: i32, comm: Handle, status: StatusOut,
 ) -> Result<()> {
     let work = replace(guard, buf, count, datatype, dest, sendtag, source, recvtag, comm)?;
     let completion = guard.finish(work);
@@ -265,18 +266,18 @@ pub fn sendrecv_replace(
     completion.error.map_or(Ok(()), Err)
 }
 
-/// MPI_Isendrecv_replace.
+/// MPI_Isendrecv_replace
 #[rustfmt::skip]
 pub fn isendrecv_replace(
-    guard: &mut Guard, buf: Address, count: i64, datatype: Handle, dest: i32, sendtag: i32, source: i32, recvtag: i32,
-    comm: Handle, request: Out<Handle>,
+    guard: &mut Guard, buf: Address, count: i64, datatype: Handle, dest: i32, sendtag: i32, source: i32,
+    recvtag: i32, comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
     request.check()?;
     let work = replace(guard, buf, count, datatype, dest, sendtag, source, recvtag, comm)?;
     request.set(guard.request(comm, work)?)
 }
 
-/// MPI_Probe.
+/// MPI_Probe
 pub fn probe(guard: &mut Guard, source: i32, tag: i32, comm: Handle, status: StatusOut) -> Result<()> {
     let wanted = guard.wanted(source, tag, comm)?;
     guard.awaiting = Awaiting::Operation(wanted.operation());
@@ -285,7 +286,7 @@ pub fn probe(guard: &mut Guard, source: i32, tag: i32, comm: Handle, status: Sta
     Ok(())
 }
 
-/// MPI_Iprobe.
+/// MPI_Iprobe
 pub fn iprobe(
     guard: &mut Guard,
     source: i32,
@@ -303,7 +304,7 @@ pub fn iprobe(
     Ok(())
 }
 
-/// MPI_Mprobe.
+/// MPI_Mprobe
 pub fn mprobe(
     guard: &mut Guard,
     source: i32,
@@ -320,10 +321,11 @@ pub fn mprobe(
     message.set(handle)
 }
 
-/// MPI_Improbe.
+/// MPI_Improbe
 #[rustfmt::skip]
 pub fn improbe(
-    guard: &mut Guard, source: i32, tag: i32, comm: Handle, flag: Out<i32>, message: Out<Handle>, status: StatusOut,
+    guard: &mut Guard, source: i32, tag: i32, comm: Handle, flag: Out<i32>, message: Out<Handle>,
+    status: StatusOut,
 ) -> Result<()> {
     flag.check()?;
     message.check()?;
@@ -336,7 +338,7 @@ pub fn improbe(
     message.set(handle)
 }
 
-/// MPI_Mrecv.
+/// MPI_Mrecv
 pub fn mrecv(
     guard: &mut Guard,
     buf: Address,
@@ -351,7 +353,7 @@ pub fn mrecv(
     completion.error.map_or(Ok(()), Err)
 }
 
-/// MPI_Imrecv.
+/// MPI_Imrecv
 pub fn imrecv(
     guard: &mut Guard,
     buf: Address,
@@ -371,7 +373,8 @@ const BUFFERED: Mode = Mode::Buffered { session: 0 };
 #[allow(clippy::too_many_arguments)] // MPI_Send's, and how.
 #[rustfmt::skip]
 fn blocking_send(
-    guard: &mut Guard, mode: Mode, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32, comm: Handle,
+    guard: &mut Guard, mode: Mode, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32,
+    comm: Handle,
 ) -> Result<()> {
     match guard.outgoing(mode, buf, count, datatype, dest, tag, comm)?.start(guard)? {
         Ticket::DONE => Ok(()),
@@ -382,7 +385,8 @@ fn blocking_send(
 #[allow(clippy::too_many_arguments)] // MPI_Isend's, and how.
 #[rustfmt::skip]
 fn nonblocking_send(
-    guard: &mut Guard, mode: Mode, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32, comm: Handle, request: Out<Handle>,
+    guard: &mut Guard, mode: Mode, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32,
+    comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
     request.check()?;
     guard.job().requests.reserve()?;
@@ -396,7 +400,8 @@ fn nonblocking_send(
 #[allow(clippy::too_many_arguments)] // MPI_Send_init's, and how.
 #[rustfmt::skip]
 fn persistent_send(
-    guard: &mut Guard, mode: Mode, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32, comm: Handle, request: Out<Handle>,
+    guard: &mut Guard, mode: Mode, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32,
+    comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
     request.check()?;
     let recipe = Recipe::Send(guard.outgoing(mode, buf, count, datatype, dest, tag, comm)?);
@@ -426,7 +431,8 @@ fn both(guard: &mut Guard, send: Send, recv: Receive, packed: Option<Box<[u8]>>)
 #[allow(clippy::too_many_arguments)] // MPI_Sendrecv_replace's.
 #[rustfmt::skip]
 fn replace(
-    guard: &mut Guard, buf: Address, count: i64, datatype: Handle, dest: i32, sendtag: i32, source: i32, recvtag: i32, comm: Handle,
+    guard: &mut Guard, buf: Address, count: i64, datatype: Handle, dest: i32, sendtag: i32, source: i32,
+    recvtag: i32, comm: Handle,
 ) -> Result<Work> {
     let recv = guard.incoming(buf, count, datatype, source, recvtag, comm)?;
     let mut send = guard.outgoing(Mode::Standard, buf, count, datatype, dest, sendtag, comm)?;

@@ -58,8 +58,8 @@ const HEADING: i32 = i32::MAX;
 /// MPI_Psend_init
 #[rustfmt::skip]
 pub fn psend_init(
-    guard: &mut Guard, buf: Address, partitions: i32, count: i64, datatype: Handle, dest: i32, tag: i32, comm: Handle, info: Handle,
-    request: Out<Handle>,
+    guard: &mut Guard, buf: Address, partitions: i32, count: i64, datatype: Handle, dest: i32, tag: i32,
+    comm: Handle, info: Handle, request: Out<Handle>,
 ) -> Result<()> {
     let all = check(guard, partitions, count, info, request)?;
     let Send { peer, buffer, .. } = guard.outgoing(Mode::Standard, buf, all, datatype, dest, tag, comm)?;
@@ -69,8 +69,8 @@ pub fn psend_init(
 /// MPI_Precv_init
 #[rustfmt::skip]
 pub fn precv_init(
-    guard: &mut Guard, buf: Address, partitions: i32, count: i64, datatype: Handle, source: i32, tag: i32, comm: Handle, info: Handle,
-    request: Out<Handle>,
+    guard: &mut Guard, buf: Address, partitions: i32, count: i64, datatype: Handle, source: i32, tag: i32,
+    comm: Handle, info: Handle, request: Out<Handle>,
 ) -> Result<()> {
     let all = check(guard, partitions, count, info, request)?;
     let Receive { source, tag, buffer, .. } = guard.incoming(buf, all, datatype, source, tag, comm)?;
@@ -175,7 +175,8 @@ fn check(guard: &Guard, partitions: i32, count: i64, info: Handle, request: Out<
 
 #[rustfmt::skip]
 fn make(
-    guard: &mut Guard, sends: bool, peer: Option<u32>, tag: i32, buffer: Buffer, partitions: i32, handle: Handle, request: Out<Handle>,
+    guard: &mut Guard, sends: bool, peer: Option<u32>, tag: i32, buffer: Buffer, partitions: i32,
+    handle: Handle, request: Out<Handle>,
 ) -> Result<()> {
     let own = guard.objects.own;
     let comm = guard.objects.comms.get_mut(handle)?;

@@ -31,7 +31,8 @@ pub fn send(
 #[inline(always)]
 #[rustfmt::skip]
 pub fn isend(
-    process: &mut Process, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32, comm: Handle, request: Out<Handle>,
+    process: &mut Process, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32, comm: Handle,
+    request: Out<Handle>,
 ) -> Option<()> {
     request.check().ok()?;
     let sent = process.job().sent?;
@@ -46,7 +47,8 @@ pub fn isend(
 #[inline(always)]
 #[rustfmt::skip]
 pub fn irecv(
-    process: &mut Process, buf: Address, count: i64, datatype: Handle, source: i32, tag: i32, comm: Handle, request: Out<Handle>,
+    process: &mut Process, buf: Address, count: i64, datatype: Handle, source: i32, tag: i32, comm: Handle,
+    request: Out<Handle>,
 ) -> Option<()> {
     request.check().ok()?;
     let tag = tag_of(tag)?;
@@ -58,7 +60,8 @@ pub fn irecv(
 #[inline(always)]
 #[rustfmt::skip]
 pub fn put(
-    process: &mut Process, origin_addr: Address, origin_count: i64, origin_datatype: Handle, target_rank: i32, target_disp: i64, target_count: i64, target_datatype: Handle, win: Handle,
+    process: &mut Process, origin_addr: Address, origin_count: i64, origin_datatype: Handle, target_rank: i32,
+    target_disp: i64, target_count: i64, target_datatype: Handle, win: Handle,
 ) -> Option<()> {
     let here = same(process, origin_addr, (origin_count, origin_datatype), (target_count, target_datatype))?;
     process.job().windows.get_mut(win).ok()?.window.copy_now(target_rank, target_disp, here, Way::Put)
@@ -68,7 +71,8 @@ pub fn put(
 #[inline(always)]
 #[rustfmt::skip]
 pub fn get(
-    process: &mut Process, origin_addr: Address, origin_count: i64, origin_datatype: Handle, target_rank: i32, target_disp: i64, target_count: i64, target_datatype: Handle, win: Handle,
+    process: &mut Process, origin_addr: Address, origin_count: i64, origin_datatype: Handle, target_rank: i32,
+    target_disp: i64, target_count: i64, target_datatype: Handle, win: Handle,
 ) -> Option<()> {
     let here = same(process, origin_addr, (origin_count, origin_datatype), (target_count, target_datatype))?;
     process.job().windows.get_mut(win).ok()?.window.copy_now(target_rank, target_disp, here, Way::Fetch)
@@ -85,7 +89,8 @@ pub fn win_flush(process: &mut Process, rank: i32, win: Handle) -> Option<()> {
 #[inline(always)]
 #[rustfmt::skip]
 pub fn allreduce(
-    process: &mut Process, sendbuf: Address, recvbuf: Address, count: i64, datatype: Handle, op: Handle, comm: Handle,
+    process: &mut Process, sendbuf: Address, recvbuf: Address, count: i64, datatype: Handle, op: Handle,
+    comm: Handle,
 ) -> Option<()> {
     short::flat_now(process, comm, count, &Reduced { sendbuf, recvbuf, datatype, op })
 }

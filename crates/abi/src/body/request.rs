@@ -10,7 +10,7 @@ use error::{Class, Error, Result, fail};
 use objects::{Queue, constants};
 use telemetry::Counter;
 
-/// MPI_Wait.
+/// MPI_Wait
 pub fn wait(guard: &mut Guard, request: Out<Handle>, status: StatusOut) -> Result<()> {
     let handle = request.get()?;
     guard.awaiting = Awaiting::Request(handle);
@@ -18,7 +18,7 @@ pub fn wait(guard: &mut Guard, request: Out<Handle>, status: StatusOut) -> Resul
     finish_one(guard, request, retired, status)
 }
 
-/// MPI_Test.
+/// MPI_Test
 pub fn test(guard: &mut Guard, request: Out<Handle>, flag: Out<i32>, status: StatusOut) -> Result<()> {
     let handle = request.get()?;
     flag.check()?;
@@ -28,18 +28,21 @@ pub fn test(guard: &mut Guard, request: Out<Handle>, flag: Out<i32>, status: Sta
     retired.map_or(Ok(()), |retired| finish_one(guard, request, retired, status))
 }
 
-/// MPI_Waitany.
+/// MPI_Waitany
 #[rustfmt::skip]
-pub fn waitany(guard: &mut Guard, count: i32, array_of_requests: Array<Handle>, indx: Out<i32>, status: StatusOut) -> Result<()> {
+pub fn waitany(
+    guard: &mut Guard, count: i32, array_of_requests: Array<Handle>, indx: Out<i32>, status: StatusOut,
+) -> Result<()> {
     let handles = array_of_requests.read(length(count)?)?;
     let done = guard.wait(|process| process.retire_any(&handles).transpose())?;
     finish_any(guard, array_of_requests, done, indx, status)
 }
 
-/// MPI_Testany.
+/// MPI_Testany
 #[rustfmt::skip]
 pub fn testany(
-    guard: &mut Guard, count: i32, array_of_requests: Array<Handle>, indx: Out<i32>, flag: Out<i32>, status: StatusOut,
+    guard: &mut Guard, count: i32, array_of_requests: Array<Handle>, indx: Out<i32>, flag: Out<i32>,
+    status: StatusOut,
 ) -> Result<()> {
     let handles = array_of_requests.read(length(count)?)?;
     match guard.poll(Counter::VainTestany, || Awaiting::Nothing, |process| process.retire_any(&handles))? {
@@ -54,7 +57,7 @@ pub fn testany(
     }
 }
 
-/// MPI_Waitall.
+/// MPI_Waitall
 pub fn waitall(
     guard: &mut Guard,
     count: i32,
@@ -68,10 +71,11 @@ pub fn waitall(
     ended.conclude(guard)
 }
 
-/// MPI_Testall.
+/// MPI_Testall
 #[rustfmt::skip]
 pub fn testall(
-    guard: &mut Guard, count: i32, array_of_requests: Array<Handle>, flag: Out<i32>, array_of_statuses: Statuses,
+    guard: &mut Guard, count: i32, array_of_requests: Array<Handle>, flag: Out<i32>,
+    array_of_statuses: Statuses,
 ) -> Result<()> {
     let handles = array_of_requests.read(length(count)?)?;
     let all_over = |process: &mut Process| {
@@ -89,22 +93,22 @@ pub fn testall(
     finish_many(guard, array_of_requests, 0..handles.len(), array_of_statuses)
 }
 
-/// MPI_Waitsome.
+/// MPI_Waitsome
 #[rustfmt::skip]
 pub fn waitsome(
-    guard: &mut Guard, incount: i32, array_of_requests: Array<Handle>, outcount: Out<i32>, array_of_indices: Array<i32>,
-    array_of_statuses: Statuses,
+    guard: &mut Guard, incount: i32, array_of_requests: Array<Handle>, outcount: Out<i32>,
+    array_of_indices: Array<i32>, array_of_statuses: Statuses,
 ) -> Result<()> {
     let handles = array_of_requests.read(length(incount)?)?;
     let some = guard.wait(|process| process.peek_some(&handles).transpose())?;
     finish_some(guard, array_of_requests, some, outcount, array_of_indices, array_of_statuses)
 }
 
-/// MPI_Testsome.
+/// MPI_Testsome
 #[rustfmt::skip]
 pub fn testsome(
-    guard: &mut Guard, incount: i32, array_of_requests: Array<Handle>, outcount: Out<i32>, array_of_indices: Array<i32>,
-    array_of_statuses: Statuses,
+    guard: &mut Guard, incount: i32, array_of_requests: Array<Handle>, outcount: Out<i32>,
+    array_of_indices: Array<i32>, array_of_statuses: Statuses,
 ) -> Result<()> {
     let handles = array_of_requests.read(length(incount)?)?;
     let some =
@@ -113,7 +117,7 @@ pub fn testsome(
     finish_some(guard, array_of_requests, some, outcount, array_of_indices, array_of_statuses)
 }
 
-/// MPI_Request_get_status.
+/// MPI_Request_get_status
 pub fn request_get_status(
     guard: &mut Guard,
     request: Handle,
@@ -127,10 +131,11 @@ pub fn request_get_status(
     completion.map_or(Ok(()), |completion| report(guard, completion, |seen| status.set(seen)))
 }
 
-/// MPI_Request_get_status_any.
+/// MPI_Request_get_status_any
 #[rustfmt::skip]
 pub fn request_get_status_any(
-    guard: &mut Guard, count: i32, array_of_requests: In<Handle>, indx: Out<i32>, flag: Out<i32>, status: StatusOut,
+    guard: &mut Guard, count: i32, array_of_requests: In<Handle>, indx: Out<i32>, flag: Out<i32>,
+    status: StatusOut,
 ) -> Result<()> {
     let handles = array_of_requests.read(length(count)?)?;
     let found = guard.poll(
@@ -162,7 +167,7 @@ pub fn request_get_status_any(
     }
 }
 
-/// MPI_Request_get_status_all.
+/// MPI_Request_get_status_all
 #[rustfmt::skip]
 pub fn request_get_status_all(
     guard: &mut Guard, count: i32, array_of_requests: In<Handle>, flag: Out<i32>, array_of_statuses: Statuses,
@@ -176,11 +181,11 @@ pub fn request_get_status_all(
     report_many(guard, completions, array_of_statuses)
 }
 
-/// MPI_Request_get_status_some.
+/// MPI_Request_get_status_some
 #[rustfmt::skip]
 pub fn request_get_status_some(
-    guard: &mut Guard, incount: i32, array_of_requests: In<Handle>, outcount: Out<i32>, array_of_indices: Array<i32>,
-    array_of_statuses: Statuses,
+    guard: &mut Guard, incount: i32, array_of_requests: In<Handle>, outcount: Out<i32>,
+    array_of_indices: Array<i32>, array_of_statuses: Statuses,
 ) -> Result<()> {
     let handles = array_of_requests.read(length(incount)?)?;
     let peek = |process: &mut Process| process.peek_some(&handles);
@@ -255,7 +260,7 @@ fn free(guard: &mut Guard, request: Out<Handle>, handle: Handle) -> Result<()> {
     request.set(constants::REQUEST_NULL)
 }
 
-/// MPI_Cancel.
+/// MPI_Cancel
 pub fn cancel(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
     let handle = request.get()?;
     let cancelled = cancel_one(guard, handle);
@@ -289,14 +294,14 @@ fn cancel_one(guard: &mut Guard, handle: Handle) -> Result<()> {
     Ok(())
 }
 
-/// MPI_Start.
+/// MPI_Start
 pub fn start(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
     let handle = request.get()?;
     let started = start_again(guard, handle);
     for_owner(guard, handle, started)
 }
 
-/// MPI_Startall.
+/// MPI_Startall
 pub fn startall(guard: &mut Guard, count: i32, array_of_requests: Array<Handle>) -> Result<()> {
     for handle in array_of_requests.read(length(count)?)? {
         let started = start_again(guard, handle);
@@ -397,7 +402,8 @@ fn finish_any(
 
 #[rustfmt::skip]
 fn finish_some(
-    guard: &mut Guard, requests: Array<Handle>, done: Option<Vec<usize>>, outcount: Out<i32>, indices: Array<i32>, statuses: Statuses,
+    guard: &mut Guard, requests: Array<Handle>, done: Option<Vec<usize>>, outcount: Out<i32>,
+    indices: Array<i32>, statuses: Statuses,
 ) -> Result<()> {
     let Some(done) = done else { return outcount.set(constants::UNDEFINED) };
     outcount.set(done.len() as i32)?;

@@ -177,8 +177,9 @@ pub fn t_cvar_get_num(_: &mut Guard, num_cvar: Out<i32>) -> Result<()> {
 /// MPI_T_cvar_get_info
 #[rustfmt::skip]
 pub fn t_cvar_get_info(
-    _: &mut Guard, cvar_index: i32, name: TextOut, name_len: Out<i32>, verbosity: Out<i32>, datatype: Out<Handle>, enumtype: Address,
-    desc: TextOut, desc_len: Out<i32>, bind: Out<i32>, scope: Out<i32>,
+    _: &mut Guard, cvar_index: i32, name: TextOut, name_len: Out<i32>, verbosity: Out<i32>,
+    datatype: Out<Handle>, enumtype: Address, desc: TextOut, desc_len: Out<i32>, bind: Out<i32>,
+    scope: Out<i32>,
 ) -> Result<()> {
     let cvars = cvars();
     let setting = *find(&cvars, cvar_index)?;
@@ -286,8 +287,9 @@ pub fn t_pvar_get_num(_: &mut Guard, num_pvar: Out<i32>) -> Result<()> {
 /// MPI_T_pvar_get_info
 #[rustfmt::skip]
 pub fn t_pvar_get_info(
-    _: &mut Guard, pvar_index: i32, name: TextOut, name_len: Out<i32>, verbosity: Out<i32>, var_class: Out<i32>, datatype: Out<Handle>,
-    enumtype: Address, desc: TextOut, desc_len: Out<i32>, bind: Out<i32>, readonly: Out<i32>, continuous: Out<i32>, atomic: Out<i32>,
+    _: &mut Guard, pvar_index: i32, name: TextOut, name_len: Out<i32>, verbosity: Out<i32>,
+    var_class: Out<i32>, datatype: Out<Handle>, enumtype: Address, desc: TextOut, desc_len: Out<i32>,
+    bind: Out<i32>, readonly: Out<i32>, continuous: Out<i32>, atomic: Out<i32>,
 ) -> Result<()> {
     let counter = *find(Counter::ALL, pvar_index)?;
     tell(counter.name(), name, name_len)?;
@@ -326,7 +328,8 @@ pub fn t_pvar_session_free(guard: &mut Guard, session: Address) -> Result<()> {
 /// MPI_T_pvar_handle_alloc
 #[rustfmt::skip]
 pub fn t_pvar_handle_alloc(
-    guard: &mut Guard, session: Address, pvar_index: i32, _obj_handle: Address, handle: Address, count: Out<i32>,
+    guard: &mut Guard, session: Address, pvar_index: i32, _obj_handle: Address, handle: Address,
+    count: Out<i32>,
 ) -> Result<()> {
     let counter = *find(Counter::ALL, pvar_index)?;
     let at = pvars(guard, session)?.insert(Pvar { counter, counted: 0, since: None });
@@ -480,8 +483,8 @@ pub fn t_category_get_num(_: &mut Guard, num_cat: Out<i32>) -> Result<()> {
 /// MPI_T_category_get_info
 #[rustfmt::skip]
 pub fn t_category_get_info(
-    _: &mut Guard, cat_index: i32, name: TextOut, name_len: Out<i32>, desc: TextOut, desc_len: Out<i32>, num_cvars: Out<i32>,
-    num_pvars: Out<i32>, num_categories: Out<i32>,
+    _: &mut Guard, cat_index: i32, name: TextOut, name_len: Out<i32>, desc: TextOut, desc_len: Out<i32>,
+    num_cvars: Out<i32>, num_pvars: Out<i32>, num_categories: Out<i32>,
 ) -> Result<()> {
     let category = find(&CATEGORIES, cat_index)?;
     tell(category.name, name, name_len)?;
@@ -542,8 +545,9 @@ pub fn t_source_get_num(_: &mut Guard, num_sources: Out<i32>) -> Result<()> {
 /// MPI_T_source_get_info
 #[rustfmt::skip]
 pub fn t_source_get_info(
-    guard: &mut Guard, source_index: i32, name: TextOut, name_len: Out<i32>, desc: TextOut, desc_len: Out<i32>, ordering: Out<i32>,
-    ticks_per_second: Out<i64>, max_ticks: Out<i64>, info: Out<Handle>,
+    guard: &mut Guard, source_index: i32, name: TextOut, name_len: Out<i32>, desc: TextOut,
+    desc_len: Out<i32>, ordering: Out<i32>, ticks_per_second: Out<i64>, max_ticks: Out<i64>,
+    info: Out<Handle>,
 ) -> Result<()> {
     find(&[()], source_index)?;
     tell("clock", name, name_len)?;
@@ -573,9 +577,9 @@ pub fn t_event_get_index(_: &mut Guard, name: Text, event_index: Out<i32>) -> Re
 /// MPI_T_event_get_info
 #[rustfmt::skip]
 pub fn t_event_get_info(
-    _: &mut Guard, event_index: i32, _name: TextOut, _name_len: Out<i32>, _verbosity: Out<i32>, _array_of_datatypes: Array<Handle>,
-    _array_of_displacements: Array<i64>, _num_elements: Out<i32>, _enumtype: Address, _info: Out<Handle>, _desc: TextOut,
-    _desc_len: Out<i32>, _bind: Out<i32>,
+    _: &mut Guard, event_index: i32, _name: TextOut, _name_len: Out<i32>, _verbosity: Out<i32>,
+    _array_of_datatypes: Array<Handle>, _array_of_displacements: Array<i64>, _num_elements: Out<i32>,
+    _enumtype: Address, _info: Out<Handle>, _desc: TextOut, _desc_len: Out<i32>, _bind: Out<i32>,
 ) -> Result<()> {
     find::<()>(&[], event_index).map(|_| ())
 }
@@ -636,7 +640,8 @@ pub fn t_event_callback_set_info(
 /// MPI_T_event_register_callback
 #[rustfmt::skip]
 pub fn t_event_register_callback(
-    _: &mut Guard, _registration: Address, _safety: i32, _info: Handle, _user_data: Address, _callback: Callback,
+    _: &mut Guard, _registration: Address, _safety: i32, _info: Handle, _user_data: Address,
+    _callback: Callback,
 ) -> Result<()> {
     no_event()
 }

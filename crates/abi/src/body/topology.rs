@@ -11,7 +11,7 @@ use objects::topology::{Cart, DistGraph, Edge, Graph, ranks};
 use objects::{Comm, Context, Group, Topology, constants as c};
 use std::sync::Arc;
 
-/// MPI_Topo_test.
+/// MPI_Topo_test
 pub fn topo_test(guard: &mut Guard, comm: Handle, status: Out<i32>) -> Result<()> {
     status.set(match guard.objects.comm(comm)?.topology.as_deref() {
         Some(Topology::Cart(_)) => c::CART,
@@ -21,10 +21,11 @@ pub fn topo_test(guard: &mut Guard, comm: Handle, status: Out<i32>) -> Result<()
     })
 }
 
-/// MPI_Cart_create.
+/// MPI_Cart_create
 #[rustfmt::skip]
 pub fn cart_create(
-    guard: &mut Guard, comm_old: Handle, ndims: i32, dims: In<i32>, periods: In<i32>, reorder: i32, comm_cart: Out<Handle>,
+    guard: &mut Guard, comm_old: Handle, ndims: i32, dims: In<i32>, periods: In<i32>, reorder: i32,
+    comm_cart: Out<Handle>,
 ) -> Result<()> {
     // So that a program that is told of too few processes finds no comm there.
     comm_cart.set(c::COMM_NULL)?;
@@ -74,12 +75,12 @@ pub fn cart_sub(guard: &mut Guard, comm: Handle, remain_dims: In<i32>, newcomm: 
     enter_with(guard, comm, context, peers, Topology::Cart(sub), newcomm)
 }
 
-/// MPI_Cartdim_get.
+/// MPI_Cartdim_get
 pub fn cartdim_get(guard: &mut Guard, comm: Handle, ndims: Out<i32>) -> Result<()> {
     ndims.set(cart(guard, comm)?.dims.len() as i32)
 }
 
-/// MPI_Cart_get.
+/// MPI_Cart_get
 #[rustfmt::skip]
 pub fn cart_get(
     guard: &mut Guard, comm: Handle, maxdims: i32, dims: Array<i32>, periods: Array<i32>, coords: Array<i32>,
@@ -93,13 +94,13 @@ pub fn cart_get(
     coords.write(&ints(&here))
 }
 
-/// MPI_Cart_rank.
+/// MPI_Cart_rank
 pub fn cart_rank(guard: &mut Guard, comm: Handle, coords: In<i32>, rank: Out<i32>) -> Result<()> {
     let cart = cart(guard, comm)?;
     rank.set(cart.rank(&coords.read(cart.dims.len())?)? as i32)
 }
 
-/// MPI_Cart_coords.
+/// MPI_Cart_coords
 pub fn cart_coords(
     guard: &mut Guard,
     comm: Handle,
@@ -112,7 +113,7 @@ pub fn cart_coords(
     coords.write(&ints(&cart.coords(node(rank, cart.size())?)))
 }
 
-/// MPI_Cart_shift.
+/// MPI_Cart_shift
 #[rustfmt::skip]
 pub fn cart_shift(
     guard: &mut Guard, comm: Handle, direction: i32, disp: i32, rank_source: Out<i32>, rank_dest: Out<i32>,
@@ -129,10 +130,11 @@ pub fn cart_shift(
     rank_source.set(at(-i64::from(disp)))
 }
 
-/// MPI_Graph_create.
+/// MPI_Graph_create
 #[rustfmt::skip]
 pub fn graph_create(
-    guard: &mut Guard, comm_old: Handle, nnodes: i32, indx: In<i32>, edges: In<i32>, reorder: i32, comm_graph: Out<Handle>,
+    guard: &mut Guard, comm_old: Handle, nnodes: i32, indx: In<i32>, edges: In<i32>, reorder: i32,
+    comm_graph: Out<Handle>,
 ) -> Result<()> {
     comm_graph.set(c::COMM_NULL)?;
     let graph = new_graph(guard, comm_old, nnodes, indx, edges)?;
@@ -157,7 +159,7 @@ fn new_graph(guard: &Guard, comm: Handle, nnodes: i32, indx: In<i32>, edges: In<
     Graph::new(index, &edges.read(count)?)
 }
 
-/// MPI_Graphdims_get.
+/// MPI_Graphdims_get
 pub fn graphdims_get(guard: &mut Guard, comm: Handle, nnodes: Out<i32>, nedges: Out<i32>) -> Result<()> {
     let graph = graph(guard, comm)?;
     nnodes.check()?;
@@ -165,7 +167,7 @@ pub fn graphdims_get(guard: &mut Guard, comm: Handle, nnodes: Out<i32>, nedges: 
     nnodes.set(graph.index.len() as i32)
 }
 
-/// MPI_Graph_get.
+/// MPI_Graph_get
 #[rustfmt::skip]
 pub fn graph_get(
     guard: &mut Guard, comm: Handle, maxindex: i32, maxedges: i32, indx: Array<i32>, edges: Array<i32>,
@@ -177,13 +179,13 @@ pub fn graph_get(
     edges.write(&ints(&graph.edges))
 }
 
-/// MPI_Graph_neighbors_count.
+/// MPI_Graph_neighbors_count
 pub fn graph_neighbors_count(guard: &mut Guard, comm: Handle, rank: i32, nneighbors: Out<i32>) -> Result<()> {
     let graph = graph(guard, comm)?;
     nneighbors.set(graph.neighbors(node(rank, graph.index.len() as u32)?).len() as i32)
 }
 
-/// MPI_Graph_neighbors.
+/// MPI_Graph_neighbors
 #[rustfmt::skip]
 pub fn graph_neighbors(
     guard: &mut Guard, comm: Handle, rank: i32, maxneighbors: i32, neighbors: Array<i32>,
@@ -194,11 +196,12 @@ pub fn graph_neighbors(
     neighbors.write(&ints(found))
 }
 
-/// MPI_Dist_graph_create_adjacent.
+/// MPI_Dist_graph_create_adjacent
 #[rustfmt::skip]
 pub fn dist_graph_create_adjacent(
-    guard: &mut Guard, comm_old: Handle, indegree: i32, sources: In<i32>, sourceweights: In<i32>, outdegree: i32,
-    destinations: In<i32>, destweights: In<i32>, info: Handle, reorder: i32, comm_dist_graph: Out<Handle>,
+    guard: &mut Guard, comm_old: Handle, indegree: i32, sources: In<i32>, sourceweights: In<i32>,
+    outdegree: i32, destinations: In<i32>, destweights: In<i32>, info: Handle, reorder: i32,
+    comm_dist_graph: Out<Handle>,
 ) -> Result<()> {
     comm_dist_graph.check()?;
     guard.objects.info_or_empty(info)?;
@@ -228,11 +231,11 @@ pub fn dist_graph_create_adjacent(
     found(guard, comm_old, size, order, Topology::DistGraph(graph), comm_dist_graph)
 }
 
-/// MPI_Dist_graph_create.
+/// MPI_Dist_graph_create
 #[rustfmt::skip]
 pub fn dist_graph_create(
-    guard: &mut Guard, comm_old: Handle, n: i32, sources: In<i32>, degrees: In<i32>, destinations: In<i32>, weights: In<i32>,
-    info: Handle, reorder: i32, comm_dist_graph: Out<Handle>,
+    guard: &mut Guard, comm_old: Handle, n: i32, sources: In<i32>, degrees: In<i32>, destinations: In<i32>,
+    weights: In<i32>, info: Handle, reorder: i32, comm_dist_graph: Out<Handle>,
 ) -> Result<()> {
     comm_dist_graph.check()?;
     guard.objects.info_or_empty(info)?;
@@ -269,7 +272,7 @@ fn weights(given: In<i32>, edges: usize) -> Result<Option<Vec<i32>>> {
     Ok(Some(weights))
 }
 
-/// MPI_Dist_graph_neighbors_count.
+/// MPI_Dist_graph_neighbors_count
 #[rustfmt::skip]
 pub fn dist_graph_neighbors_count(
     guard: &mut Guard, comm: Handle, indegree: Out<i32>, outdegree: Out<i32>, weighted: Out<i32>,
@@ -285,8 +288,8 @@ pub fn dist_graph_neighbors_count(
 /// MPI_Dist_graph_neighbors: of longer lists the first part.
 #[rustfmt::skip]
 pub fn dist_graph_neighbors(
-    guard: &mut Guard, comm: Handle, maxindegree: i32, sources: Array<i32>, sourceweights: Array<i32>, maxoutdegree: i32,
-    destinations: Array<i32>, destweights: Array<i32>,
+    guard: &mut Guard, comm: Handle, maxindegree: i32, sources: Array<i32>, sourceweights: Array<i32>,
+    maxoutdegree: i32, destinations: Array<i32>, destweights: Array<i32>,
 ) -> Result<()> {
     let graph = dist_graph(guard, comm)?;
     let into = length(maxindegree, "maxindegree")?.min(graph.sources.len());
@@ -308,7 +311,8 @@ pub fn dist_graph_neighbors(
 /// Makes a comm of the first `places` processes of its parent, or of those that `order` names; the others get none.
 #[rustfmt::skip]
 fn found(
-    guard: &mut Guard, parent: Handle, places: u32, order: Option<Vec<u32>>, topology: Topology, newcomm: Out<Handle>,
+    guard: &mut Guard, parent: Handle, places: u32, order: Option<Vec<u32>>, topology: Topology,
+    newcomm: Out<Handle>,
 ) -> Result<()> {
     let old = guard.objects.comms.get_mut(parent)?;
     let context = old.child_context(0);
@@ -322,7 +326,8 @@ fn found(
 
 #[rustfmt::skip]
 fn enter_with(
-    guard: &mut Guard, parent: Handle, context: Context, peers: Vec<u32>, topology: Topology, newcomm: Out<Handle>,
+    guard: &mut Guard, parent: Handle, context: Context, peers: Vec<u32>, topology: Topology,
+    newcomm: Out<Handle>,
 ) -> Result<()> {
     let group = Arc::new(Group::new(peers, guard.objects.own));
     let mut new = Comm::new(context, group, "");
@@ -334,7 +339,8 @@ fn enter_with(
 /// another order brings neighbours together. Collective if it may be reordered.
 #[rustfmt::skip]
 fn arranged(
-    guard: &mut Guard, comm: Handle, reorder: i32, places: u32, edges: impl FnOnce(&mut Guard) -> Result<Vec<Edge>>,
+    guard: &mut Guard, comm: Handle, reorder: i32, places: u32,
+    edges: impl FnOnce(&mut Guard) -> Result<Vec<Edge>>,
 ) -> Result<Option<Vec<u32>>> {
     if reorder == 0 || places < 2 {
         return Ok(None);

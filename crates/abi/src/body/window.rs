@@ -542,7 +542,7 @@ pub fn win_flush(guard: &mut Guard, rank: i32, win: Handle) -> Result<()> {
 }
 
 impl Job {
-    /// MPI_Win_flush.
+    /// MPI_Win_flush
     #[inline(always)]
     pub(super) fn flush(&mut self, rank: i32, win: Handle) -> Result<()> {
         let (window, _) = self.window(win)?;
