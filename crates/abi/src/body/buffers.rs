@@ -1,4 +1,4 @@
-//! Buffers for messages sent in buffered mode, of the process, of a comm, of a session (MPI 5.0, section 3.6).
+//! Buffers for sends in buffered mode: of the process, of a comm, of a session (MPI 5.0, section 3.6).
 
 use crate::args::{Address, Handle, Out, OutCount};
 use crate::process::Guard;
@@ -85,8 +85,8 @@ pub fn session_iflush_buffer(guard: &mut Guard, session: Handle, request: Out<Ha
     iflush(guard, constants::COMM_NULL, owner, request)
 }
 
-/// Waits until all messages have left an owner's buffer, if it has one, and gives it up: the owner is about to go.
-pub(crate) fn let_go(guard: &mut Guard, owner: Owner) -> Result<()> {
+/// Detaches the buffer of an owner that is about to be freed, once its messages have left.
+pub(crate) fn detach_before_free(guard: &mut Guard, owner: Owner) -> Result<()> {
     if guard.job().p2p.has_buffer(owner) {
         guard.wait(|process| process.job().p2p.detach_buffer(owner).transpose())?;
     }

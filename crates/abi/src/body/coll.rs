@@ -13,8 +13,8 @@ use schedule::algorithm::Collective;
 
 /// MPI_Barrier
 pub fn barrier(guard: &mut Guard, comm: Handle) -> Result<()> {
-    let flat = short::barrier(guard, comm);
-    blocking(guard, flat, |process| process.plan_barrier(comm))
+    let prepared = short::barrier(guard, comm);
+    blocking(guard, prepared, |process| process.plan_barrier(comm))
 }
 
 /// MPI_Ibarrier
@@ -33,8 +33,8 @@ pub fn ibarrier(guard: &mut Guard, comm: Handle, request: Out<Handle>) -> Result
 pub fn bcast(
     guard: &mut Guard, buffer: Address, count: i64, datatype: Handle, root: i32, comm: Handle,
 ) -> Result<()> {
-    let flat = short::bcast(guard, comm, root, Typed(buffer, count, datatype));
-    blocking(guard, flat, |process| process.plan_bcast(comm, root, Typed(buffer, count, datatype)))
+    let prepared = short::bcast(guard, comm, root, Typed(buffer, count, datatype));
+    blocking(guard, prepared, |process| process.plan_bcast(comm, root, Typed(buffer, count, datatype)))
 }
 
 /// MPI_Ibcast
@@ -58,8 +58,8 @@ pub fn gather(
     recvtype: Handle, root: i32, comm: Handle,
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
-    let flat = short::between_root_and_all(guard, Collective::Gather, comm, root, send, recv);
-    blocking(guard, flat, |process| process.plan_gather(comm, root, send, recv))
+    let prepared = short::between_root_and_all(guard, Collective::Gather, comm, root, send, recv);
+    blocking(guard, prepared, |process| process.plan_gather(comm, root, send, recv))
 }
 
 /// MPI_Igather
@@ -105,8 +105,8 @@ pub fn scatter(
     recvtype: Handle, root: i32, comm: Handle,
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
-    let flat = short::between_root_and_all(guard, Collective::Scatter, comm, root, recv, send);
-    blocking(guard, flat, |process| process.plan_scatter(comm, root, send, recv))
+    let prepared = short::between_root_and_all(guard, Collective::Scatter, comm, root, recv, send);
+    blocking(guard, prepared, |process| process.plan_scatter(comm, root, send, recv))
 }
 
 /// MPI_Iscatter
@@ -152,8 +152,8 @@ pub fn allgather(
     recvtype: Handle, comm: Handle,
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
-    let flat = short::allgather(guard, comm, send, recv);
-    blocking(guard, flat, |process| process.plan_allgather(comm, send, recv))
+    let prepared = short::allgather(guard, comm, send, recv);
+    blocking(guard, prepared, |process| process.plan_allgather(comm, send, recv))
 }
 
 /// MPI_Iallgather
@@ -199,8 +199,8 @@ pub fn alltoall(
     recvtype: Handle, comm: Handle,
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
-    let flat = short::alltoall(guard, comm, send, recv);
-    blocking(guard, flat, |process| process.plan_alltoall(comm, send, recv))
+    let prepared = short::alltoall(guard, comm, send, recv);
+    blocking(guard, prepared, |process| process.plan_alltoall(comm, send, recv))
 }
 
 /// MPI_Ialltoall
@@ -274,8 +274,8 @@ pub fn reduce(
     root: i32, comm: Handle,
 ) -> Result<()> {
     let data = Reduced { sendbuf, recvbuf, datatype, op };
-    let flat = short::reduction(guard, Collective::Reduce, comm, root, count, &data);
-    blocking(guard, flat, |process| process.plan_reduce(comm, root, count, data))
+    let prepared = short::reduction(guard, Collective::Reduce, comm, root, count, &data);
+    blocking(guard, prepared, |process| process.plan_reduce(comm, root, count, data))
 }
 
 /// MPI_Ireduce
@@ -302,8 +302,8 @@ pub fn allreduce(
     if let Some(ended) = short::flat(guard, comm, count, &data) {
         return ended;
     }
-    let flat = short::reduction(guard, Collective::Allreduce, comm, 0, count, &data);
-    blocking(guard, flat, |process| process.plan_allreduce(comm, count, data))
+    let prepared = short::reduction(guard, Collective::Allreduce, comm, 0, count, &data);
+    blocking(guard, prepared, |process| process.plan_allreduce(comm, count, data))
 }
 
 /// MPI_Iallreduce
@@ -327,8 +327,8 @@ pub fn reduce_scatter_block(
     comm: Handle,
 ) -> Result<()> {
     let data = Reduced { sendbuf, recvbuf, datatype, op };
-    let flat = short::reduction(guard, Collective::ReduceScatterBlock, comm, 0, recvcount, &data);
-    blocking(guard, flat, |process| process.plan_reduce_scatter_block(comm, recvcount, data))
+    let prepared = short::reduction(guard, Collective::ReduceScatterBlock, comm, 0, recvcount, &data);
+    blocking(guard, prepared, |process| process.plan_reduce_scatter_block(comm, recvcount, data))
 }
 
 /// MPI_Ireduce_scatter_block
@@ -352,8 +352,8 @@ pub fn reduce_scatter(
     comm: Handle,
 ) -> Result<()> {
     let data = Reduced { sendbuf, recvbuf, datatype, op };
-    let flat = short::reduce_scatter(guard, comm, &recvcounts, &data);
-    blocking(guard, flat, |process| process.plan_reduce_scatter(comm, recvcounts, data))
+    let prepared = short::reduce_scatter(guard, comm, &recvcounts, &data);
+    blocking(guard, prepared, |process| process.plan_reduce_scatter(comm, recvcounts, data))
 }
 
 /// MPI_Ireduce_scatter
@@ -377,8 +377,8 @@ pub fn scan(
     comm: Handle,
 ) -> Result<()> {
     let data = Reduced { sendbuf, recvbuf, datatype, op };
-    let flat = short::reduction(guard, Collective::Scan, comm, 0, count, &data);
-    blocking(guard, flat, |process| process.plan_scan(comm, count, data))
+    let prepared = short::reduction(guard, Collective::Scan, comm, 0, count, &data);
+    blocking(guard, prepared, |process| process.plan_scan(comm, count, data))
 }
 
 /// MPI_Iscan
@@ -402,8 +402,8 @@ pub fn exscan(
     comm: Handle,
 ) -> Result<()> {
     let data = Reduced { sendbuf, recvbuf, datatype, op };
-    let flat = short::reduction(guard, Collective::Exscan, comm, 0, count, &data);
-    blocking(guard, flat, |process| process.plan_exscan(comm, count, data))
+    let prepared = short::reduction(guard, Collective::Exscan, comm, 0, count, &data);
+    blocking(guard, prepared, |process| process.plan_exscan(comm, count, data))
 }
 
 /// MPI_Iexscan
@@ -420,17 +420,17 @@ pub fn iexscan(
     )
 }
 
-/// Carries out a call over flat slots. `plan` makes the schedule where the call is not for them.
+/// Makes a call over flat slots if it is prepared for them, else by the schedule that `plan` makes.
 #[inline(always)]
 fn blocking(
     guard: &mut Guard,
-    flat: Option<Prepared>,
+    prepared: Option<Prepared>,
     plan: impl FnOnce(&mut Process) -> Result<Planned>,
 ) -> Result<()> {
     let mut operation = None;
-    if let Some(flat) = flat {
-        operation = guard.begun(flat.0.comm, short::told(&flat.1));
-        if guard.round(&flat)? {
+    if let Some(prepared) = prepared {
+        operation = guard.begun(prepared.0.comm, short::told(&prepared.1));
+        if guard.round(&prepared)? {
             operation::over(operation);
             return Ok(());
         }
@@ -439,17 +439,18 @@ fn blocking(
     run_timed(guard, planned, operation)
 }
 
-/// Enters a call into the comm's queue. `plan` makes the schedule where the queue does not take it.
+/// Enters a call into the comm's queue if `prepare` has one for it, else starts the schedule that `plan`
+/// makes.
 #[inline(always)]
 fn nonblocking(
     guard: &mut Guard,
     comm: Handle,
     request: Out<Handle>,
-    flat: impl FnOnce(&mut Process) -> Option<Prepared>,
+    prepare: impl FnOnce(&mut Process) -> Option<Prepared>,
     plan: impl FnOnce(&mut Process) -> Result<Planned>,
 ) -> Result<()> {
     request.check()?;
-    if let Some(work) = guard.enqueue(comm, flat) {
+    if let Some(work) = guard.enqueue(comm, prepare) {
         return request.set(guard.request(comm, work)?);
     }
     let planned = plan(guard)?;

@@ -1,11 +1,12 @@
 //! Comms (MPI 5.0, sections 7.4 and 7.8).
 
 use super::gather::gather_to_make;
+use super::info::enter_info;
+use super::request::enter_complete;
 use super::{attribute, buffers};
 use crate::args::{Handle, Out, Text, TextOut};
 use crate::hardware;
 use crate::process::{Guard, On};
-use crate::request::{Completion, Work};
 use crate::short;
 use error::{Class, Result, fail};
 use objects::errhandler::{release, retain};
@@ -54,7 +55,7 @@ pub fn comm_set_name(guard: &mut Guard, comm: Handle, comm_name: Text) -> Result
     Ok(())
 }
 
-/// A name, cut to what MPI_MAX_OBJECT_NAME allows (MPI 5.0, section 7.8).
+/// An object's name, cut to MPI_MAX_OBJECT_NAME (MPI 5.0, section 7.8).
 pub(crate) fn object_name(text: Text) -> Result<String> {
     let mut name = text.read()?;
     let mut bytes = name.len().min(c::MAX_OBJECT_NAME as usize - 1);
@@ -67,12 +68,11 @@ pub(crate) fn object_name(text: Text) -> Result<String> {
 
 /// MPI_Comm_get_info: a new info with the hints in use.
 pub fn comm_get_info(guard: &mut Guard, comm: Handle, info_used: Out<Handle>) -> Result<()> {
-    info_used.check()?;
     let info = guard.objects.comm(comm)?.info.clone();
-    info_used.set(guard.objects.infos.insert(info)?)
+    enter_info(guard, info, info_used)
 }
 
-/// MPI_Comm_set_info: keys are added to those set before, but for those that mean nothing to us.
+/// MPI_Comm_set_info: adds to the hints that are set. Keys that mean nothing to Outboard are ignored.
 pub fn comm_set_info(guard: &mut Guard, comm: Handle, info: Handle) -> Result<()> {
     let hints = guard.objects.info_or_empty(info)?;
     guard.objects.comms.get_mut(comm)?.hint(&hints)
@@ -113,11 +113,11 @@ pub fn comm_dup_with_info(guard: &mut Guard, comm: Handle, info: Handle, newcomm
     duplicate(guard, comm, &info, newcomm)
 }
 
-/// MPI_Comm_idup. A duplicate needs no traffic, so it is there at once: the request is what a wait would make of it.
+/// MPI_Comm_idup: a duplicate needs no traffic, so the request is complete when the call returns.
 pub fn comm_idup(guard: &mut Guard, comm: Handle, newcomm: Out<Handle>, request: Out<Handle>) -> Result<()> {
     request.check()?;
     comm_dup(guard, comm, newcomm)?;
-    duplicated(guard, comm, request)
+    enter_complete(guard, comm, request)
 }
 
 /// MPI_Comm_idup_with_info
@@ -130,17 +130,12 @@ pub fn comm_idup_with_info(
 ) -> Result<()> {
     request.check()?;
     comm_dup_with_info(guard, comm, info, newcomm)?;
-    duplicated(guard, comm, request)
-}
-
-/// The request of a duplicate, which is there already: it takes no traffic.
-fn duplicated(guard: &mut Guard, comm: Handle, request: Out<Handle>) -> Result<()> {
-    request.set(guard.request(comm, Work::Done(Completion::EMPTY))?)
+    enter_complete(guard, comm, request)
 }
 
 fn duplicate(guard: &mut Guard, comm: Handle, hints: &Info, newcomm: Out<Handle>) -> Result<()> {
     newcomm.check()?;
-    // The context is taken before the callbacks run, so that members agree on it even where one callback fails.
+    // The context is taken before the callbacks run, so members agree on it even if a callback fails.
     let parent = guard.objects.comms.get_mut(comm)?;
     let mut new = sibling(parent.child_context(0), parent.group.clone(), parent.remote.clone());
     new.topology = parent.topology.clone();
@@ -150,7 +145,7 @@ fn duplicate(guard: &mut Guard, comm: Handle, hints: &Info, newcomm: Out<Handle>
     enter(guard, comm, new, newcomm)
 }
 
-/// A comm of the same sort as its parent: an intercommunicator where there is a remote group.
+/// A comm of its parent's kind: an intercommunicator if there is a remote group.
 fn sibling(context: Context, local: Arc<Group>, remote: Option<Arc<Group>>) -> Comm {
     match remote {
         Some(remote) => Comm::between(context, local, remote, ""),
@@ -171,7 +166,8 @@ pub(crate) fn enter(guard: &mut Guard, parent: Handle, mut new: Comm, newcomm: O
 pub fn comm_create(guard: &mut Guard, comm: Handle, group: Handle, newcomm: Out<Handle>) -> Result<()> {
     newcomm.check()?;
     let group = members(guard, comm, group)?;
-    // Every member of the parent counts the call, whether or not it is in the new comm. Comms of one call differ by their first member.
+    // Every member of the parent counts the call, in the new comm or not. The comms that one call makes
+    // differ by their first member.
     let parent = guard.objects.comms.get_mut(comm)?;
     let first = group.peers.first().filter(|_| parent.remote.is_none());
     let context = parent.child_context(first.map_or(c::UNDEFINED, |peer| *peer as i32));
@@ -184,23 +180,22 @@ pub fn comm_create(guard: &mut Guard, comm: Handle, group: Handle, newcomm: Out<
     }
 }
 
-/// Those of the remote group that the other side's MPI_Comm_create is for, in the order of their new group.
+/// The remote group of MPI_Comm_create's new comm: the processes in the other side's new group, in its order.
 fn remote_members(guard: &mut Guard, comm: Handle, group: &Group) -> Result<Option<Arc<Group>>> {
     if guard.objects.comm(comm)?.remote.is_none() {
         return Ok(None);
     }
     let mine = group.rank.map_or(-1, i64::from);
-    let places = gather_to_make(guard, comm, &[mine])?;
+    let new_ranks = gather_to_make(guard, comm, &[mine])?;
     let parent = guard.objects.comm(comm)?;
     let mut chosen: Vec<(i64, u32)> = parent
         .places()
         .1
-        .map(|at| (places[at], parent.everybody[at]))
-        .filter(|(place, _)| *place >= 0)
+        .map(|at| (new_ranks[at], parent.everybody[at]))
+        .filter(|(rank, _)| *rank >= 0)
         .collect();
     chosen.sort_unstable();
-    let peers: Vec<u32> = chosen.into_iter().map(|(_, peer)| peer).collect();
-    Ok(Some(Arc::new(Group::new(peers, guard.objects.own))))
+    Ok(Some(group_of(guard, chosen.into_iter().map(|(_, peer)| peer))))
 }
 
 /// MPI_Comm_create_group: only the group's members call it.
@@ -215,7 +210,7 @@ pub fn comm_create_group(
     if tag < 0 {
         fail!(Class::Tag, "tag is {tag}, which is negative");
     }
-    intra(guard, comm)?;
+    intracomm(guard, comm)?;
     let group = members(guard, comm, group)?;
     if group.rank.is_none() {
         return newcomm.set(c::COMM_NULL);
@@ -224,12 +219,18 @@ pub fn comm_create_group(
     enter(guard, comm, Comm::new(context, group, ""), newcomm)
 }
 
-/// MPI_ERR_COMM for an intercommunicator where only an intracommunicator will do.
-pub(crate) fn intra(guard: &Guard, comm: Handle) -> Result<()> {
-    if guard.objects.comm(comm)?.remote.is_some() {
-        fail!(Class::Comm, "{comm} is an intercommunicator, where an intracommunicator is needed");
+/// A comm that must be an intracommunicator.
+pub(crate) fn intracomm(guard: &Guard, comm: Handle) -> Result<&Comm> {
+    let found = guard.objects.comm(comm)?;
+    if found.remote.is_some() {
+        fail!(Class::Comm, "{comm} is an intercommunicator; this call needs an intracommunicator");
     }
-    Ok(())
+    Ok(found)
+}
+
+/// A group of these processes.
+pub(crate) fn group_of(guard: &Guard, peers: impl IntoIterator<Item = u32>) -> Arc<Group> {
+    Arc::new(Group::new(peers.into_iter().collect::<Vec<_>>(), guard.objects.own))
 }
 
 /// A group whose members must all be in the comm's local group.
@@ -250,8 +251,8 @@ pub fn comm_split(guard: &mut Guard, comm: Handle, color: i32, key: i32, newcomm
     split(guard, comm, color, key, newcomm)
 }
 
-/// MPI_Comm_split_type (MPI 5.0, section 7.4.2): by shared memory, by a kind of hardware or a process set that `info` names, or by the
-/// coarsest hardware that parts the processes.
+/// MPI_Comm_split_type (MPI 5.0, section 7.4.2): splits by shared memory, by the kind of hardware or the
+/// process set that `info` names, or by the coarsest kind of hardware that separates the processes.
 pub fn comm_split_type(
     guard: &mut Guard,
     comm: Handle,
@@ -276,9 +277,10 @@ pub fn comm_split_type(
         },
         c::COMM_TYPE_HW_UNGUIDED => hardware::kinds().map(|kind| hardware::color(&kind)).collect(),
         c::UNDEFINED => vec![c::UNDEFINED],
-        other => fail!(Class::Arg, "{other} is no split type"),
+        other => fail!(Class::Arg, "split_type is {other}, which is none of MPI's"),
     };
-    // Who passes MPI_UNDEFINED does not know what the others pass, so all exchange as much: a color for each kind, then the key.
+    // A process that passes MPI_UNDEFINED does not know what the others pass. So all send the same number of
+    // words: a color for each kind, then the key.
     let kinds = hardware::kinds().count();
     let filler = std::iter::repeat(c::UNDEFINED);
     let mut mine: Vec<i64> = colors.into_iter().chain(filler).take(kinds).map(i64::from).collect();
@@ -308,7 +310,7 @@ fn split(guard: &mut Guard, comm: Handle, color: i32, key: i32, newcomm: Out<Han
     part(guard, comm, color, &words, newcomm)
 }
 
-/// The comm of those with this color; `words` are colors and keys of all.
+/// Enters the comm of the processes with this color. `words` holds the color and the key of every member.
 fn part(guard: &mut Guard, comm: Handle, color: i32, words: &[i64], newcomm: Out<Handle>) -> Result<()> {
     let parent = guard.objects.comms.get_mut(comm)?;
     let context = parent.child_context(color);
@@ -318,7 +320,6 @@ fn part(guard: &mut Guard, comm: Handle, color: i32, words: &[i64], newcomm: Out
     let (local, remote) = parent.places();
     let is_inter = parent.remote.is_some();
     let everybody = parent.everybody.clone();
-    let own = guard.objects.own;
     let chosen = |places: Range<usize>| {
         let mut chosen: Vec<(i64, u32)> = places
             .filter(|at| words[2 * at] == i64::from(color))
@@ -326,15 +327,16 @@ fn part(guard: &mut Guard, comm: Handle, color: i32, words: &[i64], newcomm: Out
             .collect();
         // Stable: equal keys keep the parent's order (MPI 5.0, section 7.4.2).
         chosen.sort_by_key(|(key, _)| *key);
-        Arc::new(Group::new(chosen.into_iter().map(|(_, peer)| peer).collect::<Vec<_>>(), own))
+        group_of(guard, chosen.into_iter().map(|(_, peer)| peer))
     };
-    match is_inter.then(|| chosen(remote)) {
+    let (local, remote) = (chosen(local), is_inter.then(|| chosen(remote)));
+    match remote {
         Some(remote) if remote.size() == 0 => newcomm.set(c::COMM_NULL),
-        remote => enter(guard, comm, sibling(context, chosen(local), remote), newcomm),
+        remote => enter(guard, comm, sibling(context, local, remote), newcomm),
     }
 }
 
-/// MPI_Comm_free: the comm's operations hold what they need, so it goes at once.
+/// MPI_Comm_free: the comm is freed at once. Operations under way on it hold what they need.
 pub fn comm_free(guard: &mut Guard, comm: Out<Handle>) -> Result<()> {
     let handle = comm.get()?;
     guard.blame(On::Comm(handle));
@@ -344,7 +346,7 @@ pub fn comm_free(guard: &mut Guard, comm: Out<Handle>) -> Result<()> {
     }
     attribute::delete_all(guard, Kind::Comm, handle)?;
     let context = guard.objects.comm(handle)?.context;
-    buffers::let_go(guard, p2p::Owner::Comm(context))?;
+    buffers::detach_before_free(guard, p2p::Owner::Comm(context))?;
     let freed = guard.objects.comms.remove(handle)?;
     short::leave(&mut guard.job().coll, &freed);
     release(&mut guard.objects.errhandlers, freed.errhandler)?;

@@ -1,4 +1,5 @@
-//! Handles as C ints and back (MPI 5.0, section 20.3.4). All our handles are positive ints, so both ways are the identity.
+//! Handles as C ints and back (MPI 5.0, section 20.3.4). Every handle is a positive int, so both ways are the
+//! identity.
 
 use crate::args::Handle;
 

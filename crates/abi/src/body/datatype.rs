@@ -1,10 +1,10 @@
 //! Datatypes: making them and asking about them (MPI 5.0, section 5.1). Packing is in `pack.rs`.
 //!
-//! Constructors remember whether they were called by the plain or by the `_c` form, because MPI_Type_get_envelope tells. Where no array
-//! shows it, the `_c` form has a body of its own.
+//! A datatype records whether the plain or the `_c` form made it, because MPI_Type_get_envelope reports it.
+//! Where no array argument shows the form, the `_c` form has a body of its own.
 
 use super::attribute;
-use crate::args::{Array, Counts, Handle, In, Out, OutCount, Text, TextOut, count, length};
+use crate::args::{self, Array, Counts, Handle, In, Out, OutCount, Text, TextOut, length};
 use crate::process::Guard;
 use datatype::{Combiner, Datatype, Distribution, Recipe, Width};
 use error::{Class, Result, fail};
@@ -12,115 +12,115 @@ use objects::{Kind, TypeEntry, constants as c};
 use std::sync::Arc;
 
 /// MPI_Type_contiguous
-pub fn type_contiguous(guard: &mut Guard, many: i64, oldtype: Handle, newtype: Out<Handle>) -> Result<()> {
-    make(guard, oldtype, newtype, |old| datatype::contiguous(Width::Int, many, old))
+pub fn type_contiguous(guard: &mut Guard, count: i64, oldtype: Handle, newtype: Out<Handle>) -> Result<()> {
+    make(guard, oldtype, newtype, |old| datatype::contiguous(Width::Int, count, old))
 }
 
 /// MPI_Type_contiguous_c
-pub fn type_contiguous_c(guard: &mut Guard, many: i64, oldtype: Handle, newtype: Out<Handle>) -> Result<()> {
-    make(guard, oldtype, newtype, |old| datatype::contiguous(Width::Count, many, old))
+pub fn type_contiguous_c(guard: &mut Guard, count: i64, oldtype: Handle, newtype: Out<Handle>) -> Result<()> {
+    make(guard, oldtype, newtype, |old| datatype::contiguous(Width::Count, count, old))
 }
 
 /// MPI_Type_vector
 pub fn type_vector(
     guard: &mut Guard,
-    many: i64,
+    count: i64,
     blocklength: i64,
     stride: i64,
     oldtype: Handle,
     newtype: Out<Handle>,
 ) -> Result<()> {
-    make(guard, oldtype, newtype, |old| datatype::vector(Width::Int, many, blocklength, stride, old))
+    make(guard, oldtype, newtype, |old| datatype::vector(Width::Int, count, blocklength, stride, old))
 }
 
 /// MPI_Type_vector_c
 pub fn type_vector_c(
     guard: &mut Guard,
-    many: i64,
+    count: i64,
     blocklength: i64,
     stride: i64,
     oldtype: Handle,
     newtype: Out<Handle>,
 ) -> Result<()> {
-    make(guard, oldtype, newtype, |old| datatype::vector(Width::Count, many, blocklength, stride, old))
+    make(guard, oldtype, newtype, |old| datatype::vector(Width::Count, count, blocklength, stride, old))
 }
 
 /// MPI_Type_create_hvector
 pub fn type_create_hvector(
     guard: &mut Guard,
-    many: i64,
+    count: i64,
     blocklength: i64,
     stride: i64,
     oldtype: Handle,
     newtype: Out<Handle>,
 ) -> Result<()> {
-    make(guard, oldtype, newtype, |old| datatype::hvector(Width::Int, many, blocklength, stride, old))
+    make(guard, oldtype, newtype, |old| datatype::hvector(Width::Int, count, blocklength, stride, old))
 }
 
 /// MPI_Type_create_hvector_c
 pub fn type_create_hvector_c(
     guard: &mut Guard,
-    many: i64,
+    count: i64,
     blocklength: i64,
     stride: i64,
     oldtype: Handle,
     newtype: Out<Handle>,
 ) -> Result<()> {
-    make(guard, oldtype, newtype, |old| datatype::hvector(Width::Count, many, blocklength, stride, old))
+    make(guard, oldtype, newtype, |old| datatype::hvector(Width::Count, count, blocklength, stride, old))
 }
 
 /// MPI_Type_indexed
 pub fn type_indexed(
     guard: &mut Guard,
-    many: i64,
+    count: i64,
     lengths: Counts,
     displacements: Counts,
     oldtype: Handle,
     newtype: Out<Handle>,
 ) -> Result<()> {
-    let (width, many) = (width(lengths), count(many, "count")?);
-    let (lengths, displacements) = (lengths.read(many)?, displacements.read(many)?);
+    let (width, count) = (width(lengths), args::count(count, "count")?);
+    let (lengths, displacements) = (lengths.read(count)?, displacements.read(count)?);
     make(guard, oldtype, newtype, |old| datatype::indexed(width, &lengths, &displacements, old))
 }
 
 /// MPI_Type_create_hindexed
 pub fn type_create_hindexed(
     guard: &mut Guard,
-    many: i64,
+    count: i64,
     lengths: Counts,
     displacements: Counts,
     oldtype: Handle,
     newtype: Out<Handle>,
 ) -> Result<()> {
-    let (width, many) = (width(lengths), count(many, "count")?);
-    let (lengths, displacements) = (lengths.read(many)?, displacements.read(many)?);
+    let (width, count) = (width(lengths), args::count(count, "count")?);
+    let (lengths, displacements) = (lengths.read(count)?, displacements.read(count)?);
     make(guard, oldtype, newtype, |old| datatype::hindexed(width, &lengths, &displacements, old))
 }
 
 /// MPI_Type_create_indexed_block
 pub fn type_create_indexed_block(
     guard: &mut Guard,
-    many: i64,
+    count: i64,
     blocklength: i64,
     displacements: Counts,
     oldtype: Handle,
     newtype: Out<Handle>,
 ) -> Result<()> {
     let width = width(displacements);
-    let displacements = displacements.read(count(many, "count")?)?;
+    let displacements = displacements.read(args::count(count, "count")?)?;
     make(guard, oldtype, newtype, |old| datatype::indexed_block(width, blocklength, &displacements, old))
 }
 
 /// MPI_Type_create_hindexed_block
 pub fn type_create_hindexed_block(
     guard: &mut Guard,
-    many: i64,
+    count: i64,
     blocklength: i64,
     displacements: Counts,
     oldtype: Handle,
     newtype: Out<Handle>,
 ) -> Result<()> {
-    let displacements = displacements.read(count(many, "count")?)?;
+    let displacements = displacements.read(args::count(count, "count")?)?;
     make(guard, oldtype, newtype, |old| {
         datatype::hindexed_block(Width::Int, blocklength, &displacements, old)
     })
@@ -129,13 +129,13 @@ pub fn type_create_hindexed_block(
 /// MPI_Type_create_hindexed_block_c
 pub fn type_create_hindexed_block_c(
     guard: &mut Guard,
-    many: i64,
+    count: i64,
     blocklength: i64,
     displacements: Counts,
     oldtype: Handle,
     newtype: Out<Handle>,
 ) -> Result<()> {
-    let displacements = displacements.read(count(many, "count")?)?;
+    let displacements = displacements.read(args::count(count, "count")?)?;
     make(guard, oldtype, newtype, |old| {
         datatype::hindexed_block(Width::Count, blocklength, &displacements, old)
     })
@@ -144,17 +144,17 @@ pub fn type_create_hindexed_block_c(
 /// MPI_Type_create_struct
 pub fn type_create_struct(
     guard: &mut Guard,
-    many: i64,
+    count: i64,
     lengths: Counts,
     displacements: Counts,
     types: In<Handle>,
     newtype: Out<Handle>,
 ) -> Result<()> {
     newtype.check()?;
-    let (width, many) = (width(lengths), count(many, "count")?);
-    let (lengths, displacements) = (lengths.read(many)?, displacements.read(many)?);
+    let (width, count) = (width(lengths), args::count(count, "count")?);
+    let (lengths, displacements) = (lengths.read(count)?, displacements.read(count)?);
     let objects = &mut guard.objects;
-    let parts = (0..many).map(|at| objects.datatype(types.get(at)?).cloned()).collect::<Result<Vec<_>>>()?;
+    let parts = (0..count).map(|at| objects.datatype(types.get(at)?).cloned()).collect::<Result<Vec<_>>>()?;
     let new = datatype::structure(width, &lengths, &displacements, parts)?;
     newtype.set(objects.enter_datatype(new)?)
 }
@@ -226,7 +226,7 @@ pub fn type_create_resized_c(
     make(guard, oldtype, newtype, |old| datatype::resized(Width::Count, lb, extent, old))
 }
 
-/// MPI_Type_dup: with the attributes that their copy callbacks let through.
+/// MPI_Type_dup: copies the attributes that their callbacks allow.
 pub fn type_dup(guard: &mut Guard, oldtype: Handle, newtype: Out<Handle>) -> Result<()> {
     newtype.check()?;
     let new = datatype::dup(guard.objects.datatype(oldtype)?);
@@ -321,7 +321,7 @@ pub fn type_set_name(guard: &mut Guard, datatype: Handle, type_name: Text) -> Re
     Ok(())
 }
 
-/// MPI_Type_get_envelope: only datatypes without large counts have one in this form (MPI 5.0, section 5.1.13).
+/// MPI_Type_get_envelope: fails for a datatype made with large counts (MPI 5.0, section 5.1.13).
 pub fn type_get_envelope(
     guard: &mut Guard,
     datatype: Handle,
@@ -399,17 +399,14 @@ pub fn type_get_contents_c(
     if recipe.combiner == Combiner::Named {
         fail!(Class::Type, "{datatype} is predefined, so it has no contents");
     }
-    for (max, needed) in [
-        (max_integers, recipe.integers().len()),
-        (max_addresses, recipe.addresses().len()),
-        (max_large_counts, recipe.counts().len()),
-        (max_datatypes, recipe.datatypes.len()),
+    for (kind, max, needed) in [
+        ("integers", max_integers, recipe.integers().len()),
+        ("addresses", max_addresses, recipe.addresses().len()),
+        ("large_counts", max_large_counts, recipe.counts().len()),
+        ("datatypes", max_datatypes, recipe.datatypes.len()),
     ] {
         if max < needed as i64 {
-            fail!(
-                Class::Arg,
-                "{datatype} has {needed} arguments of a type for which there is room for {max}"
-            );
+            fail!(Class::Arg, "max_{kind} is {max}, but {datatype} was made with {needed}");
         }
     }
     let mut numbers: Vec<i32> = recipe.integers().iter().map(|&number| number as i32).collect();
@@ -418,7 +415,7 @@ pub fn type_get_contents_c(
     addresses.write(recipe.addresses())?;
     large_counts.write(recipe.counts())?;
     for at in 0..recipe.datatypes.len() {
-        // Found anew each time, as the table of datatypes grows.
+        // Looked up again for each part: entering a part may move the table.
         let part = &guard.objects.datatype(datatype)?.recipe().datatypes[at];
         let handle = match part.predefined() {
             Some(number) => Handle(number as usize),
@@ -432,7 +429,7 @@ pub fn type_get_contents_c(
     Ok(())
 }
 
-/// The recipe of a datatype that the plain forms can describe.
+/// How a datatype was made, if the plain forms can describe it.
 fn small_recipe(guard: &Guard, datatype: Handle) -> Result<&Recipe> {
     let recipe = guard.objects.datatype(datatype)?.recipe();
     if !recipe.counts().is_empty() {
@@ -446,7 +443,7 @@ pub fn type_match_size(_: &mut Guard, typeclass: i32, size: i32, datatype: Out<H
     datatype.set(handle_of(datatype::match_size(typeclass, size.into())?))
 }
 
-/// MPI_Type_get_value_index: MPI_DATATYPE_NULL where there is no such pair.
+/// MPI_Type_get_value_index: MPI_DATATYPE_NULL if there is no such pair.
 pub fn type_get_value_index(
     guard: &mut Guard,
     value_type: Handle,
@@ -472,7 +469,8 @@ pub fn type_create_f90_integer(guard: &mut Guard, r: i32, newtype: Out<Handle>) 
     fortran(guard, datatype::f90_integer(r)?, newtype)
 }
 
-/// The same arguments give the same handle, because these datatypes are predefined and never freed (MPI 5.0, section 19.1.5).
+/// These datatypes are predefined and never freed, so the same arguments give the same handle (MPI 5.0,
+/// section 19.1.5).
 fn fortran(guard: &mut Guard, new: Arc<Datatype>, newtype: Out<Handle>) -> Result<()> {
     newtype.check()?;
     let same = |entry: &TypeEntry| {

@@ -1,10 +1,12 @@
-//! Processes that come later: spawning, ports and names, joining, disconnecting (MPI 5.0, chapter 11).
+//! Dynamic processes: spawning, ports and names, joining, disconnecting (MPI 5.0, chapter 11).
 //!
-//! All processes of a job, whichever world they are in, are peers of one segment; so a connection is no more than a comm over ranks
-//! that had none in common, and a context that both sides know. What happens only once, on the root, is told to the other
-//! members by `agree`, failures too: all members of a comm return the same error.
+//! All processes of a job are peers of one segment, whichever world they are in. So a connection is only a
+//! comm over processes that had none in common, with a context that both sides know.
+//!
+//! Invariant: what only the root does reaches the other members by `agree`, with its error. So all members of
+//! a comm return the same error.
 
-use super::comm::{comm_free, enter};
+use super::comm::{comm_free, enter, group_of, intracomm};
 use crate::args::{Address, Array, Handle, In, Out, Text, TextOut};
 use crate::connect;
 use crate::launcher::ask;
@@ -12,7 +14,6 @@ use crate::process::Guard;
 use error::{Class, Error, Result, fail};
 use objects::{Comm, Context, Group, constants as c};
 use std::os::unix::ffi::OsStringExt;
-use std::sync::Arc;
 use std::time::Duration;
 use transport::shm::State;
 use transport::shm::launcher::{self, Program, Reader, Request, Spawn, Spawned, Writer};
@@ -62,7 +63,7 @@ pub fn comm_spawn_multiple(
     spawn(guard, programs, root, comm, intercomm, array_of_errcodes)
 }
 
-/// What one program's arguments mean, as only the root's count.
+/// One program of a spawn call. Only the root's arguments count.
 fn program(guard: &mut Guard, command: Text, argv: Address, maxprocs: i32, info: Handle) -> Result<Program> {
     let Some(count) = u64::try_from(maxprocs).ok().filter(|count| *count > 0) else {
         fail!(Class::Arg, "maxprocs is {maxprocs}; it must be positive");
@@ -90,27 +91,28 @@ fn spawn(
     codes: Array<i32>,
 ) -> Result<()> {
     intercomm.check()?;
-    let group = intracomm(guard, comm)?;
-    let told = agree(guard, comm, root, |guard| {
+    let group = intracomm(guard, comm)?.group.clone();
+    let report = agree(guard, comm, root, |guard| {
         let programs = programs(guard)?;
         let wanted: Vec<u64> = programs.iter().map(|program| program.count).collect();
         let spawned = start(guard, &group, programs);
-        let mut told = Writer::default();
-        told.number(wanted.iter().sum())
+        let mut report = Writer::default();
+        report
+            .number(wanted.iter().sum())
             .text(launcher::answer(&spawned.as_ref().map(Spawned::to_bytes).map_err(Clone::clone)));
         let started = spawned.map(|spawned| spawned.counts).unwrap_or_default();
         wanted.iter().enumerate().for_each(|(at, wanted)| {
-            told.number(*wanted).number(started.get(at).copied().unwrap_or(0));
+            report.number(*wanted).number(started.get(at).copied().unwrap_or(0));
         });
-        Ok(told.bytes())
+        Ok(report.bytes())
     })?;
-    let mut told = Reader::new(&told);
-    let total = told.number()?;
-    let outcome = told.bytes()?;
+    let mut report = Reader::new(&report);
+    let total = report.number()?;
+    let outcome = report.bytes()?;
     if !codes.is_null() {
         let mut at = 0;
         while at < total {
-            let (wanted, started) = (told.number()?, told.number()?);
+            let (wanted, started) = (report.number()?, report.number()?);
             for number in 0..wanted {
                 let code = if number < started { c::SUCCESS } else { Class::Spawn as i32 };
                 codes.set(at as usize, code)?;
@@ -124,28 +126,28 @@ fn spawn(
     between(guard, comm, Context::of_spawn(spawned.world), children, intercomm)
 }
 
-/// On the root: has the launcher start the programs, and waits until all are in MPI_Init.
+/// On the root: has the launcher start the programs, and waits until all processes are in MPI_Init.
 fn start(guard: &mut Guard, parents: &Group, programs: Vec<Program>) -> Result<Spawned> {
     let directory = std::env::current_dir().map(|path| path.into_os_string().into_vec()).unwrap_or_default();
     let request = Request::Spawn(Spawn { parents: parents.peers.to_vec(), directory, programs });
     let spawned = Spawned::from_bytes(&ask(guard, &request)?)?;
     let segment = guard.job().membership.segment;
     let members = segment.members(spawned.first);
-    let born = |_: &mut _| {
+    let all_born = |_: &mut _| {
         let states = || members.clone().map(|rank| (rank, segment.rank(rank).state()));
         match states().find(|(_, state)| *state == State::Dead) {
             Some((rank, _)) => Some(Err(Error::new(
                 Class::Spawn,
-                format!("process {} of those that were started ended before MPI_Init", rank - spawned.first),
+                format!("process {} of the started ones ended before MPI_Init", rank - spawned.first),
             ))),
             None => states().all(|(_, state)| state != State::Unborn).then_some(Ok(())),
         }
     };
-    guard.wait(born)?;
+    guard.wait(all_born)?;
     Ok(spawned)
 }
 
-/// MPI_Comm_get_parent: the intercommunicator with those that spawned this world, until it is freed.
+/// MPI_Comm_get_parent: the intercommunicator with the processes that spawned this world, until it is freed.
 pub fn comm_get_parent(guard: &mut Guard, parent: Out<Handle>) -> Result<()> {
     let handle = guard.objects.parent;
     parent.set(if guard.objects.comm(handle).is_ok() { handle } else { c::COMM_NULL })
@@ -195,7 +197,7 @@ pub fn comm_connect(
     })
 }
 
-/// The roots find each other; then all members have what it takes to make the intercommunicator.
+/// Makes an intercommunicator: the roots find each other (`find`), then tell their members.
 fn meet(
     guard: &mut Guard,
     root: i32,
@@ -204,16 +206,16 @@ fn meet(
     find: impl FnOnce(&mut Guard, &Group) -> Result<(u64, Vec<u32>)>,
 ) -> Result<()> {
     newcomm.check()?;
-    let group = intracomm(guard, comm)?;
-    let told = agree(guard, comm, root, |guard| {
+    let group = intracomm(guard, comm)?.group.clone();
+    let found = agree(guard, comm, root, |guard| {
         let (id, peers) = find(guard, &group)?;
         Ok(connect::to_bytes(id, &peers))
     })?;
-    let (id, peers) = connect::from_bytes(&told)?;
+    let (id, peers) = connect::from_bytes(&found)?;
     between(guard, comm, Context::of_connection(id), peers, newcomm)
 }
 
-/// MPI_Publish_name: for all processes of the job.
+/// MPI_Publish_name: all processes of the job can look it up.
 pub fn publish_name(guard: &mut Guard, service_name: Text, info: Handle, port_name: Text) -> Result<()> {
     guard.objects.info_or_empty(info)?;
     let (service, port) = (service_name.read()?, port_name.read()?);
@@ -242,7 +244,8 @@ pub fn comm_join(guard: &mut Guard, fd: i32, intercomm: Out<Handle>) -> Result<(
     between(guard, c::COMM_SELF, Context::of_connection(id), vec![peer], intercomm)
 }
 
-/// MPI_Comm_disconnect: MPI_Comm_free, once nothing of ours is under way on the comm and all members are here.
+/// MPI_Comm_disconnect: frees the comm once this rank's operations on it have ended and all members have
+/// called.
 pub fn comm_disconnect(guard: &mut Guard, comm: Out<Handle>) -> Result<()> {
     let handle = comm.get()?;
     let context = guard.objects.comm(handle)?.context;
@@ -259,31 +262,22 @@ pub fn comm_disconnect(guard: &mut Guard, comm: Out<Handle>) -> Result<()> {
     comm_free(guard, comm)
 }
 
-/// The group of an intracommunicator.
-fn intracomm(guard: &Guard, comm: Handle) -> Result<Arc<Group>> {
-    let comm_of = guard.objects.comm(comm)?;
-    if comm_of.remote.is_some() {
-        fail!(Class::Comm, "{comm} is an intercommunicator; an intracommunicator is needed");
-    }
-    Ok(comm_of.group.clone())
-}
-
-/// What `find` says on the root, on all members: bytes, or why not. Collective.
+/// Gives the bytes that `find` makes on the root, or its error, to all members. Collective.
 fn agree(
     guard: &mut Guard,
     comm: Handle,
     root: i32,
     find: impl FnOnce(&mut Guard) -> Result<Vec<u8>>,
 ) -> Result<Vec<u8>> {
-    let own = guard.objects.comm(comm)?.rank as i32;
-    let size = guard.objects.comm(comm)?.size();
+    let found = guard.objects.comm(comm)?;
+    let (rank, size) = (found.rank as i32, found.size());
     if root < 0 || root as u32 >= size {
         fail!(Class::Root, "root is {root}, but the comm has {size} processes");
     }
     if size == 1 {
         return find(guard);
     }
-    let found = (own == root).then(|| find(guard));
+    let found = (rank == root).then(|| find(guard));
     guard.root_tells(comm, root as u32, found)
 }
 
@@ -295,10 +289,9 @@ fn between(
     remote: Vec<u32>,
     new: Out<Handle>,
 ) -> Result<()> {
-    let own = guard.objects.own;
     let local = guard.objects.comm(comm)?.group.clone();
     remote.iter().for_each(|peer| guard.job().p2p.renew(*peer));
-    let remote = Arc::new(Group::new(remote, own));
+    let remote = group_of(guard, remote);
     enter(guard, comm, Comm::between(context, local, remote, ""), new)?;
     connect::publish(guard);
     Ok(())

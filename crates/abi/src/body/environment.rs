@@ -1,5 +1,7 @@
-//! Starting and ending, versions, clocks, error codes, memory (MPI 5.0, chapters 9 and 11, sections 19.3 and 20.2).
+//! Starting and ending, versions, clocks, error codes, memory (MPI 5.0, chapters 9 and 11, sections 19.3 and
+//! 20.2).
 
+use super::info::enter_info;
 use crate::args::{Address, Array, Handle, Out, Text, TextOut};
 use crate::process::{Guard, Job, Phase};
 use crate::{deadlock, leaks};
@@ -22,7 +24,7 @@ pub fn init_thread(
 ) -> Result<()> {
     let _ = (argc, argv);
     let levels = [c::THREAD_SINGLE, c::THREAD_FUNNELED, c::THREAD_SERIALIZED, c::THREAD_MULTIPLE];
-    // Levels are ordered; what lies between two of them asks for at least the higher (MPI 5.0, section 11.6.3).
+    // Levels are ordered. A value between two of them asks for the higher (MPI 5.0, section 11.6.3).
     let level = levels.into_iter().find(|level| *level >= required).unwrap_or(c::THREAD_MULTIPLE);
     provided.check()?;
     start(guard, level)?;
@@ -32,7 +34,7 @@ pub fn init_thread(
 fn start(guard: &mut Guard, level: i32) -> Result<()> {
     match guard.phase {
         Phase::Before => {
-            // Who has a session may have traffic under way.
+            // A process that has a session may have traffic under way, so it makes progress while it waits.
             let is_busy = guard.job.is_some();
             guard.join()?;
             let membership = guard.job().membership;
@@ -51,9 +53,9 @@ fn start(guard: &mut Guard, level: i32) -> Result<()> {
     }
 }
 
-/// MPI_Finalize: what hangs on MPI_COMM_SELF goes first (MPI 5.0, section 11.2.2). Where no session goes on, this process then serves the
-/// others until all are here.
-/// Messages that nobody can receive any more are thrown away, so that no sender waits for their receivers.
+/// MPI_Finalize: deletes the attributes of MPI_COMM_SELF first (MPI 5.0, section 11.2.2). If no session is
+/// left, the process then makes progress until all have called. It drops messages that nobody can receive any
+/// more, so no sender waits for their receivers.
 pub fn finalize(guard: &mut Guard) -> Result<()> {
     if guard.phase != Phase::Running {
         fail!(Class::Other, "called without MPI_Init, or a second time");
@@ -74,7 +76,8 @@ pub fn finalize(guard: &mut Guard) -> Result<()> {
         super::session::say_goodbye(guard);
         let membership = guard.job().membership;
         guard.wait(|process| {
-            // Asked first: who has left may begin a session, whose messages are to be kept.
+            // Asked before draining: a process that has left may begin a session, whose messages must be
+            // kept.
             let over = membership.may_leave();
             if !over {
                 leaks::drain(process, &mut lost);
@@ -136,7 +139,7 @@ pub fn get_library_version(_: &mut Guard, version: TextOut, resultlen: Out<i32>)
 /// MPI_Get_processor_name: the host's name.
 pub fn get_processor_name(_: &mut Guard, name: TextOut, resultlen: Out<i32>) -> Result<()> {
     let mut buffer = [0u8; 256];
-    // SAFETY: the buffer is ours and as long as said.
+    // SAFETY: the buffer lives in this frame and has the length that is passed.
     unsafe { libc::gethostname(buffer.as_mut_ptr().cast(), buffer.len() - 1) };
     let bytes = buffer.iter().position(|byte| *byte == 0).unwrap_or(0);
     let host = String::from_utf8_lossy(&buffer[..bytes]);
@@ -155,8 +158,9 @@ pub fn wtick() -> f64 {
 
 /// MPI_Pcontrol: no profiling levels exist, so any is accepted.
 ///
-/// It is variadic in C. We read only the named argument, and on x86-64 and AArch64 (System V) the named arguments of a variadic
-/// function are passed as in a fixed one, and the caller removes the rest. So a fixed entry point is the same machine code.
+/// It is variadic in C, but only the named argument is read. On x86-64 and AArch64 (System V) named arguments
+/// are passed as in a function that is not variadic, and the caller removes the rest. So a fixed entry point
+/// serves.
 pub fn pcontrol(_: &mut Guard, level: i32) -> Result<()> {
     let _ = level;
     Ok(())
@@ -167,10 +171,11 @@ pub fn error_class(guard: &mut Guard, errorcode: i32, errorclass: Out<i32>) -> R
     errorclass.set(guard.objects.errors.class_of(errorcode)?)
 }
 
-/// MPI_Error_string: the meaning of the code and, if the latest error of this process had it, the sentence that says what happened.
+/// MPI_Error_string: the text of the code and, if this process's latest error had the code, what happened
+/// then.
 pub fn error_string(guard: &mut Guard, errorcode: i32, string: TextOut, resultlen: Out<i32>) -> Result<()> {
     let mut text = guard.objects.errors.text_of(errorcode)?;
-    // The program's own codes have the program's own text (MPI 5.0, section 9.5).
+    // A code of the program's has the program's text alone (MPI 5.0, section 9.5).
     if let Some((code, sentence)) = &guard.latest_error
         && *code == errorcode
         && errorcode <= c::ERR_LASTCODE
@@ -213,7 +218,8 @@ pub fn remove_error_string(guard: &mut Guard, errorcode: i32) -> Result<()> {
     guard.objects.errors.remove_text(errorcode)
 }
 
-/// MPI_Alloc_mem: from this rank's arena, which peers and proxies reach without the kernel; from the heap when the arena is full.
+/// MPI_Alloc_mem: memory in this rank's arena, which peers and proxies reach without the kernel. On the heap
+/// if the arena is full.
 pub fn alloc_mem(guard: &mut Guard, size: i64, info: Handle, baseptr: Address) -> Result<()> {
     guard.objects.info_or_empty(info)?;
     let Ok(bytes) = u64::try_from(size) else { fail!(Class::Arg, "size is {size}, which is negative") };
@@ -222,7 +228,7 @@ pub fn alloc_mem(guard: &mut Guard, size: i64, info: Handle, baseptr: Address) -
     base.set(allocate(guard.job(), bytes)?)
 }
 
-/// Memory that `free_mem` frees.
+/// Allocates memory that `free_mem` frees.
 pub(crate) fn allocate(job: &mut Job, bytes: u64) -> Result<usize> {
     if let Some(offset) = job.coll.memory().alloc(bytes.max(1))
         && let Some(span) = job.coll.memory().arena().span(offset, bytes.max(1))
@@ -233,7 +239,7 @@ pub(crate) fn allocate(job: &mut Job, bytes: u64) -> Result<usize> {
     // SAFETY: malloc may be called with any size.
     let address = unsafe { libc::malloc(usize::try_from(bytes.max(1)).unwrap_or(usize::MAX)) } as usize;
     if address == 0 {
-        fail!(Class::NoMem, "{bytes} bytes are not to be had");
+        fail!(Class::NoMem, "cannot allocate {bytes} bytes");
     }
     job.memory.insert(address, None);
     Ok(address)
@@ -246,7 +252,8 @@ pub fn free_mem(guard: &mut Guard, base: Address) -> Result<()> {
         Some(Some(offset)) => {
             job.coll.memory().free(offset);
         }
-        // SAFETY: the address came from malloc in `alloc_mem`, and is freed once, as it has just left the table.
+        // SAFETY: the address came from malloc in `alloc_mem`, and is freed once, as it has just left the
+        // table.
         Some(None) => unsafe { libc::free(base.0 as *mut _) },
         None if base.is_null() => {}
         None => fail!(Class::Base, "{:#x} was not allocated by MPI_Alloc_mem, or has been freed", base.0),
@@ -263,13 +270,12 @@ pub fn abi_get_version(_: &mut Guard, abi_major: Out<i32>, abi_minor: Out<i32>) 
 
 /// MPI_Abi_get_info: the sizes that the ABI leaves open (MPI 5.0, section 20.2).
 pub fn abi_get_info(guard: &mut Guard, info: Out<Handle>) -> Result<()> {
-    info.check()?;
     let mut facts = objects::Info::default();
     for (key, bytes) in [("mpi_aint_size", size_of::<isize>()), ("mpi_count_size", 8), ("mpi_offset_size", 8)]
     {
         facts.set(key, &bytes.to_string())?;
     }
-    info.set(guard.objects.infos.insert(facts)?)
+    enter_info(guard, facts, info)
 }
 
 /// MPI_Abi_set_fortran_info: once, by the Fortran bindings (MPI 5.0, section 20.4).
@@ -283,9 +289,8 @@ pub fn abi_set_fortran_info(guard: &mut Guard, info: Handle) -> Result<()> {
 
 /// MPI_Abi_get_fortran_info: MPI_INFO_NULL before it is set.
 pub fn abi_get_fortran_info(guard: &mut Guard, info: Out<Handle>) -> Result<()> {
-    info.check()?;
     match guard.fortran_info.clone() {
-        Some(facts) => info.set(guard.objects.infos.insert(facts)?),
+        Some(facts) => enter_info(guard, facts, info),
         None => info.set(c::INFO_NULL),
     }
 }
@@ -337,8 +342,7 @@ fn logical_bytes(size: i32) -> Result<usize> {
 
 /// MPI_Get_hw_resource_info
 pub fn get_hw_resource_info(guard: &mut Guard, hw_info: Out<Handle>) -> Result<()> {
-    hw_info.check()?;
-    hw_info.set(guard.objects.infos.insert(crate::hardware::facts()?)?)
+    enter_info(guard, crate::hardware::facts()?, hw_info)
 }
 
 /// MPI_Get_address

@@ -1,19 +1,22 @@
-//! Files: opening, sizes, hints, views, file pointers (MPI 5.0, sections 14.2, 14.3, 14.4.3, 14.4.4, 14.5 and 14.6).
+//! Files: opening, sizes, hints, views, file pointers (MPI 5.0, sections 14.2, 14.3, 14.4.3, 14.4.4, 14.5 and
+//! 14.6).
 
+use super::comm::intracomm;
+use super::info::enter_info;
 use crate::args::{Address, Callback, Handle, Out, OutCount, Text, TextOut};
 use crate::lenient::{self, Taken};
 use crate::process::{Guard, On};
 use crate::short;
 use error::{Class, Result, fail};
 use io::file::{AMODES, check_amode, delete, open, path_of};
-use io::{File, Hints, Representation, SharedPointer, UserRepresentation, View};
+use io::{File, Hints, Representation, SharedPointer, Storage, UserRepresentation, View};
 use objects::errhandler::{release, retain};
 use objects::{Comm, Kind, constants as c};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// MPI_File_open: rank 0 makes the file, then the others open it; if one fails, all do.
+/// MPI_File_open: rank 0 creates the file, then the others open it. If one fails, all fail.
 pub fn file_open(
     guard: &mut Guard,
     comm: Handle,
@@ -27,10 +30,8 @@ pub fn file_open(
         lenient::take(Taken::AccessMode);
     }
     let amode = amode & AMODES;
+    intracomm(guard, comm)?;
     let parent = guard.objects.comms.get_mut(comm)?;
-    if parent.remote.is_some() {
-        fail!(Class::Comm, "{comm} is an intercommunicator; a file belongs to one group");
-    }
     let mut private = Comm::new(parent.child_context(0), parent.group.clone(), "");
     private.claim = Some(guard.objects.contexts.claim(private.context)?);
     let mut members = coll::Members {
@@ -40,52 +41,9 @@ pub fn file_open(
         peers: private.group.peers.clone(),
         first_group: 0,
     };
-    let asked = asked(guard, filename, amode, info, fh);
-    let size = private.size();
-    let ((path, mut hints), said) = guard.all_succeed(&mut members, asked, |(_, hints)| {
-        let [nodes, bytes, switches, unit] = hints.shared_words(size);
-        [amode as u64, nodes, bytes, switches, unit]
-    })?;
-    if let Some(rank) = said.iter().position(|words| words[0] != said[0][0]) {
-        fail!(Class::NotSame, "rank {rank} gives amode {:#x}, but rank 0 {:#x}", said[rank][0], said[0][0]);
-    }
-    hints.adopt([said[0][1], said[0][2], said[0][3], said[0][4]]);
-    // What rank 0 makes exists before the others look.
-    let mut opened = None;
-    let mut pointer = None;
-    if private.rank == 0 {
-        let made = open(&path, amode, hints.permissions, true).and_then(|storage| {
-            let start = if amode & c::MODE_APPEND != 0 { storage.size()? } else { 0 };
-            Ok((storage, guard.new_pointer(start)?))
-        });
-        opened = Some(made.map(|(storage, made)| {
-            pointer = Some(made);
-            storage
-        }));
-    }
-    let first = opened.take().transpose();
-    let place = |_: &Option<_>| match &pointer {
-        Some(pointer) => [pointer.offset(), pointer.word().load(Ordering::Relaxed)],
-        None => [0, 0],
-    };
-    let (first, said) = guard.all_succeed(&mut members, first, place)?;
-    let [offset, start] = said[0];
-    let opened = match first {
-        Some(storage) => Ok(storage),
-        None => open(&path, amode, hints.permissions, false),
-    };
-    let identified = opened.and_then(|storage| Ok((storage.identity()?, storage)));
-    let identified = guard.all_succeed(&mut members, identified, |((device, number), _)| [*device, *number]);
-    let storage = match identified {
-        Ok(((_, storage), said)) if said.iter().all(|words| *words == said[0]) => storage,
-        other => {
-            if private.rank == 0 {
-                guard.job().coll.memory().free(offset);
-            }
-            other?;
-            fail!(Class::NotSame, "{} is not the same file on all ranks", path.display());
-        }
-    };
+    let checked = check_open(guard, filename, amode, info, fh);
+    let (path, hints) = agree_on_open(guard, &mut members, amode, checked)?;
+    let (storage, offset, start) = open_on_all(guard, &mut members, &path, amode, hints.permissions)?;
     let arena = guard.job().membership.segment.arena(private.group.peers[0])?;
     let errhandler = guard.objects.file_errhandler;
     retain(&mut guard.objects.errhandlers, errhandler, Kind::File)?;
@@ -106,7 +64,7 @@ pub fn file_open(
 }
 
 /// What this rank alone can check before a file is opened.
-fn asked(
+fn check_open(
     guard: &mut Guard,
     filename: Text,
     amode: i32,
@@ -120,7 +78,65 @@ fn asked(
     Ok((path_of(filename.path()?), hints))
 }
 
-/// MPI_File_close: with what MPI_File_sync does; when it returns a file to be deleted is gone.
+/// Fails unless all ranks pass the same amode. Hints that must be the same on all ranks become rank 0's.
+fn agree_on_open(
+    guard: &mut Guard,
+    members: &mut coll::Members,
+    amode: i32,
+    checked: Result<(PathBuf, Hints)>,
+) -> Result<(PathBuf, Hints)> {
+    let size = members.peers.len() as u32;
+    let ((path, mut hints), all) = guard.all_succeed(&mut *members, checked, |(_, hints)| {
+        let [nodes, bytes, switches, unit] = hints.shared_words(size);
+        [amode as u64, nodes, bytes, switches, unit]
+    })?;
+    if let Some(rank) = all.iter().position(|words| words[0] != all[0][0]) {
+        fail!(Class::NotSame, "rank {rank} gives amode {:#x}, but rank 0 {:#x}", all[rank][0], all[0][0]);
+    }
+    hints.adopt([all[0][1], all[0][2], all[0][3], all[0][4]]);
+    Ok((path, hints))
+}
+
+/// Opens the file on all ranks: its storage, the offset of its shared pointer in rank 0's arena, and where
+/// that begins.
+fn open_on_all(
+    guard: &mut Guard,
+    members: &mut coll::Members,
+    path: &Path,
+    amode: i32,
+    permissions: u32,
+) -> Result<(Storage, u64, u64)> {
+    // Rank 0 creates the file before the others open it.
+    let first = if members.rank == 0 {
+        open(path, amode, permissions, true).and_then(|storage| {
+            let start = if amode & c::MODE_APPEND != 0 { storage.size()? } else { 0 };
+            Ok(Some((storage, guard.new_pointer(start)?.offset(), start)))
+        })
+    } else {
+        Ok(None)
+    };
+    let words =
+        |first: &Option<(Storage, u64, u64)>| first.as_ref().map_or([0; 2], |first| [first.1, first.2]);
+    let (first, all) = guard.all_succeed(&mut *members, first, words)?;
+    let [offset, start] = all[0];
+    let opened = match first {
+        Some((storage, ..)) => Ok(storage),
+        None => open(path, amode, permissions, false),
+    };
+    let identified = opened.and_then(|storage| Ok((storage.identity()?, storage)));
+    match guard.all_succeed(&mut *members, identified, |((device, number), _)| [*device, *number]) {
+        Ok(((_, storage), all)) if all.iter().all(|words| *words == all[0]) => Ok((storage, offset, start)),
+        other => {
+            if members.rank == 0 {
+                guard.job().coll.memory().free(offset);
+            }
+            other?;
+            fail!(Class::NotSame, "{} is not the same file on all ranks", path.display());
+        }
+    }
+}
+
+/// MPI_File_close: syncs first. A file opened with MPI_MODE_DELETE_ON_CLOSE is gone when it returns.
 pub fn file_close(guard: &mut Guard, fh: Out<Handle>) -> Result<()> {
     let handle = fh.get()?;
     guard.blame(On::File(handle));
@@ -163,12 +179,12 @@ pub fn file_preallocate(guard: &mut Guard, fh: Handle, size: i64) -> Result<()> 
     resize(guard, fh, size, |storage, size| storage.allocate(size))
 }
 
-/// Rank 0 changes the size once all ask for it, and nobody goes on before.
+/// Changes the size: rank 0 does it once all ranks have asked, and all wait for it.
 fn resize(
     guard: &mut Guard,
     fh: Handle,
     size: i64,
-    change: impl FnOnce(&io::Storage, u64) -> Result<()>,
+    change: impl FnOnce(&Storage, u64) -> Result<()>,
 ) -> Result<()> {
     let file = guard.job().files.get_mut(fh)?;
     let mut members = file.members()?;
@@ -179,18 +195,18 @@ fn resize(
         _ => fail!(Class::Arg, "size is {size}, which is negative"),
     });
     let (_, sizes) = guard.all_succeed(&mut members, checked, |_| [size as u64])?;
-    same(&sizes, "size")?;
+    check_same(&sizes, "size")?;
     let rank = members.rank;
     let changed = guard.unlocked(|| if rank == 0 { change(&storage, size as u64) } else { Ok(()) });
     guard.all_succeed(&mut members, changed, |_| []).map(drop)
 }
 
-/// MPI_ERR_NOT_SAME where ranks say different things.
-fn same(said: &[impl AsRef<[u64]>], what: &str) -> Result<()> {
-    let said: Vec<i64> = said.iter().map(|words| words.as_ref()[0] as i64).collect();
-    match said.iter().position(|word| *word != said[0]) {
+/// Fails with MPI_ERR_NOT_SAME if ranks pass different values.
+fn check_same(all: &[impl AsRef<[u64]>], name: &str) -> Result<()> {
+    let values: Vec<i64> = all.iter().map(|words| words.as_ref()[0] as i64).collect();
+    match values.iter().position(|value| *value != values[0]) {
         Some(rank) => {
-            fail!(Class::NotSame, "{what} is {} on rank {rank}, but {} on rank 0", said[rank], said[0])
+            fail!(Class::NotSame, "{name} is {} on rank {rank}, but {} on rank 0", values[rank], values[0])
         }
         None => Ok(()),
     }
@@ -220,8 +236,8 @@ pub fn file_set_info(guard: &mut Guard, fh: Handle, info: Handle) -> Result<()> 
     let mut members = file.members()?;
     let hints = hints(guard, fh, info);
     let size = members.peers.len() as u32;
-    let (hints, said) = guard.all_succeed(&mut members, hints, |hints| hints.shared_words(size))?;
-    adopt(guard, fh, hints, said[0])
+    let (hints, all) = guard.all_succeed(&mut members, hints, |hints| hints.shared_words(size))?;
+    adopt(guard, fh, hints, all[0])
 }
 
 /// The hints of a file with those of an info added.
@@ -232,7 +248,7 @@ fn hints(guard: &mut Guard, fh: Handle, info: Handle) -> Result<Hints> {
     Ok(hints)
 }
 
-/// Sets hints, with what rank 0 says of those that must be the same.
+/// Sets a file's hints. Those that must be the same on all ranks become rank 0's, `shared`.
 fn adopt(guard: &mut Guard, fh: Handle, mut hints: Hints, shared: [u64; 4]) -> Result<()> {
     hints.adopt(shared);
     let file = guard.job().files.get_mut(fh)?;
@@ -244,13 +260,12 @@ fn adopt(guard: &mut Guard, fh: Handle, mut hints: Hints, shared: [u64; 4]) -> R
 
 /// MPI_File_get_info: a new info with all hints in use.
 pub fn file_get_info(guard: &mut Guard, fh: Handle, info_used: Out<Handle>) -> Result<()> {
-    info_used.check()?;
     let file = guard.job().files.get(fh)?;
     let info = file.hints.to_info(file.comm.size());
-    info_used.set(guard.objects.infos.insert(info)?)
+    enter_info(guard, info, info_used)
 }
 
-/// MPI_File_set_view: both file pointers go to its beginning.
+/// MPI_File_set_view: both file pointers go to the view's beginning.
 pub fn file_set_view(
     guard: &mut Guard,
     fh: Handle,
@@ -264,12 +279,12 @@ pub fn file_set_view(
     let view = view(guard, fh, disp, etype, filetype, datarep);
     let view = view.and_then(|view| Ok((view, hints(guard, fh, info)?)));
     let size = members.peers.len() as u32;
-    let ((view, hints), said) = guard.all_succeed(&mut members, view, |(view, hints)| {
+    let ((view, hints), all) = guard.all_succeed(&mut members, view, |(view, hints)| {
         let [nodes, bytes, switches, unit] = hints.shared_words(size);
         let name = view.representation.name().bytes().map(u64::from).collect::<Vec<_>>();
         [view.etype_bytes, objects::context::mixed(0, &name), nodes, bytes, switches, unit]
     })?;
-    if let Some(rank) = said.iter().position(|words| words[..2] != said[0][..2]) {
+    if let Some(rank) = all.iter().position(|words| words[..2] != all[0][..2]) {
         fail!(
             Class::NotSame,
             "rank {rank} gives another data representation, or etypes of another size, than rank 0"
@@ -281,8 +296,8 @@ pub fn file_set_view(
     if members.rank == 0 {
         file.shared.word().store(0, Ordering::Release);
     }
-    adopt(guard, fh, hints, [said[0][2], said[0][3], said[0][4], said[0][5]])?;
-    // Nobody moves the shared pointer before it has been reset.
+    adopt(guard, fh, hints, [all[0][2], all[0][3], all[0][4], all[0][5]])?;
+    // No rank moves the shared pointer before it is reset.
     guard.all_say(&mut members, &[0]).map(drop)
 }
 
@@ -322,7 +337,7 @@ fn view(
     )
 }
 
-/// MPI_File_get_view: datatypes that the program made are new references, which it frees.
+/// MPI_File_get_view: datatypes that the program made are returned as new references, which it frees.
 pub fn file_get_view(
     guard: &mut Guard,
     fh: Handle,
@@ -362,13 +377,13 @@ pub fn file_get_byte_offset(guard: &mut Guard, fh: Handle, offset: i64, disp: Ou
     disp.set(file.view.byte_offset(offset)?)
 }
 
-/// MPI_File_seek_shared: all ranks name the same place; rank 0 sets the pointer once all are here.
+/// MPI_File_seek_shared: all ranks pass the same position; rank 0 sets the pointer once all have called.
 pub fn file_seek_shared(guard: &mut Guard, fh: Handle, offset: i64, whence: i32) -> Result<()> {
     let file = guard.job().files.get_mut(fh)?;
     let mut members = file.members()?;
     let target = file.target(file.position_shared(), offset, whence);
-    let (target, said) = guard.all_succeed(&mut members, target, |_| [offset as u64, whence as u64])?;
-    if let Some(rank) = said.iter().position(|words| *words != said[0]) {
+    let (target, all) = guard.all_succeed(&mut members, target, |_| [offset as u64, whence as u64])?;
+    if let Some(rank) = all.iter().position(|words| *words != all[0]) {
         fail!(Class::NotSame, "rank {rank} gives another offset or whence than rank 0");
     }
     if members.rank == 0 {
@@ -393,8 +408,8 @@ pub fn file_get_type_extent(guard: &mut Guard, fh: Handle, datatype: Handle, ext
 /// MPI_File_set_atomicity
 pub fn file_set_atomicity(guard: &mut Guard, fh: Handle, flag: i32) -> Result<()> {
     let mut members = guard.job().files.get_mut(fh)?.members()?;
-    let said = guard.all_say(&mut members, &[u64::from(flag != 0)])?;
-    same(&said, "flag")?;
+    let flags = guard.all_say(&mut members, &[u64::from(flag != 0)])?;
+    check_same(&flags, "flag")?;
     guard.job().files.get_mut(fh)?.atomic = flag != 0;
     Ok(())
 }
@@ -404,7 +419,7 @@ pub fn file_get_atomicity(guard: &mut Guard, fh: Handle, flag: Out<i32>) -> Resu
     flag.set(i32::from(guard.job().files.get(fh)?.atomic))
 }
 
-/// MPI_File_sync: every rank has what it wrote moved to the device.
+/// MPI_File_sync: every rank moves what it wrote to the device.
 pub fn file_sync(guard: &mut Guard, fh: Handle) -> Result<()> {
     let file = guard.job().files.get(fh)?;
     let storage = file.storage.clone();
@@ -420,13 +435,8 @@ pub fn register_datarep(
     dtype_file_extent_fn: Callback,
     extra_state: Address,
 ) -> Result<()> {
-    register(
-        guard,
-        datarep,
-        [read_conversion_fn, write_conversion_fn, dtype_file_extent_fn],
-        extra_state,
-        false,
-    )
+    let functions = [read_conversion_fn, write_conversion_fn, dtype_file_extent_fn];
+    register(guard, datarep, functions, extra_state, false)
 }
 
 /// MPI_Register_datarep_c: its functions take large counts.
@@ -438,13 +448,8 @@ pub fn register_datarep_c(
     dtype_file_extent_fn: Callback,
     extra_state: Address,
 ) -> Result<()> {
-    register(
-        guard,
-        datarep,
-        [read_conversion_fn, write_conversion_fn, dtype_file_extent_fn],
-        extra_state,
-        true,
-    )
+    let functions = [read_conversion_fn, write_conversion_fn, dtype_file_extent_fn];
+    register(guard, datarep, functions, extra_state, true)
 }
 
 fn register(

@@ -27,12 +27,7 @@ fn run(guard: &mut Guard, wanted: Wanted, status: StatusOut) -> Result<()> {
     guard.progress();
     let ended = |_: &mut Process| outcome.take().map(Completion::of_bytes);
     let completion = if wanted.all { guard.wait(ended) } else { guard.wait_for_thread(ended) };
-    finish(completion, status)
-}
-
-fn finish(completion: Completion, status: StatusOut) -> Result<()> {
-    status.set(completion.status);
-    completion.error.map_or(Ok(()), Err)
+    completion.tell(status)
 }
 
 /// Starts an access and hands its request to the program.
@@ -70,8 +65,7 @@ fn end(guard: &mut Guard, name: &'static str, fh: Handle, status: StatusOut) -> 
             None => fail!(Class::Other, "{name}_begin has not been called"),
         },
     };
-    let completion = guard.wait(|_| split.outcome.take().map(Completion::of_bytes));
-    finish(completion, status)
+    guard.wait(|_| split.outcome.take().map(Completion::of_bytes)).tell(status)
 }
 
 /// MPI_File_read_at

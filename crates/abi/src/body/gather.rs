@@ -1,4 +1,4 @@
-//! Small exchanges that the library itself needs.
+//! Small exchanges among the members of a comm that the library itself needs.
 
 use crate::args::Handle;
 use crate::buffer::memory;
@@ -9,45 +9,51 @@ use datatype::Buffer;
 use error::{Class, Result, fail};
 use p2p::Mode;
 
-/// The words of all members, in order of rank; of both groups of an intercommunicator, as `Comm::everybody` has them. Collective.
+/// The words of all members, by rank; of an intercommunicator, in the order of `Comm::everybody`. Collective.
 pub(crate) fn gather_words(guard: &mut Guard, comm: Handle, words: &[i64]) -> Result<Vec<i64>> {
     let mut mine = to_bytes(words);
     let mut all = vec![0u8; mine.len() * guard.objects.comm(comm)?.everybody.len()];
-    let work = Planned::gathering_bytes(comm, &mut mine, &mut all).blocking().start(guard)?.1;
-    guard.finish(work).error.map_or(Ok(()), Err)?;
+    carry_out(guard, Planned::gathering_bytes(comm, &mut mine, &mut all))?;
     Ok(to_words(&all))
 }
 
-/// `gather_words` where a comm is made of another: checks that all members have made as many of it before (`Comm::next_fingerprint`), or
-/// they would never meet in the new one.
+/// Carries out a collective of the library's own.
+fn carry_out(guard: &mut Guard, planned: Planned) -> Result<()> {
+    let work = planned.blocking().start(guard)?.1;
+    guard.finish(work).error.map_or(Ok(()), Err)
+}
+
+/// `gather_words` for making a comm of another. Also checks that all members have made as many of it before
+/// (`Comm::next_fingerprint`): otherwise they would have different contexts for the new one.
 pub(crate) fn gather_to_make(guard: &mut Guard, comm: Handle, words: &[i64]) -> Result<Vec<i64>> {
     let mine = guard.objects.comm(comm)?.next_fingerprint();
     let all = gather_words(guard, comm, &[words, &[mine]].concat())?;
     let (words, fingerprints): (Vec<_>, Vec<_>) =
-        all.chunks_exact(words.len() + 1).map(|said| (&said[..words.len()], said[words.len()])).unzip();
+        all.chunks_exact(words.len() + 1).map(|member| (&member[..words.len()], member[words.len()])).unzip();
     alike(guard, comm, mine, fingerprints.into_iter().enumerate())?;
     Ok(words.concat())
 }
 
-/// Whether all have this fingerprint, of those who said theirs, by their places in `Comm::everybody`.
+/// Fails unless all fingerprints are `mine`. They come with their index in `Comm::everybody`.
 pub(crate) fn alike(
     guard: &Guard,
     comm: Handle,
     mine: i64,
-    said: impl IntoIterator<Item = (usize, i64)>,
+    fingerprints: impl IntoIterator<Item = (usize, i64)>,
 ) -> Result<()> {
-    if let Some((at, _)) = said.into_iter().find(|(_, theirs)| *theirs != mine) {
+    if let Some((at, _)) = fingerprints.into_iter().find(|(_, theirs)| *theirs != mine) {
         let peer = guard.objects.comm(comm)?.everybody[at];
         fail!(
             Class::Other,
-            "process {peer} of the job has called the functions that make something of {comm} (communicators, windows, files, persistent \
-             collectives) in another order or number than this process, so what they make now could not be one thing"
+            "process {peer} of the job has called the functions that make communicators, windows, files and \
+             persistent collectives of {comm} in another order or number than this process, so both would make \
+             different ones now"
         );
     }
     Ok(())
 }
 
-/// The words that every member has for this one, in order of rank, where `outgoing` are those that this one has for each. Collective.
+/// Sends `outgoing[rank]` to each rank, and returns what each rank has sent here, by rank. Collective.
 pub(crate) fn exchange_words(
     guard: &mut Guard,
     comm: Handle,
@@ -59,12 +65,11 @@ pub(crate) fn exchange_words(
     let mut send: Vec<Vec<u8>> = outgoing.iter().map(|words| to_bytes(words)).collect();
     let length = |from: usize| 8 * all_lengths[from * size + rank] as usize;
     let mut recv: Vec<Vec<u8>> = (0..size).map(|from| vec![0; length(from)]).collect();
-    let work = Planned::exchanging_bytes(comm, &mut send, &mut recv).blocking().start(guard)?.1;
-    guard.finish(work).error.map_or(Ok(()), Err)?;
+    carry_out(guard, Planned::exchanging_bytes(comm, &mut send, &mut recv))?;
     Ok(recv.iter().map(|bytes| to_words(bytes)).collect())
 }
 
-/// Exchanges words with another process, which does the same, in a context that only these exchanges use.
+/// Exchanges words with another process that does the same. Only such exchanges use the context.
 pub(crate) fn swap_words(
     guard: &mut Guard,
     context: u64,
@@ -87,7 +92,7 @@ fn swap_bytes(
 ) -> Result<Vec<u8>> {
     let mut theirs = vec![0; expected];
     let buffer = Buffer::from(memory(&mut theirs));
-    // For the sender's rank in a comm nobody asks.
+    // Nobody asks for the sender's rank in a comm.
     let recv = Receive { context, source: Source::Peer { peer, rank: -1 }, tag: Some(tag), buffer };
     let buffer = Buffer::from(memory(&mut mine));
     let send = Send { mode: Mode::Standard, context, peer: Some(peer), tag, buffer };

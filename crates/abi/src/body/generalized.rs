@@ -1,7 +1,7 @@
-//! Generalized requests: operations of the program itself, waited for like MPI's own (MPI 5.0, section 13.2).
+//! Generalized requests: the program's own operations, for which MPI's calls wait (MPI 5.0, section 13.2).
 //!
-//! The calls that end a request or look at one (`request.rs`) take it out of the table first and ask the program's functions then,
-//! with nothing borrowed: these may call MPI.
+//! Invariant: nothing is borrowed while one of the program's functions runs, because it may call MPI. So the
+//! calls of `request.rs` take a request out of the table before they call a function.
 
 use crate::args::{Address, Callback, Handle, Out, Status};
 use crate::callback;
@@ -80,12 +80,12 @@ impl Generalized {
 }
 
 impl Completion {
-    /// With what only the program knows: the status of a generalized request.
+    /// Fills in the status of a generalized request, which only its query function knows.
     pub(crate) fn queried(mut self, guard: &mut Guard) -> Completion {
         if let Some(functions) = self.generalized.as_deref() {
             let mut status = Status::EMPTY;
             let code = callback::query_request(guard, *functions, &mut status);
-            // Its field MPI_ERROR is not for the function to set.
+            // The query function does not set MPI_ERROR.
             status.error = constants::SUCCESS;
             self.status = status;
             self.error = from_callback("a generalized request's query function", code).err();
@@ -93,14 +93,15 @@ impl Completion {
         self
     }
 
-    /// As `queried`, and the request, which has left the table, is freed. Of two errors the latter counts.
+    /// As `queried`, then calls the free function: the request has left the table. Of two errors the latter
+    /// counts.
     pub(crate) fn ended(self, guard: &mut Guard) -> Completion {
         let completion = self.queried(guard);
         let error: Option<Error> = completion.freed(guard).err();
         Completion { error: error.or(completion.error), ..completion }
     }
 
-    /// Calls the free function alone: nobody wants to know how the request ended.
+    /// Calls the free function only: nobody asks how the request ended.
     pub(crate) fn freed(&self, guard: &mut Guard) -> Result<()> {
         self.generalized.as_deref().map_or(Ok(()), |functions| functions.free(guard))
     }

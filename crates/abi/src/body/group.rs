@@ -69,7 +69,7 @@ pub fn group_incl(
     newgroup: Out<Handle>,
 ) -> Result<()> {
     let ranks = ranks.read(length(n, "n")?)?;
-    select(guard, group, newgroup, |group, own| group.include(&ranks, own))
+    select(guard, group, newgroup, |group, me| group.include(&ranks, me))
 }
 
 /// MPI_Group_excl
@@ -81,7 +81,7 @@ pub fn group_excl(
     newgroup: Out<Handle>,
 ) -> Result<()> {
     let ranks = ranks.read(length(n, "n")?)?;
-    select(guard, group, newgroup, |group, own| group.exclude(&ranks, own))
+    select(guard, group, newgroup, |group, me| group.exclude(&ranks, me))
 }
 
 /// MPI_Group_range_incl
@@ -93,7 +93,7 @@ pub fn group_range_incl(
     newgroup: Out<Handle>,
 ) -> Result<()> {
     let ranges = triplets(n, ranges)?;
-    select(guard, group, newgroup, |group, own| group.include(&group.ranks_of(&ranges)?, own))
+    select(guard, group, newgroup, |group, me| group.include(&group.ranks_of(&ranges)?, me))
 }
 
 /// MPI_Group_range_excl
@@ -105,7 +105,7 @@ pub fn group_range_excl(
     newgroup: Out<Handle>,
 ) -> Result<()> {
     let ranges = triplets(n, ranges)?;
-    select(guard, group, newgroup, |group, own| group.exclude(&group.ranks_of(&ranges)?, own))
+    select(guard, group, newgroup, |group, me| group.exclude(&group.ranks_of(&ranges)?, me))
 }
 
 /// MPI_Group_free

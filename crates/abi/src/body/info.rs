@@ -7,16 +7,20 @@ use objects::{Info, constants as c, info::check_key};
 
 /// MPI_Info_create
 pub fn info_create(guard: &mut Guard, info: Out<Handle>) -> Result<()> {
-    info.check()?;
-    info.set(guard.objects.infos.insert(Info::default())?)
+    enter_info(guard, Info::default(), info)
 }
 
-/// MPI_Info_create_env: as MPI_INFO_ENV is after MPI_Init. The arguments are taken from the machine, which knows them all.
+/// Enters a new info and hands it to the program.
+pub(crate) fn enter_info(guard: &mut Guard, new: Info, info: Out<Handle>) -> Result<()> {
+    info.check()?;
+    info.set(guard.objects.infos.insert(new)?)
+}
+
+/// MPI_Info_create_env: what MPI_INFO_ENV holds after MPI_Init. The arguments come from /proc, which has them
+/// all.
 pub fn info_create_env(guard: &mut Guard, argc: i32, argv: Address, info: Out<Handle>) -> Result<()> {
     let _ = (argc, argv);
-    info.check()?;
-    let facts = environment(1);
-    info.set(guard.objects.infos.insert(facts)?)
+    enter_info(guard, environment(1), info)
 }
 
 /// What MPI_INFO_ENV holds in a job of `size` ranks (MPI 5.0, section 11.2.2, keys as for MPI_Comm_spawn).
@@ -45,9 +49,8 @@ pub(crate) fn environment(size: u32) -> Info {
 
 /// MPI_Info_dup
 pub fn info_dup(guard: &mut Guard, info: Handle, newinfo: Out<Handle>) -> Result<()> {
-    newinfo.check()?;
     let copy = guard.objects.infos.get(info)?.clone();
-    newinfo.set(guard.objects.infos.insert(copy)?)
+    enter_info(guard, copy, newinfo)
 }
 
 /// MPI_Info_free
@@ -66,7 +69,7 @@ pub fn info_delete(guard: &mut Guard, info: Handle, key: Text) -> Result<()> {
     guard.objects.infos.get_mut(info)?.delete(&key.read()?)
 }
 
-/// MPI_Info_get: `valuelen` is without the final zero.
+/// MPI_Info_get: `valuelen` does not count the final zero.
 pub fn info_get(
     guard: &mut Guard,
     info: Handle,
@@ -75,14 +78,14 @@ pub fn info_get(
     value: TextOut,
     flag: Out<i32>,
 ) -> Result<()> {
-    let room = crate::args::length(valuelen, "valuelen")? + 1;
+    let capacity = crate::args::length(valuelen, "valuelen")? + 1;
     match find(guard, info, key, flag)? {
-        Some(found) => value.set(found, room).map(drop),
+        Some(found) => value.set(found, capacity).map(drop),
         None => Ok(()),
     }
 }
 
-/// MPI_Info_get_string: `buflen` is with the final zero, and is set to what the value needs.
+/// MPI_Info_get_string: `buflen` counts the final zero. It is set to what the value needs.
 pub fn info_get_string(
     guard: &mut Guard,
     info: Handle,
@@ -91,11 +94,11 @@ pub fn info_get_string(
     value: TextOut,
     flag: Out<i32>,
 ) -> Result<()> {
-    let room = crate::args::length(buflen.get()?, "buflen")?;
+    let capacity = crate::args::length(buflen.get()?, "buflen")?;
     match find(guard, info, key, flag)? {
         Some(found) => {
-            if room > 0 {
-                value.set(found, room)?;
+            if capacity > 0 {
+                value.set(found, capacity)?;
             }
             buflen.set(found.len() as i32 + 1)
         }

@@ -1,6 +1,6 @@
-//! How intercommunicators are made, and made into intracommunicators (MPI 5.0, sections 7.6.2 and 7.4.2).
+//! Making intercommunicators, and merging one into an intracommunicator (MPI 5.0, section 7.6.2).
 
-use super::comm::{enter, intra};
+use super::comm::{enter, group_of, intracomm};
 use super::gather::{alike, gather_to_make, swap_words};
 use crate::args::{Handle, Out};
 use crate::collective::{to_bytes, to_words};
@@ -8,9 +8,8 @@ use crate::process::Guard;
 use error::{Class, Result, fail};
 use objects::context::leaders_context;
 use objects::{Comm, Context, Group};
-use std::sync::Arc;
 
-/// MPI_Intercomm_create: the leaders exchange what their groups are, and tell their groups.
+/// MPI_Intercomm_create: the leaders exchange their groups, and each tells its members.
 pub fn intercomm_create(
     guard: &mut Guard,
     local_comm: Handle,
@@ -21,7 +20,7 @@ pub fn intercomm_create(
     newintercomm: Out<Handle>,
 ) -> Result<()> {
     newintercomm.check()?;
-    intra(guard, local_comm)?;
+    intracomm(guard, local_comm)?;
     let local = guard.objects.comms.get_mut(local_comm)?;
     local.peer(local_leader)?;
     let (leads, group) = (local.rank == local_leader as u32, local.group.clone());
@@ -31,14 +30,14 @@ pub fn intercomm_create(
     let mut found = to_words(&guard.root_tells(local_comm, local_leader as u32, found)?);
     let [id, fingerprint, ours] = found.split_off(found.len() - 3)[..] else { unreachable!("three words") };
     alike(guard, local_comm, context.fingerprint as i64, [(local_leader as usize, ours)])?;
-    let remote =
-        Arc::new(Group::new(found.iter().map(|peer| *peer as u32).collect::<Vec<_>>(), guard.objects.own));
+    let remote = group_of(guard, found.iter().map(|peer| *peer as u32));
     let theirs = Context { id: id as u64, fingerprint: fingerprint as u64 };
     let context = Context::of_both(context, theirs);
     enter(guard, local_comm, Comm::between(context, group, remote, ""), newintercomm)
 }
 
-/// The other leader's group, followed by the context that its side proposes, and our fingerprint.
+/// On a leader: the remote group, the context that the other side proposes (two words), and this side's
+/// fingerprint.
 fn meet(
     guard: &mut Guard,
     group: &Group,
@@ -64,7 +63,7 @@ fn meet(
     Ok(theirs)
 }
 
-/// MPI_ERR_COMM where a process would be on both sides.
+/// Fails with MPI_ERR_COMM if a process is on both sides.
 pub(crate) fn disjoint(group: &Group, mut remote: impl Iterator<Item = u32>) -> Result<()> {
     match remote.find(|peer| group.rank_of(*peer).is_some()) {
         Some(peer) => fail!(Class::Comm, "process {peer} of the job is in both groups"),
@@ -72,7 +71,8 @@ pub(crate) fn disjoint(group: &Group, mut remote: impl Iterator<Item = u32>) -> 
     }
 }
 
-/// MPI_Intercomm_merge: the group that passes `high` comes second; where both pass the same, the first group comes first.
+/// MPI_Intercomm_merge: the group that passes `high` comes second. If both pass the same, the first group
+/// comes first.
 pub fn intercomm_merge(
     guard: &mut Guard,
     intercomm: Handle,
@@ -81,19 +81,19 @@ pub fn intercomm_merge(
 ) -> Result<()> {
     newintracomm.check()?;
     if guard.objects.comm(intercomm)?.remote.is_none() {
-        fail!(Class::Comm, "{intercomm} is an intracommunicator, which has nothing to merge");
+        fail!(Class::Comm, "{intercomm} is an intracommunicator; this call needs an intercommunicator");
     }
     let highs = gather_to_make(guard, intercomm, &[i64::from(high != 0)])?;
     let comm = guard.objects.comms.get_mut(intercomm)?;
     let context = comm.child_context(0);
     let (first, second) = highs.split_at(comm.first_group as usize);
     if [first, second].iter().any(|group| group.iter().any(|high| *high != group[0])) {
-        fail!(Class::Arg, "the processes of a group differ in `high`");
+        fail!(Class::Arg, "the processes of one group pass different values of high");
     }
     let mut peers = comm.everybody.to_vec();
     if first[0] > second[0] {
         peers.rotate_left(comm.first_group as usize);
     }
-    let group = Arc::new(Group::new(peers, guard.objects.own));
+    let group = group_of(guard, peers);
     enter(guard, intercomm, Comm::new(context, group, ""), newintracomm)
 }

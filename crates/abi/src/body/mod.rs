@@ -1,9 +1,10 @@
 //! The bodies of the MPI functions, grouped as the chapters of the standard.
 //!
 //! # How a body is written
-//! `MPI_Xyz` has a body if a file here has a `pub fn xyz(`, and then `cargo run -p outboard-xtask -- gen` connects it. Its first parameter is `&mut Guard`
-//! (the process with its lock held: `guard.objects`, `guard.job()`, `guard.parts()`, `guard.wait(..)`, `guard.unlocked(..)`), then those of the standard's C binding,
-//! in order, converted by kind; it returns `Result<()>`:
+//! `MPI_Xyz` has a body if a file here has a `pub fn xyz(`, and then `cargo run -p outboard-xtask -- gen`
+//! connects it. Its first parameter is `&mut Guard` (the process with its lock held: `guard.objects`,
+//! `guard.job()`, `guard.parts()`, `guard.wait(..)`, `guard.unlocked(..)`), then those of the standard's C
+//! binding, in order, converted by kind; it returns `Result<()>`:
 //!
 //! | C | Rust |
 //! |---|---|
@@ -18,13 +19,14 @@
 //! | `const char *`; `char *` | `Text`; `TextOut` |
 //! | `const MPI_Status *`; `MPI_Status *`; array_of_statuses | `StatusIn`; `StatusOut`; `Statuses` |
 //!
-//! A `pub fn xyz(` in `plain.rs` is a fast path to the body: it is tried first, with the process instead of a guard, and answers nothing where it
-//! has done nothing.
+//! A `pub fn xyz(` in `plain.rs` is a fast path to the body: it is tried first, with the process instead of a
+//! guard, and answers nothing where it has done nothing.
 //!
-//! `MPI_Xyz_c` shares the body of `MPI_Xyz` unless there is a `pub fn xyz_c(`. Functions that return no error code take no guard and return
-//! their value. Helpers are `pub(crate)`, because every `pub fn` must be an MPI function.
-//! An error is returned, never raised here; it goes to the handler of the first comm (window, file, session) among the parameters, or to the
-//! object named by `guard.blame(..)`. A body checks everything before it changes anything.
+//! `MPI_Xyz_c` shares the body of `MPI_Xyz` unless there is a `pub fn xyz_c(`. Functions that return no error
+//! code take no guard and return their value. Helpers are `pub(crate)`, because every `pub fn` must be an MPI
+//! function. An error is returned, never raised here; it goes to the handler of the first comm (window, file,
+//! session) among the parameters, or to the object named by `guard.blame(..)`. A body checks everything
+//! before it changes anything.
 
 #![allow(clippy::too_many_arguments)] // As many as the standard gives them.
 

@@ -1,8 +1,8 @@
-//! Neighborhood collectives (MPI 5.0, sections 8.6 to 8.8). Each is prepared once, in `crate::neighborhood`; here stand its blocking, its
-//! nonblocking and its persistent form, which wait for it, hand it out, or keep it.
+//! Neighborhood collectives (MPI 5.0, sections 8.6 to 8.8): the blocking, the nonblocking and the persistent
+//! form of each. `Process::plan_neighbor_*` checks a call and plans it, for all three.
 
 use super::coll::{launch, run};
-use super::persistent::keep;
+use super::persistent::persist;
 use crate::args::{Address, Counts, Handle, In, Out};
 use crate::collective::{Typed, TypedEach, Weighted};
 use crate::process::Guard;
@@ -38,7 +38,7 @@ pub fn neighbor_allgather_init(
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
     let planned = guard.plan_neighbor_allgather(comm, send, recv)?;
-    keep(guard, planned, info, request)
+    persist(guard, planned, info, request)
 }
 
 /// MPI_Neighbor_allgatherv
@@ -71,7 +71,7 @@ pub fn neighbor_allgatherv_init(
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Weighted(recvbuf, recvcounts, displs, recvtype));
     let planned = guard.plan_neighbor_allgatherv(comm, send, recv)?;
-    keep(guard, planned, info, request)
+    persist(guard, planned, info, request)
 }
 
 /// MPI_Neighbor_alltoall
@@ -104,7 +104,7 @@ pub fn neighbor_alltoall_init(
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
     let planned = guard.plan_neighbor_alltoall(comm, send, recv)?;
-    keep(guard, planned, info, request)
+    persist(guard, planned, info, request)
 }
 
 /// MPI_Neighbor_alltoallv
@@ -142,7 +142,7 @@ pub fn neighbor_alltoallv_init(
     let send = Weighted(sendbuf, sendcounts, sdispls, sendtype);
     let recv = Weighted(recvbuf, recvcounts, rdispls, recvtype);
     let planned = guard.plan_neighbor_alltoallv(comm, send, recv)?;
-    keep(guard, planned, info, request)
+    persist(guard, planned, info, request)
 }
 
 /// MPI_Neighbor_alltoallw
@@ -180,5 +180,5 @@ pub fn neighbor_alltoallw_init(
     let send = TypedEach(sendbuf, sendcounts, Counts::Longs(sdispls), sendtypes);
     let recv = TypedEach(recvbuf, recvcounts, Counts::Longs(rdispls), recvtypes);
     let planned = guard.plan_neighbor_alltoallw(comm, send, recv)?;
-    keep(guard, planned, info, request)
+    persist(guard, planned, info, request)
 }

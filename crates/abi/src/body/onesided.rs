@@ -1,11 +1,11 @@
-//! One-sided communication (MPI 5.0, section 12.3). Every operation is over when its call returns, so the forms with a request
-//! hand out one that is complete.
+//! One-sided communication (MPI 5.0, section 12.3). Every operation is complete when its call returns, so the
+//! forms with a request return one that is complete.
 
+use super::request::enter_complete;
 use crate::args::{Address, Handle, Out};
 use crate::buffer::lent;
 use crate::lenient::{self, Taken};
 use crate::process::Guard;
-use crate::request::{Completion, Work};
 use datatype::{Basic, Buffer, Datatype, Loan, PredefinedOp, check_op};
 use error::{Class, Result, fail};
 use objects::{Objects, Op, constants as c};
@@ -19,11 +19,11 @@ struct Origin(Address, i64, Handle);
 #[derive(Clone, Copy)]
 struct Target(i32, i64, i64, Handle);
 
-/// Which epochs an operation may be in.
+/// The epochs in which an operation is allowed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Epoch {
     Any,
-    /// Operations with a request: epochs of locks only.
+    /// Lock epochs only: for operations with a request.
     Lock,
 }
 
@@ -56,9 +56,10 @@ pub fn rput(
     target_disp: i64, target_count: i64, target_datatype: Handle, win: Handle, request: Out<Handle>,
 ) -> Result<()> {
     request.check()?;
+    let origin = Origin(origin_addr, origin_count, origin_datatype);
     let target = Target(target_rank, target_disp, target_count, target_datatype);
-    move_bytes(guard, Origin(origin_addr, origin_count, origin_datatype), target, win, Epoch::Lock, Way::Put)?;
-    hand_out(guard, win, request)
+    move_bytes(guard, origin, target, win, Epoch::Lock, Way::Put)?;
+    finish(guard, win, request)
 }
 
 /// MPI_Rget
@@ -68,9 +69,10 @@ pub fn rget(
     target_disp: i64, target_count: i64, target_datatype: Handle, win: Handle, request: Out<Handle>,
 ) -> Result<()> {
     request.check()?;
+    let origin = Origin(origin_addr, origin_count, origin_datatype);
     let target = Target(target_rank, target_disp, target_count, target_datatype);
-    move_bytes(guard, Origin(origin_addr, origin_count, origin_datatype), target, win, Epoch::Lock, Way::Fetch)?;
-    hand_out(guard, win, request)
+    move_bytes(guard, origin, target, win, Epoch::Lock, Way::Fetch)?;
+    finish(guard, win, request)
 }
 
 /// MPI_Accumulate
@@ -94,7 +96,7 @@ pub fn raccumulate(
     request.check()?;
     let target = Target(target_rank, target_disp, target_count, target_datatype);
     update(guard, Origin(origin_addr, origin_count, origin_datatype), None, target, op, win, Epoch::Lock)?;
-    hand_out(guard, win, request)
+    finish(guard, win, request)
 }
 
 /// MPI_Get_accumulate
@@ -121,7 +123,7 @@ pub fn rget_accumulate(
     let result = Some(Origin(result_addr, result_count, result_datatype));
     let target = Target(target_rank, target_disp, target_count, target_datatype);
     update(guard, Origin(origin_addr, origin_count, origin_datatype), result, target, op, win, Epoch::Lock)?;
-    hand_out(guard, win, request)
+    finish(guard, win, request)
 }
 
 /// MPI_Fetch_and_op: MPI_Get_accumulate of one predefined element.
@@ -146,9 +148,11 @@ pub fn compare_and_swap(
     let (objects, job) = guard.parts();
     let (window, rma) = job.window(win)?;
     let basic = predefined(objects, datatype)?;
-    // What MPI_LXOR or MPI_BXOR takes is an integer, a logical or a byte (MPI 5.0, section 12.3.4).
+    // The types of MPI_LXOR and MPI_BXOR are the integers, the logicals and MPI_BYTE (MPI 5.0, section
+    // 12.3.4).
     if check_op(PredefinedOp::Lxor, basic).or(check_op(PredefinedOp::Bxor, basic)).is_err() {
-        fail!(Class::Type, "MPI_Compare_and_swap takes integers, logicals and MPI_BYTE, not {}", basic.describe());
+        let given = basic.describe();
+        fail!(Class::Type, "MPI_Compare_and_swap takes integers, logicals and MPI_BYTE, not {given}");
     }
     if target_rank == c::PROC_NULL {
         return Ok(());
@@ -187,7 +191,7 @@ fn move_bytes(
     window.copy(rma, target, origin, place, way)
 }
 
-/// The accumulates; with `result` they fetch what was there.
+/// The accumulates; with `result`, they also fetch the target's old value.
 #[inline(always)]
 fn update(
     guard: &mut Guard,
@@ -201,14 +205,14 @@ fn update(
     let (objects, job) = guard.parts();
     let (window, rma) = job.window(win)?;
     let Op::Predefined(op) = objects.op(op)? else {
-        fail!(Class::Op, "accumulates take predefined operators only, and this one is the program's");
+        fail!(Class::Op, "accumulates take predefined operators only, and the program made this one");
     };
     if rank == c::PROC_NULL {
         return Ok(());
     }
     let target = open(window, rank, epoch)?;
     let (place, datatype) = place(objects, disp, count, target_datatype)?;
-    // The origin's arguments are ignored for MPI_NO_OP, and its datatype may be anything (MPI 5.0, section 12.3.4).
+    // MPI_NO_OP ignores the origin's arguments, whatever they are (MPI 5.0, section 12.3.4).
     let Origin(_, _, origin_datatype) = origin;
     let origin = match op {
         PredefinedOp::NoOp => None,
@@ -216,7 +220,7 @@ fn update(
     };
     let result = match result {
         Some(result) => Some(origin_of(objects, result, "result_count", target_datatype, place)?),
-        None if origin.is_none() => fail!(Class::Op, "MPI_NO_OP is for accumulates that fetch"),
+        None if origin.is_none() => fail!(Class::Op, "MPI_NO_OP is only for accumulates that fetch"),
         None => None,
     };
     if place.bytes == 0 && origin.is_none_or(|origin| origin.bytes() == 0) {
@@ -229,7 +233,7 @@ fn update(
     {
         fail!(
             Class::Type,
-            "the elements at the origin and at the target are of different predefined datatypes"
+            "the elements at the origin and at the target have different predefined datatypes"
         );
     }
     check_op(op, basic)?;
@@ -251,7 +255,7 @@ fn open(window: &mut Window, rank: i32, epoch: Epoch) -> Result<usize> {
     }
 }
 
-/// Where an operation goes at its target, and the datatype there.
+/// The range of an operation at its target, and the datatype there.
 #[inline(always)]
 fn place(objects: &Objects, disp: i64, count: i64, handle: Handle) -> Result<(Place<'_>, &Datatype)> {
     let datatype = objects.committed(handle)?;
@@ -260,7 +264,8 @@ fn place(objects: &Objects, disp: i64, count: i64, handle: Handle) -> Result<(Pl
     Ok((Place { disp, count: elements, bytes, layout }, datatype))
 }
 
-/// The memory of an operation at its origin: mostly as many elements of the same datatype as at the target, which are checked already.
+/// The buffer of an operation at its origin. Count and datatype are mostly the target's, which are checked
+/// already.
 #[inline(always)]
 fn origin_of<'a>(
     objects: &'a Objects,
@@ -283,13 +288,13 @@ fn too_many<T>(elements: usize, datatype: Handle) -> Result<T> {
     fail!(Class::Count, "{elements} elements of {datatype} are more than 2^63 bytes")
 }
 
-/// The predefined datatype that all elements are (MPI 5.0, section 12.3.4).
+/// The one predefined datatype of all elements (MPI 5.0, section 12.3.4).
 #[inline]
 fn element(datatype: &Datatype) -> Result<Basic> {
     match datatype.element() {
         Some(basic) => Ok(basic),
         None => {
-            fail!(Class::Type, "an accumulate needs a datatype whose elements are of one predefined datatype")
+            fail!(Class::Type, "an accumulate needs a datatype whose elements have one predefined datatype")
         }
     }
 }
@@ -298,12 +303,13 @@ fn element(datatype: &Datatype) -> Result<Basic> {
 fn predefined(objects: &Objects, datatype: Handle) -> Result<Basic> {
     match objects.datatype(datatype)?.basic() {
         Some(basic) => Ok(basic),
-        None => fail!(Class::Type, "{datatype} is no predefined datatype"),
+        None => fail!(Class::Type, "{datatype} is not a predefined datatype"),
     }
 }
 
-fn hand_out(guard: &mut Guard, win: Handle, request: Out<Handle>) -> Result<()> {
+/// Hands out the request of an operation, which is complete.
+fn finish(guard: &mut Guard, win: Handle, request: Out<Handle>) -> Result<()> {
     let comm = guard.job().windows.get(win)?.comm;
     guard.polled_window();
-    request.set(guard.request(comm, Work::Done(Completion::EMPTY))?)
+    enter_complete(guard, comm, request)
 }

@@ -42,7 +42,7 @@ pub fn reduce_local(
     guard: &mut Guard,
     inbuf: Address,
     inoutbuf: Address,
-    many: i64,
+    count: i64,
     datatype: Handle,
     op: Handle,
 ) -> Result<()> {
@@ -50,17 +50,17 @@ pub fn reduce_local(
         fail!(Class::Buffer, "MPI_IN_PLACE has no meaning for MPI_Reduce_local");
     }
     let described = guard.objects.committed(datatype)?.clone();
-    let left = guard.buffer(inbuf, many, datatype)?;
-    let into = guard.buffer(inoutbuf, many, datatype)?;
-    if inbuf == inoutbuf && many > 0 {
+    let left = guard.buffer(inbuf, count, datatype)?;
+    let into = guard.buffer(inoutbuf, count, datatype)?;
+    if inbuf == inoutbuf && count > 0 {
         fail!(Class::Buffer, "inbuf and inoutbuf are the same");
     }
     match guard.objects.op(op)? {
         Op::User { function, large, .. } => {
             let extent = described.extent();
             let op = UserOp { function, large, handle: datatype, datatype: described, extent };
-            if many > 0 {
-                callback::apply(guard, &op, inbuf.0, inoutbuf.0, many as u64);
+            if count > 0 {
+                callback::apply(guard, &op, inbuf.0, inoutbuf.0, count as u64);
             }
             Ok(())
         }

@@ -1,9 +1,10 @@
 //! Point-to-point communication (MPI 5.0, chapter 3): sends, receives, probes, persistent requests.
 
 use super::plain;
+use super::request::enter_persistent;
 use crate::args::{Address, Handle, Out, Status, StatusOut};
 use crate::process::{Awaiting, Guard, On, Process};
-use crate::request::{Both, Completion, Receive, Recipe, Request, Send, Source, Work, status_of};
+use crate::request::{Both, Completion, Receive, Recipe, Send, Source, Work, status_of};
 use datatype::Buffer;
 use error::{Class, Result, fail};
 use objects::{Comm, Group, constants};
@@ -191,8 +192,7 @@ pub fn recv(
         (Some(message), Some(tag)) => message.recv(guard, tag),
         _ => guard.incoming(buf, count, datatype, source, tag, comm)?.finish(guard)?,
     };
-    status.set(completion.status);
-    completion.error.map_or(Ok(()), Err)
+    completion.tell(status)
 }
 
 /// MPI_Irecv
@@ -221,7 +221,7 @@ pub fn recv_init(
 ) -> Result<()> {
     request.check()?;
     let recipe = Recipe::Recv(guard.incoming(buf, count, datatype, source, tag, comm)?);
-    request.set(guard.job().requests.insert(Request { comm, work: None, recipe: Some(Box::new(recipe)) })?)
+    enter_persistent(guard, comm, recipe, request)
 }
 
 /// MPI_Sendrecv
@@ -234,9 +234,7 @@ pub fn sendrecv(
 ) -> Result<()> {
     let recv = guard.incoming(recvbuf, recvcount, recvtype, source, recvtag, comm)?;
     let send = guard.outgoing(Mode::Standard, sendbuf, sendcount, sendtype, dest, sendtag, comm)?;
-    let completion = exchange(guard, send, recv)?;
-    status.set(completion.status);
-    completion.error.map_or(Ok(()), Err)
+    exchange(guard, send, recv)?.tell(status)
 }
 
 /// MPI_Isendrecv
@@ -250,7 +248,7 @@ pub fn isendrecv(
     request.check()?;
     let recv = guard.incoming(recvbuf, recvcount, recvtype, source, recvtag, comm)?;
     let send = guard.outgoing(Mode::Standard, sendbuf, sendcount, sendtype, dest, sendtag, comm)?;
-    let work = both(guard, send, recv, None)?;
+    let work = start_both(guard, send, recv, None)?;
     request.set(guard.request(comm, work)?)
 }
 
@@ -261,9 +259,7 @@ pub fn sendrecv_replace(
     recvtag: i32, comm: Handle, status: StatusOut,
 ) -> Result<()> {
     let work = replace(guard, buf, count, datatype, dest, sendtag, source, recvtag, comm)?;
-    let completion = guard.finish(work);
-    status.set(completion.status);
-    completion.error.map_or(Ok(()), Err)
+    guard.finish(work).tell(status)
 }
 
 /// MPI_Isendrecv_replace
@@ -279,9 +275,9 @@ pub fn isendrecv_replace(
 
 /// MPI_Probe
 pub fn probe(guard: &mut Guard, source: i32, tag: i32, comm: Handle, status: StatusOut) -> Result<()> {
-    let wanted = guard.wanted(source, tag, comm)?;
-    guard.awaiting = Awaiting::Operation(wanted.operation());
-    let found = guard.wait(|process| wanted.probe(process));
+    let probe = guard.probe(source, tag, comm)?;
+    guard.awaiting = Awaiting::Operation(probe.operation());
+    let found = guard.wait(|process| probe.probe(process));
     status.set(found);
     Ok(())
 }
@@ -296,9 +292,9 @@ pub fn iprobe(
     status: StatusOut,
 ) -> Result<()> {
     flag.check()?;
-    let wanted = guard.wanted(source, tag, comm)?;
-    let awaiting = || Awaiting::Operation(wanted.operation());
-    let found = guard.poll(Counter::VainIprobe, awaiting, |process| Ok(wanted.probe(process)))?;
+    let probe = guard.probe(source, tag, comm)?;
+    let awaiting = || Awaiting::Operation(probe.operation());
+    let found = guard.poll(Counter::VainIprobe, awaiting, |process| Ok(probe.probe(process)))?;
     flag.set(i32::from(found.is_some()))?;
     found.into_iter().for_each(|found| status.set(found));
     Ok(())
@@ -314,9 +310,9 @@ pub fn mprobe(
     status: StatusOut,
 ) -> Result<()> {
     message.check()?;
-    let wanted = guard.wanted(source, tag, comm)?;
-    guard.awaiting = Awaiting::Operation(wanted.operation());
-    let (handle, found) = guard.wait(|process| wanted.extract(process).transpose())?;
+    let probe = guard.probe(source, tag, comm)?;
+    guard.awaiting = Awaiting::Operation(probe.operation());
+    let (handle, found) = guard.wait(|process| probe.extract(process).transpose())?;
     status.set(found);
     message.set(handle)
 }
@@ -329,9 +325,9 @@ pub fn improbe(
 ) -> Result<()> {
     flag.check()?;
     message.check()?;
-    let wanted = guard.wanted(source, tag, comm)?;
-    let awaiting = || Awaiting::Operation(wanted.operation());
-    let found = guard.poll(Counter::VainImprobe, awaiting, |process| wanted.extract(process))?;
+    let probe = guard.probe(source, tag, comm)?;
+    let awaiting = || Awaiting::Operation(probe.operation());
+    let found = guard.poll(Counter::VainImprobe, awaiting, |process| probe.extract(process))?;
     flag.set(i32::from(found.is_some()))?;
     let Some((handle, found)) = found else { return Ok(()) };
     status.set(found);
@@ -347,10 +343,8 @@ pub fn mrecv(
     message: Out<Handle>,
     status: StatusOut,
 ) -> Result<()> {
-    let (_, work) = matched(guard, buf, count, datatype, message)?;
-    let completion = guard.finish(work);
-    status.set(completion.status);
-    completion.error.map_or(Ok(()), Err)
+    let (_, work) = start_matched(guard, buf, count, datatype, message)?;
+    guard.finish(work).tell(status)
 }
 
 /// MPI_Imrecv
@@ -363,14 +357,14 @@ pub fn imrecv(
     request: Out<Handle>,
 ) -> Result<()> {
     request.check()?;
-    let (comm, work) = matched(guard, buf, count, datatype, message)?;
+    let (comm, work) = start_matched(guard, buf, count, datatype, message)?;
     request.set(guard.request(comm, work)?)
 }
 
-/// The buffered mode; `Process::outgoing` puts the comm's session there.
+/// The buffered mode. `Process::outgoing` fills in the comm's session.
 const BUFFERED: Mode = Mode::Buffered { session: 0 };
 
-#[allow(clippy::too_many_arguments)] // MPI_Send's, and how.
+#[allow(clippy::too_many_arguments)] // MPI_Send's, and the mode.
 #[rustfmt::skip]
 fn blocking_send(
     guard: &mut Guard, mode: Mode, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32,
@@ -382,7 +376,7 @@ fn blocking_send(
     }
 }
 
-#[allow(clippy::too_many_arguments)] // MPI_Isend's, and how.
+#[allow(clippy::too_many_arguments)] // MPI_Isend's, and the mode.
 #[rustfmt::skip]
 fn nonblocking_send(
     guard: &mut Guard, mode: Mode, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32,
@@ -397,7 +391,7 @@ fn nonblocking_send(
     })
 }
 
-#[allow(clippy::too_many_arguments)] // MPI_Send_init's, and how.
+#[allow(clippy::too_many_arguments)] // MPI_Send_init's, and the mode.
 #[rustfmt::skip]
 fn persistent_send(
     guard: &mut Guard, mode: Mode, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32,
@@ -405,9 +399,11 @@ fn persistent_send(
 ) -> Result<()> {
     request.check()?;
     let recipe = Recipe::Send(guard.outgoing(mode, buf, count, datatype, dest, tag, comm)?);
-    request.set(guard.job().requests.insert(Request { comm, work: None, recipe: Some(Box::new(recipe)) })?)
+    enter_persistent(guard, comm, recipe, request)
 }
 
+/// Sends and receives, and waits for both. The receive's status counts, and the send's error before the
+/// receive's.
 fn exchange(guard: &mut Guard, send: Send, recv: Receive) -> Result<Completion> {
     let send = send.start(guard)?;
     if send == Ticket::DONE {
@@ -420,14 +416,15 @@ fn exchange(guard: &mut Guard, send: Send, recv: Receive) -> Result<Completion> 
     Ok(received)
 }
 
-fn both(guard: &mut Guard, send: Send, recv: Receive, packed: Option<Box<[u8]>>) -> Result<Work> {
+/// Starts a send and a receive that end together. `packed` holds what is sent, if it was packed aside.
+fn start_both(guard: &mut Guard, send: Send, recv: Receive, packed: Option<Box<[u8]>>) -> Result<Work> {
     let recv = recv.start(guard)?;
     let send = send.start(guard)?;
     let completion = Completion::EMPTY;
     Ok(Work::Both(Box::new(Both { send: Some(Work::Send(send)), recv: Some(recv), packed, completion })))
 }
 
-/// What is sent moves aside in its packed form, so the receive may overwrite it at once.
+/// Starts MPI_Sendrecv_replace: packs the message aside, so the receive may overwrite the buffer at once.
 #[allow(clippy::too_many_arguments)] // MPI_Sendrecv_replace's.
 #[rustfmt::skip]
 fn replace(
@@ -438,18 +435,18 @@ fn replace(
     let mut send = guard.outgoing(Mode::Standard, buf, count, datatype, dest, sendtag, comm)?;
     let (mut packed, bytes) = (Vec::new(), send.buffer.bytes());
     if packed.try_reserve_exact(bytes).is_err() {
-        fail!(Class::NoMem, "{bytes} bytes, in which the message is put aside, are not to be had");
+        fail!(Class::NoMem, "cannot allocate {bytes} bytes to hold the message while the receive overwrites it");
     }
     packed.resize(bytes, 0u8);
     let mut packed = packed.into_boxed_slice();
     let aside = crate::buffer::memory(&mut packed);
     send.buffer.pack(0, aside);
     send.buffer = Buffer::from(aside);
-    both(guard, send, recv, Some(packed))
+    start_both(guard, send, recv, Some(packed))
 }
 
-/// A message that a matched probe took out of the queue, about to be received; its handle is dead from now on.
-fn matched(
+/// Starts the receive of a message that a matched probe took out of the queue. Its handle becomes invalid.
+fn start_matched(
     guard: &mut Guard,
     buf: Address,
     count: i64,
@@ -457,7 +454,7 @@ fn matched(
     message: Out<Handle>,
 ) -> Result<(Handle, Work)> {
     let handle = message.get()?;
-    // An error is for the handler of the comm on which the message came.
+    // Errors go to the error handler of the message's comm.
     if let Ok(taken) = guard.job().messages.get(handle) {
         let comm = taken.comm;
         guard.blame(On::Comm(comm));
@@ -474,8 +471,8 @@ fn matched(
     Ok((taken.comm, Work::Recv(ticket, Source::Any(taken.group))))
 }
 
-/// What a probe looks for.
-pub(crate) struct Wanted {
+/// A probe's arguments, checked.
+struct Probe {
     comm: Handle,
     context: u64,
     source: Source,
@@ -483,8 +480,8 @@ pub(crate) struct Wanted {
     group: Arc<Group>,
 }
 
-impl Wanted {
-    /// The same as an operation, to tell people.
+impl Probe {
+    /// The same for a deadlock report.
     fn operation(&self) -> p2p::Operation {
         let (context, peer) = (Some(self.context), self.source.peer());
         p2p::Operation { what: p2p::What::Posted, context, peer, tag: self.tag, bytes: 0 }
@@ -523,7 +520,7 @@ pub struct Taken {
 impl Process {
     /// The arguments of a send, checked.
     #[inline(always)]
-    #[allow(clippy::too_many_arguments)] // MPI_Send's, and how.
+    #[allow(clippy::too_many_arguments)] // MPI_Send's, and the mode.
     #[rustfmt::skip]
     pub(crate) fn outgoing(
         &mut self, mode: Mode, buf: Address, count: i64, datatype: Handle, dest: i32, tag: i32, comm: Handle,
@@ -550,11 +547,11 @@ impl Process {
         Ok(Receive { context: comm.context, source, tag, buffer })
     }
 
-    /// Source, tag and comm of a probe, checked.
-    fn wanted(&mut self, source: i32, tag: i32, handle: Handle) -> Result<Wanted> {
+    /// The arguments of a probe, checked.
+    fn probe(&mut self, source: i32, tag: i32, handle: Handle) -> Result<Probe> {
         let comm = self.objects.comm(handle)?;
         let (source, tag) = envelope(comm, source, tag)?;
-        Ok(Wanted { comm: handle, context: comm.context, source, tag, group: comm.partners().clone() })
+        Ok(Probe { comm: handle, context: comm.context, source, tag, group: comm.partners().clone() })
     }
 }
 
@@ -575,8 +572,8 @@ fn envelope(comm: &Comm, source: i32, tag: i32) -> Result<(Source, Option<i32>)>
 }
 
 impl Send {
-    /// Starts it.
-    #[inline(always)] // So that the parts of what is started stay where they are.
+    /// Starts the send.
+    #[inline(always)] // So that its fields are not copied.
     pub(crate) fn start(self, process: &mut Process) -> Result<Ticket> {
         let Send { mode, context, peer, tag, buffer } = self;
         let Some(peer) = peer else { return Ok(Ticket::DONE) };
@@ -585,7 +582,7 @@ impl Send {
 }
 
 impl Receive {
-    /// Receives the message: if it is the next packet of its source, without a request.
+    /// Receives the message. If it is the next packet of its source, this takes no request.
     #[inline]
     fn finish(self, guard: &mut Guard) -> Result<Completion> {
         if let Source::Peer { peer, .. } = self.source {
@@ -604,8 +601,8 @@ impl Receive {
         Ok(guard.finish(work))
     }
 
-    /// Starts it.
-    #[inline(always)] // So that the parts of what is started stay where they are.
+    /// Starts the receive.
+    #[inline(always)] // So that its fields are not copied.
     pub(crate) fn start(self, process: &mut Process) -> Result<Work> {
         let Receive { context, source, tag, buffer } = self;
         if let Source::Nobody = source {
@@ -616,7 +613,7 @@ impl Receive {
 }
 
 impl Recipe {
-    /// Starts the operation.
+    /// Starts the persistent operation once.
     pub(crate) fn start(&mut self, process: &mut Process) -> Result<Work> {
         match self {
             Recipe::Send(send) => Ok(Work::Send(send.clone().start(process)?)),

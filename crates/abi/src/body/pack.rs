@@ -6,7 +6,7 @@ use datatype::{Buffer, Datatype};
 use error::{Class, Result, fail};
 use sys::Span;
 
-/// MPI_Pack: our packed form is the bytes in typemap order.
+/// MPI_Pack: the packed form is the bytes in typemap order.
 pub fn pack(
     guard: &mut Guard,
     inbuf: Address,
@@ -19,8 +19,8 @@ pub fn pack(
 ) -> Result<()> {
     guard.objects.comm(comm)?;
     let data = guard.buffer(inbuf, incount, datatype)?;
-    let (room, next) = window(outbuf, outsize, position, data.bytes() as u64, "outsize")?;
-    data.pack(0, room);
+    let (packed, next) = packed_range(outbuf, outsize, position, data.bytes() as u64, "outsize")?;
+    data.pack(0, packed);
     position.set(next)
 }
 
@@ -37,7 +37,7 @@ pub fn unpack(
 ) -> Result<()> {
     guard.objects.comm(comm)?;
     let data = guard.buffer(outbuf, outcount, datatype)?;
-    let (packed, next) = window(inbuf, insize, position, data.bytes() as u64, "insize")?;
+    let (packed, next) = packed_range(inbuf, insize, position, data.bytes() as u64, "insize")?;
     data.unpack(0, packed);
     position.set(next)
 }
@@ -73,8 +73,8 @@ pub fn pack_external(
     let described = guard.objects.committed(datatype)?.clone();
     let data = guard.buffer(inbuf, incount, datatype)?;
     let bytes = external_bytes(&described, incount, datatype)?;
-    let (room, next) = window(outbuf, outsize, position, bytes, "outsize")?;
-    datatype::pack_external32(&data, &described, incount as u64, room)?;
+    let (packed, next) = packed_range(outbuf, outsize, position, bytes, "outsize")?;
+    datatype::pack_external32(&data, &described, incount as u64, packed)?;
     position.set(next)
 }
 
@@ -93,7 +93,7 @@ pub fn unpack_external(
     let described = guard.objects.committed(datatype)?.clone();
     let data = guard.buffer(outbuf, outcount, datatype)?;
     let bytes = external_bytes(&described, outcount, datatype)?;
-    let (packed, next) = window(inbuf, insize, position, bytes, "insize")?;
+    let (packed, next) = packed_range(inbuf, insize, position, bytes, "insize")?;
     datatype::unpack_external32(packed, &data, &described, outcount as u64)?;
     position.set(next)
 }
@@ -113,26 +113,33 @@ pub fn pack_external_size(
 }
 
 /// The `bytes` bytes at `position` of a packed buffer of `size` bytes, and the position after them.
-fn window(address: Address, size: i64, position: OutCount, bytes: u64, name: &str) -> Result<(Span, i64)> {
+fn packed_range(
+    address: Address,
+    size: i64,
+    position: OutCount,
+    bytes: u64,
+    name: &str,
+) -> Result<(Span, i64)> {
     let at = position.get()?;
-    let room = count(size, name)? as u64;
+    let size = count(size, name)? as u64;
     let Ok(start) = u64::try_from(at) else { fail!(Class::Arg, "position is {at}, which is negative") };
-    let Some(end) = start.checked_add(bytes).filter(|end| *end <= room) else {
-        fail!(Class::Truncate, "{bytes} bytes from position {at} on go beyond {name}, which is {room}");
+    let Some(end) = start.checked_add(bytes).filter(|end| *end <= size) else {
+        fail!(Class::Truncate, "{bytes} bytes from position {at} on go beyond {name}, which is {size}");
     };
     if bytes > 0 && address.is_null() {
         fail!(Class::Buffer, "the packed buffer is null, but {bytes} bytes are to be moved");
     }
-    // SAFETY: the program gave a buffer of `size` bytes, mapped for the duration of this call; the part is inside.
+    // SAFETY: the program gave a buffer of `size` bytes, mapped for the duration of this call; the part is
+    // inside.
     let span = unsafe { Span::claim(address.0.wrapping_add(start as usize), bytes as usize) };
     Ok((span, end as i64))
 }
 
-fn external_bytes(described: &Datatype, many: i64, datatype: Handle) -> Result<u64> {
-    let bytes = datatype::external32_size(described, count(many, "the number of elements")? as u64);
+fn external_bytes(described: &Datatype, elements: i64, datatype: Handle) -> Result<u64> {
+    let bytes = datatype::external32_size(described, count(elements, "the number of elements")? as u64);
     match bytes.filter(|bytes| *bytes <= i64::MAX as u64) {
         Some(bytes) => Ok(bytes),
-        None => too_large(many, datatype),
+        None => too_large(elements, datatype),
     }
 }
 
@@ -147,6 +154,6 @@ fn check_representation(datarep: Text) -> Result<()> {
     Ok(())
 }
 
-fn too_large<T>(many: i64, datatype: Handle) -> Result<T> {
-    fail!(Class::Count, "{many} elements of {datatype} are more than memory can hold")
+fn too_large<T>(elements: i64, datatype: Handle) -> Result<T> {
+    fail!(Class::Count, "{elements} elements of {datatype} are more than memory can hold")
 }

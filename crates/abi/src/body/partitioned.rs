@@ -1,15 +1,19 @@
-//! Partitioned communication (MPI 5.0, chapter 4): one message whose parts leave as the program says that they are ready.
+//! Partitioned communication (MPI 5.0, chapter 4): one message, which leaves in partitions as they become
+//! ready.
 //!
-//! Sender and receiver match when they are made, in order (section 4.2.1), so both know the context of their own that results from
-//! who they are and from how many such pairs came before: no traffic. Each of the sender's partitions is a message on that context,
-//! its tag the partition's number. The first start begins with a heading that says how many there are and how long, whatever the
-//! receiver's own partitions are; the receives are posted when it arrives, by any progress (`Job::driven`), and in later starts at once.
+//! Requests match in the order in which they are made (section 4.2.1). So both sides compute the same context
+//! without traffic, from the two ranks, the tag and the number of such requests before. Each of the sender's
+//! partitions is a message in that context, with its number as the tag.
+//!
+//! The first start sends a heading: how many partitions the sender has, and the bytes of each. The receiver
+//! posts one receive per partition when the heading arrives, in any progress (`Job::driven`); in later starts
+//! at once.
 
 use crate::args::{Address, Handle, In, Out};
-use crate::body::request::for_owner;
+use crate::body::request::{enter_persistent, for_owner};
 use crate::buffer::memory;
 use crate::process::{Awaiting, Guard, Job, Process};
-use crate::request::{Completion, Receive, Recipe, Request, Send, Source, Work, status_of};
+use crate::request::{Completion, Receive, Recipe, Send, Source, Work, status_of};
 use datatype::Buffer;
 use error::{Class, Error, Result, fail};
 use objects::context::Claim;
@@ -44,7 +48,8 @@ pub struct Parts {
     head: Option<Ticket>,
     /// Messages of partitions under way.
     open: Vec<(u32, Ticket)>,
-    /// The sender's partitions that are ready, or have arrived; empty at the receiver before the heading is there.
+    /// The sender's partitions that are ready, or have arrived; empty at the receiver before the heading is
+    /// there.
     done: Vec<bool>,
     /// How many of the sender's are not; of the receiver's before the heading is there, one.
     left: usize,
@@ -77,9 +82,11 @@ pub fn precv_init(
     let peer = match source {
         Source::Nobody => None,
         Source::Peer { peer, .. } => Some(peer),
-        Source::Any(_) => fail!(Class::Rank, "a partitioned receive names its source; MPI_ANY_SOURCE is none"),
+        Source::Any(_) => fail!(Class::Rank, "a partitioned receive must name its source, not MPI_ANY_SOURCE"),
     };
-    let Some(tag) = tag else { fail!(Class::Tag, "a partitioned receive names its tag; MPI_ANY_TAG is none") };
+    let Some(tag) = tag else {
+        fail!(Class::Tag, "a partitioned receive must name its tag, not MPI_ANY_TAG");
+    };
     make(guard, false, peer, tag, buffer, partitions, comm, request)
 }
 
@@ -89,7 +96,7 @@ pub fn pready(guard: &mut Guard, partition: i32, request: Handle) -> Result<()> 
     for_owner(guard, request, made)
 }
 
-/// MPI_Pready_range: both ends are inside.
+/// MPI_Pready_range: both ends belong to the range.
 pub fn pready_range(
     guard: &mut Guard,
     partition_low: i32,
@@ -104,7 +111,7 @@ pub fn pready_range(
 }
 
 fn ready_range(guard: &mut Guard, low: i32, high: i32, request: Handle) -> Result<()> {
-    // The ends are looked at before a list is made, which may be as long as the program says.
+    // The bounds are checked before the list is made: with wrong ones it could be very long.
     if let Some(Recipe::Partitioned(made)) = guard.job().requests.get(request)?.recipe.as_deref() {
         check_partition(low, made.partitions)?;
         check_partition(high, made.partitions)?;
@@ -178,27 +185,30 @@ fn make(
     guard: &mut Guard, sends: bool, peer: Option<u32>, tag: i32, buffer: Buffer, partitions: i32,
     handle: Handle, request: Out<Handle>,
 ) -> Result<()> {
-    let own = guard.objects.own;
+    let me = guard.objects.own;
     let comm = guard.objects.comms.get_mut(handle)?;
-    let pair = peer.map(|peer| if sends { (own, peer) } else { (peer, own) });
+    let pair = peer.map(|peer| if sends { (me, peer) } else { (peer, me) });
     let context = pair.map_or(0, |(from, to)| comm.partitioned_context(tag, from, to, sends).id);
     let group = comm.partners().clone();
-    // Only who receives could take another's message.
+    // Only a receiver could take another request's message.
     let claim = pair.filter(|_| !sends).map(|_| guard.objects.contexts.claim(context)).transpose()?;
     let (partitions, heading) = (partitions as u32, OnceLock::new());
     let made = Partitioned { sends, peer, context, tag, buffer, partitions, group, heading, _claim: claim };
     let recipe = Recipe::Partitioned(Arc::new(made));
-    request.set(guard.job().requests.insert(Request { comm: handle, work: None, recipe: Some(Box::new(recipe)) })?)
+    enter_persistent(guard, handle, recipe, request)
 }
 
 fn check_partition(partition: i32, partitions: u32) -> Result<u32> {
     match u32::try_from(partition) {
         Ok(partition) if partition < partitions => Ok(partition),
-        _ => fail!(Class::Arg, "there is no partition {partition}: there are {partitions}, from 0 on"),
+        _ => fail!(
+            Class::Arg,
+            "partition is {partition}, but the request has {partitions} partitions, from 0 on"
+        ),
     }
 }
 
-/// Sends partitions; nothing is sent unless all may be.
+/// Sends partitions. If one of them may not be sent, none is.
 fn ready(guard: &mut Guard, partitions: &[i32], request: Handle) -> Result<()> {
     let job = guard.job();
     let entry = job.requests.get_mut(request)?;
@@ -216,7 +226,7 @@ fn ready(guard: &mut Guard, partitions: &[i32], request: Handle) -> Result<()> {
     }
     for (at, partition) in partitions.iter().enumerate() {
         if std::mem::replace(&mut parts.done[*partition as usize], true) {
-            // Those before it in the list are as they were; it may be one of them.
+            // Undo the ones before it in the list. It may be one of them.
             let twice = partitions[..at].contains(partition);
             partitions[..at].iter().for_each(|before| parts.done[*before as usize] = false);
             fail!(
@@ -284,7 +294,8 @@ impl Parts {
                 self.expect(p2p, heading);
             }
         }
-        // The last of them is most often the last to end, so that it is enough to look at one as long as any is under way.
+        // The last of them is most often the last to end, so that it is enough to look at one as long as any
+        // is under way.
         while let Some((partition, ticket)) = self.open.last()
             && let Some(outcome) = p2p.take(*ticket)
         {
@@ -308,7 +319,8 @@ impl Parts {
         Some(Completion { status, error, generalized: None })
     }
 
-    /// Posts a receive for each of the sender's partitions. What is longer than the buffer fails as any receive does.
+    /// Posts a receive for each of the sender's partitions. What is longer than the buffer fails as any
+    /// receive does.
     fn expect(&mut self, p2p: &mut P2p, [partitions, bytes]: [u64; 2]) {
         let partitions = partitions.min(HEADING as u64) as u32;
         self.left = partitions as usize;
@@ -332,7 +344,8 @@ impl Parts {
         Ok(())
     }
 
-    /// Why it can be neither freed nor cancelled: the other side waits for all of its partitions (MPI 5.0, section 4.2.1).
+    /// Why it can be neither freed nor cancelled: the other side waits for all of its partitions (MPI 5.0,
+    /// section 4.2.1).
     pub(crate) fn active(&self, request: Handle, call: &str) -> String {
         let noun = if self.made.sends { "send" } else { "receive" };
         let of = if self.made.sends { "partitions are not ready" } else { "partitions are still to come" };

@@ -1,17 +1,17 @@
-//! Persistent collectives (MPI 5.0, section 6.13): prepared once, as in `coll.rs`, and started by MPI_Start.
+//! Persistent collectives (MPI 5.0, section 6.13): planned once, as in `coll.rs`, and started by MPI_Start.
 //!
-//! What a call names is found and checked at its initialisation, which needs no traffic. Hints in the info change nothing.
+//! The arguments are checked at initialization, which needs no traffic. Hints in the info change nothing.
 
+use super::request::enter_persistent;
 use crate::args::{Address, Counts, Handle, In, Out};
 use crate::collective::{Planned, Reduced, Typed, TypedEach, Weighted};
 use crate::process::Guard;
-use crate::request::Request;
 use error::Result;
 
 /// MPI_Barrier_init
 pub fn barrier_init(guard: &mut Guard, comm: Handle, info: Handle, request: Out<Handle>) -> Result<()> {
     let planned = guard.plan_barrier(comm)?;
-    keep(guard, planned, info, request)
+    persist(guard, planned, info, request)
 }
 
 /// MPI_Bcast_init
@@ -21,7 +21,7 @@ pub fn bcast_init(
     request: Out<Handle>,
 ) -> Result<()> {
     let planned = guard.plan_bcast(comm, root, Typed(buffer, count, datatype))?;
-    keep(guard, planned, info, request)
+    persist(guard, planned, info, request)
 }
 
 /// MPI_Gather_init
@@ -32,7 +32,7 @@ pub fn gather_init(
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
     let planned = guard.plan_gather(comm, root, send, recv)?;
-    keep(guard, planned, info, request)
+    persist(guard, planned, info, request)
 }
 
 /// MPI_Gatherv_init
@@ -44,7 +44,7 @@ pub fn gatherv_init(
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Weighted(recvbuf, recvcounts, displs, recvtype));
     let planned = guard.plan_gatherv(comm, root, send, recv)?;
-    keep(guard, planned, info, request)
+    persist(guard, planned, info, request)
 }
 
 /// MPI_Scatter_init
@@ -55,7 +55,7 @@ pub fn scatter_init(
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
     let planned = guard.plan_scatter(comm, root, send, recv)?;
-    keep(guard, planned, info, request)
+    persist(guard, planned, info, request)
 }
 
 /// MPI_Scatterv_init
@@ -67,7 +67,7 @@ pub fn scatterv_init(
 ) -> Result<()> {
     let (send, recv) = (Weighted(sendbuf, sendcounts, displs, sendtype), Typed(recvbuf, recvcount, recvtype));
     let planned = guard.plan_scatterv(comm, root, send, recv)?;
-    keep(guard, planned, info, request)
+    persist(guard, planned, info, request)
 }
 
 /// MPI_Allgather_init
@@ -78,7 +78,7 @@ pub fn allgather_init(
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
     let planned = guard.plan_allgather(comm, send, recv)?;
-    keep(guard, planned, info, request)
+    persist(guard, planned, info, request)
 }
 
 /// MPI_Allgatherv_init
@@ -89,7 +89,7 @@ pub fn allgatherv_init(
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Weighted(recvbuf, recvcounts, displs, recvtype));
     let planned = guard.plan_allgatherv(comm, send, recv)?;
-    keep(guard, planned, info, request)
+    persist(guard, planned, info, request)
 }
 
 /// MPI_Alltoall_init
@@ -100,7 +100,7 @@ pub fn alltoall_init(
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
     let planned = guard.plan_alltoall(comm, send, recv)?;
-    keep(guard, planned, info, request)
+    persist(guard, planned, info, request)
 }
 
 /// MPI_Alltoallv_init
@@ -113,7 +113,7 @@ pub fn alltoallv_init(
     let send = Weighted(sendbuf, sendcounts, sdispls, sendtype);
     let recv = Weighted(recvbuf, recvcounts, rdispls, recvtype);
     let planned = guard.plan_alltoallv(comm, send, recv)?;
-    keep(guard, planned, info, request)
+    persist(guard, planned, info, request)
 }
 
 /// MPI_Alltoallw_init
@@ -126,7 +126,7 @@ pub fn alltoallw_init(
     let send = TypedEach(sendbuf, sendcounts, sdispls, sendtypes);
     let recv = TypedEach(recvbuf, recvcounts, rdispls, recvtypes);
     let planned = guard.plan_alltoallw(comm, send, recv)?;
-    keep(guard, planned, info, request)
+    persist(guard, planned, info, request)
 }
 
 /// MPI_Reduce_init
@@ -136,7 +136,7 @@ pub fn reduce_init(
     root: i32, comm: Handle, info: Handle, request: Out<Handle>,
 ) -> Result<()> {
     let planned = guard.plan_reduce(comm, root, count, Reduced { sendbuf, recvbuf, datatype, op })?;
-    keep(guard, planned, info, request)
+    persist(guard, planned, info, request)
 }
 
 /// MPI_Allreduce_init
@@ -146,7 +146,7 @@ pub fn allreduce_init(
     comm: Handle, info: Handle, request: Out<Handle>,
 ) -> Result<()> {
     let planned = guard.plan_allreduce(comm, count, Reduced { sendbuf, recvbuf, datatype, op })?;
-    keep(guard, planned, info, request)
+    persist(guard, planned, info, request)
 }
 
 /// MPI_Reduce_scatter_block_init
@@ -157,7 +157,7 @@ pub fn reduce_scatter_block_init(
 ) -> Result<()> {
     let data = Reduced { sendbuf, recvbuf, datatype, op };
     let planned = guard.plan_reduce_scatter_block(comm, recvcount, data)?;
-    keep(guard, planned, info, request)
+    persist(guard, planned, info, request)
 }
 
 /// MPI_Reduce_scatter_init
@@ -167,7 +167,7 @@ pub fn reduce_scatter_init(
     comm: Handle, info: Handle, request: Out<Handle>,
 ) -> Result<()> {
     let planned = guard.plan_reduce_scatter(comm, recvcounts, Reduced { sendbuf, recvbuf, datatype, op })?;
-    keep(guard, planned, info, request)
+    persist(guard, planned, info, request)
 }
 
 /// MPI_Scan_init
@@ -177,7 +177,7 @@ pub fn scan_init(
     comm: Handle, info: Handle, request: Out<Handle>,
 ) -> Result<()> {
     let planned = guard.plan_scan(comm, count, Reduced { sendbuf, recvbuf, datatype, op })?;
-    keep(guard, planned, info, request)
+    persist(guard, planned, info, request)
 }
 
 /// MPI_Exscan_init
@@ -187,12 +187,13 @@ pub fn exscan_init(
     comm: Handle, info: Handle, request: Out<Handle>,
 ) -> Result<()> {
     let planned = guard.plan_exscan(comm, count, Reduced { sendbuf, recvbuf, datatype, op })?;
-    keep(guard, planned, info, request)
+    persist(guard, planned, info, request)
 }
 
-pub(crate) fn keep(guard: &mut Guard, planned: Planned, info: Handle, request: Out<Handle>) -> Result<()> {
+/// Keeps a plan in a persistent request.
+pub(crate) fn persist(guard: &mut Guard, planned: Planned, info: Handle, request: Out<Handle>) -> Result<()> {
     request.check()?;
     guard.objects.info_or_empty(info)?;
     let (comm, recipe) = planned.made_by(guard.doing.0).persist(guard)?;
-    request.set(guard.job().requests.insert(Request { comm, work: None, recipe: Some(Box::new(recipe)) })?)
+    enter_persistent(guard, comm, recipe, request)
 }

@@ -1,9 +1,11 @@
-//! The fast path of the most frequent calls: data without gaps, to or from one process of the comm or window by its rank, or the shortest
-//! MPI_Allreduce. From the arguments to the ring, the slots, or the window's memory, nothing is made that would have to be let go, so all of it stays in registers. A
-//! structure that is moved about is read in wider words than it was written in, and such a read waits until everything written before
-//! has left the core - also the slot of the message before, whose cache line the peer holds: messages then left one by one.
+//! The fast path of the most frequent calls: data without gaps, to or from one rank of a comm or window, and
+//! short allreduces.
 //!
-//! Whatever is not sure here (arguments that may be wrong, too) takes the general way.
+//! Invariants: a call that returns `None` has done nothing; it takes the general path. That is also the path
+//! of every call whose arguments may be wrong. Nothing that needs a drop is made between the arguments and
+//! the ring, the slots or the window's memory, so all values stay in registers. A structure that is moved is
+//! read in wider words than it was written in. Such a read stalls until all earlier stores have left the
+//! core, also that into the previous message's slot, whose cache line the peer holds.
 
 use crate::args::{Address, Handle, Out};
 use crate::buffer::lent;
@@ -95,7 +97,7 @@ pub fn allreduce(
     short::flat_now(process, comm, count, &Reduced { sendbuf, recvbuf, datatype, op })
 }
 
-/// The origin's buffer, where the target's side is alike.
+/// The origin's buffer, if the target has the same count and datatype.
 #[inline(always)]
 fn same(process: &Process, address: Address, origin: (i64, Handle), target: (i64, Handle)) -> Option<Span> {
     if origin == target { process.span(address, origin.0, origin.1) } else { None }
@@ -104,7 +106,8 @@ fn same(process: &Process, address: Address, origin: (i64, Handle), target: (i64
 /// What is remembered of so many peers.
 const FOUND: usize = 8;
 
-/// What the arguments of the latest plain messages came to, by the peer's rank: those of the next are often the same.
+/// What the arguments of the latest plain messages came to, by the peer's rank: those of the next are often
+/// the same.
 pub struct Latest([Found; FOUND]);
 
 /// Arguments of a message but for its buffer and tag, and how many comms and datatypes had been freed before.

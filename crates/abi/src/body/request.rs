@@ -1,7 +1,7 @@
 //! Completion of requests (MPI 5.0, sections 3.7.3 to 3.7.6, 3.8.4 and 3.9).
 //!
-//! Every call here is one of two things, asked of one or many requests: `Process::peek` whether a request is over, or `Process::retire`,
-//! which also takes it out of the program's hands.
+//! Every call does one of two things to one or many requests: `Process::peek` asks whether a request is
+//! complete; `Process::retire` also ends it, if it is.
 
 use crate::args::{Array, Handle, In, Out, Status, StatusOut, Statuses};
 use crate::process::{Awaiting, Guard, Job, On, Process};
@@ -66,7 +66,8 @@ pub fn waitall(
 ) -> Result<()> {
     let count = length(count)?;
     let mut ended = Ended::new(array_of_requests, array_of_statuses);
-    // Those that are over are left behind, so that waiting for many costs no more than looking at one that is not.
+    // Complete requests are retired on the way, so each look costs no more than one request that is not
+    // complete.
     guard.wait(|process| ended.retire_until(process, count))?;
     ended.conclude(guard)
 }
@@ -138,23 +139,8 @@ pub fn request_get_status_any(
     status: StatusOut,
 ) -> Result<()> {
     let handles = array_of_requests.read(length(count)?)?;
-    let found = guard.poll(
-        Counter::VainRequestGetStatus,
-        || Awaiting::Nothing,
-        |process| {
-            let mut active = false;
-            for (at, handle) in handles.iter().enumerate() {
-                if !process.is_active(*handle)? {
-                    continue;
-                }
-                active = true;
-                if let Some(completion) = process.look(*handle)? {
-                    return Ok(Some(Some((at, completion))));
-                }
-            }
-            Ok(if active { None } else { Some(None) })
-        },
-    )?;
+    let look_at_any = |process: &mut Process| process.first_active(&handles, Process::look);
+    let found = guard.poll(Counter::VainRequestGetStatus, || Awaiting::Nothing, look_at_any)?;
     flag.set(i32::from(found.is_some()))?;
     indx.set(constants::UNDEFINED)?;
     match found {
@@ -203,7 +189,8 @@ pub fn request_get_status_some(
     report_many(guard, completions, array_of_statuses)
 }
 
-/// Tells of a request that stays. Of what failed only the functions of a generalized request are told now.
+/// Gives the status of a request that stays. Only the errors of a generalized request's functions are
+/// returned now.
 fn report(guard: &mut Guard, completion: Completion, tell: impl FnOnce(Status)) -> Result<()> {
     let failed = completion.generalized.is_some();
     let completion = completion.queried(guard);
@@ -219,7 +206,8 @@ fn report_many(guard: &mut Guard, completions: Vec<Completion>, statuses: Status
     outcome
 }
 
-/// MPI_Request_free. The operation goes on to its end; a generalized one stays in the table until MPI_Grequest_complete.
+/// MPI_Request_free: the operation goes on to its end. A generalized request stays in the table until
+/// MPI_Grequest_complete.
 pub fn request_free(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
     let handle = request.get()?;
     let freed = free(guard, request, handle);
@@ -327,14 +315,14 @@ fn start_again(guard: &mut Guard, handle: Handle) -> Result<()> {
     let request = guard.job().requests.get_mut(handle)?;
     request.recipe = Some(recipe);
     let work = request.work.insert(work?);
-    // A start that was over at once may have left it there.
+    // An earlier start that completed at once may have left it in the list.
     if work.is_driven() && !guard.job().driven.contains(&handle) {
         guard.job().driven.push(handle);
     }
     Ok(())
 }
 
-/// A failure is for the error handler of the comm, or the file, that the request belongs to, if it belongs to one.
+/// An operation's failure goes to the error handler of the request's comm or file, if it has one.
 fn failed_on(guard: &mut Guard, comm: Handle, error: Option<Error>) -> Result<()> {
     let Some(error) = error else { return Ok(()) };
     guard.blame(match comm.kind() {
@@ -345,7 +333,7 @@ fn failed_on(guard: &mut Guard, comm: Handle, error: Option<Error>) -> Result<()
     Err(error)
 }
 
-/// What a call on a request says; its failure is for the error handler that hears of the request's own.
+/// A call's failure goes to the same error handler as the failure of the request's operation.
 pub(crate) fn for_owner(guard: &mut Guard, request: Handle, outcome: Result<()>) -> Result<()> {
     let Err(error) = outcome else { return Ok(()) };
     let Job { requests, deferred, .. } = guard.job();
@@ -358,29 +346,55 @@ fn length(count: i32) -> Result<usize> {
     crate::args::count(i64::from(count), "the number of requests")
 }
 
-/// Hands a completed request's facts to the program.
-#[rustfmt::skip]
-fn finish_one(
-    guard: &mut Guard, request: Out<Handle>, retired: Retired, status: StatusOut,
+/// Enters an inactive persistent request and hands it to the program.
+pub(crate) fn enter_persistent(
+    guard: &mut Guard,
+    comm: Handle,
+    recipe: Recipe,
+    request: Out<Handle>,
 ) -> Result<()> {
-    if !retired.stays {
-        request.set(constants::REQUEST_NULL)?;
+    request.set(guard.job().requests.insert(Request { comm, work: None, recipe: Some(Box::new(recipe)) })?)
+}
+
+/// Enters a request that is complete already and hands it to the program.
+pub(crate) fn enter_complete(guard: &mut Guard, comm: Handle, request: Out<Handle>) -> Result<()> {
+    request.set(guard.request(comm, Work::Done(Completion::EMPTY))?)
+}
+
+impl Completion {
+    /// Gives the status to the program, and returns the error.
+    pub(crate) fn tell(self, status: StatusOut) -> Result<()> {
+        status.set(self.status);
+        self.error.map_or(Ok(()), Err)
     }
-    let completion = retired.completion.ended(guard);
-    status.set(completion.status);
-    failed_on(guard, retired.comm, completion.error)
 }
 
 /// A request that has ended.
 struct Retired {
-    /// Whose error handler hears of a failure.
+    /// Its error handler gets a failure.
     comm: Handle,
     completion: Completion,
-    /// It is persistent, or null: the program's variable keeps it.
+    /// The request is persistent, or null: the program's variable keeps it.
     stays: bool,
 }
 
-/// An index among many, and what `retire` said of it.
+impl Retired {
+    /// Gives the status to the program, and returns the error.
+    fn tell(self, guard: &mut Guard, status: StatusOut) -> Result<()> {
+        let completion = self.completion.ended(guard);
+        status.set(completion.status);
+        failed_on(guard, self.comm, completion.error)
+    }
+}
+
+fn finish_one(guard: &mut Guard, request: Out<Handle>, retired: Retired, status: StatusOut) -> Result<()> {
+    if !retired.stays {
+        request.set(constants::REQUEST_NULL)?;
+    }
+    retired.tell(guard, status)
+}
+
+/// The index of a request among many, and how it ended. `None` if no request is active.
 type Done = Option<(usize, Retired)>;
 
 #[rustfmt::skip]
@@ -395,9 +409,7 @@ fn finish_any(
     if !retired.stays {
         requests.set(at, constants::REQUEST_NULL)?;
     }
-    let completion = retired.completion.ended(guard);
-    status.set(completion.status);
-    failed_on(guard, retired.comm, completion.error)
+    retired.tell(guard, status)
 }
 
 #[rustfmt::skip]
@@ -413,7 +425,7 @@ fn finish_some(
     finish_many(guard, requests, done.into_iter(), statuses)
 }
 
-/// Retires the requests at `done`, all of which are over.
+/// Retires the requests with the indices `done`, which are all complete.
 #[rustfmt::skip]
 fn finish_many(
     guard: &mut Guard, requests: Array<Handle>, done: impl Iterator<Item = usize>, statuses: Statuses,
@@ -426,28 +438,29 @@ fn finish_many(
     ended.conclude(guard)
 }
 
-/// What becomes of many requests as they end one after the other. If one has failed the call returns MPI_ERR_IN_STATUS and every
-/// status tells its own error (MPI 5.0, section 3.7.5).
+/// Many requests, which end one after the other. If one has failed, the call returns MPI_ERR_IN_STATUS, and
+/// every status has its own error (MPI 5.0, section 3.7.5).
 struct Ended {
     requests: Array<Handle>,
     statuses: Statuses,
-    /// How many have ended; each has the next status.
-    many: usize,
+    /// How many have ended. The next to end gets the status of this index.
+    count: usize,
     failed: Vec<(usize, Handle, Error)>,
-    /// Generalized ones, whose functions are called in the end, with the lock let go.
+    /// Generalized requests. Their functions are called at the end, without the lock.
     generalized: Vec<(usize, Handle, Completion)>,
 }
 
 impl Ended {
     fn new(requests: Array<Handle>, statuses: Statuses) -> Ended {
-        Ended { requests, statuses, many: 0, failed: Vec::new(), generalized: Vec::new() }
+        Ended { requests, statuses, count: 0, failed: Vec::new(), generalized: Vec::new() }
     }
 
-    /// Retires the program's requests, from the first that has not ended to the one before `count`. Nothing if one is not over.
-    #[inline(never)] // A wait asks in several places.
-    fn retire_until(&mut self, process: &mut Process, count: usize) -> Option<Result<()>> {
-        while self.many < count {
-            match self.retire(process, self.many) {
+    /// Retires the requests in order, from the first that has not ended to index `end`. `None` if one is not
+    /// complete.
+    #[inline(never)] // A wait calls it in several places.
+    fn retire_until(&mut self, process: &mut Process, end: usize) -> Option<Result<()>> {
+        while self.count < end {
+            match self.retire(process, self.count) {
                 Ok(false) => return None,
                 Ok(true) => {}
                 Err(error) => return Some(Err(error)),
@@ -456,7 +469,7 @@ impl Ended {
         Some(Ok(()))
     }
 
-    /// Retires the program's request at `index`, if it is over.
+    /// Retires the request at `index`, if it is complete.
     #[inline(always)]
     fn retire(&mut self, process: &mut Process, index: usize) -> Result<bool> {
         let handle = self.requests.get(index)?;
@@ -464,8 +477,8 @@ impl Ended {
             return self.retire_other(process, index, handle);
         };
         self.requests.set(index, constants::REQUEST_NULL)?;
-        self.statuses.set(self.many, Status::new(source, tag, bytes));
-        self.many += 1;
+        self.statuses.set(self.count, Status::new(source, tag, bytes));
+        self.count += 1;
         Ok(true)
     }
 
@@ -476,8 +489,8 @@ impl Ended {
         if !stays {
             self.requests.set(index, constants::REQUEST_NULL)?;
         }
-        let at = self.many;
-        self.many += 1;
+        let at = self.count;
+        self.count += 1;
         if completion.generalized.is_some() {
             self.generalized.push((at, comm, completion));
             return Ok(true);
@@ -499,9 +512,9 @@ impl Ended {
         }
         self.failed.sort_by_key(|(at, ..)| *at);
         let Some((_, comm, first)) = self.failed.first() else { return Ok(()) };
-        (0..self.many).for_each(|at| self.statuses.set_error(at, constants::SUCCESS));
+        (0..self.count).for_each(|at| self.statuses.set_error(at, constants::SUCCESS));
         self.failed.iter().for_each(|(at, _, error)| self.statuses.set_error(*at, error.code()));
-        let error = Error::new(Class::InStatus, format!("of {} operations: {}", self.many, first.message));
+        let error = Error::new(Class::InStatus, format!("of {} operations: {}", self.count, first.message));
         failed_on(guard, *comm, Some(error))
     }
 }
@@ -515,7 +528,7 @@ impl Process {
         self.job().advance(handle)
     }
 
-    /// What a request has to tell, if it is over; it stays.
+    /// How a request ended, if it is complete. It stays.
     fn look(&mut self, handle: Handle) -> Result<Option<Completion>> {
         if handle == constants::REQUEST_NULL {
             return Ok(Some(Completion::EMPTY));
@@ -532,8 +545,8 @@ impl Process {
         Ok(Some(completion))
     }
 
-    /// As `look`, and the request ends: it is freed, or inactive if it is persistent.
-    #[inline(always)] // What it returns would be copied several times.
+    /// As `look`, and ends the request: it is freed, or inactive if it is persistent.
+    #[inline(always)] // Else its result is copied several times.
     fn retire(&mut self, handle: Handle) -> Result<Option<Retired>> {
         if handle == constants::REQUEST_NULL {
             return Ok(Some(Retired {
@@ -571,8 +584,9 @@ impl Process {
         Ok(Some(Retired { comm, completion, stays }))
     }
 
-    /// Retires a request that has ended, of the most frequent kinds: a send that was over when it began, a receive whose message was taken
-    /// before it was posted. The source, tag and bytes of its status, which is made only where it is wanted; nothing if it is another.
+    /// Retires a complete request of the most frequent kinds: a send that was complete when it began, or a
+    /// receive whose message came before it was posted. Returns source, tag and bytes for the status; `None`
+    /// for any other request.
     #[inline(always)]
     fn retire_message(&mut self, handle: Handle) -> Option<(i32, i32, u64)> {
         let Job { deferred, sent, p2p, .. } = self.job();
@@ -585,22 +599,32 @@ impl Process {
         Some((receive.rank, tag, bytes))
     }
 
-    /// Retires the first request that is active and over. `Some(None)`: none of them is active.
+    /// Retires the first request that is active and complete. `Some(None)`: none is active.
     fn retire_any(&mut self, handles: &[Handle]) -> Result<Option<Done>> {
+        self.first_active(handles, |process, handle| process.retire(handle))
+    }
+
+    /// The first active request for which `ask` has something, with its index. `Some(None)`: none is active.
+    #[inline(always)]
+    fn first_active<T>(
+        &mut self,
+        handles: &[Handle],
+        ask: impl Fn(&mut Process, Handle) -> Result<Option<T>>,
+    ) -> Result<Option<Option<(usize, T)>>> {
         let mut active = false;
         for (at, handle) in handles.iter().enumerate() {
             if !self.is_active(*handle)? {
                 continue;
             }
             active = true;
-            if let Some(done) = self.retire(*handle)? {
-                return Ok(Some(Some((at, done))));
+            if let Some(found) = ask(self, *handle)? {
+                return Ok(Some(Some((at, found))));
             }
         }
         Ok(if active { None } else { Some(None) })
     }
 
-    /// The active requests that are over, if any is. `Some(None)`: none is active.
+    /// The indices of the active requests that are complete, if any is. `Some(None)`: none is active.
     fn peek_some(&mut self, handles: &[Handle]) -> Result<Option<Option<Vec<usize>>>> {
         let (mut active, mut done) = (false, Vec::new());
         for (at, handle) in handles.iter().enumerate() {

@@ -1,9 +1,12 @@
 //! Sessions, process sets, and comms made from groups (MPI 5.0, sections 11.3, 7.3.2, 7.4.2 and 7.6.2).
 //!
-//! A process is in its job from the first of MPI_Init and MPI_Session_init to the last finalize. A session may begin after that: the job is
-//! put aside, not given up. Since only MPI_Init and MPI_Finalize are called by all processes, a session begins and ends without waiting for others.
+//! A process joins its job at the first of MPI_Init and MPI_Session_init, and parks it at the last finalize:
+//! a session may begin again. Only MPI_Init and MPI_Finalize are called by all processes, so a session begins
+//! and ends without waiting for others.
 
 use super::buffers;
+use super::comm::group_of;
+use super::info::enter_info;
 use super::intercomm::disjoint;
 use crate::args::{Handle, Out, Text, TextOut};
 use crate::collective::{to_bytes, to_words};
@@ -29,12 +32,12 @@ pub fn session_init(guard: &mut Guard, info: Handle, errhandler: Handle, session
     session.set(handle)
 }
 
-/// MPI_Session_finalize: the process's last finalize waits until what it has sent is on its way.
+/// MPI_Session_finalize: the process's last finalize waits until its messages have left.
 pub fn session_finalize(guard: &mut Guard, session: Out<Handle>) -> Result<()> {
     let handle = session.get()?;
     guard.blame(On::Session(handle));
     guard.objects.sessions.get(handle)?;
-    buffers::let_go(guard, p2p::Owner::Session(handle.0 as u64))?;
+    buffers::detach_before_free(guard, p2p::Owner::Session(handle.0 as u64))?;
     let is_last =
         guard.objects.comms.get(c::COMM_WORLD).is_err() && guard.objects.sessions.iter().count() == 1;
     if is_last {
@@ -54,13 +57,13 @@ pub fn session_finalize(guard: &mut Guard, session: Out<Handle>) -> Result<()> {
     session.set(c::SESSION_NULL)
 }
 
-/// Tells the others, once, that this process has finalized. What is left to do when they have, too, is done at the process's exit, unless
-/// MPI_Finalize comes before.
+/// Tells the others, once, that this process has finalized. Once all have, it leaves the job: in
+/// MPI_Finalize, or at its exit.
 pub(crate) fn say_goodbye(guard: &mut Guard) {
     if guard.departure == Departure::Needed {
         guard.departure = Departure::Arrived;
         guard.job().membership.arrive();
-        // SAFETY: the function is ours, and lives as long as the process: the library is never unloaded while it is registered.
+        // SAFETY: the function is this library's, which is never unloaded while the function is registered.
         unsafe { libc::atexit(at_exit) };
     }
 }
@@ -69,16 +72,17 @@ pub(crate) fn say_goodbye(guard: &mut Guard) {
 pub(crate) fn depart(guard: &mut Guard) {
     if guard.departure == Departure::Arrived {
         guard.departure = Departure::Left;
-        // A process that later gets our place in the segment goes on where our ends of the rings are.
+        // A later process in this rank's place of the segment goes on where this rank's ends of the rings
+        // are.
         guard.job().p2p.release();
         guard.job().membership.leave();
     }
 }
 
 extern "C" fn at_exit() {
-    // A process that exits while it uses MPI, or from within it, is the launcher's affair.
+    // The launcher deals with a process that exits while it uses MPI, or inside it.
     if let Some(mut guard) = Guard::enter_unless_held()
-        // A child of fork is not the rank, though it has all of the rank's memory.
+        // A child of fork has the rank's memory, but is not the rank.
         && let Some(job) = guard.parked.take_if(|job| job.membership.is_here())
     {
         guard.job = Some(job);
@@ -88,9 +92,8 @@ extern "C" fn at_exit() {
 
 /// MPI_Session_get_info
 pub fn session_get_info(guard: &mut Guard, session: Handle, info_used: Out<Handle>) -> Result<()> {
-    info_used.check()?;
     let info = guard.objects.sessions.get(session)?.info.clone();
-    info_used.set(guard.objects.infos.insert(info)?)
+    enter_info(guard, info, info_used)
 }
 
 /// MPI_Session_get_num_psets
@@ -105,7 +108,8 @@ pub fn session_get_num_psets(
     npset_names.set(PROCESS_SETS.len() as i32)
 }
 
-/// MPI_Session_get_nth_pset: `pset_len` is with the final zero, and is set to what the name needs; where it is 0, only that is asked.
+/// MPI_Session_get_nth_pset: `pset_len` counts the final zero. It is set to what the name needs; the name is
+/// stored only if it is not 0.
 pub fn session_get_nth_pset(
     guard: &mut Guard,
     session: Handle,
@@ -116,12 +120,12 @@ pub fn session_get_nth_pset(
 ) -> Result<()> {
     guard.objects.sessions.get(session)?;
     guard.objects.info_or_empty(info)?;
-    let room = crate::args::length(pset_len.get()?, "pset_len")?;
+    let capacity = crate::args::length(pset_len.get()?, "pset_len")?;
     let Some(name) = usize::try_from(n).ok().and_then(|n| PROCESS_SETS.get(n)) else {
-        fail!(Class::Arg, "process set number {n} of {}", PROCESS_SETS.len());
+        fail!(Class::Arg, "n is {n}, but there are {} process sets", PROCESS_SETS.len());
     };
-    if room > 0 {
-        pset_name.set(name, room)?;
+    if capacity > 0 {
+        pset_name.set(name, capacity)?;
     }
     pset_len.set(name.len() as i32 + 1)
 }
@@ -133,12 +137,11 @@ pub fn session_get_pset_info(
     pset_name: Text,
     info: Out<Handle>,
 ) -> Result<()> {
-    info.check()?;
     guard.objects.sessions.get(session)?;
     let group = guard.objects.process_set(&pset_name.read()?)?;
     let mut facts = Info::default();
     facts.set("mpi_size", &group.size().to_string())?;
-    info.set(guard.objects.infos.insert(facts)?)
+    enter_info(guard, facts, info)
 }
 
 /// MPI_Group_from_session_pset
@@ -155,7 +158,7 @@ pub fn group_from_session_pset(
     newgroup.set(guard.objects.enter_group(group)?)
 }
 
-/// MPI_Comm_create_from_group: needs no traffic, since all members pass the same tag and group.
+/// MPI_Comm_create_from_group: needs no traffic, because all members pass the same tag and group.
 pub fn comm_create_from_group(
     guard: &mut Guard,
     group: Handle,
@@ -171,12 +174,12 @@ pub fn comm_create_from_group(
     if guard.objects.group(group)?.size() == 0 {
         return newcomm.set(c::COMM_NULL);
     }
-    let group = own_group(guard, group)?;
+    let group = group_with_me(guard, group)?;
     let context = group_context(guard, &tag, &group.peers);
     enter(guard, Comm::new(context, group, ""), &hints, errhandler, newcomm)
 }
 
-/// MPI_Intercomm_create_from_groups: only the leaders know the remote group, and tell theirs.
+/// MPI_Intercomm_create_from_groups: only the leaders know the remote group, and each tells its members.
 pub fn intercomm_create_from_groups(
     guard: &mut Guard,
     local_group: Handle,
@@ -192,7 +195,7 @@ pub fn intercomm_create_from_groups(
     newintercomm.check()?;
     let hints = guard.objects.info_or_empty(info)?;
     let tag = tag_words(stringtag)?;
-    let local = own_group(guard, local_group)?;
+    let local = group_with_me(guard, local_group)?;
     if local_leader < 0 || local_leader as u32 >= local.size() {
         fail!(Class::Rank, "the local leader, {local_leader}, is not in a group of {}", local.size());
     }
@@ -204,16 +207,15 @@ pub fn intercomm_create_from_groups(
         disjoint(&local, remote.peers.iter().copied())?;
         Ok(to_bytes(&remote.peers.iter().map(|peer| i64::from(*peer)).collect::<Vec<_>>()))
     });
-    // The leader speaks on a comm of its group that only lives for this.
-    let speaking = [&tag[..], &[LEADER]].concat();
-    let context = group_context(guard, &speaking, &local.peers);
-    let speaking = guard.objects.enter_comm(Comm::new(context, local.clone(), ""))?;
-    let found = guard.root_tells(speaking, local_leader as u32, found);
-    let spoke = guard.objects.comms.remove(speaking)?;
-    short::leave(&mut guard.job().coll, &spoke);
-    let peers: Vec<u32> = to_words(&found?).into_iter().map(|peer| peer as u32).collect();
-    let remote = Arc::new(Group::new(peers, guard.objects.own));
-    // Both sides must come to the same context, so the groups count in the comm's own order.
+    // The leader tells its members on a temporary comm of their group.
+    let words = [&tag[..], &[LEADER]].concat();
+    let context = group_context(guard, &words, &local.peers);
+    let temporary = guard.objects.enter_comm(Comm::new(context, local.clone(), ""))?;
+    let found = guard.root_tells(temporary, local_leader as u32, found);
+    let removed = guard.objects.comms.remove(temporary)?;
+    short::leave(&mut guard.job().coll, &removed);
+    let remote = group_of(guard, to_words(&found?).into_iter().map(|peer| peer as u32));
+    // Both sides must come to the same context, so the processes are taken in the comm's order.
     let mut comm = Comm::between(Context::of_groups(), local, remote, "");
     let words = [&tag[..], &[BETWEEN, comm.first_group.into()]].concat();
     let context = group_context(guard, &words, &comm.everybody);
@@ -221,11 +223,13 @@ pub fn intercomm_create_from_groups(
     enter(guard, comm, &hints, errhandler, newintercomm)
 }
 
-/// What tells apart a leader's comm, and an intercommunicator, from a comm that the program makes of the same processes: no process.
+/// Words of a context that no process has. They tell a leader's temporary comm, and an intercommunicator,
+/// from a comm that the program makes of the same processes.
 const LEADER: u64 = u64::MAX - 2;
 const BETWEEN: u64 = u64::MAX;
 
-/// The context of the next comm of these processes with this tag. A process is more than its rank, which spawned ones leave to others.
+/// The context of the next comm of these processes with this tag. A process is its rank and its generation:
+/// the rank of a spawned process that has ended may be given again.
 fn group_context(guard: &mut Guard, tag: &[u64], peers: &[u32]) -> Context {
     let segment = guard.job().membership.segment;
     let generation = |peer: u32| segment.rank(peer).generation.load(Ordering::Relaxed);
@@ -234,7 +238,7 @@ fn group_context(guard: &mut Guard, tag: &[u64], peers: &[u32]) -> Context {
     guard.objects.from_groups.context(Context::of_groups(), &words)
 }
 
-/// A comm of no parent: the handler and the hints are those that the program passes.
+/// Enters a comm that has no parent, with the error handler and the hints that the program passes.
 fn enter(
     guard: &mut Guard,
     mut new: Comm,
@@ -249,8 +253,8 @@ fn enter(
     newcomm.set(objects.enter_comm(new)?)
 }
 
-/// A group that this process is in.
-fn own_group(guard: &Guard, handle: Handle) -> Result<Arc<Group>> {
+/// A group that must have this process.
+fn group_with_me(guard: &Guard, handle: Handle) -> Result<Arc<Group>> {
     let group = guard.objects.group(handle)?;
     if group.rank.is_none() {
         fail!(Class::Group, "the calling process is not in {handle}");
@@ -258,7 +262,7 @@ fn own_group(guard: &Guard, handle: Handle) -> Result<Arc<Group>> {
     Ok(group.clone())
 }
 
-/// The tag as words that a context is made of.
+/// The tag as words of a context.
 fn tag_words(stringtag: Text) -> Result<Vec<u64>> {
     let tag = stringtag.read()?;
     if tag.len() >= c::MAX_STRINGTAG_LEN as usize {

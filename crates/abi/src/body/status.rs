@@ -1,4 +1,4 @@
-//! What programs ask of a status, and set in one (MPI 5.0, sections 3.2.5, 3.8.4, 5.1.11 and 13.3).
+//! Reading and setting the fields of a status (MPI 5.0, sections 3.2.5, 3.8.4, 5.1.11 and 13.3).
 
 use crate::args::{Handle, Out, OutCount, StatusIn, StatusOut};
 use crate::process::Guard;
@@ -69,7 +69,7 @@ pub fn status_get_error(_: &mut Guard, status: StatusIn, error: Out<i32>) -> Res
 /// MPI_Status_set_source
 pub fn status_set_source(_: &mut Guard, status: StatusOut, source: i32) -> Result<()> {
     if source < 0 && ![c::ANY_SOURCE, c::PROC_NULL, c::ROOT].contains(&source) {
-        fail!(Class::Rank, "{source} is no source");
+        fail!(Class::Rank, "source is {source}, which no message has");
     }
     status.change(|status| status.source = source)
 }

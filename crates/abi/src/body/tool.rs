@@ -1,7 +1,9 @@
-//! The tool information interface (MPI 5.0, section 15.3): control variables are the settings, performance variables the counters of
-//! telemetry. It has no events; its one source of timestamps is the clock that traces use.
+//! The tool information interface (MPI 5.0, section 15.3). Control variables are the settings; performance
+//! variables are the counters of telemetry. There are no events. The one source of timestamps is the clock
+//! that traces use.
 //!
-//! It may be used before MPI_Init and after MPI_Finalize, and its calls return their codes to the caller: no error handler is called (15.3.10).
+//! Tools may call before MPI_Init and after MPI_Finalize. Calls return their codes: no error handler is
+//! called (section 15.3.10).
 
 use crate::args::{Address, Array, Callback, Handle, Out, Text, TextOut};
 use crate::process::Guard;
@@ -32,7 +34,7 @@ struct Pvar {
     since: Option<u64>,
 }
 
-/// A handle of slab entry 0: no handle of ours is a null or MPI_T_PVAR_ALL_HANDLES.
+/// The handle of slab entry 0, so that no handle is null or MPI_T_PVAR_ALL_HANDLES.
 const FIRST: usize = 16;
 
 fn wrong<T>(code: i32, sentence: &str) -> Result<T> {
@@ -48,13 +50,14 @@ fn give_at(out: Address, value: usize) -> Result<()> {
     give(Out::new(out.0, "a handle"), value)
 }
 
-/// Strings come with the length of their buffer, which becomes the length that is needed or used (MPI 5.0, section 15.3.3).
+/// Stores a string. `length` holds its buffer's length, and gets the length that is needed or used (MPI 5.0,
+/// section 15.3.3).
 fn tell(text: &str, buffer: TextOut, length: Out<i32>) -> Result<()> {
     if length.is_null() {
         return Ok(());
     }
-    let room = length.get()?.max(0) as usize;
-    let used = if buffer.is_null() || room == 0 { text.len() } else { buffer.set(text, room)? };
+    let capacity = length.get()?.max(0) as usize;
+    let used = if buffer.is_null() || capacity == 0 { text.len() } else { buffer.set(text, capacity)? };
     length.set(used as i32 + 1)
 }
 
@@ -88,7 +91,8 @@ impl Guard {
     }
 }
 
-/// MPI_T_init_thread. Tools above MPI_THREAD_SINGLE may call while the program calls, so then every call takes the lock.
+/// MPI_T_init_thread: a tool above MPI_THREAD_SINGLE may call while the program does, so then every call
+/// takes the lock.
 pub fn t_init_thread(guard: &mut Guard, required: i32, provided: Out<i32>) -> Result<()> {
     let level = required.clamp(c::THREAD_SINGLE, c::THREAD_MULTIPLE);
     give(provided, level)?;
@@ -144,13 +148,13 @@ fn choice(enumtype: Address) -> Result<(&'static Setting, &'static [&'static str
     }
 }
 
-// Control variables: the settings that users may set, as they are; they are read once, so none can be written.
+// Control variables: the settings that users may set. Settings are read once, so none can be written.
 
 fn cvars() -> Vec<&'static Setting> {
     TABLE.iter().filter(|setting| !setting.internal).collect()
 }
 
-/// A setting's value as it is told.
+/// A setting's value, as a tool gets it.
 enum Value {
     Number(u64),
     Choice(i32),
@@ -163,7 +167,7 @@ fn value_of(setting: &Setting) -> Value {
         Kind::Choice(choices) => {
             Value::Choice(choices.iter().position(|choice| *choice == text).map_or(-1, |at| at as i32))
         }
-        // Where nothing is the default there is no number for it.
+        // A setting whose default is nothing has no number for that.
         kind if !setting.default.is_empty() => kind.number(&text).map_or(Value::Text(text), Value::Number),
         _ => Value::Text(text),
     }
@@ -233,7 +237,7 @@ pub fn t_cvar_read(guard: &mut Guard, handle: Address, buf: Address) -> Result<(
 /// MPI_T_cvar_write
 pub fn t_cvar_write(guard: &mut Guard, handle: Address, _buf: Address) -> Result<()> {
     cvar(guard, handle)?;
-    wrong(c::T_ERR_CVAR_SET_NEVER, "settings are read from the environment, once")
+    wrong(c::T_ERR_CVAR_SET_NEVER, "settings are read from the environment once, and cannot be changed")
 }
 
 /// The handle in a program's variable.
@@ -244,13 +248,13 @@ fn held(variable: Address) -> Result<Address> {
 fn cvar(guard: &Guard, handle: Address) -> Result<&'static Setting> {
     match handle.0.checked_sub(FIRST).and_then(|at| guard.tool.cvars.get(at)) {
         Some(index) => Ok(cvars()[*index]),
-        None => wrong(c::T_ERR_INVALID_HANDLE, "this is no handle of a control variable"),
+        None => wrong(c::T_ERR_INVALID_HANDLE, "this is not a handle of a control variable"),
     }
 }
 
-// Performance variables: the counters. Each handle counts for itself, from when it is started.
+// Performance variables: the counters. Each handle counts from when it is started.
 
-/// The class, by the unit; what goes up and down is a level, which is always there and cannot be set.
+/// A counter's class, by its unit. What goes up and down is a level, which always runs and cannot be set.
 fn class_of(counter: Counter) -> i32 {
     match (counter, counter.unit()) {
         (Counter::InstancesLive, _) => c::T_PVAR_CLASS_LEVEL,
@@ -393,22 +397,19 @@ pub fn t_pvar_write(guard: &mut Guard, session: Address, handle: Address, buf: A
 fn pvars(guard: &mut Guard, session: Address) -> Result<&mut Slab<Pvar>> {
     match session.0.checked_sub(FIRST).and_then(|at| guard.tool.sessions.get_mut(at)) {
         Some(pvars) => Ok(pvars),
-        None => wrong(c::T_ERR_INVALID_SESSION, "this is no session of performance variables"),
+        None => wrong(c::T_ERR_INVALID_SESSION, "this is not a session of performance variables"),
     }
 }
 
 fn pvar(guard: &mut Guard, session: Address, handle: Address) -> Result<&mut Pvar> {
-    match handle
-        .0
-        .checked_sub(FIRST)
-        .and_then(|at| pvars(guard, session).map(|pvars| pvars.get_mut(at)).transpose())
-    {
-        Some(pvar) => pvar,
-        None => wrong(c::T_ERR_INVALID_HANDLE, "this is no handle of a performance variable"),
+    let pvars = pvars(guard, session)?;
+    match handle.0.checked_sub(FIRST).and_then(|at| pvars.get_mut(at)) {
+        Some(pvar) => Ok(pvar),
+        None => wrong(c::T_ERR_INVALID_HANDLE, "this is not a handle of a performance variable"),
     }
 }
 
-/// Changes a variable, or all of the session that can be changed so; a level answers with `refusal`.
+/// Changes a variable, or all of the session that are no levels. A level fails with the code `refusal`.
 #[rustfmt::skip]
 fn each(
     guard: &mut Guard, session: Address, handle: Address, refusal: i32, change: impl Fn(&mut Pvar),
@@ -428,7 +429,8 @@ fn each(
 
 // Categories. They never change.
 
-/// A category: name, what it is, its control variables, which performance variables are its own, its categories.
+/// A category: whether it has the control variables, which performance variables it has, and its
+/// subcategories.
 struct Category {
     name: &'static str,
     doc: &'static str,
@@ -444,7 +446,7 @@ fn is_call(counter: &Counter) -> bool {
 const CATEGORIES: [Category; 3] = [
     Category {
         name: "settings",
-        doc: "what users may set, by OUTBOARD_ variables",
+        doc: "what users may set, with OUTBOARD_ variables",
         settings: true,
         counters: |_| false,
         within: &[],
@@ -530,7 +532,7 @@ pub fn t_category_changed(_: &mut Guard, update_number: Out<i32>) -> Result<()> 
     give(update_number, 0)
 }
 
-/// As many as there is room for.
+/// Stores as many indices as the program's array holds.
 fn list(all: &[i32], len: i32, indices: Array<i32>) -> Result<()> {
     indices.write(&all[..all.len().min(len.max(0) as usize)])
 }
@@ -592,9 +594,9 @@ pub fn t_event_handle_alloc(
     find::<()>(&[], event_index).map(|_| ())
 }
 
-/// The answer to every registration and every instance: without events there is none.
+/// The answer to every registration and every instance of an event: there is none.
 fn no_event() -> Result<()> {
-    wrong(c::T_ERR_INVALID_HANDLE, "there are no events, so this is no handle of one")
+    wrong(c::T_ERR_INVALID_HANDLE, "there are no events, so this is not a handle of one")
 }
 
 /// MPI_T_event_handle_free

@@ -1,14 +1,16 @@
-//! Virtual topologies (MPI 5.0, chapter 8). They are data of the comm (`objects::topology`); traffic is needed only to learn the edges that other
-//! processes specify, and, where the program allows ranks to be reordered, where its processes run.
+//! Virtual topologies (MPI 5.0, chapter 8).
+//!
+//! A topology is data of its comm (`objects::topology`). Only two things need traffic: the edges that other
+//! processes specify, and, where ranks may be reordered, the cores on which the processes run.
 
-use super::comm::enter;
+use super::comm::{enter, group_of, intracomm};
 use super::gather::{exchange_words, gather_words};
 use crate::args::{Array, Handle, In, Out, length};
 use crate::process::Guard;
 use error::{Class, Result, fail};
 use objects::arrange::{Place, arrange, matters};
 use objects::topology::{Cart, DistGraph, Edge, Graph, ranks};
-use objects::{Comm, Context, Group, Topology, constants as c};
+use objects::{Comm, Context, Topology, constants as c};
 use std::sync::Arc;
 
 /// MPI_Topo_test
@@ -27,14 +29,14 @@ pub fn cart_create(
     guard: &mut Guard, comm_old: Handle, ndims: i32, dims: In<i32>, periods: In<i32>, reorder: i32,
     comm_cart: Out<Handle>,
 ) -> Result<()> {
-    // So that a program that is told of too few processes finds no comm there.
+    // If the call fails, the program finds no comm here.
     comm_cart.set(c::COMM_NULL)?;
     let cart = new_cart(guard, comm_old, ndims, dims, periods)?;
     let order = arranged(guard, comm_old, reorder, cart.size(), |_| Ok(cart.edges()))?;
-    found(guard, comm_old, cart.size(), order, Topology::Cart(cart), comm_cart)
+    enter_ordered(guard, comm_old, cart.size(), order, Topology::Cart(cart), comm_cart)
 }
 
-/// MPI_Cart_map. Without a call of all processes nothing is known of where they run: ranks stay as they are.
+/// MPI_Cart_map: ranks stay as they are. The call is local, so it cannot learn where the processes run.
 #[rustfmt::skip]
 pub fn cart_map(
     guard: &mut Guard, comm: Handle, ndims: i32, dims: In<i32>, periods: In<i32>, newrank: Out<i32>,
@@ -47,23 +49,20 @@ pub fn cart_map(
 fn new_cart(guard: &Guard, comm: Handle, ndims: i32, dims: In<i32>, periods: In<i32>) -> Result<Cart> {
     let ndims = length(ndims, "ndims")?;
     let cart = Cart::new(&dims.read(ndims)?, &periods.read(ndims)?)?;
-    fits(guard, comm, cart.size())?;
+    check_fits(guard, comm, cart.size())?;
     Ok(cart)
 }
 
-/// Refuses an intercommunicator, and a topology with more places than there are processes.
-fn fits(guard: &Guard, comm: Handle, places: u32) -> Result<()> {
-    let old = guard.objects.comm(comm)?;
-    if old.remote.is_some() {
-        fail!(Class::Comm, "{comm} is an intercommunicator, which can have no topology");
-    }
+/// Fails for an intercommunicator, and for a topology with more places than there are processes.
+fn check_fits(guard: &Guard, comm: Handle, places: u32) -> Result<()> {
+    let old = intracomm(guard, comm)?;
     if places > old.size() {
         fail!(Class::Topology, "the topology has {places} places for the {} processes of {comm}", old.size());
     }
     Ok(())
 }
 
-/// MPI_Cart_sub: every process knows who is in its part.
+/// MPI_Cart_sub: every process knows the members of its part, so there is no traffic.
 pub fn cart_sub(guard: &mut Guard, comm: Handle, remain_dims: In<i32>, newcomm: Out<Handle>) -> Result<()> {
     newcomm.check()?;
     let cart = cart(guard, comm)?.clone();
@@ -86,7 +85,7 @@ pub fn cart_get(
     guard: &mut Guard, comm: Handle, maxdims: i32, dims: Array<i32>, periods: Array<i32>, coords: Array<i32>,
 ) -> Result<()> {
     let cart = cart(guard, comm)?;
-    holds(maxdims, cart.dims.len(), "maxdims")?;
+    check_capacity(maxdims, cart.dims.len(), "maxdims")?;
     let here = cart.coords(guard.objects.comm(comm)?.rank);
     dims.write(&ints(&cart.dims))?;
     let periodic: Vec<i32> = cart.periods.iter().map(|period| i32::from(*period)).collect();
@@ -109,7 +108,7 @@ pub fn cart_coords(
     coords: Array<i32>,
 ) -> Result<()> {
     let cart = cart(guard, comm)?;
-    holds(maxdims, cart.dims.len(), "maxdims")?;
+    check_capacity(maxdims, cart.dims.len(), "maxdims")?;
     coords.write(&ints(&cart.coords(node(rank, cart.size())?)))
 }
 
@@ -139,10 +138,10 @@ pub fn graph_create(
     comm_graph.set(c::COMM_NULL)?;
     let graph = new_graph(guard, comm_old, nnodes, indx, edges)?;
     let order = arranged(guard, comm_old, reorder, nnodes as u32, |_| Ok(graph.all_edges()))?;
-    found(guard, comm_old, nnodes as u32, order, Topology::Graph(graph), comm_graph)
+    enter_ordered(guard, comm_old, nnodes as u32, order, Topology::Graph(graph), comm_graph)
 }
 
-/// MPI_Graph_map, as MPI_Cart_map.
+/// MPI_Graph_map: ranks stay as they are, as in MPI_Cart_map.
 #[rustfmt::skip]
 pub fn graph_map(
     guard: &mut Guard, comm: Handle, nnodes: i32, indx: In<i32>, edges: In<i32>, newrank: Out<i32>,
@@ -154,7 +153,7 @@ pub fn graph_map(
 
 fn new_graph(guard: &Guard, comm: Handle, nnodes: i32, indx: In<i32>, edges: In<i32>) -> Result<Graph> {
     let index = indx.read(length(nnodes, "nnodes")?)?;
-    fits(guard, comm, nnodes as u32)?;
+    check_fits(guard, comm, nnodes as u32)?;
     let count = length(index.last().copied().unwrap_or(0), "the last element of indx")?;
     Graph::new(index, &edges.read(count)?)
 }
@@ -173,8 +172,8 @@ pub fn graph_get(
     guard: &mut Guard, comm: Handle, maxindex: i32, maxedges: i32, indx: Array<i32>, edges: Array<i32>,
 ) -> Result<()> {
     let graph = graph(guard, comm)?;
-    holds(maxindex, graph.index.len(), "maxindex")?;
-    holds(maxedges, graph.edges.len(), "maxedges")?;
+    check_capacity(maxindex, graph.index.len(), "maxindex")?;
+    check_capacity(maxedges, graph.edges.len(), "maxedges")?;
     indx.write(&graph.index)?;
     edges.write(&ints(&graph.edges))
 }
@@ -192,7 +191,7 @@ pub fn graph_neighbors(
 ) -> Result<()> {
     let graph = graph(guard, comm)?;
     let found = graph.neighbors(node(rank, graph.index.len() as u32)?);
-    holds(maxneighbors, found.len(), "maxneighbors")?;
+    check_capacity(maxneighbors, found.len(), "maxneighbors")?;
     neighbors.write(&ints(found))
 }
 
@@ -205,12 +204,12 @@ pub fn dist_graph_create_adjacent(
 ) -> Result<()> {
     comm_dist_graph.check()?;
     guard.objects.info_or_empty(info)?;
-    fits(guard, comm_old, 0)?;
+    check_fits(guard, comm_old, 0)?;
     let size = guard.objects.comm(comm_old)?.size();
     let (indegree, outdegree) = (length(indegree, "indegree")?, length(outdegree, "outdegree")?);
     let [into, out_of] = [weights(sourceweights, indegree)?, weights(destweights, outdegree)?];
     if into.is_some() != out_of.is_some() {
-        fail!(Class::Arg, "MPI_UNWEIGHTED is given as one of sourceweights and destweights, but not as the other");
+        fail!(Class::Arg, "only one of sourceweights and destweights is MPI_UNWEIGHTED");
     }
     let graph = DistGraph {
         sources: ranks(&sources.read(indegree)?, size as usize, "sources")?,
@@ -228,7 +227,7 @@ pub fn dist_graph_create_adjacent(
         Some(order) => move_to(guard, comm_old, order, &graph)?,
         None => graph,
     };
-    found(guard, comm_old, size, order, Topology::DistGraph(graph), comm_dist_graph)
+    enter_ordered(guard, comm_old, size, order, Topology::DistGraph(graph), comm_dist_graph)
 }
 
 /// MPI_Dist_graph_create
@@ -239,25 +238,26 @@ pub fn dist_graph_create(
 ) -> Result<()> {
     comm_dist_graph.check()?;
     guard.objects.info_or_empty(info)?;
-    fits(guard, comm_old, 0)?;
+    check_fits(guard, comm_old, 0)?;
     let size = guard.objects.comm(comm_old)?.size();
     let n = length(n, "n")?;
     let sources = ranks(&sources.read(n)?, size as usize, "sources")?;
-    let degrees: Result<Vec<usize>> = degrees.read(n)?.into_iter().map(|degree| length(degree, "a degree")).collect();
-    let degrees = degrees?;
+    let degrees = degrees.read(n)?;
+    let degrees = degrees.into_iter().map(|degree| length(degree, "a degree")).collect::<Result<Vec<_>>>()?;
     let all = degrees.iter().sum();
     let destinations = ranks(&destinations.read(all)?, size as usize, "destinations")?;
     let given = self::weights(weights, all)?;
     let weight = |at: usize| given.as_ref().map_or(1, |weights| weights[at]);
-    let from = sources.iter().zip(&degrees).flat_map(|(source, degree)| std::iter::repeat_n(*source, *degree));
+    let repeated = |(source, degree): (&u32, &usize)| std::iter::repeat_n(*source, *degree);
+    let from = sources.iter().zip(&degrees).flat_map(repeated);
     let edges: Vec<Edge> =
         from.zip(&destinations).enumerate().map(|(at, (from, to))| (from, *to, weight(at) as u64)).collect();
     let order = arranged(guard, comm_old, reorder, size, |guard| gather_edges(guard, comm_old, &edges))?;
     let graph = deliver(guard, comm_old, order.as_deref(), &edges, given.is_some())?;
-    found(guard, comm_old, size, order, Topology::DistGraph(graph), comm_dist_graph)
+    enter_ordered(guard, comm_old, size, order, Topology::DistGraph(graph), comm_dist_graph)
 }
 
-/// The weights of so many edges, unless MPI_UNWEIGHTED is given.
+/// The weights of the edges, unless MPI_UNWEIGHTED is given.
 fn weights(given: In<i32>, edges: usize) -> Result<Option<Vec<i32>>> {
     if given.is(c::UNWEIGHTED) {
         return Ok(None);
@@ -285,7 +285,7 @@ pub fn dist_graph_neighbors_count(
     outdegree.set(graph.destinations.len() as i32)
 }
 
-/// MPI_Dist_graph_neighbors: of longer lists the first part.
+/// MPI_Dist_graph_neighbors: of a list that is longer than its array, the first part.
 #[rustfmt::skip]
 pub fn dist_graph_neighbors(
     guard: &mut Guard, comm: Handle, maxindegree: i32, sources: Array<i32>, sourceweights: Array<i32>,
@@ -308,9 +308,10 @@ pub fn dist_graph_neighbors(
     Ok(())
 }
 
-/// Makes a comm of the first `places` processes of its parent, or of those that `order` names; the others get none.
+/// Enters a comm of the parent's first `places` processes, or of those in `order`. The others get
+/// MPI_COMM_NULL.
 #[rustfmt::skip]
-fn found(
+fn enter_ordered(
     guard: &mut Guard, parent: Handle, places: u32, order: Option<Vec<u32>>, topology: Topology,
     newcomm: Out<Handle>,
 ) -> Result<()> {
@@ -329,14 +330,13 @@ fn enter_with(
     guard: &mut Guard, parent: Handle, context: Context, peers: Vec<u32>, topology: Topology,
     newcomm: Out<Handle>,
 ) -> Result<()> {
-    let group = Arc::new(Group::new(peers, guard.objects.own));
-    let mut new = Comm::new(context, group, "");
+    let mut new = Comm::new(context, group_of(guard, peers), "");
     new.topology = Some(Arc::new(topology));
     enter(guard, parent, new, newcomm)
 }
 
-/// The process for each place, where the program allows another order than that of the ranks, all processes are bound to cores, and
-/// another order brings neighbours together. Collective if it may be reordered.
+/// The rank for each place of the topology, if the program allows reordering, all processes are bound to
+/// cores, and another order brings neighbours together. Collective if the program allows reordering.
 #[rustfmt::skip]
 fn arranged(
     guard: &mut Guard, comm: Handle, reorder: i32, places: u32,
@@ -354,7 +354,8 @@ fn arranged(
     Ok(arrange(&known, &edges(guard)?))
 }
 
-/// Where this process runs, if it is bound to one core. A package whose cores share no cache at all counts as one that they do.
+/// Where this process runs, if it is bound to one core. If the cores of a package share no cache, the package
+/// counts as the cache.
 fn core() -> Option<[i64; 3]> {
     let cpus = sys::cpu::allowed().ok()?;
     let within = |kind| match sys::topology::place(kind, &cpus) {
@@ -365,7 +366,7 @@ fn core() -> Option<[i64; 3]> {
     Some([package, within("L3Cache").unwrap_or(package), within("Core")?])
 }
 
-/// The edges that all members specify, from what each does. Collective.
+/// The edges that all members specify together. Collective.
 fn gather_edges(guard: &mut Guard, comm: Handle, mine: &[Edge]) -> Result<Vec<Edge>> {
     let words: Vec<i64> =
         mine.iter().flat_map(|edge| [edge.0.into(), edge.1.into(), edge.2 as i64]).collect();
@@ -374,7 +375,8 @@ fn gather_edges(guard: &mut Guard, comm: Handle, mine: &[Edge]) -> Result<Vec<Ed
     Ok(all.chunks_exact(3).map(|edge| (edge[0] as u32, edge[1] as u32, edge[2] as u64)).collect())
 }
 
-/// Tells the process of every node of its edges, in an order that both ends of several edges between two nodes share. Collective.
+/// Sends every edge to the processes of its two nodes. Several edges between two nodes have the same order at
+/// both. Collective.
 #[rustfmt::skip]
 fn deliver(
     guard: &mut Guard, comm: Handle, order: Option<&[u32]>, edges: &[Edge], weighted: bool,
@@ -401,7 +403,7 @@ fn deliver(
     Ok(graph)
 }
 
-/// Exchanges the lists of nodes that change processes. Collective.
+/// Sends each node's lists to the process that gets the node. Collective.
 fn move_to(guard: &mut Guard, comm: Handle, order: &[u32], graph: &DistGraph) -> Result<DistGraph> {
     let rank = guard.objects.comm(comm)?.rank;
     let (into, out_of) = graph.weights.clone().unwrap_or_default();
@@ -437,7 +439,7 @@ fn cart(guard: &Guard, comm: Handle) -> Result<&Cart> {
 fn graph(guard: &Guard, comm: Handle) -> Result<&Graph> {
     match topology(guard, comm, "graph")? {
         Topology::Graph(graph) => Ok(graph),
-        _ => fail!(Class::Topology, "the topology of {comm} is not one of MPI_Graph_create"),
+        _ => fail!(Class::Topology, "the topology of {comm} is not a graph"),
     }
 }
 
@@ -452,12 +454,12 @@ fn dist_graph(guard: &Guard, comm: Handle) -> Result<&DistGraph> {
 fn node(rank: i32, size: u32) -> Result<u32> {
     match u32::try_from(rank) {
         Ok(node) if node < size => Ok(node),
-        _ => fail!(Class::Rank, "rank {rank} is none of the topology's {size}"),
+        _ => fail!(Class::Rank, "rank is {rank}, but the topology has {size} processes"),
     }
 }
 
-/// Refuses an array that is too short for what goes there.
-fn holds(given: i32, needed: usize, name: &str) -> Result<()> {
+/// Fails if an array is too short for what goes there.
+fn check_capacity(given: i32, needed: usize, name: &str) -> Result<()> {
     if length(given, name)? < needed {
         fail!(Class::Arg, "{name} is {given}, but there are {needed} elements");
     }
@@ -499,8 +501,9 @@ pub fn dims_create(_: &mut Guard, nnodes: i32, ndims: i32, dims: Array<i32>) -> 
     Ok(())
 }
 
-/// `parts` factors of `number`, the largest first, as close to each other as possible: the largest and the smallest differ by as little
-/// as can be, and then the smallest is as large as it can be, and so on (MPI 5.0, section 8.5.2).
+/// `parts` factors of `number`, the largest first, as close to each other as possible (MPI 5.0, section
+/// 8.5.2): the largest and the smallest differ as little as possible; then the smallest is as large as
+/// possible, and so on.
 fn balanced(number: u64, parts: usize) -> Vec<u64> {
     let small = (1..).take_while(|d| d * d <= number).filter(|d| number.is_multiple_of(*d));
     let mut divisors: Vec<u64> = small.flat_map(|d| [d, number / d]).collect();
@@ -520,7 +523,8 @@ fn balanced(number: u64, parts: usize) -> Vec<u64> {
     found
 }
 
-/// `parts` factors that do not fall, each as large as it can be, within `range`, or within a `spread` from the first one.
+/// `parts` factors in rising order, each as large as possible, within `range`, or within `spread` of the
+/// first one.
 fn rising(
     number: u64,
     parts: usize,
@@ -561,7 +565,7 @@ mod tests {
         assert_eq!(balanced(5040, 3), [21, 16, 15]);
         assert_eq!(balanced(98784, 5), [14, 14, 9, 8, 7]);
         assert_eq!((balanced(1, 0), balanced(12, 1)), (vec![], vec![12]));
-        // Many divisors, many parts, and primes that cannot be avoided: the search must not wander.
+        // Many divisors, many parts, and large primes: the search must stay short.
         for number in [735_134_400, 2_095_133_040, 2_147_483_647] {
             for parts in 1..12 {
                 assert_eq!(balanced(number, parts).iter().product::<u64>(), number);

@@ -1,7 +1,8 @@
-//! Windows: making and freeing them, what they tell about themselves, and their epochs (MPI 5.0, sections 12.2 and 12.5).
+//! Windows: making and freeing them, asking about them, and their epochs (MPI 5.0, sections 12.2 and 12.5).
 
-use super::comm::object_name;
+use super::comm::{intracomm, object_name};
 use super::environment::{allocate, free_mem};
+use super::info::enter_info;
 use super::{attribute, coll};
 use crate::args::{Address, Handle, Out, OutCount, Text, TextOut};
 use crate::process::{Awaiting, Guard, Job, On, Process};
@@ -23,13 +24,13 @@ pub fn win_create(
     comm: Handle,
     win: Out<Handle>,
 ) -> Result<()> {
-    let wanted = wanted(guard, Flavor::Create, (size, disp_unit), info, win).and_then(|wanted| {
+    let asked = check_arguments(guard, Flavor::Create, (size, disp_unit), info, win).and_then(|asked| {
         if base.is_null() && size > 0 {
             fail!(Class::Base, "the base is a null pointer, but size is {size}");
         }
-        Ok(Wanted { base: base.0, ..wanted })
+        Ok(Arguments { base: base.0, ..asked })
     });
-    create(guard, comm, wanted, win).map(drop)
+    create(guard, comm, asked, win).map(drop)
 }
 
 /// MPI_Win_allocate
@@ -42,8 +43,8 @@ pub fn win_allocate(
     baseptr: Address,
     win: Out<Handle>,
 ) -> Result<()> {
-    let wanted = wanted(guard, Flavor::Allocate, (size, disp_unit), info, win);
-    let base = create(guard, comm, wanted, win)?;
+    let asked = check_arguments(guard, Flavor::Allocate, (size, disp_unit), info, win);
+    let base = create(guard, comm, asked, win)?;
     baseptr.store(base)
 }
 
@@ -57,19 +58,19 @@ pub fn win_allocate_shared(
     baseptr: Address,
     win: Out<Handle>,
 ) -> Result<()> {
-    let wanted = wanted(guard, Flavor::Shared, (size, disp_unit), info, win);
-    let base = create(guard, comm, wanted, win)?;
+    let asked = check_arguments(guard, Flavor::Shared, (size, disp_unit), info, win);
+    let base = create(guard, comm, asked, win)?;
     baseptr.store(base)
 }
 
 /// MPI_Win_create_dynamic
 pub fn win_create_dynamic(guard: &mut Guard, info: Handle, comm: Handle, win: Out<Handle>) -> Result<()> {
-    let wanted = wanted(guard, Flavor::Dynamic, (0, 1), info, win);
-    create(guard, comm, wanted, win).map(drop)
+    let asked = check_arguments(guard, Flavor::Dynamic, (0, 1), info, win);
+    create(guard, comm, asked, win).map(drop)
 }
 
 /// What one member asks for.
-struct Wanted {
+struct Arguments {
     flavor: Flavor,
     base: usize,
     bytes: u64,
@@ -77,23 +78,23 @@ struct Wanted {
     info: Info,
 }
 
-fn wanted(
+fn check_arguments(
     guard: &Guard,
     flavor: Flavor,
     (size, disp_unit): (i64, i64),
     info: Handle,
     win: Out<Handle>,
-) -> Result<Wanted> {
+) -> Result<Arguments> {
     win.check()?;
     let Ok(bytes) = u64::try_from(size) else { fail!(Class::Size, "size is {size}, which is negative") };
     if disp_unit <= 0 {
         fail!(Class::Disp, "disp_unit is {disp_unit}, which is not positive");
     }
     let info = hints(flavor, &guard.objects.info_or_empty(info)?)?;
-    Ok(Wanted { flavor, base: 0, bytes, disp_unit, info })
+    Ok(Arguments { flavor, base: 0, bytes, disp_unit, info })
 }
 
-/// The hints of section 12.2.1 and 12.2.3 with the values that hold where the program gives none.
+/// The hints of sections 12.2.1 and 12.2.3, with their defaults.
 const HINTS: [(&str, &str); 6] = [
     ("no_locks", "false"),
     ("accumulate_ordering", "rar,raw,war,waw"),
@@ -103,7 +104,7 @@ const HINTS: [(&str, &str); 6] = [
     ("alloc_shared_noncontig", "false"),
 ];
 
-/// The hints of a new window. Of the program's, those are kept that the standard defines for windows.
+/// The hints of a new window: the program's, as far as the standard defines them for windows, and defaults.
 fn hints(flavor: Flavor, given: &Info) -> Result<Info> {
     let mut info = Info::default();
     for (key, value) in HINTS {
@@ -121,16 +122,15 @@ fn hints(flavor: Flavor, given: &Info) -> Result<Info> {
 /// The hint on the alignment of memory that a window allocates.
 const ALIGNMENT: &str = "mpi_minimum_memory_alignment";
 
-/// Makes a window together with the comm's other members; the address of our memory. Where one member cannot take part, all are told.
-fn create(guard: &mut Guard, comm: Handle, wanted: Result<Wanted>, win: Out<Handle>) -> Result<usize> {
-    // The window's fences go through a comm of its own, since the program may free the one it gave (MPI 5.0, section 12.2.1).
+/// Makes a window, and returns the address of this rank's memory. If one member cannot take part, all fail.
+/// Collective.
+fn create(guard: &mut Guard, comm: Handle, asked: Result<Arguments>, win: Out<Handle>) -> Result<usize> {
+    intracomm(guard, comm)?;
+    // The program may free its comm, so the window has one of its own for fences (MPI 5.0, section 12.2.1).
     let parent = guard.objects.comms.get_mut(comm)?;
-    if parent.remote.is_some() {
-        fail!(Class::Comm, "{comm} is an intercommunicator, and windows need an intracommunicator");
-    }
     let (context, group) = (parent.child_context(0), parent.group.clone());
     let hidden = guard.objects.enter_comm(Comm::new(context, group, ""))?;
-    let made = build(guard, hidden, wanted).and_then(|made| {
+    let made = build(guard, hidden, asked).and_then(|made| {
         let base = made.facts.base;
         win.set(guard.job().windows.insert(made)?)?;
         Ok(base)
@@ -142,56 +142,57 @@ fn create(guard: &mut Guard, comm: Handle, wanted: Result<Wanted>, win: Out<Hand
     made
 }
 
-fn build(guard: &mut Guard, comm: Handle, wanted: Result<Wanted>) -> Result<Win> {
-    let (bytes, scattered) = match &wanted {
-        Ok(wanted) => (wanted.bytes, wanted.info.get("alloc_shared_noncontig") == Some("true")),
+/// Makes the window of `create` on its comm. Collective.
+fn build(guard: &mut Guard, comm: Handle, asked: Result<Arguments>) -> Result<Win> {
+    let (bytes, scattered) = match &asked {
+        Ok(asked) => (asked.bytes, asked.info.get("alloc_shared_noncontig") == Some("true")),
         Err(_) => (0, false),
     };
-    let (wanted, all) = all_take_part(guard, comm, wanted, |_| [bytes, u64::from(scattered)])?;
+    let (asked, all) = all_take_part(guard, comm, asked, |_| [bytes, u64::from(scattered)])?;
     let sizes: Vec<u64> = all.iter().map(|words| words[0]).collect();
-    // Contiguous only if nobody forbids it, and then all do as rank 0 says.
+    // The memory is contiguous unless all members allow the opposite.
     let scattered = all.iter().all(|words| words[1] != 0);
-    let made = expose(guard, comm, wanted, &sizes, scattered);
-    let ours = made.as_ref().ok().map(|made| (made.exposure.record, made.allocated));
-    let agreed = all_take_part(guard, comm, made, |made| made.exposure.to_words());
-    if let (Err(_), Some((record, allocated))) = (&agreed, ours) {
+    let share = expose(guard, comm, asked, &sizes, scattered);
+    let to_free = share.as_ref().ok().map(|share| (share.exposure.record, share.allocated));
+    let agreed = all_take_part(guard, comm, share, |share| share.exposure.to_words());
+    if let (Err(_), Some((record, allocated))) = (&agreed, to_free) {
         guard.job().coll.memory().free(record);
         allocated.map(|address| free_mem(guard, Address(address)));
     }
-    let (Made { wanted, mut exposure, allocated }, all) = agreed?;
+    let (Share { asked, mut exposure, allocated }, all) = agreed?;
     let mut exposures: Vec<Exposure> = all.iter().map(|words| Exposure::from_words(words)).collect();
     let rank = guard.objects.comm(comm)?.rank as usize;
-    if wanted.flavor == Flavor::Shared && !scattered {
-        // One stretch in the order of ranks, which rank 0 has allocated (MPI 5.0, section 12.2.3).
+    if asked.flavor == Flavor::Shared && !scattered {
+        // One range in the order of ranks, which rank 0 has allocated (MPI 5.0, section 12.2.3).
         let mut next = exposures[0].mapped;
         for exposure in &mut exposures {
             exposure.mapped = next;
             next = next.map(|(owner, offset)| (owner, offset + exposure.bytes));
         }
     }
-    if wanted.flavor == Flavor::Shared {
+    if asked.flavor == Flavor::Shared {
         let (owner, offset) = exposures[rank].mapped.expect("shared windows lie in arenas");
         let span = guard.job().rma.span(owner, offset, exposures[rank].bytes)?;
         exposure.base = span.map_or(0, |span| span.address());
     }
-    reach(guard, comm, wanted.flavor, &exposures)?;
-    let own = (exposure.bytes > 0).then(|| Address(exposure.base).exposed(exposure.bytes));
+    make_reachable(guard, comm, asked.flavor, &exposures)?;
+    let mine = (exposure.bytes > 0).then(|| Address(exposure.base).exposed(exposure.bytes));
     let (objects, job) = guard.parts();
     let group = &objects.comm(comm)?.group;
-    let window = Window::new(&mut job.rma, wanted.flavor, (rank as u32, &group.peers), &exposures, own)?;
+    let window = Window::new(&mut job.rma, asked.flavor, (rank as u32, &group.peers), &exposures, mine)?;
     Ok(Win {
         window,
         comm,
         name: String::new(),
         errhandler: c::ERRORS_ARE_FATAL,
         attributes: Attributes::default(),
-        info: wanted.info,
+        info: asked.info,
         allocated,
-        facts: Box::new(Facts::new(wanted.flavor, exposure.base, exposure.bytes, exposure.disp_unit)),
+        facts: Box::new(Facts::new(asked.flavor, exposure.base, exposure.bytes, exposure.disp_unit)),
     })
 }
 
-/// `Guard::all_succeed`; a member that could take part gets MPI_ERR_OTHER, whatever kept another from it.
+/// `Guard::all_succeed`. A member that could take part gets MPI_ERR_OTHER, whatever kept another from it.
 fn all_take_part<const WORDS: usize, T>(
     guard: &mut Guard,
     comm: Handle,
@@ -207,24 +208,24 @@ fn all_take_part<const WORDS: usize, T>(
     })
 }
 
-/// What one member contributes.
-struct Made {
-    wanted: Wanted,
+/// One member's share of a new window.
+struct Share {
+    asked: Arguments,
     exposure: Exposure,
     allocated: Option<usize>,
 }
 
-/// Allocates what this member needs: its record, and the memory where that is ours to give.
+/// Allocates what this member needs: its memory, where the window allocates it, and its record.
 fn expose(
     guard: &mut Guard,
     comm: Handle,
-    mut wanted: Wanted,
+    mut asked: Arguments,
     sizes: &[u64],
     scattered: bool,
-) -> Result<Made> {
+) -> Result<Share> {
     let rank = guard.objects.comm(comm)?.rank;
-    let is_shared = wanted.flavor == Flavor::Shared;
-    let bytes = match wanted.flavor {
+    let is_shared = asked.flavor == Flavor::Shared;
+    let bytes = match asked.flavor {
         Flavor::Create | Flavor::Dynamic => None,
         Flavor::Shared if !scattered => {
             let Some(total) = sizes.iter().try_fold(0u64, |sum, size| sum.checked_add(*size)) else {
@@ -232,38 +233,31 @@ fn expose(
             };
             (rank == 0).then_some(total)
         }
-        Flavor::Allocate | Flavor::Shared => Some(wanted.bytes),
+        Flavor::Allocate | Flavor::Shared => Some(asked.bytes),
     };
     let job = guard.job();
     let mut allocated = None;
     if let Some(bytes) = bytes {
-        let align: u64 = wanted.info.get(ALIGNMENT).and_then(|align| align.parse().ok()).unwrap_or(1);
-        let align = if align.is_power_of_two() { align } else { 1 };
-        // Allocations begin at multiples of 64 in the arena, of 16 on the heap.
-        let spare = if align > 16 { align } else { 0 };
-        let Some(room) = bytes.max(1).checked_add(spare) else {
-            fail!(Class::NoMem, "{bytes} bytes are not to be had");
-        };
-        let address = allocate(job, room)?;
+        let (address, base) = allocate_aligned(job, bytes, &asked.info)?;
         allocated = Some(address);
-        wanted.base = address.next_multiple_of(align as usize);
+        asked.base = base;
     }
-    let mut made = || -> Result<Exposure> {
+    let mut exposure = || -> Result<Exposure> {
         let job = guard.job();
-        // Memory in an arena is known as such however the program came to it.
+        // The program's memory may be in an arena, too.
         let mapped =
-            (wanted.base != 0).then(|| job.rma.locate(Address(wanted.base).exposed(wanted.bytes))).flatten();
+            (asked.base != 0).then(|| job.rma.locate(Address(asked.base).exposed(asked.bytes))).flatten();
         if is_shared && allocated.is_some() && mapped.is_none() {
             fail!(Class::NoMem, "the arena has no room for the memory of a shared window");
         }
         let Some(record) = job.rma.record(job.coll.memory(), sizes.len()) else {
             fail!(Class::NoMem, "the arena has no room for the record of a window");
         };
-        let &Wanted { base, bytes, disp_unit, .. } = &wanted;
+        let &Arguments { base, bytes, disp_unit, .. } = &asked;
         Ok(Exposure { record, base, bytes, disp_unit, mapped })
     };
-    match made() {
-        Ok(exposure) => Ok(Made { wanted, exposure, allocated }),
+    match exposure() {
+        Ok(exposure) => Ok(Share { asked, exposure, allocated }),
         Err(error) => {
             allocated.map(|address| free_mem(guard, Address(address)));
             Err(error)
@@ -271,17 +265,32 @@ fn expose(
     }
 }
 
-/// Sees to it that all members reach what all expose: by a thread at those that hide theirs (a device's memory, say), or at all if one member
-/// cannot reach another's private memory.
-fn reach(guard: &mut Guard, comm: Handle, flavor: Flavor, exposures: &[Exposure]) -> Result<()> {
+/// Allocates memory for a window with the alignment that `info` asks for: the address to free, and the
+/// window's base.
+fn allocate_aligned(job: &mut Job, bytes: u64, info: &Info) -> Result<(usize, usize)> {
+    let align: u64 = info.get(ALIGNMENT).and_then(|align| align.parse().ok()).unwrap_or(1);
+    let align = if align.is_power_of_two() { align } else { 1 };
+    // Allocations begin at multiples of 64 in the arena, of 16 on the heap.
+    let spare = if align > 16 { align } else { 0 };
+    let Some(total) = bytes.max(1).checked_add(spare) else {
+        fail!(Class::NoMem, "cannot allocate {bytes} bytes");
+    };
+    let address = allocate(job, total)?;
+    Ok((address, address.next_multiple_of(align as usize)))
+}
+
+/// Lets all members reach the memory that all expose. A member whose memory the others cannot attach (a
+/// device's, say) starts a thread that serves it. If any member cannot reach another's private memory, all
+/// start one. Collective.
+fn make_reachable(guard: &mut Guard, comm: Handle, flavor: Flavor, exposures: &[Exposure]) -> Result<()> {
     if flavor != Flavor::Dynamic && !exposures.iter().any(Exposure::is_private) {
         return Ok(());
     }
     let Comm { rank, group, .. } = guard.objects.comm(comm)?;
-    let (own, peers) = (&exposures[*rank as usize], group.peers.clone());
+    let (mine, peers) = (&exposures[*rank as usize], group.peers.clone());
     let hides = flavor != Flavor::Dynamic
-        && own.is_private()
-        && !datatype::Buffer::from(Address(own.base).exposed(own.bytes)).is_attachable();
+        && mine.is_private()
+        && !datatype::Buffer::from(Address(mine.base).exposed(mine.bytes)).is_attachable();
     let job = guard.job();
     let mut ready = job.rma.may_ask(job.coll.memory());
     if hides {
@@ -342,13 +351,13 @@ pub fn win_detach(guard: &mut Guard, win: Handle, base: Address) -> Result<()> {
 
 fn only_dynamic(window: &Window) -> Result<()> {
     if window.flavor != Flavor::Dynamic {
-        fail!(Class::RmaFlavor, "memory is attached to windows of MPI_Win_create_dynamic only");
+        fail!(Class::RmaFlavor, "only a window of MPI_Win_create_dynamic has attached memory");
     }
     Ok(())
 }
 
-/// MPI_Win_shared_query. Of windows that were not made to be shared, members' memory that is mapped here all the same is shown, of others
-/// none (MPI 5.0, section 12.2.3).
+/// MPI_Win_shared_query: also shows memory of windows of other flavors, if it is mapped here (MPI 5.0,
+/// section 12.2.3).
 pub fn win_shared_query(
     guard: &mut Guard,
     win: Handle,
@@ -370,7 +379,7 @@ pub fn win_shared_query(
         window.mapped(rank)?
     };
     let (bytes, unit, address) = found.unwrap_or((0, 1, 0));
-    // A segment without bytes is nowhere.
+    // Memory of no bytes has no address.
     let address = if bytes > 0 || rank == c::PROC_NULL { address } else { 0 };
     size.set(bytes as i64)?;
     disp_unit.set(unit)?;
@@ -410,12 +419,11 @@ pub fn win_set_info(guard: &mut Guard, win: Handle, info: Handle) -> Result<()> 
 
 /// MPI_Win_get_info: a new info with the hints in use.
 pub fn win_get_info(guard: &mut Guard, win: Handle, info_used: Out<Handle>) -> Result<()> {
-    info_used.check()?;
     let info = guard.job().windows.get(win)?.info.clone();
-    info_used.set(guard.objects.infos.insert(info)?)
+    enter_info(guard, info, info_used)
 }
 
-/// Checks that `assert` has no bits but those that a call takes.
+/// Fails if `assert` has other bits than those that a call takes.
 fn check_assert(assert: i32, allowed: i32) -> Result<()> {
     if assert & !allowed != 0 {
         fail!(Class::Assert, "assert is {assert}, which has bits that this call does not take");
@@ -423,8 +431,8 @@ fn check_assert(assert: i32, allowed: i32) -> Result<()> {
     Ok(())
 }
 
-/// MPI_Win_fence. Every assertion that would save something saves less than the barrier costs, so only
-/// MPI_MODE_NOSUCCEED is looked at: no epoch is opened.
+/// MPI_Win_fence: of the assertions only MPI_MODE_NOSUCCEED has an effect, that no epoch is opened. What the
+/// others could save is less than the barrier costs.
 pub fn win_fence(guard: &mut Guard, assert: i32, win: Handle) -> Result<()> {
     let comm = guard.job().windows.get(win)?.comm;
     check_assert(assert, c::MODE_NOSTORE | c::MODE_NOPUT | c::MODE_NOPRECEDE | c::MODE_NOSUCCEED)?;
@@ -488,7 +496,10 @@ pub fn win_lock(guard: &mut Guard, lock_type: i32, rank: i32, assert: i32, win: 
     let lock = match lock_type {
         c::LOCK_SHARED => Lock::Shared,
         c::LOCK_EXCLUSIVE => Lock::Exclusive,
-        other => fail!(Class::LockType, "{other} is neither MPI_LOCK_SHARED nor MPI_LOCK_EXCLUSIVE"),
+        other => fail!(
+            Class::LockType,
+            "lock_type is {other}, which is neither MPI_LOCK_SHARED nor MPI_LOCK_EXCLUSIVE"
+        ),
     };
     check_assert(assert, c::MODE_NOCHECK)?;
     if rank == c::PROC_NULL {
@@ -571,8 +582,8 @@ pub fn win_flush_local_all(guard: &mut Guard, win: Handle) -> Result<()> {
     win_flush_all(guard, win)
 }
 
-/// MPI_Win_sync: the private and the public copy are one, so it orders memory. A program that polls with it waits for others, who may
-/// need our help (MPI 5.0, section 12.7.3).
+/// MPI_Win_sync: the private and the public copy are one, so it only orders memory. A program that polls with
+/// it waits for others, which may need this rank's progress (MPI 5.0, section 12.7.3).
 pub fn win_sync(guard: &mut Guard, win: Handle) -> Result<()> {
     guard.job().windows.get(win)?;
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
