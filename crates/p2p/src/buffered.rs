@@ -67,18 +67,18 @@ impl P2p {
         if self.has_buffer(owner) {
             fail!(Class::Buffer, "a buffer for buffered sends is already attached to {owner}");
         }
-        self.state.buffered.pools.push(Pool { owner, attached, used: Vec::new() });
+        self.matcher.buffered.pools.push(Pool { owner, attached, used: Vec::new() });
         Ok(())
     }
 
     /// Whether a buffer is attached.
     pub fn has_buffer(&self, owner: Owner) -> bool {
-        self.state.buffered.pools.iter().any(|pool| pool.owner == owner)
+        self.matcher.buffered.pools.iter().any(|pool| pool.owner == owner)
     }
 
     /// Takes the memory back, once all messages have left it; `None` before: poll, and ask again. Errors: none is attached.
     pub fn detach_buffer(&mut self, owner: Owner) -> Result<Option<AttachedBuffer>> {
-        let pools = &mut self.state.buffered.pools;
+        let pools = &mut self.matcher.buffered.pools;
         match pools.iter().position(|pool| pool.owner == owner) {
             None => fail!(Class::Buffer, "no buffer for buffered sends is attached to {owner}"),
             Some(at) if pools[at].used.is_empty() => Ok(Some(pools.swap_remove(at).attached)),
@@ -88,12 +88,12 @@ impl P2p {
 
     /// Messages copied to any buffer so far: what a flush that begins now waits for.
     pub fn buffered(&self) -> u64 {
-        self.state.buffered.copied
+        self.matcher.buffered.copied
     }
 
     /// Whether all of the first so many messages have left this owner's buffer.
     pub fn is_flushed(&self, owner: Owner, messages: u64) -> bool {
-        let pool = self.state.buffered.pools.iter().find(|pool| pool.owner == owner);
+        let pool = self.matcher.buffered.pools.iter().find(|pool| pool.owner == owner);
         pool.is_none_or(|pool| pool.used.iter().all(|part| part.number >= messages))
     }
 }

@@ -7,7 +7,7 @@
 use crate::lane::{Lane, Outgoing};
 use crate::receive::Message;
 use crate::request::{SendProgress, Stage};
-use crate::{P2p, State, Ticket, known};
+use crate::{Matcher, P2p, Ticket, known};
 use error::{Class, Result, fail};
 
 impl P2p {
@@ -15,20 +15,20 @@ impl P2p {
     pub fn cancel(&mut self, ticket: Ticket) {
         self.settle();
         let Some(ticket) = self.posted_ticket(ticket) else { return };
-        let Some(request) = self.state.requests.get(ticket) else { return };
+        let Some(request) = self.matcher.requests.get(ticket) else { return };
         match &request.stage {
             Stage::Posted(entry) => {
-                self.state.posted.remove(*entry);
-                self.state.end_cancelled(ticket);
+                self.matcher.posted.remove(*entry);
+                self.matcher.end_cancelled(ticket);
             }
-            Stage::Send(send) if send.peer == self.rank => self.state.withdraw_own(ticket),
+            Stage::Send(send) if send.peer == self.rank => self.matcher.withdraw_own(ticket),
             Stage::Send(send) => {
                 let (number, progress) = (send.peer, send.progress);
                 let lane = &mut known(&mut self.peers, number).lane;
                 match progress {
                     SendProgress::Queued => {
                         lane.drop_message(ticket);
-                        self.state.end_cancelled(ticket);
+                        self.matcher.end_cancelled(ticket);
                     }
                     SendProgress::Offered => {
                         lane.push(Outgoing::Recall { ours: ticket });
@@ -42,7 +42,7 @@ impl P2p {
     }
 }
 
-impl State {
+impl Matcher {
     /// RECALL: the peer wants its offer back; it gets it unless it was matched.
     pub(crate) fn recalled(&mut self, lane: &mut Lane, theirs: u64) {
         let peer = lane.number;

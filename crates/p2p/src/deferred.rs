@@ -5,13 +5,11 @@
 //! Invariants: as long as a receive waits here, none is posted, and no message of its peer is in the unexpected queue. So whatever
 //! posts a receive or takes packets posts these first (`P2p::settle`), in their order.
 
-use crate::lane::cost_of;
-use crate::pieces::Gathered;
-use crate::receive::{Arrived, take};
-use crate::{Outcome, P2p, Ticket, packet};
-use matching::Pattern;
+use crate::receive::{self, Arrived, Awaiting, Direct};
+use crate::request::Request;
+use crate::{Matcher, Outcome, P2p, Ticket};
+use matching::{Envelope, Pattern};
 use sys::Span;
-use telemetry::Counter;
 use transport::route::Take;
 
 /// So many are noted at most, with those that have been posted meanwhile and not taken.
@@ -23,7 +21,7 @@ pub const NUMBERS: u64 = 1 << 21;
 
 /// The receives, by number.
 pub(crate) struct Deferred {
-    entries: Box<[Entry; DEFERRED_MAX]>,
+    entries: Box<[DeferredReceive; DEFERRED_MAX]>,
     /// Before the first all are forgotten. The first that waits; the one to come.
     first: u64,
     waiting: u64,
@@ -31,29 +29,68 @@ pub(crate) struct Deferred {
 }
 
 #[derive(Clone, Copy)]
-struct Entry {
+struct DeferredReceive {
     context: u64,
     source: u32,
     tag: Option<i32>,
     span: Span,
-    stage: Stage,
+    direct: Direct,
 }
 
-/// What has become of a receive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Waiting,
-    /// Its message came.
-    Over(Arrived),
-    /// It has this ticket.
-    Posted(u64),
-    /// Nobody will ask for it any more.
-    Forgotten,
+/// The receives that wait, as the next messages of a peer find them: in their order.
+struct First<'a> {
+    entries: &'a mut [DeferredReceive; DEFERRED_MAX],
+    at: u64,
+    end: u64,
+}
+
+impl First<'_> {
+    /// The first, if it takes this message.
+    #[inline(always)]
+    fn fitting(&mut self, envelope: &Envelope) -> Option<&mut DeferredReceive> {
+        let receive = &mut self.entries[self.at as usize % DEFERRED_MAX];
+        let is_it = self.at < self.end
+            && receive.source == envelope.source
+            && receive::fits(receive.context, receive.tag, envelope);
+        is_it.then_some(receive)
+    }
+}
+
+impl Awaiting for First<'_> {
+    const KEEPS: bool = false;
+
+    #[inline(always)]
+    fn land(&mut self, _: &mut Matcher, envelope: &Envelope, message: Span) -> Take {
+        let Some(receive) = self.fitting(envelope) else { return Take::Not };
+        let taken = message.bytes().min(receive.span.bytes());
+        message.slice(0, taken).copy_to(receive.span.slice(0, taken));
+        receive.direct = Direct::Arrived(Arrived::new(message.bytes(), envelope.tag));
+        self.at += 1;
+        if self.at < self.end { Take::More } else { Take::Last }
+    }
+
+    fn claim(&mut self, matcher: &mut Matcher, envelope: &Envelope) -> Option<u64> {
+        let receive = self.fitting(envelope)?;
+        let ours = matcher.requests.insert(Request::receive(receive.span.into()));
+        receive.direct = Direct::Started(ours);
+        self.at += 1;
+        Some(ours)
+    }
+
+    fn is_done(&self) -> bool {
+        self.at == self.end
+    }
 }
 
 impl Deferred {
     pub(crate) fn new() -> Deferred {
-        let entry = Entry { context: 0, source: 0, tag: None, span: Span::EMPTY, stage: Stage::Forgotten };
+        let entry = DeferredReceive {
+            context: 0,
+            source: 0,
+            tag: None,
+            span: Span::EMPTY,
+            direct: Direct::Forgotten,
+        };
         Deferred { entries: Box::new([entry; DEFERRED_MAX]), first: 0, waiting: 0, next: 0 }
     }
 
@@ -70,7 +107,7 @@ impl Deferred {
 
     #[cold]
     fn make_room(&mut self) -> bool {
-        while self.first < self.waiting && self.entry(self.first).stage == Stage::Forgotten {
+        while self.first < self.waiting && self.entry(self.first).direct == Direct::Forgotten {
             self.first += 1;
         }
         self.next - self.first < DEFERRED_MAX as u64
@@ -80,12 +117,12 @@ impl Deferred {
     fn push(&mut self, context: u64, source: u32, tag: Option<i32>, span: Span) -> u64 {
         let number = self.next;
         self.next += 1;
-        *self.entry(number) = Entry { context, source, tag, span, stage: Stage::Waiting };
+        *self.entry(number) = DeferredReceive { context, source, tag, span, direct: Direct::Waiting };
         number
     }
 
     #[inline(always)]
-    fn entry(&mut self, number: u64) -> &mut Entry {
+    fn entry(&mut self, number: u64) -> &mut DeferredReceive {
         &mut self.entries[number as usize % DEFERRED_MAX]
     }
 
@@ -99,7 +136,7 @@ impl Deferred {
     /// The ticket under which it was posted, if it was.
     fn posted(&self, ticket: Ticket) -> Option<u64> {
         let entry = &self.entries[self.number(ticket)? as usize % DEFERRED_MAX];
-        if let Stage::Posted(posted) = entry.stage { Some(posted) } else { None }
+        if let Direct::Started(posted) = entry.direct { Some(posted) } else { None }
     }
 
     /// How it ended, if its message was taken here.
@@ -110,23 +147,24 @@ impl Deferred {
     /// Nobody will ask for it any more; it does not wait.
     #[inline(always)]
     fn forget(&mut self, number: u64) {
-        self.entry(number).stage = Stage::Forgotten;
+        self.entry(number).direct = Direct::Forgotten;
     }
 
     /// What waits, with the bytes that the buffer holds.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = (Ticket, Pattern, usize)> {
         (self.waiting..self.next).map(|number| {
-            let Entry { context, source, tag, span, .. } = self.entries[number as usize % DEFERRED_MAX];
+            let DeferredReceive { context, source, tag, span, .. } =
+                self.entries[number as usize % DEFERRED_MAX];
             let pattern = Pattern { context, source: Some(source), tag };
             (Ticket::deferred(number), pattern, span.bytes())
         })
     }
 }
 
-impl Entry {
+impl DeferredReceive {
     #[inline(always)]
     fn outcome(&self) -> Option<Outcome> {
-        let Stage::Over(arrived) = self.stage else { return None };
+        let Direct::Arrived(arrived) = self.direct else { return None };
         Some(arrived.outcome(self.source, self.span.bytes()))
     }
 }
@@ -149,7 +187,7 @@ impl P2p {
     /// Notes a receive, if it need not be posted now. Its number, of which `Ticket::deferred` makes its ticket.
     #[inline(always)]
     pub fn defer(&mut self, context: u64, source: u32, tag: Option<i32>, span: Span) -> Option<u64> {
-        let unheard = || self.state.posted.is_empty() && self.state.unexpected.is_empty();
+        let unheard = || self.matcher.posted.is_empty() && self.matcher.unexpected.is_empty();
         let may = self.deferred.is_waiting() || unheard();
         // What we send to ourselves is no packet.
         (may && self.deferred.has_room() && source != self.rank)
@@ -167,9 +205,9 @@ impl P2p {
     #[cold]
     fn post_deferred(&mut self) {
         for number in self.deferred.waiting..self.deferred.next {
-            let Entry { context, source, tag, span, .. } = *self.deferred.entry(number);
+            let DeferredReceive { context, source, tag, span, .. } = *self.deferred.entry(number);
             let Ticket(posted) = self.post(Pattern { context, source: Some(source), tag }, span.into());
-            self.deferred.entry(number).stage = Stage::Posted(posted);
+            self.deferred.entry(number).direct = Direct::Started(posted);
         }
         self.deferred.waiting = self.deferred.next;
     }
@@ -179,7 +217,7 @@ impl P2p {
     pub fn take_arrived(&mut self, ticket: Ticket) -> Option<(i32, u64)> {
         let number = self.deferred.number(ticket)?;
         let entry = self.deferred.entry(number);
-        let Stage::Over(arrived) = entry.stage else { return None };
+        let Direct::Arrived(arrived) = entry.direct else { return None };
         if arrived.bytes() > entry.span.bytes() {
             return None;
         }
@@ -195,64 +233,23 @@ impl P2p {
             self.take_arrivals();
         }
         let entry = self.deferred.entry(number);
-        let outcome = match entry.stage {
-            Stage::Posted(posted) => self.take_posted(posted)?,
+        let outcome = match entry.direct {
+            Direct::Started(posted) => self.take_posted(posted)?,
             _ => entry.outcome()?,
         };
         self.deferred.forget(number);
         Some(outcome)
     }
 
-    /// Takes what one peer has sent for the receives that wait, as long as it is for the first of them.
+    /// Takes what the peer of the first receive that waits has sent, for that one and those after it.
     #[inline(never)]
     fn take_arrivals(&mut self) {
         let Deferred { entries, waiting, next, .. } = &mut self.deferred;
-        let (first, many, source) =
-            (*waiting, *next - *waiting, entries[*waiting as usize % DEFERRED_MAX].source);
+        let source = entries[*waiting as usize % DEFERRED_MAX].source;
         let Some(Some(peer)) = self.peers.get_mut(source as usize) else { return };
-        let (mut taken, mut bytes, mut in_pieces) = (0, 0, 0);
-        while taken < many {
-            let mut begins = false;
-            // What makes no sense stays, and whoever polls next says so.
-            let _ = peer.route.poll_while(|header, payload| {
-                let entry = &mut entries[(first + taken) as usize % DEFERRED_MAX];
-                let Entry { context, tag, span, .. } = *entry;
-                let copy = |payload: Span| payload.copy_to(span.slice(0, payload.bytes()));
-                if entry.source != source {
-                    return Take::Not;
-                }
-                let arrived = take(header, payload, context, tag, span.bytes(), copy);
-                let Some(arrived) = arrived else {
-                    begins = header.kind == packet::BEGIN;
-                    return Take::Not;
-                };
-                entry.stage = Stage::Over(arrived);
-                bytes += arrived.bytes() as u64;
-                taken += 1;
-                if taken < many { Take::More } else { Take::Last }
-            });
-            if !begins {
-                break;
-            }
-            let entry = &mut entries[(first + taken) as usize % DEFERRED_MAX];
-            let Entry { context, tag, span, .. } = *entry;
-            let Some(gathered) = self.state.gather_now(peer, context, tag, span) else { break };
-            (taken, in_pieces) = (taken + 1, in_pieces + 1);
-            match gathered {
-                Gathered::Whole(arrived) => entry.stage = Stage::Over(arrived),
-                Gathered::Part(ours) => {
-                    entry.stage = Stage::Posted(ours);
-                    break;
-                }
-            }
-        }
-        self.deferred.waiting += taken;
-        let packets = taken - in_pieces;
-        if packets > 0 {
-            self.state.counters.count(Counter::EagerMessagesReceived, packets);
-            self.state.counters.count(Counter::EagerBytesReceived, bytes);
-            peer.route.consume(cost_of(packets, bytes));
-        }
+        let mut first = First { entries, at: *waiting, end: *next };
+        peer.take_for(&mut self.matcher, &mut first);
+        *waiting = first.at;
     }
 
     /// The ticket under which an operation is in the tables, where it is.

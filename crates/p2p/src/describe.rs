@@ -40,7 +40,7 @@ impl P2p {
     /// The operation of a ticket, until it has ended.
     pub fn describe(&self, ticket: Ticket) -> Option<Operation> {
         let ticket = self.posted_ticket(ticket).map_or(ticket, Ticket);
-        match self.state.requests.get(ticket.0) {
+        match self.matcher.requests.get(ticket.0) {
             Some(request) if !matches!(request.stage, Stage::Posted(_)) => under_way(request),
             _ => self.posted().find(|(other, _)| *other == ticket).map(|(_, posted)| posted),
         }
@@ -48,13 +48,13 @@ impl P2p {
 
     /// All receives and sends that have not ended, then all messages that no receive has matched.
     pub fn operations(&self) -> Vec<Operation> {
-        let moving = self.state.requests.values().filter_map(under_way);
-        let unexpected = self.state.unexpected.iter().map(|(envelope, message)| Operation {
+        let moving = self.matcher.requests.values().filter_map(under_way);
+        let unexpected = self.matcher.unexpected.iter().map(|(envelope, message)| Operation {
             what: What::Unexpected,
             context: Some(envelope.context),
             peer: Some(envelope.source),
             tag: Some(envelope.tag),
-            bytes: self.state.describe(envelope, message).bytes,
+            bytes: self.matcher.describe(envelope, message).bytes,
         });
         self.posted().map(|(_, posted)| posted).chain(moving).chain(unexpected).collect()
     }
@@ -71,8 +71,8 @@ impl P2p {
     /// Receives that no message has matched, in the order posted, with the bytes that their buffers hold.
     pub(crate) fn waiting_receives(&self) -> impl Iterator<Item = (Ticket, Pattern, usize)> {
         let capacity =
-            |ticket: u64| self.state.requests.get(ticket).map_or(0, |request| request.data.bytes());
-        let posted = self.state.posted.iter();
+            |ticket: u64| self.matcher.requests.get(ticket).map_or(0, |request| request.data.bytes());
+        let posted = self.matcher.posted.iter();
         posted
             .map(move |(pattern, &ticket)| (Ticket(ticket), *pattern, capacity(ticket)))
             .chain(self.deferred.waiting())

@@ -1,34 +1,44 @@
-//! What waits to go to one peer, and the credit that its eager messages may use.
+//! The outgoing side of one peer: the packets that wait, the credit of its eager messages, and the protocol of each message.
+//!
+//! Credit bounds what a peer may hold of our unmatched eager messages: `charged` is what ours have cost, `consumed` what
+//! the peer has given back. Both wrap.
+//!
+//! Read next: `protocol.rs`, `send.rs`, `pieces.rs`.
 
 use crate::choice::Chooser;
 use crate::packet;
 use crate::pieces::{Incoming, send_pieces};
+use crate::protocol::{Limits, Protocol};
 use crate::rendezvous::FINAL;
 use crate::request::{SendProgress, SendStage};
-use crate::{Config, Peer, State};
+use crate::{Config, Connection, Matcher};
 use std::collections::VecDeque;
 use telemetry::Counter;
 use transport::route::{Route, Sent};
 use tuning::Distance;
 
-/// The outgoing side of a peer.
+/// What waits to go to a peer, and what is known of it.
 pub(crate) struct Lane {
     /// The peer.
     pub(crate) number: u32,
-    eager_bytes_max: usize,
-    payload_bytes_max: usize,
-    /// The longest eager message in one packet.
-    pub(crate) short_bytes_max: usize,
+    /// Which protocol takes which length.
+    limits: Limits,
+    /// `limits` may shrink with what messages show.
+    is_learning: bool,
+    /// The longest eager message that they may ever allow.
+    eager_most: usize,
+    /// The longest message in one packet that they may ever allow.
+    packet_most: usize,
     credit_bytes: u64,
     /// What all eager messages have cost so far.
     charged: u64,
-    /// The peer's consumed word as last read, so that a send reads only our own memory while the credit lasts.
+    /// The peer's consumed word as last read: a send reads only our own memory while the credit lasts.
     consumed: u64,
-    /// Which of the processes that one after the other have the peer's place we know.
+    /// Which of the processes that have the peer's place, one after the other, we know.
     pub(crate) generation: u32,
     /// Packets in the order in which they must leave. Nothing with an envelope leaves while this holds anything.
     queue: VecDeque<Outgoing>,
-    /// Sends whose bytes were asked for, by ticket; one packet each in turn, when the queue is empty.
+    /// Sends whose bytes were asked for, by ticket. When the queue is empty, each sends one packet in turn.
     streams: VecDeque<u64>,
     /// In `P2p::blocked`.
     pub(crate) blocked: bool,
@@ -38,12 +48,8 @@ pub(crate) struct Lane {
     pub(crate) unreadable: bool,
     /// What the peer has begun to send in pieces.
     pub(crate) incoming: Option<Incoming>,
-    /// How far the peer's core is, once somebody wanted to know.
+    /// How far the peer's core is, once it was asked.
     distance: Option<Distance>,
-    /// The longest eager message may change with what messages show.
-    pub(crate) is_learning: bool,
-    /// What it may be at most.
-    eager_most: usize,
 }
 
 /// A packet that waits.
@@ -63,35 +69,23 @@ pub(crate) enum Outgoing {
 
 /// What a message without bytes costs: its record in the unexpected queue.
 const MESSAGE_COST: u64 = 64;
-
-/// The longest eager message in one packet, and the least that each packet of a longer message carries but the last. Bare loops took for 64 KiB
-/// from one core to another, in pieces of 4, 8, 16 and 32 KiB, 1.4, 1.07, 1.09 and 1.17 us on an AMD EPYC, 2.8, 2.43, 2.38 and 2.43 where cores are
-/// far apart; on an Intel Xeon 6.9 in those of 8 and 7.3 in those of 32.
-const PIECE_BYTES_MIN: usize = 16 << 10;
-/// A longer message takes no recycled buffers: there are too few, and they would only touch more of the caches.
-const RECYCLED_BYTES_MAX: usize = 512 << 10;
-/// Packets of streams that one flush sends: whoever is polled next gets his turn, however fast the peer takes them.
+/// Packets of streams in one flush: then the next peer has its turn, however fast this one takes packets.
 const STREAM_PACKETS_PER_FLUSH: usize = 16;
 
-/// What an eager message of so many bytes costs of the credit.
+/// What an eager message costs of the credit.
 #[inline]
 pub(crate) fn cost(bytes: usize) -> u64 {
-    cost_of(1, bytes as u64)
-}
-
-/// The same of several messages that have so many bytes in all.
-#[inline]
-pub(crate) fn cost_of(messages: u64, bytes: u64) -> u64 {
-    bytes + messages * MESSAGE_COST
+    bytes as u64 + MESSAGE_COST
 }
 
 impl Lane {
-    pub(crate) fn new(number: u32, config: &Config, payload_bytes_max: usize) -> Lane {
+    pub(crate) fn new(number: u32, config: &Config, packet_most: usize) -> Lane {
         Lane {
             number,
-            eager_bytes_max: config.eager_bytes_max,
-            payload_bytes_max,
-            short_bytes_max: config.eager_bytes_max.min(PIECE_BYTES_MIN).min(payload_bytes_max),
+            limits: Limits::new(config.eager_bytes_max, packet_most),
+            is_learning: false,
+            eager_most: config.eager_bytes_max,
+            packet_most,
             credit_bytes: config.credit_bytes as u64,
             charged: 0,
             consumed: 0,
@@ -103,17 +97,24 @@ impl Lane {
             unreadable: false,
             incoming: None,
             distance: None,
-            is_learning: false,
-            eager_most: config.eager_bytes_max,
         }
     }
 
-    /// Finds out which of its messages leave unasked.
+    /// Takes over what a tuning table says of eager messages to this peer.
     pub(crate) fn choose(&mut self, chooser: &Chooser) {
         self.is_learning = chooser.is_learning;
         if chooser.offers_short(self.number, self.eager_most) {
             self.learn(chooser);
         }
+    }
+
+    /// The protocol for a message that may leave eagerly. Asked once per message.
+    #[inline(always)]
+    pub(crate) fn protocol(&mut self, bytes: usize, chooser: &Chooser) -> Protocol {
+        if self.is_learning && bytes > self.limits.packet_bytes_max {
+            self.learn(chooser);
+        }
+        self.limits.of(bytes)
     }
 
     /// How far the peer's core is.
@@ -122,12 +123,18 @@ impl Lane {
         *self.distance.get_or_insert_with(|| chooser.distance(self.number))
     }
 
+    /// Whether messages of this peer still show which protocol is fast.
+    pub(crate) fn is_learning(&self) -> bool {
+        self.is_learning
+    }
+
     /// Takes over what messages have shown.
     #[cold]
-    pub(crate) fn learn(&mut self, chooser: &Chooser) {
-        let (distance, payload_bytes_max) = (self.distance(chooser), self.payload_bytes_max);
-        (self.eager_bytes_max, self.is_learning) = chooser.eager_bytes_max(distance, self.eager_most);
-        self.short_bytes_max = self.eager_bytes_max.min(PIECE_BYTES_MIN).min(payload_bytes_max);
+    fn learn(&mut self, chooser: &Chooser) {
+        let distance = self.distance(chooser);
+        let (eager_bytes_max, is_learning) = chooser.eager_bytes_max(distance, self.eager_most);
+        self.limits = Limits::new(eager_bytes_max, self.packet_most);
+        self.is_learning = is_learning;
     }
 
     /// Begins with the peer's consumed word as it is: an earlier process in our place, or in the peer's, may have left one.
@@ -165,13 +172,7 @@ impl Lane {
         self.streams.retain(|&other| other != ours);
     }
 
-    /// Whether a message may go eagerly, as far as its length and the credit tell.
-    #[inline]
-    pub(crate) fn affords(&mut self, bytes: usize, route: &Route) -> bool {
-        bytes <= self.eager_bytes_max && self.has_credit(bytes, route)
-    }
-
-    /// The same of what is known to be no longer than an eager message may be.
+    /// Whether the credit lasts for one more eager message.
     #[inline]
     pub(crate) fn has_credit(&mut self, bytes: usize, route: &Route) -> bool {
         let wanted = cost(bytes);
@@ -181,8 +182,8 @@ impl Lane {
         if !matches!(route, Route::Loopback) {
             self.consumed = route.consumed();
         }
-        // A corrupt peer may have "consumed" more than was sent; the difference is then huge, and we offer instead. So we do where
-        // messages of an earlier process in our place were received late, until ours have made up for them.
+        // A corrupt peer may have "consumed" more than we sent. So may a peer that received messages of an earlier process
+        // in our place late. The difference is then huge, and we offer instead.
         self.charged.wrapping_sub(self.consumed).saturating_add(wanted) <= self.credit_bytes
     }
 
@@ -196,12 +197,12 @@ impl Lane {
         self.consumed = self.consumed.wrapping_add(cost(bytes));
     }
 
-    /// The queue's packets, then packets of streams in turn. Returns how many left.
-    fn send_waiting(&mut self, route: &mut Route, state: &mut State) -> usize {
+    /// Sends the queue's packets, then packets of streams in turn. Returns how many left.
+    fn send_waiting(&mut self, route: &mut Route, matcher: &mut Matcher) -> usize {
         let mut sent = 0;
         while let Some(&packet) = self.queue.front() {
             let answer = match packet {
-                Outgoing::Message { ours } => self.send_message(route, state, ours),
+                Outgoing::Message { ours } => self.send_message(route, matcher, ours),
                 Outgoing::Ask { theirs, ours, attempt, next, end } => {
                     let fill = |to| packet::write([ours, next, end], to);
                     route.send(&packet::about(packet::ASK, theirs, attempt), packet::WORDS_BYTES, fill)
@@ -211,14 +212,14 @@ impl Lane {
                 Outgoing::Returned { theirs } => bare(route, packet::RETURNED, theirs),
             };
             if answer == Sent::Full {
-                state.counters.count(Counter::RingFull, 1);
+                matcher.counters.count(Counter::RingFull, 1);
                 return sent;
             }
             sent += 1;
             self.queue.pop_front();
         }
         for _ in 0..STREAM_PACKETS_PER_FLUSH {
-            if !self.send_piece(route, state) {
+            if !self.send_chunk(route, matcher) {
                 break;
             }
             sent += 1;
@@ -226,62 +227,55 @@ impl Lane {
         sent
     }
 
-    /// The first packet of a send: the message itself while the credit lasts, otherwise an offer.
-    fn send_message(&mut self, route: &mut Route, state: &mut State, ours: u64) -> Sent {
-        let request = state.requests.get_mut(ours).expect("a send that waits is known");
+    /// The first packet of a send: by its protocol while the credit lasts, otherwise an offer.
+    fn send_message(&mut self, route: &mut Route, matcher: &mut Matcher, ours: u64) -> Sent {
+        let request = matcher.requests.get_mut(ours).expect("a send that waits is known");
         let bytes = request.data.bytes();
-        let SendStage { envelope, synchronous, progress, .. } = *request.sending();
-        let has_begun = matches!(progress, SendProgress::Begun { .. });
-        if has_begun || !synchronous && self.affords(bytes, route) {
-            let answer = if bytes <= self.short_bytes_max {
+        let SendStage { envelope, protocol, progress, .. } = *request.sending();
+        let mut begun = if let SendProgress::Begun { next } = progress { Some(next) } else { None };
+        let may_go = begun.is_some() || protocol != Protocol::Offer && self.has_credit(bytes, route);
+        let answer = match if may_go { protocol } else { Protocol::Offer } {
+            Protocol::Inline | Protocol::Cell => {
                 let header = packet::addressed(packet::EAGER, envelope.context, envelope.tag);
                 route.send(&header, bytes, |to| request.data.pack(0, to))
-            } else {
-                let mut next = if let SendProgress::Begun { next } = progress { Some(next) } else { None };
-                let address = request.data.address();
+            }
+            Protocol::Pieces => {
+                let (address, chunk) = (request.data.address(), route.chunk_for(bytes));
                 let fill = |at, to| request.data.pack(at, to);
-                let piece = self.piece_bytes(bytes, route);
-                let answer = send_pieces(route, &envelope, (bytes, address, piece), &mut next, fill);
-                if let (Sent::Full, Some(next)) = (answer, next) {
+                let answer = send_pieces(route, &envelope, (bytes, address, chunk), &mut begun, fill);
+                if let (Sent::Full, Some(next)) = (answer, begun) {
                     request.sending().progress = SendProgress::Begun { next };
                 }
                 answer
-            };
-            if answer == Sent::Done {
-                self.charge(bytes);
-                state.count(Counter::EagerMessagesSent, Counter::EagerBytesSent, bytes);
-                state.complete(ours);
             }
-            return answer;
-        }
-        let address = request.data.address();
-        let header = packet::addressed(packet::OFFER, envelope.context, envelope.tag);
-        let fill = |to| packet::write([bytes as u64, ours, address], to);
-        let answer = route.send(&header, packet::WORDS_BYTES, fill);
+            Protocol::Offer => {
+                let address = request.data.address();
+                let header = packet::addressed(packet::OFFER, envelope.context, envelope.tag);
+                let fill = |to| packet::write([bytes as u64, ours, address], to);
+                let answer = route.send(&header, packet::WORDS_BYTES, fill);
+                if answer == Sent::Done {
+                    request.sending().progress = SendProgress::Offered;
+                    matcher.count(Counter::RendezvousMessagesSent, Counter::RendezvousBytesSent, bytes);
+                }
+                return answer;
+            }
+        };
         if answer == Sent::Done {
-            request.sending().progress = SendProgress::Offered;
-            state.count(Counter::RendezvousMessagesSent, Counter::RendezvousBytesSent, bytes);
+            self.charge(bytes);
+            matcher.count(Counter::EagerMessagesSent, Counter::EagerBytesSent, bytes);
+            matcher.complete(ours);
         }
         answer
     }
 
-    /// Bytes of the packets of a longer message. The receiver copies one piece while we copy the next: where messages go to and fro, which recycled buffers
-    /// show, it has four or more. Who only sends need not wait, and the fewer they are, the better.
-    pub(crate) fn piece_bytes(&self, message_bytes: usize, route: &Route) -> usize {
-        let takes_recycled = message_bytes <= RECYCLED_BYTES_MAX;
-        let most = if takes_recycled { route.piece_bytes_max() } else { self.payload_bytes_max };
-        let pieces = if most < self.payload_bytes_max { 4 } else { 2 };
-        (message_bytes / pieces).max(PIECE_BYTES_MIN).min(most)
-    }
-
-    /// The next bytes of the stream whose turn it is; false if there is none or no room.
-    fn send_piece(&mut self, route: &mut Route, state: &mut State) -> bool {
+    /// The next bytes of the stream whose turn it is. False if there is none, or no room.
+    fn send_chunk(&mut self, route: &mut Route, matcher: &mut Matcher) -> bool {
         let Some(&ours) = self.streams.front() else { return false };
-        let request = state.requests.get_mut(ours).expect("a send that streams is known");
+        let request = matcher.requests.get_mut(ours).expect("a send that streams is known");
         let SendProgress::Streaming { theirs, attempt, next, end } = request.sending().progress else {
             unreachable!("only sends that were asked for stream");
         };
-        let bytes = (end - next).min(self.piece_bytes(request.data.bytes(), route) as u64);
+        let bytes = (end - next).min(route.chunk_for(request.data.bytes()) as u64);
         let header = packet::about(packet::DATA, theirs, attempt);
         if route.send(&header, bytes as usize, |to| request.data.pack(next as usize, to)) == Sent::Full {
             return false;
@@ -292,7 +286,7 @@ impl Lane {
             request.sending().progress = SendProgress::Streaming { theirs, attempt, next, end };
             self.streams.push_back(ours);
         } else if attempt == FINAL {
-            state.complete(ours);
+            matcher.complete(ours);
         } else {
             request.sending().progress = SendProgress::Offered;
         }
@@ -305,32 +299,9 @@ fn bare(route: &mut Route, kind: u8, ticket: u64) -> Sent {
     route.send(&packet::about(kind, ticket, 0), 0, |_| ())
 }
 
-impl Peer {
-    /// Sends what waits, as far as there is room; returns whether anything left.
-    pub(crate) fn flush(&mut self, state: &mut State) -> bool {
-        self.lane.send_waiting(&mut self.route, state) > 0
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use transport::route::Reach;
-    use transport::route_shm::Port;
-    use transport::shm::{Segment, Shape};
-
-    #[test]
-    fn pieces_are_longer_where_nothing_comes_back() {
-        let segment = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 1 }).unwrap().0;
-        let mut route = Reach::Shm(Port::new(segment, 0)).route(1).unwrap();
-        let lane = Lane::new(1, &Config::default(), route.payload_bytes_max());
-        let pieces = |route: &Route| {
-            [100, 16 << 10, 40 << 10, 64 << 10, 1 << 20].map(|bytes| lane.piece_bytes(bytes, route) >> 10)
-        };
-        assert_eq!(pieces(&route), [16, 16, 16, 16, 32], "while there are recycled buffers");
-        for _ in 0..100 {
-            assert_eq!(route.send(&packet::about(packet::PIECE, 0, 0), 300, |_| ()), Sent::Done);
-        }
-        assert_eq!(pieces(&route), [16, 16, 20, 32, 32]);
+impl Connection {
+    /// Sends what waits, as far as there is room. Returns whether anything left.
+    pub(crate) fn flush(&mut self, matcher: &mut Matcher) -> bool {
+        self.lane.send_waiting(&mut self.route, matcher) > 0
     }
 }

@@ -25,6 +25,7 @@ mod pending;
 mod pieces;
 mod poll;
 mod probe;
+pub mod protocol;
 mod receive;
 mod rendezvous;
 mod request;
@@ -166,23 +167,23 @@ pub struct P2p {
     reach: Reach,
     config: Config,
     /// By number; made on first use.
-    peers: Vec<Option<Box<Peer>>>,
+    peers: Vec<Option<Box<Connection>>>,
     /// Peers that have ever written to us: the rings to look at.
     writers: Vec<u32>,
     /// Peers for which packets wait.
     blocked: Vec<u32>,
     deferred: Deferred,
-    state: State,
+    matcher: Matcher,
 }
 
 /// What we know of a peer: the way to it, and what waits to go that way.
-struct Peer {
+struct Connection {
     route: Route,
     lane: Lane,
 }
 
 /// Everything that does not belong to one peer.
-struct State {
+struct Matcher {
     requests: Tickets<Request>,
     /// Messages that a matched probe has taken out of the queue.
     messages: Tickets<(matching::Envelope, Message)>,
@@ -222,7 +223,7 @@ impl P2p {
             writers: Vec::new(),
             blocked: Vec::new(),
             deferred: Deferred::new(),
-            state: State {
+            matcher: Matcher {
                 requests: Tickets::new(),
                 messages: Tickets::new(),
                 posted: Posted::new(),
@@ -252,7 +253,7 @@ impl P2p {
     /// Whether an operation has ended. The ticket must not have been freed, here and below.
     #[inline]
     pub fn is_done(&self, ticket: Ticket) -> bool {
-        let is_done = |posted| self.state.requests.get(posted).is_some_and(Request::is_done);
+        let is_done = |posted| self.matcher.requests.get(posted).is_some_and(Request::is_done);
         ticket == Ticket::DONE
             || self.deferred.arrived(ticket).is_some()
             || self.posted_ticket(ticket).is_some_and(is_done)
@@ -267,7 +268,7 @@ impl P2p {
             return Some(arrived);
         }
         let request =
-            self.state.requests.get(self.posted_ticket(ticket)?).expect("the ticket has not been freed");
+            self.matcher.requests.get(self.posted_ticket(ticket)?).expect("the ticket has not been freed");
         request.is_done().then(|| request.outcome.clone())
     }
 
@@ -284,30 +285,30 @@ impl P2p {
     fn take_posted(&mut self, ticket: u64) -> Option<Outcome> {
         // What has ended has given its buffer up, so that the outcome is all it holds.
         let outcome = |request: &mut Request| request.is_done().then(|| std::mem::take(&mut request.outcome));
-        self.state.requests.remove_if(ticket, outcome)
+        self.matcher.requests.remove_if(ticket, outcome)
     }
 
     /// Gives up a ticket. An operation that has not ended goes on to its end (MPI 5.0, section 3.7.3, MPI_Request_free).
     pub fn free(&mut self, ticket: Ticket) {
         if let Some(posted) = self.give_up_ticket(ticket)
-            && let Some(request) = self.state.requests.get_mut(posted)
+            && let Some(request) = self.matcher.requests.get_mut(posted)
         {
             request.detached = true;
             if request.is_done() {
-                self.state.requests.remove(posted);
+                self.matcher.requests.remove(posted);
             }
         }
     }
 
     /// Whether every send has ended and nothing waits to leave: what MPI_Finalize waits for.
     pub fn is_quiet(&self) -> bool {
-        self.state.sends_open == 0 && self.blocked.is_empty()
+        self.matcher.sends_open == 0 && self.blocked.is_empty()
     }
 
     /// Whether no operation is under way, and no message waits for its receive.
     #[inline]
     pub(crate) fn is_calm(&self) -> bool {
-        let State { posted, unexpected, sends_open, .. } = &self.state;
+        let Matcher { posted, unexpected, sends_open, .. } = &self.matcher;
         let is_empty = posted.is_empty() && unexpected.is_empty() && !self.deferred.is_waiting();
         is_empty && !self.must_poll() && *sends_open == 0
     }
@@ -315,7 +316,7 @@ impl P2p {
     /// Whether `poll` has work that no peer will ring the doorbell for, so that the process must not sleep.
     #[inline]
     pub fn must_poll(&self) -> bool {
-        !(self.blocked.is_empty() && self.state.reading.is_empty() && self.state.fallbacks.is_empty())
+        !(self.blocked.is_empty() && self.matcher.reading.is_empty() && self.matcher.fallbacks.is_empty())
     }
 
     /// Whether nothing has come and nothing waits: what a process asks, with its doorbell armed, before it sleeps.
@@ -330,7 +331,7 @@ impl P2p {
     /// Whether no message of ours in a context waits for its receive to begin: what MPI_Comm_disconnect waits for.
     pub fn is_quiet_on(&self, context: u64) -> bool {
         let sends = |request: &Request| matches!(&request.stage, Stage::Send(send) if send.envelope.context == context);
-        self.state.sends_open == 0 || !self.state.requests.values().any(sends)
+        self.matcher.sends_open == 0 || !self.matcher.requests.values().any(sends)
     }
 
     /// Lets all peers go, once nothing is under way; what comes later finds them again.
@@ -362,10 +363,10 @@ impl P2p {
         match self.peers.get(number as usize) {
             Some(_) => {
                 let route = self.reach.route(number)?;
-                let mut lane = Lane::new(number, &self.config, route.payload_bytes_max());
-                lane.choose(&self.state.chooser);
+                let mut lane = Lane::new(number, &self.config, route.packet_bytes_max());
+                lane.choose(&self.matcher.chooser);
                 lane.begin_anew(self.reach.generation(number), route.consumed());
-                self.peers[number as usize] = Some(Box::new(Peer { route, lane }));
+                self.peers[number as usize] = Some(Box::new(Connection { route, lane }));
                 Ok(())
             }
             None => {
@@ -375,7 +376,7 @@ impl P2p {
     }
 }
 
-impl State {
+impl Matcher {
     /// Counts a message.
     #[inline]
     fn count(&self, messages: Counter, bytes: Counter, length: usize) {
@@ -408,6 +409,6 @@ const _: fn() = || {
 };
 
 /// The peer, which `connect` has made.
-fn known(peers: &mut [Option<Box<Peer>>], number: u32) -> &mut Peer {
+fn known(peers: &mut [Option<Box<Connection>>], number: u32) -> &mut Connection {
     peers[number as usize].as_deref_mut().expect("a peer in use was connected")
 }

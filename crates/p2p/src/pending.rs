@@ -46,14 +46,14 @@ pub enum Pending {
 impl P2p {
     /// Everything that has not ended, unsorted but for the two queues.
     pub fn pending(&self) -> Vec<Pending> {
-        let state = &self.state;
+        let matcher = &self.matcher;
         let posted =
             self.waiting_receives().map(|(_, pattern, capacity)| Pending::Receive { pattern, capacity });
-        let unexpected = state.unexpected.iter().map(|(envelope, message)| Pending::Message {
+        let unexpected = matcher.unexpected.iter().map(|(envelope, message)| Pending::Message {
             context: envelope.context,
-            probe: state.describe(envelope, message),
+            probe: matcher.describe(envelope, message),
         });
-        let moving = state.requests.values().filter_map(|request| match &request.stage {
+        let moving = matcher.requests.values().filter_map(|request| match &request.stage {
             Stage::Send(send) => Some(Pending::Send {
                 dest_peer: send.peer,
                 envelope: send.envelope,

@@ -1,29 +1,32 @@
-//! Eager messages longer than a piece. They leave unasked, a BEGIN and then PIECEs, and the receiver copies one piece while the sender
-//! copies the next.
+//! Eager messages longer than a packet. They leave unasked, a BEGIN and then PIECEs, and the receiver copies one piece
+//! while the sender copies the next.
 //!
-//! A peer ends the message that it has begun before it sends anything else with an envelope, so a piece need not say whose it is. Where the
-//! receive is known, pieces land in its buffer; otherwise in memory of ours, until the receive comes, perhaps between two pieces.
+//! Invariant: a peer ends the message that it has begun before it sends anything else with an envelope, so a piece need
+//! not say whose it is. Where the receive is known, pieces land in its buffer; otherwise in memory of ours, until the
+//! receive comes, perhaps between two pieces.
 
 use crate::lane::{Lane, cost};
-use crate::receive::{Arrived, Message, begin};
-use crate::request::{Request, Stage};
-use crate::{EAGER_MOST, Peer, State, packet};
+use crate::receive::{Awaiting, Message, begin};
+use crate::request::Stage;
+use crate::{Connection, EAGER_MOST, Matcher, packet};
 use error::{Class, Result, fail};
 use matching::Envelope;
 use sys::Span;
 use telemetry::Counter;
 use transport::owned::Memory;
-use transport::route::{Header, Route, Sent, Take};
+use transport::route::{Route, Sent, Take};
 use tuning::{Distance, Way};
 
-/// Looks for the next piece of a message, which its sender copies at that time.
-const LOOKS: usize = 500;
+/// How often a receiver looks for the next piece before it returns to its wait: the sender copies it at that time.
+pub(crate) const LOOKS: usize = 500;
 
 /// The message of a peer of which pieces are to come.
 #[derive(Clone, Copy)]
 pub(crate) struct Incoming {
     to: Destination,
     left: u64,
+    /// Where the message lies in the sender's memory, or 0.
+    address: u64,
 }
 
 /// Where pieces land.
@@ -49,12 +52,12 @@ impl Early {
     }
 }
 
-/// Sends an eager message of so many bytes that lies there, in pieces of so many: what is left from `next` on if it has begun. Where the room ends, `next` says how far it
-/// came.
+/// Sends an eager message of `bytes` bytes at `address` in pieces of `chunk` bytes: from `next` on if it has begun. If the
+/// ring is full, `next` says how far it came.
 pub(crate) fn send_pieces(
     route: &mut Route,
     envelope: &Envelope,
-    (bytes, address, piece): (usize, u64, usize),
+    (bytes, address, chunk): (usize, u64, usize),
     next: &mut Option<usize>,
     mut fill: impl FnMut(usize, Span),
 ) -> Sent {
@@ -67,7 +70,7 @@ pub(crate) fn send_pieces(
     }
     let mut at = next.unwrap_or(0);
     while at < bytes {
-        let piece = (bytes - at).min(piece);
+        let piece = (bytes - at).min(chunk);
         if route.send(&packet::about(packet::PIECE, 0, 0), piece, |to| fill(at, to)) == Sent::Full {
             *next = Some(at);
             return Sent::Full;
@@ -77,152 +80,97 @@ pub(crate) fn send_pieces(
     Sent::Done
 }
 
-impl Peer {
+impl Connection {
     /// Sends a message in pieces, if all of it can leave at once.
-    #[inline(never)] // The way of short messages has no place for it.
-    pub(crate) fn send_pieces_now(&mut self, state: &State, envelope: &Envelope, message: Span) -> bool {
-        let Peer { route, lane } = self;
+    #[inline(never)] // Keeps the path of short messages short.
+    pub(crate) fn send_pieces_now(&mut self, matcher: &Matcher, envelope: &Envelope, message: Span) -> bool {
+        let Connection { route, lane } = self;
         let bytes = message.bytes();
-        if lane.is_learning {
-            lane.learn(&state.chooser);
-        }
-        if matches!(route, Route::Loopback) || !lane.is_clear() || !lane.affords(bytes, route) {
+        if matches!(route, Route::Loopback) || !lane.is_clear() || !lane.has_credit(bytes, route) {
             return false;
         }
-        let piece = lane.piece_bytes(bytes, route);
-        if !route.has_room(bytes, piece) {
+        let chunk = route.chunk_for(bytes);
+        if !route.has_room(bytes, chunk) {
             return false;
         }
         let fill = |at, to: Span| message.slice(at, to.bytes()).copy_to(to);
         let address = message.address() as u64;
-        let answer = send_pieces(route, envelope, (bytes, address, piece), &mut None, fill);
+        let answer = send_pieces(route, envelope, (bytes, address, chunk), &mut None, fill);
         assert_eq!(answer, Sent::Done, "there was room");
         lane.charge(bytes);
-        state.count(Counter::EagerMessagesSent, Counter::EagerBytesSent, bytes);
+        matcher.count(Counter::EagerMessagesSent, Counter::EagerBytesSent, bytes);
         true
     }
 }
 
-/// What has become of a message whose pieces were taken as they came.
-pub(crate) enum Gathered {
-    /// It is all here.
-    Whole(Arrived),
-    /// This receive takes the pieces to come.
-    Part(u64),
+/// A message in pieces whose way through cells is timed.
+pub(crate) struct Timed {
+    distance: Distance,
+    bytes: u64,
+    began: u64,
 }
 
-impl State {
-    /// Takes the message that the peer begins next, if it is for a receive like this one and nothing else waits for it, and its pieces as
-    /// long as they come soon. What makes no sense stays, and whoever polls next says so.
-    #[inline(never)] // As `send_pieces_now`.
-    pub(crate) fn gather_now(
-        &mut self,
-        peer: &mut Peer,
-        context: u64,
-        tag: Option<i32>,
-        span: Span,
-    ) -> Option<Gathered> {
-        let Peer { route, lane } = peer;
-        let mut begun = None;
-        let begin = |header: &Header, payload: Span| {
-            let fits = header.context == context && tag.is_none_or(|tag| tag == header.tag);
-            if fits && header.kind == packet::BEGIN {
-                begun = length(payload).map(|begun| (begun, header.tag));
-            }
-            if begun.is_some() { Take::Last } else { Take::Not }
-        };
-        if lane.incoming.is_some() || route.poll_while(begin).is_err() {
+impl Matcher {
+    /// Measures the message that has just begun, if its receiver waits for it and nothing is known of such messages. Either
+    /// its pieces are timed, or it is read in its sender's memory, too, and that is timed. The pieces overwrite what was
+    /// read: the sender's buffer may hold another message by now.
+    #[inline(never)]
+    pub(crate) fn try_eager(&mut self, route: &Route, lane: &mut Lane) -> Option<Timed> {
+        if !lane.is_learning() {
             return None;
         }
-        let ((bytes, address), tag) = begun?;
-        self.count(Counter::EagerMessagesReceived, Counter::EagerBytesReceived, bytes);
-        route.consume(cost(bytes));
-        let end = bytes.min(span.bytes());
-        let timed = match lane.is_learning && bytes == end {
-            true => self.try_eager(route, lane.distance(&self.chooser), address, span.slice(0, bytes)),
-            false => None,
+        let Incoming { to: Destination::Receive(ours), left: bytes, address } = lane.incoming? else {
+            return None;
         };
-        let mut next = 0;
-        while next < bytes && (0..LOOKS).any(|_| route.ready()) {
-            let before = next;
-            let polled = route.poll_while(|header, payload| {
-                if header.kind != packet::PIECE || !(1..=bytes - next).contains(&payload.bytes()) {
-                    return Take::Not;
-                }
-                let (from, to) = (next.min(end), (next + payload.bytes()).min(end));
-                payload.slice(0, to - from).copy_to(span.slice(from, to - from));
-                next += payload.bytes();
-                if next < bytes { Take::More } else { Take::Last }
-            });
-            if polled.is_err() || next == before {
-                break;
-            }
+        let buffer = self.requests.get(ours)?.buffer().contiguous()?;
+        if buffer.bytes() < bytes as usize {
+            return None;
         }
-        let arrived = Arrived::new(bytes, tag);
-        if next == bytes {
-            if let Some((distance, began)) = timed {
-                self.chooser.tried_eager(distance, bytes as u64, Way::Cells, began);
-            }
-            return Some(Gathered::Whole(arrived));
-        }
-        let mut request = Request::receive(span.into());
-        request.outcome = arrived.outcome(lane.number, span.bytes());
-        request.stage = Stage::Gathering { peer: lane.number, next: next.min(end) as u64, end: end as u64 };
-        let ours = self.requests.insert(request);
-        lane.incoming = Some(Incoming { to: Destination::Receive(ours), left: (bytes - next) as u64 });
-        Some(Gathered::Part(ours))
-    }
-}
-
-impl State {
-    /// Sees how long a message in pieces would take that was read in its sender's memory, or notes when its pieces begin to come; the latter only where
-    /// they were waited for. What is read is overwritten by the pieces: the sender's buffer may be another message's by now.
-    #[cold]
-    fn try_eager(
-        &mut self,
-        route: &Route,
-        distance: Distance,
-        address: u64,
-        into: Span,
-    ) -> Option<(Distance, u64)> {
-        let bytes = into.bytes() as u64;
+        let distance = lane.distance(&self.chooser);
         match self.chooser.try_eager(distance, bytes)? {
-            Way::Cells => (!route.ready()).then(|| (distance, sys::clock::now())),
+            Way::Cells => {
+                let timed = Timed { distance, bytes, began: sys::clock::now() };
+                (!route.ready()).then_some(timed)
+            }
             Way::Read if address == 0 => None,
             Way::Read => {
                 let began = sys::clock::now();
-                // Where it was refused, it took for ever.
-                let began = if route.read(address as usize, into) { began } else { 0 };
-                self.chooser.tried_eager(distance, bytes, Way::Read, began);
+                let done = route.read(address as usize, buffer.slice(0, bytes as usize));
+                // A refusal counts as a read that took for ever.
+                self.chooser.tried_eager(distance, bytes, Way::Read, if done { began } else { 0 });
                 None
             }
         }
     }
-}
 
-/// The length of a message that begins, if it is one that a peer may send, and where it lies.
-fn length(begin: Span) -> Option<(usize, u64)> {
-    let [bytes, address] = packet::read(begin)?;
-    (1..=EAGER_MOST).contains(&bytes).then_some((bytes as usize, address))
-}
+    /// The pieces of such a message have come.
+    #[cold]
+    pub(crate) fn tried_eager(&self, Timed { distance, bytes, began }: Timed) {
+        self.chooser.tried_eager(distance, bytes, Way::Cells, began);
+    }
 
-impl State {
     /// BEGIN: a message whose pieces come next.
-    pub(crate) fn began(&mut self, lane: &mut Lane, envelope: Envelope, payload: Span) -> Result<()> {
+    pub(crate) fn began<A: Awaiting>(
+        &mut self,
+        lane: &mut Lane,
+        envelope: Envelope,
+        payload: Span,
+        awaiting: &mut A,
+    ) -> Result<Take> {
         let peer = lane.number;
-        let Some((bytes, _)) = length(payload) else {
+        let Some((bytes, address)) = length(payload) else {
             fail!(Class::Intern, "peer {peer} began a message in pieces, but not with its length")
         };
         if let Some(Incoming { left, .. }) = lane.incoming {
             fail!(Class::Intern, "peer {peer} began a message before {left} bytes of the last had come")
         }
-        self.count(Counter::EagerMessagesReceived, Counter::EagerBytesReceived, bytes);
-        let to = match self.posted.take(&envelope) {
+        let to = match awaiting.claim(self, &envelope) {
             Some(ours) => {
                 self.gather(ours, envelope, bytes);
                 lane.returned += cost(bytes);
                 Destination::Receive(ours)
             }
+            None if !A::KEEPS => return Ok(Take::Not),
             None => {
                 self.count(Counter::UnexpectedMessages, Counter::UnexpectedBytes, bytes);
                 let early = Early { memory: self.spares.take(bytes), bytes, filled: 0 };
@@ -231,21 +179,21 @@ impl State {
                 Destination::Early(number)
             }
         };
-        lane.incoming = Some(Incoming { to, left: bytes as u64 });
-        Ok(())
+        self.count(Counter::EagerMessagesReceived, Counter::EagerBytesReceived, bytes);
+        lane.incoming = Some(Incoming { to, left: bytes as u64, address });
+        Ok(Take::Last)
     }
 
     /// PIECE: the next bytes of the message begun last.
     pub(crate) fn piece(&mut self, lane: &mut Lane, payload: Span) -> Result<()> {
         let bytes = payload.bytes() as u64;
-        let Some(Incoming { to, left }) = lane.incoming.filter(|last| (1..=last.left).contains(&bytes))
-        else {
+        let Some(incoming) = lane.incoming.filter(|last| (1..=last.left).contains(&bytes)) else {
             let left = lane.incoming.map_or(0, |last| last.left);
             fail!(Class::Intern, "peer {} sent a piece of {bytes} bytes where {left} were left", lane.number)
         };
-        let left = left - bytes;
-        lane.incoming = (left > 0).then_some(Incoming { to, left });
-        match to {
+        let left = incoming.left - bytes;
+        lane.incoming = (left > 0).then_some(Incoming { left, ..incoming });
+        match incoming.to {
             Destination::Receive(ours) => {
                 self.take_piece(ours, payload);
                 if left == 0 {
@@ -292,7 +240,7 @@ impl State {
         request.stage = Stage::Gathering { peer: envelope.source, next: 0, end };
     }
 
-    /// The next bytes of such a receive; it has no room for those behind its end.
+    /// The next bytes of such a receive. Those behind its end are dropped.
     fn take_piece(&mut self, ours: u64, piece: Span) {
         let request = self.requests.get_mut(ours).expect("a receive ends with the last piece");
         let Stage::Gathering { next, end, .. } = &mut request.stage else {
@@ -302,4 +250,10 @@ impl State {
         *next += taken;
         request.buffer().unpack(at, piece.slice(0, taken as usize));
     }
+}
+
+/// The length of a message that begins, and where it lies, if a peer may send such a one.
+fn length(begin: Span) -> Option<(usize, u64)> {
+    let [bytes, address] = packet::read(begin)?;
+    (1..=EAGER_MOST).contains(&bytes).then_some((bytes as usize, address))
 }

@@ -1,6 +1,7 @@
 //! Moving on everything that can move.
 
-use crate::{P2p, Peer, known};
+use crate::receive::Queue;
+use crate::{Connection, P2p, known};
 use error::{Error, Result};
 
 /// Packets taken from one peer before the next one's turn.
@@ -24,8 +25,8 @@ impl P2p {
         if !self.blocked.is_empty() {
             moved |= self.flush_blocked();
         }
-        if !self.state.fallbacks.is_empty() {
-            self.state.lose_patience();
+        if !self.matcher.fallbacks.is_empty() {
+            self.matcher.lose_patience();
         }
         moved |= self.advance_read();
         fault.map(|()| moved)
@@ -54,11 +55,14 @@ impl P2p {
 
     #[inline]
     fn take_packets(&mut self, number: u32) -> Result<bool> {
-        let Peer { route, lane } = known(&mut self.peers, number);
+        let Connection { route, lane } = known(&mut self.peers, number);
         let mut fault = Ok(());
         let mut taken = 0;
         while taken < PACKETS_PER_PEER && fault.is_ok() {
-            match route.poll(|header, payload| fault = self.state.arrive(lane, header, payload)) {
+            let polled = route.poll(|header, payload| {
+                fault = self.matcher.consume(lane, header, payload, &mut Queue).map(|_| ());
+            });
+            match polled {
                 Ok(true) => taken += 1,
                 Ok(false) => break,
                 Err(error) => fault = Err(named(number, error)),
@@ -82,7 +86,7 @@ impl P2p {
         let mut moved = false;
         for i in (0..self.blocked.len()).rev() {
             let peer = known(&mut self.peers, self.blocked[i]);
-            moved |= peer.flush(&mut self.state);
+            moved |= peer.flush(&mut self.matcher);
             if !peer.lane.has_work() {
                 peer.lane.blocked = false;
                 self.blocked.swap_remove(i);

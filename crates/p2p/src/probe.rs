@@ -2,7 +2,7 @@
 
 use crate::receive::Message;
 use crate::request::Request;
-use crate::{P2p, State, Ticket};
+use crate::{Matcher, P2p, Ticket};
 use datatype::Buffer;
 use matching::{Envelope, Pattern};
 
@@ -25,7 +25,10 @@ impl P2p {
     /// The message that a receive would take now.
     pub fn iprobe(&self, context: u64, source: Option<u32>, tag: Option<i32>) -> Option<Probe> {
         let pattern = Pattern { context, source, tag };
-        self.state.unexpected.peek(&pattern).map(|(envelope, message)| self.state.describe(envelope, message))
+        self.matcher
+            .unexpected
+            .peek(&pattern)
+            .map(|(envelope, message)| self.matcher.describe(envelope, message))
     }
 
     /// Takes that message out of the queue: only `imrecv` with this ticket can receive it.
@@ -35,20 +38,20 @@ impl P2p {
         source: Option<u32>,
         tag: Option<i32>,
     ) -> Option<(MessageTicket, Probe)> {
-        let (envelope, message) = self.state.unexpected.take(&Pattern { context, source, tag })?;
-        let probe = self.state.describe(&envelope, &message);
-        Some((MessageTicket(self.state.messages.insert((envelope, message))), probe))
+        let (envelope, message) = self.matcher.unexpected.take(&Pattern { context, source, tag })?;
+        let probe = self.matcher.describe(&envelope, &message);
+        Some((MessageTicket(self.matcher.messages.insert((envelope, message))), probe))
     }
 
     /// Takes every message out of the queue and throws it away: this process will start no receive any more. Returns what they were,
     /// with their contexts. A message that is not here yet is received to its end, without a byte.
     pub fn drain(&mut self) -> Vec<(u64, Probe)> {
         let mut drained = Vec::new();
-        while !self.state.unexpected.is_empty()
-            && let Some((envelope, message)) = self.state.unexpected.take_named(|_, _| true)
+        while !self.matcher.unexpected.is_empty()
+            && let Some((envelope, message)) = self.matcher.unexpected.take_named(|_, _| true)
         {
-            drained.push((envelope.context, self.state.describe(&envelope, &message)));
-            let ours = self.state.requests.insert(Request::receive(Buffer::EMPTY));
+            drained.push((envelope.context, self.matcher.describe(&envelope, &message)));
+            let ours = self.matcher.requests.insert(Request::receive(Buffer::EMPTY));
             self.deliver(ours, envelope, message);
             self.free(Ticket(ours));
         }
@@ -57,14 +60,14 @@ impl P2p {
 
     /// Starts the receive of a message that `improbe` took; `None` if it was received already.
     pub fn imrecv(&mut self, message: MessageTicket, buffer: Buffer) -> Option<Ticket> {
-        let (envelope, message) = self.state.messages.remove(message.0)?;
-        let ours = self.state.requests.insert(Request::receive(buffer));
+        let (envelope, message) = self.matcher.messages.remove(message.0)?;
+        let ours = self.matcher.requests.insert(Request::receive(buffer));
         self.deliver(ours, envelope, message);
         Some(Ticket(ours))
     }
 }
 
-impl State {
+impl Matcher {
     pub(crate) fn describe(&self, envelope: &Envelope, message: &Message) -> Probe {
         let bytes = match message {
             Message::Short { bytes, .. } => u64::from(*bytes),

@@ -1,11 +1,16 @@
-//! Starting a receive, and what becomes of a message that has arrived.
+//! Starting a receive, and `Matcher::consume`: the one place where a packet meets a receive.
+//!
+//! Which receive a message is for is said by an `Awaiting`: the posted queue, or receives that nothing else can match
+//! and that are not posted, so that a message in one packet needs no request (`One` here, those of `deferred.rs`).
+//!
+//! Read next: `deferred.rs`, `pieces.rs`, `rendezvous.rs`.
 
 use crate::lane::{Lane, cost};
-use crate::pieces::Gathered;
+use crate::pieces::LOOKS;
 use crate::rendezvous::Offer;
 use crate::request::{Data, Request, Stage};
 use crate::spares::Spares;
-use crate::{Outcome, P2p, State, Ticket, known, packet};
+use crate::{Connection, Matcher, Outcome, P2p, Ticket, known, packet};
 use datatype::Buffer;
 use error::{Class, Error, Result, fail};
 use matching::{Envelope, Pattern};
@@ -20,7 +25,7 @@ pub(crate) enum Message {
     Short { bytes: u8, data: [u8; INLINE_BYTES] },
     /// A copy: the first `bytes` of this memory.
     Long { bytes: usize, memory: Memory },
-    /// Some of its pieces have come, perhaps all (`State::early`).
+    /// Some of its pieces have come, perhaps all (`Matcher::early`).
     Pieces(u64),
     /// The bytes are still with the sender.
     Offer(Offer),
@@ -42,6 +47,97 @@ impl Message {
     }
 }
 
+/// Who says which receive takes a message.
+pub(crate) trait Awaiting {
+    /// A message that no receive takes is kept as an unexpected one. Otherwise it stays where it is.
+    const KEEPS: bool;
+
+    /// Gives a message that is here whole to its receive: `Take::Not` if there is none.
+    fn land(&mut self, matcher: &mut Matcher, envelope: &Envelope, message: Span) -> Take;
+
+    /// The ticket of the receive for a message whose bytes come later.
+    fn claim(&mut self, matcher: &mut Matcher, envelope: &Envelope) -> Option<u64>;
+
+    /// Whether all receives have their messages.
+    fn is_done(&self) -> bool;
+}
+
+/// The receives in the posted queue.
+pub(crate) struct Queue;
+
+impl Awaiting for Queue {
+    const KEEPS: bool = true;
+
+    #[inline(always)]
+    fn land(&mut self, matcher: &mut Matcher, envelope: &Envelope, message: Span) -> Take {
+        let Some(ours) = matcher.posted.take(envelope) else { return Take::Not };
+        matcher.land(ours, *envelope, message);
+        Take::More
+    }
+
+    fn claim(&mut self, matcher: &mut Matcher, envelope: &Envelope) -> Option<u64> {
+        matcher.posted.take(envelope)
+    }
+
+    fn is_done(&self) -> bool {
+        false
+    }
+}
+
+/// What has become of a receive that is not in the posted queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direct {
+    /// It waits for its message.
+    Waiting,
+    /// Its message came.
+    Arrived(Arrived),
+    /// It has this ticket.
+    Started(u64),
+    /// Nobody will ask for it any more.
+    Forgotten,
+}
+
+/// One receive from the peer whose packets are looked at.
+struct One<'a> {
+    context: u64,
+    tag: Option<i32>,
+    buffer: &'a Buffer,
+    direct: Direct,
+}
+
+impl Awaiting for One<'_> {
+    const KEEPS: bool = false;
+
+    #[inline(always)]
+    fn land(&mut self, _: &mut Matcher, envelope: &Envelope, message: Span) -> Take {
+        if !fits(self.context, self.tag, envelope) || self.direct != Direct::Waiting {
+            return Take::Not;
+        }
+        self.buffer.unpack(0, message.slice(0, message.bytes().min(self.buffer.bytes())));
+        self.direct = Direct::Arrived(Arrived::new(message.bytes(), envelope.tag));
+        Take::Last
+    }
+
+    fn claim(&mut self, matcher: &mut Matcher, envelope: &Envelope) -> Option<u64> {
+        if !fits(self.context, self.tag, envelope) || self.direct != Direct::Waiting {
+            return None;
+        }
+        let ours = matcher.requests.insert(Request::receive(self.buffer.clone()));
+        self.direct = Direct::Started(ours);
+        Some(ours)
+    }
+
+    fn is_done(&self) -> bool {
+        self.direct != Direct::Waiting
+    }
+}
+
+/// Whether a message of the right peer is for a receive.
+#[inline(always)]
+pub(crate) fn fits(context: u64, tag: Option<i32>, envelope: &Envelope) -> bool {
+    envelope.context == context && tag.is_none_or(|tag| tag == envelope.tag)
+}
+
 impl P2p {
     /// Starts a receive; `None` takes any source, any tag.
     #[inline(always)] // As `isend`.
@@ -53,7 +149,7 @@ impl P2p {
         }
     }
 
-    /// As `irecv`, where `defer` could not just note it.
+    /// As `irecv`, where `defer` refused.
     #[inline(never)]
     pub fn irecv_posted(
         &mut self,
@@ -68,17 +164,17 @@ impl P2p {
 
     #[inline(always)]
     pub(crate) fn post(&mut self, pattern: Pattern, buffer: Buffer) -> Ticket {
-        let (ours, request) = self.state.requests.enter(Request::receive(buffer));
-        if let Some((envelope, message)) = self.state.unexpected.take(&pattern) {
+        let (ours, request) = self.matcher.requests.enter(Request::receive(buffer));
+        if let Some((envelope, message)) = self.matcher.unexpected.take(&pattern) {
             self.deliver(ours, envelope, message);
         } else {
-            request.stage = Stage::Posted(self.state.posted.push(pattern, ours));
+            request.stage = Stage::Posted(self.matcher.posted.push(pattern, ours));
         }
         Ticket(ours)
     }
 
-    /// Receives the peer's next packet, if that is the whole message for this receive and nothing else is under way: then there is
-    /// nothing to match, and no request is made. The error says that one is needed.
+    /// Receives the peer's next message, if it has come, is for this receive, and nothing else is under way. Then there is
+    /// nothing to match, and a message in one packet needs no request. The error says that a request is needed.
     #[inline(always)] // As `isend`.
     pub fn recv_next(
         &mut self,
@@ -89,7 +185,8 @@ impl P2p {
     ) -> std::result::Result<Option<Outcome>, Indirect> {
         match buffer.contiguous() {
             Some(span) => self.recv_now(context, source, tag, span),
-            None => self.next_any(context, source, tag, buffer),
+            None if !self.is_calm() => Err(Indirect::Unstarted),
+            None => self.take_one_with_gaps(context, source, tag, buffer),
         }
     }
 
@@ -105,56 +202,41 @@ impl P2p {
         if !self.is_calm() {
             return Err(Indirect::Unstarted);
         }
-        match self.take_next_span(context, source, tag, span) {
-            Ok(arrived) => Ok(arrived.map(|arrived| arrived.outcome(source, span.bytes()))),
-            Err(_) => match self.peers.get_mut(source as usize) {
-                Some(Some(peer)) => match self.state.gather_now(peer, context, tag, span) {
-                    Some(Gathered::Whole(arrived)) => Ok(Some(arrived.outcome(source, span.bytes()))),
-                    Some(Gathered::Part(ours)) => Err(Indirect::Started(Ticket(ours))),
-                    None => Err(Indirect::Unstarted),
-                },
-                _ => Err(Indirect::Unstarted),
-            },
-        }
+        let arrived = self.take_one_span(context, source, tag, span)?;
+        Ok(arrived.map(|arrived| arrived.outcome(source, span.bytes())))
     }
 
     #[inline(never)]
-    fn next_any(
+    fn take_one_with_gaps(
         &mut self,
         context: u64,
         source: u32,
         tag: Option<i32>,
         buffer: &Buffer,
     ) -> std::result::Result<Option<Outcome>, Indirect> {
-        if !self.is_calm() {
-            return Err(Indirect::Unstarted);
-        }
-        let unpack = |payload: Span| buffer.unpack(0, payload);
-        let arrived = self.take_next(context, source, tag, buffer.bytes(), unpack)?;
+        let arrived = self.take_one(context, source, tag, buffer)?;
         Ok(arrived.map(|arrived| arrived.outcome(source, buffer.bytes())))
     }
 
-    /// Takes the peer's next packet, if it is the whole message for this receive. No other receive may wait for it.
     #[inline(never)]
-    pub(crate) fn take_next_span(
+    fn take_one_span(
         &mut self,
         context: u64,
         source: u32,
         tag: Option<i32>,
         span: Span,
     ) -> std::result::Result<Option<Arrived>, Indirect> {
-        let copy = move |payload: Span| payload.copy_to(span.slice(0, payload.bytes()));
-        self.take_next(context, source, tag, span.bytes(), copy)
+        self.take_one(context, source, tag, &span.into())
     }
 
+    /// Takes the peer's next message, if it is for this receive. No other receive may wait for it.
     #[inline(always)]
-    fn take_next(
+    fn take_one(
         &mut self,
         context: u64,
         source: u32,
         tag: Option<i32>,
-        capacity: usize,
-        unpack: impl FnOnce(Span),
+        buffer: &Buffer,
     ) -> std::result::Result<Option<Arrived>, Indirect> {
         let Some(Some(peer)) = self.peers.get_mut(source as usize) else {
             return Err(Indirect::Unstarted);
@@ -162,41 +244,38 @@ impl P2p {
         if !peer.route.ready() {
             return Ok(None);
         }
-        let (mut unpack, mut arrived) = (Some(unpack), None);
-        let polled = peer.route.poll_while(|header, payload| {
-            let unpack = unpack.take().expect("one packet is looked at");
-            arrived = take(header, payload, context, tag, capacity, unpack);
-            if arrived.is_some() { Take::Last } else { Take::Not }
-        });
-        let (Ok(()), Some(arrived)) = (polled, arrived) else { return Err(Indirect::Unstarted) };
-        self.state.count(Counter::EagerMessagesReceived, Counter::EagerBytesReceived, arrived.bytes());
-        peer.route.consume(cost(arrived.bytes()));
-        Ok(Some(arrived))
+        let mut one = One { context, tag, buffer, direct: Direct::Waiting };
+        peer.take_for(&mut self.matcher, &mut one);
+        match one.direct {
+            Direct::Arrived(arrived) => Ok(Some(arrived)),
+            Direct::Started(ours) => Err(Indirect::Started(Ticket(ours))),
+            Direct::Waiting | Direct::Forgotten => Err(Indirect::Unstarted),
+        }
     }
 
     /// Gives a receive the message that waited for it.
     pub(crate) fn deliver(&mut self, ours: u64, envelope: Envelope, message: Message) {
         match message {
             Message::Short { bytes, mut data } => {
-                owned::lend(&mut data[..usize::from(bytes)], |span| self.state.land(ours, envelope, span));
+                owned::lend(&mut data[..usize::from(bytes)], |span| self.matcher.land(ours, envelope, span));
                 self.give_credit_back(envelope.source, usize::from(bytes));
             }
             Message::Long { bytes, mut memory } => {
-                memory.lend(|all| self.state.land(ours, envelope, all.slice(0, bytes)));
-                self.state.spares.give(memory);
+                memory.lend(|all| self.matcher.land(ours, envelope, all.slice(0, bytes)));
+                self.matcher.spares.give(memory);
                 self.give_credit_back(envelope.source, bytes);
             }
             Message::Pieces(early) => {
                 let lane = &mut known(&mut self.peers, envelope.source).lane;
-                let bytes = self.state.take_early(lane, ours, envelope, early);
+                let bytes = self.matcher.take_early(lane, ours, envelope, early);
                 self.give_credit_back(envelope.source, bytes);
             }
             Message::Offer(offer) => {
                 let lane = &mut known(&mut self.peers, envelope.source).lane;
-                self.state.accept(lane, ours, envelope, offer);
+                self.matcher.accept(lane, ours, envelope, offer);
                 self.flush(envelope.source);
             }
-            Message::Loopback { ours: send } => self.state.copy_loopback(send, ours, envelope),
+            Message::Loopback { ours: send } => self.matcher.copy_loopback(send, ours, envelope),
         }
     }
 
@@ -209,50 +288,94 @@ impl P2p {
     }
 }
 
-impl State {
-    /// Takes a packet from a peer. Errors: it is not what any peer of ours may send now; it is dropped.
-    #[inline]
-    pub(crate) fn arrive(&mut self, lane: &mut Lane, header: &Header, payload: Span) -> Result<()> {
+impl Connection {
+    /// Takes the peer's packets as long as they are for these receives, which are not posted. Of a message in pieces it
+    /// stays for those that come soon. A packet that makes no sense stays, and the next `poll` reports it.
+    #[inline(always)]
+    pub(crate) fn take_for<A: Awaiting>(&mut self, matcher: &mut Matcher, awaiting: &mut A) {
+        let Connection { route, lane } = self;
+        let mut timed = None;
+        loop {
+            let (mut begins, mut moved) = (false, false);
+            let _ = route.poll_while(|header, payload| {
+                let taken = matcher.consume(lane, header, payload, awaiting).unwrap_or(Take::Not);
+                moved = taken != Take::Not;
+                begins |= moved && header.kind == packet::BEGIN;
+                taken
+            });
+            if lane.returned > 0 {
+                route.consume(std::mem::take(&mut lane.returned));
+            }
+            if lane.incoming.is_none() {
+                break;
+            }
+            if begins {
+                timed = matcher.try_eager(route, lane);
+            }
+            if !moved || !(0..LOOKS).any(|_| route.ready()) {
+                return;
+            }
+        }
+        if let Some(began) = timed {
+            matcher.tried_eager(began);
+        }
+    }
+}
+
+impl Matcher {
+    /// Takes a packet from a peer. Errors: it is not what a peer of ours may send now.
+    #[inline(always)]
+    pub(crate) fn consume<A: Awaiting>(
+        &mut self,
+        lane: &mut Lane,
+        header: &Header,
+        payload: Span,
+        awaiting: &mut A,
+    ) -> Result<Take> {
+        let envelope = Envelope { context: header.context, source: lane.number, tag: header.tag };
+        if header.kind != packet::EAGER {
+            return self.consume_other(lane, header, payload, awaiting);
+        }
+        let mut taken = awaiting.land(self, &envelope, payload);
+        let bytes = payload.bytes();
+        if taken != Take::Not {
+            lane.returned += cost(bytes);
+        } else if A::KEEPS {
+            let message = Message::filled(bytes, &mut self.spares, |to| payload.copy_to(to));
+            self.count(Counter::UnexpectedMessages, Counter::UnexpectedBytes, bytes);
+            self.unexpected.push(envelope, message);
+            taken = Take::More;
+        } else {
+            return Ok(Take::Not);
+        }
+        self.count(Counter::EagerMessagesReceived, Counter::EagerBytesReceived, bytes);
+        Ok(taken)
+    }
+
+    /// Any packet but a whole message.
+    #[inline(never)]
+    fn consume_other<A: Awaiting>(
+        &mut self,
+        lane: &mut Lane,
+        header: &Header,
+        payload: Span,
+        awaiting: &mut A,
+    ) -> Result<Take> {
         let envelope = Envelope { context: header.context, source: lane.number, tag: header.tag };
         match header.kind {
-            packet::EAGER => {
-                self.count(Counter::EagerMessagesReceived, Counter::EagerBytesReceived, payload.bytes());
-                match self.posted.take(&envelope) {
-                    Some(ours) => {
-                        self.land(ours, envelope, payload);
-                        lane.returned += cost(payload.bytes());
-                    }
-                    None => {
-                        let bytes = payload.bytes();
-                        let message = Message::filled(bytes, &mut self.spares, |to| payload.copy_to(to));
-                        self.count(Counter::UnexpectedMessages, Counter::UnexpectedBytes, payload.bytes());
-                        self.unexpected.push(envelope, message);
-                    }
-                }
-            }
-            packet::OFFER => {
-                let Some([bytes, theirs, address]) = packet::read(payload) else {
-                    fail!(Class::Intern, "peer {} sent an offer of {} bytes", lane.number, payload.bytes())
-                };
-                let offer = Offer { bytes, theirs, address };
-                match self.posted.take(&envelope) {
-                    Some(ours) => self.accept(lane, ours, envelope, offer),
-                    None => {
-                        self.counters.count(Counter::UnexpectedMessages, 1);
-                        self.unexpected.push(envelope, Message::Offer(offer));
-                    }
-                }
-            }
-            packet::BEGIN => return self.began(lane, envelope, payload),
-            packet::PIECE => return self.piece(lane, payload),
-            packet::DATA => return self.fill(lane, header, payload),
-            packet::ASK => return self.asked(lane, header, payload),
-            packet::TAKEN => return self.taken(lane, header.context),
+            packet::BEGIN => return self.began(lane, envelope, payload, awaiting),
+            packet::PIECE => self.piece(lane, payload)?,
+            // The rest is for `P2p::poll`, which also sends what follows from it.
+            _ if !A::KEEPS => return Ok(Take::Not),
+            packet::OFFER => self.offer_came(lane, envelope, payload)?,
+            packet::DATA => self.fill(lane, header, payload)?,
+            packet::ASK => self.asked(lane, header, payload)?,
+            packet::TAKEN => self.taken(lane, header.context)?,
             packet::RECALL => self.recalled(lane, header.context),
-            packet::RETURNED => return self.returned(lane, header.context),
+            packet::RETURNED => self.returned(lane, header.context)?,
             kind => fail!(Class::Intern, "peer {} sent a packet of unknown kind {kind}", lane.number),
         }
-        Ok(())
+        Ok(if lane.incoming.is_none() && awaiting.is_done() { Take::Last } else { Take::More })
     }
 
     /// Ends a receive with a message that is here in one piece.
@@ -263,7 +386,7 @@ impl State {
         request.buffer().unpack(0, message.slice(0, bytes));
         let detached = request.detached;
         if let Data::User(buffer) = request.end() {
-            drop(buffer); // As every receive's: nothing else need be looked for.
+            drop(buffer); // Every receive has the user's buffer: nothing else need be looked for.
         }
         if detached {
             self.requests.remove(ours);
@@ -271,7 +394,7 @@ impl State {
     }
 
     /// Ends a receive with a message of our own, from send buffer to receive buffer.
-    pub(crate) fn land_own(&mut self, ours: u64, envelope: Envelope, message: &mut Data) {
+    pub(crate) fn land_loopback(&mut self, ours: u64, envelope: Envelope, message: &mut Data) {
         let request = self.requests.get_mut(ours).expect("a posted receive is known");
         let bytes = begin(request, envelope, message.bytes() as u64);
         message.copy_to(bytes, request.buffer());
@@ -279,7 +402,7 @@ impl State {
     }
 }
 
-/// Notes what a receive was matched with; returns how many bytes of it the buffer takes.
+/// Notes what a receive was matched with. Returns how many bytes of it the buffer takes.
 #[inline]
 pub(crate) fn begin(request: &mut Request, envelope: Envelope, bytes: u64) -> usize {
     let (taken, outcome) = received(envelope.source, envelope.tag, bytes, request.data.bytes());
@@ -287,7 +410,7 @@ pub(crate) fn begin(request: &mut Request, envelope: Envelope, bytes: u64) -> us
     taken
 }
 
-/// What becomes of a message in a buffer of so many bytes: how many it takes, and what is told.
+/// How many bytes of a message a buffer of this capacity takes, and the outcome.
 #[inline]
 fn received(source_peer: u32, tag: i32, bytes: u64, capacity: usize) -> (usize, Outcome) {
     let taken = bytes.min(capacity as u64) as usize;
@@ -296,28 +419,10 @@ fn received(source_peer: u32, tag: i32, bytes: u64, capacity: usize) -> (usize, 
     (taken, Outcome { source_peer, tag, bytes: taken, error, cancelled: false })
 }
 
-/// A message that has come: its length and its tag, in one word, since two that are written one after the other and read as
-/// one would be waited for.
+/// A message that has come: its length and its tag. They share a word, because a wide load of two fresh narrow stores
+/// would wait for them to leave the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrived(u64);
-
-/// Takes a packet, if it is the whole message for a receive from its peer: `unpack` gets the bytes for which there is room.
-#[inline(always)]
-pub(crate) fn take(
-    header: &Header,
-    payload: Span,
-    context: u64,
-    tag: Option<i32>,
-    capacity: usize,
-    unpack: impl FnOnce(Span),
-) -> Option<Arrived> {
-    let fits = header.context == context && tag.is_none_or(|tag| tag == header.tag);
-    if !fits || header.kind != packet::EAGER {
-        return None;
-    }
-    unpack(payload.slice(0, payload.bytes().min(capacity)));
-    Some(Arrived::new(payload.bytes(), header.tag))
-}
 
 impl Arrived {
     #[inline(always)]
@@ -336,19 +441,19 @@ impl Arrived {
         self.0 as i32
     }
 
-    /// What its receive has to tell.
+    /// The outcome of its receive.
     #[inline(always)]
     pub(crate) fn outcome(self, source: u32, capacity: usize) -> Outcome {
         received(source, self.tag(), self.bytes() as u64, capacity).1
     }
 }
 
-/// The answer of `P2p::recv_next` where a receive is needed.
+/// The answer of `P2p::recv_next` where a request is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Indirect {
-    /// It must be started.
+    /// The receive must be started.
     Unstarted,
-    /// It was, with the first pieces of its message.
+    /// It was started, with the first pieces of its message.
     Started(Ticket),
 }
 

@@ -13,9 +13,10 @@
 //! read. Number 0 (`FINAL`) promises not to.
 
 use crate::lane::{Lane, Outgoing};
-use crate::receive::begin;
+use crate::protocol::Fetch;
+use crate::receive::{Message, begin};
 use crate::request::{Data, Request, SendProgress, Stage};
-use crate::{LargeProtocol, P2p, State, known, packet};
+use crate::{LargeProtocol, Matcher, P2p, known, packet};
 use error::{Class, Result, fail};
 use matching::Envelope;
 use sys::Span;
@@ -51,46 +52,70 @@ pub(crate) struct ReadFallback {
 /// every piece instead was slower for all lengths (1 MiB to pieces of 4 KiB 144 us against 84, of 256 B 1.7 ms against 0.1).
 const BOUNCE_BYTES: usize = 256 << 10;
 
-impl State {
+impl Matcher {
+    /// OFFER: a message whose bytes are still with the peer.
+    pub(crate) fn offer_came(&mut self, lane: &mut Lane, envelope: Envelope, payload: Span) -> Result<()> {
+        let Some([bytes, theirs, address]) = packet::read(payload) else {
+            fail!(Class::Intern, "peer {} sent an offer of {} bytes", lane.number, payload.bytes())
+        };
+        let offer = Offer { bytes, theirs, address };
+        match self.posted.take(&envelope) {
+            Some(ours) => self.accept(lane, ours, envelope, offer),
+            None => {
+                self.counters.count(Counter::UnexpectedMessages, 1);
+                self.unexpected.push(envelope, Message::Offer(offer));
+            }
+        }
+        Ok(())
+    }
+
     /// Starts to fetch an offered message into its receive.
     pub(crate) fn accept(&mut self, lane: &mut Lane, ours: u64, envelope: Envelope, offer: Offer) {
         let Offer { theirs, address, .. } = offer;
         let request = self.requests.get_mut(ours).expect("a posted receive is known");
         let end = begin(request, envelope, offer.bytes) as u64;
-        let counters = (Counter::RendezvousMessagesReceived, Counter::RendezvousBytesReceived);
-        self.counters.count(counters.0, 1);
-        self.counters.count(counters.1, end);
+        self.counters.count(Counter::RendezvousMessagesReceived, 1);
+        self.counters.count(Counter::RendezvousBytesReceived, end);
         if end == 0 {
             lane.push(Outgoing::Taken { theirs });
             return self.complete(ours);
         }
         let (peer, next) = (lane.number, 0);
-        let readable = !lane.unreadable && address != 0;
-        let way = self.chooser.begin(lane.distance(&self.chooser), self.sends_open > 0, end, readable);
-        let protocol = match self.large_protocol {
-            LargeProtocol::Auto if way == Way::Read => LargeProtocol::Cma,
-            chosen => chosen,
-        };
-        let attempt = match protocol {
-            LargeProtocol::Cma if readable => {
-                request.stage = Stage::Reading { peer, theirs, address, attempt: FINAL, next, end };
-                return self.reading.push_back(ours);
+        let (stage, attempt) = match self.fetch_by(lane, end, address != 0) {
+            Fetch::Read => {
+                self.reading.push_back(ours);
+                (Stage::Reading { peer, theirs, address, attempt: FINAL, next, end }, None)
             }
-            LargeProtocol::Auto if readable => {
+            Fetch::CellsOrRead => {
                 let polls_left = self.patience_polls;
                 self.fallbacks.push(ReadFallback { ours, address, seen: next, polls_left });
-                1
+                (Stage::Filling { peer, theirs, attempt: 1, next, end }, Some(1))
             }
-            _ => FINAL,
+            Fetch::Cells => (Stage::Filling { peer, theirs, attempt: FINAL, next, end }, Some(FINAL)),
         };
-        request.stage = Stage::Filling { peer, theirs, attempt, next, end };
-        lane.push(Outgoing::Ask { theirs, ours, attempt, next, end });
+        self.requests.get_mut(ours).expect("as above").stage = stage;
+        if let Some(attempt) = attempt {
+            lane.push(Outgoing::Ask { theirs, ours, attempt, next, end });
+        }
+    }
+
+    /// How to fetch an offered message whose sender shows it where it lies, or not. Asked once per offer.
+    fn fetch_by(&mut self, lane: &mut Lane, bytes: u64, is_shown: bool) -> Fetch {
+        let readable = is_shown && !lane.unreadable;
+        let way = self.chooser.begin(lane.distance(&self.chooser), self.sends_open > 0, bytes, readable);
+        match self.large_protocol {
+            _ if !readable => Fetch::Cells,
+            LargeProtocol::Cells => Fetch::Cells,
+            LargeProtocol::Cma => Fetch::Read,
+            LargeProtocol::Auto if way == Way::Read => Fetch::Read,
+            LargeProtocol::Auto => Fetch::CellsOrRead,
+        }
     }
 
     /// Turns receives whose sender has been silent for too long into readers.
     #[cold]
     pub(crate) fn lose_patience(&mut self) {
-        let State { fallbacks, requests, reading, patience_polls, .. } = self;
+        let Matcher { fallbacks, requests, reading, patience_polls, .. } = self;
         fallbacks.retain_mut(|fallback| {
             let Some(request) = requests.get_mut(fallback.ours) else { return false };
             let Stage::Filling { peer, theirs, attempt, next, end } = request.stage else { return false };
@@ -244,35 +269,36 @@ impl P2p {
     /// Reads one piece for the receive whose turn it is; returns whether there was one.
     #[inline]
     pub(crate) fn advance_read(&mut self) -> bool {
-        match self.state.reading.pop_front() {
+        match self.matcher.reading.pop_front() {
             Some(ours) => self.advance_read_of(ours),
             None => false,
         }
     }
 
     fn advance_read_of(&mut self, ours: u64) -> bool {
-        let Some(&Request { stage: Stage::Reading { peer: number, .. }, .. }) = self.state.requests.get(ours)
+        let Some(&Request { stage: Stage::Reading { peer: number, .. }, .. }) =
+            self.matcher.requests.get(ours)
         else {
             unreachable!("only receives that read are in the list of readers")
         };
         let peer = known(&mut self.peers, number);
-        let done = self.state.read_piece(&peer.route, ours);
-        let request = self.state.requests.get_mut(ours).expect("it was just found");
+        let done = self.matcher.read_piece(&peer.route, ours);
+        let request = self.matcher.requests.get_mut(ours).expect("it was just found");
         let Stage::Reading { theirs, attempt, next, end, .. } = request.stage else {
             unreachable!("as above")
         };
         if !done {
             peer.lane.unreadable = true;
-            self.state.chooser.refused();
+            self.matcher.chooser.refused();
             let attempt = if attempt == FINAL { FINAL } else { attempt + 1 };
             request.stage = Stage::Filling { peer: number, theirs, attempt, next, end };
             peer.lane.push(Outgoing::Ask { theirs, ours, attempt, next, end });
         } else if next == end {
             peer.lane.push(Outgoing::Taken { theirs });
-            self.state.chooser.end();
-            self.state.complete(ours);
+            self.matcher.chooser.end();
+            self.matcher.complete(ours);
         } else {
-            self.state.reading.push_back(ours);
+            self.matcher.reading.push_back(ours);
             return true;
         }
         self.flush(number);

@@ -2,6 +2,7 @@
 
 use crate::Outcome;
 use crate::buffered::Kept;
+use crate::protocol::Protocol;
 use datatype::Buffer;
 use matching::{Entry, Envelope};
 use sys::Span;
@@ -37,8 +38,8 @@ pub(crate) struct SendStage {
     pub(crate) peer: u32,
     /// The envelope as the receiver sees it.
     pub(crate) envelope: Envelope,
-    /// It must not end before its receive has started.
-    pub(crate) synchronous: bool,
+    /// How it leaves, unless the credit is used up: then by `Protocol::Offer`, as a synchronous send always does.
+    pub(crate) protocol: Protocol,
     pub(crate) progress: SendProgress,
 }
 

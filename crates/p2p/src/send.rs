@@ -1,8 +1,12 @@
 //! Starting a send.
+//!
+//! A message that can leave at once needs no request: `send_now` is that fast path. Every other send waits in its peer's
+//! lane, behind the sends that were started before it (`lane.rs`).
 
 use crate::lane::Outgoing;
+use crate::protocol::Protocol;
 use crate::request::{Data, Request, SendProgress, SendStage};
-use crate::{Mode, P2p, Peer, State, Ticket, known, packet};
+use crate::{Connection, Matcher, Mode, P2p, Ticket, known, packet};
 use datatype::Buffer;
 use error::Result;
 use matching::Envelope;
@@ -14,7 +18,7 @@ impl P2p {
     /// Starts a send (MPI 5.0, sections 3.4 and 3.7.2).
     ///
     /// Errors: `dest` is no process of the job; a buffered send finds no room in the attached buffer.
-    #[inline(always)] // The buffer of most is an address and a length, which then stay in registers.
+    #[inline(always)] // A buffer without gaps is an address and a length, which then stay in registers.
     pub fn isend(&mut self, mode: Mode, context: u64, dest: u32, tag: i32, buffer: Buffer) -> Result<Ticket> {
         if mode != Mode::Synchronous
             && let Some(span) = buffer.contiguous()
@@ -25,40 +29,44 @@ impl P2p {
         self.isend_any(mode, context, dest, tag, buffer)
     }
 
-    /// Sends a message in the standard mode if it can leave at once; whether it did.
+    /// Sends a message in the standard mode if it can leave at once. Returns whether it did.
     #[inline(never)]
     pub fn send_now(&mut self, context: u64, dest: u32, tag: i32, span: Span) -> bool {
-        match self.peers.get_mut(dest as usize) {
-            Some(Some(peer)) if span.bytes() <= peer.lane.short_bytes_max => {
-                peer.send_now(&self.state, context, tag, span.bytes(), move |to| span.copy_to(to))
+        let Some(Some(peer)) = self.peers.get_mut(dest as usize) else { return false };
+        match peer.lane.protocol(span.bytes(), &self.matcher.chooser) {
+            Protocol::Inline | Protocol::Cell => {
+                peer.send_packet(&self.matcher, context, tag, span.bytes(), move |to| span.copy_to(to))
             }
-            Some(Some(peer)) => {
-                peer.send_pieces_now(&self.state, &Envelope { context, source: self.rank, tag }, span)
+            Protocol::Pieces => {
+                peer.send_pieces_now(&self.matcher, &Envelope { context, source: self.rank, tag }, span)
             }
-            None | Some(None) => false,
+            Protocol::Offer => false,
         }
     }
 
-    /// Any other send.
+    /// Any other send: to a new peer or this process, with gaps, long, or for want of room.
     #[inline(never)]
     fn isend_any(&mut self, mode: Mode, context: u64, dest: u32, tag: i32, buffer: Buffer) -> Result<Ticket> {
         self.connect(dest)?;
         let peer = known(&mut self.peers, dest);
+        let bytes = buffer.bytes();
+        let protocol = match mode {
+            Mode::Synchronous => Protocol::Offer,
+            Mode::Standard | Mode::Buffered { .. } => peer.lane.protocol(bytes, &self.matcher.chooser),
+        };
         if let Route::Loopback = peer.route {
-            let ticket = self.isend_own(mode, context, tag, buffer);
+            let ticket = self.isend_loopback(mode, protocol, context, tag, buffer);
             // Another thread of this process may sleep in its wait for the message, and no peer rings.
             self.reach.ring_own();
             return ticket;
         }
         let fill = |to| buffer.pack_away(0, to);
-        let is_short = buffer.bytes() <= peer.lane.short_bytes_max;
-        if is_short
-            && mode != Mode::Synchronous
-            && peer.send_now(&self.state, context, tag, buffer.bytes(), fill)
+        if let Protocol::Inline | Protocol::Cell = protocol
+            && peer.send_packet(&self.matcher, context, tag, bytes, fill)
         {
             return Ok(Ticket::DONE);
         }
-        self.isend_later(mode, context, dest, tag, buffer)
+        self.isend_later(mode, protocol, (context, dest, tag), buffer)
     }
 
     /// A send that must wait for room, or begin with an offer.
@@ -66,43 +74,37 @@ impl P2p {
     fn isend_later(
         &mut self,
         mode: Mode,
-        context: u64,
-        dest: u32,
-        tag: i32,
+        protocol: Protocol,
+        (context, dest, tag): (u64, u32, i32),
         buffer: Buffer,
     ) -> Result<Ticket> {
         let envelope = Envelope { context, source: self.rank, tag };
         let (data, detached) = self.keep(mode, context, buffer)?;
-        let stage = SendStage {
-            peer: dest,
-            envelope,
-            synchronous: mode == Mode::Synchronous,
-            progress: SendProgress::Queued,
-        };
-        let ours = self.state.open_send(Request::send(stage, data, detached));
+        let stage = SendStage { peer: dest, envelope, protocol, progress: SendProgress::Queued };
+        let ours = self.matcher.open_send(Request::send(stage, data, detached));
         known(&mut self.peers, dest).lane.push(Outgoing::Message { ours });
         self.flush(dest);
         Ok(if detached { Ticket::DONE } else { Ticket(ours) })
     }
 
-    /// What a send that does not end at once reads from: for the buffered mode a copy, and then nobody waits for its end.
+    /// What a send that does not end at once reads from, and whether nobody waits for its end: a copy in the buffered mode.
     /// Where the attached buffer seems full, messages that could leave by now get the chance to.
     pub(crate) fn keep(&mut self, mode: Mode, context: u64, buffer: Buffer) -> Result<(Data, bool)> {
         match mode {
             Mode::Standard | Mode::Synchronous => Ok((Data::User(buffer), false)),
             Mode::Buffered { session } => {
-                if !self.state.buffered.has_room(context, session, buffer.bytes()) {
+                if !self.matcher.buffered.has_room(context, session, buffer.bytes()) {
                     self.poll()?;
                 }
-                Ok((self.state.buffered.copy_of(context, session, &buffer)?, true))
+                Ok((self.matcher.buffered.copy_of(context, session, &buffer)?, true))
             }
         }
     }
 
-    /// Sends what waits for a peer, and remembers it if something still does.
+    /// Sends what waits for a peer, and remembers the peer if something still does.
     pub(crate) fn flush(&mut self, number: u32) -> bool {
         let peer = known(&mut self.peers, number);
-        let sent = peer.flush(&mut self.state);
+        let sent = peer.flush(&mut self.matcher);
         if peer.lane.has_work() && !std::mem::replace(&mut peer.lane.blocked, true) {
             self.blocked.push(number);
         }
@@ -110,18 +112,18 @@ impl P2p {
     }
 }
 
-impl Peer {
-    /// Sends a message that fits in one packet, if it can leave at once.
+impl Connection {
+    /// Sends a message in one packet, if it can leave at once.
     #[inline(always)]
-    fn send_now(
+    fn send_packet(
         &mut self,
-        state: &State,
+        matcher: &Matcher,
         context: u64,
         tag: i32,
         bytes: usize,
         fill: impl FnOnce(Span),
     ) -> bool {
-        let Peer { route, lane } = self;
+        let Connection { route, lane } = self;
         if matches!(route, Route::Loopback) || !lane.is_clear() || !lane.has_credit(bytes, route) {
             return false;
         }
@@ -130,12 +132,12 @@ impl Peer {
             return false;
         }
         lane.charge(bytes);
-        state.count(Counter::EagerMessagesSent, Counter::EagerBytesSent, bytes);
+        matcher.count(Counter::EagerMessagesSent, Counter::EagerBytesSent, bytes);
         true
     }
 }
 
-impl State {
+impl Matcher {
     pub(crate) fn open_send(&mut self, request: Request) -> u64 {
         self.sends_open += 1;
         self.requests.insert(request)

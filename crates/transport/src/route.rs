@@ -26,6 +26,10 @@ pub struct Header {
 /// Payload that travels beside the header, in the same slot.
 pub const INLINE_BYTES: usize = 40;
 
+/// The longest message that had best go in one packet, and the least that a packet of a longer one carries, but the last
+/// (docs/tuning.md, "Transport").
+pub const PACKET_BYTES_MAX: usize = 16 << 10;
+
 /// The answer to a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -165,12 +169,13 @@ impl Route {
         }
     }
 
-    /// Whether there is room now for a packet of a few words and `bytes` bytes in packets of at most `piece_bytes`: the next sends are these.
-    pub fn has_room(&mut self, bytes: usize, piece_bytes: usize) -> bool {
+    /// Whether there is room now for a packet of a few words and `bytes` bytes in packets of at most `chunk_bytes`: the
+    /// next sends are these.
+    pub fn has_room(&mut self, bytes: usize, chunk_bytes: usize) -> bool {
         match self {
             Route::Loopback => unreachable!("{NO_PACKETS}"),
-            Route::Shm(link) => link.has_room(bytes, piece_bytes),
-            Route::Sim(link) => link.has_room(bytes, piece_bytes),
+            Route::Shm(link) => link.has_room(bytes, chunk_bytes),
+            Route::Sim(link) => link.has_room(bytes, chunk_bytes),
         }
     }
 
@@ -218,20 +223,21 @@ impl Route {
         }
     }
 
-    /// The longest payload that the next packet had best carry, if more follow.
-    pub fn piece_bytes_max(&self) -> usize {
+    /// Bytes of the next packet of a message of `message_bytes` bytes that goes in several.
+    pub fn chunk_for(&self, message_bytes: usize) -> usize {
         match self {
-            Route::Shm(link) => link.piece_bytes_max(),
-            route => route.payload_bytes_max(),
+            Route::Loopback => unreachable!("{NO_PACKETS}"),
+            Route::Shm(link) => link.chunk_for(message_bytes),
+            Route::Sim(link) => link.chunk_for(message_bytes),
         }
     }
 
-    /// Longest payload of a packet.
-    pub fn payload_bytes_max(&self) -> usize {
+    /// The longest message that had best go in one packet.
+    pub fn packet_bytes_max(&self) -> usize {
         match self {
             Route::Loopback => usize::MAX,
-            Route::Shm(link) => link.payload_bytes_max(),
-            Route::Sim(link) => link.payload_bytes_max(),
+            Route::Shm(_) => PACKET_BYTES_MAX,
+            Route::Sim(link) => link.payload_bytes_max().min(PACKET_BYTES_MAX),
         }
     }
 

@@ -1,12 +1,15 @@
 //! The shm route: the two rings between this rank and a peer on the node, and the peer's memory.
 
-use crate::route::{Header, Sent, Take};
+use crate::route::{Header, PACKET_BYTES_MAX, Sent, Take};
 use crate::shm::ring::{self, CELL_BYTES, INLINE_BYTES, RECYCLED_BYTES, Receiver, Sender};
 use crate::shm::{Segment, cma};
 use error::Result;
 use std::cell::OnceCell;
 use std::sync::atomic::Ordering;
 use sys::Span;
+
+/// A longer message takes no recycled buffers: there are too few, and they would only touch more of the caches.
+const RECYCLED_MESSAGE_BYTES_MAX: usize = 512 << 10;
 
 /// This rank's way into the segment.
 pub struct Port {
@@ -144,8 +147,8 @@ impl Link {
         self.sender.send_back(&header, &mut self.receiver, move |_, cell| fill(cell))
     }
 
-    pub(crate) fn has_room(&mut self, bytes: usize, piece_bytes: usize) -> bool {
-        self.sender.has_room(bytes as u64, piece_bytes as u64)
+    pub(crate) fn has_room(&mut self, bytes: usize, chunk_bytes: usize) -> bool {
+        self.sender.has_room(bytes as u64, chunk_bytes as u64)
     }
 
     #[inline]
@@ -179,13 +182,13 @@ impl Link {
         self.receiver.consume(amount);
     }
 
-    pub(crate) fn payload_bytes_max(&self) -> usize {
-        CELL_BYTES
-    }
-
-    /// A recycled buffer's while there is one.
-    pub(crate) fn piece_bytes_max(&self) -> usize {
-        if self.receiver.has_recycled() { RECYCLED_BYTES } else { CELL_BYTES }
+    /// Where messages go to and fro, which recycled buffers show, chunks are short, so that both ranks copy at the same time.
+    /// A rank that only sends need not wait for its peer, so fewer and longer ones are better.
+    pub(crate) fn chunk_for(&self, message_bytes: usize) -> usize {
+        if message_bytes <= RECYCLED_MESSAGE_BYTES_MAX && self.receiver.has_recycled() {
+            return RECYCLED_BYTES;
+        }
+        (message_bytes / 2).clamp(PACKET_BYTES_MAX, CELL_BYTES)
     }
 
     pub(crate) fn read(&self, address: usize, to: Span) -> bool {
@@ -196,5 +199,25 @@ impl Link {
             reaches
         });
         readable && cma::read(pid, &[(address, to.bytes())], to).is_ok()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::shm::Shape;
+
+    #[test]
+    fn chunks_are_longer_where_nothing_comes_back() {
+        let segment = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 1 }).unwrap().0;
+        let mut link = Port::new(segment, 0).link(1).unwrap();
+        let chunks = |link: &Link| {
+            [100, 16 << 10, 40 << 10, 64 << 10, 1 << 20].map(|bytes| link.chunk_for(bytes) >> 10)
+        };
+        assert_eq!(chunks(&link), [16, 16, 16, 16, 32], "while there are recycled buffers");
+        for _ in 0..100 {
+            assert_eq!(link.send(&Header { kind: 1, ..Header::default() }, 300, |_| ()), Sent::Done);
+        }
+        assert_eq!(chunks(&link), [16, 16, 20, 32, 32]);
     }
 }

@@ -4,7 +4,7 @@
 //! whether a ring refuses although it has room, whether a rank's memory can be read. The same seed gives the same job,
 //! as long as its ranks are polled in the same order, for which `Network::below` draws the numbers.
 
-use crate::route::{Header, INLINE_BYTES, Sent, Take};
+use crate::route::{Header, INLINE_BYTES, PACKET_BYTES_MAX, Sent, Take};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sys::Span;
@@ -177,10 +177,10 @@ impl Link {
         Sent::Done
     }
 
-    pub(crate) fn has_room(&mut self, bytes: usize, piece_bytes: usize) -> bool {
+    pub(crate) fn has_room(&mut self, bytes: usize, chunk_bytes: usize) -> bool {
         let mut state = self.network.state();
         let Conditions { refused_percent, ring_packets, .. } = state.conditions;
-        let packets = 1 + bytes.div_ceil(piece_bytes);
+        let packets = 1 + bytes.div_ceil(chunk_bytes);
         let is_refused = state.below(100) < refused_percent;
         if is_refused || state.ring(self.rank, self.peer).packets.len() + packets > ring_packets {
             return false;
@@ -232,6 +232,10 @@ impl Link {
 
     pub(crate) fn consume(&mut self, amount: u64) {
         self.network.state().ring(self.peer, self.rank).consumed += amount;
+    }
+
+    pub(crate) fn chunk_for(&self, message_bytes: usize) -> usize {
+        (message_bytes / 2).max(PACKET_BYTES_MAX).min(self.payload_bytes_max())
     }
 
     pub(crate) fn payload_bytes_max(&self) -> usize {

@@ -1,0 +1,143 @@
+//! The protocols: how a message's bytes get from the send buffer to the receive buffer. This is the one decision by size.
+//!
+//! The sender asks once per message (`Lane::protocol`) and keeps the answer. Without credit, an eager message is offered
+//! like a long one. The receiver of an offer asks once per offer (`Matcher::fetch_by`), because only it knows whether it
+//! can read the sender's memory, and which way was measured to be faster (`choice.rs`).
+//!
+//! Read next: `send.rs`, `pieces.rs`, `rendezvous.rs`.
+
+use crate::{Config, EAGER_MOST};
+use transport::route::{INLINE_BYTES, PACKET_BYTES_MAX};
+
+/// How a message leaves its sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// Eager, inside the packet's slot.
+    Inline,
+    /// Eager, in the packet's cell.
+    Cell,
+    /// Eager, as a BEGIN and pieces.
+    Pieces,
+    /// Rendezvous: an offer, and the receiver chooses a `Fetch`.
+    Offer,
+}
+
+/// How a receiver fetches an offered message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fetch {
+    /// It asks, and the sender streams cells.
+    Cells,
+    /// As `Cells`, but it reads if the sender stays silent.
+    CellsOrRead,
+    /// It reads the sender's memory.
+    Read,
+}
+
+/// One row of the table that `outboard plan --p2p` prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Its name.
+    pub name: &'static str,
+    /// The shortest message that it carries.
+    pub bytes_min: u64,
+    /// The longest.
+    pub bytes_max: u64,
+    /// How the bytes move.
+    pub moves: &'static str,
+    /// What must be there, or another protocol is taken.
+    pub needs: &'static str,
+}
+
+/// Up to which length a sender uses each protocol to one peer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// The longest eager message in one packet.
+    pub(crate) packet_bytes_max: usize,
+    /// The longest eager message.
+    pub(crate) eager_bytes_max: usize,
+}
+
+impl Limits {
+    /// The limits where a packet had best carry at most `packet_bytes_max` bytes.
+    pub(crate) fn new(eager_bytes_max: usize, packet_bytes_max: usize) -> Limits {
+        Limits { packet_bytes_max: eager_bytes_max.min(packet_bytes_max), eager_bytes_max }
+    }
+
+    /// The protocol of a message that may leave eagerly.
+    #[inline(always)]
+    pub(crate) fn of(&self, bytes: usize) -> Protocol {
+        match bytes {
+            _ if bytes > self.eager_bytes_max => Protocol::Offer,
+            _ if bytes > self.packet_bytes_max => Protocol::Pieces,
+            _ if bytes > INLINE_BYTES => Protocol::Cell,
+            _ => Protocol::Inline,
+        }
+    }
+}
+
+/// The protocols under these settings, shortest messages first; those that no length uses are left out.
+pub fn table(config: &Config) -> Vec<Record> {
+    let Limits { packet_bytes_max, eager_bytes_max } = Limits::new(config.eager_bytes_max, PACKET_BYTES_MAX);
+    let [inline, packet, eager] = [INLINE_BYTES.min(eager_bytes_max), packet_bytes_max, eager_bytes_max];
+    debug_assert!(eager as u64 <= EAGER_MOST);
+    let row = |name, bytes: (usize, u64), moves, needs| Record {
+        name,
+        bytes_min: bytes.0 as u64,
+        bytes_max: bytes.1,
+        moves,
+        needs,
+    };
+    let rows = [
+        row("eager inline", (0, inline as u64), "in the packet's slot", "credit, a free slot"),
+        row(
+            "eager cell",
+            (inline + 1, packet as u64),
+            "in one cell of the ring, or a recycled buffer",
+            "credit, a free slot and cell",
+        ),
+        row(
+            "eager pieces",
+            (packet + 1, eager as u64),
+            "in several cells; the receiver copies one while the sender fills the next",
+            "credit, free slots and cells",
+        ),
+        row(
+            "rendezvous cells",
+            (eager + 1, u64::MAX),
+            "streamed through cells, once the receiver asks",
+            "both ranks in MPI",
+        ),
+        row(
+            "rendezvous read",
+            (eager + 1, u64::MAX),
+            "copied by the receiver out of the sender's memory",
+            "cross-memory attach, a send buffer without gaps",
+        ),
+    ];
+    rows.into_iter().filter(|row| row.bytes_min <= row.bytes_max).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the table says of every length what a sender decides.
+    #[test]
+    fn the_table_and_the_decision_agree() {
+        for eager_bytes_max in [0, 10, 40, 41, 8 << 10, 64 << 10] {
+            let limits = Limits::new(eager_bytes_max, PACKET_BYTES_MAX);
+            let rows = table(&Config { eager_bytes_max, ..Config::default() });
+            for bytes in [0, 1, 10, 11, 40, 41, 8 << 10, (8 << 10) + 1, 16 << 10, 17 << 10, 64 << 10, 1 << 20]
+            {
+                let name = match limits.of(bytes) {
+                    Protocol::Inline => "eager inline",
+                    Protocol::Cell => "eager cell",
+                    Protocol::Pieces => "eager pieces",
+                    Protocol::Offer => "rendezvous cells",
+                };
+                let row = rows.iter().find(|row| (row.bytes_min..=row.bytes_max).contains(&(bytes as u64)));
+                assert_eq!(row.unwrap().name, name, "{bytes} bytes, eager up to {eager_bytes_max}");
+            }
+        }
+    }
+}
