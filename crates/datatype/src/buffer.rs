@@ -208,6 +208,20 @@ impl Buffer {
         }
     }
 
+    /// As `pack`, into memory of our own.
+    #[inline]
+    pub fn save(&self, offset: usize, to: &mut [MaybeUninit<u8>]) {
+        // SAFETY: the slice is live and exclusive until after the copy.
+        self.pack(offset, unsafe { Span::claim(to.as_mut_ptr().expose_provenance(), to.len()) });
+    }
+
+    /// As `unpack`, from memory of our own.
+    #[inline]
+    pub fn restore(&self, offset: usize, from: &[MaybeUninit<u8>]) {
+        // SAFETY: the slice is live until after the copy, which only reads it.
+        self.unpack(offset, unsafe { Span::claim(from.as_ptr().expose_provenance(), from.len()) });
+    }
+
     #[inline(never)] // The block is on the stack.
     fn gather_away(&self, offset: usize, to: Span) {
         let mut block = MaybeUninit::<[u8; AWAY_BLOCK_BYTES]>::uninit();

@@ -135,7 +135,7 @@ impl Buffered {
         let data = match attached {
             AttachedBuffer::Automatic => {
                 let mut memory = Memory::new(bytes);
-                memory.lend(|to| message.pack(0, to));
+                message.save(0, &mut memory);
                 used.push(Part { at: 0, bytes: 0, number });
                 Data::Owned(memory, kept)
             }

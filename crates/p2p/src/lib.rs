@@ -25,7 +25,7 @@ mod pending;
 mod pieces;
 mod poll;
 mod probe;
-pub mod protocol;
+mod protocol;
 mod receive;
 mod rendezvous;
 mod request;
@@ -38,6 +38,7 @@ pub use deferred::{DEFERRED_MAX, NUMBERS};
 pub use describe::{Operation, What};
 pub use pending::Pending;
 pub use probe::{MessageTicket, Probe};
+pub use protocol::{Record, table as protocols};
 
 use buffered::Buffered;
 use choice::Chooser;

@@ -29,7 +29,7 @@ impl P2p {
         let peer = known(&mut self.peers, self.rank);
         if protocol != Protocol::Offer && peer.lane.has_credit(bytes, &peer.route) {
             peer.lane.charge(bytes);
-            let message = Message::filled(bytes, &mut self.matcher.spares, |to| buffer.pack(0, to));
+            let message = Message::filled(bytes, &mut self.matcher.spares, |to| buffer.save(0, to));
             self.matcher.unexpected.push(envelope, message);
             return Ok(Ticket::DONE);
         }

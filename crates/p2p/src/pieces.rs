@@ -9,6 +9,7 @@ use crate::lane::{Lane, cost};
 use crate::receive::{Awaiting, Message, begin};
 use crate::request::Stage;
 use crate::{Connection, EAGER_MOST, Matcher, packet};
+use datatype::Buffer;
 use error::{Class, Result, fail};
 use matching::Envelope;
 use sys::Span;
@@ -195,7 +196,8 @@ impl Matcher {
         lane.incoming = (left > 0).then_some(Incoming { left, ..incoming });
         match incoming.to {
             Destination::Receive(ours) => {
-                self.take_piece(ours, payload);
+                let copy = |buffer: &Buffer, at, taken| buffer.unpack(at, payload.slice(0, taken));
+                self.take_piece(ours, payload.bytes(), copy);
                 if left == 0 {
                     self.complete(ours);
                 }
@@ -204,7 +206,7 @@ impl Matcher {
                 let early =
                     self.early.get_mut(number).expect("a receive that takes it takes the pieces, too");
                 let at = early.filled;
-                early.memory.lend(|all| payload.copy_to(all.slice(at, payload.bytes())));
+                payload.save(&mut early.memory[at..at + payload.bytes()]);
                 early.filled += payload.bytes();
             }
         }
@@ -219,10 +221,11 @@ impl Matcher {
         envelope: Envelope,
         number: u64,
     ) -> usize {
-        let Early { mut memory, bytes, filled } =
+        let Early { memory, bytes, filled } =
             self.early.remove(number).expect("an early message waits for its receive");
         self.gather(ours, envelope, bytes);
-        memory.lend(|all| self.take_piece(ours, all.slice(0, filled)));
+        let copy = |buffer: &Buffer, at, taken| buffer.restore(at, &memory[..taken]);
+        self.take_piece(ours, filled, copy);
         self.spares.give(memory);
         if filled == bytes {
             self.complete(ours);
@@ -240,15 +243,16 @@ impl Matcher {
         request.stage = Stage::Gathering { peer: envelope.source, next: 0, end };
     }
 
-    /// The next bytes of such a receive. Those behind its end are dropped.
-    fn take_piece(&mut self, ours: u64, piece: Span) {
+    /// The next bytes of such a receive. Those behind its end are dropped. `copy` is told where in the buffer they go, and how
+    /// many.
+    fn take_piece(&mut self, ours: u64, bytes: usize, copy: impl FnOnce(&Buffer, usize, usize)) {
         let request = self.requests.get_mut(ours).expect("a receive ends with the last piece");
         let Stage::Gathering { next, end, .. } = &mut request.stage else {
             unreachable!("a receive takes pieces until the last")
         };
-        let (at, taken) = (*next as usize, (piece.bytes() as u64).min(*end - *next));
+        let (at, taken) = (*next as usize, (bytes as u64).min(*end - *next));
         *next += taken;
-        request.buffer().unpack(at, piece.slice(0, taken as usize));
+        copy(request.buffer(), at, taken as usize);
     }
 }
 

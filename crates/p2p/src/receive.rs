@@ -14,15 +14,16 @@ use crate::{Connection, Matcher, Outcome, P2p, Ticket, known, packet};
 use datatype::Buffer;
 use error::{Class, Error, Result, fail};
 use matching::{Envelope, Pattern};
+use std::mem::MaybeUninit;
 use sys::Span;
 use telemetry::Counter;
-use transport::owned::{self, Memory};
+use transport::owned::Memory;
 use transport::route::{Header, INLINE_BYTES, Route, Take};
 
 /// A message whose receive is not yet known.
 pub(crate) enum Message {
     /// As short as most are: kept without another allocation.
-    Short { bytes: u8, data: [u8; INLINE_BYTES] },
+    Short { bytes: u8, data: [MaybeUninit<u8>; INLINE_BYTES] },
     /// A copy: the first `bytes` of this memory.
     Long { bytes: usize, memory: Memory },
     /// Some of its pieces have come, perhaps all (`Matcher::early`).
@@ -35,14 +36,18 @@ pub(crate) enum Message {
 
 impl Message {
     /// A message of so many bytes, which `fill` writes.
-    pub(crate) fn filled(bytes: usize, spares: &mut Spares, fill: impl FnOnce(Span)) -> Message {
+    pub(crate) fn filled(
+        bytes: usize,
+        spares: &mut Spares,
+        fill: impl FnOnce(&mut [MaybeUninit<u8>]),
+    ) -> Message {
         if bytes <= INLINE_BYTES {
-            let mut data = [0; INLINE_BYTES];
-            owned::lend(&mut data[..bytes], fill);
+            let mut data = [MaybeUninit::uninit(); INLINE_BYTES];
+            fill(&mut data[..bytes]);
             return Message::Short { bytes: bytes as u8, data };
         }
         let mut memory = spares.take(bytes);
-        memory.lend(|all| fill(all.slice(0, bytes)));
+        fill(&mut memory[..bytes]);
         Message::Long { bytes, memory }
     }
 }
@@ -256,12 +261,15 @@ impl P2p {
     /// Gives a receive the message that waited for it.
     pub(crate) fn deliver(&mut self, ours: u64, envelope: Envelope, message: Message) {
         match message {
-            Message::Short { bytes, mut data } => {
-                owned::lend(&mut data[..usize::from(bytes)], |span| self.matcher.land(ours, envelope, span));
-                self.give_credit_back(envelope.source, usize::from(bytes));
+            Message::Short { bytes, data } => {
+                let bytes = usize::from(bytes);
+                let copy = |buffer: &Buffer, taken| buffer.restore(0, &data[..taken]);
+                self.matcher.land_by(ours, envelope, bytes, copy);
+                self.give_credit_back(envelope.source, bytes);
             }
-            Message::Long { bytes, mut memory } => {
-                memory.lend(|all| self.matcher.land(ours, envelope, all.slice(0, bytes)));
+            Message::Long { bytes, memory } => {
+                let copy = |buffer: &Buffer, taken| buffer.restore(0, &memory[..taken]);
+                self.matcher.land_by(ours, envelope, bytes, copy);
                 self.matcher.spares.give(memory);
                 self.give_credit_back(envelope.source, bytes);
             }
@@ -341,7 +349,7 @@ impl Matcher {
         if taken != Take::Not {
             lane.returned += cost(bytes);
         } else if A::KEEPS {
-            let message = Message::filled(bytes, &mut self.spares, |to| payload.copy_to(to));
+            let message = Message::filled(bytes, &mut self.spares, |to| payload.save(to));
             self.count(Counter::UnexpectedMessages, Counter::UnexpectedBytes, bytes);
             self.unexpected.push(envelope, message);
             taken = Take::More;
@@ -381,9 +389,16 @@ impl Matcher {
     /// Ends a receive with a message that is here in one piece.
     #[inline]
     pub(crate) fn land(&mut self, ours: u64, envelope: Envelope, message: Span) {
+        let copy = |buffer: &Buffer, taken| buffer.unpack(0, message.slice(0, taken));
+        self.land_by(ours, envelope, message.bytes(), copy);
+    }
+
+    /// As `land`: `copy` writes as many bytes to the buffer as it is told.
+    #[inline(always)]
+    fn land_by(&mut self, ours: u64, envelope: Envelope, bytes: usize, copy: impl FnOnce(&Buffer, usize)) {
         let request = self.requests.get_mut(ours).expect("a posted receive is known");
-        let bytes = begin(request, envelope, message.bytes() as u64);
-        request.buffer().unpack(0, message.slice(0, bytes));
+        let taken = begin(request, envelope, bytes as u64);
+        copy(request.buffer(), taken);
         let detached = request.detached;
         if let Data::User(buffer) = request.end() {
             drop(buffer); // Every receive has the user's buffer: nothing else need be looked for.

@@ -246,14 +246,10 @@ impl Matcher {
             None => {
                 let bytes = left.min(BOUNCE_BYTES);
                 let bounce = self.bounce.get_or_insert_with(|| Memory::new(BOUNCE_BYTES));
-                let done = bounce.lend(|all| {
-                    let piece = all.slice(0, bytes);
-                    let done = route.read(from, piece);
-                    if done {
-                        buffer.unpack(at, piece);
-                    }
-                    done
-                });
+                let done = route.read_into(from, &mut bounce[..bytes]);
+                if done {
+                    buffer.restore(at, &bounce[..bytes]);
+                }
                 (bytes, done)
             }
         };

@@ -73,7 +73,7 @@ impl Data {
             Data::None => 0,
             Data::User(buffer) => buffer.bytes(),
             Data::Attached(copy, _) => copy.bytes(),
-            Data::Owned(memory, _) => memory.bytes(),
+            Data::Owned(memory, _) => memory.len(),
         }
     }
 
@@ -84,7 +84,7 @@ impl Data {
             Data::None => assert_eq!(to.bytes(), 0, "the operation has given its buffer up"),
             Data::User(buffer) => buffer.pack_away(offset, to),
             Data::Attached(copy, _) => copy.slice(offset, to.bytes()).copy_to(to),
-            Data::Owned(memory, _) => memory.lend(|all| all.slice(offset, to.bytes()).copy_to(to)),
+            Data::Owned(memory, _) => to.restore(&memory[offset..offset + to.bytes()]),
         }
     }
 
@@ -94,7 +94,7 @@ impl Data {
             Data::None => assert_eq!(bytes, 0, "the operation has given its buffer up"),
             Data::User(buffer) => to.slice(0, bytes).copy_from(&buffer.slice(0, bytes)),
             Data::Attached(copy, _) => to.unpack(0, copy.slice(0, bytes)),
-            Data::Owned(memory, _) => memory.lend(|all| to.unpack(0, all.slice(0, bytes))),
+            Data::Owned(memory, _) => to.restore(0, &memory[..bytes]),
         }
     }
 
@@ -104,7 +104,7 @@ impl Data {
             Data::None => 0,
             Data::User(buffer) => buffer.contiguous().map_or(0, Span::address),
             Data::Attached(copy, _) => copy.address(),
-            Data::Owned(memory, _) => memory.lend(Span::address),
+            Data::Owned(memory, _) => memory.as_ptr().expose_provenance(),
         };
         address as u64
     }

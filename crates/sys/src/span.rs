@@ -5,6 +5,7 @@
 //! operation that holds it has ended. Everything after that - slicing, copying - is checked against the length.
 
 use crate::copy;
+use std::mem::MaybeUninit;
 
 /// `bytes` bytes at `address`, claimed to be mapped for as long as the operation that holds the span runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +97,20 @@ impl Span {
             return unsafe { (to.address as *mut u64).write_unaligned(word) };
         }
         copy::copy(self, to);
+    }
+
+    /// Copies the span into memory of our own, which must be as long and need not have been written.
+    #[inline]
+    pub fn save(self, to: &mut [MaybeUninit<u8>]) {
+        // SAFETY: the slice is live and exclusive until after the copy.
+        self.copy_to(unsafe { Span::claim(to.as_mut_ptr().expose_provenance(), to.len()) });
+    }
+
+    /// Copies memory of our own, which must be as long, into the span.
+    #[inline]
+    pub fn restore(self, from: &[MaybeUninit<u8>]) {
+        // SAFETY: the slice is live until after the copy, which only reads it.
+        unsafe { Span::claim(from.as_ptr().expose_provenance(), from.len()) }.copy_to(self);
     }
 
     /// Copies the span into `to`, which must be as long.

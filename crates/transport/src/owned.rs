@@ -1,9 +1,13 @@
-//! The own route: messages of a process to itself never become packets, so all that is needed is memory in which bytes wait.
+//! Memory of our own in which bytes wait: unexpected messages, and buffered sends until they have left.
+//!
+//! It is lent as Rust slices, never as spans, so that nothing outlives it. Its content is undefined until it is written,
+//! hence `MaybeUninit`; `sys::Span` and `datatype::Buffer` copy to and from such slices.
 
 use std::mem::MaybeUninit;
+use std::ops::{Deref, DerefMut};
 use sys::Span;
 
-/// Bytes on the heap: an unexpected message until its receive is posted, or a buffered send until it has left.
+/// Bytes on the heap.
 pub struct Memory(Box<[MaybeUninit<u8>]>);
 
 impl Memory {
@@ -15,31 +19,29 @@ impl Memory {
     /// A copy of a span.
     pub fn copy_of(from: Span) -> Memory {
         let mut memory = Memory::new(from.bytes());
-        memory.lend(|to| from.copy_to(to));
+        from.save(&mut memory);
         memory
-    }
-
-    /// The length.
-    pub fn bytes(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Lends the bytes as a span, which must not be kept beyond the call.
-    pub fn lend<R>(&mut self, work: impl FnOnce(Span) -> R) -> R {
-        // SAFETY: the box lives, at this address, until after the call, and `work` keeps the span no longer.
-        work(unsafe { Span::claim(self.0.as_mut_ptr() as usize, self.0.len()) })
     }
 }
 
-/// Lends a slice as a span, which must not be kept beyond the call.
-pub fn lend<R>(bytes: &mut [u8], work: impl FnOnce(Span) -> R) -> R {
-    // SAFETY: the exclusive borrow outlives the call, and `work` keeps the span no longer.
-    work(unsafe { Span::claim(bytes.as_mut_ptr() as usize, bytes.len()) })
+impl Deref for Memory {
+    type Target = [MaybeUninit<u8>];
+    #[inline]
+    fn deref(&self) -> &[MaybeUninit<u8>] {
+        &self.0
+    }
+}
+
+impl DerefMut for Memory {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [MaybeUninit<u8>] {
+        &mut self.0
+    }
 }
 
 impl std::fmt::Debug for Memory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Memory({} bytes)", self.bytes())
+        write!(f, "Memory({} bytes)", self.len())
     }
 }
 
@@ -49,11 +51,12 @@ mod tests {
 
     #[test]
     fn a_copy_holds_what_was_there() {
-        let mut from = *b"outboard";
-        let mut memory = lend(&mut from, Memory::copy_of);
-        from.fill(0);
-        let mut to = [0u8; 8];
-        memory.lend(|span| span.read(&mut to));
+        let from = Span::of(Box::leak(Box::new(*b"outboard")));
+        let memory = Memory::copy_of(from);
+        from.write(&[0; 8]);
+        from.restore(&memory);
+        let mut to = [0; 8];
+        from.read(&mut to);
         assert_eq!(&to, b"outboard");
     }
 }

@@ -10,6 +10,7 @@ use crate::shm::Segment;
 pub use crate::shm::ring::Take;
 use crate::{route_shm, sim};
 use error::Result;
+use std::mem::MaybeUninit;
 use sys::Span;
 
 /// What a packet says before its payload. What the numbers mean is the protocol's business (`p2p/src/packet.rs`).
@@ -248,6 +249,14 @@ impl Route {
             Route::Shm(link) => link.read(address, to),
             Route::Sim(link) => link.read(address, to),
         }
+    }
+}
+
+impl Route {
+    /// As `read`, into memory of our own.
+    pub fn read_into(&self, address: usize, to: &mut [MaybeUninit<u8>]) -> bool {
+        // SAFETY: the slice is live and exclusive until after the call, and no route keeps the span.
+        self.read(address, unsafe { Span::claim(to.as_mut_ptr().expose_provenance(), to.len()) })
     }
 }
 

@@ -168,7 +168,7 @@ impl Link {
             return Sent::Full;
         }
         let mut payload = vec![0; bytes];
-        crate::owned::lend(&mut payload, fill);
+        lend(&mut payload, fill);
         let earliest = state.ring(self.rank, self.peer).packets.back().map_or(0, |packet| packet.arrives);
         let arrives = earliest.max(state.now + state.below(conditions.delay_max + 1));
         let ring = state.ring(self.rank, self.peer);
@@ -216,7 +216,7 @@ impl Link {
             let Some(mut packet) = packets.pop_front_if(|packet| packet.arrives <= now) else { return };
             drop(state);
             let mut taken = Take::Not;
-            crate::owned::lend(&mut packet.payload, |span| taken = each(&packet.header, span));
+            lend(&mut packet.payload, |span| taken = each(&packet.header, span));
             match taken {
                 Take::Not => self.network.state().ring(self.peer, self.rank).packets.push_front(packet),
                 Take::More => continue,
@@ -253,4 +253,10 @@ impl Link {
         from.copy_to(to);
         true
     }
+}
+
+/// Lends a packet's bytes for one call, as a ring does.
+fn lend(bytes: &mut [u8], work: impl FnOnce(Span)) {
+    // SAFETY: the exclusive borrow outlives the call, and `work` keeps the span no longer (contract of `Route`).
+    work(unsafe { Span::claim(bytes.as_mut_ptr().expose_provenance(), bytes.len()) })
 }

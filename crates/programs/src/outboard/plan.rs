@@ -36,6 +36,9 @@ pub struct Plan {
     /// As with an operator that is not commutative.
     #[arg(long)]
     ordered: bool,
+    /// Print instead by which protocol a message between two ranks of a node goes, by its length.
+    #[arg(long, conflicts_with_all = ["collective", "list", "bytes"])]
+    p2p: bool,
 }
 
 /// Simulate collectives on many ranks, and print time and memory against the number of ranks.
@@ -98,6 +101,9 @@ impl Which {
 impl Plan {
     /// The steps, or the list of algorithms.
     pub fn run(&self) -> Result<String, String> {
+        if self.p2p {
+            return protocols();
+        }
         if let (Some(bytes), Some(name)) = (&self.bytes, &self.which.collective) {
             let settings = settings::load().map_err(|error| error.to_string())?;
             return self.choice(collective(name)?, settings::bytes(bytes)?, settings);
@@ -184,6 +190,27 @@ impl Plan {
     }
 }
 
+/// The protocols of messages, under the settings and the table of this machine.
+fn protocols() -> Result<String, String> {
+    let settings = settings::load().map_err(|error| error.to_string())?;
+    let tuning = boot::overruled(crate::tables::find(&settings.tuning)?.tuning, settings);
+    let mut text = String::new();
+    for p2p::Record { name, bytes_min, bytes_max, moves, needs } in
+        p2p::protocols(&p2p::Config::of(settings, &tuning))
+    {
+        let most = if bytes_max == u64::MAX { "any".into() } else { short(bytes_max, Unit::Bytes) };
+        let range = format!("{} to {most}", short(bytes_min, Unit::Bytes));
+        writeln!(text, "{name:<17} {range:<19} {moves}; needs {needs}").expect("a String takes all");
+    }
+    let protocol = format!("{:?}", settings.large_protocol).to_lowercase();
+    Ok(text
+        + &format!(
+            "\nThe sender chooses once. A synchronous send, and one without credit, goes by rendezvous at any length.\n\
+             The receiver of a rendezvous chooses between the last two (OUTBOARD_LARGE_PROTOCOL={protocol}; `outboard info`\n\
+             shows the lengths that this machine's table has read). Where reading is faster, eager messages end earlier.\n"
+        ))
+}
+
 /// More ranks are not simulated to know what one of them moves.
 const RANKS_WEIGHED: u32 = 4096;
 
@@ -246,6 +273,7 @@ mod tests {
             bytes: None,
             in_place: false,
             ordered: false,
+            p2p: false,
         };
         let text = plan.run().unwrap();
         assert!(text.contains("rank 3 of 8") && text.matches("recv").count() == 3, "{text}");
@@ -264,6 +292,7 @@ mod tests {
                 bytes: None,
                 in_place: false,
                 ordered: false,
+                p2p: false,
             };
             let variables: Vec<_> = variables.iter().map(|(a, b)| (a.to_string(), b.to_string())).collect();
             let settings = settings::parse(&variables).unwrap();
