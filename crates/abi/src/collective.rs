@@ -8,7 +8,7 @@ use crate::image::{Image, Operator, Shape};
 use crate::lenient::{self, Taken};
 use crate::process::{Job, Process};
 use crate::request::{Recipe, Work};
-use coll::{CALLS_BEFORE, Call, Coll, Members, Part, Ticket, check};
+use coll::{CALLS_BEFORE, Call, Coll, CollTicket, Members, Part, check};
 use datatype::{Basic, Buffer, check_op};
 use error::{Class, Result, fail};
 use executor::Reduction;
@@ -134,7 +134,7 @@ impl Planned {
     }
 
     /// Makes a nonblocking call in the comm's queue, if it is one for it.
-    fn enqueue(&self, members: &Members, process: &mut Process) -> Result<Option<Ticket>> {
+    fn enqueue(&self, members: &Members, process: &mut Process) -> Result<Option<CollTicket>> {
         let (objects, job) = process.parts();
         let comm = objects.comms.get_mut(self.comm)?;
         let mut queue = comm.queue;
@@ -150,7 +150,7 @@ impl Planned {
         coll: &mut Coll,
         members: &Members,
         opening: impl FnOnce() -> Members,
-    ) -> Result<Option<Ticket>> {
+    ) -> Result<Option<CollTicket>> {
         if self.imaged.is_some() || !coll.is_for_queue(members, &self.call) {
             return Ok(None);
         }
@@ -278,7 +278,7 @@ fn begin(job: &mut Job, members: &Members, call: Call, image: Option<Box<Image>>
 
 /// A collective whose members are comparing what they pass.
 pub struct Checked {
-    gather: Ticket,
+    gather: CollTicket,
     /// Our statement; the schedule reads it.
     #[allow(dead_code)]
     mine: Vec<u8>,

@@ -81,7 +81,7 @@ pub enum Work {
     /// MPI_Isendrecv and MPI_Sendrecv_replace.
     Both(Box<Both>),
     /// A collective; the last is there where operations are timed.
-    Coll(coll::Ticket, Option<Box<Image>>, Option<Box<telemetry::Operation>>),
+    Coll(coll::CollTicket, Option<Box<Image>>, Option<Box<telemetry::Operation>>),
     /// An access to a file: bytes of the program's memory.
     Io(io::Slot<Result<u64>>),
     /// A collective before which its members compare what they pass.

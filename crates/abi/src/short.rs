@@ -8,7 +8,7 @@ use crate::args::{Counts, Handle};
 use crate::collective::{Planned, Reduced, Typed, to_bytes, to_words};
 use crate::process::{Guard, LOOKS, Process};
 use crate::request::Work;
-use coll::{CALLS_BEFORE, Coll, FlatAllreduce, Pull, Round, Rounds, Short};
+use coll::{CALLS_BEFORE, Coll, FlatAllreduce, Round, Short};
 use datatype::{Basic, PredefinedOp, check_op};
 use error::Result;
 use objects::{Comm, Flat, Op, Queue};
@@ -141,20 +141,20 @@ pub(crate) fn flat_now(process: &mut Process, comm: Handle, count: i64, data: &R
     if telemetry::timed() {
         return None;
     }
-    let (set, flat) = process.flat(comm, count, data)?;
+    let (set, mut flat) = process.flat(comm, count, data)?;
     // Where they are not, `turn` goes on with it.
     let looks = if process.job().shared.may_spin() { LOOKS } else { 1 };
-    process.job().coll.try_now(set, &flat, looks)?;
+    process.job().coll.try_now(set, &mut flat, looks)?;
     coll::count(Collective::Allreduce);
     Some(())
 }
 
 /// Makes the call if it is an MPI_Allreduce at its shortest, and slots are attached; how it ended.
 pub(crate) fn flat(guard: &mut Guard, comm: Handle, count: i64, data: &Reduced) -> Option<Result<()>> {
-    let (set, flat) = guard.flat(comm, count, data)?;
+    let (set, mut flat) = guard.flat(comm, count, data)?;
     coll::count(Collective::Allreduce);
-    let operation = guard.begun(comm, flat.sum.bytes() as u64);
-    let ended = guard.turn(set, &flat);
+    let operation = guard.begun(comm, flat.output.bytes() as u64);
+    let ended = guard.flat_round(set, &mut flat);
     crate::operation::over(operation);
     Some(ended)
 }
@@ -204,13 +204,13 @@ impl Process {
             self.reduced = self.find_flat(asked(), data)?;
         }
         let Latest { set, operator, bytes, .. } = self.reduced;
-        let sum = data.recvbuf.plain(bytes)?;
-        let own = if data.sendbuf.is_in_place() {
-            sum
+        let output = data.recvbuf.plain(bytes)?;
+        let input = if data.sendbuf.is_in_place() {
+            output
         } else {
-            data.sendbuf.plain(bytes).filter(|own| !own.meets(sum))?
+            data.sendbuf.plain(bytes).filter(|input| !input.meets(output))?
         };
-        Some((set, FlatAllreduce { operator, own, sum }))
+        Some((set, FlatAllreduce { operator, input, output }))
     }
 
     /// What becomes of an MPI_Allreduce on attached slots; nothing if it is not one at its shortest.
@@ -279,7 +279,7 @@ impl Process {
 
 impl Guard {
     /// Makes a blocking call over the comm's slots if it is short enough, and they are attached; whether it was made. An error is that of the call.
-    pub(crate) fn round(&mut self, (member, short): &Prepared) -> Result<bool> {
+    pub(crate) fn round(&mut self, (member, short): &mut Prepared) -> Result<bool> {
         let coll = &mut self.job().coll;
         if !coll.takes(short, member.size) {
             return Ok(false);
@@ -287,17 +287,13 @@ impl Guard {
         let Flat::Attached(set) = member.flat else {
             return self.count_short(*member).map(|()| false);
         };
-        if !coll.has_room(set, short) {
+        if !coll.has_space(set, short) {
             return Ok(false);
         }
-        coll::count(short.name);
-        match coll.rounds(set, short) {
-            Rounds::One => self.turn(set, short)?,
-            Rounds::Two(first, second) => {
-                self.turn(set, &first)?;
-                self.turn(set, &*second)?;
-            }
-            Rounds::Pulled(pull) => self.pull(set, &pull)?,
+        coll::count(short.collective);
+        match coll.choose_rounds(set, short) {
+            None => self.flat_rounds(set, short)?,
+            Some(mut pull) => self.flat_rounds(set, &mut *pull)?,
         }
         Ok(true)
     }
@@ -330,41 +326,43 @@ impl Guard {
             return self.count_short(member).map(|()| false);
         };
         let coll = &mut self.job().coll;
-        let Some(vector) = coll.vector(set, call) else { return Ok(false) };
-        let outcome = self.turn(set, &vector);
+        let Some(mut vector) = coll.vector(set, call) else { return Ok(false) };
+        let outcome = self.flat_round(set, &mut vector);
         if self.job().coll.leaves_to_schedule(set, &vector) {
             return outcome.map(|()| false);
         }
         coll::count(call.collective);
         let comm = self.objects.comm(comm)?;
         let (context, peers) = (comm.context, comm.everybody.clone());
-        let passing = self.job().coll.pass(set, context, &peers, &vector);
+        let started = self.job().coll.start_long_blocks(set, context, &peers, &vector);
         let works: Vec<_> =
-            passing.into_iter().map(|start| start.map(|ticket| Work::Coll(ticket, None, None))).collect();
+            started.into_iter().map(|start| start.map(|ticket| Work::Coll(ticket, None, None))).collect();
         let finish = |work: Result<Work>| self.finish(work?).error.map_or(Ok(()), Err);
         // All of them are waited for, whatever becomes of the first.
         works.into_iter().map(finish).fold(outcome, Result::and).map(|()| true)
     }
 
-    /// Both rounds of a call that is pulled.
-    #[cold]
-    fn pull(&mut self, set: usize, pull: &Pull) -> Result<()> {
-        self.turn(set, pull)?;
-        self.turn(set, &pull.closing())?;
-        pull.outcome()
+    /// All rounds of a call over slots.
+    #[inline]
+    fn flat_rounds(&mut self, set: usize, call: &mut impl Round) -> Result<()> {
+        self.flat_round(set, call)?;
+        while call.next_phase() {
+            self.flat_round(set, call)?;
+        }
+        Ok(())
     }
 
-    /// One round of the slots.
+    /// One round.
     #[inline]
-    fn turn(&mut self, set: usize, call: &impl Round) -> Result<()> {
-        let mut turn = self.job().coll.begin(set, call);
-        let advance = |process: &mut Process| process.job().coll.advance(set, &mut turn, call);
+    fn flat_round(&mut self, set: usize, call: &mut impl Round) -> Result<()> {
+        let mut active = self.job().coll.begin(set, call);
+        let advance = |process: &mut Process| process.job().coll.advance(set, &mut active, call);
         let needs = |process: &mut Process, cpu| process.job().coll.waits_for_one_on(set, cpu);
         if let Some(outcome) = self.look_for(advance, needs) {
             return outcome;
         }
         self.job().coll.wait(set, true);
-        let outcome = self.wait(|process| process.job().coll.advance(set, &mut turn, call));
+        let outcome = self.wait(|process| process.job().coll.advance(set, &mut active, call));
         self.job().coll.wait(set, false);
         outcome
     }
@@ -378,7 +376,7 @@ impl Guard {
             return Ok(());
         }
         let peers = self.objects.comm(member.comm)?.everybody.clone();
-        let mut mine = to_bytes(&[self.job().coll.new_slots(&peers) as i64]);
+        let mut mine = to_bytes(&[self.job().coll.alloc_slots(&peers) as i64]);
         let mut all = vec![0; mine.len() * member.size];
         let work = Planned::gathering_bytes(member.comm, &mut mine, &mut all).blocking().start(self)?.1;
         self.finish(work).error.map_or(Ok(()), Err)?;

@@ -1,4 +1,4 @@
-//! Schedules that have been made, kept for the next call. Bounded: the one not used for longest goes first.
+//! Schedules of earlier calls, kept for the next ones. The least recently used is dropped first.
 
 use rustc_hash::FxHashMap;
 use schedule::Schedule;
@@ -7,34 +7,34 @@ use std::sync::Arc;
 use telemetry::Counter;
 
 /// The cache.
-pub(crate) struct Plans {
-    entries: FxHashMap<Key, Entry>,
+pub(crate) struct ScheduleCache {
+    entries: FxHashMap<CacheKey, CachedSchedule>,
     entries_max: usize,
     clock: u64,
 }
 
-/// What a plan depends on.
+/// What a schedule depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Key {
+pub(crate) enum CacheKey {
     /// Among all ranks.
     All(Algorithm, Params),
-    /// Among neighbours; whether all get the same block.
+    /// Among neighbours, and whether all get the same block.
     Neighbors(Arc<Neighbors>, bool),
 }
 
-struct Entry {
+struct CachedSchedule {
     schedule: Arc<Schedule>,
     used: u64,
 }
 
-impl Plans {
+impl ScheduleCache {
     /// A cache of at most so many schedules (at least one).
-    pub fn new(entries_max: usize) -> Plans {
-        Plans { entries: FxHashMap::default(), entries_max: entries_max.max(1), clock: 0 }
+    pub fn new(entries_max: usize) -> ScheduleCache {
+        ScheduleCache { entries: FxHashMap::default(), entries_max: entries_max.max(1), clock: 0 }
     }
 
-    /// The plan, made now if it is not kept. The same plan comes as the same `Arc`, by which the executor knows it again.
-    pub fn get(&mut self, key: Key) -> Arc<Schedule> {
+    /// The schedule, made now if it is not kept. The executor knows it again by its `Arc`.
+    pub fn get(&mut self, key: CacheKey) -> Arc<Schedule> {
         self.clock += 1;
         if let Some(entry) = self.entries.get_mut(&key) {
             entry.used = self.clock;
@@ -47,10 +47,10 @@ impl Plans {
             oldest.map(|key| self.entries.remove(&key));
         }
         let schedule = Arc::new(match &key {
-            Key::All(algorithm, params) => algorithm.plan(params),
-            Key::Neighbors(neighbors, same) => neighbors.plan(*same),
+            CacheKey::All(algorithm, params) => algorithm.plan(params),
+            CacheKey::Neighbors(neighbors, same) => neighbors.plan(*same),
         });
-        self.entries.insert(key, Entry { schedule: schedule.clone(), used: self.clock });
+        self.entries.insert(key, CachedSchedule { schedule: schedule.clone(), used: self.clock });
         schedule
     }
 }
@@ -59,16 +59,16 @@ impl Plans {
 mod tests {
     use super::*;
 
-    // Goal: a kept plan is the same object; a full cache drops the one not used for longest, and only that.
+    // Goal: a kept schedule is the same object; a full cache drops the least recently used, and only that.
     #[test]
     fn the_oldest_goes() {
-        let mut plans = Plans::new(2);
-        let barrier = |size| Key::All(Algorithm::BarrierDissemination, Params::new(0, size));
-        let two = plans.get(barrier(2));
-        let three = plans.get(barrier(3));
-        assert!(Arc::ptr_eq(&two, &plans.get(barrier(2))));
-        plans.get(barrier(4));
-        assert!(Arc::ptr_eq(&two, &plans.get(barrier(2))));
-        assert!(!Arc::ptr_eq(&three, &plans.get(barrier(3))));
+        let mut cache = ScheduleCache::new(2);
+        let barrier = |size| CacheKey::All(Algorithm::BarrierDissemination, Params::new(0, size));
+        let two = cache.get(barrier(2));
+        let three = cache.get(barrier(3));
+        assert!(Arc::ptr_eq(&two, &cache.get(barrier(2))));
+        cache.get(barrier(4));
+        assert!(Arc::ptr_eq(&two, &cache.get(barrier(2))));
+        assert!(!Arc::ptr_eq(&three, &cache.get(barrier(3))));
     }
 }

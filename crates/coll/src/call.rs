@@ -6,27 +6,19 @@ use schedule::algorithm::{Collective, Neighbors};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Who takes part: a comm as far as a collective needs it.
+/// The processes that take part: a comm as far as a collective needs it.
 #[derive(Clone, Debug)]
 pub struct Members {
     /// The comm's context.
     pub context: u64,
-    /// The number of this operation within the comm, which all members count alike.
+    /// The number of this operation within the comm, equal on all members.
     pub sequence: u32,
-    /// My rank; on an intercommunicator, my place in `peers`.
+    /// This rank; on an intercommunicator, its index in `peers`.
     pub rank: u32,
-    /// World rank of each rank; of an intercommunicator those of the first group, then those of the second.
+    /// World rank of each rank; on an intercommunicator those of the first group, then those of the second.
     pub peers: Arc<[u32]>,
     /// Ranks in an intercommunicator's first group; 0 of an intracommunicator.
     pub first_group: u32,
-}
-
-/// What the context of blocks differs in that members pass to each other.
-const PASSING: u64 = 1 << 62;
-
-/// The context in which members pass blocks to each other that calls of this context left.
-pub(crate) fn passing_context(context: u64) -> u64 {
-    context ^ PASSING
 }
 
 impl Members {
@@ -35,7 +27,7 @@ impl Members {
         Members { first_group: 0, ..self.clone() }
     }
 
-    /// The places in `peers` of the group that this rank exchanges data with.
+    /// The indices in `peers` of the group that this rank exchanges data with.
     pub fn partners(&self) -> Range<u32> {
         let (all, first) = (self.peers.len() as u32, self.first_group);
         if first > 0 && self.rank >= first { 0..first } else { first..all }
@@ -92,8 +84,8 @@ impl Part {
         }
     }
 
-    /// Whether two parts of one call have bytes in common, as far as their ends tell: two layouts with gaps may lie within each
-    /// other. Blocks for each rank are compared with those for the same rank.
+    /// Whether two parts of one call have bytes in common, as far as their ends tell: layouts with gaps may interleave.
+    /// Blocks for each rank are compared with those for the same rank.
     pub fn overlaps(&self, other: &Part) -> bool {
         match (self, other) {
             (Part::Each(ours), Part::Each(theirs)) => ours.iter().zip(theirs.iter()).any(|(a, b)| meet(a, b)),
@@ -112,7 +104,7 @@ impl Part {
         }
     }
 
-    /// The part as the `blocks` blocks of a schedule's slot.
+    /// The part as the `blocks` blocks of a schedule's area.
     pub(crate) fn bind(self, blocks: u32) -> Binding {
         if blocks == 0 {
             return Binding::None;
@@ -139,13 +131,14 @@ fn whole_block(buffer: Buffer) -> Binding {
     Binding::Whole { buffer, cut: Cut::Even { block_bytes } }
 }
 
-/// A collective to be started. `input` is what the user sends, `output` what the user receives; the one buffer of a broadcast is `output`.
+/// A collective to be started. `input` is what the user sends, `output` what the user receives; a broadcast has
+/// `output` only.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// Which.
     pub collective: Collective,
-    /// The root as `Members::peers` counts, or 0. A rank of the root's group on an intercommunicator does not know it, and names any
-    /// other of its group.
+    /// The root as an index into `Members::peers`, or 0. In the root's group of an intercommunicator the other ranks do
+    /// not know it, and name any rank of their group but themselves.
     pub root: u32,
     /// Whether this rank passed MPI_IN_PLACE; `input` is then `Part::None` (`output` for a scatter).
     pub in_place: bool,
@@ -157,9 +150,9 @@ pub struct Call {
     pub reduction: Option<Reduction>,
     /// Whether the operator commutes.
     pub commutative: bool,
-    /// Whether the rank only waits until it is over, so that a proxy would free nobody.
+    /// Whether the rank only waits meanwhile, so that a proxy would gain it nothing.
     pub blocking: bool,
-    /// Whom this rank exchanges blocks with in a neighborhood collective; `collective` is then what happens among neighbours.
+    /// The neighbours of this rank in a neighborhood collective; `collective` is then the collective among neighbours.
     pub neighbors: Option<Arc<Neighbors>>,
 }
 
@@ -185,8 +178,8 @@ impl Call {
         rooted && self.root != members.rank && !members.partners().contains(&self.root)
     }
 
-    /// The number of bytes by which an algorithm is chosen. Only what all ranks know alike (MPI 5.0, section 6.1: counts
-    /// and types match): the vector of a reduction or broadcast, one rank's block of the others, 0 of v- and w-collectives.
+    /// The bytes by which an algorithm is chosen, which all ranks know alike (MPI 5.0, section 6.1): the vector of a
+    /// reduction or broadcast, 0 of v- and w-collectives, one rank's block of the others.
     pub(crate) fn bytes(&self, size: u32) -> u64 {
         use Collective::*;
         let block = |whole: &Part| whole.total() / u64::from(size.max(1));

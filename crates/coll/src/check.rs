@@ -2,7 +2,7 @@
 //!
 //! Every member states what it was called with in words of fixed number, all learn all statements, and all come to the same verdict.
 
-use crate::{Call, Members, Part};
+use crate::call::{Call, Members, Part};
 use error::{Class, Result, fail};
 use executor::Reduction;
 use schedule::algorithm::{Collective, Neighbors};

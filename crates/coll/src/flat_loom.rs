@@ -1,29 +1,36 @@
-//! The protocol of slots under every interleaving and every stale read that the memory model allows. The words of arenas
-//! are loom's here (`transport/src/shm/arena.rs`). What members put up lies in loom's cells, which complain when a read is not
-//! ordered after its write, or when a place is overwritten that is still read.
+//! The rounds of a set under every interleaving and every stale read that the memory model allows.
+//!
+//! The words of arenas are loom's here (`transport/src/shm/arena.rs`). Contributions lie in loom's cells, which complain
+//! when a read is not ordered after its write, or when a slot is overwritten that is still read.
 
 use super::*;
-use crate::round::{facts, with_length};
+use crate::attach::{Location, map_slots};
+use crate::set::{BESIDE_MAX, CROSSED_MIN};
+use crate::word::{LENGTH_MAX, facts, with_length};
 use error::Error;
 use loom::cell::Cell;
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicU64;
 use loom::thread;
+use schedule::algorithm::Collective;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Mutex;
-use transport::shm::Shape;
+use std::sync::atomic::Ordering;
+use sys::Span;
+use transport::shm::{Allocator, Shape};
 
-/// Once a member has looked in vain more often for one call, the rest of the run goes in one order only: the others would differ in
-/// little but how often it looks, and with three members there is no end of them.
+/// Once a member has looked in vain more often for one call, the rest of the run goes in one order only. The other orders
+/// differ in little but how often it looks, and with three members they would never end.
 const VAIN_LOOKS_MAX: u32 = 1;
 
-/// Whom each member needs in a call.
+/// The members that each member needs in a call.
 #[derive(Clone, Copy)]
 enum Needs {
     All,
-    /// This root, which needs nobody and may run ahead.
+    /// This root, which needs no other and may run ahead.
     Root(usize),
-    /// All, each of which has a number for each other.
+    /// All; each has a number for each other.
     Pairs,
     /// The same; each leaves an answer where it took a number.
     Asked,
@@ -32,35 +39,35 @@ enum Needs {
 }
 use Needs::*;
 
-/// What places hold, by address.
+/// What slots hold, by address.
 type Cells = BTreeMap<usize, Cell<u64>>;
 
-/// A call in which each member puts up a number, beside its word or apart.
-struct Told<'a> {
+/// A call in which each member contributes a number, beside its word or apart.
+struct NumberCall<'a> {
     needs: Needs,
     /// No two calls of a run have the same.
     number: u64,
     cells: &'a Cells,
 }
 
-impl Told<'_> {
-    /// How long a member says that its contribution is, which says where it lies.
+impl NumberCall<'_> {
+    /// The length that a member states, which decides where its contribution lies.
     fn bytes(&self, rank: usize) -> u64 {
         if (self.number + rank as u64).is_multiple_of(2) { BESIDE_MAX } else { BESIDE_MAX + 1 }
     }
 
-    fn cell(&self, slots: &Slots, rank: usize, bytes: u64) -> &Cell<u64> {
-        &self.cells[&slots.contribution(rank, bytes).address()]
+    fn cell(&self, set: &FlatSet, rank: usize, bytes: u64) -> &Cell<u64> {
+        &self.cells[&set.contribution(rank, bytes).address()]
     }
 
     /// A member's number for another, where an all-to-all has it.
-    fn passage(&self, slots: &Slots, from: usize, to: usize) -> &Cell<u64> {
-        &self.cells[&slots.passage(from, to, blocks_bytes(slots)).address()]
+    fn passage(&self, set: &FlatSet, from: usize, to: usize) -> &Cell<u64> {
+        &self.cells[&set.passage(from, to, blocks_bytes(set)).address()]
     }
 
-    /// The same in the first member's place.
-    fn block(&self, place: Span, to: usize) -> &Cell<u64> {
-        &self.cells[&place.slice(BLOCK_BYTES * to, BLOCK_BYTES).address()]
+    /// The same in the first member's slot.
+    fn block(&self, slot: Span, to: usize) -> &Cell<u64> {
+        &self.cells[&slot.slice(BLOCK_BYTES * to, BLOCK_BYTES).address()]
     }
 
     fn number_for(&self, from: usize, to: usize) -> u64 {
@@ -72,12 +79,12 @@ impl Told<'_> {
 const BLOCK_BYTES: usize = CROSSED_MIN as usize / 2;
 
 /// Of a member's blocks for all.
-fn blocks_bytes(slots: &Slots) -> u64 {
-    (BLOCK_BYTES * slots.size()) as u64
+fn blocks_bytes(set: &FlatSet) -> u64 {
+    (BLOCK_BYTES * set.size()) as u64
 }
 
-impl Round for Told<'_> {
-    const OWN_BITS: u64 = LENGTH_MAX;
+impl Round for NumberCall<'_> {
+    const MINE: u64 = LENGTH_MAX;
 
     fn facts(&self) -> u64 {
         let name = match self.needs {
@@ -87,18 +94,18 @@ impl Round for Told<'_> {
         facts(name, 0, 0)
     }
 
-    fn put(&self, slots: &Slots, word: u64) -> u64 {
-        let own = slots.rank;
+    fn put(&mut self, set: &FlatSet, word: u64) -> u64 {
+        let me = set.rank();
         match self.needs {
             All | Root(_) => {
-                let bytes = self.bytes(own);
-                self.cell(slots, own, bytes).set(self.number << 8 | own as u64);
+                let bytes = self.bytes(me);
+                self.cell(set, me, bytes).set(self.number << 8 | me as u64);
                 return with_length(word, bytes);
             }
-            Pairs => slots.others().for_each(|to| self.passage(slots, own, to).set(self.number_for(own, to))),
+            Pairs => set.others().for_each(|to| self.passage(set, me, to).set(self.number_for(me, to))),
             Asked => {
-                let place = slots.contribution(own, blocks_bytes(slots));
-                slots.others().for_each(|to| self.block(place, to).set(self.number_for(own, to)));
+                let slot = set.contribution(me, blocks_bytes(set));
+                set.others().for_each(|to| self.block(slot, to).set(self.number_for(me, to)));
             }
             Answered => (),
         }
@@ -113,37 +120,37 @@ impl Round for Told<'_> {
         }
     }
 
-    fn take(&self, slots: &Slots) -> Result<()> {
-        let own = slots.rank;
+    fn take(&mut self, set: &FlatSet) -> Result<()> {
+        let me = set.rank();
         match self.needs {
             All | Root(_) => {
-                for rank in self.needs(own, slots.size()) {
+                for rank in self.needs(me, set.size()) {
                     let bytes = self.bytes(rank);
-                    assert_eq!(self.cell(slots, rank, bytes).get(), self.number << 8 | rank as u64);
-                    assert_eq!(slots.facts_of(rank) & LENGTH_MAX, bytes);
+                    assert_eq!(self.cell(set, rank, bytes).get(), self.number << 8 | rank as u64);
+                    assert_eq!(set.facts_of(rank) & LENGTH_MAX, bytes);
                 }
             }
             Pairs => {
-                for from in slots.others() {
-                    assert_eq!(self.passage(slots, from, own).get(), self.number_for(from, own));
+                for from in set.others() {
+                    assert_eq!(self.passage(set, from, me).get(), self.number_for(from, me));
                 }
             }
             Asked => {
-                for from in slots.others() {
-                    let cell = self.block(slots.contribution(from, blocks_bytes(slots)), own);
-                    assert_eq!(cell.get(), self.number_for(from, own));
+                for from in set.others() {
+                    let cell = self.block(set.contribution(from, blocks_bytes(set)), me);
+                    assert_eq!(cell.get(), self.number_for(from, me));
                     cell.set(self.number);
                 }
             }
             Answered => {
-                let place = slots.last_contribution(blocks_bytes(slots));
-                slots.others().for_each(|from| assert_eq!(self.block(place, from).get(), self.number - 1));
+                let slot = set.last_contribution(blocks_bytes(set));
+                set.others().for_each(|from| assert_eq!(self.block(slot, from).get(), self.number - 1));
             }
         }
         Ok(())
     }
 
-    fn disagreement(&self, _: &Slots, rank: usize, word: u64) -> Error {
+    fn disagreement(&self, _: &FlatSet, rank: usize, word: u64) -> Error {
         panic!("in call {} rank {rank} has the word {word:#x}", self.number)
     }
 }
@@ -160,19 +167,21 @@ impl Process {
         Process { memory, sets: FlatSets::new(segment.clone(), false, Bounds::pulling_above(u64::MAX)) }
     }
 
-    fn new_slots(&mut self) -> i64 {
-        self.sets.new_slots(&mut self.memory, &[]) as i64
+    fn alloc_slots(&mut self) -> Location {
+        self.sets.memory.alloc(&mut self.memory, &[])
     }
 
-    /// Makes the calls of a comm of these processes, whose slots lie there; the first call has this number. Then frees the comm.
-    fn call(&mut self, peers: &[u32], rooms: &[i64], first: u64, calls: &[Needs], cells: &Cells) {
-        let (own, sets) = (self.memory.arena().rank(), &mut self.sets);
-        let rank = peers.iter().position(|peer| *peer == own).unwrap();
-        let slots = sets.attach(rank, peers, rooms).unwrap().unwrap();
+    /// Makes the calls of a comm of these processes, whose slots lie there; the first call has this number. Then frees
+    /// the comm.
+    fn call(&mut self, peers: &[u32], told: &[Location], first: u64, calls: &[Needs], cells: &Cells) {
+        let (me, sets) = (self.memory.arena().rank(), &mut self.sets);
+        let rank = peers.iter().position(|peer| *peer == me).unwrap();
+        let told: Vec<_> = told.iter().map(|location| location.0 as i64).collect();
+        let set = sets.attach(rank, peers, &told).unwrap().unwrap();
         for (number, needs) in (first..).zip(calls) {
-            let call = Told { needs: *needs, number, cells };
-            let (mut turn, mut vain_looks) = (sets.begin(slots, &call), 0);
-            while sets.advance(slots, &mut turn, &call).is_none() {
+            let mut call = NumberCall { needs: *needs, number, cells };
+            let (mut active, mut vain_looks) = (sets.begin(set, &call), 0);
+            while sets.advance(set, &mut active, &mut call).is_none() {
                 vain_looks += 1;
                 if vain_looks > VAIN_LOOKS_MAX {
                     loom::skip_branch();
@@ -180,7 +189,7 @@ impl Process {
                 thread::yield_now();
             }
         }
-        sets.leave(slots);
+        sets.leave(set);
     }
 }
 
@@ -188,14 +197,14 @@ fn segment(ranks: u32) -> Segment {
     Segment::create(Shape { ranks, proxies: 0, arena_bytes: 16 << 20 }).unwrap().0
 }
 
-/// The places of the first so many slots that a process makes.
-fn places(segment: &Segment, rank: u32, sets: usize) -> Cells {
+/// The slots of the first so many sets of a process.
+fn cells_of(segment: &Segment, rank: u32, sets: usize) -> Cells {
     let mut process = Process::new(segment, rank);
     let arena = segment.arena(rank).unwrap();
-    let sets = (0..sets).map(|_| member_at(&arena, process.new_slots() as u64).unwrap());
-    let places = sets.flat_map(|(_, (even, odd))| [even, odd]);
+    let sets = (0..sets).map(|_| map_slots(&arena, process.alloc_slots()).unwrap());
+    let slots = sets.flat_map(|(_, (even, odd))| [even, odd]);
     let blocks = |apart: Span| (0..3).map(move |at| apart.slice(at * BLOCK_BYTES, BLOCK_BYTES));
-    let spans = places.flat_map(|place| blocks(place.apart).chain([place.beside]));
+    let spans = slots.flat_map(|slot| blocks(slot.apart).chain([slot.beside]));
     spans.map(|span| (span.address(), Cell::new(0))).collect()
 }
 
@@ -211,10 +220,10 @@ fn check(members: u32, preemptions: usize, calls: &'static [Needs]) {
     let segment = segment(members);
     explore(preemptions, move || {
         let mut all: Vec<_> = (0..members).map(|rank| Process::new(&segment, rank)).collect();
-        let rooms: Vec<_> = all.iter_mut().map(Process::new_slots).collect();
+        let told: Vec<_> = all.iter_mut().map(Process::alloc_slots).collect();
         let peers: Vec<_> = (0..members).collect();
-        let cells = (0..members).flat_map(|rank| places(&segment, rank, 1)).collect();
-        let shared = Arc::new((peers, rooms, cells));
+        let cells = (0..members).flat_map(|rank| cells_of(&segment, rank, 1)).collect();
+        let shared = Arc::new((peers, told, cells));
         let mut runs = all.into_iter().map(|mut process| {
             let shared = shared.clone();
             move || process.call(&shared.0, &shared.1, 1, calls, &shared.2)
@@ -238,14 +247,14 @@ fn loom_two_members_of_which_one_runs_ahead() {
 
 /// In the second and third rounds of four, members write into each other's places, but not in those that are still read.
 #[test]
-fn loom_two_members_that_use_each_others_places() {
+fn loom_two_members_that_use_each_others_cells_of() {
     check(2, 4, &[All, Pairs, Pairs, All, Pairs]);
     check(2, 4, &[Pairs, Asked, Answered, Pairs]);
     check(2, 4, &[Asked, Answered, Pairs, Asked, Answered, Pairs]);
 }
 
 #[test]
-fn loom_three_members_that_use_each_others_places() {
+fn loom_three_members_that_use_each_others_cells_of() {
     check(3, 2, &[Pairs; 3]);
     check(3, 2, &[Asked, Answered, Pairs]);
 }
@@ -269,38 +278,38 @@ fn loom_slots_are_used_again_only_after_all_have_left() {
     let used_again = seen.clone();
     explore(2, move || {
         let [mut zero, mut one, mut two] = [0, 1, 2].map(|rank| Process::new(&segment, rank));
-        let rooms = [&mut zero, &mut one, &mut two].map(Process::new_slots);
+        let told = [&mut zero, &mut one, &mut two].map(Process::alloc_slots);
         let cells: Cells = [(0, 3), (1, 1), (2, 1)]
             .into_iter()
-            .flat_map(|(rank, sets)| places(&segment, rank, sets))
+            .flat_map(|(rank, sets)| cells_of(&segment, rank, sets))
             .collect();
         let shared = Arc::new((cells, AtomicU64::new(0)));
         let others = [
             thread::spawn({
                 let shared = shared.clone();
-                move || one.call(SHARED[0], &rooms[..2], 1, &[Root(0)], &shared.0)
+                move || one.call(SHARED[0], &told[..2], 1, &[Root(0)], &shared.0)
             }),
             thread::spawn({
                 let shared = shared.clone();
                 move || {
-                    let mut room = 0;
-                    while room == 0 {
+                    let mut location = 0;
+                    while location == 0 {
                         thread::yield_now();
-                        room = shared.1.load(Ordering::Acquire) as i64;
+                        location = shared.1.load(Ordering::Acquire) as i64;
                     }
-                    two.call(SHARED[1], &[room, rooms[2]], 2, &[Root(0), Root(0)], &shared.0);
+                    two.call(SHARED[1], &[location, told[2]], 2, &[Root(0), Root(0)], &shared.0);
                 }
             }),
         ];
         let cells = &shared.0;
-        zero.call(SHARED[0], &rooms[..2], 1, &[Root(0)], cells);
-        let second = zero.new_slots();
+        zero.call(SHARED[0], &told[..2], 1, &[Root(0)], cells);
+        let second = zero.alloc_slots();
         shared.1.store(second as u64, Ordering::Release);
-        zero.call(SHARED[1], &[second, rooms[2]], 2, &[Root(0), Root(0)], cells);
-        let third = zero.new_slots();
+        zero.call(SHARED[1], &[second, told[2]], 2, &[Root(0), Root(0)], cells);
+        let third = zero.alloc_slots();
         zero.call(&[0], &[third], 4, &[All, All], cells);
         let mut seen = seen.lock().unwrap();
-        seen[0][usize::from(second == rooms[0])] = true;
+        seen[0][usize::from(second == told[0])] = true;
         seen[1][usize::from(third == second)] = true;
         others.into_iter().for_each(|other| other.join().unwrap());
     });

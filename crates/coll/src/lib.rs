@@ -1,66 +1,74 @@
-//! Collectives: picks an algorithm and starts its schedule. How an algorithm works is the business of `schedule`; who
-//! carries it out, of `executor`.
+//! Collectives: picks an algorithm and starts its schedule.
 //!
-//! Invariants: the algorithm depends only on what MPI makes equal on all ranks and on settings of scope `job`; starting never blocks;
-//! blocking, nonblocking and persistent calls start the same schedules.
+//! Short calls need no schedule: they go over slots, and those that do not block in queues.
 //!
-//! Short calls need no schedule: they go over slots (`flat.rs`), those that do not block in queues (`queue.rs`).
+//! Invariants: the choice of an algorithm depends only on what MPI makes equal on all ranks, and on settings that all
+//! ranks share; starting never blocks; blocking, nonblocking and persistent calls start the same schedules.
 //!
-//! Read next: `choose.rs` (the table of choices), `call.rs` (what a call is).
+//! Read next: `choose.rs` (the table of choices), `call.rs` (what a call is), `flat.rs` (calls over slots).
 #![forbid(unsafe_code)]
 
+mod attach;
 mod cache;
 mod call;
 pub mod check;
 mod choose;
+mod count;
 mod flat;
 mod pull;
 mod queue;
 mod round;
+mod set;
 mod short;
 mod vector;
+mod word;
 
 pub use call::{Call, Members, Part, meet};
 pub use choose::{Choice, RULES, Rule};
-pub use flat::{CALLS_BEFORE, Calls, Rounds, Turn};
+pub use count::count;
+pub use flat::{CALLS_BEFORE, Calls};
 pub use pull::Pull;
-pub use round::Round;
+pub use set::{ActiveRound, Round};
 pub use short::{FlatAllreduce, SHORT_MAX, Short};
 pub use vector::Vector;
 
-use cache::{Key, Plans};
-use call::passing_context;
+use attach::Bounds;
+use cache::{CacheKey, ScheduleCache};
 use datatype::Buffer;
 use error::{Class, Result, fail};
-use executor::{Executor, Offload, Poll, Start, UserCall};
-use flat::{Bounds, FlatSets};
-use queue::{Attaching, Found, Leaving, Queue, Queued, State, Whole};
+use executor::{Executor, InstanceTicket, Offload, Poll, Start, UserCall};
+use flat::FlatSets;
+use queue::{Attaching, QueueState, QueueTicket, QueuedCall, Remainder, ScheduleCall};
 use schedule::Schedule;
 use schedule::algorithm::{Collective, Params};
-use short::MEMBERS_MAX;
+use short::{MEMBERS_MAX, is_pullable};
 use std::sync::Arc;
 use sys::Block;
 use telemetry::Counter;
 use transport::shm::Allocator;
 use tuning::{FLAT_BYTES_MAX, NEAR_BYTES_MAX, Source, Tuning};
-use vector::Pass;
+use vector::LongBlock;
 
-/// A collective under way, until `Coll::outcome` has said how it ended.
+/// The bit in which the context of schedules for long blocks (`vector.rs`) differs from their comm's. No comm's
+/// context has it.
+const LONG_BLOCKS: u64 = 1 << 62;
+
+/// A collective under way, until `Coll::outcome` has given its outcome.
 #[derive(Clone, Copy, Debug)]
-pub enum Ticket {
+pub enum CollTicket {
     /// By a schedule.
-    Schedule(executor::Ticket),
+    Schedule(InstanceTicket),
     /// In a queue.
-    Queued(queue::Ticket),
+    Queued(QueueTicket),
 }
 
 /// The collectives of one process.
 pub struct Coll {
     executor: Executor,
     choice: Choice,
-    plans: Plans,
+    schedules: ScheduleCache,
     sets: FlatSets,
-    /// The collectives of which short calls go over slots: a bit for each.
+    /// The collectives whose short calls go over slots: a bit for each.
     short: u32,
     /// OUTBOARD_OFFLOAD=on.
     offload_all: bool,
@@ -72,10 +80,10 @@ impl Coll {
     /// Collectives by this executor; refuses settings that name no algorithm.
     pub fn new(executor: Executor, settings: &settings::Settings, tuning: &Tuning) -> Result<Coll> {
         let choice = Choice::from_settings(settings)?;
-        let plans = Plans::new(settings.schedule_cache_entries as usize);
+        let schedules = ScheduleCache::new(settings.schedule_cache_entries as usize);
         let offload_all = settings.offload == settings::Offload::On;
         let served = settings.offload != settings::Offload::Off && executor.is_served();
-        // Where ranks share cores, who pulls keeps the others from theirs: an allgather of 128 KiB took 150 us instead of 91, 4 ranks on 2 cores.
+        // Where ranks share cores, a rank that pulls keeps the others from theirs (docs/tuning.md).
         let may_spin = executor.segment().job().may_spin();
         let bounds = Bounds {
             inline_bytes_max: match tuning.source(FLAT_BYTES_MAX) {
@@ -92,17 +100,17 @@ impl Coll {
             settings.check == 0 && !offload_all && !choice.is_overruled(*collective)
         };
         let short = Collective::ALL.into_iter().filter(is_short).fold(0, |all, one| all | 1 << one as u32);
-        Ok(Coll { executor, choice, plans, sets, short, offload_all, home: false })
+        Ok(Coll { executor, choice, schedules, sets, short, offload_all, home: false })
     }
 
     /// Starts a collective.
-    pub fn start(&mut self, members: &Members, call: Call) -> Result<Ticket> {
-        self.start_schedule(members, call).map(Ticket::Schedule)
+    pub fn start(&mut self, members: &Members, call: Call) -> Result<CollTicket> {
+        self.start_schedule(members, call).map(CollTicket::Schedule)
     }
 
-    fn start_schedule(&mut self, members: &Members, call: Call) -> Result<executor::Ticket> {
+    fn start_schedule(&mut self, members: &Members, call: Call) -> Result<InstanceTicket> {
         let schedule = self.schedule(members, &call)?;
-        // Where the setting leaves the choice to us, a call that only waits is carried out by the waiting rank.
+        // A rank that only waits carries out its call itself, unless OUTBOARD_OFFLOAD=on.
         let offload =
             if self.home || call.blocking && !self.offload_all { Offload::Off } else { Offload::Auto };
         self.executor.start(Start {
@@ -117,21 +125,21 @@ impl Coll {
         })
     }
 
-    /// Whether a blocking call goes over slots, on a comm of so many members. Users who choose an algorithm, the proxy or
-    /// OUTBOARD_CHECK get these.
+    /// Whether a blocking call goes over slots on a comm of so many members. Where users choose an algorithm, the proxy or
+    /// OUTBOARD_CHECK, it does not.
     #[inline]
     pub fn takes(&self, short: &Short, members: usize) -> bool {
-        self.short & 1 << short.name as u32 != 0 && short.fits(members)
+        self.short & 1 << short.collective as u32 != 0 && short.fits(members)
     }
 
-    /// As `takes`, of vectors of so many bytes that are to become a `FlatAllreduce` on these slots. There is room for them.
+    /// Whether an allreduce of vectors of so many bytes becomes a `FlatAllreduce` on this set. It has space for those.
     #[inline]
-    pub fn takes_flat(&self, sets: usize, bytes: usize, members: usize) -> bool {
+    pub fn takes_flat(&self, set: usize, bytes: usize, members: usize) -> bool {
         self.short & 1 << Collective::Allreduce as u32 != 0
-            && (bytes as u64).saturating_mul(members as u64) <= self.sets.flat_max(sets)
+            && (bytes as u64).saturating_mul(members as u64) <= self.sets.blocking(set).flat_max
     }
 
-    /// Whether a blocking call with a count for each of so many members may be one for slots.
+    /// Whether a blocking call with a count for each of so many members may go over slots.
     pub fn takes_vector(&self, call: &Call, members: usize) -> bool {
         use Collective::*;
         members <= MEMBERS_MAX
@@ -139,88 +147,91 @@ impl Coll {
             && self.short & 1 << call.collective as u32 != 0
     }
 
-    /// The blocking call that `takes_vector` allows, on these slots; nothing if it is none for them.
-    pub fn vector(&mut self, sets: usize, call: &Call) -> Option<Vector> {
-        if self.sets.skipping(sets).skips() { None } else { self.sets.vector(sets, call) }
+    /// The blocking call that `takes_vector` allows, on this set; nothing if it goes by a schedule.
+    pub fn vector(&mut self, set: usize, call: &Call) -> Option<Vector> {
+        self.sets.vector(set, call)
     }
 
-    /// Whether it turned out in its round, for all members, that a schedule must carry out a call. If so, the next ones try no slots.
-    pub fn leaves_to_schedule(&mut self, sets: usize, vector: &Vector) -> bool {
-        let is = vector.is_scheduled();
-        if is {
-            self.sets.skipping(sets).begin();
+    /// Whether a schedule must carry out a call, as all members know from its round. Then the next ones try no round.
+    pub fn leaves_to_schedule(&mut self, set: usize, vector: &Vector) -> bool {
+        let is_scheduled = vector.is_scheduled();
+        if is_scheduled {
+            self.sets.back_off(set);
         }
-        is
+        is_scheduled
     }
 
-    /// Starts to pass the blocks that the last blocking call on these slots left, a call of this context among `peers`.
-    pub fn pass(&mut self, sets: usize, context: u64, peers: &[u32], vector: &Vector) -> Vec<Result<Ticket>> {
-        let slots = self.sets.blocking(sets);
-        let (round, rank) = (slots.round(), slots.rank());
-        let passes = self.pass_all(round, context, peers, rank, vector);
-        passes.into_iter().map(|pass| pass.map(Ticket::Schedule)).collect()
+    /// Starts schedules for the long blocks that the last blocking call on this set left, a call of this context.
+    pub fn start_long_blocks(
+        &mut self,
+        set: usize,
+        context: u64,
+        peers: &[u32],
+        vector: &Vector,
+    ) -> Vec<Result<CollTicket>> {
+        let set = &self.sets.blocking(set).set;
+        let (round, rank) = (set.round(), set.rank());
+        let started = self.start_blocks(round, context, peers, rank, vector);
+        started.into_iter().map(|start| start.map(CollTicket::Schedule)).collect()
     }
 
-    fn pass_all(
+    fn start_blocks(
         &mut self,
         round: u64,
         context: u64,
         peers: &[u32],
-        here: usize,
+        rank: usize,
         vector: &Vector,
-    ) -> Vec<Result<executor::Ticket>> {
-        let context = passing_context(context);
-        let mut pass = |Pass { from, to, block }| {
-            // All members count the rounds alike, and in each a member passes one block.
+    ) -> Vec<Result<InstanceTicket>> {
+        let context = context ^ LONG_BLOCKS;
+        let mut start = |LongBlock { from, to, block }| {
+            // All members count the rounds alike, and in each a member sends one block.
             let sequence = (round as u32).wrapping_mul(MEMBERS_MAX as u32) + from as u32;
-            let (rank, peers) = (u32::from(here == to), Arc::from([peers[from], peers[to]]));
+            let (rank, peers) = (u32::from(rank == to), Arc::from([peers[from], peers[to]]));
             let call =
                 Call { blocking: true, ..Call::new(Collective::Bcast, Part::None, Part::bytes(block)) };
             self.start_schedule(&Members { context, sequence, rank, peers, first_group: 0 }, call)
         };
-        vector.passed(here).map(&mut pass).collect()
+        vector.long_blocks(rank).map(&mut start).collect()
     }
 
-    /// Whether a call that `takes` allows has room on these slots.
+    /// Whether the slots of a set have space for a call that `takes` allows.
     #[inline]
-    pub fn has_room(&self, sets: usize, short: &Short) -> bool {
-        self.sets.has_room(sets, short)
+    pub fn has_space(&self, set: usize, short: &Short) -> bool {
+        self.sets.blocking(set).has_space(short)
     }
 
-    /// The rounds of a call that has room.
+    /// Makes a call for which there is space take one round or two; or the pulled form of it, if it has that.
     #[inline]
-    pub fn rounds(&self, sets: usize, short: &Short) -> Rounds {
-        self.sets.rounds(sets, short)
+    pub fn choose_rounds(&self, set: usize, short: &mut Short) -> Option<Box<Pull>> {
+        self.sets.blocking(set).choose_rounds(short)
     }
 
-    /// Makes room for this rank's slots among these members; all then tell each other what this returns.
-    pub fn new_slots(&mut self, peers: &[u32]) -> u64 {
-        self.sets.new_slots(self.executor.memory(), peers)
+    /// Allocates this rank's slots among these members; all then tell each other what this returns.
+    pub fn alloc_slots(&mut self, peers: &[u32]) -> u64 {
+        self.sets.memory.alloc(self.executor.memory(), peers).0
     }
 
-    /// Hangs the slots of all members, which lie at `slots` of their arenas, and numbers them; nothing if somebody has none.
-    /// Errors: a member's number makes no sense.
-    pub fn attach_flat(&mut self, rank: usize, peers: &[u32], sets: &[i64]) -> Result<Option<usize>> {
-        self.sets.attach(rank, peers, sets)
+    /// Attaches the slots that all members have told each other, and numbers the set; nothing if some member has none.
+    /// Errors: a member's slots lie outside its arena.
+    pub fn attach_flat(&mut self, rank: usize, peers: &[u32], told: &[i64]) -> Result<Option<usize>> {
+        self.sets.attach(rank, peers, told)
     }
 
-    /// Opens a queue of calls that all members will make in the same order, beginning with the same one; nobody waits for it. `members` have a
-    /// number that is only its own.
+    /// Opens a queue of calls that all members will make in the same order, beginning with the same one. It does not
+    /// wait for the other members. `members` have a sequence number that no other call has.
     pub fn open_queue(&mut self, members: &Members) -> Result<usize> {
-        let room = self.new_slots(&members.peers);
-        let mine = Block::of(&room.to_ne_bytes());
-        let all = Block::new(8 * members.peers.len());
-        let (input, output) = (Buffer::from(mine.span()), Buffer::from(all.span()));
-        let call = Call::new(Collective::Allgather, Part::bytes(input), Part::PerRank(output));
+        let location = self.sets.memory.alloc(self.executor.memory(), &members.peers);
+        let input = Block::of(&location.0.to_ne_bytes());
+        let output = Block::new(8 * members.peers.len());
+        let (send, recv) = (Buffer::from(input.span()), Buffer::from(output.span()));
+        let call = Call::new(Collective::Allgather, Part::bytes(send), Part::PerRank(recv));
         let exchange = self.start_schedule(members, call)?;
         let (rank, peers) = (members.rank as usize, members.peers.clone());
-        let attaching = Attaching { exchange, room, _mine: mine, all, rank, peers };
-        let queue = self.sets.queues.insert(Queue::new(State::Attaching(Box::new(attaching))));
-        self.sets.busy.push(queue);
-        Ok(queue)
+        Ok(self.sets.queues.open(Attaching { exchange, location, _input: input, output, rank, peers }))
     }
 
-    /// Whether a call may be one for a queue.
+    /// Whether a queue may take a call.
     pub fn is_for_queue(&self, members: &Members, call: &Call) -> bool {
         self.short & 1 << call.collective as u32 != 0
             && members.first_group == 0
@@ -228,68 +239,68 @@ impl Coll {
             && (2..=MEMBERS_MAX).contains(&members.peers.len())
     }
 
-    /// Makes a call after all calls of the queue before; nothing if it is none for the queue. It is cloned only where a schedule may have to carry it
-    /// out, with the members' number.
-    pub fn queue(&mut self, queue: usize, members: &Members, call: &Call) -> Option<Ticket> {
-        let whole = || Whole { call: call.clone(), members: members.clone() };
-        let queued = match &self.sets.queues[queue].state {
-            State::Refused => return None,
+    /// Makes a call after all calls of the queue before; nothing if the queue does not take it. The call is cloned only
+    /// where a schedule may have to carry it out, with the members' number.
+    pub fn queue(&mut self, queue: usize, members: &Members, call: &Call) -> Option<CollTicket> {
+        let whole = || ScheduleCall { call: call.clone(), members: members.clone() };
+        let queued = match &self.sets.queues.queues[queue].state {
+            QueueState::Refused => return None,
             _ if !self.is_for_queue(members, call) => return None,
-            State::Attaching(_) | State::Broken(_) => Queued::unsure(whole()),
-            State::Attached(attached) => Queued::sure(Found::on(attached, call)?, whole),
+            QueueState::Attaching(_) | QueueState::Broken(_) => QueuedCall::undecided(whole()),
+            QueueState::Attached(attached) => QueuedCall::flat(attached.flat_call(call)?, whole),
         };
         Some(self.enqueue(queue, queued))
     }
 
-    /// The same of a short call among so many members; nothing, too, as long as no slots are attached.
+    /// The same of a short call among so many members; nothing, too, before the queue's set is attached.
     #[inline]
-    pub fn queue_short(&mut self, queue: usize, short: Short, members: usize) -> Option<Ticket> {
+    pub fn queue_short(&mut self, queue: usize, short: Short, members: usize) -> Option<CollTicket> {
         if !self.takes(&short, members) {
             return None;
         }
-        let State::Attached(attached) = &self.sets.queues[queue].state else { return None };
-        let queued =
-            Queued::sure(Found::short(attached, short)?, || unreachable!("a short call leaves nothing"));
+        let QueueState::Attached(attached) = &self.sets.queues.queues[queue].state else { return None };
+        let queued = QueuedCall::flat(attached.flat_short(short)?, || unreachable!("a short call is whole"));
         Some(self.enqueue(queue, queued))
     }
 
     #[inline(always)]
-    fn enqueue(&mut self, queue: usize, queued: Queued) -> Ticket {
-        let executor = &mut self.executor;
-        let ticket = self.sets.queue(queue, queued, &mut |ticket| executor.outcome(ticket));
-        self.carry_on();
-        Ticket::Queued(ticket)
+    fn enqueue(&mut self, queue: usize, queued: QueuedCall) -> CollTicket {
+        let Coll { executor, sets, .. } = self;
+        let mut ended = |ticket| executor.outcome(ticket);
+        let ticket = sets.queues.push(queue, queued, &mut sets.memory, &mut ended);
+        self.start_remainders();
+        CollTicket::Queued(ticket)
     }
 
     /// No more calls are made in this queue.
     pub fn close_queue(&mut self, queue: usize) {
-        self.sets.close(queue);
+        self.sets.queues.close(queue, &mut self.sets.memory);
     }
 
-    /// Starts schedules for what calls in queues have left.
+    /// Starts schedules for what slots did not carry out of queued calls.
     #[inline]
-    fn carry_on(&mut self) {
-        if !self.sets.leaving.is_empty() {
-            self.start_remainders();
+    fn start_remainders(&mut self) {
+        if !self.sets.queues.remainders.is_empty() {
+            self.start_all_remainders();
         }
     }
 
     #[cold]
-    fn start_remainders(&mut self) {
-        for Leaving { call, tried, whole: Whole { call: whole, members } } in
-            std::mem::take(&mut self.sets.leaving)
-        {
+    fn start_all_remainders(&mut self) {
+        for Remainder { queued, tried, whole } in std::mem::take(&mut self.sets.queues.remainders) {
+            let ScheduleCall { call, members } = whole;
             let started = match tried {
                 Some((vector, round)) if !vector.is_scheduled() => {
-                    count(whole.collective);
-                    self.pass_all(round, members.context, &members.peers, members.rank as usize, &vector)
+                    count(call.collective);
+                    let rank = members.rank as usize;
+                    self.start_blocks(round, members.context, &members.peers, rank, &vector)
                 }
-                _ => vec![self.start_schedule(&members, whole)],
+                _ => vec![self.start_schedule(&members, call)],
             };
-            let queued = &mut self.sets.queued[call];
+            let queued = &mut self.sets.queues.calls[queued];
             for start in started {
                 match start {
-                    Ok(ticket) => queued.left.push(ticket),
+                    Ok(ticket) => queued.schedules.push(ticket),
                     Err(error) => {
                         queued.outcome = queued.outcome.take().map(|outcome| outcome.and(Err(error)))
                     }
@@ -298,48 +309,53 @@ impl Coll {
         }
     }
 
-    /// Makes a call that `takes` allows on these slots if it is over after so many looks; otherwise `begin` goes on with it.
+    /// Makes a call that `takes` allows, if it is over after so many looks; otherwise `begin` goes on with it.
     #[inline(always)]
-    pub fn try_now(&mut self, sets: usize, call: &impl Round, looks: u32) -> Option<()> {
-        self.sets.try_now(sets, call, looks)
+    pub fn try_now(&mut self, set: usize, call: &mut impl Round, looks: u32) -> Option<()> {
+        self.sets.try_now(set, call, looks)
     }
 
-    /// Begins a round of a call that `takes` allows on these slots.
+    /// Begins a round of a call that `takes` allows.
     #[inline]
-    pub fn begin(&mut self, sets: usize, call: &impl Round) -> Turn {
-        self.sets.begin(sets, call)
+    pub fn begin(&mut self, set: usize, call: &impl Round) -> ActiveRound {
+        self.sets.begin(set, call)
     }
 
-    /// Takes a call on slots, the one that `begin` got, as far as it goes. How it ended, once it has.
+    /// Takes the round that `begin` returned as far as it goes: its outcome, once it has ended.
     #[inline]
-    pub fn advance(&mut self, sets: usize, turn: &mut Turn, call: &impl Round) -> Option<Result<()>> {
-        self.sets.advance(sets, turn, call)
+    pub fn advance(
+        &mut self,
+        set: usize,
+        active: &mut ActiveRound,
+        call: &mut impl Round,
+    ) -> Option<Result<()>> {
+        self.sets.advance(set, active, call)
     }
 
-    /// Whether the last call on slots waits for a member that may need this cpu.
+    /// Whether the last blocking call waits for a member that may need this cpu.
     #[inline]
-    pub fn waits_for_one_on(&self, sets: usize, cpu: usize) -> bool {
-        self.sets.waits_for_one_on(sets, cpu)
+    pub fn waits_for_one_on(&self, set: usize, cpu: usize) -> bool {
+        self.sets.blocking(set).set.misses_one_on(cpu)
     }
 
-    /// The thread that makes a blocking call on slots is going to wait for long, or has done so.
+    /// The thread that makes a blocking call over slots is going to wait for long, or has done so.
     #[cold]
-    pub fn wait(&mut self, sets: usize, begins: bool) {
-        self.sets.wait(sets, begins);
+    pub fn wait(&mut self, set: usize, begins: bool) {
+        self.sets.wait(set, begins);
     }
 
-    /// Whether a call on slots that has waited for long would get further.
+    /// Whether a call over slots that has waited for long would get further.
     #[inline]
     pub fn flat_has_events(&self) -> bool {
         self.sets.has_events()
     }
 
-    /// The comm of these slots is freed here.
-    pub fn leave(&mut self, sets: usize) {
-        self.sets.leave(sets);
+    /// The comm of this set is freed here.
+    pub fn leave(&mut self, set: usize) {
+        self.sets.leave(set);
     }
 
-    /// From now on the rank carries out everything itself: proxies forget a rank that has left its job.
+    /// From now on this rank carries out everything itself: proxies forget a rank that has left its job.
     pub fn stay_home(&mut self) {
         self.home = true;
     }
@@ -348,7 +364,7 @@ impl Coll {
         if let Some(neighbors) = &call.neighbors {
             telemetry::count(Counter::NeighborCalls, 1);
             let same = matches!(call.collective, Collective::Allgather | Collective::Allgatherv);
-            return Ok(self.plans.get(Key::Neighbors(neighbors.clone(), same)));
+            return Ok(self.schedules.get(CacheKey::Neighbors(neighbors.clone(), same)));
         }
         let size = members.peers.len() as u32;
         let (rank, first_group) = (members.rank, members.first_group);
@@ -360,15 +376,15 @@ impl Coll {
         count(call.collective);
         let &Call { root, in_place, commutative, .. } = call;
         let params = Params { rank, size, root, in_place, commutative, first_group };
-        Ok(self.plans.get(Key::All(algorithm, params)))
+        Ok(self.schedules.get(CacheKey::All(algorithm, params)))
     }
 
     /// Advances all started collectives that this rank executes itself.
     #[inline]
     pub fn poll(&mut self) -> Poll {
-        let executor = &mut self.executor;
-        let moved = self.sets.poll(&mut |ticket| executor.outcome(ticket));
-        self.carry_on();
+        let Coll { executor, sets, .. } = self;
+        let moved = sets.queues.poll(&mut sets.memory, &mut |ticket| executor.outcome(ticket));
+        self.start_remainders();
         match (moved, self.executor.poll()) {
             (true, Poll::Idle) => Poll::Progressed,
             (_, poll) => poll,
@@ -380,20 +396,22 @@ impl Coll {
         self.executor.called(call);
     }
 
-    /// How a collective ended, once it has; the ticket is then spent.
-    pub fn outcome(&mut self, ticket: Ticket) -> Option<Result<()>> {
+    /// The outcome of a collective, once it has ended; the ticket is then spent.
+    pub fn outcome(&mut self, ticket: CollTicket) -> Option<Result<()>> {
         match ticket {
-            Ticket::Schedule(ticket) => self.executor.outcome(ticket),
-            Ticket::Queued(ticket) => self.sets.outcome(ticket, &mut |left| self.executor.outcome(left)),
+            CollTicket::Schedule(ticket) => self.executor.outcome(ticket),
+            CollTicket::Queued(ticket) => {
+                self.sets.queues.outcome(ticket, &mut |schedule| self.executor.outcome(schedule))
+            }
         }
     }
 
-    /// How a collective is carried out by a schedule, or has been if its outcome is there.
+    /// How a schedule carries out a collective, or has done so if its outcome is there.
     #[cold]
-    pub fn carried(&self, ticket: Ticket) -> Option<telemetry::Carried> {
+    pub fn carried(&self, ticket: CollTicket) -> Option<telemetry::Carried> {
         let schedule = match ticket {
-            Ticket::Schedule(schedule) => schedule,
-            Ticket::Queued(call) => self.sets.left_by(call)?,
+            CollTicket::Schedule(schedule) => schedule,
+            CollTicket::Queued(call) => self.sets.queues.schedule_of(call)?,
         };
         self.executor.carried(schedule)
     }
@@ -418,7 +436,7 @@ impl Coll {
         self.executor.pending()
     }
 
-    /// Calls on slots under way: whose they are, and a member that has not begun the first of them.
+    /// Calls over slots that wait: whose they are, and a member that has not begun the first of them.
     pub fn pending_on_flat(&self) -> impl Iterator<Item = (Calls, usize)> {
         self.sets.pending()
     }
@@ -429,35 +447,13 @@ impl Coll {
     }
 }
 
-/// Whether a call of so many bytes (of the vector, or of a member's block) among so many members goes over slots, once these are attached, where no proxy may
-/// take it and nothing is pulled.
+/// Whether a call of so many bytes (of the vector, or of a member's block) among so many members goes over slots once
+/// these are attached, where no proxy may take it and no call is pulled.
 pub fn is_flat(collective: Collective, bytes: u64, members: usize) -> bool {
     use Collective::*;
     let short = Short { bytes, given: bytes, ..Short::new(collective) };
     let has_counts = matches!(collective, Gatherv | Scatterv | Allgatherv | Alltoallv | Alltoallw);
     !has_counts
         && short.fits(members)
-        && (!Pull::takes(&short) || bytes.saturating_mul(members as u64) <= short::BYTES_MAX)
-}
-
-/// Counts a call.
-#[inline]
-pub fn count(collective: Collective) {
-    telemetry::count(counter_of(collective), 1);
-}
-
-fn counter_of(collective: Collective) -> Counter {
-    use Collective::*;
-    match collective {
-        Barrier => Counter::BarrierCalls,
-        Bcast => Counter::BcastCalls,
-        Gather | Gatherv => Counter::GatherCalls,
-        Scatter | Scatterv => Counter::ScatterCalls,
-        Allgather | Allgatherv => Counter::AllgatherCalls,
-        Alltoall | Alltoallv | Alltoallw => Counter::AlltoallCalls,
-        Reduce => Counter::ReduceCalls,
-        Allreduce => Counter::AllreduceCalls,
-        ReduceScatter | ReduceScatterBlock => Counter::ReduceScatterCalls,
-        Scan | Exscan => Counter::ScanCalls,
-    }
+        && (!is_pullable(collective) || bytes.saturating_mul(members as u64) <= short::BYTES_MAX)
 }

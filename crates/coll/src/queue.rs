@@ -1,343 +1,337 @@
-//! Calls on slots (`flat.rs`) that the program lets be under way, one after the other.
+//! Calls over slots that do not block, one after the other.
 //!
-//! A slots takes one call at a time, so calls that all members make in the same order form a queue: a comm's nonblocking collectives, the starts of a
-//! persistent one, the steps of a file's collective accesses. Each begins once the one before is over here, at the latest when
-//! the program waits for anything. Its slots is attached when the queue is opened, by an allgather that nobody waits for; until then the calls wait.
-//! What slots do not take is carried out by schedules beside the queue.
+//! A set carries one call at a time. So calls that all members make in the same order form a queue: a comm's nonblocking
+//! collectives, the starts of a persistent one, the steps of a file's collective accesses. A call begins once the one
+//! before has ended here, at the latest when the program waits for anything. A queue's set is attached by an allgather
+//! that no member waits for; until then its calls wait. Calls that slots do not take go by schedules beside the queue.
 //!
-//! Invariants: all members make the same calls in the same order, and come to the same answer which of them go by a schedule.
+//! Invariants: all members make the same calls in the same order, and agree on which of them go by a schedule.
 
+use crate::attach::{AttachedSet, FlatCall, Location, SlotMemory};
 use crate::call::{Call, Members};
-use crate::flat::{Attached, Bounds, FlatSets, Rounds, Slots, Turn, unused};
+use crate::count::count;
 use crate::pull::Pull;
-use crate::round::Round;
+use crate::set::{ActiveRound, FlatSet, Round};
 use crate::short::Short;
 use crate::vector::Vector;
 use error::{Error, Result};
+use slab::Slab;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use sys::Block;
-use transport::shm::Segment;
 
-/// Asks how a schedule ended, once it has.
-type Ended<'a> = &'a mut dyn FnMut(executor::Ticket) -> Option<Result<()>>;
+/// Asks for the outcome of a schedule, once it has ended.
+pub(crate) type Ended<'a> = &'a mut dyn FnMut(executor::InstanceTicket) -> Option<Result<()>>;
 
-/// A call in a queue, until `Coll::outcome` has said how it ended.
+/// A call in a queue, until `Coll::outcome` has given its outcome.
 #[derive(Clone, Copy, Debug)]
-pub struct Ticket(usize);
+pub struct QueueTicket(usize);
 
-/// A call as schedules would carry it out.
+/// A call as a schedule would carry it out.
 #[derive(Debug)]
-pub(crate) struct Whole {
+pub(crate) struct ScheduleCall {
     pub call: Call,
-    /// Its members, with a number that is only its own.
+    /// Its members, with a sequence number that no other call has.
     pub members: Members,
 }
 
 /// Calls of some members, one after the other.
 pub(crate) struct Queue {
-    pub(crate) state: State,
+    pub(crate) state: QueueState,
     calls: VecDeque<usize>,
     /// No more calls are made here.
-    freed: bool,
+    closed: bool,
 }
 
-pub(crate) enum State {
+pub(crate) enum QueueState {
     /// The members tell each other where their slots lie.
     Attaching(Box<Attaching>),
-    Attached(Attached),
-    /// Some member has no room for slots, or has a proxy: all goes by schedules.
+    Attached(AttachedSet),
+    /// Some member has no slots, or has a proxy: all calls go by schedules.
     Refused,
-    /// What was told made no sense.
+    /// A member told nonsense: all calls fail.
     Broken(Error),
 }
 
-/// What members tell each other of their slots.
+/// The allgather by which members tell each other where their slots lie.
 pub(crate) struct Attaching {
-    pub exchange: executor::Ticket,
-    /// This member's slots, as `FlatSets::new_slots` has told.
-    pub room: u64,
-    /// The same, for the schedule.
-    pub _mine: Block,
-    pub all: Block,
+    pub exchange: executor::InstanceTicket,
+    pub location: Location,
+    /// The same, as the input of the schedule.
+    pub _input: Block,
+    pub output: Block,
     pub rank: usize,
     pub peers: Arc<[u32]>,
 }
 
 /// A call in a queue.
-pub(crate) struct Queued {
-    turn: Option<Turn>,
-    on: On,
+pub(crate) struct QueuedCall {
+    active: Option<ActiveRound>,
+    form: CallForm,
     /// How its rounds ended.
     pub(crate) outcome: Option<Result<()>>,
-    /// Schedules of what they left.
-    pub(crate) left: Vec<executor::Ticket>,
+    /// Schedules that carry out what the rounds did not.
+    pub(crate) schedules: Vec<executor::InstanceTicket>,
 }
 
-/// What a call is on slots that takes it.
-pub(crate) enum Found {
-    /// With its second round, if it takes two.
-    Short(Short, Option<Box<Short>>),
+/// What a queued call has become.
+enum CallForm {
+    Short(Short),
     Pulled(Box<Pull>),
-    Vector(Vector),
-}
-
-/// How far a call is.
-enum On {
-    /// With the round after this one, if there is one.
-    Short(Short, Option<Box<Short>>),
-    /// With its second round once that has begun.
-    Pulled(Box<Pull>, Option<Short>),
-    Vector(Box<(Vector, Whole)>),
-    /// It was made before the slots attached.
-    Unsure(Box<Whole>),
+    Vector(Box<(Vector, ScheduleCall)>),
+    /// It was made before the set was attached.
+    Undecided(Box<ScheduleCall>),
     /// Its rounds are over.
     Over,
 }
 
-/// What of a call is to be carried out by schedules.
-pub(crate) struct Leaving {
-    pub call: usize,
-    /// What it was on its slots, and the number of its round; nothing if it went over none.
+/// What schedules must carry out of a call.
+pub(crate) struct Remainder {
+    pub queued: usize,
+    /// The call with the number of its round; nothing if it went over no slots.
     pub tried: Option<(Vector, u64)>,
-    pub whole: Whole,
+    pub whole: ScheduleCall,
 }
 
-impl Queued {
-    /// A call that is made before the slots are attached.
-    pub(crate) fn unsure(whole: Whole) -> Queued {
-        Queued::new(On::Unsure(Box::new(whole)))
+/// All queues of a process.
+#[derive(Default)]
+pub(crate) struct Queues {
+    pub(crate) queues: Slab<Queue>,
+    /// Calls whose outcome the program has not asked for yet.
+    pub(crate) calls: Slab<QueuedCall>,
+    /// The queues in which something is under way.
+    pub(crate) busy: Vec<usize>,
+    /// For `Coll` to start.
+    pub(crate) remainders: Vec<Remainder>,
+}
+
+impl QueuedCall {
+    /// A call that is made before the set is attached.
+    pub(crate) fn undecided(whole: ScheduleCall) -> QueuedCall {
+        QueuedCall::new(CallForm::Undecided(Box::new(whole)))
     }
 
-    /// A call that was found to be one for the slots.
+    /// A call that slots take.
     #[inline(always)]
-    pub(crate) fn sure(found: Found, whole: impl FnOnce() -> Whole) -> Queued {
-        Queued::new(On::of(found, whole))
+    pub(crate) fn flat(call: FlatCall, whole: impl FnOnce() -> ScheduleCall) -> QueuedCall {
+        QueuedCall::new(CallForm::of(call, whole))
     }
 
     #[inline(always)]
-    fn new(on: On) -> Queued {
-        Queued { turn: None, on, outcome: None, left: Vec::new() }
+    fn new(form: CallForm) -> QueuedCall {
+        QueuedCall { active: None, form, outcome: None, schedules: Vec::new() }
     }
 
     /// Takes its rounds as far as they go; whether they moved.
-    fn drive(&mut self, attached: &mut Attached) -> bool {
-        let (slots, turn) = (&mut attached.slots, &mut self.turn);
-        let (outcome, moved) = match &mut self.on {
-            On::Short(short, then) => match (advance(turn, slots, short), then.take()) {
-                ((Some(Ok(())), _), Some(second)) => {
-                    *short = *second;
-                    self.drive(attached);
-                    return true;
-                }
-                ((None, moved), second) => {
-                    *then = second;
-                    (None, moved)
-                }
-                (ended, _) => ended,
-            },
-            On::Pulled(pull, Some(closing)) => {
-                let (closed, moved) = advance(turn, slots, closing);
-                (closed.map(|closed| closed.and(pull.outcome())), moved)
-            }
-            On::Pulled(pull, closing) => match advance(turn, slots, &**pull) {
-                (Some(Ok(())), _) => {
-                    *closing = Some(pull.closing());
-                    self.drive(attached);
-                    return true;
-                }
-                ended => ended,
-            },
-            On::Vector(call) => {
-                if turn.is_none() && attached.skipping.skips() {
+    fn drive(&mut self, attached: &mut AttachedSet) -> bool {
+        let (set, active) = (&mut attached.set, &mut self.active);
+        let (outcome, moved) = match &mut self.form {
+            CallForm::Short(short) => advance(active, set, short),
+            CallForm::Pulled(pull) => advance(active, set, &mut **pull),
+            CallForm::Vector(call) => {
+                if active.is_none() && attached.backoff.skips() {
                     call.0.schedule();
                     (Some(Ok(())), true)
                 } else {
-                    let (outcome, moved) = advance(turn, slots, &call.0);
+                    let (outcome, moved) = advance(active, set, &mut call.0);
                     if outcome.is_some() && call.0.is_scheduled() {
-                        attached.skipping.begin();
+                        attached.backoff.begin();
                     }
                     (outcome, moved)
                 }
             }
-            On::Unsure(_) | On::Over => (Some(Ok(())), true),
+            CallForm::Undecided(_) | CallForm::Over => (Some(Ok(())), true),
         };
         self.outcome = outcome;
         moved
     }
-}
 
-impl Found {
-    /// What a call is on slots that is attached; nothing if it is none for it. All members come to the same answer.
-    pub(crate) fn on(attached: &Attached, call: &Call) -> Option<Found> {
-        let (rank, members) = (attached.slots.rank(), attached.slots.size());
-        if let Some(vector) = Vector::new(call, attached.bytes_max) {
-            return Some(Found::Vector(vector));
-        }
-        Found::short(attached, Short::of(call, rank, members).filter(|short| short.fits(members))?)
-    }
-
-    /// The same of a short call that fits slots.
-    #[inline(always)]
-    pub(crate) fn short(attached: &Attached, short: Short) -> Option<Found> {
-        attached.has_room(&short).then(|| match attached.rounds(&short) {
-            Rounds::One => Found::Short(short, None),
-            Rounds::Two(first, second) => Found::Short(first, Some(second)),
-            Rounds::Pulled(pull) => Found::Pulled(pull),
-        })
-    }
-}
-
-impl On {
-    #[inline(always)]
-    fn of(found: Found, whole: impl FnOnce() -> Whole) -> On {
-        match found {
-            Found::Vector(vector) => On::Vector(Box::new((vector, whole()))),
-            Found::Short(short, then) => {
-                crate::count(short.name);
-                On::Short(short, then)
+    /// Takes what schedules must carry out of a call whose rounds are over, the last of which has this number.
+    fn remainder(&mut self, queued: usize, round: Option<u64>) -> Option<Remainder> {
+        match (std::mem::replace(&mut self.form, CallForm::Over), round) {
+            (CallForm::Undecided(whole), _) => Some(Remainder { queued, tried: None, whole: *whole }),
+            (CallForm::Vector(parts), Some(round)) => {
+                Some(Remainder { queued, tried: Some((parts.0, round)), whole: parts.1 })
             }
-            Found::Pulled(pull) => {
-                crate::count(pull.name());
-                On::Pulled(pull, None)
+            _ => None,
+        }
+    }
+}
+
+impl CallForm {
+    #[inline(always)]
+    fn of(call: FlatCall, whole: impl FnOnce() -> ScheduleCall) -> CallForm {
+        match call {
+            FlatCall::Vector(vector) => CallForm::Vector(Box::new((vector, whole()))),
+            FlatCall::Short(short) => {
+                count(short.collective);
+                CallForm::Short(short)
+            }
+            FlatCall::Pulled(pull) => {
+                count(pull.collective());
+                CallForm::Pulled(pull)
             }
         }
     }
 }
 
-/// Takes a round as far as it goes: how it ended, once it has, and whether it moved.
-fn advance(turn: &mut Option<Turn>, slots: &mut Slots, call: &impl Round) -> (Option<Result<()>>, bool) {
-    let mut now = turn.take().unwrap_or_else(|| slots.begin(call));
-    let posted = now.posted;
-    let outcome = slots.advance(&mut now, call);
-    let moved = outcome.is_some() || now.posted != posted;
-    if outcome.is_none() {
-        *turn = Some(now);
+/// Takes the rounds of a call as far as they go: the outcome, once the last one has ended, and whether they moved.
+fn advance(
+    active: &mut Option<ActiveRound>,
+    set: &mut FlatSet,
+    call: &mut impl Round,
+) -> (Option<Result<()>>, bool) {
+    let mut moved = false;
+    loop {
+        let mut now = active.take().unwrap_or_else(|| set.begin(call));
+        let posted = now.posted;
+        let outcome = set.advance(&mut now, call);
+        moved |= outcome.is_some() || now.posted != posted;
+        match outcome {
+            Some(Ok(())) if call.next_phase() => (),
+            Some(outcome) => return (Some(outcome), moved),
+            None => {
+                *active = Some(now);
+                return (None, moved);
+            }
+        }
     }
-    (outcome, moved)
 }
 
 impl Queue {
-    pub(crate) fn new(state: State) -> Queue {
-        Queue { state, calls: VecDeque::new(), freed: false }
+    pub(crate) fn new(state: QueueState) -> Queue {
+        Queue { state, calls: VecDeque::new(), closed: false }
     }
 
-    /// The slots, once it is attached.
-    pub(crate) fn slots(&self) -> Option<&Slots> {
-        if let State::Attached(attached) = &self.state { Some(&attached.slots) } else { None }
+    /// The set, once it is attached.
+    pub(crate) fn set(&self) -> Option<&FlatSet> {
+        if let QueueState::Attached(attached) = &self.state { Some(&attached.set) } else { None }
+    }
+
+    /// Whether a poll may move it.
+    fn is_busy(&self) -> bool {
+        !self.calls.is_empty() || matches!(self.state, QueueState::Attaching(_))
     }
 }
 
 impl Attaching {
-    /// The state that follows, once all have told.
-    fn poll(&self, segment: &Segment, bounds: Bounds, ended: Ended) -> Option<State> {
-        let told = ended(self.exchange)?;
-        let found = told.and_then(|()| {
+    /// The state that follows, once all members have told.
+    fn poll(&self, memory: &mut SlotMemory, ended: Ended) -> Option<QueueState> {
+        let exchanged = ended(self.exchange)?;
+        let attached = exchanged.and_then(|()| {
             let word = |bytes: &[u8]| i64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
-            let rooms: Vec<i64> = self.all.to_vec().chunks_exact(8).map(word).collect();
-            Attached::find(segment, self.rank, &self.peers, &rooms, bounds)
+            let told: Vec<i64> = self.output.to_vec().chunks_exact(8).map(word).collect();
+            memory.attach(self.rank, &self.peers, &told)
         });
-        Some(match found {
-            Ok(Some(attached)) if !attached.served => State::Attached(attached),
-            Ok(_) => State::Refused,
-            Err(error) => State::Broken(error),
+        Some(match attached {
+            Ok(Some(attached)) if !attached.served => QueueState::Attached(attached),
+            Ok(_) => {
+                memory.free_unattached(self.location);
+                QueueState::Refused
+            }
+            Err(error) => QueueState::Broken(error),
         })
     }
 }
 
-impl FlatSets {
+impl Queues {
+    /// Opens a queue in this state; the first poll moves it.
+    pub(crate) fn open(&mut self, attaching: Attaching) -> usize {
+        let queue = self.queues.insert(Queue::new(QueueState::Attaching(Box::new(attaching))));
+        self.busy.push(queue);
+        queue
+    }
+
     /// Makes a call after all calls of its queue before.
     #[inline(always)]
-    pub(crate) fn queue(&mut self, queue: usize, queued: Queued, ended: Ended) -> Ticket {
-        let call = self.queued.insert(queued);
+    pub(crate) fn push(
+        &mut self,
+        queue: usize,
+        call: QueuedCall,
+        memory: &mut SlotMemory,
+        ended: Ended,
+    ) -> QueueTicket {
+        let number = self.calls.insert(call);
         let calls = &mut self.queues[queue].calls;
-        calls.push_back(call);
+        calls.push_back(number);
         if calls.len() == 1 && !self.busy.contains(&queue) {
-            self.drive(queue, ended);
+            self.drive(queue, memory, ended);
             if !self.queues[queue].calls.is_empty() {
                 self.busy.push(queue);
             }
         }
-        Ticket(call)
+        QueueTicket(number)
     }
 
-    /// The last schedule of what a call left.
-    pub(crate) fn left_by(&self, ticket: Ticket) -> Option<executor::Ticket> {
-        self.queued.get(ticket.0)?.left.last().copied()
+    /// The last schedule that carries out a part of a call.
+    pub(crate) fn schedule_of(&self, ticket: QueueTicket) -> Option<executor::InstanceTicket> {
+        self.calls.get(ticket.0)?.schedules.last().copied()
     }
 
-    /// How a call ended, once it has, and the schedules of what it left; the ticket is then spent.
-    pub(crate) fn outcome(&mut self, ticket: Ticket, ended: Ended) -> Option<Result<()>> {
-        let queued = &mut self.queued[ticket.0];
-        let outcome = queued.outcome.as_mut()?;
-        while let Some(last) = queued.left.last() {
+    /// The outcome of a call and of its schedules, once all have ended; the ticket is then spent.
+    pub(crate) fn outcome(&mut self, ticket: QueueTicket, ended: Ended) -> Option<Result<()>> {
+        let call = &mut self.calls[ticket.0];
+        let outcome = call.outcome.as_mut()?;
+        while let Some(last) = call.schedules.last() {
             let last = ended(*last)?;
-            queued.left.pop();
+            call.schedules.pop();
             *outcome = std::mem::replace(outcome, Ok(())).and(last);
         }
-        self.queued.remove(ticket.0).outcome
+        self.calls.remove(ticket.0).outcome
     }
 
     /// Takes all calls as far as they go; whether any moved.
     #[inline]
-    pub(crate) fn poll(&mut self, ended: Ended) -> bool {
-        !self.busy.is_empty() && self.drive_all(ended)
+    pub(crate) fn poll(&mut self, memory: &mut SlotMemory, ended: Ended) -> bool {
+        !self.busy.is_empty() && self.drive_all(memory, ended)
     }
 
-    fn drive_all(&mut self, ended: Ended) -> bool {
+    fn drive_all(&mut self, memory: &mut SlotMemory, ended: Ended) -> bool {
         let mut busy = std::mem::take(&mut self.busy);
         let mut moved = false;
         busy.retain(|queue| {
-            moved |= self.drive(*queue, ended);
-            let Queue { state, calls, freed } = &self.queues[*queue];
-            let over = calls.is_empty() && !matches!(state, State::Attaching(_));
-            if over && *freed {
-                self.close(*queue);
+            moved |= self.drive(*queue, memory, ended);
+            let queue_is_busy = self.queues[*queue].is_busy();
+            if !queue_is_busy && self.queues[*queue].closed {
+                self.close(*queue, memory);
             }
-            !over
+            queue_is_busy
         });
         self.busy = busy;
         moved
     }
 
     /// Takes the calls of one queue as far as they go; whether any moved.
-    fn drive(&mut self, number: usize, ended: Ended) -> bool {
-        let FlatSets { segment, queues, queued, leaving, left, bounds, .. } = self;
-        let Queue { state, calls, .. } = &mut queues[number];
+    fn drive(&mut self, number: usize, memory: &mut SlotMemory, ended: Ended) -> bool {
+        let Queue { state, calls, .. } = &mut self.queues[number];
         let mut moved = false;
-        if let State::Attaching(attaching) = state {
-            let Some(next) = attaching.poll(segment, *bounds, ended) else { return false };
-            if matches!(next, State::Refused) {
-                left.extend(unused(attaching.room));
-            }
+        if let QueueState::Attaching(attaching) = state {
+            let Some(next) = attaching.poll(memory, ended) else { return false };
             (*state, moved) = (next, true);
         }
         while let Some(&number) = calls.front() {
-            let call = &mut queued[number];
+            let call = &mut self.calls[number];
+            let mut round = None;
             match state {
-                State::Attached(attached) => {
-                    if let On::Unsure(whole) = &call.on
-                        && let Some(found) = Found::on(attached, &whole.call)
-                        && let On::Unsure(whole) = std::mem::replace(&mut call.on, On::Over)
+                QueueState::Attached(attached) => {
+                    if let CallForm::Undecided(whole) = &call.form
+                        && let Some(flat) = attached.flat_call(&whole.call)
+                        && let CallForm::Undecided(whole) = std::mem::replace(&mut call.form, CallForm::Over)
                     {
-                        call.on = On::of(found, || *whole);
+                        call.form = CallForm::of(flat, || *whole);
                     }
                     moved |= call.drive(attached);
+                    round = Some(attached.set.round());
                 }
-                State::Broken(error) => (call.on, call.outcome) = (On::Over, Some(Err(error.clone()))),
-                State::Refused | State::Attaching(_) => call.outcome = Some(Ok(())),
+                QueueState::Broken(error) => {
+                    (call.form, call.outcome) = (CallForm::Over, Some(Err(error.clone())));
+                }
+                QueueState::Refused | QueueState::Attaching(_) => call.outcome = Some(Ok(())),
             }
             if call.outcome.is_none() {
                 break;
             }
-            let left = match (std::mem::replace(&mut call.on, On::Over), &state) {
-                (On::Unsure(whole), _) => Some((None, *whole)),
-                (On::Vector(parts), State::Attached(attached)) => {
-                    Some((Some((parts.0, attached.slots.round())), parts.1))
-                }
-                _ => None,
-            };
-            leaving.extend(left.map(|(tried, whole)| Leaving { call: number, tried, whole }));
+            self.remainders.extend(call.remainder(number, round));
             calls.pop_front();
             moved = true;
         }
@@ -345,14 +339,18 @@ impl FlatSets {
     }
 
     /// No more calls are made in a queue here, but some may be under way.
-    pub(crate) fn close(&mut self, number: usize) {
+    pub(crate) fn close(&mut self, number: usize, memory: &mut SlotMemory) {
         let queue = &mut self.queues[number];
-        if !queue.calls.is_empty() || matches!(queue.state, State::Attaching(_)) {
-            queue.freed = true;
-            return;
+        if queue.is_busy() {
+            queue.closed = true;
+        } else if let QueueState::Attached(attached) = self.queues.remove(number).state {
+            memory.detach(attached);
         }
-        if let State::Attached(attached) = self.queues.remove(number).state {
-            self.detach(attached);
-        }
+    }
+
+    /// The attached queues in which calls wait, and their sets.
+    #[inline]
+    pub(crate) fn awaited(&self) -> impl Iterator<Item = (usize, &FlatSet)> {
+        self.busy.iter().filter_map(|queue| Some((*queue, self.queues[*queue].set()?)))
     }
 }

@@ -1,82 +1,55 @@
-//! What a member does in a round of slots (`flat.rs`): `Short` and `FlatAllreduce` here, `Vector` and `Pull` in their files.
+//! What a member does in the rounds of a short call: `Round` for `Short` and `FlatAllreduce`.
 //!
-//! Invariants: what a member writes before its word is what the others may read once they have seen it; members whose words differ
-//! say so, each with both facts.
-//!
-//! Read next: `short.rs` (what these calls are), `vector.rs`, `pull.rs`.
+//! Invariants: a member writes its contribution before it publishes its word, and reads another's only after that one's
+//! word; operands are combined in the order of ranks, so all members get the same bits.
 
-use crate::flat::{FACTS_BITS, LENGTH_BITS, LENGTH_MAX, Slots};
-use crate::pull::Pull;
-use crate::short::{FlatAllreduce, Short};
+use crate::set::{FlatSet, Round};
+use crate::short::{FlatAllreduce, Phase, Short};
+use crate::word::{disagree, facts, with_length};
 use datatype::{Basic, PredefinedOp};
-use error::{Class, Error, Result};
+use error::{Error, Result};
 use schedule::algorithm::Collective;
 use std::ops::Range;
 use sys::Span;
 
-/// So many bytes of a sum are combined, of all members, and left for the second round, before the next: the L2 cache still has them.
+/// A share is reduced and handed out by pieces of so many bytes, which the L2 cache still holds.
 pub(crate) const COMBINED_BYTES: usize = 128 << 10;
 
-/// What members say of a call, with a length.
-#[inline]
-pub(crate) fn facts(name: Collective, root: usize, bytes: u64) -> u64 {
-    (name as u64) << (LENGTH_BITS + 4) | (root as u64) << LENGTH_BITS | bytes.min(LENGTH_MAX)
-}
-
-/// What a member does in a round.
-pub trait Round {
-    /// The bits of words in which members may differ.
-    const OWN_BITS: u64;
-    /// What all members must say alike, but for those.
-    fn facts(&self) -> u64;
-    /// Puts up what this member contributes; its word, which is `word` but for the bits of its own.
-    fn put(&self, slots: &Slots, word: u64) -> u64;
-    /// Does what need not wait for others: now is the time.
-    fn keep(&self, _slots: &Slots) {}
-    /// The members whose contributions this member needs.
-    fn needs(&self, rank: usize, members: usize) -> Range<usize>;
-    /// Takes the result from the places.
-    fn take(&self, slots: &Slots) -> Result<()>;
-    /// What is wrong where a member has begun the round with another word.
-    fn disagreement(&self, slots: &Slots, rank: usize, word: u64) -> Error;
-}
-
 impl Round for Short {
-    const OWN_BITS: u64 = 0;
+    const MINE: u64 = 0;
 
     #[inline]
     fn facts(&self) -> u64 {
-        facts(self.name, self.root, self.bytes)
+        facts(self.collective, self.root, self.bytes)
     }
 
     #[inline]
-    fn put(&self, slots: &Slots, word: u64) -> u64 {
-        let bytes = self.input.bytes();
+    fn put(&mut self, set: &FlatSet, word: u64) -> u64 {
         if self.given != self.bytes {
-            // Who gives another length than it expects will be told so, and all others, too.
+            // The word then differs from the others', so all members get an error.
             return with_length(word, self.given);
         }
-        if self.collective == Collective::Alltoall && slots.crosses(bytes as u64) {
-            let (block, step) = (self.bytes as usize, self.step(slots));
-            for to in slots.others() {
-                let place = slots.passage(slots.rank, to, bytes as u64);
-                by_steps(0..block, step, |at, bytes| {
-                    self.input.pack(to * block + at, place.slice(at, bytes))
-                });
+        let bytes = self.input.bytes();
+        if bytes == 0 || self.phase == Phase::GatherShares {
+            return word;
+        }
+        let step = self.copy_step(set);
+        if self.collective == Collective::Alltoall && set.crosses(bytes as u64) {
+            let block = self.bytes as usize;
+            for to in set.others() {
+                let slot = set.passage(set.rank(), to, bytes as u64);
+                by_steps(0..block, step, |at, bytes| self.input.pack(to * block + at, slot.slice(at, bytes)));
             }
-        } else if bytes > 0 {
-            let place = slots.contribution(slots.rank, bytes as u64);
-            let step = self.step(slots);
-            let put = |part| {
-                by_steps(part, step, |at, bytes| self.input.pack(at, place.slice(at, bytes)));
-            };
-            let unread = self.unread(slots.rank);
-            if unread.is_empty() {
-                put(0..bytes);
-            } else {
-                put(0..unread.start);
-                put(unread.end..bytes);
-            }
+            return word;
+        }
+        let slot = set.contribution(set.rank(), bytes as u64);
+        let put = |part| by_steps(part, step, |at, bytes| self.input.pack(at, slot.slice(at, bytes)));
+        let unread = self.unread(set.rank());
+        if unread.is_empty() {
+            put(0..bytes);
+        } else {
+            put(0..unread.start);
+            put(unread.end..bytes);
         }
         word
     }
@@ -87,78 +60,125 @@ impl Round for Short {
     }
 
     #[inline]
-    fn keep(&self, slots: &Slots) {
+    fn keep(&mut self, set: &FlatSet) {
         use Collective::*;
-        let (own, block) = (self.own_block(slots.rank), self.bytes as usize);
+        let (mine, block) = (self.block_of(set.rank()), self.bytes as usize);
         if self.in_place || block == 0 || self.given != self.bytes {
             return;
         }
         let (from, to) = match self.collective {
-            Alltoall => (own.start, own.start),
-            Allgather => (0, own.start),
-            Gather if slots.rank == self.root => (0, own.start),
-            Scatter if slots.rank == self.root => (own.start, 0),
+            Alltoall => (mine.start, mine.start),
+            Allgather => (0, mine.start),
+            Gather if set.rank() == self.root => (0, mine.start),
+            Scatter if set.rank() == self.root => (mine.start, 0),
             _ => return,
         };
-        by_steps(0..block, self.step(slots), |at, bytes| {
+        by_steps(0..block, self.copy_step(set), |at, bytes| {
             self.output.slice(to + at, bytes).copy_from(&self.input.slice(from + at, bytes));
         });
     }
 
     #[inline]
-    fn take(&self, slots: &Slots) -> Result<()> {
+    fn take(&mut self, set: &FlatSet) -> Result<()> {
         use Collective::*;
-        let (members, block) = (slots.size(), self.bytes as usize);
+        let (members, block) = (set.size(), self.bytes as usize);
         if block == 0 {
             return Ok(());
         }
-        let (total, step) = (self.contribution(members), self.step(slots));
-        let take_from = |place: Span, to: usize| {
-            by_steps(0..block, step, |at, bytes| self.output.unpack(to + at, place.slice(at, bytes)));
+        let (total, step) = (self.contribution(members), self.copy_step(set));
+        let take_from = |slot: Span, to: usize| {
+            by_steps(0..block, step, |at, bytes| self.output.unpack(to + at, slot.slice(at, bytes)));
         };
         let take = |rank: usize, from: usize, to: usize| {
-            take_from(slots.contribution(rank, total).slice(from, block), to);
+            take_from(set.contribution(rank, total).slice(from, block), to);
         };
         match self.collective {
             Bcast | Gather | Reduce if self.output.bytes() == 0 => (),
-            Scatter if slots.rank == self.root => (),
+            Scatter if set.rank() == self.root => (),
             Bcast => take(self.root, 0, 0),
-            Scatter => take(self.root, slots.rank * block, 0),
-            Allgather if self.is_second_half() => {
-                let sums = slots.last_contribution(total);
-                slots.others().map(|rank| self.share(rank, members)).for_each(|share| {
+            Scatter => take(self.root, set.rank() * block, 0),
+            Gather | Allgather => set.others().for_each(|rank| take(rank, 0, rank * block)),
+            Alltoall => {
+                set.others().for_each(|from| take_from(set.passage(from, set.rank(), total), from * block));
+            }
+            Allreduce if self.phase == Phase::GatherShares => {
+                let sums = set.last_contribution(total);
+                set.others().map(|rank| self.share(rank, members)).for_each(|share| {
                     by_steps(share, step, |at, bytes| self.output.unpack(at, sums.slice(at, bytes)));
                 });
             }
-            Gather | Allgather => slots.others().for_each(|rank| take(rank, 0, rank * block)),
-            Alltoall => {
-                slots
-                    .others()
-                    .for_each(|from| take_from(slots.passage(from, slots.rank, total), from * block));
-            }
-            Scan => self.combine(slots, slots.rank + 1, total),
-            Exscan => self.combine(slots, slots.rank, total),
-            _ => self.combine(slots, members, total),
+            Scan => self.combine(set, set.rank() + 1, total),
+            Exscan => self.combine(set, set.rank(), total),
+            _ => self.combine(set, members, total),
         }
         Ok(())
     }
 
-    fn disagreement(&self, slots: &Slots, rank: usize, word: u64) -> Error {
-        disagree(self.name, self.root, self.bytes, (slots.rank, rank), word)
+    #[inline]
+    fn next_phase(&mut self) -> bool {
+        let has_next = self.phase == Phase::ReduceShares;
+        if has_next {
+            self.phase = Phase::GatherShares;
+        }
+        has_next
+    }
+
+    fn disagreement(&self, set: &FlatSet, rank: usize, word: u64) -> Error {
+        disagree(self.collective, self.root, self.bytes, (set.rank(), rank), word)
+    }
+}
+
+impl Short {
+    /// How much it copies at a time: little enough for vector instructions, if the L2 cache holds what it touches.
+    #[inline]
+    fn copy_step(&self, set: &FlatSet) -> usize {
+        let touched = match self.phase {
+            Phase::ReduceShares => self.input.bytes() + self.part.len(),
+            Phase::GatherShares => self.output.bytes(),
+            _ => self.input.bytes() + self.output.bytes(),
+        };
+        if touched <= set.near_bytes_max { sys::copy::BYTES_MAX } else { usize::MAX }
+    }
+
+    /// Combines the vectors of the first so many members, as far as this member reduces them.
+    #[inline]
+    fn combine(&self, set: &FlatSet, members: usize, total: u64) {
+        let (Some(operator), Some(input), Some(output)) =
+            (self.operator, self.input.contiguous(), self.output.contiguous())
+        else {
+            unreachable!("a reduction without an operator, or with gaps")
+        };
+        let shares = self.phase == Phase::ReduceShares;
+        let result = if shares { output.slice(self.part.start, self.part.len()) } else { output };
+        // In place the result may lie over this member's own operand, which is then read from its slot.
+        let operand = |rank| {
+            let whole =
+                if rank == set.rank() && !self.in_place { input } else { set.contribution(rank, total) };
+            whole.slice(self.part.start, self.part.len())
+        };
+        let step = COMBINED_BYTES - COMBINED_BYTES % operator.1.size();
+        by_steps(0..result.bytes(), step, |at, bytes| {
+            let sum = result.slice(at, bytes);
+            combine(operator, members, |rank| operand(rank).slice(at, bytes), sum);
+            if shares {
+                let slot = |rank| set.contribution(rank, total).slice(self.part.start + at, bytes);
+                set.others().for_each(|rank| sum.copy_to(slot(rank)));
+            }
+        });
     }
 }
 
 impl Round for FlatAllreduce {
-    const OWN_BITS: u64 = 0;
+    const MINE: u64 = 0;
 
     #[inline(always)]
     fn facts(&self) -> u64 {
-        facts(Collective::Allreduce, 0, self.own.bytes() as u64)
+        facts(Collective::Allreduce, 0, self.input.bytes() as u64)
     }
 
     #[inline(always)]
-    fn put(&self, slots: &Slots, word: u64) -> u64 {
-        self.own.copy_to(self.operand(slots, slots.rank));
+    fn put(&mut self, set: &FlatSet, word: u64) -> u64 {
+        self.input.copy_to(self.operand(set, set.rank()));
         word
     }
 
@@ -168,56 +188,22 @@ impl Round for FlatAllreduce {
     }
 
     #[inline(always)]
-    fn take(&self, slots: &Slots) -> Result<()> {
-        combine(self.operator, slots.size(), |rank| self.operand(slots, rank), self.sum);
+    fn take(&mut self, set: &FlatSet) -> Result<()> {
+        combine(self.operator, set.size(), |rank| self.operand(set, rank), self.output);
         Ok(())
     }
 
-    fn disagreement(&self, slots: &Slots, rank: usize, word: u64) -> Error {
-        disagree(Collective::Allreduce, 0, self.own.bytes() as u64, (slots.rank, rank), word)
+    fn disagreement(&self, set: &FlatSet, rank: usize, word: u64) -> Error {
+        disagree(Collective::Allreduce, 0, self.input.bytes() as u64, (set.rank(), rank), word)
     }
 }
 
 impl FlatAllreduce {
     /// A member's vector.
     #[inline(always)]
-    fn operand(&self, slots: &Slots, rank: usize) -> Span {
-        let bytes = self.own.bytes();
-        slots.contribution(rank, bytes as u64).slice(0, bytes)
-    }
-}
-
-impl Short {
-    /// How much it copies at a time: so little that vectors are used, if the L2 cache holds what it touches.
-    #[inline]
-    fn step(&self, slots: &Slots) -> usize {
-        let touched = self.input.bytes() + self.output.bytes();
-        if touched <= slots.near_bytes_max { sys::copy::BYTES_MAX } else { usize::MAX }
-    }
-
-    /// The first so many members' vectors, as far as this member wants them, one after the other.
-    #[inline]
-    fn combine(&self, slots: &Slots, members: usize, total: u64) {
-        let (Some(operator), Some(own), Some(sum)) =
-            (self.operator, self.input.contiguous(), self.output.contiguous())
-        else {
-            unreachable!("a reduction without an operator, or with gaps")
-        };
-        // In place the sum of the first may lie over our own operand.
-        let operand = |rank| {
-            let whole =
-                if rank == slots.rank && !self.in_place { own } else { slots.contribution(rank, total) };
-            whole.slice(self.part.start, self.part.len())
-        };
-        let step = COMBINED_BYTES - COMBINED_BYTES % operator.1.size();
-        by_steps(0..sum.bytes(), step, |at, bytes| {
-            let sum = sum.slice(at, bytes);
-            combine(operator, members, |rank| operand(rank).slice(at, bytes), sum);
-            if self.is_first_half() {
-                let place = |rank| slots.contribution(rank, total).slice(self.part.start + at, bytes);
-                slots.others().for_each(|rank| sum.copy_to(place(rank)));
-            }
-        });
+    fn operand(&self, set: &FlatSet, rank: usize) -> Span {
+        let bytes = self.input.bytes();
+        set.contribution(rank, bytes as u64).slice(0, bytes)
     }
 }
 
@@ -234,7 +220,7 @@ fn combine((op, basic): (PredefinedOp, Basic), members: usize, operand: impl Fn(
     }
 }
 
-/// Calls `each` with the beginning and length of the parts of a range, which have so many bytes at most.
+/// Calls `each` with the start and length of each piece of a range, of `step` bytes at most.
 #[inline]
 fn by_steps(range: Range<usize>, step: usize, mut each: impl FnMut(usize, usize)) {
     let mut at = range.start;
@@ -243,57 +229,4 @@ fn by_steps(range: Range<usize>, step: usize, mut each: impl FnMut(usize, usize)
         each(at, bytes);
         at += bytes;
     }
-}
-
-/// A word with another length.
-pub(crate) fn with_length(word: u64, bytes: u64) -> u64 {
-    word & !LENGTH_MAX | bytes.min(LENGTH_MAX)
-}
-
-/// The call of the second of these two ranks is not the first's, which is this.
-#[cold]
-pub(crate) fn disagree(
-    name: Collective,
-    root: usize,
-    bytes: u64,
-    (own, rank): (usize, usize),
-    word: u64,
-) -> Error {
-    let theirs = word % (1 << FACTS_BITS);
-    let length = theirs & LENGTH_MAX;
-    // Whether a call is pulled follows from its length, of which it is better to speak.
-    let by_length = length != bytes && is_of(theirs, name) && Pull::takes(&Short::new(name));
-    if theirs >> LENGTH_BITS != facts(name, root, bytes) >> LENGTH_BITS && !by_length {
-        return differ(name, root, own, rank, theirs);
-    }
-    let least = if length == LENGTH_MAX { "at least " } else { "" };
-    let sentence =
-        format!("in {} rank {rank} has {least}{length} bytes, but rank {own} has {bytes}", name.name());
-    Error::new(Class::Truncate, sentence)
-}
-
-/// Whether facts are those of such a collective.
-#[inline]
-pub(crate) fn is_of(facts: u64, collective: Collective) -> bool {
-    facts >> (LENGTH_BITS + 4) & 31 == collective as u64
-}
-
-/// A member's collective or root is another than ours.
-#[cold]
-pub(crate) fn differ(collective: Collective, root: usize, own: usize, rank: usize, theirs: u64) -> Error {
-    let theirs_root = theirs >> LENGTH_BITS & 15;
-    let name = collective.name();
-    if is_of(theirs, collective) {
-        if Pull::takes(&Short::new(collective)) {
-            let sentence = format!(
-                "in {name} one of the ranks {own} and {rank} reads the other's memory, the other does not"
-            );
-            return Error::new(Class::Other, sentence + ": do they differ in OUTBOARD_INLINE_BYTES_MAX?");
-        }
-        let sentence =
-            format!("in {name} rank {rank} has root {theirs_root}, but rank {own} has root {root}");
-        return Error::new(Class::Root, sentence);
-    }
-    let sentence = format!("rank {own} is in {name}, but rank {rank} is in another collective");
-    Error::new(Class::Other, sentence)
 }

@@ -1,42 +1,67 @@
-//! A short collective, as a member makes it on slots (`flat.rs`): what it gives and wants, and whom it must wait for.
+//! Short collectives: what a member gives and takes in a call over slots, and in which rounds.
+//!
+//! Invariants: whether a call is short, and how many rounds it takes, follows from what all members know alike.
+//!
+//! Read next: `set.rs` (the slots), `round.rs` (what a member does with a short call in a round).
 
 use crate::call::{Call, Part, meet};
-use crate::pull::PULLED_MAX;
 use datatype::{Basic, Buffer, PredefinedOp};
 use executor::Reduction;
 use schedule::algorithm::Collective;
 use std::ops::Range;
 use sys::Span;
 
-/// Longest contribution of a member, and the most that a member reads of all, but for calls that are pulled.
+/// Longest contribution of a member, and the most that a member reads of all; pulled calls have `PULLED_MAX`.
 pub const SHORT_MAX: usize = 1 << 20;
 pub(crate) const BYTES_MAX: u64 = SHORT_MAX as u64;
-/// The most that a member combines of all where it could leave most of it to the others, which takes another round. On an AMD EPYC an allreduce
-/// of 2 ranks takes 0.44 us so instead of 0.66 for 8 KiB, 0.62 instead of 1.31 for 16 KiB.
+/// The most that a member of a pulled call reads of all: it reads at one go, without progress elsewhere.
+pub(crate) const PULLED_MAX: u64 = 4 << 20;
+/// Above so many bytes of all members an allreduce takes two rounds (docs/tuning.md).
 pub(crate) const FLAT_MAX: u64 = 8 << 10;
-/// The same where members share cpus, which they must leave to each other in each round: 4 ranks on 2 cpus took 4.2 us instead of 2.7 for 4 KiB.
+/// The same where members share cpus, which they must yield to each other in each round.
 pub(crate) const CROWDED_FLAT_MAX: u64 = 32 << 10;
-/// Everybody reads everybody's place, so for more members a schedule's logarithm is less.
+/// Each member reads the slots of all, so for more members a schedule of logarithmic depth is faster.
 pub(crate) const MEMBERS_MAX: usize = 16;
 
-/// A collective as slots takes it.
+/// Whether a collective's long blocks can be pulled (`pull.rs`).
+#[inline]
+pub(crate) fn is_pullable(collective: Collective) -> bool {
+    matches!(collective, Collective::Alltoall | Collective::Allgather)
+}
+
+/// Which round of its call a member is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// The only one.
+    Whole,
+    /// The first of a long allreduce: each member reduces its share, and leaves it in the others' slots.
+    ReduceShares,
+    /// The second: each member takes the others' shares from its own slot.
+    GatherShares,
+    /// The first of a pulled call: members publish addresses and read.
+    Read,
+    /// The second: a member that begins it has read all that it wants.
+    Close,
+}
+
+/// A collective over slots, as one member makes it.
 #[derive(Clone, Debug)]
 pub struct Short {
-    /// Which the program calls; those with a count for every member are none.
-    pub name: Collective,
-    /// Which this round is: not `name` only where a call takes two.
-    pub(crate) collective: Collective,
+    /// Which; none of those with a count for each member.
+    pub collective: Collective,
+    /// In which of its rounds it is.
+    pub(crate) phase: Phase,
     /// The root's rank, or 0.
     pub root: usize,
-    /// The vector of a broadcast or reduction, or one member's block, as long as this member expects it to be.
+    /// The vector of a broadcast or reduction, or one member's block: the length that this member expects.
     pub bytes: u64,
-    /// The same, as long as this member gives it. Where it only receives: `bytes`.
+    /// The length that this member gives; `bytes` where it only receives.
     pub given: u64,
     /// What this member contributes.
     pub input: Buffer,
     /// Where this member wants the result. That of a reduction has no gaps.
     pub output: Buffer,
-    /// The bytes of the vector that a reduction leaves with this member.
+    /// The bytes of the vector that this member reduces.
     pub part: Range<usize>,
     /// Whether this member's own block is in the output already.
     pub in_place: bool,
@@ -49,8 +74,8 @@ impl Short {
     #[inline]
     pub fn new(collective: Collective) -> Short {
         Short {
-            name: collective,
             collective,
+            phase: Phase::Whole,
             root: 0,
             bytes: 0,
             given: 0,
@@ -62,8 +87,8 @@ impl Short {
         }
     }
 
-    /// The same with buffers of one block or of one for each member, as `given` and `expected` say. Nothing stands for MPI_IN_PLACE, or for a
-    /// buffer that counts on the root only. Nothing if the two have bytes in common.
+    /// The same with an input of `given` blocks and an output of `expected` blocks. `None` stands for
+    /// MPI_IN_PLACE, or for a buffer that is significant at the root only. Nothing if the two overlap.
     pub fn with_blocks(
         self,
         rank: usize,
@@ -91,8 +116,8 @@ impl Short {
         Some(Short { bytes, given: gives.unwrap_or(bytes), input, output, in_place, ..self })
     }
 
-    /// A planned call among so many members of one group; nothing if it is none for slots. Reductions come without images. All members come to the
-    /// same answer.
+    /// A planned call among so many members of one group; nothing if slots do not take it. Reductions come without
+    /// images. All members come to the same answer.
     pub(crate) fn of(call: &Call, rank: usize, members: usize) -> Option<Short> {
         use Collective::*;
         let whole = |part: &Part| part.whole().cloned();
@@ -136,59 +161,30 @@ impl Short {
         }
     }
 
-    /// Whether it fits the slots of so many members. All come to the same answer.
+    /// Whether it fits the slots of so many members. All members come to the same answer.
     #[inline]
     pub(crate) fn fits(&self, members: usize) -> bool {
         use Collective::*;
         let (times, most) = match self.collective {
             Bcast | Allreduce | ReduceScatter | ReduceScatterBlock => (1, BYTES_MAX),
-            // If they are pulled.
+            // Above `BYTES_MAX` only if they are pulled.
             Alltoall | Allgather => (members as u64, PULLED_MAX),
             _ => (members as u64, BYTES_MAX),
         };
         (2..=MEMBERS_MAX).contains(&members) && self.bytes <= BYTES_MAX && self.bytes * times <= most
     }
 
-    /// The two rounds of a reduction for all of which a member would combine more than `flat_max`: first each makes the sum of its share, which it
-    /// leaves where the others had put up theirs; then each takes their sums there. So lines pass to and fro between two cores, and nobody writes lines that
-    /// others have in their caches: on an AMD EPYC an allreduce of 1 MiB takes 37 us so, and 45 where cores are far apart, instead of 41 and 61.
+    /// Makes an allreduce take two rounds if the vectors of all members exceed `flat_max`. Then each member reduces
+    /// only its share, and no member writes cache lines that several others hold (docs/tuning.md).
     #[inline]
-    pub fn halves(&self, rank: usize, members: usize, flat_max: u64) -> Option<(Short, Short)> {
-        if self.collective != Collective::Allreduce || self.bytes * members as u64 <= flat_max {
-            return None;
+    pub(crate) fn choose_rounds(&mut self, rank: usize, members: usize, flat_max: u64) {
+        if self.collective == Collective::Allreduce && self.bytes * members as u64 > flat_max {
+            self.phase = Phase::ReduceShares;
+            self.part = self.share(rank, members);
         }
-        let part = self.share(rank, members);
-        let sum = Short {
-            collective: Collective::ReduceScatterBlock,
-            input: self.input.clone(),
-            output: self.output.slice(part.start, part.len()),
-            part,
-            ..*self
-        };
-        let spread = Short {
-            collective: Collective::Allgather,
-            input: Buffer::EMPTY,
-            output: self.output.clone(),
-            part: 0..0,
-            in_place: true,
-            ..*self
-        };
-        Some((sum, spread))
     }
 
-    /// Whether it is the first of two rounds.
-    #[inline]
-    pub(crate) fn is_first_half(&self) -> bool {
-        self.name == Collective::Allreduce && self.collective == Collective::ReduceScatterBlock
-    }
-
-    /// Whether it is the second of two rounds.
-    #[inline]
-    pub(crate) fn is_second_half(&self) -> bool {
-        self.name == Collective::Allreduce && self.collective == Collective::Allgather
-    }
-
-    /// The bytes of the vector of which a member makes the sum in the first of two rounds: whole elements.
+    /// The bytes of the vector that a member reduces in the first of two rounds: whole elements.
     pub(crate) fn share(&self, rank: usize, members: usize) -> Range<usize> {
         let element = self.operator.map_or(1, |(_, basic)| basic.size());
         let at = |rank| self.bytes as usize / element * rank / members * element;
@@ -204,25 +200,26 @@ impl Short {
         }
     }
 
-    /// Where this member's own block is among those of all.
+    /// Where a member's own block is among those of all.
     #[inline]
-    pub(crate) fn own_block(&self, rank: usize) -> Range<usize> {
+    pub(crate) fn block_of(&self, rank: usize) -> Range<usize> {
         let block = self.bytes as usize;
         rank * block..(rank + 1) * block
     }
 
-    /// What of this member's input nobody reads from its place.
+    /// The bytes of this member's input that no other member reads from its slot.
     #[inline]
     pub(crate) fn unread(&self, rank: usize) -> Range<usize> {
         use Collective::*;
         match self.collective {
-            Scatter | Alltoall => self.own_block(rank),
+            Scatter | Alltoall => self.block_of(rank),
             ReduceScatter | ReduceScatterBlock if !self.in_place => self.part.clone(),
+            Allreduce if self.phase == Phase::ReduceShares && !self.in_place => self.part.clone(),
             _ => 0..0,
         }
     }
 
-    /// The members of whom the one of this rank needs to know that they are here.
+    /// The members whose slots the one of this rank needs.
     #[inline]
     pub(crate) fn waits_for(&self, rank: usize, members: usize) -> Range<usize> {
         use Collective::*;
@@ -237,16 +234,16 @@ impl Short {
     }
 }
 
-/// MPI_Allreduce at its shortest: vectors of MPI's elements without gaps, all of which every member combines. On slots it is what the
-/// same call is as a `Short`, so members may differ in which of the two it is for them; but there is nothing to build or to let go.
+/// The allreduce of the fast path: vectors without gaps of a predefined type, which every member reduces whole. Other
+/// members may make the same call as a `Short`: both publish the same words. It owns nothing, so nothing is dropped.
 #[derive(Clone, Copy, Debug)]
 pub struct FlatAllreduce {
-    /// What combines the elements, and what they are.
+    /// The operator, and the type of the elements.
     pub operator: (PredefinedOp, Basic),
     /// This member's vector.
-    pub own: Span,
-    /// Where it wants the result: as many bytes, all of its own vector or none.
-    pub sum: Span,
+    pub input: Span,
+    /// The result: as many bytes, the same as the input or disjoint from it.
+    pub output: Span,
 }
 
 #[cfg(test)]

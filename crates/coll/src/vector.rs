@@ -1,57 +1,57 @@
-//! Collectives with a count for every member, on slots (`flat.rs`).
+//! Collectives with a count for every member, over slots.
 //!
-//! What a member gives is known only to itself and to those who take it. So its word says how long its contribution is, which begins with a
-//! table of where each taker's block ends if it has a block for each. Or the word says that the contribution is long: then a gatherv's
-//! is passed to the root by a schedule of two, and in the others, where all who take part hear of it, the whole call goes by a schedule.
+//! Only a member itself and its receivers know what it gives. So the length in its word is that of its contribution,
+//! which begins with a table of where each receiver's block ends, if it has a block for each. Or the word says that the
+//! contribution is too long. Then a block of a gatherv goes to the root by a schedule of two ranks; in the others,
+//! where all members that take part see it, the whole call goes by a schedule.
 //!
-//! Invariants: that a call goes over slots does not depend on its counts, but on what all members know.
+//! Invariants: whether a call goes over slots does not depend on its counts, but on what all members know alike.
 
 use crate::call::{Call, Part};
-use crate::flat::{LENGTH_MAX, Slots};
-use crate::round::{Round, differ, facts, with_length};
+use crate::set::{FlatSet, Round};
 use crate::short::SHORT_MAX;
+use crate::word::{LENGTH_MAX, differ, facts, with_length};
 use datatype::Buffer;
 use error::{Class, Error, Result, fail};
 use schedule::algorithm::Collective;
-use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
-/// The longest contribution: for longer ones one copy is better than two.
+/// The longest contribution; above it one copy is faster than two.
 const BYTES_MAX: u64 = 128 << 10;
 
-/// Calls between two that try the slots while they are too long for them.
+/// Calls that go by schedules at once after one that was too long for its slots.
 const SKIPPED_MAX: u32 = 15;
 
-/// How many of the next calls on slots try no round, since one before was too long for it.
+/// How many of the next calls try no round.
 #[derive(Debug, Default)]
-pub(crate) struct Skipping(u32);
+pub(crate) struct Backoff(u32);
 
-/// A call of this kind, as a member makes it on slots.
+/// A call with counts, as one member makes it over slots.
 #[derive(Debug)]
 pub struct Vector {
-    name: Collective,
+    collective: Collective,
     root: usize,
-    /// What it gives each taker, or all.
+    /// What it gives each receiver, or all.
     gives: Part,
-    /// What it takes from each giver, or from the root.
+    /// What it takes from each member, or from the root.
     takes: Part,
     in_place: bool,
     bytes_max: u64,
-    /// A schedule carries it out.
-    scheduled: Cell<bool>,
-    /// The members whose blocks are passed to this one.
-    long: RefCell<Vec<usize>>,
+    /// Whether a schedule carries it out.
+    scheduled: bool,
+    /// The members whose long blocks a schedule brings to this one.
+    long: Vec<usize>,
 }
 
-/// A block that one member passes to another.
+/// A block of a gatherv that a schedule of two ranks carries.
 #[derive(Debug)]
-pub(crate) struct Pass {
+pub(crate) struct LongBlock {
     pub(crate) from: usize,
     pub(crate) to: usize,
     pub(crate) block: Buffer,
 }
 
-impl Skipping {
+impl Backoff {
     /// Whether the next call tries no round. All members come to the same answer.
     pub(crate) fn skips(&mut self) -> bool {
         let skips = self.0 > 0;
@@ -59,14 +59,15 @@ impl Skipping {
         skips
     }
 
-    /// A call that tried one has been left to a schedule, as then the next ones probably would be.
+    /// A call was too long; the next ones probably are, too.
     pub(crate) fn begin(&mut self) {
         self.0 = SKIPPED_MAX;
     }
 }
 
 impl Vector {
-    /// The call, for members with room for contributions of `bytes_max`, if it is one for slots. All come to the same answer.
+    /// The call over slots with space for contributions of `bytes_max`; nothing if they do not take it. All members
+    /// come to the same answer.
     pub(crate) fn new(call: &Call, bytes_max: u64) -> Option<Vector> {
         use Collective::*;
         let bytes_max = bytes_max.min(BYTES_MAX);
@@ -79,59 +80,62 @@ impl Vector {
             _ => false,
         };
         fits.then(|| Vector {
-            name: call.collective,
+            collective: call.collective,
             root: call.root as usize,
             gives: call.input.clone(),
             takes: call.output.clone(),
             in_place: call.in_place,
             bytes_max,
-            scheduled: Cell::new(false),
-            long: RefCell::default(),
+            scheduled: false,
+            long: Vec::new(),
         })
     }
 
-    /// Has a schedule carry it out: no member tries a round.
-    pub(crate) fn schedule(&self) {
-        self.scheduled.set(true);
+    /// Leaves the call to a schedule, without a round.
+    pub(crate) fn schedule(&mut self) {
+        self.scheduled = true;
     }
 
-    /// Whether it turned out, for all members, that a schedule must carry it out.
+    /// Whether a schedule must carry it out, as all members know by now.
     pub(crate) fn is_scheduled(&self) -> bool {
-        self.scheduled.get()
+        self.scheduled
     }
 
-    /// The long blocks of a gatherv that this member passes or is passed, now that the round is over.
-    pub(crate) fn passed(&self, rank: usize) -> impl Iterator<Item = Pass> {
-        let pass = |from: usize, block: &Buffer| Pass { from, to: self.root, block: block.clone() };
-        let received: Vec<_> =
-            self.long.borrow().iter().map(|from| pass(*from, self.take_of(*from))).collect();
+    /// The long blocks of a gatherv that this member sends or receives, once the round is over.
+    pub(crate) fn long_blocks(&self, rank: usize) -> impl Iterator<Item = LongBlock> {
+        let long = |from: usize, block: &Buffer| LongBlock { from, to: self.root, block: block.clone() };
+        let received = self.long.iter().map(move |from| long(*from, self.take_of(*from)));
         let sends =
-            |block: &&Buffer| self.name == Collective::Gatherv && block.bytes() as u64 > self.bytes_max;
-        received.into_iter().chain(self.given(rank).first().filter(sends).map(|block| pass(rank, block)))
+            |block: &&Buffer| self.collective == Collective::Gatherv && block.bytes() as u64 > self.bytes_max;
+        received.chain(self.given(rank).first().filter(sends).map(move |block| long(rank, block)))
     }
 
     /// Whether contributions have a block for each member.
     fn has_table(&self) -> bool {
-        !matches!(self.name, Collective::Gatherv | Collective::Allgatherv)
+        !matches!(self.collective, Collective::Gatherv | Collective::Allgatherv)
     }
 
-    /// The blocks that it puts up: one for each member, or one for all.
+    /// The blocks that it contributes: one for each member, or one for all.
     fn given(&self, rank: usize) -> &[Buffer] {
         match &self.gives {
             Part::Each(blocks) => blocks,
-            Part::None if self.name == Collective::Alltoallv || self.name == Collective::Alltoallw => {
+            Part::None
+                if self.collective == Collective::Alltoallv || self.collective == Collective::Alltoallw =>
+            {
                 self.takes.each()
             }
             // Its own block lies among those that it takes.
-            Part::None if self.name == Collective::Allgatherv => std::slice::from_ref(self.take_of(rank)),
-            Part::One { buffer, .. } if self.name == Collective::Allgatherv || rank != self.root => {
+            Part::None if self.collective == Collective::Allgatherv => {
+                std::slice::from_ref(self.take_of(rank))
+            }
+            Part::One { buffer, .. } if self.collective == Collective::Allgatherv || rank != self.root => {
                 std::slice::from_ref(buffer)
             }
             _ => &[],
         }
     }
 
-    /// Where it takes the block of a member.
+    /// Where the block of a member goes.
     fn take_of(&self, from: usize) -> &Buffer {
         match &self.takes {
             Part::Each(blocks) => &blocks[from],
@@ -140,27 +144,27 @@ impl Vector {
         }
     }
 
-    /// What it gives itself, and where it takes that.
-    fn own(&self, rank: usize) -> Option<(&Buffer, &Buffer)> {
+    /// The block that it gives itself, and where that goes.
+    fn for_itself(&self, rank: usize) -> Option<(&Buffer, &Buffer)> {
         let mine = match &self.gives {
             Part::Each(blocks) => &blocks[rank],
             Part::One { buffer, .. } => buffer,
             _ => return None,
         };
-        let rooted = matches!(self.name, Collective::Gatherv | Collective::Scatterv);
+        let rooted = matches!(self.collective, Collective::Gatherv | Collective::Scatterv);
         (!self.in_place && (!rooted || rank == self.root)).then(|| (mine, self.take_of(rank)))
     }
 
     /// Takes the block that a member has for this one.
-    fn take_from(&self, slots: &Slots, from: usize) -> Result<()> {
-        let (own, name, into) = (slots.rank, self.name.name(), self.take_of(from));
-        let total = length_of(slots, from);
+    fn take_from(&mut self, set: &FlatSet, from: usize) -> Result<()> {
+        let total = length_of(set, from);
         if total == LENGTH_MAX {
-            self.long.borrow_mut().push(from);
+            self.long.push(from);
             return Ok(());
         }
-        let (place, table) =
-            (slots.contribution(from, total), if self.has_table() { 4 * slots.size() } else { 0 });
+        let (me, name, into) = (set.rank(), self.collective.name(), self.take_of(from));
+        let (slot, table) =
+            (set.contribution(from, total), if self.has_table() { 4 * set.size() } else { 0 });
         let block = if total > self.bytes_max || table > total as usize {
             None
         } else if table == 0 {
@@ -168,59 +172,59 @@ impl Vector {
         } else {
             let end = |entry: usize| {
                 let mut word = [0; 4];
-                place.slice(4 * entry, 4).read(&mut word);
+                slot.slice(4 * entry, 4).read(&mut word);
                 u32::from_ne_bytes(word) as usize
             };
-            let block = if own == 0 { table } else { end(own - 1) }..end(own);
+            let block = if me == 0 { table } else { end(me - 1) }..end(me);
             (table <= block.start && block.start <= block.end && block.end <= total as usize).then_some(block)
         };
         let Some(block) = block else {
-            fail!(Class::Intern, "in {name} the slots of rank {from} makes no sense to rank {own}");
+            fail!(Class::Intern, "in {name} the slot of rank {from} makes no sense to rank {me}");
         };
         if block.len() != into.bytes() {
-            let (sent, room) = (block.len(), into.bytes());
+            let (sent, expected) = (block.len(), into.bytes());
             fail!(
                 Class::Truncate,
-                "in {name} rank {from} has {sent} bytes for rank {own}, which expects {room}"
+                "in {name} rank {from} has {sent} bytes for rank {me}, which expects {expected}"
             );
         }
-        into.unpack(0, place.slice(block.start, block.len()));
+        into.unpack(0, slot.slice(block.start, block.len()));
         Ok(())
     }
 }
 
 /// How long a member says that its contribution is; `LENGTH_MAX` if it is long.
-fn length_of(slots: &Slots, rank: usize) -> u64 {
-    slots.facts_of(rank) & LENGTH_MAX
+fn length_of(set: &FlatSet, rank: usize) -> u64 {
+    set.facts_of(rank) & LENGTH_MAX
 }
 
 impl Round for Vector {
-    const OWN_BITS: u64 = LENGTH_MAX;
+    const MINE: u64 = LENGTH_MAX;
 
     fn facts(&self) -> u64 {
-        facts(self.name, self.root, 0)
+        facts(self.collective, self.root, 0)
     }
 
-    fn put(&self, slots: &Slots, word: u64) -> u64 {
-        let blocks = self.given(slots.rank);
+    fn put(&mut self, set: &FlatSet, word: u64) -> u64 {
+        let blocks = self.given(set.rank());
         let has_table = self.has_table() && !blocks.is_empty();
-        // Nobody else reads what it gives itself.
-        let is_read = |to: usize| !has_table || to != slots.rank;
+        // No other member reads what it gives itself.
+        let is_read = |to: usize| !has_table || to != set.rank();
         let bytes = |(to, block): (usize, &Buffer)| if is_read(to) { block.bytes() as u64 } else { 0 };
         let table = if has_table { 4 * blocks.len() } else { 0 };
         let total = blocks.iter().enumerate().map(bytes).fold(table as u64, u64::saturating_add);
         if total > self.bytes_max {
-            self.scheduled.set(has_table);
+            self.scheduled = has_table;
             return with_length(word, LENGTH_MAX);
         }
-        let (place, mut end) = (slots.contribution(slots.rank, total), table);
+        let (slot, mut end) = (set.contribution(set.rank(), total), table);
         for (to, block) in blocks.iter().enumerate() {
             if is_read(to) {
-                block.pack(0, place.slice(end, block.bytes()));
+                block.pack(0, slot.slice(end, block.bytes()));
                 end += block.bytes();
             }
             if has_table {
-                place.slice(4 * to, 4).write(&(end as u32).to_ne_bytes());
+                slot.slice(4 * to, 4).write(&(end as u32).to_ne_bytes());
             }
         }
         with_length(word, total)
@@ -228,7 +232,7 @@ impl Round for Vector {
 
     fn needs(&self, rank: usize, members: usize) -> Range<usize> {
         use Collective::*;
-        match self.name {
+        match self.collective {
             Gatherv if rank != self.root => 0..0,
             Scatterv if rank == self.root => 0..0,
             Scatterv => self.root..self.root + 1,
@@ -236,29 +240,31 @@ impl Round for Vector {
         }
     }
 
-    fn take(&self, slots: &Slots) -> Result<()> {
-        let givers = || self.needs(slots.rank, slots.size());
-        if self.has_table() && givers().any(|from| length_of(slots, from) == LENGTH_MAX) {
-            self.scheduled.set(true);
+    fn take(&mut self, set: &FlatSet) -> Result<()> {
+        let givers = self.needs(set.rank(), set.size());
+        if self.has_table() && givers.clone().any(|from| length_of(set, from) == LENGTH_MAX) {
+            self.scheduled = true;
         }
-        if self.is_scheduled() {
+        if self.scheduled {
             return Ok(());
         }
-        // All blocks that can be taken are.
-        let others = givers().filter(|from| *from != slots.rank);
-        let taken = others.map(|from| self.take_from(slots, from)).fold(Ok(()), Result::and);
-        let Some((mine, into)) = self.own(slots.rank) else { return taken };
+        // An error of one block does not keep it from taking the others.
+        let mut taken = Ok(());
+        for from in givers.filter(|from| *from != set.rank()) {
+            taken = taken.and(self.take_from(set, from));
+        }
+        let Some((mine, into)) = self.for_itself(set.rank()) else { return taken };
         if mine.bytes() == into.bytes() {
             into.copy_from(mine);
             return taken;
         }
-        let (name, rank, from, into) = (self.name.name(), slots.rank, mine.bytes(), into.bytes());
+        let (name, rank, from, into) = (self.collective.name(), set.rank(), mine.bytes(), into.bytes());
         let sentence = format!("in {name} rank {rank} has {from} bytes for itself, but expects {into}");
         taken.and(Err(Error::new(Class::Truncate, sentence)))
     }
 
     #[cold]
-    fn disagreement(&self, slots: &Slots, rank: usize, word: u64) -> Error {
-        differ(self.name, self.root, slots.rank, rank, word)
+    fn disagreement(&self, set: &FlatSet, rank: usize, word: u64) -> Error {
+        differ(self.collective, self.root, set.rank(), rank, word)
     }
 }

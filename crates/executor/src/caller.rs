@@ -5,7 +5,7 @@ use crate::engine::{Run, Turn};
 use crate::memory::{Driver, Reach};
 use crate::record::{self, COMPLETE, Field, Found, Head, RETURNED};
 use crate::watch::{Health, Watch};
-use crate::{Config, Offload, Pending, Poll, Reduction, Start, Ticket, UserCall};
+use crate::{Config, InstanceTicket, Offload, Pending, Poll, Reduction, Start, UserCall};
 use error::{Class, Result, fail};
 use rustc_hash::FxHashMap;
 use slab::Slab;
@@ -126,7 +126,7 @@ impl Executor {
 
     /// Starts an operation: makes it findable by peers, and hands it to the proxy or queues it for `poll`. Errors are of
     /// class `NoMem`, or `Intern` where the bindings do not fit the schedule.
-    pub fn start(&mut self, start: Start) -> Result<Ticket> {
+    pub fn start(&mut self, start: Start) -> Result<InstanceTicket> {
         self.check(&start)?;
         let key = self.program(&start.schedule)?;
         let mut block = self.programs[key].block(&start, &mut room!(self))?;
@@ -156,7 +156,7 @@ impl Executor {
             self.outstanding[index as usize].block.run.restart(start.context, start.sequence);
             self.driven.push(index);
         }
-        Ok(Ticket { index, generation: ticket })
+        Ok(InstanceTicket { index, generation: ticket })
     }
 
     /// Drives what this rank executes, once round, and looks after its proxy while that has work.
@@ -177,7 +177,7 @@ impl Executor {
                     self.driven.swap_remove(at);
                 }
                 Ok(Turn::Call { step, left, into, blocks }) => {
-                    let ticket = Ticket { index, generation: instance.ticket };
+                    let ticket = InstanceTicket { index, generation: instance.ticket };
                     let token = match instance.block.run.slots.reduction {
                         Some(Reduction::User { token, .. }) => token,
                         _ => 0,
@@ -204,7 +204,7 @@ impl Executor {
     }
 
     /// How the operation ended, once it has; the ticket is then spent.
-    pub fn outcome(&mut self, ticket: Ticket) -> Option<Result<()>> {
+    pub fn outcome(&mut self, ticket: InstanceTicket) -> Option<Result<()>> {
         let index = ticket.index as usize;
         let instance = self.outstanding.get(index).filter(|instance| instance.ticket == ticket.generation);
         let instance = instance.expect("a ticket is asked for until it is spent");
@@ -231,7 +231,7 @@ impl Executor {
 
     /// How the operation is carried out, or has been if its outcome is there.
     #[cold]
-    pub fn carried(&self, ticket: Ticket) -> Option<Carried> {
+    pub fn carried(&self, ticket: InstanceTicket) -> Option<Carried> {
         let instance = self.outstanding.get(ticket.index as usize)?;
         let run = &instance.block.run;
         let word = |which: Head| run.record.head(which).load(Ordering::Relaxed);

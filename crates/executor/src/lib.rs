@@ -27,5 +27,5 @@ mod watch;
 pub use caller::{Counters, Executor};
 pub use config::Config;
 pub use plan::Plan;
-pub use start::{Binding, Cut, Offload, Pending, Poll, Reduction, Start, Ticket, UserCall};
+pub use start::{Binding, Cut, InstanceTicket, Offload, Pending, Poll, Reduction, Start, UserCall};
 pub use watch::FENCED;

@@ -118,7 +118,7 @@ pub enum Offload {
 
 /// A started operation, until `Executor::outcome` has said how it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Ticket {
+pub struct InstanceTicket {
     pub(crate) index: u32,
     pub(crate) generation: u32,
 }
@@ -156,7 +156,7 @@ pub enum Poll {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserCall {
     /// The operation.
-    pub ticket: Ticket,
+    pub ticket: InstanceTicket,
     /// Its step.
     pub step: u32,
     /// `Reduction::User::token`.

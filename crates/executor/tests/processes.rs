@@ -4,7 +4,7 @@
 //! The program starts itself: `job-descriptor-path kind index scenario` makes it a rank or a proxy.
 
 use datatype::{Basic, Buffer, PredefinedOp};
-use outboard_executor::{Binding, Config, Cut, Executor, Offload, Poll, Reduction, Start, Ticket};
+use outboard_executor::{Binding, Config, Cut, Executor, InstanceTicket, Offload, Poll, Reduction, Start};
 use progress::{Idle, Pace};
 use schedule::{Action, After, Blocks, Partition, Schedule, Scratch, Slot, Step};
 use std::process::{Child, Command};
@@ -246,7 +246,13 @@ impl Member {
         self.memory.slice(self.used - bytes, bytes)
     }
 
-    fn start(&mut self, schedule: &Arc<Schedule>, input: Span, output: Span, offload: Offload) -> Ticket {
+    fn start(
+        &mut self,
+        schedule: &Arc<Schedule>,
+        input: Span,
+        output: Span,
+        offload: Offload,
+    ) -> InstanceTicket {
         let whole = |span: Span, blocks: u32| Binding::Whole {
             buffer: Buffer::from(span),
             cut: Cut::Even { block_bytes: span.bytes() as u64 / u64::from(blocks) },
@@ -269,7 +275,7 @@ impl Member {
         self.executor.start(start).unwrap()
     }
 
-    fn wait(&mut self, ticket: Ticket) {
+    fn wait(&mut self, ticket: InstanceTicket) {
         loop {
             let polled = self.executor.poll();
             if let Some(outcome) = self.executor.outcome(ticket) {

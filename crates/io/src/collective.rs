@@ -19,7 +19,7 @@ use crate::hints::Switch;
 use crate::pool::{Pool, Slot};
 use crate::view::{Tiles, View};
 use crate::window::{Window, part, slices};
-use coll::{Call, Coll, Members, Part, Ticket};
+use coll::{Call, Coll, CollTicket, Members, Part};
 use datatype::Buffer;
 use error::{Class, Error, Result};
 use schedule::algorithm::Collective as Pattern;
@@ -65,16 +65,16 @@ pub struct Collective {
 
 enum Stage {
     Begin,
-    Amounts(Ticket),
-    Base(Ticket),
+    Amounts(CollTicket),
+    Base(CollTicket),
     Plan,
-    Extents(Ticket),
-    Views(Ticket),
+    Extents(CollTicket),
+    Views(CollTicket),
     Round,
-    Exchange(Ticket),
+    Exchange(CollTicket),
     Assemble,
     Drain,
-    Verdict(Ticket),
+    Verdict(CollTicket),
     Alone(Slot<Result<u64>>),
     Over,
 }
@@ -269,14 +269,14 @@ impl Collective {
     }
 
     /// Starts a collective of the present step.
-    fn start(&mut self, coll: &mut Coll, call: Call) -> Result<Ticket> {
+    fn start(&mut self, coll: &mut Coll, call: Call) -> Result<CollTicket> {
         self.members.sequence += 1;
         let queued = self.queue.and_then(|queue| coll.queue(queue, &self.members, &call));
         queued.map_or_else(|| coll.start(&self.members, call), Ok)
     }
 
     /// Every rank's `mine` is to be in everybody's `all`.
-    fn gather(&mut self, coll: &mut Coll, mine: Block) -> Result<Ticket> {
+    fn gather(&mut self, coll: &mut Coll, mine: Block) -> Result<CollTicket> {
         self.all = Block::new(mine.span().bytes() * self.size());
         self.mine = mine;
         let input = Part::bytes(Buffer::from(self.mine.span()));
@@ -284,7 +284,7 @@ impl Collective {
         self.start(coll, Call::new(Pattern::Allgather, input, output))
     }
 
-    fn say(&mut self, coll: &mut Coll, words: &[u64]) -> Result<Ticket> {
+    fn say(&mut self, coll: &mut Coll, words: &[u64]) -> Result<CollTicket> {
         self.gather(coll, Block::of(&to_bytes(words)))
     }
 
@@ -397,7 +397,7 @@ impl Collective {
     }
 
     /// Every rank sends its view to the aggregators.
-    fn send_views(&mut self, coll: &mut Coll, extents: &[Vec<u64>]) -> Result<Ticket> {
+    fn send_views(&mut self, coll: &mut Coll, extents: &[Vec<u64>]) -> Result<CollTicket> {
         self.mine = Block::of(&to_bytes(&self.transfer().access.tiles.to_words()));
         let mine = Buffer::from(self.mine.span());
         let receives = self.domain().is_some();
@@ -478,7 +478,7 @@ impl Collective {
     }
 
     /// Starts the exchange of a round; a read must have its window first.
-    fn begin_round(&mut self, coll: &mut Coll, pool: &mut Pool) -> Result<Option<Ticket>> {
+    fn begin_round(&mut self, coll: &mut Coll, pool: &mut Pool) -> Result<Option<CollTicket>> {
         let round = self.plan.round;
         let reads = self.transfer().way == Way::Read;
         if reads {

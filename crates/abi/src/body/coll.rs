@@ -428,9 +428,9 @@ fn blocking(
     plan: impl FnOnce(&mut Process) -> Result<Planned>,
 ) -> Result<()> {
     let mut operation = None;
-    if let Some(prepared) = prepared {
+    if let Some(mut prepared) = prepared {
         operation = guard.begun(prepared.0.comm, short::told(&prepared.1));
-        if guard.round(&prepared)? {
+        if guard.round(&mut prepared)? {
             operation::over(operation);
             return Ok(());
         }

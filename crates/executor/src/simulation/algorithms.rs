@@ -1,7 +1,7 @@
 //! Every algorithm of the `schedule` crate, on random sizes, roots and lengths, by callers and by proxies that die.
 
 use super::{Home, Job};
-use crate::{Binding, Config, Cut, Offload, Poll, Reduction, Start, Ticket};
+use crate::{Binding, Config, Cut, InstanceTicket, Offload, Poll, Reduction, Start};
 use datatype::{Basic, Buffer, PredefinedOp};
 use rand::rngs::SmallRng;
 use rand::seq::{IndexedRandom, IteratorRandom, SliceRandom};
@@ -184,7 +184,7 @@ fn place(
 
 struct Started {
     rank: u32,
-    ticket: Ticket,
+    ticket: InstanceTicket,
     case: usize,
     output: Vec<Buffer>,
     expected: Vec<Option<Vec<u32>>>,

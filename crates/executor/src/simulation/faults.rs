@@ -3,7 +3,7 @@
 use super::plans::{Kind, Plan, blocks, whole};
 use super::{Home, Job};
 use crate::record::{BUCKETS, Head};
-use crate::{Binding, Config, Cut, Offload, Poll, Reduction, Start, Ticket};
+use crate::{Binding, Config, Cut, InstanceTicket, Offload, Poll, Reduction, Start};
 use datatype::{Basic, Buffer, PredefinedOp};
 use error::Class;
 use schedule::{Action, Partition, Schedule, Slot};
@@ -31,7 +31,7 @@ fn start(job: &Job, schedule: Schedule, input: Binding, output: Binding, offload
 }
 
 /// Polls everybody in turn until all tickets have an outcome.
-fn outcomes(job: &mut Job, tickets: &[Ticket]) -> Vec<error::Result<()>> {
+fn outcomes(job: &mut Job, tickets: &[InstanceTicket]) -> Vec<error::Result<()>> {
     let mut ended: Vec<Option<error::Result<()>>> = vec![None; tickets.len()];
     for _ in 0..200_000 {
         for (rank, &ticket) in tickets.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use super::plans::{KINDS, Kind};
 use super::{Home, Job};
-use crate::{Binding, Config, Cut, Offload, Poll, Reduction, Start, Ticket};
+use crate::{Binding, Config, Cut, InstanceTicket, Offload, Poll, Reduction, Start};
 use datatype::{Basic, Buffer, PredefinedOp};
 use rand::rngs::SmallRng;
 use rand::seq::{IndexedRandom, SliceRandom};
@@ -33,7 +33,7 @@ struct Operation {
 struct Started {
     comm: usize,
     operation: usize,
-    ticket: Ticket,
+    ticket: InstanceTicket,
     output: Vec<Buffer>,
 }
 

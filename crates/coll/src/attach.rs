@@ -1,0 +1,287 @@
+//! Attaching a set of slots: each member allocates its slots in its arena, all tell each other where, and each maps all.
+//!
+//! Invariants: bounds that members must apply alike follow from what they told each other; slots are used again only
+//! after all other members have left the set.
+//!
+//! Read next: `set.rs` (the rounds), `flat.rs` (the sets of a process).
+
+use crate::call::Call;
+use crate::pull::Pull;
+use crate::set::{ActiveRound, BESIDE_MAX, FlatSet, FlatSlot, Member};
+use crate::short::{BYTES_MAX, CROWDED_FLAT_MAX, FLAT_MAX, MEMBERS_MAX, Short, is_pullable};
+use crate::vector::{Backoff, Vector};
+use error::{Class, Result, fail};
+use std::sync::atomic::Ordering;
+use transport::shm::{Allocator, Arena, Segment, Words, cma};
+use tuning::{Distance, Load, Probes, Way};
+
+/// From one word to the next: processors fetch cache lines in pairs.
+const WORD_BYTES: u64 = 128;
+/// Before the contributions that do not lie beside a word: the word `left`, the two slots' words, and a spare one.
+const WORDS_BYTES: u64 = 4 * WORD_BYTES;
+/// A rank whose slots have so many bytes makes smaller ones: touched pages stay.
+const SLOTS_BYTES_MAX: u64 = 128 << 20;
+/// The contributions for which smaller slots have space.
+pub(crate) const LESS_BYTES_MAX: u64 = 16 << 10;
+const _: () = assert!(FLAT_MAX <= CROWDED_FLAT_MAX && CROWDED_FLAT_MAX / 2 <= LESS_BYTES_MAX);
+
+/// Where a member's slots lie in its arena, and what it says of itself, in the bits that alignment leaves. The lowest
+/// five are the binary logarithm of the longest contribution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Location(pub u64);
+
+impl Location {
+    /// A member whose arena is full.
+    pub(crate) const NONE: Location = Location(u64::MAX);
+    /// A proxy carries out this member's nonblocking collectives.
+    const SERVED: u64 = 1 << 5;
+    /// As far as this member knows, ranks of the job share cpus.
+    const CROWDED: u64 = 1 << 61;
+    /// This member can read the memory of all others, and wants to (`pull.rs`).
+    const PULLS: u64 = 1 << 62;
+
+    fn offset(self) -> u64 {
+        self.0 & !(Location::PULLS | Location::CROWDED | 63)
+    }
+
+    /// The longest contribution.
+    fn bytes_max(self) -> u64 {
+        1 << (self.0 & 31)
+    }
+
+    fn has(self, flag: u64) -> bool {
+        self.0 & flag != 0
+    }
+}
+
+/// What was chosen by measurement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Longer blocks are pulled where all members can, and want to.
+    pub(crate) inline_bytes_max: u64,
+    /// As `FlatSet::near_bytes_max`, for a rank with a core of its own.
+    pub(crate) near_bytes_max: usize,
+    /// No table and no setting says whether to pull: the job's messages do (`tuning::Probes`).
+    pub(crate) is_probed: bool,
+}
+
+impl Bounds {
+    /// The longest block that is not pulled where messages show that the kernel copies fast.
+    pub(crate) const PROBED: u64 = 64 << 10;
+
+    /// As a test wants it.
+    #[cfg(test)]
+    pub(crate) fn pulling_above(inline_bytes_max: u64) -> Bounds {
+        Bounds { inline_bytes_max, near_bytes_max: 512 << 10, is_probed: false }
+    }
+
+    /// Whether this member wants to pull long blocks. Members may differ, since they tell each other. Without a table,
+    /// exchanged messages must have shown reading to be faster at some distance, and at none slower.
+    pub(crate) fn wants_pulls(&self, segment: &Segment) -> bool {
+        if !self.is_probed {
+            return self.inline_bytes_max < BYTES_MAX;
+        }
+        let probes = Probes(&segment.job().probes);
+        let class = tuning::class_of(4 * self.inline_bytes_max);
+        let seen = Distance::ALL.map(|distance| probes.choice((distance, Load::Exchange, class)));
+        seen.contains(&Some(Way::Read)) && !seen.contains(&Some(Way::Cells))
+    }
+}
+
+/// What a rank has allocated for slots.
+pub(crate) struct SlotMemory {
+    pub(crate) segment: Segment,
+    /// Slots on which this rank makes no more calls, and how many other members each had.
+    pub(crate) left: Vec<(Location, u64)>,
+    made_bytes: u64,
+    bounds: Bounds,
+    /// Whether proxies carry out this rank's nonblocking collectives.
+    served: bool,
+}
+
+impl SlotMemory {
+    pub(crate) fn new(segment: Segment, served: bool, bounds: Bounds) -> SlotMemory {
+        SlotMemory { segment, left: Vec::new(), made_bytes: 0, bounds, served }
+    }
+
+    /// This rank's slots for a set among these members: what it tells them.
+    pub(crate) fn alloc(&mut self, memory: &mut Allocator, peers: &[u32]) -> Location {
+        let reaches = |peer: &u32| cma::reaches(&self.segment, *peer);
+        let pulls =
+            peers.len() <= MEMBERS_MAX && self.bounds.wants_pulls(&self.segment) && peers.iter().all(reaches);
+        let arena = memory.arena().clone();
+        let word = |location: Location, at: u64| {
+            arena.keep(location.offset() + at * WORD_BYTES, 1).expect("slots lie inside their arenas")
+        };
+        let unused =
+            |&(location, others): &(Location, u64)| word(location, 0)[0].load(Ordering::Acquire) == others;
+        let location = match self.left.iter().position(unused) {
+            Some(at) => Location(self.left.swap_remove(at).0.0 & !(Location::PULLS | Location::CROWDED)),
+            None => {
+                let bytes = if self.made_bytes < SLOTS_BYTES_MAX { BYTES_MAX } else { LESS_BYTES_MAX };
+                self.made_bytes += 2 * bytes;
+                let served = if self.served { Location::SERVED } else { 0 };
+                match memory.alloc(slots_bytes(bytes)) {
+                    Some(offset) => Location(offset | u64::from(bytes.ilog2()) | served),
+                    None => return Location::NONE,
+                }
+            }
+        };
+        (0..3).for_each(|at| word(location, at)[0].store(0, Ordering::Relaxed));
+        let crowded = if self.segment.job().may_spin() { 0 } else { Location::CROWDED };
+        Location(location.0 | crowded | if pulls { Location::PULLS } else { 0 })
+    }
+
+    /// Takes back slots that no member has attached.
+    pub(crate) fn free_unattached(&mut self, location: Location) {
+        if location != Location::NONE {
+            self.left.push((location, 0));
+        }
+    }
+
+    /// Attaches the set whose slots lie where all members have told each other; nothing if some member has none.
+    pub(crate) fn attach(&self, rank: usize, peers: &[u32], told: &[i64]) -> Result<Option<AttachedSet>> {
+        AttachedSet::new(&self.segment, rank, peers, told, self.bounds)
+    }
+
+    /// This rank makes no more calls on a set. Those of the others may be under way.
+    pub(crate) fn detach(&mut self, attached: AttachedSet) {
+        self.left.push((attached.location, attached.set.size() as u64 - 1));
+        attached.set.leave();
+    }
+}
+
+/// A set with what its members have told each other.
+pub(crate) struct AttachedSet {
+    pub(crate) set: FlatSet,
+    /// This member's slots.
+    location: Location,
+    /// Whether a proxy carries out some member's nonblocking collectives.
+    pub(crate) served: bool,
+    /// The longest contribution for which all members have space.
+    pub(crate) bytes_max: u64,
+    /// Longer blocks are pulled.
+    inline_bytes_max: u64,
+    /// Above so many bytes of all members an allreduce takes two rounds (`Short::choose_rounds`).
+    pub(crate) flat_max: u64,
+    segment: Segment,
+    /// Which calls with counts go by schedules without a round.
+    pub(crate) backoff: Backoff,
+    /// The blocking call that `FlatSets::try_now` has begun.
+    pub(crate) tried: Option<ActiveRound>,
+}
+
+/// A call as a set carries it out.
+pub(crate) enum FlatCall {
+    Short(Short),
+    Pulled(Box<Pull>),
+    Vector(Vector),
+}
+
+impl AttachedSet {
+    fn new(
+        segment: &Segment,
+        rank: usize,
+        peers: &[u32],
+        told: &[i64],
+        bounds: Bounds,
+    ) -> Result<Option<AttachedSet>> {
+        let locations: Vec<_> = told.iter().map(|word| Location(*word as u64)).collect();
+        if locations.contains(&Location::NONE) {
+            return Ok(None);
+        }
+        let member = |(&peer, &location): (&u32, &Location)| match map_slots(&segment.arena(peer)?, location)
+        {
+            Some((left, slots)) => Ok((Member { peer, page: segment.keep_rank(peer), left }, slots)),
+            None => {
+                fail!(Class::Intern, "rank {peer} of the job says that its slots are at {:#x}", location.0)
+            }
+        };
+        let (members, slots): (Vec<_>, (_, _)) =
+            peers.iter().zip(&locations).map(member).collect::<Result<_>>()?;
+        let near_bytes_max = match (sys::copy::vectors_suit(), segment.job().may_spin()) {
+            (false, _) => 0,
+            (true, true) => bounds.near_bytes_max,
+            (true, false) => bounds.near_bytes_max / 2,
+        };
+        let some = |flag| locations.iter().any(|location| location.has(flag));
+        let all_pull = locations.iter().all(|location| location.has(Location::PULLS));
+        Ok(Some(AttachedSet {
+            set: FlatSet::new(rank, members, slots.into(), near_bytes_max),
+            location: locations[rank],
+            served: some(Location::SERVED),
+            bytes_max: locations.iter().map(|location| location.bytes_max()).min().unwrap_or(0),
+            inline_bytes_max: if all_pull { bounds.inline_bytes_max } else { u64::MAX },
+            flat_max: if some(Location::CROWDED) { CROWDED_FLAT_MAX } else { FLAT_MAX },
+            segment: segment.clone(),
+            backoff: Backoff::default(),
+            tried: None,
+        }))
+    }
+
+    /// Whether the slots of all members have space for a call that `Short::fits`.
+    #[inline]
+    pub(crate) fn has_space(&self, short: &Short) -> bool {
+        let members = self.set.size();
+        let space = self.bytes_max == BYTES_MAX || short.contribution(members) <= self.bytes_max;
+        let is_short = !is_pullable(short.collective) || short.bytes * members as u64 <= BYTES_MAX;
+        self.pulls(short) || space && is_short
+    }
+
+    /// Whether a call is pulled.
+    #[inline]
+    fn pulls(&self, short: &Short) -> bool {
+        short.bytes > self.inline_bytes_max && is_pullable(short.collective)
+    }
+
+    /// Makes a call for which there is space take one round or two; or the pulled form of it, if it has that.
+    #[inline]
+    pub(crate) fn choose_rounds(&self, short: &mut Short) -> Option<Box<Pull>> {
+        if self.pulls(short) {
+            return Some(Box::new(Pull::new(short, &self.segment)));
+        }
+        short.choose_rounds(self.set.rank(), self.set.size(), self.flat_max);
+        None
+    }
+
+    /// A call as this set carries it out; nothing if it does not. All members come to the same answer.
+    pub(crate) fn flat_call(&self, call: &Call) -> Option<FlatCall> {
+        if let Some(vector) = Vector::new(call, self.bytes_max) {
+            return Some(FlatCall::Vector(vector));
+        }
+        let (rank, members) = (self.set.rank(), self.set.size());
+        self.flat_short(Short::of(call, rank, members).filter(|short| short.fits(members))?)
+    }
+
+    /// The same of a call that `Short::fits`.
+    #[inline(always)]
+    pub(crate) fn flat_short(&self, mut short: Short) -> Option<FlatCall> {
+        if !self.has_space(&short) {
+            return None;
+        }
+        Some(self.choose_rounds(&mut short).map_or_else(|| FlatCall::Short(short), FlatCall::Pulled))
+    }
+}
+
+/// The bytes of a member's slots for contributions of up to `bytes`.
+fn slots_bytes(bytes: u64) -> u64 {
+    WORDS_BYTES + 2 * bytes
+}
+
+/// A member's word `left`, and its two slots; nothing if they do not lie inside its arena.
+pub(crate) fn map_slots(arena: &Arena, location: Location) -> Option<(Words, (FlatSlot, FlatSlot))> {
+    let (offset, bytes) = (location.offset(), location.bytes_max());
+    if !(LESS_BYTES_MAX..=BYTES_MAX).contains(&bytes) {
+        return None;
+    }
+    let whole = arena.span(offset, slots_bytes(bytes))?;
+    let slot = |parity: u64| {
+        let (word, apart) = ((1 + parity) * WORD_BYTES, WORDS_BYTES + parity * bytes);
+        Some(FlatSlot {
+            word: arena.keep(offset + word, 1)?,
+            beside: whole.slice(word as usize + 8, BESIDE_MAX as usize),
+            apart: whole.slice(apart as usize, bytes as usize),
+        })
+    };
+    Some((arena.keep(offset, 1)?, (slot(0)?, slot(1)?)))
+}

@@ -1,0 +1,411 @@
+//! Sets whose members are threads, each at its own pace.
+
+use super::*;
+use crate::attach::FlatCall;
+use crate::call::{Call, Members, Part};
+use crate::queue::ScheduleCall;
+use crate::vector::{LongBlock, Vector};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use transport::owned;
+
+const ROUNDS: u64 = 500;
+const UNDER_WAY_MAX: usize = 3;
+
+/// What members that are threads share.
+struct Team {
+    segment: Segment,
+    locations: Mutex<Vec<i64>>,
+    told: std::sync::Barrier,
+}
+
+impl Team {
+    fn new(size: usize) -> Team {
+        let shape = Shape { ranks: size as u32, proxies: 0, arena_bytes: 16 << 20 };
+        let (segment, _fd) = Segment::create(shape).unwrap();
+        // Then allreduces take two rounds above `FLAT_MAX`.
+        segment.job().spin_allowed.store(1, Ordering::Relaxed);
+        Team { segment, locations: Mutex::new(vec![0; size]), told: std::sync::Barrier::new(size) }
+    }
+
+    /// A member with two sets: one for blocking calls, and one for a queue.
+    fn join(&self, rank: usize) -> (Allocator, FlatSets, usize, usize) {
+        let mut memory = Allocator::new(self.segment.arena(rank as u32).unwrap());
+        let mut sets = FlatSets::new(self.segment.clone(), false, Bounds::pulling_above(INLINE_BYTES_MAX));
+        self.segment.rank(rank as u32).pid.store(sys::process::id(), Ordering::Relaxed);
+        let mut told = || {
+            self.locations.lock().unwrap()[rank] = sets.memory.alloc(&mut memory, &[]).0 as i64;
+            self.told.wait();
+            let locations = self.locations.lock().unwrap().clone();
+            self.told.wait();
+            locations
+        };
+        let (blocking, queued) = (told(), told());
+        let peers: Vec<u32> = (0..blocking.len() as u32).collect();
+        let set = sets.attach(rank, &peers, &blocking).unwrap().unwrap();
+        let attached = sets.memory.attach(rank, &peers, &queued).unwrap().unwrap();
+        let queue = sets.queues.queues.insert(Queue::new(QueueState::Attached(attached)));
+        (memory, sets, set, queue)
+    }
+}
+
+/// Fails a run in which nothing moves any more.
+struct Patience {
+    turns: u32,
+    place: String,
+}
+
+impl Patience {
+    fn wait(&mut self) {
+        self.turns += 1;
+        assert!(self.turns < TURNS_MAX, "{}: nothing moves", self.place);
+        std::thread::yield_now();
+    }
+
+    fn wait_for_events(&mut self, sets: &FlatSets) {
+        while !sets.has_events() {
+            self.wait();
+        }
+    }
+}
+
+/// A short call of a run, with the number of its round and the words that it must give.
+type Expected = (u64, Short, Vec<u64>);
+
+/// Draws short calls over these buffers, the same for all members.
+fn draw(
+    all: &mut StdRng,
+    (rank, round, size): (usize, u64, usize),
+    buffers: &mut [([[u8; 8]; 512], [[u8; 8]; 512])],
+) -> Vec<Expected> {
+    let calls = (round..).zip(buffers).map(|(round, (out, into))| {
+        let collective = ALL[all.random_range(0..ALL.len())];
+        // Vectors of all lengths are reduced, in one round or two, and divide evenly among the members or not.
+        let blocks = if collective == Allreduce { out.len() + 1 } else { 40 };
+        let (root, block) = (all.random_range(0..size), all.random_range(0..blocks));
+        let (short, expected) = call((collective, root, block), (rank, round, size), (out, into));
+        assert!(short.fits(size));
+        (round, short, expected)
+    });
+    calls.collect()
+}
+
+/// Makes a blocking call in one of the forms that it may have at this member.
+fn call_in_any_form(
+    sets: &mut FlatSets,
+    set: usize,
+    short: &Short,
+    own: &mut StdRng,
+    patience: &mut Patience,
+) -> Result<()> {
+    let mut short = short.clone();
+    let pull = sets.blocking(set).choose_rounds(&mut short);
+    let flat = flat(&short).filter(|_| short.phase == Phase::Whole && own.random());
+    let wait = |sets: &mut FlatSets| patience.wait_for_events(sets);
+    match (pull, flat) {
+        (Some(mut pull), _) => blocking(sets, set, &mut *pull, wait),
+        (_, Some(mut flat)) => blocking(sets, set, &mut flat, wait),
+        _ => blocking(sets, set, &mut short, wait),
+    }
+}
+
+/// Makes calls that are under way at the same time, and asks for their outcomes in any order.
+fn call_at_once(
+    sets: &mut FlatSets,
+    queue: usize,
+    calls: &[Expected],
+    own: &mut StdRng,
+    patience: &mut Patience,
+) {
+    let mut tickets: Vec<_> = calls.iter().map(|(_, short, _)| enqueue(sets, queue, short)).collect();
+    while !tickets.is_empty() {
+        let one = own.random_range(0..tickets.len());
+        match sets.queues.outcome(tickets[one], &mut no_schedule) {
+            Some(outcome) => {
+                assert_eq!(outcome, Ok(()), "{}", patience.place);
+                tickets.swap_remove(one);
+            }
+            None if sets.queues.busy.is_empty() => (),
+            None => {
+                patience.wait_for_events(sets);
+                poll(sets);
+            }
+        }
+    }
+}
+
+/// Members through the same random collectives.
+fn run(size: usize, seed: u64) {
+    let team = Team::new(size);
+    let member = |rank: usize| {
+        let (mut memory, mut sets, set, queue) = team.join(rank);
+        let (mut all, mut own) = (StdRng::seed_from_u64(seed), StdRng::seed_from_u64(seed + 1 + rank as u64));
+        let mut buffers = vec![([[0; 8]; 512], [[0xff; 8]; 512]); UNDER_WAY_MAX];
+        let mut patience = Patience { turns: 0, place: String::new() };
+        let mut round = 0;
+        while round < ROUNDS {
+            // One blocking call, or nonblocking ones that are under way at the same time.
+            let under_way = all.random_range(0..=UNDER_WAY_MAX);
+            let calls = draw(&mut all, (rank, round, size), &mut buffers[..under_way.max(1)]);
+            patience.place = format!("seed {seed}, round {round}, rank {rank}");
+            round += calls.len() as u64;
+            if under_way == 0 {
+                let outcome = call_in_any_form(&mut sets, set, &calls[0].1, &mut own, &mut patience);
+                assert_eq!(outcome, Ok(()), "{}", patience.place);
+            } else {
+                call_at_once(&mut sets, queue, &calls, &mut own, &mut patience);
+            }
+            for ((round, short, expected), (_, into)) in calls.iter().zip(&buffers) {
+                let seen: Vec<u64> =
+                    into[..expected.len()].iter().map(|word| u64::from_ne_bytes(*word)).collect();
+                assert_eq!(seen, *expected, "seed {seed}, round {round}: {short:?} at {rank}");
+            }
+            if own.random_range(0..8) == 0 {
+                std::thread::sleep(std::time::Duration::from_micros(own.random_range(0..50)));
+            }
+        }
+        team.told.wait();
+        // A queue may be closed while a call is under way.
+        let ticket = enqueue(&mut sets, queue, &short(Barrier, 0, 0));
+        sets.queues.close(queue, &mut sets.memory);
+        while sets.queues.outcome(ticket, &mut no_schedule).is_none() {
+            patience.wait_for_events(&sets);
+            poll(&mut sets);
+        }
+        team.told.wait();
+        // All have left, so the slots are used again.
+        let first = team.locations.lock().unwrap()[rank] as u64;
+        assert_eq!(sets.memory.alloc(&mut memory, &[]).0, first);
+    };
+    std::thread::scope(|scope| (0..size).for_each(|rank| drop(scope.spawn(move || member(rank)))));
+}
+
+#[test]
+fn members_at_their_own_pace_get_the_right_words() {
+    for (size, seed) in [(2, 1), (3, 2), (4, 3), (7, 4)] {
+        run(size, seed);
+    }
+}
+
+/// A collective with a count for each pair of members.
+struct VectorCall {
+    collective: Collective,
+    root: usize,
+    size: usize,
+    round: u64,
+    counts: Vec<usize>,
+}
+
+impl VectorCall {
+    fn draw(all: &mut StdRng, size: usize, round: u64) -> VectorCall {
+        const KINDS: [Collective; 5] = [Gatherv, Scatterv, Allgatherv, Alltoallv, Alltoallw];
+        let (collective, root) = (KINDS[all.random_range(0..5)], all.random_range(0..size));
+        let longest = [1, 4, 30, 120][all.random_range(0..4)];
+        let counts = (0..size * size).map(|_| all.random_range(0..longest)).collect();
+        VectorCall { collective, root, size, round, counts }
+    }
+
+    /// The words from one member to another.
+    fn words(&self, from: usize, to: usize) -> Vec<[u8; 8]> {
+        let (count, source) = match self.collective {
+            Gatherv if to != self.root => (0, 0),
+            Scatterv if from != self.root => (0, 0),
+            Gatherv | Allgatherv => (self.counts[from], from),
+            _ => (self.counts[from * self.size + to], from * self.size + to),
+        };
+        (0..count).map(|at| word(source, self.round, at).to_ne_bytes()).collect()
+    }
+
+    /// The call of a member with these buffers. `in_place`: its own block is in the output already.
+    fn call(&self, rank: usize, in_place: bool, out: &mut [Vec<[u8; 8]>], into: &mut [Vec<[u8; 8]>]) -> Call {
+        let each = |blocks: &mut [Vec<[u8; 8]>]| {
+            let whole = |block: &mut Vec<[u8; 8]>| owned::lend(block.as_flattened_mut(), Buffer::from);
+            Part::Each(blocks.iter_mut().map(whole).collect())
+        };
+        let one = |block: &mut Vec<[u8; 8]>| Part::bytes(owned::lend(block.as_flattened_mut(), Buffer::from));
+        let root = self.root;
+        let takes = match self.collective {
+            Gatherv if rank != root => Part::None,
+            Scatterv => one(&mut into[root]),
+            _ => each(into),
+        };
+        let gives = match self.collective {
+            _ if in_place => Part::None,
+            Gatherv => one(&mut out[root]),
+            Allgatherv => one(&mut out[0]),
+            Scatterv if rank != root => Part::None,
+            _ => each(out),
+        };
+        Call { root: root as u32, in_place, ..Call::new(self.collective, gives, takes) }
+    }
+}
+
+/// Makes a call with counts, blocking or not. If it does not block: the number of its round.
+fn call_vector(
+    sets: &mut FlatSets,
+    (set, queue): (usize, usize),
+    (rank, size): (usize, usize),
+    (call, mut vector): (Call, Vector),
+    blocks: bool,
+    patience: &mut Patience,
+) -> (Vector, Option<u64>) {
+    if blocks {
+        let mut active = sets.begin(set, &vector);
+        let outcome = loop {
+            match sets.advance(set, &mut active, &mut vector) {
+                Some(outcome) => break outcome,
+                None => patience.wait(),
+            }
+        };
+        assert_eq!(outcome, Ok(()), "{}", patience.place);
+        return (vector, None);
+    }
+    let peers = (0..size as u32).collect();
+    let members = Members { context: 0, sequence: 0, rank: rank as u32, peers, first_group: 0 };
+    let queued = QueuedCall::flat(FlatCall::Vector(vector), || ScheduleCall { call, members });
+    let ticket = sets.queues.push(queue, queued, &mut sets.memory, &mut no_schedule);
+    while sets.queues.remainders.is_empty() {
+        patience.wait();
+        poll(sets);
+    }
+    assert_eq!(sets.queues.outcome(ticket, &mut no_schedule), Some(Ok(())), "{}", patience.place);
+    let remainder = sets.queues.remainders.pop().unwrap();
+    let (vector, number) = remainder.tried.expect("a call that tried");
+    (vector, Some(number))
+}
+
+/// Members through collectives with other lengths for each, blocking or not, of which some are too long for the slots.
+fn run_vectors(size: usize, seed: u64) {
+    const SPACE: u64 = 600;
+    let team = Team::new(size);
+    let (long, scheduled) = (Mutex::new(BTreeMap::new()), Mutex::new(BTreeMap::new()));
+    let tried = Mutex::new(BTreeMap::new());
+    let member = |rank: usize| {
+        let (_memory, mut sets, set, queue) = team.join(rank);
+        let mut all = StdRng::seed_from_u64(seed);
+        for round in 0..3 * ROUNDS {
+            let drawn = VectorCall::draw(&mut all, size, round);
+            let mut out: Vec<_> = (0..size).map(|to| drawn.words(rank, to)).collect();
+            let mut into: Vec<_> =
+                (0..size).map(|from| vec![[0xff; 8]; drawn.words(from, rank).len()]).collect();
+            let may_be_in_place = [Gatherv, Allgatherv].contains(&drawn.collective);
+            let in_place =
+                may_be_in_place && all.random() && (drawn.collective == Allgatherv || rank == drawn.root);
+            if in_place {
+                into[rank] = out[rank].clone();
+            }
+            let call = drawn.call(rank, in_place, &mut out, &mut into);
+            let Some(vector) = Vector::new(&call, SPACE) else { continue };
+            let mut patience =
+                Patience { turns: 0, place: format!("seed {seed}, round {round}, rank {rank}") };
+            let (vector, number) = call_vector(
+                &mut sets,
+                (set, queue),
+                (rank, size),
+                (call, vector),
+                all.random(),
+                &mut patience,
+            );
+            if let Some(number) = number {
+                tried.lock().unwrap().entry(round).or_insert_with(Vec::new).push(number);
+            }
+            if vector.is_scheduled() {
+                scheduled.lock().unwrap().entry(round).or_insert_with(Vec::new).push(rank);
+                continue;
+            }
+            let blocks: Vec<_> = vector.long_blocks(rank).collect();
+            let is_short = |from: &usize| blocks.iter().all(|long| (long.from, long.to) != (*from, rank));
+            for from in (0..size).filter(is_short) {
+                let expected = drawn.words(from, rank);
+                assert_eq!(into[from], expected, "{}: {:?} from {from}", patience.place, drawn.collective);
+            }
+            for LongBlock { from, to, block } in blocks {
+                let bytes = 8 * drawn.words(from, to).len();
+                assert!([from, to].contains(&rank) && block.bytes() == bytes && from != to);
+                *long.lock().unwrap().entry((round, from, to)).or_insert(0) += 1;
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..size).for_each(|rank| drop(scope.spawn(move || member(rank)))));
+    // A block's sender and receiver say alike that it is long, and either all or none need a schedule.
+    let (long, scheduled) = (long.into_inner().unwrap(), scheduled.into_inner().unwrap());
+    assert!(long.len() > 5 && long.values().all(|ends| *ends == 2), "seed {seed}: {long:?}");
+    let agreed = |ranks: &Vec<usize>| ranks.len() == size;
+    let alike = |rounds: &Vec<u64>| rounds.len() == size && rounds.iter().all(|round| *round == rounds[0]);
+    let tried = tried.into_inner().unwrap();
+    assert!(tried.len() > 50 && tried.values().all(alike), "seed {seed}: {tried:?}");
+    assert!(scheduled.len() > 10 && scheduled.values().all(agreed), "seed {seed}: {scheduled:?}");
+}
+
+#[test]
+fn blocks_of_any_length_arrive_or_are_known_to_be_long() {
+    for (size, seed) in [(2, 5), (3, 6), (7, 7)] {
+        run_vectors(size, seed);
+    }
+}
+
+/// A member that cannot read another's memory says so, and the others end alike: all have made two rounds.
+#[test]
+fn a_member_that_cannot_read_still_makes_the_second_round() {
+    let (size, block) = (3, 2 * INLINE_BYTES_MAX as usize / 8);
+    let team = Team::new(size);
+    let member = |rank: usize| {
+        let (_memory, mut sets, _, queue) = team.join(rank);
+        team.told.wait();
+        // No process has this number.
+        team.segment.rank(1).pid.store(i32::MAX as u32, Ordering::Relaxed);
+        team.told.wait();
+        let (mut out, mut into) = (vec![[0; 8]; size * block], vec![[0xff; 8]; size * block]);
+        let (short, expected) = call((Alltoall, 0, block), (rank, 0, size), (&mut out, &mut into));
+        let ticket = enqueue(&mut sets, queue, &short);
+        let outcome = finish(&mut sets, ticket);
+        let seen: Vec<u64> = into.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+        if rank == 1 {
+            assert_eq!((outcome, seen), (Ok(()), expected));
+        } else {
+            let error = outcome.unwrap_err();
+            assert_eq!(error.class, Class::ProcAborted);
+            let start = format!("in alltoall rank {rank} cannot have rank 1's block: cannot read ");
+            assert!(error.message.starts_with(&start), "{error}");
+            let others = (0..size * block).filter(|at| !(block..2 * block).contains(at));
+            assert!(others.into_iter().all(|at| seen[at] == expected[at]), "what could be read is there");
+        }
+        assert_eq!(sets.queues.queues[queue].set().unwrap().round(), 2);
+    };
+    std::thread::scope(|scope| (0..size).for_each(|rank| drop(scope.spawn(move || member(rank)))));
+}
+
+/// In place, too, each member gets what the others had before.
+#[test]
+fn members_read_what_was_there_before_the_call() {
+    const BLOCK: usize = 2 * INLINE_BYTES_MAX as usize / 8;
+    for collective in [Alltoall, Allgather] {
+        let team = Team::new(2);
+        let mut words = [0, 1].map(|rank| vec![[1 + rank; 8]; 2 * BLOCK]);
+        let member = |rank: usize, words: &mut Vec<[u8; 8]>| {
+            let (_memory, mut sets, _, queue) = team.join(rank);
+            let output = buffer(words, 2 * BLOCK);
+            let input = match collective {
+                Alltoall => output.clone(),
+                _ => output.slice(8 * rank * BLOCK, 8 * BLOCK),
+            };
+            let bytes = 8 * BLOCK as u64;
+            let call = Short { input, output, in_place: true, ..short(collective, 0, bytes) };
+            let ticket = enqueue(&mut sets, queue, &call);
+            assert_eq!(finish(&mut sets, ticket), Ok(()));
+        };
+        std::thread::scope(|scope| {
+            let member = &member;
+            words
+                .iter_mut()
+                .enumerate()
+                .for_each(|(rank, words)| drop(scope.spawn(move || member(rank, words))));
+        });
+        for words in &words {
+            assert!(words[..BLOCK].iter().all(|word| *word == [1; 8]), "{collective:?}");
+            assert!(words[BLOCK..].iter().all(|word| *word == [2; 8]), "{collective:?}");
+        }
+    }
+}

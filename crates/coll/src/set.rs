@@ -1,0 +1,282 @@
+//! A set of slots: the rounds by which the members of a comm exchange short contributions.
+//!
+//! In its arena each member has two slots, used in turn. A slot is a word (`word.rs`) and the bytes that the member
+//! contributes. In round r a member writes its bytes and then its word into its slot of that turn, and reads the slots
+//! of the members that it needs once their words show round r.
+//!
+//! Invariants: a member writes into a slot only after all members have begun the round before, and so have read what
+//! the slot held two rounds before; a byte has one writer before the word, and then at most the one member that reads it.
+//!
+//! Read next: `round.rs`, `vector.rs` and `pull.rs` (what calls do in a round), `attach.rs` (where the slots lie).
+
+use crate::word::{FACTS_BITS, is_of};
+use error::{Error, Result};
+use schedule::algorithm::Collective;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use sys::Span;
+use transport::shm::{Doorbell, KeptPage, Words};
+
+/// The longest contribution that lies beside the word, in the same pair of cache lines.
+pub(crate) const BESIDE_MAX: u64 = 120;
+/// Blocks of shorter contributions do not cross in an all-to-all: that gains less than it costs to decide.
+pub(crate) const CROSSED_MIN: u64 = 1 << 10;
+
+/// What a member does in a round of a call.
+pub trait Round {
+    /// The bits of the word in which members may differ.
+    const MINE: u64;
+    /// The facts, which all members publish alike but for those bits.
+    fn facts(&self) -> u64;
+    /// Writes what this member contributes; its word, which is `word` but for the bits of `MINE`.
+    fn put(&mut self, set: &FlatSet, word: u64) -> u64;
+    /// Does what needs no other member, once the word is published.
+    fn keep(&mut self, _set: &FlatSet) {}
+    /// The members whose contributions this member needs.
+    fn needs(&self, rank: usize, members: usize) -> Range<usize>;
+    /// Takes the result from the slots.
+    fn take(&mut self, set: &FlatSet) -> Result<()>;
+    /// Goes to the next round of the call; false if this was the last one.
+    fn next_phase(&mut self) -> bool {
+        false
+    }
+    /// The error where a member has begun the round with another word.
+    fn disagreement(&self, set: &FlatSet, rank: usize, word: u64) -> Error;
+}
+
+/// A round under way.
+#[derive(Debug)]
+pub struct ActiveRound {
+    /// The word of all members that make the same call.
+    pub(crate) word: u64,
+    /// Whether this member has published its word.
+    pub(crate) posted: bool,
+    /// The members that are still to be looked at.
+    ahead: Range<usize>,
+    /// Whether the round needs all members.
+    all: bool,
+}
+
+/// The slots of all members of a comm, and how far their rounds are.
+pub struct FlatSet {
+    rank: usize,
+    members: Vec<Member>,
+    /// By parity of the round, then by member.
+    slots: [Vec<FlatSlot>; 2],
+    round: u64,
+    /// The latest round that all members are known to have begun.
+    begun: u64,
+    /// The member that a round last waited for, and the round that it had not begun.
+    missed: (usize, u64),
+    /// Buffers of up to so many bytes in all stay in the L2 cache and are copied by vector instructions.
+    pub(crate) near_bytes_max: usize,
+}
+
+/// A process that shares slots.
+pub(crate) struct Member {
+    /// Its rank in the job.
+    pub(crate) peer: u32,
+    pub(crate) page: KeptPage,
+    /// In its arena: how many other members have left the set.
+    pub(crate) left: Words,
+}
+
+/// What one member contributes to every second round.
+pub(crate) struct FlatSlot {
+    pub(crate) word: Words,
+    /// For contributions of up to `BESIDE_MAX` bytes.
+    pub(crate) beside: Span,
+    /// For longer ones.
+    pub(crate) apart: Span,
+}
+
+impl FlatSet {
+    /// The set of these members, of which `rank` is this one, before its first round.
+    pub(crate) fn new(
+        rank: usize,
+        members: Vec<Member>,
+        slots: [Vec<FlatSlot>; 2],
+        near_bytes_max: usize,
+    ) -> FlatSet {
+        FlatSet { rank, members, slots, round: 0, begun: 0, missed: (0, 0), near_bytes_max }
+    }
+
+    /// The number of the last round.
+    pub(crate) fn round(&self) -> u64 {
+        self.round
+    }
+
+    /// This member.
+    #[inline(always)]
+    pub(crate) fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// A member's rank in the job.
+    pub(crate) fn peer(&self, rank: usize) -> u32 {
+        self.members[rank].peer
+    }
+
+    /// How many members there are.
+    #[inline(always)]
+    pub(crate) fn size(&self) -> usize {
+        self.members.len()
+    }
+
+    /// All members but this one.
+    #[inline]
+    pub(crate) fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let me = self.rank;
+        (0..self.size()).filter(move |rank| *rank != me)
+    }
+
+    /// Says in the other members' arenas that this one makes no more calls here.
+    pub(crate) fn leave(&self) {
+        for rank in self.others() {
+            self.members[rank].left[0].fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// The facts of a member that is known to have begun this round.
+    pub(crate) fn facts_of(&self, rank: usize) -> u64 {
+        self.slots(self.round)[rank].word[0].load(Ordering::Acquire) % (1 << FACTS_BITS)
+    }
+
+    /// A member's contribution of `total` bytes to this round.
+    #[inline]
+    pub(crate) fn contribution(&self, rank: usize, total: u64) -> Span {
+        self.bytes_of(self.round, rank, total)
+    }
+
+    /// This member's contribution of `total` bytes to the round before, until it begins the next one.
+    pub(crate) fn last_contribution(&self, total: u64) -> Span {
+        self.bytes_of(self.round - 1, self.rank, total)
+    }
+
+    /// Whether the blocks of an all-to-all, `total` bytes of each member, go into the receivers' slots: in every second
+    /// pair of rounds, so that a member writes where it has read last (docs/tuning.md). Not after an allreduce, of
+    /// which a member may still take shares from its own slot.
+    #[inline]
+    pub(crate) fn crosses(&self, total: u64) -> bool {
+        self.round & 2 != 0 && total >= CROSSED_MIN && !is_of(self.last_facts(), Collective::Allreduce)
+    }
+
+    /// What this member said of the round before.
+    #[inline]
+    fn last_facts(&self) -> u64 {
+        self.slots(self.round - 1)[self.rank].word[0].load(Ordering::Relaxed) % (1 << FACTS_BITS)
+    }
+
+    /// The block from one member to another in an all-to-all of `total` bytes of each member.
+    #[inline]
+    pub(crate) fn passage(&self, from: usize, to: usize, total: u64) -> Span {
+        let block = total as usize / self.members.len();
+        let (slot, at) = if self.crosses(total) { (to, from) } else { (from, to) };
+        self.contribution(slot, total).slice(at * block, block)
+    }
+
+    #[inline]
+    fn bytes_of(&self, round: u64, rank: usize, total: u64) -> Span {
+        let slot = &self.slots(round)[rank];
+        if total <= BESIDE_MAX { slot.beside } else { slot.apart }
+    }
+
+    /// The members' slots for a round.
+    #[inline]
+    fn slots(&self, round: u64) -> &[FlatSlot] {
+        &self.slots[round as usize % 2]
+    }
+
+    /// Whether a member has begun a round, and not yet the one two later.
+    #[inline]
+    fn has_begun(&self, rank: usize, round: u64) -> bool {
+        let word = self.slots(round)[rank].word[0].load(Ordering::Acquire);
+        (word ^ round << FACTS_BITS) >> FACTS_BITS == 0
+    }
+
+    /// Whether the member that a round waited for has still not come.
+    #[inline]
+    pub(crate) fn misses(&self) -> bool {
+        !self.has_begun(self.missed.0, self.missed.1)
+    }
+
+    /// The member that a round waited for last.
+    pub(crate) fn missed(&self) -> usize {
+        self.missed.0
+    }
+
+    /// Whether a member that has not begun the round waits on this cpu, or may be there because it has never waited.
+    /// The round may not need each of these members, but each can use the cpu.
+    #[inline]
+    pub(crate) fn misses_one_on(&self, cpu: usize) -> bool {
+        let (first, round) = self.missed;
+        (first..self.members.len())
+            .filter(|rank| !self.has_begun(*rank, round))
+            .any(|rank| self.members[rank].page.waits_on().is_none_or(|on| on == cpu))
+    }
+
+    /// Begins the next round.
+    #[inline]
+    pub(crate) fn begin(&mut self, call: &impl Round) -> ActiveRound {
+        self.round += 1;
+        let unsure = self.begun != self.round - 1;
+        let word = self.round << FACTS_BITS | call.facts();
+        let ahead = 0..if unsure { self.members.len() } else { 0 };
+        ActiveRound { word, posted: false, ahead, all: false }
+    }
+
+    /// Takes a round as far as it goes: its outcome, once it has ended.
+    #[inline]
+    pub(crate) fn advance(&mut self, active: &mut ActiveRound, call: &mut impl Round) -> Option<Result<()>> {
+        self.step(active, call)
+    }
+
+    /// The same, inlined.
+    #[inline(always)]
+    pub(crate) fn step<R: Round>(&mut self, active: &mut ActiveRound, call: &mut R) -> Option<Result<()>> {
+        let members = self.members.len();
+        if !active.posted {
+            while active.ahead.start < active.ahead.end {
+                if !self.has_begun(active.ahead.start, self.round - 1) {
+                    self.missed = (active.ahead.start, self.round - 1);
+                    return None;
+                }
+                active.ahead.start += 1;
+            }
+            self.post(active.word, call);
+            (active.posted, active.ahead) = (true, call.needs(self.rank, members));
+            active.all = active.ahead.len() == members;
+            call.keep(self);
+        }
+        let slots = self.slots(self.round);
+        while active.ahead.start < active.ahead.end {
+            let rank = active.ahead.start;
+            let word = slots[rank].word[0].load(Ordering::Acquire);
+            if (word ^ active.word) & !R::MINE != 0 {
+                if (word ^ active.word) >> FACTS_BITS == 0 {
+                    return Some(Err(call.disagreement(self, rank, word)));
+                }
+                self.missed = (rank, self.round);
+                return None;
+            }
+            active.ahead.start += 1;
+        }
+        if active.all {
+            self.begun = self.round;
+        }
+        Some(call.take(self))
+    }
+
+    /// Writes this member's contribution, publishes its word, and wakes the members that sleep.
+    #[inline(always)]
+    fn post(&self, word: u64, call: &mut impl Round) {
+        let word = call.put(self, word);
+        self.slots(self.round)[self.rank].word[0].store(word, Ordering::Release);
+        if cfg!(loom) {
+            // No member sleeps under loom: doorbells have a model of their own.
+            return;
+        }
+        let others = self.members.iter().enumerate().filter(|(rank, _)| *rank != self.rank);
+        Doorbell::ring_all(others.map(|(_, member)| &*member.page.bell));
+    }
+}

@@ -1,0 +1,72 @@
+//! The word of a slot: the number of the round, and below it the *facts* of the call (collective, root, bytes).
+//!
+//! Invariants: all members of a round publish equal facts, but for the bits that `Round::MINE` allows. Where
+//! they differ, each member gets an error that names both calls.
+
+use crate::short::{BYTES_MAX, MEMBERS_MAX, is_pullable};
+use error::{Class, Error};
+use schedule::algorithm::Collective;
+
+/// Bits of a word below the round: five of the collective, four of the root, and those of the bytes.
+pub(crate) const FACTS_BITS: u32 = 30;
+pub(crate) const LENGTH_BITS: u32 = 21;
+pub(crate) const LENGTH_MAX: u64 = (1 << LENGTH_BITS) - 1;
+const _: () = assert!(Collective::ALL.len() <= 32 && MEMBERS_MAX <= 16 && BYTES_MAX < LENGTH_MAX);
+
+/// The facts of a call.
+#[inline]
+pub(crate) fn facts(collective: Collective, root: usize, bytes: u64) -> u64 {
+    (collective as u64) << (LENGTH_BITS + 4) | (root as u64) << LENGTH_BITS | bytes.min(LENGTH_MAX)
+}
+
+/// A word with another length.
+pub(crate) fn with_length(word: u64, bytes: u64) -> u64 {
+    word & !LENGTH_MAX | bytes.min(LENGTH_MAX)
+}
+
+/// Whether facts are those of a call of this collective.
+#[inline]
+pub(crate) fn is_of(facts: u64, collective: Collective) -> bool {
+    facts >> (LENGTH_BITS + 4) & 31 == collective as u64
+}
+
+/// The error of rank `me`, which makes this call, where rank `rank` has published another word.
+#[cold]
+pub(crate) fn disagree(
+    collective: Collective,
+    root: usize,
+    bytes: u64,
+    (me, rank): (usize, usize),
+    word: u64,
+) -> Error {
+    let theirs = word % (1 << FACTS_BITS);
+    let length = theirs & LENGTH_MAX;
+    // Whether a call is pulled follows from its length, so the error names the lengths.
+    let by_length = length != bytes && is_of(theirs, collective) && is_pullable(collective);
+    if theirs >> LENGTH_BITS != facts(collective, root, bytes) >> LENGTH_BITS && !by_length {
+        return differ(collective, root, me, rank, theirs);
+    }
+    let least = if length == LENGTH_MAX { "at least " } else { "" };
+    let sentence =
+        format!("in {} rank {rank} has {least}{length} bytes, but rank {me} has {bytes}", collective.name());
+    Error::new(Class::Truncate, sentence)
+}
+
+/// The same where collective or root differ.
+#[cold]
+pub(crate) fn differ(collective: Collective, root: usize, me: usize, rank: usize, theirs: u64) -> Error {
+    let theirs_root = theirs >> LENGTH_BITS & 15;
+    let name = collective.name();
+    if is_of(theirs, collective) {
+        if is_pullable(collective) {
+            let sentence = format!(
+                "in {name} one of the ranks {me} and {rank} reads the other's memory, the other does not"
+            );
+            return Error::new(Class::Other, sentence + ": do they differ in OUTBOARD_INLINE_BYTES_MAX?");
+        }
+        let sentence = format!("in {name} rank {rank} has root {theirs_root}, but rank {me} has root {root}");
+        return Error::new(Class::Root, sentence);
+    }
+    let sentence = format!("rank {me} is in {name}, but rank {rank} is in another collective");
+    Error::new(Class::Other, sentence)
+}
