@@ -245,16 +245,16 @@ fn loom_two_members_of_which_one_runs_ahead() {
     check(2, 4, &[Root(0), Root(0), Root(0), All, Root(1), Root(1), Root(0)]);
 }
 
-/// In the second and third rounds of four, members write into each other's places, but not in those that are still read.
+/// In the second and third rounds of four, members write into each other's slots, but not in those that are still read.
 #[test]
-fn loom_two_members_that_use_each_others_cells_of() {
+fn loom_two_members_that_use_each_others_slots() {
     check(2, 4, &[All, Pairs, Pairs, All, Pairs]);
     check(2, 4, &[Pairs, Asked, Answered, Pairs]);
     check(2, 4, &[Asked, Answered, Pairs, Asked, Answered, Pairs]);
 }
 
 #[test]
-fn loom_three_members_that_use_each_others_cells_of() {
+fn loom_three_members_that_use_each_others_slots() {
     check(3, 2, &[Pairs; 3]);
     check(3, 2, &[Asked, Answered, Pairs]);
 }
@@ -295,16 +295,16 @@ fn loom_slots_are_used_again_only_after_all_have_left() {
                     let mut location = 0;
                     while location == 0 {
                         thread::yield_now();
-                        location = shared.1.load(Ordering::Acquire) as i64;
+                        location = shared.1.load(Ordering::Acquire);
                     }
-                    two.call(SHARED[1], &[location, told[2]], 2, &[Root(0), Root(0)], &shared.0);
+                    two.call(SHARED[1], &[Location(location), told[2]], 2, &[Root(0), Root(0)], &shared.0);
                 }
             }),
         ];
         let cells = &shared.0;
         zero.call(SHARED[0], &told[..2], 1, &[Root(0)], cells);
         let second = zero.alloc_slots();
-        shared.1.store(second as u64, Ordering::Release);
+        shared.1.store(second.0, Ordering::Release);
         zero.call(SHARED[1], &[second, told[2]], 2, &[Root(0), Root(0)], cells);
         let third = zero.alloc_slots();
         zero.call(&[0], &[third], 4, &[All, All], cells);
@@ -313,5 +313,5 @@ fn loom_slots_are_used_again_only_after_all_have_left() {
         seen[1][usize::from(third == second)] = true;
         others.into_iter().for_each(|other| other.join().unwrap());
     });
-    assert_eq!(*used_again.lock().unwrap(), [[true; 2]; 2], "no run, or each, has used a slots again");
+    assert_eq!(*used_again.lock().unwrap(), [[true; 2]; 2], "no run, or each, has used slots again");
 }
