@@ -74,12 +74,11 @@ impl Patience {
 /// A short call of a run, with the number of its round and the words that it must give.
 type Expected = (u64, Short, Vec<u64>);
 
+/// What one call sends and receives.
+type Words = ([[u8; 8]; 512], [[u8; 8]; 512]);
+
 /// Draws short calls over these buffers, the same for all members.
-fn draw(
-    all: &mut StdRng,
-    (rank, round, size): (usize, u64, usize),
-    buffers: &mut [([[u8; 8]; 512], [[u8; 8]; 512])],
-) -> Vec<Expected> {
+fn draw(all: &mut StdRng, (rank, round, size): (usize, u64, usize), buffers: &mut [Words]) -> Vec<Expected> {
     let calls = (round..).zip(buffers).map(|(round, (out, into))| {
         let collective = ALL[all.random_range(0..ALL.len())];
         // Vectors of all lengths are reduced, in one round or two, and divide evenly among the members or not.

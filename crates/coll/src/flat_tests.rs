@@ -286,9 +286,7 @@ fn a_long_vector_takes_two_rounds() {
             );
         } else {
             let mut calls = calls;
-            for rank in 0..2 {
-                calls[rank].choose_rounds(rank, 2, FLAT_MAX);
-            }
+            calls.iter_mut().enumerate().for_each(|(rank, call)| call.choose_rounds(rank, 2, FLAT_MAX));
             for has_next in [true, false] {
                 let mut active = [0, 1].map(|rank| members[rank].begin(0, &calls[rank]));
                 assert_eq!(members[0].advance(0, &mut active[0], &mut calls[0]), None);
