@@ -5,7 +5,7 @@
 //! the oldest entry under that key. Entries with other keys may stand before it in the chain; the table keeps more buckets
 //! than places, so few do.
 
-use super::{CLASSES, Envelope, Pattern};
+use crate::pattern::{CLASSES, Envelope, Pattern};
 
 /// A pattern as compared and hashed: fields that take anything are zero, and the class says which those are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,6 +7,7 @@
 //! Read next: `shm/segment.rs` (the map of that memory), `shm/ring.rs`, `shm/arena.rs`.
 
 pub mod owned;
+mod packet;
 pub mod route;
 pub mod route_shm;
 pub mod shm;

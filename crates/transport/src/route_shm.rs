@@ -1,6 +1,6 @@
 //! The shm route: the two rings between this rank and a peer on the node, and the peer's memory.
 
-use crate::route::{Header, PACKET_BYTES_MAX, Sent, Take};
+use crate::packet::{Header, PACKET_BYTES_MAX, Sent, Take};
 use crate::shm::ring::{self, CELL_BYTES, INLINE_BYTES, RECYCLED_BYTES, Receiver, Sender};
 use crate::shm::{Segment, cma};
 use error::Result;

@@ -4,7 +4,7 @@
 //! whether a ring refuses although it has room, whether a rank's memory can be read. The same seed gives the same job,
 //! as long as its ranks are polled in the same order, for which `Network::below` draws the numbers.
 
-use crate::route::{Header, INLINE_BYTES, PACKET_BYTES_MAX, Sent, Take};
+use crate::packet::{Header, INLINE_BYTES, PACKET_BYTES_MAX, Sent, Take};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sys::Span;

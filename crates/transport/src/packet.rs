@@ -1,0 +1,31 @@
+//! What every route's packets have in common.
+
+pub use crate::shm::ring::Take;
+
+/// What a packet says before its payload. What the numbers mean is the protocol's business (`p2p/src/packet.rs`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    /// The kind of packet; never 0.
+    pub kind: u8,
+    /// The tag, where the packet has an envelope.
+    pub tag: i32,
+    /// The context, where the packet has an envelope; a ticket otherwise.
+    pub context: u64,
+}
+
+/// Payload that travels beside the header, in the same slot.
+pub const INLINE_BYTES: usize = 40;
+
+/// The longest message that had best go in one packet, and the least that a packet of a longer one carries, but the last
+/// (docs/tuning.md, "Transport").
+pub const PACKET_BYTES_MAX: usize = 16 << 10;
+
+/// The answer to a send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Sent {
+    /// The packet is under way.
+    Done,
+    /// No room now: nothing was sent.
+    Full,
+}
