@@ -4,8 +4,7 @@
 //! MPI_BSEND_OVERHEAD, first fit. We write nothing but the bytes themselves, so the overhead is air; it is counted so that a program
 //! that fits here fits wherever the standard's sum fits. Messages are numbered, so that a flush need not wait for later ones.
 
-use crate::P2p;
-use crate::request::Data;
+use crate::data::{Data, Kept, Owner};
 use datatype::Buffer;
 use error::{Class, Result, fail};
 use sys::Span;
@@ -20,82 +19,27 @@ pub enum AttachedBuffer {
     Automatic,
 }
 
-/// What a buffer is attached to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
-    /// The process.
-    Process,
-    /// A session, by a number that the caller chose.
-    Session(u64),
-    /// A comm, by its context.
-    Comm(u64),
-}
-
-/// The copy of a message that has not left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Kept {
-    owner: Owner,
-    number: u64,
-}
-
 /// The buffers of a process, in no order: there are few.
 pub(crate) struct Buffered {
-    pools: Vec<Pool>,
+    pub(crate) pools: Vec<Pool>,
     /// Messages copied so far.
-    copied: u64,
+    pub(crate) copied: u64,
     /// Taken by a message beside its bytes.
     overhead: usize,
 }
 
-struct Pool {
-    owner: Owner,
-    attached: AttachedBuffer,
+pub(crate) struct Pool {
+    pub(crate) owner: Owner,
+    pub(crate) attached: AttachedBuffer,
     /// Parts in use, sorted by place; automatic ones have no place, and lie at 0.
-    used: Vec<Part>,
+    pub(crate) used: Vec<Part>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Part {
+pub(crate) struct Part {
     at: usize,
     bytes: usize,
-    number: u64,
-}
-
-impl P2p {
-    /// Gives buffered sends memory, which must stay mapped until it is detached. Errors: the owner has one already.
-    pub fn attach_buffer(&mut self, owner: Owner, attached: AttachedBuffer) -> Result<()> {
-        if self.has_buffer(owner) {
-            fail!(Class::Buffer, "a buffer for buffered sends is already attached to {owner}");
-        }
-        self.matcher.buffered.pools.push(Pool { owner, attached, used: Vec::new() });
-        Ok(())
-    }
-
-    /// Whether a buffer is attached.
-    pub fn has_buffer(&self, owner: Owner) -> bool {
-        self.matcher.buffered.pools.iter().any(|pool| pool.owner == owner)
-    }
-
-    /// Takes the memory back, once all messages have left it; `None` before: poll, and ask again. Errors: none is attached.
-    pub fn detach_buffer(&mut self, owner: Owner) -> Result<Option<AttachedBuffer>> {
-        let pools = &mut self.matcher.buffered.pools;
-        match pools.iter().position(|pool| pool.owner == owner) {
-            None => fail!(Class::Buffer, "no buffer for buffered sends is attached to {owner}"),
-            Some(at) if pools[at].used.is_empty() => Ok(Some(pools.swap_remove(at).attached)),
-            Some(_) => Ok(None),
-        }
-    }
-
-    /// Messages copied to any buffer so far: what a flush that begins now waits for.
-    pub fn buffered(&self) -> u64 {
-        self.matcher.buffered.copied
-    }
-
-    /// Whether all of the first so many messages have left this owner's buffer.
-    pub fn is_flushed(&self, owner: Owner, messages: u64) -> bool {
-        let pool = self.matcher.buffered.pools.iter().find(|pool| pool.owner == owner);
-        pool.is_none_or(|pool| pool.used.iter().all(|part| part.number >= messages))
-    }
+    pub(crate) number: u64,
 }
 
 impl Buffered {
@@ -164,16 +108,6 @@ impl Buffered {
         if let Some(pool) = self.pools.iter_mut().find(|pool| pool.owner == kept.owner) {
             pool.used.retain(|part| part.number != kept.number);
         }
-    }
-}
-
-impl std::fmt::Display for Owner {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Owner::Process => "the process",
-            Owner::Session(_) => "the session",
-            Owner::Comm(_) => "the communicator",
-        })
     }
 }
 

@@ -5,9 +5,10 @@
 //! that went eagerly have made the send complete already.
 
 use crate::lane::{Lane, Outgoing};
-use crate::receive::Message;
+use crate::message::Message;
+use crate::outcome::Ticket;
 use crate::request::{SendProgress, Stage};
-use crate::{Matcher, P2p, Ticket, known};
+use crate::state::{Matcher, P2p, known};
 use error::{Class, Result, fail};
 
 impl P2p {

@@ -5,12 +5,9 @@
 //! Invariants: as long as a receive waits here, none is posted, and no message of its peer is in the unexpected queue. So whatever
 //! posts a receive or takes packets posts these first (`P2p::settle`), in their order.
 
-use crate::receive::{self, Arrived, Awaiting, Direct};
-use crate::request::Request;
-use crate::{Matcher, Outcome, P2p, Ticket};
-use matching::{Envelope, Pattern};
+use crate::outcome::{Arrived, Outcome, Ticket};
+use matching::Pattern;
 use sys::Span;
-use transport::route::Take;
 
 /// So many are noted at most, with those that have been posted meanwhile and not taken.
 pub const DEFERRED_MAX: usize = 128;
@@ -21,65 +18,33 @@ pub const NUMBERS: u64 = 1 << 21;
 
 /// The receives, by number.
 pub(crate) struct Deferred {
-    entries: Box<[DeferredReceive; DEFERRED_MAX]>,
+    pub(crate) entries: Box<[DeferredReceive; DEFERRED_MAX]>,
     /// Before the first all are forgotten. The first that waits; the one to come.
-    first: u64,
-    waiting: u64,
-    next: u64,
+    pub(crate) first: u64,
+    pub(crate) waiting: u64,
+    pub(crate) next: u64,
 }
 
 #[derive(Clone, Copy)]
-struct DeferredReceive {
-    context: u64,
-    source: u32,
-    tag: Option<i32>,
-    span: Span,
-    direct: Direct,
+pub(crate) struct DeferredReceive {
+    pub(crate) context: u64,
+    pub(crate) source: u32,
+    pub(crate) tag: Option<i32>,
+    pub(crate) span: Span,
+    pub(crate) direct: Direct,
 }
 
-/// The receives that wait, as the next messages of a peer find them: in their order.
-struct First<'a> {
-    entries: &'a mut [DeferredReceive; DEFERRED_MAX],
-    at: u64,
-    end: u64,
-}
-
-impl First<'_> {
-    /// The first, if it takes this message.
-    #[inline(always)]
-    fn fitting(&mut self, envelope: &Envelope) -> Option<&mut DeferredReceive> {
-        let receive = &mut self.entries[self.at as usize % DEFERRED_MAX];
-        let is_it = self.at < self.end
-            && receive.source == envelope.source
-            && receive::fits(receive.context, receive.tag, envelope);
-        is_it.then_some(receive)
-    }
-}
-
-impl Awaiting for First<'_> {
-    const KEEPS: bool = false;
-
-    #[inline(always)]
-    fn land(&mut self, _: &mut Matcher, envelope: &Envelope, message: Span) -> Take {
-        let Some(receive) = self.fitting(envelope) else { return Take::Not };
-        let taken = message.bytes().min(receive.span.bytes());
-        message.slice(0, taken).copy_to(receive.span.slice(0, taken));
-        receive.direct = Direct::Arrived(Arrived::new(message.bytes(), envelope.tag));
-        self.at += 1;
-        if self.at < self.end { Take::More } else { Take::Last }
-    }
-
-    fn claim(&mut self, matcher: &mut Matcher, envelope: &Envelope) -> Option<u64> {
-        let receive = self.fitting(envelope)?;
-        let ours = matcher.requests.insert(Request::receive(receive.span.into()));
-        receive.direct = Direct::Started(ours);
-        self.at += 1;
-        Some(ours)
-    }
-
-    fn is_done(&self) -> bool {
-        self.at == self.end
-    }
+/// What has become of a receive that is not in the posted queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direct {
+    /// It waits for its message.
+    Waiting,
+    /// Its message came.
+    Arrived(Arrived),
+    /// It has this ticket.
+    Started(u64),
+    /// Nobody will ask for it any more.
+    Forgotten,
 }
 
 impl Deferred {
@@ -101,7 +66,7 @@ impl Deferred {
     }
 
     #[inline(always)]
-    fn has_room(&mut self) -> bool {
+    pub(crate) fn has_room(&mut self) -> bool {
         self.next - self.first < DEFERRED_MAX as u64 || self.make_room()
     }
 
@@ -114,7 +79,7 @@ impl Deferred {
     }
 
     #[inline(always)]
-    fn push(&mut self, context: u64, source: u32, tag: Option<i32>, span: Span) -> u64 {
+    pub(crate) fn push(&mut self, context: u64, source: u32, tag: Option<i32>, span: Span) -> u64 {
         let number = self.next;
         self.next += 1;
         *self.entry(number) = DeferredReceive { context, source, tag, span, direct: Direct::Waiting };
@@ -122,19 +87,19 @@ impl Deferred {
     }
 
     #[inline(always)]
-    fn entry(&mut self, number: u64) -> &mut DeferredReceive {
+    pub(crate) fn entry(&mut self, number: u64) -> &mut DeferredReceive {
         &mut self.entries[number as usize % DEFERRED_MAX]
     }
 
     /// The number that a ticket names, if it is one from here that has not been taken.
     #[inline(always)]
-    fn number(&self, ticket: Ticket) -> Option<u64> {
+    pub(crate) fn number(&self, ticket: Ticket) -> Option<u64> {
         let number = self.first + ((ticket.0 >> 32).wrapping_sub(self.first) % NUMBERS);
         (ticket.is_deferred() && number < self.next).then_some(number)
     }
 
     /// The ticket under which it was posted, if it was.
-    fn posted(&self, ticket: Ticket) -> Option<u64> {
+    pub(crate) fn posted(&self, ticket: Ticket) -> Option<u64> {
         let entry = &self.entries[self.number(ticket)? as usize % DEFERRED_MAX];
         if let Direct::Started(posted) = entry.direct { Some(posted) } else { None }
     }
@@ -146,7 +111,7 @@ impl Deferred {
 
     /// Nobody will ask for it any more; it does not wait.
     #[inline(always)]
-    fn forget(&mut self, number: u64) {
+    pub(crate) fn forget(&mut self, number: u64) {
         self.entry(number).direct = Direct::Forgotten;
     }
 
@@ -163,7 +128,7 @@ impl Deferred {
 
 impl DeferredReceive {
     #[inline(always)]
-    fn outcome(&self) -> Option<Outcome> {
+    pub(crate) fn outcome(&self) -> Option<Outcome> {
         let Direct::Arrived(arrived) = self.direct else { return None };
         Some(arrived.outcome(self.source, self.span.bytes()))
     }
@@ -180,92 +145,6 @@ impl Ticket {
     #[inline(always)]
     pub(crate) fn is_deferred(self) -> bool {
         self.0 & MARK == MARK && self != Ticket::DONE
-    }
-}
-
-impl P2p {
-    /// Notes a receive, if it need not be posted now. Its number, of which `Ticket::deferred` makes its ticket.
-    #[inline(always)]
-    pub fn defer(&mut self, context: u64, source: u32, tag: Option<i32>, span: Span) -> Option<u64> {
-        let unheard = || self.matcher.posted.is_empty() && self.matcher.unexpected.is_empty();
-        let may = self.deferred.is_waiting() || unheard();
-        // What we send to ourselves is no packet.
-        (may && self.deferred.has_room() && source != self.rank)
-            .then(|| self.deferred.push(context, source, tag, span))
-    }
-
-    /// Posts what waits.
-    #[inline(always)]
-    pub(crate) fn settle(&mut self) {
-        if self.deferred.is_waiting() {
-            self.post_deferred();
-        }
-    }
-
-    #[cold]
-    fn post_deferred(&mut self) {
-        for number in self.deferred.waiting..self.deferred.next {
-            let DeferredReceive { context, source, tag, span, .. } = *self.deferred.entry(number);
-            let Ticket(posted) = self.post(Pattern { context, source: Some(source), tag }, span.into());
-            self.deferred.entry(number).direct = Direct::Started(posted);
-        }
-        self.deferred.waiting = self.deferred.next;
-    }
-
-    /// As `take`, of a receive whose whole message was taken before it was posted: its tag and bytes. Nothing if that is not so.
-    #[inline(always)]
-    pub fn take_arrived(&mut self, ticket: Ticket) -> Option<(i32, u64)> {
-        let number = self.deferred.number(ticket)?;
-        let entry = self.deferred.entry(number);
-        let Direct::Arrived(arrived) = entry.direct else { return None };
-        if arrived.bytes() > entry.span.bytes() {
-            return None;
-        }
-        self.deferred.forget(number);
-        Some((arrived.tag(), arrived.bytes() as u64))
-    }
-
-    /// How a receive ended, once it has; it is then forgotten.
-    #[inline(always)] // So that the outcome is not copied.
-    pub(crate) fn take_deferred(&mut self, ticket: Ticket) -> Option<Outcome> {
-        let number = self.deferred.number(ticket)?;
-        if number >= self.deferred.waiting {
-            self.take_arrivals();
-        }
-        let entry = self.deferred.entry(number);
-        let outcome = match entry.direct {
-            Direct::Started(posted) => self.take_posted(posted)?,
-            _ => entry.outcome()?,
-        };
-        self.deferred.forget(number);
-        Some(outcome)
-    }
-
-    /// Takes what the peer of the first receive that waits has sent, for that one and those after it.
-    #[inline(never)]
-    fn take_arrivals(&mut self) {
-        let Deferred { entries, waiting, next, .. } = &mut self.deferred;
-        let source = entries[*waiting as usize % DEFERRED_MAX].source;
-        let Some(Some(peer)) = self.peers.get_mut(source as usize) else { return };
-        let mut first = First { entries, at: *waiting, end: *next };
-        peer.take_for(&mut self.matcher, &mut first);
-        *waiting = first.at;
-    }
-
-    /// The ticket under which an operation is in the tables, where it is.
-    #[inline(always)]
-    pub(crate) fn posted_ticket(&self, ticket: Ticket) -> Option<u64> {
-        if ticket.is_deferred() { self.deferred.posted(ticket) } else { Some(ticket.0) }
-    }
-
-    /// As `posted_ticket`, of an operation for which nobody will ask under its own ticket any more.
-    pub(crate) fn give_up_ticket(&mut self, ticket: Ticket) -> Option<u64> {
-        self.settle();
-        let posted = self.posted_ticket(ticket);
-        if let Some(number) = self.deferred.number(ticket) {
-            self.deferred.forget(number);
-        }
-        posted
     }
 }
 

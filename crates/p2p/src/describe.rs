@@ -1,7 +1,8 @@
 //! What is under way, for people: when a program hangs, and before it ends with something left.
 
+use crate::outcome::Ticket;
 use crate::request::{Request, SendProgress, Stage};
-use crate::{P2p, Ticket};
+use crate::state::P2p;
 use matching::Pattern;
 
 /// One operation, or a message that nobody has asked for.

@@ -6,15 +6,11 @@
 //! Read next: `protocol.rs`, `send.rs`, `pieces.rs`.
 
 use crate::choice::Chooser;
-use crate::packet;
-use crate::pieces::{Incoming, send_pieces};
+use crate::config::Config;
+use crate::message::Incoming;
 use crate::protocol::{Limits, Protocol};
-use crate::rendezvous::FINAL;
-use crate::request::{SendProgress, SendStage};
-use crate::{Config, Connection, Matcher};
 use std::collections::VecDeque;
-use telemetry::Counter;
-use transport::route::{Route, Sent};
+use transport::route::Route;
 use tuning::Distance;
 
 /// What waits to go to a peer, and what is known of it.
@@ -37,9 +33,9 @@ pub(crate) struct Lane {
     /// Which of the processes that have the peer's place, one after the other, we know.
     pub(crate) generation: u32,
     /// Packets in the order in which they must leave. Nothing with an envelope leaves while this holds anything.
-    queue: VecDeque<Outgoing>,
+    pub(crate) queue: VecDeque<Outgoing>,
     /// Sends whose bytes were asked for, by ticket. When the queue is empty, each sends one packet in turn.
-    streams: VecDeque<u64>,
+    pub(crate) streams: VecDeque<u64>,
     /// In `P2p::blocked`.
     pub(crate) blocked: bool,
     /// Credit to give back for messages of this peer.
@@ -69,9 +65,6 @@ pub(crate) enum Outgoing {
 
 /// What a message without bytes costs: its record in the unexpected queue.
 const MESSAGE_COST: u64 = 64;
-/// Packets of streams in one flush: then the next peer has its turn, however fast this one takes packets.
-const STREAM_PACKETS_PER_FLUSH: usize = 16;
-
 /// What an eager message costs of the credit.
 #[inline]
 pub(crate) fn cost(bytes: usize) -> u64 {
@@ -195,113 +188,5 @@ impl Lane {
     /// Our own message to ourselves was consumed.
     pub(crate) fn consumed_loopback(&mut self, bytes: usize) {
         self.consumed = self.consumed.wrapping_add(cost(bytes));
-    }
-
-    /// Sends the queue's packets, then packets of streams in turn. Returns how many left.
-    fn send_waiting(&mut self, route: &mut Route, matcher: &mut Matcher) -> usize {
-        let mut sent = 0;
-        while let Some(&packet) = self.queue.front() {
-            let answer = match packet {
-                Outgoing::Message { ours } => self.send_message(route, matcher, ours),
-                Outgoing::Ask { theirs, ours, attempt, next, end } => {
-                    let fill = |to| packet::write([ours, next, end], to);
-                    route.send(&packet::about(packet::ASK, theirs, attempt), packet::WORDS_BYTES, fill)
-                }
-                Outgoing::Taken { theirs } => bare(route, packet::TAKEN, theirs),
-                Outgoing::Recall { ours } => bare(route, packet::RECALL, ours),
-                Outgoing::Returned { theirs } => bare(route, packet::RETURNED, theirs),
-            };
-            if answer == Sent::Full {
-                matcher.counters.count(Counter::RingFull, 1);
-                return sent;
-            }
-            sent += 1;
-            self.queue.pop_front();
-        }
-        for _ in 0..STREAM_PACKETS_PER_FLUSH {
-            if !self.send_chunk(route, matcher) {
-                break;
-            }
-            sent += 1;
-        }
-        sent
-    }
-
-    /// The first packet of a send: by its protocol while the credit lasts, otherwise an offer.
-    fn send_message(&mut self, route: &mut Route, matcher: &mut Matcher, ours: u64) -> Sent {
-        let request = matcher.requests.get_mut(ours).expect("a send that waits is known");
-        let bytes = request.data.bytes();
-        let SendStage { envelope, protocol, progress, .. } = *request.sending();
-        let mut begun = if let SendProgress::Begun { next } = progress { Some(next) } else { None };
-        let may_go = begun.is_some() || protocol != Protocol::Offer && self.has_credit(bytes, route);
-        let answer = match if may_go { protocol } else { Protocol::Offer } {
-            Protocol::Inline | Protocol::Cell => {
-                let header = packet::addressed(packet::EAGER, envelope.context, envelope.tag);
-                route.send(&header, bytes, |to| request.data.pack(0, to))
-            }
-            Protocol::Pieces => {
-                let (address, chunk) = (request.data.address(), route.chunk_for(bytes));
-                let fill = |at, to| request.data.pack(at, to);
-                let answer = send_pieces(route, &envelope, (bytes, address, chunk), &mut begun, fill);
-                if let (Sent::Full, Some(next)) = (answer, begun) {
-                    request.sending().progress = SendProgress::Begun { next };
-                }
-                answer
-            }
-            Protocol::Offer => {
-                let address = request.data.address();
-                let header = packet::addressed(packet::OFFER, envelope.context, envelope.tag);
-                let fill = |to| packet::write([bytes as u64, ours, address], to);
-                let answer = route.send(&header, packet::WORDS_BYTES, fill);
-                if answer == Sent::Done {
-                    request.sending().progress = SendProgress::Offered;
-                    matcher.count(Counter::RendezvousMessagesSent, Counter::RendezvousBytesSent, bytes);
-                }
-                return answer;
-            }
-        };
-        if answer == Sent::Done {
-            self.charge(bytes);
-            matcher.count(Counter::EagerMessagesSent, Counter::EagerBytesSent, bytes);
-            matcher.complete(ours);
-        }
-        answer
-    }
-
-    /// The next bytes of the stream whose turn it is. False if there is none, or no room.
-    fn send_chunk(&mut self, route: &mut Route, matcher: &mut Matcher) -> bool {
-        let Some(&ours) = self.streams.front() else { return false };
-        let request = matcher.requests.get_mut(ours).expect("a send that streams is known");
-        let SendProgress::Streaming { theirs, attempt, next, end } = request.sending().progress else {
-            unreachable!("only sends that were asked for stream");
-        };
-        let bytes = (end - next).min(route.chunk_for(request.data.bytes()) as u64);
-        let header = packet::about(packet::DATA, theirs, attempt);
-        if route.send(&header, bytes as usize, |to| request.data.pack(next as usize, to)) == Sent::Full {
-            return false;
-        }
-        self.streams.pop_front();
-        if next + bytes < end {
-            let next = next + bytes;
-            request.sending().progress = SendProgress::Streaming { theirs, attempt, next, end };
-            self.streams.push_back(ours);
-        } else if attempt == FINAL {
-            matcher.complete(ours);
-        } else {
-            request.sending().progress = SendProgress::Offered;
-        }
-        true
-    }
-}
-
-/// A packet that only names an operation.
-fn bare(route: &mut Route, kind: u8, ticket: u64) -> Sent {
-    route.send(&packet::about(kind, ticket, 0), 0, |_| ())
-}
-
-impl Connection {
-    /// Sends what waits, as far as there is room. Returns whether anything left.
-    pub(crate) fn flush(&mut self, matcher: &mut Matcher) -> bool {
-        self.lane.send_waiting(&mut self.route, matcher) > 0
     }
 }

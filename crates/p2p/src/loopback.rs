@@ -1,9 +1,11 @@
 //! Messages of a process to itself: the same matching, no packets. A long one is copied once, from buffer to buffer.
 
+use crate::data::Data;
+use crate::message::Message;
+use crate::outcome::{Mode, Ticket};
 use crate::protocol::Protocol;
-use crate::receive::Message;
-use crate::request::{Data, Request, SendProgress, SendStage};
-use crate::{Matcher, Mode, P2p, Ticket, known};
+use crate::request::{Request, SendProgress, SendStage};
+use crate::state::{Matcher, P2p, known};
 use datatype::Buffer;
 use error::Result;
 use matching::Envelope;

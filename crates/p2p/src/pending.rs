@@ -1,7 +1,8 @@
 //! What a process waits for, in words that a person who looks for a hang can use.
 
+use crate::probe::Probe;
 use crate::request::{SendProgress, Stage};
-use crate::{P2p, Probe};
+use crate::state::P2p;
 use matching::{Envelope, Pattern};
 
 /// One thing that has not ended.

@@ -5,53 +5,20 @@
 //! not say whose it is. Where the receive is known, pieces land in its buffer; otherwise in memory of ours, until the
 //! receive comes, perhaps between two pieces.
 
+use crate::config::EAGER_MOST;
+use crate::consume::Awaiting;
 use crate::lane::{Lane, cost};
-use crate::receive::{Awaiting, Message, begin};
+use crate::message::{Destination, Early, Incoming, Message};
+use crate::packet;
 use crate::request::Stage;
-use crate::{Connection, EAGER_MOST, Matcher, packet};
+use crate::state::{Connection, Matcher};
 use datatype::Buffer;
 use error::{Class, Result, fail};
 use matching::Envelope;
 use sys::Span;
 use telemetry::Counter;
-use transport::owned::Memory;
 use transport::route::{Route, Sent, Take};
 use tuning::{Distance, Way};
-
-/// How often a receiver looks for the next piece before it returns to its wait: the sender copies it at that time.
-pub(crate) const LOOKS: usize = 500;
-
-/// The message of a peer of which pieces are to come.
-#[derive(Clone, Copy)]
-pub(crate) struct Incoming {
-    to: Destination,
-    left: u64,
-    /// Where the message lies in the sender's memory, or 0.
-    address: u64,
-}
-
-/// Where pieces land.
-#[derive(Clone, Copy)]
-enum Destination {
-    /// In the buffer of this receive, as far as it reaches.
-    Receive(u64),
-    /// In the memory of this early message.
-    Early(u64),
-}
-
-/// A message in pieces whose receive is not yet known.
-pub(crate) struct Early {
-    memory: Memory,
-    bytes: usize,
-    filled: usize,
-}
-
-impl Early {
-    /// The length of the whole message.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-}
 
 /// Sends an eager message of `bytes` bytes at `address` in pieces of `chunk` bytes: from `next` on if it has begun. If the
 /// ring is full, `next` says how far it came.
@@ -239,7 +206,7 @@ impl Matcher {
     /// Notes that a receive takes the pieces of a message.
     fn gather(&mut self, ours: u64, envelope: Envelope, bytes: usize) {
         let request = self.requests.get_mut(ours).expect("a posted receive is known");
-        let end = begin(request, envelope, bytes as u64) as u64;
+        let end = request.begin(envelope, bytes as u64) as u64;
         request.stage = Stage::Gathering { peer: envelope.source, next: 0, end };
     }
 

@@ -1,7 +1,7 @@
 //! Moving on everything that can move.
 
-use crate::receive::Queue;
-use crate::{Connection, P2p, known};
+use crate::consume::Queue;
+use crate::state::{Connection, P2p, known};
 use error::{Error, Result};
 
 /// Packets taken from one peer before the next one's turn.

@@ -1,8 +1,9 @@
 //! Probes: looking at a message before receiving it, and taking it out of the queue (MPI 5.0, section 3.8).
 
-use crate::receive::Message;
+use crate::message::Message;
+use crate::outcome::Ticket;
 use crate::request::Request;
-use crate::{Matcher, P2p, Ticket};
+use crate::state::{Matcher, P2p};
 use datatype::Buffer;
 use matching::{Envelope, Pattern};
 
@@ -72,7 +73,7 @@ impl Matcher {
         let bytes = match message {
             Message::Short { bytes, .. } => u64::from(*bytes),
             Message::Long { bytes, .. } => *bytes as u64,
-            Message::Pieces(early) => self.early.get(*early).map_or(0, |early| early.bytes() as u64),
+            Message::Pieces(early) => self.early.get(*early).map_or(0, |early| early.bytes as u64),
             Message::Offer(offer) => offer.bytes,
             Message::Loopback { ours } => self.requests.get(*ours).map_or(0, |send| send.data.bytes() as u64),
         };

@@ -6,7 +6,7 @@
 //!
 //! Read next: `send.rs`, `pieces.rs`, `rendezvous.rs`.
 
-use crate::{Config, EAGER_MOST};
+use crate::config::{Config, EAGER_MOST};
 use transport::route::{INLINE_BYTES, PACKET_BYTES_MAX};
 
 /// How a message leaves its sender.

@@ -1,12 +1,10 @@
 //! One operation under way.
 
-use crate::Outcome;
-use crate::buffered::Kept;
+use crate::data::Data;
+use crate::outcome::{Outcome, received};
 use crate::protocol::Protocol;
 use datatype::Buffer;
 use matching::{Entry, Envelope};
-use sys::Span;
-use transport::owned::Memory;
 
 /// An operation: what it moves, how far it is, and how it ended.
 pub(crate) struct Request {
@@ -55,61 +53,6 @@ pub(crate) enum SendProgress {
     Streaming { theirs: u64, attempt: i32, next: u64, end: u64 },
 }
 
-/// The bytes of an operation.
-pub(crate) enum Data {
-    /// The operation has given its buffer up.
-    None,
-    /// The user's buffer.
-    User(Buffer),
-    /// A copy in the buffer that the user attached.
-    Attached(Span, Kept),
-    /// A copy of our own.
-    Owned(Memory, Kept),
-}
-
-impl Data {
-    pub(crate) fn bytes(&self) -> usize {
-        match self {
-            Data::None => 0,
-            Data::User(buffer) => buffer.bytes(),
-            Data::Attached(copy, _) => copy.bytes(),
-            Data::Owned(memory, _) => memory.len(),
-        }
-    }
-
-    /// Copies packed bytes from `offset` on to `to`.
-    #[inline]
-    pub(crate) fn pack(&mut self, offset: usize, to: Span) {
-        match self {
-            Data::None => assert_eq!(to.bytes(), 0, "the operation has given its buffer up"),
-            Data::User(buffer) => buffer.pack_away(offset, to),
-            Data::Attached(copy, _) => copy.slice(offset, to.bytes()).copy_to(to),
-            Data::Owned(memory, _) => to.restore(&memory[offset..offset + to.bytes()]),
-        }
-    }
-
-    /// Copies the first `bytes` packed bytes to the same place of a receive buffer.
-    pub(crate) fn copy_to(&mut self, bytes: usize, to: &Buffer) {
-        match self {
-            Data::None => assert_eq!(bytes, 0, "the operation has given its buffer up"),
-            Data::User(buffer) => to.slice(0, bytes).copy_from(&buffer.slice(0, bytes)),
-            Data::Attached(copy, _) => to.unpack(0, copy.slice(0, bytes)),
-            Data::Owned(memory, _) => to.restore(0, &memory[..bytes]),
-        }
-    }
-
-    /// Where the bytes lie, if in one stretch that a peer could read; otherwise 0.
-    pub(crate) fn address(&mut self) -> u64 {
-        let address = match self {
-            Data::None => 0,
-            Data::User(buffer) => buffer.contiguous().map_or(0, Span::address),
-            Data::Attached(copy, _) => copy.address(),
-            Data::Owned(memory, _) => memory.as_ptr().expose_provenance(),
-        };
-        address as u64
-    }
-}
-
 impl Request {
     pub(crate) fn send(stage: SendStage, data: Data, detached: bool) -> Request {
         Request { stage: Stage::Send(stage), data, detached, outcome: Outcome::default() }
@@ -152,4 +95,25 @@ impl Request {
         self.stage = Stage::Done;
         std::mem::replace(&mut self.data, Data::None)
     }
+
+    /// Notes what a receive was matched with. Returns how many bytes of it the buffer takes.
+    #[inline]
+    pub(crate) fn begin(&mut self, envelope: Envelope, bytes: u64) -> usize {
+        let (taken, outcome) = received(envelope.source, envelope.tag, bytes, self.data.bytes());
+        self.outcome = outcome;
+        taken
+    }
+}
+
+/// The number of a request that is never taken back.
+pub(crate) const FINAL: i32 = 0;
+
+/// A receive that waits for DATA and could read instead.
+#[derive(Debug)]
+pub(crate) struct ReadFallback {
+    pub(crate) ours: u64,
+    pub(crate) address: u64,
+    /// How far it was when it last lost patience.
+    pub(crate) seen: u64,
+    pub(crate) polls_left: u32,
 }

@@ -3,10 +3,13 @@
 //! A message that can leave at once needs no request: `send_now` is that fast path. Every other send waits in its peer's
 //! lane, behind the sends that were started before it (`lane.rs`).
 
+use crate::data::Data;
 use crate::lane::Outgoing;
+use crate::outcome::{Mode, Ticket};
+use crate::packet;
 use crate::protocol::Protocol;
-use crate::request::{Data, Request, SendProgress, SendStage};
-use crate::{Connection, Matcher, Mode, P2p, Ticket, known, packet};
+use crate::request::{Request, SendProgress, SendStage};
+use crate::state::{Connection, Matcher, P2p, known};
 use datatype::Buffer;
 use error::Result;
 use matching::Envelope;

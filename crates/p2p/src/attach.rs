@@ -1,0 +1,43 @@
+//! Attaching and detaching the buffers of buffered sends (MPI 5.0, section 3.6).
+
+use crate::buffered::{AttachedBuffer, Pool};
+use crate::data::Owner;
+use crate::state::P2p;
+use error::{Class, Result, fail};
+
+impl P2p {
+    /// Gives buffered sends memory, which must stay mapped until it is detached. Errors: the owner has one already.
+    pub fn attach_buffer(&mut self, owner: Owner, attached: AttachedBuffer) -> Result<()> {
+        if self.has_buffer(owner) {
+            fail!(Class::Buffer, "a buffer for buffered sends is already attached to {owner}");
+        }
+        self.matcher.buffered.pools.push(Pool { owner, attached, used: Vec::new() });
+        Ok(())
+    }
+
+    /// Whether a buffer is attached.
+    pub fn has_buffer(&self, owner: Owner) -> bool {
+        self.matcher.buffered.pools.iter().any(|pool| pool.owner == owner)
+    }
+
+    /// Takes the memory back, once all messages have left it; `None` before: poll, and ask again. Errors: none is attached.
+    pub fn detach_buffer(&mut self, owner: Owner) -> Result<Option<AttachedBuffer>> {
+        let pools = &mut self.matcher.buffered.pools;
+        match pools.iter().position(|pool| pool.owner == owner) {
+            None => fail!(Class::Buffer, "no buffer for buffered sends is attached to {owner}"),
+            Some(at) if pools[at].used.is_empty() => Ok(Some(pools.swap_remove(at).attached)),
+            Some(_) => Ok(None),
+        }
+    }
+
+    /// Messages copied to any buffer so far: what a flush that begins now waits for.
+    pub fn buffered(&self) -> u64 {
+        self.matcher.buffered.copied
+    }
+
+    /// Whether all of the first so many messages have left this owner's buffer.
+    pub fn is_flushed(&self, owner: Owner, messages: u64) -> bool {
+        let pool = self.matcher.buffered.pools.iter().find(|pool| pool.owner == owner);
+        pool.is_none_or(|pool| pool.used.iter().all(|part| part.number >= messages))
+    }
+}

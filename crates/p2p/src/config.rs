@@ -1,0 +1,69 @@
+//! The knobs of this crate.
+
+use tuning::{EAGER_BYTES_MAX, Tuning};
+
+/// How long messages travel once the receive is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LargeProtocol {
+    /// Where each process has a core, as was measured (`choice.rs`), and the receiver reads if the sender is long away from MPI; otherwise as `Cma`.
+    #[default]
+    Auto,
+    /// The receiver reads the sender's memory where it can.
+    Cma,
+    /// The sender streams packets.
+    Cells,
+}
+
+/// The knobs of this crate; `Config::of` reads them from the settings.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Longest message sent before its receive is known.
+    pub eager_bytes_max: usize,
+    /// What a peer may hold of our eager messages before it has matched them. A message costs its bytes and 64.
+    pub credit_bytes: usize,
+    /// How long messages travel.
+    pub large_protocol: LargeProtocol,
+    /// Bytes read from a peer's memory in one poll.
+    pub read_piece_bytes: usize,
+    /// With `LargeProtocol::Auto`: polls without a packet of a long message until it is read instead. At 20 to 50 ns each the
+    /// default lasts about as long as a short long message takes.
+    pub patience_polls: u32,
+    /// With `LargeProtocol::Auto`: which messages are read, as far as somebody has measured.
+    pub tuning: Tuning,
+    /// What a buffered send takes of an attached buffer beside its bytes: MPI_BSEND_OVERHEAD of the ABI.
+    pub bsend_overhead_bytes: usize,
+}
+
+impl Config {
+    /// The knobs as the user set them, and what was measured.
+    pub fn of(settings: &settings::Settings, tuning: &Tuning) -> Config {
+        Config {
+            eager_bytes_max: tuning.get(EAGER_BYTES_MAX).min(EAGER_MOST) as usize,
+            credit_bytes: settings.eager_credit_bytes as usize,
+            large_protocol: match settings.large_protocol {
+                settings::LargeProtocol::Auto => LargeProtocol::Auto,
+                settings::LargeProtocol::Cma => LargeProtocol::Cma,
+                settings::LargeProtocol::Cells => LargeProtocol::Cells,
+            },
+            tuning: *tuning,
+            ..Config::default()
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            eager_bytes_max: 64 << 10,
+            credit_bytes: 1 << 20,
+            large_protocol: LargeProtocol::Auto,
+            read_piece_bytes: 1 << 20,
+            patience_polls: 1000,
+            tuning: Tuning::default(),
+            bsend_overhead_bytes: 512,
+        }
+    }
+}
+
+/// No peer may begin a longer message in pieces: the setting's greatest value.
+pub(crate) const EAGER_MOST: u64 = 1 << 30;

@@ -1,0 +1,185 @@
+//! `Matcher::consume`: the one place where a packet meets a receive.
+//!
+//! Which receive a message is for is said by an `Awaiting`: the posted queue (`Queue`), or receives that nothing else can
+//! match and that are not posted, so that a message in one packet needs no request (`receive.rs`, `defer.rs`).
+//!
+//! Read next: `receive.rs`, `defer.rs`, `pieces.rs`, `rendezvous.rs`.
+
+use crate::data::Data;
+use crate::lane::{Lane, cost};
+use crate::message::Message;
+use crate::packet;
+use crate::state::{Connection, Matcher};
+use datatype::Buffer;
+use error::{Class, Result, fail};
+use matching::Envelope;
+use sys::Span;
+use telemetry::Counter;
+use transport::route::{Header, Take};
+
+/// How often a receiver looks for the next piece before it returns to its wait: the sender copies it at that time.
+pub(crate) const LOOKS: usize = 500;
+
+/// Who says which receive takes a message.
+pub(crate) trait Awaiting {
+    /// A message that no receive takes is kept as an unexpected one. Otherwise it stays where it is.
+    const KEEPS: bool;
+
+    /// Gives a message that is here whole to its receive: `Take::Not` if there is none.
+    fn land(&mut self, matcher: &mut Matcher, envelope: &Envelope, message: Span) -> Take;
+
+    /// The ticket of the receive for a message whose bytes come later.
+    fn claim(&mut self, matcher: &mut Matcher, envelope: &Envelope) -> Option<u64>;
+
+    /// Whether all receives have their messages.
+    fn is_done(&self) -> bool;
+}
+
+/// The receives in the posted queue.
+pub(crate) struct Queue;
+
+impl Awaiting for Queue {
+    const KEEPS: bool = true;
+
+    #[inline(always)]
+    fn land(&mut self, matcher: &mut Matcher, envelope: &Envelope, message: Span) -> Take {
+        let Some(ours) = matcher.posted.take(envelope) else { return Take::Not };
+        matcher.land(ours, *envelope, message);
+        Take::More
+    }
+
+    fn claim(&mut self, matcher: &mut Matcher, envelope: &Envelope) -> Option<u64> {
+        matcher.posted.take(envelope)
+    }
+
+    fn is_done(&self) -> bool {
+        false
+    }
+}
+
+/// Whether a message of the right peer is for a receive.
+#[inline(always)]
+pub(crate) fn fits(context: u64, tag: Option<i32>, envelope: &Envelope) -> bool {
+    envelope.context == context && tag.is_none_or(|tag| tag == envelope.tag)
+}
+
+impl Connection {
+    /// Takes the peer's packets as long as they are for these receives, which are not posted. Of a message in pieces it
+    /// stays for those that come soon. A packet that makes no sense stays, and the next `poll` reports it.
+    #[inline(always)]
+    pub(crate) fn take_for<A: Awaiting>(&mut self, matcher: &mut Matcher, awaiting: &mut A) {
+        let Connection { route, lane } = self;
+        let mut timed = None;
+        loop {
+            let (mut begins, mut moved) = (false, false);
+            let _ = route.poll_while(|header, payload| {
+                let taken = matcher.consume(lane, header, payload, awaiting).unwrap_or(Take::Not);
+                moved = taken != Take::Not;
+                begins |= moved && header.kind == packet::BEGIN;
+                taken
+            });
+            if lane.returned > 0 {
+                route.consume(std::mem::take(&mut lane.returned));
+            }
+            if lane.incoming.is_none() {
+                break;
+            }
+            if begins {
+                timed = matcher.try_eager(route, lane);
+            }
+            if !moved || !(0..LOOKS).any(|_| route.ready()) {
+                return;
+            }
+        }
+        if let Some(began) = timed {
+            matcher.tried_eager(began);
+        }
+    }
+}
+
+impl Matcher {
+    /// Takes a packet from a peer. Errors: it is not what a peer of ours may send now.
+    #[inline(always)]
+    pub(crate) fn consume<A: Awaiting>(
+        &mut self,
+        lane: &mut Lane,
+        header: &Header,
+        payload: Span,
+        awaiting: &mut A,
+    ) -> Result<Take> {
+        let envelope = Envelope { context: header.context, source: lane.number, tag: header.tag };
+        if header.kind != packet::EAGER {
+            return self.consume_other(lane, header, payload, awaiting);
+        }
+        let mut taken = awaiting.land(self, &envelope, payload);
+        let bytes = payload.bytes();
+        if taken != Take::Not {
+            lane.returned += cost(bytes);
+        } else if A::KEEPS {
+            let message = Message::filled(bytes, &mut self.spares, |to| payload.save(to));
+            self.count(Counter::UnexpectedMessages, Counter::UnexpectedBytes, bytes);
+            self.unexpected.push(envelope, message);
+            taken = Take::More;
+        } else {
+            return Ok(Take::Not);
+        }
+        self.count(Counter::EagerMessagesReceived, Counter::EagerBytesReceived, bytes);
+        Ok(taken)
+    }
+
+    /// Any packet but a whole message.
+    #[inline(never)]
+    fn consume_other<A: Awaiting>(
+        &mut self,
+        lane: &mut Lane,
+        header: &Header,
+        payload: Span,
+        awaiting: &mut A,
+    ) -> Result<Take> {
+        let envelope = Envelope { context: header.context, source: lane.number, tag: header.tag };
+        match header.kind {
+            packet::BEGIN => return self.began(lane, envelope, payload, awaiting),
+            packet::PIECE => self.piece(lane, payload)?,
+            // The rest is for `P2p::poll`, which also sends what follows from it.
+            _ if !A::KEEPS => return Ok(Take::Not),
+            packet::OFFER => self.offer_came(lane, envelope, payload)?,
+            packet::DATA => self.fill(lane, header, payload)?,
+            packet::ASK => self.asked(lane, header, payload)?,
+            packet::TAKEN => self.taken(lane, header.context)?,
+            packet::RECALL => self.recalled(lane, header.context),
+            packet::RETURNED => self.returned(lane, header.context)?,
+            kind => fail!(Class::Intern, "peer {} sent a packet of unknown kind {kind}", lane.number),
+        }
+        Ok(if lane.incoming.is_none() && awaiting.is_done() { Take::Last } else { Take::More })
+    }
+
+    /// Ends a receive with a message that is here in one piece.
+    #[inline]
+    pub(crate) fn land(&mut self, ours: u64, envelope: Envelope, message: Span) {
+        let copy = |buffer: &Buffer, taken| buffer.unpack(0, message.slice(0, taken));
+        self.land_by(ours, envelope, message.bytes(), copy);
+    }
+
+    /// As `land`: `copy` writes as many bytes to the buffer as it is told.
+    #[inline(always)]
+    pub(crate) fn land_by(&mut self, ours: u64, envelope: Envelope, bytes: usize, copy: impl FnOnce(&Buffer, usize)) {
+        let request = self.requests.get_mut(ours).expect("a posted receive is known");
+        let taken = request.begin(envelope, bytes as u64);
+        copy(request.buffer(), taken);
+        let detached = request.detached;
+        if let Data::User(buffer) = request.end() {
+            drop(buffer); // Every receive has the user's buffer: nothing else need be looked for.
+        }
+        if detached {
+            self.requests.remove(ours);
+        }
+    }
+
+    /// Ends a receive with a message of our own, from send buffer to receive buffer.
+    pub(crate) fn land_loopback(&mut self, ours: u64, envelope: Envelope, message: &mut Data) {
+        let request = self.requests.get_mut(ours).expect("a posted receive is known");
+        let bytes = request.begin(envelope, message.bytes() as u64);
+        message.copy_to(bytes, request.buffer());
+        self.complete(ours);
+    }
+}

@@ -1,0 +1,88 @@
+//! The bytes of an operation: the user's buffer, or a copy of a buffered send.
+
+use datatype::Buffer;
+use sys::Span;
+use transport::owned::Memory;
+
+/// The bytes of an operation.
+pub(crate) enum Data {
+    /// The operation has given its buffer up.
+    None,
+    /// The user's buffer.
+    User(Buffer),
+    /// A copy in the buffer that the user attached.
+    Attached(Span, Kept),
+    /// A copy of our own.
+    Owned(Memory, Kept),
+}
+
+impl Data {
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Data::None => 0,
+            Data::User(buffer) => buffer.bytes(),
+            Data::Attached(copy, _) => copy.bytes(),
+            Data::Owned(memory, _) => memory.len(),
+        }
+    }
+
+    /// Copies packed bytes from `offset` on to `to`.
+    #[inline]
+    pub(crate) fn pack(&mut self, offset: usize, to: Span) {
+        match self {
+            Data::None => assert_eq!(to.bytes(), 0, "the operation has given its buffer up"),
+            Data::User(buffer) => buffer.pack_away(offset, to),
+            Data::Attached(copy, _) => copy.slice(offset, to.bytes()).copy_to(to),
+            Data::Owned(memory, _) => to.restore(&memory[offset..offset + to.bytes()]),
+        }
+    }
+
+    /// Copies the first `bytes` packed bytes to the same place of a receive buffer.
+    pub(crate) fn copy_to(&mut self, bytes: usize, to: &Buffer) {
+        match self {
+            Data::None => assert_eq!(bytes, 0, "the operation has given its buffer up"),
+            Data::User(buffer) => to.slice(0, bytes).copy_from(&buffer.slice(0, bytes)),
+            Data::Attached(copy, _) => to.unpack(0, copy.slice(0, bytes)),
+            Data::Owned(memory, _) => to.restore(0, &memory[..bytes]),
+        }
+    }
+
+    /// Where the bytes lie, if in one stretch that a peer could read; otherwise 0.
+    pub(crate) fn address(&mut self) -> u64 {
+        let address = match self {
+            Data::None => 0,
+            Data::User(buffer) => buffer.contiguous().map_or(0, Span::address),
+            Data::Attached(copy, _) => copy.address(),
+            Data::Owned(memory, _) => memory.as_ptr().expose_provenance(),
+        };
+        address as u64
+    }
+}
+
+/// What a buffer is attached to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// The process.
+    Process,
+    /// A session, by a number that the caller chose.
+    Session(u64),
+    /// A comm, by its context.
+    Comm(u64),
+}
+
+/// The copy of a message that has not left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) owner: Owner,
+    pub(crate) number: u64,
+}
+
+impl std::fmt::Display for Owner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Owner::Process => "the process",
+            Owner::Session(_) => "the session",
+            Owner::Comm(_) => "the communicator",
+        })
+    }
+}

@@ -1,0 +1,141 @@
+//! Receives that are not posted yet: noting them, taking their messages, posting them.
+
+use crate::consume::{Awaiting, fits};
+use crate::deferred::{DEFERRED_MAX, Deferred, DeferredReceive, Direct};
+use crate::outcome::{Arrived, Outcome, Ticket};
+use crate::request::Request;
+use crate::state::{Matcher, P2p};
+use matching::{Envelope, Pattern};
+use sys::Span;
+use transport::route::Take;
+
+/// The receives that wait, as the next messages of a peer find them: in their order.
+struct First<'a> {
+    entries: &'a mut [DeferredReceive; DEFERRED_MAX],
+    at: u64,
+    end: u64,
+}
+
+impl First<'_> {
+    /// The first, if it takes this message.
+    #[inline(always)]
+    fn fitting(&mut self, envelope: &Envelope) -> Option<&mut DeferredReceive> {
+        let receive = &mut self.entries[self.at as usize % DEFERRED_MAX];
+        let is_it = self.at < self.end
+            && receive.source == envelope.source
+            && fits(receive.context, receive.tag, envelope);
+        is_it.then_some(receive)
+    }
+}
+
+impl Awaiting for First<'_> {
+    const KEEPS: bool = false;
+
+    #[inline(always)]
+    fn land(&mut self, _: &mut Matcher, envelope: &Envelope, message: Span) -> Take {
+        let Some(receive) = self.fitting(envelope) else { return Take::Not };
+        let taken = message.bytes().min(receive.span.bytes());
+        message.slice(0, taken).copy_to(receive.span.slice(0, taken));
+        receive.direct = Direct::Arrived(Arrived::new(message.bytes(), envelope.tag));
+        self.at += 1;
+        if self.at < self.end { Take::More } else { Take::Last }
+    }
+
+    fn claim(&mut self, matcher: &mut Matcher, envelope: &Envelope) -> Option<u64> {
+        let receive = self.fitting(envelope)?;
+        let ours = matcher.requests.insert(Request::receive(receive.span.into()));
+        receive.direct = Direct::Started(ours);
+        self.at += 1;
+        Some(ours)
+    }
+
+    fn is_done(&self) -> bool {
+        self.at == self.end
+    }
+}
+
+impl P2p {
+    /// Notes a receive, if it need not be posted now. Its number, of which `Ticket::deferred` makes its ticket.
+    #[inline(always)]
+    pub fn defer(&mut self, context: u64, source: u32, tag: Option<i32>, span: Span) -> Option<u64> {
+        let unheard = || self.matcher.posted.is_empty() && self.matcher.unexpected.is_empty();
+        let may = self.deferred.is_waiting() || unheard();
+        // What we send to ourselves is no packet.
+        (may && self.deferred.has_room() && source != self.rank)
+            .then(|| self.deferred.push(context, source, tag, span))
+    }
+
+    /// Posts what waits.
+    #[inline(always)]
+    pub(crate) fn settle(&mut self) {
+        if self.deferred.is_waiting() {
+            self.post_deferred();
+        }
+    }
+
+    #[cold]
+    fn post_deferred(&mut self) {
+        for number in self.deferred.waiting..self.deferred.next {
+            let DeferredReceive { context, source, tag, span, .. } = *self.deferred.entry(number);
+            let Ticket(posted) = self.post(Pattern { context, source: Some(source), tag }, span.into());
+            self.deferred.entry(number).direct = Direct::Started(posted);
+        }
+        self.deferred.waiting = self.deferred.next;
+    }
+
+    /// As `take`, of a receive whose whole message was taken before it was posted: its tag and bytes. Nothing if that is not so.
+    #[inline(always)]
+    pub fn take_arrived(&mut self, ticket: Ticket) -> Option<(i32, u64)> {
+        let number = self.deferred.number(ticket)?;
+        let entry = self.deferred.entry(number);
+        let Direct::Arrived(arrived) = entry.direct else { return None };
+        if arrived.bytes() > entry.span.bytes() {
+            return None;
+        }
+        self.deferred.forget(number);
+        Some((arrived.tag(), arrived.bytes() as u64))
+    }
+
+    /// How a receive ended, once it has; it is then forgotten.
+    #[inline(always)] // So that the outcome is not copied.
+    pub(crate) fn take_deferred(&mut self, ticket: Ticket) -> Option<Outcome> {
+        let number = self.deferred.number(ticket)?;
+        if number >= self.deferred.waiting {
+            self.take_arrivals();
+        }
+        let entry = self.deferred.entry(number);
+        let outcome = match entry.direct {
+            Direct::Started(posted) => self.take_posted(posted)?,
+            _ => entry.outcome()?,
+        };
+        self.deferred.forget(number);
+        Some(outcome)
+    }
+
+    /// Takes what the peer of the first receive that waits has sent, for that one and those after it.
+    #[inline(never)]
+    fn take_arrivals(&mut self) {
+        let Deferred { entries, waiting, next, .. } = &mut self.deferred;
+        let source = entries[*waiting as usize % DEFERRED_MAX].source;
+        let Some(Some(peer)) = self.peers.get_mut(source as usize) else { return };
+        let mut first = First { entries, at: *waiting, end: *next };
+        peer.take_for(&mut self.matcher, &mut first);
+        *waiting = first.at;
+    }
+
+    /// The ticket under which an operation is in the tables, where it is.
+    #[inline(always)]
+    pub(crate) fn posted_ticket(&self, ticket: Ticket) -> Option<u64> {
+        if ticket.is_deferred() { self.deferred.posted(ticket) } else { Some(ticket.0) }
+    }
+
+    /// As `posted_ticket`, of an operation for which nobody will ask under its own ticket any more.
+    pub(crate) fn give_up_ticket(&mut self, ticket: Ticket) -> Option<u64> {
+        self.settle();
+        let posted = self.posted_ticket(ticket);
+        if let Some(number) = self.deferred.number(ticket) {
+            self.deferred.forget(number);
+        }
+        posted
+    }
+}

@@ -1,0 +1,273 @@
+//! All state of point-to-point of one process, and the questions that every operation answers.
+//!
+//! The other modules add what moves it: `send.rs`, `receive.rs`, `poll.rs`.
+
+use crate::buffered::Buffered;
+use crate::choice::Chooser;
+use crate::config::{Config, LargeProtocol};
+use crate::data::Data;
+use crate::deferred::Deferred;
+use crate::lane::Lane;
+use crate::message::{Early, Message};
+use crate::outcome::{Outcome, Ticket};
+use crate::request::{ReadFallback, Request, Stage};
+use crate::spares::Spares;
+use crate::tickets::Tickets;
+use error::{Class, Result, fail};
+use matching::{Posted, Unexpected};
+use std::collections::VecDeque;
+use telemetry::{Counter, Page};
+use transport::owned::Memory;
+use transport::route::{Reach, Route};
+
+/// Point-to-point of one process. Any thread may use it, one at a time.
+pub struct P2p {
+    pub(crate) rank: u32,
+    pub(crate) reach: Reach,
+    pub(crate) config: Config,
+    /// By number; made on first use.
+    pub(crate) peers: Vec<Option<Box<Connection>>>,
+    /// Peers that have ever written to us: the rings to look at.
+    pub(crate) writers: Vec<u32>,
+    /// Peers for which packets wait.
+    pub(crate) blocked: Vec<u32>,
+    pub(crate) deferred: Deferred,
+    pub(crate) matcher: Matcher,
+}
+
+/// What we know of a peer: the way to it, and what waits to go that way.
+pub(crate) struct Connection {
+    pub(crate) route: Route,
+    pub(crate) lane: Lane,
+}
+
+/// Everything that does not belong to one peer.
+pub(crate) struct Matcher {
+    pub(crate) requests: Tickets<Request>,
+    /// Messages that a matched probe has taken out of the queue.
+    pub(crate) messages: Tickets<(matching::Envelope, Message)>,
+    /// Receives, by ticket.
+    pub(crate) posted: Posted<u64>,
+    pub(crate) unexpected: Unexpected<Message>,
+    /// Messages in pieces that are in that queue, or that a matched probe has taken.
+    pub(crate) early: Tickets<Early>,
+    pub(crate) spares: Spares,
+    /// Receives that read their peer's memory, by ticket.
+    pub(crate) reading: VecDeque<u64>,
+    /// Receives that will read it if the peer sends nothing for too long.
+    pub(crate) fallbacks: Vec<ReadFallback>,
+    /// Where bytes land that a receive buffer with gaps cannot take directly.
+    pub(crate) bounce: Option<Memory>,
+    pub(crate) buffered: Buffered,
+    /// Sends that have not ended: MPI_Finalize waits for them.
+    pub(crate) sends_open: usize,
+    pub(crate) large_protocol: LargeProtocol,
+    pub(crate) patience_polls: u32,
+    pub(crate) chooser: Chooser,
+    pub(crate) read_piece_bytes: usize,
+    pub(crate) counters: &'static Page,
+}
+
+impl P2p {
+    /// The state of a process that has done nothing yet. It counts in the telemetry page that is attached by now.
+    pub fn new(reach: Reach, config: Config) -> P2p {
+        let large_protocol = match config.large_protocol {
+            LargeProtocol::Auto if reach.prefers_read() => LargeProtocol::Cma,
+            chosen => chosen,
+        };
+        P2p {
+            rank: reach.rank(),
+            config,
+            peers: (0..reach.ranks()).map(|_| None).collect(),
+            writers: Vec::new(),
+            blocked: Vec::new(),
+            deferred: Deferred::new(),
+            matcher: Matcher {
+                requests: Tickets::new(),
+                messages: Tickets::new(),
+                posted: Posted::new(),
+                unexpected: Unexpected::new(),
+                early: Tickets::new(),
+                spares: Spares::new(),
+                reading: VecDeque::new(),
+                fallbacks: Vec::new(),
+                bounce: None,
+                buffered: Buffered::new(config.bsend_overhead_bytes),
+                sends_open: 0,
+                large_protocol,
+                patience_polls: config.patience_polls.max(1),
+                chooser: Chooser::new(&reach, config.tuning),
+                read_piece_bytes: config.read_piece_bytes.max(1),
+                counters: telemetry::page(),
+            },
+            reach,
+        }
+    }
+
+    /// This process's number.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// Whether an operation has ended. The ticket must not have been freed, here and below.
+    #[inline]
+    pub fn is_done(&self, ticket: Ticket) -> bool {
+        let is_done = |posted| self.matcher.requests.get(posted).is_some_and(Request::is_done);
+        ticket == Ticket::DONE
+            || self.deferred.arrived(ticket).is_some()
+            || self.posted_ticket(ticket).is_some_and(is_done)
+    }
+
+    /// How an operation ended, once it has.
+    pub fn outcome(&self, ticket: Ticket) -> Option<Outcome> {
+        if ticket == Ticket::DONE {
+            return Some(Outcome::default());
+        }
+        if let Some(arrived) = self.deferred.arrived(ticket) {
+            return Some(arrived);
+        }
+        let request =
+            self.matcher.requests.get(self.posted_ticket(ticket)?).expect("the ticket has not been freed");
+        request.is_done().then(|| request.outcome.clone())
+    }
+
+    /// How an operation ended, once it has; the ticket is then freed.
+    #[inline(always)] // So that the outcome is not copied.
+    pub fn take(&mut self, ticket: Ticket) -> Option<Outcome> {
+        if ticket == Ticket::DONE {
+            return Some(Outcome::default());
+        }
+        if ticket.is_deferred() { self.take_deferred(ticket) } else { self.take_posted(ticket.0) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn take_posted(&mut self, ticket: u64) -> Option<Outcome> {
+        // What has ended has given its buffer up, so that the outcome is all it holds.
+        let outcome = |request: &mut Request| request.is_done().then(|| std::mem::take(&mut request.outcome));
+        self.matcher.requests.remove_if(ticket, outcome)
+    }
+
+    /// Gives up a ticket. An operation that has not ended goes on to its end (MPI 5.0, section 3.7.3, MPI_Request_free).
+    pub fn free(&mut self, ticket: Ticket) {
+        if let Some(posted) = self.give_up_ticket(ticket)
+            && let Some(request) = self.matcher.requests.get_mut(posted)
+        {
+            request.detached = true;
+            if request.is_done() {
+                self.matcher.requests.remove(posted);
+            }
+        }
+    }
+
+    /// Whether every send has ended and nothing waits to leave: what MPI_Finalize waits for.
+    pub fn is_quiet(&self) -> bool {
+        self.matcher.sends_open == 0 && self.blocked.is_empty()
+    }
+
+    /// Whether no operation is under way, and no message waits for its receive.
+    #[inline]
+    pub(crate) fn is_calm(&self) -> bool {
+        let Matcher { posted, unexpected, sends_open, .. } = &self.matcher;
+        let is_empty = posted.is_empty() && unexpected.is_empty() && !self.deferred.is_waiting();
+        is_empty && !self.must_poll() && *sends_open == 0
+    }
+
+    /// Whether `poll` has work that no peer will ring the doorbell for, so that the process must not sleep.
+    #[inline]
+    pub fn must_poll(&self) -> bool {
+        !(self.blocked.is_empty() && self.matcher.reading.is_empty() && self.matcher.fallbacks.is_empty())
+    }
+
+    /// Whether nothing has come and nothing waits: what a process asks, with its doorbell armed, before it sleeps.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        let route = |number: &u32| self.peers[*number as usize].as_deref().map(|peer| &peer.route);
+        !self.must_poll()
+            && !self.reach.has_arrivals()
+            && !self.writers.iter().filter_map(route).any(Route::ready)
+    }
+
+    /// Whether no message of ours in a context waits for its receive to begin: what MPI_Comm_disconnect waits for.
+    pub fn is_quiet_on(&self, context: u64) -> bool {
+        let sends = |request: &Request| matches!(&request.stage, Stage::Send(send) if send.envelope.context == context);
+        self.matcher.sends_open == 0 || !self.matcher.requests.values().any(sends)
+    }
+
+    /// Lets all peers go, once nothing is under way; what comes later finds them again.
+    pub fn release(&mut self) {
+        self.peers.iter_mut().for_each(|peer| *peer = None);
+        self.writers.clear();
+        self.blocked.clear();
+        self.reach.forget_arrivals();
+    }
+
+    /// Begins anew with a peer in whose place there may be another process than before. The rings go on where they are.
+    pub fn renew(&mut self, number: u32) {
+        let generation = self.reach.generation(number);
+        if let Some(Some(peer)) = self.peers.get_mut(number as usize)
+            && peer.lane.generation != generation
+        {
+            peer.lane.begin_anew(generation, peer.route.consumed());
+        }
+    }
+
+    /// Makes the way to a peer, where there is none yet.
+    #[inline]
+    pub(crate) fn connect(&mut self, number: u32) -> Result<()> {
+        if let Some(Some(_)) = self.peers.get(number as usize) { Ok(()) } else { self.make_way(number) }
+    }
+
+    #[cold]
+    fn make_way(&mut self, number: u32) -> Result<()> {
+        match self.peers.get(number as usize) {
+            Some(_) => {
+                let route = self.reach.route(number)?;
+                let mut lane = Lane::new(number, &self.config, route.packet_bytes_max());
+                lane.choose(&self.matcher.chooser);
+                lane.begin_anew(self.reach.generation(number), route.consumed());
+                self.peers[number as usize] = Some(Box::new(Connection { route, lane }));
+                Ok(())
+            }
+            None => {
+                fail!(Class::Rank, "peer {number} is not one of the job's {} processes", self.peers.len())
+            }
+        }
+    }
+}
+
+impl Matcher {
+    /// Counts a message.
+    #[inline]
+    pub(crate) fn count(&self, messages: Counter, bytes: Counter, length: usize) {
+        self.counters.count(messages, 1);
+        self.counters.count(bytes, length as u64);
+    }
+
+    /// Ends an operation, and forgets it if nobody will ask.
+    #[inline]
+    pub(crate) fn complete(&mut self, ticket: u64) {
+        let request = self.requests.get_mut(ticket).expect("an operation that completes is known");
+        if request.is_send() {
+            self.sends_open -= 1;
+        }
+        let detached = request.detached;
+        match request.end() {
+            Data::Attached(_, kept) | Data::Owned(_, kept) => self.buffered.give_back(kept),
+            Data::User(_) | Data::None => (),
+        }
+        if detached {
+            self.requests.remove(ticket);
+        }
+    }
+}
+
+/// The process's lock gives it to one thread after another.
+const _: fn() = || {
+    fn may_change_threads<T: Send>() {}
+    may_change_threads::<P2p>();
+};
+
+/// The peer, which `connect` has made.
+pub(crate) fn known(peers: &mut [Option<Box<Connection>>], number: u32) -> &mut Connection {
+    peers[number as usize].as_deref_mut().expect("a peer in use was connected")
+}
