@@ -162,7 +162,13 @@ impl Matcher {
 
     /// As `land`: `copy` writes as many bytes to the buffer as it is told.
     #[inline(always)]
-    pub(crate) fn land_by(&mut self, ours: u64, envelope: Envelope, bytes: usize, copy: impl FnOnce(&Buffer, usize)) {
+    pub(crate) fn land_by(
+        &mut self,
+        ours: u64,
+        envelope: Envelope,
+        bytes: usize,
+        copy: impl FnOnce(&Buffer, usize),
+    ) {
         let request = self.requests.get_mut(ours).expect("a posted receive is known");
         let taken = request.begin(envelope, bytes as u64);
         copy(request.buffer(), taken);
