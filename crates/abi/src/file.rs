@@ -7,7 +7,7 @@ use crate::process::{Guard, Job, Process};
 use crate::raise;
 use datatype::{Buffer, Datatype, represented};
 use error::{Class, Error, Result, fail};
-use io::{Collective, Ordered, Representation, Slot, Transfer, UserRepresentation, Way};
+use io::{Collective, Ordered, Promise, Representation, Transfer, UserRepresentation, Way};
 use std::collections::HashMap;
 use std::sync::Arc;
 use sys::Block;
@@ -69,7 +69,7 @@ impl Guard {
     }
 
     /// Starts an access; its outcome, in bytes of the program's memory, will be in the slot. `blocking`: the caller only waits for it.
-    pub(crate) fn start_access(&mut self, wanted: Wanted, blocking: bool) -> Result<Slot<Result<u64>>> {
+    pub(crate) fn start_access(&mut self, wanted: Wanted, blocking: bool) -> Result<Promise<Result<u64>>> {
         let file = self.job().files.get(wanted.fh)?;
         file.check_way(wanted.way)?;
         if !matches!(wanted.at, At::Shared | At::Ordered) {
@@ -102,7 +102,7 @@ impl Guard {
         let transfer = Transfer::new(wanted.way, access, &view.representation, &datatype, count)?;
         if !wanted.all {
             if blocking && bytes <= io::WAITING_BYTES_MAX {
-                let slot = Slot::default();
+                let slot = Promise::default();
                 slot.put(self.unlocked(|| transfer.run()));
                 return Ok(slot);
             }
@@ -153,7 +153,7 @@ impl Guard {
         wanted: Wanted,
         user: &Arc<UserRepresentation>,
         datatype: &Arc<Datatype>,
-    ) -> Result<Slot<Result<u64>>> {
+    ) -> Result<Promise<Result<u64>>> {
         let representation = Representation::User(user.clone());
         let element = self.in_file(&representation, datatype)?.size() as u64;
         let bytes = element.saturating_mul(wanted.count as u64);
@@ -201,7 +201,7 @@ impl Guard {
                 apply(self, elements as i64)?;
             }
         }
-        let slot = Slot::default();
+        let slot = Promise::default();
         slot.put(Ok(elements * datatype.size() as u64));
         Ok(slot)
     }

@@ -83,7 +83,7 @@ pub enum Work {
     /// A collective; the last is there where operations are timed.
     Coll(coll::CollTicket, Option<Box<Image>>, Option<Box<telemetry::Operation>>),
     /// An access to a file: bytes of the program's memory.
-    Io(io::Slot<Result<u64>>),
+    Io(io::Promise<Result<u64>>),
     /// A collective before which its members compare what they pass.
     Checked(Box<Checked>),
     /// MPI_Buffer_iflush and its like: waits until so many messages have left a buffer.

@@ -161,7 +161,8 @@ impl Access {
         } else {
             None
         };
-        let mut run = Run { access: self, way, group: Vec::new(), moved: 0, failed: Ok(()), ended: false };
+        let mut run =
+            ActiveAccess { access: self, way, group: Vec::new(), moved: 0, failed: Ok(()), ended: false };
         let mut packed = 0;
         self.tiles.pieces(self.from, self.bytes(), |at, bytes| {
             run.add(Piece { at, bytes, packed });
@@ -186,7 +187,7 @@ struct Piece {
 }
 
 /// An access under way.
-struct Run<'a> {
+struct ActiveAccess<'a> {
     access: &'a Access,
     way: Way,
     /// Pieces that one system call serves.
@@ -197,7 +198,7 @@ struct Run<'a> {
     ended: bool,
 }
 
-impl Run<'_> {
+impl ActiveAccess<'_> {
     fn add(&mut self, piece: Piece) {
         if self.failed.is_err() || self.ended {
             return;

@@ -14,21 +14,18 @@
 //! and go through the file's queue once it is open.
 
 use crate::access::{Transfer, Way, rewrite};
-use crate::file::SharedPointer;
+use crate::collective_buffer::{CollectiveBuffer, part, slices};
 use crate::hints::Switch;
-use crate::pool::{Pool, Slot};
-use crate::view::{Tiles, View};
-use crate::window::{Window, part, slices};
-use coll::{Call, Coll, CollTicket, Members, Part};
+use crate::pool::{Pool, Promise};
+use crate::shared_pointer::SharedPointer;
+use crate::view::{KnownViews, Tiles, View};
+use coll::{Call, Coll, Members, Part, CollTicket};
 use datatype::Buffer;
 use error::{Class, Error, Result};
 use schedule::algorithm::Collective as Pattern;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 use sys::{Block, Span};
-
-/// The views of all ranks, where an aggregator knows them; elsewhere that the aggregators do.
-pub type Known = Arc<OnceLock<Vec<Tiles>>>;
 
 /// The position in the file of an access by the shared file pointer in rank order.
 #[derive(Debug)]
@@ -48,19 +45,19 @@ pub struct Collective {
     members: Members,
     /// Where its collectives are made, if not each by itself.
     queue: Option<usize>,
-    known: Known,
+    known: KnownViews,
     stage: Stage,
     /// What this rank says to all in the present step, and what all say.
     mine: Block,
     all: Block,
-    plan: Plan,
+    plan: TwoPhasePlan,
     /// What this rank sends and receives as an aggregator in the present round.
-    window: Option<Window>,
+    buffer: Option<CollectiveBuffer>,
     /// The window that is being written, or read ahead.
-    device: Option<Slot<Result<()>>>,
-    ahead: Option<Window>,
+    device: Option<Promise<Result<()>>>,
+    ahead: Option<CollectiveBuffer>,
     failed: Option<Error>,
-    outcome: Slot<Result<u64>>,
+    outcome: Promise<Result<u64>>,
 }
 
 enum Stage {
@@ -75,13 +72,13 @@ enum Stage {
     Assemble,
     Drain,
     Verdict(CollTicket),
-    Alone(Slot<Result<u64>>),
+    Alone(Promise<Result<u64>>),
     Over,
 }
 
 /// What all ranks know alike once the extents are exchanged, and what only aggregators know.
 #[derive(Default)]
-struct Plan {
+struct TwoPhasePlan {
     /// The ranks that move data, in order of their domains.
     aggregators: Vec<u32>,
     /// The first byte of the first domain.
@@ -122,7 +119,7 @@ impl Collective {
         ordered: Option<Ordered>,
         members: Members,
         queue: Option<usize>,
-        known: Known,
+        known: KnownViews,
     ) -> Collective {
         Collective {
             transfer: Some(transfer),
@@ -133,17 +130,17 @@ impl Collective {
             stage: Stage::Begin,
             mine: Block::new(0),
             all: Block::new(0),
-            plan: Plan::default(),
-            window: None,
+            plan: TwoPhasePlan::default(),
+            buffer: None,
             device: None,
             ahead: None,
             failed: None,
-            outcome: Slot::default(),
+            outcome: Promise::default(),
         }
     }
 
     /// Where the outcome will be: bytes of the program's memory.
-    pub fn outcome(&self) -> Slot<Result<u64>> {
+    pub fn outcome(&self) -> Promise<Result<u64>> {
         self.outcome.clone()
     }
 
@@ -177,17 +174,8 @@ impl Collective {
 
     /// The next stage, if the present one is over.
     fn step(&mut self, coll: &mut Coll, pool: &mut Pool) -> Result<Option<Stage>> {
-        if let Stage::Amounts(ticket)
-        | Stage::Base(ticket)
-        | Stage::Extents(ticket)
-        | Stage::Views(ticket)
-        | Stage::Exchange(ticket)
-        | Stage::Verdict(ticket) = &self.stage
-        {
-            match coll.outcome(*ticket) {
-                Some(outcome) => outcome?,
-                None => return Ok(None),
-            }
+        if !self.has_exchanged(coll)? {
+            return Ok(None);
         }
         let next = match self.stage {
             Stage::Begin => match &self.ordered {
@@ -213,14 +201,7 @@ impl Collective {
                 let words = self.extent_words()?;
                 Stage::Extents(self.say(coll, &words)?)
             }
-            Stage::Extents(_) => {
-                let extents = self.said(EXTENT_WORDS);
-                match self.make_plan(&extents) {
-                    false => self.alone(pool),
-                    true if extents.iter().all(|words| words[4] & KNOWS_VIEWS != 0) => self.first_round(pool),
-                    true => Stage::Views(self.send_views(coll, &extents)?),
-                }
-            }
+            Stage::Extents(_) => self.begin_rounds(coll, pool)?,
             Stage::Views(_) => {
                 self.learn_views()?;
                 self.first_round(pool)
@@ -250,14 +231,41 @@ impl Collective {
                 self.end(outcome);
                 return Ok(None);
             }
-            Stage::Alone(ref slot) => {
-                let Some(outcome) = slot.take() else { return Ok(None) };
+            Stage::Alone(ref promise) => {
+                let Some(outcome) = promise.take() else { return Ok(None) };
                 self.end(outcome);
                 return Ok(None);
             }
             Stage::Over => return Ok(None),
         };
         Ok(Some(next))
+    }
+
+    /// Whether the exchange of the present stage, if it has one, is over.
+    fn has_exchanged(&mut self, coll: &mut Coll) -> Result<bool> {
+        match self.stage {
+            Stage::Amounts(ticket)
+            | Stage::Base(ticket)
+            | Stage::Extents(ticket)
+            | Stage::Views(ticket)
+            | Stage::Exchange(ticket)
+            | Stage::Verdict(ticket) => {
+                coll.outcome(ticket).map_or(Ok(false), |outcome| outcome.map(|()| true))
+            }
+            _ => Ok(true),
+        }
+    }
+
+    /// With the extents of all: the first round, or what must come before it.
+    fn begin_rounds(&mut self, coll: &mut Coll, pool: &mut Pool) -> Result<Stage> {
+        let extents = self.said(EXTENT_WORDS);
+        if !self.make_plan(&extents) {
+            return Ok(self.alone(pool));
+        }
+        if extents.iter().all(|words| words[4] & KNOWS_VIEWS != 0) {
+            return Ok(self.first_round(pool));
+        }
+        Ok(Stage::Views(self.send_views(coll, &extents)?))
     }
 
     fn transfer(&self) -> &Transfer {
@@ -362,7 +370,7 @@ impl Collective {
         let unit = hints.striping_bytes;
         let base = if start < end { start - start % unit } else { 0 };
         let share = end.saturating_sub(base).div_ceil(many).div_ceil(unit).saturating_mul(unit);
-        self.plan = Plan {
+        self.plan = TwoPhasePlan {
             aggregators: (0..many).map(|at| (at * size / many) as u32).collect(),
             base,
             share,
@@ -449,15 +457,15 @@ impl Collective {
     }
 
     /// This rank's window of a round, if it is an aggregator.
-    fn window(&self, round: u64) -> Option<Window> {
+    fn buffer_of(&self, round: u64) -> Option<CollectiveBuffer> {
         let bounds = self.bounds(self.domain()?, round);
         let views = self.known.get().expect("aggregators have learnt the views");
-        Some(Window::new(bounds, &self.plan.ranges, views))
+        Some(CollectiveBuffer::new(bounds, &self.plan.ranges, views))
     }
 
     fn device_is_free(&mut self) -> bool {
-        let Some(slot) = &self.device else { return true };
-        let Some(outcome) = slot.take() else { return false };
+        let Some(promise) = &self.device else { return true };
+        let Some(outcome) = promise.take() else { return false };
         self.device = None;
         if let Err(error) = outcome {
             self.failed.get_or_insert(error);
@@ -469,12 +477,12 @@ impl Collective {
         if round == self.plan.rounds {
             return;
         }
-        let Some(window) = self.window(round) else { return };
+        let Some(buffer) = self.buffer_of(round) else { return };
         let (storage, file, from) =
-            (self.transfer().access.storage.clone(), window.file.clone(), window.from);
-        let bytes = window.to - window.from;
+            (self.transfer().access.storage.clone(), buffer.file.clone(), buffer.from);
+        let bytes = buffer.to - buffer.from;
         self.device = Some(perform(bytes, pool, move || storage.read(file.span(), from).map(drop)));
-        self.ahead = Some(window);
+        self.ahead = Some(buffer);
     }
 
     /// Starts the exchange of a round; a read must have its window first.
@@ -485,52 +493,52 @@ impl Collective {
             if !self.device_is_free() {
                 return Ok(None);
             }
-            self.window = self.ahead.take();
-            self.window.iter().for_each(|window| window.pick(self.known.get().expect("known by now")));
+            self.buffer = self.ahead.take();
+            self.buffer.iter().for_each(|buffer| buffer.pick(self.known.get().expect("known by now")));
             self.read_ahead(round + 1, pool);
         } else {
-            self.window = self.window(round);
+            self.buffer = self.buffer_of(round);
         }
         let mut memory = vec![Buffer::EMPTY; self.size()];
         for (domain, rank) in self.plan.aggregators.iter().enumerate() {
             let (at, bytes) = self.own_part(domain, round);
             memory[*rank as usize] = self.transfer().access.memory.slice(at, bytes);
         }
-        let windows = match &self.window {
-            Some(window) => {
-                let lengths: Vec<usize> = window.parts.iter().map(|part| part.1 as usize).collect();
-                slices(window.packed.span(), &lengths)
+        let buffers = match &self.buffer {
+            Some(buffer) => {
+                let lengths: Vec<usize> = buffer.parts.iter().map(|part| part.1 as usize).collect();
+                slices(buffer.packed.span(), &lengths)
             }
             None => vec![Buffer::EMPTY; self.size()],
         };
-        let call = if reads { exchange(windows, memory) } else { exchange(memory, windows) };
+        let call = if reads { exchange(buffers, memory) } else { exchange(memory, buffers) };
         self.start(coll, call).map(Some)
     }
 
     /// After the exchange an aggregator writes its window.
     fn end_round(&mut self, pool: &mut Pool) {
         self.plan.round += 1;
-        let Some(window) = self.window.take() else { return };
+        let Some(buffer) = self.buffer.take() else { return };
         let access = &self.transfer().access;
-        if self.transfer().way == Way::Read || window.to == window.from || self.failed.is_some() {
+        if self.transfer().way == Way::Read || buffer.to == buffer.from || self.failed.is_some() {
             return;
         }
         let storage = access.storage.clone();
         let fills_holes = access.hints.ds_write == Switch::Enable && storage.is_readable();
         let known = self.known.clone();
-        let bytes = window.to - window.from;
+        let bytes = buffer.to - buffer.from;
         let write = move || {
-            let runs = window.lay_out(known.get().expect("known by now"));
+            let runs = buffer.lay_out(known.get().expect("known by now"));
             if fills_holes {
                 let overlay = |to: Span| {
                     for &(at, bytes) in &runs {
-                        window.file.span().slice(at, bytes).copy_to(to.slice(at, bytes));
+                        buffer.file.span().slice(at, bytes).copy_to(to.slice(at, bytes));
                     }
                 };
-                return rewrite(&storage, window.from, window.to, true, overlay);
+                return rewrite(&storage, buffer.from, buffer.to, true, overlay);
             }
             runs.iter().try_for_each(|&(at, bytes)| {
-                storage.write(window.file.span().slice(at, bytes), window.from + at as u64)
+                storage.write(buffer.file.span().slice(at, bytes), buffer.from + at as u64)
             })
         };
         self.device = Some(perform(bytes, pool, write));
@@ -578,7 +586,7 @@ fn to_words(bytes: &[u8]) -> Vec<u64> {
 }
 
 /// Has a transfer of one rank carried out.
-pub(crate) fn carry_out(transfer: Transfer, pool: &mut Pool) -> Slot<Result<u64>> {
+pub(crate) fn carry_out(transfer: Transfer, pool: &mut Pool) -> Promise<Result<u64>> {
     perform(transfer.access.bytes(), pool, move || transfer.run())
 }
 
@@ -587,11 +595,11 @@ fn perform<T: Send + 'static>(
     bytes: u64,
     pool: &mut Pool,
     work: impl FnOnce() -> T + Send + 'static,
-) -> Slot<T> {
+) -> Promise<T> {
     if bytes > AT_ONCE_BYTES {
         return pool.submit(work);
     }
-    let slot = Slot::default();
-    slot.put(work());
-    slot
+    let promise = Promise::default();
+    promise.put(work());
+    promise
 }

@@ -1,12 +1,12 @@
 //! Open files as handles know them (MPI 5.0, sections 14.2 to 14.4).
 
 use crate::access::{Access, Way};
-use crate::collective::Known;
 use crate::failure::failure;
 use crate::hints::Hints;
-use crate::pool::Slot;
+use crate::pool::Promise;
+use crate::shared_pointer::SharedPointer;
 use crate::storage::Storage;
-use crate::view::View;
+use crate::view::{KnownViews, View};
 use coll::Members;
 use datatype::Buffer;
 use error::{Class, Error, Result, fail};
@@ -15,8 +15,7 @@ use objects::{Comm, Handle};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use transport::shm::Arena;
+use std::sync::atomic::Ordering;
 
 /// A file that all ranks of a comm have opened.
 #[derive(Debug)]
@@ -32,7 +31,7 @@ pub struct File {
     /// What this rank sees.
     pub view: Arc<View>,
     /// The views of all.
-    pub known: Known,
+    pub known: KnownViews,
     /// The individual file pointer, in etypes.
     pub position: i64,
     /// The shared file pointer.
@@ -51,38 +50,7 @@ pub struct Split {
     /// Such as `MPI_File_read_all`.
     pub name: &'static str,
     /// Bytes of the program's memory.
-    pub outcome: Slot<Result<u64>>,
-}
-
-/// A word in the shared memory of the job that counts etypes.
-#[derive(Clone, Debug)]
-pub struct SharedPointer {
-    arena: Arena,
-    offset: u64,
-}
-
-impl SharedPointer {
-    /// The word at an offset of an arena.
-    pub fn new(arena: Arena, offset: u64) -> Result<SharedPointer> {
-        if arena.word(offset).is_none() {
-            fail!(
-                Class::Intern,
-                "no shared file pointer can lie at offset {offset} of rank {}'s arena",
-                arena.rank()
-            );
-        }
-        Ok(SharedPointer { arena, offset })
-    }
-
-    /// The word.
-    pub fn word(&self) -> &AtomicU64 {
-        self.arena.word(self.offset).expect("checked when it was made")
-    }
-
-    /// Where it lies.
-    pub fn offset(&self) -> u64 {
-        self.offset
-    }
+    pub outcome: Promise<Result<u64>>,
 }
 
 /// Prefixes by which users of ROMIO choose a file system; here they all mean the one there is.

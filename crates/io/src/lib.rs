@@ -12,23 +12,25 @@
 
 pub mod access;
 pub mod collective;
+mod collective_buffer;
 mod failure;
 pub mod file;
 pub mod hints;
 mod pool;
 pub mod representation;
+mod shared_pointer;
 pub mod storage;
 pub mod view;
-mod window;
 
 pub use access::{Access, Conversion, Transfer, Way};
-pub use collective::{Collective, Known, Ordered, WAITING_BYTES_MAX};
-pub use file::{File, SharedPointer, Split};
+pub use collective::{Collective, Ordered, WAITING_BYTES_MAX};
+pub use file::{File, Split};
 pub use hints::Hints;
-pub use pool::Slot;
+pub use pool::Promise;
 pub use representation::{Representation, UserRepresentation};
+pub use shared_pointer::SharedPointer;
 pub use storage::Storage;
-pub use view::{Tiles, View};
+pub use view::{KnownViews, Tiles, View};
 
 use coll::Coll;
 use error::Result;
@@ -51,13 +53,13 @@ impl Io {
         Io { pool: Pool::new(wake), collectives: Vec::new(), seen: 0, representations: Vec::new() }
     }
 
-    /// Starts a transfer of this rank alone; its outcome will be in the slot.
-    pub fn start(&mut self, transfer: Transfer) -> Slot<Result<u64>> {
+    /// Starts a transfer of this rank alone; its outcome will be in the promise.
+    pub fn start(&mut self, transfer: Transfer) -> Promise<Result<u64>> {
         collective::carry_out(transfer, &mut self.pool)
     }
 
     /// Starts a collective transfer.
-    pub fn start_collective(&mut self, collective: Collective, coll: &mut Coll) -> Slot<Result<u64>> {
+    pub fn start_collective(&mut self, collective: Collective, coll: &mut Coll) -> Promise<Result<u64>> {
         let outcome = collective.outcome();
         self.collectives.push(collective);
         self.poll(coll);

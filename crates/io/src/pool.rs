@@ -7,21 +7,21 @@ use std::thread::JoinHandle;
 
 /// Where a result will be: empty until it is there, and once it has been taken.
 #[derive(Debug)]
-pub struct Slot<T>(Arc<Mutex<Option<T>>>);
+pub struct Promise<T>(Arc<Mutex<Option<T>>>);
 
-impl<T> Clone for Slot<T> {
-    fn clone(&self) -> Slot<T> {
-        Slot(self.0.clone())
+impl<T> Clone for Promise<T> {
+    fn clone(&self) -> Promise<T> {
+        Promise(self.0.clone())
     }
 }
 
-impl<T> Default for Slot<T> {
-    fn default() -> Slot<T> {
-        Slot(Arc::new(Mutex::new(None)))
+impl<T> Default for Promise<T> {
+    fn default() -> Promise<T> {
+        Promise(Arc::new(Mutex::new(None)))
     }
 }
 
-impl<T> Slot<T> {
+impl<T> Promise<T> {
     /// The result, if it is there.
     pub fn take(&self) -> Option<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -77,10 +77,10 @@ impl Pool {
         Pool { shared: Arc::new(shared), threads: Vec::new() }
     }
 
-    /// Has `work` done by some thread; its result will be in the slot.
-    pub fn submit<T: Send + 'static>(&mut self, work: impl FnOnce() -> T + Send + 'static) -> Slot<T> {
-        let slot = Slot::default();
-        let into = slot.clone();
+    /// Has `work` done by some thread; its result will be in the promise.
+    pub fn submit<T: Send + 'static>(&mut self, work: impl FnOnce() -> T + Send + 'static) -> Promise<T> {
+        let promise = Promise::default();
+        let into = promise.clone();
         let job: Job = Box::new(move || into.put(work()));
         let mut queue = self.shared.queue();
         queue.jobs.push_back(job);
@@ -96,7 +96,7 @@ impl Pool {
                 Err(_) => self.shared.clone().run_one(),
             }
         }
-        slot
+        promise
     }
 
     /// How many jobs are done.
@@ -161,12 +161,12 @@ mod tests {
         let mut pool = Pool::new(move || {
             bell.fetch_add(1, Ordering::Relaxed);
         });
-        let slots: Vec<_> = (0..100).map(|i| pool.submit(move || i * i)).collect();
+        let promises: Vec<_> = (0..100).map(|i| pool.submit(move || i * i)).collect();
         assert!(pool.threads.len() <= THREADS_MAX);
         let shared = pool.shared.clone();
         drop(pool);
-        assert_eq!(slots.iter().map(|slot| slot.take().unwrap()).sum::<i32>(), 328_350);
-        assert!(!slots[0].is_full());
+        assert_eq!(promises.iter().map(|promise| promise.take().unwrap()).sum::<i32>(), 328_350);
+        assert!(!promises[0].is_full());
         assert_eq!((shared.done.load(Ordering::Relaxed), rung.load(Ordering::Relaxed)), (100, 100));
     }
 }

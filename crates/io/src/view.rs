@@ -7,7 +7,7 @@
 use crate::representation::Representation;
 use datatype::{Datatype, Layout};
 use error::{Class, Result, fail};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What MPI_File_set_view set.
 #[derive(Clone, Debug)]
@@ -35,6 +35,9 @@ pub struct Tiles {
     gapless: Option<u64>,
     sorted: bool,
 }
+
+/// The views of all ranks, at an aggregator; empty at the other ranks once the aggregators have them.
+pub type KnownViews = Arc<OnceLock<Vec<Tiles>>>;
 
 /// Stretches of a file beyond this offset do not exist.
 const OFFSET_MAX: i128 = i64::MAX as i128;

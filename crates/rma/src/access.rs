@@ -5,29 +5,16 @@
 //! frequent case comes first in each operation: mapped memory without gaps on both sides (`Target::direct`) is one copy, or one update, and
 //! needs no pieces. Whatever is not so, errors too, takes the way behind it.
 
-use crate::serve::{Piece as Far, Way};
-use crate::window::{Memory, Target, Window};
-use crate::{Regions, Rma};
+use crate::pieces::{BLOCK_BYTES, Block, Piece, STEP_BYTES};
+use crate::process::Rma;
+use crate::serve::Way;
+use crate::target::{Spot, Target, TargetRange};
+use crate::window::Window;
 use datatype::{Basic, Buffer, Layout, Loan, PredefinedOp, is_atomic, reduce};
 use error::{Class, Result, fail};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use sys::Span;
 use telemetry::{Counter, count, page};
-use transport::shm::cma;
-
-/// Where an operation goes at its target.
-#[derive(Clone, Copy)]
-pub struct Place<'a> {
-    /// Displacement in the target's units; in a dynamic window, an address.
-    pub disp: i64,
-    /// Elements.
-    pub count: usize,
-    /// Their data bytes together.
-    pub bytes: usize,
-    /// Their layout.
-    pub layout: &'a Arc<Layout>,
-}
 
 /// How an accumulate combines elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,76 +38,25 @@ pub struct Swap {
     pub result: Span,
 }
 
-/// Memory for operations that move their bytes in two steps.
-#[derive(Default)]
-pub(crate) struct Scratch {
-    blocks: [Option<Span>; 3],
-    pieces: Vec<Piece>,
-    far: Vec<Far>,
-}
-
-/// What a block of the scratch memory is for.
-#[derive(Clone, Copy)]
-enum Block {
-    Origin = 0,
-    Fetched = 1,
-    Target = 2,
-}
-
-/// Bytes of a block.
-const BLOCK_BYTES: usize = 32 << 10;
-
-/// Bytes that are fetched, then combined: they stay in the first-level cache.
-const STEP_BYTES: usize = 4 << 10;
-
-impl Scratch {
-    /// `bytes` bytes of a block, which is made once for the life of the process.
-    fn block(&mut self, which: Block, bytes: usize) -> Span {
-        let make = || Span::of(Box::leak(vec![0u8; BLOCK_BYTES].into_boxed_slice()));
-        self.blocks[which as usize].get_or_insert_with(make).slice(0, bytes)
-    }
-}
-
-/// A stretch of the target's data.
-#[derive(Clone, Copy)]
-enum Piece {
-    /// Addressable here. `mapped`: so for all others, too.
-    Here { span: Span, mapped: bool },
-    /// In another process.
-    There { address: usize, bytes: usize },
-}
-
-impl Piece {
-    fn bytes(&self) -> usize {
-        match self {
-            Piece::Here { span, .. } => span.bytes(),
-            Piece::There { bytes, .. } => *bytes,
-        }
-    }
-}
-
-/// The target's data of one operation.
-enum Spot {
-    Here {
-        buffer: Buffer,
-        mapped: bool,
-    },
-    /// Elements from this address on in the target's process.
-    There(usize),
-}
-
 impl Window {
     /// MPI_Put or MPI_Get at a target that `target` gave.
     #[inline(always)]
-    pub fn copy(&mut self, rma: &mut Rma, target: usize, origin: Loan, place: Place, way: Way) -> Result<()> {
-        if let Some(there) = self.targets[target].direct(place)
+    pub fn copy(
+        &mut self,
+        rma: &mut Rma,
+        target: usize,
+        origin: Loan,
+        range: TargetRange,
+        way: Way,
+    ) -> Result<()> {
+        if let Some(there) = self.targets[target].direct(range)
             && let Some(here) = origin.contiguous()
             && here.bytes() == there.bytes()
         {
             self.copy_span(here, there, way);
             return Ok(());
         }
-        self.copy_pieces(rma, target, &origin.buffer(), place, way)
+        self.copy_pieces(rma, target, &origin.buffer(), range, way)
     }
 
     /// MPI_Put or MPI_Get of as many bytes without gaps as `here` has, from displacement `disp` on in the memory of the member `rank`; nothing
@@ -156,25 +92,25 @@ impl Window {
         rma: &mut Rma,
         target: usize,
         origin: &Buffer,
-        place: Place,
+        range: TargetRange,
         way: Way,
     ) -> Result<()> {
         // What is sent must fit where it is received (MPI 5.0, sections 12.3.1 and 12.3.2).
         let (from, into) =
-            if way == Way::Put { (origin.bytes(), place.bytes) } else { (place.bytes, origin.bytes()) };
+            if way == Way::Put { (origin.bytes(), range.bytes) } else { (range.bytes, origin.bytes()) };
         if from > into {
             return truncated(way, from, into);
         }
         count(if way == Way::Put { Counter::PutCalls } else { Counter::GetCalls }, 1);
         count(Counter::WindowBytes, from as u64);
         self.stored = true;
-        match self.spot(rma, target, place)? {
+        match self.spot(rma, target, range)? {
             Spot::Here { buffer, .. } => match way {
                 Way::Put => buffer.slice(0, from).copy_from(origin),
                 Way::Fetch => origin.slice(0, from).copy_from(&buffer),
             },
             Spot::There(base) => {
-                self.copy_far(rma, target, &origin.slice(0, from), (base, place.layout), way)?
+                self.copy_far(rma, target, &origin.slice(0, from), (base, range.layout), way)?
             }
         }
         Ok(())
@@ -225,12 +161,12 @@ impl Window {
         update: Update,
         origin: Option<Loan>,
         result: Option<Loan>,
-        place: Place,
+        range: TargetRange,
     ) -> Result<()> {
         let page = page();
         page.count(Counter::AccumulateCalls, 1);
         let (without, fetches) = (update.op == PredefinedOp::NoOp, result.is_some());
-        if let Some(there) = self.targets[target].direct(place)
+        if let Some(there) = self.targets[target].direct(range)
             && let Some(from) = origin.map_or(Some(Span::EMPTY), |origin| origin.contiguous())
             && (without || from.bytes() == there.bytes())
             && let Some(fetched) = result.map_or(Some(Span::EMPTY), |result| result.contiguous())
@@ -242,7 +178,7 @@ impl Window {
         }
         let origin = origin.map_or(Buffer::EMPTY, |origin| origin.buffer());
         let result = result.map(|result| result.buffer());
-        self.accumulate_pieces(rma, target, update, &origin, result.as_ref(), place)
+        self.accumulate_pieces(rma, target, update, &origin, result.as_ref(), range)
     }
 
     #[inline(never)]
@@ -253,11 +189,11 @@ impl Window {
         update: Update,
         origin: &Buffer,
         result: Option<&Buffer>,
-        place: Place,
+        range: TargetRange,
     ) -> Result<()> {
-        let total = if update.op == PredefinedOp::NoOp { place.bytes } else { origin.bytes() };
-        if total > place.bytes {
-            return truncated(Way::Put, total, place.bytes);
+        let total = if update.op == PredefinedOp::NoOp { range.bytes } else { origin.bytes() };
+        if total > range.bytes {
+            return truncated(Way::Put, total, range.bytes);
         }
         if !total.is_multiple_of(update.basic.size()) {
             fail!(
@@ -273,7 +209,7 @@ impl Window {
             return truncated(Way::Fetch, total, result.bytes());
         }
         self.stored = true;
-        let spot = self.spot(rma, target, place)?;
+        let spot = self.spot(rma, target, range)?;
         let target = &self.targets[target];
         let mut pieces = std::mem::take(&mut rma.scratch.pieces);
         let mut part = |at: usize, bytes: usize| {
@@ -282,7 +218,7 @@ impl Window {
                 Spot::Here { buffer, mapped } => {
                     buffer.pieces(at, bytes, |span| pieces.push(Piece::Here { span, mapped: *mapped }));
                 }
-                Spot::There(base) => target.pieces_at(*base, place.layout, at, bytes, &mut pieces)?,
+                Spot::There(base) => target.pieces_at(*base, range.layout, at, bytes, &mut pieces)?,
             }
             let from = match origin.contiguous() {
                 _ if update.op == PredefinedOp::NoOp => Span::EMPTY,
@@ -315,24 +251,30 @@ impl Window {
 
     /// MPI_Compare_and_swap of one element.
     #[inline(always)]
-    pub fn compare_and_swap(&mut self, rma: &mut Rma, target: usize, swap: Swap, place: Place) -> Result<()> {
+    pub fn compare_and_swap(
+        &mut self,
+        rma: &mut Rma,
+        target: usize,
+        swap: Swap,
+        range: TargetRange,
+    ) -> Result<()> {
         let page = page();
         page.count(Counter::AccumulateCalls, 1);
         page.count(Counter::WindowBytes, swap.basic.size() as u64);
-        if let Some(there) = self.targets[target].direct(place)
+        if let Some(there) = self.targets[target].direct(range)
             && is_atomic(swap.basic, there.address())
         {
             self.targets[target].swap(swap, there);
             return Ok(());
         }
-        self.swap_pieces(rma, target, swap, place)
+        self.swap_pieces(rma, target, swap, range)
     }
 
     #[inline(never)]
-    fn swap_pieces(&mut self, rma: &mut Rma, target: usize, swap: Swap, place: Place) -> Result<()> {
+    fn swap_pieces(&mut self, rma: &mut Rma, target: usize, swap: Swap, range: TargetRange) -> Result<()> {
         let Swap { basic, compare, origin, result } = swap;
         self.stored = true;
-        let spot = self.spot(rma, target, place)?;
+        let spot = self.spot(rma, target, range)?;
         let target = &self.targets[target];
         let mut pieces = Vec::new();
         match &spot {
@@ -346,7 +288,7 @@ impl Window {
                 }
                 buffer.pieces(0, basic.size(), |span| pieces.push(Piece::Here { span, mapped: *mapped }));
             }
-            Spot::There(base) => target.pieces_at(*base, place.layout, 0, basic.size(), &mut pieces)?,
+            Spot::There(base) => target.pieces_at(*base, range.layout, 0, basic.size(), &mut pieces)?,
         }
         let _latched = target.record.latch();
         let now = rma.scratch.block(Block::Target, basic.size());
@@ -359,182 +301,13 @@ impl Window {
     }
 
     /// Where an operation goes, checked against what the target exposes.
-    fn spot(&mut self, rma: &Rma, target: usize, place: Place) -> Result<Spot> {
+    fn spot(&mut self, rma: &Rma, target: usize, range: TargetRange) -> Result<Spot> {
         self.refresh(rma, target)?;
-        let target = &self.targets[target];
-        match &target.memory {
-            Memory::Mapped(span) => within(target, *span, place, true),
-            Memory::Local(span) => within(target, *span, place, false),
-            Memory::Private(base) => {
-                let offset = target.offset(place)?;
-                let reach = if place.count == 0 { Some((0, 0)) } else { place.layout.reach(place.count) };
-                let inside = reach.is_some_and(|(first, end)| {
-                    let first = offset.checked_add(first).is_some_and(|first| first >= 0);
-                    first && offset.checked_add(end).is_some_and(|end| end as u64 <= target.bytes)
-                });
-                if inside || place.layout.size == 0 {
-                    Ok(Spot::There(base.wrapping_add_signed(offset as isize)))
-                } else {
-                    outside(target, place)
-                }
-            }
-            Memory::Dynamic(regions) => Ok(dynamic(regions, place)),
-        }
+        self.targets[target].spot(range)
     }
-}
-
-/// The place in memory that is addressable here.
-#[inline]
-fn within(target: &Target, span: Span, place: Place, mapped: bool) -> Result<Spot> {
-    let offset = target.offset(place)?;
-    match Buffer::within(span, offset as usize, place.count, place.layout) {
-        Some(buffer) => Ok(Spot::Here { buffer, mapped }),
-        None => outside(target, place),
-    }
-}
-
-/// The place in a dynamic window: wholly in one region that is addressable here, or whatever its pieces say.
-fn dynamic(regions: &Regions, place: Place) -> Spot {
-    let first = place.layout.reach(place.count.max(1)).map_or(0, |reach| reach.0);
-    if let Some((address, _, memory)) =
-        regions.find((place.disp as usize).wrapping_add_signed(first as isize))
-    {
-        let (span, mapped) = match memory {
-            Memory::Mapped(span) => (*span, true),
-            Memory::Local(span) => (*span, false),
-            _ => return Spot::There(place.disp as usize),
-        };
-        let offset = (place.disp as usize).wrapping_sub(*address);
-        if let Some(buffer) = Buffer::within(span, offset, place.count, place.layout) {
-            return Spot::Here { buffer, mapped };
-        }
-    }
-    Spot::There(place.disp as usize)
 }
 
 impl Target {
-    /// The memory of a place that everybody reaches by loads and stores, where it has no gaps and is inside of what the target exposes.
-    #[inline(always)]
-    fn direct(&self, place: Place) -> Option<Span> {
-        if place.layout.is_contiguous() { self.mapped(place.disp, place.bytes) } else { None }
-    }
-
-    /// The same of so many bytes from a displacement on.
-    #[inline(always)]
-    fn mapped(&self, disp: i64, bytes: usize) -> Option<Span> {
-        let Memory::Mapped(span) = &self.memory else { return None };
-        // Negative offsets are great ones.
-        let offset = disp.checked_mul(self.disp_unit)? as usize;
-        let inside = offset <= span.bytes() && bytes <= span.bytes() - offset;
-        inside.then(|| span.slice(offset, bytes))
-    }
-
-    /// Bytes from the start of the target's memory to the place.
-    #[inline]
-    fn offset(&self, place: Place) -> Result<i64> {
-        match place.disp.checked_mul(self.disp_unit) {
-            Some(offset) => Ok(offset),
-            None => {
-                fail!(Class::RmaRange, "displacement {} in units of {} bytes", place.disp, self.disp_unit)
-            }
-        }
-    }
-
-    /// Packed bytes `[at, at + bytes)` of elements at `base` in the target's process.
-    fn pieces_at(
-        &self,
-        base: usize,
-        layout: &Arc<Layout>,
-        at: usize,
-        bytes: usize,
-        pieces: &mut Vec<Piece>,
-    ) -> Result<()> {
-        let Memory::Dynamic(regions) = &self.memory else {
-            layout.pieces_at(base, at, bytes, |address, bytes| pieces.push(Piece::There { address, bytes }));
-            return Ok(());
-        };
-        let mut missing = None;
-        layout.pieces_at(base, at, bytes, |mut address, mut bytes| {
-            // A piece may reach over regions that touch each other.
-            while bytes > 0 && missing.is_none() {
-                let Some((start, length, memory)) = regions.find(address) else {
-                    missing = Some((address, bytes));
-                    return;
-                };
-                let (by, part) = (address - start, bytes.min(length - (address - start)));
-                pieces.push(match memory {
-                    Memory::Mapped(span) => Piece::Here { span: span.slice(by, part), mapped: true },
-                    Memory::Local(span) => Piece::Here { span: span.slice(by, part), mapped: false },
-                    _ => Piece::There { address, bytes: part },
-                });
-                (address, bytes) = (address + part, bytes - part);
-            }
-        });
-        match missing {
-            None => Ok(()),
-            Some((address, bytes)) => {
-                fail!(Class::RmaRange, "{bytes} bytes at {address:#x} of peer {} are not attached", self.peer)
-            }
-        }
-    }
-
-    /// Moves bytes between a span and pieces, which have the same length.
-    fn transfer(&self, rma: &mut Rma, pieces: &[Piece], span: Span, way: Way) -> Result<()> {
-        let mut done = 0;
-        let mut far = std::mem::take(&mut rma.scratch.far);
-        let mut moved = Ok(());
-        for run in pieces.chunk_by(|a, b| matches!((a, b), (Piece::There { .. }, Piece::There { .. }))) {
-            let bytes = run.iter().map(Piece::bytes).sum();
-            let here = span.slice(done, bytes);
-            done += bytes;
-            if let [Piece::Here { span, .. }] = run {
-                match way {
-                    Way::Put => here.copy_to(*span),
-                    Way::Fetch => span.copy_to(here),
-                }
-                continue;
-            }
-            far.clear();
-            far.extend(run.iter().filter_map(|piece| match piece {
-                Piece::There { address, bytes } => Some((*address, *bytes)),
-                Piece::Here { .. } => None,
-            }));
-            moved = self.transfer_far(rma, &far, here, way);
-            if moved.is_err() {
-                break;
-            }
-        }
-        rma.scratch.far = far;
-        moved
-    }
-
-    fn transfer_far(&self, rma: &Rma, far: &[Far], here: Span, way: Way) -> Result<()> {
-        let page = rma.segment.rank(self.peer);
-        let mut refused = None;
-        if rma.reaches(self.peer) {
-            let pid = page.pid.load(Ordering::Relaxed);
-            let moved = match way {
-                Way::Put => cma::write(pid, far, here),
-                Way::Fetch => cma::read(pid, far, here),
-            };
-            match moved {
-                Ok(()) => {
-                    count(Counter::CmaBytes, here.bytes() as u64);
-                    return Ok(());
-                }
-                // A device's memory, perhaps: its owner has found out, and serves it.
-                Err(error) => refused = Some(error),
-            }
-        }
-        match (&rma.asker, page.inbox.load(Ordering::Acquire), refused) {
-            (Some(asker), inbox, _) if inbox != 0 => {
-                asker.transfer(&rma.segment, self.peer, inbox, far, here, way)
-            }
-            (.., Some(error)) => Err(error),
-            _ => fail!(Class::Intern, "nobody serves the private memory of peer {}", self.peer),
-        }
-    }
-
     /// Combines memory that everybody reaches by loads and stores with `from`, and stores what was there in `fetched` unless that is empty.
     /// One element is updated by an atomic instruction, if there is one for it. More are updated faster without, in the latch, and so
     /// as a whole: programs replace and fetch small structs as bytes and expect that, although the standard promises less (MPI 5.0,
@@ -607,17 +380,4 @@ fn bytes_of(span: Span) -> Vec<u8> {
 fn truncated(way: Way, from: usize, into: usize) -> Result<()> {
     let (what, to) = if way == Way::Put { ("origin", "target") } else { ("target", "origin") };
     fail!(Class::Truncate, "{from} bytes of the {what} do not fit the {into} bytes of the {to}")
-}
-
-#[cold]
-fn outside(target: &Target, place: Place) -> Result<Spot> {
-    let (first, end) = place.layout.reach(place.count.max(1)).unwrap_or((0, i64::MAX));
-    fail!(
-        Class::RmaRange,
-        "displacement {} in units of {} bytes, and data from byte {first} to byte {end} behind it, leave the window, which has {} bytes at peer {}",
-        place.disp,
-        target.disp_unit,
-        target.bytes,
-        target.peer
-    )
 }

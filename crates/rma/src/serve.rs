@@ -46,7 +46,7 @@ pub enum Way {
 }
 
 /// A piece of private memory: address in its owner, and bytes.
-pub(crate) type Piece = (usize, usize);
+pub(crate) type RemotePiece = (usize, usize);
 
 /// Memory that peers may reach through the thread, by window.
 type Exposed = Arc<Mutex<Vec<(u64, Span)>>>;
@@ -190,7 +190,7 @@ impl Form<'_> {
         Some(Form { words, bytes })
     }
 
-    fn piece(&self, index: usize) -> Piece {
+    fn piece(&self, index: usize) -> RemotePiece {
         let word = |at: usize| self.words[PIECES + 2 * index + at].load(Ordering::Relaxed) as usize;
         (word(0), word(1))
     }
@@ -216,7 +216,7 @@ impl Asker {
         segment: &Segment,
         peer: u32,
         inbox: u64,
-        pieces: &[Piece],
+        pieces: &[RemotePiece],
         span: Span,
         way: Way,
     ) -> Result<()> {
@@ -304,7 +304,7 @@ mod tests {
             (theirs.address() + 120_000, 0),
             (theirs.address() + 110_000, 50_000),
         ];
-        let ask = |pieces: &[Piece], span, way| asker.transfer(&segment, 1, inbox, pieces, span, way);
+        let ask = |pieces: &[RemotePiece], span, way| asker.transfer(&segment, 1, inbox, pieces, span, way);
         assert_eq!(ask(&pieces, ours, Way::Fetch).unwrap_err().class, Class::RmaRange);
         server.expose(1, theirs);
         ask(&pieces, ours, Way::Fetch).unwrap();
@@ -315,7 +315,7 @@ mod tests {
         };
         assert_eq!(read(ours.slice(0, 100_000)), read(theirs.slice(3, 100_000)));
         assert_eq!(read(ours.slice(100_000, 50_000)), read(theirs.slice(110_000, 50_000)));
-        let many: Vec<Piece> = (0..1000).map(|i| (theirs.address() + i * 20, 3)).collect();
+        let many: Vec<RemotePiece> = (0..1000).map(|i| (theirs.address() + i * 20, 3)).collect();
         ask(&many, span(&mut vec![9; 3000]), Way::Put).unwrap();
         let now = read(theirs);
         assert!((0..20_000).all(|i| (now[i] == 9) == (i % 20 < 3) || i % 20 >= 3));

@@ -3,11 +3,11 @@
 //! All operations move their bytes before they return, so closing an epoch or flushing it has nothing to complete: it orders memory
 //! and tells others. Functions here never wait: the layer above asks again until they say yes.
 
-use crate::record::{Lock, ROW, Record};
-use crate::{Regions, Rma};
-use datatype::Buffer;
+use crate::dynamic::Attached;
+use crate::process::Rma;
+use crate::record::{Lock, Record};
+use crate::target::{Held, Memory, Regions, Target};
 use error::{Class, Result, fail};
-use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use sys::Span;
 use transport::shm::Allocator;
@@ -63,47 +63,9 @@ impl Exposure {
     }
 }
 
-/// One member as an origin sees it.
-pub(crate) struct Target {
-    pub record: Record,
-    /// Our rank in the window, by which the record knows us.
-    pub me: usize,
-    /// Its number in the job.
-    pub peer: u32,
-    pub bytes: u64,
-    pub disp_unit: i64,
-    pub memory: Memory,
-    /// The lock that we hold, or wait for.
-    held: Option<Held>,
-    /// Whether our MPI_Win_start names it.
-    started: bool,
-    /// How many of its posts we have answered.
-    answered: u64,
-}
-
-/// How a member's memory is reached.
-#[derive(Debug)]
-pub(crate) enum Memory {
-    /// Loads and stores: it lies in an arena.
-    Mapped(Span),
-    /// It is our own, but private: others need the latch to update it, so we do too.
-    Local(Span),
-    /// Another process's, from this address there.
-    Private(usize),
-    /// Whatever it has attached, as far as we know.
-    Dynamic(Regions),
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Held {
-    lock: Lock,
-    /// None under MPI_MODE_NOCHECK, where the program has made sure that nobody conflicts.
-    ticket: Option<u64>,
-}
-
 /// The access epoch that is open at this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Access {
+enum AccessEpoch {
     Closed,
     /// A fence may have opened an epoch; it has, once an operation was issued (MPI 5.0, section 12.5.1).
     Fence {
@@ -122,24 +84,19 @@ pub struct Window {
     /// How it came to its memory.
     pub flavor: Flavor,
     /// Its number in this process, for what it exposes to the thread that serves peers.
-    id: u64,
-    rank: usize,
+    pub(crate) id: u64,
+    pub(crate) rank: usize,
     pub(crate) targets: Vec<Target>,
     /// Whether we have written into targets by plain stores since the latest fence of a flush.
     pub(crate) stored: bool,
-    access: Access,
+    access: AccessEpoch,
     /// Access epochs that others must have ended here before MPI_Win_wait returns, if an exposure epoch is open.
     posted: Option<u64>,
     /// Access epochs that others have ended here in earlier exposure epochs.
     completed: u64,
     /// Dynamic: what we have attached, and where its table lies.
-    attached: Vec<Attached>,
-    table: Option<(u64, usize)>,
-}
-
-struct Attached {
-    span: Span,
-    mapped: Option<(u32, u64)>,
+    pub(crate) attached: Vec<Attached>,
+    pub(crate) table: Option<(u64, usize)>,
 }
 
 impl Window {
@@ -191,7 +148,7 @@ impl Window {
             rank: rank as usize,
             targets,
             stored: false,
-            access: Access::Closed,
+            access: AccessEpoch::Closed,
             posted: None,
             completed: 0,
             attached: Vec::new(),
@@ -244,19 +201,19 @@ impl Window {
     /// Whether an epoch is open for a member whose lock we do not hold.
     fn is_open(&mut self, member: usize) -> bool {
         match &mut self.access {
-            Access::Fence { used } => {
+            AccessEpoch::Fence { used } => {
                 *used = true;
                 true
             }
-            Access::Start => self.targets[member].started,
-            Access::LockAll | Access::Locks(_) | Access::Closed => false,
+            AccessEpoch::Start => self.targets[member].started,
+            AccessEpoch::LockAll | AccessEpoch::Locks(_) | AccessEpoch::Closed => false,
         }
     }
 
     /// The target of an operation with a request, which needs a lock (MPI 5.0, section 12.3.5).
     #[inline]
     pub fn locked_target(&mut self, rank: i32) -> Result<usize> {
-        if !matches!(self.access, Access::Locks(_) | Access::LockAll) {
+        if !matches!(self.access, AccessEpoch::Locks(_) | AccessEpoch::LockAll) {
             fail!(
                 Class::RmaSync,
                 "operations with a request need an epoch of MPI_Win_lock or MPI_Win_lock_all"
@@ -271,8 +228,8 @@ impl Window {
             return error;
         }
         let open = match self.access {
-            Access::Closed => "no access epoch is open",
-            Access::Start => "the epoch of MPI_Win_start is for other ranks",
+            AccessEpoch::Closed => "no access epoch is open",
+            AccessEpoch::Start => "the epoch of MPI_Win_start is for other ranks",
             _ => "the epoch of MPI_Win_lock is for other ranks",
         };
         error::Error::new(Class::RmaSync, format!("an operation on rank {rank}, but {open}"))
@@ -281,7 +238,7 @@ impl Window {
     /// Checks that a fence may be called; the members then meet in a barrier, and `fenced` ends it.
     pub fn may_fence(&self) -> Result<()> {
         match self.access {
-            Access::Closed | Access::Fence { .. } => {}
+            AccessEpoch::Closed | AccessEpoch::Fence { .. } => {}
             open => fail!(Class::RmaSync, "a fence while {} is open", open.describe()),
         }
         if self.posted.is_some() {
@@ -294,14 +251,14 @@ impl Window {
     /// All have reached the fence. `opens`: MPI_MODE_NOSUCCEED was not given.
     pub fn fenced(&mut self, opens: bool) {
         fence(Ordering::SeqCst);
-        self.access = if opens { Access::Fence { used: false } } else { Access::Closed };
+        self.access = if opens { AccessEpoch::Fence { used: false } } else { AccessEpoch::Closed };
     }
 
     /// Checks that an access epoch may be opened: none is open, but perhaps one of a fence in which nothing happened.
     #[inline]
     fn may_open(&self, call: &str) -> Result<()> {
         match self.access {
-            Access::Closed | Access::Fence { used: false } => Ok(()),
+            AccessEpoch::Closed | AccessEpoch::Fence { used: false } => Ok(()),
             open => fail!(Class::RmaSync, "{call} while {} is open", open.describe()),
         }
     }
@@ -311,7 +268,7 @@ impl Window {
         if self.posted.is_some() {
             fail!(Class::RmaSync, "MPI_Win_post while the window is exposed already");
         }
-        if self.access == (Access::Fence { used: true }) {
+        if self.access == (AccessEpoch::Fence { used: true }) {
             fail!(Class::RmaSync, "MPI_Win_post while the epoch of a fence is open");
         }
         fence(Ordering::SeqCst);
@@ -326,7 +283,7 @@ impl Window {
     /// MPI_Win_start: opens an access epoch; it has begun once `has_started`.
     pub fn start(&mut self, targets: &[usize]) -> Result<()> {
         self.may_open("MPI_Win_start")?;
-        self.access = Access::Start;
+        self.access = AccessEpoch::Start;
         for &target in targets {
             self.targets[target].started = true;
             self.targets[target].answered += 1;
@@ -344,11 +301,11 @@ impl Window {
 
     /// MPI_Win_complete.
     pub fn complete(&mut self, rma: &Rma) -> Result<()> {
-        if self.access != Access::Start {
+        if self.access != AccessEpoch::Start {
             fail!(Class::RmaSync, "MPI_Win_complete without MPI_Win_start");
         }
         fence(Ordering::SeqCst);
-        self.access = Access::Closed;
+        self.access = AccessEpoch::Closed;
         for target in self.targets.iter_mut().filter(|target| target.started) {
             target.started = false;
             target.record.complete();
@@ -375,7 +332,7 @@ impl Window {
     pub fn lock(&mut self, rank: i32, lock: Lock, check: bool) -> Result<usize> {
         let member = self.member(rank)?;
         let locks = match self.access {
-            Access::Locks(locks) => locks,
+            AccessEpoch::Locks(locks) => locks,
             _ => {
                 self.may_open("MPI_Win_lock")?;
                 0
@@ -386,7 +343,7 @@ impl Window {
             fail!(Class::RmaSync, "MPI_Win_lock of rank {rank}, which is locked by this process already");
         }
         target.ask(lock, check);
-        self.access = Access::Locks(locks + 1);
+        self.access = AccessEpoch::Locks(locks + 1);
         Ok(member)
     }
 
@@ -405,7 +362,7 @@ impl Window {
     /// MPI_Win_lock_all: the members' locks are then asked for one after the other (`lock_next`).
     pub fn lock_all(&mut self) -> Result<()> {
         self.may_open("MPI_Win_lock_all")?;
-        self.access = Access::LockAll;
+        self.access = AccessEpoch::LockAll;
         Ok(())
     }
 
@@ -418,25 +375,25 @@ impl Window {
     #[inline]
     pub fn unlock(&mut self, rma: &Rma, rank: i32) -> Result<()> {
         let member = self.member(rank)?;
-        let Access::Locks(locks) = self.access else {
+        let AccessEpoch::Locks(locks) = self.access else {
             fail!(Class::RmaSync, "MPI_Win_unlock of rank {rank}, but no epoch of MPI_Win_lock is open");
         };
         if !self.targets[member].release(rma) {
             fail!(Class::RmaSync, "MPI_Win_unlock of rank {rank}, which is not locked by this process");
         }
-        self.access = if locks > 1 { Access::Locks(locks - 1) } else { Access::Closed };
+        self.access = if locks > 1 { AccessEpoch::Locks(locks - 1) } else { AccessEpoch::Closed };
         Ok(())
     }
 
     /// MPI_Win_unlock_all.
     pub fn unlock_all(&mut self, rma: &Rma) -> Result<()> {
-        if self.access != Access::LockAll {
+        if self.access != AccessEpoch::LockAll {
             fail!(Class::RmaSync, "MPI_Win_unlock_all without MPI_Win_lock_all");
         }
         for target in &mut self.targets {
             target.release(rma);
         }
-        self.access = Access::Closed;
+        self.access = AccessEpoch::Closed;
         Ok(())
     }
 
@@ -445,7 +402,7 @@ impl Window {
     pub fn flush(&mut self, rank: Option<i32>) -> Result<()> {
         let open = match rank {
             Some(rank) => self.targets[self.member(rank)?].held.is_some(),
-            None => matches!(self.access, Access::LockAll | Access::Locks(_)),
+            None => matches!(self.access, AccessEpoch::LockAll | AccessEpoch::Locks(_)),
         };
         if !open {
             fail!(Class::RmaSync, "a flush outside an epoch of MPI_Win_lock or MPI_Win_lock_all");
@@ -458,8 +415,8 @@ impl Window {
     /// Checks that the window may be freed.
     pub fn may_free(&self) -> Result<()> {
         match self.access {
-            Access::Closed | Access::Fence { .. } if self.posted.is_none() => Ok(()),
-            Access::Closed | Access::Fence { .. } => {
+            AccessEpoch::Closed | AccessEpoch::Fence { .. } if self.posted.is_none() => Ok(()),
+            AccessEpoch::Closed | AccessEpoch::Fence { .. } => {
                 fail!(Class::RmaSync, "the window is freed while it is exposed by MPI_Win_post")
             }
             open => fail!(Class::RmaSync, "the window is freed while {} is open", open.describe()),
@@ -474,132 +431,16 @@ impl Window {
             _ => None,
         })
     }
-
-    /// MPI_Win_attach.
-    pub fn attach(&mut self, rma: &mut Rma, allocator: &mut Allocator, span: Span) -> Result<()> {
-        if let Some(other) = self.attached.iter().find(|other| other.span.meets(span)) {
-            let (address, bytes) = (other.span.address(), other.span.bytes());
-            fail!(
-                Class::RmaAttach,
-                "{} bytes at {:#x} overlap the {bytes} bytes at {address:#x} that are attached",
-                span.bytes(),
-                span.address()
-            );
-        }
-        let mapped = rma.segment.locate(span.address(), span.bytes() as u64);
-        if mapped.is_none() && !Buffer::from(span).is_attachable() {
-            rma.serve(allocator)?;
-        }
-        self.attached.push(Attached { span, mapped });
-        if let Err(error) = self.publish(allocator) {
-            self.attached.pop();
-            return Err(error);
-        }
-        if mapped.is_none() {
-            rma.server.expose(self.id, span);
-        }
-        Ok(())
-    }
-
-    /// MPI_Win_detach.
-    pub fn detach(&mut self, rma: &Rma, allocator: &mut Allocator, address: usize) -> Result<()> {
-        let Some(at) = self.attached.iter().position(|attached| attached.span.address() == address) else {
-            fail!(Class::RmaAttach, "nothing is attached at {address:#x}");
-        };
-        let gone = self.attached.remove(at);
-        rma.server.conceal(self.id, Some(gone.span));
-        self.publish(allocator)
-    }
-
-    /// Shows the others what is attached now.
-    fn publish(&mut self, allocator: &mut Allocator) -> Result<()> {
-        let rows = self.attached.len();
-        let (offset, old) = match self.table {
-            Some((offset, room)) if room >= rows => (offset, None),
-            old => {
-                let room = (rows * 2).max(8);
-                let Some(offset) = allocator.alloc((room * ROW * 8) as u64) else {
-                    fail!(Class::NoMem, "the arena has no room for a table of {rows} attached regions");
-                };
-                self.table = Some((offset, room));
-                (offset, old)
-            }
-        };
-        let record = &self.targets[self.rank].record;
-        let words = record.arena().words(offset, rows * ROW).expect("allocated for as many");
-        record.publish(offset, rows, || {
-            for (row, Attached { span, mapped }) in words.chunks_exact(ROW).zip(&self.attached) {
-                let (rank, offset) = mapped.map_or((0, 0), |(rank, offset)| (u64::from(rank) + 1, offset));
-                let values = [span.address() as u64, span.bytes() as u64, rank, offset];
-                row.iter().zip(values).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
-            }
-        });
-        // Whoever still reads the old table sees by the version that it has changed.
-        old.map(|(offset, _)| allocator.free(offset));
-        Ok(())
-    }
-
-    /// What is attached at a member now. Our own private memory we reach ourselves.
-    pub(crate) fn refresh(&mut self, rma: &Rma, member: usize) -> Result<()> {
-        let is_own = member == self.rank;
-        let Target { record, memory, peer, .. } = &mut self.targets[member];
-        let Memory::Dynamic(regions) = memory else { return Ok(()) };
-        if regions.version == Some(record.version()) {
-            return Ok(());
-        }
-        let (version, words) = record.table();
-        let mut known = Vec::with_capacity(words.len() / ROW);
-        for row in words.chunks_exact(ROW) {
-            let (address, bytes) = (row[0] as usize, row[1] as usize);
-            if bytes == 0 {
-                continue;
-            }
-            let memory = match row[2].checked_sub(1) {
-                Some(owner) => match rma.segment.arena(owner as u32)?.span(row[3], row[1]) {
-                    Some(span) => Memory::Mapped(span),
-                    None => fail!(Class::Intern, "peer {peer} shows a region that is not in an arena"),
-                },
-                None => {
-                    match self.attached.iter().find(|attached| is_own && attached.span.address() == address) {
-                        Some(attached) => Memory::Local(attached.span),
-                        None => Memory::Private(address),
-                    }
-                }
-            };
-            known.push((address, bytes, memory));
-        }
-        known.sort_by_key(|region| region.0);
-        *regions = Regions { version: Some(version), known: Arc::from(known) };
-        Ok(())
-    }
 }
 
-impl Target {
-    #[inline]
-    fn ask(&mut self, lock: Lock, check: bool) {
-        self.held = Some(Held { lock, ticket: check.then(|| self.record.queue()) });
-    }
-
-    /// Gives the lock back; false if none is held.
-    #[inline]
-    fn release(&mut self, rma: &Rma) -> bool {
-        let Some(held) = self.held.take() else { return false };
-        match held.ticket {
-            Some(ticket) => self.record.release(ticket, held.lock, |peer| rma.ring(peer)),
-            None => fence(Ordering::SeqCst),
-        }
-        true
-    }
-}
-
-impl Access {
+impl AccessEpoch {
     fn describe(self) -> &'static str {
         match self {
-            Access::Closed => "nothing",
-            Access::Fence { .. } => "the epoch of a fence",
-            Access::Start => "the epoch of MPI_Win_start",
-            Access::Locks(_) => "an epoch of MPI_Win_lock",
-            Access::LockAll => "the epoch of MPI_Win_lock_all",
+            AccessEpoch::Closed => "nothing",
+            AccessEpoch::Fence { .. } => "the epoch of a fence",
+            AccessEpoch::Start => "the epoch of MPI_Win_start",
+            AccessEpoch::Locks(_) => "an epoch of MPI_Win_lock",
+            AccessEpoch::LockAll => "the epoch of MPI_Win_lock_all",
         }
     }
 }

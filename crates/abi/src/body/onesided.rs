@@ -9,7 +9,7 @@ use crate::process::Guard;
 use datatype::{Basic, Buffer, Datatype, Loan, PredefinedOp, check_op};
 use error::{Class, Result, fail};
 use objects::{Objects, Op, constants as c};
-use rma::{Place, Swap, Update, Way, Window};
+use rma::{Swap, TargetRange, Update, Way, Window};
 
 /// The origin's side of an operation.
 #[derive(Clone, Copy)]
@@ -257,11 +257,11 @@ fn open(window: &mut Window, rank: i32, epoch: Epoch) -> Result<usize> {
 
 /// The range of an operation at its target, and the datatype there.
 #[inline(always)]
-fn place(objects: &Objects, disp: i64, count: i64, handle: Handle) -> Result<(Place<'_>, &Datatype)> {
+fn place(objects: &Objects, disp: i64, count: i64, handle: Handle) -> Result<(TargetRange<'_>, &Datatype)> {
     let datatype = objects.committed(handle)?;
     let (layout, elements) = (datatype.layout(), crate::args::count(count, "target_count")?);
     let Some(bytes) = Buffer::bytes_of(elements, layout) else { return too_many(elements, handle) };
-    Ok((Place { disp, count: elements, bytes, layout }, datatype))
+    Ok((TargetRange { disp, count: elements, bytes, layout }, datatype))
 }
 
 /// The buffer of an operation at its origin. Count and datatype are mostly the target's, which are checked
@@ -272,7 +272,7 @@ fn origin_of<'a>(
     Origin(address, count, datatype): Origin,
     name: &str,
     target_datatype: Handle,
-    place: Place<'a>,
+    place: TargetRange<'a>,
 ) -> Result<Loan<'a>> {
     if datatype == target_datatype && count == place.count as i64 {
         return lent(address, place.count, place.bytes, place.layout);

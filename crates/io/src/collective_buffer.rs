@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sys::{Block, Span};
 
 /// A part of an aggregator's domain, and the ranks' data in it one after the other.
-pub(crate) struct Window {
+pub(crate) struct CollectiveBuffer {
     /// From the first to after the last byte of the file that any rank touches.
     pub from: u64,
     pub to: u64,
@@ -17,9 +17,9 @@ pub(crate) struct Window {
     pub file: Arc<Block>,
 }
 
-impl Window {
+impl CollectiveBuffer {
     /// The part within `bounds` of what the ranks access: their packed bytes `ranges` of their views.
-    pub fn new(bounds: (u64, u64), ranges: &[(u64, u64)], views: &[Tiles]) -> Window {
+    pub fn new(bounds: (u64, u64), ranges: &[(u64, u64)], views: &[Tiles]) -> CollectiveBuffer {
         let (mut first, mut end, mut total) = (u64::MAX, 0, 0);
         let mut within = |range: &(u64, u64), tiles: &Tiles| {
             let (packed, bytes) = part(tiles, range.0, range.1, bounds);
@@ -33,7 +33,7 @@ impl Window {
         let parts = ranges.iter().zip(views).map(|(range, tiles)| within(range, tiles)).collect();
         let (from, to) = if total > 0 { (first, end) } else { (bounds.0, bounds.0) };
         let packed = Arc::new(Block::new(total as usize));
-        Window { from, to, parts, packed, file: Arc::new(Block::new((to - from) as usize)) }
+        CollectiveBuffer { from, to, parts, packed, file: Arc::new(Block::new((to - from) as usize)) }
     }
 
     /// Puts the ranks' data where they lie in the file; the stretches of `file` that were filled.

@@ -1,0 +1,36 @@
+//! The shared file pointer (MPI 5.0, section 14.4.4): a word in the arena of the file's rank 0.
+
+use error::{Class, Result, fail};
+use std::sync::atomic::AtomicU64;
+use transport::shm::Arena;
+
+/// A word in the shared memory of the job that counts etypes.
+#[derive(Clone, Debug)]
+pub struct SharedPointer {
+    arena: Arena,
+    offset: u64,
+}
+
+impl SharedPointer {
+    /// The word at an offset of an arena.
+    pub fn new(arena: Arena, offset: u64) -> Result<SharedPointer> {
+        if arena.word(offset).is_none() {
+            fail!(
+                Class::Intern,
+                "no shared file pointer can lie at offset {offset} of rank {}'s arena",
+                arena.rank()
+            );
+        }
+        Ok(SharedPointer { arena, offset })
+    }
+
+    /// The word.
+    pub fn word(&self) -> &AtomicU64 {
+        self.arena.word(self.offset).expect("checked when it was made")
+    }
+
+    /// Where it lies.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+}

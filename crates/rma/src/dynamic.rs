@@ -1,0 +1,119 @@
+//! Dynamic windows: what a member has attached, and how the others learn of it (MPI 5.0, section 12.2.4).
+
+use crate::process::Rma;
+use crate::record::ROW;
+use crate::target::{Memory, Regions, Target};
+use crate::window::Window;
+use datatype::Buffer;
+use error::{Class, Result, fail};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use sys::Span;
+use transport::shm::Allocator;
+
+/// Memory that this member has attached.
+pub(crate) struct Attached {
+    span: Span,
+    /// Where it lies, if that is in an arena: whose, and at which offset.
+    mapped: Option<(u32, u64)>,
+}
+
+impl Window {
+    /// MPI_Win_attach.
+    pub fn attach(&mut self, rma: &mut Rma, allocator: &mut Allocator, span: Span) -> Result<()> {
+        if let Some(other) = self.attached.iter().find(|other| other.span.meets(span)) {
+            let (address, bytes) = (other.span.address(), other.span.bytes());
+            fail!(
+                Class::RmaAttach,
+                "{} bytes at {:#x} overlap the {bytes} bytes at {address:#x} that are attached",
+                span.bytes(),
+                span.address()
+            );
+        }
+        let mapped = rma.segment.locate(span.address(), span.bytes() as u64);
+        if mapped.is_none() && !Buffer::from(span).is_attachable() {
+            rma.serve(allocator)?;
+        }
+        self.attached.push(Attached { span, mapped });
+        if let Err(error) = self.publish(allocator) {
+            self.attached.pop();
+            return Err(error);
+        }
+        if mapped.is_none() {
+            rma.server.expose(self.id, span);
+        }
+        Ok(())
+    }
+
+    /// MPI_Win_detach.
+    pub fn detach(&mut self, rma: &Rma, allocator: &mut Allocator, address: usize) -> Result<()> {
+        let Some(at) = self.attached.iter().position(|attached| attached.span.address() == address) else {
+            fail!(Class::RmaAttach, "nothing is attached at {address:#x}");
+        };
+        let gone = self.attached.remove(at);
+        rma.server.conceal(self.id, Some(gone.span));
+        self.publish(allocator)
+    }
+
+    /// Shows the others what is attached now.
+    fn publish(&mut self, allocator: &mut Allocator) -> Result<()> {
+        let rows = self.attached.len();
+        let (offset, old) = match self.table {
+            Some((offset, room)) if room >= rows => (offset, None),
+            old => {
+                let room = (rows * 2).max(8);
+                let Some(offset) = allocator.alloc((room * ROW * 8) as u64) else {
+                    fail!(Class::NoMem, "the arena has no room for a table of {rows} attached regions");
+                };
+                self.table = Some((offset, room));
+                (offset, old)
+            }
+        };
+        let record = &self.targets[self.rank].record;
+        let words = record.arena().words(offset, rows * ROW).expect("allocated for as many");
+        record.publish(offset, rows, || {
+            for (row, Attached { span, mapped }) in words.chunks_exact(ROW).zip(&self.attached) {
+                let (rank, offset) = mapped.map_or((0, 0), |(rank, offset)| (u64::from(rank) + 1, offset));
+                let values = [span.address() as u64, span.bytes() as u64, rank, offset];
+                row.iter().zip(values).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
+            }
+        });
+        // Whoever still reads the old table sees by the version that it has changed.
+        old.map(|(offset, _)| allocator.free(offset));
+        Ok(())
+    }
+
+    /// What is attached at a member now. Our own private memory we reach ourselves.
+    pub(crate) fn refresh(&mut self, rma: &Rma, member: usize) -> Result<()> {
+        let is_own = member == self.rank;
+        let Target { record, memory, peer, .. } = &mut self.targets[member];
+        let Memory::Dynamic(regions) = memory else { return Ok(()) };
+        if regions.version == Some(record.version()) {
+            return Ok(());
+        }
+        let (version, words) = record.table();
+        let mut known = Vec::with_capacity(words.len() / ROW);
+        for row in words.chunks_exact(ROW) {
+            let (address, bytes) = (row[0] as usize, row[1] as usize);
+            if bytes == 0 {
+                continue;
+            }
+            let memory = match row[2].checked_sub(1) {
+                Some(owner) => match rma.segment.arena(owner as u32)?.span(row[3], row[1]) {
+                    Some(span) => Memory::Mapped(span),
+                    None => fail!(Class::Intern, "peer {peer} shows a region that is not in an arena"),
+                },
+                None => {
+                    match self.attached.iter().find(|attached| is_own && attached.span.address() == address) {
+                        Some(attached) => Memory::Local(attached.span),
+                        None => Memory::Private(address),
+                    }
+                }
+            };
+            known.push((address, bytes, memory));
+        }
+        known.sort_by_key(|region| region.0);
+        *regions = Regions { version: Some(version), known: Arc::from(known) };
+        Ok(())
+    }
+}

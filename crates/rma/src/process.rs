@@ -1,0 +1,96 @@
+//! What all windows of a process share: news from peers, and how private memory is reached.
+
+use crate::pieces::Scratch;
+use crate::record::Record;
+use crate::serve::{Asker, Server};
+use error::Result;
+use std::cell::OnceCell;
+use std::sync::atomic::Ordering;
+use sys::Span;
+use transport::shm::{Allocator, Segment, cma};
+
+/// What all windows of a process share.
+pub struct Rma {
+    pub(crate) segment: Segment,
+    pub(crate) rank: u32,
+    /// Whether each peer's private memory can be reached; tried on first use.
+    reaches: Box<[OnceCell<bool>]>,
+    /// News about windows as of the latest `poll`.
+    seen: u64,
+    windows: u64,
+    pub(crate) server: Server,
+    pub(crate) asker: Option<Asker>,
+    pub(crate) scratch: Scratch,
+}
+
+impl Rma {
+    /// For rank `rank` of a job.
+    pub fn new(segment: Segment, rank: u32) -> Rma {
+        let reaches = (0..segment.shape().ranks).map(|_| OnceCell::new()).collect();
+        let (server, scratch) = (Server::default(), Scratch::default());
+        Rma { segment, rank, reaches, seen: 0, windows: 0, server, asker: None, scratch }
+    }
+
+    /// Whether there is news for a wait (locks, posts, completions) since the last call.
+    #[inline]
+    pub fn poll(&mut self) -> bool {
+        let now = self.news();
+        std::mem::replace(&mut self.seen, now) != now
+    }
+
+    /// Whether `poll` would say yes: to be asked before sleeping on the rank's doorbell.
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        self.news() != self.seen
+    }
+
+    #[inline]
+    fn news(&self) -> u64 {
+        self.segment.rank(self.rank).window_news.load(Ordering::Acquire)
+    }
+
+    /// Tells a peer that there is news for it.
+    pub(crate) fn ring(&self, peer: u32) {
+        let page = self.segment.rank(peer);
+        page.window_news.fetch_add(1, Ordering::Release);
+        page.bell.ring();
+    }
+
+    /// Makes our record for a window of `members` members; its offset in our arena, or nothing if that is full. The window frees it.
+    pub fn record(&self, allocator: &mut Allocator, members: usize) -> Option<u64> {
+        Record::create(allocator, members).map(|record| record.offset())
+    }
+
+    /// Where memory of this process lies, if that is in an arena: whose, and at which offset.
+    pub fn locate(&self, span: Span) -> Option<(u32, u64)> {
+        self.segment.locate(span.address(), span.bytes() as u64)
+    }
+
+    /// The address in this process of an offset in the arena of `peer`.
+    pub fn span(&self, peer: u32, offset: u64, bytes: u64) -> Result<Option<Span>> {
+        Ok(self.segment.arena(peer)?.span(offset, bytes))
+    }
+
+    /// Whether this process can reach the private memory of a peer by cross-memory attach.
+    pub fn reaches(&self, peer: u32) -> bool {
+        peer == self.rank || *self.reaches[peer as usize].get_or_init(|| cma::reaches(&self.segment, peer))
+    }
+
+    /// Makes the box by which we ask others for private memory that we cannot reach.
+    pub fn may_ask(&mut self, allocator: &mut Allocator) -> Result<()> {
+        if self.asker.is_none() {
+            self.asker = Some(Asker::new(allocator)?);
+        }
+        Ok(())
+    }
+
+    /// Starts the thread that serves those who cannot reach our private memory.
+    pub fn serve(&mut self, allocator: &mut Allocator) -> Result<()> {
+        self.server.start(&self.segment, self.rank, allocator).map(drop)
+    }
+
+    pub(crate) fn next_window(&mut self) -> u64 {
+        self.windows += 1;
+        self.windows
+    }
+}

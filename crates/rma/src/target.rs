@@ -1,0 +1,296 @@
+//! One member of a window as an origin sees it: where its memory is, and how bytes get there.
+
+use crate::pieces::Piece;
+use crate::process::Rma;
+use crate::record::{Lock, Record};
+use crate::serve::{RemotePiece, Way};
+use datatype::{Buffer, Layout};
+use error::{Class, Result, fail};
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+use sys::Span;
+use telemetry::{Counter, count};
+use transport::shm::cma;
+
+/// Where an operation goes at its target.
+#[derive(Clone, Copy)]
+pub struct TargetRange<'a> {
+    /// Displacement in the target's units; in a dynamic window, an address.
+    pub disp: i64,
+    /// Elements.
+    pub count: usize,
+    /// Their data bytes together.
+    pub bytes: usize,
+    /// Their layout.
+    pub layout: &'a Arc<Layout>,
+}
+
+/// One member as an origin sees it.
+pub(crate) struct Target {
+    pub record: Record,
+    /// Our rank in the window, by which the record knows us.
+    pub me: usize,
+    /// Its number in the job.
+    pub peer: u32,
+    pub bytes: u64,
+    pub disp_unit: i64,
+    pub memory: Memory,
+    /// The lock that we hold, or wait for.
+    pub held: Option<Held>,
+    /// Whether our MPI_Win_start names it.
+    pub started: bool,
+    /// How many of its posts we have answered.
+    pub answered: u64,
+}
+
+/// How a member's memory is reached.
+#[derive(Debug)]
+pub(crate) enum Memory {
+    /// Loads and stores: it lies in an arena.
+    Mapped(Span),
+    /// It is our own, but private: others need the latch to update it, so we do too.
+    Local(Span),
+    /// Another process's, from this address there.
+    Private(usize),
+    /// Whatever it has attached, as far as we know.
+    Dynamic(Regions),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    pub lock: Lock,
+    /// None under MPI_MODE_NOCHECK, where the program has made sure that nobody conflicts.
+    pub ticket: Option<u64>,
+}
+
+/// What a member of a dynamic window has attached.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Regions {
+    pub version: Option<u64>,
+    /// Address, bytes, memory; ascending, without overlap, none empty.
+    pub known: Arc<[(usize, usize, Memory)]>,
+}
+
+impl Regions {
+    /// The region that holds the byte at `address`.
+    fn find(&self, address: usize) -> Option<&(usize, usize, Memory)> {
+        let after = self.known.partition_point(|region| region.0 <= address);
+        self.known[..after].last().filter(|region| address - region.0 < region.1)
+    }
+
+    /// A range that lies in one region that is addressable here is a buffer; any other is taken piece by piece.
+    fn spot(&self, range: TargetRange) -> Spot {
+        let first = range.layout.reach(range.count.max(1)).map_or(0, |reach| reach.0);
+        if let Some((address, _, memory)) =
+            self.find((range.disp as usize).wrapping_add_signed(first as isize))
+        {
+            let (span, mapped) = match memory {
+                Memory::Mapped(span) => (*span, true),
+                Memory::Local(span) => (*span, false),
+                _ => return Spot::There(range.disp as usize),
+            };
+            let offset = (range.disp as usize).wrapping_sub(*address);
+            if let Some(buffer) = Buffer::within(span, offset, range.count, range.layout) {
+                return Spot::Here { buffer, mapped };
+            }
+        }
+        Spot::There(range.disp as usize)
+    }
+}
+
+/// The target's data of one operation.
+pub(crate) enum Spot {
+    Here {
+        buffer: Buffer,
+        mapped: bool,
+    },
+    /// Elements from this address on in the target's process.
+    There(usize),
+}
+
+impl Target {
+    #[inline]
+    pub fn ask(&mut self, lock: Lock, check: bool) {
+        self.held = Some(Held { lock, ticket: check.then(|| self.record.queue()) });
+    }
+
+    /// Gives the lock back; false if none is held.
+    #[inline]
+    pub fn release(&mut self, rma: &Rma) -> bool {
+        let Some(held) = self.held.take() else { return false };
+        match held.ticket {
+            Some(ticket) => self.record.release(ticket, held.lock, |peer| rma.ring(peer)),
+            None => fence(Ordering::SeqCst),
+        }
+        true
+    }
+}
+
+impl Target {
+    /// The memory of a place that everybody reaches by loads and stores, where it has no gaps and is inside of what the target exposes.
+    #[inline(always)]
+    pub fn direct(&self, range: TargetRange) -> Option<Span> {
+        if range.layout.is_contiguous() { self.mapped(range.disp, range.bytes) } else { None }
+    }
+
+    /// The same of so many bytes from a displacement on.
+    #[inline(always)]
+    pub fn mapped(&self, disp: i64, bytes: usize) -> Option<Span> {
+        let Memory::Mapped(span) = &self.memory else { return None };
+        // Negative offsets are great ones.
+        let offset = disp.checked_mul(self.disp_unit)? as usize;
+        let inside = offset <= span.bytes() && bytes <= span.bytes() - offset;
+        inside.then(|| span.slice(offset, bytes))
+    }
+
+    /// Where the range lies, checked against what the target exposes.
+    pub fn spot(&self, range: TargetRange) -> Result<Spot> {
+        match &self.memory {
+            Memory::Mapped(span) => self.within(*span, range, true),
+            Memory::Local(span) => self.within(*span, range, false),
+            Memory::Private(base) => {
+                let offset = self.offset(range)?;
+                let reach = if range.count == 0 { Some((0, 0)) } else { range.layout.reach(range.count) };
+                let inside = reach.is_some_and(|(first, end)| {
+                    let first = offset.checked_add(first).is_some_and(|first| first >= 0);
+                    first && offset.checked_add(end).is_some_and(|end| end as u64 <= self.bytes)
+                });
+                if inside || range.layout.size == 0 {
+                    Ok(Spot::There(base.wrapping_add_signed(offset as isize)))
+                } else {
+                    self.outside(range)
+                }
+            }
+            Memory::Dynamic(regions) => Ok(regions.spot(range)),
+        }
+    }
+
+    /// The range in memory that is addressable here.
+    #[inline]
+    fn within(&self, span: Span, range: TargetRange, mapped: bool) -> Result<Spot> {
+        let offset = self.offset(range)?;
+        match Buffer::within(span, offset as usize, range.count, range.layout) {
+            Some(buffer) => Ok(Spot::Here { buffer, mapped }),
+            None => self.outside(range),
+        }
+    }
+
+    #[cold]
+    fn outside(&self, range: TargetRange) -> Result<Spot> {
+        let (first, end) = range.layout.reach(range.count.max(1)).unwrap_or((0, i64::MAX));
+        fail!(
+            Class::RmaRange,
+            "displacement {} in units of {} bytes, and data from byte {first} to byte {end} behind it, leave the window, which has {} bytes at peer {}",
+            range.disp,
+            self.disp_unit,
+            self.bytes,
+            self.peer
+        )
+    }
+
+    /// Bytes from the start of the target's memory to the range.
+    #[inline]
+    fn offset(&self, range: TargetRange) -> Result<i64> {
+        match range.disp.checked_mul(self.disp_unit) {
+            Some(offset) => Ok(offset),
+            None => {
+                fail!(Class::RmaRange, "displacement {} in units of {} bytes", range.disp, self.disp_unit)
+            }
+        }
+    }
+
+    /// Packed bytes `[at, at + bytes)` of elements at `base` in the target's process.
+    pub fn pieces_at(
+        &self,
+        base: usize,
+        layout: &Arc<Layout>,
+        at: usize,
+        bytes: usize,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<()> {
+        let Memory::Dynamic(regions) = &self.memory else {
+            layout.pieces_at(base, at, bytes, |address, bytes| pieces.push(Piece::There { address, bytes }));
+            return Ok(());
+        };
+        let mut missing = None;
+        layout.pieces_at(base, at, bytes, |mut address, mut bytes| {
+            // A piece may reach over regions that touch each other.
+            while bytes > 0 && missing.is_none() {
+                let Some((start, length, memory)) = regions.find(address) else {
+                    missing = Some((address, bytes));
+                    return;
+                };
+                let (by, part) = (address - start, bytes.min(length - (address - start)));
+                pieces.push(match memory {
+                    Memory::Mapped(span) => Piece::Here { span: span.slice(by, part), mapped: true },
+                    Memory::Local(span) => Piece::Here { span: span.slice(by, part), mapped: false },
+                    _ => Piece::There { address, bytes: part },
+                });
+                (address, bytes) = (address + part, bytes - part);
+            }
+        });
+        match missing {
+            None => Ok(()),
+            Some((address, bytes)) => {
+                fail!(Class::RmaRange, "{bytes} bytes at {address:#x} of peer {} are not attached", self.peer)
+            }
+        }
+    }
+
+    /// Moves bytes between a span and pieces, which have the same length.
+    pub fn transfer(&self, rma: &mut Rma, pieces: &[Piece], span: Span, way: Way) -> Result<()> {
+        let mut done = 0;
+        let mut far = std::mem::take(&mut rma.scratch.far);
+        let mut moved = Ok(());
+        for run in pieces.chunk_by(|a, b| matches!((a, b), (Piece::There { .. }, Piece::There { .. }))) {
+            let bytes = run.iter().map(Piece::bytes).sum();
+            let here = span.slice(done, bytes);
+            done += bytes;
+            if let [Piece::Here { span, .. }] = run {
+                match way {
+                    Way::Put => here.copy_to(*span),
+                    Way::Fetch => span.copy_to(here),
+                }
+                continue;
+            }
+            far.clear();
+            far.extend(run.iter().filter_map(|piece| match piece {
+                Piece::There { address, bytes } => Some((*address, *bytes)),
+                Piece::Here { .. } => None,
+            }));
+            moved = self.transfer_far(rma, &far, here, way);
+            if moved.is_err() {
+                break;
+            }
+        }
+        rma.scratch.far = far;
+        moved
+    }
+
+    fn transfer_far(&self, rma: &Rma, far: &[RemotePiece], here: Span, way: Way) -> Result<()> {
+        let page = rma.segment.rank(self.peer);
+        let mut refused = None;
+        if rma.reaches(self.peer) {
+            let pid = page.pid.load(Ordering::Relaxed);
+            let moved = match way {
+                Way::Put => cma::write(pid, far, here),
+                Way::Fetch => cma::read(pid, far, here),
+            };
+            match moved {
+                Ok(()) => {
+                    count(Counter::CmaBytes, here.bytes() as u64);
+                    return Ok(());
+                }
+                // A device's memory, perhaps: its owner has found out, and serves it.
+                Err(error) => refused = Some(error),
+            }
+        }
+        match (&rma.asker, page.inbox.load(Ordering::Acquire), refused) {
+            (Some(asker), inbox, _) if inbox != 0 => {
+                asker.transfer(&rma.segment, self.peer, inbox, far, here, way)
+            }
+            (.., Some(error)) => Err(error),
+            _ => fail!(Class::Intern, "nobody serves the private memory of peer {}", self.peer),
+        }
+    }
+}
