@@ -1,9 +1,9 @@
 //! Subarrays and distributed arrays (MPI 5.0, sections 5.1.3 and 5.1.4): both are built one dimension after the other, the fastest
 //! first, and bounded by the whole array.
 
+use crate::combiner::{Combiner, Width};
 use crate::construct::{Plan, too_large};
-use crate::datatype::Datatype;
-use crate::recipe::{Combiner, Parts, Recipe, Width};
+use crate::datatype::{Datatype, Parts, Recipe};
 use error::{Class, Result, fail};
 use std::sync::Arc;
 

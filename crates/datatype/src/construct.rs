@@ -5,9 +5,10 @@
 //! types do) only these count; elsewhere the bounds are those of the data, and a struct's extent is rounded up to its alignment.
 //! Read next: `arrays.rs`, for subarrays and distributed arrays.
 
-use crate::datatype::{Datatype, Facts};
+use crate::combiner::{Combiner, Width};
+use crate::datatype::{Datatype, Parts, Recipe};
+use crate::facts::Facts;
 use crate::layout::{Body, Layout};
-use crate::recipe::{Combiner, Parts, Recipe, Width};
 use error::{Class, Error, Result, fail};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -127,7 +128,8 @@ pub fn structure(
     }
     let numbers = [&[lengths.len() as i64], lengths, displacements].concat();
     let recipe = Recipe::new(Combiner::Struct, width, numbers, displacements.len(), Parts::Many(parts));
-    plan.padded()?.finish(Facts::of_blocks(&recipe), recipe)
+    let facts = recipe.facts();
+    plan.padded()?.finish(facts, recipe)
 }
 
 /// The same data with other bounds (MPI_Type_create_resized).

@@ -5,8 +5,10 @@
 //! Read next: `construct.rs`, which makes derived datatypes, and `predefined.rs`.
 
 use crate::basic::Basic;
+use crate::combiner::{Combiner, Width};
+use crate::facts::{Facts, Leaf};
 use crate::layout::Layout;
-use crate::recipe::{Parts, Recipe};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -27,24 +29,29 @@ pub struct Datatype {
     pub(crate) committed: AtomicBool,
 }
 
-/// A basic type where it lies: also how long it is in external32, which the machine type does not determine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Leaf {
-    pub basic: Basic,
-    pub external_bytes: u8,
+/// The constructor's arguments, in the order in which MPI_Type_get_contents returns them.
+#[derive(Clone, Debug)]
+pub struct Recipe {
+    /// The constructor.
+    pub combiner: Combiner,
+    /// The numbers among the arguments: those of type int, then those of type MPI_Aint, then those of type MPI_Count.
+    pub(crate) numbers: Vec<i64>,
+    /// How many of them are ints.
+    pub(crate) integers: usize,
+    /// How many are addresses.
+    pub(crate) addresses: usize,
+    /// Arguments of type MPI_Datatype. A predefined one has a handle (`Datatype::predefined`); for any other the caller of
+    /// MPI_Type_get_contents gets a new handle to it.
+    pub datatypes: Parts,
 }
 
-/// What a datatype's basic types come to.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Facts {
-    /// Basic elements of one element (a pair has two, a complex number is one).
-    pub elements: u64,
-    /// Bytes of one element in external32; saturates.
-    pub external_size: u64,
-    /// The one basic type that all elements have, if they have one.
-    pub uniform: Option<Leaf>,
-    /// How deep structs are nested.
-    pub depth: u32,
+/// The datatypes that another was made of: one, but for structs.
+#[derive(Clone, Debug)]
+pub enum Parts {
+    /// One.
+    One(Arc<Datatype>),
+    /// Those of a struct, or none.
+    Many(Vec<Arc<Datatype>>),
 }
 
 impl Datatype {
@@ -255,46 +262,69 @@ impl Datatype {
     }
 }
 
-impl Leaf {
-    /// The index of a pair, which external32 leaves as long as it is.
-    pub fn of_index(basic: Basic) -> Leaf {
-        Leaf { basic, external_bytes: basic.size() as u8 }
+impl Deref for Parts {
+    type Target = [Arc<Datatype>];
+    fn deref(&self) -> &[Arc<Datatype>] {
+        match self {
+            Parts::One(part) => std::slice::from_ref(part),
+            Parts::Many(parts) => parts,
+        }
     }
 }
 
-impl Facts {
-    /// Of no data.
-    pub const NONE: Facts = Facts { elements: 0, external_size: 0, uniform: None, depth: 0 };
+impl Recipe {
+    /// A predefined datatype's: it has none.
+    pub const NAMED: Recipe = Recipe {
+        combiner: Combiner::Named,
+        numbers: vec![],
+        integers: 0,
+        addresses: 0,
+        datatypes: Parts::Many(vec![]),
+    };
 
-    /// Of one basic type.
-    pub fn of(leaf: Leaf) -> Facts {
-        Facts { elements: 1, external_size: leaf.external_bytes as u64, uniform: Some(leaf), depth: 0 }
+    /// The recipe of a constructor with counts, then `displacements` displacements in bytes: integers and addresses of the `int`
+    /// form, all large counts in the `_c` form.
+    pub(crate) fn new(
+        combiner: Combiner,
+        width: Width,
+        numbers: Vec<i64>,
+        displacements: usize,
+        datatypes: Parts,
+    ) -> Recipe {
+        let (integers, addresses) = match width {
+            Width::Int => (numbers.len() - displacements, displacements),
+            Width::Count => (0, 0),
+        };
+        Recipe { combiner, numbers, integers, addresses, datatypes }
     }
 
-    /// Of a struct.
-    pub fn of_blocks(recipe: &Recipe) -> Facts {
-        let blocks = recipe.blocks().map(|(times, part)| part.facts.times(times));
+    /// Arguments of type int.
+    pub fn integers(&self) -> &[i64] {
+        &self.numbers[..self.integers]
+    }
+
+    /// Arguments of type MPI_Aint.
+    pub fn addresses(&self) -> &[i64] {
+        &self.numbers[self.integers..self.integers + self.addresses]
+    }
+
+    /// Arguments of type MPI_Count; only the `_c` forms have any.
+    pub fn counts(&self) -> &[i64] {
+        &self.numbers[self.integers + self.addresses..]
+    }
+
+    /// The blocks of a struct that have data: how many elements of which datatype.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = (u64, &Arc<Datatype>)> {
+        let blocks = self.numbers.iter().skip(1).zip(&*self.datatypes);
+        blocks
+            .map(|(&length, part)| (length as u64, part))
+            .filter(|(length, part)| *length > 0 && part.size() > 0)
+    }
+
+    /// What the basic types of a struct come to.
+    pub(crate) fn facts(&self) -> Facts {
+        let blocks = self.blocks().map(|(times, part)| part.facts.times(times));
         let facts = blocks.fold(Facts::NONE, Facts::then);
         Facts { depth: facts.depth + 1, ..facts }
-    }
-
-    /// So many times.
-    pub fn times(self, count: u64) -> Facts {
-        if count == 0 || self.elements == 0 {
-            return Facts::NONE;
-        }
-        // Elements are no more than bytes, which the constructor has counted.
-        let (elements, external_size) = (self.elements * count, self.external_size.saturating_mul(count));
-        Facts { elements, external_size, ..self }
-    }
-
-    /// Of these, then `next`.
-    pub fn then(self, next: Facts) -> Facts {
-        Facts {
-            elements: self.elements + next.elements,
-            external_size: self.external_size.saturating_add(next.external_size),
-            uniform: if self.elements == 0 || self.uniform == next.uniform { next.uniform } else { None },
-            depth: self.depth.max(next.depth),
-        }
     }
 }

@@ -5,7 +5,8 @@
 
 use crate::basic::Basic;
 use crate::buffer::Buffer;
-use crate::datatype::{Datatype, Leaf};
+use crate::datatype::Datatype;
+use crate::facts::Leaf;
 use error::{Class, Result, fail};
 use sys::Span;
 

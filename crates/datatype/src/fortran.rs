@@ -1,9 +1,9 @@
 //! The parametrised types of Fortran 90 (MPI 5.0, section 19.1.9): a precision and a range choose among the kinds of gfortran.
 
 use crate::basic::Basic;
-use crate::datatype::Datatype;
+use crate::combiner::Combiner;
+use crate::datatype::{Datatype, Recipe};
 use crate::predefined::unnamed;
-use crate::recipe::{Combiner, Recipe};
 use error::{Class, Result, fail};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

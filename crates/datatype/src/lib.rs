@@ -8,13 +8,14 @@ mod arrays;
 mod atomic;
 mod basic;
 mod buffer;
+mod combiner;
 pub mod construct;
 mod datatype;
 mod external32;
+mod facts;
 mod fortran;
 mod layout;
 mod predefined;
-mod recipe;
 mod reduce;
 mod represented;
 mod strip;
@@ -26,16 +27,16 @@ pub use arrays::{
 pub use atomic::{accumulate, compare_and_swap, is_atomic};
 pub use basic::{Basic, PredefinedOp};
 pub use buffer::{Buffer, Loan};
+pub use combiner::{Combiner, Width};
 pub use construct::{
     contiguous, dup, hindexed, hindexed_block, hvector, indexed, indexed_block, resized, structure, vector,
 };
-pub use datatype::Datatype;
+pub use datatype::{Datatype, Parts, Recipe};
 pub use external32::{external32_size, pack_external32, unpack_external32};
 pub use fortran::{f90_complex, f90_integer, f90_real};
 pub use layout::{Layout, Loop, RUNS_MAX, Run};
 pub use predefined::{
     NULL, match_size, predefined, predefined_handle, predefined_handles, predefined_name, value_index,
 };
-pub use recipe::{Combiner, Parts, Recipe, Width};
 pub use reduce::{check_op, reduce, reduce_buffers};
 pub use represented::represented;

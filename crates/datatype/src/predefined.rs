@@ -2,9 +2,9 @@
 //! x86-64 and aarch64 Linux and of gfortran's default kinds.
 
 use crate::basic::Basic::{self, *};
-use crate::datatype::{Datatype, Facts, Leaf};
+use crate::datatype::{Datatype, Recipe};
+use crate::facts::{Facts, Leaf};
 use crate::layout::{Body, Layout};
-use crate::recipe::Recipe;
 use error::{Class, Result, fail};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, LazyLock};

@@ -3,10 +3,10 @@
 //! The constructors are applied again, to basic types of the file's lengths: counts, strides and displacements that were given in elements
 //! scale with them, those that were given in bytes stay what they are.
 
+use crate::combiner::{Combiner, Width};
 use crate::construct::{contiguous, hindexed, hindexed_block, hvector, indexed, indexed_block};
 use crate::construct::{resized, structure, vector};
 use crate::datatype::Datatype;
-use crate::recipe::{Combiner, Width};
 use crate::{Distribution, darray, predefined, predefined_handle, subarray};
 use error::{Class, Result, fail};
 use std::sync::Arc;

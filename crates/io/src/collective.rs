@@ -19,7 +19,7 @@ use crate::hints::Switch;
 use crate::pool::{Pool, Promise};
 use crate::shared_pointer::SharedPointer;
 use crate::view::{KnownViews, Tiles, View};
-use coll::{Call, Coll, Members, Part, CollTicket};
+use coll::{Call, Coll, CollTicket, Members, Part};
 use datatype::Buffer;
 use error::{Class, Error, Result};
 use schedule::algorithm::Collective as Pattern;

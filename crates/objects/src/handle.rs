@@ -174,12 +174,3 @@ impl std::fmt::Debug for Handle {
         write!(f, "{:#x}", self.0)
     }
 }
-
-impl std::fmt::Display for Handle {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match crate::constants::handle_name(*self) {
-            Some(name) => f.write_str(name),
-            None => write!(f, "{:#x}", self.0),
-        }
-    }
-}

@@ -13,6 +13,7 @@ pub mod errhandler;
 pub mod errors;
 pub mod group;
 pub mod handle;
+mod handle_name;
 pub mod info;
 pub mod op;
 pub mod session;

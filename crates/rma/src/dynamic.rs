@@ -3,20 +3,13 @@
 use crate::process::Rma;
 use crate::record::ROW;
 use crate::target::{Memory, Regions, Target};
-use crate::window::Window;
+use crate::window::{Attached, Window};
 use datatype::Buffer;
 use error::{Class, Result, fail};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use sys::Span;
 use transport::shm::Allocator;
-
-/// Memory that this member has attached.
-pub(crate) struct Attached {
-    span: Span,
-    /// Where it lies, if that is in an arena: whose, and at which offset.
-    mapped: Option<(u32, u64)>,
-}
 
 impl Window {
     /// MPI_Win_attach.

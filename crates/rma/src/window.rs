@@ -3,7 +3,6 @@
 //! All operations move their bytes before they return, so closing an epoch or flushing it has nothing to complete: it orders memory
 //! and tells others. Functions here never wait: the layer above asks again until they say yes.
 
-use crate::dynamic::Attached;
 use crate::process::Rma;
 use crate::record::{Lock, Record};
 use crate::target::{Held, Memory, Regions, Target};
@@ -97,6 +96,13 @@ pub struct Window {
     /// Dynamic: what we have attached, and where its table lies.
     pub(crate) attached: Vec<Attached>,
     pub(crate) table: Option<(u64, usize)>,
+}
+
+/// Memory that this member has attached.
+pub(crate) struct Attached {
+    pub span: Span,
+    /// Where it lies, if that is in an arena: whose, and at which offset.
+    pub mapped: Option<(u32, u64)>,
 }
 
 impl Window {

@@ -1,0 +1,35 @@
+//! The constructors of datatypes by name (MPI 5.0, section 5.1.13).
+
+/// The constructor that made a datatype, numbered as the MPI_COMBINER constants of the standard ABI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(i32)]
+#[allow(missing_docs)] // The names are the standard's.
+pub enum Combiner {
+    Named = 101,
+    Dup = 102,
+    Contiguous = 103,
+    Vector = 104,
+    Hvector = 105,
+    Indexed = 106,
+    Hindexed = 107,
+    IndexedBlock = 108,
+    HindexedBlock = 109,
+    Struct = 110,
+    Subarray = 111,
+    Darray = 112,
+    F90Real = 113,
+    F90Complex = 114,
+    F90Integer = 115,
+    Resized = 116,
+    ValueIndex = 117,
+}
+
+/// Which form of a constructor was called: the one with `int` arguments, or the `_c` one with MPI_Count arguments. Their
+/// envelopes differ: the `_c` forms record counts and displacements as large counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Width {
+    /// `MPI_Type_vector`: integers and addresses.
+    Int,
+    /// `MPI_Type_vector_c`: large counts.
+    Count,
+}
