@@ -1,7 +1,7 @@
-/* Calls whose instructions tests/budgets counts: each in a function of its own, on rank 0, while rank 1 has done its part and waits.
+/* Calls whose instructions tests/budgets counts: each in a function of its own, on rank 0, after rank 1 has done its part.
  *
- * The ranks agree by flags in shared memory, not by MPI, so that what is counted starts from the same state each time: the partner of
- * a send is outside of MPI, the message of a receive has arrived, the partner of an allreduce waits in it. */
+ * The ranks synchronize by flags in shared memory, not by MPI, so each call starts from the same state: the partner of a
+ * send is outside of MPI, the message of a receive has arrived, the partner of an allreduce waits in it. */
 #include <mpi.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,9 +1,10 @@
-"""How the runners under tests/ run a program: with a time limit, and with nothing left behind."""
+"""How the runners under tests/ run a program: with a time limit, and so that no process remains."""
 import os, signal, subprocess, time
 
 
 def run(command, environment, timeout, cwd=None):
-    """One run: (exit code or None when it had to be stopped, output, seconds). Of mpirun the output then ends with what the ranks wait for."""
+    """One run: (exit code, or None if it had to be stopped; output; seconds). The output of an mpirun that had to be stopped
+    ends with its deadlock report."""
     start = time.monotonic()
     child = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                              errors="replace", env={**os.environ, **environment}, cwd=cwd, start_new_session=True,

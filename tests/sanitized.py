@@ -1,6 +1,6 @@
 """Outboard built for a sanitizer: its library and programs under target/NAME, and how a C program is built over them.
 
-Needs the nightly toolchain (with `rust-src` for ThreadSanitizer, which wants an instrumented standard library)."""
+Needs the nightly toolchain (with `rust-src` for ThreadSanitizer, which needs an instrumented standard library)."""
 import os, shutil, subprocess
 from pathlib import Path
 

@@ -1,4 +1,5 @@
-/* What Rust's ThreadSanitizer calls and the C compiler's runtime, if it is older, does not have: it watches these by their plain names. */
+/* Functions that Rust's ThreadSanitizer calls and an older runtime of the C compiler does not have: that runtime
+   intercepts them by their plain names. */
 #include <stddef.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* churn MILLISECONDS: collectives of many kinds and lengths, several outstanding, each result checked, until the time is
- * over. Among them in-place reductions, whose operand a careless recovery would add twice. */
+ * over. Among them are in-place reductions, whose operand a wrong recovery would add twice. */
 #include "../programs/check.h"
 #include <time.h>
 

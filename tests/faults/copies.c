@@ -1,4 +1,4 @@
-/* Collective and point-to-point traffic whose every received byte is looked at: for valgrind. */
+/* Collective and point-to-point traffic that reads every received byte: for valgrind. */
 #include <mpi.h>
 #include <stdlib.h>
 

@@ -1,4 +1,5 @@
-/* crashes WAY: rank 1 ends in the way that is named (own: with a handler of the program's, fork: it is a child that crashes), the others wait. Of its 32 MiB of shared memory all is in use. */
+/* crashes WAY: rank 1 ends in the named way (own: with a handler of the program's; fork: its child crashes), and the others
+   wait. All of its 32 MiB of shared memory is in use. */
 #include <mpi.h>
 #include <pthread.h>
 #include <signal.h>

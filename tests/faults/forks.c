@@ -1,5 +1,5 @@
-/* forks: rank 0's first session has ended when it forks; the child exits at once, while the job goes on. Rank 0 then begins another session
-   and sends rank 1 what that waits for. */
+/* forks: rank 0 forks after its first session has ended; the child exits at once, and the job goes on. Rank 0 then begins
+   another session and sends rank 1 the message that it waits for. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Says its rank; long enough to be looked at on a busy machine. */
+/* Prints its rank, and lives long enough to be seen on a busy machine. */
 #include <mpi.h>
 #include <stdio.h>
 #include <unistd.h>

@@ -1,5 +1,6 @@
-/* late never|late|traffic FILE: rank 0 uses a session while the others have not called MPI: they never do, or only once FILE is there,
-   which rank 0 makes. In `traffic`, rank 0 waits in MPI_Init for rank 1, whose long message on a session's comm it receives meanwhile. */
+/* late never|late|traffic FILE: rank 0 uses a session while the others have not called MPI. They never do, or only after
+   rank 0 has made FILE. In `traffic`, rank 0 waits in MPI_Init for rank 1, and receives its long message on a session's
+   comm meanwhile. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

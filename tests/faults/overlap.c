@@ -1,4 +1,4 @@
-/* Ten all-to-alls beside computation; then the end that the argument names. */
+/* Ten all-to-alls beside computation; then the job ends in the way that the argument names. */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* A token goes round the ranks, who poll for it; rank 0 tells how many polls a hop took. With an argument, ranks 0 and 1 then poll for what never comes. */
+/* A token goes round the ranks, which poll for it; rank 0 prints how many polls a hop took. With an argument, ranks 0 and 1
+   then poll for a message that never comes. */
 #include <mpi.h>
 #include <stdio.h>
 

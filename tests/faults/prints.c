@@ -1,5 +1,5 @@
-/* Prints as its argument says: two lines, and then it waits for a line of input and is killed (crash); with a full buffer of its own
-   choice (full); or what MPI_UNIVERSE_SIZE is (universe). */
+/* Prints what its argument says. crash: two lines, then it waits for a line of input and is killed. full: with a buffer
+   that it has set itself. universe: the value of MPI_UNIVERSE_SIZE. */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>

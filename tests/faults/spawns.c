@@ -1,4 +1,4 @@
-/* Spawns a copy of itself; both say who they are, and wait for each other for ever. */
+/* Spawns a copy of itself. Both print their names, and wait for each other for ever. */
 #include <mpi.h>
 #include <stdio.h>
 #include <unistd.h>

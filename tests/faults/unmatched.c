@@ -1,5 +1,5 @@
-/* Rank 0 sends what rank 1, which waits for another message, never receives, and then finalizes, ends its session, or disconnects: as the
-   argument says. */
+/* Rank 0 sends a message that rank 1 never receives, because rank 1 waits for another. Then rank 0 finalizes, ends its
+   session, or disconnects, as the argument says. */
 #include <mpi.h>
 #include <string.h>
 

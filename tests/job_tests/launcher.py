@@ -1,4 +1,4 @@
-"""mpirun: programs, options, output, exit codes, and what is left when something dies."""
+"""mpirun: programs, options, output, exit codes, and what remains when a process dies."""
 import json, os, re, shutil, signal, subprocess, sys, tempfile
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What differs between ranks, what the machine limits, and what is left of a rank that crashes."""
+"""Settings that differ between ranks, limits of the machine, and what remains of a rank that crashes."""
 import os, re, resource, signal, sys, tempfile
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a job tells about itself: deadlock reports, `outboard top`, statistics, traces, debuggers."""
+"""What a job shows of itself: deadlock reports, `outboard top`, statistics, traces, debuggers."""
 import json, os, re, shutil, signal, tempfile
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""mpirun: options of MPICH's and Open MPI's users, output as it is written, and which cores jobs take."""
+"""mpirun: the options of MPICH and Open MPI, output as it is written, and which cores jobs take."""
 import os, re, shutil, subprocess, sys, tempfile
 from pathlib import Path
 

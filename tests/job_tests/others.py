@@ -1,4 +1,4 @@
-"""What programs of other MPIs expect, and what they are told."""
+"""Programs of other MPIs: what they expect, and which messages they get."""
 import re, subprocess, sys
 
 import wheel

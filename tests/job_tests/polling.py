@@ -1,4 +1,4 @@
-"""Programs that poll (MPI_Test, MPI_Iprobe, ...): ranks that share cores give them away, and a job tells of polls in vain."""
+"""Programs that poll (MPI_Test, MPI_Iprobe, ...): ranks that share cores yield, and a job reports polls in vain."""
 import os, re, signal
 
 from job_tests.running import BIN, HERE, compile_c, expect, mpirun, read_until, rest, run, start, test, wait_for

@@ -1,4 +1,4 @@
-"""Proxies that die or stall: the ranks go on, and one warning says so."""
+"""Proxies that die or stall: the ranks continue, and print one warning."""
 import os, random, signal, time
 
 from job_tests.running import (BIN, HERE, children, chosen, compile_c, expect, finish, read_until,

@@ -1,4 +1,4 @@
-"""Where less is allowed: no cross-memory attach, an ordinary user."""
+"""Fewer rights: no cross-memory attach, an ordinary user."""
 import os, shutil, subprocess, tempfile
 from pathlib import Path
 

@@ -1,4 +1,5 @@
-"""What the tests of jobs share: starting, reading and ending jobs, and looking at their processes. `@test` enters a test."""
+"""What the tests of jobs share: starting, reading and ending jobs, and looking at their processes. `@test`
+registers a test."""
 import argparse, os, re, signal, subprocess, time
 from pathlib import Path
 
@@ -7,7 +8,7 @@ ROOT = HERE.parent
 BIN = ROOT / "build/bin"
 PROGRAMS = ROOT / "target/programs"
 TESTS = []
-# What takes longer hangs, in seconds: long enough for a machine shared with others, since no test asserts a wall time.
+# In seconds: what takes longer counts as deadlocked. Long enough for a shared machine; no test asserts a wall time.
 HANGS = 120
 # The runner's options: `more`, `seed`.
 chosen = argparse.Namespace(more=False, seed=1)

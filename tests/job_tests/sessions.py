@@ -1,4 +1,5 @@
-"""Sessions in jobs of which not all ranks call MPI, or not at the same time: MPI_Session_init is local (MPI 5.0, section 11.3.1)."""
+"""Sessions in jobs in which not all ranks call MPI, or not at the same time: MPI_Session_init is local (MPI 5.0,
+section 11.3.1)."""
 import tempfile
 from pathlib import Path
 

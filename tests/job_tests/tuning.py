@@ -1,4 +1,4 @@
-"""Choices by measurement: tables, what messages show, and what is refused (docs/tuning.md)."""
+"""Choices by measurement: tables, measurements of messages, and what is refused (docs/tuning.md)."""
 import os, re, tempfile
 from pathlib import Path
 

@@ -1,4 +1,6 @@
-/* Attributes: callbacks at the right moments, in the right order, and what their error codes become.   ways: plain   ranks: 1 2 */
+/* Attributes: their callbacks are called at the right moments and in the right order, and their error codes
+   have the right effect.
+   ways: plain   ranks: 1 2 */
 #include "check.h"
 
 static int copies, deletes, refuse, order[8], last;

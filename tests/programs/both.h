@@ -1,4 +1,4 @@
-/* One text for the blocking and the nonblocking form of a collective. */
+/* One name for the blocking and the nonblocking form of a collective. */
 #ifndef BOTH_H
 #define BOTH_H
 

@@ -1,4 +1,5 @@
-/* Buffers for MPI_Bsend: of the process and of a comm, the user's and automatic; flush, iflush and detach wait for what is in them. */
+/* Buffers for MPI_Bsend: those of the process and of a comm, the program's and automatic ones; flush, iflush
+   and detach wait for the messages in them. */
 #include "check.h"
 
 enum { N = 30000, BYTES = N * (int)sizeof(int) };

@@ -1,4 +1,5 @@
-/* Checks for whole programs. A program runs to its end and counts what was wrong; its exit code tells. */
+/* Checks for whole programs. A program runs to its end and counts errors; its exit code says whether there
+   were any. */
 #ifndef CHECK_H
 #define CHECK_H
 

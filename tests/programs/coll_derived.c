@@ -1,4 +1,5 @@
-/* Collectives on derived types: gaps, different types on the two sides, reductions of types with an operator of their own. */
+/* Collectives on derived types: gaps, different types on the two sides, reductions of derived types with an
+   operator of the program's. */
 #include "check.h"
 #include "both.h"
 

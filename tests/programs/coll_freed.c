@@ -1,4 +1,6 @@
-/* What a program may free while a reduction goes on: the datatype, whose handle another one then gets, and the operator.   ranks: 2 3 */
+/* What a program may free while a reduction goes on: the datatype, whose handle another one then gets, and
+   the operator.
+   ranks: 2 3 */
 #include "check.h"
 
 enum { COUNT = 300, MADE = 200 };

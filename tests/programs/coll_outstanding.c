@@ -1,5 +1,6 @@
-/* Many nonblocking collectives at once, on many comms, finished in another order than they were started: some before their comm's
-   queue is open (crates/coll/src/queue.rs), some while it opens, some too long for it.   ways: plain proxy pulled no-cma */
+/* Many nonblocking collectives at once on many comms, completed in another order than they were started:
+   before their comm's queue opens (crates/coll/src/queue.rs), while it opens, and too long for it.
+   ways: plain proxy pulled no-cma */
 #include "check.h"
 #include <sched.h>
 #include <stdatomic.h>

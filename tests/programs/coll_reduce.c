@@ -1,4 +1,5 @@
-/* Reductions: reduce, allreduce, reduce_scatter(_block), scan, exscan; many counts, in place, every kind of operator. */
+/* Reductions: reduce, allreduce, reduce_scatter(_block), scan, exscan; many counts, in place, every kind of
+   operator. */
 #include "check.h"
 #include "both.h"
 

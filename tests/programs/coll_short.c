@@ -1,5 +1,6 @@
-/* Short blocking collectives, many in a row: those that go over slots (crates/coll/src/flat.rs) from the eighth on, on comms that come and go,
- * with slow members, beside nonblocking ones.   ranks: 1 2 3 5 8   ways: plain pulled no-cma */
+/* Many short blocking collectives in a row, which use flat slots (crates/coll/src/flat.rs) from the eighth
+   on: on comms that are made and freed, with slow members, beside nonblocking ones.
+   ranks: 1 2 3 5 8   ways: plain pulled no-cma */
 #include "check.h"
 #include <unistd.h>
 

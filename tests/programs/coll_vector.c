@@ -1,4 +1,5 @@
-/* Collectives with a count for each rank: gatherv, scatterv, allgatherv, alltoallv, alltoallw; zero counts and gaps. */
+/* Collectives with a count for each rank: gatherv, scatterv, allgatherv, alltoallv, alltoallw; zero counts
+   and gaps. */
 #include "check.h"
 #include "both.h"
 

@@ -1,4 +1,5 @@
-/* Comms and groups: dup, split, create, free, compare; their messages never mix; attributes and names. */
+/* Comms and groups: dup, split, create, free, compare; messages of different comms never match; attributes
+   and names. */
 #include "check.h"
 
 static int sum_of_ranks(MPI_Comm comm)

@@ -1,4 +1,4 @@
-/* Communicators that share a process keep their messages apart, however they came to be.
+/* Messages of communicators that share a process never match, however the communicators were made.
    ranks: 3 8   env: OUTBOARD_SPAWN_RANKS_MAX=4 */
 #include "check.h"
 

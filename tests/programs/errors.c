@@ -1,4 +1,4 @@
-/* Bad input answers with the right class and a sentence, and the library works on afterwards.   ways: plain */
+/* Wrong arguments give the right class and a sentence, and the library works on afterwards.   ways: plain */
 #include "check.h"
 #include <unistd.h>
 

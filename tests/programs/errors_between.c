@@ -1,5 +1,5 @@
-/* With OUTBOARD_CHECK=1 the members of a collective compare what they pass: every rank gets an error that names the difference. And always
-   those who make a comm compare what they have made before.
+/* With OUTBOARD_CHECK=1 the members of a collective compare what they pass: every rank gets an error that
+   names the difference. Members that make a comm always compare what they have made before.
    ranks: 2 4   ways: plain proxy   env: OUTBOARD_CHECK=1 */
 #include "check.h"
 

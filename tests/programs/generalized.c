@@ -1,4 +1,5 @@
-/* Generalized requests: their functions are called at the right moments of wait, test, free and cancel, in all forms.   ways: plain   ranks: 1 2 */
+/* Generalized requests: wait, test, free and cancel, in all forms, call their functions at the right moments.
+   ways: plain   ranks: 1 2 */
 #include "check.h"
 
 struct facts {

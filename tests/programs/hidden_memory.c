@@ -1,6 +1,6 @@
-/* Buffers that the kernel lets no other process read or write, as it does with a device's memory: here memory of memfd_secret. A kernel
- * without it leaves only the arithmetic to be checked.
- * ranks: 1 2 3   ways: plain proxy pulled */
+/* Buffers that the kernel lets no other process read or write, as a device's memory: here memory of
+   memfd_secret. On a kernel without it only results are checked.
+   ranks: 1 2 3   ways: plain proxy pulled */
 #define _GNU_SOURCE
 #include "check.h"
 #include <sys/mman.h>

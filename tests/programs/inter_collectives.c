@@ -1,5 +1,6 @@
-/* Every collective on intercommunicators against its definition (MPI 5.0, sections 6.2.2 and 6.2.3): blocking, nonblocking and
-   persistent, every cut of the processes into two groups, every root on either side, commuting and ordered operators.
+/* Every collective on intercommunicators against its definition (MPI 5.0, sections 6.2.2 and 6.2.3):
+   blocking, nonblocking and persistent, every cut of the processes into two groups, every root on either
+   side, commuting and ordered operators.
    ranks: 2 3 5 8 */
 #include "check.h"
 

@@ -1,4 +1,5 @@
-/* Intercommunicators: made, merged, duplicated, split and compared; messages between their groups (MPI 5.0, section 7.6).
+/* Intercommunicators: made, merged, duplicated, split and compared; messages between their groups (MPI 5.0,
+   section 7.6).
    ranks: 2 3 5 8 */
 #include "check.h"
 

@@ -1,4 +1,5 @@
-/* Errors of files: their classes, that calls fail on all ranks alike, and which handler hears of them; hints and what else files tell. */
+/* Errors of files: their classes, that calls fail on all ranks alike, and which handler is called; hints and
+   queries. */
 #include "io.h"
 
 static int heard, heard_code;

@@ -1,5 +1,5 @@
-/* Individual and shared file pointers, the order of ranks, split accesses, sequential and append modes, and progress of collective accesses
-   while their ranks wait for something else. */
+/* Individual and shared file pointers, the order of ranks, split accesses, sequential and append modes, and
+   progress of collective accesses while their ranks wait for something else. */
 #include "io.h"
 
 static void individual(void)

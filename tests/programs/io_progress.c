@@ -1,4 +1,5 @@
-/* A rank that writes a long block to a file by itself serves its peers meanwhile.   ranks: 2   ways: plain no-cma */
+/* A rank that writes a long block to a file by itself makes progress for its peers meanwhile.
+   ranks: 2   ways: plain no-cma */
 #include "io.h"
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-/* native, internal, external32, and representations of the program. */
+/* Data representations: native, internal, external32, and the program's own. */
 #include "io.h"
 
 /* In the file every int has 3 bytes, the highest first. */

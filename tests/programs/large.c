@@ -1,4 +1,4 @@
-/* Messages and collectives of more than 2^31 bytes and elements, on two ranks; where the machine has the memory.
+/* Messages and collectives of more than 2^31 bytes and elements on two ranks, if the machine has the memory.
    ranks: 2   ways: plain   when: more */
 #include "check.h"
 

@@ -1,4 +1,5 @@
-/* With OUTBOARD_CHECK=2 MPI_Finalize says what was left behind, a line each; without it a message that nobody receives delays nobody.
+/* With OUTBOARD_CHECK=2 MPI_Finalize lists what was not received or freed, one line each. Without it, a
+   message that is never received delays no rank.
    ranks: 1 2 3   ways: plain no-cma   env: OUTBOARD_CHECK=2 */
 #include "check.h"
 #include <unistd.h>

@@ -1,4 +1,5 @@
-/* What MPICH, Open MPI and Intel MPI take and the standard does not grant (docs/debugging.md); and every operator on every predefined type.
+/* Calls that MPICH, Open MPI and Intel MPI accept and the standard does not allow (docs/debugging.md); every
+   operator on every predefined type.
    ways: plain proxy */
 #include "check.h"
 #include <limits.h>

@@ -1,5 +1,6 @@
-/* Neighborhood collectives in all forms, blocking, nonblocking and persistent: on grids with few places, where both neighbours may be one
-   process or oneself, on a graph, and on distributed graphs with repeated edges and loops. Against point-to-point by the definition. */
+/* Neighborhood collectives in all forms, blocking, nonblocking and persistent: on grids with few places,
+   where both neighbours may be the same process or the caller itself, on a graph, and on distributed graphs
+   with repeated edges and loops. Checked against point-to-point messages, as the definition says. */
 #include "check.h"
 
 enum { MOST = 64, COUNT = 5, FORMS = 3, KINDS = 5 };

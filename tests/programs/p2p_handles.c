@@ -1,5 +1,5 @@
-/* Handles that come to mean something else: a datatype or a comm that is freed, and others made until one has its handle. What was sent with
- * the old one must not decide what is sent with the new. */
+/* Handles that get another meaning: a datatype or a comm is freed, and others are made until one has its
+   handle. What the library remembers of the old object must not be used for the new one. */
 #include "check.h"
 
 /* After so many others at the most a handle is used again. */

@@ -1,4 +1,4 @@
-/* Every mode of sending, blocking and not, from empty to 8 MiB, between all pairs at once. */
+/* Every mode of sending, blocking and nonblocking, from empty to 8 MiB, between all pairs at once. */
 #include "check.h"
 
 static const int counts[] = {0, 1, 9, 10, 11, 100, 1000, 4096, 8191, 20000, 70001, 300000, 2097152};

@@ -1,4 +1,5 @@
-/* Messages of one envelope arrive in the order sent, whatever their size, mode and the receiver's wildcards. */
+/* Messages of one envelope arrive in the order sent, whatever their size, their mode and the receiver's
+   wildcards. */
 #include "check.h"
 
 enum { MESSAGES = 300 };

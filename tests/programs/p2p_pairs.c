@@ -1,4 +1,5 @@
-/* Sendrecv, sendrecv_replace, self, MPI_PROC_NULL, all pairs at once, bsend's accounting, a 64 MiB message. */
+/* Sendrecv, sendrecv_replace, messages to oneself, MPI_PROC_NULL, all pairs at once, the space that bsend
+   takes, a 64 MiB message. */
 #include "check.h"
 
 static void exchange(void)

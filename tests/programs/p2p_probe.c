@@ -1,4 +1,4 @@
-/* Probe, iprobe, and their matched forms: what they show is what the receive gets. */
+/* Probe, iprobe, and their matched forms: the receive gets the message that they show. */
 #include "check.h"
 
 static const int counts[] = {0, 5, 2000, 200000};

@@ -1,5 +1,6 @@
-/* Plain receives, of which the library keeps the least that it can: asked for in every way when their messages have been sent, when these
- * were taken along with another's, and when something else has had the receives posted; taken back; very many; and named when they are over. */
+/* Plain receives, of which the library keeps as little as it can: completed in every way when their messages
+   have been sent, when the messages were taken along with another's, and when another call has posted the
+   receives; cancelled; very many of them; and reported when they are complete. */
 #include "check.h"
 
 enum { MANY = 3, TAG = 10, LATER = 99, WINDOW = 300 };

@@ -1,4 +1,6 @@
-/* Partitioned communication: as many partitions on both sides or not, parts that arrive one by one, restarts, threads.   ways: plain no-cma */
+/* Partitioned communication: equal and different numbers of partitions on the two sides, partitions that
+   arrive one by one, restarts, threads.
+   ways: plain no-cma */
 #include "check.h"
 
 static int to, from;

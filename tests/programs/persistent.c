@@ -1,5 +1,5 @@
-/* Persistent collectives: every one of them, started many times, in another order on every rank, with what they were
-   given at their initialisation changed or freed since. */
+/* Persistent collectives: each of them started many times, in another order on every rank, after the
+   arguments of its initialisation were changed or freed. */
 #include "check.h"
 
 enum { COUNT = 300, ROUNDS = 15, KINDS = 17 };

@@ -1,4 +1,5 @@
-/* Accumulates, fetch-and-ops and compare-and-swaps from all ranks at once, on every kind of window: nothing is lost, whatever the type's length.
+/* Accumulates, fetch-and-ops and compare-and-swaps from all ranks at once, on every kind of window: no update
+   is lost, whatever the type's length.
    ranks: 1 2 3 8   ways: plain no-cma */
 #include "check.h"
 #include "window.h"

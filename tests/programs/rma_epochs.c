@@ -1,4 +1,5 @@
-/* Epochs of every kind: fences, post-start-complete-wait in rings and stars, locks that exclude, flushes, and targets that never call MPI.
+/* Epochs of every kind: fences, post-start-complete-wait in rings and stars, locks that exclude, flushes, and
+   targets that never call MPI.
    ranks: 1 2 3 5 8   ways: plain proxy no-cma */
 #include "check.h"
 #include "window.h"

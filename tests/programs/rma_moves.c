@@ -1,4 +1,5 @@
-/* Puts and gets of every datatype into every kind of window, against a model in plain memory; all lengths, overlapping nothing, MPI_PROC_NULL.
+/* Puts and gets of every datatype into every kind of window, against a model in plain memory; all lengths, no
+   overlap, MPI_PROC_NULL.
    ways: plain no-cma */
 #include "check.h"
 #include "window.h"

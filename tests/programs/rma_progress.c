@@ -1,5 +1,6 @@
-/* A rank that polls makes progress for its other operations: rank 0 has a receive under way and asks, in each of the ways in which a program can ask, whether
-   rank 1 has passed its send, which is too long to leave unasked.
+/* A rank that polls makes progress for its other operations. Rank 0 has a receive under way and polls, in
+   each of the ways in which a program can poll, until rank 1 has passed its send, which is too long for the
+   eager protocol.
    ranks: 2   ways: plain no-cma */
 #include "io.h"
 

@@ -1,4 +1,5 @@
-/* Windows as objects: attributes, keyvals, names, hints, groups, error handlers, shared memory, attached memory, and their errors.
+/* Windows as objects: attributes, keyvals, names, hints, groups, error handlers, shared memory, attached
+   memory, and their errors.
    ways: plain no-cma */
 #include "check.h"
 

@@ -1,4 +1,5 @@
-/* Sessions before, around and after MPI_Init and MPI_Finalize, several at once, as many as each process likes (MPI 5.0, section 11.3).
+/* Sessions before, around and after MPI_Init and MPI_Finalize, several at once, a different number in each
+   process (MPI 5.0, section 11.3).
    ranks: 1 2 3 5 */
 #include "check.h"
 

@@ -1,5 +1,6 @@
-/* Below MPI_THREAD_MULTIPLE: functions that are always thread-safe beside a main thread that waits, two sessions with a thread each, and a
-   session at MPI_THREAD_MULTIPLE that begins while another thread waits.   ranks: 2 */
+/* Below MPI_THREAD_MULTIPLE: functions that are always thread-safe beside a main thread that waits, two
+   sessions with a thread each, and a session at MPI_THREAD_MULTIPLE that begins while another thread waits.
+   ranks: 2 */
 #include "check.h"
 #include <pthread.h>
 

@@ -1,4 +1,5 @@
-/* A thread that sleeps in a wait is woken by what another thread of its process does, not by the end of its nap.
+/* A thread that sleeps in a wait is woken by what another thread of its process does, before its sleep times
+   out.
    ranks: 1 2   ways: plain   env: OUTBOARD_SPIN_US=0 */
 #include "check.h"
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* Virtual topologies: grids, graphs, distributed graphs; what queries give back; parts, duplicates, and errors. */
+/* Virtual topologies: grids, graphs, distributed graphs; what queries return; parts, duplicates, and errors. */
 #include "check.h"
 
 static void grids(void)

@@ -1,4 +1,5 @@
-/* Every datatype constructor: size, extent, what a send and receive really move, envelopes and contents, pack and unpack. */
+/* Every datatype constructor: size, extent, the bytes that a send and a receive move, envelopes and contents,
+   pack and unpack. */
 #include "check.h"
 #include <stddef.h>
 

@@ -1,4 +1,4 @@
-/* Windows of every kind over memory of every kind, so that one text tests them all. */
+/* Windows of every kind over memory of every kind, so that one program tests them all. */
 #ifndef WINDOW_H
 #define WINDOW_H
 
