@@ -1,10 +1,10 @@
 //! From the arguments of MPI's file functions to calls of `io`: positions, representations, and what ranks must agree on.
 
 use crate::args::{Address, Handle};
-use crate::callback;
 use crate::collective::opened;
+use crate::process::callback;
+use crate::process::raise;
 use crate::process::{Guard, Job, Process};
-use crate::raise;
 use datatype::{Buffer, Datatype, represented};
 use error::{Class, Error, Result, fail};
 use io::{Collective, Ordered, Promise, Representation, Transfer, UserRepresentation, Way};

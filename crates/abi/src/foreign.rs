@@ -2,7 +2,7 @@
 //! attributes as integers, callbacks in their own form. Not in the standard; the MPICH shim exports it (`mpich/extra.rs`).
 
 use crate::args::{Handle, Out};
-use crate::body::attribute;
+use crate::attribute;
 use crate::process::Guard;
 use crate::request::Work;
 use error::{Class, Result, fail};

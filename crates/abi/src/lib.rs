@@ -1,33 +1,29 @@
 //! One function per MPI call: finds the objects, calls the crate that does it, waits.
 //!
-//! Read next: `body/mod.rs` (how a body is written), `process.rs` (the one lock, the one wait), `args.rs` (C arguments),
-//! `request.rs` (operations under way), `raise.rs` (what becomes of an error), `callback.rs` (the program's functions), `shim.rs` (other binary interfaces).
+//! Invariants: no module imports one that imports it (`make tidy`). Each may import those below it in this list; nobody imports `body`.
+//!
+//! Read next: `body/mod.rs` (how a body is written), `process/mod.rs` (the one lock, the one wait).
 
-mod agreement;
-pub mod args;
 pub mod body;
-mod buffer;
-pub mod callback;
-mod collective;
-mod connect;
-mod deadlock;
-mod deferred;
-mod file;
 pub mod foreign;
-mod hardware;
-mod image;
-mod launcher;
+
+mod attribute;
+mod connect;
+mod fast;
+mod file;
 mod leaks;
-mod lenient;
-mod neighborhood;
-mod operation;
+
+mod collective;
+
 pub mod process;
-pub mod raise;
+
 mod request;
+
+pub mod args;
+mod hardware;
+mod lenient;
 pub mod shim;
-mod short;
 mod stdio;
-mod window;
 
 /// Which functions have a body: a line for each, its name and 1 or 0. Generated.
 pub const FUNCTIONS: &str = include_str!("generated/functions.txt");

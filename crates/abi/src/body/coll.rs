@@ -4,16 +4,17 @@
 //! flat slots.
 
 use crate::args::{Address, Counts, Handle, In, Out};
-use crate::collective::{Planned, Reduced, Typed, TypedEach, Weighted};
-use crate::operation;
+use crate::collective::{Reduced, Typed, TypedEach, Weighted};
+use crate::fast::flat::{self, Prepared};
+use crate::process::operation;
 use crate::process::{Guard, Process};
-use crate::short::{self, Prepared};
+use crate::request::Planned;
 use error::Result;
 use schedule::algorithm::Collective;
 
 /// MPI_Barrier
 pub fn barrier(guard: &mut Guard, comm: Handle) -> Result<()> {
-    let prepared = short::barrier(guard, comm);
+    let prepared = flat::barrier(guard, comm);
     blocking(guard, prepared, |process| process.plan_barrier(comm))
 }
 
@@ -23,7 +24,7 @@ pub fn ibarrier(guard: &mut Guard, comm: Handle, request: Out<Handle>) -> Result
         guard,
         comm,
         request,
-        |process| short::barrier(process, comm),
+        |process| flat::barrier(process, comm),
         |process| process.plan_barrier(comm),
     )
 }
@@ -33,7 +34,7 @@ pub fn ibarrier(guard: &mut Guard, comm: Handle, request: Out<Handle>) -> Result
 pub fn bcast(
     guard: &mut Guard, buffer: Address, count: i64, datatype: Handle, root: i32, comm: Handle,
 ) -> Result<()> {
-    let prepared = short::bcast(guard, comm, root, Typed(buffer, count, datatype));
+    let prepared = flat::bcast(guard, comm, root, Typed(buffer, count, datatype));
     blocking(guard, prepared, |process| process.plan_bcast(comm, root, Typed(buffer, count, datatype)))
 }
 
@@ -46,7 +47,7 @@ pub fn ibcast(
     let data = Typed(buffer, count, datatype);
     nonblocking(
         guard, comm, request,
-        |process| short::bcast(process, comm, root, data),
+        |process| flat::bcast(process, comm, root, data),
         |process| process.plan_bcast(comm, root, data),
     )
 }
@@ -58,7 +59,7 @@ pub fn gather(
     recvtype: Handle, root: i32, comm: Handle,
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
-    let prepared = short::between_root_and_all(guard, Collective::Gather, comm, root, send, recv);
+    let prepared = flat::between_root_and_all(guard, Collective::Gather, comm, root, send, recv);
     blocking(guard, prepared, |process| process.plan_gather(comm, root, send, recv))
 }
 
@@ -71,7 +72,7 @@ pub fn igather(
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
     nonblocking(
         guard, comm, request,
-        |process| short::between_root_and_all(process, Collective::Gather, comm, root, send, recv),
+        |process| flat::between_root_and_all(process, Collective::Gather, comm, root, send, recv),
         |process| process.plan_gather(comm, root, send, recv),
     )
 }
@@ -105,7 +106,7 @@ pub fn scatter(
     recvtype: Handle, root: i32, comm: Handle,
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
-    let prepared = short::between_root_and_all(guard, Collective::Scatter, comm, root, recv, send);
+    let prepared = flat::between_root_and_all(guard, Collective::Scatter, comm, root, recv, send);
     blocking(guard, prepared, |process| process.plan_scatter(comm, root, send, recv))
 }
 
@@ -118,7 +119,7 @@ pub fn iscatter(
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
     nonblocking(
         guard, comm, request,
-        |process| short::between_root_and_all(process, Collective::Scatter, comm, root, recv, send),
+        |process| flat::between_root_and_all(process, Collective::Scatter, comm, root, recv, send),
         |process| process.plan_scatter(comm, root, send, recv),
     )
 }
@@ -152,7 +153,7 @@ pub fn allgather(
     recvtype: Handle, comm: Handle,
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
-    let prepared = short::allgather(guard, comm, send, recv);
+    let prepared = flat::allgather(guard, comm, send, recv);
     blocking(guard, prepared, |process| process.plan_allgather(comm, send, recv))
 }
 
@@ -165,7 +166,7 @@ pub fn iallgather(
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
     nonblocking(
         guard, comm, request,
-        |process| short::allgather(process, comm, send, recv),
+        |process| flat::allgather(process, comm, send, recv),
         |process| process.plan_allgather(comm, send, recv),
     )
 }
@@ -199,7 +200,7 @@ pub fn alltoall(
     recvtype: Handle, comm: Handle,
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
-    let prepared = short::alltoall(guard, comm, send, recv);
+    let prepared = flat::alltoall(guard, comm, send, recv);
     blocking(guard, prepared, |process| process.plan_alltoall(comm, send, recv))
 }
 
@@ -212,7 +213,7 @@ pub fn ialltoall(
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
     nonblocking(
         guard, comm, request,
-        |process| short::alltoall(process, comm, send, recv),
+        |process| flat::alltoall(process, comm, send, recv),
         |process| process.plan_alltoall(comm, send, recv),
     )
 }
@@ -274,7 +275,7 @@ pub fn reduce(
     root: i32, comm: Handle,
 ) -> Result<()> {
     let data = Reduced { sendbuf, recvbuf, datatype, op };
-    let prepared = short::reduction(guard, Collective::Reduce, comm, root, count, &data);
+    let prepared = flat::reduction(guard, Collective::Reduce, comm, root, count, &data);
     blocking(guard, prepared, |process| process.plan_reduce(comm, root, count, data))
 }
 
@@ -287,7 +288,7 @@ pub fn ireduce(
     let data = Reduced { sendbuf, recvbuf, datatype, op };
     nonblocking(
         guard, comm, request,
-        |process| short::reduction(process, Collective::Reduce, comm, root, count, &data),
+        |process| flat::reduction(process, Collective::Reduce, comm, root, count, &data),
         |process| process.plan_reduce(comm, root, count, data),
     )
 }
@@ -299,10 +300,10 @@ pub fn allreduce(
     comm: Handle,
 ) -> Result<()> {
     let data = Reduced { sendbuf, recvbuf, datatype, op };
-    if let Some(ended) = short::flat(guard, comm, count, &data) {
+    if let Some(ended) = flat::allreduce(guard, comm, count, &data) {
         return ended;
     }
-    let prepared = short::reduction(guard, Collective::Allreduce, comm, 0, count, &data);
+    let prepared = flat::reduction(guard, Collective::Allreduce, comm, 0, count, &data);
     blocking(guard, prepared, |process| process.plan_allreduce(comm, count, data))
 }
 
@@ -315,7 +316,7 @@ pub fn iallreduce(
     let data = Reduced { sendbuf, recvbuf, datatype, op };
     nonblocking(
         guard, comm, request,
-        |process| short::reduction(process, Collective::Allreduce, comm, 0, count, &data),
+        |process| flat::reduction(process, Collective::Allreduce, comm, 0, count, &data),
         |process| process.plan_allreduce(comm, count, data),
     )
 }
@@ -327,7 +328,7 @@ pub fn reduce_scatter_block(
     comm: Handle,
 ) -> Result<()> {
     let data = Reduced { sendbuf, recvbuf, datatype, op };
-    let prepared = short::reduction(guard, Collective::ReduceScatterBlock, comm, 0, recvcount, &data);
+    let prepared = flat::reduction(guard, Collective::ReduceScatterBlock, comm, 0, recvcount, &data);
     blocking(guard, prepared, |process| process.plan_reduce_scatter_block(comm, recvcount, data))
 }
 
@@ -340,7 +341,7 @@ pub fn ireduce_scatter_block(
     let data = Reduced { sendbuf, recvbuf, datatype, op };
     nonblocking(
         guard, comm, request,
-        |process| short::reduction(process, Collective::ReduceScatterBlock, comm, 0, recvcount, &data),
+        |process| flat::reduction(process, Collective::ReduceScatterBlock, comm, 0, recvcount, &data),
         |process| process.plan_reduce_scatter_block(comm, recvcount, data),
     )
 }
@@ -352,7 +353,7 @@ pub fn reduce_scatter(
     comm: Handle,
 ) -> Result<()> {
     let data = Reduced { sendbuf, recvbuf, datatype, op };
-    let prepared = short::reduce_scatter(guard, comm, &recvcounts, &data);
+    let prepared = flat::reduce_scatter(guard, comm, &recvcounts, &data);
     blocking(guard, prepared, |process| process.plan_reduce_scatter(comm, recvcounts, data))
 }
 
@@ -365,7 +366,7 @@ pub fn ireduce_scatter(
     let data = Reduced { sendbuf, recvbuf, datatype, op };
     nonblocking(
         guard, comm, request,
-        |process| short::reduce_scatter(process, comm, &recvcounts, &data),
+        |process| flat::reduce_scatter(process, comm, &recvcounts, &data),
         |process| process.plan_reduce_scatter(comm, recvcounts, data),
     )
 }
@@ -377,7 +378,7 @@ pub fn scan(
     comm: Handle,
 ) -> Result<()> {
     let data = Reduced { sendbuf, recvbuf, datatype, op };
-    let prepared = short::reduction(guard, Collective::Scan, comm, 0, count, &data);
+    let prepared = flat::reduction(guard, Collective::Scan, comm, 0, count, &data);
     blocking(guard, prepared, |process| process.plan_scan(comm, count, data))
 }
 
@@ -390,7 +391,7 @@ pub fn iscan(
     let data = Reduced { sendbuf, recvbuf, datatype, op };
     nonblocking(
         guard, comm, request,
-        |process| short::reduction(process, Collective::Scan, comm, 0, count, &data),
+        |process| flat::reduction(process, Collective::Scan, comm, 0, count, &data),
         |process| process.plan_scan(comm, count, data),
     )
 }
@@ -402,7 +403,7 @@ pub fn exscan(
     comm: Handle,
 ) -> Result<()> {
     let data = Reduced { sendbuf, recvbuf, datatype, op };
-    let prepared = short::reduction(guard, Collective::Exscan, comm, 0, count, &data);
+    let prepared = flat::reduction(guard, Collective::Exscan, comm, 0, count, &data);
     blocking(guard, prepared, |process| process.plan_exscan(comm, count, data))
 }
 
@@ -415,7 +416,7 @@ pub fn iexscan(
     let data = Reduced { sendbuf, recvbuf, datatype, op };
     nonblocking(
         guard, comm, request,
-        |process| short::reduction(process, Collective::Exscan, comm, 0, count, &data),
+        |process| flat::reduction(process, Collective::Exscan, comm, 0, count, &data),
         |process| process.plan_exscan(comm, count, data),
     )
 }
@@ -429,7 +430,7 @@ fn blocking(
 ) -> Result<()> {
     let mut operation = None;
     if let Some(mut prepared) = prepared {
-        operation = guard.begun(prepared.0.comm, short::told(&prepared.1));
+        operation = guard.begun(prepared.0.comm, flat::told(&prepared.1));
         if guard.round(&mut prepared)? {
             operation::over(operation);
             return Ok(());

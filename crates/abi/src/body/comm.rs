@@ -1,13 +1,14 @@
 //! Comms (MPI 5.0, sections 7.4 and 7.8).
 
+use super::buffers;
 use super::gather::gather_to_make;
 use super::info::enter_info;
 use super::request::enter_complete;
-use super::{attribute, buffers};
 use crate::args::{Handle, Out, Text, TextOut};
+use crate::attribute;
+use crate::fast::flat;
 use crate::hardware;
 use crate::process::{Guard, On};
-use crate::short;
 use error::{Class, Result, fail};
 use objects::errhandler::{release, retain};
 use objects::{Comm, Context, Group, Info, Kind, constants as c};
@@ -348,7 +349,7 @@ pub fn comm_free(guard: &mut Guard, comm: Out<Handle>) -> Result<()> {
     let context = guard.objects.comm(handle)?.context;
     buffers::detach_before_free(guard, p2p::Owner::Comm(context))?;
     let freed = guard.objects.comms.remove(handle)?;
-    short::leave(&mut guard.job().coll, &freed);
+    flat::leave(&mut guard.job().coll, &freed);
     release(&mut guard.objects.errhandlers, freed.errhandler)?;
     crate::connect::publish(guard);
     comm.set(c::COMM_NULL)

@@ -3,8 +3,8 @@
 //! A datatype records whether the plain or the `_c` form made it, because MPI_Type_get_envelope reports it.
 //! Where no array argument shows the form, the `_c` form has a body of its own.
 
-use super::attribute;
 use crate::args::{self, Array, Counts, Handle, In, Out, OutCount, Text, TextOut, length};
+use crate::attribute;
 use crate::process::Guard;
 use datatype::{Combiner, Datatype, Distribution, Recipe, Width};
 use error::{Class, Result, fail};

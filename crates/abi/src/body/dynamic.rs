@@ -9,7 +9,7 @@
 use super::comm::{comm_free, enter, group_of, intracomm};
 use crate::args::{Address, Array, Handle, In, Out, Text, TextOut};
 use crate::connect;
-use crate::launcher::ask;
+use crate::connect::launcher::ask;
 use crate::process::Guard;
 use error::{Class, Error, Result, fail};
 use objects::{Comm, Context, Group, constants as c};
@@ -253,7 +253,7 @@ pub fn comm_disconnect(guard: &mut Guard, comm: Out<Handle>) -> Result<()> {
     if guard.objects.comms.is_predefined(handle) {
         fail!(Class::Comm, "{handle} is predefined and cannot be disconnected");
     }
-    let mut silence = crate::deadlock::Silence::begin();
+    let mut silence = crate::process::report::Silence::begin();
     guard.wait(|process| {
         silence.check(process, "MPI_Comm_disconnect");
         process.job().p2p.is_quiet_on(context).then_some(())

@@ -3,8 +3,9 @@
 
 use super::info::enter_info;
 use crate::args::{Address, Array, Handle, Out, Text, TextOut};
+use crate::leaks;
+use crate::process::report;
 use crate::process::{Guard, Job, Phase};
-use crate::{deadlock, leaks};
 use error::{Class, Result, fail};
 use objects::{Kind, constants as c};
 
@@ -60,10 +61,10 @@ pub fn finalize(guard: &mut Guard) -> Result<()> {
     if guard.phase != Phase::Running {
         fail!(Class::Other, "called without MPI_Init, or a second time");
     }
-    super::attribute::delete_all(guard, Kind::Comm, c::COMM_SELF)?;
+    crate::attribute::delete_all(guard, Kind::Comm, c::COMM_SELF)?;
     let departs = guard.objects.sessions.is_empty();
     let mut lost = Vec::new();
-    let mut silence = deadlock::Silence::begin();
+    let mut silence = report::Silence::begin();
     guard.wait(|process| {
         if departs {
             leaks::drain(process, &mut lost);

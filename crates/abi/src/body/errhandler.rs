@@ -2,8 +2,8 @@
 
 use crate::args::{Callback, Handle, Out};
 use crate::lenient::{self, Taken};
+use crate::process::raise;
 use crate::process::{Guard, On};
-use crate::raise;
 use error::{Class, Result, fail};
 use objects::errhandler::{release, retain};
 use objects::{Action, Errhandler, Kind, constants as c};

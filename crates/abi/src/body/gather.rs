@@ -1,9 +1,9 @@
 //! Small exchanges among the members of a comm that the library itself needs.
 
 use crate::args::Handle;
-use crate::buffer::memory;
-use crate::collective::{Planned, to_bytes, to_words};
+use crate::args::memory;
 use crate::process::Guard;
+use crate::request::{Planned, to_bytes, to_words};
 use crate::request::{Receive, Send, Source, Work};
 use datatype::Buffer;
 use error::{Class, Result, fail};

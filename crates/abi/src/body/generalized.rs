@@ -4,23 +4,12 @@
 //! calls of `request.rs` take a request out of the table before they call a function.
 
 use crate::args::{Address, Callback, Handle, Out, Status};
-use crate::callback;
 use crate::process::Guard;
-use crate::raise::from_callback;
-use crate::request::{Completion, Work};
+use crate::process::callback;
+use crate::process::raise::from_callback;
+use crate::request::{Completion, Generalized, Work};
 use error::{Class, Error, Result, fail};
 use objects::constants;
-
-/// The program's functions for one request, and what they get.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Generalized {
-    pub(crate) query: usize,
-    pub(crate) free: usize,
-    pub(crate) cancel: usize,
-    pub(crate) extra_state: usize,
-    /// They are Fortran's.
-    pub(crate) is_fortran: bool,
-}
 
 /// MPI_Grequest_start
 pub fn grequest_start(

@@ -1,7 +1,7 @@
 //! Infos (MPI 5.0, chapter 10).
 
 use crate::args::{Address, Handle, Out, Text, TextOut};
-use crate::process::Guard;
+use crate::process::{Guard, environment};
 use error::Result;
 use objects::{Info, constants as c, info::check_key};
 
@@ -21,30 +21,6 @@ pub(crate) fn enter_info(guard: &mut Guard, new: Info, info: Out<Handle>) -> Res
 pub fn info_create_env(guard: &mut Guard, argc: i32, argv: Address, info: Out<Handle>) -> Result<()> {
     let _ = (argc, argv);
     enter_info(guard, environment(1), info)
-}
-
-/// What MPI_INFO_ENV holds in a job of `size` ranks (MPI 5.0, section 11.2.2, keys as for MPI_Comm_spawn).
-pub(crate) fn environment(size: u32) -> Info {
-    let mut info = Info::default();
-    let line = std::fs::read("/proc/self/cmdline").unwrap_or_default();
-    let mut words = line.split(|byte| *byte == 0).map(String::from_utf8_lossy);
-    let command = words.next().unwrap_or_default().into_owned();
-    let arguments: Vec<_> = words.filter(|word| !word.is_empty()).collect();
-    let wdir =
-        std::fs::read_link("/proc/self/cwd").map(|path| path.display().to_string()).unwrap_or_default();
-    let facts = [
-        ("command", command),
-        ("argv", arguments.join(" ")),
-        ("maxprocs", size.to_string()),
-        ("soft", size.to_string()),
-        ("arch", std::env::consts::ARCH.to_owned()),
-        ("wdir", wdir),
-    ];
-    for (key, value) in facts {
-        // A value beyond MPI_MAX_INFO_VAL is left out: the standard lets every key be absent.
-        let _ = info.set(key, &value);
-    }
-    info
 }
 
 /// MPI_Info_dup

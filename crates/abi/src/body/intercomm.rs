@@ -3,8 +3,8 @@
 use super::comm::{enter, group_of, intracomm};
 use super::gather::{alike, gather_to_make, swap_words};
 use crate::args::{Handle, Out};
-use crate::collective::{to_bytes, to_words};
 use crate::process::Guard;
+use crate::request::{to_bytes, to_words};
 use error::{Class, Result, fail};
 use objects::context::leaders_context;
 use objects::{Comm, Context, Group};

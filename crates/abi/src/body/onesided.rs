@@ -2,8 +2,8 @@
 //! forms with a request return one that is complete.
 
 use super::request::enter_complete;
+use crate::args::lent;
 use crate::args::{Address, Handle, Out};
-use crate::buffer::lent;
 use crate::lenient::{self, Taken};
 use crate::process::Guard;
 use datatype::{Basic, Buffer, Datatype, Loan, PredefinedOp, check_op};

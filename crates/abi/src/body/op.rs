@@ -1,9 +1,10 @@
 //! Operators (MPI 5.0, section 6.9).
 
 use crate::args::{Address, Callback, Handle, Out};
-use crate::callback::{self, UserOp};
 use crate::lenient::{self, Taken};
 use crate::process::Guard;
+use crate::process::callback;
+use crate::request::UserOp;
 use datatype::{Basic, check_op, reduce_buffers};
 use error::{Class, Result, fail};
 use objects::{Op, constants as c};

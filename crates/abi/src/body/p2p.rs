@@ -1,10 +1,10 @@
 //! Point-to-point communication (MPI 5.0, chapter 3): sends, receives, probes, persistent requests.
 
-use super::plain;
 use super::request::enter_persistent;
 use crate::args::{Address, Handle, Out, Status, StatusOut};
+use crate::fast::message::tag_of;
 use crate::process::{Awaiting, Guard, On, Process};
-use crate::request::{Both, Completion, Receive, Recipe, Send, Source, Work, status_of};
+use crate::request::{Both, Completion, Receive, Recipe, Send, Source, Taken, Work, status_of};
 use datatype::Buffer;
 use error::{Class, Result, fail};
 use objects::{Comm, Group, constants};
@@ -188,7 +188,7 @@ pub fn recv(
     comm: Handle,
     status: StatusOut,
 ) -> Result<()> {
-    let completion = match (guard.plain(buf, count, datatype, source, comm), plain::tag_of(tag)) {
+    let completion = match (guard.plain(buf, count, datatype, source, comm), tag_of(tag)) {
         (Some(message), Some(tag)) => message.recv(guard, tag),
         _ => guard.incoming(buf, count, datatype, source, tag, comm)?.finish(guard)?,
     };
@@ -439,7 +439,7 @@ fn replace(
     }
     packed.resize(bytes, 0u8);
     let mut packed = packed.into_boxed_slice();
-    let aside = crate::buffer::memory(&mut packed);
+    let aside = crate::args::memory(&mut packed);
     send.buffer.pack(0, aside);
     send.buffer = Buffer::from(aside);
     start_both(guard, send, recv, Some(packed))
@@ -506,15 +506,6 @@ impl Probe {
         let taken = Taken { comm: self.comm, context, group, message, probe: found };
         Ok(Some((process.job().messages.insert(taken)?, status)))
     }
-}
-
-/// What an MPI_Message names.
-pub struct Taken {
-    comm: Handle,
-    pub(crate) context: u64,
-    group: Arc<Group>,
-    pub(crate) message: p2p::MessageTicket,
-    pub(crate) probe: p2p::Probe,
 }
 
 impl Process {

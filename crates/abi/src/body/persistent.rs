@@ -4,8 +4,9 @@
 
 use super::request::enter_persistent;
 use crate::args::{Address, Counts, Handle, In, Out};
-use crate::collective::{Planned, Reduced, Typed, TypedEach, Weighted};
+use crate::collective::{Reduced, Typed, TypedEach, Weighted};
 use crate::process::Guard;
+use crate::request::Planned;
 use error::Result;
 
 /// MPI_Barrier_init

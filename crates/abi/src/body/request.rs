@@ -520,14 +520,6 @@ impl Ended {
 }
 
 impl Process {
-    /// Whether a request is over (null and inactive ones are). What it has told is kept in it.
-    pub(crate) fn peek(&mut self, handle: Handle) -> Result<bool> {
-        if handle == constants::REQUEST_NULL || Some(handle) == self.job().sent {
-            return Ok(true);
-        }
-        self.job().advance(handle)
-    }
-
     /// How a request ended, if it is complete. It stays.
     fn look(&mut self, handle: Handle) -> Result<Option<Completion>> {
         if handle == constants::REQUEST_NULL {

@@ -9,9 +9,9 @@ use super::comm::group_of;
 use super::info::enter_info;
 use super::intercomm::disjoint;
 use crate::args::{Handle, Out, Text, TextOut};
-use crate::collective::{to_bytes, to_words};
+use crate::fast::flat;
 use crate::process::{Departure, Guard, On};
-use crate::short;
+use crate::request::{to_bytes, to_words};
 use error::{Class, Result, fail};
 use objects::errhandler::{release, retain};
 use objects::session::PROCESS_SETS;
@@ -41,7 +41,7 @@ pub fn session_finalize(guard: &mut Guard, session: Out<Handle>) -> Result<()> {
     let is_last =
         guard.objects.comms.get(c::COMM_WORLD).is_err() && guard.objects.sessions.iter().count() == 1;
     if is_last {
-        let mut silence = crate::deadlock::Silence::begin();
+        let mut silence = crate::process::report::Silence::begin();
         guard.wait(|process| {
             silence.check(process, "MPI_Session_finalize");
             process.job().p2p.is_quiet().then_some(())
@@ -213,7 +213,7 @@ pub fn intercomm_create_from_groups(
     let temporary = guard.objects.enter_comm(Comm::new(context, local.clone(), ""))?;
     let found = guard.root_tells(temporary, local_leader as u32, found);
     let removed = guard.objects.comms.remove(temporary)?;
-    short::leave(&mut guard.job().coll, &removed);
+    flat::leave(&mut guard.job().coll, &removed);
     let remote = group_of(guard, to_words(&found?).into_iter().map(|peer| peer as u32));
     // Both sides must come to the same context, so the processes are taken in the comm's order.
     let mut comm = Comm::between(Context::of_groups(), local, remote, "");

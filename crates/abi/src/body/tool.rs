@@ -6,33 +6,12 @@
 //! called (section 15.3.10).
 
 use crate::args::{Address, Array, Callback, Handle, Out, Text, TextOut};
-use crate::process::Guard;
+use crate::process::{Guard, Pvar, Tool};
 use error::{Class, Error, Result};
 use objects::constants as c;
 use settings::{Kind, Setting, TABLE};
 use slab::Slab;
 use telemetry::{Counter, Unit};
-
-/// What the process's tools hold.
-#[derive(Debug, Default)]
-pub struct Tool {
-    /// Calls of MPI_T_init_thread without their MPI_T_finalize.
-    uses: u32,
-    /// The highest thread level that one of them asked for.
-    thread_level: i32,
-    cvars: Slab<usize>,
-    sessions: Slab<Slab<Pvar>>,
-}
-
-/// A performance variable in use: what it counts from its start on.
-#[derive(Clone, Copy, Debug)]
-struct Pvar {
-    counter: Counter,
-    /// What was counted until it was stopped.
-    counted: u64,
-    /// The counter's value when it was started, while it runs.
-    since: Option<u64>,
-}
 
 /// The handle of slab entry 0, so that no handle is null or MPI_T_PVAR_ALL_HANDLES.
 const FIRST: usize = 16;
@@ -76,18 +55,6 @@ fn index_by_name<T>(all: &[T], name: Text, index: Out<i32>, of: impl Fn(&T) -> &
     match all.iter().position(|item| of(item) == name) {
         Some(at) => index.set(at as i32),
         None => wrong(c::T_ERR_INVALID_NAME, "there is nothing of this name"),
-    }
-}
-
-impl Guard {
-    /// Whether tools are at work.
-    pub(crate) fn has_tools(&self) -> bool {
-        self.tool.uses > 0
-    }
-
-    /// The highest thread level of a tool.
-    pub(crate) fn tool_threads(&self) -> i32 {
-        self.tool.thread_level
     }
 }
 

@@ -1,13 +1,14 @@
 //! Windows: making and freeing them, asking about them, and their epochs (MPI 5.0, sections 12.2 and 12.5).
 
+use super::coll;
 use super::comm::{intracomm, object_name};
 use super::environment::{allocate, free_mem};
 use super::info::enter_info;
-use super::{attribute, coll};
 use crate::args::{Address, Handle, Out, OutCount, Text, TextOut};
+use crate::attribute;
+use crate::fast::flat;
 use crate::process::{Awaiting, Guard, Job, On, Process};
-use crate::short;
-use crate::window::{Facts, Win};
+use crate::process::{Facts, Win};
 use error::{Class, Result, fail};
 use objects::errhandler::release;
 use objects::{Attributes, Comm, Group, Info, Kind, constants as c};
@@ -137,7 +138,7 @@ fn create(guard: &mut Guard, comm: Handle, asked: Result<Arguments>, win: Out<Ha
     });
     if made.is_err() {
         let hidden = guard.objects.comms.remove(hidden)?;
-        short::leave(&mut guard.job().coll, &hidden);
+        flat::leave(&mut guard.job().coll, &hidden);
     }
     made
 }
@@ -322,7 +323,7 @@ pub fn win_free(guard: &mut Guard, win: Out<Handle>) -> Result<()> {
     let Win { window, errhandler, allocated, .. } = job.windows.remove(handle)?;
     window.free(&mut job.rma, job.coll.memory());
     release(&mut objects.errhandlers, errhandler)?;
-    short::leave(&mut job.coll, &objects.comms.remove(comm)?);
+    flat::leave(&mut job.coll, &objects.comms.remove(comm)?);
     if let Some(address) = allocated {
         free_mem(guard, Address(address))?;
     }

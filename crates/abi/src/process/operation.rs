@@ -1,8 +1,6 @@
 //! Collectives as OUTBOARD_STATS and OUTBOARD_TRACE tell of them: by function and comm, and by the number of the call.
 
-use crate::process::{Guard, Process};
-use crate::request::Work;
-use coll::Coll;
+use super::{Guard, Process};
 use objects::Handle;
 use std::collections::HashMap;
 use telemetry::Operation;
@@ -69,22 +67,5 @@ impl Guard {
 pub(crate) fn over(operation: Option<Box<Operation>>) {
     if let Some(operation) = operation {
         operation.over(None);
-    }
-}
-
-impl Work {
-    /// Tells of the operation when this work ends.
-    pub(crate) fn follow(&mut self, operation: Option<Box<Operation>>, coll: &Coll) {
-        let Some(operation) = operation else { return };
-        match self {
-            Work::Coll(ticket, _, followed) => {
-                if let Some(carried) = coll.carried(*ticket) {
-                    operation.identify(&carried);
-                }
-                *followed = Some(operation);
-            }
-            Work::Checked(checked) => checked.operation = Some(operation),
-            _ => operation.over(None),
-        }
     }
 }

@@ -1,30 +1,8 @@
-//! What C arguments become: each wrapper holds a pointer of the program and the parameter's name, and checks before it reads or writes.
-//!
-//! Contract of every wrapper, kept by the program (MPI 5.0, section 2.5): a pointer that is not null points to as much memory of its
-//! type as the function's description says. Nothing here can check more than null; nothing here keeps a reference.
+//! Elements of one parameter: `Out`, `In`, `Array`, and counts of both widths.
 
+use super::{NULL_PAGE_END, null};
 use error::{Class, Result, fail};
-pub use objects::Handle;
 use objects::constants;
-
-/// A user's buffer, or another pointer that a body reads by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Address(pub usize);
-
-impl Address {
-    /// Whether it is MPI_IN_PLACE.
-    pub fn is_in_place(self) -> bool {
-        self.0 == constants::IN_PLACE
-    }
-    /// Whether it is null, which is also MPI_BOTTOM.
-    pub fn is_null(self) -> bool {
-        self.0 == 0
-    }
-}
-
-/// A function of the program, or one of the small numbers that the standard defines for some.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Callback(pub usize);
 
 /// How the programs of another shim keep a `T` in memory. The standard's shim needs none: its programs keep what we keep.
 #[derive(Debug)]
@@ -39,7 +17,7 @@ pub struct Foreign<T> {
 
 /// The memory of one parameter: elements of `T`, in our form or in another shim's.
 #[derive(Debug)]
-struct Place<T: 'static> {
+pub(super) struct Place<T: 'static> {
     address: usize,
     name: &'static str,
     foreign: Option<&'static Foreign<T>>,
@@ -53,10 +31,6 @@ impl<T> Clone for Place<T> {
 }
 
 impl<T> Copy for Place<T> {}
-
-/// Addresses below this are null, or constants of the standard such as MPI_IN_PLACE where they mean nothing: Linux maps nothing there
-/// (vm.mmap_min_addr).
-pub(crate) const NULL_PAGE_END: usize = 1 << 16;
 
 impl<T: Copy> Place<T> {
     #[inline(always)] // As cheap as a plain access where the shim says no form.
@@ -96,7 +70,7 @@ impl<T: Copy> Place<T> {
     }
     /// The element itself, to be changed at once, if it is in our form; after `check`.
     #[inline(always)]
-    fn element<'a>(self, at: usize) -> Option<&'a mut T> {
+    pub(super) fn element<'a>(self, at: usize) -> Option<&'a mut T> {
         let pointer = (self.address as *mut T).wrapping_add(at);
         // SAFETY: not null, and the program gave it holding the element by the contract of this file and of the callers; its memory is the
         // library's until the call returns.
@@ -117,7 +91,7 @@ impl<T: Copy> Place<T> {
 
 /// Where the result goes.
 #[derive(Clone, Copy, Debug)]
-pub struct Out<T: Copy + 'static>(Place<T>);
+pub struct Out<T: Copy + 'static>(pub(super) Place<T>);
 
 impl<T: Copy> Out<T> {
     /// The parameter `name`.
@@ -187,7 +161,7 @@ impl<T: Copy> In<T> {
 
 /// An array that we write, or read and write.
 #[derive(Clone, Copy, Debug)]
-pub struct Array<T: Copy + 'static>(Place<T>);
+pub struct Array<T: Copy + 'static>(pub(super) Place<T>);
 
 impl<T: Copy> Array<T> {
     /// The parameter `name`.
@@ -333,260 +307,6 @@ impl OutCount {
     }
 }
 
-/// A C string that we read.
-#[derive(Clone, Copy, Debug)]
-pub struct Text {
-    address: usize,
-    name: &'static str,
-}
-
-impl Text {
-    /// The parameter `name`.
-    pub fn new(address: usize, name: &'static str) -> Text {
-        Text { address, name }
-    }
-    /// Whether it is null.
-    pub fn is_null(self) -> bool {
-        self.address == 0
-    }
-    /// The string; bytes that are not UTF-8 are replaced.
-    pub fn read(self) -> Result<String> {
-        Ok(String::from_utf8_lossy(&self.bytes()?).into_owned())
-    }
-    /// The string as it is.
-    pub fn bytes(self) -> Result<Vec<u8>> {
-        if self.address == 0 {
-            return null(self.name);
-        }
-        // SAFETY: not null, and the program gave it as a C string (contract of this file).
-        let text = unsafe { std::ffi::CStr::from_ptr(self.address as *const _) };
-        Ok(text.to_bytes().to_vec())
-    }
-}
-
-impl Text {
-    /// The string as a file's name, whose bytes need not be UTF-8.
-    pub fn path(self) -> Result<std::path::PathBuf> {
-        if self.address == 0 {
-            return null(self.name);
-        }
-        // SAFETY: not null, and the program gave it as a C string (contract of this file).
-        let text = unsafe { std::ffi::CStr::from_ptr(self.address as *const _) };
-        let bytes = std::os::unix::ffi::OsStringExt::from_vec(text.to_bytes().to_vec());
-        Ok(std::ffi::OsString::into(bytes))
-    }
-}
-
-/// A buffer for a C string that we write.
-#[derive(Clone, Copy, Debug)]
-pub struct TextOut {
-    address: usize,
-    name: &'static str,
-    bytes_max: usize,
-}
-
-impl TextOut {
-    /// The parameter `name`.
-    pub fn new(address: usize, name: &'static str) -> TextOut {
-        TextOut { address, name, bytes_max: usize::MAX }
-    }
-    /// The parameter `name` of another shim, whose programs give it room for so many bytes only.
-    pub fn at_most(address: usize, name: &'static str, bytes_max: usize) -> TextOut {
-        TextOut { address, name, bytes_max }
-    }
-    /// Whether it is null.
-    pub fn is_null(self) -> bool {
-        self.address == 0
-    }
-    /// Stores at most `bytes_max` bytes including the final zero; returns how many bytes the text has there without it.
-    pub fn set(self, text: &str, bytes_max: usize) -> Result<usize> {
-        if self.address == 0 {
-            return null(self.name);
-        }
-        let bytes_max = bytes_max.min(self.bytes_max);
-        let mut bytes = text.len().min(bytes_max.saturating_sub(1));
-        while !text.is_char_boundary(bytes) {
-            bytes -= 1;
-        }
-        let to = self.address as *mut u8;
-        // SAFETY: not null, and the program gave room for `bytes_max` bytes (contract of this file), which are at least bytes + 1.
-        unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), to, bytes) };
-        if bytes_max > 0 {
-            // SAFETY: as above; this is the last of the bytes + 1.
-            unsafe { to.wrapping_add(bytes).write(0) };
-        }
-        Ok(bytes)
-    }
-}
-
-/// MPI_Status of the standard ABI (MPI 5.0, section 20.3.1). `hidden` is ours: data bytes, low word first, and whether it was cancelled.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // The names are the standard's.
-pub struct Status {
-    pub source: i32,
-    pub tag: i32,
-    pub error: i32,
-    hidden: [i32; 5],
-}
-
-impl Status {
-    /// Of a receive or probe of `bytes` bytes.
-    pub fn new(source: i32, tag: i32, bytes: u64) -> Status {
-        let mut status = Status { source, tag, error: 0, hidden: [0; 5] };
-        status.set_bytes(bytes);
-        status
-    }
-    /// The empty status (MPI 5.0, section 3.7.3): of null and inactive requests, and of sends.
-    pub const EMPTY: Status =
-        Status { source: constants::ANY_SOURCE, tag: constants::ANY_TAG, error: 0, hidden: [0; 5] };
-    /// Of a receive from MPI_PROC_NULL (MPI 5.0, section 3.10).
-    pub const NO_PROCESS: Status =
-        Status { source: constants::PROC_NULL, tag: constants::ANY_TAG, error: 0, hidden: [0; 5] };
-    /// Data bytes.
-    pub fn bytes(&self) -> u64 {
-        u64::from(self.hidden[0] as u32) | u64::from(self.hidden[1] as u32) << 32
-    }
-    /// Sets the data bytes.
-    pub fn set_bytes(&mut self, bytes: u64) {
-        self.hidden[0] = bytes as u32 as i32;
-        self.hidden[1] = (bytes >> 32) as u32 as i32;
-    }
-    /// Whether the operation was cancelled.
-    pub fn is_cancelled(&self) -> bool {
-        self.hidden[2] != 0
-    }
-    /// Says whether the operation was cancelled.
-    pub fn set_cancelled(&mut self, cancelled: bool) {
-        self.hidden[2] = i32::from(cancelled);
-    }
-}
-
-/// A status that we read; null is an error.
-#[derive(Clone, Copy, Debug)]
-pub struct StatusIn(In<Status>);
-
-impl StatusIn {
-    /// The parameter `name`.
-    pub fn new(address: usize, name: &'static str) -> StatusIn {
-        StatusIn(In::new(address, name))
-    }
-    /// The parameter `name` of another shim.
-    #[inline]
-    pub fn foreign(address: usize, name: &'static str, form: &'static Foreign<Status>) -> StatusIn {
-        StatusIn(In::foreign(address, name, form))
-    }
-    /// The status.
-    pub fn get(self) -> Result<Status> {
-        self.0.get(0)
-    }
-}
-
-/// A status that we write; null is MPI_STATUS_IGNORE.
-#[derive(Clone, Copy, Debug)]
-pub struct StatusOut(Out<Status>);
-
-impl StatusOut {
-    /// The parameter `name`.
-    #[inline]
-    pub fn new(address: usize, name: &'static str) -> StatusOut {
-        StatusOut(Out::new(address, name))
-    }
-    /// The parameter `name` of another shim.
-    #[inline]
-    pub fn foreign(address: usize, name: &'static str, form: &'static Foreign<Status>) -> StatusOut {
-        StatusOut(Out::foreign(address, name, form))
-    }
-    /// Whether it is MPI_STATUS_IGNORE.
-    pub fn is_ignored(self) -> bool {
-        self.0.is_null()
-    }
-    /// Stores all but MPI_ERROR, which calls that complete one operation leave alone (MPI 5.0, section 3.2.5).
-    #[inline]
-    pub fn set(self, status: Status) {
-        if !self.is_ignored() {
-            let error = self.0.get().expect("not null").error;
-            self.0.set(Status { error, ..status }).expect("not null");
-        }
-    }
-    /// Stores the empty status, whose MPI_ERROR is MPI_SUCCESS (MPI 5.0, section 3.7.3).
-    pub fn set_empty(self) -> Result<()> {
-        if self.is_ignored() { Ok(()) } else { self.0.set(Status::EMPTY) }
-    }
-    /// Changes one field of a status that the program fills itself.
-    pub fn change(self, change: impl FnOnce(&mut Status)) -> Result<()> {
-        let mut status = self.0.get()?;
-        change(&mut status);
-        self.0.set(status)
-    }
-}
-
-/// An array of statuses; null is MPI_STATUSES_IGNORE.
-#[derive(Clone, Copy, Debug)]
-pub struct Statuses(Array<Status>);
-
-impl Statuses {
-    /// The parameter `name`.
-    #[inline]
-    pub fn new(address: usize, name: &'static str) -> Statuses {
-        Statuses(Array::new(address, name))
-    }
-    /// The parameter `name` of another shim.
-    #[inline]
-    pub fn foreign(address: usize, name: &'static str, form: &'static Foreign<Status>) -> Statuses {
-        Statuses(Array::foreign(address, name, form))
-    }
-    /// Whether it is MPI_STATUSES_IGNORE.
-    pub fn is_ignored(self) -> bool {
-        self.0.is_null()
-    }
-    /// Stores status `at` but for MPI_ERROR.
-    #[inline]
-    pub fn set(self, at: usize, status: Status) {
-        if self.is_ignored() {
-            return;
-        }
-        // Field by field: one that is put together in memory and moved in wider words is waited for.
-        if let Some(Status { source, tag, hidden, .. }) = self.0.0.element(at) {
-            (*source, *tag, *hidden) = (status.source, status.tag, status.hidden);
-            return;
-        }
-        let error = self.0.get(at).expect("not null").error;
-        self.0.set(at, Status { error, ..status }).expect("not null");
-    }
-    /// Stores the field MPI_ERROR of status `at`, for calls that return MPI_ERR_IN_STATUS.
-    pub fn set_error(self, at: usize, code: i32) {
-        if !self.is_ignored() {
-            let status = self.0.get(at).expect("not null");
-            self.0.set(at, Status { error: code, ..status }).expect("not null");
-        }
-    }
-}
-
-/// A count that must not be negative, as what it counts.
-#[inline]
-pub fn count(value: i64, name: &str) -> Result<usize> {
-    match usize::try_from(value) {
-        Ok(count) => Ok(count),
-        Err(_) => fail!(Class::Count, "{name} is {value}, which is negative"),
-    }
-}
-
-/// The length of an argument array, which must not be negative.
-#[inline]
-pub fn length(value: impl Into<i64>, name: &str) -> Result<usize> {
-    let value = value.into();
-    match usize::try_from(value) {
-        Ok(length) => Ok(length),
-        Err(_) => fail!(Class::Arg, "{name} is {value}, which is negative"),
-    }
-}
-
-#[cold]
-fn null<T>(name: &str) -> Result<T> {
-    fail!(Class::Arg, "{name} is a null pointer")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -610,26 +330,5 @@ mod tests {
         out.set_or_undefined(Some(1 << 31)).unwrap();
         assert_eq!(out.get(), Ok(i64::from(constants::UNDEFINED)));
         assert_eq!(narrow, constants::UNDEFINED);
-    }
-
-    #[test]
-    fn texts_are_cut_between_characters() {
-        let mut buffer = [0xffu8; 8];
-        let out = TextOut::new(buffer.as_mut_ptr() as usize, "name");
-        assert_eq!(out.set("abcdefé", 8), Ok(6));
-        assert_eq!(&buffer, b"abcdef\0\xff");
-    }
-
-    #[test]
-    fn a_status_hides_its_bytes_and_keeps_its_error() {
-        assert_eq!(size_of::<Status>(), 32);
-        let mut status = Status { error: 5, ..Status::EMPTY };
-        let out = StatusOut::new(&raw mut status as usize, "status");
-        let mut new = Status::new(1, 2, (1 << 40) + 3);
-        new.set_cancelled(true);
-        out.set(new);
-        assert_eq!((status.source, status.tag, status.error, status.bytes()), (1, 2, 5, (1 << 40) + 3));
-        assert!(status.is_cancelled());
-        StatusOut::new(0, "status").set(new);
     }
 }

@@ -3,59 +3,16 @@
 //! Contract, kept by the program (MPI 5.0, sections 2.2 and 3.2): a buffer that it passes holds as many elements of the datatype as it says,
 //! and stays mapped until the operation that it passed it to has ended.
 
-use crate::args::{Address, Handle, NULL_PAGE_END};
-use crate::lenient::{self, Taken};
-use crate::process::Process;
-use datatype::{Buffer, Layout, Loan};
-use error::{Class, Error, Result, fail};
+use super::{Address, NULL_PAGE_END, Out};
+use datatype::{Layout, Loan};
+use error::{Class, Result, fail};
 use objects::constants;
 use p2p::AttachedBuffer;
 use std::sync::Arc;
 use sys::Span;
 
 /// More bytes than any process has: of the 57 bits that addresses have at most, the upper half is the kernel's.
-const ADDRESSABLE_BYTES: usize = 1 << 56;
-
-impl Process {
-    /// The buffer of a communication, checked as `lent` does, and for what cannot be memory. (Short ways need not: they move what is short.)
-    #[inline(always)]
-    pub(crate) fn buffer(&self, address: Address, count: i64, datatype: Handle) -> Result<Buffer> {
-        let layout = match self.objects.committed(datatype) {
-            Ok(datatype) => datatype.layout(),
-            Err(error) => return self.no_buffer(count, datatype, error),
-        };
-        let elements = crate::args::count(count, "count")?;
-        let Some(bytes) = Buffer::bytes_of(elements, layout).filter(|&bytes| bytes <= ADDRESSABLE_BYTES)
-        else {
-            fail!(Class::Count, "{count} elements of {datatype} are more bytes than a process can have");
-        };
-        Ok(lent(address, elements, bytes, layout)?.buffer())
-    }
-
-    /// The buffer of a message, of which nothing is moved where `rank` is MPI_PROC_NULL.
-    #[inline(always)]
-    pub(crate) fn message_buffer(
-        &self,
-        address: Address,
-        count: i64,
-        datatype: Handle,
-        rank: i32,
-    ) -> Result<Buffer> {
-        let count =
-            if datatype == constants::DATATYPE_NULL && rank == constants::PROC_NULL { 0 } else { count };
-        self.buffer(address, count, datatype)
-    }
-
-    /// MPI_DATATYPE_NULL is enough where there are no elements.
-    #[cold]
-    fn no_buffer(&self, count: i64, datatype: Handle, error: Error) -> Result<Buffer> {
-        if count != 0 || datatype != constants::DATATYPE_NULL {
-            return Err(error);
-        }
-        lenient::take(Taken::NullDatatype);
-        Ok(Buffer::EMPTY)
-    }
-}
+pub(crate) const ADDRESSABLE_BYTES: usize = 1 << 56;
 
 /// A buffer for one call: `elements` elements of a layout, together `bytes` bytes, checked as far as they can be. MPI_BOTTOM is null, so a
 /// null pointer is wrong only where the datatype's own offsets are no addresses.
@@ -118,7 +75,7 @@ impl Address {
 
     /// Stores an address where this one points (the `void *` that stands for a `void **`).
     pub(crate) fn store(self, address: usize) -> Result<()> {
-        crate::args::Out::<usize>::new(self.0, "buffer_addr").set(address)
+        Out::<usize>::new(self.0, "buffer_addr").set(address)
     }
 }
 

@@ -3,6 +3,8 @@
 //! A port is an entry in the job's table, and a tag. Who connects sends its group to the rank that opened the port, and shows in its own
 //! page that it waits; who accepts takes that mark away, which decides that the two have met, and answers.
 
+pub(crate) mod launcher;
+
 use crate::process::Guard;
 use datatype::Buffer;
 use error::{Class, Result, fail};
@@ -246,7 +248,7 @@ pub(crate) fn from_bytes(bytes: &[u8]) -> Result<(u64, Vec<u32>)> {
 
 fn send(guard: &mut Guard, context: u64, peer: u32, tag: i32, bytes: &[u8]) -> Result<()> {
     let mut bytes = bytes.to_vec();
-    let buffer = Buffer::from(crate::buffer::memory(&mut bytes));
+    let buffer = Buffer::from(crate::args::memory(&mut bytes));
     let ticket = guard.job().p2p.isend(Mode::Standard, context, peer, tag, buffer)?;
     guard.wait(|process| process.job().p2p.take(ticket)).error.map_or(Ok(()), Err)
 }
@@ -265,7 +267,7 @@ fn receive(
             None => stop().map(Err),
         })?;
     let mut bytes = vec![0; probe.bytes as usize];
-    let buffer = Buffer::from(crate::buffer::memory(&mut bytes));
+    let buffer = Buffer::from(crate::args::memory(&mut bytes));
     let ticket = guard.job().p2p.imrecv(message, buffer);
     let ticket = ticket.expect("the message was just taken from the queue");
     let outcome = guard.wait(|process| process.job().p2p.take(ticket));

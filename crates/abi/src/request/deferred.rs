@@ -4,8 +4,8 @@
 //! Invariants: a receive has its place until the program has no request for it any more, and p2p gives no other the same place
 //! before it has been taken, so not sooner.
 
+use super::Source;
 use crate::args::Handle;
-use crate::request::Source;
 use objects::{Kind, constants};
 use p2p::Ticket;
 

@@ -4,10 +4,9 @@
 //! those that failed with their own error, the others with the error of the first that failed.
 //! Invariants: every member makes the same calls here in the same order, whatever its own outcome is.
 
-use crate::args::Handle;
-use crate::buffer::memory;
-use crate::collective::{Planned, to_bytes, to_words};
+use crate::args::{Handle, memory};
 use crate::process::Guard;
+use crate::request::{Planned, to_bytes, to_words};
 use coll::{Call, Members, Part};
 use datatype::Buffer;
 use error::{Class, Error, Result};

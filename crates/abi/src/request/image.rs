@@ -5,7 +5,7 @@
 //! the schedule works on images: memory of our own in the same shape, filled before and copied back after. An image of a
 //! block is one piece to the schedule; what the datatype is, only the operator knows.
 
-use crate::callback::UserOp;
+use crate::args::Handle;
 use datatype::{Basic, Buffer, Datatype, Layout};
 use std::sync::Arc;
 use sys::Span;
@@ -110,6 +110,20 @@ impl Shape {
     }
 }
 
+/// An operator of the program, for one datatype.
+#[derive(Clone, Debug)]
+pub struct UserOp {
+    /// The function.
+    pub function: usize,
+    /// Whether it takes an MPI_Count.
+    pub large: bool,
+    /// The datatype it is to be told of, by the program's handle while that is one for it.
+    pub handle: Handle,
+    pub datatype: Arc<Datatype>,
+    /// Bytes from one element to the next.
+    pub extent: i64,
+}
+
 /// An operator of the program that a reduction under way uses.
 #[derive(Clone, Debug)]
 pub struct Operator {
@@ -163,12 +177,12 @@ impl Image {
         let (mut packed_at, mut image_at) = (0, 0);
         for count in counts {
             let (bytes, packed) = (shape.bytes(*count), *count as usize * shape.layout.size);
-            let block = crate::buffer::memory(&mut image.input[image_at..image_at + bytes]);
+            let block = crate::args::memory(&mut image.input[image_at..image_at + bytes]);
             shape.buffer(block, *count).copy_from(&input.slice(packed_at, packed));
             (packed_at, image_at) = (packed_at + packed, image_at + bytes);
         }
         if let Some(user) = output {
-            let result = shape.buffer(crate::buffer::memory(&mut image.output), received);
+            let result = shape.buffer(crate::args::memory(&mut image.output), received);
             // The schedule may leave it alone (MPI_Exscan on rank 0), and then nothing of the user's may change.
             result.copy_from(user);
             image.result = Some((result, user.clone()));
@@ -178,12 +192,12 @@ impl Image {
 
     /// The memory that takes the place of the user's input.
     pub fn input(&mut self) -> Buffer {
-        Buffer::from(crate::buffer::memory(&mut self.input))
+        Buffer::from(crate::args::memory(&mut self.input))
     }
 
     /// The memory that takes the place of the user's output.
     pub fn output(&mut self) -> Buffer {
-        Buffer::from(crate::buffer::memory(&mut self.output))
+        Buffer::from(crate::args::memory(&mut self.output))
     }
 
     /// Gives the user the result.
@@ -215,9 +229,9 @@ mod tests {
                 );
                 let data: Vec<u8> = (0..count as u8 * 8).collect();
                 let mut memory = data.clone();
-                let user = Buffer::from(crate::buffer::memory(&mut memory));
+                let user = Buffer::from(crate::args::memory(&mut memory));
                 let mut image = Image::new(&shape, &[count], 0, &user, None);
-                let buffer = shape.buffer(crate::buffer::memory(&mut image.input), count);
+                let buffer = shape.buffer(crate::args::memory(&mut image.input), count);
                 assert_eq!(buffer.bytes(), data.len());
             }
         }

@@ -5,29 +5,14 @@
 //! shim: a handle is passed as wide as a pointer, or points to as much, which serves narrower ones too (`shim.rs`).
 
 use crate::args::{Out, Status};
-use crate::body::generalized::Generalized;
 use crate::process::Guard;
+use crate::request::{Generalized, UserOp};
 use crate::shim;
-use datatype::Datatype;
 use executor::UserCall;
 use objects::{Attribute, Handle, Kind, Value};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use sys::Span;
-
-/// An operator of the program, for one datatype.
-#[derive(Clone, Debug)]
-pub struct UserOp {
-    /// The function.
-    pub function: usize,
-    /// Whether it takes an MPI_Count.
-    pub large: bool,
-    /// The datatype it is to be told of, by the program's handle while that is one for it.
-    pub handle: Handle,
-    pub datatype: Arc<Datatype>,
-    /// Bytes from one element to the next.
-    pub extent: i64,
-}
 
 type Reducer = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut usize);
 type LargeReducer = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut i64, *mut usize);

@@ -1,6 +1,6 @@
 //! What becomes of an error: the handler of the object it happened on is called (MPI 5.0, section 9.3).
 
-use crate::callback;
+use crate::process::callback;
 use crate::process::{Guard, On};
 use error::{Class, Error};
 use objects::{Action, Handle, constants};

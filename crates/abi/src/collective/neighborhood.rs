@@ -1,9 +1,10 @@
 //! From the arguments of MPI's neighborhood collectives to calls of `coll` (MPI 5.0, section 8.6): the collective that each is among
 //! neighbours, with blocks by neighbour instead of by rank. MPI_IN_PLACE has no meaning here, so it is refused as a buffer.
 
+use super::{Typed, TypedEach, Weighted};
 use crate::args::Handle;
-use crate::collective::{Planned, Typed, TypedEach, Weighted};
 use crate::process::Process;
+use crate::request::Planned;
 use coll::{Call, Part};
 use error::{Class, Result, fail};
 use objects::Topology;

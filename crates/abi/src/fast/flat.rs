@@ -5,9 +5,9 @@
 //! all members, so all attach them at the same call.
 
 use crate::args::{Counts, Handle};
-use crate::collective::{Planned, Reduced, Typed, to_bytes, to_words};
-use crate::process::{Guard, LOOKS, Process};
-use crate::request::Work;
+use crate::collective::{Reduced, Typed};
+use crate::process::{FoundAllreduce, Guard, Key, LOOKS, Process, operation};
+use crate::request::{Planned, Work, to_bytes, to_words};
 use coll::{CALLS_BEFORE, Coll, FlatAllreduce, Round, Short};
 use datatype::{Basic, PredefinedOp, check_op};
 use error::Result;
@@ -108,36 +108,9 @@ pub(crate) fn reduction(
     Some((member, short))
 }
 
-/// What the arguments of the latest MPI_Allreduce at its shortest came to: those of the next are often the same.
-#[derive(Clone, Copy)]
-pub struct Latest {
-    asked: Asked,
-    set: usize,
-    operator: (PredefinedOp, Basic),
-    bytes: usize,
-}
-
-/// Arguments of an MPI_Allreduce but for its buffers, and how many comms and datatypes had been freed before.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Asked {
-    count: i64,
-    datatype: Handle,
-    op: Handle,
-    comm: Handle,
-    removals: u64,
-}
-
-impl Latest {
-    /// Nothing: no comm has this handle.
-    pub const NONE: Latest = {
-        let asked = Asked { count: 0, datatype: Handle(0), op: Handle(0), comm: Handle(0), removals: 0 };
-        Latest { asked, set: 0, operator: (PredefinedOp::NoOp, Basic::Byte), bytes: 0 }
-    };
-}
-
 /// Makes the call if it is an MPI_Allreduce at its shortest, slots are attached, and the others are there already.
 #[inline(always)]
-pub(crate) fn flat_now(process: &mut Process, comm: Handle, count: i64, data: &Reduced) -> Option<()> {
+pub(crate) fn allreduce_now(process: &mut Process, comm: Handle, count: i64, data: &Reduced) -> Option<()> {
     if telemetry::timed() {
         return None;
     }
@@ -150,12 +123,12 @@ pub(crate) fn flat_now(process: &mut Process, comm: Handle, count: i64, data: &R
 }
 
 /// Makes the call if it is an MPI_Allreduce at its shortest, and slots are attached; how it ended.
-pub(crate) fn flat(guard: &mut Guard, comm: Handle, count: i64, data: &Reduced) -> Option<Result<()>> {
+pub(crate) fn allreduce(guard: &mut Guard, comm: Handle, count: i64, data: &Reduced) -> Option<Result<()>> {
     let (set, mut flat) = guard.flat(comm, count, data)?;
     coll::count(Collective::Allreduce);
     let operation = guard.begun(comm, flat.output.bytes() as u64);
     let ended = guard.flat_round(set, &mut flat);
-    crate::operation::over(operation);
+    operation::over(operation);
     Some(ended)
 }
 
@@ -199,11 +172,12 @@ impl Process {
     #[inline(always)]
     fn flat(&mut self, comm: Handle, count: i64, data: &Reduced) -> Option<(usize, FlatAllreduce)> {
         let removals = self.removals();
-        let asked = || Asked { count, datatype: data.datatype, op: data.op, comm, removals };
-        if self.reduced.asked != asked() {
-            self.reduced = self.find_flat(asked(), data)?;
-        }
-        let Latest { set, operator, bytes, .. } = self.reduced;
+        let key = Key { count, datatype: data.datatype, with: data.op, comm, removals };
+        let found = match self.allreduces.get(0, &key) {
+            Some(found) => found,
+            None => self.find_flat(key, data)?,
+        };
+        let FoundAllreduce { set, operator, bytes } = found;
         let output = data.recvbuf.plain(bytes)?;
         let input = if data.sendbuf.is_in_place() {
             output
@@ -215,13 +189,18 @@ impl Process {
 
     /// What becomes of an MPI_Allreduce on attached slots; nothing if it is not one at its shortest.
     #[inline(never)] // Rarely asked.
-    fn find_flat(&mut self, asked: Asked, data: &Reduced) -> Option<Latest> {
-        let found = self.objects.comm(asked.comm).ok()?;
+    fn find_flat(&mut self, key: Key<Handle>, data: &Reduced) -> Option<FoundAllreduce> {
+        let found = self.objects.comm(key.comm).ok()?;
         let Flat::Attached(set) = found.flat else { return None };
         let members = found.size() as usize;
         let (operator, element) = self.operator(data)?;
-        let bytes = usize::try_from(asked.count).ok()?.checked_mul(element).filter(|bytes| *bytes > 0)?;
-        self.job().coll.takes_flat(set, bytes, members).then_some(Latest { asked, set, operator, bytes })
+        let bytes = usize::try_from(key.count).ok()?.checked_mul(element).filter(|bytes| *bytes > 0)?;
+        if !self.job().coll.takes_flat(set, bytes, members) {
+            return None;
+        }
+        let found = FoundAllreduce { set, operator, bytes };
+        self.allreduces.set(0, key, found);
+        Some(found)
     }
 
     #[inline]

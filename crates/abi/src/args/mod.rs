@@ -1,0 +1,64 @@
+//! What C arguments become: each wrapper holds a pointer of the program and the parameter's name, and checks before it reads or writes.
+//!
+//! Contract of every wrapper, kept by the program (MPI 5.0, section 2.5): a pointer that is not null points to as much memory of its
+//! type as the function's description says. Nothing here can check more than null; nothing here keeps a reference.
+
+mod element;
+mod memory;
+mod status;
+mod text;
+
+pub use element::{Array, Counts, Foreign, In, Out, OutCount};
+use error::{Class, Result, fail};
+pub(crate) use memory::{ADDRESSABLE_BYTES, lent, memory};
+pub use objects::Handle;
+use objects::constants;
+pub use status::{Status, StatusIn, StatusOut, Statuses};
+pub use text::{Text, TextOut};
+
+/// Addresses below this are null, or constants of the standard such as MPI_IN_PLACE where they mean nothing: Linux maps nothing there
+/// (vm.mmap_min_addr).
+const NULL_PAGE_END: usize = 1 << 16;
+
+/// A user's buffer, or another pointer that a body reads by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address(pub usize);
+
+impl Address {
+    /// Whether it is MPI_IN_PLACE.
+    pub fn is_in_place(self) -> bool {
+        self.0 == constants::IN_PLACE
+    }
+    /// Whether it is null, which is also MPI_BOTTOM.
+    pub fn is_null(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// A function of the program, or one of the small numbers that the standard defines for some.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Callback(pub usize);
+
+/// A count that must not be negative, as what it counts.
+#[inline]
+pub fn count(value: i64, name: &str) -> Result<usize> {
+    match usize::try_from(value) {
+        Ok(count) => Ok(count),
+        Err(_) => fail!(Class::Count, "{name} is {value}, which is negative"),
+    }
+}
+
+/// The length of an argument array, which must not be negative.
+#[inline]
+pub fn length(value: impl Into<i64>, name: &str) -> Result<usize> {
+    let value = value.into();
+    match usize::try_from(value) {
+        Ok(length) => Ok(length),
+        Err(_) => fail!(Class::Arg, "{name} is {value}, which is negative"),
+    }
+}
+
+#[cold]
+fn null<T>(name: &str) -> Result<T> {
+    fail!(Class::Arg, "{name} is a null pointer")
+}

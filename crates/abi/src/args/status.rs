@@ -1,0 +1,167 @@
+//! MPI_Status, and where a call stores it.
+
+use super::{Array, Foreign, In, Out};
+use error::Result;
+use objects::constants;
+
+/// MPI_Status of the standard ABI (MPI 5.0, section 20.3.1). `hidden` is ours: data bytes, low word first, and whether it was cancelled.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // The names are the standard's.
+pub struct Status {
+    pub source: i32,
+    pub tag: i32,
+    pub error: i32,
+    hidden: [i32; 5],
+}
+
+impl Status {
+    /// Of a receive or probe of `bytes` bytes.
+    pub fn new(source: i32, tag: i32, bytes: u64) -> Status {
+        let mut status = Status { source, tag, error: 0, hidden: [0; 5] };
+        status.set_bytes(bytes);
+        status
+    }
+    /// The empty status (MPI 5.0, section 3.7.3): of null and inactive requests, and of sends.
+    pub const EMPTY: Status =
+        Status { source: constants::ANY_SOURCE, tag: constants::ANY_TAG, error: 0, hidden: [0; 5] };
+    /// Of a receive from MPI_PROC_NULL (MPI 5.0, section 3.10).
+    pub const NO_PROCESS: Status =
+        Status { source: constants::PROC_NULL, tag: constants::ANY_TAG, error: 0, hidden: [0; 5] };
+    /// Data bytes.
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.hidden[0] as u32) | u64::from(self.hidden[1] as u32) << 32
+    }
+    /// Sets the data bytes.
+    pub fn set_bytes(&mut self, bytes: u64) {
+        self.hidden[0] = bytes as u32 as i32;
+        self.hidden[1] = (bytes >> 32) as u32 as i32;
+    }
+    /// Whether the operation was cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        self.hidden[2] != 0
+    }
+    /// Says whether the operation was cancelled.
+    pub fn set_cancelled(&mut self, cancelled: bool) {
+        self.hidden[2] = i32::from(cancelled);
+    }
+}
+
+/// A status that we read; null is an error.
+#[derive(Clone, Copy, Debug)]
+pub struct StatusIn(In<Status>);
+
+impl StatusIn {
+    /// The parameter `name`.
+    pub fn new(address: usize, name: &'static str) -> StatusIn {
+        StatusIn(In::new(address, name))
+    }
+    /// The parameter `name` of another shim.
+    #[inline]
+    pub fn foreign(address: usize, name: &'static str, form: &'static Foreign<Status>) -> StatusIn {
+        StatusIn(In::foreign(address, name, form))
+    }
+    /// The status.
+    pub fn get(self) -> Result<Status> {
+        self.0.get(0)
+    }
+}
+
+/// A status that we write; null is MPI_STATUS_IGNORE.
+#[derive(Clone, Copy, Debug)]
+pub struct StatusOut(Out<Status>);
+
+impl StatusOut {
+    /// The parameter `name`.
+    #[inline]
+    pub fn new(address: usize, name: &'static str) -> StatusOut {
+        StatusOut(Out::new(address, name))
+    }
+    /// The parameter `name` of another shim.
+    #[inline]
+    pub fn foreign(address: usize, name: &'static str, form: &'static Foreign<Status>) -> StatusOut {
+        StatusOut(Out::foreign(address, name, form))
+    }
+    /// Whether it is MPI_STATUS_IGNORE.
+    pub fn is_ignored(self) -> bool {
+        self.0.is_null()
+    }
+    /// Stores all but MPI_ERROR, which calls that complete one operation leave alone (MPI 5.0, section 3.2.5).
+    #[inline]
+    pub fn set(self, status: Status) {
+        if !self.is_ignored() {
+            let error = self.0.get().expect("not null").error;
+            self.0.set(Status { error, ..status }).expect("not null");
+        }
+    }
+    /// Stores the empty status, whose MPI_ERROR is MPI_SUCCESS (MPI 5.0, section 3.7.3).
+    pub fn set_empty(self) -> Result<()> {
+        if self.is_ignored() { Ok(()) } else { self.0.set(Status::EMPTY) }
+    }
+    /// Changes one field of a status that the program fills itself.
+    pub fn change(self, change: impl FnOnce(&mut Status)) -> Result<()> {
+        let mut status = self.0.get()?;
+        change(&mut status);
+        self.0.set(status)
+    }
+}
+
+/// An array of statuses; null is MPI_STATUSES_IGNORE.
+#[derive(Clone, Copy, Debug)]
+pub struct Statuses(Array<Status>);
+
+impl Statuses {
+    /// The parameter `name`.
+    #[inline]
+    pub fn new(address: usize, name: &'static str) -> Statuses {
+        Statuses(Array::new(address, name))
+    }
+    /// The parameter `name` of another shim.
+    #[inline]
+    pub fn foreign(address: usize, name: &'static str, form: &'static Foreign<Status>) -> Statuses {
+        Statuses(Array::foreign(address, name, form))
+    }
+    /// Whether it is MPI_STATUSES_IGNORE.
+    pub fn is_ignored(self) -> bool {
+        self.0.is_null()
+    }
+    /// Stores status `at` but for MPI_ERROR.
+    #[inline]
+    pub fn set(self, at: usize, status: Status) {
+        if self.is_ignored() {
+            return;
+        }
+        // Field by field: one that is put together in memory and moved in wider words is waited for.
+        if let Some(Status { source, tag, hidden, .. }) = self.0.0.element(at) {
+            (*source, *tag, *hidden) = (status.source, status.tag, status.hidden);
+            return;
+        }
+        let error = self.0.get(at).expect("not null").error;
+        self.0.set(at, Status { error, ..status }).expect("not null");
+    }
+    /// Stores the field MPI_ERROR of status `at`, for calls that return MPI_ERR_IN_STATUS.
+    pub fn set_error(self, at: usize, code: i32) {
+        if !self.is_ignored() {
+            let status = self.0.get(at).expect("not null");
+            self.0.set(at, Status { error: code, ..status }).expect("not null");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_hides_its_bytes_and_keeps_its_error() {
+        assert_eq!(size_of::<Status>(), 32);
+        let mut status = Status { error: 5, ..Status::EMPTY };
+        let out = StatusOut::new(&raw mut status as usize, "status");
+        let mut new = Status::new(1, 2, (1 << 40) + 3);
+        new.set_cancelled(true);
+        out.set(new);
+        assert_eq!((status.source, status.tag, status.error, status.bytes()), (1, 2, 5, (1 << 40) + 3));
+        assert!(status.is_cancelled());
+        StatusOut::new(0, "status").set(new);
+    }
+}

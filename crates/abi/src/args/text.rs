@@ -1,0 +1,103 @@
+//! C strings.
+
+use super::null;
+use error::Result;
+
+/// A C string that we read.
+#[derive(Clone, Copy, Debug)]
+pub struct Text {
+    address: usize,
+    name: &'static str,
+}
+
+impl Text {
+    /// The parameter `name`.
+    pub fn new(address: usize, name: &'static str) -> Text {
+        Text { address, name }
+    }
+    /// Whether it is null.
+    pub fn is_null(self) -> bool {
+        self.address == 0
+    }
+    /// The string; bytes that are not UTF-8 are replaced.
+    pub fn read(self) -> Result<String> {
+        Ok(String::from_utf8_lossy(&self.bytes()?).into_owned())
+    }
+    /// The string as it is.
+    pub fn bytes(self) -> Result<Vec<u8>> {
+        if self.address == 0 {
+            return null(self.name);
+        }
+        // SAFETY: not null, and the program gave it as a C string (contract of this file).
+        let text = unsafe { std::ffi::CStr::from_ptr(self.address as *const _) };
+        Ok(text.to_bytes().to_vec())
+    }
+}
+
+impl Text {
+    /// The string as a file's name, whose bytes need not be UTF-8.
+    pub fn path(self) -> Result<std::path::PathBuf> {
+        if self.address == 0 {
+            return null(self.name);
+        }
+        // SAFETY: not null, and the program gave it as a C string (contract of this file).
+        let text = unsafe { std::ffi::CStr::from_ptr(self.address as *const _) };
+        let bytes = std::os::unix::ffi::OsStringExt::from_vec(text.to_bytes().to_vec());
+        Ok(std::ffi::OsString::into(bytes))
+    }
+}
+
+/// A buffer for a C string that we write.
+#[derive(Clone, Copy, Debug)]
+pub struct TextOut {
+    address: usize,
+    name: &'static str,
+    bytes_max: usize,
+}
+
+impl TextOut {
+    /// The parameter `name`.
+    pub fn new(address: usize, name: &'static str) -> TextOut {
+        TextOut { address, name, bytes_max: usize::MAX }
+    }
+    /// The parameter `name` of another shim, whose programs give it room for so many bytes only.
+    pub fn at_most(address: usize, name: &'static str, bytes_max: usize) -> TextOut {
+        TextOut { address, name, bytes_max }
+    }
+    /// Whether it is null.
+    pub fn is_null(self) -> bool {
+        self.address == 0
+    }
+    /// Stores at most `bytes_max` bytes including the final zero; returns how many bytes the text has there without it.
+    pub fn set(self, text: &str, bytes_max: usize) -> Result<usize> {
+        if self.address == 0 {
+            return null(self.name);
+        }
+        let bytes_max = bytes_max.min(self.bytes_max);
+        let mut bytes = text.len().min(bytes_max.saturating_sub(1));
+        while !text.is_char_boundary(bytes) {
+            bytes -= 1;
+        }
+        let to = self.address as *mut u8;
+        // SAFETY: not null, and the program gave room for `bytes_max` bytes (contract of this file), which are at least bytes + 1.
+        unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), to, bytes) };
+        if bytes_max > 0 {
+            // SAFETY: as above; this is the last of the bytes + 1.
+            unsafe { to.wrapping_add(bytes).write(0) };
+        }
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_cut_between_characters() {
+        let mut buffer = [0xffu8; 8];
+        let out = TextOut::new(buffer.as_mut_ptr() as usize, "name");
+        assert_eq!(out.set("abcdefé", 8), Ok(6));
+        assert_eq!(&buffer, b"abcdef\0\xff");
+    }
+}

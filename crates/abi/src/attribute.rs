@@ -1,0 +1,173 @@
+//! Attributes of comms, datatypes and windows (MPI 5.0, section 7.7).
+
+use crate::args::{Address, Callback, Handle, Out};
+use crate::process::raise::from_callback;
+use crate::process::{Guard, Process, callback};
+use error::{Class, Result, fail};
+use objects::{Attribute, Attributes, Keyval, Kind, Registered, Value, constants as c};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The attributes that a duplicate of an object begins with, as the copy callbacks say.
+pub(crate) fn copy_all(guard: &mut Guard, kind: Kind, object: Handle) -> Result<Attributes> {
+    let mut copies = Attributes::default();
+    for attribute in attributes(guard, kind, object)?.all() {
+        match callback::copy_attribute(guard, object, &attribute) {
+            Ok(Some(value)) => copies.set(Attribute { value, ..attribute }),
+            Ok(None) => {}
+            Err(code) => from_callback("an attribute's copy function", code)?,
+        }
+    }
+    Ok(copies)
+}
+
+/// Deletes all attributes of an object that is about to be freed, the latest first, as its delete callbacks allow.
+pub(crate) fn delete_all(guard: &mut Guard, kind: Kind, object: Handle) -> Result<()> {
+    // A callback may set or delete attributes of the object, so each round asks anew.
+    while let Some(attribute) = attributes(guard, kind, object)?.last().cloned() {
+        from_callback(
+            "an attribute's delete function",
+            callback::delete_attribute(guard, object, &attribute),
+        )?;
+        let number = attribute.number;
+        attributes(guard, kind, object)?.remove(number);
+        drop(attribute);
+        forget(guard, number);
+    }
+    Ok(())
+}
+
+pub(crate) fn create(
+    guard: &mut Guard,
+    on: Kind,
+    copy: Callback,
+    delete: Callback,
+    keyval: Out<i32>,
+    extra_state: Address,
+) -> Result<()> {
+    keyval.check()?;
+    let entry = Keyval { on, copy: copy.0, delete: delete.0, extra_state: extra_state.0, proxies: None };
+    keyval.set(guard.objects.keyvals.insert(Registered { keyval: Arc::new(entry), freed: false })?.to_int())
+}
+
+pub(crate) fn free(guard: &mut Guard, on: Kind, keyval: Out<i32>) -> Result<()> {
+    let number = keyval.get()?;
+    find(guard, on, number)?;
+    guard.objects.keyvals.get_mut(Handle::from_int(number))?.freed = true;
+    forget(guard, number);
+    keyval.set(c::KEYVAL_INVALID)
+}
+
+/// Lets a keyval go that the program has freed and no attribute needs any more.
+fn forget(process: &mut Process, number: i32) {
+    let handle = Handle::from_int(number);
+    let keyvals = &mut process.objects.keyvals;
+    if keyvals.get(handle).is_ok_and(|entry| entry.freed && Arc::strong_count(&entry.keyval) == 1) {
+        keyvals.remove(handle).expect("it was just found");
+    }
+}
+
+fn find(process: &Process, on: Kind, number: i32) -> Result<Arc<Keyval>> {
+    if (c::TAG_UB..=c::UNIVERSE_SIZE).contains(&number) {
+        fail!(
+            Class::Keyval,
+            "keyval {number} is predefined: its attribute can only be read, and only on comms"
+        );
+    }
+    if (c::WIN_BASE..=c::WIN_MODEL).contains(&number) {
+        fail!(
+            Class::Keyval,
+            "keyval {number} is predefined: its attribute can only be read, and only on windows"
+        );
+    }
+    let keyval = &process.objects.keyvals.get(Handle::from_int(number))?.keyval;
+    if keyval.on != on {
+        fail!(Class::Keyval, "keyval {number} was made for {}, not for {}", keyval.on.noun(), on.noun());
+    }
+    Ok(keyval.clone())
+}
+
+/// Sets an attribute of the program's.
+pub(crate) fn set(guard: &mut Guard, on: Kind, object: Handle, number: i32, value: Value) -> Result<()> {
+    let keyval = find(guard, on, number)?;
+    if let Some(old) = attributes(guard, on, object)?.get(number).cloned() {
+        from_callback("an attribute's delete function", callback::delete_attribute(guard, object, &old))?;
+    }
+    attributes(guard, on, object)?.set(Attribute { number, keyval, value });
+    Ok(())
+}
+
+pub(crate) fn get(
+    guard: &mut Guard,
+    on: Kind,
+    object: Handle,
+    number: i32,
+    value: Address,
+    flag: Out<i32>,
+) -> Result<()> {
+    match found(guard, on, object, number)? {
+        Some(found) => {
+            Out::<usize>::new(value.0, "attribute_val").set(found.pointer())?;
+            flag.set(1)
+        }
+        None => flag.set(0),
+    }
+}
+
+/// The value of an attribute of the program's.
+pub(crate) fn found(guard: &mut Guard, on: Kind, object: Handle, number: i32) -> Result<Option<Value>> {
+    find(guard, on, number)?;
+    Ok(attributes(guard, on, object)?.get(number).map(|attribute| attribute.value.clone()))
+}
+
+pub(crate) fn delete(guard: &mut Guard, on: Kind, object: Handle, number: i32) -> Result<()> {
+    find(guard, on, number)?;
+    let Some(attribute) = attributes(guard, on, object)?.get(number).cloned() else {
+        fail!(Class::Keyval, "{object} has no attribute for keyval {number}");
+    };
+    from_callback("an attribute's delete function", callback::delete_attribute(guard, object, &attribute))?;
+    attributes(guard, on, object)?.remove(number);
+    drop(attribute);
+    forget(guard, number);
+    Ok(())
+}
+
+fn attributes(process: &mut Process, on: Kind, object: Handle) -> Result<&mut Attributes> {
+    match on {
+        Kind::Comm => Ok(&mut process.objects.comms.get_mut(object)?.attributes),
+        Kind::Datatype => Ok(&mut process.objects.datatypes.get_mut(object)?.attributes),
+        Kind::Win => Ok(&mut process.job().windows.get_mut(object)?.attributes),
+        _ => fail!(Class::UnsupportedOperation, "Outboard has no attributes on {}", on.noun()),
+    }
+}
+
+/// The address of the value of a comm's or a window's predefined attribute; of MPI_WIN_BASE the value itself.
+pub(crate) fn predefined_value(guard: &mut Guard, object: Handle, keyval: i32) -> Result<usize> {
+    match predefined(guard, object, keyval)? {
+        Some(value) => Ok(value),
+        None => Ok(guard.job().windows.get(object)?.predefined_attribute(keyval)),
+    }
+}
+
+/// The address of a predefined attribute's value (MPI 5.0, section 9.1.2); nothing if the keyval is the program's.
+pub(crate) fn predefined(guard: &mut Guard, comm: Handle, keyval: i32) -> Result<Option<usize>> {
+    if !(c::TAG_UB..=c::UNIVERSE_SIZE).contains(&keyval) {
+        return Ok(None);
+    }
+    guard.objects.comm(comm)?;
+    let value = match keyval {
+        c::TAG_UB => i32::MAX,
+        c::IO => c::ANY_SOURCE,
+        c::HOST => c::PROC_NULL,
+        c::WTIME_IS_GLOBAL => 1,
+        c::APPNUM => {
+            let membership = guard.job().membership;
+            membership.segment.rank(membership.rank).application.load(Ordering::Relaxed) as i32
+        }
+        c::LASTUSEDCODE => guard.objects.errors.last_used(),
+        _ => settings::get().universe_size.unwrap_or(guard.job().membership.size.into()) as i32,
+    };
+    let slot = &mut guard.attribute_values[(keyval - c::TAG_UB) as usize];
+    *slot = (crate::shim::get().attribute)(keyval, value);
+    Ok(Some(&raw mut *slot as usize))
+}

@@ -1,0 +1,269 @@
+//! From the arguments of MPI's collectives to calls of `coll`: checks, MPI_IN_PLACE, blocks, operators.
+//!
+//! Read next: `reduction.rs`, `neighborhood.rs`, `start.rs` (how a planned call begins), `fast/flat.rs` (the fast path of short calls).
+
+mod agreement;
+mod neighborhood;
+mod reduction;
+mod start;
+
+use crate::args::{Address, Counts, Handle, In};
+use crate::process::Process;
+use crate::request::Planned;
+use coll::{Call, Part};
+use datatype::Buffer;
+use error::{Class, Result, fail};
+use objects::constants;
+use schedule::algorithm::Collective;
+pub(crate) use start::opened;
+use std::sync::Arc;
+
+/// A buffer, its count and its datatype.
+#[derive(Clone, Copy)]
+pub(crate) struct Typed(pub Address, pub i64, pub Handle);
+
+/// A buffer with a count and a displacement in elements for each rank.
+pub(crate) struct Weighted(pub Address, pub Counts, pub Counts, pub Handle);
+
+/// A buffer with a count, a displacement in bytes and a datatype for each rank.
+pub(crate) struct TypedEach(pub Address, pub Counts, pub Counts, pub In<Handle>);
+
+/// What all reductions have.
+#[derive(Clone, Copy)]
+pub(crate) struct Reduced {
+    pub sendbuf: Address,
+    pub recvbuf: Address,
+    pub datatype: Handle,
+    pub op: Handle,
+}
+
+/// My rank, and how many there are with me and as partners: the same ranks but on an intercommunicator.
+struct Place {
+    rank: usize,
+    own: usize,
+    partners: usize,
+}
+
+/// What a rank does in a rooted collective (MPI 5.0, section 6.2.3).
+struct Role {
+    /// The root as `Members::peers` counts.
+    root: u32,
+    is_root: bool,
+    /// Exchanges data with the root; on an intracommunicator the root does so, too.
+    serves: bool,
+}
+
+impl Role {
+    /// In the group of an intercommunicator's root, and not the root: only `comm` and `root` are looked at.
+    fn is_idle(&self) -> bool {
+        !self.is_root && !self.serves
+    }
+}
+
+#[rustfmt::skip]
+impl Process {
+    pub(crate) fn plan_barrier(&mut self, comm: Handle) -> Result<Planned> {
+        self.place(comm)?;
+        Ok(Planned::new(comm, Call::new(Collective::Barrier, Part::None, Part::None)))
+    }
+
+    pub(crate) fn plan_bcast(&mut self, comm: Handle, root: i32, data: Typed) -> Result<Planned> {
+        let role = self.role(comm, root)?;
+        let output = if role.is_idle() { Part::None } else { Part::bytes(self.typed(data)?) };
+        Ok(Planned::new(comm, Call::new(Collective::Bcast, Part::None, output)).root(role.root))
+    }
+
+    pub(crate) fn plan_gather(&mut self, comm: Handle, root: i32, send: Typed, recv: Typed) -> Result<Planned> {
+        let place = self.place(comm)?;
+        let output = |process: &mut Process| process.per_rank(recv, place.partners).map(Part::PerRank);
+        self.gathering(Collective::Gather, comm, root, send, output)
+    }
+
+    pub(crate) fn plan_gatherv(&mut self, comm: Handle, root: i32, send: Typed, recv: Weighted) -> Result<Planned> {
+        let place = self.place(comm)?;
+        self.gathering(Collective::Gatherv, comm, root, send, |process| process.weighted(recv, place.partners))
+    }
+
+    pub(crate) fn plan_scatter(&mut self, comm: Handle, root: i32, send: Typed, recv: Typed) -> Result<Planned> {
+        let place = self.place(comm)?;
+        let input = |process: &mut Process| process.per_rank(send, place.partners).map(Part::PerRank);
+        self.scattering(Collective::Scatter, comm, root, input, recv)
+    }
+
+    pub(crate) fn plan_scatterv(&mut self, comm: Handle, root: i32, send: Weighted, recv: Typed) -> Result<Planned> {
+        let place = self.place(comm)?;
+        self.scattering(Collective::Scatterv, comm, root, |process| process.weighted(send, place.partners), recv)
+    }
+
+    pub(crate) fn plan_allgather(&mut self, comm: Handle, send: Typed, recv: Typed) -> Result<Planned> {
+        let place = self.place(comm)?;
+        let in_place = self.in_place(comm, send.0)?;
+        let input = if in_place { Part::None } else { Part::bytes(self.typed(send)?) };
+        let output = Part::PerRank(self.per_rank(recv, place.partners)?);
+        Planned::new(comm, Call::new(Collective::Allgather, input, output)).in_place(in_place)
+    }
+
+    pub(crate) fn plan_allgatherv(&mut self, comm: Handle, send: Typed, recv: Weighted) -> Result<Planned> {
+        let place = self.place(comm)?;
+        let in_place = self.in_place(comm, send.0)?;
+        let input = if in_place { Part::None } else { Part::bytes(self.typed(send)?) };
+        let output = self.weighted(recv, place.partners)?;
+        Planned::new(comm, Call::new(Collective::Allgatherv, input, output)).in_place(in_place)
+    }
+
+    pub(crate) fn plan_alltoall(&mut self, comm: Handle, send: Typed, recv: Typed) -> Result<Planned> {
+        let place = self.place(comm)?;
+        let in_place = self.in_place(comm, send.0)?;
+        let input = if in_place { Part::None } else { Part::PerRank(self.per_rank(send, place.partners)?) };
+        let output = Part::PerRank(self.per_rank(recv, place.partners)?);
+        Planned::new(comm, Call::new(Collective::Alltoall, input, output)).in_place(in_place)
+    }
+
+    pub(crate) fn plan_alltoallv(&mut self, comm: Handle, send: Weighted, recv: Weighted) -> Result<Planned> {
+        let place = self.place(comm)?;
+        let in_place = self.in_place(comm, send.0)?;
+        let input = if in_place { Part::None } else { self.weighted(send, place.partners)? };
+        let output = self.weighted(recv, place.partners)?;
+        Planned::new(comm, Call::new(Collective::Alltoallv, input, output)).in_place(in_place)
+    }
+
+    pub(crate) fn plan_alltoallw(&mut self, comm: Handle, send: TypedEach, recv: TypedEach) -> Result<Planned> {
+        let place = self.place(comm)?;
+        let in_place = self.in_place(comm, send.0)?;
+        let input = if in_place { Part::None } else { self.typed_each(send, place.partners)? };
+        let output = self.typed_each(recv, place.partners)?;
+        Planned::new(comm, Call::new(Collective::Alltoallw, input, output)).in_place(in_place)
+    }
+}
+
+impl Process {
+    /// A gather or gatherv; `output` is asked for on the root only, the only rank where its arguments count.
+    fn gathering(
+        &mut self,
+        collective: Collective,
+        comm: Handle,
+        root: i32,
+        send: Typed,
+        output: impl FnOnce(&mut Process) -> Result<Part>,
+    ) -> Result<Planned> {
+        let role = self.role(comm, root)?;
+        let in_place = role.serves && self.in_place(comm, send.0)?;
+        if in_place && !role.is_root {
+            fail!(Class::Buffer, "MPI_IN_PLACE is given as sendbuf, but only the root, rank {root}, may");
+        }
+        let input = if role.serves && !in_place { Part::bytes(self.typed(send)?) } else { Part::None };
+        let output = if role.is_root { output(self)? } else { Part::None };
+        Planned::new(comm, Call::new(collective, input, output)).root(role.root).in_place(in_place)
+    }
+
+    /// A scatter or scatterv; `input` is asked for on the root only.
+    fn scattering(
+        &mut self,
+        collective: Collective,
+        comm: Handle,
+        root: i32,
+        input: impl FnOnce(&mut Process) -> Result<Part>,
+        recv: Typed,
+    ) -> Result<Planned> {
+        let role = self.role(comm, root)?;
+        let in_place = role.serves && self.in_place(comm, recv.0)?;
+        if in_place && !role.is_root {
+            fail!(Class::Buffer, "MPI_IN_PLACE is given as recvbuf, but only the root, rank {root}, may");
+        }
+        let output = if role.serves && !in_place { Part::bytes(self.typed(recv)?) } else { Part::None };
+        let input = if role.is_root { input(self)? } else { Part::None };
+        Planned::new(comm, Call::new(collective, input, output)).root(role.root).in_place(in_place)
+    }
+
+    fn place(&self, comm: Handle) -> Result<Place> {
+        let comm = self.objects.comm(comm)?;
+        let partners = comm.partners().size() as usize;
+        Ok(Place { rank: comm.rank as usize, own: comm.size() as usize, partners })
+    }
+
+    fn role(&self, handle: Handle, root: i32) -> Result<Role> {
+        let comm = self.objects.comm(handle)?;
+        let is_inter = comm.remote.is_some();
+        let (own, partners) = comm.places();
+        let place = comm.place();
+        match u32::try_from(root) {
+            Ok(rank) if (rank as usize) < partners.len() => {
+                let root = partners.start as u32 + rank;
+                Ok(Role { root, is_root: !is_inter && root == place, serves: true })
+            }
+            _ if is_inter && root == constants::ROOT => {
+                Ok(Role { root: place, is_root: true, serves: false })
+            }
+            // Who of this group is the root, only the root and the other group know.
+            _ if is_inter && root == constants::PROC_NULL => {
+                match own.map(|rank| rank as u32).find(|rank| *rank != place) {
+                    Some(other) => Ok(Role { root: other, is_root: false, serves: false }),
+                    None => fail!(
+                        Class::Root,
+                        "root is MPI_PROC_NULL, but nobody else of this group can be the root"
+                    ),
+                }
+            }
+            _ if is_inter => fail!(
+                Class::Root,
+                "root {root} is neither in the remote group of {} processes nor MPI_ROOT or MPI_PROC_NULL",
+                partners.len()
+            ),
+            _ => fail!(Class::Root, "root {root} is not in this comm of {} processes", partners.len()),
+        }
+    }
+
+    /// Whether the buffer is MPI_IN_PLACE, which means nothing between groups (MPI 5.0, section 6.2.3).
+    fn in_place(&self, comm: Handle, buffer: Address) -> Result<bool> {
+        if buffer.is_in_place() && self.objects.comm(comm)?.remote.is_some() {
+            fail!(Class::Buffer, "MPI_IN_PLACE is given, but {comm} is an intercommunicator");
+        }
+        Ok(buffer.is_in_place())
+    }
+
+    pub(crate) fn typed(&mut self, Typed(address, count, datatype): Typed) -> Result<Buffer> {
+        self.buffer(address, count, datatype)
+    }
+
+    /// `count` elements for each of so many ranks or neighbours.
+    pub(crate) fn per_rank(
+        &mut self,
+        Typed(address, count, datatype): Typed,
+        blocks: usize,
+    ) -> Result<Buffer> {
+        if count < 0 {
+            fail!(Class::Count, "the count, {count}, is negative");
+        }
+        let Some(all) = count.checked_mul(blocks as i64) else {
+            fail!(Class::Count, "{count} elements for each of {} processes are more than 2^63", blocks);
+        };
+        self.buffer(address, all, datatype)
+    }
+
+    pub(crate) fn weighted(
+        &mut self,
+        Weighted(address, counts, displs, datatype): Weighted,
+        blocks: usize,
+    ) -> Result<Part> {
+        let (counts, displs) = (counts.read(blocks)?, displs.read(blocks)?);
+        let extent = self.objects.datatype(datatype)?.extent();
+        let block = |process: &mut Process, at: usize| {
+            let address = address.displaced(displs[at].wrapping_mul(extent), counts[at])?;
+            process.buffer(address, counts[at], datatype)
+        };
+        let buffers: Result<Vec<_>> = (0..blocks).map(|at| block(self, at)).collect();
+        Ok(Part::Each(Arc::from(buffers?)))
+    }
+
+    pub(crate) fn typed_each(
+        &mut self,
+        TypedEach(address, counts, displs, types): TypedEach,
+        blocks: usize,
+    ) -> Result<Part> {
+        let (counts, displs, types) = (counts.read(blocks)?, displs.read(blocks)?, types.read(blocks)?);
+        let buffers: Result<Vec<_>> = (0..blocks)
+            .map(|at| self.buffer(address.displaced(displs[at], counts[at])?, counts[at], types[at]))
+            .collect();
+        Ok(Part::Each(Arc::from(buffers?)))
+    }
+}

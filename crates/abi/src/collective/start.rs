@@ -1,0 +1,137 @@
+//! Starting a planned collective: as the comm's next one, in a queue, or once more from a persistent request.
+
+use crate::args::Handle;
+use crate::process::{Job, Process};
+use crate::request::{Checked, Image, Planned, Recipe, Work, to_bytes};
+use coll::{CALLS_BEFORE, Call, Coll, CollTicket, Members, check};
+use error::Result;
+use objects::{Comm, Queue};
+
+impl Planned {
+    /// Starts it as the comm's next collective. Returns the comm that failures are for, too.
+    pub(crate) fn start(self, process: &mut Process) -> Result<(Handle, Work)> {
+        // Members that compare what they pass count all collectives together, so that they are told of a wrong order.
+        let blocking = self.call.blocking || settings::get().check != 0;
+        let comm = self.comm;
+        let mut members = next_members(process.objects.comms.get_mut(comm)?, blocking);
+        if self.as_one {
+            members = members.as_one();
+        }
+        if !blocking && let Some(ticket) = self.enqueue(&members, process)? {
+            return Ok((comm, Work::Coll(ticket, None, None)));
+        }
+        let work = self.start_among(&mut members, process)?;
+        // A comparison of statements has taken a number of its own.
+        if settings::get().check != 0 {
+            process.objects.comms.get_mut(comm)?.sequences[usize::from(!blocking)] = members.sequence;
+        }
+        Ok((comm, work))
+    }
+
+    /// Makes a nonblocking call in the comm's queue, if it is one for it.
+    fn enqueue(&self, members: &Members, process: &mut Process) -> Result<Option<CollTicket>> {
+        let (objects, job) = process.parts();
+        let comm = objects.comms.get_mut(self.comm)?;
+        let mut queue = comm.queue;
+        let ticket = self.enqueue_in(&mut queue, &mut job.coll, members, || next_members(comm, false));
+        comm.queue = queue;
+        ticket
+    }
+
+    /// Makes a call in a queue, if it is one for it. `opening`: the members as for `opened`.
+    fn enqueue_in(
+        &self,
+        queue: &mut Queue,
+        coll: &mut Coll,
+        members: &Members,
+        opening: impl FnOnce() -> Members,
+    ) -> Result<Option<CollTicket>> {
+        if self.imaged.is_some() || !coll.is_for_queue(members, &self.call) {
+            return Ok(None);
+        }
+        let Some(queue) = opened(queue, coll, || Ok(opening()))? else { return Ok(None) };
+        Ok(coll.queue(queue, members, &self.call))
+    }
+
+    /// A persistent request's recipe. Requests may be started in another order on every member, so each has a context of
+    /// its own, in which its starts are counted (MPI 5.0, section 6.13).
+    pub(crate) fn persist(self, process: &mut Process) -> Result<(Handle, Recipe)> {
+        let comm = process.objects.comms.get_mut(self.comm)?;
+        let mut members = next_members(comm, false);
+        members.context = comm.child_context(0).id;
+        let claim = process.objects.contexts.claim(members.context)?;
+        Ok((self.comm, Recipe::Coll { planned: self, members, queue: Queue::Counted(0), _claim: claim }))
+    }
+
+    /// Starts the recipe of `persist` once more.
+    pub(crate) fn start_again(
+        &self,
+        members: &mut Members,
+        queue: &mut Queue,
+        process: &mut Process,
+    ) -> Result<Work> {
+        members.sequence = members.sequence.wrapping_add(1);
+        let this = members.clone();
+        let opening = || {
+            members.sequence = members.sequence.wrapping_add(1);
+            members.clone()
+        };
+        if let Some(ticket) = self.enqueue_in(queue, &mut process.job().coll, &this, opening)? {
+            return Ok(Work::Coll(ticket, None, None));
+        }
+        self.clone().start_among(members, process)
+    }
+
+    /// Starts it with the number `members.sequence`, or the comparison that OUTBOARD_CHECK=1 puts before it and then takes that
+    /// number. The numbers are taken now: other collectives may start before the comparison is over.
+    fn start_among(self, members: &mut Members, process: &mut Process) -> Result<Work> {
+        let size = members.peers.len() as u32;
+        if settings::get().check == 0 || size == 1 {
+            let (call, image) = self.prepared(&mut process.job().operators);
+            return begin(process.job(), members, call, image);
+        }
+        let mut mine = to_bytes(&check::statement(&self.call, members));
+        let mut all = vec![0u8; mine.len() * size as usize];
+        let gather = Planned::gathering_bytes(self.comm, &mut mine, &mut all).call;
+        let gather = process.job().coll.start(&members.as_one(), gather)?;
+        members.sequence = members.sequence.wrapping_add(1);
+        let (call, image) = self.prepared(&mut process.job().operators);
+        let members = members.clone();
+        Ok(Work::Checked(Box::new(Checked { gather, mine, all, members, call, image, operation: None })))
+    }
+}
+
+fn begin(job: &mut Job, members: &Members, call: Call, image: Option<Box<Image>>) -> Result<Work> {
+    match job.coll.start(members, call) {
+        Ok(ticket) => Ok(Work::Coll(ticket, image, None)),
+        Err(error) => {
+            image.and_then(|image| image.operator).map(|operator| job.operators.remove(operator));
+            Err(error)
+        }
+    }
+}
+
+/// The queue for one more call. All members open it at the same call, as a collective of its own among `members`.
+pub(crate) fn opened(
+    queue: &mut Queue,
+    coll: &mut Coll,
+    members: impl FnOnce() -> Result<Members>,
+) -> Result<Option<usize>> {
+    let number = match *queue {
+        Queue::Open(number) => number,
+        Queue::Counted(calls) if calls + 1 < CALLS_BEFORE => {
+            *queue = Queue::Counted(calls + 1);
+            return Ok(None);
+        }
+        Queue::Counted(_) => coll.open_queue(&members()?)?,
+    };
+    *queue = Queue::Open(number);
+    Ok(Some(number))
+}
+
+/// The members of a comm as the next collective sees them.
+fn next_members(comm: &mut Comm, blocking: bool) -> Members {
+    let (context, sequence) = comm.next_collective(blocking);
+    let (rank, peers, first_group) = (comm.place(), comm.everybody.clone(), comm.first_group);
+    Members { context, sequence, rank, peers, first_group }
+}

@@ -1,0 +1,113 @@
+//! The fast path of messages: data without gaps, to or from one process of the comm by its rank.
+
+use crate::args::{Address, Handle, lent};
+use crate::process::{FoundMessage, Guard, Job, Key, Process};
+use crate::request::{Completion, Request, Source, Work};
+use datatype::Buffer;
+use objects::constants;
+use p2p::Indirect;
+use sys::Span;
+
+/// A message's arguments, checked.
+#[derive(Clone, Copy)]
+pub(crate) struct Plain {
+    context: u64,
+    peer: u32,
+    rank: i32,
+    span: Span,
+}
+
+impl Process {
+    /// A buffer without gaps.
+    #[inline(always)]
+    pub(crate) fn span(&self, address: Address, count: i64, datatype: Handle) -> Option<Span> {
+        let layout = self.objects.committed(datatype).ok()?.layout();
+        let elements = usize::try_from(count).ok()?;
+        let bytes = Buffer::bytes_of(elements, layout)?;
+        lent(address, elements, bytes, layout).ok()?.contiguous()
+    }
+
+    /// The arguments of a message with the process `rank` of a comm; nothing where they are not plain.
+    #[inline(always)]
+    pub(crate) fn plain(
+        &mut self,
+        buf: Address,
+        count: i64,
+        datatype: Handle,
+        rank: i32,
+        comm: Handle,
+    ) -> Option<Plain> {
+        let key = Key { count, datatype, with: rank, comm, removals: self.removals() };
+        if let Some(FoundMessage { context, peer, bytes }) = self.messages.get(rank as usize, &key)
+            && let Some(span) = buf.plain(bytes)
+        {
+            return Some(Plain { context, peer, rank, span });
+        }
+        self.find(buf, count, datatype, rank, comm)
+    }
+
+    #[inline(never)] // With what was asked in registers: the fast path has no place for it.
+    fn find(&mut self, buf: Address, count: i64, datatype: Handle, rank: i32, comm: Handle) -> Option<Plain> {
+        let span = self.span(buf, count, datatype)?;
+        let known = self.objects.comm(comm).ok()?;
+        if rank < 0 {
+            return None;
+        }
+        let (context, peer) = (known.context, known.peer(rank).ok()?);
+        // Of a datatype that begins elsewhere than at its buffer nothing is kept.
+        if span.address() == buf.0 {
+            let key = Key { count, datatype, with: rank, comm, removals: self.removals() };
+            self.messages.set(rank as usize, key, FoundMessage { context, peer, bytes: span.bytes() });
+        }
+        Some(Plain { context, peer, rank, span })
+    }
+}
+
+impl Plain {
+    /// Sends it, if it can leave at once.
+    #[inline(always)]
+    pub(crate) fn send(self, process: &mut Process, tag: i32) -> bool {
+        tag >= 0 && process.job().p2p.send_now(self.context, self.peer, tag, self.span)
+    }
+
+    /// Receives it.
+    #[inline(always)]
+    pub(crate) fn recv(self, guard: &mut Guard, tag: Option<i32>) -> Completion {
+        let Plain { context, peer, rank, span } = self;
+        let next = |process: &mut Process| process.job().p2p.recv_now(context, peer, tag, span).transpose();
+        match guard.look_for_message(peer, next) {
+            Some(Ok(outcome)) => Completion::of(outcome, &Source::Peer { peer, rank }),
+            next => {
+                let ticket = match next {
+                    Some(Err(Indirect::Started(ticket))) => ticket,
+                    _ => guard.job().p2p.irecv(context, Some(peer), tag, span.into()),
+                };
+                guard.finish(Work::Recv(ticket, Source::Peer { peer, rank }))
+            }
+        }
+    }
+
+    /// As a request; nothing where there is no room for one more.
+    #[inline(always)]
+    pub(crate) fn irecv(self, process: &mut Process, tag: Option<i32>, comm: Handle) -> Option<Handle> {
+        let Plain { context, peer, rank, span } = self;
+        let Job { p2p, deferred, requests, .. } = process.job();
+        if let Some(number) = p2p.defer(context, peer, tag, span) {
+            return Some(deferred.enter(number, comm, peer, rank));
+        }
+        requests.reserve().ok()?;
+        let ticket = p2p.irecv_posted(context, Some(peer), tag, span.into());
+        let work = Some(Work::Recv(ticket, Source::Peer { peer, rank }));
+        Some(requests.put(Request { comm, work, recipe: None }))
+    }
+}
+
+/// The tag of a plain receive; nothing where it is wrong.
+#[inline(always)]
+pub(crate) fn tag_of(tag: i32) -> Option<Option<i32>> {
+    match tag {
+        constants::ANY_TAG => Some(None),
+        0.. => Some(Some(tag)),
+        _ => None,
+    }
+}

@@ -1,0 +1,49 @@
+//! The buffers of a communication, from the program's arguments.
+
+use super::Process;
+use crate::args::{ADDRESSABLE_BYTES, Address, lent};
+use crate::lenient::{self, Taken};
+use datatype::Buffer;
+use error::{Class, Error, Result, fail};
+use objects::{Handle, constants};
+
+impl Process {
+    /// The buffer of a communication, checked as `lent` does, and for what cannot be memory. (Short ways need not: they move what is short.)
+    #[inline(always)]
+    pub(crate) fn buffer(&self, address: Address, count: i64, datatype: Handle) -> Result<Buffer> {
+        let layout = match self.objects.committed(datatype) {
+            Ok(datatype) => datatype.layout(),
+            Err(error) => return self.no_buffer(count, datatype, error),
+        };
+        let elements = crate::args::count(count, "count")?;
+        let Some(bytes) = Buffer::bytes_of(elements, layout).filter(|&bytes| bytes <= ADDRESSABLE_BYTES)
+        else {
+            fail!(Class::Count, "{count} elements of {datatype} are more bytes than a process can have");
+        };
+        Ok(lent(address, elements, bytes, layout)?.buffer())
+    }
+
+    /// The buffer of a message, of which nothing is moved where `rank` is MPI_PROC_NULL.
+    #[inline(always)]
+    pub(crate) fn message_buffer(
+        &self,
+        address: Address,
+        count: i64,
+        datatype: Handle,
+        rank: i32,
+    ) -> Result<Buffer> {
+        let count =
+            if datatype == constants::DATATYPE_NULL && rank == constants::PROC_NULL { 0 } else { count };
+        self.buffer(address, count, datatype)
+    }
+
+    /// MPI_DATATYPE_NULL is enough where there are no elements.
+    #[cold]
+    fn no_buffer(&self, count: i64, datatype: Handle, error: Error) -> Result<Buffer> {
+        if count != 0 || datatype != constants::DATATYPE_NULL {
+            return Err(error);
+        }
+        lenient::take(Taken::NullDatatype);
+        Ok(Buffer::EMPTY)
+    }
+}

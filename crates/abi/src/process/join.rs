@@ -1,0 +1,117 @@
+//! Joining the job at the first of MPI_Init and MPI_Session_init.
+
+use super::poll::Vain;
+use super::{Departure, Job, Phase, Process};
+use crate::request::{Deferred, Request, Work};
+use coll::Coll;
+use error::Result;
+use executor::Executor;
+use objects::constants::COMM_NULL;
+use objects::{Info, Kind, Table};
+use p2p::P2p;
+use progress::Cpus;
+use rma::Rma;
+use std::sync::atomic::Ordering;
+
+impl Process {
+    /// Joins the job, or comes back to it.
+    pub fn join(&mut self) -> Result<()> {
+        if self.job.is_some() {
+            return Ok(());
+        }
+        if let Some(mut job) = self.parked.take() {
+            if self.departure == Departure::Left {
+                job.coll.stay_home();
+            }
+            self.job = Some(job);
+            return Ok(());
+        }
+        crate::shim::check_alone()?;
+        let membership = boot::join()?;
+        let segment = membership.segment;
+        let settings = settings::get();
+        let port = transport::route_shm::Port::new(segment.clone(), membership.rank);
+        let overhead = crate::shim::get().bsend_overhead_bytes;
+        let config =
+            p2p::Config { bsend_overhead_bytes: overhead, ..p2p::Config::of(settings, membership.tuning) };
+        let p2p = P2p::new(transport::route::Reach::Shm(port), config);
+        let allocator = transport::shm::Allocator::new(segment.arena(membership.rank)?);
+        let config = executor::Config::of(settings, membership.tuning);
+        let coll = Coll::new(
+            Executor::new(segment.clone(), membership.rank, allocator, config),
+            settings,
+            membership.tuning,
+        )?;
+        let world = membership.world().id.load(Ordering::Relaxed);
+        self.objects.join(membership.rank, membership.members(), world);
+        self.objects.infos.predefine(objects::constants::INFO_ENV, environment(membership.size));
+        let mut requests = Table::new(Kind::Request);
+        let over = Work::Send(p2p::Ticket::DONE);
+        let sent = if settings.check < 2 {
+            Some(requests.insert(Request { comm: COMM_NULL, work: Some(over), recipe: None })?)
+        } else {
+            None
+        };
+        self.job = Some(Box::new(Job {
+            membership,
+            shared: segment.job(),
+            p2p,
+            coll,
+            io: io::Io::new(move || segment.rank(membership.rank).bell.ring()),
+            files: Table::new(Kind::File),
+            requests,
+            deferred: Deferred::new(),
+            sent,
+            rma: Rma::new(segment.clone(), membership.rank),
+            windows: Table::new(Kind::Win),
+            messages: Table::new(Kind::Message),
+            orphans: Vec::new(),
+            operations: Default::default(),
+            driven: Vec::new(),
+            operators: slab::Slab::new(),
+            memory: std::collections::HashMap::new(),
+            launcher: None,
+            cpus: Cpus::new(segment.clone(), membership.rank, membership.members()),
+            window_polls: 0,
+            vain: Vain::default(),
+        }));
+        Ok(())
+    }
+
+    /// Makes MPI_COMM_WORLD and grants the thread level, which is any that was asked for.
+    pub fn init(&mut self, level: i32) -> Result<()> {
+        self.objects.enter_world()?;
+        let world = self.job().membership.world().id.load(Ordering::Relaxed);
+        if let Some(parents) = settings::get().parents.as_ref().filter(|_| world != 0) {
+            self.objects.join_parents(parents.iter().map(|parent| *parent as u32).collect(), world)?;
+        }
+        self.phase = Phase::Running;
+        self.thread_level = level;
+        self.main_thread = Some(std::thread::current().id());
+        Ok(())
+    }
+}
+
+/// What MPI_INFO_ENV holds in a job of `size` ranks (MPI 5.0, section 11.2.2, keys as for MPI_Comm_spawn).
+pub(crate) fn environment(size: u32) -> Info {
+    let mut info = Info::default();
+    let line = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    let mut words = line.split(|byte| *byte == 0).map(String::from_utf8_lossy);
+    let command = words.next().unwrap_or_default().into_owned();
+    let arguments: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+    let wdir =
+        std::fs::read_link("/proc/self/cwd").map(|path| path.display().to_string()).unwrap_or_default();
+    let facts = [
+        ("command", command),
+        ("argv", arguments.join(" ")),
+        ("maxprocs", size.to_string()),
+        ("soft", size.to_string()),
+        ("arch", std::env::consts::ARCH.to_owned()),
+        ("wdir", wdir),
+    ];
+    for (key, value) in facts {
+        // A value beyond MPI_MAX_INFO_VAL is left out: the standard lets every key be absent.
+        let _ = info.set(key, &value);
+    }
+    info
+}

@@ -1,0 +1,87 @@
+//! Whether operations are over, and the requests that the program has for them.
+
+use super::{Awaiting, Guard, Job, Process};
+use crate::request::{Completion, Request, Work};
+use error::Result;
+use objects::{Handle, constants};
+
+impl Guard {
+    /// Waits for an operation; whether it failed is in the completion.
+    #[inline]
+    pub(crate) fn finish(&mut self, mut work: Work) -> Completion {
+        let mut poll = |process: &mut Process| {
+            let job = process.job();
+            work.poll(&mut job.p2p, &mut job.coll, &mut job.operators)
+        };
+        match self.wait_briefly(&mut poll) {
+            Ok(completion) => completion,
+            Err(_) => {
+                if let Work::Send(ticket) | Work::Recv(ticket, _) = work
+                    && let Some(operation) = self.job().p2p.describe(ticket)
+                {
+                    self.awaiting = Awaiting::Operation(operation);
+                }
+                self.wait_long(|process| {
+                    let job = process.job();
+                    work.poll(&mut job.p2p, &mut job.coll, &mut job.operators)
+                })
+            }
+        }
+    }
+}
+
+impl Process {
+    /// Whether a request is over (null and inactive ones are). What it has told is kept in it.
+    pub(crate) fn peek(&mut self, handle: Handle) -> Result<bool> {
+        if handle == constants::REQUEST_NULL || Some(handle) == self.job().sent {
+            return Ok(true);
+        }
+        self.job().advance(handle)
+    }
+
+    /// A request for this work.
+    #[inline(always)]
+    pub(crate) fn request(&mut self, comm: Handle, work: Work) -> Result<Handle> {
+        let driven = work.is_driven();
+        let handle = self.job().requests.insert(Request { comm, work: Some(work), recipe: None })?;
+        if driven {
+            self.job().driven.push(handle);
+        }
+        Ok(handle)
+    }
+}
+
+impl Job {
+    /// Whether a request is over (inactive ones are). What it has to tell is kept in it.
+    pub(crate) fn advance(&mut self, handle: Handle) -> Result<bool> {
+        let Job { requests, deferred, p2p, coll, operators, .. } = self;
+        if let Some(receive) = deferred.get(handle) {
+            return Ok(p2p.is_done(receive.ticket()));
+        }
+        let Some(work) = &mut requests.get_mut(handle)?.work else { return Ok(true) };
+        match work {
+            Work::Done(_) => return Ok(true),
+            Work::Send(ticket) | Work::Recv(ticket, _) => return Ok(p2p.is_done(*ticket)),
+            _ => (),
+        }
+        let Some(completion) = work.poll(p2p, coll, operators) else { return Ok(false) };
+        *work = Work::Done(completion);
+        Ok(true)
+    }
+
+    /// Advances requests that have steps of their own to take; whether any is over now.
+    pub(crate) fn poll_driven(&mut self) -> bool {
+        let mut driven = std::mem::take(&mut self.driven);
+        let before = driven.len();
+        driven.retain(|handle| self.advance(*handle).is_ok_and(|over| !over));
+        let moved = driven.len() < before;
+        self.driven = driven;
+        moved
+    }
+
+    /// Advances operations whose requests the program has freed.
+    pub(crate) fn poll_orphans(&mut self) {
+        let Job { orphans, p2p, coll, operators, .. } = self;
+        orphans.retain_mut(|work| work.poll(p2p, coll, operators).is_none());
+    }
+}

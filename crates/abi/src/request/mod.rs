@@ -1,0 +1,150 @@
+//! Operations under way, and the requests through which a program holds them (MPI 5.0, sections 3.7 and 3.9).
+//!
+//! `Work` is what a blocking call waits for and a request holds; the two differ only in who asks. A persistent request keeps a
+//! `Recipe`, from which work is started again.
+
+mod deferred;
+mod generalized;
+mod image;
+mod partitioned;
+mod planned;
+mod work;
+
+use crate::args::Status;
+use coll::Members;
+use datatype::Buffer;
+pub use deferred::Deferred;
+use error::{Error, Result};
+pub use generalized::Generalized;
+pub use image::{Image, Operator, Shape, UserOp};
+use objects::context::Claim;
+use objects::{Group, Handle, Queue, constants};
+use p2p::{Mode, Outcome};
+pub use partitioned::{Partitioned, Parts};
+pub(crate) use planned::{Checked, Imaged, Planned, one, to_bytes, to_words};
+use std::sync::Arc;
+pub use work::{Both, Work};
+
+/// How an operation ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// What the program is told.
+    pub status: Status,
+    /// What went wrong.
+    pub error: Option<Error>,
+    /// Of a generalized request: whom to ask for the rest.
+    pub generalized: Option<Box<Generalized>>,
+}
+
+impl Completion {
+    /// The empty status: of sends, collectives, and requests that are null or not active.
+    pub const EMPTY: Completion = Completion { status: Status::EMPTY, error: None, generalized: None };
+
+    /// Of a receive from MPI_PROC_NULL.
+    pub const NO_PROCESS: Completion = Completion { status: Status::NO_PROCESS, ..Completion::EMPTY };
+
+    #[inline]
+    pub(crate) fn of(outcome: Outcome, source: &Source) -> Completion {
+        let rank = match source {
+            Source::Peer { rank, .. } => *rank,
+            Source::Any(group) => rank_of(outcome.source_peer, group),
+            Source::Nobody => constants::PROC_NULL,
+        };
+        let mut status = Status::new(rank, outcome.tag, outcome.bytes as u64);
+        status.set_cancelled(outcome.cancelled);
+        Completion { status, error: outcome.error, generalized: None }
+    }
+}
+
+impl Completion {
+    /// Of an access to a file.
+    pub(crate) fn of_bytes(outcome: Result<u64>) -> Completion {
+        let mut completion = Completion::EMPTY;
+        match outcome {
+            Ok(bytes) => completion.status.set_bytes(bytes),
+            Err(error) => completion.error = Some(error),
+        }
+        completion
+    }
+}
+
+/// The status of a message, with the sender's rank in the comm's group.
+pub(crate) fn status_of(source_peer: u32, tag: i32, bytes: u64, group: &Group) -> Status {
+    Status::new(rank_of(source_peer, group), tag, bytes)
+}
+
+fn rank_of(peer: u32, group: &Group) -> i32 {
+    group.rank_of(peer).map_or(constants::ANY_SOURCE, |rank| rank as i32)
+}
+
+/// A send about to be started; nobody receives it where `peer` is none.
+#[derive(Clone)]
+pub struct Send {
+    pub(crate) mode: Mode,
+    pub(crate) context: u64,
+    pub(crate) peer: Option<u32>,
+    pub(crate) tag: i32,
+    pub(crate) buffer: Buffer,
+}
+
+/// A receive about to be started.
+#[derive(Clone)]
+pub struct Receive {
+    pub(crate) context: u64,
+    pub(crate) source: Source,
+    pub(crate) tag: Option<i32>,
+    pub(crate) buffer: Buffer,
+}
+
+/// How a persistent request is started (MPI 5.0, section 3.9).
+pub enum Recipe {
+    /// MPI_Send_init and its modes.
+    Send(Send),
+    /// MPI_Recv_init.
+    Recv(Receive),
+    /// MPI_Bcast_init and the other collectives. The members' sequence number counts the starts, which may go through a queue of their own.
+    Coll { planned: Planned, members: Members, queue: Queue, _claim: Claim },
+    /// MPI_Psend_init and MPI_Precv_init.
+    Partitioned(Arc<Partitioned>),
+}
+
+/// Whom a receive listens to.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// MPI_PROC_NULL.
+    Nobody,
+    /// MPI_ANY_SOURCE; in the comm's group the sender's rank is found.
+    Any(Arc<Group>),
+    /// One process: its number in the job, and its rank in the comm.
+    Peer { peer: u32, rank: i32 },
+}
+
+impl Source {
+    /// The peer to match; nothing stands for any, and `Nobody` has none.
+    #[inline]
+    pub(crate) fn peer(&self) -> Option<u32> {
+        if let Source::Peer { peer, .. } = self { Some(*peer) } else { None }
+    }
+}
+
+/// What an MPI_Request names.
+pub struct Request {
+    /// The comm, or the file, whose error handler hears of failures; MPI_COMM_NULL: it belongs to none.
+    pub comm: Handle,
+    /// The operation; nothing while a persistent request is not active.
+    pub work: Option<Work>,
+    /// Persistent requests: how to start.
+    pub recipe: Option<Box<Recipe>>,
+}
+
+/// What an MPI_Message names.
+pub struct Taken {
+    pub(crate) comm: Handle,
+    pub(crate) context: u64,
+    pub(crate) group: Arc<Group>,
+    pub(crate) message: p2p::MessageTicket,
+    pub(crate) probe: p2p::Probe,
+}
+
+// What each operation under way moves about. A commit that raises a number must say why.
+const _: () = assert!(size_of::<Work>() <= 56 && size_of::<Request>() <= 72);

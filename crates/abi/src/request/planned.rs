@@ -1,0 +1,193 @@
+//! A collective as data: ready to be started, any number of times.
+
+use super::{Image, Operator, Shape, UserOp, Work};
+use crate::args::{Handle, memory};
+use coll::{Call, Coll, CollTicket, Members, Part, check};
+use datatype::Buffer;
+use error::{Class, Result, fail};
+use executor::Reduction;
+use schedule::algorithm::Collective;
+use slab::Slab;
+
+/// A collective ready to be started, any number of times.
+#[derive(Clone)]
+pub struct Planned {
+    pub comm: Handle,
+    pub call: Call,
+    pub imaged: Option<Box<Imaged>>,
+    /// Whether the groups of an intercommunicator are one for it.
+    pub as_one: bool,
+    /// Of a persistent one: the function that made it.
+    function: &'static str,
+}
+
+/// What a reduction prepares at each start: its operator's place, and images of the buffers as they are then.
+#[derive(Clone)]
+pub struct Imaged {
+    pub shape: Shape,
+    pub counts: Vec<i64>,
+    pub received: i64,
+    pub input: Buffer,
+    pub output: Option<Buffer>,
+    pub operator: Option<UserOp>,
+}
+impl Planned {
+    pub(crate) fn new(comm: Handle, call: Call) -> Planned {
+        Planned { comm, call, imaged: None, as_one: false, function: "" }
+    }
+
+    /// Whether the call's one buffer is both; if not, its two must lie apart (MPI 5.0, section 6.1).
+    pub(crate) fn in_place(mut self, in_place: bool) -> Result<Planned> {
+        if !in_place && self.call.input.overlaps(&self.call.output) {
+            fail!(
+                Class::Buffer,
+                "the buffers for sending and receiving overlap; MPI_IN_PLACE is there for using one"
+            );
+        }
+        self.call.in_place = in_place;
+        Ok(self)
+    }
+
+    /// Makes one group of an intercommunicator's two, whose ranks are then those of `Members::peers`.
+    pub(crate) fn in_one_group(mut self) -> Planned {
+        self.as_one = true;
+        self
+    }
+
+    pub(crate) fn root(mut self, root: u32) -> Planned {
+        self.call.root = root;
+        self
+    }
+
+    /// The comm, and the call if it is one among all members of it.
+    pub(crate) fn among_all(&self) -> Option<(Handle, &Call)> {
+        (self.call.neighbors.is_none() && !self.as_one).then_some((self.comm, &self.call))
+    }
+
+    /// The comm, and the bytes of the longer of its two buffers, for people.
+    pub(crate) fn told(&self) -> (Handle, u64) {
+        (self.comm, self.call.input.total().max(self.call.output.total()))
+    }
+
+    /// The function that made it persistent.
+    pub(crate) fn function(&self) -> &'static str {
+        self.function
+    }
+
+    /// Says that `function` makes it persistent.
+    pub(crate) fn made_by(mut self, function: &'static str) -> Planned {
+        self.function = function;
+        self
+    }
+
+    /// Says that the calling rank only waits for it.
+    pub(crate) fn blocking(mut self) -> Planned {
+        self.call.blocking = true;
+        self
+    }
+
+    /// The call, with the operator in its place and images of the buffers as they are now.
+    pub(crate) fn prepared(self, operators: &mut Slab<Operator>) -> (Call, Option<Box<Image>>) {
+        let Planned { mut call, imaged, .. } = self;
+        let image = imaged.map(|imaged| Box::new(imaged.fill(&mut call, operators)));
+        (call, image)
+    }
+
+    /// An allgather of our own bytes, which must live until it is over.
+    pub(crate) fn gathering_bytes(comm: Handle, mine: &mut [u8], all: &mut [u8]) -> Planned {
+        let input = Part::bytes(Buffer::from(memory(mine)));
+        let output = Part::PerRank(Buffer::from(memory(all)));
+        Planned::new(comm, Call::new(Collective::Allgather, input, output)).in_one_group()
+    }
+
+    /// An all-to-all of our own bytes, which must live until it is over.
+    pub(crate) fn exchanging_bytes(comm: Handle, send: &mut [Vec<u8>], recv: &mut [Vec<u8>]) -> Planned {
+        let each = |parts: &mut [Vec<u8>]| {
+            Part::Each(parts.iter_mut().map(|part| Buffer::from(memory(part))).collect())
+        };
+        Planned::new(comm, Call::new(Collective::Alltoallv, each(send), each(recv)))
+    }
+
+    /// A broadcast of our own bytes, which must live until it is over.
+    pub(crate) fn spreading_bytes(comm: Handle, root: u32, bytes: &mut [u8]) -> Planned {
+        let output = Part::bytes(Buffer::from(memory(bytes)));
+        Planned::new(comm, Call::new(Collective::Bcast, Part::None, output)).root(root).in_one_group()
+    }
+}
+
+impl Imaged {
+    fn fill(self, call: &mut Call, operators: &mut Slab<Operator>) -> Image {
+        let Imaged { shape, counts, received, input, output, operator } = self;
+        let mut image = Image::default();
+        if !shape.is_plain() {
+            image = Image::new(&shape, &counts, received, &input, output.as_ref());
+            if output.is_some() {
+                call.output = one(&shape, image.output());
+            }
+            // In place the vector lies in the output's image, which is filled as the input's is.
+            match &mut call.input {
+                Part::CutAt { buffer, .. } => *buffer = image.input(),
+                Part::One { .. } => call.input = one(&shape, image.input()),
+                _ => (),
+            }
+        }
+        if let Some(op) = operator {
+            let counts = if matches!(call.input, Part::CutAt { .. }) { counts } else { Vec::new() };
+            let token = operators.insert(Operator { op, shape: shape.clone(), counts });
+            image.operator = Some(token);
+            let element_bytes = if shape.is_plain() { shape.unit(0) } else { 1 };
+            call.reduction = Some(Reduction::User { token: token as u64, element_bytes });
+        }
+        image
+    }
+}
+/// A vector that is cut between elements of the shape only.
+pub(crate) fn one(shape: &Shape, buffer: Buffer) -> Part {
+    Part::One { element_bytes: shape.unit(buffer.bytes()), buffer }
+}
+
+/// A collective whose members are comparing what they pass.
+pub struct Checked {
+    pub gather: CollTicket,
+    /// Our statement; the schedule reads it.
+    #[allow(dead_code)]
+    pub mine: Vec<u8>,
+    /// All statements; the schedule writes them.
+    pub all: Vec<u8>,
+    pub members: Members,
+    pub call: Call,
+    pub image: Option<Box<Image>>,
+    /// Where operations are timed.
+    pub operation: Option<Box<telemetry::Operation>>,
+}
+
+impl Checked {
+    /// Once all statements are here: the collective, or the verdict against it.
+    pub(crate) fn poll(&mut self, coll: &mut Coll) -> Option<Result<Work>> {
+        if let Err(error) = coll.outcome(self.gather)? {
+            return Some(Err(error));
+        }
+        let words: Vec<i64> = to_words(&self.all);
+        let verdict = check::compare(&words, self.members.peers.len() as u32);
+        let started = verdict.and_then(|()| coll.start(&self.members, self.call.clone()));
+        Some(started.map(|ticket| {
+            let mut work = Work::Coll(ticket, self.image.take(), None);
+            work.follow(self.operation.take(), coll);
+            work
+        }))
+    }
+
+    /// The operator that the collective would use.
+    pub(crate) fn operator(&self) -> Option<usize> {
+        self.image.as_ref().and_then(|image| image.operator)
+    }
+}
+/// Words as bytes that a schedule can send.
+pub(crate) fn to_bytes(words: &[i64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+/// The inverse of `to_bytes`.
+pub(crate) fn to_words(bytes: &[u8]) -> Vec<i64> {
+    bytes.chunks_exact(8).map(|word| i64::from_ne_bytes(word.try_into().expect("eight bytes"))).collect()
+}

@@ -1,0 +1,162 @@
+//! An operation under way, and whether it is over.
+
+use super::{Checked, Completion, Generalized, Image, Operator, Parts, Source};
+use coll::Coll;
+use error::Result;
+use p2p::{P2p, Ticket};
+use slab::Slab;
+use telemetry::Operation;
+
+/// An operation under way.
+pub enum Work {
+    /// It was over when it began.
+    Done(Completion),
+    /// A send.
+    Send(Ticket),
+    /// A receive, and whom it listens to.
+    Recv(Ticket, Source),
+    /// MPI_Isendrecv and MPI_Sendrecv_replace.
+    Both(Box<Both>),
+    /// A collective; the last is there where operations are timed.
+    Coll(coll::CollTicket, Option<Box<Image>>, Option<Box<telemetry::Operation>>),
+    /// An access to a file: bytes of the program's memory.
+    Io(io::Promise<Result<u64>>),
+    /// A collective before which its members compare what they pass.
+    Checked(Box<Checked>),
+    /// MPI_Buffer_iflush and its like: waits until so many messages have left a buffer.
+    Flush { owner: p2p::Owner, messages: u64 },
+    /// A partitioned send or receive.
+    Parts(Box<Parts>),
+    /// An operation of the program.
+    Generalized {
+        /// What to call.
+        functions: Generalized,
+        /// MPI_Grequest_complete has been called.
+        complete: bool,
+        /// MPI_Request_free has been called before that, so that nobody waits for it.
+        freed: bool,
+    },
+}
+
+/// A send and a receive that end together. The receive's status counts, and the first failure.
+pub struct Both {
+    /// The send, until it is over.
+    pub(crate) send: Option<Work>,
+    /// The receive, until it is over.
+    pub(crate) recv: Option<Work>,
+    /// What is sent, where the receive overwrites the user's copy.
+    pub packed: Option<Box<[u8]>>,
+    /// Of those that are over.
+    pub(crate) completion: Completion,
+}
+
+impl Both {
+    fn poll(&mut self, p2p: &mut P2p, coll: &mut Coll, operators: &mut Slab<Operator>) -> Option<Completion> {
+        let Both { send, recv, completion, .. } = self;
+        if let Some(sent) = send.as_mut().and_then(|work| work.poll(p2p, coll, operators)) {
+            *send = None;
+            completion.error = completion.error.take().or(sent.error);
+        }
+        if let Some(received) = recv.as_mut().and_then(|work| work.poll(p2p, coll, operators)) {
+            *recv = None;
+            let error = completion.error.take().or_else(|| received.error.clone());
+            *completion = Completion { error, ..received };
+        }
+        (send.is_none() && recv.is_none()).then(|| completion.clone())
+    }
+}
+
+impl Work {
+    /// Whether it is over, and how; once it has been told, it is spent, and has let go what it needed.
+    #[inline]
+    pub fn poll(
+        &mut self,
+        p2p: &mut P2p,
+        coll: &mut Coll,
+        operators: &mut Slab<Operator>,
+    ) -> Option<Completion> {
+        match self {
+            Work::Done(completion) => Some(completion.clone()),
+            Work::Send(Ticket::DONE) => Some(Completion::EMPTY),
+            Work::Send(ticket) => {
+                let outcome = p2p.take(*ticket)?;
+                let mut completion = Completion { error: outcome.error, ..Completion::EMPTY };
+                completion.status.set_cancelled(outcome.cancelled);
+                Some(completion)
+            }
+            Work::Recv(ticket, source) => {
+                let outcome = p2p.take(*ticket)?;
+                Some(Completion::of(outcome, source))
+            }
+            Work::Both(both) => both.poll(p2p, coll, operators),
+            Work::Checked(checked) => match checked.poll(coll)? {
+                Ok(work) => {
+                    *self = work;
+                    self.poll(p2p, coll, operators)
+                }
+                Err(error) => {
+                    checked.operator().map(|operator| operators.remove(operator));
+                    Some(Completion { error: Some(error), ..Completion::EMPTY })
+                }
+            },
+            Work::Flush { owner, messages } => p2p.is_flushed(*owner, *messages).then_some(Completion::EMPTY),
+            Work::Parts(parts) => parts.poll(p2p),
+            Work::Io(slot) => Some(Completion::of_bytes(slot.take()?)),
+            Work::Generalized { functions, complete, .. } => {
+                complete.then(|| Completion { generalized: Some(Box::new(*functions)), ..Completion::EMPTY })
+            }
+            Work::Coll(ticket, image, operation) => {
+                let mut carried = None;
+                if let Some(operation) = operation {
+                    operation.look();
+                    carried = coll.carried(*ticket);
+                }
+                let outcome = coll.outcome(*ticket)?;
+                if let Some(operation) = operation.take() {
+                    operation.over(carried);
+                }
+                if let Some(mut image) = image.take() {
+                    if outcome.is_ok() {
+                        image.deliver();
+                    }
+                    image.operator.map(|operator| operators.remove(operator));
+                }
+                Some(Completion { error: outcome.err(), ..Completion::EMPTY })
+            }
+        }
+    }
+
+    /// Whether it takes steps of its own, which must be taken whoever waits for what: nobody else's progress takes them.
+    pub(crate) fn is_driven(&self) -> bool {
+        match self {
+            Work::Parts(parts) => parts.awaits_heading(),
+            Work::Checked(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Cancels sends and receives that have not matched.
+    pub fn cancel(&mut self, p2p: &mut P2p) {
+        match self {
+            Work::Send(ticket) | Work::Recv(ticket, _) => p2p.cancel(*ticket),
+            _ => (),
+        }
+    }
+}
+
+impl Work {
+    /// Tells of the operation when this work ends.
+    pub(crate) fn follow(&mut self, operation: Option<Box<Operation>>, coll: &Coll) {
+        let Some(operation) = operation else { return };
+        match self {
+            Work::Coll(ticket, _, followed) => {
+                if let Some(carried) = coll.carried(*ticket) {
+                    operation.identify(&carried);
+                }
+                *followed = Some(operation);
+            }
+            Work::Checked(checked) => checked.operation = Some(operation),
+            _ => operation.over(None),
+        }
+    }
+}
