@@ -23,11 +23,16 @@ pub struct Tune {
     /// Write nothing: measure what jobs choose by now beside both forced choices.
     #[arg(long)]
     compare: bool,
-    /// How often each is measured, in turns.
-    #[arg(long, value_name = "COUNT", default_value_t = 3)]
+    /// How often each is measured, in turns. Default: 3, with --compare 9.
+    #[arg(long, value_name = "COUNT")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
-    rounds: u32,
+    rounds: Option<u32>,
 }
+
+/// Rounds of a table: it is made in half a minute.
+const ROUNDS: u32 = 3;
+/// Rounds of a comparison: with three, noise alone puts a third of the ratios beyond 1.05 (docs/tuning.md).
+const ROUNDS_COMPARED: u32 = 9;
 
 /// Variables for a player.
 type Forced = &'static [(&'static str, &'static str)];
@@ -58,15 +63,16 @@ impl Tune {
         let cache = tables::cache_folder().ok_or("neither XDG_CACHE_HOME nor HOME is set")?;
         let ourselves = || peers::ourselves(&cache);
         if self.compare {
-            return compare(&ourselves, self.rounds);
+            return compare(&ourselves, self.rounds.unwrap_or(ROUNDS_COMPARED));
         }
         let folder = tables::folder(self.system).ok_or("neither XDG_CACHE_HOME nor HOME is set")?;
+        let rounds = self.rounds.unwrap_or(ROUNDS);
         let pairs = pairs()?;
         let mut values = Vec::new();
         for (distance, pair) in &pairs {
             eprintln!("outboard: messages between cpus {} and {} ({})", pair[0], pair[1], distance.name());
             let found = on(pair, || {
-                measured(&ourselves, &[CELLS, READ], &[], &[LATENCY, BANDWIDTH, EXCHANGE], self.rounds)
+                measured(&ourselves, &[CELLS, READ], &[], &[LATENCY, BANDWIDTH, EXCHANGE], rounds)
             })?;
             for (load, (name, _)) in Load::ALL.into_iter().zip([LATENCY, BANDWIDTH, EXCHANGE]) {
                 values.push((read_row(*distance, load), faster(&found, name).bits()));
@@ -75,7 +81,7 @@ impl Tune {
         eprintln!("outboard: collectives");
         let pair = &pairs[0].1;
         for (row, more) in [(FLAT_BYTES_MAX, &[][..]), (INLINE_BYTES_MAX, &[SCHEDULE][..])] {
-            let found = on(pair, || measured(&ourselves, &[CELLS, READ], more, &[ALLTOALL], self.rounds))?;
+            let found = on(pair, || measured(&ourselves, &[CELLS, READ], more, &[ALLTOALL], rounds))?;
             values.push((row, bound(row, faster(&found, ALLTOALL.0))));
         }
         if let Some((vectors, library)) = sys::copy::measure() {
