@@ -36,7 +36,7 @@ static int delete_type(MPI_Datatype type, int keyval, void *value, void *extra)
     return delete(MPI_COMM_NULL, keyval, value, extra);
 }
 
-/* A callback's code is what the call returns (MPI 5.0, section 7.7.2), and the object is as before. */
+/* The call returns the callback's code (MPI 5.0, section 7.7.2) and changes nothing. */
 static void codes(void)
 {
     int key, class, code, flag;
@@ -66,7 +66,8 @@ static void codes(void)
     CHECK(self == MPI_COMM_NULL, "the comm was not freed");
 }
 
-/* Copies begin with what the callback said; the keyval lives on in attributes; the latest set is deleted first. */
+/* Copies get the value of the callback; attributes keep a freed keyval; the latest one set is deleted first.
+   */
 static void lives(void)
 {
     int keys[3], flag;

@@ -4,7 +4,7 @@
 
 static int nonblocking;
 
-/* By turns, the ways in which a program may wait. */
+/* Takes turns among the ways in which a program may wait. */
 static inline void complete(MPI_Request *request)
 {
     static int turn;

@@ -31,7 +31,8 @@ static void use(MPI_Comm comm, int automatic, int own)
           "attach twice");
     send(comm, 1);
     own ? MPI_Comm_iflush_buffer(comm, &request) : MPI_Buffer_iflush(&request);
-    /* A message that comes after it does not delay a flush: it is received only when the flush is over. */
+    /* A message that is sent after a flush began does not delay it: it is received only when the flush is
+       over. */
     send(comm, 2);
     receive(comm, 1);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
@@ -54,7 +55,7 @@ static void use(MPI_Comm comm, int automatic, int own)
     if (!automatic) free(buffer);
 }
 
-/* The comm's buffer is taken, even where the process's has room and the comm's has not. */
+/* The comm's buffer is used, even if the process's has space and the comm's has none. */
 static void specific(MPI_Comm comm)
 {
     char small[64], *back;
@@ -74,7 +75,7 @@ static void specific(MPI_Comm comm)
     CHECK(back == MPI_BUFFER_AUTOMATIC, "detached %p", (void *)back);
 }
 
-/* What comes of a session, by whatever way, takes the session's buffer; the world's comms do not. */
+/* Every comm made from a session uses the session's buffer; the world's comms do not. */
 static void session(void)
 {
     MPI_Session session;
@@ -124,7 +125,7 @@ int main(int argc, char **argv)
     for (int form = 0; form < 4; form++) use(comm, form & 1, form >> 1);
     specific(comm);
     session();
-    /* A comm that goes while a buffer is attached to it waits for its messages. */
+    /* Freeing a comm with an attached buffer waits for the messages in it. */
     MPI_Request request;
     MPI_Comm_attach_buffer(comm, MPI_BUFFER_AUTOMATIC, 0);
     memset(in, -1, BYTES);

@@ -16,7 +16,7 @@ static long checked, failed;
 __attribute__((format(printf, 3, 4))) static inline void check_failed(const char *file, int line, const char *facts,
                                                                       ...)
 {
-    /* The first few tell enough; a wrong megabyte would bury them. */
+    /* The first few say enough; a wrong megabyte would bury them. */
     if (failed++ >= 8) return;
     va_list list;
     va_start(list, facts);
@@ -26,7 +26,7 @@ __attribute__((format(printf, 3, 4))) static inline void check_failed(const char
     va_end(list);
 }
 
-/* CHECK(condition, "facts %d", ...): the facts say what was seen and what was expected. */
+/* CHECK(condition, "facts %d", ...): the facts are the value seen and the value expected. */
 #define CHECK(condition, ...) \
     do { \
         checked++; \
@@ -46,7 +46,7 @@ static inline void begin(int *argc, char ***argv)
     MPI_Comm_size(MPI_COMM_WORLD, &size);
 }
 
-/* Ends the program: 0 only where every check of every rank held. */
+/* Ends the program: with 0 only if every check of every rank held. */
 static inline int end(void)
 {
     long here = failed, total = failed;

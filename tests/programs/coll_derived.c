@@ -33,7 +33,7 @@ static void check_spread(const char *what, const int *data, int count, int who, 
         }
 }
 
-/* One side gapped, the other side plain: only the type signature must agree. */
+/* One side has gaps, the other has none: only the type signature must agree. */
 static void moves(int count)
 {
     MPI_Datatype type = gapped(count);
@@ -65,7 +65,7 @@ static void moves(int count)
     MPI_Type_free(&type);
 }
 
-/* A matrix's rows go out, its columns come in: the transpose of a matrix cut into slabs. */
+/* Rows are sent, columns are received: the transpose of a matrix cut into slabs. */
 static void transpose(void)
 {
     int n = 6 * size, rows = 6;

@@ -6,7 +6,7 @@
 enum { COUNT = 300, MADE = 200 };
 static long calls, wrong;
 
-/* Adds pairs of ints that are 12 bytes apart, as the datatype that it is told of must say. */
+/* Adds pairs of ints that are 12 bytes apart, as its datatype argument must say. */
 static void add(void *in, void *into, int *count, MPI_Datatype *datatype)
 {
     MPI_Aint lb, extent;
@@ -44,7 +44,7 @@ static void reduce(int persistent)
         MPI_Iallreduce(in, out, COUNT, freed, op, MPI_COMM_WORLD, &request);
     MPI_Type_free(&freed);
     MPI_Op_free(&op);
-    /* Again and again, until the handles come back. */
+    /* Repeated until the handles are given out again. */
     for (int round = 0; round < 40; round++) {
         for (int i = 0; i < MADE; i++) MPI_Type_contiguous(5, MPI_CHAR, &others[i]), MPI_Type_commit(&others[i]);
         if (round < 39)

@@ -33,10 +33,11 @@ static void make(team *t, MPI_Comm comm)
 
 static int length(int round) { return round > 30 && round < 35 ? 60 * COUNT : round % 5 == 4 ? 20 * COUNT : COUNT; }
 
-/* What a passes to b in a collective with counts. */
+/* The number of elements from a to b in a collective with counts. */
 static int between(int n, int a, int b) { return n - (a + b) % 3; }
 
-/* `tables` has room for four: counts to send, counts to receive, what everybody gives, and where blocks of n lie. */
+/* `tables` has space for four: counts to send, counts to receive, the counts of all ranks, and the
+   displacements of blocks of n. */
 static void start(team *t, int round, int *out, int *in, int *tables, MPI_Request *request)
 {
     int n = length(round), root = round % t->size, here = t->rank == root;
@@ -72,7 +73,7 @@ static void start(team *t, int round, int *out, int *in, int *tables, MPI_Reques
     }
 }
 
-/* The sum of what all give at i. */
+/* The sum of all ranks' elements i. */
 static int sum(const team *t, int round, int i)
 {
     int all = 0;
@@ -80,7 +81,7 @@ static int sum(const team *t, int round, int i)
     return all;
 }
 
-/* The element that comes from the block that `from` has for this rank, or nothing behind that block's end. */
+/* The element from the block that `from` has for this rank, or a filler behind that block's end. */
 static int given(const team *t, int round, int from, int begin, int i, int count)
 {
     return i < count ? value(t->members[from], begin + i, round) % 1000 : -1;
@@ -148,14 +149,15 @@ static void freed(void)
         MPI_Comm_free(&comm);
         MPI_Waitall(many, under_way, MPI_STATUSES_IGNORE);
         for (int i = 0; i < many; i++) EQUAL(sums[i], size * (size - 1) / 2 + i * size, "a sum on a freed comm");
-        /* The persistent sum is over when everybody has come here. */
+        /* The persistent sum is complete when all ranks are here. */
         MPI_Barrier(MPI_COMM_WORLD);
         while (sum != size * many) MPI_Test(&again, &mine[0], MPI_STATUS_IGNORE);
     }
 }
 
-/* A nonblocking collective never matches a blocking one (MPI 5.0, section 6.12). A program whose ranks call the two in different
-   orders is wrong, but other libraries carry it out, and mpi4py's stand-in for MPI_Comm_iagree counts on that. */
+/* A nonblocking collective never matches a blocking one (MPI 5.0, section 6.12). A program whose ranks call
+   the two in different orders is wrong, but other libraries carry it out, and mpi4py's replacement for
+   MPI_Comm_iagree relies on that. */
 static void orders(void)
 {
     for (int root = 0; root < size; root++) {
@@ -175,8 +177,9 @@ static void add(void *left, void *into, int *count, MPI_Datatype *datatype)
     for (int i = 0; i < *count; i++) ((int *)into)[i] += ((int *)left)[i];
 }
 
-/* One of two members sees their queue open and makes a call in it; the other makes that call without having looked since. Both must
-   count it alike, or the next call that is none for the queue, by an operator of the program's, would not find its like. */
+/* One of two members sees that their queue is open and makes a call in it; the other makes that call without
+   having looked since. Both must count it alike. Otherwise the next call that does not use the queue, with an
+   operator of the program's, would not match. */
 static void numbers(void)
 {
     enum { LEAST = 6, MOST = 12, LOOKS = 1000 };
@@ -255,7 +258,7 @@ int main(int argc, char **argv)
         MPI_Waitany(ALL, requests, &i, MPI_STATUS_IGNORE);
         check(&teams[i % COMMS], i % COMMS, i / COMMS, in[i]);
     }
-    /* Freed with operations under way: the comm goes when they are done (MPI 5.0, section 7.4.3). */
+    /* Freed with operations under way: the comm ends when they are complete (MPI 5.0, section 7.4.3). */
     for (int i = 0; i < COMMS; i++) MPI_Comm_free(&teams[i].comm);
     MPI_Waitall(ALL, requests, MPI_STATUSES_IGNORE);
     for (int i = 0; i < ALL; i++) {

@@ -54,7 +54,8 @@ static void round_of(MPI_Comm comm, int round)
     MPI_Barrier(comm);
 }
 
-/* A block of `n` elements of every member for every other, in place or not, of any length that goes over slots and some that do not. */
+/* A block of `n` elements from every member to every other, in place or not, of all lengths that use flat
+   slots and some that do not. */
 static void blocks(MPI_Comm comm, int n, int in_place)
 {
     int me, members;
@@ -120,7 +121,7 @@ static void blocks(MPI_Comm comm, int n, int in_place)
     free(counts);
 }
 
-/* Broadcasts in a row do not wait for their readers: no place may be written again too early. */
+/* Broadcasts in a row do not wait for their readers: no slot may be overwritten too early. */
 static void broadcasts(MPI_Comm comm)
 {
     int me, word;
@@ -186,7 +187,7 @@ static void blocks_with_gaps(MPI_Comm comm, int blocking)
     MPI_Type_free(&sparse);
 }
 
-/* So many sums of one element, of which the slots take the last. */
+/* As many sums of one element as it takes until the last ones use flat slots. */
 static void sums(MPI_Datatype type, MPI_Comm comm, int is_long)
 {
     int members;
@@ -203,7 +204,8 @@ static void sums(MPI_Datatype type, MPI_Comm comm, int is_long)
     }
 }
 
-/* Handles that come to mean something else: what was found for the old one must not decide what is reduced with the new. */
+/* Handles that get another meaning: what the library remembers of the old object must not be used for the new
+   one. */
 static void handles(void)
 {
     enum { MANY = 100 };
@@ -252,7 +254,7 @@ int main(int argc, char **argv)
     for (int n = 0; n < 40000; n += 1 + n / 2)
         for (int in_place = 0; in_place < 2; in_place++) blocks(MPI_COMM_WORLD, n, in_place);
 
-    /* Beside nonblocking ones of the same comm, which other members start at other moments. */
+    /* With nonblocking collectives on the same comm, which other members start at other moments. */
     for (int round = 0; round < 20; round++) {
         int one = 1, sum = 0;
         MPI_Request request;
@@ -262,7 +264,7 @@ int main(int argc, char **argv)
         EQUAL(sum, size, "the sum");
     }
 
-    /* Comms that come and go, whose slots are used again. */
+    /* Comms that are made and freed, whose slots are used again. */
     for (int i = 0; i < COMMS; i++) {
         MPI_Comm half, reversed;
         MPI_Comm_split(MPI_COMM_WORLD, (rank + i) % 2, 0, &half);

@@ -57,7 +57,7 @@ static void allgatherv(int in_place)
     free(part);
 }
 
-/* What goes from a to b: different both ways, sometimes nothing. */
+/* The number of elements from a to b: different in the two directions, sometimes 0. */
 static int between(int a, int b, int scale) { return (a * 3 + b * 7) % 5 * scale; }
 
 static void alltoallv(int scale, int words)
@@ -76,7 +76,7 @@ static void alltoallv(int scale, int words)
     memset(in, 255, in_total * sizeof(int));
     for (int i = 0; i < size; i++) fill(out + out_places[i], out_counts[i], rank, i);
     if (words) {
-        /* Bytes for displacements, and by turns ints or pairs of ints for the type. */
+        /* Displacements in bytes; the type is in turns an int or a pair of ints. */
         MPI_Datatype pair, *out_types = grab(2 * size * sizeof(MPI_Datatype)), *in_types = out_types + size;
         MPI_Type_contiguous(2, MPI_INT, &pair);
         MPI_Type_commit(&pair);
@@ -123,7 +123,8 @@ static void alltoallv_in_place(int scale)
     free(n);
 }
 
-/* Who is given another length than it expects is told so, by a fast path or a long one, and the others are not hurt. */
+/* A rank that gets another length than it expects gets an error, on the fast path and on the general one, and
+   the others do not. */
 static void other_lengths(int length)
 {
     MPI_Comm comm;

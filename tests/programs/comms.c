@@ -13,7 +13,7 @@ static void splits(void)
 {
     for (int colours = 1; colours <= 3; colours++) {
         MPI_Comm part;
-        /* Keys turn the order of ranks around. */
+        /* Keys reverse the order of ranks. */
         MPI_Comm_split(MPI_COMM_WORLD, rank % colours, -rank, &part);
         int n, r, expected = 0, members = 0, above = 0;
         MPI_Comm_size(part, &n);
@@ -79,7 +79,7 @@ static void groups(void)
     MPI_Group_free(&world);
 }
 
-/* Very many comms, made and freed; each is its own world of messages. */
+/* Very many comms, made and freed; the messages of each match only there. */
 static void many(void)
 {
     enum { N = 200 };

@@ -16,8 +16,9 @@ static void apart(const MPI_Comm *comms, int place, const char *what)
     }
 }
 
-/* Rank 0 makes an intercommunicator with every other one, each from MPI_COMM_SELF. Its n-th child of that meets the (size - n)-th of
-   rank n, so any two of these would have one context if MPI_COMM_SELF had the same context in every process. */
+/* Rank 0 makes an intercommunicator with every other rank, each from MPI_COMM_SELF. Its n-th child of
+   MPI_COMM_SELF goes with the (size - n)-th of rank n. So any two of these would have one context if
+   MPI_COMM_SELF had the same context in every process. */
 static void from_self(void)
 {
     MPI_Comm *inter = grab(size * sizeof *inter), *merged = grab(size * sizeof *merged);
@@ -42,7 +43,7 @@ static void from_self(void)
     free(inter), free(merged), free(spare);
 }
 
-/* The first comm that MPI_COMM_WORLD is split into, with a color that says nothing, and the intercommunicator with the first world
+/* The first comm of a split of MPI_COMM_WORLD, whatever the color, and the intercommunicator with the first world
    that is spawned. */
 static void spawned(char *program)
 {

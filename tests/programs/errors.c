@@ -53,7 +53,8 @@ static void arguments(void)
     FAILS(MPI_Comm_rank(comm, NULL), MPI_ERR_ARG);
 }
 
-/* What tests/fuzz has found: buffers that no program has, a datatype without a short form, descriptors that are no sockets. */
+/* Found by tests/fuzz: impossible buffers, a datatype without a short form, descriptors that are no sockets.
+   */
 static void fuzzed(void)
 {
     int x[64] = {0}, ends[2], one[64], zero[64] = {0}, below[64], above[64];
@@ -187,7 +188,7 @@ static void handles(void)
     MPI_Type_commit(&type);
     MPI_Type_free(&type);
     FAILS(MPI_Send(&x, 1, old, 0, 0, MPI_COMM_WORLD), MPI_ERR_TYPE);
-    /* The place may have a new tenant by now; the old handle still is not its. */
+    /* A new object may have the entry of the table by now; the old handle is still not its handle. */
     MPI_Type_contiguous(2, MPI_INT, &raw);
     FAILS(MPI_Send(&x, 1, old, 0, 0, MPI_COMM_WORLD), MPI_ERR_TYPE);
     FAILS(MPI_Send(&x, 1, raw, 0, 0, MPI_COMM_WORLD), MPI_ERR_TYPE);
@@ -212,7 +213,7 @@ static void truncation(void)
         EQUAL(in[5], -1, "the element after the buffer");
         MPI_Wait(&request, MPI_STATUS_IGNORE);
     }
-    /* In an array the class stands in the status, and the call says where to look. */
+    /* With an array the class is in the status, and the call returns MPI_ERR_IN_STATUS. */
     MPI_Request both[2];
     MPI_Status statuses[2];
     MPI_Irecv(in, 1, MPI_INT, from, 2, MPI_COMM_WORLD, &both[0]);
@@ -273,7 +274,8 @@ static MPI_Comm whose(int code)
     return comm;
 }
 
-/* Errors of calls on no object are MPI_COMM_SELF's, whose handler is MPI_COMM_WORLD's as long as the program has set that one's only. */
+/* Errors of calls on no object go to the handler of MPI_COMM_SELF, or of MPI_COMM_WORLD as long as the
+   program has set only that one. */
 static void of_no_object(void)
 {
     int x;
@@ -341,7 +343,7 @@ int main(int argc, char **argv)
     handles();
     truncation();
     handlers();
-    /* Still in order? */
+    /* The library still works. */
     int one = 1, sum = 0;
     MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     EQUAL(sum, size, "sum after all the errors");

@@ -21,7 +21,7 @@ static int call(int which, MPI_Comm comm)
     }
 }
 
-/* One member has made a comm more of this one than the others, so the next would be another comm there. */
+/* One member has made one more comm of this one than the others, so its next comm would be another one. */
 static void uneven(int which)
 {
     MPI_Comm comm, inter, extra, made = MPI_COMM_NULL;

@@ -85,7 +85,8 @@ static void one(void)
     CHECK(flag && facts.queries == 1 && facts.frees == 1, "%d queries, %d frees", facts.queries, facts.frees);
 }
 
-/* Freed without a wait: the free function is called by whichever of free and complete comes last, and nobody queries. */
+/* Freed without a wait: the later of free and complete calls the free function; the query function is not
+   called. */
 static void freed(void)
 {
     struct facts facts;

@@ -54,7 +54,7 @@ static void bcast(int on, int root, int count)
 {
     int *data = ints(count), as = root_for(on, root);
     if (as == MPI_ROOT) fill(data, count, mine(), 1);
-    if (as == MPI_PROC_NULL) /* Nothing but root and comm counts here. */
+    if (as == MPI_PROC_NULL) /* Only root and comm are significant here. */
         EACH(Bcast, bcast, NULL, -1, MPI_DATATYPE_NULL, as, inter);
     else
         EACH(Bcast, bcast, data, count, MPI_INT, as, inter);
@@ -120,7 +120,7 @@ static void allgathers(int here, int there)
     free(in), free(out), free(lengths), free(places);
 }
 
-/* What the first sends to the second, as a round of `value`. */
+/* The element that the first sends to the second, as a round of `value`. */
 static int pair(int from, int to) { return 100 + from * size + to; }
 static int pair_long(int from, int to, int count) { return count + (from * 3 + to) % 4; }
 
@@ -148,7 +148,7 @@ static void alltoalls(int here, int there)
     free(in), free(out), free(sent), free(sent_at), free(got), free(got_at), free(types);
 }
 
-/* x -> a x + b, one after the other: the order matters. `gap` is not of the operation. */
+/* Compositions of x -> a x + b: the order matters. `gap` is no part of the operation. */
 struct line {
     uint32_t a, gap, b;
 };
@@ -238,7 +238,7 @@ static void reduce_all(int count)
     free(in), free(out), free(lengths);
 }
 
-/* What is wrong on an intercommunicator is an error. */
+/* Calls that are wrong on an intercommunicator fail. */
 static void refused(void)
 {
     int a = 1, b[64];
@@ -253,7 +253,7 @@ static void refused(void)
 
 static void all_of(int cut, int swap)
 {
-    /* Side 0 is the lower ranks or, swapped, the higher ones; the comm orders its groups by itself. */
+    /* Side 0 is the lower ranks or, swapped, the higher ones; the comm has its own order of the groups. */
     int low = rank < cut;
     base[0] = swap ? cut : 0, members[0] = swap ? size - cut : cut;
     base[1] = swap ? 0 : cut, members[1] = size - members[0];

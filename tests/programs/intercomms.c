@@ -36,7 +36,7 @@ static void groups(MPI_Comm inter)
     MPI_Group_free(&world), MPI_Group_free(&local), MPI_Group_free(&remote);
 }
 
-/* Everybody sends to everybody of the other side; what comes tells its sender's rank there. */
+/* Every rank sends to every rank of the other side; a message holds its sender's rank. */
 static void messages(MPI_Comm inter, int round)
 {
     MPI_Request *sends = grab(others * sizeof *sends);
@@ -76,7 +76,7 @@ static void merged(MPI_Comm inter)
         MPI_Intercomm_merge(inter, high, &all);
         EQUAL(comparison(all, MPI_COMM_WORLD), highs == 2 ? MPI_SIMILAR : highs == 1 ? MPI_CONGRUENT : comparison(all, MPI_COMM_WORLD), "the merged comm");
         MPI_Comm_rank(all, &place);
-        /* Where the highs differ they say which side is first; otherwise all agree on one. */
+        /* If the highs differ, they say which side is first; otherwise all agree on one. */
         first = side;
         MPI_Bcast(&first, 1, MPI_INT, 0, all);
         if (highs == 1 || highs == 2) EQUAL(first, highs == 2, "the side that comes first");
@@ -98,7 +98,7 @@ static void copies(MPI_Comm inter)
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     MPI_Comm_dup_with_info(second, MPI_INFO_NULL, &third);
     groups(third);
-    /* None takes another's messages. */
+    /* No comm gets another's messages. */
     int mine[3] = {1, 2, 3}, got[3] = {0, 0, 0};
     MPI_Comm comms[3] = {inter, second, third};
     MPI_Request requests[6];
@@ -172,7 +172,7 @@ static void refused(MPI_Comm inter)
     MPI_Comm_group(inter, &group);
     EQUAL(error_class(MPI_Comm_create_group(inter, group, 0, &comm)), MPI_ERR_COMM, "the class of MPI_Comm_create_group between groups");
     MPI_Group_free(&group);
-    /* All members of a group hear of what only the leader can know. */
+    /* All members of a group get the error that only the leader can find. */
     MPI_Comm_split(MPI_COMM_WORLD, side, 0, &half);
     MPI_Comm_set_errhandler(half, MPI_ERRORS_RETURN);
     EQUAL(error_class(MPI_Intercomm_create(half, own - 1, me == own - 1 ? MPI_COMM_WORLD : MPI_COMM_NULL, size, 0, &comm)), MPI_ERR_RANK,
@@ -197,7 +197,7 @@ int main(int argc, char **argv)
         copies(inter);
         parts(inter);
         refused(inter);
-        /* The leaders may know each other by an intercommunicator, too. */
+        /* The peer comm may be an intercommunicator, too. */
         MPI_Intercomm_create(local, own - 1, inter, others - 1, 6, &again);
         EQUAL(comparison(inter, again), MPI_CONGRUENT, "the comparison with one made by way of the other");
         messages(again, 5);

@@ -35,7 +35,7 @@ static inline int bytes_of(MPI_Status *status)
     return bytes;
 }
 
-/* What POSIX says is in the file; returns its length. */
+/* Reads the file by POSIX; returns its length. */
 static inline long whole_file(unsigned char *to, long room)
 {
     FILE *stream = fopen(file_name, "rb");

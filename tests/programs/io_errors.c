@@ -93,7 +93,7 @@ static void using(void)
     FAILS(MPI_File_set_size(file, 0), MPI_ERR_READ_ONLY);
     MPI_Request request;
     FAILS(MPI_File_iwrite(file, data, 1, MPI_CHAR, &request), MPI_ERR_READ_ONLY);
-    /* Nothing is there to read behind the end. */
+    /* Behind the end there is nothing to read. */
     OK(MPI_File_iread_at(file, 1 << 20, data, 16, MPI_CHAR, &request));
     OK(MPI_Wait(&request, &status));
     EQUAL(bytes_of(&status), 0, "bytes behind the end");

@@ -105,7 +105,7 @@ static void shared(void)
     free(owners), free(data), free(seen);
 }
 
-/* One file written in the modes that leave little choice. */
+/* One file written in sequential and append mode. */
 static void modes(void)
 {
     MPI_File file;

@@ -28,7 +28,7 @@ static int write_3(void *user, MPI_Datatype type, MPI_Count count, void *file, M
     unsigned char *bytes = file;
     int flag;
     (void)type, (void)state;
-    /* The lock is let go: MPI may be called. */
+    /* The library's lock is released: the function may call MPI. */
     MPI_Initialized(&flag);
     for (int i = 0; i < count; i++) {
         bytes[3 * i] = (unsigned char)(ints[i] >> 16);

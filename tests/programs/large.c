@@ -4,7 +4,7 @@
 
 static const MPI_Count N = ((MPI_Count)3 << 30) + 5;
 
-/* A byte that tells its place, cheaply. */
+/* A byte that depends on its index, computed cheaply. */
 static unsigned char at(MPI_Count place)
 {
     return (unsigned char)(place >> 20 ^ place * 7);
@@ -30,7 +30,7 @@ static void check(const unsigned char *data, MPI_Count bytes, const char *what)
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
-    /* Both ranks hold one buffer; leave as much again to the machine. */
+    /* Both ranks hold one buffer; as much again is left to the machine. */
     long kilobytes = 0;
     char line[128];
     FILE *facts = fopen("/proc/meminfo", "r");

@@ -35,14 +35,15 @@ int main(int argc, char **argv)
     MPI_Type_contiguous(3, MPI_INT, &type);
     MPI_Type_set_name(type, "triple");
     MPI_Info_create(&info);
-    /* Plain receives: one that is over when the last is, one that is freed and goes on to its end, one for which nothing comes. */
+    /* Plain receives: one that completes when the last one does, one that is freed and goes on to its end,
+       one for which no message comes. */
     for (int at = 0; at < 4; at++) MPI_Irecv(&plain[at], 1, MPI_INT, from, 17 + at, MPI_COMM_WORLD, &receives[at]);
     MPI_Request_free(&receives[1]);
     for (int at = 0; at < 4; at++)
         if (at != 2) MPI_Send(data, 1, MPI_INT, to, 17 + at, MPI_COMM_WORLD);
     MPI_Wait(&receives[3], MPI_STATUS_IGNORE);
     MPI_Win_create(data, sizeof data, 1, MPI_INFO_NULL, MPI_COMM_SELF, &win);
-    /* Messages that nobody receives: short, long, and one that a probe has taken. */
+    /* Messages that are never received: short, long, and one that a matched probe has taken. */
     MPI_Isend(data, 4, MPI_INT, to, 11, MPI_COMM_WORLD, &send[0]);
     MPI_Isend(big, LONG, MPI_INT, to, 12, comm, &send[1]);
     MPI_Isend(big, LONG, MPI_INT, to, 13, comm, &send[2]);
@@ -65,7 +66,8 @@ int main(int argc, char **argv)
     expect(1, "receive of up to 32 bytes from any rank, tag 14, on MPI_COMM_WORLD, was never matched");
     expect(1, ", a persistent send, was never freed");
     expect(1, "receive of up to 4 bytes from rank %d, tag 19, on MPI_COMM_WORLD, was never matched", from);
-    /* The three sends have ended by now, as have the receive from nobody and the first plain one. */
+    /* The three sends have ended by now, and so have the receive from MPI_PROC_NULL and the first plain one.
+       */
     expect(5, ", an operation that has ended, was never completed");
     expect(1, ", named forgotten, of %d processes, was never freed", size);
     expect(1, ", named triple, of 12 bytes, was never freed");

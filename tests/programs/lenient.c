@@ -28,7 +28,8 @@ static const struct { MPI_Op op; int takes; const char *name; } ops[] = {
 
 enum { ELEMENTS = 5, ROOM = ELEMENTS * 64 };
 
-/* The allreduce of every operator on every type is the fold of all ranks' operands by MPI_Reduce_local, where the operator takes the type. */
+/* The allreduce of every operator on every type that it takes equals the fold of all ranks' operands by
+   MPI_Reduce_local. */
 static void all_operators(void)
 {
     static char out[ROOM], in[ROOM], all[16 * ROOM], fold[ROOM];
@@ -49,7 +50,7 @@ static void all_operators(void)
             int bytes, differ = 0;
             MPI_Type_get_extent(types[t].type, &lb, &extent);
             MPI_Type_size(types[t].type, &bytes);
-            /* Padding, of pairs and in long doubles, is nobody's. */
+            /* Padding, of pairs and in long doubles, is not compared. */
             for (int i = 0; i < (bytes == extent && bytes < 16 ? ELEMENTS : 0); i++) differ |= memcmp(in + i * bytes, fold + i * bytes, bytes);
             CHECK(!differ, "MPI_%s on MPI_%s is not its fold", ops[o].name, types[t].name);
         }
@@ -64,7 +65,7 @@ static void characters(void)
     for (int i = 0; i < 3000; i++) out[i] = (char)value(rank, i, 1);
     for (size_t o = 0; o < 10; o++)
         for (int count = 3; count <= 3000; count *= 1000) {
-            for (int twice = 0; twice < 6; twice++) { /* Some calls until it goes over slots. */
+            for (int twice = 0; twice < 6; twice++) { /* Some calls, until it uses flat slots. */
                 MPI_Allreduce(out, chars, count, MPI_CHAR, ops[o].op, MPI_COMM_WORLD);
                 MPI_Allreduce(out, integers, count, integer, ops[o].op, MPI_COMM_WORLD);
             }
@@ -92,7 +93,7 @@ static void characters(void)
     MPI_Win_free(&win);
 }
 
-/* MPI_DATATYPE_NULL where nothing is moved: at one side only, too. */
+/* MPI_DATATYPE_NULL where nothing is moved, also on one side only. */
 static void no_datatype(void)
 {
     MPI_Datatype null = MPI_DATATYPE_NULL, mine = rank % 2 ? MPI_DATATYPE_NULL : MPI_INT;

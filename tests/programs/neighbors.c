@@ -8,12 +8,12 @@ enum { MOST = 64, COUNT = 5, FORMS = 3, KINDS = 5 };
 static MPI_Comm comm;
 static int ins, outs, in[MOST], out[MOST], tag_in[MOST], tag_out[MOST];
 
-/* What block k to neighbour k holds. */
+/* The content of block k, to neighbour k. */
 static int held(int k, int i, int round) { return value(rank, k * 1000 + i, round); }
 
 static int length(int k) { return (k * 3 + 1) % 7; }
 
-/* What arrives by the definition: one message for every edge, whose two ends agree on the tag. */
+/* The definition: one message for every edge, with a tag that both ends compute alike. */
 static void by_messages(int *into, const int *data, const int *counts_in, const int *at_in, const int *counts_out,
                         const int *at_out)
 {
@@ -46,7 +46,7 @@ static void all_kinds(int round)
             sent[k] = same ? (uneven ? length(rank) : COUNT) : uneven ? length(k + rank) : COUNT;
             at_out[k] = same ? 0 : uneven ? 20 * k : COUNT * k;
         }
-        /* Lengths go along the edges, too. */
+        /* The lengths are exchanged along the edges, too. */
         int ones[MOST], firsts[MOST];
         for (int k = 0; k < MOST; k++) ones[k] = 1, firsts[k] = k;
         by_messages(received, sent, ones, firsts, ones, firsts);
@@ -112,7 +112,8 @@ static void all_kinds(int round)
     MPI_Type_free(&every_other);
 }
 
-/* The edges of a grid: what leaves in direction s arrives from the other one (MPI 5.0, section 8.6). */
+/* The edges of a grid: a message that leaves in direction s arrives from the opposite one (MPI 5.0, section
+   8.6). */
 static void grid(int ndims, const int *dims, int periodic)
 {
     int periods[3] = {0, 0, 0};
@@ -141,7 +142,7 @@ static void grids(void)
     grid(3, ones, 5);
 }
 
-/* Edges that all processes draw alike; the order of a process's own is turned by its rank. */
+/* Edges that all processes draw alike; each process's own are rotated by its rank. */
 static void drawn(int round, int adjacent)
 {
     int from[MOST / 2], to[MOST / 2], edges = 0;
@@ -169,13 +170,14 @@ static void drawn(int round, int adjacent)
         MPI_Dist_graph_neighbors_count(comm, &ins, &outs, &flag);
         MPI_Dist_graph_neighbors(comm, ins, in, MPI_UNWEIGHTED, outs, out, MPI_UNWEIGHTED);
     }
-    /* The k-th edge to a process is the k-th from here there: one tag for all, as messages do not overtake. */
+    /* The k-th edge to a process is its k-th edge from this one. One tag is enough, because messages do not
+       overtake. */
     for (int k = 0; k < MOST; k++) tag_in[k] = tag_out[k] = 0;
     all_kinds(round);
     MPI_Comm_free(&comm);
 }
 
-/* A ring as a graph, everybody's neighbour twice where there are two. */
+/* A ring as a graph; with two processes each is the other's neighbour twice. */
 static void ring(void)
 {
     int index[MOST], edges[2 * MOST];

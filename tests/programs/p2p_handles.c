@@ -2,11 +2,11 @@
    handle. What the library remembers of the old object must not be used for the new one. */
 #include "check.h"
 
-/* After so many others at the most a handle is used again. */
+/* A handle is given out again after at most this many others. */
 enum { LONGEST = 40, TAG = 3, MANY = 100 };
 static char out[LONGEST], in[LONGEST];
 
-/* Sends `count` of a datatype around the ring of a comm, twice, and looks at how much came. */
+/* Sends `count` of a datatype around the ring of a comm, twice, and checks how much arrives. */
 static void around(int count, MPI_Datatype datatype, MPI_Comm comm, int bytes, const char *what)
 {
     int place, places;
@@ -61,7 +61,7 @@ static void comms(void)
     }
 }
 
-/* What was right once is wrong when it is freed, or when the rank or count is another. */
+/* Arguments that were right once are wrong after a free, or with another rank or count. */
 static void wrong(void)
 {
     MPI_Comm comm, freed;

@@ -24,7 +24,7 @@ static void send(int mode, const int *data, int count, int to, int tag)
     }
 }
 
-/* The receive stands before the send starts, which ready mode needs (MPI 5.0, section 3.4). */
+/* The receive is posted before the send starts, which ready mode needs (MPI 5.0, section 3.4). */
 static void shift(int mode, int blocking, int count)
 {
     int to = (rank + 1) % size, from = (rank + size - 1) % size;

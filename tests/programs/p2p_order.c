@@ -86,7 +86,7 @@ static void tags_and_comms(void)
     MPI_Comm_free(&other);
 }
 
-/* Very many sends that nobody has posted for: memory and credits must hold, order too. */
+/* Very many sends before any receive is posted: memory and credits must suffice, and the order must hold. */
 static void flood(void)
 {
     enum { N = 5000 };

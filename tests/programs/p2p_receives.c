@@ -11,7 +11,7 @@ static int to, from;
 static volatile int in[MANY];
 static MPI_Request receives[MANY], last;
 
-/* Starts the receives, and has their messages sent. */
+/* Starts the receives, and lets their messages be sent. */
 static void start(enum stage stage)
 {
     int flag;
@@ -25,7 +25,7 @@ static void start(enum stage stage)
         MPI_Request_get_status(receives[at], &flag, MPI_STATUS_IGNORE);
         EQUAL(flag, 0, "whether a receive is over before its message is sent");
     }
-    /* Nobody sends before all have looked. */
+    /* No rank sends before all have looked. */
     MPI_Barrier(MPI_COMM_WORLD);
     for (int at = 0; at < MANY; at++) {
         int out = value(rank, at, 0);
@@ -44,7 +44,7 @@ static void check_status(const MPI_Status *status, int at)
     EQUAL(count, 1, "count");
 }
 
-/* One step of a way that takes several; what it completed is checked. How many those are. */
+/* One step of a way that takes several. Checks the receives that it completed, and returns their number. */
 static int step(enum way way)
 {
     MPI_Status statuses[MANY];
@@ -84,7 +84,7 @@ static void finish(enum way way)
     case WAIT:
     case TEST:
     case LOOK:
-        /* Backwards: those before are taken along. */
+        /* Backwards: the receives before it complete with it. */
         for (int at = MANY - 1; at >= 0; at--) {
             int flag = way == WAIT;
             if (way == LOOK) {
@@ -112,7 +112,7 @@ static void finish(enum way way)
     MPI_Wait(&last, MPI_STATUS_IGNORE);
 }
 
-/* A receive that is taken back before its message is sent, and one that is not when it has come. */
+/* A receive that is cancelled before its message is sent, and one whose cancel comes too late. */
 static void cancel(enum stage stage)
 {
     MPI_Request early;
@@ -134,7 +134,7 @@ static void cancel(enum stage stage)
     EQUAL(none, -1, "received by one that was taken back");
 }
 
-/* More than are merely noted at once, some of which end long after the others. */
+/* More than the table of deferred receives holds, some of which complete long after the others. */
 static void windows(void)
 {
     static int got[WINDOW], sent[WINDOW];
@@ -150,7 +150,7 @@ static void windows(void)
     }
 }
 
-/* A request that is over, even when others have come after it, or one of another kind. */
+/* A request that is complete, also with later requests after it, or one of another kind. */
 static void wrong(void)
 {
     int class, flag, index, word;

@@ -68,7 +68,8 @@ static void forms(void)
     }
 }
 
-/* Messages that come in the order of their receives, some shorter than the buffer; MPI_ERROR stays as it is (MPI 5.0, section 3.2.5). */
+/* Messages that arrive in the order of their receives, some shorter than the buffer; MPI_ERROR stays
+   unchanged (MPI 5.0, section 3.2.5). */
 static void in_order(void)
 {
     for (int round = 0; round < 50; round++) {
@@ -141,7 +142,7 @@ static void persistent(void)
     free(out);
 }
 
-/* A receive that nobody sends to can be cancelled; one that is matched cannot. */
+/* A receive without a message can be cancelled; one that is matched cannot. */
 static void cancel(void)
 {
     int x = -1, flag = 0;
@@ -162,7 +163,7 @@ static void cancel(void)
     EQUAL(flag, 0, "cancelled");
 }
 
-/* Get_status looks without taking; a freed send still arrives. */
+/* Get_status does not free the request; a freed send still arrives. */
 static void look_and_leave(void)
 {
     int x = -1, y = rank, flag = 0;

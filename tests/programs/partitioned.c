@@ -74,7 +74,7 @@ static void partial(void)
         MPI_Parrived(recv, 2 * i, &flag);
         EQUAL(!!flag, 1, "the first half of a part whose second half is here");
         CHECK(in[i * EACH] == value(from, i * EACH, 7), "part %d is not here", i);
-        /* My neighbour sends its next part only when mine is here. */
+        /* The neighbour sends its next part only after this rank's part has arrived. */
         MPI_Barrier(MPI_COMM_WORLD);
         if (i + 1 < PARTS) {
             MPI_Parrived(recv, 2 * i + 2, &flag);
@@ -90,7 +90,7 @@ static void partial(void)
     MPI_Request_free(&recv);
 }
 
-/* The receiver waits for something else: its parts must move on all the same. */
+/* The receiver waits for something else: its parts must make progress all the same. */
 static void elsewhere(void)
 {
     enum { N = 400000 };
@@ -113,7 +113,7 @@ static void elsewhere(void)
     free(in);
 }
 
-/* Pairs match in the order in which they are made, not in which they are started. */
+/* Requests match in the order in which they are made, not in which they are started. */
 static void order(void)
 {
     int out[2] = {value(rank, 0, 1), value(rank, 1, 1)}, in[2] = {-1, -1};
@@ -171,7 +171,7 @@ static void errors(void)
     MPI_Wait(&other, MPI_STATUS_IGNORE);
     MPI_Request_free(&send);
     MPI_Request_free(&recv);
-    /* Neither freed nor cancelled while it is active. */
+    /* It can be neither freed nor cancelled while it is active. */
     MPI_Psend_init(x, 2, 1, MPI_INT, rank, 5, comm, MPI_INFO_NULL, &send);
     MPI_Precv_init(two, 1, 2, MPI_INT, rank, 5, comm, MPI_INFO_NULL, &recv);
     MPI_Start(&send), MPI_Start(&recv), MPI_Pready(0, send);

@@ -70,7 +70,7 @@ static void initialise(void)
     MPI_Reduce_scatter_init(out[14], in[14], counts, MPI_INT, op, w, no, &r[14]);
     MPI_Scan_init(out[15], in[15], COUNT, MPI_INT, MPI_SUM, w, no, &r[15]);
     MPI_Exscan_init_c(out[16], in[16], COUNT, MPI_INT, MPI_SUM, w, no, &r[16]);
-    /* All of it was read, and is not needed any more. */
+    /* The initialisation has read all of it; it is not needed any more. */
     for (int i = 0; i < size; i++) counts[i] = places[i] = ones[i] = bytes[i] = -1, types[i] = MPI_DATATYPE_NULL;
     MPI_Op_free(&op);
     MPI_Type_free(&contiguous);
@@ -112,7 +112,7 @@ static void all_kinds(void)
     CHECK(flag, "an inactive request is not complete");
     for (int round = 0; round < ROUNDS; round++) {
         refill(round);
-        /* The order is another one on every rank and in every round; 7 and 17 have no common divisor. */
+        /* The order differs on every rank and in every round; 7 and 17 have no common divisor. */
         MPI_Request mine[KINDS];
         for (int k = 0; k < KINDS; k++) mine[k] = requests[(k * 7 + rank * 5 + round) % KINDS];
         if (round % 2)
@@ -176,7 +176,8 @@ static void images(void)
     MPI_Type_free(&vector), MPI_Type_free(&pair);
 }
 
-/* Between others: some active for long, ordinary collectives meanwhile, the comm freed before the last start. */
+/* Mixed with others: some stay active for long, ordinary collectives run meanwhile, the comm is freed before
+   the last start. */
 static void among_others(void)
 {
     MPI_Comm dup;

@@ -6,7 +6,7 @@
 #include <complex.h>
 
 #define ROUNDS 60
-/* All of them at once are updated in the latch, one by an atomic instruction. */
+/* Several at once are updated under the latch, a single one by an atomic instruction. */
 #define PLACES 48
 
 static unsigned seed;
@@ -16,7 +16,8 @@ static unsigned dice(unsigned n)
     return (seed >> 8) % n;
 }
 
-/* All ranks add known amounts at known places of all ranks; then every place has the sum. Whole amounts keep floats exact. */
+/* All ranks add known amounts at known offsets of all ranks; then every offset has the sum. Whole amounts
+   keep floats exact. */
 #define SUMS(T, TYPE) \
     do { \
         T *mine = (T *)memory; \
@@ -122,7 +123,7 @@ static void tickets(void)
         MPI_Barrier(MPI_COMM_WORLD); \
     } while (0)
 
-/* Accumulates of datatypes with gaps, at places that no word is aligned to. */
+/* Accumulates of datatypes with gaps, at offsets that are not aligned to a word. */
 static void shapes(void)
 {
     MPI_Datatype column;
@@ -154,7 +155,7 @@ static void shapes(void)
     MPI_Type_free(&column);
 }
 
-/* Small structs moved as bytes are seen whole, which is more than the standard asks for. */
+/* Small structs moved as bytes are seen whole, which is more than the standard requires. */
 static void structs(void)
 {
     struct { long a, b, c, d; } mine = {rank, rank, rank, rank}, seen;
@@ -171,7 +172,7 @@ static void structs(void)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* MPI_REPLACE of long vectors: every element is somebody's whole value. */
+/* MPI_REPLACE of long vectors: every element is the whole value of one rank. */
 static void replaces(void)
 {
     enum { N = 20000 };

@@ -4,7 +4,7 @@
 #include "check.h"
 #include "window.h"
 
-/* Each round everybody puts to its right; the fence is what makes it seen. */
+/* In each round every rank puts to its right; the fence makes it visible. */
 static void fences(void)
 {
     long *slots = (long *)memory;
@@ -20,7 +20,7 @@ static void fences(void)
     MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
 }
 
-/* Everybody is exposed to its left and accesses its right, several times, faster than some. */
+/* Every rank is exposed to its left and accesses its right, several times; some ranks are slower. */
 static void ring(void)
 {
     MPI_Group all, left, right;
@@ -115,7 +115,7 @@ static void locks(void)
     EQUAL(all, (long)size * (EACH - EACH / 3), "steps under exclusive locks");
 }
 
-/* The target is deaf: it looks at its memory until all have written, and calls no MPI function. */
+/* The target reads its memory until all have written, and calls no MPI function. */
 static void deaf_target(void)
 {
     volatile long *slots = (volatile long *)memory;

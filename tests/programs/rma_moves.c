@@ -13,7 +13,7 @@ static unsigned dice(unsigned n)
     return (seed >> 8) % n;
 }
 
-/* A datatype over at most `room` bytes with some gaps; all ranks that ask in the same order get the same. */
+/* A datatype over at most `room` bytes with some gaps. Ranks that call in the same order get the same one. */
 static MPI_Datatype random_type(int *count)
 {
     MPI_Datatype type;
@@ -50,7 +50,7 @@ static MPI_Datatype random_type(int *count)
     return type;
 }
 
-/* Rank `origin` moves, all check: the model of the window is moved in the same way by MPI's own pack and unpack. */
+/* Rank `origin` moves, all check: pack and unpack do the same to the model of the window. */
 static void one(int origin, int target, int is_put)
 {
     static char model[BYTES], user[BYTES], before[BYTES], packed[BYTES];

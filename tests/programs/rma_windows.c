@@ -137,7 +137,8 @@ static void shared(int contiguous)
     MPI_Win_free(&win);
 }
 
-/* Memory is attached while others work, in many regions, and one datatype reaches several of them. */
+/* Memory is attached while other ranks access it, in many regions, and one datatype covers several of them.
+   */
 static void attached(void)
 {
     enum { REGIONS = 40 };
@@ -176,7 +177,7 @@ static void attached(void)
     CLASS(MPI_Get(values, 1, MPI_INT, next, 8, 1, MPI_INT, win), MPI_ERR_RMA_RANGE);
     MPI_Win_unlock(next, win);
     MPI_Barrier(MPI_COMM_WORLD);
-    /* Gone is gone, even where others knew it. */
+    /* Detached memory is not accessible, even to ranks that have accessed it. */
     EQUAL(MPI_Win_detach(win, parts[0]), MPI_SUCCESS, "detach");
     CLASS(MPI_Win_detach(win, parts[0]), MPI_ERR_RMA_ATTACH);
     /* Two regions that touch. */
@@ -216,7 +217,7 @@ static void errors(void)
     CLASS(MPI_Win_create(&value, -1, 1, MPI_INFO_NULL, comm, &win), MPI_ERR_SIZE);
     CLASS(MPI_Win_create(&value, 4, 0, MPI_INFO_NULL, comm, &win), MPI_ERR_DISP);
     CLASS(MPI_Win_create(NULL, 4, 1, MPI_INFO_NULL, comm, &win), MPI_ERR_BASE);
-    /* Only rank 0 is wrong, and all are told. */
+    /* Only rank 0 passes a wrong argument, and all get an error. */
     CLASS(MPI_Win_create(&value, rank == 0 ? -1 : 4, 1, MPI_INFO_NULL, comm, &win), rank == 0 ? MPI_ERR_SIZE : MPI_ERR_OTHER);
     CLASS(MPI_Win_fence(0, none), MPI_ERR_WIN);
     MPI_Win_allocate(16, 4, MPI_INFO_NULL, comm, &base, &win);
@@ -242,7 +243,7 @@ static void errors(void)
     CLASS(MPI_Win_lock_all(0, win), MPI_ERR_RMA_SYNC);
     CLASS(MPI_Win_fence(0, win), MPI_ERR_RMA_SYNC);
     MPI_Win win_copy = win;
-    /* The window's own handler hears of it. */
+    /* The window's own handler is called. */
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
     CLASS(MPI_Win_free(&win_copy), MPI_ERR_RMA_SYNC);
     CHECK(win_copy == win, "a window that was not freed has no handle");

@@ -25,7 +25,8 @@ static MPI_Comm comm_of(MPI_Session session, const char *set, const char *tag)
     return comm;
 }
 
-/* Messages around a ring and a sum: the comm works, and those made with the same tag do not mix. */
+/* Messages around a ring and a sum: the comm works, and messages of comms made with the same tag do not
+   match. */
 static void use(MPI_Comm comm, int round)
 {
     int me, many, got = -1, sum = -1;
@@ -115,7 +116,7 @@ static void info(MPI_Session session, const char *level)
     MPI_Info_free(&used);
 }
 
-/* Even and odd ranks, by a comm that nobody derived from another. */
+/* Even and odd ranks, by a comm that is not derived from another. */
 static void between_groups(MPI_Session session)
 {
     MPI_Group world, mine, theirs;
@@ -127,7 +128,7 @@ static void between_groups(MPI_Session session)
         MPI_Group_range_incl(world, 1, parity ? even : odd, &theirs);
         MPI_Group_rank(mine, &me);
         MPI_Comm inter;
-        /* Only the leader, the last of its group, says who the others are. */
+        /* Only the leader, the last of its group, passes the remote group. */
         int last = (size - 1 - parity) / 2;
         EQUAL(MPI_Intercomm_create_from_groups(mine, last, me == last ? theirs : MPI_GROUP_NULL, 0, "between", MPI_INFO_NULL,
                                                MPI_ERRORS_RETURN, &inter), MPI_SUCCESS, "MPI_Intercomm_create_from_groups");
@@ -172,7 +173,7 @@ int main(int argc, char **argv)
     use(second, 5);
     MPI_Comm_free(&second);
     MPI_Session_finalize(&two);
-    /* Nobody has to begin and end as often as the others. */
+    /* A process need not begin and end sessions as often as the others. */
     for (int i = 0; i < rank; i++) {
         MPI_Session alone = open_session("MPI_THREAD_SINGLE");
         MPI_Comm comm = comm_of(alone, "mpi://SELF", "alone");

@@ -7,7 +7,7 @@ static void talk(MPI_Comm other, int is_child)
 {
     int remote, mine = rank, sum = 0;
     MPI_Comm_remote_size(other, &remote);
-    /* Everybody sends its rank to everybody on the other side, a long message to one. */
+    /* Every rank sends its rank to every rank on the other side, and a long message to one. */
     static int big[100000];
     MPI_Request requests[2];
     for (int to = 0; to < remote; to++) MPI_Send(&mine, 1, MPI_INT, to, 1, other);
@@ -65,7 +65,7 @@ int main(int argc, char **argv)
     char *commands[] = {argv[0], argv[0]};
     int counts[] = {2, 1};
     MPI_Info infos[] = {MPI_INFO_NULL, MPI_INFO_NULL};
-    /* More worlds one after the other than there are places for. */
+    /* More worlds one after the other than can live at the same time. */
     for (int round = 0; round < 12; round++) {
         int codes[3] = {7, 7, 7}, remote;
         MPI_Comm_spawn_multiple(2, commands, both, counts, infos, size - 1, MPI_COMM_WORLD, &children, codes);

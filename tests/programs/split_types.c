@@ -59,7 +59,7 @@ static void types(void)
     }
 }
 
-/* Each rank keeps to one cpu, so that hardware parts those that have different ones. */
+/* Each rank keeps to one cpu, so that hardware separates ranks on different ones. */
 static void unguided(void)
 {
     cpu_set_t before, one;
@@ -103,7 +103,7 @@ static void unguided(void)
         length = sizeof value;
         MPI_Info_get_nthkey(info, i, key);
         MPI_Info_get_string(info, key, &length, value, &flag);
-        /* This process is on one cpu, so whatever has cpus, it is in one of. */
+        /* This process is on one cpu, so it is inside one instance of each kind that has cpus. */
         CHECK(strstr(key, "://") && !strcmp(value, "true"), "%s is %s", key, value);
     }
     MPI_Info_free(&info);

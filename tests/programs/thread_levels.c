@@ -8,7 +8,7 @@ enum { ROUNDS = 200 };
 static volatile int stop;
 static pthread_barrier_t gate;
 
-/* What may be called by any thread at any time (MPI 5.0, section 11.4.1). */
+/* Calls that any thread may make at any time (MPI 5.0, section 11.4.1). */
 static void *anytime(void *none)
 {
     int flag, class, length, code;
@@ -40,7 +40,7 @@ static MPI_Session session_at(const char *level)
     return session;
 }
 
-/* A token goes to and fro, and infos and error codes are made meanwhile. Returns how many came back wrong. */
+/* A token goes to and fro, and infos and error codes are made meanwhile. Returns how many were wrong. */
 static long play(MPI_Comm comm, int rounds)
 {
     long wrong = 0;
@@ -60,7 +60,7 @@ static long play(MPI_Comm comm, int rounds)
     return wrong;
 }
 
-/* Plays on a comm of a session of its own, whose name is its level and a tag. */
+/* Exchanges messages on a comm of a session of its own, whose name is its level and a tag. */
 static void *in_a_session(void *level)
 {
     MPI_Session session = session_at(level);

@@ -7,7 +7,7 @@
 
 enum { ROUNDS = 40 };
 
-/* Sleeps in receives of messages of this very process. */
+/* Sleeps in receives of messages from its own process. */
 static void *receiver(void *comm)
 {
     long sum = 0;

@@ -11,7 +11,7 @@ static int to, from, key;
 static pthread_barrier_t gate;
 static MPI_Request shared[THREADS];
 static int shared_in[THREADS];
-/* CHECK counts without a lock: each thread counts for itself. */
+/* CHECK counts without a lock, so each thread has its own counter. */
 static long wrong[THREADS], copied[THREADS];
 #define HOLDS(condition, what) \
     do { \
@@ -100,7 +100,7 @@ static void duplicates(int me, int round)
     MPI_Comm_free(&twin);
 }
 
-/* Each thread starts a receive that its neighbour waits for, asleep while nobody has sent anything. */
+/* Each thread starts a receive for which its neighbour waits, asleep until a message is sent. */
 static void handed_over(int me, int round)
 {
     int next = (me + 1) % THREADS, out = value(rank, me, round);

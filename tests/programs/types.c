@@ -127,7 +127,7 @@ static void constructors(void)
     shape("resized", u, 17, -8, 64, 0, 24);
     moves("resized", u, map, n, 0, 24);
     MPI_Type_free(&t);
-    /* A freed type lives on in what was made of it. */
+    /* Types that were made of a freed type keep it. */
     MPI_Type_contiguous(3, u, &t);
     MPI_Type_free(&u);
     shape("contiguous of resized", t, 51, -8, 192, 0, 152);
@@ -252,7 +252,7 @@ static void long_strides(void)
     }
 }
 
-/* Two nests of loops become one list of runs, and no pass is left out. */
+/* Two nests of loops become one list of runs, and no iteration is lost. */
 static void struct_of_subarrays(void)
 {
     enum { WORDS = 32 };

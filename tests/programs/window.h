@@ -8,7 +8,7 @@ static const char *const kind_names[] = {"create", "create over MPI_Alloc_mem", 
 
 static int kind;
 static MPI_Win win;
-/* This process's memory, and where target displacements count from at each rank. */
+/* This process's memory, and the base of target displacements at each rank. */
 static char *memory;
 static MPI_Aint *origins;
 
