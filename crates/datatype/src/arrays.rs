@@ -1,5 +1,5 @@
-//! Subarrays and distributed arrays (MPI 5.0, sections 5.1.3 and 5.1.4): both are built one dimension after the other, the fastest
-//! first, and bounded by the whole array.
+//! Subarrays and distributed arrays (MPI 5.0, sections 5.1.3 and 5.1.4): both are built one dimension after
+//! the other, the fastest first, and bounded by the whole array.
 
 use crate::combiner::{Combiner, Width};
 use crate::construct::{Plan, too_large};
@@ -60,7 +60,8 @@ pub fn subarray(
     };
     let combiner = Combiner::Subarray;
     let recipe = Recipe { combiner, numbers, integers, addresses: 0, datatypes: Parts::One(old.clone()) };
-    // The plan's size has been checked, so the product of the subsizes cannot overflow unless elements are empty.
+    // The plan's size has been checked, so the product of the subsizes cannot overflow unless elements are
+    // empty.
     let elements = subsizes.iter().fold(1u64, |product, &n| product.saturating_mul(n as u64));
     plan.finish(old.facts.times(elements), recipe)
 }
@@ -181,8 +182,8 @@ fn block_length(array: &Distribution, dim: usize) -> Result<i64> {
     }
 }
 
-/// What the process at `coordinate` gets when `size` slabs, `stride` bytes apart, are dealt out in blocks, and how many slabs
-/// these are. A block distribution is a cyclic one whose first round suffices.
+/// What the process at `coordinate` gets when `size` slabs, `stride` bytes apart, are dealt out in blocks,
+/// and how many slabs these are. A block distribution is a cyclic one whose first round suffices.
 fn distribute(
     slab: Plan<'_>,
     stride: i64,

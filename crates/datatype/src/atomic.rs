@@ -1,23 +1,26 @@
-//! Accumulating: the predefined reductions as atomic updates of one element of memory that others update at the same time, perhaps from
-//! other processes (MPI 5.0, section 12.3.4).
+//! Accumulating: the predefined reductions as atomic updates of one element of memory that others update at
+//! the same time, perhaps from other processes (MPI 5.0, section 12.3.4).
 //!
-//! Whether a place takes atomic updates depends on the element's length and on the place alone (`is_atomic`), so that all who update
-//! it take the same path. What has a machine instruction uses it; everything else is a loop of compare-and-swap around `reduce`.
+//! Whether a place takes atomic updates depends on the element's length and on the place alone (`is_atomic`),
+//! so that all who update it take the same path. What has a machine instruction uses it; everything else is a
+//! loop of compare-and-swap around `reduce`.
 
 use crate::basic::{Basic, PredefinedOp};
 use crate::reduce::reduce;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sys::Span;
 
-/// Whether an element at `address` is updated by an atomic instruction: 4 or 8 bytes at a multiple of their length.
+/// Whether an element at `address` is updated by an atomic instruction: 4 or 8 bytes at a multiple of their
+/// length.
 #[inline]
 pub fn is_atomic(basic: Basic, address: usize) -> bool {
     let bytes = basic.size();
     matches!(bytes, 4 | 8) && address.is_multiple_of(bytes)
 }
 
-/// `target = target op origin` for one element, atomically; what was there before goes to `fetched`, unless that is empty. All are one element
-/// of `basic`, and `target` is where `is_atomic`; `origin` may be empty for MPI_NO_OP. `check_op` must have allowed the combination.
+/// `target = target op origin` for one element, atomically; what was there before goes to `fetched`, unless
+/// that is empty. All are one element of `basic`, and `target` is where `is_atomic`; `origin` may be empty
+/// for MPI_NO_OP. `check_op` must have allowed the combination.
 #[inline(always)]
 pub fn accumulate(op: PredefinedOp, basic: Basic, target: Span, origin: Span, fetched: Span) {
     assert!(is_atomic(basic, target.address()), "a crooked target");
@@ -30,8 +33,8 @@ pub fn accumulate(op: PredefinedOp, basic: Basic, target: Span, origin: Span, fe
     }
 }
 
-/// Replaces the element at `target` by `origin` if it equals `compare`, atomically; what was there goes to `fetched`. All are one element
-/// of `basic`, and `target` is where `is_atomic`.
+/// Replaces the element at `target` by `origin` if it equals `compare`, atomically; what was there goes to
+/// `fetched`. All are one element of `basic`, and `target` is where `is_atomic`.
 #[inline]
 pub fn compare_and_swap(basic: Basic, target: Span, compare: Span, origin: Span, fetched: Span) {
     assert!(is_atomic(basic, target.address()), "a crooked target");
@@ -87,7 +90,8 @@ fn lend<B>(value: &mut B) -> Span {
     unsafe { Span::claim(std::ptr::from_mut(value).expose_provenance(), size_of::<B>()) }
 }
 
-/// An atomic machine word, and plain ones of the same length. Addresses are those of spans, whose makers promised that they are mapped.
+/// An atomic machine word, and plain ones of the same length. Addresses are those of spans, whose makers
+/// promised that they are mapped.
 trait Word: Sized + 'static {
     type Bits: Copy;
     fn at(address: usize) -> &'static Self;
@@ -109,7 +113,8 @@ macro_rules! word {
             type Bits = $bits;
             #[inline]
             fn at(address: usize) -> &'static Self {
-                // SAFETY: part of a span that was claimed mapped, aligned (`is_atomic`), valid whatever it holds; used within the call only.
+                // SAFETY: part of a span that was claimed mapped, aligned (`is_atomic`), valid whatever it
+                // holds; used within the call only.
                 unsafe { &*std::ptr::with_exposed_provenance(address) }
             }
             #[inline]
@@ -166,7 +171,8 @@ mod tests {
         unsafe { Span::claim(values.as_mut_ptr().expose_provenance(), size_of_val(values)) }
     }
 
-    // Goal: every operator on every type that fits a word gives what `reduce` gives, and returns what was there.
+    // Goal: every operator on every type that fits a word gives what `reduce` gives, and returns what was
+    // there.
     #[test]
     fn all_words_agree_with_reduce() {
         let mut combinations = 0;

@@ -1,4 +1,5 @@
-//! The machine types of the predefined datatypes: how many bytes, how aligned, and what arithmetic they allow.
+//! The machine types of the predefined datatypes: how many bytes, how aligned, and what arithmetic they
+//! allow.
 
 /// The machine type of a predefined datatype: what a reduction must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,7 +17,8 @@ pub enum Basic {
     /// MINLOC and MAXLOC pairs: value, then index. In the packed form they have no padding.
     F32I32, F64I32, I64I32, I32I32, I16I32, LongDoubleI32, F32F32, F64F64,
     I128, C128,
-    /// Characters: MPI_CHAR and MPI_CHARACTER, which operators take as the integer that C's `char` is, and MPI_WCHAR, which they do not.
+    /// Characters: MPI_CHAR and MPI_CHARACTER, which operators take as the integer that C's `char` is, and
+    /// MPI_WCHAR, which they do not.
     Char, WChar,
     /// Bytes made by MPI_Pack.
     Packed,

@@ -1,8 +1,8 @@
 //! Buffers: `count` elements of a layout at an address, read and written through packed offsets.
 //!
-//! A buffer without gaps, by far the most common, holds no layout at all: it is an address and a length, and costs no
-//! reference count. For the others everything rests on `walk`, which turns a packed range into *strips*: equally
-//! long pieces at equal distances (`strip.rs`), for which the copy loops are specialised.
+//! A buffer without gaps, by far the most common, holds no layout at all: it is an address and a length, and
+//! costs no reference count. For the others everything rests on `walk`, which turns a packed range into
+//! *strips*: equally long pieces at equal distances (`strip.rs`), for which the copy loops are specialised.
 
 use crate::layout::{Layout, Run};
 use crate::strip::{Strip, gather, scatter};
@@ -11,11 +11,12 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 use sys::Span;
 
-/// `count` elements of a layout in user memory: the only form in which the layers above handle a user's buffer.
-/// Offsets into a buffer are packed offsets: bytes of data, without the gaps.
+/// `count` elements of a layout in user memory: the only form in which the layers above handle a user's
+/// buffer. Offsets into a buffer are packed offsets: bytes of data, without the gaps.
 #[derive(Clone, Debug)]
 pub struct Buffer {
-    /// Where the element that holds packed byte 0 has its origin; for a buffer without gaps, where its bytes begin.
+    /// Where the element that holds packed byte 0 has its origin; for a buffer without gaps, where its bytes
+    /// begin.
     base: usize,
     /// Packed bytes.
     bytes: usize,
@@ -23,7 +24,8 @@ pub struct Buffer {
     gaps: Option<Gaps>,
 }
 
-/// A user's memory lent for one call: what a `Buffer` is made of, where the operation lasts longer or there are gaps.
+/// A user's memory lent for one call: what a `Buffer` is made of, where the operation lasts longer or there
+/// are gaps.
 #[derive(Clone, Copy, Debug)]
 pub struct Loan<'a> {
     base: usize,
@@ -51,7 +53,8 @@ impl<'a> Loan<'a> {
     /// The one span that the data occupies, where consecutive elements leave no gap.
     #[inline(always)]
     pub fn contiguous(&self) -> Option<Span> {
-        // SAFETY: the maker promised that the elements stay mapped; without gaps they are the bytes from the base on.
+        // SAFETY: the maker promised that the elements stay mapped; without gaps they are the bytes from the
+        // base on.
         self.layout.is_contiguous().then(|| unsafe { Span::claim(self.base, self.bytes) })
     }
 
@@ -75,12 +78,12 @@ impl Buffer {
     /// No bytes.
     pub const EMPTY: Buffer = Buffer { base: 0, bytes: 0, gaps: None };
 
-    /// Claims a user's buffer. `base` may be 0 (MPI_BOTTOM) where the layout's offsets are addresses. The size of the data must
-    /// fit a `usize` (`bytes_of` tells).
+    /// Claims a user's buffer. `base` may be 0 (MPI_BOTTOM) where the layout's offsets are addresses. The
+    /// size of the data must fit a `usize` (`bytes_of` tells).
     ///
-    /// # Safety
-    /// All bytes that `count` elements of `layout` at `base` touch must stay mapped until the operation ends (that is what
-    /// MPI asks of the caller of every communication function; MPI 5.0, section 2.2).
+    /// # Safety All bytes that `count` elements of `layout` at `base` touch must stay mapped until the
+    ///   operation ends (that is what MPI asks of the caller of every communication function; MPI 5.0,
+    ///   section 2.2).
     #[inline(always)] // No call where there are no gaps.
     pub unsafe fn claim(base: usize, count: usize, layout: impl Borrow<Arc<Layout>>) -> Buffer {
         let shared = layout.borrow();
@@ -106,8 +109,8 @@ impl Buffer {
         }
     }
 
-    /// `count` elements of `layout` whose origin lies `offset` bytes into memory that somebody claimed already; nothing if
-    /// they are not wholly inside.
+    /// `count` elements of `layout` whose origin lies `offset` bytes into memory that somebody claimed
+    /// already; nothing if they are not wholly inside.
     #[inline]
     pub fn within(span: Span, offset: usize, count: usize, layout: &Arc<Layout>) -> Option<Buffer> {
         Buffer::bytes_of(count, layout)?;
@@ -119,7 +122,8 @@ impl Buffer {
                 return None;
             }
         }
-        // SAFETY: the first and the last byte were found inside the span, whose maker promised that its bytes stay mapped.
+        // SAFETY: the first and the last byte were found inside the span, whose maker promised that its bytes
+        // stay mapped.
         Some(unsafe { Buffer::claim(span.address().wrapping_add(offset), count, layout) })
     }
 
@@ -140,18 +144,18 @@ impl Buffer {
         self.base
     }
 
-    /// Layout, and packed bytes skipped at its start, of a buffer with gaps; with these, `base` and `bytes` another process
-    /// makes the same buffer (`from_parts`).
+    /// Layout, and packed bytes skipped at its start, of a buffer with gaps; with these, `base` and `bytes`
+    /// another process makes the same buffer (`from_parts`).
     pub fn parts(&self) -> Option<(&Arc<Layout>, usize)> {
         self.gaps.as_ref().map(|gaps| (&gaps.layout, gaps.skip))
     }
 
-    /// A buffer of `bytes` packed bytes that begins `skip` packed bytes into elements of `layout` at `base`; the inverse of
-    /// `parts`.
+    /// A buffer of `bytes` packed bytes that begins `skip` packed bytes into elements of `layout` at `base`;
+    /// the inverse of `parts`.
     ///
-    /// # Safety
-    /// As for `claim`: all bytes that this range touches must stay mapped. Where `base` is an address in another process, only
-    /// `pieces` may be used, and its spans only as arguments of cross-memory attach.
+    /// # Safety As for `claim`: all bytes that this range touches must stay mapped. Where `base` is an
+    ///   address in another process, only `pieces` may be used, and its spans only as arguments of
+    ///   cross-memory attach.
     pub unsafe fn from_parts(base: usize, layout: Arc<Layout>, skip: usize, bytes: usize) -> Buffer {
         if bytes == 0 || layout.size == 0 {
             return Buffer::EMPTY;
@@ -169,7 +173,8 @@ impl Buffer {
         }
     }
 
-    /// The buffer that consists of packed bytes `[offset, offset + bytes)`; panics where these are not inside.
+    /// The buffer that consists of packed bytes `[offset, offset + bytes)`; panics where these are not
+    /// inside.
     pub fn slice(&self, offset: usize, bytes: usize) -> Buffer {
         self.check_range(offset, bytes);
         if bytes == 0 {
@@ -196,9 +201,10 @@ impl Buffer {
         }
     }
 
-    /// As `pack`, into memory that another core has read. Each of its cache lines must be asked back before a word of it is written, and few
-    /// such requests are under way at a time; only long copies of whole lines need not ask. So data with gaps are put together in a
-    /// block of our own first: to a far core, 1 MiB of strided words then takes 59 us instead of 130.
+    /// As `pack`, into memory that another core has read. Each of its cache lines must be asked back before a
+    /// word of it is written, and few such requests are under way at a time; only long copies of whole lines
+    /// need not ask. So data with gaps are put together in a block of our own first: to a far core, 1 MiB of
+    /// strided words then takes 59 us instead of 130.
     #[inline]
     pub fn pack_away(&self, offset: usize, to: Span) {
         match self.contiguous() {
@@ -227,7 +233,8 @@ impl Buffer {
         let mut block = MaybeUninit::<[u8; AWAY_BLOCK_BYTES]>::uninit();
         for at in (0..to.bytes()).step_by(AWAY_BLOCK_BYTES) {
             let bytes = AWAY_BLOCK_BYTES.min(to.bytes() - at);
-            // SAFETY: the block is on this stack until the end of the function, nobody else uses it, and it is written before it is read.
+            // SAFETY: the block is on this stack until the end of the function, nobody else uses it, and it
+            // is written before it is read.
             let span = unsafe { Span::claim(block.as_mut_ptr().expose_provenance(), bytes) };
             self.gather(offset + at, span);
             span.copy_to(to.slice(at, bytes));
@@ -269,7 +276,8 @@ impl Buffer {
         sys::remote::attachable(first, last, self.bytes)
     }
 
-    /// Calls `each` with the memory of packed bytes `[offset, offset + bytes)`, piece by piece, in typemap order.
+    /// Calls `each` with the memory of packed bytes `[offset, offset + bytes)`, piece by piece, in typemap
+    /// order.
     pub fn pieces(&self, offset: usize, bytes: usize, mut each: impl FnMut(Span)) {
         self.walk(offset, bytes, |strip| {
             for piece in 0..strip.repeat {
@@ -281,8 +289,8 @@ impl Buffer {
         });
     }
 
-    /// Copies all of `from`'s data to this buffer, which must have as many bytes: pack and unpack in one, through a small
-    /// block where both have gaps.
+    /// Copies all of `from`'s data to this buffer, which must have as many bytes: pack and unpack in one,
+    /// through a small block where both have gaps.
     #[inline]
     pub fn copy_from(&self, from: &Buffer) {
         assert_eq!(self.bytes, from.bytes, "copy between buffers of different lengths");
@@ -338,16 +346,17 @@ impl Buffer {
 }
 
 impl Layout {
-    /// Where the data of `count` elements (at least one, of some size) begins and ends, in bytes from the first element's origin;
-    /// nothing if that does not fit 63 bits.
+    /// Where the data of `count` elements (at least one, of some size) begins and ends, in bytes from the
+    /// first element's origin; nothing if that does not fit 63 bits.
     pub fn reach(&self, count: usize) -> Option<(i64, i64)> {
         let last = i64::try_from(count).ok()?.checked_sub(1)?.checked_mul(self.extent)?;
         let end = self.true_lb.checked_add(self.true_extent)?.checked_add(last.max(0))?;
         Some((self.true_lb.checked_add(last.min(0))?, end))
     }
 
-    /// Calls `each` with address and length of every piece of packed bytes `[offset, offset + bytes)` of consecutive
-    /// elements at `base`, in typemap order. Nothing is touched: the addresses may be another process's.
+    /// Calls `each` with address and length of every piece of packed bytes `[offset, offset + bytes)` of
+    /// consecutive elements at `base`, in typemap order. Nothing is touched: the addresses may be another
+    /// process's.
     pub fn pieces_at(
         self: &Arc<Layout>,
         base: usize,
@@ -388,7 +397,8 @@ impl From<Span> for Buffer {
     }
 }
 
-/// Bytes from the origin of one element to that of the `elements`th after it. Wraps, as addresses do: MPI_BOTTOM.
+/// Bytes from the origin of one element to that of the `elements`th after it. Wraps, as addresses do:
+/// MPI_BOTTOM.
 fn elements_offset(layout: &Layout, elements: usize) -> isize {
     (layout.extent as isize).wrapping_mul(elements as isize)
 }
@@ -406,7 +416,8 @@ fn walk_pass(layout: &Layout, origin: usize, from: usize, to: usize, each: &mut 
     }
 }
 
-/// The strips of packed bytes `[from, to)` of one run: the rest of a cut piece, whole pieces, the start of a cut piece.
+/// The strips of packed bytes `[from, to)` of one run: the rest of a cut piece, whole pieces, the start of a
+/// cut piece.
 fn walk_run(origin: usize, run: Run, from: usize, to: usize, each: &mut impl FnMut(Strip)) {
     let bytes = run.bytes as usize;
     let origin = origin.wrapping_add_signed(run.offset as isize);
@@ -489,7 +500,8 @@ mod tests {
         }
     }
 
-    // Goal: strided words go both ways, whatever their number and the stride. Method: numbers that say where they lie, packed in both ways.
+    // Goal: strided words go both ways, whatever their number and the stride. Method: numbers that say where
+    // they lie, packed in both ways.
     #[test]
     fn strided_words() {
         for (words, stride) in [(1, 2), (2, 3), (7, 2), (127, 5), (AWAY_BLOCK_BYTES / 8 + 3, 2), (9, -2isize)]

@@ -24,8 +24,8 @@ pub enum Combiner {
     ValueIndex = 117,
 }
 
-/// Which form of a constructor was called: the one with `int` arguments, or the `_c` one with MPI_Count arguments. Their
-/// envelopes differ: the `_c` forms record counts and displacements as large counts.
+/// Which form of a constructor was called: the one with `int` arguments, or the `_c` one with MPI_Count
+/// arguments. Their envelopes differ: the `_c` forms record counts and displacements as large counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
     /// `MPI_Type_vector`: integers and addresses.

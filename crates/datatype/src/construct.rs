@@ -1,9 +1,10 @@
 //! The constructors of derived datatypes (MPI 5.0, section 5.1.2).
 //!
-//! Each checks its arguments, composes a `Plan` (runs, bounds and size, all checked for overflow), and records its recipe.
-//! Bounds follow the standard's definition (section 5.1.7): where bounds were set anywhere inside (`resized` and the array
-//! types do) only these count; elsewhere the bounds are those of the data, and a struct's extent is rounded up to its alignment.
-//! Read next: `arrays.rs`, for subarrays and distributed arrays.
+//! Each checks its arguments, composes a `Plan` (runs, bounds and size, all checked for overflow), and
+//! records its recipe. Bounds follow the standard's definition (section 5.1.7): where bounds were set
+//! anywhere inside (`resized` and the array types do) only these count; elsewhere the bounds are those of the
+//! data, and a struct's extent is rounded up to its alignment. Read next: `arrays.rs`, for subarrays and
+//! distributed arrays.
 
 use crate::combiner::{Combiner, Width};
 use crate::datatype::{Datatype, Parts, Recipe};
@@ -140,7 +141,8 @@ pub fn resized(width: Width, lb: i64, extent: i64, old: &Arc<Datatype>) -> Resul
     plan.finish(old.facts, recipe)
 }
 
-/// A copy, committed if the original is (MPI_Type_dup). Predefined operators take a copy of a predefined datatype too.
+/// A copy, committed if the original is (MPI_Type_dup). Predefined operators take a copy of a predefined
+/// datatype too.
 pub fn dup(old: &Arc<Datatype>) -> Arc<Datatype> {
     Arc::new(Datatype {
         layout: old.layout.clone(),
@@ -162,7 +164,8 @@ pub(crate) struct Plan<'a> {
     pub body: Cow<'a, Body>,
     /// Data bytes.
     pub size: i64,
-    /// Offsets of the first data byte and of the one after the last, with the padding of structs inside; none without data.
+    /// Offsets of the first data byte and of the one after the last, with the padding of structs inside; none
+    /// without data.
     pub data: Option<(i64, i64)>,
     /// Lower and upper bound, where they were set.
     pub marks: (Option<i64>, Option<i64>),
@@ -232,10 +235,11 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// Rounds the extent up to the alignment, if no bounds were set: the epsilon of section 5.1.6, by which an array of structs
-    /// lies as a compiler would lay it. The definition has it for every constructor, but its reason is the compiler's padding, and
-    /// all other MPIs apply it only where MPI_Type_create_struct combines datatypes; programs count on an hvector of ints 5 bytes
-    /// apart having an extent that is no multiple of 4.
+    /// Rounds the extent up to the alignment, if no bounds were set: the epsilon of section 5.1.6, by which
+    /// an array of structs lies as a compiler would lay it. The definition has it for every constructor, but
+    /// its reason is the compiler's padding, and all other MPIs apply it only where MPI_Type_create_struct
+    /// combines datatypes; programs count on an hvector of ints 5 bytes apart having an extent that is no
+    /// multiple of 4.
     fn padded(mut self) -> Result<Plan<'a>> {
         if let Some((lb, ub)) = self.data {
             let extent = ub.checked_sub(lb).ok_or_else(too_large)?;

@@ -1,8 +1,8 @@
 //! Datatypes: a layout, the basic types that lie in it, and how it was made.
 //!
-//! A datatype never changes once made (its committed flag aside) and is shared by `Arc`. What lies in it follows from how it was made, and so
-//! from its parts; what is often asked (elements, external32 size) is composed when it is made.
-//! Read next: `construct.rs`, which makes derived datatypes, and `predefined.rs`.
+//! A datatype never changes once made (its committed flag aside) and is shared by `Arc`. What lies in it
+//! follows from how it was made, and so from its parts; what is often asked (elements, external32 size) is
+//! composed when it is made. Read next: `construct.rs`, which makes derived datatypes, and `predefined.rs`.
 
 use crate::basic::Basic;
 use crate::combiner::{Combiner, Width};
@@ -20,7 +20,8 @@ pub struct Datatype {
     pub(crate) predefined: Option<u32>,
     /// Whether it is predefined, named or not: then it is committed from the start and cannot be freed.
     pub(crate) permanent: bool,
-    /// Whether its lower and its upper bound were set (resized, subarray, darray), and so determine those of what is made from it.
+    /// Whether its lower and its upper bound were set (resized, subarray, darray), and so determine those of
+    /// what is made from it.
     pub(crate) marked: (bool, bool),
     /// The greatest alignment of its basic types, in bytes; 1 where it has none.
     pub(crate) align: i64,
@@ -34,14 +35,15 @@ pub struct Datatype {
 pub struct Recipe {
     /// The constructor.
     pub combiner: Combiner,
-    /// The numbers among the arguments: those of type int, then those of type MPI_Aint, then those of type MPI_Count.
+    /// The numbers among the arguments: those of type int, then those of type MPI_Aint, then those of type
+    /// MPI_Count.
     pub(crate) numbers: Vec<i64>,
     /// How many of them are ints.
     pub(crate) integers: usize,
     /// How many are addresses.
     pub(crate) addresses: usize,
-    /// Arguments of type MPI_Datatype. A predefined one has a handle (`Datatype::predefined`); for any other the caller of
-    /// MPI_Type_get_contents gets a new handle to it.
+    /// Arguments of type MPI_Datatype. A predefined one has a handle (`Datatype::predefined`); for any other
+    /// the caller of MPI_Type_get_contents gets a new handle to it.
     pub datatypes: Parts,
 }
 
@@ -88,14 +90,15 @@ impl Datatype {
         &self.layout
     }
 
-    /// The machine type of a predefined datatype or of a duplicate of one: what the predefined operators work on.
+    /// The machine type of a predefined datatype or of a duplicate of one: what the predefined operators work
+    /// on.
     #[inline]
     pub fn basic(&self) -> Option<Basic> {
         self.basic
     }
 
-    /// The predefined datatype, as its machine type, that all elements of this one are, if they are of one: what accumulate
-    /// operations combine (MPI 5.0, section 12.3.4). A pair is one element.
+    /// The predefined datatype, as its machine type, that all elements of this one are, if they are of one:
+    /// what accumulate operations combine (MPI 5.0, section 12.3.4). A pair is one element.
     #[inline]
     pub fn element(&self) -> Option<Basic> {
         if self.basic.is_some() { self.basic } else { self.element_of_parts() }
@@ -143,7 +146,8 @@ impl Datatype {
         self.facts.elements
     }
 
-    /// How many whole elements `bytes` packed bytes are (MPI_Get_count); nothing (MPI_UNDEFINED) if not a whole number.
+    /// How many whole elements `bytes` packed bytes are (MPI_Get_count); nothing (MPI_UNDEFINED) if not a
+    /// whole number.
     pub fn count_of(&self, bytes: u64) -> Option<u64> {
         match self.size() as u64 {
             0 => (bytes == 0).then_some(0),
@@ -151,7 +155,8 @@ impl Datatype {
         }
     }
 
-    /// How many basic elements `bytes` packed bytes are (MPI_Get_elements); nothing (MPI_UNDEFINED) if the last is broken.
+    /// How many basic elements `bytes` packed bytes are (MPI_Get_elements); nothing (MPI_UNDEFINED) if the
+    /// last is broken.
     pub fn elements_of(&self, bytes: u64) -> Option<u64> {
         if self.size() == 0 {
             return (bytes == 0).then_some(0);
@@ -181,8 +186,8 @@ impl Datatype {
         whole.checked_add(elements)
     }
 
-    /// How many packed bytes the first `elements` basic elements of a message are: the inverse of `elements_of`
-    /// (MPI_Status_set_elements).
+    /// How many packed bytes the first `elements` basic elements of a message are: the inverse of
+    /// `elements_of` (MPI_Status_set_elements).
     pub fn bytes_of_elements(&self, elements: u64) -> Option<u64> {
         if self.facts.elements == 0 {
             return (elements == 0).then_some(0);
@@ -205,7 +210,8 @@ impl Datatype {
         whole.checked_add(bytes)
     }
 
-    /// Calls `each` with the basic types of `count` elements in typemap order: a type and how many of it follow each other.
+    /// Calls `each` with the basic types of `count` elements in typemap order: a type and how many of it
+    /// follow each other.
     pub(crate) fn each_leaf(&self, count: u64, each: &mut impl FnMut(Leaf, u64)) {
         if let Some(leaf) = self.facts.uniform {
             return each(leaf, count * self.facts.elements);
@@ -227,7 +233,8 @@ impl Datatype {
         }
     }
 
-    /// The datatype whose elements, one after the other, are the data of this one: a predefined one or a struct.
+    /// The datatype whose elements, one after the other, are the data of this one: a predefined one or a
+    /// struct.
     fn unit(&self) -> &Datatype {
         let mut unit = self;
         while let (None, Parts::One(part)) = (unit.basic, &unit.recipe.datatypes) {
@@ -282,8 +289,8 @@ impl Recipe {
         datatypes: Parts::Many(vec![]),
     };
 
-    /// The recipe of a constructor with counts, then `displacements` displacements in bytes: integers and addresses of the `int`
-    /// form, all large counts in the `_c` form.
+    /// The recipe of a constructor with counts, then `displacements` displacements in bytes: integers and
+    /// addresses of the `int` form, all large counts in the `_c` form.
     pub(crate) fn new(
         combiner: Combiner,
         width: Width,

@@ -1,7 +1,9 @@
-//! external32: the standard's portable form of data, big-endian and without gaps (MPI 5.0, sections 5.3 and 14.5.2).
+//! external32: the standard's portable form of data, big-endian and without gaps (MPI 5.0, sections 5.3 and
+//! 14.5.2).
 //!
-//! The native packed form needs no code of its own: it is what `Buffer::pack` and `Buffer::unpack` move, and its size is
-//! `Buffer::bytes_of`. Here each basic element is converted on its own, because its length may differ (MPI_LONG has 4 bytes).
+//! The native packed form needs no code of its own: it is what `Buffer::pack` and `Buffer::unpack` move, and
+//! its size is `Buffer::bytes_of`. Here each basic element is converted on its own, because its length may
+//! differ (MPI_LONG has 4 bytes).
 
 use crate::basic::Basic;
 use crate::buffer::Buffer;
@@ -10,13 +12,14 @@ use crate::facts::Leaf;
 use error::{Class, Result, fail};
 use sys::Span;
 
-/// Bytes of `count` elements of `datatype` in external32 (MPI_Pack_external_size); nothing if that does not fit 63 bits.
+/// Bytes of `count` elements of `datatype` in external32 (MPI_Pack_external_size); nothing if that does not
+/// fit 63 bits.
 pub fn external32_size(datatype: &Datatype, count: u64) -> Option<u64> {
     datatype.facts.external_size.checked_mul(count).filter(|&bytes| bytes <= i64::MAX as u64)
 }
 
-/// Writes `count` elements of `datatype`, which lie in `from`, to `to`, which has exactly their size in external32. Fails where a
-/// number does not fit its shorter form.
+/// Writes `count` elements of `datatype`, which lie in `from`, to `to`, which has exactly their size in
+/// external32. Fails where a number does not fit its shorter form.
 pub fn pack_external32(from: &Buffer, datatype: &Datatype, count: u64, to: Span) -> Result<()> {
     check_lengths(from, datatype, count, to)?;
     convert(datatype, count, |leaf, elements, native_at, external_at| {
@@ -66,7 +69,8 @@ fn check_lengths(buffer: &Buffer, datatype: &Datatype, count: u64, external: Spa
     Ok(())
 }
 
-/// Calls `step(leaf, elements, native offset, external offset)` for blocks of equal basic elements, in typemap order.
+/// Calls `step(leaf, elements, native offset, external offset)` for blocks of equal basic elements, in
+/// typemap order.
 fn convert(
     datatype: &Datatype,
     count: u64,
@@ -89,7 +93,8 @@ fn convert(
 
 /// A block on the stack as a span, for the one call that gets it.
 fn borrowed(bytes: &mut [u8]) -> Span {
-    // SAFETY: the slice stays borrowed during the call in whose argument list this stands, and the span does not outlive that.
+    // SAFETY: the slice stays borrowed during the call in whose argument list this stands, and the span does
+    // not outlive that.
     unsafe { Span::claim(bytes.as_mut_ptr().expose_provenance(), bytes.len()) }
 }
 
@@ -160,7 +165,8 @@ impl Leaf {
     }
 }
 
-// Both machines that we run on are little-endian; on another the conversions here would be wrong without a sound.
+// Both machines that we run on are little-endian; on another the conversions here would be wrong without a
+// sound.
 const _: () = assert!(cfg!(target_endian = "little"));
 
 fn reverse(part_bytes: usize, from: &[u8], to: &mut [u8]) {
@@ -182,7 +188,8 @@ fn read_integer(bytes: &[u8], signed: bool) -> i128 {
     i128::from_le_bytes(wide)
 }
 
-/// x87: 64 bits of mantissa with an explicit leading one. binary128: 112 bits of fraction. Sign and exponent are the same.
+/// x87: 64 bits of mantissa with an explicit leading one. binary128: 112 bits of fraction. Sign and exponent
+/// are the same.
 fn x87_to_quad(x87: u128) -> u128 {
     let sign_and_exponent = (x87 >> 64) & 0xffff;
     let fraction = x87 & ((1 << 63) - 1);

@@ -1,4 +1,5 @@
-//! The parametrised types of Fortran 90 (MPI 5.0, section 19.1.9): a precision and a range choose among the kinds of gfortran.
+//! The parametrised types of Fortran 90 (MPI 5.0, section 19.1.9): a precision and a range choose among the
+//! kinds of gfortran.
 
 use crate::basic::Basic;
 use crate::combiner::Combiner;
@@ -24,8 +25,8 @@ const REALS: [(i32, i32, Basic, Basic); 4] = [
 const INTEGERS: [(i32, Basic); 5] =
     [(2, Basic::I8), (4, Basic::I16), (9, Basic::I32), (18, Basic::I64), (38, Basic::I128)];
 
-/// The real of at least `precision` decimal digits and `range` (MPI_Type_create_f90_real). The same arguments give the same
-/// datatype, which is predefined: committed, and never freed.
+/// The real of at least `precision` decimal digits and `range` (MPI_Type_create_f90_real). The same arguments
+/// give the same datatype, which is predefined: committed, and never freed.
 pub fn f90_real(precision: i32, range: i32) -> Result<Arc<Datatype>> {
     let (_, _, basic, _) = find_real(precision, range)?;
     Ok(cached(Combiner::F90Real, &[precision, range], basic))

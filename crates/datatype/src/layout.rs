@@ -1,13 +1,15 @@
 //! Layouts: one element of a datatype as flat runs.
 //!
-//! A layout is a short nest of loops around a list of runs (its *body*); most layouts have no loop, and most bodies one run:
-//! a vector of a million blocks is one run, a three-dimensional subarray one run in one loop. Only what has no such
-//! form (an irregular list of blocks) needs a run per block. Any packed offset is found in O(loops + log runs).
-//! Read next: `buffer.rs`, which walks layouts, and `construct.rs`, which composes them.
+//! A layout is a short nest of loops around a list of runs (its *body*); most layouts have no loop, and most
+//! bodies one run: a vector of a million blocks is one run, a three-dimensional subarray one run in one loop.
+//! Only what has no such form (an irregular list of blocks) needs a run per block. Any packed offset is found
+//! in O(loops + log runs). Read next: `buffer.rs`, which walks layouts, and `construct.rs`, which composes
+//! them.
 
 use error::{Class, Error, Result, fail};
 
-/// `repeat` pieces of `bytes` bytes, the first at `offset` bytes from the element's origin, each `stride` bytes after the last.
+/// `repeat` pieces of `bytes` bytes, the first at `offset` bytes from the element's origin, each `stride`
+/// bytes after the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Bytes from the element's origin to the first piece.
@@ -121,7 +123,8 @@ impl Layout {
         self.body.pass_offset(pass as u64)
     }
 
-    /// The number of the run that holds packed byte `at` of a pass, and the packed offset at which that run begins.
+    /// The number of the run that holds packed byte `at` of a pass, and the packed offset at which that run
+    /// begins.
     pub(crate) fn run_at(&self, at: usize) -> (usize, usize) {
         let index = if at == 0 { 0 } else { self.starts.partition_point(|&start| start <= at) };
         (index, if index == 0 { 0 } else { self.starts[index - 1] })
@@ -133,7 +136,8 @@ impl Layout {
         self.body.runs.iter().map(|run| run.repeat).sum::<u64>() * passes
     }
 
-    /// The layout as words, for another process: `from_words` reads them. A layout is `6 + 2 loops + 4 runs` words long.
+    /// The layout as words, for another process: `from_words` reads them. A layout is `6 + 2 loops + 4 runs`
+    /// words long.
     pub fn to_words(&self) -> Vec<u64> {
         let mut words = Vec::with_capacity(self.words());
         words.extend([WORDS_MARK, self.size as u64, self.lb as u64, self.extent as u64]);
@@ -176,15 +180,16 @@ impl Layout {
 /// First word of a layout in words; its low byte is the version of the form.
 const WORDS_MARK: u64 = 0x4c41_594f_5554_0001;
 
-/// Loops around runs: what constructors compose. No run and no loop is empty (`repeat` and `bytes` are positive), adjacent
-/// pieces are joined, and pieces of one length at equal distances are one run.
+/// Loops around runs: what constructors compose. No run and no loop is empty (`repeat` and `bytes` are
+/// positive), adjacent pieces are joined, and pieces of one length at equal distances are one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Body {
     loops: Vec<Loop>,
     runs: Vec<Run>,
 }
 
-/// Bodies up to this many runs are written out rather than looped over, because joined pieces are faster than loops.
+/// Bodies up to this many runs are written out rather than looped over, because joined pieces are faster than
+/// loops.
 const UNROLLED_RUNS_MAX: u64 = 8;
 
 impl Body {
@@ -206,7 +211,8 @@ impl Body {
         self
     }
 
-    /// The body `times` times, `stride` bytes apart. The caller has checked that the outermost bytes have 63-bit offsets.
+    /// The body `times` times, `stride` bytes apart. The caller has checked that the outermost bytes have
+    /// 63-bit offsets.
     pub fn repeated(mut self, times: u64, stride: i64) -> Body {
         if times == 0 || self.runs.is_empty() {
             return Body::default();
@@ -260,8 +266,9 @@ impl Body {
         other.each_pass(|offset| self.push_all(&other.runs, by + offset))
     }
 
-    /// Calls `each` with the offset of every pass, in order. Offsets follow from the number of the pass: rustc 1.95 with thin LTO has
-    /// compiled an odometer over `loops` such that it left out a pass (tests/programs/types.c, `struct_of_subarrays`).
+    /// Calls `each` with the offset of every pass, in order. Offsets follow from the number of the pass:
+    /// rustc 1.95 with thin LTO has compiled an odometer over `loops` such that it left out a pass
+    /// (tests/programs/types.c, `struct_of_subarrays`).
     fn each_pass(&self, mut each: impl FnMut(i64) -> Result<()>) -> Result<()> {
         let passes = self.loops.iter().try_fold(1u64, |passes, l| passes.checked_mul(l.repeat));
         let Some(passes) = passes.filter(|passes| *passes <= RUNS_MAX as u64) else { return Err(too_many()) };
@@ -316,8 +323,8 @@ impl Body {
         }
     }
 
-    /// Size, offset of the first data byte, offset after the last; nothing if they do not fit 63 bits, or if the body is
-    /// malformed (which only words from elsewhere can be).
+    /// Size, offset of the first data byte, offset after the last; nothing if they do not fit 63 bits, or if
+    /// the body is malformed (which only words from elsewhere can be).
     fn measure(&self) -> Option<(usize, i64, i64)> {
         let (mut size, mut first, mut end) = (0i64, i64::MAX, i64::MIN);
         for run in &self.runs {

@@ -1,7 +1,7 @@
 //! Datatypes compiled to flat runs, packing, and the predefined reductions.
 //!
-//! Invariants: a `Layout` and a `Datatype` never change once made; offsets are bytes from the buffer's address (and may be
-//! negative); the packed form of a buffer is its bytes in typemap order without gaps.
+//! Invariants: a `Layout` and a `Datatype` never change once made; offsets are bytes from the buffer's
+//! address (and may be negative); the packed form of a buffer is its bytes in typemap order without gaps.
 //! Read in this order: `layout.rs`, `buffer.rs`, `datatype.rs`, `construct.rs`, `reduce.rs`.
 
 mod arrays;

@@ -1,5 +1,5 @@
-//! The predefined datatypes, by their handles in the standard ABI (MPI 5.0, section 20.3 and annex A.1), with the sizes of
-//! x86-64 and aarch64 Linux and of gfortran's default kinds.
+//! The predefined datatypes, by their handles in the standard ABI (MPI 5.0, section 20.3 and annex A.1), with
+//! the sizes of x86-64 and aarch64 Linux and of gfortran's default kinds.
 
 use crate::basic::Basic::{self, *};
 use crate::datatype::{Datatype, Recipe};
@@ -12,12 +12,14 @@ use std::sync::{Arc, LazyLock};
 /// MPI_DATATYPE_NULL.
 pub const NULL: u32 = 0x200;
 
-/// The datatype of a predefined handle; none for MPI_DATATYPE_NULL and for numbers that the standard does not assign.
+/// The datatype of a predefined handle; none for MPI_DATATYPE_NULL and for numbers that the standard does not
+/// assign.
 pub fn predefined(handle: u32) -> Option<&'static Arc<Datatype>> {
     TABLE.get(handle.wrapping_sub(NULL) as usize)?.as_ref()
 }
 
-/// The name of a predefined handle, which MPI_Type_get_name returns until the user sets another; also of MPI_DATATYPE_NULL.
+/// The name of a predefined handle, which MPI_Type_get_name returns until the user sets another; also of
+/// MPI_DATATYPE_NULL.
 pub fn predefined_name(handle: u32) -> Option<&'static str> {
     if handle == NULL {
         return Some("MPI_DATATYPE_NULL");
@@ -61,8 +63,8 @@ pub fn match_size(class: i32, size: i64) -> Result<&'static Arc<Datatype>> {
     }
 }
 
-/// The pair type of a value type and an index type for MINLOC and MAXLOC (MPI_Type_get_value_index, MPI 5.0, section 5.1.12);
-/// nothing (MPI_DATATYPE_NULL) where there is none.
+/// The pair type of a value type and an index type for MINLOC and MAXLOC (MPI_Type_get_value_index, MPI 5.0,
+/// section 5.1.12); nothing (MPI_DATATYPE_NULL) where there is none.
 pub fn value_index(value: &Datatype, index: &Datatype) -> Option<&'static Arc<Datatype>> {
     let (value, index) = (value.predefined()?, index.predefined()?);
     VALUE_INDEX
@@ -105,7 +107,8 @@ static TABLE: LazyLock<Vec<Option<Arc<Datatype>>>> = LazyLock::new(|| {
     table
 });
 
-/// What MPI-3.0 removed and programs of the MPICH ABI may still use in MPI_Type_struct: handle, name, which bounds it sets.
+/// What MPI-3.0 removed and programs of the MPICH ABI may still use in MPI_Type_struct: handle, name, which
+/// bounds it sets.
 const MARKERS: [(u32, &str, (bool, bool)); 2] =
     [(0x2fd, "MPI_LB", (true, false)), (0x2fe, "MPI_UB", (false, true))];
 
@@ -234,7 +237,8 @@ mod tests {
 
     #[test]
     fn the_table_is_that_of_the_standard_abi() {
-        // Method: every MPI_Datatype constant of tables/constants.json, found by a plain scan of its regular text.
+        // Method: every MPI_Datatype constant of tables/constants.json, found by a plain scan of its regular
+        // text.
         let text =
             std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tables/constants.json"))
                 .unwrap();

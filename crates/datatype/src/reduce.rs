@@ -1,8 +1,8 @@
 //! The predefined reductions, on packed elements: gap-free, so pairs have no padding, and of any alignment.
 //!
-//! Every loop reads, combines and writes one element at a time through unaligned accesses, and has its own form for the
-//! result lying over an operand: there the compiler sees two arrays instead of three, and makes vector code for both.
-//! Read next: `long_double.c`, for the types that Rust has not.
+//! Every loop reads, combines and writes one element at a time through unaligned accesses, and has its own
+//! form for the result lying over an operand: there the compiler sees two arrays instead of three, and makes
+//! vector code for both. Read next: `long_double.c`, for the types that Rust has not.
 
 use crate::basic::{Basic, PredefinedOp};
 use crate::buffer::Buffer;
@@ -11,7 +11,8 @@ use half::f16;
 use num_complex::Complex;
 use sys::Span;
 
-/// Whether `op` takes `basic` (MPI 5.0, section 6.9.2, and characters, as every other MPI); the error says what it takes.
+/// Whether `op` takes `basic` (MPI 5.0, section 6.9.2, and characters, as every other MPI); the error says
+/// what it takes.
 #[inline]
 pub fn check_op(op: PredefinedOp, basic: Basic) -> Result<()> {
     use PredefinedOp::*;
@@ -40,9 +41,10 @@ pub fn check_op(op: PredefinedOp, basic: Basic) -> Result<()> {
     Ok(())
 }
 
-/// `into[i] = left[i] op right[i]` for all elements of the spans, which are equally long and hold whole elements in the packed
-/// form (a pair has no padding: `Basic::size` bytes each); `into` may be `left` or `right`, but must not overlap them
-/// otherwise. `check_op` must have allowed the combination. MPI_REPLACE takes the right operand, MPI_NO_OP the left.
+/// `into[i] = left[i] op right[i]` for all elements of the spans, which are equally long and hold whole
+/// elements in the packed form (a pair has no padding: `Basic::size` bytes each); `into` may be `left` or
+/// `right`, but must not overlap them otherwise. `check_op` must have allowed the combination. MPI_REPLACE
+/// takes the right operand, MPI_NO_OP the left.
 pub fn reduce(op: PredefinedOp, basic: Basic, left: Span, right: Span, into: Span) {
     let bytes = into.bytes();
     assert!(left.bytes() == bytes && right.bytes() == bytes, "reduction of spans of different lengths");
@@ -107,7 +109,8 @@ fn apart(reduce: impl FnOnce()) {
     reduce()
 }
 
-/// `into = left op into` for whole buffers of equal length, gaps or not: MPI_Reduce_local (MPI 5.0, section 6.9.7).
+/// `into = left op into` for whole buffers of equal length, gaps or not: MPI_Reduce_local (MPI 5.0, section
+/// 6.9.7).
 pub fn reduce_buffers(op: PredefinedOp, basic: Basic, left: &Buffer, into: &Buffer) {
     assert_eq!(left.bytes(), into.bytes(), "reduction of buffers of different lengths");
     if let (Some(left), Some(into)) = (left.contiguous(), into.contiguous()) {
@@ -128,7 +131,8 @@ pub fn reduce_buffers(op: PredefinedOp, basic: Basic, left: &Buffer, into: &Buff
     }
 }
 
-/// Elements that `reduce_buffers` combines at once: two blocks of the largest elements stay in the first-level cache.
+/// Elements that `reduce_buffers` combines at once: two blocks of the largest elements stay in the
+/// first-level cache.
 const BLOCK_ELEMENTS: usize = 256;
 
 #[inline]
@@ -294,7 +298,8 @@ fn has_wide_registers(op: PredefinedOp, basic: Basic) -> bool {
     known && matches!(op, Max | Min | Sum | Prod) && std::arch::is_x86_feature_detected!("avx2")
 }
 
-/// The commonest reductions once more, in registers that not every processor has: twice as fast in the caches.
+/// The commonest reductions once more, in registers that not every processor has: twice as fast in the
+/// caches.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn by_wide_registers(op: PredefinedOp, basic: Basic, spans: Operands) {
@@ -413,7 +418,7 @@ fn extended(op: PredefinedOp, basic: Basic, spans: Operands) {
     let right = std::ptr::with_exposed_provenance(spans.right);
     let into = std::ptr::with_exposed_provenance_mut(spans.into);
     let count = spans.count(basic.size());
-    // SAFETY: the makers of the spans promised that `count` elements stay mapped at each; the C loops move bytes of any
-    // alignment and allow the result to lie over an operand.
+    // SAFETY: the makers of the spans promised that `count` elements stay mapped at each; the C loops move
+    // bytes of any alignment and allow the result to lie over an operand.
     unsafe { outboard_reduce_extended(kind, op_number, count, left, right, into) }
 }

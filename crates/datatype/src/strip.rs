@@ -1,4 +1,5 @@
-//! Strips: equally long pieces of memory at equal distances, and the loops that copy them, by the length of a piece.
+//! Strips: equally long pieces of memory at equal distances, and the loops that copy them, by the length of a
+//! piece.
 
 /// Equally long pieces at equal distances: what `walk` gives.
 #[derive(Clone, Copy)]
@@ -98,7 +99,8 @@ fn scatter_words(from: usize, strip: Strip) {
 #[cfg(target_arch = "x86_64")]
 fn join(first: usize, second: usize, to: usize) {
     use std::arch::x86_64::{_mm_loadl_epi64, _mm_storeu_si128, _mm_unpacklo_epi64};
-    // SAFETY: part of a buffer, whose maker promised that its bytes stay mapped; 8 bytes are read, of any alignment.
+    // SAFETY: part of a buffer, whose maker promised that its bytes stay mapped; 8 bytes are read, of any
+    // alignment.
     let first = unsafe { _mm_loadl_epi64(std::ptr::with_exposed_provenance(first)) };
     // SAFETY: likewise.
     let second = unsafe { _mm_loadl_epi64(std::ptr::with_exposed_provenance(second)) };
@@ -113,7 +115,8 @@ fn join(first: usize, second: usize, to: usize) {
 #[cfg(target_arch = "x86_64")]
 fn split(from: usize, first: usize, second: usize) {
     use std::arch::x86_64::{_mm_loadu_si128, _mm_storel_epi64, _mm_unpackhi_epi64};
-    // SAFETY: 16 bytes of a buffer or span, whose maker promised that its bytes stay mapped, of any alignment.
+    // SAFETY: 16 bytes of a buffer or span, whose maker promised that its bytes stay mapped, of any
+    // alignment.
     let both = unsafe { _mm_loadu_si128(std::ptr::with_exposed_provenance(from)) };
     // SAFETY: every x86-64 has SSE2.
     let high = unsafe { _mm_unpackhi_epi64(both, both) };
@@ -149,6 +152,7 @@ fn move_block<const BYTES: usize>(from: usize, to: usize) {
 fn copy(from: usize, to: usize, bytes: usize) {
     let from = std::ptr::with_exposed_provenance::<u8>(from);
     let to = std::ptr::with_exposed_provenance_mut::<u8>(to);
-    // SAFETY: both are parts of buffers or spans, whose makers promised that the bytes stay mapped; overlap is allowed.
+    // SAFETY: both are parts of buffers or spans, whose makers promised that the bytes stay mapped; overlap
+    // is allowed.
     unsafe { std::ptr::copy(from, to, bytes) }
 }

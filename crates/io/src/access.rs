@@ -1,8 +1,9 @@
-//! One rank's access, carried out by that rank alone: from the file's bytes to memory and back.
+//! An access that one rank carries out alone: from the file's bytes to memory, or back.
 //!
-//! Reads with holes read small holes along (data sieving). Writes never touch a byte that they were not given, unless the user asks
-//! for it (romio_ds_write=enable): writing a hole back with its old content loses what somebody else wrote there meanwhile, and a byte-range
-//! lock keeps only those away who lock, too. With that hint every write of this library does.
+//! Reads read small holes along (data sieving). Invariant: a write leaves the holes alone unless the user
+//! asks otherwise (romio_ds_write=enable). To write a hole back with its old content loses what another
+//! process wrote there meanwhile; a byte-range lock excludes only processes that lock too, as every write of
+//! this library does with that hint.
 
 use crate::hints::{Hints, Switch};
 use crate::representation::Representation;
@@ -14,44 +15,36 @@ use std::sync::Arc;
 use sys::file::Lock;
 use sys::{Block, Span};
 
-/// From the file or to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// From the file.
     Read,
-    /// To the file.
     Write,
 }
 
 /// Which bytes of a file, and which memory.
 #[derive(Clone, Debug)]
 pub struct Access {
-    /// The file.
     pub storage: Arc<Storage>,
-    /// How to go about it.
     pub hints: Arc<Hints>,
-    /// Where the file's bytes lie.
+    /// Where the data lie in the file.
     pub tiles: Tiles,
-    /// The first packed byte.
     pub from: u64,
-    /// As many bytes in memory, as they are in the file.
+    /// Memory of as many bytes as the data have in the file.
     pub memory: Buffer,
-    /// Whether nobody may see it half done (MPI_File_set_atomicity).
+    /// Whether others must not see it half done (MPI_File_set_atomicity).
     pub atomic: bool,
 }
 
-/// An access and what becomes of its data.
+/// An access and the conversion of its data.
 #[derive(Debug)]
 pub struct Transfer {
-    /// Which way.
     pub way: Way,
-    /// Which bytes.
     pub access: Access,
-    /// What lies between the file and the program's memory.
+    /// Between the file's and the program's representation.
     pub conversion: Option<Conversion>,
 }
 
-/// Data in external32 on their way.
+/// Data in external32 between the file and the program's memory.
 #[derive(Debug)]
 pub struct Conversion {
     datatype: Arc<Datatype>,
@@ -61,11 +54,11 @@ pub struct Conversion {
     external_bytes: usize,
 }
 
-/// Holes up to this long are read along: a system call costs about as much as the copy of a page.
+/// Reads include holes of up to this length: a system call costs about as much as the copy of a page.
 const HOLE_BYTES_MAX: u64 = 4096;
 
 impl Conversion {
-    /// Makes room for `count` elements in external32; what is written is converted now.
+    /// Allocates `count` elements in external32; converts now what is to be written.
     pub fn new(way: Way, datatype: &Arc<Datatype>, count: usize, user: Buffer) -> Result<Conversion> {
         let external_bytes = crate::representation::external_bytes(datatype)? as usize;
         let external = Block::new(external_bytes.saturating_mul(count));
@@ -80,7 +73,8 @@ impl Conversion {
         Buffer::from(self.external.span())
     }
 
-    /// Ends it after so many bytes of the file; how many bytes of memory these were. A broken last element is dropped.
+    /// Ends it after `moved` bytes of the file. Returns the bytes of the program's memory; an incomplete last
+    /// element does not count.
     fn finish(self, way: Way, moved: u64) -> Result<u64> {
         let elements = (moved as usize).checked_div(self.external_bytes).unwrap_or(0);
         let bytes = elements * self.datatype.size();
@@ -93,8 +87,8 @@ impl Conversion {
 }
 
 impl Transfer {
-    /// A transfer between the program's memory and a file of this representation. `access.memory` is the program's memory, which a representation of
-    /// the program has converted already.
+    /// A transfer between the program's memory, `access.memory`, and a file of this representation. A user's
+    /// representation has converted the data already.
     pub fn new(
         way: Way,
         mut access: Access,
@@ -111,13 +105,12 @@ impl Transfer {
         Ok(Transfer { way, access, conversion })
     }
 
-    /// Carries it out; how many bytes of the program's memory were moved.
+    /// Carries it out; returns the bytes of the program's memory that were moved.
     pub fn run(self) -> Result<u64> {
         let moved = self.access.run(self.way)?;
         self.finish(moved)
     }
 
-    /// Ends it after `moved` bytes of the file have been moved.
     pub fn finish(self, moved: u64) -> Result<u64> {
         match self.conversion {
             Some(conversion) => conversion.finish(self.way, moved),
@@ -127,12 +120,11 @@ impl Transfer {
 }
 
 impl Access {
-    /// Bytes in the file.
     pub fn bytes(&self) -> u64 {
         self.memory.bytes() as u64
     }
 
-    /// The first offset and the one after the last, of sorted tiles; not to be asked of an access without bytes.
+    /// The first offset and the end of the last byte, of an access with at least one byte.
     pub fn extent(&self) -> (u64, u64) {
         if self.tiles.sorted() {
             let last = self.tiles.offset_of(self.from + self.bytes() - 1);
@@ -146,7 +138,7 @@ impl Access {
         (first, end)
     }
 
-    /// Carries it out; how many bytes there were.
+    /// Carries it out; returns the bytes that were moved.
     pub fn run(&self, way: Way) -> Result<u64> {
         if self.bytes() == 0 {
             return Ok(0);
@@ -165,41 +157,40 @@ impl Access {
             ActiveAccess { access: self, way, group: Vec::new(), moved: 0, failed: Ok(()), ended: false };
         let mut packed = 0;
         self.tiles.pieces(self.from, self.bytes(), |at, bytes| {
-            run.add(Piece { at, bytes, packed });
+            run.add(FilePiece { at, bytes, packed });
             packed += bytes;
         });
         run.flush();
         run.failed.map(|()| run.moved)
     }
 
-    /// The memory of a part, where it has no gaps.
+    /// The memory of a part, if it has no gaps.
     fn span(&self, packed: u64, bytes: u64) -> Option<Span> {
         self.memory.contiguous().map(|span| span.slice(packed as usize, bytes as usize))
     }
 }
 
-/// A stretch of the file, and where in memory it belongs.
+/// A contiguous part of the file, and where in memory it belongs.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct FilePiece {
     at: u64,
     bytes: u64,
     packed: u64,
 }
 
-/// An access under way.
 struct ActiveAccess<'a> {
     access: &'a Access,
     way: Way,
     /// Pieces that one system call serves.
-    group: Vec<Piece>,
+    group: Vec<FilePiece>,
     moved: u64,
     failed: Result<()>,
-    /// The end of the file was met.
+    /// Whether the end of the file was met.
     ended: bool,
 }
 
 impl ActiveAccess<'_> {
-    fn add(&mut self, piece: Piece) {
+    fn add(&mut self, piece: FilePiece) {
         if self.failed.is_err() || self.ended {
             return;
         }
@@ -209,8 +200,7 @@ impl ActiveAccess<'_> {
         self.group.push(piece);
     }
 
-    /// Whether a piece may be moved together with the group.
-    fn joins(&self, piece: Piece) -> bool {
+    fn joins(&self, piece: FilePiece) -> bool {
         let (Some(first), Some(last)) = (self.group.first(), self.group.last()) else { return false };
         let hints = &self.access.hints;
         let (hole_max, block_max) = match (self.way, hints.ds_read, hints.ds_write) {
@@ -240,7 +230,7 @@ impl ActiveAccess<'_> {
         self.group.clear();
     }
 
-    fn read(&mut self, piece: Piece) -> Result<()> {
+    fn read(&mut self, piece: FilePiece) -> Result<()> {
         let Access { storage, memory, hints, .. } = self.access;
         if let Some(span) = self.access.span(piece.packed, piece.bytes) {
             let got = storage.read(span, piece.at)? as u64;
@@ -259,7 +249,7 @@ impl ActiveAccess<'_> {
         Ok(())
     }
 
-    fn read_group(&mut self, group: &[Piece]) -> Result<()> {
+    fn read_group(&mut self, group: &[FilePiece]) -> Result<()> {
         let (first, last) = (group[0], group[group.len() - 1]);
         let block = Block::new((last.at + last.bytes - first.at) as usize);
         let end = first.at + self.access.storage.read(block.span(), first.at)? as u64;
@@ -277,7 +267,7 @@ impl ActiveAccess<'_> {
         self.ended |= got < wanted;
     }
 
-    fn write(&mut self, piece: Piece) -> Result<()> {
+    fn write(&mut self, piece: FilePiece) -> Result<()> {
         let Access { storage, memory, hints, atomic, .. } = self.access;
         let locks = hints.ds_write == Switch::Enable && !atomic;
         let _locked = match locks {
@@ -300,7 +290,7 @@ impl ActiveAccess<'_> {
         Ok(())
     }
 
-    fn write_group(&mut self, group: &[Piece]) -> Result<()> {
+    fn write_group(&mut self, group: &[FilePiece]) -> Result<()> {
         let (first, last) = (group[0], group[group.len() - 1]);
         let overlay = |to: Span| {
             for piece in group {
@@ -315,7 +305,7 @@ impl ActiveAccess<'_> {
     }
 }
 
-/// Writes `[from, to)` of a file with its old content, over which `overlay` puts the new; under a lock, unless somebody holds one.
+/// Writes `[from, to)` of a file: its old content with `overlay` over it. `lock`: under a lock of its own.
 pub(crate) fn rewrite(
     storage: &Storage,
     from: u64,
@@ -372,7 +362,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-        // Goal: every way of writing and reading moves just the bytes of the view. Method: the file as an array of bytes is the model.
+        // Goal: every kind of write and read moves just the bytes of the view. Method: an array of bytes is
+        // the model of the file.
         #[test]
         fn accesses_agree_with_an_array_of_bytes(
             (file, extent) in blocks(), (memory, step) in blocks(), displacement in 0usize..30,
@@ -398,7 +389,6 @@ mod tests {
             let access = Access {
                 storage: storage.clone(), hints, tiles, from: from as u64, memory: buffer.clone(), atomic,
             };
-            // What is there is read first.
             let expected = places[from..].iter().take_while(|at| **at < length).count();
             prop_assert_eq!(access.run(Way::Read).unwrap(), expected as u64);
             let read = Block::new(bytes);
@@ -407,7 +397,6 @@ mod tests {
             for (k, at) in places[from..].iter().enumerate().take(expected) {
                 prop_assert_eq!(read[k], model[*at]);
             }
-            // Then other data are written, and the whole file is compared.
             let new: Vec<u8> = (0..bytes).map(|i| i as u8 ^ 0x3c).collect();
             let block = Block::of(&new);
             buffer.unpack(0, block.span());

@@ -1,17 +1,13 @@
-//! Collective accesses in two phases (MPI 5.0, section 14.4): ranks exchange data, and some of them, the *aggregators*, move large pieces.
+//! Collective accesses in two phases (MPI 5.0, section 14.4): ranks exchange data, and a few of them, the
+//! *aggregators*, move large pieces between their collective buffers and the file.
 //!
-//! The range of the file that all touch is cut into one domain per aggregator, and each domain into windows of cb_buffer_size bytes. In each
-//! round every aggregator moves one window. Which of a rank's packed bytes lie in a window follows from its view, its first
-//! packed byte and how many there are; these are exchanged first (the view once, then it is known), and so no list of
-//! offsets travels with the data: one all-to-all per round carries bytes from the one's memory to the other's window and
-//! nothing else. While a window is written, the next round is exchanged; while one is exchanged, the next is read.
+//! Each aggregator has a domain of the file, and moves cb_buffer_size bytes of it in a round. Views are
+//! exchanged once; where a rank's data lie in a round follows from them, so the one all-to-all of a round
+//! carries no offsets. A round is exchanged while the one before is written, or the next is read.
 //!
-//! Aggregators write the bytes that they were given and leave holes alone (`access.rs` says why). At the end all agree on the outcome, so
-//! that every rank learns of a failure. Where ranks do not reach into each other's ranges, or have but few pieces, each moves its own bytes; what is
-//! unsorted or very sparse, or must be atomic, too.
-//!
-//! Every access has a context of its own, because several may be under way, and their steps come in no agreed order. Those of blocking accesses do,
-//! and go through the file's queue once it is open.
+//! Invariants: holes are left alone (`access.rs`); all ranks return one outcome. Each access has its own
+//! context, since the steps of several accesses have no common order; those of blocking accesses have one, and
+//! go through the file's queue once it is open.
 
 use crate::access::{Transfer, Way, rewrite};
 use crate::collective_buffer::{CollectiveBuffer, part, slices};
@@ -27,23 +23,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use sys::{Block, Span};
 
-/// The position in the file of an access by the shared file pointer in rank order.
+/// The position of an access by the shared file pointer in rank order.
 #[derive(Debug)]
 pub struct Ordered {
-    /// The pointer.
     pub pointer: SharedPointer,
-    /// Etypes that this rank accesses.
     pub etypes: u64,
     /// The view, which turns etypes into packed bytes.
     pub view: Arc<View>,
 }
 
-/// A collective access under way.
 pub struct Collective {
     transfer: Option<Transfer>,
     ordered: Option<Ordered>,
     members: Members,
-    /// Where its collectives are made, if not each by itself.
+    /// The file's queue, if its collectives go through that.
     queue: Option<usize>,
     known: KnownViews,
     stage: Stage,
@@ -51,9 +44,9 @@ pub struct Collective {
     mine: Block,
     all: Block,
     plan: TwoPhasePlan,
-    /// What this rank sends and receives as an aggregator in the present round.
+    /// What this rank moves as an aggregator in the present round.
     buffer: Option<CollectiveBuffer>,
-    /// The window that is being written, or read ahead.
+    /// The write under way, or the read of the next round.
     device: Option<Promise<Result<()>>>,
     ahead: Option<CollectiveBuffer>,
     failed: Option<Error>,
@@ -76,7 +69,7 @@ enum Stage {
     Over,
 }
 
-/// What all ranks know alike once the extents are exchanged, and what only aggregators know.
+/// The plan, which all ranks compute alike from the extents. Only aggregators know the views.
 #[derive(Default)]
 struct TwoPhasePlan {
     /// The ranks that move data, in order of their domains.
@@ -89,31 +82,32 @@ struct TwoPhasePlan {
     end: u64,
     rounds: u64,
     round: u64,
-    /// The packed bytes of each rank, without what lies beyond the end of the file in a read.
+    /// The packed bytes of each rank; a read ends at the end of the file.
     ranges: Vec<(u64, u64)>,
-    /// How long the views are that an aggregator is sent.
+    /// Words of each view that an aggregator receives.
     view_words: Vec<usize>,
 }
 
-/// Words about a rank's access: first packed byte, bytes, first offset, offset after the last, flags, words of its view, bytes in the file.
+/// Words about a rank's access: first packed byte, bytes, first offset, end, flags, words of its view, bytes
+/// in the file.
 const EXTENT_WORDS: usize = 7;
 const SORTED: u64 = 1;
 const KNOWS_VIEWS: u64 = 2;
 const FEW_PIECES: u64 = 4;
-/// A rank moves up to so many pieces by itself: that many system calls take less time than telling others what is in them.
+/// A rank moves up to so many pieces by itself: the system calls take less time than an exchange.
 const PIECES_FEW: u64 = 8;
-/// Class and sentence of a failure.
+/// Bytes for the class and the sentence of a failure.
 const VERDICT_BYTES: usize = 256;
-/// Ranges with less than one byte in so many to be moved are left to the ranks.
+/// Ranges of which less than one byte in so many is accessed are left to the ranks.
 const SPARSE: u64 = 16;
-/// Up to so many bytes the device is waited for: it is the page cache that answers, in less time than another thread needs to start.
+/// The caller itself moves up to so many bytes: the page cache answers before another thread could start.
 pub(crate) const AT_ONCE_BYTES: u64 = 64 << 10;
-/// Up to so many bytes a rank that only waits for them moves them itself, without a look at its peers: about a millisecond.
+/// A rank that only waits moves up to so many bytes itself, without a look at its peers: about a millisecond.
 pub const WAITING_BYTES_MAX: u64 = 4 << 20;
 
 impl Collective {
-    /// A transfer that all members make together; `members` has a context that nothing else uses. `queue`: where the members make all
-    /// collectives of this file's accesses, of which then only one is under way.
+    /// A transfer that all members make together, in a context that nothing else uses. `queue`: the file's
+    /// queue; then one access of the file is under way at a time.
     pub fn new(
         transfer: Transfer,
         ordered: Option<Ordered>,
@@ -144,12 +138,11 @@ impl Collective {
         self.outcome.clone()
     }
 
-    /// Whether it is over.
     pub fn is_over(&self) -> bool {
         matches!(self.stage, Stage::Over)
     }
 
-    /// Moves on as far as it can; whether it did.
+    /// Moves on as far as it can; returns whether it moved.
     pub fn poll(&mut self, coll: &mut Coll, pool: &mut Pool) -> bool {
         let mut moved = false;
         loop {
@@ -188,7 +181,6 @@ impl Collective {
             Stage::Amounts(_) => {
                 let base = self.claim_position();
                 let before = self.said(1)[..self.members.rank as usize].iter().map(|words| words[0]).sum();
-                // The amounts are not needed further.
                 self.ordered.as_mut().expect("an ordered access").etypes = before;
                 Stage::Base(self.say(coll, &[base])?)
             }
@@ -241,7 +233,7 @@ impl Collective {
         Ok(Some(next))
     }
 
-    /// Whether the exchange of the present stage, if it has one, is over.
+    /// Whether the exchange of the present stage, if any, is over.
     fn has_exchanged(&mut self, coll: &mut Coll) -> Result<bool> {
         match self.stage {
             Stage::Amounts(ticket)
@@ -256,7 +248,7 @@ impl Collective {
         }
     }
 
-    /// With the extents of all: the first round, or what must come before it.
+    /// With all extents: the first round, or the exchange of views before it.
     fn begin_rounds(&mut self, coll: &mut Coll, pool: &mut Pool) -> Result<Stage> {
         let extents = self.said(EXTENT_WORDS);
         if !self.make_plan(&extents) {
@@ -283,7 +275,7 @@ impl Collective {
         queued.map_or_else(|| coll.start(&self.members, call), Ok)
     }
 
-    /// Every rank's `mine` is to be in everybody's `all`.
+    /// An allgather of `mine` into `all`.
     fn gather(&mut self, coll: &mut Coll, mine: Block) -> Result<CollTicket> {
         self.all = Block::new(mine.span().bytes() * self.size());
         self.mine = mine;
@@ -300,7 +292,7 @@ impl Collective {
         to_words(&self.all.to_vec()).chunks_exact(words).map(<[u64]>::to_vec).collect()
     }
 
-    /// Rank 0 moves the shared pointer by what all access.
+    /// Rank 0 advances the shared pointer by what all ranks access.
     fn claim_position(&self) -> u64 {
         let total = self.said(1).iter().fold(0u64, |sum, words| sum.saturating_add(words[0]));
         let ordered = self.ordered.as_ref().expect("an ordered access");
@@ -316,7 +308,7 @@ impl Collective {
         Ok(())
     }
 
-    /// Whether nothing needs to be exchanged, as every rank finds alike.
+    /// Whether all ranks find that nothing must be exchanged.
     fn goes_alone(&self) -> bool {
         self.size() == 1 || self.transfer().access.atomic || self.switch() == Switch::Disable
     }
@@ -337,12 +329,12 @@ impl Collective {
         let knows = if self.known.get().is_some() { KNOWS_VIEWS } else { 0 };
         let few = access.tiles.pieces_max(access.from, access.bytes()) <= PIECES_FEW;
         let flags = if access.tiles.sorted() { SORTED } else { 0 } | knows | if few { FEW_PIECES } else { 0 };
-        // A rank that cannot tell says that nothing is there; then all find out what is wrong when they read.
+        // If the size is unknown, the ranks read nothing together, and each finds the error when it reads.
         let size = access.storage.size().unwrap_or(0);
         Ok([access.from, access.bytes(), first, end, flags, access.tiles.words() as u64, size])
     }
 
-    /// Domains and rounds; nothing to plan where ranks do better alone.
+    /// Computes domains and rounds; false if the ranks go alone.
     fn make_plan(&mut self, extents: &[Vec<u64>]) -> bool {
         let hints = self.transfer().access.hints.clone();
         let reads = self.transfer().way == Way::Read;
@@ -389,7 +381,7 @@ impl Collective {
         true
     }
 
-    /// Which bytes of the file an aggregator moves in a round.
+    /// The bytes of the file that an aggregator moves in a round.
     fn bounds(&self, domain: usize, round: u64) -> (u64, u64) {
         let plan = &self.plan;
         let bytes = self.transfer().access.hints.cb_buffer_bytes;
@@ -399,7 +391,7 @@ impl Collective {
         (from, from.saturating_add(bytes).min(to))
     }
 
-    /// The number of this rank's domain, if it has one.
+    /// The index of this rank's domain, if it is an aggregator.
     fn domain(&self) -> Option<usize> {
         self.plan.aggregators.iter().position(|rank| *rank == self.members.rank)
     }
@@ -435,7 +427,7 @@ impl Collective {
         Ok(())
     }
 
-    /// Reads of all ranks end with the file.
+    /// Cuts reads at the end of the file.
     fn first_round(&mut self, pool: &mut Pool) -> Stage {
         if self.transfer().way == Way::Read {
             if let Some(views) = self.known.get().filter(|views| !views.is_empty()) {
@@ -448,7 +440,8 @@ impl Collective {
         Stage::Round
     }
 
-    /// This rank's packed bytes that an aggregator moves in a round: from where in its memory, and how many.
+    /// This rank's packed bytes that an aggregator moves in a round: their place in its memory, and their
+    /// number.
     fn own_part(&self, domain: usize, round: u64) -> (usize, usize) {
         let access = &self.transfer().access;
         let (from, to) = self.plan.ranges[self.members.rank as usize];
@@ -456,7 +449,7 @@ impl Collective {
         ((first - access.from) as usize, bytes as usize)
     }
 
-    /// This rank's window of a round, if it is an aggregator.
+    /// This rank's buffer of a round, if it is an aggregator.
     fn buffer_of(&self, round: u64) -> Option<CollectiveBuffer> {
         let bounds = self.bounds(self.domain()?, round);
         let views = self.known.get().expect("aggregators have learnt the views");
@@ -485,7 +478,7 @@ impl Collective {
         self.ahead = Some(buffer);
     }
 
-    /// Starts the exchange of a round; a read must have its window first.
+    /// Starts the exchange of a round; a read needs the round's data first.
     fn begin_round(&mut self, coll: &mut Coll, pool: &mut Pool) -> Result<Option<CollTicket>> {
         let round = self.plan.round;
         let reads = self.transfer().way == Way::Read;
@@ -515,7 +508,7 @@ impl Collective {
         self.start(coll, call).map(Some)
     }
 
-    /// After the exchange an aggregator writes its window.
+    /// An aggregator writes what it received.
     fn end_round(&mut self, pool: &mut Pool) {
         self.plan.round += 1;
         let Some(buffer) = self.buffer.take() else { return };
@@ -544,7 +537,7 @@ impl Collective {
         self.device = Some(perform(bytes, pool, write));
     }
 
-    /// What this rank says of its success: nothing but zeroes, or class and sentence.
+    /// What this rank says of its success: zeroes, or class and sentence.
     fn verdict(&self) -> [u8; VERDICT_BYTES] {
         let mut bytes = [0; VERDICT_BYTES];
         if let Some(error) = &self.failed {
@@ -585,12 +578,12 @@ fn to_words(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("eight bytes"))).collect()
 }
 
-/// Has a transfer of one rank carried out.
+/// Carries out a transfer of one rank.
 pub(crate) fn carry_out(transfer: Transfer, pool: &mut Pool) -> Promise<Result<u64>> {
     perform(transfer.access.bytes(), pool, move || transfer.run())
 }
 
-/// Does something with the device that moves so many bytes: at once if they are few.
+/// Does work at the device that moves so many bytes: here if they are few, else on a thread.
 fn perform<T: Send + 'static>(
     bytes: u64,
     pool: &mut Pool,

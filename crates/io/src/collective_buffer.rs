@@ -1,24 +1,24 @@
-//! What an aggregator of a collective access moves in one round.
+//! The collective buffer: what an aggregator moves in one round.
 
 use crate::view::Tiles;
 use datatype::Buffer;
 use std::sync::Arc;
 use sys::{Block, Span};
 
-/// A part of an aggregator's domain, and the ranks' data in it one after the other.
+/// A part of an aggregator's domain, and the ranks' data in it.
 pub(crate) struct CollectiveBuffer {
-    /// From the first to after the last byte of the file that any rank touches.
+    /// From the first to after the last byte of the file that any rank accesses.
     pub from: u64,
     pub to: u64,
-    /// Of each rank: the first packed byte and how many there are.
+    /// Of each rank: its first packed byte here, and the number of them.
     pub parts: Vec<(u64, u64)>,
     pub packed: Arc<Block>,
-    /// The bytes of the file from `from` on: of a read, once it has been.
+    /// The bytes of the file from `from` on; of a read, once it is done.
     pub file: Arc<Block>,
 }
 
 impl CollectiveBuffer {
-    /// The part within `bounds` of what the ranks access: their packed bytes `ranges` of their views.
+    /// The part within `bounds` of the ranks' packed bytes `ranges` of their views.
     pub fn new(bounds: (u64, u64), ranges: &[(u64, u64)], views: &[Tiles]) -> CollectiveBuffer {
         let (mut first, mut end, mut total) = (u64::MAX, 0, 0);
         let mut within = |range: &(u64, u64), tiles: &Tiles| {
@@ -36,7 +36,7 @@ impl CollectiveBuffer {
         CollectiveBuffer { from, to, parts, packed, file: Arc::new(Block::new((to - from) as usize)) }
     }
 
-    /// Puts the ranks' data where they lie in the file; the stretches of `file` that were filled.
+    /// Puts the ranks' data where they lie in the file. Returns the filled parts of `file`.
     pub fn lay_out(&self, views: &[Tiles]) -> Vec<(usize, usize)> {
         let mut filled = vec![0u64; ((self.to - self.from) as usize).div_ceil(64)];
         let mut at = 0;
@@ -64,7 +64,7 @@ impl CollectiveBuffer {
     }
 }
 
-/// The packed bytes of `[from, to)` that lie within bounds in the file.
+/// The packed bytes of `[from, to)` that lie within `bounds` of the file: the first, and their number.
 pub(crate) fn part(tiles: &Tiles, from: u64, to: u64, bounds: (u64, u64)) -> (u64, u64) {
     let first = from + tiles.below(bounds.0, from, to);
     (first, tiles.below(bounds.1, first, to))
@@ -80,7 +80,6 @@ pub(crate) fn slices(span: Span, lengths: &[usize]) -> Vec<Buffer> {
     lengths.iter().map(slice).collect()
 }
 
-/// Sets `length` bits from bit `from` on.
 fn mark(bits: &mut [u64], from: usize, length: usize) {
     let (mut at, end) = (from, from + length);
     while at < end {
@@ -91,7 +90,7 @@ fn mark(bits: &mut [u64], from: usize, length: usize) {
     }
 }
 
-/// Where bits are set: first bit and how many.
+/// The runs of set bits: first bit, and their number.
 fn stretches(bits: &[u64]) -> Vec<(usize, usize)> {
     let mut found: Vec<(usize, usize)> = Vec::new();
     for (at, word) in bits.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Open files as handles know them (MPI 5.0, sections 14.2 to 14.4).
+//! Open files (MPI 5.0, sections 14.2 to 14.4).
 
 use crate::access::{Access, Way};
 use crate::failure::failure;
@@ -17,46 +17,40 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A file that all ranks of a comm have opened.
 #[derive(Debug)]
 pub struct File {
-    /// The file itself.
     pub storage: Arc<Storage>,
-    /// A comm like that which opened it, with contexts of its own.
+    /// A duplicate of the comm that opened it, with contexts of its own.
     pub comm: Comm,
-    /// How it was opened.
     pub amode: i32,
-    /// What the user asked for.
     pub hints: Arc<Hints>,
-    /// What this rank sees.
     pub view: Arc<View>,
-    /// The views of all.
+    /// The views of all ranks.
     pub known: KnownViews,
     /// The individual file pointer, in etypes.
     pub position: i64,
-    /// The shared file pointer.
     pub shared: SharedPointer,
     /// MPI_File_set_atomicity.
     pub atomic: bool,
-    /// A collective access that was begun and has not been ended.
+    /// A split collective access that has begun and not ended.
     pub split: Option<Split>,
-    /// Its error handler, a reference held on the table of `Objects`.
+    /// Its error handler: one reference in the table of `Objects`.
     pub errhandler: Handle,
 }
 
-/// The name of the begin function, and what its end function will find.
+/// What the end function of a split collective access needs.
 #[derive(Clone, Debug)]
 pub struct Split {
-    /// Such as `MPI_File_read_all`.
+    /// The begin function, such as `MPI_File_read_all`.
     pub name: &'static str,
     /// Bytes of the program's memory.
     pub outcome: Promise<Result<u64>>,
 }
 
-/// Prefixes by which users of ROMIO choose a file system; here they all mean the one there is.
+/// Prefixes by which users of ROMIO choose a file system. This library has one way to all of them.
 const PREFIXES: [&str; 6] = ["ufs:", "nfs:", "xfs:", "lustre:", "gpfs:", "panfs:"];
 
-/// The file that a user's name means.
+/// The path of a file name, without a prefix.
 pub fn path_of(name: PathBuf) -> PathBuf {
     let text = name.to_string_lossy();
     match PREFIXES.iter().find_map(|prefix| text.strip_prefix(prefix)) {
@@ -65,7 +59,6 @@ pub fn path_of(name: PathBuf) -> PathBuf {
     }
 }
 
-/// All access modes.
 pub const AMODES: i32 = c::MODE_RDONLY
     | c::MODE_RDWR
     | c::MODE_WRONLY
@@ -76,7 +69,7 @@ pub const AMODES: i32 = c::MODE_RDONLY
     | c::MODE_SEQUENTIAL
     | c::MODE_APPEND;
 
-/// Whether an access mode makes sense (MPI 5.0, section 14.2.1).
+/// Checks an access mode; MPI_ERR_AMODE (MPI 5.0, section 14.2.1).
 pub fn check_amode(amode: i32) -> Result<()> {
     let ways = [c::MODE_RDONLY, c::MODE_RDWR, c::MODE_WRONLY];
     if ways.iter().filter(|way| amode & **way != 0).count() != 1 {
@@ -94,7 +87,7 @@ pub fn check_amode(amode: i32) -> Result<()> {
     Ok(())
 }
 
-/// Opens the file of a path; only the rank that does so first `makes` it.
+/// Opens a file; only the rank that `makes` it creates it.
 pub fn open(path: &Path, amode: i32, permissions: u32, makes: bool) -> Result<Storage> {
     let makes_now = makes && amode & c::MODE_CREATE != 0;
     let attempt = |read: bool| {
@@ -106,7 +99,7 @@ pub fn open(path: &Path, amode: i32, permissions: u32, makes: bool) -> Result<St
             .mode(permissions)
             .open(path)
     };
-    // What is written with holes is read, too, if it may be.
+    // Data sieving needs to read, if that is permitted.
     let (file, readable) = match attempt(true) {
         Err(error) if amode & c::MODE_WRONLY != 0 && error.kind() == std::io::ErrorKind::PermissionDenied => {
             (attempt(false), false)
@@ -121,13 +114,12 @@ pub fn open(path: &Path, amode: i32, permissions: u32, makes: bool) -> Result<St
     Ok(Storage::new(file, path.to_owned(), readable))
 }
 
-/// Removes a file.
 pub fn delete(path: &Path) -> Result<()> {
     std::fs::remove_file(path).map_err(|error| failure(path, "delete", &error))
 }
 
 impl File {
-    /// Members for one more operation, with a context that is only its own. All ranks call it in the same order.
+    /// Members for one more operation, with its own context. All ranks call it in the same order.
     pub fn members(&mut self) -> Result<Members> {
         Ok(Members {
             context: self.comm.operation_context()?,
@@ -138,7 +130,7 @@ impl File {
         })
     }
 
-    /// MPI_MODE_SEQUENTIAL leaves only the shared pointer (MPI 5.0, section 14.2.1).
+    /// MPI_MODE_SEQUENTIAL allows only the shared pointer (MPI 5.0, section 14.2.1).
     pub fn check_random(&self) -> Result<()> {
         if self.amode & c::MODE_SEQUENTIAL != 0 {
             fail!(
@@ -150,7 +142,7 @@ impl File {
         Ok(())
     }
 
-    /// Whether data may go this way.
+    /// Whether the access mode permits this.
     pub fn check_way(&self, way: Way) -> Result<()> {
         let path = self.storage.path().display();
         match way {
@@ -164,7 +156,7 @@ impl File {
         }
     }
 
-    /// How many etypes `bytes` bytes in the file are; they must be whole.
+    /// How many etypes `bytes` bytes in the file are; MPI_ERR_ARG unless they are whole.
     pub fn etypes(&self, bytes: u64) -> Result<i64> {
         let unit = self.view.etype_bytes;
         if !bytes.is_multiple_of(unit) {
@@ -173,7 +165,7 @@ impl File {
         Ok((bytes / unit) as i64)
     }
 
-    /// Bytes of the view from an offset in etypes on, for memory that holds as many.
+    /// The access at an offset in etypes, of the `bytes` bytes that `memory` holds.
     pub fn access(&self, etypes: i64, memory: Buffer, bytes: u64) -> Result<Access> {
         let from = self.view.packed(etypes)?;
         if bytes > 0 && self.view.tiles.tile_bytes() == 0 {
@@ -192,7 +184,7 @@ impl File {
         })
     }
 
-    /// Where a seek from `current` leads.
+    /// The position to which a seek from `current` leads, in etypes.
     pub fn target(&self, current: i64, offset: i64, whence: i32) -> Result<i64> {
         let start = match whence {
             c::SEEK_SET => 0,
@@ -206,19 +198,18 @@ impl File {
         }
     }
 
-    /// The individual pointer, after which it stands `etypes` further on.
+    /// Advances the individual pointer; returns its old value.
     pub fn advance(&mut self, etypes: i64) -> i64 {
         let now = self.position;
         self.position = now.saturating_add(etypes);
         now
     }
 
-    /// The shared pointer, after which it stands `etypes` further on.
+    /// Advances the shared pointer; returns its old value.
     pub fn advance_shared(&self, etypes: i64) -> i64 {
         self.shared.word().fetch_add(etypes as u64, Ordering::AcqRel) as i64
     }
 
-    /// The shared pointer.
     pub fn position_shared(&self) -> i64 {
         self.shared.word().load(Ordering::Acquire) as i64
     }

@@ -1,24 +1,19 @@
-//! Hints, by ROMIO's names (MPI 5.0, section 14.2.8). A value that makes no sense is ignored, as hints are.
+//! Hints, by ROMIO's names (MPI 5.0, section 14.2.8). An invalid value is ignored.
 
 use objects::Info;
 
-/// Whether an optimisation is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch {
-    /// Where it helps.
     Automatic,
-    /// Always.
     Enable,
-    /// Never.
     Disable,
 }
 
-/// All hints of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hints {
-    /// How many ranks do the I/O of collective accesses; 0: as many as there are cores.
+    /// The number of aggregators of collective accesses; 0: one per core.
     pub cb_nodes: u32,
-    /// Bytes that each of these moves in a round.
+    /// Bytes that an aggregator moves in a round.
     pub cb_buffer_bytes: u64,
     /// Whether collective reads are exchanged.
     pub cb_read: Switch,
@@ -30,17 +25,17 @@ pub struct Hints {
     pub write_buffer_bytes: u64,
     /// Whether holes are read along.
     pub ds_read: Switch,
-    /// Whether holes are read, and written back with their old content, under a lock.
+    /// Whether holes are read and written back with their old content, under a lock.
     pub ds_write: Switch,
-    /// Boundaries between what the ranks of a collective access own are multiples of this.
+    /// The domains of aggregators begin at multiples of this.
     pub striping_bytes: u64,
-    /// Permissions of a file that is made.
+    /// Permissions of a new file.
     pub permissions: u32,
-    /// Known, kept and not used: cb_config_list, striping_factor, access_style, ...
+    /// Hints that are kept and not used: cb_config_list, striping_factor, access_style, ...
     pub kept: Vec<(String, String)>,
 }
 
-/// What else a user may ask for and read back.
+/// The names of hints that are kept and not used.
 const KEPT: [&str; 10] = [
     "access_style",
     "cb_block_size",
@@ -73,7 +68,7 @@ impl Default for Hints {
 }
 
 impl Hints {
-    /// Takes over what it knows of an info.
+    /// Sets the hints of an info.
     pub fn take(&mut self, info: &Info) {
         for (key, value) in info.entries() {
             self.set(key, value.trim());
@@ -137,19 +132,19 @@ impl Hints {
         info
     }
 
-    /// How many of `size` ranks do the I/O of collective accesses.
+    /// The number of aggregators among `size` ranks.
     pub fn aggregators(&self, size: u32) -> u32 {
         let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
         (if self.cb_nodes == 0 { cores() } else { self.cb_nodes }).clamp(1, size.max(1))
     }
 
-    /// What must be the same on all ranks, so that they plan collective accesses alike.
+    /// What must be equal on all ranks, so that they plan collective accesses alike.
     pub fn shared_words(&self, size: u32) -> [u64; 4] {
         let switches = self.cb_read as u64 | (self.cb_write as u64) << 8 | (self.ds_write as u64) << 16;
         [self.aggregators(size).into(), self.cb_buffer_bytes, switches, self.striping_bytes]
     }
 
-    /// Takes over what rank 0 said so.
+    /// Takes over rank 0's `shared` words.
     pub fn adopt(&mut self, words: [u64; 4]) {
         let switch = |byte: u64| match byte & 0xff {
             1 => Switch::Enable,

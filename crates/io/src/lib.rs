@@ -1,11 +1,11 @@
 //! Files: views, accesses of one rank, and collective accesses in two phases (MPI 5.0, chapter 14).
 //!
-//! A rank's access is packed bytes of a view and a buffer (`access.rs`). A collective one is a state machine that `Io::poll` moves on, as
-//! everything that needs peers; its ranks exchange data by the collectives of `coll`, in a context of its own. What waits for the device
-//! runs on a few threads (`pool.rs`), so that a rank can compute or talk meanwhile. Nothing here waits for a peer.
+//! An access names packed bytes of a view and a buffer (`access.rs`). A collective access is a state machine
+//! that `Io::poll` advances; its ranks exchange data by collectives of `coll`. Work at the device runs on a
+//! few threads (`pool.rs`), so that a rank can compute or communicate meanwhile.
 //!
-//! Invariants: bytes are written at their offsets and nowhere else, so a crash leaves what POSIX allows; a file position is a number of the
-//! handle or, if shared, a word in the job's shared memory.
+//! Invariants: nothing here waits for a peer. Bytes are written at their offsets and nowhere else, so a crash
+//! leaves what POSIX allows. The shared file pointer is a word in the job's shared memory.
 //!
 //! Read next: `view.rs`, `access.rs`, `collective.rs`, `file.rs`.
 #![forbid(unsafe_code)]
@@ -41,24 +41,23 @@ use std::sync::Arc;
 pub struct Io {
     pool: Pool,
     collectives: Vec<Collective>,
-    /// Jobs of the pool that somebody has been told of.
+    /// Jobs of the pool that were done at the latest `poll`.
     seen: u64,
     /// MPI_Register_datarep.
     pub representations: Vec<Arc<UserRepresentation>>,
 }
 
 impl Io {
-    /// Nothing under way. `wake` is called by other threads when something is done.
+    /// `wake` is called by other threads when something is done.
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Io {
         Io { pool: Pool::new(wake), collectives: Vec::new(), seen: 0, representations: Vec::new() }
     }
 
-    /// Starts a transfer of this rank alone; its outcome will be in the promise.
+    /// Starts a transfer of this rank alone.
     pub fn start(&mut self, transfer: Transfer) -> Promise<Result<u64>> {
         collective::carry_out(transfer, &mut self.pool)
     }
 
-    /// Starts a collective transfer.
     pub fn start_collective(&mut self, collective: Collective, coll: &mut Coll) -> Promise<Result<u64>> {
         let outcome = collective.outcome();
         self.collectives.push(collective);
@@ -66,7 +65,7 @@ impl Io {
         outcome
     }
 
-    /// Moves everything on; whether anything moved.
+    /// Advances everything; returns whether anything moved.
     #[inline]
     pub fn poll(&mut self, coll: &mut Coll) -> bool {
         let mut moved = self.has_events();
@@ -79,12 +78,11 @@ impl Io {
         moved
     }
 
-    /// Whether something was done since the last `poll`: to be asked before sleeping on the doorbell.
+    /// Whether something was done since the latest `poll`; asked before sleeping on the doorbell.
     pub fn has_events(&self) -> bool {
         self.pool.done() != self.seen
     }
 
-    /// Whether no collective access is under way.
     pub fn is_quiet(&self) -> bool {
         self.collectives.is_empty()
     }

@@ -1,11 +1,11 @@
-//! A few threads that wait for the device, so that nobody else does.
+//! A few threads that wait for the device, so that the program's threads need not.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// Where a result will be: empty until it is there, and once it has been taken.
+/// A result of a thread: empty until it is there, and again once it is taken.
 #[derive(Debug)]
 pub struct Promise<T>(Arc<Mutex<Option<T>>>);
 
@@ -22,51 +22,48 @@ impl<T> Default for Promise<T> {
 }
 
 impl<T> Promise<T> {
-    /// The result, if it is there.
     pub fn take(&self) -> Option<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Whether the result is there.
     pub fn is_full(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Puts it there.
     pub fn put(&self, value: T) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
     }
 }
 
-/// Threads that are started when first needed.
+/// Threads, which start when they are first needed.
 pub struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 
-type Job = Box<dyn FnOnce() + Send>;
+type PoolJob = Box<dyn FnOnce() + Send>;
 
 struct Shared {
     queue: Mutex<Queue>,
     news: Condvar,
-    /// Jobs done since the process began.
+    /// Jobs done so far.
     done: AtomicU64,
-    /// Wakes the process, which may be asleep until something is done.
+    /// Wakes the process, which may sleep until something is done.
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
 #[derive(Default)]
 struct Queue {
-    jobs: VecDeque<Job>,
+    jobs: VecDeque<PoolJob>,
     idle: usize,
     stopped: bool,
 }
 
-/// More would only queue at the device.
+/// More threads would only queue at the device.
 const THREADS_MAX: usize = 4;
 
 impl Pool {
-    /// No threads yet. `wake` is called whenever a job is done.
+    /// `wake` is called whenever a job is done.
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Pool {
         let shared = Shared {
             queue: Mutex::default(),
@@ -77,11 +74,11 @@ impl Pool {
         Pool { shared: Arc::new(shared), threads: Vec::new() }
     }
 
-    /// Has `work` done by some thread; its result will be in the promise.
+    /// Has a thread do `work`.
     pub fn submit<T: Send + 'static>(&mut self, work: impl FnOnce() -> T + Send + 'static) -> Promise<T> {
         let promise = Promise::default();
         let into = promise.clone();
-        let job: Job = Box::new(move || into.put(work()));
+        let job: PoolJob = Box::new(move || into.put(work()));
         let mut queue = self.shared.queue();
         queue.jobs.push_back(job);
         let short = queue.idle < queue.jobs.len();
@@ -91,7 +88,7 @@ impl Pool {
             let shared = self.shared.clone();
             match std::thread::Builder::new().name("outboard-io".into()).spawn(move || shared.serve()) {
                 Ok(thread) => self.threads.push(thread),
-                // Some thread will come to it; if there is none, we do it ourselves.
+                // Some thread will take the job. If there is none, the caller does it.
                 Err(_) if !self.threads.is_empty() => {}
                 Err(_) => self.shared.clone().run_one(),
             }
@@ -99,7 +96,6 @@ impl Pool {
         promise
     }
 
-    /// How many jobs are done.
     pub fn done(&self) -> u64 {
         self.shared.done.load(Ordering::Acquire)
     }
@@ -111,7 +107,7 @@ impl Shared {
     }
 
     fn serve(&self) {
-        // Signals are the program's threads' business.
+        // Signals belong to the program's threads.
         sys::signal::block_all();
         loop {
             let mut queue = self.queue();
@@ -139,12 +135,12 @@ impl Shared {
 }
 
 impl Drop for Pool {
-    /// Jobs that were submitted are done first.
+    /// The threads do the submitted jobs first.
     fn drop(&mut self) {
         self.shared.queue().stopped = true;
         self.shared.news.notify_all();
         for thread in self.threads.drain(..) {
-            // A job that panicked has said so.
+            // A job that panicked has reported that itself.
             let _ = thread.join();
         }
     }

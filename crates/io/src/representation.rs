@@ -1,15 +1,13 @@
-//! How data look in a file (MPI 5.0, section 14.5).
+//! Data representations: how data look in a file (MPI 5.0, section 14.5).
 
 use datatype::{Datatype, external32_size};
 use error::{Class, Result, fail};
 use std::sync::Arc;
 
-/// A data representation.
 #[derive(Clone, Debug)]
 pub enum Representation {
-    /// As in memory.
     Native,
-    /// As this MPI likes it everywhere: as in memory, too, since all processes share a machine.
+    /// "internal": as in memory too, since all processes share a machine.
     Internal,
     /// Big-endian, of fixed lengths.
     External32,
@@ -17,25 +15,24 @@ pub enum Representation {
     User(Arc<UserRepresentation>),
 }
 
-/// What MPI_Register_datarep was given. The addresses are called by the `abi` crate.
+/// The arguments of MPI_Register_datarep. The `abi` crate calls the functions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserRepresentation {
-    /// The name under which views ask for it.
     pub name: String,
-    /// From the file to memory; 0 if nothing is to be done (MPI_CONVERSION_FN_NULL).
+    /// From the file to memory; 0 for MPI_CONVERSION_FN_NULL.
     pub read: usize,
-    /// From memory to the file; 0 likewise.
+    /// From memory to the file; 0 for MPI_CONVERSION_FN_NULL.
     pub write: usize,
-    /// Whether the two take an MPI_Count.
+    /// Whether both take an MPI_Count.
     pub large: bool,
-    /// Gives the bytes of a basic type in the file.
+    /// Returns the extent of a datatype in the file.
     pub extent: usize,
-    /// Handed to all three.
+    /// The extra state that all three receive.
     pub extra_state: usize,
 }
 
 impl Representation {
-    /// The name by which a view is given it.
+    /// The name that MPI_File_set_view takes.
     pub fn name(&self) -> &str {
         match self {
             Representation::Native => "native",
@@ -68,7 +65,7 @@ impl Representation {
     }
 }
 
-/// Bytes of a basic type in external32.
+/// Bytes of one element in external32.
 pub fn external_bytes(datatype: &Arc<Datatype>) -> Result<u64> {
     match external32_size(datatype, 1) {
         Some(bytes) => Ok(bytes),

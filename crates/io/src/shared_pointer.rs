@@ -12,7 +12,7 @@ pub struct SharedPointer {
 }
 
 impl SharedPointer {
-    /// The word at an offset of an arena.
+    /// The word at an offset of an arena; MPI_ERR_INTERN outside.
     pub fn new(arena: Arena, offset: u64) -> Result<SharedPointer> {
         if arena.word(offset).is_none() {
             fail!(
@@ -24,12 +24,10 @@ impl SharedPointer {
         Ok(SharedPointer { arena, offset })
     }
 
-    /// The word.
     pub fn word(&self) -> &AtomicU64 {
         self.arena.word(self.offset).expect("checked when it was made")
     }
 
-    /// Where it lies.
     pub fn offset(&self) -> u64 {
         self.offset
     }

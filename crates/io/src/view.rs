@@ -1,15 +1,15 @@
 //! Views: which bytes of the file a rank sees, and in which order (MPI 5.0, section 14.3).
 //!
-//! Offsets into a view are *packed*: bytes of the file's data, as they follow each other through the tiles of the filetype,
-//! without holes. The layout of the filetype answers where they lie, as it does for memory: a file offset is an address whose base is
-//! the displacement.
+//! Offsets into a view are *packed*: they count the bytes of data in the tiles of the filetype, without
+//! holes. The filetype's layout says where they lie, as it does for memory: a file offset is an address
+//! relative to the displacement.
 
 use crate::representation::Representation;
 use datatype::{Datatype, Layout};
 use error::{Class, Result, fail};
 use std::sync::{Arc, OnceLock};
 
-/// What MPI_File_set_view set.
+/// The arguments of MPI_File_set_view.
 #[derive(Clone, Debug)]
 pub struct View {
     /// Bytes before the first tile.
@@ -18,32 +18,30 @@ pub struct View {
     pub etype: Arc<Datatype>,
     /// The tile.
     pub filetype: Arc<Datatype>,
-    /// How data look in the file.
     pub representation: Representation,
     /// Bytes of an etype in the file.
     pub etype_bytes: u64,
-    /// Where they lie.
     pub tiles: Tiles,
 }
 
-/// Tiles one after the other from a displacement on: the part of a view that others need to know of.
+/// Tiles one after the other from a displacement on: the part of a view that peers need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tiles {
     displacement: u64,
     layout: Arc<Layout>,
-    /// Where there are no holes: the offset of the first byte.
+    /// The offset of the first byte, if there are no holes.
     gapless: Option<u64>,
     sorted: bool,
 }
 
-/// The views of all ranks, at an aggregator; empty at the other ranks once the aggregators have them.
+/// The views of all ranks, at an aggregator. At other ranks: empty, once the aggregators have the views.
 pub type KnownViews = Arc<OnceLock<Vec<Tiles>>>;
 
-/// Stretches of a file beyond this offset do not exist.
+/// No byte of a file lies beyond this offset.
 const OFFSET_MAX: i128 = i64::MAX as i128;
 
 impl Tiles {
-    /// Tiles of a layout, in whatever order; its offsets must not be negative.
+    /// Tiles of a layout without negative offsets.
     pub fn new(displacement: u64, layout: Arc<Layout>) -> Result<Tiles> {
         if layout.size > 0 && (layout.true_lb < 0 || layout.extent < 0) {
             fail!(Class::Intern, "tiles from {} bytes on, {} bytes apart", layout.true_lb, layout.extent);
@@ -55,7 +53,7 @@ impl Tiles {
         Ok(Tiles { displacement, layout, gapless, sorted })
     }
 
-    /// Whether later packed bytes lie at later offsets, none at one offset with another.
+    /// Whether later packed bytes lie at later offsets, no two at one.
     pub fn sorted(&self) -> bool {
         self.sorted
     }
@@ -82,7 +80,8 @@ impl Tiles {
         offset
     }
 
-    /// Calls `each` with offset and length of the stretches that hold `[from, from + bytes)`, in order; what touches is one stretch.
+    /// Calls `each` with offset and length of the pieces that hold `[from, from + bytes)`, in order. Pieces
+    /// that touch are one.
     pub fn pieces(&self, from: u64, bytes: u64, mut each: impl FnMut(u64, u64)) {
         if bytes == 0 {
             return;
@@ -107,7 +106,7 @@ impl Tiles {
         }
     }
 
-    /// As many stretches as `pieces` may call `each` with, at most.
+    /// An upper bound of the number of pieces.
     pub fn pieces_max(&self, from: u64, bytes: u64) -> u64 {
         match (self.gapless, bytes) {
             (_, 0) => 0,
@@ -119,7 +118,7 @@ impl Tiles {
         }
     }
 
-    /// How many of the packed bytes `[from, to)` of sorted tiles lie before `offset`: the first so many.
+    /// The number of packed bytes of `[from, to)`, in sorted tiles, that lie before `offset`.
     pub fn below(&self, offset: u64, from: u64, to: u64) -> u64 {
         if let Some(first) = self.gapless {
             return offset.saturating_sub(first).clamp(from, to) - from;
@@ -132,7 +131,7 @@ impl Tiles {
         low - from
     }
 
-    /// Packed bytes that lie before `offset`, in tiles sorted or not.
+    /// The number of packed bytes that lie before `offset`, in any tiles.
     pub fn bytes_before(&self, offset: u64) -> u64 {
         if let Some(first) = self.gapless {
             return offset.saturating_sub(first);
@@ -142,7 +141,8 @@ impl Tiles {
             return 0;
         }
         let reach = (self.layout.true_lb + self.layout.true_extent) as u64;
-        // Tiles that end before the offset count whole, those that begin before it are looked at.
+        // Tiles that end before the offset count whole; those that begin before it are counted piece by
+        // piece.
         let inside = offset - self.displacement;
         let (whole, begun) = match extent {
             0 => (0, 1),
@@ -164,23 +164,21 @@ impl Tiles {
         words
     }
 
-    /// How many words `to_words` gives.
     pub fn words(&self) -> usize {
         1 + self.layout.words()
     }
 
-    /// Reads what `to_words` wrote.
     pub fn from_words(words: &[u64]) -> Result<Tiles> {
         let [displacement, layout @ ..] = words else { fail!(Class::Intern, "a view came as no words") };
         Tiles::new(*displacement, Arc::new(Layout::from_words(layout)?))
     }
 }
 
-/// How the pieces of one element follow each other: found from runs and loops, not from pieces.
+/// How the pieces of one element follow each other, found from runs and loops.
 struct Order {
-    /// Whether none begins before the one before it.
+    /// No piece begins before the piece before it.
     ascending: bool,
-    /// Whether none begins before the end of the one before it.
+    /// No piece begins before the end of the piece before it.
     disjoint: bool,
     /// Bytes from the start of the first to the end of the last.
     reach: i64,
@@ -205,7 +203,7 @@ fn order(layout: &Layout) -> Order {
     Order { ascending, disjoint: ascending && disjoint, reach }
 }
 
-/// What the standard asks of etypes and filetypes (MPI 5.0, section 14.1.1).
+/// What the standard requires of etypes and filetypes (MPI 5.0, section 14.1.1).
 fn admit(what: &str, layout: &Layout, writable: bool) -> Result<()> {
     if layout.size > 0 && (layout.true_lb < 0 || layout.extent < 0) {
         fail!(
@@ -234,7 +232,8 @@ impl View {
             .expect("a view of bytes is sound")
     }
 
-    /// A view; `etype_in_file` and `filetype_in_file` are the datatypes as the representation lays them out. `writable`: the file may be written.
+    /// A view. `etype_in_file` and `filetype_in_file` are the datatypes as the representation lays them out.
+    /// `writable`: the file may be written.
     pub fn new(
         displacement: u64,
         etype: Arc<Datatype>,
@@ -261,7 +260,7 @@ impl View {
         Ok(View { displacement, etype, filetype, representation, etype_bytes, tiles })
     }
 
-    /// The packed offset at which an offset in etypes lies.
+    /// The packed offset of an offset in etypes.
     pub fn packed(&self, etypes: i64) -> Result<u64> {
         let packed = u64::try_from(etypes).ok().and_then(|etypes| etypes.checked_mul(self.etype_bytes));
         match packed {
@@ -284,7 +283,7 @@ impl View {
         Ok(self.tiles.offset_of(packed) as i64)
     }
 
-    /// How many etypes begin before the end of a file of `bytes` bytes: where MPI_SEEK_END counts from.
+    /// How many etypes begin before the end of a file of `bytes` bytes; MPI_SEEK_END counts from there.
     pub fn end(&self, bytes: u64) -> i64 {
         self.tiles.bytes_before(bytes).div_ceil(self.etype_bytes) as i64
     }
@@ -300,7 +299,7 @@ mod tests {
         predefined(predefined_handle("MPI_BYTE").unwrap()).unwrap().clone()
     }
 
-    /// The offsets of the first packed bytes, written out tile by tile.
+    /// The offsets of the first packed bytes, tile by tile.
     fn model(displacement: u64, blocks: &[(i64, i64)], extent: i64, many: usize) -> Vec<u64> {
         let tile: Vec<i64> = blocks.iter().flat_map(|&(at, length)| at..at + length).collect();
         (0..many)
@@ -342,7 +341,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-        // Method: a list of offsets, byte by byte, is the model of every question about a view.
+        // Method: a list of offsets, byte by byte, answers every question about a view.
         #[test]
         fn views_agree_with_a_list_of_offsets(
             gaps in prop::collection::vec((0i64..5, 1i64..6), 1..6),

@@ -1,4 +1,5 @@
-//! Which process takes which place of a topology, so that neighbours are near each other in the machine (MPI 5.0, section 8.3).
+//! Which process takes which place of a topology, so that neighbours are near each other in the machine (MPI
+//! 5.0, section 8.3).
 
 use crate::topology::Edge;
 use std::cmp::Reverse;
@@ -11,7 +12,8 @@ fn distance(a: &Place, b: &Place) -> u64 {
     (0..3).find(|level| a[*level] != b[*level]).map_or(0, |level| 3 - level as u64)
 }
 
-/// Whether any two pairs of processes are apart by different ways, so that an order can be better than another.
+/// Whether any two pairs of processes are apart by different ways, so that an order can be better than
+/// another.
 pub fn matters(places: &[Place]) -> bool {
     let mut pairs =
         places.iter().flat_map(|a| places.iter().filter(move |b| *b != a).map(move |b| distance(a, b)));
@@ -19,10 +21,12 @@ pub fn matters(places: &[Place]) -> bool {
     pairs.any(|other| Some(other) != first)
 }
 
-/// The process for each of the vertices, of which there are as many as places; nothing if the given order is no worse.
+/// The process for each of the vertices, of which there are as many as places; nothing if the given order is
+/// no worse.
 ///
-/// Groups of near processes are filled one after the other, each time with the vertex that has the heaviest edges into the
-/// group (greedy graph growing); what this finds is taken if the sum of weight times distance falls.
+/// Groups of near processes are filled one after the other, each time with the vertex that has the heaviest
+/// edges into the group (greedy graph growing); what this finds is taken if the sum of weight times distance
+/// falls.
 pub fn arrange(places: &[Place], edges: &[Edge]) -> Option<Vec<u32>> {
     let mut near: Vec<Vec<(usize, u64)>> = vec![Vec::new(); places.len()];
     for (from, to, weight) in edges {
@@ -64,7 +68,8 @@ mod tests {
     use super::*;
     use crate::topology::Cart;
 
-    // Goal: a ring dealt out over two packages is cut twice instead of everywhere, and every process gets one place.
+    // Goal: a ring dealt out over two packages is cut twice instead of everywhere, and every process gets one
+    // place.
     #[test]
     fn a_ring_over_two_packages() {
         let places: Vec<Place> = (0..8).map(|rank| [rank % 2, rank % 2, rank]).collect();

@@ -1,6 +1,7 @@
 //! Attributes: values that a program sets on comms and datatypes, and their keyvals (MPI 5.0, section 7.7).
 //!
-//! Nothing here calls the program's callbacks: the `abi` crate collects what is to be called, and calls it with nothing borrowed.
+//! Nothing here calls the program's callbacks: the `abi` crate collects what is to be called, and calls it
+//! with nothing borrowed.
 
 use crate::handle::Kind;
 use std::sync::Arc;
@@ -21,8 +22,8 @@ pub struct Keyval {
     pub proxies: Option<(usize, usize)>,
 }
 
-/// The value of an attribute, as the language that set it has it. The others see it as MPI 5.0, section 19.3.7, says: C gets the address of
-/// Fortran's integer, Fortran the integer that C's address is.
+/// The value of an attribute, as the language that set it has it. The others see it as MPI 5.0, section
+/// 19.3.7, says: C gets the address of Fortran's integer, Fortran the integer that C's address is.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// C's pointer.
@@ -60,8 +61,8 @@ impl Value {
     }
 }
 
-/// An entry of the table of keyvals. It stays, and the keyval with it, until no attribute needs it (MPI 5.0, section 7.7.2,
-/// MPI_Comm_free_keyval).
+/// An entry of the table of keyvals. It stays, and the keyval with it, until no attribute needs it (MPI 5.0,
+/// section 7.7.2, MPI_Comm_free_keyval).
 #[derive(Debug)]
 pub struct Registered {
     /// What is registered.
@@ -75,7 +76,8 @@ pub struct Registered {
 pub struct Attribute {
     /// The keyval's number.
     pub number: i32,
-    /// Its callbacks, which outlive `MPI_Comm_free_keyval` while an attribute needs them (MPI 5.0, section 7.7.2).
+    /// Its callbacks, which outlive `MPI_Comm_free_keyval` while an attribute needs them (MPI 5.0, section
+    /// 7.7.2).
     pub keyval: Arc<Keyval>,
     /// The value.
     pub value: Value,

@@ -17,15 +17,18 @@ use std::sync::Arc;
 pub struct Comm {
     /// What keeps its traffic apart from that of all other comms that share a process with it.
     pub context: u64,
-    /// A second hash of how it came to be, which members compare where they exchange words to make a comm of it.
+    /// A second hash of how it came to be, which members compare where they exchange words to make a comm of
+    /// it.
     pub fingerprint: u64,
-    /// What keeps the context from all that this process makes later; nothing until it is in the table of comms.
+    /// What keeps the context from all that this process makes later; nothing until it is in the table of
+    /// comms.
     pub claim: Option<Claim>,
     /// Its processes; of an intercommunicator those on this process's side.
     pub group: Arc<Group>,
     /// The processes on the other side of an intercommunicator, whose ranks messages name.
     pub remote: Option<Arc<Group>>,
-    /// All processes: those of the first group, then those of the second, in an order that both sides agree on.
+    /// All processes: those of the first group, then those of the second, in an order that both sides agree
+    /// on.
     pub everybody: Arc<[u32]>,
     /// How many of `everybody` are in the first group of an intercommunicator; 0 of an intracommunicator.
     pub first_group: u32,
@@ -47,16 +50,19 @@ pub struct Comm {
     pub queue: Queue,
     /// Its virtual topology.
     pub topology: Option<Arc<Topology>>,
-    /// Collectives started so far, blocking and nonblocking ones: the numbers that all members agree on for the next.
+    /// Collectives started so far, blocking and nonblocking ones: the numbers that all members agree on for
+    /// the next.
     pub sequences: [u32; 2],
     children: u64,
     /// For MPI_Comm_create_group, which only some members call.
     partial: Partial,
-    /// The same for partitioned messages: received ones, sent ones. A process that sends to itself counts as both.
+    /// The same for partitioned messages: received ones, sent ones. A process that sends to itself counts as
+    /// both.
     partitioned: [Partial; 2],
 }
 
-/// How far a comm is with the slots of its short blocking collectives (crate `coll`), which its members attach together.
+/// How far a comm is with the slots of its short blocking collectives (crate `coll`), which its members
+/// attach together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flat {
     /// So many calls could have gone over them.
@@ -67,7 +73,8 @@ pub enum Flat {
     Attached(usize),
 }
 
-/// How far collectives that do not block are with a queue of theirs (crate `coll`), which the members open together.
+/// How far collectives that do not block are with a queue of theirs (crate `coll`), which the members open
+/// together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
     /// So many calls could have gone through it.
@@ -76,7 +83,8 @@ pub enum Queue {
     Open(usize),
 }
 
-/// What the context of a comm's nonblocking collectives differs in. No context that is made has this bit or the next.
+/// What the context of a comm's nonblocking collectives differs in. No context that is made has this bit or
+/// the next.
 const NONBLOCKING: u64 = 1 << 63;
 /// In which crate `coll` makes contexts of its own from one that it is given.
 const COLL_CONTEXT: u64 = 1 << 62;
@@ -120,8 +128,9 @@ impl Comm {
         }
     }
 
-    /// An intercommunicator between `local`, of which this process must be a member, and `remote`. The groups are not empty and
-    /// share no process (MPI 5.0, section 7.6.2); the one that has the lowest peer is the first on both sides.
+    /// An intercommunicator between `local`, of which this process must be a member, and `remote`. The groups
+    /// are not empty and share no process (MPI 5.0, section 7.6.2); the one that has the lowest peer is the
+    /// first on both sides.
     pub fn between(context: Context, local: Arc<Group>, remote: Arc<Group>, name: &str) -> Comm {
         let local_first = local.peers.iter().min() < remote.peers.iter().min();
         let (first, second) = if local_first { (&local, &remote) } else { (&remote, &local) };
@@ -196,9 +205,10 @@ impl Comm {
         }
     }
 
-    /// Context and number of the next collective: every member calls its collectives in the same order. Blocking ones never match
-    /// nonblocking ones (MPI 5.0, section 6.12), so each sort is counted for itself. Programs whose members mix the two in different
-    /// orders, which the standard forbids and other libraries let pass, so come to their end.
+    /// Context and number of the next collective: every member calls its collectives in the same order.
+    /// Blocking ones never match nonblocking ones (MPI 5.0, section 6.12), so each sort is counted for
+    /// itself. Programs whose members mix the two in different orders, which the standard forbids and other
+    /// libraries let pass, so come to their end.
     pub fn next_collective(&mut self, blocking: bool) -> (u64, u32) {
         let (context, number) = match blocking {
             true => (self.context, &mut self.sequences[0]),
@@ -213,13 +223,15 @@ impl Comm {
         (context ^ self.context) & !(NONBLOCKING | COLL_CONTEXT) == 0
     }
 
-    /// The context of the next comm that all members make together; `color` tells apart the comms of one MPI_Comm_split.
+    /// The context of the next comm that all members make together; `color` tells apart the comms of one
+    /// MPI_Comm_split.
     pub fn child_context(&mut self, color: i32) -> Context {
         self.children += 1;
         self.own_context().derive(&[self.children, u64::from(color as u32)])
     }
 
-    /// What all members must agree on before the next `child_context`: how many they have taken, and of which comm.
+    /// What all members must agree on before the next `child_context`: how many they have taken, and of which
+    /// comm.
     pub fn next_fingerprint(&self) -> i64 {
         self.own_context().derive(&[self.children + 1]).fingerprint as i64
     }
@@ -231,7 +243,8 @@ impl Comm {
         self.partial.context(self.own_context(), &words)
     }
 
-    /// The context of the next partitioned message with `tag` from one peer to another, as either of them derives it.
+    /// The context of the next partitioned message with `tag` from one peer to another, as either of them
+    /// derives it.
     pub fn partitioned_context(&mut self, tag: i32, from: u32, to: u32, sends: bool) -> Context {
         let words = [u64::MAX - 1, u64::from(tag as u32), from.into(), to.into()];
         self.partitioned[usize::from(sends)].context(self.own_context(), &words)

@@ -1,10 +1,13 @@
 //! Contexts: what keeps the messages and collectives of one comm apart from those of another.
 //!
-//! All members derive a new comm's context from what they know alike, without traffic: a hash of its parent's context and of how many
-//! comms the parent has made. What has no parent starts from words that nothing else has. A hash may meet another, so:
-//! - a process that would get a context twice refuses the second (`Contexts`). Two comms can only disturb each other in a process that is in
+//! All members derive a new comm's context from what they know alike, without traffic: a hash of its parent's
+//! context and of how many comms the parent has made. What has no parent starts from words that nothing else
+//! has. A hash may meet another, so:
+//! - a process that would get a context twice refuses the second (`Contexts`). Two comms can only disturb
+//!   each other in a process that is in
 //!   both, so this finds every such pair, whether or not making a comm takes traffic;
-//! - a second hash goes along, which members compare where they exchange words anyhow: those who have come to different comms are told.
+//! - a second hash goes along, which members compare where they exchange words anyhow: those who have come to
+//!   different comms are told.
 
 use error::{Class, Result, fail};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -19,7 +22,8 @@ pub struct Context {
     pub fingerprint: u64,
 }
 
-/// The bits of an id. Of the other two, collectives tell their sorts apart by, and messages those of the library itself.
+/// The bits of an id. Of the other two, collectives tell their sorts apart by, and messages those of the
+/// library itself.
 const ID: u64 = (1 << 62) - 1;
 
 /// What MPI_Comm_connect says first; the tag is the port's.
@@ -51,8 +55,8 @@ impl Context {
         if id == 0 { WORLD } else { NOTHING.derive(&[1, id]) }
     }
 
-    /// That of the MPI_COMM_SELF of the process with rank `own` in the job, in world `id`. Intercommunicators are made of it, so no two
-    /// processes may have the same.
+    /// That of the MPI_COMM_SELF of the process with rank `own` in the job, in world `id`. Intercommunicators
+    /// are made of it, so no two processes may have the same.
     pub fn of_self(id: u64, own: u32) -> Context {
         NOTHING.derive(&[2, id, own.into()])
     }
@@ -80,7 +84,8 @@ impl Context {
     }
 }
 
-/// A 64-bit hash of words: each is folded in by the finaliser of MurmurHash3, of which every output bit depends on every input bit.
+/// A 64-bit hash of words: each is folded in by the finaliser of MurmurHash3, of which every output bit
+/// depends on every input bit.
 pub fn mixed(first: u64, words: &[u64]) -> u64 {
     std::iter::once(&first).chain(words).fold(0x9e37_79b9_7f4a_7c15, |hash, word| {
         let mut x = hash ^ word.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31);
@@ -106,7 +111,8 @@ impl Partial {
     }
 }
 
-/// The contexts that this process has in use, and the latest that it had: messages of a freed comm may still be under way.
+/// The contexts that this process has in use, and the latest that it had: messages of a freed comm may still
+/// be under way.
 #[derive(Clone, Debug, Default)]
 pub struct Contexts(Arc<Mutex<InUse>>);
 

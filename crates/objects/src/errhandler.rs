@@ -18,7 +18,8 @@ pub enum Action {
     Call(usize),
 }
 
-/// An error handler, and how many handles and objects refer to it: it lives on after `MPI_Errhandler_free` while an object uses it.
+/// An error handler, and how many handles and objects refer to it: it lives on after `MPI_Errhandler_free`
+/// while an object uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errhandler {
     /// The kind of object it is for; predefined ones are for all.

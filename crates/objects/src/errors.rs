@@ -1,4 +1,5 @@
-//! Error classes, codes and their texts, the standard's and those that the program adds (MPI 5.0, sections 9.4 and 9.5).
+//! Error classes, codes and their texts, the standard's and those that the program adds (MPI 5.0, sections
+//! 9.4 and 9.5).
 
 use crate::constants::{ERR_LASTCODE, SUCCESS};
 use error::{Class, Result, fail};

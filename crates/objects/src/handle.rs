@@ -1,9 +1,10 @@
 //! Handles: what a program holds instead of an object.
 //!
-//! A handle is a number as wide as a pointer. Predefined ones are the constants of the standard ABI (MPI 5.0, section 20.3),
-//! all below 1024; ours are `kind << 27 | generation << 22 | index`, which is a positive C int, so `MPI_Comm_toint` is the identity.
-//! The kind and the generation let us say what a wrong handle is, instead of following it. The upper half of the indices, in no
-//! generation, are numbers: handles of what needs no slot in a table.
+//! A handle is a number as wide as a pointer. Predefined ones are the constants of the standard ABI (MPI 5.0,
+//! section 20.3), all below 1024; ours are `kind << 27 | generation << 22 | index`, which is a positive C
+//! int, so `MPI_Comm_toint` is the identity. The kind and the generation let us say what a wrong handle is,
+//! instead of following it. The upper half of the indices, in no generation, are numbers: handles of what
+//! needs no slot in a table.
 
 use error::Class;
 
@@ -94,8 +95,8 @@ impl Kind {
         }
     }
 
-    /// The range of the standard ABI's constants for this kind: the first and the number of them (MPI 5.0, section 20.3.3).
-    /// The first is the null handle of every kind.
+    /// The range of the standard ABI's constants for this kind: the first and the number of them (MPI 5.0,
+    /// section 20.3.3). The first is the null handle of every kind.
     pub fn predefined(self) -> (usize, usize) {
         match self {
             Kind::Op => (0x20, 32),

@@ -27,7 +27,8 @@ impl Info {
         self.entries.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// Sets a value; keys and values have lengths from 1 (keys), 0 (values) to below MPI_MAX_INFO_KEY and MPI_MAX_INFO_VAL.
+    /// Sets a value; keys and values have lengths from 1 (keys), 0 (values) to below MPI_MAX_INFO_KEY and
+    /// MPI_MAX_INFO_VAL.
     pub fn set(&mut self, key: &str, value: &str) -> Result<()> {
         check_key(key)?;
         if value.len() >= MAX_INFO_VAL as usize {

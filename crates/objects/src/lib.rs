@@ -1,7 +1,8 @@
-//! The MPI objects as data: comms, groups, infos, operators, error handlers, attributes, datatypes by handle. No traffic.
+//! The MPI objects as data: comms, groups, infos, operators, error handlers, attributes, datatypes by handle.
+//! No traffic.
 //!
-//! The numbers are those of the MPI-5.0 standard ABI (`constants`, generated). Nothing here blocks, and nothing here
-//! calls the program. Read next: `handle.rs`, `table.rs`, `comm.rs`.
+//! The numbers are those of the MPI-5.0 standard ABI (`constants`, generated). Nothing here blocks, and
+//! nothing here calls the program. Read next: `handle.rs`, `table.rs`, `comm.rs`.
 #![forbid(unsafe_code)]
 
 pub mod arrange;
@@ -131,7 +132,8 @@ impl Objects {
         }
     }
 
-    /// The process is now the one with this rank in the job, and its world, of this number, has these processes.
+    /// The process is now the one with this rank in the job, and its world, of this number, has these
+    /// processes.
     pub fn join(&mut self, own: u32, peers: std::ops::Range<u32>, world: u64) {
         self.own = own;
         self.world_id = world;
@@ -162,8 +164,9 @@ impl Objects {
         self.comms.undefine(constants::COMM_SELF);
     }
 
-    /// The comm whose error handler serves errors of calls on no object: MPI_COMM_SELF (MPI 5.0, section 9.3). While the program has left
-    /// that one's handler alone, MPI_COMM_WORLD's serves, as it did before MPI 4.0 and does in MPICH.
+    /// The comm whose error handler serves errors of calls on no object: MPI_COMM_SELF (MPI 5.0, section
+    /// 9.3). While the program has left that one's handler alone, MPI_COMM_WORLD's serves, as it did before
+    /// MPI 4.0 and does in MPICH.
     pub fn comm_of_no_object(&self) -> Handle {
         if self.self_errhandler_set { constants::COMM_SELF } else { constants::COMM_WORLD }
     }
@@ -177,7 +180,8 @@ impl Objects {
         Ok(())
     }
 
-    /// The process set of this name (MPI 5.0, section 11.3.2), which is a URI: no matter whether in capitals (RFC 3986, section 6.2.2.1).
+    /// The process set of this name (MPI 5.0, section 11.3.2), which is a URI: no matter whether in capitals
+    /// (RFC 3986, section 6.2.2.1).
     pub fn process_set(&self, name: &str) -> Result<Arc<Group>> {
         match session::PROCESS_SETS.iter().position(|known| known.eq_ignore_ascii_case(name)) {
             Some(0) => Ok(self.world.clone()),

@@ -3,7 +3,8 @@
 use crate::constants;
 use datatype::PredefinedOp;
 
-/// An operator. Small enough to be copied into the operations that use it, so `MPI_Op_free` need not wait for them.
+/// An operator. Small enough to be copied into the operations that use it, so `MPI_Op_free` need not wait for
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// One of the standard's.

@@ -19,7 +19,8 @@ pub struct Session {
 /// The process sets that there are, by name.
 pub const PROCESS_SETS: [&str; 2] = ["mpi://WORLD", "mpi://SELF"];
 
-/// The memory of which buffers may be, as the info key `mpi_memory_alloc_kinds` says it (MPI 5.0, section 11.4.3).
+/// The memory of which buffers may be, as the info key `mpi_memory_alloc_kinds` says it (MPI 5.0, section
+/// 11.4.3).
 pub const MEMORY_KINDS: &str = "mpi,system";
 
 const LEVELS: [(&str, i32); 4] = [

@@ -5,8 +5,8 @@ use error::{Class, Error, Result, fail};
 
 /// The live objects of one kind.
 ///
-/// Always true: a slot's handle is the only one that finds its value; after `remove` no old handle finds the slot's next value
-/// until the slot has been used 32 times more.
+/// Always true: a slot's handle is the only one that finds its value; after `remove` no old handle finds the
+/// slot's next value until the slot has been used 32 times more.
 #[derive(Debug)]
 pub struct Table<T> {
     kind: Kind,
@@ -162,7 +162,8 @@ impl<T> Table<T> {
         Ok(self.predefined[handle.0 - self.first].as_mut().expect("found above"))
     }
 
-    /// A value that the program made, to change it or take it out. Predefined objects stay: they have no entry.
+    /// A value that the program made, to change it or take it out. Predefined objects stay: they have no
+    /// entry.
     #[inline(always)] // As `get`.
     pub fn entry(&mut self, handle: Handle) -> Result<Entry<'_, T>> {
         let alive = |slot: &Slot<T>| slot.handle == handle && slot.value.is_some();

@@ -1,4 +1,5 @@
-//! Virtual topologies as data (MPI 5.0, chapter 8): who is whose neighbour. Which process stands where is the comm's business.
+//! Virtual topologies as data (MPI 5.0, chapter 8): who is whose neighbour. Which process stands where is the
+//! comm's business.
 
 use error::{Class, Result, fail};
 
@@ -17,7 +18,8 @@ pub enum Topology {
 pub type List = Vec<Option<u32>>;
 
 impl Topology {
-    /// To whom and from whom a rank's neighborhood collectives go, in the order of their blocks (MPI 5.0, section 8.6).
+    /// To whom and from whom a rank's neighborhood collectives go, in the order of their blocks (MPI 5.0,
+    /// section 8.6).
     pub fn neighbors(&self, rank: u32) -> (List, List) {
         let known = |ranks: &[u32]| ranks.iter().copied().map(Some).collect();
         match self {
@@ -104,7 +106,8 @@ impl Cart {
         reached.then_some(rank - here * stride + inside * stride)
     }
 
-    /// The grid of the dimensions that remain, and the ranks of the one that this rank is in, in their order there.
+    /// The grid of the dimensions that remain, and the ranks of the one that this rank is in, in their order
+    /// there.
     pub fn sub(&self, rank: u32, remain: &[bool]) -> (Cart, Vec<u32>) {
         let kept = |dim: &usize| remain[*dim];
         let dims = || (0..self.dims.len()).filter(kept);

@@ -1,11 +1,11 @@
-//! Operations on a target's memory: put, get, accumulate and its kin (MPI 5.0, section 12.3).
+//! Operations on a target's memory: put, get, accumulate and their relatives (MPI 5.0, section 12.3).
 //!
-//! The origin computes which bytes of the target an operation touches, checks them against what the target exposes, and moves
-//! them. The target's data become *pieces*: memory that can be addressed here, or private memory of another process. The most
-//! frequent case comes first in each operation: mapped memory without gaps on both sides (`Target::direct`) is one copy, or one update, and
-//! needs no pieces. Whatever is not so, errors too, takes the way behind it.
+//! The origin checks the bytes that an operation touches against what the target exposes, and moves them.
+//! Each operation first tries the frequent case, one copy or update of mapped memory without gaps on both
+//! sides (`Target::direct`). All else, errors included, goes by *pieces*: memory addressable here, or private
+//! memory of another process.
 
-use crate::pieces::{BLOCK_BYTES, Block, Piece, STEP_BYTES};
+use crate::pieces::{BLOCK_BYTES, STEP_BYTES, ScratchUse, TargetPiece};
 use crate::process::Rma;
 use crate::serve::Way;
 use crate::target::{Spot, Target, TargetRange};
@@ -19,27 +19,22 @@ use telemetry::{Counter, count, page};
 /// How an accumulate combines elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Update {
-    /// The operator.
     pub op: PredefinedOp,
-    /// The predefined datatype of all elements.
     pub basic: Basic,
 }
 
 /// What MPI_Compare_and_swap compares, puts and fetches: one element each.
 #[derive(Clone, Copy, Debug)]
 pub struct Swap {
-    /// The predefined datatype of the element.
     pub basic: Basic,
-    /// What the target's element is compared with.
     pub compare: Span,
-    /// What replaces it.
     pub origin: Span,
-    /// Where it goes as it was.
+    /// Receives the target's element as it was.
     pub result: Span,
 }
 
 impl Window {
-    /// MPI_Put or MPI_Get at a target that `target` gave.
+    /// MPI_Put or MPI_Get at a target that `Window::target` returned.
     #[inline(always)]
     pub fn copy(
         &mut self,
@@ -59,8 +54,8 @@ impl Window {
         self.copy_pieces(rma, target, &origin.buffer(), range, way)
     }
 
-    /// MPI_Put or MPI_Get of as many bytes without gaps as `here` has, from displacement `disp` on in the memory of the member `rank`; nothing
-    /// where that takes more than a copy, or is wrong.
+    /// As `copy`, of `here.bytes()` bytes without gaps at displacement `disp` of rank `rank`. Returns nothing
+    /// where that takes more than one copy, or is an error.
     #[inline(always)]
     pub fn copy_now(&mut self, rank: i32, disp: i64, here: Span, way: Way) -> Option<()> {
         let target = self.open_target(rank)?;
@@ -133,7 +128,7 @@ impl Window {
             let bytes = step.min(origin.bytes() - at);
             let (span, whole) = match origin.contiguous() {
                 Some(span) => (span.slice(at, bytes), true),
-                None => (rma.scratch.block(Block::Origin, bytes), false),
+                None => (rma.scratch.block(ScratchUse::Origin, bytes), false),
             };
             pieces.clear();
             target.pieces_at(base, layout, at, bytes, &mut pieces)?;
@@ -151,8 +146,8 @@ impl Window {
         result
     }
 
-    /// MPI_Accumulate, and with `result` MPI_Get_accumulate. For MPI_NO_OP there is no `origin`, and all
-    /// of the place is fetched. The elements of the place are of the predefined datatype that `update` names.
+    /// MPI_Accumulate, and with `result` MPI_Get_accumulate. MPI_NO_OP has no `origin`, and fetches the whole
+    /// range. All elements are of the predefined datatype in `update`.
     #[inline(always)]
     pub fn accumulate(
         &mut self,
@@ -216,7 +211,7 @@ impl Window {
             pieces.clear();
             match &spot {
                 Spot::Here { buffer, mapped } => {
-                    buffer.pieces(at, bytes, |span| pieces.push(Piece::Here { span, mapped: *mapped }));
+                    buffer.pieces(at, bytes, |span| pieces.push(TargetPiece::Here { span, mapped: *mapped }));
                 }
                 Spot::There(base) => target.pieces_at(*base, range.layout, at, bytes, &mut pieces)?,
             }
@@ -224,18 +219,18 @@ impl Window {
                 _ if update.op == PredefinedOp::NoOp => Span::EMPTY,
                 Some(span) => span.slice(at, bytes),
                 None => {
-                    let block = rma.scratch.block(Block::Origin, bytes);
+                    let block = rma.scratch.block(ScratchUse::Origin, bytes);
                     origin.pack(at, block);
                     block
                 }
             };
             let direct = result.and_then(Buffer::contiguous).map(|span| span.slice(at, bytes));
             let fetched = match result {
-                Some(_) => direct.unwrap_or_else(|| rma.scratch.block(Block::Fetched, bytes)),
+                Some(_) => direct.unwrap_or_else(|| rma.scratch.block(ScratchUse::Fetched, bytes)),
                 None => Span::EMPTY,
             };
             match pieces[..] {
-                [Piece::Here { span, mapped: true }] => target.update(update, span, from, fetched),
+                [TargetPiece::Here { span, mapped: true }] => target.update(update, span, from, fetched),
                 _ => target.update_pieces(rma, update, &pieces, from, fetched)?,
             }
             if let (Some(result), None) = (result, direct) {
@@ -286,12 +281,13 @@ impl Window {
                     target.swap(swap, span);
                     return Ok(());
                 }
-                buffer.pieces(0, basic.size(), |span| pieces.push(Piece::Here { span, mapped: *mapped }));
+                buffer
+                    .pieces(0, basic.size(), |span| pieces.push(TargetPiece::Here { span, mapped: *mapped }));
             }
             Spot::There(base) => target.pieces_at(*base, range.layout, 0, basic.size(), &mut pieces)?,
         }
         let _latched = target.record.latch();
-        let now = rma.scratch.block(Block::Target, basic.size());
+        let now = rma.scratch.block(ScratchUse::Target, basic.size());
         target.transfer(rma, &pieces, now, Way::Fetch)?;
         if bytes_of(now) == bytes_of(compare) {
             target.transfer(rma, &pieces, origin, Way::Put)?;
@@ -300,7 +296,7 @@ impl Window {
         Ok(())
     }
 
-    /// Where an operation goes, checked against what the target exposes.
+    /// Where the range lies, checked against what the target exposes.
     fn spot(&mut self, rma: &Rma, target: usize, range: TargetRange) -> Result<Spot> {
         self.refresh(rma, target)?;
         self.targets[target].spot(range)
@@ -308,10 +304,9 @@ impl Window {
 }
 
 impl Target {
-    /// Combines memory that everybody reaches by loads and stores with `from`, and stores what was there in `fetched` unless that is empty.
-    /// One element is updated by an atomic instruction, if there is one for it. More are updated faster without, in the latch, and so
-    /// as a whole: programs replace and fetch small structs as bytes and expect that, although the standard promises less (MPI 5.0,
-    /// section 12.7.1).
+    /// Combines mapped memory with `from`. Stores the old content in `fetched` unless that is empty. One
+    /// element is updated atomically; more are faster in the latch, and are then updated as a whole: programs
+    /// that replace small structs as bytes expect that, although MPI 5.0, section 12.7.1 promises less.
     #[inline(always)]
     fn update(&self, update: Update, there: Span, from: Span, fetched: Span) {
         let Update { op, basic } = update;
@@ -324,7 +319,6 @@ impl Target {
         }
     }
 
-    /// Compares and swaps by an atomic instruction.
     #[inline]
     fn swap(&self, Swap { basic, compare, origin, result }: Swap, there: Span) {
         let _unlatched = self.record.unlatched(self.me);
@@ -336,25 +330,25 @@ impl Target {
         &self,
         rma: &mut Rma,
         update: Update,
-        pieces: &[Piece],
+        pieces: &[TargetPiece],
         from: Span,
         fetched: Span,
     ) -> Result<()> {
         let _latched = self.record.latch();
-        // What is in one stretch here is updated where it lies.
-        if let [Piece::Here { span, .. }] = pieces {
+        // One piece that is addressable here is updated in place.
+        if let [TargetPiece::Here { span, .. }] = pieces {
             combine(update, *span, from, fetched);
             return Ok(());
         }
-        let now = rma.scratch.block(Block::Target, pieces.iter().map(Piece::bytes).sum());
+        let now = rma.scratch.block(ScratchUse::Target, pieces.iter().map(TargetPiece::bytes).sum());
         self.transfer(rma, pieces, now, Way::Fetch)?;
         combine(update, now, from, fetched);
         if update.op == PredefinedOp::NoOp { Ok(()) } else { self.transfer(rma, pieces, now, Way::Put) }
     }
 }
 
-/// Combines elements with `from` without atomic instructions, and stores what was there in `fetched` unless that is empty. It is other
-/// memory than the rest (MPI 5.0, section 12.3.4).
+/// Combines elements with `from` without atomic instructions. Stores the old content in `fetched` unless that
+/// is empty; `fetched` overlaps nothing else (MPI 5.0, section 12.3.4).
 fn combine(Update { op, basic }: Update, there: Span, from: Span, fetched: Span) {
     if fetched.bytes() == 0 {
         return reduce(op, basic, there, from, there);
@@ -369,7 +363,6 @@ fn combine(Update { op, basic }: Update, there: Span, from: Span, fetched: Span)
     }
 }
 
-/// A few bytes: one element.
 fn bytes_of(span: Span) -> Vec<u8> {
     let mut bytes = vec![0; span.bytes()];
     span.read(&mut bytes);

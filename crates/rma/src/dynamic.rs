@@ -1,4 +1,4 @@
-//! Dynamic windows: what a member has attached, and how the others learn of it (MPI 5.0, section 12.2.4).
+//! Dynamic windows: what a member has attached, and how the others learn it (MPI 5.0, section 12.2.4).
 
 use crate::process::Rma;
 use crate::record::ROW;
@@ -48,7 +48,7 @@ impl Window {
         self.publish(allocator)
     }
 
-    /// Shows the others what is attached now.
+    /// Writes the table of attached regions that the other members read.
     fn publish(&mut self, allocator: &mut Allocator) -> Result<()> {
         let rows = self.attached.len();
         let (offset, old) = match self.table {
@@ -71,12 +71,12 @@ impl Window {
                 row.iter().zip(values).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
             }
         });
-        // Whoever still reads the old table sees by the version that it has changed.
+        // A member that still reads the old table sees by the version that it has changed.
         old.map(|(offset, _)| allocator.free(offset));
         Ok(())
     }
 
-    /// What is attached at a member now. Our own private memory we reach ourselves.
+    /// Reads the table of a member again if it has changed. This process's own private memory is local.
     pub(crate) fn refresh(&mut self, rma: &Rma, member: usize) -> Result<()> {
         let is_own = member == self.rank;
         let Target { record, memory, peer, .. } = &mut self.targets[member];

@@ -1,11 +1,14 @@
 //! Windows: one-sided communication (MPI 5.0, chapter 12), carried out by the origin alone.
 //!
-//! Invariants: an operation has moved its bytes when it returns; the passive target never acts; all processes update one element of
-//! memory by an atomic instruction where it is mapped and has 4 or 8 bytes, and else, or several at once, in the latch of the target's record.
-//! Memory in an arena (MPI_Win_allocate, MPI_Win_allocate_shared, MPI_Alloc_mem) is reached by loads and stores, other memory by cross-memory attach, and where
-//! that is refused through a thread at its owner.
+//! Invariants: an operation has moved its bytes when it returns, and the target process takes no part. One
+//! element of 4 or 8 bytes in mapped memory is updated by an atomic instruction; all other updates hold the
+//! latch of the target's record.
 //!
-//! Read next: `window.rs` (members and epochs), `record.rs` (what members show each other), `access.rs` (operations), `serve.rs` (the thread).
+//! Memory in an arena (MPI_Win_allocate, MPI_Win_allocate_shared, MPI_Alloc_mem) is reached by loads and
+//! stores, other memory by cross-memory attach, or, where that is refused, through a thread of its owner.
+//!
+//! Read next: `window.rs` (members and epochs), `target.rs` (one member), `record.rs` (what members share),
+//! `access.rs` (operations), `serve.rs` (the thread).
 #![forbid(unsafe_code)]
 
 mod access;

@@ -9,13 +9,12 @@ use std::sync::atomic::Ordering;
 use sys::Span;
 use transport::shm::{Allocator, Segment, cma};
 
-/// What all windows of a process share.
 pub struct Rma {
     pub(crate) segment: Segment,
     pub(crate) rank: u32,
-    /// Whether each peer's private memory can be reached; tried on first use.
+    /// Whether cross-memory attach reaches each peer's private memory; tried on first use.
     reaches: Box<[OnceCell<bool>]>,
-    /// News about windows as of the latest `poll`.
+    /// The count of news at the latest `poll`.
     seen: u64,
     windows: u64,
     pub(crate) server: Server,
@@ -24,21 +23,20 @@ pub struct Rma {
 }
 
 impl Rma {
-    /// For rank `rank` of a job.
     pub fn new(segment: Segment, rank: u32) -> Rma {
         let reaches = (0..segment.shape().ranks).map(|_| OnceCell::new()).collect();
         let (server, scratch) = (Server::default(), Scratch::default());
         Rma { segment, rank, reaches, seen: 0, windows: 0, server, asker: None, scratch }
     }
 
-    /// Whether there is news for a wait (locks, posts, completions) since the last call.
+    /// Whether there is news (locks, posts, completions) since the last call.
     #[inline]
     pub fn poll(&mut self) -> bool {
         let now = self.news();
         std::mem::replace(&mut self.seen, now) != now
     }
 
-    /// Whether `poll` would say yes: to be asked before sleeping on the rank's doorbell.
+    /// What `poll` would return; asked before sleeping on the rank's doorbell.
     #[inline]
     pub fn has_events(&self) -> bool {
         self.news() != self.seen
@@ -56,12 +54,13 @@ impl Rma {
         page.bell.ring();
     }
 
-    /// Makes our record for a window of `members` members; its offset in our arena, or nothing if that is full. The window frees it.
+    /// Makes this process's record for a window of `members` members. Returns its offset in the arena, or
+    /// nothing if the arena is full. `Window::free` frees it.
     pub fn record(&self, allocator: &mut Allocator, members: usize) -> Option<u64> {
         Record::create(allocator, members).map(|record| record.offset())
     }
 
-    /// Where memory of this process lies, if that is in an arena: whose, and at which offset.
+    /// The arena and the offset in it at which the memory lies, if it lies in one.
     pub fn locate(&self, span: Span) -> Option<(u32, u64)> {
         self.segment.locate(span.address(), span.bytes() as u64)
     }
@@ -71,12 +70,12 @@ impl Rma {
         Ok(self.segment.arena(peer)?.span(offset, bytes))
     }
 
-    /// Whether this process can reach the private memory of a peer by cross-memory attach.
+    /// Whether this process reaches the private memory of a peer by cross-memory attach.
     pub fn reaches(&self, peer: u32) -> bool {
         peer == self.rank || *self.reaches[peer as usize].get_or_init(|| cma::reaches(&self.segment, peer))
     }
 
-    /// Makes the box by which we ask others for private memory that we cannot reach.
+    /// Makes the mailbox by which this process asks peers for private memory that it cannot reach.
     pub fn may_ask(&mut self, allocator: &mut Allocator) -> Result<()> {
         if self.asker.is_none() {
             self.asker = Some(Asker::new(allocator)?);
@@ -84,7 +83,7 @@ impl Rma {
         Ok(())
     }
 
-    /// Starts the thread that serves those who cannot reach our private memory.
+    /// Starts the thread that serves peers that cannot reach this process's private memory.
     pub fn serve(&mut self, allocator: &mut Allocator) -> Result<()> {
         self.server.start(&self.segment, self.rank, allocator).map(drop)
     }

@@ -1,9 +1,9 @@
-//! What a member of a window shows the others: a record in its arena, which anybody reads and writes with atomics.
+//! What a member of a window shares with the others: a record in its arena, of atomic words.
 //!
-//! The passive target never acts: whoever locks, posts or completes writes into the records of the others and rings those who
-//! wait for it. The lock is a queue of tickets: everybody is served in the order in which they asked, readers that follow each other
-//! together (MPI 5.0, section 12.5.3). Nothing here waits but for the end of
-//! others' updates, which are short; what else is not there yet is asked for again.
+//! An origin locks, posts or completes by writing into the records of other members and ringing those that
+//! wait. The lock is a queue of tickets, served in the order of requests; adjacent readers hold it together
+//! (MPI 5.0, section 12.5.3). Invariant: nothing here blocks, except for the end of others' updates in the
+//! latch, which are short.
 
 use error::{Class, Result, fail};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -11,34 +11,31 @@ use std::time::Duration;
 use sys::futex;
 use transport::shm::{Allocator, Arena, Segment, Words};
 
-// Words of a record. What is written at different times by different processes lies on lines of its own.
+// Words of a record. Words that different processes write at different times have cache lines of their own.
 /// Tickets given out.
 const TICKETS: usize = 0;
-/// The ticket that may begin to read.
+/// The ticket that may read next.
 const READING: usize = 1;
-/// The ticket that may write: so many are over.
+/// The ticket that may write next, which is the number of tickets released.
 const WRITING: usize = 2;
-/// The latch in which elements are updated without atomic instructions: 0 open, 1 shut, 2 shut and somebody sleeps.
+/// The latch around updates without atomic instructions: 0 open, 1 shut, 2 shut with a sleeper.
 const LATCH: usize = 16;
-/// Access epochs of MPI_Win_start to MPI_Win_complete that others have ended here.
+/// Access epochs (MPI_Win_start to MPI_Win_complete) that have ended at this member.
 const COMPLETES: usize = 32;
-/// Changes of the table of attached regions, odd while one is under way; where the table lies; its length.
+/// The table of attached regions: its version (odd during a change), its offset, its length.
 const VERSION: usize = 48;
 const TABLE: usize = 49;
 const REGIONS: usize = 50;
-/// A line for each member: whether it updates an element by an atomic instruction now. Behind them two tables with a word for each member:
-/// who waits with ticket t (t modulo members), and who has posted how often.
+/// One line per member: whether it is in an atomic update. Two tables follow, of one word per member: the
+/// peer that waits with ticket t (t modulo members), and the number of posts by each member.
 const HEAD: usize = 64;
 
-/// Words of a cache line.
 const LINE: usize = 8;
 
-/// Words of a record.
 fn words(members: usize) -> usize {
     HEAD + (LINE + 2) * members
 }
 
-/// A lock's kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
     /// MPI_LOCK_SHARED.
@@ -57,7 +54,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// A new record in our own arena; nothing if that is full.
+    /// A new record in this process's arena; nothing if the arena is full.
     pub fn create(allocator: &mut Allocator, members: usize) -> Option<Record> {
         let offset = allocator.alloc(words(members) as u64 * 8)?;
         let arena = allocator.arena().clone();
@@ -89,45 +86,47 @@ impl Record {
         self.word(HEAD + LINE * self.members + (ticket % self.members as u64) as usize)
     }
 
-    /// Asks for the lock.
+    /// Takes a ticket for the lock.
     #[inline]
     pub fn queue(&self) -> u64 {
         self.word(TICKETS).fetch_add(1, Ordering::SeqCst)
     }
 
-    /// Whether it is the ticket's turn; once true, the lock is held. `me` is rung when it may be. `ring` rings the next in turn.
+    /// Whether it is the ticket's turn; then the lock is held. If not, `me` is rung when its turn may have
+    /// come. `ring` rings the next reader.
     #[inline]
     pub fn granted(&self, ticket: u64, lock: Lock, me: u32, ring: impl FnOnce(u32)) -> bool {
         let turn = self.word(if lock == Lock::Shared { READING } else { WRITING });
         if turn.load(Ordering::Acquire) != ticket {
             self.waiter(ticket).store(u64::from(me) + 1, Ordering::Relaxed);
-            // Either we see the turn below, or whoever gives it sees whom to ring (`call`).
+            // Either this process sees its turn below, or the process that passes the turn sees whom to ring
+            // (`call`).
             fence(Ordering::SeqCst);
             if turn.load(Ordering::Acquire) != ticket {
                 return false;
             }
         }
         if lock == Lock::Shared {
-            // The next reader may join us.
+            // The next reader may enter.
             turn.swap(ticket + 1, Ordering::SeqCst);
             self.call(ticket + 1, ring);
         }
         true
     }
 
-    /// Gives the lock back.
+    /// Releases the lock.
     #[inline]
     pub fn release(&self, ticket: u64, lock: Lock, ring: impl FnOnce(u32)) {
         if lock == Lock::Exclusive {
             self.word(READING).swap(ticket + 1, Ordering::SeqCst);
         }
-        // Counted and not set: after a writer, readers may have come and gone by now.
+        // Added, not stored: after a writer, readers may have come and gone.
         let next = self.word(WRITING).fetch_add(1, Ordering::SeqCst) + 1;
         self.call(next, ring);
     }
 
-    /// Rings whoever waits with a ticket whose turn it may be. The turn has been updated by a sequentially consistent instruction, which
-    /// before looks that are so, too, is as good as a fence, and cheaper. A ring too many does no harm.
+    /// Rings the peer whose ticket's turn may have come. The turn was updated by a sequentially consistent
+    /// instruction, so these loads, which are so too, need no fence. A ring too many does no harm.
     #[inline]
     fn call(&self, ticket: u64, ring: impl FnOnce(u32)) {
         if self.word(TICKETS).load(Ordering::SeqCst) > ticket
@@ -137,20 +136,21 @@ impl Record {
         }
     }
 
-    /// Whether a member updates an element by an atomic instruction now.
+    /// Whether a member is in an atomic update.
     #[inline(always)]
     fn busy(&self, member: usize) -> &AtomicU64 {
         self.word(HEAD + LINE * member)
     }
 
-    /// Shuts the latch: until the answer is dropped, which should be soon, nobody else updates memory of the record's owner in any way.
+    /// Shuts the latch. Until the answer is dropped, nobody else updates memory of the record's owner. Hold
+    /// it briefly.
     #[inline(always)]
     pub fn latch(&self) -> Latched<'_> {
         let latch = self.word(LATCH);
         if latch.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).is_err() {
             self.wait_for_latch();
         }
-        // Either we see who is busy, or he sees that the latch is shut.
+        // Either this process sees that a member is busy, or the member sees that the latch is shut.
         for member in 0..self.members {
             while self.busy(member).load(Ordering::SeqCst) != 0 {
                 sys::cpu::give_way();
@@ -170,14 +170,14 @@ impl Record {
                 return;
             }
         }
-        // Woken or not, we may not be the last who slept: the latch stays marked so that leaving it wakes the next.
+        // There may be other sleepers, so the latch stays marked, and opening it wakes the next.
         while latch.swap(2, Ordering::SeqCst) != 0 {
             futex::wait_low(latch, 2, Some(Duration::from_millis(100)));
         }
     }
 
-    /// Waits until the latch is open: until the answer is dropped, nobody is in it, and an element may be updated by an atomic instruction.
-    /// `member`: our rank in the window, at which only one thread at a time is here.
+    /// Waits until the latch is open. Until the answer is dropped, the latch stays open and an element may be
+    /// updated by an atomic instruction. `member`: this process's rank in the window; one thread at a time.
     #[inline(always)]
     pub fn unlatched(&self, member: usize) -> Unlatched<'_> {
         let busy = self.busy(member);
@@ -203,7 +203,7 @@ impl Record {
         }
     }
 
-    /// Says that member `poster` (a rank of the window) has opened its window to the record's owner once more.
+    /// Counts a post: member `poster` has opened its window to the record's owner.
     pub fn post(&self, poster: usize) {
         self.word(HEAD + (LINE + 1) * self.members + poster).fetch_add(1, Ordering::AcqRel);
     }
@@ -213,23 +213,21 @@ impl Record {
         self.word(HEAD + (LINE + 1) * self.members + poster).load(Ordering::Acquire)
     }
 
-    /// Says that an access epoch at the record's owner has ended.
+    /// Counts an access epoch that has ended at the record's owner.
     pub fn complete(&self) {
         self.word(COMPLETES).fetch_add(1, Ordering::AcqRel);
     }
 
-    /// How many access epochs have ended at the record's owner.
     pub fn completes(&self) -> u64 {
         self.word(COMPLETES).load(Ordering::Acquire)
     }
 
-    /// The version of the owner's table of regions.
     #[inline]
     pub fn version(&self) -> u64 {
         self.word(VERSION).load(Ordering::Acquire)
     }
 
-    /// Replaces the owner's table of regions, `ROW` words each, by that at `offset` of its arena.
+    /// Replaces the owner's table by one of `regions` rows of `ROW` words at `offset` of its arena.
     pub fn publish(&self, offset: u64, regions: usize, fill: impl FnOnce()) {
         let version = self.version();
         self.word(VERSION).store(version + 1, Ordering::Relaxed);
@@ -261,13 +259,12 @@ impl Record {
         }
     }
 
-    /// The owner's arena.
     pub fn arena(&self) -> &Arena {
         &self.arena
     }
 }
 
-/// The latch, shut by us.
+/// The latch, shut by this process.
 pub(crate) struct Latched<'a>(&'a AtomicU64);
 
 impl Drop for Latched<'_> {
@@ -279,7 +276,7 @@ impl Drop for Latched<'_> {
     }
 }
 
-/// Our word that keeps the latch open.
+/// This member's word that keeps the latch open.
 pub(crate) struct Unlatched<'a>(&'a AtomicU64);
 
 impl Drop for Unlatched<'_> {
@@ -289,10 +286,10 @@ impl Drop for Unlatched<'_> {
     }
 }
 
-/// Looks at a shut latch before sleeping: about a microsecond, since what is done in it mostly takes less.
+/// Looks at a shut latch before sleeping: about a microsecond, longer than most updates.
 const LATCH_LOOKS: u32 = 50;
 
-/// Words of a row in a table of regions.
+/// Words of a row in the table of regions.
 pub(crate) const ROW: usize = 4;
 
 #[cfg(test)]
@@ -341,7 +338,7 @@ mod tests {
         assert_eq!(granted(4, read), (true, None));
     }
 
-    // Goal: nobody writes beside anybody, whoever wins. Method: threads with seeded kinds of locks count who is inside.
+    // Goal: a writer is alone. Method: threads with seeded kinds of locks count the threads inside.
     #[test]
     fn writers_are_alone() {
         const THREADS: usize = 4;
@@ -382,8 +379,8 @@ mod tests {
         assert_eq!(writes.load(Ordering::Relaxed), expected);
     }
 
-    // Goal: no turn is lost where a reader comes and goes before the writer ahead of it has quite left. Method: threads that write and read in turn
-    // and do nothing else, so that nearly all the time somebody is leaving; who is never served has lost his turn.
+    // Goal: no turn is lost where a reader comes and goes before the writer ahead of it has left. Method:
+    // threads read and write in turn without pause, so that some thread is always leaving.
     #[test]
     fn readers_may_overtake_a_leaving_writer() {
         const LOOKS_MAX: u64 = 1 << 26;
@@ -411,8 +408,8 @@ mod tests {
         });
     }
 
-    // Goal: no update is lost. Method: some add to one element by an atomic instruction, others to all of them without; all give the core
-    // away where somebody else must not be.
+    // Goal: no update is lost. Method: some threads add to one element by an atomic instruction, others to
+    // all without; each yields inside its update.
     #[test]
     fn the_latch_keeps_single_updates_out() {
         const THREADS: usize = 4;

@@ -1,9 +1,11 @@
-//! Private memory of peers where cross-memory attach is refused: a thread at its owner copies for those who ask.
+//! A thread that copies private memory for peers where cross-memory attach is refused.
 //!
-//! An asker writes its request into a box in its own arena (where the bytes lie in the owner's memory, and the bytes themselves), puts the box's
-//! offset into its slot of the owner's inbox, wakes the owner's thread, and sleeps until the box says that it is done. The thread believes nothing:
-//! it copies only where the owner has exposed memory. It needs no lock of the owner's MPI calls, so an owner that computes, or that
-//! itself asks somebody, serves all the same.
+//! The asking process writes a request into its mailbox, in its own arena: addresses in the owner's memory,
+//! and the bytes. It puts the mailbox's offset into its slot of the owner's inbox, wakes the owner's thread,
+//! and sleeps until the mailbox says that it is done.
+//!
+//! Invariants: the thread copies only memory that the owner exposes, whatever a request says. It takes no
+//! lock of MPI calls, so an owner that computes or waits serves all the same.
 
 use error::{Class, Error, Result, fail};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,30 +15,27 @@ use std::time::Duration;
 use sys::{Span, futex};
 use transport::shm::{Allocator, Arena, Segment};
 
-/// Pieces in one request.
 const PIECES_MAX: usize = 256;
-/// Bytes in one request.
 const BYTES_MAX: usize = 64 << 10;
 
-// Words of an asker's box: state, way, number of pieces; then the pieces, (address, bytes) each; then the bytes.
+// Words of a mailbox: state, direction, number of pieces; then each piece (address, bytes); then the bytes.
 const STATE: usize = 0;
 const WAY: usize = 1;
 const COUNT: usize = 2;
 const PIECES: usize = 8;
-const BOX_WORDS: usize = PIECES + 2 * PIECES_MAX;
-const BOX_BYTES: u64 = (BOX_WORDS * 8 + BYTES_MAX) as u64;
+const MAILBOX_WORDS: usize = PIECES + 2 * PIECES_MAX;
+const MAILBOX_BYTES: u64 = (MAILBOX_WORDS * 8 + BYTES_MAX) as u64;
 
-// States of a box.
+// States of a mailbox.
 const ASKED: u64 = 1;
 const DONE: u64 = 2;
 const REFUSED: u64 = 3;
 
-/// Words of an inbox before the slots of the askers.
+/// Words of an inbox before the slots, one for each rank.
 const SLOTS: usize = 16;
-/// The first word of an inbox: requests so far, on which the thread sleeps.
+/// The first word of an inbox: the number of requests so far, on which the thread sleeps.
 const BELL: usize = 0;
 
-/// Which way bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// From the target.
@@ -45,13 +44,13 @@ pub enum Way {
     Put,
 }
 
-/// A piece of private memory: address in its owner, and bytes.
+/// A piece of private memory: its address in the owner, and bytes.
 pub(crate) type RemotePiece = (usize, usize);
 
-/// Memory that peers may reach through the thread, by window.
+/// Memory that the thread serves, by window.
 type Exposed = Arc<Mutex<Vec<(u64, Span)>>>;
 
-/// What serves peers: nothing until somebody needs it.
+/// The thread's owner. The thread starts when it is first needed.
 #[derive(Default)]
 pub(crate) struct Server {
     exposed: Exposed,
@@ -66,12 +65,12 @@ struct Running {
 }
 
 impl Server {
-    /// Lets peers reach `span`, as part of window `window`.
+    /// Lets peers reach `span` as part of window `window`.
     pub fn expose(&self, window: u64, span: Span) {
         self.regions().push((window, span));
     }
 
-    /// Ends what `expose` allowed: of one span, or of the whole window.
+    /// Undoes `expose`: for one span, or for the whole window.
     pub fn conceal(&self, window: u64, span: Option<Span>) {
         self.regions().retain(|&(other, region)| other != window || span.is_some_and(|span| span != region));
     }
@@ -80,7 +79,7 @@ impl Server {
         self.exposed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts the thread, if it does not run, and shows its inbox; the inbox's offset in our arena.
+    /// Starts the thread unless it runs, and shows its inbox. Returns the inbox's offset in the arena.
     pub fn start(&mut self, segment: &Segment, rank: u32, allocator: &mut Allocator) -> Result<u64> {
         if let Some(running) = &self.running {
             return Ok(running.inbox);
@@ -93,10 +92,9 @@ impl Server {
         let words = arena.words(inbox, SLOTS + ranks).expect("allocated just now");
         words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
         let ended = Arc::new(AtomicBool::new(false));
-        let servant = Servant { segment: segment.clone(), rank, inbox, exposed: self.exposed.clone() };
+        let server = ServerThread { segment: segment.clone(), rank, inbox, exposed: self.exposed.clone() };
         let stop = ended.clone();
-        let thread =
-            std::thread::Builder::new().name("outboard-rma".into()).spawn(move || servant.run(&stop));
+        let thread = std::thread::Builder::new().name("outboard-rma".into()).spawn(move || server.run(&stop));
         let thread = thread.map_err(|error| {
             Error::new(Class::Other, format!("cannot start the thread that serves windows: {error}"))
         })?;
@@ -113,20 +111,19 @@ impl Drop for Running {
             bell.fetch_add(1, Ordering::Release);
             futex::wake_low(bell, 1);
         }
-        // A thread that panicked has said so itself.
+        // A thread that panicked has reported that itself.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-/// The thread's own view.
-struct Servant {
+struct ServerThread {
     segment: Segment,
     rank: u32,
     inbox: u64,
     exposed: Exposed,
 }
 
-impl Servant {
+impl ServerThread {
     fn run(self, ended: &AtomicBool) {
         sys::signal::block_all();
         let ranks = self.segment.shape().ranks as usize;
@@ -145,28 +142,28 @@ impl Servant {
 
     fn answer(&self, asker: u32, offset: u64) {
         let Ok(arena) = self.segment.arena(asker) else { return };
-        let Some(form) = Form::open(&arena, offset) else { return };
-        let state = if self.copy(&form) { DONE } else { REFUSED };
-        form.words[STATE].store(state, Ordering::Release);
-        futex::wake_low(&form.words[STATE], 1);
+        let Some(mailbox) = Mailbox::open(&arena, offset) else { return };
+        let state = if self.copy(&mailbox) { DONE } else { REFUSED };
+        mailbox.words[STATE].store(state, Ordering::Release);
+        futex::wake_low(&mailbox.words[STATE], 1);
     }
 
-    /// Copies what a form asks for; false where that is not exposed memory.
-    fn copy(&self, form: &Form) -> bool {
+    /// Copies what a request names; false where that is not exposed.
+    fn copy(&self, mailbox: &Mailbox) -> bool {
         let exposed = self.exposed.lock().unwrap_or_else(PoisonError::into_inner);
         let mut done = 0;
-        for index in 0..(form.words[COUNT].load(Ordering::Relaxed) as usize).min(PIECES_MAX) {
-            let (address, bytes) = form.piece(index);
+        for index in 0..(mailbox.words[COUNT].load(Ordering::Relaxed) as usize).min(PIECES_MAX) {
+            let (address, bytes) = mailbox.piece(index);
             let inside = |span: &Span| {
                 let at = address.wrapping_sub(span.address());
                 (at <= span.bytes() && bytes <= span.bytes() - at).then(|| span.slice(at, bytes))
             };
             let Some(here) = exposed.iter().find_map(|(_, span)| inside(span)) else { return false };
-            if bytes > form.bytes.bytes() - done {
+            if bytes > mailbox.bytes.bytes() - done {
                 return false;
             }
-            let there = form.bytes.slice(done, bytes);
-            if form.words[WAY].load(Ordering::Relaxed) == Way::Put as u64 {
+            let there = mailbox.bytes.slice(done, bytes);
+            if mailbox.words[WAY].load(Ordering::Relaxed) == Way::Put as u64 {
                 there.copy_to(here);
             } else {
                 here.copy_to(there);
@@ -177,17 +174,16 @@ impl Servant {
     }
 }
 
-/// An asker's box.
-struct Form<'a> {
+struct Mailbox<'a> {
     words: &'a [AtomicU64],
     bytes: Span,
 }
 
-impl Form<'_> {
-    fn open(arena: &Arena, offset: u64) -> Option<Form<'_>> {
-        let words = arena.words(offset, BOX_WORDS)?;
-        let bytes = arena.span(offset.checked_add(BOX_WORDS as u64 * 8)?, BYTES_MAX as u64)?;
-        Some(Form { words, bytes })
+impl Mailbox<'_> {
+    fn open(arena: &Arena, offset: u64) -> Option<Mailbox<'_>> {
+        let words = arena.words(offset, MAILBOX_WORDS)?;
+        let bytes = arena.span(offset.checked_add(MAILBOX_WORDS as u64 * 8)?, BYTES_MAX as u64)?;
+        Some(Mailbox { words, bytes })
     }
 
     fn piece(&self, index: usize) -> RemotePiece {
@@ -196,7 +192,7 @@ impl Form<'_> {
     }
 }
 
-/// Our box, by which we ask others.
+/// This process's mailbox.
 pub(crate) struct Asker {
     arena: Arena,
     offset: u64,
@@ -204,13 +200,14 @@ pub(crate) struct Asker {
 
 impl Asker {
     pub fn new(allocator: &mut Allocator) -> Result<Asker> {
-        let Some(offset) = allocator.alloc(BOX_BYTES) else {
+        let Some(offset) = allocator.alloc(MAILBOX_BYTES) else {
             fail!(Class::NoMem, "the arena has no room for the box by which windows are asked");
         };
         Ok(Asker { arena: allocator.arena().clone(), offset })
     }
 
-    /// Moves bytes between `span` and pieces of the private memory of `peer`, whose inbox is at `inbox`; both have the same length.
+    /// Moves bytes between `span` and pieces of the private memory of `peer`, whose inbox is at `inbox`. Both
+    /// have the same length.
     pub fn transfer(
         &self,
         segment: &Segment,
@@ -220,17 +217,17 @@ impl Asker {
         span: Span,
         way: Way,
     ) -> Result<()> {
-        let form = Form::open(&self.arena, self.offset).expect("allocated when it was made");
-        // Long pieces are cut, and as many as fit make one request.
+        let mailbox = Mailbox::open(&self.arena, self.offset).expect("allocated when it was made");
+        // Long pieces are cut; as many pieces as fit make one request.
         let (mut next, mut skipped, mut done) = (0, 0, 0);
         while next < pieces.len() {
             let (mut count, mut bytes) = (0, 0);
             while next < pieces.len() && count < PIECES_MAX && bytes < BYTES_MAX {
                 let (address, length) = pieces[next];
                 let part = (length - skipped).min(BYTES_MAX - bytes);
-                form.words[PIECES + 2 * count]
+                mailbox.words[PIECES + 2 * count]
                     .store((address.wrapping_add(skipped)) as u64, Ordering::Relaxed);
-                form.words[PIECES + 2 * count + 1].store(part as u64, Ordering::Relaxed);
+                mailbox.words[PIECES + 2 * count + 1].store(part as u64, Ordering::Relaxed);
                 (count, bytes, skipped) = (count + 1, bytes + part, skipped + part);
                 if skipped == length {
                     (next, skipped) = (next + 1, 0);
@@ -238,26 +235,26 @@ impl Asker {
             }
             let here = span.slice(done, bytes);
             if way == Way::Put {
-                here.copy_to(form.bytes.slice(0, bytes));
+                here.copy_to(mailbox.bytes.slice(0, bytes));
             }
-            form.words[WAY].store(way as u64, Ordering::Relaxed);
-            form.words[COUNT].store(count as u64, Ordering::Relaxed);
-            self.ask(segment, peer, inbox, &form)?;
+            mailbox.words[WAY].store(way as u64, Ordering::Relaxed);
+            mailbox.words[COUNT].store(count as u64, Ordering::Relaxed);
+            self.ask(segment, peer, inbox, &mailbox)?;
             if way == Way::Fetch {
-                form.bytes.slice(0, bytes).copy_to(here);
+                mailbox.bytes.slice(0, bytes).copy_to(here);
             }
             done += bytes;
         }
         Ok(())
     }
 
-    fn ask(&self, segment: &Segment, peer: u32, inbox: u64, form: &Form) -> Result<()> {
+    fn ask(&self, segment: &Segment, peer: u32, inbox: u64, mailbox: &Mailbox) -> Result<()> {
         let theirs = segment.arena(peer)?;
         let slot = theirs.word(inbox + (SLOTS as u64 + u64::from(self.arena.rank())) * 8);
         let (Some(bell), Some(slot)) = (theirs.word(inbox), slot) else {
             fail!(Class::Intern, "peer {peer} shows an inbox at {inbox:#x}, which is not in its arena");
         };
-        let state = &form.words[STATE];
+        let state = &mailbox.words[STATE];
         state.store(ASKED, Ordering::Relaxed);
         slot.store(self.offset, Ordering::Release);
         bell.fetch_add(1, Ordering::Release);
@@ -284,11 +281,12 @@ mod tests {
     use transport::shm::Shape;
 
     fn span(bytes: &mut [u8]) -> Span {
-        // The tests' memory is given away for ever.
+        // Leaked: a span must stay mapped.
         Span::of(Box::leak(bytes.to_vec().into_boxed_slice()))
     }
 
-    // Goal: bytes arrive whatever the pieces, and memory that is not exposed stays untouched. Method: two ranks in one process.
+    // Goal: bytes arrive whatever the pieces, and memory that is not exposed is unchanged. Method: two ranks
+    // in one process.
     #[test]
     fn a_thread_copies_what_is_exposed_and_nothing_else() {
         let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 4 << 20 }).unwrap();

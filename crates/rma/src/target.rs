@@ -1,6 +1,6 @@
 //! One member of a window as an origin sees it: where its memory is, and how bytes get there.
 
-use crate::pieces::Piece;
+use crate::pieces::TargetPiece;
 use crate::process::Rma;
 use crate::record::{Lock, Record};
 use crate::serve::{RemotePiece, Way};
@@ -12,54 +12,51 @@ use sys::Span;
 use telemetry::{Counter, count};
 use transport::shm::cma;
 
-/// Where an operation goes at its target.
+/// The range of the target's memory that an operation touches.
 #[derive(Clone, Copy)]
 pub struct TargetRange<'a> {
     /// Displacement in the target's units; in a dynamic window, an address.
     pub disp: i64,
-    /// Elements.
     pub count: usize,
-    /// Their data bytes together.
+    /// Data bytes of all elements.
     pub bytes: usize,
-    /// Their layout.
     pub layout: &'a Arc<Layout>,
 }
 
 /// One member as an origin sees it.
 pub(crate) struct Target {
     pub record: Record,
-    /// Our rank in the window, by which the record knows us.
+    /// This process's rank in the window, by which the record knows it.
     pub me: usize,
-    /// Its number in the job.
+    /// Its rank in the job.
     pub peer: u32,
     pub bytes: u64,
     pub disp_unit: i64,
     pub memory: Memory,
-    /// The lock that we hold, or wait for.
+    /// The lock that this process holds, or waits for.
     pub held: Option<Held>,
-    /// Whether our MPI_Win_start names it.
+    /// Whether the present MPI_Win_start names it.
     pub started: bool,
-    /// How many of its posts we have answered.
+    /// How many of its posts this process has answered.
     pub answered: u64,
 }
 
-/// How a member's memory is reached.
 #[derive(Debug)]
 pub(crate) enum Memory {
-    /// Loads and stores: it lies in an arena.
+    /// By loads and stores, from all members: it lies in an arena.
     Mapped(Span),
-    /// It is our own, but private: others need the latch to update it, so we do too.
+    /// This process's own private memory. Others update it in the latch, so this process does too.
     Local(Span),
-    /// Another process's, from this address there.
+    /// Another process's private memory, at this address there.
     Private(usize),
-    /// Whatever it has attached, as far as we know.
+    /// What the member has attached, as of the latest look.
     Dynamic(Regions),
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
     pub lock: Lock,
-    /// None under MPI_MODE_NOCHECK, where the program has made sure that nobody conflicts.
+    /// None under MPI_MODE_NOCHECK, where the program excludes conflicts.
     pub ticket: Option<u64>,
 }
 
@@ -67,7 +64,7 @@ pub(crate) struct Held {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Regions {
     pub version: Option<u64>,
-    /// Address, bytes, memory; ascending, without overlap, none empty.
+    /// Address, bytes, memory; ascending, disjoint, none empty.
     pub known: Arc<[(usize, usize, Memory)]>,
 }
 
@@ -78,7 +75,8 @@ impl Regions {
         self.known[..after].last().filter(|region| address - region.0 < region.1)
     }
 
-    /// A range that lies in one region that is addressable here is a buffer; any other is taken piece by piece.
+    /// The range as one buffer if it lies in one region that is addressable here; else it is taken piece by
+    /// piece.
     fn spot(&self, range: TargetRange) -> Spot {
         let first = range.layout.reach(range.count.max(1)).map_or(0, |reach| reach.0);
         if let Some((address, _, memory)) =
@@ -114,7 +112,7 @@ impl Target {
         self.held = Some(Held { lock, ticket: check.then(|| self.record.queue()) });
     }
 
-    /// Gives the lock back; false if none is held.
+    /// Releases the lock; false if none is held.
     #[inline]
     pub fn release(&mut self, rma: &Rma) -> bool {
         let Some(held) = self.held.take() else { return false };
@@ -127,17 +125,17 @@ impl Target {
 }
 
 impl Target {
-    /// The memory of a place that everybody reaches by loads and stores, where it has no gaps and is inside of what the target exposes.
+    /// The mapped memory of a range without gaps that lies inside what the target exposes.
     #[inline(always)]
     pub fn direct(&self, range: TargetRange) -> Option<Span> {
         if range.layout.is_contiguous() { self.mapped(range.disp, range.bytes) } else { None }
     }
 
-    /// The same of so many bytes from a displacement on.
+    /// The same for `bytes` bytes at displacement `disp`.
     #[inline(always)]
     pub fn mapped(&self, disp: i64, bytes: usize) -> Option<Span> {
         let Memory::Mapped(span) = &self.memory else { return None };
-        // Negative offsets are great ones.
+        // A negative offset becomes a great one, which is outside.
         let offset = disp.checked_mul(self.disp_unit)? as usize;
         let inside = offset <= span.bytes() && bytes <= span.bytes() - offset;
         inside.then(|| span.slice(offset, bytes))
@@ -199,22 +197,24 @@ impl Target {
         }
     }
 
-    /// Packed bytes `[at, at + bytes)` of elements at `base` in the target's process.
+    /// Appends the pieces of packed bytes `[at, at + bytes)` of elements at `base` in the target's process.
     pub fn pieces_at(
         &self,
         base: usize,
         layout: &Arc<Layout>,
         at: usize,
         bytes: usize,
-        pieces: &mut Vec<Piece>,
+        pieces: &mut Vec<TargetPiece>,
     ) -> Result<()> {
         let Memory::Dynamic(regions) = &self.memory else {
-            layout.pieces_at(base, at, bytes, |address, bytes| pieces.push(Piece::There { address, bytes }));
+            layout.pieces_at(base, at, bytes, |address, bytes| {
+                pieces.push(TargetPiece::There { address, bytes })
+            });
             return Ok(());
         };
         let mut missing = None;
         layout.pieces_at(base, at, bytes, |mut address, mut bytes| {
-            // A piece may reach over regions that touch each other.
+            // A piece may cross regions that touch.
             while bytes > 0 && missing.is_none() {
                 let Some((start, length, memory)) = regions.find(address) else {
                     missing = Some((address, bytes));
@@ -222,9 +222,9 @@ impl Target {
                 };
                 let (by, part) = (address - start, bytes.min(length - (address - start)));
                 pieces.push(match memory {
-                    Memory::Mapped(span) => Piece::Here { span: span.slice(by, part), mapped: true },
-                    Memory::Local(span) => Piece::Here { span: span.slice(by, part), mapped: false },
-                    _ => Piece::There { address, bytes: part },
+                    Memory::Mapped(span) => TargetPiece::Here { span: span.slice(by, part), mapped: true },
+                    Memory::Local(span) => TargetPiece::Here { span: span.slice(by, part), mapped: false },
+                    _ => TargetPiece::There { address, bytes: part },
                 });
                 (address, bytes) = (address + part, bytes - part);
             }
@@ -237,16 +237,18 @@ impl Target {
         }
     }
 
-    /// Moves bytes between a span and pieces, which have the same length.
-    pub fn transfer(&self, rma: &mut Rma, pieces: &[Piece], span: Span, way: Way) -> Result<()> {
+    /// Moves bytes between a span and pieces of the same length.
+    pub fn transfer(&self, rma: &mut Rma, pieces: &[TargetPiece], span: Span, way: Way) -> Result<()> {
         let mut done = 0;
         let mut far = std::mem::take(&mut rma.scratch.far);
         let mut moved = Ok(());
-        for run in pieces.chunk_by(|a, b| matches!((a, b), (Piece::There { .. }, Piece::There { .. }))) {
-            let bytes = run.iter().map(Piece::bytes).sum();
+        for run in
+            pieces.chunk_by(|a, b| matches!((a, b), (TargetPiece::There { .. }, TargetPiece::There { .. })))
+        {
+            let bytes = run.iter().map(TargetPiece::bytes).sum();
             let here = span.slice(done, bytes);
             done += bytes;
-            if let [Piece::Here { span, .. }] = run {
+            if let [TargetPiece::Here { span, .. }] = run {
                 match way {
                     Way::Put => here.copy_to(*span),
                     Way::Fetch => span.copy_to(here),
@@ -255,8 +257,8 @@ impl Target {
             }
             far.clear();
             far.extend(run.iter().filter_map(|piece| match piece {
-                Piece::There { address, bytes } => Some((*address, *bytes)),
-                Piece::Here { .. } => None,
+                TargetPiece::There { address, bytes } => Some((*address, *bytes)),
+                TargetPiece::Here { .. } => None,
             }));
             moved = self.transfer_far(rma, &far, here, way);
             if moved.is_err() {
@@ -281,7 +283,7 @@ impl Target {
                     count(Counter::CmaBytes, here.bytes() as u64);
                     return Ok(());
                 }
-                // A device's memory, perhaps: its owner has found out, and serves it.
+                // Perhaps a device's memory; its owner has noticed, and serves it.
                 Err(error) => refused = Some(error),
             }
         }

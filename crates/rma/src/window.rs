@@ -1,7 +1,7 @@
 //! A window: what each member exposes, and which epochs are open (MPI 5.0, sections 12.2 and 12.5).
 //!
-//! All operations move their bytes before they return, so closing an epoch or flushing it has nothing to complete: it orders memory
-//! and tells others. Functions here never wait: the layer above asks again until they say yes.
+//! Invariants: operations move their bytes before they return, so closing or flushing an epoch only orders
+//! memory and informs others. Functions here never wait: the caller asks again until they succeed.
 
 use crate::process::Rma;
 use crate::record::{Lock, Record};
@@ -11,45 +11,41 @@ use std::sync::atomic::{Ordering, fence};
 use sys::Span;
 use transport::shm::Allocator;
 
-/// How a window came to its memory (MPI_WIN_CREATE_FLAVOR).
+/// MPI_WIN_CREATE_FLAVOR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavor {
-    /// MPI_Win_create: the program's memory.
+    /// MPI_Win_create: memory of the program.
     Create,
-    /// MPI_Win_allocate: ours.
+    /// MPI_Win_allocate: memory of this library.
     Allocate,
-    /// MPI_Win_allocate_shared: ours, and the members address each other's.
+    /// MPI_Win_allocate_shared: memory of this library that all members map.
     Shared,
     /// MPI_Win_create_dynamic: memory is attached later.
     Dynamic,
 }
 
-/// What one member tells the others when a window is made: words that travel in an allgather.
+/// What one member tells the others when a window is made, in an allgather.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exposure {
-    /// Where its record lies in its arena.
+    /// Offset of its record in its arena.
     pub record: u64,
     /// Address of its memory in its own process.
     pub base: usize,
-    /// Bytes of it.
     pub bytes: u64,
-    /// Bytes by which displacements count.
+    /// Bytes per unit of displacement.
     pub disp_unit: i64,
-    /// Where the memory lies if it is in an arena: whose, and at which offset.
+    /// The rank and the offset of the arena in which the memory lies, if it lies in one.
     pub mapped: Option<(u32, u64)>,
 }
 
 impl Exposure {
-    /// Words of an exposure.
     pub const WORDS: usize = 6;
 
-    /// As words.
     pub fn to_words(self) -> [u64; Exposure::WORDS] {
         let (rank, offset) = self.mapped.map_or((u64::MAX, 0), |(rank, offset)| (u64::from(rank), offset));
         [self.record, self.base as u64, self.bytes, self.disp_unit as u64, rank, offset]
     }
 
-    /// The inverse of `to_words`.
     pub fn from_words(words: &[u64]) -> Exposure {
         let mapped = u32::try_from(words[4]).ok().map(|rank| (rank, words[5]));
         let (record, base, bytes) = (words[0], words[1] as usize, words[2]);
@@ -66,34 +62,30 @@ impl Exposure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AccessEpoch {
     Closed,
-    /// A fence may have opened an epoch; it has, once an operation was issued (MPI 5.0, section 12.5.1).
+    /// A fence opens an epoch once an operation is issued in it (MPI 5.0, section 12.5.1).
     Fence {
         used: bool,
     },
-    /// MPI_Win_start.
     Start,
-    /// So many locks by MPI_Win_lock.
+    /// The number of locks by MPI_Win_lock.
     Locks(usize),
-    /// MPI_Win_lock_all.
     LockAll,
 }
 
-/// A window.
 pub struct Window {
-    /// How it came to its memory.
     pub flavor: Flavor,
-    /// Its number in this process, for what it exposes to the thread that serves peers.
+    /// Its number in this process, which names it to the serving thread.
     pub(crate) id: u64,
     pub(crate) rank: usize,
     pub(crate) targets: Vec<Target>,
-    /// Whether we have written into targets by plain stores since the latest fence of a flush.
+    /// Whether plain stores have gone to targets since the latest flush.
     pub(crate) stored: bool,
     access: AccessEpoch,
-    /// Access epochs that others must have ended here before MPI_Win_wait returns, if an exposure epoch is open.
+    /// The count of completions for which MPI_Win_wait waits, if an exposure epoch is open.
     posted: Option<u64>,
-    /// Access epochs that others have ended here in earlier exposure epochs.
+    /// Completions in earlier exposure epochs.
     completed: u64,
-    /// Dynamic: what we have attached, and where its table lies.
+    /// Of a dynamic window: what this process has attached; offset and rows of its table.
     pub(crate) attached: Vec<Attached>,
     pub(crate) table: Option<(u64, usize)>,
 }
@@ -101,12 +93,12 @@ pub struct Window {
 /// Memory that this member has attached.
 pub(crate) struct Attached {
     pub span: Span,
-    /// Where it lies, if that is in an arena: whose, and at which offset.
+    /// The rank and the offset of the arena in which it lies, if it lies in one.
     pub mapped: Option<(u32, u64)>,
 }
 
 impl Window {
-    /// The window of `peers` with what they expose. `own` is our own memory.
+    /// The window of `peers` with what they expose. `own` is this process's memory.
     pub fn new(
         rma: &mut Rma,
         flavor: Flavor,
@@ -162,7 +154,7 @@ impl Window {
         })
     }
 
-    /// Gives the memory of a new window's record and tables back. All members must have stopped using it.
+    /// Frees the record and the table. All members must have stopped using them.
     pub fn free(self, rma: &mut Rma, allocator: &mut Allocator) {
         rma.server.conceal(self.id, None);
         allocator.free(self.own().record.offset());
@@ -173,7 +165,6 @@ impl Window {
         &self.targets[self.rank]
     }
 
-    /// How many members.
     pub fn size(&self) -> usize {
         self.targets.len()
     }
@@ -187,7 +178,7 @@ impl Window {
         }
     }
 
-    /// The target of an operation, for which an access epoch must be open.
+    /// The target of an operation; MPI_ERR_RMA_SYNC unless an access epoch is open for it.
     #[inline(always)]
     pub fn target(&mut self, rank: i32) -> Result<usize> {
         match self.open_target(rank) {
@@ -196,15 +187,15 @@ impl Window {
         }
     }
 
-    /// The same; nothing where there is no such target.
+    /// As `target`; nothing instead of an error.
     #[inline(always)]
     pub(crate) fn open_target(&mut self, rank: i32) -> Option<usize> {
         let member = usize::try_from(rank).ok().filter(|member| *member < self.targets.len())?;
-        // A lock, also one of MPI_Win_lock_all, is held in epochs of locks only.
+        // A lock is held only in epochs of MPI_Win_lock and MPI_Win_lock_all.
         (self.targets[member].held.is_some() || self.is_open(member)).then_some(member)
     }
 
-    /// Whether an epoch is open for a member whose lock we do not hold.
+    /// Whether an epoch without locks is open for a member.
     fn is_open(&mut self, member: usize) -> bool {
         match &mut self.access {
             AccessEpoch::Fence { used } => {
@@ -241,7 +232,7 @@ impl Window {
         error::Error::new(Class::RmaSync, format!("an operation on rank {rank}, but {open}"))
     }
 
-    /// Checks that a fence may be called; the members then meet in a barrier, and `fenced` ends it.
+    /// Checks that a fence may be called. A barrier of the members follows, then `fenced`.
     pub fn may_fence(&self) -> Result<()> {
         match self.access {
             AccessEpoch::Closed | AccessEpoch::Fence { .. } => {}
@@ -254,13 +245,13 @@ impl Window {
         Ok(())
     }
 
-    /// All have reached the fence. `opens`: MPI_MODE_NOSUCCEED was not given.
+    /// All members have reached the fence. `opens`: MPI_MODE_NOSUCCEED was not given.
     pub fn fenced(&mut self, opens: bool) {
         fence(Ordering::SeqCst);
         self.access = if opens { AccessEpoch::Fence { used: false } } else { AccessEpoch::Closed };
     }
 
-    /// Checks that an access epoch may be opened: none is open, but perhaps one of a fence in which nothing happened.
+    /// Checks that an access epoch may be opened: none is open but a fence's without operations.
     #[inline]
     fn may_open(&self, call: &str) -> Result<()> {
         match self.access {
@@ -286,7 +277,7 @@ impl Window {
         Ok(())
     }
 
-    /// MPI_Win_start: opens an access epoch; it has begun once `has_started`.
+    /// MPI_Win_start: opens an access epoch, which has begun once `has_started`.
     pub fn start(&mut self, targets: &[usize]) -> Result<()> {
         self.may_open("MPI_Win_start")?;
         self.access = AccessEpoch::Start;
@@ -305,7 +296,6 @@ impl Window {
         self.targets.iter().enumerate().all(posted)
     }
 
-    /// MPI_Win_complete.
     pub fn complete(&mut self, rma: &Rma) -> Result<()> {
         if self.access != AccessEpoch::Start {
             fail!(Class::RmaSync, "MPI_Win_complete without MPI_Win_start");
@@ -320,7 +310,8 @@ impl Window {
         Ok(())
     }
 
-    /// MPI_Win_test, and what MPI_Win_wait waits for: whether all origins have completed; the exposure epoch is over then.
+    /// MPI_Win_test, and the condition of MPI_Win_wait: whether all origins have completed. Then the exposure
+    /// epoch ends.
     pub fn has_completed(&mut self) -> Result<bool> {
         let Some(wanted) = self.posted else {
             fail!(Class::RmaSync, "a wait for the end of an exposure epoch without MPI_Win_post");
@@ -333,7 +324,7 @@ impl Window {
         Ok(true)
     }
 
-    /// MPI_Win_lock: asks for the lock of one member; it is held once `is_granted`.
+    /// MPI_Win_lock: asks for the lock of one member, which is held once `is_granted`.
     #[inline]
     pub fn lock(&mut self, rank: i32, lock: Lock, check: bool) -> Result<usize> {
         let member = self.member(rank)?;
@@ -353,7 +344,6 @@ impl Window {
         Ok(member)
     }
 
-    /// Whether the lock of a member is held now.
     #[inline]
     pub fn is_granted(&self, rma: &Rma, member: usize) -> bool {
         let Target { record, held, .. } = &self.targets[member];
@@ -365,7 +355,7 @@ impl Window {
         }
     }
 
-    /// MPI_Win_lock_all: the members' locks are then asked for one after the other (`lock_next`).
+    /// MPI_Win_lock_all: the caller then asks for each member's lock (`ask`).
     pub fn lock_all(&mut self) -> Result<()> {
         self.may_open("MPI_Win_lock_all")?;
         self.access = AccessEpoch::LockAll;
@@ -377,7 +367,6 @@ impl Window {
         self.targets[member].ask(Lock::Shared, check);
     }
 
-    /// MPI_Win_unlock.
     #[inline]
     pub fn unlock(&mut self, rma: &Rma, rank: i32) -> Result<()> {
         let member = self.member(rank)?;
@@ -391,7 +380,6 @@ impl Window {
         Ok(())
     }
 
-    /// MPI_Win_unlock_all.
     pub fn unlock_all(&mut self, rma: &Rma) -> Result<()> {
         if self.access != AccessEpoch::LockAll {
             fail!(Class::RmaSync, "MPI_Win_unlock_all without MPI_Win_lock_all");
@@ -403,7 +391,7 @@ impl Window {
         Ok(())
     }
 
-    /// MPI_Win_flush and its kin: what was issued has been done, so only the order of memory is left. `rank` is none for all.
+    /// MPI_Win_flush and its relatives only order memory. No `rank` means all members.
     #[inline(always)]
     pub fn flush(&mut self, rank: Option<i32>) -> Result<()> {
         let open = match rank {
@@ -413,7 +401,7 @@ impl Window {
         if !open {
             fail!(Class::RmaSync, "a flush outside an epoch of MPI_Win_lock or MPI_Win_lock_all");
         }
-        // Loads, and updates by atomic instructions, are in order without; stores wait for a while.
+        // Only plain stores need a full fence; loads and atomic updates are in order.
         fence(if std::mem::take(&mut self.stored) { Ordering::SeqCst } else { Ordering::AcqRel });
         Ok(())
     }
@@ -429,7 +417,8 @@ impl Window {
         }
     }
 
-    /// Size, displacement unit and address in this process of a member's memory, if it can be addressed here (MPI_Win_shared_query).
+    /// MPI_Win_shared_query: size, displacement unit and local address of a member's memory, if it is
+    /// addressable.
     pub fn mapped(&self, rank: i32) -> Result<Option<(u64, i64, usize)>> {
         let Target { bytes, disp_unit, memory, .. } = &self.targets[self.member(rank)?];
         Ok(match memory {
