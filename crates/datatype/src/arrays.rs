@@ -1,8 +1,8 @@
-//! Subarrays and distributed arrays (MPI 5.0, sections 5.1.3 and 5.1.4): both are built one dimension after
-//! the other, the fastest first, and bounded by the whole array.
+//! Subarrays and distributed arrays (MPI 5.0, sections 5.1.3 and 5.1.4). Both are built dimension by
+//! dimension, the fastest first, and have the bounds of the whole array.
 
 use crate::combiner::{Combiner, Width};
-use crate::construct::{Plan, too_large};
+use crate::construct::{LayoutDraft, too_large};
 use crate::datatype::{Datatype, Parts, Recipe};
 use error::{Class, Result, fail};
 use std::sync::Arc;
@@ -11,13 +11,9 @@ use std::sync::Arc;
 pub const ORDER_C: i32 = 12;
 /// MPI_ORDER_FORTRAN: the first dimension is the fastest.
 pub const ORDER_FORTRAN: i32 = 15;
-/// MPI_DISTRIBUTE_NONE.
 pub const DISTRIBUTE_NONE: i32 = 16;
-/// MPI_DISTRIBUTE_BLOCK.
 pub const DISTRIBUTE_BLOCK: i32 = 17;
-/// MPI_DISTRIBUTE_CYCLIC.
 pub const DISTRIBUTE_CYCLIC: i32 = 18;
-/// MPI_DISTRIBUTE_DFLT_DARG.
 pub const DISTRIBUTE_DEFAULT: i64 = 19;
 
 /// The part `subsizes` at `starts` of an array of `sizes` elements (MPI_Type_create_subarray).
@@ -45,14 +41,14 @@ pub fn subarray(
             );
         }
     }
-    let mut plan = Plan::of(old);
+    let mut draft = LayoutDraft::of(old);
     let mut stride = old.extent();
     for dim in fastest_first(ndims, order) {
         let start = starts[dim].checked_mul(stride).ok_or_else(too_large)?;
-        plan = plan.times(subsizes[dim], stride)?.shifted(start)?;
+        draft = draft.times(subsizes[dim], stride)?.shifted(start)?;
         stride = stride.checked_mul(sizes[dim]).ok_or_else(too_large)?;
     }
-    plan.marks = (Some(0), Some(stride));
+    draft.marks = (Some(0), Some(stride));
     let (head, lists, order) = ([ndims as i64], [sizes, subsizes, starts].concat(), [order as i64]);
     let (integers, numbers) = match width {
         Width::Int => (lists.len() + 2, [&head[..], &lists, &order].concat()),
@@ -60,18 +56,17 @@ pub fn subarray(
     };
     let combiner = Combiner::Subarray;
     let recipe = Recipe { combiner, numbers, integers, addresses: 0, datatypes: Parts::One(old.clone()) };
-    // The plan's size has been checked, so the product of the subsizes cannot overflow unless elements are
-    // empty.
+    // The draft's size is checked, so the product of the subsizes overflows only if elements are empty.
     let elements = subsizes.iter().fold(1u64, |product, &n| product.saturating_mul(n as u64));
-    plan.finish(old.facts.times(elements), recipe)
+    draft.finish(old.facts.times(elements), recipe)
 }
 
-/// A distributed array: which part of it one process of a grid holds.
+/// One process's part of a distributed array.
 #[derive(Clone, Copy, Debug)]
 pub struct Distribution<'a> {
     /// Processes in the grid.
     pub size: i64,
-    /// The process whose part is wanted.
+    /// The process.
     pub rank: i64,
     /// Elements of the whole array, per dimension.
     pub sizes: &'a [i64],
@@ -88,29 +83,29 @@ pub struct Distribution<'a> {
 /// A process's part of a distributed array (MPI_Type_create_darray).
 pub fn darray(width: Width, array: &Distribution, old: &Arc<Datatype>) -> Result<Arc<Datatype>> {
     let ndims = check_distribution(array)?;
-    // Ranks are row-major in the grid whatever the order of the array (section 5.1.4).
+    // Ranks are row-major in the grid whatever the order of the array (MPI 5.0, section 5.1.4).
     let mut coordinates = vec![0; ndims];
     let mut rank = array.rank;
     for dim in (0..ndims).rev() {
         coordinates[dim] = rank % array.grid[dim];
         rank /= array.grid[dim];
     }
-    let mut plan = Plan::of(old);
+    let mut draft = LayoutDraft::of(old);
     let mut stride = old.extent();
     let mut elements = 1u64;
     for dim in fastest_first(ndims, array.order) {
         let (size, processes, coordinate) = (array.sizes[dim], array.grid[dim], coordinates[dim]);
         let block = block_length(array, dim)?;
         let owned;
-        (plan, owned) = distribute(plan, stride, size, block, processes, coordinate)?;
+        (draft, owned) = distribute(draft, stride, size, block, processes, coordinate)?;
         elements = elements.saturating_mul(owned as u64);
         stride = stride.checked_mul(size).ok_or_else(too_large)?;
     }
-    plan.marks = (Some(0), Some(stride));
-    plan.finish(old.facts.times(elements), darray_recipe(width, array, old))
+    draft.marks = (Some(0), Some(stride));
+    draft.finish(old.facts.times(elements), darray_recipe(width, array, old))
 }
 
-/// Where the order's dimensions begin: the fastest first.
+/// The dimensions, the fastest first.
 fn fastest_first(ndims: usize, order: i32) -> impl Iterator<Item = usize> {
     (0..ndims).map(move |step| if order == ORDER_C { ndims - 1 - step } else { step })
 }
@@ -149,7 +144,7 @@ fn check_distribution(array: &Distribution) -> Result<usize> {
     Ok(ndims)
 }
 
-/// The length of the blocks that one dimension is dealt out in.
+/// The length of a block in one dimension.
 fn block_length(array: &Distribution, dim: usize) -> Result<i64> {
     let (size, processes, argument) = (array.sizes[dim], array.grid[dim], array.arguments[dim]);
     let default = argument == DISTRIBUTE_DEFAULT;
@@ -182,32 +177,32 @@ fn block_length(array: &Distribution, dim: usize) -> Result<i64> {
     }
 }
 
-/// What the process at `coordinate` gets when `size` slabs, `stride` bytes apart, are dealt out in blocks,
-/// and how many slabs these are. A block distribution is a cyclic one whose first round suffices.
+/// The slabs of the process at `coordinate`, and their number, if `size` slabs, `stride` bytes apart, are
+/// dealt out in blocks. A block distribution is a cyclic one that ends after its first round.
 fn distribute(
-    slab: Plan<'_>,
+    slab: LayoutDraft<'_>,
     stride: i64,
     size: i64,
     block: i64,
     processes: i64,
     coordinate: i64,
-) -> Result<(Plan<'_>, i64)> {
+) -> Result<(LayoutDraft<'_>, i64)> {
     let Some(first) = block.checked_mul(coordinate).filter(|&first| first < size) else {
-        return Ok((Plan::default(), 0));
+        return Ok((LayoutDraft::default(), 0));
     };
     let left = size - first;
     let round = block.checked_mul(processes).unwrap_or(i64::MAX);
-    // Rounds in which this process gets a whole block, and what is left for it in the one after these.
+    // The rounds in which this process gets a whole block, and its rest in the round after these.
     let whole = left / round + (left % round >= block) as i64;
     let rest = if left % round < block { left % round } else { 0 };
     let round_bytes = if whole > 1 { round.checked_mul(stride).ok_or_else(too_large)? } else { 0 };
     let blocks = slab.clone().times(block.min(size), stride)?.times(whole, round_bytes)?;
-    let mut plan = blocks.shifted(first.checked_mul(stride).ok_or_else(too_large)?)?;
+    let mut draft = blocks.shifted(first.checked_mul(stride).ok_or_else(too_large)?)?;
     if rest > 0 {
         let at = first + (left - left % round);
-        plan.join(&slab.times(rest, stride)?, at.checked_mul(stride).ok_or_else(too_large)?)?;
+        draft.join(&slab.times(rest, stride)?, at.checked_mul(stride).ok_or_else(too_large)?)?;
     }
-    Ok((plan, whole * block + rest))
+    Ok((draft, whole * block + rest))
 }
 
 fn darray_recipe(width: Width, array: &Distribution, old: &Arc<Datatype>) -> Recipe {
@@ -246,7 +241,7 @@ mod tests {
 
     #[test]
     fn parts_of_a_distributed_array_cover_it_once() {
-        // Method: for many distributions, each element of the array must belong to exactly one process.
+        // Method: in many distributions, each element of the array belongs to exactly one process.
         let cases = [
             (DISTRIBUTE_BLOCK, DISTRIBUTE_DEFAULT),
             (DISTRIBUTE_CYCLIC, DISTRIBUTE_DEFAULT),

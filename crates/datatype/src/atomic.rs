@@ -1,16 +1,16 @@
-//! Accumulating: the predefined reductions as atomic updates of one element of memory that others update at
-//! the same time, perhaps from other processes (MPI 5.0, section 12.3.4).
+//! Accumulating: the predefined reductions as atomic updates of one element in memory that other processes
+//! update too (MPI 5.0, section 12.3.4).
 //!
-//! Whether a place takes atomic updates depends on the element's length and on the place alone (`is_atomic`),
-//! so that all who update it take the same path. What has a machine instruction uses it; everything else is a
-//! loop of compare-and-swap around `reduce`.
+//! Invariant: whether an element is updated atomically depends only on its length and address (`is_atomic`),
+//! so all processes use one method. Operators without a machine instruction are a loop of compare-and-swap
+//! around `reduce`.
 
 use crate::basic::{Basic, PredefinedOp};
 use crate::reduce::reduce;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sys::Span;
 
-/// Whether an element at `address` is updated by an atomic instruction: 4 or 8 bytes at a multiple of their
+/// Whether an element at `address` is updated by an atomic instruction: 4 or 8 bytes, aligned to their
 /// length.
 #[inline]
 pub fn is_atomic(basic: Basic, address: usize) -> bool {
@@ -18,9 +18,9 @@ pub fn is_atomic(basic: Basic, address: usize) -> bool {
     matches!(bytes, 4 | 8) && address.is_multiple_of(bytes)
 }
 
-/// `target = target op origin` for one element, atomically; what was there before goes to `fetched`, unless
-/// that is empty. All are one element of `basic`, and `target` is where `is_atomic`; `origin` may be empty
-/// for MPI_NO_OP. `check_op` must have allowed the combination.
+/// `target = target op origin` for one element, atomically. The old value goes to `fetched` unless that is
+/// empty. `is_atomic` holds for `target`; `origin` may be empty for MPI_NO_OP; `check_op` has allowed the
+/// combination.
 #[inline(always)]
 pub fn accumulate(op: PredefinedOp, basic: Basic, target: Span, origin: Span, fetched: Span) {
     assert!(is_atomic(basic, target.address()), "a crooked target");
@@ -33,8 +33,8 @@ pub fn accumulate(op: PredefinedOp, basic: Basic, target: Span, origin: Span, fe
     }
 }
 
-/// Replaces the element at `target` by `origin` if it equals `compare`, atomically; what was there goes to
-/// `fetched`. All are one element of `basic`, and `target` is where `is_atomic`.
+/// Replaces the element at `target` by `origin` if it equals `compare`, atomically. The old value goes to
+/// `fetched`. `is_atomic` holds for `target`.
 #[inline]
 pub fn compare_and_swap(basic: Basic, target: Span, compare: Span, origin: Span, fetched: Span) {
     assert!(is_atomic(basic, target.address()), "a crooked target");
@@ -84,7 +84,7 @@ fn combine<B: Copy>(op: PredefinedOp, basic: Basic, mut left: B, mut right: B) -
     right
 }
 
-/// A variable of the caller's as a span, which is not kept.
+/// A variable of the caller as a span, which is not kept.
 fn lend<B>(value: &mut B) -> Span {
     // SAFETY: `combine`, the only caller, keeps the variable on its stack until `reduce` has returned.
     unsafe { Span::claim(std::ptr::from_mut(value).expose_provenance(), size_of::<B>()) }
@@ -171,8 +171,8 @@ mod tests {
         unsafe { Span::claim(values.as_mut_ptr().expose_provenance(), size_of_val(values)) }
     }
 
-    // Goal: every operator on every type that fits a word gives what `reduce` gives, and returns what was
-    // there.
+    // Goal: every operator on every type that fits a word gives what `reduce` gives, and returns the old
+    // value.
     #[test]
     fn all_words_agree_with_reduce() {
         let mut combinations = 0;
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn threads_lose_no_update() {
         let mut total = [0u64, 0];
-        // At once: to borrow one half by an index of the whole would end the other's span.
+        // In one expression: to borrow one half by an index of the whole would end the other's span.
         let places = total.each_mut().map(|word| span(std::slice::from_mut(word)));
         std::thread::scope(|scope| {
             for _ in 0..4 {

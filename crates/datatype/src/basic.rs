@@ -1,5 +1,4 @@
-//! The machine types of the predefined datatypes: how many bytes, how aligned, and what arithmetic they
-//! allow.
+//! The machine types of the predefined datatypes: length, alignment and arithmetic.
 
 /// The machine type of a predefined datatype: what a reduction must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,15 +16,15 @@ pub enum Basic {
     /// MINLOC and MAXLOC pairs: value, then index. In the packed form they have no padding.
     F32I32, F64I32, I64I32, I32I32, I16I32, LongDoubleI32, F32F32, F64F64,
     I128, C128,
-    /// Characters: MPI_CHAR and MPI_CHARACTER, which operators take as the integer that C's `char` is, and
-    /// MPI_WCHAR, which they do not.
+    /// Characters. Operators take MPI_CHAR and MPI_CHARACTER as the integer that C's `char` is, and refuse
+    /// MPI_WCHAR.
     Char, WChar,
     /// Bytes made by MPI_Pack.
     Packed,
 }
 
 impl Basic {
-    /// Bytes of data: the length of the packed form, without the padding of pairs.
+    /// Bytes in the packed form, without the padding of pairs.
     #[inline]
     pub const fn size(self) -> usize {
         use Basic::*;
@@ -42,7 +41,7 @@ impl Basic {
         }
     }
 
-    /// The alignment that C and Fortran compilers give it on x86-64 and aarch64 Linux, in bytes.
+    /// The alignment by C and Fortran compilers on x86-64 and aarch64 Linux, in bytes.
     pub const fn align(self) -> usize {
         use Basic::*;
         match self {
@@ -70,7 +69,7 @@ impl Basic {
         })
     }
 
-    /// What it is, for a sentence in an error.
+    /// What it is, for error messages.
     pub const fn describe(self) -> &'static str {
         use Basic::*;
         match self {
@@ -86,7 +85,6 @@ impl Basic {
         }
     }
 
-    /// All machine types, in the order of their numbers.
     #[rustfmt::skip]
     pub const ALL: [Basic; 36] = {
         use Basic::*;
@@ -97,13 +95,13 @@ impl Basic {
         ]
     };
 
-    /// The machine type of a number that `as u8` gave, if it is one: a value from another process.
+    /// The machine type of a number from another process, which `as u8` gave there.
     pub fn from_number(number: u8) -> Option<Basic> {
         Basic::ALL.get(number as usize).copied()
     }
 }
 
-/// The predefined operators (MPI 5.0, section 6.9.2; `Replace` and `NoOp` serve one-sided communication).
+/// The predefined operators (MPI 5.0, section 6.9.2); `Replace` and `NoOp` serve one-sided communication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[allow(missing_docs)] // The names are the standard's.
@@ -111,19 +109,18 @@ impl Basic {
 pub enum PredefinedOp { Max, Min, Sum, Prod, Land, Band, Lor, Bor, Lxor, Bxor, Maxloc, Minloc, Replace, NoOp }
 
 impl PredefinedOp {
-    /// All operators, in the order of their numbers.
     #[rustfmt::skip]
     pub const ALL: [PredefinedOp; 14] = {
         use PredefinedOp::*;
         [Max, Min, Sum, Prod, Land, Band, Lor, Bor, Lxor, Bxor, Maxloc, Minloc, Replace, NoOp]
     };
 
-    /// The operator of a number that `as u8` gave, if it is one: a value from another process.
+    /// The operator of a number from another process, which `as u8` gave there.
     pub fn from_number(number: u8) -> Option<PredefinedOp> {
         PredefinedOp::ALL.get(number as usize).copied()
     }
 
-    /// The operator that a handle of the standard ABI names.
+    /// The operator of a handle in the standard ABI.
     pub fn from_handle(handle: u32) -> Option<PredefinedOp> {
         PredefinedOp::ALL.into_iter().find(|op| op.handle() == handle)
     }

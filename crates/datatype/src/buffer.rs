@@ -1,8 +1,8 @@
 //! Buffers: `count` elements of a layout at an address, read and written through packed offsets.
 //!
-//! A buffer without gaps, by far the most common, holds no layout at all: it is an address and a length, and
-//! costs no reference count. For the others everything rests on `walk`, which turns a packed range into
-//! *strips*: equally long pieces at equal distances (`strip.rs`), for which the copy loops are specialised.
+//! A buffer without gaps, the most common, is an address and a length, without a layout and a reference
+//! count. The others rest on `walk`, which turns a packed range into *strips*: pieces of equal length at
+//! equal distances (`strip.rs`), for which the copy loops are specialised.
 
 use crate::layout::{Layout, Run};
 use crate::strip::{Strip, gather, scatter};
@@ -11,21 +11,19 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 use sys::Span;
 
-/// `count` elements of a layout in user memory: the only form in which the layers above handle a user's
-/// buffer. Offsets into a buffer are packed offsets: bytes of data, without the gaps.
+/// A user's buffer, in the only form that the layers above know. Offsets into it are packed offsets: bytes of
+/// data, without the gaps.
 #[derive(Clone, Debug)]
 pub struct Buffer {
-    /// Where the element that holds packed byte 0 has its origin; for a buffer without gaps, where its bytes
-    /// begin.
+    /// The origin of the element that holds packed byte 0; without gaps, the first byte.
     base: usize,
-    /// Packed bytes.
     bytes: usize,
-    /// What lies there, if it has gaps.
+    /// The layout, if there are gaps.
     gaps: Option<Gaps>,
 }
 
-/// A user's memory lent for one call: what a `Buffer` is made of, where the operation lasts longer or there
-/// are gaps.
+/// A user's memory lent for one call. A `Buffer` is made of it if the operation outlives the call, or if
+/// there are gaps.
 #[derive(Clone, Copy, Debug)]
 pub struct Loan<'a> {
     base: usize,
@@ -44,13 +42,12 @@ impl<'a> Loan<'a> {
         Loan { base, count, bytes, layout }
     }
 
-    /// Data bytes.
     #[inline(always)]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The one span that the data occupies, where consecutive elements leave no gap.
+    /// The one span that the data occupies, if there are no gaps.
     #[inline(always)]
     pub fn contiguous(&self) -> Option<Span> {
         // SAFETY: the maker promised that the elements stay mapped; without gaps they are the bytes from the
@@ -58,7 +55,6 @@ impl<'a> Loan<'a> {
         self.layout.is_contiguous().then(|| unsafe { Span::claim(self.base, self.bytes) })
     }
 
-    /// As a buffer.
     #[inline]
     pub fn buffer(&self) -> Buffer {
         // SAFETY: the maker promised the same.
@@ -66,24 +62,23 @@ impl<'a> Loan<'a> {
     }
 }
 
-/// The form of a buffer with gaps.
+/// The rest of a buffer with gaps.
 #[derive(Clone, Debug)]
 struct Gaps {
     layout: Arc<Layout>,
-    /// Packed bytes of the elements at `base` that come before the buffer: not 0 only in slices.
+    /// Packed bytes of the elements at `base` that come before the buffer; not 0 only in slices.
     skip: usize,
 }
 
 impl Buffer {
-    /// No bytes.
     pub const EMPTY: Buffer = Buffer { base: 0, bytes: 0, gaps: None };
 
     /// Claims a user's buffer. `base` may be 0 (MPI_BOTTOM) where the layout's offsets are addresses. The
-    /// size of the data must fit a `usize` (`bytes_of` tells).
+    /// size of the data must fit a `usize` (`bytes_of`).
     ///
-    /// # Safety All bytes that `count` elements of `layout` at `base` touch must stay mapped until the
-    ///   operation ends (that is what MPI asks of the caller of every communication function; MPI 5.0,
-    ///   section 2.2).
+    /// # Safety
+    /// All bytes that `count` elements of `layout` at `base` touch must stay mapped until the operation ends.
+    /// MPI asks that of the caller of every communication function (MPI 5.0, section 2.2).
     #[inline(always)] // No call where there are no gaps.
     pub unsafe fn claim(base: usize, count: usize, layout: impl Borrow<Arc<Layout>>) -> Buffer {
         let shared = layout.borrow();
@@ -109,21 +104,21 @@ impl Buffer {
         }
     }
 
-    /// `count` elements of `layout` whose origin lies `offset` bytes into memory that somebody claimed
-    /// already; nothing if they are not wholly inside.
+    /// `count` elements of `layout` whose origin lies `offset` bytes into claimed memory; nothing unless they
+    /// are inside.
     #[inline]
     pub fn within(span: Span, offset: usize, count: usize, layout: &Arc<Layout>) -> Option<Buffer> {
         Buffer::bytes_of(count, layout)?;
         if count > 0 && layout.size > 0 {
             let (first, end) = layout.reach(count)?;
-            // Origins before the span (negative offsets) are wrapped, so the sum is too.
+            // The origin may lie before the span (negative offsets), so the sum wraps.
             let (first, end) = (offset as i64).checked_add(first).zip((offset as i64).checked_add(end))?;
             if first < 0 || end as u64 > span.bytes() as u64 {
                 return None;
             }
         }
-        // SAFETY: the first and the last byte were found inside the span, whose maker promised that its bytes
-        // stay mapped.
+        // SAFETY: the first and the last byte are inside the span, whose maker promised that its bytes stay
+        // mapped.
         Some(unsafe { Buffer::claim(span.address().wrapping_add(offset), count, layout) })
     }
 
@@ -133,29 +128,28 @@ impl Buffer {
         count.checked_mul(layout.size).filter(|&bytes| bytes <= isize::MAX as usize)
     }
 
-    /// Data bytes: the length of the packed form.
     #[inline]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The address from which the layout's offsets count; for a buffer without gaps, of its first byte.
+    /// The address from which the layout's offsets count; without gaps, that of the first byte.
     pub fn base(&self) -> usize {
         self.base
     }
 
-    /// Layout, and packed bytes skipped at its start, of a buffer with gaps; with these, `base` and `bytes`
-    /// another process makes the same buffer (`from_parts`).
+    /// The layout of a buffer with gaps, and the packed bytes skipped at its start. With `base` and `bytes`,
+    /// another process makes the same buffer from them (`from_parts`).
     pub fn parts(&self) -> Option<(&Arc<Layout>, usize)> {
         self.gaps.as_ref().map(|gaps| (&gaps.layout, gaps.skip))
     }
 
-    /// A buffer of `bytes` packed bytes that begins `skip` packed bytes into elements of `layout` at `base`;
+    /// A buffer of `bytes` packed bytes that begins `skip` packed bytes into elements of `layout` at `base`:
     /// the inverse of `parts`.
     ///
-    /// # Safety As for `claim`: all bytes that this range touches must stay mapped. Where `base` is an
-    ///   address in another process, only `pieces` may be used, and its spans only as arguments of
-    ///   cross-memory attach.
+    /// # Safety
+    /// As for `claim`: all bytes that this range touches must stay mapped. Where `base` is an address in
+    /// another process, only `pieces` may be used, and its spans only as arguments of cross-memory attach.
     pub unsafe fn from_parts(base: usize, layout: Arc<Layout>, skip: usize, bytes: usize) -> Buffer {
         if bytes == 0 || layout.size == 0 {
             return Buffer::EMPTY;
@@ -163,7 +157,7 @@ impl Buffer {
         Buffer { base, bytes, gaps: Some(Gaps { layout, skip }) }
     }
 
-    /// The one span that the data occupies, where it has no gaps.
+    /// The one span that the data occupies, if there are no gaps.
     #[inline]
     pub fn contiguous(&self) -> Option<Span> {
         match self.gaps {
@@ -173,8 +167,7 @@ impl Buffer {
         }
     }
 
-    /// The buffer that consists of packed bytes `[offset, offset + bytes)`; panics where these are not
-    /// inside.
+    /// The packed bytes `[offset, offset + bytes)` as a buffer; panics unless they are inside.
     pub fn slice(&self, offset: usize, bytes: usize) -> Buffer {
         self.check_range(offset, bytes);
         if bytes == 0 {
@@ -184,7 +177,7 @@ impl Buffer {
             None => Buffer { base: self.base.wrapping_add(offset), bytes, gaps: None },
             Some(gaps) => {
                 let (layout, at) = (gaps.layout.clone(), gaps.skip + offset);
-                // Whole elements are moved into the base, so that `skip` stays below one element.
+                // Whole elements move into the base, so that `skip` stays below one element.
                 let base = self.base.wrapping_add_signed(elements_offset(&layout, at / layout.size));
                 let skip = at % layout.size;
                 Buffer { base, bytes, gaps: Some(Gaps { layout, skip }) }
@@ -201,10 +194,9 @@ impl Buffer {
         }
     }
 
-    /// As `pack`, into memory that another core has read. Each of its cache lines must be asked back before a
-    /// word of it is written, and few such requests are under way at a time; only long copies of whole lines
-    /// need not ask. So data with gaps are put together in a block of our own first: to a far core, 1 MiB of
-    /// strided words then takes 59 us instead of 130.
+    /// As `pack`, into memory that another core has read. Its cache lines must come back before they are
+    /// written, except where whole lines are copied. So data with gaps go through a block on the stack
+    /// (docs/tuning.md).
     #[inline]
     pub fn pack_away(&self, offset: usize, to: Span) {
         match self.contiguous() {
@@ -214,14 +206,14 @@ impl Buffer {
         }
     }
 
-    /// As `pack`, into memory of our own.
+    /// As `pack`, into memory of this library.
     #[inline]
     pub fn save(&self, offset: usize, to: &mut [MaybeUninit<u8>]) {
         // SAFETY: the slice is live and exclusive until after the copy.
         self.pack(offset, unsafe { Span::claim(to.as_mut_ptr().expose_provenance(), to.len()) });
     }
 
-    /// As `unpack`, from memory of our own.
+    /// As `unpack`, from memory of this library.
     #[inline]
     pub fn restore(&self, offset: usize, from: &[MaybeUninit<u8>]) {
         // SAFETY: the slice is live until after the copy, which only reads it.
@@ -266,7 +258,7 @@ impl Buffer {
         });
     }
 
-    /// Whether the kernel lets other processes reach the memory (`sys::remote`), as its two ends tell.
+    /// Whether the kernel lets other processes reach the memory (`sys::remote`), by a test of both ends.
     pub fn is_attachable(&self) -> bool {
         let (mut first, mut last) = (Span::EMPTY, Span::EMPTY);
         if self.bytes > 0 {
@@ -289,8 +281,8 @@ impl Buffer {
         });
     }
 
-    /// Copies all of `from`'s data to this buffer, which must have as many bytes: pack and unpack in one,
-    /// through a small block where both have gaps.
+    /// Copies all of `from`, which has as many bytes, to this buffer, through a small block if both have
+    /// gaps.
     #[inline]
     pub fn copy_from(&self, from: &Buffer) {
         assert_eq!(self.bytes, from.bytes, "copy between buffers of different lengths");
@@ -315,7 +307,7 @@ impl Buffer {
         assert!(inside, "packed bytes {offset}+{bytes} of a buffer of {}", self.bytes);
     }
 
-    /// Calls `each` with strips that together are packed bytes `[offset, offset + bytes)`, in typemap order.
+    /// Calls `each` with the strips of packed bytes `[offset, offset + bytes)`, in typemap order.
     fn walk(&self, offset: usize, bytes: usize, mut each: impl FnMut(Strip)) {
         self.check_range(offset, bytes);
         if bytes == 0 {
@@ -326,7 +318,7 @@ impl Buffer {
         };
         let (from, to) = (skip + offset, skip + offset + bytes);
         if let Some(piece) = layout.only_piece() {
-            // Elements of one piece are themselves a strip: the count is its length.
+            // Elements of one piece form a strip, whose length is the count.
             let whole = Run { repeat: u64::MAX, stride: layout.extent, ..piece };
             return walk_run(self.base, whole, from, to, &mut each);
         }
@@ -346,8 +338,8 @@ impl Buffer {
 }
 
 impl Layout {
-    /// Where the data of `count` elements (at least one, of some size) begins and ends, in bytes from the
-    /// first element's origin; nothing if that does not fit 63 bits.
+    /// First and last byte of the data of `count` elements (at least one, not empty), as offsets from the
+    /// first element's origin; nothing if they do not fit 63 bits.
     pub fn reach(&self, count: usize) -> Option<(i64, i64)> {
         let last = i64::try_from(count).ok()?.checked_sub(1)?.checked_mul(self.extent)?;
         let end = self.true_lb.checked_add(self.true_extent)?.checked_add(last.max(0))?;
@@ -355,7 +347,7 @@ impl Layout {
     }
 
     /// Calls `each` with address and length of every piece of packed bytes `[offset, offset + bytes)` of
-    /// consecutive elements at `base`, in typemap order. Nothing is touched: the addresses may be another
+    /// consecutive elements at `base`, in typemap order. The memory is not touched: it may be another
     /// process's.
     pub fn pieces_at(
         self: &Arc<Layout>,
@@ -380,25 +372,24 @@ impl Layout {
     }
 }
 
-/// Bytes that `pack_away` puts together at a time: what `memmove` copies without asking for the lines.
+/// Bytes of one step of `pack_away`: `memmove` copies so many as whole lines.
 const AWAY_BLOCK_BYTES: usize = 16 << 10;
 
-/// Fewer bytes than these go to their place at once.
+/// Shorter data are copied in place.
 const AWAY_BYTES_MIN: usize = 1 << 10;
 
-/// Bytes that `copy_from` moves at once.
+/// Bytes of one step of `copy_from`.
 const BLOCK_BYTES: usize = 4096;
 
 impl From<Span> for Buffer {
-    /// Memory that somebody claimed already.
     #[inline]
     fn from(span: Span) -> Buffer {
         Buffer { base: span.address(), bytes: span.bytes(), gaps: None }
     }
 }
 
-/// Bytes from the origin of one element to that of the `elements`th after it. Wraps, as addresses do:
-/// MPI_BOTTOM.
+/// Bytes from the origin of one element to that of the `elements`th after it. Wraps, as addresses from
+/// MPI_BOTTOM do.
 fn elements_offset(layout: &Layout, elements: usize) -> isize {
     (layout.extent as isize).wrapping_mul(elements as isize)
 }
@@ -500,8 +491,8 @@ mod tests {
         }
     }
 
-    // Goal: strided words go both ways, whatever their number and the stride. Method: numbers that say where
-    // they lie, packed in both ways.
+    // Goal: strided words are copied both ways, whatever their number and stride. Method: each number says
+    // where it lies.
     #[test]
     fn strided_words() {
         for (words, stride) in [(1, 2), (2, 3), (7, 2), (127, 5), (AWAY_BLOCK_BYTES / 8 + 3, 2), (9, -2isize)]

@@ -1,6 +1,6 @@
-//! The constructors of datatypes by name (MPI 5.0, section 5.1.13).
+//! The names of the constructors of datatypes (MPI 5.0, section 5.1.13).
 
-/// The constructor that made a datatype, numbered as the MPI_COMBINER constants of the standard ABI.
+/// The constructor of a datatype, numbered as the MPI_COMBINER constants of the standard ABI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
 #[allow(missing_docs)] // The names are the standard's.
@@ -24,8 +24,8 @@ pub enum Combiner {
     ValueIndex = 117,
 }
 
-/// Which form of a constructor was called: the one with `int` arguments, or the `_c` one with MPI_Count
-/// arguments. Their envelopes differ: the `_c` forms record counts and displacements as large counts.
+/// The form of a constructor: with `int` arguments, or with MPI_Count arguments (`_c`). They differ in the
+/// envelope, where the `_c` form records counts and displacements as large counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
     /// `MPI_Type_vector`: integers and addresses.

@@ -1,10 +1,10 @@
 //! The constructors of derived datatypes (MPI 5.0, section 5.1.2).
 //!
-//! Each checks its arguments, composes a `Plan` (runs, bounds and size, all checked for overflow), and
-//! records its recipe. Bounds follow the standard's definition (section 5.1.7): where bounds were set
-//! anywhere inside (`resized` and the array types do) only these count; elsewhere the bounds are those of the
-//! data, and a struct's extent is rounded up to its alignment. Read next: `arrays.rs`, for subarrays and
-//! distributed arrays.
+//! Each checks its arguments, composes a `LayoutDraft` (runs, bounds and size, checked for overflow), and
+//! records its recipe. Bounds follow MPI 5.0, section 5.1.7: bounds that were set anywhere inside (`resized`,
+//! array types) replace those of the data; a struct's extent is rounded up to its alignment.
+//!
+//! Read next: `arrays.rs`.
 
 use crate::combiner::{Combiner, Width};
 use crate::datatype::{Datatype, Parts, Recipe};
@@ -15,15 +15,15 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Structs of structs of structs: this deep at most, because questions about them are answered recursively.
+/// The nesting of structs is limited, since questions about them recurse.
 pub const DEPTH_MAX: u32 = 1000;
 
 /// `count` elements, one after the other (MPI_Type_contiguous).
 pub fn contiguous(width: Width, count: i64, old: &Arc<Datatype>) -> Result<Arc<Datatype>> {
     check_count(count)?;
-    let plan = Plan::of(old).times(count, old.extent())?;
+    let draft = LayoutDraft::of(old).times(count, old.extent())?;
     let recipe = Recipe::new(Combiner::Contiguous, width, vec![count], 0, Parts::One(old.clone()));
-    plan.finish(old.facts.times(count as u64), recipe)
+    draft.finish(old.facts.times(count as u64), recipe)
 }
 
 /// `count` blocks of `length` elements, `stride` elements apart (MPI_Type_vector).
@@ -37,10 +37,10 @@ pub fn vector(
     check_count(count)?;
     check_length(length)?;
     let stride_bytes = if count > 1 { stride.checked_mul(old.extent()).ok_or_else(too_large)? } else { 0 };
-    let plan = Plan::of(old).times(length, old.extent())?.times(count, stride_bytes)?;
+    let draft = LayoutDraft::of(old).times(length, old.extent())?.times(count, stride_bytes)?;
     let numbers = vec![count, length, stride];
     let recipe = Recipe::new(Combiner::Vector, width, numbers, 0, Parts::One(old.clone()));
-    plan.finish(old.facts.times((count as u64).saturating_mul(length as u64)), recipe)
+    draft.finish(old.facts.times((count as u64).saturating_mul(length as u64)), recipe)
 }
 
 /// `count` blocks of `length` elements, `stride` bytes apart (MPI_Type_create_hvector).
@@ -53,10 +53,10 @@ pub fn hvector(
 ) -> Result<Arc<Datatype>> {
     check_count(count)?;
     check_length(length)?;
-    let plan = Plan::of(old).times(length, old.extent())?.times(count, stride)?;
+    let draft = LayoutDraft::of(old).times(length, old.extent())?.times(count, stride)?;
     let numbers = vec![count, length, stride];
     let recipe = Recipe::new(Combiner::Hvector, width, numbers, 1, Parts::One(old.clone()));
-    plan.finish(old.facts.times((count as u64).saturating_mul(length as u64)), recipe)
+    draft.finish(old.facts.times((count as u64).saturating_mul(length as u64)), recipe)
 }
 
 /// Blocks of different lengths at displacements counted in elements (MPI_Type_indexed).
@@ -122,23 +122,23 @@ pub fn structure(
     if parts.len() != lengths.len() {
         fail!(Class::Arg, "a struct of {} blocks has {} datatypes", lengths.len(), parts.len());
     }
-    let mut plan = Plan::default();
+    let mut draft = LayoutDraft::default();
     for ((&length, &displacement), part) in lengths.iter().zip(displacements).zip(&parts) {
         check_length(length)?;
-        plan.join(&Plan::of(part).times(length, part.extent())?, displacement)?;
+        draft.join(&LayoutDraft::of(part).times(length, part.extent())?, displacement)?;
     }
     let numbers = [&[lengths.len() as i64], lengths, displacements].concat();
     let recipe = Recipe::new(Combiner::Struct, width, numbers, displacements.len(), Parts::Many(parts));
     let facts = recipe.facts();
-    plan.padded()?.finish(facts, recipe)
+    draft.padded()?.finish(facts, recipe)
 }
 
 /// The same data with other bounds (MPI_Type_create_resized).
 pub fn resized(width: Width, lb: i64, extent: i64, old: &Arc<Datatype>) -> Result<Arc<Datatype>> {
     let ub = lb.checked_add(extent).ok_or_else(too_large)?;
-    let plan = Plan { marks: (Some(lb), Some(ub)), ..Plan::of(old) };
+    let draft = LayoutDraft { marks: (Some(lb), Some(ub)), ..LayoutDraft::of(old) };
     let recipe = Recipe::new(Combiner::Resized, width, vec![lb, extent], 2, Parts::One(old.clone()));
-    plan.finish(old.facts, recipe)
+    draft.finish(old.facts, recipe)
 }
 
 /// A copy, committed if the original is (MPI_Type_dup). Predefined operators take a copy of a predefined
@@ -157,32 +157,30 @@ pub fn dup(old: &Arc<Datatype>) -> Arc<Datatype> {
     })
 }
 
-/// A datatype in the making.
+/// A datatype under construction.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan<'a> {
-    /// Loops and runs, those of another datatype as long as they are the same.
+pub(crate) struct LayoutDraft<'a> {
+    /// Loops and runs, borrowed from another datatype as long as they are the same.
     pub body: Cow<'a, Body>,
-    /// Data bytes.
     pub size: i64,
-    /// Offsets of the first data byte and of the one after the last, with the padding of structs inside; none
-    /// without data.
+    /// First and last data byte, with the padding of structs; none without data.
     pub data: Option<(i64, i64)>,
-    /// Lower and upper bound, where they were set.
+    /// Lower and upper bound, if they were set.
     pub marks: (Option<i64>, Option<i64>),
     /// The greatest alignment.
     pub align: i64,
 }
 
-impl Default for Plan<'_> {
+impl Default for LayoutDraft<'_> {
     fn default() -> Self {
-        Plan { body: Cow::Owned(Body::default()), size: 0, data: None, marks: (None, None), align: 1 }
+        LayoutDraft { body: Cow::Owned(Body::default()), size: 0, data: None, marks: (None, None), align: 1 }
     }
 }
 
-impl<'a> Plan<'a> {
+impl<'a> LayoutDraft<'a> {
     /// One element of a datatype.
-    pub fn of(old: &'a Datatype) -> Plan<'a> {
-        Plan {
+    pub fn of(old: &'a Datatype) -> LayoutDraft<'a> {
+        LayoutDraft {
             body: Cow::Borrowed(old.layout.body()),
             size: old.size() as i64,
             data: (old.size() > 0).then(|| (old.lb(), old.lb() + old.extent())),
@@ -191,10 +189,10 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The plan `count` times, `stride` bytes apart.
-    pub fn times(self, count: i64, stride: i64) -> Result<Plan<'a>> {
+    /// The draft `count` times, `stride` bytes apart.
+    pub fn times(self, count: i64, stride: i64) -> Result<LayoutDraft<'a>> {
         match count {
-            0 => return Ok(Plan::default()),
+            0 => return Ok(LayoutDraft::default()),
             1 => return Ok(self),
             _ => {}
         }
@@ -208,11 +206,11 @@ impl<'a> Plan<'a> {
         let marks = (shifted(self.marks.0, last.min(0))?, shifted(self.marks.1, last.max(0))?);
         let size = self.size.checked_mul(count).ok_or_else(too_large)?;
         let body = Cow::Owned(self.body.into_owned().repeated(count as u64, stride));
-        Ok(Plan { body, size, data, marks, align: self.align })
+        Ok(LayoutDraft { body, size, data, marks, align: self.align })
     }
 
-    /// The plan `by` bytes further on.
-    pub fn shifted(mut self, by: i64) -> Result<Plan<'a>> {
+    /// The draft `by` bytes further on.
+    pub fn shifted(mut self, by: i64) -> Result<LayoutDraft<'a>> {
         if by != 0 {
             self.data = moved(self.data, by)?;
             self.marks = (shifted(self.marks.0, by)?, shifted(self.marks.1, by)?);
@@ -222,7 +220,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Adds `other`, `by` bytes further on.
-    pub fn join(&mut self, other: &Plan<'_>, by: i64) -> Result<()> {
+    pub fn join(&mut self, other: &LayoutDraft<'_>, by: i64) -> Result<()> {
         self.data = spanned(hull(self.data, moved(other.data, by)?))?;
         let (lower, upper) = (shifted(other.marks.0, by)?, shifted(other.marks.1, by)?);
         self.marks.0 = self.marks.0.into_iter().chain(lower).min();
@@ -235,12 +233,10 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// Rounds the extent up to the alignment, if no bounds were set: the epsilon of section 5.1.6, by which
-    /// an array of structs lies as a compiler would lay it. The definition has it for every constructor, but
-    /// its reason is the compiler's padding, and all other MPIs apply it only where MPI_Type_create_struct
-    /// combines datatypes; programs count on an hvector of ints 5 bytes apart having an extent that is no
-    /// multiple of 4.
-    fn padded(mut self) -> Result<Plan<'a>> {
+    /// Rounds the extent up to the alignment unless bounds were set (the epsilon of MPI 5.0, section 5.1.6),
+    /// as compilers pad structs. As in all other MPIs, only structs are padded, although the standard's
+    /// definition covers every constructor: programs use hvectors whose extent is not aligned.
+    fn padded(mut self) -> Result<LayoutDraft<'a>> {
         if let Some((lb, ub)) = self.data {
             let extent = ub.checked_sub(lb).ok_or_else(too_large)?;
             let rounded = extent.checked_add(self.align - 1).ok_or_else(too_large)?;
@@ -249,7 +245,6 @@ impl<'a> Plan<'a> {
         Ok(self)
     }
 
-    /// The datatype.
     pub fn finish(self, facts: Facts, recipe: Recipe) -> Result<Arc<Datatype>> {
         let (first, end) = self.data.unwrap_or((0, 0));
         let (lb, ub) = (self.marks.0.unwrap_or(first), self.marks.1.unwrap_or(end));
@@ -271,12 +266,10 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// A bound, `by` bytes further on.
 fn shifted(bound: Option<i64>, by: i64) -> Result<Option<i64>> {
     bound.map(|at| at.checked_add(by).ok_or_else(too_large)).transpose()
 }
 
-/// Both bounds, `by` bytes further on.
 fn moved(bounds: Option<(i64, i64)>, by: i64) -> Result<Option<(i64, i64)>> {
     let Some((from, to)) = bounds else { return Ok(None) };
     Ok(shifted(Some(from), by)?.zip(shifted(Some(to), by)?))
@@ -308,22 +301,22 @@ fn blocks(
     lengths.iter().try_for_each(|&length| check_length(length))?;
     let elements =
         lengths.iter().try_fold(0i64, |sum, &length| sum.checked_add(length)).ok_or_else(too_large)?;
-    let element = Plan::of(old);
-    let mut plan = Plan::default();
+    let element = LayoutDraft::of(old);
+    let mut draft = LayoutDraft::default();
     if let Some(step) = regular(lengths, displacements) {
         let all = element.times(lengths[0], old.extent())?.times(lengths.len() as i64, step)?;
-        plan = all.shifted(displacements[0])?;
+        draft = all.shifted(displacements[0])?;
     } else {
-        let (mut block, mut block_length) = (Plan::default(), 0);
+        let (mut block, mut block_length) = (LayoutDraft::default(), 0);
         for (&length, &displacement) in lengths.iter().zip(displacements) {
             if length != block_length {
                 block = element.clone().times(length, old.extent())?;
                 block_length = length;
             }
-            plan.join(&block, displacement)?;
+            draft.join(&block, displacement)?;
         }
     }
-    plan.finish(old.facts.times(elements as u64), recipe)
+    draft.finish(old.facts.times(elements as u64), recipe)
 }
 
 /// The distance between blocks, if all lengths and all distances are equal.
@@ -382,7 +375,7 @@ mod tests {
 
     #[test]
     fn bounds_are_those_of_the_standards_examples() {
-        // MPI 5.0, example 5.1: a double and a char; its extent is padded.
+        // MPI 5.0, example 5.1: a double and a char; the extent is padded.
         let pair =
             structure(Width::Int, &[1, 1], &[0, 8], vec![named("MPI_DOUBLE"), named("MPI_CHAR")]).unwrap();
         assert_eq!((bounds(&pair), pair.size()), ((0, 16), 9));
@@ -392,7 +385,8 @@ mod tests {
         // Bounds that were set hide the data around them.
         let mixed = structure(Width::Int, &[1, 1], &[0, 100], vec![wide, named("MPI_INT")]).unwrap();
         assert_eq!((bounds(&mixed), mixed.true_extent()), ((-3, 9), 104));
-        // Padding is the structs': what repeats one keeps it, what spreads bare elements has none.
+        // Only structs are padded: a contiguous type of a struct keeps the padding, a vector of basic
+        // elements has none.
         assert_eq!(bounds(&contiguous(Width::Int, 2, &pair).unwrap()), (0, 32));
         assert_eq!(bounds(&hvector(Width::Int, 3, 1, 5, &named("MPI_INT")).unwrap()), (0, 14));
         let nothing = contiguous(Width::Int, 0, &pair).unwrap();

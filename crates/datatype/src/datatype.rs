@@ -1,8 +1,10 @@
-//! Datatypes: a layout, the basic types that lie in it, and how it was made.
+//! Datatypes: a layout, the basic types in it, and the recipe by which it was made.
 //!
-//! A datatype never changes once made (its committed flag aside) and is shared by `Arc`. What lies in it
-//! follows from how it was made, and so from its parts; what is often asked (elements, external32 size) is
-//! composed when it is made. Read next: `construct.rs`, which makes derived datatypes, and `predefined.rs`.
+//! Invariant: a datatype never changes once made, except for its committed flag; it is shared by `Arc`. Its
+//! content follows from its recipe, and so from its parts; facts that are often asked are computed when it is
+//! made.
+//!
+//! Read next: `construct.rs`, which makes derived datatypes, and `predefined.rs`.
 
 use crate::basic::Basic;
 use crate::combiner::{Combiner, Width};
@@ -12,45 +14,39 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// An MPI datatype.
 #[derive(Debug)]
 pub struct Datatype {
     pub(crate) layout: Arc<Layout>,
     pub(crate) basic: Option<Basic>,
     pub(crate) predefined: Option<u32>,
-    /// Whether it is predefined, named or not: then it is committed from the start and cannot be freed.
+    /// Whether it is predefined, named or not: committed from the start, and never freed.
     pub(crate) permanent: bool,
-    /// Whether its lower and its upper bound were set (resized, subarray, darray), and so determine those of
-    /// what is made from it.
+    /// Whether its lower and its upper bound were set (resized, subarray, darray); then they determine those
+    /// of derived types.
     pub(crate) marked: (bool, bool),
-    /// The greatest alignment of its basic types, in bytes; 1 where it has none.
+    /// The greatest alignment of its basic types, in bytes; 1 if there are none.
     pub(crate) align: i64,
     pub(crate) facts: Facts,
     pub(crate) recipe: Recipe,
     pub(crate) committed: AtomicBool,
 }
 
-/// The constructor's arguments, in the order in which MPI_Type_get_contents returns them.
+/// The constructor's arguments, in the order of MPI_Type_get_contents.
 #[derive(Clone, Debug)]
 pub struct Recipe {
-    /// The constructor.
     pub combiner: Combiner,
-    /// The numbers among the arguments: those of type int, then those of type MPI_Aint, then those of type
-    /// MPI_Count.
+    /// The numbers: those of type int, then MPI_Aint, then MPI_Count.
     pub(crate) numbers: Vec<i64>,
-    /// How many of them are ints.
     pub(crate) integers: usize,
-    /// How many are addresses.
     pub(crate) addresses: usize,
-    /// Arguments of type MPI_Datatype. A predefined one has a handle (`Datatype::predefined`); for any other
-    /// the caller of MPI_Type_get_contents gets a new handle to it.
+    /// The datatypes. A predefined one has a handle (`Datatype::predefined`); MPI_Type_get_contents makes new
+    /// handles for the others.
     pub datatypes: Parts,
 }
 
-/// The datatypes that another was made of: one, but for structs.
+/// The datatypes of which another was made.
 #[derive(Clone, Debug)]
 pub enum Parts {
-    /// One.
     One(Arc<Datatype>),
     /// Those of a struct, or none.
     Many(Vec<Arc<Datatype>>),
@@ -69,7 +65,6 @@ impl Datatype {
         self.layout.extent
     }
 
-    /// Lower bound.
     pub fn lb(&self) -> i64 {
         self.layout.lb
     }
@@ -84,21 +79,19 @@ impl Datatype {
         self.layout.true_extent
     }
 
-    /// Where the data lies.
     #[inline]
     pub fn layout(&self) -> &Arc<Layout> {
         &self.layout
     }
 
-    /// The machine type of a predefined datatype or of a duplicate of one: what the predefined operators work
-    /// on.
+    /// The machine type of a predefined datatype or of a duplicate: what the predefined operators take.
     #[inline]
     pub fn basic(&self) -> Option<Basic> {
         self.basic
     }
 
-    /// The predefined datatype, as its machine type, that all elements of this one are, if they are of one:
-    /// what accumulate operations combine (MPI 5.0, section 12.3.4). A pair is one element.
+    /// The predefined datatype of all elements, as its machine type, if they have one: what accumulate
+    /// operations combine (MPI 5.0, section 12.3.4). A pair is one element.
     #[inline]
     pub fn element(&self) -> Option<Basic> {
         if self.basic.is_some() { self.basic } else { self.element_of_parts() }
@@ -120,7 +113,7 @@ impl Datatype {
         self.predefined
     }
 
-    /// Whether it is predefined, named or not (the Fortran 90 ones have no name): it must not be freed.
+    /// Whether it is predefined, named or not (those of Fortran 90 have no name): it cannot be freed.
     pub fn is_permanent(&self) -> bool {
         self.permanent
     }
@@ -130,24 +123,23 @@ impl Datatype {
         &self.recipe
     }
 
-    /// Whether it may be used in communication.
     #[inline]
     pub fn is_committed(&self) -> bool {
         self.committed.load(Ordering::Relaxed)
     }
 
-    /// Allows it in communication (MPI_Type_commit). Layouts are compiled when made, so nothing else happens.
+    /// MPI_Type_commit. Layouts are compiled when they are made, so nothing else happens.
     pub fn commit(&self) {
         self.committed.store(true, Ordering::Relaxed);
     }
 
-    /// Basic elements of one element (a pair has two, a complex number is one).
+    /// Basic elements of one element: a pair has two, a complex number is one.
     pub fn elements(&self) -> u64 {
         self.facts.elements
     }
 
-    /// How many whole elements `bytes` packed bytes are (MPI_Get_count); nothing (MPI_UNDEFINED) if not a
-    /// whole number.
+    /// The whole elements in `bytes` packed bytes (MPI_Get_count); nothing (MPI_UNDEFINED) if the last is
+    /// incomplete.
     pub fn count_of(&self, bytes: u64) -> Option<u64> {
         match self.size() as u64 {
             0 => (bytes == 0).then_some(0),
@@ -155,8 +147,8 @@ impl Datatype {
         }
     }
 
-    /// How many basic elements `bytes` packed bytes are (MPI_Get_elements); nothing (MPI_UNDEFINED) if the
-    /// last is broken.
+    /// The basic elements in `bytes` packed bytes (MPI_Get_elements); nothing (MPI_UNDEFINED) if the last is
+    /// incomplete.
     pub fn elements_of(&self, bytes: u64) -> Option<u64> {
         if self.size() == 0 {
             return (bytes == 0).then_some(0);
@@ -166,7 +158,7 @@ impl Datatype {
         let whole = (bytes / size).checked_mul(unit.facts.elements)?;
         let (mut rest, mut elements) = (bytes % size, 0);
         if let Some(basic) = unit.basic {
-            // Of a pair, the value may be whole.
+            // A pair may be cut after its value.
             let value_bytes = basic.pair().map_or(0, |(value, _)| value.size() as u64);
             return match rest {
                 0 => Some(whole),
@@ -186,8 +178,8 @@ impl Datatype {
         whole.checked_add(elements)
     }
 
-    /// How many packed bytes the first `elements` basic elements of a message are: the inverse of
-    /// `elements_of` (MPI_Status_set_elements).
+    /// The packed bytes of the first `elements` basic elements: the inverse of `elements_of`
+    /// (MPI_Status_set_elements).
     pub fn bytes_of_elements(&self, elements: u64) -> Option<u64> {
         if self.facts.elements == 0 {
             return (elements == 0).then_some(0);
@@ -210,8 +202,8 @@ impl Datatype {
         whole.checked_add(bytes)
     }
 
-    /// Calls `each` with the basic types of `count` elements in typemap order: a type and how many of it
-    /// follow each other.
+    /// Calls `each` with the basic types of `count` elements in typemap order: a type, and the number of it
+    /// in a row.
     pub(crate) fn each_leaf(&self, count: u64, each: &mut impl FnMut(Leaf, u64)) {
         if let Some(leaf) = self.facts.uniform {
             return each(leaf, count * self.facts.elements);
@@ -233,8 +225,7 @@ impl Datatype {
         }
     }
 
-    /// The datatype whose elements, one after the other, are the data of this one: a predefined one or a
-    /// struct.
+    /// The predefined datatype or struct of which this one is a sequence.
     fn unit(&self) -> &Datatype {
         let mut unit = self;
         while let (None, Parts::One(part)) = (unit.basic, &unit.recipe.datatypes) {
@@ -245,7 +236,7 @@ impl Datatype {
 }
 
 impl Drop for Datatype {
-    /// Takes long chains of datatypes apart in a loop: each dropping the next would need stack for all.
+    /// Frees long chains of datatypes in a loop; recursion would need stack for all.
     fn drop(&mut self) {
         let mut left = Vec::new();
         self.release(&mut left);
@@ -258,7 +249,7 @@ impl Drop for Datatype {
 }
 
 impl Datatype {
-    /// Lets its parts go, but for those that nobody else holds, which go to `left`.
+    /// Releases its parts; those with no other owner go to `left`.
     fn release(&mut self, left: &mut Vec<Arc<Datatype>>) {
         let last = |part: &Arc<Datatype>| Arc::strong_count(part) == 1;
         match std::mem::replace(&mut self.recipe.datatypes, Parts::Many(vec![])) {
@@ -280,7 +271,6 @@ impl Deref for Parts {
 }
 
 impl Recipe {
-    /// A predefined datatype's: it has none.
     pub const NAMED: Recipe = Recipe {
         combiner: Combiner::Named,
         numbers: vec![],
@@ -289,8 +279,8 @@ impl Recipe {
         datatypes: Parts::Many(vec![]),
     };
 
-    /// The recipe of a constructor with counts, then `displacements` displacements in bytes: integers and
-    /// addresses of the `int` form, all large counts in the `_c` form.
+    /// The recipe of a constructor with counts, then `displacements` displacements in bytes: ints and
+    /// MPI_Aints in the `int` form, all MPI_Counts in the `_c` form.
     pub(crate) fn new(
         combiner: Combiner,
         width: Width,
@@ -305,12 +295,10 @@ impl Recipe {
         Recipe { combiner, numbers, integers, addresses, datatypes }
     }
 
-    /// Arguments of type int.
     pub fn integers(&self) -> &[i64] {
         &self.numbers[..self.integers]
     }
 
-    /// Arguments of type MPI_Aint.
     pub fn addresses(&self) -> &[i64] {
         &self.numbers[self.integers..self.integers + self.addresses]
     }
@@ -320,7 +308,7 @@ impl Recipe {
         &self.numbers[self.integers + self.addresses..]
     }
 
-    /// The blocks of a struct that have data: how many elements of which datatype.
+    /// The blocks of a struct that have data: number of elements, datatype.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = (u64, &Arc<Datatype>)> {
         let blocks = self.numbers.iter().skip(1).zip(&*self.datatypes);
         blocks
@@ -328,7 +316,6 @@ impl Recipe {
             .filter(|(length, part)| *length > 0 && part.size() > 0)
     }
 
-    /// What the basic types of a struct come to.
     pub(crate) fn facts(&self) -> Facts {
         let blocks = self.blocks().map(|(times, part)| part.facts.times(times));
         let facts = blocks.fold(Facts::NONE, Facts::then);

@@ -1,9 +1,8 @@
 //! external32: the standard's portable form of data, big-endian and without gaps (MPI 5.0, sections 5.3 and
 //! 14.5.2).
 //!
-//! The native packed form needs no code of its own: it is what `Buffer::pack` and `Buffer::unpack` move, and
-//! its size is `Buffer::bytes_of`. Here each basic element is converted on its own, because its length may
-//! differ (MPI_LONG has 4 bytes).
+//! Each basic element is converted alone, since its length may differ (MPI_LONG has 4 bytes). The native
+//! packed form is that of `Buffer::pack` and `Buffer::unpack`.
 
 use crate::basic::Basic;
 use crate::buffer::Buffer;
@@ -18,8 +17,8 @@ pub fn external32_size(datatype: &Datatype, count: u64) -> Option<u64> {
     datatype.facts.external_size.checked_mul(count).filter(|&bytes| bytes <= i64::MAX as u64)
 }
 
-/// Writes `count` elements of `datatype`, which lie in `from`, to `to`, which has exactly their size in
-/// external32. Fails where a number does not fit its shorter form.
+/// Writes `count` elements of `datatype` from `from` to `to`, which has their size in external32. An error if
+/// a number does not fit its shorter form.
 pub fn pack_external32(from: &Buffer, datatype: &Datatype, count: u64, to: Span) -> Result<()> {
     check_lengths(from, datatype, count, to)?;
     convert(datatype, count, |leaf, elements, native_at, external_at| {
@@ -36,7 +35,7 @@ pub fn pack_external32(from: &Buffer, datatype: &Datatype, count: u64, to: Span)
     })
 }
 
-/// Reads `count` elements of `datatype` from `from`, which has exactly their size in external32, into `to`.
+/// Reads `count` elements of `datatype` into `to` from `from`, which has their size in external32.
 pub fn unpack_external32(from: Span, to: &Buffer, datatype: &Datatype, count: u64) -> Result<()> {
     check_lengths(to, datatype, count, from)?;
     convert(datatype, count, |leaf, elements, native_at, external_at| {
@@ -91,7 +90,7 @@ fn convert(
     outcome
 }
 
-/// A block on the stack as a span, for the one call that gets it.
+/// A block on the stack as a span, for one call.
 fn borrowed(bytes: &mut [u8]) -> Span {
     // SAFETY: the slice stays borrowed during the call in whose argument list this stands, and the span does
     // not outlive that.
@@ -99,12 +98,12 @@ fn borrowed(bytes: &mut [u8]) -> Span {
 }
 
 /// How a basic element becomes big-endian.
-enum Form {
-    /// Parts of so many bytes each, reversed.
+enum Encoding {
+    /// Parts of this many bytes, each reversed.
     Reversed(usize),
-    /// An integer whose external form may be shorter: whether it has a sign.
+    /// An integer that may be shorter in external32.
     Integer { signed: bool },
-    /// An 80-bit x87 number in 16 bytes, which becomes a binary128; a complex one has two.
+    /// 80-bit x87 numbers in 16 bytes, which become binary128; a complex one has two.
     X87,
 }
 
@@ -113,21 +112,21 @@ impl Leaf {
         self.external_bytes as usize
     }
 
-    fn form(self) -> Form {
+    fn encoding(self) -> Encoding {
         use Basic::*;
         match self.basic {
-            I8 | I16 | I32 | I64 | I128 => Form::Integer { signed: true },
-            U8 | U16 | U32 | U64 | WChar => Form::Integer { signed: false },
-            LongDouble | CLongDouble if cfg!(target_arch = "x86_64") => Form::X87,
-            C16 | C32 | C64 | CLongDouble | C128 => Form::Reversed(self.basic.size() / 2),
-            _ => Form::Reversed(self.basic.size()),
+            I8 | I16 | I32 | I64 | I128 => Encoding::Integer { signed: true },
+            U8 | U16 | U32 | U64 | WChar => Encoding::Integer { signed: false },
+            LongDouble | CLongDouble if cfg!(target_arch = "x86_64") => Encoding::X87,
+            C16 | C32 | C64 | CLongDouble | C128 => Encoding::Reversed(self.basic.size() / 2),
+            _ => Encoding::Reversed(self.basic.size()),
         }
     }
 
     fn encode(self, native: &[u8], external: &mut [u8]) -> Result<()> {
-        match self.form() {
-            Form::Reversed(bytes) => reverse(bytes, native, external),
-            Form::Integer { signed } => {
+        match self.encoding() {
+            Encoding::Reversed(bytes) => reverse(bytes, native, external),
+            Encoding::Integer { signed } => {
                 let value = read_integer(native, signed);
                 external.copy_from_slice(&value.to_be_bytes()[16 - external.len()..]);
                 let mut back = [0; 16];
@@ -141,7 +140,7 @@ impl Leaf {
                     );
                 }
             }
-            Form::X87 => {
+            Encoding::X87 => {
                 each_part(native, external, |part| x87_to_quad(u128::from_le_bytes(part)).to_be_bytes())
             }
         }
@@ -149,24 +148,23 @@ impl Leaf {
     }
 
     fn decode(self, external: &[u8], native: &mut [u8]) {
-        match self.form() {
-            Form::Reversed(bytes) => reverse(bytes, external, native),
-            Form::Integer { signed } => {
+        match self.encoding() {
+            Encoding::Reversed(bytes) => reverse(bytes, external, native),
+            Encoding::Integer { signed } => {
                 let mut little = [0; 16];
                 little[..external.len()].copy_from_slice(external);
                 little[..external.len()].reverse();
                 let value = read_integer(&little[..external.len()], signed);
                 native.copy_from_slice(&value.to_le_bytes()[..native.len()]);
             }
-            Form::X87 => {
+            Encoding::X87 => {
                 each_part(external, native, |part| quad_to_x87(u128::from_be_bytes(part)).to_le_bytes())
             }
         }
     }
 }
 
-// Both machines that we run on are little-endian; on another the conversions here would be wrong without a
-// sound.
+// The conversions assume a little-endian machine.
 const _: () = assert!(cfg!(target_endian = "little"));
 
 fn reverse(part_bytes: usize, from: &[u8], to: &mut [u8]) {
@@ -188,8 +186,8 @@ fn read_integer(bytes: &[u8], signed: bool) -> i128 {
     i128::from_le_bytes(wide)
 }
 
-/// x87: 64 bits of mantissa with an explicit leading one. binary128: 112 bits of fraction. Sign and exponent
-/// are the same.
+/// x87 has 64 bits of mantissa with an explicit leading one, binary128 112 bits of fraction. Sign and
+/// exponent are the same.
 fn x87_to_quad(x87: u128) -> u128 {
     let sign_and_exponent = (x87 >> 64) & 0xffff;
     let fraction = x87 & ((1 << 63) - 1);
@@ -202,7 +200,7 @@ fn quad_to_x87(quad: u128) -> u128 {
     let exponent = (quad >> 112) & 0x7fff;
     let fraction = quad & ((1 << 112) - 1);
     if exponent == 0x7fff {
-        // Infinity stays so; a NaN keeps its upper bits and is made quiet, lest it should become an infinity.
+        // Infinity stays. A NaN keeps its upper bits and is made quiet, so that it cannot become an infinity.
         let quiet = if fraction == 0 { 0 } else { 1 << 62 };
         return (sign << 79) | (exponent << 64) | (1 << 63) | quiet | (fraction >> 49);
     }

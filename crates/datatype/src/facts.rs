@@ -1,54 +1,50 @@
-//! What the basic types of a datatype come to: composed when it is made, from the facts of its parts.
+//! Facts about the basic types of a datatype, composed from those of its parts.
 
 use crate::basic::Basic;
 
-/// A basic type where it lies: also how long it is in external32, which the machine type does not determine.
+/// A basic type, and its length in external32, which the machine type does not determine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Leaf {
     pub basic: Basic,
     pub external_bytes: u8,
 }
 
-/// What a datatype's basic types come to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
-    /// Basic elements of one element (a pair has two, a complex number is one).
+    /// Basic elements of one element: a pair has two, a complex number is one.
     pub elements: u64,
     /// Bytes of one element in external32; saturates.
     pub external_size: u64,
-    /// The one basic type that all elements have, if they have one.
+    /// The basic type of all elements, if they have one.
     pub uniform: Option<Leaf>,
     /// How deep structs are nested.
     pub depth: u32,
 }
 
 impl Leaf {
-    /// The index of a pair, which external32 leaves as long as it is.
+    /// The index of a pair, which has its own length in external32.
     pub fn of_index(basic: Basic) -> Leaf {
         Leaf { basic, external_bytes: basic.size() as u8 }
     }
 }
 
 impl Facts {
-    /// Of no data.
     pub const NONE: Facts = Facts { elements: 0, external_size: 0, uniform: None, depth: 0 };
 
-    /// Of one basic type.
     pub fn of(leaf: Leaf) -> Facts {
         Facts { elements: 1, external_size: leaf.external_bytes as u64, uniform: Some(leaf), depth: 0 }
     }
 
-    /// So many times.
     pub fn times(self, count: u64) -> Facts {
         if count == 0 || self.elements == 0 {
             return Facts::NONE;
         }
-        // Elements are no more than bytes, which the constructor has counted.
+        // There are no more elements than bytes, which the constructor has checked.
         let (elements, external_size) = (self.elements * count, self.external_size.saturating_mul(count));
         Facts { elements, external_size, ..self }
     }
 
-    /// Of these, then `next`.
+    /// The facts of these elements, followed by those of `next`.
     pub fn then(self, next: Facts) -> Facts {
         Facts {
             elements: self.elements + next.elements,

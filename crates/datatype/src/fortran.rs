@@ -1,5 +1,5 @@
-//! The parametrised types of Fortran 90 (MPI 5.0, section 19.1.9): a precision and a range choose among the
-//! kinds of gfortran.
+//! The parametrised types of Fortran 90 (MPI 5.0, section 19.1.9): precision and range select a kind of
+//! gfortran.
 
 use crate::basic::Basic;
 use crate::combiner::Combiner;
@@ -16,7 +16,7 @@ const UNDEFINED: i32 = -32766;
 const REALS: [(i32, i32, Basic, Basic); 4] = [
     (6, 37, Basic::F32, Basic::C32),
     (15, 307, Basic::F64, Basic::C64),
-    // Kind 10, which C calls long double, exists on x86-64 only; elsewhere long double is the next.
+    // Kind 10, C's long double, exists on x86-64 only; elsewhere long double is the next.
     (if cfg!(target_arch = "x86_64") { 18 } else { -1 }, 4931, Basic::LongDouble, Basic::CLongDouble),
     (33, 4931, Basic::F128, Basic::C128),
 ];
@@ -25,20 +25,20 @@ const REALS: [(i32, i32, Basic, Basic); 4] = [
 const INTEGERS: [(i32, Basic); 5] =
     [(2, Basic::I8), (4, Basic::I16), (9, Basic::I32), (18, Basic::I64), (38, Basic::I128)];
 
-/// The real of at least `precision` decimal digits and `range` (MPI_Type_create_f90_real). The same arguments
-/// give the same datatype, which is predefined: committed, and never freed.
+/// MPI_Type_create_f90_real: at least `precision` decimal digits and `range`. The same arguments give the
+/// same datatype, which is predefined.
 pub fn f90_real(precision: i32, range: i32) -> Result<Arc<Datatype>> {
     let (_, _, basic, _) = find_real(precision, range)?;
     Ok(cached(Combiner::F90Real, &[precision, range], basic))
 }
 
-/// The complex whose parts are as in `f90_real` (MPI_Type_create_f90_complex).
+/// MPI_Type_create_f90_complex, with parts as in `f90_real`.
 pub fn f90_complex(precision: i32, range: i32) -> Result<Arc<Datatype>> {
     let (_, _, _, basic) = find_real(precision, range)?;
     Ok(cached(Combiner::F90Complex, &[precision, range], basic))
 }
 
-/// The integer that holds all numbers below ten to the `range` (MPI_Type_create_f90_integer).
+/// MPI_Type_create_f90_integer: all numbers below ten to the `range`.
 pub fn f90_integer(range: i32) -> Result<Arc<Datatype>> {
     if range < 0 {
         fail!(Class::Arg, "the range {range} is negative");
@@ -66,7 +66,7 @@ fn find_real(precision: i32, range: i32) -> Result<(i32, i32, Basic, Basic)> {
     }
 }
 
-/// The datatype of these arguments, made at their first use. The arguments are bounded, so the table is.
+/// The datatype of these arguments, made at their first use. The arguments are bounded, and so the cache.
 fn cached(combiner: Combiner, arguments: &[i32], basic: Basic) -> Arc<Datatype> {
     type Made = HashMap<(Combiner, Vec<i32>), Arc<Datatype>>;
     static MADE: Mutex<Option<Made>> = Mutex::new(None);

@@ -1,15 +1,15 @@
 //! Layouts: one element of a datatype as flat runs.
 //!
-//! A layout is a short nest of loops around a list of runs (its *body*); most layouts have no loop, and most
-//! bodies one run: a vector of a million blocks is one run, a three-dimensional subarray one run in one loop.
-//! Only what has no such form (an irregular list of blocks) needs a run per block. Any packed offset is found
-//! in O(loops + log runs). Read next: `buffer.rs`, which walks layouts, and `construct.rs`, which composes
-//! them.
+//! A layout is a short nest of loops around a list of runs, its *body*. Most need one run: a vector of a
+//! million blocks is one run, a three-dimensional subarray one run in one loop. Only irregular blocks need a
+//! run each. A packed offset is found in O(loops + log runs).
+//!
+//! Invariant: a layout never changes once made. Read next: `buffer.rs`, which walks layouts, and
+//! `construct.rs`, which composes them.
 
 use error::{Class, Error, Result, fail};
 
-/// `repeat` pieces of `bytes` bytes, the first at `offset` bytes from the element's origin, each `stride`
-/// bytes after the last.
+/// `repeat` pieces of `bytes` bytes, `stride` bytes apart, from `offset` bytes after the element's origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Bytes from the element's origin to the first piece.
@@ -18,34 +18,31 @@ pub struct Run {
     pub bytes: u64,
     /// Number of pieces.
     pub repeat: u64,
-    /// Bytes from the start of one piece to the start of the next; 0 where there is one piece.
+    /// Bytes from the start of one piece to the start of the next; 0 if there is one piece.
     pub stride: i64,
 }
 
-/// The whole body again, `repeat` times, each `stride` bytes after the last.
+/// The whole body `repeat` times, `stride` bytes apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loop {
-    /// Number of passes.
     pub repeat: u64,
-    /// Bytes from one pass to the next.
     pub stride: i64,
 }
 
-/// One element of a datatype as flat runs, in typemap order. It never changes once made.
+/// One element of a datatype as flat runs, in typemap order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     body: Body,
-    /// Packed offset, within one pass over the body, of the first byte of each run but the first.
+    /// Packed offset, in one pass over the body, of each run but the first.
     starts: Vec<usize>,
     /// Packed bytes of one pass over the body.
     pass_bytes: usize,
-    /// Whether consecutive elements are one gap-free stretch from the origin on, which every message asks.
+    /// Whether consecutive elements have no gaps and begin at the origin; every message asks.
     contiguous: bool,
     /// Data bytes of one element (MPI_Type_size).
     pub size: usize,
     /// Bytes from one element to the next (MPI_Type_get_extent).
     pub extent: i64,
-    /// Lower bound.
     pub lb: i64,
     /// Offset of the first data byte.
     pub true_lb: i64,
@@ -53,7 +50,7 @@ pub struct Layout {
     pub true_extent: i64,
 }
 
-/// Layouts with more runs than this are refused, since they would fill the memory: 2 GiB of runs.
+/// Layouts with more runs are refused, since they would fill the memory: 2 GiB of runs.
 pub const RUNS_MAX: usize = 1 << 26;
 
 fn too_many() -> Error {
@@ -63,13 +60,13 @@ fn too_many() -> Error {
 }
 
 impl Layout {
-    /// A gap-free element of `bytes` bytes.
+    /// An element of `bytes` bytes without gaps.
     pub fn contiguous(bytes: usize) -> Layout {
         let body = if bytes == 0 { Body::default() } else { Body::piece(0, bytes as u64) };
         Layout::new(body, 0, bytes as i64).expect("one piece has bounds")
     }
 
-    /// A body with the bounds that a constructor found. Fails where sizes or offsets do not fit 63 bits.
+    /// A body with the bounds that a constructor found. An error if sizes or offsets do not fit 63 bits.
     pub(crate) fn new(body: Body, lb: i64, extent: i64) -> Result<Layout> {
         let Some((size, true_lb, true_ub)) = body.measure() else {
             fail!(Class::Type, "the datatype's size or its offsets do not fit 63 bits")
@@ -87,13 +84,13 @@ impl Layout {
         Ok(Layout { body, starts, pass_bytes, contiguous, size, extent, lb, true_lb, true_extent })
     }
 
-    /// Whether consecutive elements are one gap-free stretch that starts at the buffer's address.
+    /// Whether consecutive elements have no gaps and begin at the buffer's address.
     #[inline]
     pub fn is_contiguous(&self) -> bool {
         self.contiguous
     }
 
-    /// The one piece that an element consists of, if it is one.
+    /// The piece of an element, if it is one.
     pub(crate) fn only_piece(&self) -> Option<Run> {
         self.body.only_piece()
     }
@@ -108,7 +105,6 @@ impl Layout {
         &self.body.loops
     }
 
-    /// Loops and runs, to compose further.
     pub(crate) fn body(&self) -> &Body {
         &self.body
     }
@@ -118,26 +114,24 @@ impl Layout {
         self.pass_bytes
     }
 
-    /// Offset from the element's origin at which pass number `pass` of the element begins.
+    /// The offset of a pass from the element's origin.
     pub(crate) fn pass_offset(&self, pass: usize) -> i64 {
         self.body.pass_offset(pass as u64)
     }
 
-    /// The number of the run that holds packed byte `at` of a pass, and the packed offset at which that run
-    /// begins.
+    /// The index of the run that holds packed byte `at` of a pass, and the run's packed offset.
     pub(crate) fn run_at(&self, at: usize) -> (usize, usize) {
         let index = if at == 0 { 0 } else { self.starts.partition_point(|&start| start <= at) };
         (index, if index == 0 { 0 } else { self.starts[index - 1] })
     }
 
-    /// Number of separate pieces of memory in one element.
+    /// The number of pieces of one element.
     pub fn pieces(&self) -> u64 {
         let passes: u64 = self.body.loops.iter().map(|l| l.repeat).product();
         self.body.runs.iter().map(|run| run.repeat).sum::<u64>() * passes
     }
 
-    /// The layout as words, for another process: `from_words` reads them. A layout is `6 + 2 loops + 4 runs`
-    /// words long.
+    /// The layout as `6 + 2 loops + 4 runs` words for another process.
     pub fn to_words(&self) -> Vec<u64> {
         let mut words = Vec::with_capacity(self.words());
         words.extend([WORDS_MARK, self.size as u64, self.lb as u64, self.extent as u64]);
@@ -149,12 +143,11 @@ impl Layout {
         words
     }
 
-    /// How many words `to_words` gives.
     pub fn words(&self) -> usize {
         6 + 2 * self.body.loops.len() + 4 * self.body.runs.len()
     }
 
-    /// Reads what `to_words` wrote, believing nothing: lengths, bounds and the size are checked.
+    /// Reads what `to_words` wrote; an error if lengths, bounds or size are wrong.
     pub fn from_words(words: &[u64]) -> Result<Layout> {
         let [WORDS_MARK, size, lb, extent, loops, runs, rest @ ..] = words else {
             fail!(Class::Intern, "{} words are not a layout", words.len())
@@ -180,16 +173,15 @@ impl Layout {
 /// First word of a layout in words; its low byte is the version of the form.
 const WORDS_MARK: u64 = 0x4c41_594f_5554_0001;
 
-/// Loops around runs: what constructors compose. No run and no loop is empty (`repeat` and `bytes` are
-/// positive), adjacent pieces are joined, and pieces of one length at equal distances are one run.
+/// Loops around runs: what constructors compose. No run and no loop is empty, adjacent pieces are joined, and
+/// pieces of one length at equal distances are one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Body {
     loops: Vec<Loop>,
     runs: Vec<Run>,
 }
 
-/// Bodies up to this many runs are written out rather than looped over, because joined pieces are faster than
-/// loops.
+/// Bodies of up to this many runs are unrolled: joined pieces are faster than loops.
 const UNROLLED_RUNS_MAX: u64 = 8;
 
 impl Body {
@@ -200,7 +192,6 @@ impl Body {
         }
     }
 
-    /// One piece.
     pub fn piece(offset: i64, bytes: u64) -> Body {
         Body { loops: vec![], runs: vec![Run { offset, bytes, repeat: 1, stride: 0 }] }
     }
@@ -211,8 +202,7 @@ impl Body {
         self
     }
 
-    /// The body `times` times, `stride` bytes apart. The caller has checked that the outermost bytes have
-    /// 63-bit offsets.
+    /// The body `times` times, `stride` bytes apart. The caller has checked that all offsets fit 63 bits.
     pub fn repeated(mut self, times: u64, stride: i64) -> Body {
         if times == 0 || self.runs.is_empty() {
             return Body::default();
@@ -253,7 +243,7 @@ impl Body {
         self
     }
 
-    /// Adds `other`, `by` bytes further on, after what is here.
+    /// Appends `other`, `by` bytes further on.
     pub fn append(&mut self, other: &Body, by: i64) -> Result<()> {
         if self.runs.is_empty() && !other.loops.is_empty() {
             *self = other.clone().shifted(by);
@@ -266,16 +256,14 @@ impl Body {
         other.each_pass(|offset| self.push_all(&other.runs, by + offset))
     }
 
-    /// Calls `each` with the offset of every pass, in order. Offsets follow from the number of the pass:
-    /// rustc 1.95 with thin LTO has compiled an odometer over `loops` such that it left out a pass
-    /// (tests/programs/types.c, `struct_of_subarrays`).
+    /// Calls `each` with the offset of every pass, in order. Offsets are computed from the pass: rustc 1.95
+    /// with thin LTO miscompiled an odometer over `loops` (tests/programs/types.c, `struct_of_subarrays`).
     fn each_pass(&self, mut each: impl FnMut(i64) -> Result<()>) -> Result<()> {
         let passes = self.loops.iter().try_fold(1u64, |passes, l| passes.checked_mul(l.repeat));
         let Some(passes) = passes.filter(|passes| *passes <= RUNS_MAX as u64) else { return Err(too_many()) };
         (0..passes).try_for_each(|pass| each(self.pass_offset(pass)))
     }
 
-    /// Offset at which pass number `pass` begins.
     fn pass_offset(&self, mut pass: u64) -> i64 {
         let mut offset = 0;
         for l in self.loops.iter().rev() {
@@ -293,7 +281,7 @@ impl Body {
         Ok(())
     }
 
-    /// Adds a run to a body without loops: joins it to the last piece, or lengthens the last run, if it can.
+    /// Adds a run to a body without loops: joins it to the last piece, or extends the last run, if it can.
     pub fn push(&mut self, run: Run) {
         let Some(last) = self.runs.last_mut() else { return self.runs.push(run) };
         let last_piece = last.offset + last.stride * (last.repeat as i64 - 1);
@@ -312,7 +300,7 @@ impl Body {
             return;
         }
         let stride = if last.repeat == 1 { run.offset - last.offset } else { last.stride };
-        // The piece that would be next may lie beyond what can be addressed.
+        // The next piece may lie beyond the address space.
         let in_step =
             last_piece.wrapping_add(stride) == run.offset && (run.repeat == 1 || run.stride == stride);
         if last.bytes == run.bytes && in_step {
@@ -323,8 +311,8 @@ impl Body {
         }
     }
 
-    /// Size, offset of the first data byte, offset after the last; nothing if they do not fit 63 bits, or if
-    /// the body is malformed (which only words from elsewhere can be).
+    /// Size, first and last data byte; nothing if they do not fit 63 bits, or if words from another process
+    /// are malformed.
     fn measure(&self) -> Option<(usize, i64, i64)> {
         let (mut size, mut first, mut end) = (0i64, i64::MAX, i64::MIN);
         for run in &self.runs {
@@ -374,7 +362,7 @@ mod tests {
         for offset in [0, 8, 16, 20, 40, 60] {
             body.push(run(offset, 4, 1, 0));
         }
-        // 16 and 20 are one piece of 8, so the run of 0, 8, 16 gives its last piece away.
+        // 16 and 20 are one piece of 8, so the run of 0, 8, 16 loses its last piece.
         assert_eq!(body.runs, [run(0, 4, 2, 8), run(16, 8, 1, 0), run(40, 4, 2, 20)]);
     }
 

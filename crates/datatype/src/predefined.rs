@@ -1,4 +1,4 @@
-//! The predefined datatypes, by their handles in the standard ABI (MPI 5.0, section 20.3 and annex A.1), with
+//! The predefined datatypes by their handles in the standard ABI (MPI 5.0, section 20.3 and annex A.1), with
 //! the sizes of x86-64 and aarch64 Linux and of gfortran's default kinds.
 
 use crate::basic::Basic::{self, *};
@@ -12,14 +12,12 @@ use std::sync::{Arc, LazyLock};
 /// MPI_DATATYPE_NULL.
 pub const NULL: u32 = 0x200;
 
-/// The datatype of a predefined handle; none for MPI_DATATYPE_NULL and for numbers that the standard does not
-/// assign.
+/// The datatype of a predefined handle; none for MPI_DATATYPE_NULL and unassigned numbers.
 pub fn predefined(handle: u32) -> Option<&'static Arc<Datatype>> {
     TABLE.get(handle.wrapping_sub(NULL) as usize)?.as_ref()
 }
 
-/// The name of a predefined handle, which MPI_Type_get_name returns until the user sets another; also of
-/// MPI_DATATYPE_NULL.
+/// The name of a predefined handle, MPI_DATATYPE_NULL included, for MPI_Type_get_name.
 pub fn predefined_name(handle: u32) -> Option<&'static str> {
     if handle == NULL {
         return Some("MPI_DATATYPE_NULL");
@@ -34,7 +32,6 @@ pub fn predefined_handle(name: &str) -> Option<u32> {
     ENTRIES.iter().find(|entry| entry.1 == alias).map(|entry| entry.0)
 }
 
-/// All predefined handles.
 pub fn predefined_handles() -> impl Iterator<Item = u32> {
     ENTRIES.iter().map(|entry| entry.0).chain(MARKERS.iter().map(|marker| marker.0))
 }
@@ -49,7 +46,7 @@ const CLASSES: [(i32, &str, Sizes); 3] = [
     (194, "a complex", &[(4, 0x2d3), (8, 0x2db), (16, 0x2e3), (32, 0x2eb)]),
 ];
 
-/// The predefined datatype of a class (MPI_TYPECLASS_INTEGER, ...) and a size in bytes (MPI_Type_match_size).
+/// MPI_Type_match_size: the predefined datatype of a class (MPI_TYPECLASS_INTEGER, ...) and a size in bytes.
 pub fn match_size(class: i32, size: i64) -> Result<&'static Arc<Datatype>> {
     let Some((_, name, sizes)) = CLASSES.iter().find(|entry| entry.0 == class) else {
         fail!(
@@ -63,8 +60,8 @@ pub fn match_size(class: i32, size: i64) -> Result<&'static Arc<Datatype>> {
     }
 }
 
-/// The pair type of a value type and an index type for MINLOC and MAXLOC (MPI_Type_get_value_index, MPI 5.0,
-/// section 5.1.12); nothing (MPI_DATATYPE_NULL) where there is none.
+/// MPI_Type_get_value_index (MPI 5.0, section 5.1.12): the pair of a value type and an index type; nothing
+/// (MPI_DATATYPE_NULL) if there is none.
 pub fn value_index(value: &Datatype, index: &Datatype) -> Option<&'static Arc<Datatype>> {
     let (value, index) = (value.predefined()?, index.predefined()?);
     VALUE_INDEX
@@ -86,12 +83,12 @@ const VALUE_INDEX: [(u32, u32, u32); 9] = [
     (0x219, 0x219, 0x232),
 ];
 
-/// A predefined datatype outside the table: the Fortran 90 ones.
+/// A predefined datatype outside the table: those of Fortran 90.
 pub(crate) fn unnamed(basic: Basic, recipe: Recipe) -> Arc<Datatype> {
     Arc::new(make(None, basic, basic.size() as u8, recipe))
 }
 
-/// Other names of the same handles: MPI 5.0, table 3.2, calls them synonyms.
+/// Synonyms of the same handles (MPI 5.0, table 3.2).
 const ALIASES: [(&str, &str); 2] =
     [("MPI_C_FLOAT_COMPLEX", "MPI_C_COMPLEX"), ("MPI_LONG_LONG", "MPI_LONG_LONG_INT")];
 
@@ -107,8 +104,8 @@ static TABLE: LazyLock<Vec<Option<Arc<Datatype>>>> = LazyLock::new(|| {
     table
 });
 
-/// What MPI-3.0 removed and programs of the MPICH ABI may still use in MPI_Type_struct: handle, name, which
-/// bounds it sets.
+/// Datatypes that MPI-3.0 removed, for MPI_Type_struct in programs of the MPICH ABI: handle, name, the bounds
+/// it sets.
 const MARKERS: [(u32, &str, (bool, bool)); 2] =
     [(0x2fd, "MPI_LB", (true, false)), (0x2fe, "MPI_UB", (false, true))];
 
@@ -126,13 +123,13 @@ fn marker(handle: u32, marked: (bool, bool)) -> Datatype {
     }
 }
 
-/// `external_bytes` is that of the value where the type is a pair (the index keeps its size).
+/// `external_bytes` of a pair is that of the value; the index keeps its length.
 fn make(predefined: Option<u32>, basic: Basic, external_bytes: u8, recipe: Recipe) -> Datatype {
     let value = |basic| Facts::of(Leaf { basic, external_bytes });
     let (facts, body, end) = match basic.pair() {
         None => (value(basic), Body::piece(0, basic.size() as u64), basic.size()),
         Some((first, second)) => {
-            // C puts the index at the next multiple of its alignment.
+            // C aligns the index.
             let index_offset = first.size().next_multiple_of(second.align());
             let mut body = Body::piece(0, first.size() as u64);
             body.append(&Body::piece(index_offset as i64, second.size() as u64), 0).expect("two runs");
@@ -154,7 +151,7 @@ fn make(predefined: Option<u32>, basic: Basic, external_bytes: u8, recipe: Recip
     }
 }
 
-/// Handle, name, machine type, and bytes in external32 (MPI 5.0, table 14.2).
+/// Handle, name, machine type, bytes in external32 (MPI 5.0, table 14.2).
 #[rustfmt::skip]
 const ENTRIES: &[(u32, &str, Basic, u8)] = &[
     (0x201, "MPI_AINT", I64, 8),
@@ -227,7 +224,7 @@ const ENTRIES: &[(u32, &str, Basic, u8)] = &[
     (0x2e2, "MPI_REAL16", F128, 16),
     (0x2e3, "MPI_COMPLEX16", C64, 16),
     (0x2eb, "MPI_COMPLEX32", C128, 32),
-    // Not of the standard, which assigns nothing to this number: programs of the MPICH ABI have it.
+    // The standard does not assign this number; programs of the MPICH ABI use it.
     (0x2ff, "MPIX_C_FLOAT16", F16, 2),
 ];
 
@@ -237,8 +234,7 @@ mod tests {
 
     #[test]
     fn the_table_is_that_of_the_standard_abi() {
-        // Method: every MPI_Datatype constant of tables/constants.json, found by a plain scan of its regular
-        // text.
+        // Method: every MPI_Datatype constant of tables/constants.json, found by a plain scan of the text.
         let text =
             std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tables/constants.json"))
                 .unwrap();
@@ -277,7 +273,7 @@ mod tests {
         assert_eq!(of("MPI_DOUBLE_INT").elements_of(22), None);
     }
 
-    // Goal: a marker sets one bound, has no data, and its name is known; the other bound is that of the data.
+    // Goal: a marker sets one bound, has no data, and has a name; the other bound is that of the data.
     #[test]
     fn markers_set_one_bound_each() {
         let of = |handle: u32| predefined(handle).unwrap().clone();

@@ -1,8 +1,8 @@
-//! The predefined reductions, on packed elements: gap-free, so pairs have no padding, and of any alignment.
+//! The predefined reductions, on packed elements: without gaps and of any alignment.
 //!
-//! Every loop reads, combines and writes one element at a time through unaligned accesses, and has its own
-//! form for the result lying over an operand: there the compiler sees two arrays instead of three, and makes
-//! vector code for both. Read next: `long_double.c`, for the types that Rust has not.
+//! Every loop reads, combines and writes one element at a time through unaligned accesses. It has forms of
+//! its own for a result that lies over an operand, where the compiler sees two arrays instead of three and
+//! vectorises. Read next: `long_double.c`, for the types that Rust lacks.
 
 use crate::basic::{Basic, PredefinedOp};
 use crate::buffer::Buffer;
@@ -11,8 +11,8 @@ use half::f16;
 use num_complex::Complex;
 use sys::Span;
 
-/// Whether `op` takes `basic` (MPI 5.0, section 6.9.2, and characters, as every other MPI); the error says
-/// what it takes.
+/// Checks that `op` takes `basic` (MPI 5.0, section 6.9.2; characters too, as in every other MPI). The error
+/// says what it takes.
 #[inline]
 pub fn check_op(op: PredefinedOp, basic: Basic) -> Result<()> {
     use PredefinedOp::*;
@@ -41,10 +41,10 @@ pub fn check_op(op: PredefinedOp, basic: Basic) -> Result<()> {
     Ok(())
 }
 
-/// `into[i] = left[i] op right[i]` for all elements of the spans, which are equally long and hold whole
-/// elements in the packed form (a pair has no padding: `Basic::size` bytes each); `into` may be `left` or
-/// `right`, but must not overlap them otherwise. `check_op` must have allowed the combination. MPI_REPLACE
-/// takes the right operand, MPI_NO_OP the left.
+/// `into[i] = left[i] op right[i]` for all elements of the spans, which have the same length: whole elements
+/// in the packed form (`Basic::size` bytes each). `into` may be `left` or `right`, and must not overlap them
+/// otherwise. `check_op` has allowed the combination. MPI_REPLACE takes the right operand, MPI_NO_OP the
+/// left.
 pub fn reduce(op: PredefinedOp, basic: Basic, left: Span, right: Span, into: Span) {
     let bytes = into.bytes();
     assert!(left.bytes() == bytes && right.bytes() == bytes, "reduction of spans of different lengths");
@@ -52,7 +52,6 @@ pub fn reduce(op: PredefinedOp, basic: Basic, left: Span, right: Span, into: Spa
     if bytes < WIDE_BYTES_MIN { by_basic(op, basic, spans) } else { long(op, basic, spans) }
 }
 
-/// The same of many elements.
 #[inline(never)] // Else short ones would put aside the registers that this needs.
 fn long(op: PredefinedOp, basic: Basic, spans: Operands) {
     #[cfg(target_arch = "x86_64")]
@@ -103,14 +102,14 @@ fn by_basic(op: PredefinedOp, basic: Basic, spans: Operands) {
     }
 }
 
-/// Calls what would take more registers than its caller has to spare.
+/// Keeps a call that needs many registers out of its caller.
 #[inline(never)]
 fn apart(reduce: impl FnOnce()) {
     reduce()
 }
 
-/// `into = left op into` for whole buffers of equal length, gaps or not: MPI_Reduce_local (MPI 5.0, section
-/// 6.9.7).
+/// `into = left op into` for whole buffers of equal length, with gaps or without: MPI_Reduce_local (MPI 5.0,
+/// section 6.9.7).
 pub fn reduce_buffers(op: PredefinedOp, basic: Basic, left: &Buffer, into: &Buffer) {
     assert_eq!(left.bytes(), into.bytes(), "reduction of buffers of different lengths");
     if let (Some(left), Some(into)) = (left.contiguous(), into.contiguous()) {
@@ -131,8 +130,7 @@ pub fn reduce_buffers(op: PredefinedOp, basic: Basic, left: &Buffer, into: &Buff
     }
 }
 
-/// Elements that `reduce_buffers` combines at once: two blocks of the largest elements stay in the
-/// first-level cache.
+/// Elements of one step of `reduce_buffers`: two blocks of the largest fit the first-level cache.
 const BLOCK_ELEMENTS: usize = 256;
 
 #[inline]
@@ -166,7 +164,7 @@ struct Operands {
 }
 
 impl Operands {
-    /// How many elements of `size` bytes there are.
+    /// The number of elements of `size` bytes.
     #[inline(always)]
     fn count(self, size: usize) -> usize {
         assert_eq!(self.bytes % size, 0, "reduction of a broken element");
@@ -193,7 +191,7 @@ impl Operands {
         let into = std::ptr::with_exposed_provenance_mut::<T>(self.into);
         let count = self.count(size_of::<T>());
         if count == 1 {
-            // The commonest, and over before the loops below would have begun.
+            // One element is the most common.
             each(left, right, into, 1, combine)
         } else if self.left == self.into {
             each(into, right, into, count, combine)
@@ -217,7 +215,7 @@ fn each<T: Copy>(left: *const T, right: *const T, into: *mut T, count: usize, co
     }
 }
 
-/// A combination that `check_op` refuses has no meaning here.
+/// `check_op` refuses other combinations.
 #[cold]
 fn refused(op: PredefinedOp, what: impl std::fmt::Debug) -> ! {
     panic!("{} on {what:?}, which check_op refuses", op.name())
@@ -229,7 +227,7 @@ trait Sum: Copy {
     fn product(self, other: Self) -> Self;
 }
 
-/// What MPI_BAND and the others of its family need.
+/// What MPI_BAND and its family need.
 trait Bits: Copy {
     const TRUE: Self;
     const FALSE: Self;
@@ -287,10 +285,9 @@ fn narrow(z: Complex<f32>) -> Complex<f16> {
     Complex::new(f16::from_f32(z.re), f16::from_f32(z.im))
 }
 
-/// Fewer bytes than this are not worth asking what the processor has.
+/// Shorter data are not worth a question about the processor.
 const WIDE_BYTES_MIN: usize = 256;
 
-/// Whether `by_wide_registers` knows how, and may.
 #[cfg(target_arch = "x86_64")]
 fn has_wide_registers(op: PredefinedOp, basic: Basic) -> bool {
     use PredefinedOp::*;
@@ -298,8 +295,7 @@ fn has_wide_registers(op: PredefinedOp, basic: Basic) -> bool {
     known && matches!(op, Max | Min | Sum | Prod) && std::arch::is_x86_feature_detected!("avx2")
 }
 
-/// The commonest reductions once more, in registers that not every processor has: twice as fast in the
-/// caches.
+/// The most common reductions in registers that not every processor has: twice as fast in the caches.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn by_wide_registers(op: PredefinedOp, basic: Basic, spans: Operands) {
@@ -357,7 +353,7 @@ fn integers<T: Sum + Bits + PartialOrd>(op: PredefinedOp, spans: Operands) {
     }
 }
 
-/// A value and its index as they lie in the packed form.
+/// A value and its index in the packed form.
 #[derive(Clone, Copy)]
 #[repr(C, packed)]
 struct Pair<V, I> {
@@ -396,7 +392,7 @@ fn has_quad() -> bool {
     !cfg!(miri) && outboard_has_quad() != 0
 }
 
-/// Hands the work to C. The numbers are those of the enums in `long_double.c`.
+/// Calls the loops in C. The numbers are those of the enums in `long_double.c`.
 fn extended(op: PredefinedOp, basic: Basic, spans: Operands) {
     let kind = match basic {
         Basic::LongDouble => 0,

@@ -1,8 +1,7 @@
 //! A datatype as it lies in a file whose basic types have other lengths (MPI 5.0, section 14.5).
 //!
-//! The constructors are applied again, to basic types of the file's lengths: counts, strides and
-//! displacements that were given in elements scale with them, those that were given in bytes stay what they
-//! are.
+//! The constructors are applied again to basic types of the file's lengths. Counts, strides and displacements
+//! in elements scale with them; those in bytes stay.
 
 use crate::combiner::{Combiner, Width};
 use crate::construct::{contiguous, hindexed, hindexed_block, hvector, indexed, indexed_block};
@@ -98,8 +97,8 @@ mod tests {
         predefined(predefined_handle(name).unwrap()).unwrap().clone()
     }
 
-    // Goal: every constructor, in both widths, is applied again. Method: with lengths as they are the layout
-    // stays the same.
+    // Goal: every constructor, in both widths, is applied again. Method: with unchanged lengths, the layout
+    // stays.
     #[test]
     fn own_lengths_change_nothing() {
         let int = named("MPI_INT");

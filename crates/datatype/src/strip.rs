@@ -1,7 +1,6 @@
-//! Strips: equally long pieces of memory at equal distances, and the loops that copy them, by the length of a
+//! Strips: pieces of equal length at equal distances, and their copy loops, specialised by the length of a
 //! piece.
 
-/// Equally long pieces at equal distances: what `walk` gives.
 #[derive(Clone, Copy)]
 pub(crate) struct Strip {
     pub address: usize,
@@ -17,7 +16,7 @@ impl Strip {
     }
 }
 
-/// Copies a strip to gap-free memory at `to`.
+/// Copies a strip to memory without gaps at `to`.
 pub(crate) fn gather(strip: Strip, to: usize) {
     match strip.bytes {
         1 => gather_blocks::<1>(strip, to),
@@ -36,7 +35,7 @@ pub(crate) fn gather(strip: Strip, to: usize) {
     }
 }
 
-/// Copies gap-free memory at `from` over a strip.
+/// Copies memory without gaps at `from` over a strip.
 pub(crate) fn scatter(from: usize, strip: Strip) {
     match strip.bytes {
         1 => scatter_blocks::<1>(from, strip),
@@ -71,7 +70,7 @@ fn scatter_blocks<const BYTES: usize>(from: usize, strip: Strip) {
     }
 }
 
-/// Words, by far the commonest blocks, two at a time.
+/// 8-byte words, the most common blocks, two at a time.
 fn gather_words(strip: Strip, to: usize) {
     let (mut from, mut to, stride) = (strip.address, to, strip.stride as isize);
     for _ in 0..strip.repeat / 2 {
@@ -94,7 +93,7 @@ fn scatter_words(from: usize, strip: Strip) {
     }
 }
 
-/// Two words become neighbours.
+/// Joins two words.
 #[inline(always)]
 #[cfg(target_arch = "x86_64")]
 fn join(first: usize, second: usize, to: usize) {
@@ -110,7 +109,7 @@ fn join(first: usize, second: usize, to: usize) {
     unsafe { _mm_storeu_si128(std::ptr::with_exposed_provenance_mut(to), both) }
 }
 
-/// Neighbours become two words.
+/// Splits two words.
 #[inline(always)]
 #[cfg(target_arch = "x86_64")]
 fn split(from: usize, first: usize, second: usize) {

@@ -1,33 +1,31 @@
-//! Which process takes which place of a topology, so that neighbours are near each other in the machine (MPI
-//! 5.0, section 8.3).
+//! Which process takes which vertex of a topology, so that neighbours run near each other (MPI 5.0, section
+//! 8.3).
 
 use crate::topology::Edge;
 use std::cmp::Reverse;
 
-/// Where a process runs: the package, the group of cores that share the last cache, the core.
-pub type Place = [u32; 3];
+/// Where a process runs: package, group of cores with one last-level cache, core.
+pub type Locality = [u32; 3];
 
-/// How far apart two processes are: 0 on one core, 3 on two packages.
-fn distance(a: &Place, b: &Place) -> u64 {
+/// The distance of two processes: 0 on one core, 3 on two packages.
+fn distance(a: &Locality, b: &Locality) -> u64 {
     (0..3).find(|level| a[*level] != b[*level]).map_or(0, |level| 3 - level as u64)
 }
 
-/// Whether any two pairs of processes are apart by different ways, so that an order can be better than
-/// another.
-pub fn matters(places: &[Place]) -> bool {
+/// Whether distances differ, so that some order may be better than another.
+pub fn matters(places: &[Locality]) -> bool {
     let mut pairs =
         places.iter().flat_map(|a| places.iter().filter(move |b| *b != a).map(move |b| distance(a, b)));
     let first = pairs.next();
     pairs.any(|other| Some(other) != first)
 }
 
-/// The process for each of the vertices, of which there are as many as places; nothing if the given order is
-/// no worse.
+/// The process of each vertex; there are as many vertices as processes. Nothing if the given order is no
+/// worse.
 ///
-/// Groups of near processes are filled one after the other, each time with the vertex that has the heaviest
-/// edges into the group (greedy graph growing); what this finds is taken if the sum of weight times distance
-/// falls.
-pub fn arrange(places: &[Place], edges: &[Edge]) -> Option<Vec<u32>> {
+/// Greedy graph growing: groups of near processes are filled in turn, each time with the vertex that has the
+/// heaviest edges into the group. The result counts if the sum of weight times distance falls.
+pub fn arrange(places: &[Locality], edges: &[Edge]) -> Option<Vec<u32>> {
     let mut near: Vec<Vec<(usize, u64)>> = vec![Vec::new(); places.len()];
     for (from, to, weight) in edges {
         near[*from as usize].push((*to as usize, *weight));
@@ -35,7 +33,7 @@ pub fn arrange(places: &[Place], edges: &[Edge]) -> Option<Vec<u32>> {
     }
     let mut slots: Vec<usize> = (0..places.len()).collect();
     slots.sort_by_key(|slot| places[*slot]);
-    // By vertex: the weight of its edges into the group that is being filled, and to all that are placed.
+    // Of each vertex: the weight of its edges into the present group, and to all vertices that are placed.
     let mut pull = vec![(0u64, 0u64); places.len()];
     let mut process = vec![None; places.len()];
     let mut group = None;
@@ -68,11 +66,11 @@ mod tests {
     use super::*;
     use crate::topology::Cart;
 
-    // Goal: a ring dealt out over two packages is cut twice instead of everywhere, and every process gets one
-    // place.
+    // Goal: a ring dealt out over two packages is cut twice instead of everywhere; each process gets one
+    // vertex.
     #[test]
     fn a_ring_over_two_packages() {
-        let places: Vec<Place> = (0..8).map(|rank| [rank % 2, rank % 2, rank]).collect();
+        let places: Vec<Locality> = (0..8).map(|rank| [rank % 2, rank % 2, rank]).collect();
         assert!(matters(&places));
         let ring = Cart::new(&[8], &[1]).unwrap();
         let found = arrange(&places, &ring.edges()).expect("dealt out is the worst");
@@ -84,7 +82,7 @@ mod tests {
         assert_eq!(all, (0..8).collect::<Vec<_>>());
     }
 
-    // Goal: weights count, and what is good stays as it is.
+    // Goal: weights count, and a good order stays.
     #[test]
     fn the_heavier_edges_are_short() {
         let places = [[0, 0, 0], [0, 0, 1], [1, 1, 2], [1, 1, 3]];

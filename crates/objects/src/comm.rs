@@ -1,4 +1,4 @@
-//! Comms: one group or, for an intercommunicator, two, and a context (MPI 5.0, chapter 7).
+//! Comms: a context and one group, or two for an intercommunicator (MPI 5.0, chapter 7).
 
 use crate::attribute::Attributes;
 use crate::constants;
@@ -12,84 +12,73 @@ use error::{Class, Result, fail};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// An intracommunicator or an intercommunicator.
 #[derive(Debug)]
 pub struct Comm {
-    /// What keeps its traffic apart from that of all other comms that share a process with it.
+    /// Separates its traffic from that of all other comms of its processes.
     pub context: u64,
-    /// A second hash of how it came to be, which members compare where they exchange words to make a comm of
-    /// it.
+    /// A second hash of its origin. Members compare it where they exchange words to make a comm of it.
     pub fingerprint: u64,
-    /// What keeps the context from all that this process makes later; nothing until it is in the table of
-    /// comms.
+    /// Reserves the context; set while the comm is in the table of comms.
     pub claim: Option<Claim>,
-    /// Its processes; of an intercommunicator those on this process's side.
+    /// Its processes; of an intercommunicator the local group.
     pub group: Arc<Group>,
-    /// The processes on the other side of an intercommunicator, whose ranks messages name.
+    /// The remote group of an intercommunicator; ranks in messages count in it.
     pub remote: Option<Arc<Group>>,
-    /// All processes: those of the first group, then those of the second, in an order that both sides agree
-    /// on.
+    /// All processes: the first group, then the second, in an order that both sides share.
     pub everybody: Arc<[u32]>,
-    /// How many of `everybody` are in the first group of an intercommunicator; 0 of an intracommunicator.
+    /// Processes of `everybody` in the first group of an intercommunicator; 0 of an intracommunicator.
     pub first_group: u32,
-    /// This process's place in its group.
+    /// This process's rank in its group.
     pub rank: u32,
     /// MPI_Comm_set_name.
     pub name: String,
-    /// Its error handler, a reference held on the table of `Objects`.
+    /// Its error handler: one reference in the table of `Objects`.
     pub errhandler: Handle,
-    /// Its attributes.
     pub attributes: Attributes,
     /// MPI_Comm_set_info.
     pub info: Info,
-    /// The session that it came of: its handle's number, 0 of none.
+    /// The number of the handle of the session it derives from; 0 for none.
     pub session: u64,
-    /// What its short blocking collectives go over.
+    /// The state of the slots for short blocking collectives.
     pub flat: Flat,
-    /// What its nonblocking ones go through.
+    /// The state of the queue for nonblocking collectives.
     pub queue: Queue,
-    /// Its virtual topology.
     pub topology: Option<Arc<Topology>>,
-    /// Collectives started so far, blocking and nonblocking ones: the numbers that all members agree on for
-    /// the next.
+    /// Collectives started so far, blocking and nonblocking: numbers that all members share.
     pub sequences: [u32; 2],
     children: u64,
-    /// For MPI_Comm_create_group, which only some members call.
+    /// Calls of MPI_Comm_create_group, which only some members make.
     partial: Partial,
-    /// The same for partitioned messages: received ones, sent ones. A process that sends to itself counts as
-    /// both.
+    /// Partitioned messages so far, received and sent. A message to the process itself counts as both.
     partitioned: [Partial; 2],
 }
 
-/// How far a comm is with the slots of its short blocking collectives (crate `coll`), which its members
-/// attach together.
+/// Whether a comm has attached the slots for short blocking collectives (crate `coll`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flat {
-    /// So many calls could have gone over them.
+    /// Calls so far that could have used them.
     Counted(u32),
-    /// Some member has no room for one.
+    /// Some member has no memory for them.
     Refused,
-    /// They are attached, and have this number in `coll`.
+    /// Their number in `coll`.
     Attached(usize),
 }
 
-/// How far collectives that do not block are with a queue of theirs (crate `coll`), which the members open
-/// together.
+/// Whether a comm has opened its queue for nonblocking collectives (crate `coll`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
-    /// So many calls could have gone through it.
+    /// Calls so far that could have used it.
     Counted(u32),
-    /// It is open, and has this number in `coll`.
+    /// Its number in `coll`.
     Open(usize),
 }
 
-/// What the context of a comm's nonblocking collectives differs in. No context that is made has this bit or
-/// the next.
+/// The bit that marks the context of nonblocking collectives. No new context has this bit or the next.
 const NONBLOCKING: u64 = 1 << 63;
-/// In which crate `coll` makes contexts of its own from one that it is given.
+/// The bit that marks the contexts that crate `coll` derives.
 const COLL_CONTEXT: u64 = 1 << 62;
 
-/// The hints that a comm may have. All are promises of the program, of which no use is made.
+/// The hints that a comm keeps. All are promises of the program that this library does not use.
 const HINTS: [&str; 6] = [
     "mpi_assert_no_any_tag",
     "mpi_assert_no_any_source",
@@ -100,7 +89,7 @@ const HINTS: [&str; 6] = [
 ];
 
 impl Comm {
-    /// A comm over `group`, of which this process must be a member.
+    /// A comm of `group`, of which this process must be a member.
     pub fn new(context: Context, group: Arc<Group>, name: &str) -> Comm {
         let rank = group.rank.expect("a process makes only comms that it is in");
         let (everybody, session) = (group.peers.clone(), group.session);
@@ -128,9 +117,9 @@ impl Comm {
         }
     }
 
-    /// An intercommunicator between `local`, of which this process must be a member, and `remote`. The groups
-    /// are not empty and share no process (MPI 5.0, section 7.6.2); the one that has the lowest peer is the
-    /// first on both sides.
+    /// An intercommunicator of `local`, of which this process must be a member, and `remote`. Neither is
+    /// empty, and they share no process (MPI 5.0, section 7.6.2). The group with the lowest peer is the first
+    /// on both sides.
     pub fn between(context: Context, local: Arc<Group>, remote: Arc<Group>, name: &str) -> Comm {
         let local_first = local.peers.iter().min() < remote.peers.iter().min();
         let (first, second) = if local_first { (&local, &remote) } else { (&remote, &local) };
@@ -140,29 +129,29 @@ impl Comm {
         Comm { remote: Some(remote), everybody: everybody.into(), first_group, ..comm }
     }
 
-    /// How many processes are in this process's group.
+    /// Processes in the local group.
     #[inline]
     pub fn size(&self) -> u32 {
         self.group.size()
     }
 
-    /// The group whose ranks messages name: the remote one of an intercommunicator.
+    /// The group in which ranks of messages count: the remote one of an intercommunicator.
     #[inline]
     pub fn partners(&self) -> &Arc<Group> {
         self.remote.as_ref().unwrap_or(&self.group)
     }
 
-    /// Whether this process's group is the second in `everybody`.
+    /// Whether the local group is the second in `everybody`.
     pub fn is_second(&self) -> bool {
         self.remote.is_some() && self.everybody.first() != self.group.peers.first()
     }
 
-    /// This process's place in `everybody`.
+    /// This process's index in `everybody`.
     pub fn place(&self) -> u32 {
         self.rank + if self.is_second() { self.first_group } else { 0 }
     }
 
-    /// The places in `everybody` of this process's group and of its partners.
+    /// The ranges in `everybody` of the local group and of its partners.
     pub fn places(&self) -> (Range<usize>, Range<usize>) {
         let (all, first) = (self.everybody.len(), self.first_group as usize);
         match (self.remote.is_some(), self.is_second()) {
@@ -172,7 +161,7 @@ impl Comm {
         }
     }
 
-    /// From the rank of a partner to its rank in MPI_COMM_WORLD; MPI_ERR_RANK outside.
+    /// The rank in MPI_COMM_WORLD of the partner with this rank; MPI_ERR_RANK outside.
     #[inline]
     pub fn peer(&self, rank: i32) -> Result<u32> {
         let partners = self.partners();
@@ -185,13 +174,13 @@ impl Comm {
         }
     }
 
-    /// Adds those hints that have a meaning (MPI 5.0, sections 7.4.4 and 11.4.3); the others are ignored.
+    /// Adds the hints that a comm keeps; ignores the others (MPI 5.0, sections 7.4.4 and 11.4.3).
     pub fn hint(&mut self, hints: &Info) -> Result<()> {
         let known = hints.entries().iter().filter(|(key, _)| HINTS.contains(&key.as_str()));
         known.into_iter().try_for_each(|(key, value)| self.info.set(key, value))
     }
 
-    /// What MPI_Comm_compare says of two different comms (MPI 5.0, sections 7.4.1 and 7.6.1).
+    /// MPI_Comm_compare of two different comms (MPI 5.0, sections 7.4.1 and 7.6.1).
     pub fn compare(&self, other: &Comm) -> i32 {
         let remote = match (&self.remote, &other.remote) {
             (None, None) => constants::IDENT,
@@ -205,10 +194,9 @@ impl Comm {
         }
     }
 
-    /// Context and number of the next collective: every member calls its collectives in the same order.
-    /// Blocking ones never match nonblocking ones (MPI 5.0, section 6.12), so each sort is counted for
-    /// itself. Programs whose members mix the two in different orders, which the standard forbids and other
-    /// libraries let pass, so come to their end.
+    /// Context and number of the next collective; members make the same calls in the same order. Blocking and
+    /// nonblocking calls never match (MPI 5.0, section 6.12) and are counted apart. So erroneous programs
+    /// whose members mix the two in different orders, which other libraries accept, do not deadlock here.
     pub fn next_collective(&mut self, blocking: bool) -> (u64, u32) {
         let (context, number) = match blocking {
             true => (self.context, &mut self.sequences[0]),
@@ -223,15 +211,14 @@ impl Comm {
         (context ^ self.context) & !(NONBLOCKING | COLL_CONTEXT) == 0
     }
 
-    /// The context of the next comm that all members make together; `color` tells apart the comms of one
+    /// The context of the next comm that all members make together. `color` distinguishes the comms of one
     /// MPI_Comm_split.
     pub fn child_context(&mut self, color: i32) -> Context {
         self.children += 1;
         self.own_context().derive(&[self.children, u64::from(color as u32)])
     }
 
-    /// What all members must agree on before the next `child_context`: how many they have taken, and of which
-    /// comm.
+    /// What all members must share before `child_context`: the number of children, and the comm.
     pub fn next_fingerprint(&self) -> i64 {
         self.own_context().derive(&[self.children + 1]).fingerprint as i64
     }
@@ -243,14 +230,13 @@ impl Comm {
         self.partial.context(self.own_context(), &words)
     }
 
-    /// The context of the next partitioned message with `tag` from one peer to another, as either of them
-    /// derives it.
+    /// The context of the next partitioned message with `tag` from one peer to another, alike for both.
     pub fn partitioned_context(&mut self, tag: i32, from: u32, to: u32, sends: bool) -> Context {
         let words = [u64::MAX - 1, u64::from(tag as u32), from.into(), to.into()];
         self.partitioned[usize::from(sends)].context(self.own_context(), &words)
     }
 
-    /// The context of the next operation that has one of its own, all members alike.
+    /// The context of the next operation that needs one of its own, alike for all members.
     pub fn operation_context(&mut self) -> Result<u64> {
         let id = self.child_context(0).id;
         self.claim.as_ref().map_or(Ok(()), |claim| claim.pass(id))?;

@@ -1,13 +1,11 @@
-//! Contexts: what keeps the messages and collectives of one comm apart from those of another.
+//! Contexts: what separates the messages and collectives of one comm from those of another.
 //!
-//! All members derive a new comm's context from what they know alike, without traffic: a hash of its parent's
-//! context and of how many comms the parent has made. What has no parent starts from words that nothing else
-//! has. A hash may meet another, so:
-//! - a process that would get a context twice refuses the second (`Contexts`). Two comms can only disturb
-//!   each other in a process that is in
-//!   both, so this finds every such pair, whether or not making a comm takes traffic;
-//! - a second hash goes along, which members compare where they exchange words anyhow: those who have come to
-//!   different comms are told.
+//! Members derive a new comm's context without traffic, as a hash of its parent's context and of the number
+//! of comms that the parent has made. Two hashes may collide, so:
+//! - a process refuses a context that it has already (`Contexts`). Comms disturb each other only in a process
+//!   that is in both, so this finds every such pair;
+//! - members compare a second hash where they exchange words anyhow, and so find that they make different
+//!   comms.
 
 use error::{Class, Result, fail};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -16,67 +14,66 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// How a comm is known to its members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
-    /// What messages and collectives bear; below 2^62.
+    /// The number in messages and collectives; below 2^62.
     pub id: u64,
-    /// A second hash of the same.
+    /// A second hash of the same origin.
     pub fingerprint: u64,
 }
 
-/// The bits of an id. Of the other two, collectives tell their sorts apart by, and messages those of the
-/// library itself.
+/// The bits of an id. The other two mark kinds of collectives, and messages of the library itself.
 const ID: u64 = (1 << 62) - 1;
 
-/// What MPI_Comm_connect says first; the tag is the port's.
+/// The context of the request of MPI_Comm_connect; the tag is the port's.
 pub const PORT_CONTEXT: u64 = 1 << 62;
 
-/// In which a MPI_Comm_connect with this mark is answered.
+/// The context of the answer to an MPI_Comm_connect with this mark.
 pub fn answer_context(mark: u64) -> u64 {
     PORT_CONTEXT | mark
 }
 
-/// In which the leaders of two groups meet who know each other by the comm with this context.
+/// The context of the leaders of two groups that communicate over the comm with this context.
 pub fn leaders_context(context: u64) -> u64 {
     1 << 63 | context
 }
 
-/// What contexts without a parent begin with, instead of a parent's; no comm has it.
+/// What contexts without a parent begin with. No comm has it.
 const NOTHING: Context = Context { id: 0, fingerprint: 0 };
 /// The context of the first MPI_COMM_WORLD.
 const WORLD: Context = Context { id: 1, fingerprint: 1 };
 
 impl Context {
-    /// The context that this one and some words make.
+    /// The context derived from this one and some words.
     pub fn derive(self, words: &[u64]) -> Context {
         Context { id: mixed(self.id, words) & ID, fingerprint: mixed(!self.fingerprint, words) }
     }
 
-    /// That of the MPI_COMM_WORLD of world `id`.
+    /// The context of MPI_COMM_WORLD in world `id`.
     pub fn of_world(id: u64) -> Context {
         if id == 0 { WORLD } else { NOTHING.derive(&[1, id]) }
     }
 
-    /// That of the MPI_COMM_SELF of the process with rank `own` in the job, in world `id`. Intercommunicators
-    /// are made of it, so no two processes may have the same.
+    /// The context of MPI_COMM_SELF in world `id` at the process with rank `own` in the job. It differs
+    /// between processes, since intercommunicators derive from it.
     pub fn of_self(id: u64, own: u32) -> Context {
         NOTHING.derive(&[2, id, own.into()])
     }
 
-    /// That of the intercommunicator between world `id` and those that spawned it.
+    /// The context of the intercommunicator between world `id` and its parents.
     pub fn of_spawn(id: u64) -> Context {
         NOTHING.derive(&[3, id])
     }
 
-    /// That of the intercommunicator of connection `id`.
+    /// The context of the intercommunicator of connection `id`.
     pub fn of_connection(id: u64) -> Context {
         NOTHING.derive(&[4, id])
     }
 
-    /// What the contexts of comms that are made from groups come of.
+    /// What the contexts of comms made from groups derive from.
     pub fn of_groups() -> Context {
         NOTHING.derive(&[5])
     }
 
-    /// That of the intercommunicator of two groups that propose these.
+    /// The context of the intercommunicator of two groups that propose these.
     pub fn of_both(one: Context, other: Context) -> Context {
         let (a, b) = if one.id < other.id { (one, other) } else { (other, one) };
         let fingerprint = mixed(a.fingerprint, &[b.fingerprint]);
@@ -84,7 +81,7 @@ impl Context {
     }
 }
 
-/// A 64-bit hash of words: each is folded in by the finaliser of MurmurHash3, of which every output bit
+/// A 64-bit hash of words. Each is mixed in by the finaliser of MurmurHash3, in which every output bit
 /// depends on every input bit.
 pub fn mixed(first: u64, words: &[u64]) -> u64 {
     std::iter::once(&first).chain(words).fold(0x9e37_79b9_7f4a_7c15, |hash, word| {
@@ -95,7 +92,7 @@ pub fn mixed(first: u64, words: &[u64]) -> u64 {
     })
 }
 
-/// Contexts of comms that only the processes of a group make: calls so far by what they pass alike.
+/// Counts calls that only some processes make, by the arguments that they share.
 #[derive(Debug, Default)]
 pub struct Partial {
     calls: HashMap<(u64, u64), u64>,
@@ -111,8 +108,7 @@ impl Partial {
     }
 }
 
-/// The contexts that this process has in use, and the latest that it had: messages of a freed comm may still
-/// be under way.
+/// The contexts in use, and the latest that were: messages of a freed comm may still be under way.
 #[derive(Clone, Debug, Default)]
 pub struct Contexts(Arc<Mutex<InUse>>);
 
@@ -122,7 +118,7 @@ struct InUse {
     retired: VecDeque<u64>,
 }
 
-/// How many contexts stay in use after their ends.
+/// How many freed contexts stay reserved.
 const RETIRED_MAX: usize = 4096;
 
 /// A context in use, until this is dropped.
@@ -133,7 +129,7 @@ pub struct Claim {
 }
 
 impl Contexts {
-    /// Takes a context into use; an error if the process has it already.
+    /// Reserves a context; an error if the process has it already.
     pub fn claim(&self, id: u64) -> Result<Claim> {
         if !self.lock().ids.insert(id) {
             fail!(
@@ -151,7 +147,7 @@ impl Contexts {
 }
 
 impl Claim {
-    /// Takes into use, for a short while, the context of an operation of what this claim is for.
+    /// Reserves, for a moment, the context of an operation on the comm of this claim.
     pub fn pass(&self, id: u64) -> Result<()> {
         self.contexts.claim(id).map(drop)
     }
@@ -176,7 +172,7 @@ mod tests {
     fn no_two_beginnings_are_alike() {
         let mut seen = HashSet::new();
         for id in 0..20 {
-            // The first comms that a world splits itself into, too: their words are as small.
+            // Includes the first comms of MPI_Comm_split on the world, whose words are as small.
             let split = |color| Context::of_world(id).derive(&[1, color]);
             let made = [Context::of_world(id), Context::of_spawn(id), Context::of_connection(id)];
             let selves = (0..20).map(|own| Context::of_self(id, own));
@@ -197,7 +193,7 @@ mod tests {
         assert_ne!(Context::of_both(a, b).fingerprint, Context::of_both(a, other).fingerprint);
     }
 
-    // Goal: two things of one process never have the same context, not even shortly after each other.
+    // Goal: two objects of one process never have the same context, not even shortly after each other.
     #[test]
     fn a_context_is_given_once() {
         let contexts = Contexts::default();

@@ -1,30 +1,28 @@
-//! Error handlers (MPI 5.0, section 9.3). Calling them is the `abi` crate's.
+//! Error handlers (MPI 5.0, section 9.3). The `abi` crate calls them.
 
 use crate::constants;
 use crate::handle::{Handle, Kind};
 use crate::table::Table;
 use error::{Class, Result, fail};
 
-/// What happens on an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// MPI_ERRORS_ARE_FATAL: print it and end the job.
+    /// MPI_ERRORS_ARE_FATAL: prints the error and ends the job.
     Fatal,
-    /// MPI_ERRORS_ABORT: print it and end the processes of the comm; we end the job.
+    /// MPI_ERRORS_ABORT: prints the error and ends the job, which includes the processes of the comm.
     Abort,
-    /// MPI_ERRORS_RETURN: return its class.
+    /// MPI_ERRORS_RETURN: the call returns the error's class.
     Return,
-    /// Call the program's function, which lies at this address.
+    /// Calls the program's function at this address.
     Call(usize),
 }
 
-/// An error handler, and how many handles and objects refer to it: it lives on after `MPI_Errhandler_free`
-/// while an object uses it.
+/// An error handler, and the number of handles and objects that refer to it. It outlives
+/// `MPI_Errhandler_free` while an object uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errhandler {
-    /// The kind of object it is for; predefined ones are for all.
+    /// The kind of object it is for; nothing for the predefined ones, which serve all.
     pub on: Option<Kind>,
-    /// What it does.
     pub action: Action,
     references: u32,
 }

@@ -1,11 +1,10 @@
-//! Error classes, codes and their texts, the standard's and those that the program adds (MPI 5.0, sections
-//! 9.4 and 9.5).
+//! Error classes, codes and their texts: the standard's, and the program's (MPI 5.0, sections 9.4 and 9.5).
 
 use crate::constants::{ERR_LASTCODE, SUCCESS};
 use error::{Class, Result, fail};
 use std::collections::BTreeMap;
 
-/// Classes and codes that the program added. Numbers are never used twice, as MPI_LASTUSEDCODE must not lie.
+/// Classes and codes that the program added. No number is used twice, since MPI_LASTUSEDCODE only grows.
 #[derive(Debug)]
 pub struct Errors {
     added: BTreeMap<i32, Added>,
@@ -14,7 +13,7 @@ pub struct Errors {
 
 #[derive(Debug)]
 struct Added {
-    /// A class is its own class.
+    /// For a class, itself.
     class: i32,
     text: String,
     has_text: bool,
@@ -27,19 +26,18 @@ impl Default for Errors {
 }
 
 impl Errors {
-    /// The value of the attribute MPI_LASTUSEDCODE.
+    /// The attribute MPI_LASTUSEDCODE.
     pub fn last_used(&self) -> i32 {
         self.last
     }
 
-    /// A new class.
     pub fn add_class(&mut self) -> i32 {
         self.last += 1;
         self.added.insert(self.last, Added { class: self.last, text: String::new(), has_text: false });
         self.last
     }
 
-    /// A new code of a class, which may be a predefined one.
+    /// Adds a code to a class, which may be a predefined one.
     pub fn add_code(&mut self, class: i32) -> Result<i32> {
         if !self.is_class(class) {
             fail!(Class::Arg, "{class} is not an error class");
@@ -49,7 +47,7 @@ impl Errors {
         Ok(self.last)
     }
 
-    /// The text of an added class or code.
+    /// Sets the text of an added class or code.
     pub fn add_text(&mut self, code: i32, text: &str) -> Result<()> {
         let Some(added) = self.added.get_mut(&code) else {
             fail!(Class::Arg, "{code} is no error class or code that the program added");
@@ -59,7 +57,7 @@ impl Errors {
         Ok(())
     }
 
-    /// Forgets an added class, of which no code may be left.
+    /// Removes an added class, which must have no codes.
     pub fn remove_class(&mut self, class: i32) -> Result<()> {
         if self.added.get(&class).is_none_or(|added| added.class != class) {
             fail!(Class::Arg, "{class} is no error class that the program added");
@@ -76,7 +74,6 @@ impl Errors {
         Ok(())
     }
 
-    /// Forgets an added code.
     pub fn remove_code(&mut self, code: i32) -> Result<()> {
         match self.added.get(&code) {
             Some(added) if added.class == code => fail!(Class::Arg, "{code} is an error class, not a code"),
@@ -89,7 +86,7 @@ impl Errors {
         }
     }
 
-    /// Forgets the text of an added class or code.
+    /// Removes the text of an added class or code.
     pub fn remove_text(&mut self, code: i32) -> Result<()> {
         match self.added.get_mut(&code) {
             Some(added) if added.has_text => {
@@ -101,7 +98,6 @@ impl Errors {
         }
     }
 
-    /// The class of a code.
     pub fn class_of(&self, code: i32) -> Result<i32> {
         if let Some(added) = self.added.get(&code) {
             return Ok(added.class);
@@ -112,7 +108,6 @@ impl Errors {
         Ok(code)
     }
 
-    /// The text of a class or code.
     pub fn text_of(&self, code: i32) -> Result<String> {
         if let Some(added) = self.added.get(&code) {
             return Ok(added.text.clone());
@@ -144,7 +139,7 @@ pub fn text_of_class(class: i32) -> Option<String> {
     Some(format!("{name}: {meaning}"))
 }
 
-/// In the words of MPI 5.0, tables 9.2 and 15.3, shortened.
+/// After MPI 5.0, tables 9.2 and 15.3, shortened.
 fn meaning(class: i32) -> &'static str {
     const MEANINGS: [&str; 63] = [
         "no error",

@@ -1,22 +1,22 @@
-//! Groups: ordered sets of processes (MPI 5.0, chapter 7.3).
+//! Groups: ordered sets of processes (MPI 5.0, section 7.3).
 
 use crate::constants::{IDENT, SIMILAR, UNDEFINED, UNEQUAL};
 use error::{Class, Result, fail};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// An ordered set of processes; never changes once made.
+/// An ordered set of processes, immutable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     /// From a rank in the group to the rank in MPI_COMM_WORLD.
     pub peers: Arc<[u32]>,
-    /// Where this process is in it.
+    /// This process's rank in the group.
     pub rank: Option<u32>,
-    /// The session that it came of: its handle's number, 0 of none.
+    /// The number of the handle of the session it derives from; 0 for none.
     pub session: u64,
 }
 
-/// A range of ranks as MPI writes it: first, last, stride.
+/// A range of ranks: first, last, stride.
 pub type Range = [i32; 3];
 
 impl Group {
@@ -27,7 +27,7 @@ impl Group {
         Group { peers, rank, session: 0 }
     }
 
-    /// The same group, as it came of a session.
+    /// The same group, derived from a session.
     pub fn of_session(self, session: u64) -> Group {
         Group { session, ..self }
     }
@@ -37,14 +37,13 @@ impl Group {
         Arc::new(Group::new(self.peers.clone(), own))
     }
 
-    /// How many processes.
     pub fn size(&self) -> u32 {
         self.peers.len() as u32
     }
 
     /// From a rank in MPI_COMM_WORLD to the rank here.
     pub fn rank_of(&self, peer: u32) -> Option<u32> {
-        // Most groups keep the world's order from 0, and then the answer stands at its own place.
+        // Most groups are a prefix of the world, so the answer stands at its own index.
         if self.peers.get(peer as usize) == Some(&peer) {
             return Some(peer);
         }
@@ -79,14 +78,12 @@ impl Group {
             .collect()
     }
 
-    /// The members of `self`, then those of `other` that are not in `self`.
     pub fn union(&self, other: &Group, own: u32) -> Group {
         let here = self.places();
         let others = other.peers.iter().filter(|peer| !here.contains_key(peer));
         Group::new(self.peers.iter().chain(others).copied().collect::<Vec<_>>(), own).of_session(self.session)
     }
 
-    /// The members of `self` that are in `other`.
     pub fn intersection(&self, other: &Group, own: u32) -> Group {
         let there = other.places();
         Group::new(
@@ -96,7 +93,6 @@ impl Group {
         .of_session(self.session)
     }
 
-    /// The members of `self` that are not in `other`.
     pub fn difference(&self, other: &Group, own: u32) -> Group {
         let there = other.places();
         Group::new(
@@ -106,7 +102,7 @@ impl Group {
         .of_session(self.session)
     }
 
-    /// The members with these ranks, in this order; a rank that comes twice is an error.
+    /// The members with these ranks, in this order; an error if a rank repeats.
     pub fn include(&self, ranks: &[i32], own: u32) -> Result<Group> {
         self.distinct(ranks)?;
         Ok(Group::new(ranks.iter().map(|rank| self.peers[*rank as usize]).collect::<Vec<_>>(), own)
@@ -128,7 +124,7 @@ impl Group {
                 fail!(Class::Arg, "range ({first}, {last}, {stride}) has stride 0");
             }
             self.member(first)?;
-            // Only the ranks that the range really reaches must be members, `last` itself need not be.
+            // The ranks that the range reaches must be members; `last` itself need not be.
             let mut rank = i64::from(first);
             while if stride > 0 { rank <= i64::from(last) } else { rank >= i64::from(last) } {
                 self.member(rank.clamp(-1, i64::from(i32::MAX)) as i32)?;

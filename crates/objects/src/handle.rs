@@ -1,10 +1,9 @@
 //! Handles: what a program holds instead of an object.
 //!
-//! A handle is a number as wide as a pointer. Predefined ones are the constants of the standard ABI (MPI 5.0,
-//! section 20.3), all below 1024; ours are `kind << 27 | generation << 22 | index`, which is a positive C
-//! int, so `MPI_Comm_toint` is the identity. The kind and the generation let us say what a wrong handle is,
-//! instead of following it. The upper half of the indices, in no generation, are numbers: handles of what
-//! needs no slot in a table.
+//! A handle is as wide as a pointer. Predefined ones are the constants of the standard ABI (MPI 5.0, section
+//! 20.3), below 1024. Others are `kind << 27 | generation << 22 | index`, a positive C int, so
+//! `MPI_Comm_toint` is the identity. Kind and generation tell what a wrong handle is. The upper half of the
+//! indices, without generations, are numbers of objects that need no slot in a table.
 
 use error::Class;
 
@@ -19,13 +18,12 @@ const GENERATIONS: u32 = 1 << (KIND_SHIFT - GENERATION_SHIFT);
 
 const INDICES: u32 = 1 << GENERATION_SHIFT;
 
-/// How many objects of one kind can be alive at once in a table.
+/// How many objects of one kind may live at once in a table.
 pub const INDEX_MAX: u32 = INDICES / 2;
 
-/// How many numbers can be told apart by their handles.
+/// How many numbers have distinct handles.
 pub const NUMBERS: u32 = INDICES / 2;
 
-/// What a handle names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 #[allow(missing_docs)] // MPI's own names.
@@ -78,7 +76,7 @@ impl Kind {
         }
     }
 
-    /// The error class of a call that got a bad handle where one of this kind was due.
+    /// The error class for a bad handle where one of this kind is due.
     pub fn class(self) -> Class {
         match self {
             Kind::Comm => Class::Comm,
@@ -95,8 +93,8 @@ impl Kind {
         }
     }
 
-    /// The range of the standard ABI's constants for this kind: the first and the number of them (MPI 5.0,
-    /// section 20.3.3). The first is the null handle of every kind.
+    /// The standard ABI's constants for this kind: the first, and the number of them (MPI 5.0, section
+    /// 20.3.3). The first is the null handle.
     pub fn predefined(self) -> (usize, usize) {
         match self {
             Kind::Op => (0x20, 32),
@@ -110,7 +108,7 @@ impl Kind {
             Kind::Errhandler => (0x140, 64),
             Kind::Request => (0x180, 128),
             Kind::Datatype => (0x200, 512),
-            // Predefined keyvals are no objects; their numbers are in `constants`.
+            // Predefined keyvals are not objects; their numbers are in `constants`.
             Kind::Keyval => (0, 1),
         }
     }
@@ -123,7 +121,7 @@ impl Handle {
         Handle(((kind as u32) << KIND_SHIFT | generation << GENERATION_SHIFT | index) as usize)
     }
 
-    /// The handle of a number of this kind; `NUMBERS` later it comes again.
+    /// The handle of a number of this kind. It repeats after `NUMBERS`.
     #[inline]
     pub fn numbered(kind: Kind, number: u32) -> Handle {
         Handle(((kind as u32) << KIND_SHIFT | INDEX_MAX | (number % NUMBERS)) as usize)
@@ -136,7 +134,7 @@ impl Handle {
         (self == Handle::numbered(kind, number)).then_some(number)
     }
 
-    /// What the handle names, whether or not it is alive.
+    /// What the handle names, alive or not.
     pub fn kind(self) -> Option<Kind> {
         if let Some(number) = self.dynamic() {
             return KINDS.get((number >> KIND_SHIFT).wrapping_sub(1) as usize).copied();
@@ -147,19 +145,18 @@ impl Handle {
         })
     }
 
-    /// The slot that a handle of ours names, if it is of `kind`.
+    /// The slot that a handle names, if it is of `kind` and not predefined.
     #[inline]
     pub(crate) fn slot(self, kind: Kind) -> Option<usize> {
-        // No kind is 0, or as great as the bits above a C int would make it.
+        // No kind is 0 or exceeds the bits of a C int.
         (self.0 >> KIND_SHIFT == kind as usize).then_some(self.0 & (INDICES as usize - 1))
     }
 
-    /// As a C int, for `MPI_*_toint` and keyvals; handles that we did not make are cut off.
+    /// As a C int, for `MPI_*_toint` and keyvals. Handles that this library did not make are truncated.
     pub fn to_int(self) -> i32 {
         self.0 as u32 as i32
     }
 
-    /// From a C int.
     pub fn from_int(number: i32) -> Handle {
         Handle(number as u32 as usize)
     }

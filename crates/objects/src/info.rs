@@ -10,24 +10,22 @@ pub struct Info {
 }
 
 impl<const N: usize> From<[(&str, &str); N]> for Info {
-    /// Of keys and values that are known to be right.
+    /// Of keys and values that are known to be valid.
     fn from(entries: [(&str, &str); N]) -> Info {
         Info { entries: entries.map(|(key, value)| (key.to_owned(), value.to_owned())).into() }
     }
 }
 
 impl Info {
-    /// The pairs in order.
     pub fn entries(&self) -> &[(String, String)] {
         &self.entries
     }
 
-    /// The value of a key.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.entries.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// Sets a value; keys and values have lengths from 1 (keys), 0 (values) to below MPI_MAX_INFO_KEY and
+    /// Sets a value. Keys are shorter than MPI_MAX_INFO_KEY and not empty, values shorter than
     /// MPI_MAX_INFO_VAL.
     pub fn set(&mut self, key: &str, value: &str) -> Result<()> {
         check_key(key)?;
@@ -46,7 +44,7 @@ impl Info {
         Ok(())
     }
 
-    /// Removes a key; MPI_ERR_INFO_NOKEY if it is not there.
+    /// Removes a key; MPI_ERR_INFO_NOKEY if there is none.
     pub fn delete(&mut self, key: &str) -> Result<()> {
         check_key(key)?;
         match self.entries.iter().position(|(name, _)| name == key) {
@@ -58,7 +56,6 @@ impl Info {
         }
     }
 
-    /// The `n`th key, from 0.
     pub fn key(&self, n: i32) -> Result<&str> {
         match usize::try_from(n).ok().and_then(|n| self.entries.get(n)) {
             Some((key, _)) => Ok(key),
@@ -67,7 +64,6 @@ impl Info {
     }
 }
 
-/// Whether a string may be a key.
 pub fn check_key(key: &str) -> Result<()> {
     if key.is_empty() || key.len() >= MAX_INFO_KEY as usize {
         fail!(

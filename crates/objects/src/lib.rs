@@ -1,8 +1,9 @@
 //! The MPI objects as data: comms, groups, infos, operators, error handlers, attributes, datatypes by handle.
-//! No traffic.
 //!
-//! The numbers are those of the MPI-5.0 standard ABI (`constants`, generated). Nothing here blocks, and
-//! nothing here calls the program. Read next: `handle.rs`, `table.rs`, `comm.rs`.
+//! Invariants: the numbers are those of the MPI-5.0 standard ABI (`constants`, generated). Nothing here
+//! communicates, blocks, or calls the program.
+//!
+//! Read next: `handle.rs`, `table.rs`, `comm.rs`.
 #![forbid(unsafe_code)]
 
 pub mod arrange;
@@ -41,49 +42,40 @@ use std::sync::Arc;
 /// A datatype as the program sees it.
 #[derive(Debug)]
 pub struct TypeEntry {
-    /// What it is; shared with the operations and the datatypes that use it.
+    /// Shared with the operations and the datatypes that use it.
     pub datatype: Arc<Datatype>,
-    /// MPI_Type_set_name; predefined ones bear their own names.
+    /// MPI_Type_set_name.
     pub name: String,
-    /// Its attributes.
     pub attributes: Attributes,
 }
 
 /// All MPI objects of a process except its requests.
 #[derive(Debug)]
 pub struct Objects {
-    /// Comms.
     pub comms: Table<Comm>,
-    /// Groups.
     pub groups: Table<Arc<Group>>,
-    /// Datatypes.
     pub datatypes: Table<TypeEntry>,
-    /// Operators.
     pub ops: Table<Op>,
-    /// Error handlers.
     pub errhandlers: Table<Errhandler>,
-    /// Infos.
     pub infos: Table<Info>,
-    /// Keyvals of all kinds of objects; their handles as ints are the keyvals.
+    /// Keyvals of all kinds of objects. The keyval is the handle as an int.
     pub keyvals: Table<Registered>,
-    /// Sessions.
     pub sessions: Table<Session>,
     /// The process set mpi://WORLD, once the process is in its job.
     pub world: Arc<Group>,
-    /// The contexts of comms that are made from groups (MPI_Comm_create_from_group).
+    /// Counts the comms made from groups (MPI_Comm_create_from_group).
     pub from_groups: context::Partial,
-    /// The contexts in use.
     pub contexts: context::Contexts,
     /// Error classes and codes that the program added.
     pub errors: Errors,
-    /// The error handler on MPI_FILE_NULL, which new files get and errors without a file raise.
+    /// The error handler of MPI_FILE_NULL, which new files get and errors without a file raise.
     pub file_errhandler: Handle,
     /// Whether the program has set MPI_COMM_SELF's error handler.
     pub self_errhandler_set: bool,
     /// This process's rank in the job, by which groups know it.
     pub own: u32,
     world_id: u64,
-    /// What MPI_Comm_get_parent returned first; a null handle in a world that was not spawned.
+    /// What MPI_Comm_get_parent returned first; null in a world that was not spawned.
     pub parent: Handle,
 }
 
@@ -94,7 +86,7 @@ impl Default for Objects {
 }
 
 impl Objects {
-    /// The objects of a process before MPI_Init: all predefined ones but the comms.
+    /// The objects of a process before MPI_Init: the predefined ones except the comms.
     pub fn new() -> Objects {
         let mut groups = Table::new(Kind::Group);
         groups.predefine(constants::GROUP_EMPTY, Arc::new(Group::new([], 0)));
@@ -132,8 +124,7 @@ impl Objects {
         }
     }
 
-    /// The process is now the one with this rank in the job, and its world, of this number, has these
-    /// processes.
+    /// Places the process in its job: its rank there, the processes of its world, the world's number.
     pub fn join(&mut self, own: u32, peers: std::ops::Range<u32>, world: u64) {
         self.own = own;
         self.world_id = world;
@@ -152,26 +143,25 @@ impl Objects {
         Ok(())
     }
 
-    /// A handle for a new comm, if no other one of this process has its context.
+    /// Enters a comm; an error if another comm of this process has its context.
     pub fn enter_comm(&mut self, mut comm: Comm) -> Result<Handle> {
         comm.claim = Some(self.contexts.claim(comm.context)?);
         self.comms.insert(comm)
     }
 
-    /// Takes them away, as MPI_Finalize does.
+    /// Removes MPI_COMM_WORLD and MPI_COMM_SELF, as MPI_Finalize does.
     pub fn leave_world(&mut self) {
         self.comms.undefine(constants::COMM_WORLD);
         self.comms.undefine(constants::COMM_SELF);
     }
 
-    /// The comm whose error handler serves errors of calls on no object: MPI_COMM_SELF (MPI 5.0, section
-    /// 9.3). While the program has left that one's handler alone, MPI_COMM_WORLD's serves, as it did before
-    /// MPI 4.0 and does in MPICH.
+    /// The comm whose error handler serves calls without an object: MPI_COMM_SELF (MPI 5.0, section 9.3).
+    /// Until the program sets that handler it is MPI_COMM_WORLD, as before MPI 4.0 and in MPICH.
     pub fn comm_of_no_object(&self) -> Handle {
         if self.self_errhandler_set { constants::COMM_SELF } else { constants::COMM_WORLD }
     }
 
-    /// Makes the intercommunicator with the processes that spawned world `world`, after `enter_world`.
+    /// Makes the intercommunicator with the parents of world `world`, after `enter_world`.
     pub fn join_parents(&mut self, parents: Vec<u32>, world: u64) -> Result<()> {
         let remote = Arc::new(Group::new(parents, self.own));
         let comm = Comm::between(Context::of_spawn(world), self.world.clone(), remote, "MPI_COMM_PARENT");
@@ -180,8 +170,8 @@ impl Objects {
         Ok(())
     }
 
-    /// The process set of this name (MPI 5.0, section 11.3.2), which is a URI: no matter whether in capitals
-    /// (RFC 3986, section 6.2.2.1).
+    /// The process set of this name (MPI 5.0, section 11.3.2), a URI in any case of letters (RFC 3986,
+    /// section 6.2.2.1).
     pub fn process_set(&self, name: &str) -> Result<Arc<Group>> {
         match session::PROCESS_SETS.iter().position(|known| known.eq_ignore_ascii_case(name)) {
             Some(0) => Ok(self.world.clone()),
@@ -190,7 +180,6 @@ impl Objects {
         }
     }
 
-    /// The comm of a handle.
     #[inline]
     pub fn comm(&self, handle: Handle) -> Result<&Comm> {
         self.comms.get(handle)
@@ -202,7 +191,7 @@ impl Objects {
         Ok(&self.datatypes.get(handle)?.datatype)
     }
 
-    /// The datatype of a handle, which must be committed, as communication needs it.
+    /// The datatype of a handle; MPI_ERR_TYPE unless it is committed.
     #[inline]
     pub fn committed(&self, handle: Handle) -> Result<&Arc<Datatype>> {
         let datatype = self.datatype(handle)?;
@@ -212,13 +201,11 @@ impl Objects {
         Ok(datatype)
     }
 
-    /// The operator of a handle.
     #[inline]
     pub fn op(&self, handle: Handle) -> Result<Op> {
         self.ops.get(handle).copied()
     }
 
-    /// The group of a handle.
     pub fn group(&self, handle: Handle) -> Result<&Arc<Group>> {
         self.groups.get(handle)
     }
@@ -228,12 +215,12 @@ impl Objects {
         if handle == constants::INFO_NULL { Ok(Info::default()) } else { self.infos.get(handle).cloned() }
     }
 
-    /// A handle for a group; the empty one has its own.
+    /// Enters a group; the empty one has its own handle.
     pub fn enter_group(&mut self, group: Arc<Group>) -> Result<Handle> {
         if group.size() == 0 { Ok(constants::GROUP_EMPTY) } else { self.groups.insert(group) }
     }
 
-    /// A handle for a datatype; a predefined one keeps its own.
+    /// Enters a datatype; a predefined one keeps its handle.
     pub fn enter_datatype(&mut self, datatype: Arc<Datatype>) -> Result<Handle> {
         match datatype.predefined() {
             Some(number) => Ok(Handle(number as usize)),

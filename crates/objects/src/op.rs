@@ -3,8 +3,7 @@
 use crate::constants;
 use datatype::PredefinedOp;
 
-/// An operator. Small enough to be copied into the operations that use it, so `MPI_Op_free` need not wait for
-/// them.
+/// An operator. Operations copy it, so `MPI_Op_free` need not wait for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// One of the standard's.
@@ -15,13 +14,11 @@ pub enum Op {
         function: usize,
         /// Whether it is an `MPI_User_function_c`, which takes an MPI_Count.
         large: bool,
-        /// Whether the order of operands does not matter.
         commutative: bool,
     },
 }
 
 impl Op {
-    /// Whether the order of operands does not matter.
     pub fn is_commutative(self) -> bool {
         match self {
             Op::Predefined(op) => !matches!(op, PredefinedOp::Replace | PredefinedOp::NoOp),
@@ -30,7 +27,6 @@ impl Op {
     }
 }
 
-/// The predefined operators by handle.
 pub(crate) const PREDEFINED: [(crate::Handle, PredefinedOp); 14] = [
     (constants::MAX, PredefinedOp::Max),
     (constants::MIN, PredefinedOp::Min),

@@ -1,25 +1,24 @@
-//! Sessions: how a program, or a library in it, uses MPI without MPI_Init (MPI 5.0, section 11.3).
+//! Sessions: MPI without MPI_Init (MPI 5.0, section 11.3).
 
 use crate::constants as c;
 use crate::handle::Handle;
 use crate::info::Info;
 use error::{Class, Result, fail};
 
-/// A session.
 #[derive(Debug)]
 pub struct Session {
-    /// Its error handler, a reference held on the table of `Objects`.
+    /// Its error handler: one reference in the table of `Objects`.
     pub errhandler: Handle,
-    /// The thread level of what is derived from it.
+    /// The thread level of what derives from it.
     pub thread_level: i32,
-    /// The hints that are in use.
+    /// The hints in use.
     pub info: Info,
 }
 
-/// The process sets that there are, by name.
+/// The process sets by name.
 pub const PROCESS_SETS: [&str; 2] = ["mpi://WORLD", "mpi://SELF"];
 
-/// The memory of which buffers may be, as the info key `mpi_memory_alloc_kinds` says it (MPI 5.0, section
+/// The memory kinds of buffers, as the info key `mpi_memory_alloc_kinds` names them (MPI 5.0, section
 /// 11.4.3).
 pub const MEMORY_KINDS: &str = "mpi,system";
 
@@ -31,7 +30,7 @@ const LEVELS: [(&str, i32); 4] = [
 ];
 
 impl Session {
-    /// A session with these hints. Without `thread_level` any thread may call at any time.
+    /// A session with these hints. Without `thread_level`, any thread may call at any time.
     pub fn new(errhandler: Handle, hints: &Info) -> Result<Session> {
         let wanted = hints.get("thread_level").unwrap_or("MPI_THREAD_MULTIPLE");
         let Some((name, thread_level)) = LEVELS.into_iter().find(|(name, _)| *name == wanted) else {
@@ -44,7 +43,7 @@ impl Session {
     }
 }
 
-/// Those of the wanted memory kinds that there are, besides those that are always there.
+/// The wanted memory kinds that are supported, and those that always are.
 pub fn memory_kinds(hints: &Info) -> String {
     let mut kinds = MEMORY_KINDS.to_owned();
     let wanted = hints.get("mpi_memory_alloc_kinds").unwrap_or("");

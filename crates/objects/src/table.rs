@@ -1,52 +1,51 @@
-//! One table per kind of object: from handles to values, in one bounds check and one comparison.
+//! A table per kind of object: from handle to value in one bounds check and one comparison.
 
 use crate::handle::{Handle, INDEX_MAX, Kind};
 use error::{Class, Error, Result, fail};
 
 /// The live objects of one kind.
 ///
-/// Always true: a slot's handle is the only one that finds its value; after `remove` no old handle finds the
-/// slot's next value until the slot has been used 32 times more.
+/// Invariants: a slot's handle alone finds its value. After `remove` an old handle finds nothing until the
+/// slot has been used 32 times more.
 #[derive(Debug)]
 pub struct Table<T> {
     kind: Kind,
     first: usize,
     predefined: Vec<Option<T>>,
-    slots: Vec<Slot<T>>,
+    slots: Vec<TableSlot<T>>,
     free: Vec<u32>,
     removals: u64,
 }
 
 #[derive(Debug)]
-struct Slot<T> {
+struct TableSlot<T> {
     handle: Handle,
     generation: u32,
     value: Option<T>,
 }
 
 /// A live value that the program made.
-pub struct Entry<'a, T> {
-    slot: &'a mut Slot<T>,
+pub struct OccupiedEntry<'a, T> {
+    slot: &'a mut TableSlot<T>,
     free: &'a mut Vec<u32>,
     removals: &'a mut u64,
     index: u32,
 }
 
-impl<T> Entry<'_, T> {
-    /// The value.
+impl<T> OccupiedEntry<'_, T> {
     #[inline]
     pub fn get_mut(&mut self) -> &mut T {
         self.slot.value.as_mut().expect("an entry has a value")
     }
 
-    /// Takes it out; its handle is dead from now on.
+    /// Removes the value; its handle is dead from now on.
     #[inline]
     pub fn remove(mut self) -> T {
         self.leave();
         self.slot.value.take().expect("an entry has a value")
     }
 
-    /// As `remove`, where nobody wants the value.
+    /// As `remove`, and drops the value.
     #[inline]
     pub fn discard(mut self) {
         self.leave();
@@ -61,7 +60,6 @@ impl<T> Entry<'_, T> {
 }
 
 impl<T> Table<T> {
-    /// An empty table.
     pub fn new(kind: Kind) -> Table<T> {
         Table {
             kind,
@@ -73,7 +71,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// How many values have been taken out: as long as this stays, a handle that found a value finds it.
+    /// How many values were removed. While this is unchanged, a handle that found a value finds it again.
     #[inline(always)]
     pub fn removals(&self) -> u64 {
         self.removals
@@ -89,37 +87,37 @@ impl<T> Table<T> {
         self.removals += 1;
     }
 
-    /// Takes the value of a predefined handle away again.
+    /// Removes the value of a predefined handle.
     pub fn undefine(&mut self, handle: Handle) {
         self.predefined[handle.0 - self.first] = None;
         self.removals += 1;
     }
 
-    /// Whether the program has made none that lives.
+    /// Whether no value that the program made is alive.
     pub fn is_empty(&self) -> bool {
         self.free.len() == self.slots.len()
     }
 
-    /// Enters a value; the error is MPI_ERR_OTHER when two million are alive.
+    /// Enters a value; MPI_ERR_OTHER when two million are alive.
     #[inline(always)]
     pub fn insert(&mut self, value: T) -> Result<Handle> {
         self.reserve()?;
         Ok(self.put(value))
     }
 
-    /// Enters a value where `reserve` has made room.
+    /// Enters a value in the slot that `reserve` ensured.
     #[inline(always)]
     pub fn put(&mut self, value: T) -> Handle {
         let index = self.free.pop().expect("there is room");
         let slot = &mut self.slots[index as usize];
         slot.generation = slot.generation.wrapping_add(1);
         slot.handle = Handle::new(self.kind, slot.generation, index);
-        // A free slot holds nothing that must be let go.
+        // A free slot holds no value that must be dropped.
         std::mem::forget(slot.value.replace(value));
         slot.handle
     }
 
-    /// Makes room for one value more; the error is MPI_ERR_OTHER when two million are alive.
+    /// Ensures a slot for one more value; MPI_ERR_OTHER when two million are alive.
     #[inline(always)]
     pub fn reserve(&mut self) -> Result<()> {
         if self.free.is_empty() { self.grow() } else { Ok(()) }
@@ -136,12 +134,12 @@ impl<T> Table<T> {
             );
         }
         let handle = Handle::new(self.kind, 0, index);
-        self.slots.push(Slot { handle, generation: u32::MAX, value: None });
+        self.slots.push(TableSlot { handle, generation: u32::MAX, value: None });
         self.free.push(index);
         Ok(())
     }
 
-    /// The value, or the error of this kind with a sentence that says what the handle is instead.
+    /// The value, or an error that says what the handle is instead.
     #[inline(always)]
     pub fn get(&self, handle: Handle) -> Result<&T> {
         match self.find(handle) {
@@ -150,7 +148,6 @@ impl<T> Table<T> {
         }
     }
 
-    /// As `get`, to change it.
     #[inline(always)]
     pub fn get_mut(&mut self, handle: Handle) -> Result<&mut T> {
         if self.find(handle).is_none() {
@@ -162,13 +159,12 @@ impl<T> Table<T> {
         Ok(self.predefined[handle.0 - self.first].as_mut().expect("found above"))
     }
 
-    /// A value that the program made, to change it or take it out. Predefined objects stay: they have no
-    /// entry.
+    /// A value that the program made, to change it or to remove it. Predefined objects have no entry.
     #[inline(always)] // As `get`.
-    pub fn entry(&mut self, handle: Handle) -> Result<Entry<'_, T>> {
-        let alive = |slot: &Slot<T>| slot.handle == handle && slot.value.is_some();
+    pub fn entry(&mut self, handle: Handle) -> Result<OccupiedEntry<'_, T>> {
+        let alive = |slot: &TableSlot<T>| slot.handle == handle && slot.value.is_some();
         match handle.slot(self.kind) {
-            Some(index) if self.slots.get(index).is_some_and(alive) => Ok(Entry {
+            Some(index) if self.slots.get(index).is_some_and(alive) => Ok(OccupiedEntry {
                 slot: &mut self.slots[index],
                 free: &mut self.free,
                 removals: &mut self.removals,
@@ -186,12 +182,12 @@ impl<T> Table<T> {
         Error::new(self.kind.class(), format!("{handle} is predefined and cannot be freed"))
     }
 
-    /// Takes the value out; its handle is dead from now on. Predefined objects stay: that is an error.
+    /// Removes the value; its handle is dead from now on. An error for predefined objects.
     pub fn remove(&mut self, handle: Handle) -> Result<T> {
         Ok(self.entry(handle)?.remove())
     }
 
-    /// Whether the handle is one of the constants of the standard ABI.
+    /// Whether the handle is a constant of the standard ABI.
     pub fn is_predefined(&self, handle: Handle) -> bool {
         handle.slot(self.kind).is_none()
     }

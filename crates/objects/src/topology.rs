@@ -1,9 +1,7 @@
-//! Virtual topologies as data (MPI 5.0, chapter 8): who is whose neighbour. Which process stands where is the
-//! comm's business.
+//! Virtual topologies as data (MPI 5.0, chapter 8): the neighbours of each rank.
 
 use error::{Class, Result, fail};
 
-/// What a comm has besides its group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Topology {
     /// MPI_Cart_create.
@@ -14,12 +12,12 @@ pub enum Topology {
     DistGraph(DistGraph),
 }
 
-/// A list of neighbours; nobody is MPI_PROC_NULL.
+/// A list of ranks; MPI_PROC_NULL where there is no neighbour.
 pub type List = Vec<Option<u32>>;
 
 impl Topology {
-    /// To whom and from whom a rank's neighborhood collectives go, in the order of their blocks (MPI 5.0,
-    /// section 8.6).
+    /// The destinations and the sources of a rank's neighborhood collectives, in the order of their blocks
+    /// (MPI 5.0, section 8.6).
     pub fn neighbors(&self, rank: u32) -> (List, List) {
         let known = |ranks: &[u32]| ranks.iter().copied().map(Some).collect();
         match self {
@@ -34,17 +32,16 @@ impl Topology {
     }
 }
 
-/// A grid, or a torus where it is periodic; ranks count in row-major order.
+/// A grid, or a torus in its periodic dimensions. Ranks count in row-major order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cart {
-    /// The extents.
     pub dims: Vec<u32>,
-    /// Whether a dimension's ends meet.
+    /// Whether a dimension wraps around.
     pub periods: Vec<bool>,
 }
 
 impl Cart {
-    /// A grid; MPI_ERR_DIMS where an extent is not positive.
+    /// A grid; MPI_ERR_DIMS unless all extents are positive.
     pub fn new(dims: &[i32], periods: &[i32]) -> Result<Cart> {
         if let Some(dim) = dims.iter().position(|extent| *extent < 1) {
             fail!(Class::Dims, "dims[{dim}] is {}, which is not positive", dims[dim]);
@@ -57,12 +54,12 @@ impl Cart {
         Ok(Cart { dims, periods: periods.iter().map(|period| *period != 0).collect() })
     }
 
-    /// How many places.
+    /// The number of ranks.
     pub fn size(&self) -> u32 {
         self.dims.iter().product()
     }
 
-    /// Where a rank is.
+    /// The coordinates of a rank.
     pub fn coords(&self, rank: u32) -> Vec<u32> {
         let mut rest = rank;
         let mut coords: Vec<u32> = self
@@ -79,7 +76,7 @@ impl Cart {
         coords
     }
 
-    /// Who is there; MPI_ERR_ARG where a coordinate lies outside of a dimension that is not periodic.
+    /// The rank at some coordinates; MPI_ERR_ARG outside a dimension that is not periodic.
     pub fn rank(&self, coords: &[i32]) -> Result<u32> {
         let mut rank = 0;
         for (dim, (coord, extent)) in coords.iter().zip(&self.dims).enumerate() {
@@ -95,7 +92,7 @@ impl Cart {
         Ok(rank)
     }
 
-    /// Who is `by` places further on in a dimension.
+    /// The rank `by` steps further on in a dimension.
     pub fn neighbor(&self, rank: u32, dim: usize, by: i64) -> Option<u32> {
         let stride: u32 = self.dims[dim + 1..].iter().product();
         let extent = self.dims[dim];
@@ -106,8 +103,7 @@ impl Cart {
         reached.then_some(rank - here * stride + inside * stride)
     }
 
-    /// The grid of the dimensions that remain, and the ranks of the one that this rank is in, in their order
-    /// there.
+    /// MPI_Cart_sub: the grid of the remaining dimensions, and the ranks of this rank's grid in order.
     pub fn sub(&self, rank: u32, remain: &[bool]) -> (Cart, Vec<u32>) {
         let kept = |dim: &usize| remain[*dim];
         let dims = || (0..self.dims.len()).filter(kept);
@@ -147,7 +143,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// A graph; MPI_ERR_ARG where the index falls or an edge leads nowhere.
+    /// A graph; MPI_ERR_ARG if the index decreases or an edge leads nowhere.
     pub fn new(index: Vec<i32>, edges: &[i32]) -> Result<Graph> {
         let nodes = index.len();
         if index.first().is_some_and(|first| *first < 0) || !index.is_sorted() {
@@ -156,21 +152,19 @@ impl Graph {
         Ok(Graph { edges: ranks(edges, nodes, "edges")?, index })
     }
 
-    /// The neighbours of a node.
     pub fn neighbors(&self, rank: u32) -> &[u32] {
         let rank = rank as usize;
         let first = if rank == 0 { 0 } else { self.index[rank - 1] };
         &self.edges[first as usize..self.index[rank] as usize]
     }
 
-    /// All edges.
     pub fn all_edges(&self) -> Vec<Edge> {
         let of = |rank| self.neighbors(rank).iter().map(move |neighbor| (rank, *neighbor, 1));
         (0..self.index.len() as u32).flat_map(of).collect()
     }
 }
 
-/// Ranks below `size` that the program gave as the argument `name`.
+/// Checks the ranks, below `size`, that the program gave as the argument `name`.
 pub fn ranks(given: &[i32], size: usize, name: &str) -> Result<Vec<u32>> {
     match given.iter().position(|rank| *rank < 0 || *rank as usize >= size) {
         Some(at) => fail!(Class::Arg, "{name}[{at}] is {}, which is none of the {size} ranks", given[at]),
@@ -178,14 +172,14 @@ pub fn ranks(given: &[i32], size: usize, name: &str) -> Result<Vec<u32>> {
     }
 }
 
-/// A graph of which every process knows its own edges.
+/// A graph of which each process knows its own edges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DistGraph {
-    /// Where this process's incoming edges come from.
+    /// The sources of this process's incoming edges.
     pub sources: Vec<u32>,
-    /// Where its outgoing edges lead.
+    /// The destinations of its outgoing edges.
     pub destinations: Vec<u32>,
-    /// Their weights, in the same order, unless MPI_UNWEIGHTED was given.
+    /// The weights in the same order, unless MPI_UNWEIGHTED was given.
     pub weights: Option<(Vec<i32>, Vec<i32>)>,
 }
 

@@ -8,7 +8,7 @@ use super::gather::{exchange_words, gather_words};
 use crate::args::{Array, Handle, In, Out, length};
 use crate::process::Guard;
 use error::{Class, Result, fail};
-use objects::arrange::{Place, arrange, matters};
+use objects::arrange::{Locality, arrange, matters};
 use objects::topology::{Cart, DistGraph, Edge, Graph, ranks};
 use objects::{Comm, Context, Topology, constants as c};
 use std::sync::Arc;
@@ -346,8 +346,8 @@ fn arranged(
         return Ok(None);
     }
     let words = gather_words(guard, comm, &core().unwrap_or([-1; 3]))?;
-    let place = |words: &[i64]| -> Place { std::array::from_fn(|level| words[level] as u32) };
-    let known: Vec<Place> = words.chunks_exact(3).take(places as usize).map(place).collect();
+    let place = |words: &[i64]| -> Locality { std::array::from_fn(|level| words[level] as u32) };
+    let known: Vec<Locality> = words.chunks_exact(3).take(places as usize).map(place).collect();
     if words.contains(&-1) || !matters(&known) {
         return Ok(None);
     }
