@@ -7696,7 +7696,7 @@ pub unsafe extern "C" fn PMPI_Improbe(
     let comm = translate::handle_from(comm);
     let status = translate::ignorable(status);
     translate::code_to(call("MPI_Improbe", On::Comm(comm), |guard| {
-        body::p2p::improbe(
+        body::probe::improbe(
             guard,
             source,
             tag,
@@ -7728,7 +7728,7 @@ pub unsafe extern "C" fn PMPI_Imrecv(
 ) -> c_int {
     let datatype = translate::handle_from(datatype);
     translate::code_to(call("MPI_Imrecv", On::Nothing, |guard| {
-        body::p2p::imrecv(
+        body::probe::imrecv(
             guard,
             Address(translate::buffer_from(buf)),
             i64::from(count),
@@ -7758,7 +7758,7 @@ pub unsafe extern "C" fn PMPI_Imrecv_c(
 ) -> c_int {
     let datatype = translate::handle_from(datatype);
     translate::code_to(call("MPI_Imrecv_c", On::Nothing, |guard| {
-        body::p2p::imrecv(
+        body::probe::imrecv(
             guard,
             Address(translate::buffer_from(buf)),
             count,
@@ -8591,7 +8591,7 @@ pub unsafe extern "C" fn PMPI_Iprobe(
     let comm = translate::handle_from(comm);
     let status = translate::ignorable(status);
     translate::code_to(call("MPI_Iprobe", On::Comm(comm), |guard| {
-        body::p2p::iprobe(
+        body::probe::iprobe(
             guard,
             source,
             tag,
@@ -9714,7 +9714,7 @@ pub unsafe extern "C" fn PMPI_Mprobe(
     let comm = translate::handle_from(comm);
     let status = translate::ignorable(status);
     translate::code_to(call("MPI_Mprobe", On::Comm(comm), |guard| {
-        body::p2p::mprobe(
+        body::probe::mprobe(
             guard,
             source,
             tag,
@@ -9745,7 +9745,7 @@ pub unsafe extern "C" fn PMPI_Mrecv(
     let datatype = translate::handle_from(datatype);
     let status = translate::ignorable(status);
     translate::code_to(call("MPI_Mrecv", On::Nothing, |guard| {
-        body::p2p::mrecv(
+        body::probe::mrecv(
             guard,
             Address(translate::buffer_from(buf)),
             i64::from(count),
@@ -9776,7 +9776,7 @@ pub unsafe extern "C" fn PMPI_Mrecv_c(
     let datatype = translate::handle_from(datatype);
     let status = translate::ignorable(status);
     translate::code_to(call("MPI_Mrecv_c", On::Nothing, |guard| {
-        body::p2p::mrecv(
+        body::probe::mrecv(
             guard,
             Address(translate::buffer_from(buf)),
             count,
@@ -11198,7 +11198,7 @@ pub unsafe extern "C" fn PMPI_Probe(source: c_int, tag: c_int, comm: c_int, stat
     let comm = translate::handle_from(comm);
     let status = translate::ignorable(status);
     translate::code_to(call("MPI_Probe", On::Comm(comm), |guard| {
-        body::p2p::probe(guard, source, tag, comm, StatusOut::foreign(status, "status", &translate::STATUS))
+        body::probe::probe(guard, source, tag, comm, StatusOut::foreign(status, "status", &translate::STATUS))
     }))
 }
 #[unsafe(no_mangle)]
@@ -17116,7 +17116,7 @@ pub unsafe extern "C" fn MPI_Win_toint(win: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_changed(update_number: usize) -> c_int {
     translate::code_to(tool("MPI_T_category_changed", |guard| {
-        body::tool::t_category_changed(guard, Out::<i32>::new(update_number, "update_number"))
+        body::tool_categories::t_category_changed(guard, Out::<i32>::new(update_number, "update_number"))
     }))
 }
 #[unsafe(no_mangle)]
@@ -17130,7 +17130,12 @@ pub unsafe extern "C" fn PMPI_T_category_get_categories(
     indices: usize,
 ) -> c_int {
     translate::code_to(tool("MPI_T_category_get_categories", |guard| {
-        body::tool::t_category_get_categories(guard, cat_index, len, Array::<i32>::new(indices, "indices"))
+        body::tool_categories::t_category_get_categories(
+            guard,
+            cat_index,
+            len,
+            Array::<i32>::new(indices, "indices"),
+        )
     }))
 }
 #[unsafe(no_mangle)]
@@ -17144,7 +17149,12 @@ pub unsafe extern "C" fn MPI_T_category_get_categories(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_cvars(cat_index: c_int, len: c_int, indices: usize) -> c_int {
     translate::code_to(tool("MPI_T_category_get_cvars", |guard| {
-        body::tool::t_category_get_cvars(guard, cat_index, len, Array::<i32>::new(indices, "indices"))
+        body::tool_categories::t_category_get_cvars(
+            guard,
+            cat_index,
+            len,
+            Array::<i32>::new(indices, "indices"),
+        )
     }))
 }
 #[unsafe(no_mangle)]
@@ -17154,7 +17164,12 @@ pub unsafe extern "C" fn MPI_T_category_get_cvars(cat_index: c_int, len: c_int, 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_events(cat_index: c_int, len: c_int, indices: usize) -> c_int {
     translate::code_to(tool("MPI_T_category_get_events", |guard| {
-        body::tool::t_category_get_events(guard, cat_index, len, Array::<i32>::new(indices, "indices"))
+        body::tool_categories::t_category_get_events(
+            guard,
+            cat_index,
+            len,
+            Array::<i32>::new(indices, "indices"),
+        )
     }))
 }
 #[unsafe(no_mangle)]
@@ -17164,7 +17179,7 @@ pub unsafe extern "C" fn MPI_T_category_get_events(cat_index: c_int, len: c_int,
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_index(name: usize, cat_index: usize) -> c_int {
     translate::code_to(tool("MPI_T_category_get_index", |guard| {
-        body::tool::t_category_get_index(
+        body::tool_categories::t_category_get_index(
             guard,
             Text::new(name, "name"),
             Out::<i32>::new(cat_index, "cat_index"),
@@ -17187,7 +17202,7 @@ pub unsafe extern "C" fn PMPI_T_category_get_info(
     num_categories: usize,
 ) -> c_int {
     translate::code_to(tool("MPI_T_category_get_info", |guard| {
-        body::tool::t_category_get_info(
+        body::tool_categories::t_category_get_info(
             guard,
             cat_index,
             TextOut::new(name, "name"),
@@ -17227,7 +17242,7 @@ pub unsafe extern "C" fn MPI_T_category_get_info(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_num(num_cat: usize) -> c_int {
     translate::code_to(tool("MPI_T_category_get_num", |guard| {
-        body::tool::t_category_get_num(guard, Out::<i32>::new(num_cat, "num_cat"))
+        body::tool_categories::t_category_get_num(guard, Out::<i32>::new(num_cat, "num_cat"))
     }))
 }
 #[unsafe(no_mangle)]
@@ -17237,7 +17252,11 @@ pub unsafe extern "C" fn MPI_T_category_get_num(num_cat: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_num_events(cat_index: c_int, num_events: usize) -> c_int {
     translate::code_to(tool("MPI_T_category_get_num_events", |guard| {
-        body::tool::t_category_get_num_events(guard, cat_index, Out::<i32>::new(num_events, "num_events"))
+        body::tool_categories::t_category_get_num_events(
+            guard,
+            cat_index,
+            Out::<i32>::new(num_events, "num_events"),
+        )
     }))
 }
 #[unsafe(no_mangle)]
@@ -17247,7 +17266,12 @@ pub unsafe extern "C" fn MPI_T_category_get_num_events(cat_index: c_int, num_eve
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_pvars(cat_index: c_int, len: c_int, indices: usize) -> c_int {
     translate::code_to(tool("MPI_T_category_get_pvars", |guard| {
-        body::tool::t_category_get_pvars(guard, cat_index, len, Array::<i32>::new(indices, "indices"))
+        body::tool_categories::t_category_get_pvars(
+            guard,
+            cat_index,
+            len,
+            Array::<i32>::new(indices, "indices"),
+        )
     }))
 }
 #[unsafe(no_mangle)]
@@ -17445,7 +17469,7 @@ pub unsafe extern "C" fn PMPI_T_event_callback_get_info(
 ) -> c_int {
     let cb_safety = numbers::safety_from(cb_safety);
     translate::code_to(tool("MPI_T_event_callback_get_info", |guard| {
-        body::tool::t_event_callback_get_info(
+        body::tool_categories::t_event_callback_get_info(
             guard,
             Address(event_registration),
             cb_safety,
@@ -17470,7 +17494,7 @@ pub unsafe extern "C" fn PMPI_T_event_callback_set_info(
     let cb_safety = numbers::safety_from(cb_safety);
     let info = translate::handle_from(info);
     translate::code_to(tool("MPI_T_event_callback_set_info", |guard| {
-        body::tool::t_event_callback_set_info(guard, Address(event_registration), cb_safety, info)
+        body::tool_categories::t_event_callback_set_info(guard, Address(event_registration), cb_safety, info)
     }))
 }
 #[unsafe(no_mangle)]
@@ -17484,7 +17508,11 @@ pub unsafe extern "C" fn MPI_T_event_callback_set_info(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_copy(event_instance: usize, buffer: usize) -> c_int {
     translate::code_to(tool("MPI_T_event_copy", |guard| {
-        body::tool::t_event_copy(guard, Address(event_instance), Address(translate::buffer_from(buffer)))
+        body::tool_categories::t_event_copy(
+            guard,
+            Address(event_instance),
+            Address(translate::buffer_from(buffer)),
+        )
     }))
 }
 #[unsafe(no_mangle)]
@@ -17494,7 +17522,7 @@ pub unsafe extern "C" fn MPI_T_event_copy(event_instance: usize, buffer: usize) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_get_index(name: usize, event_index: usize) -> c_int {
     translate::code_to(tool("MPI_T_event_get_index", |guard| {
-        body::tool::t_event_get_index(
+        body::tool_categories::t_event_get_index(
             guard,
             Text::new(name, "name"),
             Out::<i32>::new(event_index, "event_index"),
@@ -17521,7 +17549,7 @@ pub unsafe extern "C" fn PMPI_T_event_get_info(
     bind: usize,
 ) -> c_int {
     translate::code_to(tool("MPI_T_event_get_info", |guard| {
-        body::tool::t_event_get_info(
+        body::tool_categories::t_event_get_info(
             guard,
             event_index,
             TextOut::new(name, "name"),
@@ -17573,7 +17601,7 @@ pub unsafe extern "C" fn MPI_T_event_get_info(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_get_num(num_events: usize) -> c_int {
     translate::code_to(tool("MPI_T_event_get_num", |guard| {
-        body::tool::t_event_get_num(guard, Out::<i32>::new(num_events, "num_events"))
+        body::tool_categories::t_event_get_num(guard, Out::<i32>::new(num_events, "num_events"))
     }))
 }
 #[unsafe(no_mangle)]
@@ -17583,7 +17611,7 @@ pub unsafe extern "C" fn MPI_T_event_get_num(num_events: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_get_source(event_instance: usize, source_index: usize) -> c_int {
     translate::code_to(tool("MPI_T_event_get_source", |guard| {
-        body::tool::t_event_get_source(
+        body::tool_categories::t_event_get_source(
             guard,
             Address(event_instance),
             Out::<i32>::new(source_index, "source_index"),
@@ -17597,7 +17625,7 @@ pub unsafe extern "C" fn MPI_T_event_get_source(event_instance: usize, source_in
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_get_timestamp(event_instance: usize, event_timestamp: usize) -> c_int {
     translate::code_to(tool("MPI_T_event_get_timestamp", |guard| {
-        body::tool::t_event_get_timestamp(
+        body::tool_categories::t_event_get_timestamp(
             guard,
             Address(event_instance),
             Out::<i64>::new(event_timestamp, "event_timestamp"),
@@ -17617,7 +17645,7 @@ pub unsafe extern "C" fn PMPI_T_event_handle_alloc(
 ) -> c_int {
     let info = translate::handle_from(info);
     translate::code_to(tool("MPI_T_event_handle_alloc", |guard| {
-        body::tool::t_event_handle_alloc(
+        body::tool_categories::t_event_handle_alloc(
             guard,
             event_index,
             Address(obj_handle),
@@ -17642,7 +17670,7 @@ pub unsafe extern "C" fn PMPI_T_event_handle_free(
     free_cb_function: usize,
 ) -> c_int {
     translate::code_to(tool("MPI_T_event_handle_free", |guard| {
-        body::tool::t_event_handle_free(
+        body::tool_categories::t_event_handle_free(
             guard,
             Address(event_registration),
             Address(user_data),
@@ -17661,7 +17689,7 @@ pub unsafe extern "C" fn MPI_T_event_handle_free(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_handle_get_info(event_registration: usize, info_used: usize) -> c_int {
     translate::code_to(tool("MPI_T_event_handle_get_info", |guard| {
-        body::tool::t_event_handle_get_info(
+        body::tool_categories::t_event_handle_get_info(
             guard,
             Address(event_registration),
             Out::<Handle>::foreign(info_used, "info_used", &translate::HANDLE),
@@ -17676,7 +17704,7 @@ pub unsafe extern "C" fn MPI_T_event_handle_get_info(event_registration: usize, 
 pub unsafe extern "C" fn PMPI_T_event_handle_set_info(event_registration: usize, info: c_int) -> c_int {
     let info = translate::handle_from(info);
     translate::code_to(tool("MPI_T_event_handle_set_info", |guard| {
-        body::tool::t_event_handle_set_info(guard, Address(event_registration), info)
+        body::tool_categories::t_event_handle_set_info(guard, Address(event_registration), info)
     }))
 }
 #[unsafe(no_mangle)]
@@ -17690,7 +17718,7 @@ pub unsafe extern "C" fn PMPI_T_event_read(
     buffer: usize,
 ) -> c_int {
     translate::code_to(tool("MPI_T_event_read", |guard| {
-        body::tool::t_event_read(
+        body::tool_categories::t_event_read(
             guard,
             Address(event_instance),
             element_index,
@@ -17717,7 +17745,7 @@ pub unsafe extern "C" fn PMPI_T_event_register_callback(
     let cb_safety = numbers::safety_from(cb_safety);
     let info = translate::handle_from(info);
     translate::code_to(tool("MPI_T_event_register_callback", |guard| {
-        body::tool::t_event_register_callback(
+        body::tool_categories::t_event_register_callback(
             guard,
             Address(event_registration),
             cb_safety,
@@ -17745,7 +17773,7 @@ pub unsafe extern "C" fn PMPI_T_event_set_dropped_handler(
     dropped_cb_function: usize,
 ) -> c_int {
     translate::code_to(tool("MPI_T_event_set_dropped_handler", |guard| {
-        body::tool::t_event_set_dropped_handler(
+        body::tool_categories::t_event_set_dropped_handler(
             guard,
             Address(event_registration),
             Callback(dropped_cb_function),
@@ -17786,7 +17814,7 @@ pub unsafe extern "C" fn MPI_T_init_thread(required: c_int, provided: usize) -> 
 pub unsafe extern "C" fn PMPI_T_pvar_get_index(name: usize, var_class: c_int, pvar_index: usize) -> c_int {
     let var_class = numbers::variable_class_from(var_class);
     translate::code_to(tool("MPI_T_pvar_get_index", |guard| {
-        body::tool::t_pvar_get_index(
+        body::tool_pvars::t_pvar_get_index(
             guard,
             Text::new(name, "name"),
             var_class,
@@ -17815,7 +17843,7 @@ pub unsafe extern "C" fn PMPI_T_pvar_get_info(
     atomic: usize,
 ) -> c_int {
     translate::code_to(tool("MPI_T_pvar_get_info", |guard| {
-        body::tool::t_pvar_get_info(
+        body::tool_pvars::t_pvar_get_info(
             guard,
             pvar_index,
             TextOut::new(name, "name"),
@@ -17859,7 +17887,7 @@ pub unsafe extern "C" fn MPI_T_pvar_get_info(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_get_num(num_pvar: usize) -> c_int {
     translate::code_to(tool("MPI_T_pvar_get_num", |guard| {
-        body::tool::t_pvar_get_num(guard, Out::<i32>::new(num_pvar, "num_pvar"))
+        body::tool_pvars::t_pvar_get_num(guard, Out::<i32>::new(num_pvar, "num_pvar"))
     }))
 }
 #[unsafe(no_mangle)]
@@ -17875,7 +17903,7 @@ pub unsafe extern "C" fn PMPI_T_pvar_handle_alloc(
     count: usize,
 ) -> c_int {
     translate::code_to(tool("MPI_T_pvar_handle_alloc", |guard| {
-        body::tool::t_pvar_handle_alloc(
+        body::tool_pvars::t_pvar_handle_alloc(
             guard,
             Address(session),
             pvar_index,
@@ -17898,7 +17926,7 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_alloc(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_handle_free(session: usize, handle: usize) -> c_int {
     translate::code_to(tool("MPI_T_pvar_handle_free", |guard| {
-        body::tool::t_pvar_handle_free(guard, Address(session), Address(handle))
+        body::tool_pvars::t_pvar_handle_free(guard, Address(session), Address(handle))
     }))
 }
 #[unsafe(no_mangle)]
@@ -17908,7 +17936,7 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_free(session: usize, handle: usize) -
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_read(session: usize, handle: usize, buf: usize) -> c_int {
     translate::code_to(tool("MPI_T_pvar_read", |guard| {
-        body::tool::t_pvar_read(
+        body::tool_pvars::t_pvar_read(
             guard,
             Address(session),
             Address(handle),
@@ -17923,7 +17951,7 @@ pub unsafe extern "C" fn MPI_T_pvar_read(session: usize, handle: usize, buf: usi
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_readreset(session: usize, handle: usize, buf: usize) -> c_int {
     translate::code_to(tool("MPI_T_pvar_readreset", |guard| {
-        body::tool::t_pvar_readreset(
+        body::tool_pvars::t_pvar_readreset(
             guard,
             Address(session),
             Address(handle),
@@ -17938,7 +17966,7 @@ pub unsafe extern "C" fn MPI_T_pvar_readreset(session: usize, handle: usize, buf
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_reset(session: usize, handle: usize) -> c_int {
     translate::code_to(tool("MPI_T_pvar_reset", |guard| {
-        body::tool::t_pvar_reset(guard, Address(session), Address(handle))
+        body::tool_pvars::t_pvar_reset(guard, Address(session), Address(handle))
     }))
 }
 #[unsafe(no_mangle)]
@@ -17948,7 +17976,7 @@ pub unsafe extern "C" fn MPI_T_pvar_reset(session: usize, handle: usize) -> c_in
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_session_create(session: usize) -> c_int {
     translate::code_to(tool("MPI_T_pvar_session_create", |guard| {
-        body::tool::t_pvar_session_create(guard, Address(session))
+        body::tool_pvars::t_pvar_session_create(guard, Address(session))
     }))
 }
 #[unsafe(no_mangle)]
@@ -17958,7 +17986,7 @@ pub unsafe extern "C" fn MPI_T_pvar_session_create(session: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_session_free(session: usize) -> c_int {
     translate::code_to(tool("MPI_T_pvar_session_free", |guard| {
-        body::tool::t_pvar_session_free(guard, Address(session))
+        body::tool_pvars::t_pvar_session_free(guard, Address(session))
     }))
 }
 #[unsafe(no_mangle)]
@@ -17968,7 +17996,7 @@ pub unsafe extern "C" fn MPI_T_pvar_session_free(session: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_start(session: usize, handle: usize) -> c_int {
     translate::code_to(tool("MPI_T_pvar_start", |guard| {
-        body::tool::t_pvar_start(guard, Address(session), Address(handle))
+        body::tool_pvars::t_pvar_start(guard, Address(session), Address(handle))
     }))
 }
 #[unsafe(no_mangle)]
@@ -17978,7 +18006,7 @@ pub unsafe extern "C" fn MPI_T_pvar_start(session: usize, handle: usize) -> c_in
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_stop(session: usize, handle: usize) -> c_int {
     translate::code_to(tool("MPI_T_pvar_stop", |guard| {
-        body::tool::t_pvar_stop(guard, Address(session), Address(handle))
+        body::tool_pvars::t_pvar_stop(guard, Address(session), Address(handle))
     }))
 }
 #[unsafe(no_mangle)]
@@ -17988,7 +18016,7 @@ pub unsafe extern "C" fn MPI_T_pvar_stop(session: usize, handle: usize) -> c_int
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_write(session: usize, handle: usize, buf: usize) -> c_int {
     translate::code_to(tool("MPI_T_pvar_write", |guard| {
-        body::tool::t_pvar_write(
+        body::tool_pvars::t_pvar_write(
             guard,
             Address(session),
             Address(handle),
@@ -18013,7 +18041,7 @@ pub unsafe extern "C" fn PMPI_T_source_get_info(
     info: usize,
 ) -> c_int {
     translate::code_to(tool("MPI_T_source_get_info", |guard| {
-        body::tool::t_source_get_info(
+        body::tool_categories::t_source_get_info(
             guard,
             source_index,
             TextOut::new(name, "name"),
@@ -18056,7 +18084,7 @@ pub unsafe extern "C" fn MPI_T_source_get_info(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_source_get_num(num_sources: usize) -> c_int {
     translate::code_to(tool("MPI_T_source_get_num", |guard| {
-        body::tool::t_source_get_num(guard, Out::<i32>::new(num_sources, "num_sources"))
+        body::tool_categories::t_source_get_num(guard, Out::<i32>::new(num_sources, "num_sources"))
     }))
 }
 #[unsafe(no_mangle)]
@@ -18066,7 +18094,11 @@ pub unsafe extern "C" fn MPI_T_source_get_num(num_sources: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_source_get_timestamp(source_index: c_int, timestamp: usize) -> c_int {
     translate::code_to(tool("MPI_T_source_get_timestamp", |guard| {
-        body::tool::t_source_get_timestamp(guard, source_index, Out::<i64>::new(timestamp, "timestamp"))
+        body::tool_categories::t_source_get_timestamp(
+            guard,
+            source_index,
+            Out::<i64>::new(timestamp, "timestamp"),
+        )
     }))
 }
 #[unsafe(no_mangle)]

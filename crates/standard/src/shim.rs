@@ -6850,7 +6850,7 @@ pub unsafe extern "C" fn PMPI_Improbe(
     status: usize,
 ) -> c_int {
     call("MPI_Improbe", On::Comm(comm), |guard| {
-        body::p2p::improbe(
+        body::probe::improbe(
             guard,
             source,
             tag,
@@ -6881,7 +6881,7 @@ pub unsafe extern "C" fn PMPI_Imrecv(
     request: usize,
 ) -> c_int {
     call("MPI_Imrecv", On::Nothing, |guard| {
-        body::p2p::imrecv(
+        body::probe::imrecv(
             guard,
             Address(buf),
             i64::from(count),
@@ -6910,7 +6910,7 @@ pub unsafe extern "C" fn PMPI_Imrecv_c(
     request: usize,
 ) -> c_int {
     call("MPI_Imrecv_c", On::Nothing, |guard| {
-        body::p2p::imrecv(
+        body::probe::imrecv(
             guard,
             Address(buf),
             count,
@@ -7687,7 +7687,7 @@ pub unsafe extern "C" fn PMPI_Iprobe(
     status: usize,
 ) -> c_int {
     call("MPI_Iprobe", On::Comm(comm), |guard| {
-        body::p2p::iprobe(
+        body::probe::iprobe(
             guard,
             source,
             tag,
@@ -8705,7 +8705,7 @@ pub unsafe extern "C" fn PMPI_Mprobe(
     status: usize,
 ) -> c_int {
     call("MPI_Mprobe", On::Comm(comm), |guard| {
-        body::p2p::mprobe(
+        body::probe::mprobe(
             guard,
             source,
             tag,
@@ -8734,7 +8734,7 @@ pub unsafe extern "C" fn PMPI_Mrecv(
     status: usize,
 ) -> c_int {
     call("MPI_Mrecv", On::Nothing, |guard| {
-        body::p2p::mrecv(
+        body::probe::mrecv(
             guard,
             Address(buf),
             i64::from(count),
@@ -8763,7 +8763,7 @@ pub unsafe extern "C" fn PMPI_Mrecv_c(
     status: usize,
 ) -> c_int {
     call("MPI_Mrecv_c", On::Nothing, |guard| {
-        body::p2p::mrecv(
+        body::probe::mrecv(
             guard,
             Address(buf),
             count,
@@ -10089,7 +10089,7 @@ pub unsafe extern "C" fn MPI_Precv_init_c(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Probe(source: c_int, tag: c_int, comm: Handle, status: usize) -> c_int {
     call("MPI_Probe", On::Comm(comm), |guard| {
-        body::p2p::probe(guard, source, tag, comm, StatusOut::new(status, "status"))
+        body::probe::probe(guard, source, tag, comm, StatusOut::new(status, "status"))
     })
 }
 #[unsafe(no_mangle)]
@@ -15388,7 +15388,7 @@ pub unsafe extern "C" fn MPI_Win_toint(win: Handle) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_changed(update_number: usize) -> c_int {
     tool("MPI_T_category_changed", |guard| {
-        body::tool::t_category_changed(guard, Out::<i32>::new(update_number, "update_number"))
+        body::tool_categories::t_category_changed(guard, Out::<i32>::new(update_number, "update_number"))
     })
 }
 #[unsafe(no_mangle)]
@@ -15402,7 +15402,12 @@ pub unsafe extern "C" fn PMPI_T_category_get_categories(
     indices: usize,
 ) -> c_int {
     tool("MPI_T_category_get_categories", |guard| {
-        body::tool::t_category_get_categories(guard, cat_index, len, Array::<i32>::new(indices, "indices"))
+        body::tool_categories::t_category_get_categories(
+            guard,
+            cat_index,
+            len,
+            Array::<i32>::new(indices, "indices"),
+        )
     })
 }
 #[unsafe(no_mangle)]
@@ -15416,7 +15421,12 @@ pub unsafe extern "C" fn MPI_T_category_get_categories(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_cvars(cat_index: c_int, len: c_int, indices: usize) -> c_int {
     tool("MPI_T_category_get_cvars", |guard| {
-        body::tool::t_category_get_cvars(guard, cat_index, len, Array::<i32>::new(indices, "indices"))
+        body::tool_categories::t_category_get_cvars(
+            guard,
+            cat_index,
+            len,
+            Array::<i32>::new(indices, "indices"),
+        )
     })
 }
 #[unsafe(no_mangle)]
@@ -15426,7 +15436,12 @@ pub unsafe extern "C" fn MPI_T_category_get_cvars(cat_index: c_int, len: c_int, 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_events(cat_index: c_int, len: c_int, indices: usize) -> c_int {
     tool("MPI_T_category_get_events", |guard| {
-        body::tool::t_category_get_events(guard, cat_index, len, Array::<i32>::new(indices, "indices"))
+        body::tool_categories::t_category_get_events(
+            guard,
+            cat_index,
+            len,
+            Array::<i32>::new(indices, "indices"),
+        )
     })
 }
 #[unsafe(no_mangle)]
@@ -15436,7 +15451,7 @@ pub unsafe extern "C" fn MPI_T_category_get_events(cat_index: c_int, len: c_int,
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_index(name: usize, cat_index: usize) -> c_int {
     tool("MPI_T_category_get_index", |guard| {
-        body::tool::t_category_get_index(
+        body::tool_categories::t_category_get_index(
             guard,
             Text::new(name, "name"),
             Out::<i32>::new(cat_index, "cat_index"),
@@ -15459,7 +15474,7 @@ pub unsafe extern "C" fn PMPI_T_category_get_info(
     num_categories: usize,
 ) -> c_int {
     tool("MPI_T_category_get_info", |guard| {
-        body::tool::t_category_get_info(
+        body::tool_categories::t_category_get_info(
             guard,
             cat_index,
             TextOut::new(name, "name"),
@@ -15499,7 +15514,7 @@ pub unsafe extern "C" fn MPI_T_category_get_info(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_num(num_cat: usize) -> c_int {
     tool("MPI_T_category_get_num", |guard| {
-        body::tool::t_category_get_num(guard, Out::<i32>::new(num_cat, "num_cat"))
+        body::tool_categories::t_category_get_num(guard, Out::<i32>::new(num_cat, "num_cat"))
     })
 }
 #[unsafe(no_mangle)]
@@ -15509,7 +15524,11 @@ pub unsafe extern "C" fn MPI_T_category_get_num(num_cat: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_num_events(cat_index: c_int, num_events: usize) -> c_int {
     tool("MPI_T_category_get_num_events", |guard| {
-        body::tool::t_category_get_num_events(guard, cat_index, Out::<i32>::new(num_events, "num_events"))
+        body::tool_categories::t_category_get_num_events(
+            guard,
+            cat_index,
+            Out::<i32>::new(num_events, "num_events"),
+        )
     })
 }
 #[unsafe(no_mangle)]
@@ -15519,7 +15538,12 @@ pub unsafe extern "C" fn MPI_T_category_get_num_events(cat_index: c_int, num_eve
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_pvars(cat_index: c_int, len: c_int, indices: usize) -> c_int {
     tool("MPI_T_category_get_pvars", |guard| {
-        body::tool::t_category_get_pvars(guard, cat_index, len, Array::<i32>::new(indices, "indices"))
+        body::tool_categories::t_category_get_pvars(
+            guard,
+            cat_index,
+            len,
+            Array::<i32>::new(indices, "indices"),
+        )
     })
 }
 #[unsafe(no_mangle)]
@@ -15710,7 +15734,7 @@ pub unsafe extern "C" fn PMPI_T_event_callback_get_info(
     info_used: usize,
 ) -> c_int {
     tool("MPI_T_event_callback_get_info", |guard| {
-        body::tool::t_event_callback_get_info(
+        body::tool_categories::t_event_callback_get_info(
             guard,
             Address(event_registration),
             cb_safety,
@@ -15733,7 +15757,7 @@ pub unsafe extern "C" fn PMPI_T_event_callback_set_info(
     info: Handle,
 ) -> c_int {
     tool("MPI_T_event_callback_set_info", |guard| {
-        body::tool::t_event_callback_set_info(guard, Address(event_registration), cb_safety, info)
+        body::tool_categories::t_event_callback_set_info(guard, Address(event_registration), cb_safety, info)
     })
 }
 #[unsafe(no_mangle)]
@@ -15747,7 +15771,7 @@ pub unsafe extern "C" fn MPI_T_event_callback_set_info(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_copy(event_instance: usize, buffer: usize) -> c_int {
     tool("MPI_T_event_copy", |guard| {
-        body::tool::t_event_copy(guard, Address(event_instance), Address(buffer))
+        body::tool_categories::t_event_copy(guard, Address(event_instance), Address(buffer))
     })
 }
 #[unsafe(no_mangle)]
@@ -15757,7 +15781,7 @@ pub unsafe extern "C" fn MPI_T_event_copy(event_instance: usize, buffer: usize) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_get_index(name: usize, event_index: usize) -> c_int {
     tool("MPI_T_event_get_index", |guard| {
-        body::tool::t_event_get_index(
+        body::tool_categories::t_event_get_index(
             guard,
             Text::new(name, "name"),
             Out::<i32>::new(event_index, "event_index"),
@@ -15784,7 +15808,7 @@ pub unsafe extern "C" fn PMPI_T_event_get_info(
     bind: usize,
 ) -> c_int {
     tool("MPI_T_event_get_info", |guard| {
-        body::tool::t_event_get_info(
+        body::tool_categories::t_event_get_info(
             guard,
             event_index,
             TextOut::new(name, "name"),
@@ -15836,7 +15860,7 @@ pub unsafe extern "C" fn MPI_T_event_get_info(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_get_num(num_events: usize) -> c_int {
     tool("MPI_T_event_get_num", |guard| {
-        body::tool::t_event_get_num(guard, Out::<i32>::new(num_events, "num_events"))
+        body::tool_categories::t_event_get_num(guard, Out::<i32>::new(num_events, "num_events"))
     })
 }
 #[unsafe(no_mangle)]
@@ -15846,7 +15870,7 @@ pub unsafe extern "C" fn MPI_T_event_get_num(num_events: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_get_source(event_instance: usize, source_index: usize) -> c_int {
     tool("MPI_T_event_get_source", |guard| {
-        body::tool::t_event_get_source(
+        body::tool_categories::t_event_get_source(
             guard,
             Address(event_instance),
             Out::<i32>::new(source_index, "source_index"),
@@ -15860,7 +15884,7 @@ pub unsafe extern "C" fn MPI_T_event_get_source(event_instance: usize, source_in
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_get_timestamp(event_instance: usize, event_timestamp: usize) -> c_int {
     tool("MPI_T_event_get_timestamp", |guard| {
-        body::tool::t_event_get_timestamp(
+        body::tool_categories::t_event_get_timestamp(
             guard,
             Address(event_instance),
             Out::<i64>::new(event_timestamp, "event_timestamp"),
@@ -15879,7 +15903,7 @@ pub unsafe extern "C" fn PMPI_T_event_handle_alloc(
     event_registration: usize,
 ) -> c_int {
     tool("MPI_T_event_handle_alloc", |guard| {
-        body::tool::t_event_handle_alloc(
+        body::tool_categories::t_event_handle_alloc(
             guard,
             event_index,
             Address(obj_handle),
@@ -15904,7 +15928,7 @@ pub unsafe extern "C" fn PMPI_T_event_handle_free(
     free_cb_function: usize,
 ) -> c_int {
     tool("MPI_T_event_handle_free", |guard| {
-        body::tool::t_event_handle_free(
+        body::tool_categories::t_event_handle_free(
             guard,
             Address(event_registration),
             Address(user_data),
@@ -15923,7 +15947,7 @@ pub unsafe extern "C" fn MPI_T_event_handle_free(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_handle_get_info(event_registration: usize, info_used: usize) -> c_int {
     tool("MPI_T_event_handle_get_info", |guard| {
-        body::tool::t_event_handle_get_info(
+        body::tool_categories::t_event_handle_get_info(
             guard,
             Address(event_registration),
             Out::<Handle>::new(info_used, "info_used"),
@@ -15937,7 +15961,7 @@ pub unsafe extern "C" fn MPI_T_event_handle_get_info(event_registration: usize, 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_handle_set_info(event_registration: usize, info: Handle) -> c_int {
     tool("MPI_T_event_handle_set_info", |guard| {
-        body::tool::t_event_handle_set_info(guard, Address(event_registration), info)
+        body::tool_categories::t_event_handle_set_info(guard, Address(event_registration), info)
     })
 }
 #[unsafe(no_mangle)]
@@ -15951,7 +15975,7 @@ pub unsafe extern "C" fn PMPI_T_event_read(
     buffer: usize,
 ) -> c_int {
     tool("MPI_T_event_read", |guard| {
-        body::tool::t_event_read(guard, Address(event_instance), element_index, Address(buffer))
+        body::tool_categories::t_event_read(guard, Address(event_instance), element_index, Address(buffer))
     })
 }
 #[unsafe(no_mangle)]
@@ -15971,7 +15995,7 @@ pub unsafe extern "C" fn PMPI_T_event_register_callback(
     event_cb_function: usize,
 ) -> c_int {
     tool("MPI_T_event_register_callback", |guard| {
-        body::tool::t_event_register_callback(
+        body::tool_categories::t_event_register_callback(
             guard,
             Address(event_registration),
             cb_safety,
@@ -15999,7 +16023,7 @@ pub unsafe extern "C" fn PMPI_T_event_set_dropped_handler(
     dropped_cb_function: usize,
 ) -> c_int {
     tool("MPI_T_event_set_dropped_handler", |guard| {
-        body::tool::t_event_set_dropped_handler(
+        body::tool_categories::t_event_set_dropped_handler(
             guard,
             Address(event_registration),
             Callback(dropped_cb_function),
@@ -16034,7 +16058,7 @@ pub unsafe extern "C" fn MPI_T_init_thread(required: c_int, provided: usize) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_get_index(name: usize, var_class: c_int, pvar_index: usize) -> c_int {
     tool("MPI_T_pvar_get_index", |guard| {
-        body::tool::t_pvar_get_index(
+        body::tool_pvars::t_pvar_get_index(
             guard,
             Text::new(name, "name"),
             var_class,
@@ -16063,7 +16087,7 @@ pub unsafe extern "C" fn PMPI_T_pvar_get_info(
     atomic: usize,
 ) -> c_int {
     tool("MPI_T_pvar_get_info", |guard| {
-        body::tool::t_pvar_get_info(
+        body::tool_pvars::t_pvar_get_info(
             guard,
             pvar_index,
             TextOut::new(name, "name"),
@@ -16107,7 +16131,7 @@ pub unsafe extern "C" fn MPI_T_pvar_get_info(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_get_num(num_pvar: usize) -> c_int {
     tool("MPI_T_pvar_get_num", |guard| {
-        body::tool::t_pvar_get_num(guard, Out::<i32>::new(num_pvar, "num_pvar"))
+        body::tool_pvars::t_pvar_get_num(guard, Out::<i32>::new(num_pvar, "num_pvar"))
     })
 }
 #[unsafe(no_mangle)]
@@ -16123,7 +16147,7 @@ pub unsafe extern "C" fn PMPI_T_pvar_handle_alloc(
     count: usize,
 ) -> c_int {
     tool("MPI_T_pvar_handle_alloc", |guard| {
-        body::tool::t_pvar_handle_alloc(
+        body::tool_pvars::t_pvar_handle_alloc(
             guard,
             Address(session),
             pvar_index,
@@ -16146,7 +16170,7 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_alloc(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_handle_free(session: usize, handle: usize) -> c_int {
     tool("MPI_T_pvar_handle_free", |guard| {
-        body::tool::t_pvar_handle_free(guard, Address(session), Address(handle))
+        body::tool_pvars::t_pvar_handle_free(guard, Address(session), Address(handle))
     })
 }
 #[unsafe(no_mangle)]
@@ -16156,7 +16180,7 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_free(session: usize, handle: usize) -
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_read(session: usize, handle: usize, buf: usize) -> c_int {
     tool("MPI_T_pvar_read", |guard| {
-        body::tool::t_pvar_read(guard, Address(session), Address(handle), Address(buf))
+        body::tool_pvars::t_pvar_read(guard, Address(session), Address(handle), Address(buf))
     })
 }
 #[unsafe(no_mangle)]
@@ -16166,7 +16190,7 @@ pub unsafe extern "C" fn MPI_T_pvar_read(session: usize, handle: usize, buf: usi
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_readreset(session: usize, handle: usize, buf: usize) -> c_int {
     tool("MPI_T_pvar_readreset", |guard| {
-        body::tool::t_pvar_readreset(guard, Address(session), Address(handle), Address(buf))
+        body::tool_pvars::t_pvar_readreset(guard, Address(session), Address(handle), Address(buf))
     })
 }
 #[unsafe(no_mangle)]
@@ -16175,7 +16199,7 @@ pub unsafe extern "C" fn MPI_T_pvar_readreset(session: usize, handle: usize, buf
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_reset(session: usize, handle: usize) -> c_int {
-    tool("MPI_T_pvar_reset", |guard| body::tool::t_pvar_reset(guard, Address(session), Address(handle)))
+    tool("MPI_T_pvar_reset", |guard| body::tool_pvars::t_pvar_reset(guard, Address(session), Address(handle)))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_reset(session: usize, handle: usize) -> c_int {
@@ -16183,7 +16207,9 @@ pub unsafe extern "C" fn MPI_T_pvar_reset(session: usize, handle: usize) -> c_in
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_session_create(session: usize) -> c_int {
-    tool("MPI_T_pvar_session_create", |guard| body::tool::t_pvar_session_create(guard, Address(session)))
+    tool("MPI_T_pvar_session_create", |guard| {
+        body::tool_pvars::t_pvar_session_create(guard, Address(session))
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_session_create(session: usize) -> c_int {
@@ -16191,7 +16217,7 @@ pub unsafe extern "C" fn MPI_T_pvar_session_create(session: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_session_free(session: usize) -> c_int {
-    tool("MPI_T_pvar_session_free", |guard| body::tool::t_pvar_session_free(guard, Address(session)))
+    tool("MPI_T_pvar_session_free", |guard| body::tool_pvars::t_pvar_session_free(guard, Address(session)))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_session_free(session: usize) -> c_int {
@@ -16199,7 +16225,7 @@ pub unsafe extern "C" fn MPI_T_pvar_session_free(session: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_start(session: usize, handle: usize) -> c_int {
-    tool("MPI_T_pvar_start", |guard| body::tool::t_pvar_start(guard, Address(session), Address(handle)))
+    tool("MPI_T_pvar_start", |guard| body::tool_pvars::t_pvar_start(guard, Address(session), Address(handle)))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_start(session: usize, handle: usize) -> c_int {
@@ -16207,7 +16233,7 @@ pub unsafe extern "C" fn MPI_T_pvar_start(session: usize, handle: usize) -> c_in
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_stop(session: usize, handle: usize) -> c_int {
-    tool("MPI_T_pvar_stop", |guard| body::tool::t_pvar_stop(guard, Address(session), Address(handle)))
+    tool("MPI_T_pvar_stop", |guard| body::tool_pvars::t_pvar_stop(guard, Address(session), Address(handle)))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_stop(session: usize, handle: usize) -> c_int {
@@ -16216,7 +16242,7 @@ pub unsafe extern "C" fn MPI_T_pvar_stop(session: usize, handle: usize) -> c_int
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_write(session: usize, handle: usize, buf: usize) -> c_int {
     tool("MPI_T_pvar_write", |guard| {
-        body::tool::t_pvar_write(guard, Address(session), Address(handle), Address(buf))
+        body::tool_pvars::t_pvar_write(guard, Address(session), Address(handle), Address(buf))
     })
 }
 #[unsafe(no_mangle)]
@@ -16236,7 +16262,7 @@ pub unsafe extern "C" fn PMPI_T_source_get_info(
     info: usize,
 ) -> c_int {
     tool("MPI_T_source_get_info", |guard| {
-        body::tool::t_source_get_info(
+        body::tool_categories::t_source_get_info(
             guard,
             source_index,
             TextOut::new(name, "name"),
@@ -16279,7 +16305,7 @@ pub unsafe extern "C" fn MPI_T_source_get_info(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_source_get_num(num_sources: usize) -> c_int {
     tool("MPI_T_source_get_num", |guard| {
-        body::tool::t_source_get_num(guard, Out::<i32>::new(num_sources, "num_sources"))
+        body::tool_categories::t_source_get_num(guard, Out::<i32>::new(num_sources, "num_sources"))
     })
 }
 #[unsafe(no_mangle)]
@@ -16289,7 +16315,11 @@ pub unsafe extern "C" fn MPI_T_source_get_num(num_sources: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_source_get_timestamp(source_index: c_int, timestamp: usize) -> c_int {
     tool("MPI_T_source_get_timestamp", |guard| {
-        body::tool::t_source_get_timestamp(guard, source_index, Out::<i64>::new(timestamp, "timestamp"))
+        body::tool_categories::t_source_get_timestamp(
+            guard,
+            source_index,
+            Out::<i64>::new(timestamp, "timestamp"),
+        )
     })
 }
 #[unsafe(no_mangle)]

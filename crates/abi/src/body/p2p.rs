@@ -1,16 +1,15 @@
-//! Point-to-point communication (MPI 5.0, chapter 3): sends, receives, probes, persistent requests.
+//! Point-to-point communication (MPI 5.0, chapter 3): sends, receives, persistent requests. Probes are in
+//! `probe.rs`.
 
 use super::request::enter_persistent;
-use crate::args::{Address, Handle, Out, Status, StatusOut};
+use crate::args::{Address, Handle, Out, StatusOut};
 use crate::fast::message::tag_of;
-use crate::process::{Awaiting, Guard, On, Process};
-use crate::request::{Both, Completion, Receive, Recipe, Send, Source, Taken, Work, status_of};
+use crate::process::{Guard, Process};
+use crate::request::{Both, Completion, Receive, Recipe, Send, Source, Work};
 use datatype::Buffer;
 use error::{Class, Result, fail};
-use objects::{Comm, Group, constants};
+use objects::{Comm, constants};
 use p2p::{Indirect, Mode, Ticket};
-use std::sync::Arc;
-use telemetry::Counter;
 
 /// MPI_Send
 pub fn send(
@@ -273,94 +272,6 @@ pub fn isendrecv_replace(
     request.set(guard.request(comm, work)?)
 }
 
-/// MPI_Probe
-pub fn probe(guard: &mut Guard, source: i32, tag: i32, comm: Handle, status: StatusOut) -> Result<()> {
-    let probe = guard.probe(source, tag, comm)?;
-    guard.awaiting = Awaiting::Operation(probe.operation());
-    let found = guard.wait(|process| probe.probe(process));
-    status.set(found);
-    Ok(())
-}
-
-/// MPI_Iprobe
-pub fn iprobe(
-    guard: &mut Guard,
-    source: i32,
-    tag: i32,
-    comm: Handle,
-    flag: Out<i32>,
-    status: StatusOut,
-) -> Result<()> {
-    flag.check()?;
-    let probe = guard.probe(source, tag, comm)?;
-    let awaiting = || Awaiting::Operation(probe.operation());
-    let found = guard.poll(Counter::VainIprobe, awaiting, |process| Ok(probe.probe(process)))?;
-    flag.set(i32::from(found.is_some()))?;
-    found.into_iter().for_each(|found| status.set(found));
-    Ok(())
-}
-
-/// MPI_Mprobe
-pub fn mprobe(
-    guard: &mut Guard,
-    source: i32,
-    tag: i32,
-    comm: Handle,
-    message: Out<Handle>,
-    status: StatusOut,
-) -> Result<()> {
-    message.check()?;
-    let probe = guard.probe(source, tag, comm)?;
-    guard.awaiting = Awaiting::Operation(probe.operation());
-    let (handle, found) = guard.wait(|process| probe.extract(process).transpose())?;
-    status.set(found);
-    message.set(handle)
-}
-
-/// MPI_Improbe
-#[rustfmt::skip]
-pub fn improbe(
-    guard: &mut Guard, source: i32, tag: i32, comm: Handle, flag: Out<i32>, message: Out<Handle>,
-    status: StatusOut,
-) -> Result<()> {
-    flag.check()?;
-    message.check()?;
-    let probe = guard.probe(source, tag, comm)?;
-    let awaiting = || Awaiting::Operation(probe.operation());
-    let found = guard.poll(Counter::VainImprobe, awaiting, |process| probe.extract(process))?;
-    flag.set(i32::from(found.is_some()))?;
-    let Some((handle, found)) = found else { return Ok(()) };
-    status.set(found);
-    message.set(handle)
-}
-
-/// MPI_Mrecv
-pub fn mrecv(
-    guard: &mut Guard,
-    buf: Address,
-    count: i64,
-    datatype: Handle,
-    message: Out<Handle>,
-    status: StatusOut,
-) -> Result<()> {
-    let (_, work) = start_matched(guard, buf, count, datatype, message)?;
-    guard.finish(work).tell(status)
-}
-
-/// MPI_Imrecv
-pub fn imrecv(
-    guard: &mut Guard,
-    buf: Address,
-    count: i64,
-    datatype: Handle,
-    message: Out<Handle>,
-    request: Out<Handle>,
-) -> Result<()> {
-    request.check()?;
-    let (comm, work) = start_matched(guard, buf, count, datatype, message)?;
-    request.set(guard.request(comm, work)?)
-}
-
 /// The buffered mode. `Process::outgoing` fills in the comm's session.
 const BUFFERED: Mode = Mode::Buffered { session: 0 };
 
@@ -445,69 +356,6 @@ fn replace(
     start_both(guard, send, recv, Some(packed))
 }
 
-/// Starts the receive of a message that a matched probe took out of the queue. Its handle becomes invalid.
-fn start_matched(
-    guard: &mut Guard,
-    buf: Address,
-    count: i64,
-    datatype: Handle,
-    message: Out<Handle>,
-) -> Result<(Handle, Work)> {
-    let handle = message.get()?;
-    // Errors go to the error handler of the message's comm.
-    if let Ok(taken) = guard.job().messages.get(handle) {
-        let comm = taken.comm;
-        guard.blame(On::Comm(comm));
-    }
-    let buffer = guard.buffer(buf, count, datatype)?;
-    if handle == constants::MESSAGE_NO_PROC {
-        message.set(constants::MESSAGE_NULL)?;
-        return Ok((constants::COMM_NULL, Work::Done(Completion::NO_PROCESS)));
-    }
-    let taken = guard.job().messages.remove(handle)?;
-    message.set(constants::MESSAGE_NULL)?;
-    let ticket =
-        guard.job().p2p.imrecv(taken.message, buffer).expect("a message in the table has not been received");
-    Ok((taken.comm, Work::Recv(ticket, Source::Any(taken.group))))
-}
-
-/// A probe's arguments, checked.
-struct Probe {
-    comm: Handle,
-    context: u64,
-    source: Source,
-    tag: Option<i32>,
-    group: Arc<Group>,
-}
-
-impl Probe {
-    /// The same for a deadlock report.
-    fn operation(&self) -> p2p::Operation {
-        let (context, peer) = (Some(self.context), self.source.peer());
-        p2p::Operation { what: p2p::What::Posted, context, peer, tag: self.tag, bytes: 0 }
-    }
-
-    fn probe(&self, process: &mut Process) -> Option<Status> {
-        if let Source::Nobody = self.source {
-            return Some(Status::NO_PROCESS);
-        }
-        let found = process.job().p2p.iprobe(self.context, self.source.peer(), self.tag)?;
-        Some(status_of(found.source_peer, found.tag, found.bytes, &self.group))
-    }
-
-    fn extract(&self, process: &mut Process) -> Result<Option<(Handle, Status)>> {
-        if let Source::Nobody = self.source {
-            return Ok(Some((constants::MESSAGE_NO_PROC, Status::NO_PROCESS)));
-        }
-        let found = process.job().p2p.improbe(self.context, self.source.peer(), self.tag);
-        let Some((message, found)) = found else { return Ok(None) };
-        let status = status_of(found.source_peer, found.tag, found.bytes, &self.group);
-        let (context, group) = (self.context, self.group.clone());
-        let taken = Taken { comm: self.comm, context, group, message, probe: found };
-        Ok(Some((process.job().messages.insert(taken)?, status)))
-    }
-}
-
 impl Process {
     /// The arguments of a send, checked.
     #[inline(always)]
@@ -537,18 +385,11 @@ impl Process {
         let (source, tag) = envelope(comm, source, tag)?;
         Ok(Receive { context: comm.context, source, tag, buffer })
     }
-
-    /// The arguments of a probe, checked.
-    fn probe(&mut self, source: i32, tag: i32, handle: Handle) -> Result<Probe> {
-        let comm = self.objects.comm(handle)?;
-        let (source, tag) = envelope(comm, source, tag)?;
-        Ok(Probe { comm: handle, context: comm.context, source, tag, group: comm.partners().clone() })
-    }
 }
 
 /// Source and tag of a receive or a probe, checked.
 #[inline(always)]
-fn envelope(comm: &Comm, source: i32, tag: i32) -> Result<(Source, Option<i32>)> {
+pub(super) fn envelope(comm: &Comm, source: i32, tag: i32) -> Result<(Source, Option<i32>)> {
     let source = match source {
         constants::PROC_NULL => Source::Nobody,
         constants::ANY_SOURCE => Source::Any(comm.partners().clone()),

@@ -9,8 +9,9 @@
 //! posts one receive per partition when the heading arrives, in any progress (`Job::driven`); in later starts
 //! at once.
 
+use super::completion::for_owner;
+use super::request::enter_persistent;
 use crate::args::{Address, Handle, In, Out};
-use crate::body::request::{enter_persistent, for_owner};
 use crate::process::{Awaiting, Guard, Job, Process};
 use crate::request::{Partitioned, Receive, Recipe, Send, Source, Work};
 use datatype::Buffer;

@@ -19,7 +19,7 @@ mod tools;
 mod wait;
 mod window;
 
-use crate::request::{Deferred, Operator, Request, Taken, Work};
+use crate::request::{Deferred, MatchedMessage, Operator, Request, Work};
 use boot::Membership;
 pub use call::*;
 use coll::Coll;
@@ -115,7 +115,7 @@ pub struct Job {
     /// What the program's MPI_Wins name.
     pub windows: Table<Win>,
     /// What the program's MPI_Messages name.
-    pub messages: Table<Taken>,
+    pub messages: Table<MatchedMessage>,
     /// Operations whose requests the program has freed.
     pub orphans: Vec<Work>,
     /// Functions and comms of which collectives have been started, where operations are timed.

@@ -137,8 +137,8 @@ pub struct Request {
     pub recipe: Option<Box<Recipe>>,
 }
 
-/// What an MPI_Message names.
-pub struct Taken {
+/// What an MPI_Message names: a message that a matched probe has taken out of the queue.
+pub struct MatchedMessage {
     pub(crate) comm: Handle,
     pub(crate) context: u64,
     pub(crate) group: Arc<Group>,

@@ -1,0 +1,183 @@
+//! Performance variables: the counters of telemetry (MPI 5.0, section 15.3.7). Each handle counts from when
+//! it is started.
+
+use super::tool::{FIRST, find, give, give_at, held, index_by_name, tell, wrong};
+use crate::args::{Address, Handle, Out, Text, TextOut};
+use crate::process::{Guard, Pvar};
+use error::Result;
+use objects::constants as c;
+use slab::Slab;
+use telemetry::{Counter, Unit};
+
+/// A counter's class, by its unit. What goes up and down is a level, which always runs and cannot be set.
+fn class_of(counter: Counter) -> i32 {
+    match (counter, counter.unit()) {
+        (Counter::InstancesLive, _) => c::T_PVAR_CLASS_LEVEL,
+        (_, Unit::Count) => c::T_PVAR_CLASS_COUNTER,
+        (_, Unit::Bytes) => c::T_PVAR_CLASS_AGGREGATE,
+        (_, Unit::Nanoseconds) => c::T_PVAR_CLASS_TIMER,
+    }
+}
+
+fn is_level(counter: Counter) -> bool {
+    class_of(counter) == c::T_PVAR_CLASS_LEVEL
+}
+
+impl Pvar {
+    fn value(&self) -> u64 {
+        match self.since {
+            _ if is_level(self.counter) => telemetry::value(self.counter),
+            Some(since) => self.counted + telemetry::value(self.counter).saturating_sub(since),
+            None => self.counted,
+        }
+    }
+
+    fn set(&mut self, value: u64) {
+        self.counted = value;
+        self.since = self.since.map(|_| telemetry::value(self.counter));
+    }
+}
+
+/// MPI_T_pvar_get_num
+pub fn t_pvar_get_num(_: &mut Guard, num_pvar: Out<i32>) -> Result<()> {
+    give(num_pvar, Counter::ALL.len() as i32)
+}
+
+/// MPI_T_pvar_get_info
+#[rustfmt::skip]
+pub fn t_pvar_get_info(
+    _: &mut Guard, pvar_index: i32, name: TextOut, name_len: Out<i32>, verbosity: Out<i32>,
+    var_class: Out<i32>, datatype: Out<Handle>, enumtype: Address, desc: TextOut, desc_len: Out<i32>,
+    bind: Out<i32>, readonly: Out<i32>, continuous: Out<i32>, atomic: Out<i32>,
+) -> Result<()> {
+    let counter = *find(Counter::ALL, pvar_index)?;
+    tell(counter.name(), name, name_len)?;
+    tell(counter.doc(), desc, desc_len)?;
+    give(verbosity, c::T_VERBOSITY_USER_DETAIL)?;
+    give(var_class, class_of(counter))?;
+    give(datatype, c::UNSIGNED_LONG_LONG)?;
+    give_at(enumtype, c::T_ENUM_NULL)?;
+    give(bind, c::T_BIND_NO_OBJECT)?;
+    let level = i32::from(is_level(counter));
+    give(readonly, level)?;
+    give(continuous, level)?;
+    give(atomic, 1 - level)
+}
+
+/// MPI_T_pvar_get_index
+pub fn t_pvar_get_index(_: &mut Guard, name: Text, var_class: i32, pvar_index: Out<i32>) -> Result<()> {
+    index_by_name(Counter::ALL, name, pvar_index, |counter| {
+        if class_of(*counter) == var_class { counter.name() } else { "" }
+    })
+}
+
+/// MPI_T_pvar_session_create
+pub fn t_pvar_session_create(guard: &mut Guard, session: Address) -> Result<()> {
+    let at = guard.tool.sessions.insert(Slab::new());
+    give_at(session, FIRST + at)
+}
+
+/// MPI_T_pvar_session_free
+pub fn t_pvar_session_free(guard: &mut Guard, session: Address) -> Result<()> {
+    pvars(guard, held(session)?)?;
+    guard.tool.sessions.remove(held(session)?.0 - FIRST);
+    give_at(session, c::T_PVAR_SESSION_NULL)
+}
+
+/// MPI_T_pvar_handle_alloc
+#[rustfmt::skip]
+pub fn t_pvar_handle_alloc(
+    guard: &mut Guard, session: Address, pvar_index: i32, _obj_handle: Address, handle: Address,
+    count: Out<i32>,
+) -> Result<()> {
+    let counter = *find(Counter::ALL, pvar_index)?;
+    let at = pvars(guard, session)?.insert(Pvar { counter, counted: 0, since: None });
+    give(count, 1)?;
+    give_at(handle, FIRST + at)
+}
+
+/// MPI_T_pvar_handle_free
+pub fn t_pvar_handle_free(guard: &mut Guard, session: Address, handle: Address) -> Result<()> {
+    pvar(guard, session, held(handle)?)?;
+    pvars(guard, session)?.remove(held(handle)?.0 - FIRST);
+    give_at(handle, c::T_PVAR_HANDLE_NULL)
+}
+
+/// MPI_T_pvar_start
+pub fn t_pvar_start(guard: &mut Guard, session: Address, handle: Address) -> Result<()> {
+    each(guard, session, handle, c::T_ERR_PVAR_NO_STARTSTOP, |pvar| {
+        pvar.since = pvar.since.or(Some(telemetry::value(pvar.counter)));
+    })
+}
+
+/// MPI_T_pvar_stop
+pub fn t_pvar_stop(guard: &mut Guard, session: Address, handle: Address) -> Result<()> {
+    each(guard, session, handle, c::T_ERR_PVAR_NO_STARTSTOP, |pvar| {
+        pvar.counted = pvar.value();
+        pvar.since = None;
+    })
+}
+
+/// MPI_T_pvar_reset
+pub fn t_pvar_reset(guard: &mut Guard, session: Address, handle: Address) -> Result<()> {
+    each(guard, session, handle, c::T_ERR_PVAR_NO_WRITE, |pvar| pvar.set(0))
+}
+
+/// MPI_T_pvar_read
+pub fn t_pvar_read(guard: &mut Guard, session: Address, handle: Address, buf: Address) -> Result<()> {
+    Out::new(buf.0, "buf").set(pvar(guard, session, handle)?.value())
+}
+
+/// MPI_T_pvar_readreset
+pub fn t_pvar_readreset(guard: &mut Guard, session: Address, handle: Address, buf: Address) -> Result<()> {
+    let pvar = pvar(guard, session, handle)?;
+    if is_level(pvar.counter) {
+        return wrong(c::T_ERR_PVAR_NO_ATOMIC, "the variable cannot be reset");
+    }
+    Out::new(buf.0, "buf").set(pvar.value())?;
+    pvar.set(0);
+    Ok(())
+}
+
+/// MPI_T_pvar_write
+pub fn t_pvar_write(guard: &mut Guard, session: Address, handle: Address, buf: Address) -> Result<()> {
+    let pvar = pvar(guard, session, handle)?;
+    if is_level(pvar.counter) {
+        return wrong(c::T_ERR_PVAR_NO_WRITE, "the variable cannot be written");
+    }
+    pvar.set(Out::<u64>::new(buf.0, "buf").get()?);
+    Ok(())
+}
+
+fn pvars(guard: &mut Guard, session: Address) -> Result<&mut Slab<Pvar>> {
+    match session.0.checked_sub(FIRST).and_then(|at| guard.tool.sessions.get_mut(at)) {
+        Some(pvars) => Ok(pvars),
+        None => wrong(c::T_ERR_INVALID_SESSION, "this is not a session of performance variables"),
+    }
+}
+
+fn pvar(guard: &mut Guard, session: Address, handle: Address) -> Result<&mut Pvar> {
+    let pvars = pvars(guard, session)?;
+    match handle.0.checked_sub(FIRST).and_then(|at| pvars.get_mut(at)) {
+        Some(pvar) => Ok(pvar),
+        None => wrong(c::T_ERR_INVALID_HANDLE, "this is not a handle of a performance variable"),
+    }
+}
+
+/// Changes a variable, or all of the session that are no levels. A level fails with the code `refusal`.
+#[rustfmt::skip]
+fn each(
+    guard: &mut Guard, session: Address, handle: Address, refusal: i32, change: impl Fn(&mut Pvar),
+) -> Result<()> {
+    if handle.0 == c::T_PVAR_ALL_HANDLES {
+        let all = pvars(guard, session)?.iter_mut().map(|(_, pvar)| pvar);
+        all.filter(|pvar| !is_level(pvar.counter)).for_each(change);
+        return Ok(());
+    }
+    let pvar = pvar(guard, session, handle)?;
+    if is_level(pvar.counter) {
+        return wrong(refusal, "the variable always runs, and cannot be set");
+    }
+    change(pvar);
+    Ok(())
+}
