@@ -3,14 +3,14 @@
 //! A block is the memory of one instance: record, parameters, scratch and staging. A persistent collective, and any that
 //! repeats, finds its block as it left it, and a start only resets the words of progress.
 
+use crate::buffers::{self, Buffers, Partitions};
+use crate::checked::CheckedSchedule;
 use crate::fault::Fault;
-use crate::memory::{Place, Reach};
-use crate::plan::Plan;
+use crate::memory::{Reach, Region};
 use crate::record::{self, Field, Head, IN_ARENA, Record, STAGED};
-use crate::slots::{self, Partitions, Slots};
 use crate::{Binding, Config, Reduction, Start};
 use datatype::Buffer;
-use engine::Run;
+use engine::Execution;
 use error::{Class, Result, fail};
 use schedule::{Action, Blocks, Schedule};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub struct Program {
     /// Kept so that the pointer, by which programs are found, stays this schedule's.
     pub schedule: Arc<Schedule>,
     /// Ready to be driven.
-    pub plan: Arc<Plan>,
+    pub plan: Arc<CheckedSchedule>,
     /// Its number, unique in the job.
     pub id: u64,
     exports_at: u64,
@@ -42,7 +42,7 @@ pub struct Program {
 /// The memory of one instance.
 pub struct Block {
     /// The instance, as the rank would drive it.
-    pub run: Run,
+    pub run: Execution,
     /// Bytes that the steps move: what `offload_bytes_min` is compared with.
     pub moved_bytes: u64,
     /// Bytes of the longest buffer that lies outside the arena.
@@ -74,7 +74,7 @@ struct Bound {
 }
 
 /// What a block needs from its executor.
-pub struct Room<'a> {
+pub struct ExecutorParts<'a> {
     /// The rank's allocator.
     pub allocator: &'a mut Allocator,
     /// The rank's view.
@@ -85,7 +85,7 @@ pub struct Room<'a> {
     pub rank: u32,
 }
 
-impl Room<'_> {
+impl ExecutorParts<'_> {
     fn alloc(&mut self, bytes: u64, purpose: &str) -> Result<u64> {
         match self.allocator.alloc(bytes) {
             Some(at) => Ok(at),
@@ -105,18 +105,18 @@ impl Room<'_> {
 
 impl Program {
     /// Prepares a schedule.
-    pub fn new(schedule: &Arc<Schedule>, id: u64, room: &mut Room) -> Result<Program> {
-        let plan = Arc::new(Plan::new(schedule.clone())?);
+    pub fn new(schedule: &Arc<Schedule>, id: u64, executor: &mut ExecutorParts) -> Result<Program> {
+        let plan = Arc::new(CheckedSchedule::new(schedule.clone())?);
         let words: Vec<u64> =
             plan.exports.iter().flat_map(|export| [export.key, export.step.into()]).collect();
-        let exports_at = room.alloc(8 * words.len() as u64, "a table of sends")?;
-        record::write_words(&room.arena(), exports_at, &words);
+        let exports_at = executor.alloc(8 * words.len() as u64, "a table of sends")?;
+        record::write_words(&executor.arena(), exports_at, &words);
         let schedule = schedule.clone();
         Ok(Program { schedule, plan, id, exports_at, words: None, idle: Vec::new(), running: 0, used: 0 })
     }
 
     /// A free block, the one with these parameters if there is one.
-    pub fn block(&mut self, start: &Start, room: &mut Room) -> Result<Box<Block>> {
+    pub fn block(&mut self, start: &Start, executor: &mut ExecutorParts) -> Result<Box<Block>> {
         if let Some(index) = self.idle.iter().rposition(|block| block.suits(start)) {
             return Ok(self.idle.swap_remove(index));
         }
@@ -124,8 +124,8 @@ impl Program {
             return Ok(block);
         }
         let steps = self.plan.schedule.steps.len();
-        let at = room.alloc(record::record_bytes(steps), "an operation")?;
-        let record = Record::new(&room.arena(), at, steps as u32).expect("allocated just now");
+        let at = executor.alloc(record::record_bytes(steps), "an operation")?;
+        let record = Record::new(&executor.arena(), at, steps as u32).expect("allocated just now");
         record.clear();
         let entries =
             [(Head::Program, self.id), (Head::ExportsAt, self.exports_at), (Head::Steps, steps as u64)];
@@ -134,7 +134,13 @@ impl Program {
         }
         record.head(Head::Exports).store(self.plan.exports.len() as u64, Ordering::Relaxed);
         Ok(Box::new(Block {
-            run: Run::new(self.plan.clone(), room.rank, record, start.peers.clone(), Slots::default()),
+            run: Execution::new(
+                self.plan.clone(),
+                executor.rank,
+                record,
+                start.peers.clone(),
+                Buffers::default(),
+            ),
             moved_bytes: 0,
             private_bytes: 0,
             attachable: None,
@@ -160,20 +166,25 @@ impl Program {
     }
 
     /// Writes what a proxy needs besides the record.
-    pub fn publish(&mut self, block: &mut Block, version: &mut u64, room: &mut Room) -> Result<()> {
+    pub fn publish(
+        &mut self,
+        block: &mut Block,
+        version: &mut u64,
+        executor: &mut ExecutorParts,
+    ) -> Result<()> {
         let (at, count) = match self.words {
             Some(words) => words,
             None => {
                 let words = self.schedule.to_words();
-                let at = room.alloc(8 * words.len() as u64, "a program")?;
-                record::write_words(&room.arena(), at, &words);
+                let at = executor.alloc(8 * words.len() as u64, "a program")?;
+                record::write_words(&executor.arena(), at, &words);
                 *self.words.insert((at, words.len() as u64))
             }
         };
         block.run.record.head(Head::ProgramAt).store(at, Ordering::Relaxed);
         block.run.record.head(Head::ProgramWords).store(count, Ordering::Relaxed);
         if block.version == 0 {
-            block.encode(room)?;
+            block.encode(executor)?;
             *version += 1;
             block.version = *version;
             block.run.record.head(Head::ParametersVersion).store(*version, Ordering::Relaxed);
@@ -214,7 +225,7 @@ impl Block {
     }
 
     /// Takes a start's parameters: measures everything, but chooses no addresses yet.
-    pub fn bind(&mut self, start: &Start, room: &Room) -> Result<()> {
+    pub fn bind(&mut self, start: &Start, executor: &ExecutorParts) -> Result<()> {
         if self.suits(start) {
             return Ok(());
         }
@@ -223,9 +234,9 @@ impl Block {
         let plan = self.run.plan.clone();
         let partitions = Partitions::new(&plan, &start.input, &start.output)?;
         let element_bytes = start.reduction.map_or(0, |reduction| reduction.element_bytes());
-        partitions.spots(&plan, element_bytes, &mut self.run.slots.spots)?;
+        partitions.spots(&plan, element_bytes, &mut self.run.buffers.spots)?;
         let (mut sent, mut taken) = (0u64, 0u64);
-        for (step, spot) in plan.schedule.steps.iter().zip(&self.run.slots.spots) {
+        for (step, spot) in plan.schedule.steps.iter().zip(&self.run.buffers.spots) {
             match step.action {
                 Action::Send { .. } => sent += spot.bytes,
                 _ => taken += spot.bytes,
@@ -233,11 +244,11 @@ impl Block {
         }
         self.moved_bytes = sent.max(taken);
         (self.private_bytes, self.attachable, self.runs) = (0, None, 0);
-        let arena = room.allocator.arena();
+        let arena = executor.allocator.arena();
         each_buffer([&start.input, &start.output], |buffer| {
             let inside = match buffer.contiguous() {
                 Some(span) => span.bytes() == 0 || inside_span(arena, span),
-                None => slots::inside(arena, buffer),
+                None => buffers::inside(arena, buffer),
             };
             if !inside {
                 self.private_bytes = self.private_bytes.max(buffer.bytes() as u64);
@@ -245,7 +256,7 @@ impl Block {
             self.runs += buffer.parts().map_or(0, |(layout, _)| layout.runs().len());
         });
         self.partitions = Some(partitions);
-        self.run.slots.reduction = start.reduction;
+        self.run.buffers.reduction = start.reduction;
         self.run.peers = start.peers.clone();
         self.bound = Some(Bound {
             peers: start.peers.clone(),
@@ -267,11 +278,11 @@ impl Block {
 
     /// Chooses where scratch, staging and the bytes of sends lie. A proxy leaves short private sends where they are, because
     /// fetching them costs it as much as it costs their receiver. `readable`: peers can read private memory.
-    pub fn address(&mut self, offloaded: bool, readable: bool, room: &mut Room) -> Result<()> {
+    pub fn address(&mut self, offloaded: bool, readable: bool, executor: &mut ExecutorParts) -> Result<()> {
         if self.addressed == Some((offloaded, readable)) {
             return Ok(());
         }
-        let result = self.choose_addresses(offloaded, readable, room);
+        let result = self.choose_addresses(offloaded, readable, executor);
         match result.is_ok() {
             true => self.addressed = Some((offloaded, readable)),
             false => self.bound = None,
@@ -279,56 +290,62 @@ impl Block {
         result
     }
 
-    fn choose_addresses(&mut self, offloaded: bool, readable: bool, room: &mut Room) -> Result<()> {
-        let short = if offloaded { 0 } else { room.config.inline_bytes_max };
+    fn choose_addresses(
+        &mut self,
+        offloaded: bool,
+        readable: bool,
+        executor: &mut ExecutorParts,
+    ) -> Result<()> {
+        let short = if offloaded { 0 } else { executor.config.inline_bytes_max };
         let readable = readable && (self.private_bytes <= short || self.attachable());
         let plan = self.run.plan.clone();
         let (Some(bound), Some(partitions)) = (&self.bound, &self.partitions) else {
             fail!(Class::Intern, "an instance without parameters was started");
         };
         let bindings = [&bound.input, &bound.output];
-        let broken = |fault: Fault| fault.error(room.rank);
-        // The user's slots first, for staging depends on where they lie; scratch moves once its offsets are known.
+        let broken = |fault: Fault| fault.error(executor.rank);
+        // The user's buffers first, for staging depends on where they lie; scratch moves once its offsets are known.
         let nowhere = vec![0; plan.schedule.scratch.len()];
-        let slots = &mut self.run.slots;
-        slots::own(slots, &plan, partitions, bindings, &nowhere, room.reach, room.rank).map_err(broken)?;
+        let buffers = &mut self.run.buffers;
+        buffers::own(buffers, &plan, partitions, bindings, &nowhere, executor.reach, executor.rank)
+            .map_err(broken)?;
         let mut need = 0;
         self.scratch.clear();
         for index in 0..plan.schedule.scratch.len() {
             self.scratch.push(need);
             need += partitions.scratch_bytes(&plan, index).next_multiple_of(64);
         }
-        for (step, spot) in plan.schedule.steps.iter().zip(&slots.spots) {
+        for (step, spot) in plan.schedule.steps.iter().zip(&buffers.spots) {
             if let Action::Send { from, .. } = step.action
-                && staged(slots, from, spot.at[0], spot.bytes, short, readable, room)
+                && staged(buffers, from, spot.at[0], spot.bytes, short, readable, executor)
             {
                 need += spot.bytes.next_multiple_of(64);
             }
         }
-        let base = self.reserve(need, room)?;
+        let base = self.reserve(need, executor)?;
         self.scratch.iter_mut().for_each(|at| *at += base);
-        let slots = &mut self.run.slots;
-        slots::own(
-            slots,
+        let buffers = &mut self.run.buffers;
+        buffers::own(
+            buffers,
             &plan,
             partitions_of(&self.partitions),
             bindings_of(&self.bound),
             &self.scratch,
-            room.reach,
-            room.rank,
+            executor.reach,
+            executor.rank,
         )
-        .map_err(|fault| fault.error(room.rank))?;
-        self.write_addresses(base, short, readable, room);
+        .map_err(|fault| fault.error(executor.rank))?;
+        self.write_addresses(base, short, readable, executor);
         self.version = 0;
         Ok(())
     }
 
     /// Memory for scratch and staging, the old one if it is long enough.
-    fn reserve(&mut self, need: u64, room: &mut Room) -> Result<u64> {
+    fn reserve(&mut self, need: u64, executor: &mut ExecutorParts) -> Result<u64> {
         match self.data {
             Some((at, bytes)) if bytes >= need => return Ok(at),
             Some((at, _)) => {
-                room.allocator.free(at);
+                executor.allocator.free(at);
                 self.data = None;
             }
             None => {}
@@ -336,29 +353,29 @@ impl Block {
         if need == 0 {
             return Ok(0);
         }
-        let at = room.alloc(need, "scratch and staging of an operation")?;
+        let at = executor.alloc(need, "scratch and staging of an operation")?;
         self.data = Some((at, need));
         Ok(at)
     }
 
-    fn write_addresses(&mut self, base: u64, short: u64, readable: bool, room: &Room) {
+    fn write_addresses(&mut self, base: u64, short: u64, readable: bool, executor: &ExecutorParts) {
         let run = &self.run;
         let partitions = partitions_of(&self.partitions);
         let scratch =
             (0..self.scratch.len()).map(|i| partitions.scratch_bytes(&run.plan, i).next_multiple_of(64));
         let mut staging = base + scratch.sum::<u64>();
-        let arena = room.allocator.arena();
+        let arena = executor.allocator.arena();
         for (index, step) in run.plan.schedule.steps.iter().enumerate() {
             let Action::Send { from, .. } = step.action else { continue };
-            let spot = run.slots.spots[index];
+            let spot = run.buffers.spots[index];
             let address = if spot.bytes == 0 {
                 IN_ARENA
-            } else if staged(&run.slots, from, spot.at[0], spot.bytes, short, readable, room) {
+            } else if staged(&run.buffers, from, spot.at[0], spot.bytes, short, readable, executor) {
                 staging += spot.bytes.next_multiple_of(64);
                 IN_ARENA | STAGED | (staging - spot.bytes.next_multiple_of(64))
             } else {
-                match run.slots.locate(from.slot, spot.at[0]) {
-                    Some((Place::Here(span), offset, _)) => {
+                match run.buffers.locate(from.buffer, spot.at[0]) {
+                    Some((Region::Local(span), offset, _)) => {
                         let address = span.address() + offset as usize;
                         arena.offset_of(address).map_or(address as u64, |offset| offset | IN_ARENA)
                     }
@@ -370,44 +387,44 @@ impl Block {
         }
     }
 
-    fn encode(&mut self, room: &mut Room) -> Result<()> {
+    fn encode(&mut self, executor: &mut ExecutorParts) -> Result<()> {
         let mut words = Vec::new();
         let partitions = partitions_of(&self.partitions);
-        slots::encode(
+        buffers::encode(
             &mut words,
-            &self.run.slots,
+            &self.run.buffers,
             partitions,
             &self.scratch,
             &self.run.peers,
-            room.reach,
-            room.rank,
+            executor.reach,
+            executor.rank,
         )?;
         let count = words.len() as u64;
         let at = match self.parameters {
-            Some((at, room)) if room >= count => at,
+            Some((at, words)) if words >= count => at,
             old => {
                 if let Some((at, _)) = old {
-                    room.allocator.free(at);
+                    executor.allocator.free(at);
                     self.parameters = None;
                 }
-                let at = room.alloc(8 * count, "the parameters of an operation")?;
+                let at = executor.alloc(8 * count, "the parameters of an operation")?;
                 self.parameters = Some((at, count));
                 at
             }
         };
-        record::write_words(room.allocator.arena(), at, &words);
+        record::write_words(executor.allocator.arena(), at, &words);
         self.run.record.head(Head::ParametersAt).store(at, Ordering::Relaxed);
         self.run.record.head(Head::ParametersWords).store(count, Ordering::Relaxed);
         Ok(())
     }
 
     /// Makes the record an instance that peers find.
-    pub fn enter(&mut self, context: u64, sequence: u32, driver: u64, room: &Room) {
+    pub fn enter(&mut self, context: u64, sequence: u32, driver: u64, executor: &ExecutorParts) {
         self.incarnation = self.incarnation.wrapping_add(1).max(1);
         let record = &self.run.record;
         record.reset();
         record.head(Head::Driver).store(driver, Ordering::Relaxed);
-        let directory = &room.reach.segment.rank(room.rank).directory[..];
+        let directory = &executor.reach.segment.rank(executor.rank).directory[..];
         record.link(directory, record::stamp(self.incarnation, sequence), context);
         (self.run.context, self.run.sequence) = (context, sequence);
     }
@@ -424,14 +441,22 @@ fn bindings_of(bound: &Option<Bound>) -> [&Binding; 2] {
 
 /// Whether a send's bytes must be packed into the arena: they have gaps or lie apart, or are private and either short or
 /// out of the peers' reach.
-fn staged(slots: &Slots, from: Blocks, at: u64, bytes: u64, short: u64, readable: bool, room: &Room) -> bool {
+fn staged(
+    buffers: &Buffers,
+    from: Blocks,
+    at: u64,
+    bytes: u64,
+    short: u64,
+    readable: bool,
+    executor: &ExecutorParts,
+) -> bool {
     if bytes == 0 {
         return false;
     }
-    match slots.locate(from.slot, at) {
-        Some((Place::Here(span), offset, here)) if here >= bytes => {
+    match buffers.locate(from.buffer, at) {
+        Some((Region::Local(span), offset, here)) if here >= bytes => {
             let address = span.address() + offset as usize;
-            room.allocator.arena().offset_of(address).is_none() && (bytes <= short || !readable)
+            executor.allocator.arena().offset_of(address).is_none() && (bytes <= short || !readable)
         }
         _ => true,
     }

@@ -1,7 +1,7 @@
 //! The rank's side: starts instances, drives those it executes itself, and watches over those a proxy executes.
 
-use crate::block::{Block, Program, Room};
-use crate::engine::{Run, Turn};
+use crate::block::{Block, ExecutorParts, Program};
+use crate::engine::{Execution, Progress};
 use crate::memory::{Driver, Reach};
 use crate::record::{self, COMPLETE, Field, Found, Head, RETURNED};
 use crate::watch::{Health, Watch};
@@ -19,9 +19,9 @@ use transport::shm::{Allocator, Segment, State, cma};
 const PEERS_ASKED: usize = 8;
 
 /// What a block needs from its executor: a macro, because it borrows fields and not the whole.
-macro_rules! room {
+macro_rules! parts {
     ($executor:expr) => {
-        Room {
+        ExecutorParts {
             allocator: &mut $executor.allocator,
             reach: &$executor.reach,
             config: &$executor.config,
@@ -129,7 +129,7 @@ impl Executor {
     pub fn start(&mut self, start: Start) -> Result<InstanceTicket> {
         self.check(&start)?;
         let key = self.program(&start.schedule)?;
-        let mut block = self.programs[key].block(&start, &mut room!(self))?;
+        let mut block = self.programs[key].block(&start, &mut parts!(self))?;
         self.idle_bytes -= block.data_bytes();
         let prepared = self.prepare(key, &mut block, &start);
         let away = match prepared {
@@ -144,7 +144,7 @@ impl Executor {
         self.programs[key].used = self.counters.started;
         let driver =
             self.reach.segment.proxy_of(self.rank).filter(|_| away).map_or(0, |proxy| 1 + u64::from(proxy));
-        block.enter(start.context, start.sequence, driver, &room!(self));
+        block.enter(start.context, start.sequence, driver, &parts!(self));
         let away = away && self.launch(&block);
         self.tickets = self.tickets.wrapping_add(1);
         let ticket = self.tickets;
@@ -166,19 +166,19 @@ impl Executor {
         while let Some(&index) = self.driven.get(at) {
             let instance = &mut self.outstanding[index as usize];
             match instance.block.run.poll(&self.reach) {
-                Ok(Turn::Idle) => at += 1,
-                Ok(Turn::Progressed) => {
+                Ok(Progress::Idle) => at += 1,
+                Ok(Progress::Progressed) => {
                     progressed = true;
                     at += 1;
                 }
-                Ok(Turn::Finished) => {
+                Ok(Progress::Finished) => {
                     progressed = true;
                     instance.finished = true;
                     self.driven.swap_remove(at);
                 }
-                Ok(Turn::Call { step, left, into, blocks }) => {
+                Ok(Progress::Call { step, left, into, blocks }) => {
                     let ticket = InstanceTicket { index, generation: instance.ticket };
-                    let token = match instance.block.run.slots.reduction {
+                    let token = match instance.block.run.buffers.reduction {
                         Some(Reduction::User { token, .. }) => token,
                         _ => 0,
                     };
@@ -310,7 +310,7 @@ impl Executor {
             self.forget_one();
         }
         self.programs_made += 1;
-        let program = Program::new(schedule, self.programs_made, &mut room!(self))?;
+        let program = Program::new(schedule, self.programs_made, &mut parts!(self))?;
         let key = self.programs.insert(program);
         self.by_schedule.insert(address, key);
         Ok(key)
@@ -328,7 +328,7 @@ impl Executor {
     /// Fills a block with a start's parameters; whether the proxy shall execute it.
     fn prepare(&mut self, key: usize, block: &mut Block, start: &Start) -> Result<bool> {
         let readable = self.peers_can_read(start);
-        block.bind(start, &room!(self))?;
+        block.bind(start, &parts!(self))?;
         if self.programs[key].plan.reduces && !start.reduction.is_some_and(|reduction| reduction.is_sound()) {
             fail!(
                 Class::Intern,
@@ -337,9 +337,9 @@ impl Executor {
             );
         }
         let away = self.wants_proxy(block, start);
-        block.address(away, readable, &mut room!(self))?;
+        block.address(away, readable, &mut parts!(self))?;
         if away {
-            self.programs[key].publish(block, &mut self.version, &mut room!(self))?;
+            self.programs[key].publish(block, &mut self.version, &mut parts!(self))?;
         }
         Ok(away)
     }
@@ -402,12 +402,12 @@ impl Executor {
     }
 
     /// Whether some peer has not started the operation yet. Of many peers one surely has not, and asking all would cost more than a turn.
-    fn is_early(&self, run: &Run) -> bool {
+    fn is_early(&self, run: &Execution) -> bool {
         run.peers.len() > PEERS_ASKED || run.peers.iter().any(|&peer| self.is_absent(run, peer))
     }
 
     /// Whether a peer has not started the operation yet, or has already ended it.
-    fn is_absent(&self, run: &Run, peer: u32) -> bool {
+    fn is_absent(&self, run: &Execution, peer: u32) -> bool {
         if peer == self.rank {
             return false;
         }
@@ -461,7 +461,7 @@ impl Executor {
             return back;
         }
         let complete =
-            |run: &crate::engine::Run| run.record.head(Head::State).load(Ordering::Acquire) == COMPLETE;
+            |run: &crate::engine::Execution| run.record.head(Head::State).load(Ordering::Acquire) == COMPLETE;
         let mut taken = 0;
         for at in (0..self.away.len()).rev() {
             if !complete(&self.outstanding[self.away[at] as usize].block.run) {

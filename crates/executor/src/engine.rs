@@ -2,16 +2,16 @@
 //!
 //! Every order of stores here is part of a promise: a receive stores its own `done` before the sender's, bytes are copied before any
 //! `done` counts them, and `published` counts only bytes that will not change. So whoever finds the words after a driver
-//! died can go on (`Run::resume`): what `done` counts is done, everything else can be done again.
+//! died can go on (`Execution::resume`): what `done` counts is done, everything else can be done again.
 
 use crate::Reduction;
+use crate::buffers::Buffers;
+use crate::checked::CheckedSchedule;
 use crate::fault::{Corruption, Fault};
 use crate::memory::Driver;
-use crate::memory::{Bounce, Place, Reach, Stop};
-use crate::plan::Plan;
+use crate::memory::{Bounce, Reach, Region, Stop};
 use crate::record::{self, COMPLETE, Field, Found, Head, IN_ARENA, Record, STAGED};
-use crate::slots::Slots;
-use schedule::{Action, Blocks, Slot};
+use schedule::{Action, Blocks, BufferId};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,9 +22,9 @@ use telemetry::{Counter, Event};
 const UNCLEAR_MAX: u32 = 10_000;
 
 /// An instance with what its driver remembers about it.
-pub struct Run {
+pub struct Execution {
     /// The plan.
-    pub plan: Arc<Plan>,
+    pub plan: Arc<CheckedSchedule>,
     /// World rank of the owner.
     pub rank: u32,
     /// The shared words.
@@ -36,10 +36,10 @@ pub struct Run {
     /// World ranks of the schedule's ranks.
     pub peers: Arc<[u32]>,
     /// Memory.
-    pub slots: Slots,
+    pub buffers: Buffers,
     /// Number of the parameters that a proxy made it from.
     pub version: u64,
-    states: Vec<State>,
+    states: Vec<StepState>,
     /// Where a receive found its send the last time: the peer's program and step there.
     hints: Vec<(u64, u32)>,
     active: Vec<u32>,
@@ -50,7 +50,7 @@ pub struct Run {
 
 /// What a driver remembers of a step.
 #[derive(Clone, Debug, Default)]
-struct State {
+struct StepState {
     /// Whole dependencies that are not finished.
     waits: u32,
     /// Bytes that have arrived; of a send, at its receiver.
@@ -68,20 +68,20 @@ struct State {
     /// Times in a row that the peer's directory was unclear.
     unclear: u32,
     /// A receive's send, once found.
-    source: Option<Source>,
+    source: Option<SendSource>,
 }
 
 /// A send, as its receiver sees it.
 #[derive(Clone, Debug)]
-struct Source {
+struct SendSource {
     record: Record,
     step: u32,
-    place: Place,
+    region: Region,
 }
 
 /// What a round over an instance did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum Progress {
     /// Nothing could be done.
     Idle,
     /// Something moved.
@@ -100,19 +100,25 @@ enum Did {
     Call { left: Span, into: Span, blocks: Range<u64> },
 }
 
-impl Run {
+impl Execution {
     /// An instance that nothing has been done for; `restart` before driving it.
-    pub fn new(plan: Arc<Plan>, rank: u32, record: Record, peers: Arc<[u32]>, slots: Slots) -> Run {
+    pub fn new(
+        plan: Arc<CheckedSchedule>,
+        rank: u32,
+        record: Record,
+        peers: Arc<[u32]>,
+        buffers: Buffers,
+    ) -> Execution {
         let steps = plan.schedule.steps.len();
-        Run {
+        Execution {
             rank,
             record,
             context: 0,
             sequence: 0,
             peers,
-            slots,
+            buffers,
             version: 0,
-            states: vec![State::default(); steps],
+            states: vec![StepState::default(); steps],
             hints: vec![(0, 0); steps],
             active: Vec::with_capacity(steps),
             unfinished: 0,
@@ -130,7 +136,7 @@ impl Run {
         self.active.clear();
         self.unfinished = self.states.len();
         for (index, state) in self.states.iter_mut().enumerate() {
-            *state = State { waits: self.plan.waits[index], ..State::default() };
+            *state = StepState { waits: self.plan.waits[index], ..StepState::default() };
             if state.waits == 0 {
                 self.active.push(index as u32);
             }
@@ -143,19 +149,19 @@ impl Run {
         self.active.clear();
         for index in 0..self.states.len() {
             let step = index as u32;
-            let total = self.slots.spots[index].bytes;
+            let total = self.buffers.spots[index].bytes;
             let word = |field| self.record.step(step, field).load(Ordering::Acquire);
             let (done, published) = (word(Field::Done), word(Field::Published));
             let schedule = &self.plan.schedule;
             let after = schedule.after_of(&schedule.steps[index]);
             let unfinished = after.iter().filter(|a| !a.streaming && !self.states[a.step as usize].finished);
-            let state = State {
+            let state = StepState {
                 waits: unfinished.count() as u32,
                 done: (done & !COMPLETE).min(total),
                 published: (published & !COMPLETE).min(total),
                 said_all: published & COMPLETE != 0,
                 finished: done & COMPLETE != 0,
-                ..State::default()
+                ..StepState::default()
             };
             self.states[index] = state;
             let received = matches!(schedule.steps[index].action, Action::Recv { .. });
@@ -175,7 +181,7 @@ impl Run {
 
     /// Drives every step that can go on, a chunk each. Faults of single steps are noted in the record and the rest goes on,
     /// so that no peer hangs; `Err` is only for a driver that must leave the instance to somebody else.
-    pub fn poll(&mut self, reach: &Reach) -> Result<Turn, Stop> {
+    pub fn poll(&mut self, reach: &Reach) -> Result<Progress, Stop> {
         let mut moved = false;
         let mut index = 0;
         while let Some(&step) = self.active.get(index) {
@@ -197,7 +203,7 @@ impl Run {
                     self.finish(step);
                 }
                 Ok(Did::Call { left, into, blocks }) => {
-                    return Ok(Turn::Call { step, left, into, blocks });
+                    return Ok(Progress::Call { step, left, into, blocks });
                 }
                 Err(Stop::Fault(fault)) => {
                     // A proxy may be refused what the rank itself may reach: that is not the operation's fault.
@@ -220,9 +226,9 @@ impl Run {
                 self.account(reach);
             }
             self.record.head(Head::State).store(COMPLETE, Ordering::Release);
-            return Ok(Turn::Finished);
+            return Ok(Progress::Finished);
         }
-        Ok(if moved { Turn::Progressed } else { Turn::Idle })
+        Ok(if moved { Progress::Progressed } else { Progress::Idle })
     }
 
     /// Notes when it was over, and the processor time since this driver took it or, if that was later, ended another.
@@ -295,7 +301,7 @@ impl Run {
             }
             Action::Recv { from, edge, into } => self.recv(step, from, edge, into, reach),
             Action::Copy { from, into } => self.copy(step, from, into, reach),
-            Action::Reduce { left, right, into } => match self.slots.reduction {
+            Action::Reduce { left, right, into } => match self.buffers.reduction {
                 Some(Reduction::User { .. }) => self.prepare_call(step, [left, right, into], reach),
                 _ => self.reduce(step, [left, right, into], reach),
             },
@@ -304,7 +310,7 @@ impl Run {
 
     /// How many bytes of `step` its streaming dependencies allow, and whether they are all finished.
     fn limit(&self, step: u32) -> (u64, bool) {
-        let total = self.slots.spots[step as usize].bytes;
+        let total = self.buffers.spots[step as usize].bytes;
         let mut limit = (total, true);
         for &earlier in self.plan.streams(step) {
             let state = &self.states[earlier as usize];
@@ -323,7 +329,7 @@ impl Run {
             return;
         }
         state.finished = true;
-        state.done = self.slots.spots[step as usize].bytes;
+        state.done = self.buffers.spots[step as usize].bytes;
         state.source = None;
         for &follower in self.plan.followers(step) {
             let waits = &mut self.states[follower as usize].waits;
@@ -367,7 +373,7 @@ impl Run {
             return Ok(Did::All);
         }
         let (limit, all) = self.limit(step);
-        let spot = self.slots.spots[step as usize];
+        let spot = self.buffers.spots[step as usize];
         let state = &mut self.states[step as usize];
         let moved = std::mem::replace(&mut state.done, done) != done;
         let begun = state.published;
@@ -383,9 +389,9 @@ impl Run {
                 reach.arena(self.rank)?.span(address & !(IN_ARENA | STAGED), spot.bytes).ok_or(outside)?;
             let mut at = begun;
             while at < end {
-                let (place, offset, here) = self.slots.place(from.slot, spot.at[0] + at)?;
+                let (region, offset, here) = self.buffers.region(from.buffer, spot.at[0] + at)?;
                 let bytes = here.min(end - at);
-                reach.fetch_into(place, offset, staging.slice(at as usize, bytes as usize))?;
+                reach.fetch_into(region, offset, staging.slice(at as usize, bytes as usize))?;
                 at += bytes;
             }
             reach.count(Counter::StagedBytes, end - begun);
@@ -406,7 +412,7 @@ impl Run {
             return Ok(Did::Nothing);
         }
         let (limit, all) = self.limit(step);
-        let spot = self.slots.spots[step as usize];
+        let spot = self.buffers.spots[step as usize];
         let begun = self.states[step as usize].done;
         let Some(source) = &self.states[step as usize].source else { return Ok(Did::Nothing) };
         let published = source.record.step(source.step, Field::Published).load(Ordering::Acquire);
@@ -422,9 +428,9 @@ impl Run {
         }
         let mut at = begun;
         while at < end {
-            let (place, offset, here) = self.slots.place(into.slot, spot.at[0] + at)?;
+            let (region, offset, here) = self.buffers.region(into.buffer, spot.at[0] + at)?;
             let bytes = here.min(end - at);
-            reach.copy((&source.place, at), (place, offset), bytes)?;
+            reach.copy((&source.region, at), (region, offset), bytes)?;
             at += bytes;
         }
         reach.fault_point()?;
@@ -445,18 +451,18 @@ impl Run {
         let theirs = self.edge_step(step, &record, edge).map_err(corrupt)?;
         let total = record.step(theirs, Field::Total).load(Ordering::Acquire);
         let address = record.step(theirs, Field::Address).load(Ordering::Acquire);
-        let room = self.slots.spots[step as usize].bytes;
-        let place = if total == 0 {
-            Place::Here(Span::EMPTY)
+        let expected = self.buffers.spots[step as usize].bytes;
+        let region = if total == 0 {
+            Region::Local(Span::EMPTY)
         } else if address & IN_ARENA != 0 {
             let span = reach.arena(peer)?.span(address & !(IN_ARENA | STAGED), total);
-            Place::Here(span.ok_or(corrupt(Corruption::Offset))?)
+            Region::Local(span.ok_or(corrupt(Corruption::Offset))?)
         } else {
-            Place::There { rank: peer, address: address as usize }
+            Region::Remote { rank: peer, address: address as usize }
         };
-        self.states[step as usize].source = Some(Source { record, step: theirs, place });
-        if total != room {
-            return Err(Fault::Truncated { peer, sent: total, room }.into());
+        self.states[step as usize].source = Some(SendSource { record, step: theirs, region });
+        if total != expected {
+            return Err(Fault::Truncated { peer, sent: total, expected }.into());
         }
         Ok(true)
     }
@@ -506,7 +512,7 @@ impl Run {
             return Ok(Did::Nothing);
         }
         if done & COMPLETE == 0 {
-            word.store(self.slots.spots[step as usize].bytes | COMPLETE, Ordering::Release);
+            word.store(self.buffers.spots[step as usize].bytes | COMPLETE, Ordering::Release);
             reach.fault_point()?;
             reach.wake(peer);
         }
@@ -515,14 +521,14 @@ impl Run {
 
     fn copy(&mut self, step: u32, from: Blocks, into: Blocks, reach: &Reach) -> Result<Did, Stop> {
         let (limit, all) = self.limit(step);
-        let spot = self.slots.spots[step as usize];
+        let spot = self.buffers.spots[step as usize];
         let begun = self.states[step as usize].done;
         let end = limit.min(begun + reach.chunk_bytes);
         let complete = end == spot.bytes && all;
         if end == begun && !complete {
             return Ok(Did::Nothing);
         }
-        self.shift((from.slot, spot.at[0]), (into.slot, spot.at[1]), begun, end, reach)?;
+        self.shift((from.buffer, spot.at[0]), (into.buffer, spot.at[1]), begun, end, reach)?;
         reach.fault_point()?;
         if let Some((from, into)) = spot.unequal.filter(|_| complete) {
             self.record.set_fault(Fault::Unequal { from, into });
@@ -530,21 +536,21 @@ impl Run {
         self.advance(step, end, complete, reach)
     }
 
-    /// Copies bytes `[begun, end)` of one stretch of a slot over those of another.
+    /// Copies bytes `[begun, end)` of one stretch of a buffer over those of another.
     fn shift(
         &self,
-        from: (Slot, u64),
-        into: (Slot, u64),
+        from: (BufferId, u64),
+        into: (BufferId, u64),
         begun: u64,
         end: u64,
         reach: &Reach,
     ) -> Result<(), Fault> {
         let mut at = begun;
         while at < end {
-            let (source, source_offset, source_bytes) = self.slots.place(from.0, from.1 + at)?;
-            let (place, offset, bytes) = self.slots.place(into.0, into.1 + at)?;
+            let (source, source_offset, source_bytes) = self.buffers.region(from.0, from.1 + at)?;
+            let (region, offset, bytes) = self.buffers.region(into.0, into.1 + at)?;
             let bytes = bytes.min(source_bytes).min(end - at);
-            reach.copy((source, source_offset), (place, offset), bytes)?;
+            reach.copy((source, source_offset), (region, offset), bytes)?;
             at += bytes;
         }
         Ok(())
@@ -552,19 +558,19 @@ impl Run {
 
     fn reduce(&mut self, step: u32, [left, right, into]: [Blocks; 3], reach: &Reach) -> Result<Did, Stop> {
         let wrong = Fault::Corrupt { peer: self.rank, what: Corruption::Parameters };
-        let Some(Reduction::Predefined { op, basic, element_bytes }) = self.slots.reduction else {
+        let Some(Reduction::Predefined { op, basic, element_bytes }) = self.buffers.reduction else {
             return Err(wrong.into());
         };
         let (limit, all) = self.limit(step);
-        let spot = self.slots.spots[step as usize];
+        let spot = self.buffers.spots[step as usize];
         let begun = self.states[step as usize].done;
         let chunk = reach.chunk_bytes.min(reach.fetch_bytes_max()).max(element_bytes);
         let mut part = limit.saturating_sub(begun).min(chunk);
         part -= part % element_bytes;
         if part > 0 {
-            let (left, left_at, left_bytes) = self.slots.place(left.slot, spot.at[0] + begun)?;
-            let (right, right_at, right_bytes) = self.slots.place(right.slot, spot.at[1] + begun)?;
-            let (into, into_at, into_bytes) = self.slots.place(into.slot, spot.at[2] + begun)?;
+            let (left, left_at, left_bytes) = self.buffers.region(left.buffer, spot.at[0] + begun)?;
+            let (right, right_at, right_bytes) = self.buffers.region(right.buffer, spot.at[1] + begun)?;
+            let (into, into_at, into_bytes) = self.buffers.region(into.buffer, spot.at[2] + begun)?;
             part = part.min(left_bytes).min(right_bytes).min(into_bytes);
             part -= part % element_bytes;
             if part == 0 {
@@ -573,7 +579,7 @@ impl Run {
             let left = reach.fetch(left, left_at, part, Bounce::Left)?;
             let right = reach.fetch(right, right_at, part, Bounce::Right)?;
             match into {
-                Place::Here(span) => {
+                Region::Local(span) => {
                     datatype::reduce(op, basic, left, right, span.slice(into_at as usize, part as usize));
                 }
                 _ => {
@@ -600,7 +606,7 @@ impl Run {
         [left, right, into]: [Blocks; 3],
         reach: &Reach,
     ) -> Result<Did, Stop> {
-        let spot = self.slots.spots[step as usize];
+        let spot = self.buffers.spots[step as usize];
         if self.states[step as usize].calling || !self.limit(step).1 {
             return Ok(Did::Nothing);
         }
@@ -608,18 +614,18 @@ impl Run {
             return self.advance(step, 0, true, reach);
         }
         let wrong = Fault::Corrupt { peer: self.rank, what: Corruption::Parameters };
-        let span = |blocks: Blocks, at: u64| match self.slots.place(blocks.slot, at)? {
-            (Place::Here(span), offset, here) if here >= spot.bytes => {
+        let span = |blocks: Blocks, at: u64| match self.buffers.region(blocks.buffer, at)? {
+            (Region::Local(span), offset, here) if here >= spot.bytes => {
                 Ok(span.slice(offset as usize, spot.bytes as usize))
             }
             _ => Err(wrong),
         };
         let (left, into_span) = (span(left, spot.at[0])?, span(into, spot.at[2])?);
-        self.shift((right.slot, spot.at[1]), (into.slot, spot.at[2]), 0, spot.bytes, reach)?;
+        self.shift((right.buffer, spot.at[1]), (into.buffer, spot.at[2]), 0, spot.bytes, reach)?;
         self.states[step as usize].calling = true;
-        let first = match into.slot {
-            Slot::Input | Slot::Output => into.first,
-            Slot::Scratch(slot) => self.plan.schedule.scratch[usize::from(slot)].first + into.first,
+        let first = match into.buffer {
+            BufferId::Input | BufferId::Output => into.first,
+            BufferId::Scratch(buffer) => self.plan.schedule.scratch[usize::from(buffer)].first + into.first,
         };
         let blocks = u64::from(first)..u64::from(first) + u64::from(into.count);
         Ok(Did::Call { left, into: into_span, blocks })

@@ -5,8 +5,8 @@ use error::{Class, Error};
 /// Why an instance fails. Ranks are world ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A peer's message is not as long as its place here: the ranks gave different counts.
-    Truncated { peer: u32, sent: u64, room: u64 },
+    /// A peer's message is not as long as its region here: the ranks gave different counts.
+    Truncated { peer: u32, sent: u64, expected: u64 },
     /// The two sides of a copy within the rank differ.
     Unequal { from: u64, into: u64 },
     /// Shared words of `peer` say what no rank writes.
@@ -37,7 +37,7 @@ impl Fault {
     /// Four words; the first is not 0.
     pub fn words(self) -> [u64; 4] {
         match self {
-            Fault::Truncated { peer, sent, room } => [1, peer.into(), sent, room],
+            Fault::Truncated { peer, sent, expected } => [1, peer.into(), sent, expected],
             Fault::Unequal { from, into } => [2, 0, from, into],
             Fault::Corrupt { peer, what } => [3, peer.into(), what as u64, 0],
             Fault::Unreachable { peer, code } => [4, peer.into(), code as u32 as u64, 0],
@@ -50,7 +50,7 @@ impl Fault {
         let peer = peer as u32;
         Some(match kind {
             0 => return None,
-            1 => Fault::Truncated { peer, sent: a, room: b },
+            1 => Fault::Truncated { peer, sent: a, expected: b },
             2 => Fault::Unequal { from: a, into: b },
             4 => Fault::Unreachable { peer, code: a as i32 },
             _ => Fault::Corrupt { peer, what: Corruption::from_code(a) },
@@ -60,9 +60,9 @@ impl Fault {
     /// The sentence, as rank `me` of the world tells it.
     pub fn error(self, me: u32) -> Error {
         match self {
-            Fault::Truncated { peer, sent, room } => Error::new(
+            Fault::Truncated { peer, sent, expected } => Error::new(
                 Class::Truncate,
-                format!("rank {peer} contributes {sent} bytes where rank {me} expects {room}"),
+                format!("rank {peer} contributes {sent} bytes where rank {me} expects {expected}"),
             ),
             Fault::Unequal { from, into } => Error::new(
                 Class::Truncate,
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn faults_survive_as_words() {
         for fault in [
-            Fault::Truncated { peer: 3, sent: 1 << 40, room: 7 },
+            Fault::Truncated { peer: 3, sent: 1 << 40, expected: 7 },
             Fault::Unequal { from: 1, into: 2 },
             Fault::Corrupt { peer: 9, what: Corruption::Edge },
             Fault::Unreachable { peer: 1, code: 14 },
@@ -124,6 +124,6 @@ mod tests {
             assert_eq!(Fault::from_words(fault.words()), Some(fault));
         }
         assert_eq!(Fault::from_words([0; 4]), None);
-        assert!(Fault::Truncated { peer: 3, sent: 80, room: 64 }.error(1).message.contains("80 bytes"));
+        assert!(Fault::Truncated { peer: 3, sent: 80, expected: 64 }.error(1).message.contains("80 bytes"));
     }
 }

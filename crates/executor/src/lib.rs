@@ -10,22 +10,22 @@
 #![forbid(unsafe_code)]
 
 mod block;
+mod buffers;
 mod caller;
+mod checked;
 mod config;
 mod engine;
 mod fault;
 mod memory;
-mod plan;
 pub mod proxy;
 mod record;
 #[cfg(test)]
 mod simulation;
-mod slots;
 mod start;
 mod watch;
 
 pub use caller::{Counters, Executor};
+pub use checked::CheckedSchedule;
 pub use config::Config;
-pub use plan::Plan;
 pub use start::{Binding, Cut, InstanceTicket, Offload, Pending, Poll, Reduction, Start, UserCall};
 pub use watch::FENCED;

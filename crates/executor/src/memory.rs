@@ -1,6 +1,6 @@
 //! How whoever drives an instance reaches memory: its own, mapped arenas, and private memory of other processes.
 //!
-//! Everything is expressed by places: `fetch` gives a span of this process that holds some bytes of a place (copying them
+//! Everything is expressed by regions: `fetch` gives a span of this process that holds some bytes of a region (copying them
 //! only where they cannot be addressed), `fetch_into` copies them to a span, `put` copies a span over them.
 
 use crate::fault::{Corruption, Fault};
@@ -28,20 +28,20 @@ pub enum Driver {
 
 /// Packed bytes somewhere, as this process sees them.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum Region {
     /// Addressable: own memory or a mapped arena.
-    Here(Span),
+    Local(Span),
     /// Own memory with gaps.
-    Gaps(Buffer),
+    LocalGaps(Buffer),
     /// Private memory of another process.
-    There { rank: u32, address: usize },
+    Remote { rank: u32, address: usize },
     /// Memory of another rank with gaps, private or in its arena.
-    ThereGaps(FarGaps),
+    RemoteGaps(RemoteLayout),
 }
 
 /// Data with gaps that belongs to another process.
 #[derive(Clone, Debug)]
-pub struct FarGaps {
+pub struct RemoteLayout {
     /// Whose.
     pub rank: u32,
     /// Whether `base` is an offset into the rank's arena instead of an address in its process.
@@ -118,13 +118,13 @@ impl Reach {
 
     /// The arena of a rank.
     pub fn arena(&self, rank: u32) -> Result<&Arena, Fault> {
-        let slot =
+        let entry =
             self.arenas.get(rank as usize).ok_or(Fault::Corrupt { peer: rank, what: Corruption::Offset })?;
-        if let Some(arena) = slot.get() {
+        if let Some(arena) = entry.get() {
             return Ok(arena);
         }
         let arena = self.segment.arena(rank).map_err(|_| Fault::Unreachable { peer: rank, code: 12 })?;
-        Ok(slot.get_or_init(|| arena))
+        Ok(entry.get_or_init(|| arena))
     }
 
     /// Counts in the page of whoever drives.
@@ -165,70 +165,70 @@ impl Reach {
         }
     }
 
-    /// A span that holds bytes `[offset, offset + bytes)` of a place; at most `BOUNCE_BYTES` unless the place is here.
+    /// A span that holds bytes `[offset, offset + bytes)` of a region; at most `BOUNCE_BYTES` unless the region is here.
     /// It is good until the next fetch with the same bounce buffer.
-    pub fn fetch(&self, place: &Place, offset: u64, bytes: u64, bounce: Bounce) -> Result<Span, Fault> {
-        if let Place::Here(span) = place {
+    pub fn fetch(&self, region: &Region, offset: u64, bytes: u64, bounce: Bounce) -> Result<Span, Fault> {
+        if let Region::Local(span) = region {
             return Ok(span.slice(offset as usize, bytes as usize));
         }
         let span = self.bounce(bounce)?.slice(0, bytes as usize);
-        self.fetch_into(place, offset, span)?;
+        self.fetch_into(region, offset, span)?;
         Ok(span)
     }
 
-    /// Copies bytes from `offset` of a place to `into`.
-    pub fn fetch_into(&self, place: &Place, offset: u64, into: Span) -> Result<(), Fault> {
-        match place {
-            Place::Here(span) => {
+    /// Copies bytes from `offset` of a region to `into`.
+    pub fn fetch_into(&self, region: &Region, offset: u64, into: Span) -> Result<(), Fault> {
+        match region {
+            Region::Local(span) => {
                 span.slice(offset as usize, into.bytes()).copy_to(into);
                 self.count(Counter::CopiedBytes, into.bytes() as u64);
             }
-            Place::Gaps(buffer) => {
+            Region::LocalGaps(buffer) => {
                 buffer.pack(offset as usize, into);
                 self.count(Counter::CopiedBytes, into.bytes() as u64);
             }
-            Place::There { rank, address } => {
+            Region::Remote { rank, address } => {
                 self.count(Counter::CmaBytes, into.bytes() as u64);
                 let piece = (address.wrapping_add(offset as usize), into.bytes());
                 remote::read(self.pid(*rank), &[piece], &[into])
                     .map_err(|error| unreachable(*rank, &error))?;
             }
-            Place::ThereGaps(far) => self.far(far, offset, into, Way::Fetch)?,
+            Region::RemoteGaps(far) => self.far(far, offset, into, Transfer::Fetch)?,
         }
         Ok(())
     }
 
-    /// Copies `from` over the bytes from `offset` of a place.
-    pub fn put(&self, place: &Place, offset: u64, from: Span) -> Result<(), Fault> {
-        match place {
-            Place::Here(span) => {
+    /// Copies `from` over the bytes from `offset` of a region.
+    pub fn put(&self, region: &Region, offset: u64, from: Span) -> Result<(), Fault> {
+        match region {
+            Region::Local(span) => {
                 from.copy_to(span.slice(offset as usize, from.bytes()));
                 self.count(Counter::CopiedBytes, from.bytes() as u64);
             }
-            Place::Gaps(buffer) => {
+            Region::LocalGaps(buffer) => {
                 buffer.unpack(offset as usize, from);
                 self.count(Counter::CopiedBytes, from.bytes() as u64);
             }
-            Place::There { rank, address } => {
+            Region::Remote { rank, address } => {
                 self.count(Counter::CmaBytes, from.bytes() as u64);
                 let piece = (address.wrapping_add(offset as usize), from.bytes());
                 remote::write(self.pid(*rank), &[piece], &[from])
                     .map_err(|error| unreachable(*rank, &error))?;
             }
-            Place::ThereGaps(far) => self.far(far, offset, from, Way::Put)?,
+            Region::RemoteGaps(far) => self.far(far, offset, from, Transfer::Put)?,
         }
         Ok(())
     }
 
-    /// Copies `bytes` bytes between two places, in one copy where one side is here, else through a bounce buffer.
-    pub fn copy(&self, from: (&Place, u64), into: (&Place, u64), bytes: u64) -> Result<(), Fault> {
-        if let Place::Here(span) = into.0 {
+    /// Copies `bytes` bytes between two regions, in one copy where one side is here, else through a bounce buffer.
+    pub fn copy(&self, from: (&Region, u64), into: (&Region, u64), bytes: u64) -> Result<(), Fault> {
+        if let Region::Local(span) = into.0 {
             return self.fetch_into(from.0, from.1, span.slice(into.1 as usize, bytes as usize));
         }
         let mut done = 0;
         while done < bytes {
             let part = match from.0 {
-                Place::Here(_) => bytes,
+                Region::Local(_) => bytes,
                 _ => (bytes - done).min(BOUNCE_BYTES as u64),
             };
             let span = self.fetch(from.0, from.1 + done, part, Bounce::Left)?;
@@ -258,7 +258,7 @@ impl Reach {
         self.segment.rank(rank).pid.load(Ordering::Relaxed)
     }
 
-    fn far(&self, far: &FarGaps, offset: u64, span: Span, way: Way) -> Result<(), Fault> {
+    fn far(&self, far: &RemoteLayout, offset: u64, span: Span, way: Transfer) -> Result<(), Fault> {
         let mut pieces = self.pieces.borrow_mut();
         pieces.clear();
         far.layout.pieces_at(far.base, far.skip + offset as usize, span.bytes(), |address, bytes| {
@@ -267,8 +267,8 @@ impl Reach {
         self.count(if far.mapped { Counter::CopiedBytes } else { Counter::CmaBytes }, span.bytes() as u64);
         if !far.mapped {
             let moved = match way {
-                Way::Fetch => remote::read(self.pid(far.rank), &pieces, &[span]),
-                Way::Put => remote::write(self.pid(far.rank), &pieces, &[span]),
+                Transfer::Fetch => remote::read(self.pid(far.rank), &pieces, &[span]),
+                Transfer::Put => remote::write(self.pid(far.rank), &pieces, &[span]),
             };
             return moved.map_err(|error| unreachable(far.rank, &error));
         }
@@ -279,8 +279,8 @@ impl Reach {
             let there = arena.span(at as u64, bytes as u64).ok_or(outside)?;
             let here = span.slice(done, bytes);
             match way {
-                Way::Fetch => there.copy_to(here),
-                Way::Put => here.copy_to(there),
+                Transfer::Fetch => there.copy_to(here),
+                Transfer::Put => here.copy_to(there),
             }
             done += bytes;
         }
@@ -288,7 +288,7 @@ impl Reach {
     }
 }
 
-enum Way {
+enum Transfer {
     Fetch,
     Put,
 }

@@ -1,11 +1,11 @@
 //! The proxy's side: takes the instances that its ranks launch and drives them all, until the ranks have gone.
 
-use crate::engine::{self, Run};
+use crate::checked::CheckedSchedule;
+use crate::engine::{self, Execution};
 use crate::fault::{Corruption, Fault};
 use crate::memory::{Driver, Reach, Stop};
-use crate::plan::Plan;
 use crate::record::{self, Head, RETURNED, Record};
-use crate::{Config, slots};
+use crate::{Config, buffers};
 use progress::{Idle, Pace, Turn};
 use schedule::Schedule;
 use std::collections::HashMap;
@@ -77,11 +77,11 @@ pub struct Proxy {
     ranks: Vec<u32>,
     /// Those that are not there, but may come: spawned ones.
     absent: Vec<u32>,
-    runs: Vec<Run>,
+    runs: Vec<Execution>,
     /// Runs of finished instances, by rank and record.
-    idle: HashMap<(u32, u64), Run>,
+    idle: HashMap<(u32, u64), Execution>,
     /// Plans by rank and program number.
-    plans: HashMap<(u32, u64), Arc<Plan>>,
+    plans: HashMap<(u32, u64), Arc<CheckedSchedule>>,
     words: Vec<u64>,
     dead: bool,
 }
@@ -185,7 +185,7 @@ impl Proxy {
     }
 
     /// Makes ready to drive the instance whose record lies at `offset` of the rank's arena.
-    fn adopt(&mut self, rank: u32, offset: u64) -> Result<Run, Fault> {
+    fn adopt(&mut self, rank: u32, offset: u64) -> Result<Execution, Fault> {
         let corrupt = |what| Fault::Corrupt { peer: rank, what };
         let arena = self.reach.arena(rank)?.clone();
         let head = Record::new(&arena, offset, 0).ok_or(corrupt(Corruption::Offset))?;
@@ -202,17 +202,17 @@ impl Proxy {
         let (at, count) = (word(Head::ParametersAt), word(Head::ParametersWords));
         let parameters = corrupt(Corruption::Parameters);
         let sound = count <= WORDS_MAX && record::read_words(&arena, at, count, &mut self.words).is_some();
-        let decoded = slots::decode(&self.words, &plan, &self.reach, rank).filter(|_| sound);
-        let (slots, peers) = decoded.ok_or(parameters)?;
+        let decoded = buffers::decode(&self.words, &plan, &self.reach, rank).filter(|_| sound);
+        let (buffers, peers) = decoded.ok_or(parameters)?;
         let steps = plan.schedule.steps.len() as u32;
         let record = Record::new(&arena, offset, steps).ok_or(corrupt(Corruption::Offset))?;
-        let mut run = Run::new(plan, rank, record, peers, slots);
+        let mut run = Execution::new(plan, rank, record, peers, buffers);
         run.version = version;
         run.restart(context, sequence);
         Ok(run)
     }
 
-    fn plan(&mut self, rank: u32, head: &Record) -> Result<Arc<Plan>, Fault> {
+    fn plan(&mut self, rank: u32, head: &Record) -> Result<Arc<CheckedSchedule>, Fault> {
         let word = |which: Head| head.head(which).load(Ordering::Acquire);
         let id = word(Head::Program);
         if let Some(plan) = self.plans.get(&(rank, id)) {
@@ -224,7 +224,7 @@ impl Proxy {
             return Err(corrupt);
         }
         let schedule = Schedule::from_words(&self.words).map_err(|_| corrupt)?;
-        let plan = Arc::new(Plan::new(Arc::new(schedule)).map_err(|_| corrupt)?);
+        let plan = Arc::new(CheckedSchedule::new(Arc::new(schedule)).map_err(|_| corrupt)?);
         if plan.schedule.steps.len() as u64 != word(Head::Steps) {
             return Err(corrupt);
         }
@@ -250,12 +250,12 @@ impl Proxy {
         let mut at = 0;
         while let Some(run) = self.runs.get_mut(at) {
             match run.poll(&self.reach) {
-                Ok(engine::Turn::Idle) => at += 1,
-                Ok(engine::Turn::Progressed) => {
+                Ok(engine::Progress::Idle) => at += 1,
+                Ok(engine::Progress::Progressed) => {
                     moved = true;
                     at += 1;
                 }
-                Ok(engine::Turn::Finished) => {
+                Ok(engine::Progress::Finished) => {
                     moved = true;
                     let run = self.runs.swap_remove(at);
                     self.reach.segment.rank(run.rank).bell.ring();
@@ -264,7 +264,7 @@ impl Proxy {
                 }
                 // A user's function cannot be here, because parameters cannot name one; and what the proxy is refused the
                 // rank may reach.
-                Ok(engine::Turn::Call { .. }) | Err(Stop::Fault(_)) => {
+                Ok(engine::Progress::Call { .. }) | Err(Stop::Fault(_)) => {
                     let run = self.runs.swap_remove(at);
                     run.record.head(Head::State).store(RETURNED, Ordering::Release);
                     self.reach.segment.rank(run.rank).bell.ring();
@@ -280,7 +280,7 @@ impl Proxy {
         moved
     }
 
-    fn keep(&mut self, run: Run) {
+    fn keep(&mut self, run: Execution) {
         if self.idle.len() >= MEMORY_MAX {
             self.idle.clear();
         }

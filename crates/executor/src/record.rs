@@ -6,8 +6,8 @@
 //! A reader may follow links that are stale, into a record that has been used again. So a record's `stamp` (incarnation
 //! and sequence) is taken away before the record changes and written last, and a reader believes what it read between two equal stamps.
 
+use crate::checked::{Export, pair};
 use crate::fault::{Corruption, Fault};
-use crate::plan::{Export, pair};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use transport::shm::Arena;
 
@@ -288,8 +288,8 @@ pub fn stamp(incarnation: u32, sequence: u32) -> u64 {
 /// Writes words into an arena where its owner has allocated room for them.
 pub fn write_words(arena: &Arena, at: u64, words: &[u64]) {
     for (index, &word) in words.iter().enumerate() {
-        let place = arena.word(at + 8 * index as u64).expect("the owner writes where it allocated");
-        place.store(word, Ordering::Relaxed);
+        let region = arena.word(at + 8 * index as u64).expect("the owner writes where it allocated");
+        region.store(word, Ordering::Relaxed);
     }
 }
 

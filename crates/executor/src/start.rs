@@ -1,4 +1,4 @@
-//! What a caller hands over to start an operation: the schedule and where its slots lie.
+//! What a caller hands over to start an operation: the schedule and where its buffers lie.
 
 use datatype::{Basic, Buffer, PredefinedOp};
 use schedule::Schedule;
@@ -17,9 +17,9 @@ pub struct Start {
     pub peers: Arc<[u32]>,
     /// The plan. Programs are cached by this pointer, so the same plan should come as the same `Arc`.
     pub schedule: Arc<Schedule>,
-    /// `Slot::Input`.
+    /// `BufferId::Input`.
     pub input: Binding,
-    /// `Slot::Output`. MPI_IN_PLACE is the same buffer given twice, or a schedule without input.
+    /// `BufferId::Output`. MPI_IN_PLACE is the same buffer given twice, or a schedule without input.
     pub output: Binding,
     /// The operator of the schedule's `Reduce` steps.
     pub reduction: Option<Reduction>,
@@ -27,10 +27,10 @@ pub struct Start {
     pub offload: Offload,
 }
 
-/// Where a slot lies and how it is cut into blocks. Lengths are bytes of data (packed bytes).
+/// Where a buffer lies and how it is cut into blocks. Lengths are bytes of data (packed bytes).
 #[derive(Clone, Debug)]
 pub enum Binding {
-    /// The schedule does not use the slot (a root's buffer elsewhere); its blocks are empty.
+    /// The schedule does not use the buffer (a root's buffer elsewhere); its blocks are empty.
     None,
     /// One buffer, cut.
     Whole {
@@ -39,7 +39,7 @@ pub enum Binding {
         /// Where one block ends and the next begins.
         cut: Cut,
     },
-    /// One buffer for each block (v- and w-collectives), as many as the schedule has blocks in this slot.
+    /// One buffer for each block (v- and w-collectives), as many as the schedule has blocks in this buffer.
     Blocks(Arc<[Buffer]>),
 }
 

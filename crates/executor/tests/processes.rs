@@ -6,7 +6,7 @@
 use datatype::{Basic, Buffer, PredefinedOp};
 use outboard_executor::{Binding, Config, Cut, Executor, InstanceTicket, Offload, Poll, Reduction, Start};
 use progress::{Idle, Pace};
-use schedule::{Action, After, Blocks, Partition, Schedule, Scratch, Slot, Step};
+use schedule::{Action, After, Blocks, BufferId, Partition, Schedule, Scratch, Step};
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -182,17 +182,18 @@ fn plan(
     Arc::new(Schedule { rank, size, input_blocks, output_blocks, scratch, steps, after })
 }
 
-fn block(slot: Slot, first: u32) -> Blocks {
-    Blocks { slot, first, count: 1 }
+fn block(buffer: BufferId, first: u32) -> Blocks {
+    Blocks { buffer, first, count: 1 }
 }
 
 fn alltoall(rank: u32, size: u32) -> Arc<Schedule> {
-    let own = (Action::Copy { from: block(Slot::Input, rank), into: block(Slot::Output, rank) }, &[][..]);
+    let own =
+        (Action::Copy { from: block(BufferId::Input, rank), into: block(BufferId::Output, rank) }, &[][..]);
     let mut steps = vec![own];
     for hop in 1..size {
         let (to, from) = ((rank + hop) % size, (rank + size - hop) % size);
-        steps.push((Action::Send { to, edge: 0, from: block(Slot::Input, to) }, &[]));
-        steps.push((Action::Recv { from, edge: 0, into: block(Slot::Output, from) }, &[]));
+        steps.push((Action::Send { to, edge: 0, from: block(BufferId::Input, to) }, &[]));
+        steps.push((Action::Recv { from, edge: 0, into: block(BufferId::Output, from) }, &[]));
     }
     plan(rank, size, [size, size], vec![], &steps)
 }
@@ -201,15 +202,15 @@ fn alltoall(rank: u32, size: u32) -> Arc<Schedule> {
 fn allreduce(rank: u32, size: u32) -> Arc<Schedule> {
     let mut steps: Vec<(Action, Vec<u32>)> = vec![];
     let mut scratch = vec![];
-    let mut sum = block(Slot::Input, 0);
+    let mut sum = block(BufferId::Input, 0);
     let mut made: Vec<u32> = vec![];
     let mut sent = vec![];
     for hop in 1..size {
         let (to, from) = ((rank + hop) % size, (rank + size - hop) % size);
         sent.push(steps.len() as u32);
-        steps.push((Action::Send { to, edge: 0, from: block(Slot::Input, 0) }, vec![]));
-        let arrived = block(Slot::Scratch(scratch.len() as u8), 0);
-        let into = block(Slot::Scratch(scratch.len() as u8 + 1), 0);
+        steps.push((Action::Send { to, edge: 0, from: block(BufferId::Input, 0) }, vec![]));
+        let arrived = block(BufferId::Scratch(scratch.len() as u8), 0);
+        let into = block(BufferId::Scratch(scratch.len() as u8 + 1), 0);
         scratch.extend([Scratch { like: Partition::Input, first: 0, blocks: 1 }; 2]);
         made.push(steps.len() as u32);
         steps.push((Action::Recv { from, edge: 0, into: arrived }, vec![]));
@@ -217,7 +218,7 @@ fn allreduce(rank: u32, size: u32) -> Arc<Schedule> {
         (sum, made) = (into, vec![steps.len() as u32 - 1]);
     }
     made.extend(sent);
-    steps.push((Action::Copy { from: sum, into: block(Slot::Output, 0) }, made));
+    steps.push((Action::Copy { from: sum, into: block(BufferId::Output, 0) }, made));
     let steps: Vec<_> = steps.iter().map(|(action, after)| (*action, &after[..])).collect();
     plan(rank, size, [1, 1], scratch, &steps)
 }

@@ -1,15 +1,15 @@
 //! How a schedule is written: one call per step, in the order in which one process would carry them out.
 //!
-//! The builder finds out what a step must wait for: who wrote what it reads, who reads or wrote what it overwrites. A
-//! step that reads exactly the blocks that an earlier one writes streams after it; a step that overwrites waits for the
-//! whole of every reader, since a reader that is run again needs its source intact. So an algorithm states only the data
-//! flow and, by `send_after` and `recv_after`, order that no data explains. The k-th send to a peer meets
-//! the peer's k-th receive from here: they share edge k.
+//! The builder derives what a step waits for from what earlier steps read and wrote. A step that reads
+//! exactly the blocks that an earlier one writes streams after it. A step that overwrites waits for the whole
+//! of every reader, since a reader that is run again needs its source intact. So an algorithm states the data
+//! flow only, and by `send_after` and `recv_after` any further order. The k-th send to a peer and the peer's
+//! k-th receive from this rank share edge k.
 //!
-//! MPI_IN_PLACE is an `Alias`: each byte of the user gets one name, a copy onto itself vanishes, and a
-//! reduction onto an operand goes through scratch.
+//! MPI_IN_PLACE is an `Alias`: each byte gets one name, a copy onto itself vanishes, and a reduction onto an
+//! operand goes through scratch.
 use crate::random::Mix;
-use crate::{Action, After, Blocks, Partition, Schedule, Scratch, Slot, Step};
+use crate::{Action, After, Blocks, BufferId, Partition, Schedule, Scratch, Step};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
 
@@ -30,13 +30,14 @@ impl Token {
 pub enum Alias {
     /// Not at all.
     None,
-    /// They are one buffer with one partition. Plans name it `Output`.
+    /// They are one buffer, cut alike. Plans name it `Output`.
     Same,
     /// `Input` is this block of `Output`. Plans name it so.
     InputIsOutputBlock(u32),
     /// `Output` is this block of `Input`. Plans name it so.
     OutputIsInputBlock(u32),
-    /// `Output` starts where `Input` starts and covers an unknown part of it (MPI_Reduce_scatter). Plans name both.
+    /// `Output` starts where `Input` starts and covers an unknown part of it (MPI_Reduce_scatter). Plans name
+    /// both.
     Overlap,
 }
 
@@ -45,7 +46,7 @@ pub enum Alias {
 pub struct Builder {
     plan: Schedule,
     alias: Alias,
-    /// Who touched which blocks; by slot: input, output, then scratch.
+    /// The latest accesses, by buffer: input, output, then scratch.
     touched: Vec<Touched>,
     sent: Edges,
     received: Edges,
@@ -54,7 +55,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A plan for `rank` of `size`, whose slots are cut into so many blocks (0: the slot is not used).
+    /// A plan for `rank` of `size`, whose buffers are cut into so many blocks (0: the buffer is not used).
     pub fn new(rank: u32, size: u32, input_blocks: u32, output_blocks: u32) -> Builder {
         let (scratch, steps, after) = (Vec::new(), Vec::new(), Vec::new());
         Builder {
@@ -67,25 +68,26 @@ impl Builder {
         }
     }
 
-    /// Says how the user's buffers overlap. Comes before the first step and the first scratch slot.
+    /// Sets how the user's buffers overlap, before the first step and the first scratch buffer.
     pub fn alias(mut self, alias: Alias) -> Builder {
         assert!(self.plan.steps.is_empty() && self.plan.scratch.is_empty(), "alias comes first");
         self.alias = alias;
         self
     }
 
-    /// A new scratch slot: `blocks` blocks, as long as the blocks of `like` (a user slot) from `first` on, cyclically.
-    pub fn scratch(&mut self, like: Slot, first: u32, blocks: u32) -> Slot {
+    /// A new scratch buffer of `blocks` blocks, as long as those of `like` (a user's buffer) from `first` on,
+    /// cyclically.
+    pub fn scratch(&mut self, like: BufferId, first: u32, blocks: u32) -> BufferId {
         let like = self.named(like.block(first));
-        let partition = match like.slot {
-            Slot::Input => Partition::Input,
-            Slot::Output => Partition::Output,
-            Slot::Scratch(_) => panic!("scratch is like a user slot"),
+        let partition = match like.buffer {
+            BufferId::Input => Partition::Input,
+            BufferId::Output => Partition::Output,
+            BufferId::Scratch(_) => panic!("scratch is like a user buffer"),
         };
-        let index = u8::try_from(self.plan.scratch.len()).expect("a plan has at most 256 scratch slots");
+        let index = u8::try_from(self.plan.scratch.len()).expect("a plan has at most 256 scratch buffers");
         self.plan.scratch.push(Scratch { like: partition, first: like.first, blocks });
         self.touched.push(Touched::default());
-        Slot::Scratch(index)
+        BufferId::Scratch(index)
     }
 
     /// Lets `to` take the blocks.
@@ -131,7 +133,7 @@ impl Builder {
     pub fn reduce(&mut self, left: Blocks, right: Blocks, into: Blocks) -> Token {
         let (left, right, into) = (self.named(left), self.named(right), self.named(into));
         if self.overlap(into, left) || self.overlap(into, right) {
-            let aside = self.scratch(into.slot, into.first, into.count).blocks(0, into.count);
+            let aside = self.scratch(into.buffer, into.first, into.count).blocks(0, into.count);
             self.reduce(left, right, aside);
             return self.copy(aside, into);
         }
@@ -141,7 +143,7 @@ impl Builder {
         self.push(Action::Reduce { left, right, into })
     }
 
-    /// The finished schedule. Scratch is as large as it is used.
+    /// The finished schedule. Scratch buffers end with the last block that is used.
     pub fn finish(mut self) -> Schedule {
         match self.alias {
             Alias::Same | Alias::InputIsOutputBlock(_) => self.plan.input_blocks = 0,
@@ -156,21 +158,25 @@ impl Builder {
 
     /// The one name of blocks that have two.
     fn named(&self, blocks: Blocks) -> Blocks {
-        match (self.alias, blocks.slot) {
-            (Alias::Same, Slot::Input) => Blocks { slot: Slot::Output, ..blocks },
-            (Alias::InputIsOutputBlock(block), Slot::Input) => Slot::Output.blocks(block, blocks.count),
-            (Alias::OutputIsInputBlock(block), Slot::Output) => Slot::Input.blocks(block, blocks.count),
+        match (self.alias, blocks.buffer) {
+            (Alias::Same, BufferId::Input) => Blocks { buffer: BufferId::Output, ..blocks },
+            (Alias::InputIsOutputBlock(block), BufferId::Input) => {
+                BufferId::Output.blocks(block, blocks.count)
+            }
+            (Alias::OutputIsInputBlock(block), BufferId::Output) => {
+                BufferId::Input.blocks(block, blocks.count)
+            }
             _ => blocks,
         }
     }
 
-    /// The index into `touched` and the range there that stand for the blocks.
+    /// Index into `touched`, and the range there, for the blocks.
     fn place(&self, blocks: Blocks) -> (usize, u32, u32) {
-        match (self.alias, blocks.slot) {
-            (Alias::Overlap, Slot::Output) => (0, 0, self.plan.input_blocks),
-            (_, Slot::Input) => (0, blocks.first, blocks.end()),
-            (_, Slot::Output) => (1, blocks.first, blocks.end()),
-            (_, Slot::Scratch(index)) => (2 + index as usize, blocks.first, blocks.end()),
+        match (self.alias, blocks.buffer) {
+            (Alias::Overlap, BufferId::Output) => (0, 0, self.plan.input_blocks),
+            (_, BufferId::Input) => (0, blocks.first, blocks.end()),
+            (_, BufferId::Output) => (1, blocks.first, blocks.end()),
+            (_, BufferId::Scratch(index)) => (2 + index as usize, blocks.first, blocks.end()),
         }
     }
 
@@ -185,15 +191,15 @@ impl Builder {
 
     fn touch(&mut self, blocks: Blocks, write: bool) {
         if blocks.count > 0 {
-            let (slot, first, end) = self.place(blocks);
+            let (buffer, first, end) = self.place(blocks);
             let step = self.plan.steps.len() as u32;
-            self.touched[slot].touch(first, end, blocks, step, write, &mut self.waits);
+            self.touched[buffer].touch(first, end, blocks, step, write, &mut self.waits);
         }
     }
 
     fn push(&mut self, action: Action) -> Token {
         let step = self.plan.steps.len() as u32;
-        // A step that is both streamed after and waited for is waited for: `false` sorts first.
+        // A wait for the whole step wins over streaming: `false` sorts first.
         self.waits.retain(|after| after.step != step);
         self.waits.sort_unstable_by_key(|after| (after.step, after.streaming));
         self.waits.dedup_by_key(|after| after.step);
@@ -211,7 +217,7 @@ fn next(edges: &mut Edges, peer: u32) -> u32 {
     *edge - 1
 }
 
-/// The latest accesses to a slot: disjoint ranges by their first block.
+/// The latest accesses to a buffer: disjoint ranges by their first block.
 #[derive(Debug, Default)]
 struct Touched(BTreeMap<u32, Range>);
 
@@ -225,10 +231,10 @@ struct Range {
 }
 
 impl Range {
-    /// What an access to the blocks, which cover this range, must wait for.
+    /// What an access to the blocks, which cover this range, waits for.
     fn waits(&self, blocks: Blocks, write: bool, waits: &mut Vec<After>) {
         if write && !self.readers.is_empty() {
-            // They have waited for the writer.
+            // The readers have waited for the writer.
             waits.extend(self.readers.iter().map(|&step| After { step, streaming: false }));
         } else if let Some((writer, written)) = self.writer {
             waits.push(After { step: writer, streaming: !write && written == blocks });
@@ -250,7 +256,7 @@ impl Touched {
         if let Some(range) = self.0.get_mut(&first)
             && range.end == end
         {
-            // The same blocks as before, which is the rule: nothing to cut.
+            // Nearly always an access covers one known range.
             range.waits(blocks, write, waits);
             if write {
                 range.writer = Some((step, blocks));
@@ -273,7 +279,7 @@ impl Touched {
         }
     }
 
-    /// Cuts the range that lies across `at`.
+    /// Cuts the range that contains `at`.
     fn split(&mut self, at: u32) {
         if let Some((_, range)) = self.0.range_mut(..at).next_back()
             && range.end > at
@@ -284,7 +290,7 @@ impl Touched {
         }
     }
 
-    /// Adds ranges for what in `first..end` nobody touched.
+    /// Adds ranges for the blocks of `first..end` without an access.
     fn fill(&mut self, first: u32, end: u32) {
         let mut at = first;
         let mut gaps = Vec::new();

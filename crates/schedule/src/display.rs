@@ -1,15 +1,15 @@
 //! A schedule as text: a line for the whole, then one per step.
 //!
 //! `  3 reduce  scratch0[1] op input[0..4] -> output[0..4]  after 1 2~` : a step after `~` is streamed after.
-use crate::{Action, Blocks, Schedule, Slot};
+use crate::{Action, Blocks, BufferId, Schedule};
 use std::fmt::{Display, Formatter, Result};
 
-impl Display for Slot {
+impl Display for BufferId {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         match self {
-            Slot::Input => f.write_str("input"),
-            Slot::Output => f.write_str("output"),
-            Slot::Scratch(index) => write!(f, "scratch{index}"),
+            BufferId::Input => f.write_str("input"),
+            BufferId::Output => f.write_str("output"),
+            BufferId::Scratch(index) => write!(f, "scratch{index}"),
         }
     }
 }
@@ -18,8 +18,8 @@ impl Display for Blocks {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         match self.count {
             0 => f.write_str("nothing"),
-            1 => write!(f, "{}[{}]", self.slot, self.first),
-            _ => write!(f, "{}[{}..{}]", self.slot, self.first, self.first + self.count),
+            1 => write!(f, "{}[{}]", self.buffer, self.first),
+            _ => write!(f, "{}[{}..{}]", self.buffer, self.first, self.first + self.count),
         }
     }
 }

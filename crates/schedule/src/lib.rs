@@ -1,10 +1,12 @@
 //! The plan of a collective operation as data: steps and what each waits for. Nothing here moves a byte.
 //!
-//! A schedule is one rank's part of one algorithm. It names buffers as slots cut into blocks, so it holds neither
-//! addresses nor lengths: the same schedule serves every call with the same algorithm, rank, size and root.
-//! Invariants: a step waits only for earlier steps; a message is named by (sender, receiver, edge), once per
-//! schedule set; a `Reduce` never writes where an operand lies, even when the user passes MPI_IN_PLACE, so that any
-//! step can be run again after its executor died; no slot is both read and written by steps that are not ordered.
+//! A schedule is one rank's part of one algorithm. It names buffers as buffers cut into blocks, so it holds
+//! neither addresses nor lengths: the same schedule serves every call with the same algorithm, rank, size and
+//! root.
+//!
+//! Invariants: a step waits only for earlier steps; (sender, receiver, edge) names one message of an
+//! operation; a `Reduce` never writes an operand, even with MPI_IN_PLACE, so any step can be run again after
+//! its executor died; two steps that are not ordered never write and read, or both write, the same block.
 //!
 //! Read next: `build.rs` (how a schedule is written), `algorithm/` (all of them), `verify.rs`, `simulate.rs`.
 #![forbid(unsafe_code)]
@@ -21,7 +23,7 @@ pub use algorithm::{ALGORITHMS, Algorithm, Collective, Facts, Growth, Neighbors,
 
 /// A buffer that a step names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Slot {
+pub enum BufferId {
     /// What the user sends.
     Input,
     /// What the user receives; also the one buffer of a broadcast.
@@ -30,32 +32,32 @@ pub enum Slot {
     Scratch(u8),
 }
 
-/// Consecutive blocks of a slot. How long a block is, is known only when the schedule is started.
+/// Consecutive blocks of a buffer. How long a block is, is known only when the schedule is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Blocks {
     /// Which buffer.
-    pub slot: Slot,
+    pub buffer: BufferId,
     /// The first block.
     pub first: u32,
     /// How many blocks; 0 is a message without bytes.
     pub count: u32,
 }
 
-impl Slot {
-    /// Block `block` of the slot.
+impl BufferId {
+    /// Block `block` of the buffer.
     pub fn block(self, block: u32) -> Blocks {
         self.blocks(block, 1)
     }
 
     /// `count` blocks from `first` on.
     pub fn blocks(self, first: u32, count: u32) -> Blocks {
-        Blocks { slot: self, first, count }
+        Blocks { buffer: self, first, count }
     }
 }
 
 impl Blocks {
-    /// No bytes at all: a message that only says that it came.
-    pub const NONE: Blocks = Blocks { slot: Slot::Output, first: 0, count: 0 };
+    /// No bytes: a message that only shows that its sender got there.
+    pub const NONE: Blocks = Blocks { buffer: BufferId::Output, first: 0, count: 0 };
 
     /// The block after the last one.
     pub fn end(self) -> u32 {
@@ -63,7 +65,7 @@ impl Blocks {
     }
 }
 
-/// What a step does. `peer` is a rank of the schedule's communicator.
+/// What a step does. Peers are ranks of the schedule's communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Lets `to` take the blocks.
@@ -72,7 +74,8 @@ pub enum Action {
     Recv { from: u32, edge: u32, into: Blocks },
     /// Copies blocks; both sides have the same number of bytes.
     Copy { from: Blocks, into: Blocks },
-    /// `into = left op right`, element by element; `left` holds the contributions of lower ranks where order matters.
+    /// `into = left op right`, element by element; `left` holds the contributions of lower ranks where order
+    /// matters.
     Reduce { left: Blocks, right: Blocks, into: Blocks },
 }
 
@@ -81,8 +84,8 @@ pub enum Action {
 pub struct After {
     /// The earlier step.
     pub step: u32,
-    /// Whether byte `k` of the waiting step needs only byte `k` of the earlier one, so that the two form a pipeline
-    /// (both have the same length then); otherwise the whole earlier step must be done.
+    /// Whether byte `k` of the waiting step needs only byte `k` of the earlier one: the two, of equal length,
+    /// form a pipeline. Otherwise the whole earlier step must be done.
     pub streaming: bool,
 }
 
@@ -97,21 +100,22 @@ pub struct Step {
     pub after_count: u32,
 }
 
-/// The user's slot whose partition gives the lengths of blocks.
+/// The user's buffer that gives the lengths of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Partition {
-    /// As the blocks of `Slot::Input`.
+    /// As the blocks of `BufferId::Input`.
     Input,
-    /// As the blocks of `Slot::Output`.
+    /// As the blocks of `BufferId::Output`.
     Output,
 }
 
-/// A scratch slot: `blocks` blocks, block `i` as long as block `(first + i) % n` of the partition, which has `n` blocks.
+/// A scratch buffer of `blocks` blocks; block `i` is as long as block `(first + i) % n` of a user's buffer of
+/// `n` blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Scratch {
     /// Whose block lengths.
     pub like: Partition,
-    /// The block that block 0 is like.
+    /// The block there that block 0 is like.
     pub first: u32,
     /// Number of blocks.
     pub blocks: u32,
@@ -124,11 +128,11 @@ pub struct Schedule {
     pub rank: u32,
     /// Ranks in the communicator.
     pub size: u32,
-    /// Blocks that `Slot::Input` is cut into (0: not used).
+    /// Blocks that `BufferId::Input` is cut into (0: not used).
     pub input_blocks: u32,
-    /// Blocks that `Slot::Output` is cut into (0: not used).
+    /// Blocks that `BufferId::Output` is cut into (0: not used).
     pub output_blocks: u32,
-    /// The scratch slots.
+    /// The scratch buffers.
     pub scratch: Vec<Scratch>,
     /// The steps, each after all that it waits for.
     pub steps: Vec<Step>,

@@ -1,5 +1,4 @@
-//! Seeded random numbers: SplitMix64 (Steele, Lea, Flood 2014), and its mixing step as a hash. The crate has no
-//! dependencies.
+//! Seeded random numbers: SplitMix64 (Steele, Lea, Flood 2014), and its mixing step as a hash.
 use std::hash::Hasher;
 
 /// One stream of numbers.
@@ -25,7 +24,7 @@ pub(crate) fn mix(word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// A hasher for maps by a number or two: what comes from outside never is a key.
+/// A hasher for maps by small numbers. No key comes from outside, so it need not resist attacks.
 #[derive(Default)]
 pub(crate) struct Mix(u64);
 

@@ -1,18 +1,17 @@
-//! How long an algorithm takes on a model network, and what it needs, from 2 to a million ranks.
+//! The time of an algorithm on a model network, and what it needs, from 2 to a million ranks.
 //!
-//! The model is LogGP (Alexandrov et al. 1995). A message costs `overhead` on the sender's processor, leaves by its port
-//! at `per_byte`, is under way for `latency`, enters by the receiver's port at `per_byte`, and costs `overhead`
-//! there. A rank has one processor for overheads, copies and reductions, and one port each way; whoever is ready first is
-//! served first. Exact within that model; approximate are:
-//! - Streaming steps are cut through: the next step starts after the first `chunk_bytes`, and ends no earlier than a chunk
-//!   after the step that it follows. Overhead is charged once per message, not per chunk.
-//! - Data is sent as soon as it is valid, also to a receiver that is not ready yet; that a send is done, its rank learns at
-//!   once. Ports do not idle for a stream that runs dry.
+//! The model is LogGP (Alexandrov et al. 1995): a message costs `overhead` on the sender's processor,
+//! `per_byte` at its port, `latency` on the way, then the same at the receiver. A rank has one processor for
+//! overheads, copies and reductions, and one port each way, first come, first served. Approximations:
+//! - A streaming step starts after the first `chunk_bytes` of the step that it follows, and ends a chunk
+//! after it at the earliest. Overhead is charged per message, not per chunk. A port does not idle while its
+//! stream runs dry.
+//! - Data leaves as soon as it is valid, whether or not the receiver is ready; its rank learns at once that
+//! it left.
 //! - Block lengths are the average: `count * bytes / blocks`. All operators are commutative.
 //!
-//! Without skew, and where the algorithm's facts say that all ranks do the same, one rank stands for all, which is exact: its
-//! messages arrive when its own would. Otherwise all ranks are simulated; plans are kept once
-//! for all ranks that do the same, relative to the own rank.
+//! Without skew, and where all ranks do the same (`Facts::symmetry`), one rank stands for all, which is
+//! exact.
 mod engine;
 mod template;
 
@@ -42,7 +41,7 @@ pub struct Network {
 }
 
 impl Default for Network {
-    /// Of the order of today's clusters: 1 us, 25 GB/s.
+    /// About a cluster of today: 1 us, 25 GB/s.
     fn default() -> Network {
         Network {
             latency_ps: 1_000_000,
@@ -84,12 +83,11 @@ pub struct Report {
     pub by_symmetry: bool,
 }
 
-/// Simulates one operation on `ranks` ranks, root 0. `bytes` is the vector of bcast, reduce, allreduce, scan, exscan and otherwise
-/// one block: what one rank gives to, or gets from, one other. `seed` chooses the skew.
+/// Simulates one operation on `ranks` ranks, root 0. `bytes` is the vector of bcast, reduce, allreduce, scan,
+/// exscan, and otherwise the block of one rank for one other. `seed` chooses the skew.
 ///
-/// Takes about 0.2 us and some bytes per step of all ranks, unless one rank stands for all: a million ranks are fine where
-/// `Facts::growth` is logarithmic, ten thousand elsewhere. Where nearly every rank has a plan of its own (allgather by
-/// bruck), a million ranks take 4 GB. Panics when there is no rank or no chunk.
+/// A million ranks are feasible where `Facts::growth` is logarithmic, ten thousand elsewhere
+/// (docs/tuning.md). Panics where there is no rank or no chunk.
 pub fn simulate(algorithm: Algorithm, ranks: u32, bytes: u64, network: &Network, seed: u64) -> Report {
     simulate_by(algorithm, ranks, bytes, network, seed, true)
 }
@@ -132,7 +130,7 @@ fn simulate_by(
 }
 
 impl Report {
-    /// Names the columns of a row.
+    /// The names of the columns.
     pub const HEADER: &str = "collective            algorithm        ranks        bytes      time us     messages   message bytes    steps schedule B  scratch B";
 }
 

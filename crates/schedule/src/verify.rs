@@ -1,19 +1,19 @@
 //! Does a set of schedules, one per rank, carry out its operation?
 //!
-//! `structure` looks at the steps alone: blocks in bounds, steps wait only for earlier ones, every send has its receive,
-//! nothing is overwritten that a step which might still run, or run again, reads, and no reduction writes
-//! an operand, also in place. `run` carries the operation out on symbols, in a random legal order, streaming steps a
-//! few elements at a time, and with executors that die in the middle of a step. It compares with
-//! the definition in the standard (MPI 5.0, chapter 6).
+//! `structure` looks at the steps alone: blocks are in bounds, steps wait only for earlier ones, every send
+//! has its receive, no step overwrites what another may still read or read again, no reduction writes an
+//! operand. `run` carries the operation out on symbols in a random legal order, streaming a few elements at a
+//! time, with executors that die in the middle of a step, and compares with the definition in the standard
+//! (MPI 5.0, chapter 6).
 //!
-//! A symbol stands for the list (order matters) or multiset of contributions it is made of: a random word each, combined as
-//! the words of a polynomial hash or as a sum. Two different lists collide with a chance of about 2^-60.
+//! A symbol stands for the list (order matters) or multiset of contributions to an element: a random word
+//! each, combined by a polynomial hash or a sum. Two different lists collide with a chance of about 2^-60.
 mod run;
 mod structure;
 
 use std::ops::Range;
 
-use crate::{Action, Algorithm, Blocks, Collective, Neighbors, Params, Schedule, Slot};
+use crate::{Action, Algorithm, Blocks, BufferId, Collective, Neighbors, Params, Schedule};
 
 /// An operation that a set of schedules is to carry out.
 #[derive(Clone, Debug)]
@@ -30,14 +30,16 @@ pub struct Operation {
     pub commutative: bool,
     /// Ranks in the first group of an intercommunicator; 0 on an intracommunicator.
     pub first_group: u32,
-    /// Numbers of elements, used cyclically. The vector of bcast, reduce, allreduce, scan, exscan has `[0]`; a block of gather,
-    /// scatter, allgather, alltoall, reduce_scatter_block has `[0]`; the block of rank r in gatherv, scatterv,
-    /// allgatherv, reduce_scatter has `[r]`; in alltoallv and alltoallw rank r sends `[r * size + s]` to s (in place: the two
-    /// ranks exchange `[min * size + max]`). Between groups, the first sends blocks of `[0]` and the second of `[1]` in allgather and alltoall;
-    /// in reductions that are scattered, blocks are lengthened so that both vectors have one length.
+    /// Numbers of elements, used cyclically. A vector (bcast, reduce, allreduce, scan, exscan) and a block of
+    /// gather, scatter, allgather, alltoall, reduce_scatter_block have `[0]`; rank r's block in gatherv,
+    /// scatterv, allgatherv, reduce_scatter has `[r]`; in alltoallv and alltoallw rank r sends `[r * size +
+    /// s]` to s (in place: `[min * size + max]` both ways). Between groups, the first sends blocks of `[0]`
+    /// and the second of `[1]` in allgather and alltoall; in scattered reductions blocks are lengthened so
+    /// that both vectors have one length.
     pub counts: Vec<u32>,
-    /// Of a neighborhood collective: the neighbours of every rank, else empty. `collective` is then the one that is carried out
-    /// among neighbours; in the forms of alltoall with unequal blocks rank r sends `[7 * r + k]` to neighbour k.
+    /// Of a neighborhood collective: the neighbours of every rank; `collective` is then the one among
+    /// neighbours. In the forms of alltoall with unequal blocks rank r sends `[7 * r + k]` to neighbour k.
+    /// Otherwise empty.
     pub neighbors: Vec<Neighbors>,
 }
 
@@ -77,7 +79,7 @@ impl Operation {
             && (!self.collective.is_rooted() || rank == self.root)
     }
 
-    /// A rank's own group and the one it exchanges with: all ranks, where there is one group.
+    /// A rank's local group and the one it exchanges with; all ranks where there is one group.
     fn groups(&self, rank: u32) -> (Range<u32>, Range<u32>) {
         let (first, second) = (0..self.first_group, self.first_group..self.size);
         match self.first_group {
@@ -99,10 +101,10 @@ impl Operation {
 
     /// The elements that a scattered reduction leaves with a rank.
     fn scattered(&self, rank: u32) -> u32 {
-        let (own, other) = self.groups(rank);
+        let (local, remote) = self.groups(rank);
         let sum = |group: Range<u32>| group.map(|rank| self.count(rank)).sum::<u32>();
-        let missing = sum(other).saturating_sub(sum(own.clone()));
-        self.count(rank) + if rank == own.start { missing } else { 0 }
+        let missing = sum(remote).saturating_sub(sum(local.clone()));
+        self.count(rank) + if rank == local.start { missing } else { 0 }
     }
 
     /// The plans of all ranks among their neighbours.
@@ -114,7 +116,7 @@ impl Operation {
         matches!(self.collective, Collective::Allgather | Collective::Allgatherv)
     }
 
-    /// The neighbour from which a rank's block comes, and the number of the block there (MPI 5.0, section 8.6).
+    /// The neighbour that sends a rank's block, and the number of the block there (MPI 5.0, section 8.6).
     fn origin(&self, rank: u32, block: u32) -> Option<(u32, u32)> {
         let here = &self.neighbors[rank as usize];
         let from = here.from[block as usize]?;
@@ -125,116 +127,119 @@ impl Operation {
     }
 
     /// `block` among neighbours.
-    fn neighbor_block(&self, slot: Slot, rank: u32, block: u32) -> u32 {
+    fn neighbor_block(&self, buffer: BufferId, rank: u32, block: u32) -> u32 {
         match self.collective {
             Collective::Allgather | Collective::Alltoall => self.count(0),
-            _ if slot == Slot::Input => self.count(7 * rank + block),
+            _ if buffer == BufferId::Input => self.count(7 * rank + block),
             _ => self.origin(rank, block).map_or(self.count(block), |(from, at)| self.count(7 * from + at)),
         }
     }
 
-    /// Elements in block `block` of `blocks` of a rank's user slot, whether or not it exists there.
-    fn block(&self, slot: Slot, rank: u32, block: u32, blocks: u32) -> u32 {
+    /// Elements in block `block` of `blocks` of a rank's user buffer, whether or not it exists there.
+    fn block(&self, buffer: BufferId, rank: u32, block: u32, blocks: u32) -> u32 {
         use Collective::*;
         if !self.neighbors.is_empty() {
-            return self.neighbor_block(slot, rank, block);
+            return self.neighbor_block(buffer, rank, block);
         }
         let spread = |total: u32| total / blocks + u32::from(block < total % blocks);
-        let (own, other) = self.groups(rank);
-        let sends = slot == Slot::Input;
+        let (local, remote) = self.groups(rank);
+        let sends = buffer == BufferId::Input;
         let second = self.first_group > 0 && (rank >= self.first_group) == sends;
         match self.collective {
             Barrier => 0,
             Bcast | Reduce | Allreduce | Scan | Exscan => spread(self.count(0)),
             Gather | Scatter => self.count(0),
             Allgather | Alltoall => self.count(second.into()),
-            ReduceScatterBlock if self.first_group > 0 => self.count(0) * other.len() as u32,
+            ReduceScatterBlock if self.first_group > 0 => self.count(0) * remote.len() as u32,
             ReduceScatterBlock => self.count(0),
-            ReduceScatter => self.scattered(if sends { own.start + block } else { rank }),
+            ReduceScatter => self.scattered(if sends { local.start + block } else { rank }),
             Gatherv | Allgatherv if sends => self.count(rank),
             Scatterv if !sends => self.count(rank),
-            Gatherv | Scatterv | Allgatherv => self.count(other.start + block),
-            Alltoallv | Alltoallw if sends => self.pair(rank, other.start + block),
-            Alltoallv | Alltoallw => self.pair(other.start + block, rank),
+            Gatherv | Scatterv | Allgatherv => self.count(remote.start + block),
+            Alltoallv | Alltoallw if sends => self.pair(rank, remote.start + block),
+            Alltoallv | Alltoallw => self.pair(remote.start + block, rank),
         }
     }
 
-    /// The blocks that a rank's user slot has by the definition; a vector is one. 0: there is none.
-    fn blocks(&self, slot: Slot, rank: u32) -> u32 {
+    /// The blocks that a rank's user buffer has by the definition; a vector is one. 0: there is none.
+    fn blocks(&self, buffer: BufferId, rank: u32) -> u32 {
         use Collective::*;
         if let Some(neighbors) = self.neighbors.get(rank as usize) {
             let to = if self.same_for_neighbors() { 1 } else { neighbors.to.len() };
-            return if slot == Slot::Input { to } else { neighbors.from.len() } as u32;
+            return if buffer == BufferId::Input { to } else { neighbors.from.len() } as u32;
         }
-        let (own, other) = self.groups(rank);
-        let (own, others, at_root) = (own.len() as u32, other.len() as u32, u32::from(rank == self.root));
-        let serves = u32::from(other.contains(&self.root));
-        match (self.collective, slot == Slot::Input) {
+        let (local, remote) = self.groups(rank);
+        let (local, remote_size, at_root) =
+            (local.len() as u32, remote.len() as u32, u32::from(rank == self.root));
+        let serves = u32::from(remote.contains(&self.root));
+        match (self.collective, buffer == BufferId::Input) {
             (Barrier, _) | (Bcast, true) => 0,
             (Bcast, false) => serves.max(at_root),
-            (Gather | Gatherv, false) | (Scatter | Scatterv, true) => others * at_root,
+            (Gather | Gatherv, false) | (Scatter | Scatterv, true) => remote_size * at_root,
             (Gather | Gatherv | Reduce, true) | (Scatter | Scatterv, false) => serves,
             (Reduce, false) => at_root,
-            (Allgather | Allgatherv, false) | (Alltoall | Alltoallv | Alltoallw, _) => others,
-            (ReduceScatterBlock | ReduceScatter, true) => own,
+            (Allgather | Allgatherv, false) | (Alltoall | Alltoallv | Alltoallw, _) => remote_size,
+            (ReduceScatterBlock | ReduceScatter, true) => local,
             _ => 1,
         }
     }
 
-    /// Where the blocks of a user slot start, and the end, in elements, when cut into `blocks`.
-    fn offsets(&self, slot: Slot, rank: u32, blocks: u32) -> Vec<u32> {
+    /// Where the blocks of a user buffer start, and the end, in elements, when cut into `blocks`.
+    fn offsets(&self, buffer: BufferId, rank: u32, blocks: u32) -> Vec<u32> {
         let mut offsets = vec![0];
         for block in 0..blocks {
-            offsets.push(offsets[block as usize] + self.block(slot, rank, block, blocks));
+            offsets.push(offsets[block as usize] + self.block(buffer, rank, block, blocks));
         }
         offsets
     }
 
-    /// Elements in a user slot.
-    fn elements(&self, slot: Slot, rank: u32) -> u32 {
-        *self.offsets(slot, rank, self.blocks(slot, rank)).last().expect("starts with 0")
+    /// Elements in a user buffer.
+    fn elements(&self, buffer: BufferId, rank: u32) -> u32 {
+        *self.offsets(buffer, rank, self.blocks(buffer, rank)).last().expect("starts with 0")
     }
 
     /// Where a rank's input and output start in its memory.
     fn bases(&self, rank: u32) -> (u32, u32) {
         use Collective::*;
-        let own = |slot| self.offsets(slot, rank, self.size)[rank as usize];
+        let block = |buffer| self.offsets(buffer, rank, self.size)[rank as usize];
         match self.collective {
-            _ if !self.in_place_on(rank) => (0, self.elements(Slot::Input, rank)),
-            Gather | Gatherv | Allgather | Allgatherv => (own(Slot::Output), 0),
-            Scatter | Scatterv => (0, own(Slot::Input)),
+            _ if !self.in_place_on(rank) => (0, self.elements(BufferId::Input, rank)),
+            Gather | Gatherv | Allgather | Allgatherv => (block(BufferId::Output), 0),
+            Scatter | Scatterv => (0, block(BufferId::Input)),
             _ => (0, 0),
         }
     }
 
-    /// What a rank's output has to be: for each element, the contributions (rank, element of its input), or nothing
-    /// where the standard leaves it open.
+    /// The right output of a rank: for each element its contributions (rank, element of its input), or
+    /// nothing where the standard leaves it open.
     fn definition(&self, rank: u32) -> Vec<Vec<(u32, u32)>> {
         use Collective::*;
-        let all = self.elements(Slot::Output, rank);
+        let all = self.elements(BufferId::Output, rank);
         if !self.neighbors.is_empty() {
             let received = |block: u32| {
                 let origin = self.origin(rank, block);
-                let first = origin.map_or(0, |(from, at)| self.offsets(Slot::Input, from, at)[at as usize]);
-                let elements = 0..self.neighbor_block(Slot::Output, rank, block);
+                let first =
+                    origin.map_or(0, |(from, at)| self.offsets(BufferId::Input, from, at)[at as usize]);
+                let elements = 0..self.neighbor_block(BufferId::Output, rank, block);
                 elements.map(move |at| origin.map(|(from, _)| (from, first + at)).into_iter().collect())
             };
-            return (0..self.blocks(Slot::Output, rank)).flat_map(received).collect();
+            return (0..self.blocks(BufferId::Output, rank)).flat_map(received).collect();
         }
-        let (own, other) = self.groups(rank);
+        let (local, remote) = self.groups(rank);
         let sum = |ranks: Range<u32>, first: u32| {
             (first..first + all).map(|element| ranks.clone().map(|rank| (rank, element)).collect()).collect()
         };
         let from_all = |first: &dyn Fn(u32) -> u32| {
-            let blocks = (0..self.blocks(Slot::Output, rank)).map(|block| {
-                let source = other.start + block;
-                let count = self.block(Slot::Output, rank, block, other.len() as u32);
+            let blocks = (0..self.blocks(BufferId::Output, rank)).map(|block| {
+                let source = remote.start + block;
+                let count = self.block(BufferId::Output, rank, block, remote.len() as u32);
                 (first(source)..first(source) + count).map(move |element| vec![(source, element)])
             });
             blocks.flatten().collect()
         };
-        let sent_to_me =
-            |source: u32| self.offsets(Slot::Input, source, own.len() as u32)[(rank - own.start) as usize];
+        let sent_to_me = |source: u32| {
+            self.offsets(BufferId::Input, source, local.len() as u32)[(rank - local.start) as usize]
+        };
         match self.collective {
             Barrier => Vec::new(),
             Bcast => (0..all).map(|element| vec![(self.root, element)]).collect(),
@@ -244,8 +249,8 @@ impl Operation {
                 let first = if all > 0 { sent_to_me(self.root) } else { 0 };
                 (first..first + all).map(|element| vec![(self.root, element)]).collect()
             }
-            Reduce | Allreduce => sum(other.clone(), 0),
-            ReduceScatterBlock | ReduceScatter => sum(other.clone(), sent_to_me(rank)),
+            Reduce | Allreduce => sum(remote.clone(), 0),
+            ReduceScatterBlock | ReduceScatter => sum(remote.clone(), sent_to_me(rank)),
             Scan => sum(0..rank + 1, 0),
             Exscan => sum(0..rank, 0),
         }

@@ -1,23 +1,24 @@
-//! A schedule as flat words, to be copied to another process, and its validation: what arrives may be corrupt.
+//! A schedule as flat words, to be copied to another process, and its validation: what arrives may be
+//! corrupt.
 //!
-//! `[magic and version][rank, size][input_blocks, output_blocks][scratch, steps][after, words]`, then scratch, steps and
-//! waits, and last a hash of all that stands before it.
+//! `[magic and version][rank, size][input_blocks, output_blocks][scratch, steps][after, words]`, then
+//! scratch, steps and waits, and last a hash of all before it.
 use crate::random::mix;
-use crate::{Action, After, Blocks, Partition, Schedule, Scratch, Slot, Step};
+use crate::{Action, After, Blocks, BufferId, Partition, Schedule, Scratch, Step};
 
 /// "outboard" in ASCII, and the version of the format in the last byte.
 const MAGIC: u64 = 0x6f75_7462_6f61_7201;
 const HEADER_WORDS: usize = 5;
 
 impl Schedule {
-    /// What the crate promises of a single schedule: blocks are in bounds, peers exist, a step waits only for earlier
-    /// ones, a reduction and a copy do not write what they read, nothing is received twice by one name.
+    /// Checks a single schedule: blocks are in bounds, peers exist, a step waits only for earlier ones, a
+    /// reduction and a copy do not write what they read, no message is received twice.
     pub fn check(&self) -> Result<(), String> {
         if self.rank >= self.size {
             return Err(format!("rank {} of {}", self.rank, self.size));
         }
         if self.scratch.len() > 256 {
-            return Err(format!("{} scratch slots", self.scratch.len()));
+            return Err(format!("{} scratch buffers", self.scratch.len()));
         }
         for (index, scratch) in self.scratch.iter().enumerate() {
             let blocks = self.partition_blocks(scratch.like);
@@ -39,12 +40,12 @@ impl Schedule {
         }
     }
 
-    /// The number of blocks of a slot; none where there is no such slot.
-    pub fn slot_blocks(&self, slot: Slot) -> Option<u32> {
-        match slot {
-            Slot::Input => Some(self.input_blocks),
-            Slot::Output => Some(self.output_blocks),
-            Slot::Scratch(index) => self.scratch.get(index as usize).map(|scratch| scratch.blocks),
+    /// The number of blocks of a buffer; none where there is no such buffer.
+    pub fn buffer_blocks(&self, buffer: BufferId) -> Option<u32> {
+        match buffer {
+            BufferId::Input => Some(self.input_blocks),
+            BufferId::Output => Some(self.output_blocks),
+            BufferId::Scratch(index) => self.scratch.get(index as usize).map(|scratch| scratch.blocks),
         }
     }
 
@@ -60,11 +61,11 @@ impl Schedule {
             true => Ok(()),
             false => Err(format!("peer {peer} of {}", self.size)),
         };
-        let apart = |a: Blocks, b: Blocks| match a.slot != b.slot || a.first >= b.end() || b.first >= a.end()
-        {
-            true => Ok(()),
-            false => Err(format!("{a} and {b} overlap")),
-        };
+        let apart =
+            |a: Blocks, b: Blocks| match a.buffer != b.buffer || a.first >= b.end() || b.first >= a.end() {
+                true => Ok(()),
+                false => Err(format!("{a} and {b} overlap")),
+            };
         match step.action {
             Action::Send { to, from, .. } => peer(to).and(self.check_blocks(from)),
             Action::Recv { from, into, .. } => peer(from).and(self.check_blocks(into)),
@@ -79,10 +80,11 @@ impl Schedule {
     }
 
     fn check_blocks(&self, blocks: Blocks) -> Result<(), String> {
-        let all = self.slot_blocks(blocks.slot).ok_or_else(|| format!("there is no {}", blocks.slot))?;
+        let all =
+            self.buffer_blocks(blocks.buffer).ok_or_else(|| format!("there is no {}", blocks.buffer))?;
         match blocks.first.checked_add(blocks.count) {
             Some(end) if end <= all => Ok(()),
-            _ => Err(format!("blocks {}+{} of {all} in {}", blocks.first, blocks.count, blocks.slot)),
+            _ => Err(format!("blocks {}+{} of {all} in {}", blocks.first, blocks.count, blocks.buffer)),
         }
     }
 
@@ -139,7 +141,7 @@ impl Schedule {
         let ((rank, size), (input_blocks, output_blocks)) = (unpair(words[1]), unpair(words[2]));
         let (scratch_count, step_count) = unpair(words[3]);
         let mut reader = Reader(&body[HEADER_WORDS..]);
-        // Every entry takes a word at least (a wait half of one), so a wild count allocates no more than the words.
+        // Every entry takes at least half a word, so a wild count cannot allocate more than the words given.
         if [scratch_count, step_count, waits / 2].iter().any(|&count| count as usize > words.len()) {
             return Err("more entries than words".into());
         }
@@ -173,7 +175,8 @@ impl Schedule {
     }
 }
 
-/// `[kind: 2, waits: 28, three slots: 10 each]`, a word for peer and edge of a message, a word for each blocks.
+/// `[kind: 2, waits: 28, three buffers: 10 each]`, a word for peer and edge of a message, a word for each
+/// operand.
 fn push_step(words: &mut Vec<u64>, step: &Step) {
     assert!(step.after_count < 1 << 28, "a step waits for fewer than 2^28 others");
     let (kind, message, blocks) = match step.action {
@@ -184,18 +187,18 @@ fn push_step(words: &mut Vec<u64>, step: &Step) {
     };
     let mut head = kind | u64::from(step.after_count) << 2;
     for (place, blocks) in blocks.iter().enumerate() {
-        head |= blocks.map_or(0, |blocks| slot_number(blocks.slot)) << (30 + 10 * place);
+        head |= blocks.map_or(0, |blocks| buffer_number(blocks.buffer)) << (30 + 10 * place);
     }
     words.push(head);
     words.extend(message.map(|(peer, edge)| pair(peer, edge)));
     words.extend(blocks.iter().flatten().map(|blocks| pair(blocks.first, blocks.count)));
 }
 
-fn slot_number(slot: Slot) -> u64 {
-    match slot {
-        Slot::Input => 0,
-        Slot::Output => 1,
-        Slot::Scratch(index) => 2 + u64::from(index),
+fn buffer_number(buffer: BufferId) -> u64 {
+    match buffer {
+        BufferId::Input => 0,
+        BufferId::Output => 1,
+        BufferId::Scratch(index) => 2 + u64::from(index),
     }
 }
 
@@ -209,13 +212,13 @@ impl Reader<'_> {
     }
 
     fn blocks(&mut self, head: u64, place: u32) -> Result<Blocks, String> {
-        let slot = match head >> (30 + 10 * place) & 0x3ff {
-            0 => Slot::Input,
-            1 => Slot::Output,
-            number => Slot::Scratch(u8::try_from(number - 2).map_err(|_| format!("slot {number}"))?),
+        let buffer = match head >> (30 + 10 * place) & 0x3ff {
+            0 => BufferId::Input,
+            1 => BufferId::Output,
+            number => BufferId::Scratch(u8::try_from(number - 2).map_err(|_| format!("buffer {number}"))?),
         };
         let (first, count) = unpair(self.word()?);
-        Ok(Blocks { slot, first, count })
+        Ok(Blocks { buffer, first, count })
     }
 
     fn step(&mut self, after_first: u32) -> Result<Step, String> {

@@ -1,5 +1,5 @@
-//! Every algorithm, 1 to 33 ranks, every root, odd counts, in place, commutative and not: against the definition.
-//! Odd counts are: none, one, fewer elements than ranks, uneven counts with zeros among them.
+//! Every algorithm, 1 to 33 ranks, every root, odd counts, in place, commutative and not: against the
+//! definition. Odd counts are: none, one, fewer elements than ranks, uneven counts with zeros among them.
 use outboard_schedule::verify::{Operation, run, structure};
 use outboard_schedule::{ALGORITHMS, Collective, Facts};
 
@@ -72,7 +72,8 @@ collectives! {
     reduce_scatter_block ReduceScatterBlock reduce_scatter ReduceScatter scan Scan exscan Exscan
 }
 
-/// Between two groups of 1 to 8 ranks each: every root on either side, lengths that differ by direction and may be none.
+/// Between two groups of 1 to 8 ranks each: every root on either side, lengths that differ by direction and
+/// may be none.
 #[test]
 fn between_groups() {
     for facts in ALGORITHMS.iter().filter(|facts| facts.inter) {

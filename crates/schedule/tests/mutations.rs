@@ -23,7 +23,7 @@ fn operations() -> impl Iterator<Item = (Operation, Vec<Schedule>)> {
     })
 }
 
-/// Applies `mutate` to a random step of every operation until it applies (returns true); the verifier must refuse.
+/// Changes a random step of every operation for which `mutate` returns true; the verifier must refuse.
 fn all_refused(mut mutate: impl FnMut(&mut Schedule, usize, &mut SmallRng) -> bool) {
     let mut random = SmallRng::seed_from_u64(7);
     let mut tried = 0;
@@ -60,8 +60,8 @@ fn swapped_operands() {
         }
         _ => false,
     });
-    /// The only plans here with a commutative operator are rings of allreduce: one block per rank on both sides, and a
-    /// reduction of what just came from the left.
+    /// The only plans here with a commutative operator are rings of allreduce: one block per rank on both
+    /// sides, and a reduction of what just came from the left.
     fn commutes(plan: &Schedule) -> bool {
         plan.output_blocks == plan.size && plan.steps.len() as u32 >= 5 * (plan.size - 1)
     }
@@ -70,13 +70,13 @@ fn swapped_operands() {
 #[test]
 fn a_wrong_block() {
     all_refused(|plan, step, random| {
-        let (slot, blocks) = match &mut plan.steps[step].action {
-            Action::Send { from, .. } | Action::Copy { from, .. } => (from.slot, from),
-            Action::Recv { into, .. } | Action::Reduce { into, .. } => (into.slot, into),
+        let (buffer, blocks) = match &mut plan.steps[step].action {
+            Action::Send { from, .. } | Action::Copy { from, .. } => (from.buffer, from),
+            Action::Recv { into, .. } | Action::Reduce { into, .. } => (into.buffer, into),
         };
         let first = blocks.first;
         blocks.first = if random.random() { first + 1 } else { first.saturating_sub(1) };
-        blocks.first != first && blocks.count > 0 && slot == blocks.slot
+        blocks.first != first && blocks.count > 0 && buffer == blocks.buffer
     });
 }
 
@@ -107,7 +107,7 @@ fn no_wait_for_data() {
         let needed = plan.steps[..step].iter().any(|earlier| match earlier.action {
             Action::Recv { into, .. } | Action::Copy { into, .. } | Action::Reduce { into, .. } => operands
                 .iter()
-                .any(|read| read.slot == into.slot && read.first < into.end() && into.first < read.end()),
+                .any(|read| read.buffer == into.buffer && read.first < into.end() && into.first < read.end()),
             Action::Send { .. } => false,
         });
         plan.steps[step].after_count = 0;
@@ -128,7 +128,7 @@ fn streaming_over_a_reader() {
                 Action::Send { from, .. } | Action::Copy { from, .. } => from == into,
                 _ => false,
             };
-            // Alone it must matter: no other wait may stand in for it.
+            // It must matter alone: no other wait may replace it.
             if reads && count == 1 {
                 plan.after[at].streaming = true;
                 changed = true;
@@ -160,15 +160,15 @@ fn a_barrier_with_a_gap() {
     }
 }
 
-/// A wait in a circle through two ranks.
+/// A cycle of waits through two ranks.
 #[test]
 fn a_deadlock() {
-    use outboard_schedule::{Slot, build::Builder};
+    use outboard_schedule::{BufferId, build::Builder};
     let plan = |rank: u32| {
         let mut plan = Builder::new(rank, 2, 1, 2);
-        plan.copy(Slot::Input.block(0), Slot::Output.block(rank));
-        let got = plan.recv(1 - rank, Slot::Output.block(1 - rank));
-        plan.send_after(1 - rank, Slot::Input.block(0), &[got]);
+        plan.copy(BufferId::Input.block(0), BufferId::Output.block(rank));
+        let got = plan.recv(1 - rank, BufferId::Output.block(1 - rank));
+        plan.send_after(1 - rank, BufferId::Input.block(0), &[got]);
         plan.finish()
     };
     let collective = Collective::Allgather;

@@ -1,9 +1,10 @@
-//! Plans among neighbours: on all small Cartesian grids, on random graphs with repeated edges and loops, and with mistakes.
+//! Plans among neighbours: on all small Cartesian grids, on random graphs with repeated edges and loops, and
+//! with mistakes.
 use outboard_schedule::verify::{Operation, verify};
 use outboard_schedule::{Action, Collective, Neighbors};
 use rand::{Rng, SeedableRng, rngs::SmallRng, seq::SliceRandom};
 
-/// Of every sort, with several counts.
+/// Every collective among neighbours, with several counts.
 fn operations(neighbors: &[Neighbors]) -> impl Iterator<Item = Operation> {
     use Collective::*;
     let cases = [
@@ -65,11 +66,11 @@ fn grids() {
     }
 }
 
-/// Edges drawn with replacement, in an order of its own on every rank.
+/// Edges drawn with replacement, ordered at random on every rank.
 fn graph(random: &mut SmallRng) -> Vec<Neighbors> {
     let size = random.random_range(1..8);
-    let nobody = |rank| Neighbors { rank, size, to: vec![], from: vec![], paired: false };
-    let mut all: Vec<Neighbors> = (0..size).map(nobody).collect();
+    let alone = |rank| Neighbors { rank, size, to: vec![], from: vec![], paired: false };
+    let mut all: Vec<Neighbors> = (0..size).map(alone).collect();
     for _ in 0..random.random_range(0..30) {
         let (from, to) = (random.random_range(0..size), random.random_range(0..size));
         all[from as usize].to.push(Some(to));
@@ -88,7 +89,7 @@ fn graphs() {
     (0..200).for_each(|_| all_right(&graph(&mut random)));
 }
 
-// Goal: the verifier would notice. Two receives from one process that change places are refused, unless all blocks are alike.
+// Goal: the verifier refuses two receives from one process that change places, unless all blocks are alike.
 #[test]
 fn exchanged_edges_are_refused() {
     let mut tried = 0;

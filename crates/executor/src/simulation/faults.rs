@@ -6,7 +6,7 @@ use crate::record::{BUCKETS, Head};
 use crate::{Binding, Config, Cut, InstanceTicket, Offload, Poll, Reduction, Start};
 use datatype::{Basic, Buffer, PredefinedOp};
 use error::Class;
-use schedule::{Action, Partition, Schedule, Slot};
+use schedule::{Action, BufferId, Partition, Schedule};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use transport::shm::State;
@@ -57,11 +57,11 @@ fn words(values: impl IntoIterator<Item = u32>) -> Vec<u8> {
 #[test]
 fn different_lengths_are_told_to_the_receiver_and_hang_nobody() {
     for offload in [Offload::Off, Offload::On] {
-        for (sent, room) in [(64usize, 16usize), (16, 64), (0, 8), (8, 0)] {
+        for (sent, expected) in [(64usize, 16usize), (16, 64), (0, 8), (8, 0)] {
             let mut job = Job::new(3, 1, &Config::default());
             let mut tickets = vec![];
             // A pipeline: what rank 1 cannot receive it still passes on, so that rank 2 does not hang.
-            for (rank, bytes) in [sent, room, room].into_iter().enumerate() {
+            for (rank, bytes) in [sent, expected, expected].into_iter().enumerate() {
                 let buffer = job.ranks[rank].buffer(&vec![rank as u8; bytes], Home::Private);
                 let schedule = Kind::Bcast.schedule(rank as u32, 3);
                 let start = start(&job, schedule, Binding::None, even(&buffer, 1), offload);
@@ -71,7 +71,7 @@ fn different_lengths_are_told_to_the_receiver_and_hang_nobody() {
             assert_eq!((&ended[0], &ended[2]), (&Ok(()), &Ok(())));
             let error = ended[1].as_ref().unwrap_err();
             assert_eq!(error.class, Class::Truncate);
-            let facts = format!("rank 0 contributes {sent} bytes where rank 1 expects {room}");
+            let facts = format!("rank 0 contributes {sent} bytes where rank 1 expects {expected}");
             assert!(error.message.contains(&facts), "{error}");
         }
     }
@@ -332,9 +332,9 @@ fn memory_of_operations_comes_back() {
     for sequence in 0..30 {
         // Scratch of 2 MiB each, more than may lie idle; and every time a new schedule.
         let mut plan = Plan::new(0, 1, 1, 1).scratch(Partition::Input, 0, 1);
-        let (input, scratch) = (blocks(Slot::Input, 0, 1), blocks(Slot::Scratch(0), 0, 1));
+        let (input, scratch) = (blocks(BufferId::Input, 0, 1), blocks(BufferId::Scratch(0), 0, 1));
         let copied = plan.step(Action::Copy { from: input, into: scratch }, &[]);
-        plan.step(Action::Copy { from: scratch, into: blocks(Slot::Output, 0, 1) }, &[whole(copied)]);
+        plan.step(Action::Copy { from: scratch, into: blocks(BufferId::Output, 0, 1) }, &[whole(copied)]);
         let mut start = start(&job, plan.finish(), even(&buffer, 1), even(&buffer, 1), Offload::Off);
         start.sequence = sequence;
         let ticket = job.ranks[0].executor.start(start).unwrap();

@@ -1,6 +1,6 @@
 //! Schedules by hand, and what they must compute.
 
-use schedule::{Action, After, Blocks, Partition, Schedule, Scratch, Slot, Step};
+use schedule::{Action, After, Blocks, BufferId, Partition, Schedule, Scratch, Step};
 
 /// Collects steps.
 pub struct Plan {
@@ -17,8 +17,8 @@ pub fn streaming(step: u32) -> After {
     After { step, streaming: true }
 }
 
-pub fn blocks(slot: Slot, first: u32, count: u32) -> Blocks {
-    Blocks { slot, first, count }
+pub fn blocks(buffer: BufferId, first: u32, count: u32) -> Blocks {
+    Blocks { buffer, first, count }
 }
 
 impl Plan {
@@ -71,12 +71,12 @@ impl Kind {
 /// Everybody to everybody, all at once.
 fn alltoall(rank: u32, size: u32) -> Schedule {
     let mut plan = Plan::new(rank, size, size, size);
-    let block = |slot, index| blocks(slot, index, 1);
-    plan.step(Action::Copy { from: block(Slot::Input, rank), into: block(Slot::Output, rank) }, &[]);
+    let block = |buffer, index| blocks(buffer, index, 1);
+    plan.step(Action::Copy { from: block(BufferId::Input, rank), into: block(BufferId::Output, rank) }, &[]);
     for hop in 1..size {
         let (to, from) = ((rank + hop) % size, (rank + size - hop) % size);
-        plan.step(Action::Send { to, edge: 7, from: block(Slot::Input, to) }, &[]);
-        plan.step(Action::Recv { from, edge: 7, into: block(Slot::Output, from) }, &[]);
+        plan.step(Action::Send { to, edge: 7, from: block(BufferId::Input, to) }, &[]);
+        plan.step(Action::Recv { from, edge: 7, into: block(BufferId::Output, from) }, &[]);
     }
     plan.finish()
 }
@@ -84,7 +84,7 @@ fn alltoall(rank: u32, size: u32) -> Schedule {
 /// From rank 0 along a pipeline.
 fn bcast(rank: u32, size: u32) -> Schedule {
     let mut plan = Plan::new(rank, size, 0, 1);
-    let all = blocks(Slot::Output, 0, 1);
+    let all = blocks(BufferId::Output, 0, 1);
     let mut after = vec![];
     if rank > 0 {
         after.push(streaming(plan.step(Action::Recv { from: rank - 1, edge: 0, into: all }, &[])));
@@ -100,8 +100,8 @@ fn bcast(rank: u32, size: u32) -> Schedule {
 fn allreduce(rank: u32, size: u32) -> Schedule {
     let mut plan =
         Plan::new(rank, size, 1, 1).scratch(Partition::Output, 0, 1).scratch(Partition::Output, 0, 1);
-    let (input, output) = (blocks(Slot::Input, 0, 1), blocks(Slot::Output, 0, 1));
-    let (arrived, sum) = (blocks(Slot::Scratch(0), 0, 1), blocks(Slot::Scratch(1), 0, 1));
+    let (input, output) = (blocks(BufferId::Input, 0, 1), blocks(BufferId::Output, 0, 1));
+    let (arrived, sum) = (blocks(BufferId::Scratch(0), 0, 1), blocks(BufferId::Scratch(1), 0, 1));
     let mut read = None;
     if rank > 0 {
         let recv = plan.step(Action::Recv { from: rank - 1, edge: 0, into: arrived }, &[]);
@@ -131,8 +131,8 @@ fn allreduce(rank: u32, size: u32) -> Schedule {
 /// Round a ring.
 fn allgather(rank: u32, size: u32) -> Schedule {
     let mut plan = Plan::new(rank, size, 1, size);
-    let block = |index| blocks(Slot::Output, index, 1);
-    let mut last = plan.step(Action::Copy { from: blocks(Slot::Input, 0, 1), into: block(rank) }, &[]);
+    let block = |index| blocks(BufferId::Output, index, 1);
+    let mut last = plan.step(Action::Copy { from: blocks(BufferId::Input, 0, 1), into: block(rank) }, &[]);
     for hop in 0..size - 1 {
         let (give, take) = ((rank + size - hop) % size, (rank + size - hop - 1) % size);
         plan.step(Action::Send { to: (rank + 1) % size, edge: hop, from: block(give) }, &[streaming(last)]);
@@ -145,7 +145,7 @@ fn allgather(rank: u32, size: u32) -> Schedule {
 /// Dissemination: messages without bytes.
 fn barrier(rank: u32, size: u32) -> Schedule {
     let mut plan = Plan::new(rank, size, 0, 0);
-    let none = blocks(Slot::Input, 0, 0);
+    let none = blocks(BufferId::Input, 0, 0);
     let (mut hop, mut after) = (1, vec![]);
     while hop < size {
         plan.step(Action::Send { to: (rank + hop) % size, edge: hop, from: none }, &after);

@@ -24,7 +24,7 @@ struct Operation {
     /// Elements (of 4 bytes) of a block.
     elements: usize,
     in_place: bool,
-    /// A slot as one buffer for each block.
+    /// A buffer as one buffer for each block.
     pieces: bool,
     seed: u64,
 }

@@ -3,11 +3,11 @@
 use super::{Params, cyclic, powers_of_two_below};
 use crate::build::{Alias, Builder};
 use crate::{
+    BufferId::{Input, Output},
     Schedule,
-    Slot::{Input, Output},
 };
 
-/// With the own block on its way into `Output`.
+/// A plan that begins with the copy of this rank's block to `Output`.
 fn builder(&Params { rank, size, in_place, .. }: &Params) -> Builder {
     let plan = Builder::new(rank, size, 1, size);
     let mut plan = plan.alias(if in_place { Alias::InputIsOutputBlock(rank) } else { Alias::None });
@@ -15,8 +15,9 @@ fn builder(&Params { rank, size, in_place, .. }: &Params) -> Builder {
     plan
 }
 
-/// Bruck et al. 1997, without its rotation: before the round of `hop` a rank has the blocks of the `hop` ranks from
-/// itself on, in their final place. What wraps around the last rank goes as two messages.
+/// Concatenation of Bruck et al. 1997, without the final rotation: before the round of `hop` a rank has the
+/// blocks of the `hop` ranks from itself on, where they stay. A range that wraps around the last rank takes
+/// two messages.
 pub fn bruck(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = builder(params);
@@ -37,7 +38,7 @@ pub fn bruck(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Ring: each block goes once around, streaming. Every link carries each byte once.
+/// Ring (Thakur et al. 2005): each block goes around once, streaming, so every link carries each byte once.
 pub fn ring(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = builder(params);
@@ -50,7 +51,7 @@ pub fn ring(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Everybody to everybody at once.
+/// All ranks to all ranks at once.
 pub fn linear(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = builder(params);

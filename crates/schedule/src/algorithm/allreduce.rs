@@ -1,12 +1,12 @@
-//! MPI_Allreduce: `Input` and `Output` are the vector, with one partition. Every rank gets the same bits, since both
-//! partners of an exchange combine with the lower rank's part on the left, or one rank computes for all.
-//! In place: plans name only `Output`.
+//! MPI_Allreduce: `Input` and `Output` are the vector, cut alike. In place: plans name only `Output`. Every
+//! rank gets the same bits: both partners of an exchange combine with the lower rank's part on the left, or
+//! one rank computes for all.
 use super::Params;
-use super::halving::{self, Fold, Role, Window};
+use super::halving::{self, Fold, Role, VectorPart};
 use crate::build::{Alias, Builder};
 use crate::{
+    BufferId::{Input, Output},
     Schedule,
-    Slot::{Input, Output},
 };
 
 fn builder(params: &Params, blocks: u32) -> Builder {
@@ -14,14 +14,15 @@ fn builder(params: &Params, blocks: u32) -> Builder {
     plan.alias(if params.in_place { Alias::Same } else { Alias::None })
 }
 
-/// A folded rank gives its vector away and gets the result.
+/// A folded rank sends its vector and receives the result.
 fn folded(mut plan: Builder, partner: u32, blocks: u32) -> Schedule {
     plan.send(partner, Input.blocks(0, blocks));
     plan.recv(partner, Output.blocks(0, blocks));
     plan.finish()
 }
 
-/// Recursive doubling: log2(n) exchanges of the whole vector; two more where n is no power of two. Keeps the order.
+/// Recursive doubling (Thakur et al. 2005): log2(n) exchanges of the whole vector, two more where n is no
+/// power of two. Keeps the order.
 pub fn doubling(params: &Params) -> Schedule {
     let mut plan = builder(params, 1);
     let fold = Fold::new(params.size, 0);
@@ -50,8 +51,8 @@ pub fn doubling(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Rabenseifner: reduce-scatter by recursive halving, allgather by recursive doubling: about twice the vector per rank
-/// in 2 log2(n) rounds. Keeps the order.
+/// Rabenseifner 2004: reduce-scatter by recursive halving, then allgather by recursive doubling. A rank sends
+/// about twice the vector in 2 log2(n) rounds. Keeps the order.
 pub fn rabenseifner(params: &Params) -> Schedule {
     let size = params.size;
     let mut plan = builder(params, size);
@@ -61,7 +62,7 @@ pub fn rabenseifner(params: &Params) -> Schedule {
         Role::Folded(partner) => return folded(plan, partner, size),
     };
     let vector = halving::fold_in(&mut plan, fold, params, size);
-    let result = Window { slot: Output, first: 0 };
+    let result = VectorPart { buffer: Output, first: 0 };
     halving::reduce_scatter(&mut plan, fold, active, size, vector, result);
     let ranges = fold.ranges(active, size);
     for (round, hop) in fold.hops().enumerate().collect::<Vec<_>>().into_iter().rev() {
@@ -77,8 +78,9 @@ pub fn rabenseifner(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Ring reduce-scatter, then ring allgather, both streaming: the least traffic at any n, in 2 (n - 1) rounds.
-/// Block b is combined in the cyclic order from rank b on, so the operator must be commutative.
+/// Ring reduce-scatter, then ring allgather (Patarasuk, Yuan 2009), both streaming: the least traffic at any
+/// n, in 2 (n - 1) rounds. Block b is combined in cyclic order from rank b, so the operator must be
+/// commutative.
 pub fn ring(params: &Params) -> Schedule {
     let &Params { rank, size, in_place, .. } = params;
     let mut plan = builder(params, size);
@@ -88,7 +90,7 @@ pub fn ring(params: &Params) -> Schedule {
     }
     let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
     let inbox = plan.scratch(Input, 0, size);
-    // Output is free until the allgather, unless the operand lies there.
+    // In place, `Output` holds the operand until the allgather.
     let sums = if in_place { plan.scratch(Input, 0, size) } else { Output };
     let mut sum = Input.block(rank);
     for round in 0..size - 1 {

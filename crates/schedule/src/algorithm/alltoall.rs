@@ -1,10 +1,11 @@
 //! MPI_Alltoall, MPI_Alltoallv, MPI_Alltoallw: `Input` and `Output` are n blocks each.
-//! In place: both are one buffer with one partition; plans name only `Output`.
+//! In place: both are one buffer, cut alike; plans name only `Output`.
 use super::{Params, powers_of_two_below};
 use crate::build::{Alias, Builder, Token};
 use crate::{
-    Blocks, Schedule,
-    Slot::{self, Input, Output},
+    Blocks,
+    BufferId::{self, Input, Output},
+    Schedule,
 };
 
 /// Rounds of `pairwise` that may be under way at once: the next one's latency hides behind this one's bytes.
@@ -15,7 +16,7 @@ fn builder(&Params { rank, size, in_place, .. }: &Params) -> Builder {
     plan.alias(if in_place { Alias::Same } else { Alias::None })
 }
 
-/// Everybody to everybody at once. In place, what is to be sent moves aside first.
+/// All ranks to all ranks at once. In place, blocks to be sent are first copied to scratch.
 pub fn linear(params: &Params) -> Schedule {
     let &Params { rank, size, in_place, .. } = params;
     let mut plan = builder(params);
@@ -35,10 +36,11 @@ pub fn linear(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// One partner a round, so that no receiver is overrun (MPI_Alltoall).
+/// Pairwise exchange (Thakur et al. 2005): one partner per round, so that no receiver is overrun
+/// (MPI_Alltoall).
 pub fn pairwise(params: &Params) -> Schedule {
     if params.in_place {
-        // Equal blocks: as many are aside as rounds are under way.
+        // Blocks are equal, so scratch for the rounds under way is enough.
         return exchange(
             params,
             |plan| plan.scratch(Output, 0, ROUNDS_AT_ONCE as u32),
@@ -69,10 +71,11 @@ pub fn pairwise_unequal(params: &Params) -> Schedule {
     pairwise(params)
 }
 
-/// In place: in round k ranks exchange whose sum is k modulo n. A rank sends and overwrites the same block in a round.
+/// In place: in round k two ranks exchange blocks if their sum is k modulo n. So a rank sends and overwrites
+/// the same block in a round.
 fn exchange(
     params: &Params,
-    scratch: impl Fn(&mut Builder) -> Slot,
+    scratch: impl Fn(&mut Builder) -> BufferId,
     block: impl Fn(u32, u32) -> u32,
 ) -> Schedule {
     let &Params { rank, size, .. } = params;
@@ -93,23 +96,23 @@ fn exchange(
     plan.finish()
 }
 
-/// Bruck et al. 1997: log2(n) messages of about n/2 blocks. Block j of a rank, for the rank j further on, travels by the
-/// binary digits of j. For short and equal blocks.
+/// Index operation of Bruck et al. 1997: log2(n) messages of about n/2 blocks. A block for the rank j further
+/// on makes a hop for each binary digit of j. For short and equal blocks.
 pub fn bruck(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = builder(params);
-    let mut place: Vec<_> = (0..size).map(|j| Input.block((rank + j) % size)).collect();
+    let mut held: Vec<_> = (0..size).map(|j| Input.block((rank + j) % size)).collect();
     for hop in powers_of_two_below(size) {
         let moving: Vec<u32> = (0..size).filter(|j| j & hop != 0).collect();
         let all = moving.len() as u32;
         let packed = plan.scratch(Output, 0, all);
         let arrived = plan.scratch(Output, 0, all);
-        // Neighbours that stay neighbours move in one copy.
+        // Adjacent blocks that stay adjacent take one copy.
         let mut at = 0;
         while at < all {
-            let from = place[moving[at as usize] as usize];
+            let from = held[moving[at as usize] as usize];
             let same = |more: u32| {
-                place[moving[(at + more) as usize] as usize] == Blocks { first: from.first + more, ..from }
+                held[moving[(at + more) as usize] as usize] == Blocks { first: from.first + more, ..from }
             };
             let count = 1 + (1..all - at).take_while(|&more| same(more)).count() as u32;
             plan.copy(Blocks { count, ..from }, packed.blocks(at, count));
@@ -118,11 +121,11 @@ pub fn bruck(params: &Params) -> Schedule {
         plan.send((rank + hop) % size, packed.blocks(0, all));
         plan.recv((rank + size - hop) % size, arrived.blocks(0, all));
         for (at, &j) in (0..).zip(&moving) {
-            place[j as usize] = arrived.block(at);
+            held[j as usize] = arrived.block(at);
         }
     }
     for j in 0..size {
-        plan.copy(place[j as usize], Output.block((rank + size - j) % size));
+        plan.copy(held[j as usize], Output.block((rank + size - j) % size));
     }
     plan.finish()
 }

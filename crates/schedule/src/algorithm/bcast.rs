@@ -1,9 +1,9 @@
-//! MPI_Bcast: the one buffer is `Output`, on the root too. There is no in place.
+//! MPI_Bcast: the buffer is `Output`, on the root too. MPI_IN_PLACE is not allowed.
 use super::{Params, Tree};
 use crate::build::Builder;
-use crate::{Schedule, Slot::Output};
+use crate::{BufferId::Output, Schedule};
 
-/// Binomial tree: log2(n) rounds, the whole message in each. Streams through inner ranks.
+/// Binomial tree: log2(n) rounds of the whole message, streaming through inner ranks.
 pub fn binomial(params: &Params) -> Schedule {
     let mut plan = Builder::new(params.rank, params.size, 0, 1);
     let tree = Tree::new(params.relative(), params.size);
@@ -16,8 +16,8 @@ pub fn binomial(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Binomial scatter, then ring allgather (van de Geijn): every rank sends and receives about the message once, at the
-/// price of n rounds. What the scatter left with a rank is not sent to it again.
+/// Binomial scatter, then ring allgather (van de Geijn; Thakur et al. 2005): every rank sends and receives
+/// the message about once, in n rounds. Blocks that the scatter gave to a rank are not sent to it again.
 pub fn scatter_ring(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = Builder::new(rank, size, 0, size);
@@ -44,7 +44,7 @@ pub fn scatter_ring(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// A chain through which the bytes stream: the least work per rank, n - 1 hops of latency.
+/// Pipelined chain: the least work per rank, n - 1 hops of latency.
 pub fn chain(params: &Params) -> Schedule {
     let mut plan = Builder::new(params.rank, params.size, 0, 1);
     let me = params.relative();

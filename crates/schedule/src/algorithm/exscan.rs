@@ -1,10 +1,11 @@
-//! MPI_Exscan: `Input` and `Output` are the vector as one block; rank 0's `Output` is left as it is. All keep the
-//! order of ranks. In place: plans name only `Output`.
+//! MPI_Exscan: `Input` and `Output` are the vector as one block; rank 0's `Output` stays as it is. All
+//! algorithms keep the order of ranks. In place: plans name only `Output`.
 use super::{Params, powers_of_two_below};
 use crate::build::{Alias, Builder};
 use crate::{
-    Blocks, Schedule,
-    Slot::{Input, Output},
+    Blocks,
+    BufferId::{Input, Output},
+    Schedule,
 };
 
 fn builder(params: &Params) -> Builder {
@@ -12,8 +13,8 @@ fn builder(params: &Params) -> Builder {
     plan.alias(if params.in_place { Alias::Same } else { Alias::None })
 }
 
-/// Recursive doubling: before the round of `hop` a rank has the sum of the `hop` ranks that end with itself, to send on, and the same
-/// without its own part, which becomes the result.
+/// Recursive doubling (Hillis, Steele 1986): before the round of `hop` a rank has the sum of the `hop` ranks
+/// that end with itself, which it sends, and the same without its own part, which becomes the result.
 pub fn doubling(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = builder(params);
@@ -33,7 +34,7 @@ pub fn doubling(params: &Params) -> Schedule {
         }
         let arrived = inbox.block(round);
         plan.recv(rank - hop, arrived);
-        // In place the result overwrites the own part, so the sum that needs it comes first.
+        // In place the result overwrites this rank's part, so the sum with it comes first.
         if round + 1 < sending {
             plan.reduce(arrived, sum, sums.block(round % 2));
             sum = sums.block(round % 2);
@@ -53,7 +54,7 @@ pub fn doubling(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// A chain through which the bytes stream.
+/// Pipelined chain.
 pub fn chain(params: &Params) -> Schedule {
     let &Params { rank, size, in_place, .. } = params;
     let mut plan = builder(params);

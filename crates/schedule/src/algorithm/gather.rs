@@ -3,8 +3,8 @@
 use super::{Params, Tree, cyclic};
 use crate::build::{Alias, Builder};
 use crate::{
+    BufferId::{Input, Output},
     Schedule,
-    Slot::{Input, Output},
 };
 
 fn builder(params: &Params) -> Builder {
@@ -13,7 +13,7 @@ fn builder(params: &Params) -> Builder {
     plan.alias(if in_place && rank == root { Alias::InputIsOutputBlock(rank) } else { Alias::None })
 }
 
-/// Everybody to the root at once.
+/// All ranks to the root at once.
 pub fn linear(params: &Params) -> Schedule {
     let &Params { rank, size, root, .. } = params;
     let mut plan = builder(params);
@@ -28,8 +28,8 @@ pub fn linear(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Binomial tree: log2(n) messages at the root. Inner ranks collect their subtree in scratch; the root receives in
-/// place, so a subtree that wraps around the last rank comes as two messages.
+/// Binomial tree: log2(n) messages at the root. Inner ranks collect their subtree in scratch; the root
+/// receives into `Output`, so a subtree that wraps around the last rank comes as two messages.
 pub fn binomial(params: &Params) -> Schedule {
     let &Params { rank, size, root, .. } = params;
     let mut plan = builder(params);

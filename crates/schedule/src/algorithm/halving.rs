@@ -1,27 +1,28 @@
-//! Recursive halving that keeps the order of ranks, shared by reduce, allreduce and reduce_scatter.
+//! Recursive halving (Rabenseifner 2004) that keeps the order of ranks, for reduce, allreduce and
+//! reduce_scatter.
 //!
-//! Ranks meet their nearest partner first, so what a rank has combined always stems from consecutive ranks, and the operator
+//! A rank meets its nearest partner first, so it always combines parts of consecutive ranks, and the operator
 //! need not be commutative. The price: blocks end in bit-reversed order, not with the rank of their number.
 use super::Params;
 use crate::build::Builder;
-use crate::{Blocks, Slot};
+use crate::{Blocks, BufferId};
 use std::ops::Range;
 
-/// A power of two of active ranks. Of the first `2 * extra` ranks each pair is folded into one of the two.
+/// A power of two of active ranks. Each pair of the first `2 * extra` ranks is folded into one active rank.
 #[derive(Clone, Copy)]
 pub struct Fold {
     /// Active ranks.
     pub ranks: u32,
     extra: u32,
-    /// A rank that has to be active.
+    /// A rank that must be active.
     chosen: u32,
 }
 
 /// A rank's part in a fold.
 pub enum Role {
-    /// Takes part as this number.
+    /// It takes part under this number.
     Active(u32),
-    /// Gives its vector to this rank, with which it is a pair.
+    /// It gives its vector to this rank, the other one of its pair.
     Folded(u32),
 }
 
@@ -55,7 +56,7 @@ impl Fold {
         (0..self.ranks.ilog2()).map(|bit| 1 << bit)
     }
 
-    /// The blocks that each round leaves with `active`, from all of them on: one range more than rounds.
+    /// The blocks that `active` still has before each round and after the last: one range more than rounds.
     pub fn ranges(self, active: u32, blocks: u32) -> Vec<Range<u32>> {
         let all = 0..blocks;
         let half = |range: &Range<u32>, hop| {
@@ -69,7 +70,7 @@ impl Fold {
         std::iter::once(all.clone()).chain(rest).collect()
     }
 
-    /// The rank with which `block` of `blocks` ends.
+    /// The rank that ends with `block` of `blocks`.
     pub fn owner(self, block: u32, blocks: u32) -> u32 {
         let (mut range, mut active) = (0..blocks, 0);
         for hop in self.hops() {
@@ -90,34 +91,37 @@ pub fn halves(range: &Range<u32>) -> (Range<u32>, Range<u32>) {
     (range.start..middle, middle..range.end)
 }
 
-/// Memory that holds the blocks of the vector from `first` on.
+/// Memory for the blocks of the vector from `first` on.
 #[derive(Clone, Copy)]
-pub struct Window {
-    pub slot: Slot,
+pub struct VectorPart {
+    pub buffer: BufferId,
     pub first: u32,
 }
 
-impl Window {
+impl VectorPart {
     /// Scratch for these blocks of the input vector.
-    pub fn scratch(plan: &mut Builder, range: &Range<u32>) -> Window {
-        Window { slot: plan.scratch(Slot::Input, range.start, range.end - range.start), first: range.start }
+    pub fn scratch(plan: &mut Builder, range: &Range<u32>) -> VectorPart {
+        VectorPart {
+            buffer: plan.scratch(BufferId::Input, range.start, range.end - range.start),
+            first: range.start,
+        }
     }
 
     /// Where these blocks lie.
     pub fn at(self, range: &Range<u32>) -> Blocks {
-        self.slot.blocks(range.start - self.first, range.end - range.start)
+        self.buffer.blocks(range.start - self.first, range.end - range.start)
     }
 }
 
-/// Adds the vector of the folded partner to the own one: the first round where `size` is no power of two.
-/// Returns where the sum lies; `blocks` is the partition of `Input`.
-pub fn fold_in(plan: &mut Builder, fold: Fold, params: &Params, blocks: u32) -> Window {
-    let own = Window { slot: Slot::Input, first: 0 };
-    let Some(partner) = fold.partner(params.rank) else { return own };
+/// Combines the vectors of this rank and its folded partner: the first round where `size` is no power of two.
+/// Returns where the sum lies; `Input` has `blocks` blocks.
+pub fn fold_in(plan: &mut Builder, fold: Fold, params: &Params, blocks: u32) -> VectorPart {
+    let mine = VectorPart { buffer: BufferId::Input, first: 0 };
+    let Some(partner) = fold.partner(params.rank) else { return mine };
     let all = 0..blocks;
-    let (inbox, sum) = (Window::scratch(plan, &all), Window::scratch(plan, &all));
+    let (inbox, sum) = (VectorPart::scratch(plan, &all), VectorPart::scratch(plan, &all));
     plan.recv(partner, inbox.at(&all));
-    let (left, right) = if partner < params.rank { (inbox, own) } else { (own, inbox) };
+    let (left, right) = if partner < params.rank { (inbox, mine) } else { (mine, inbox) };
     plan.reduce(left.at(&all), right.at(&all), sum.at(&all));
     sum
 }
@@ -129,8 +133,8 @@ pub fn reduce_scatter(
     fold: Fold,
     active: u32,
     blocks: u32,
-    mut vector: Window,
-    result: Window,
+    mut vector: VectorPart,
+    result: VectorPart,
 ) {
     let ranges = fold.ranges(active, blocks);
     for (round, hop) in (1..).zip(fold.hops()) {
@@ -138,8 +142,8 @@ pub fn reduce_scatter(
         let keep = &ranges[round];
         let (low, high) = halves(&ranges[round - 1]);
         let give = if *keep == low { high } else { low };
-        let inbox = Window::scratch(plan, keep);
-        let sum = if round + 1 == ranges.len() { result } else { Window::scratch(plan, keep) };
+        let inbox = VectorPart::scratch(plan, keep);
+        let sum = if round + 1 == ranges.len() { result } else { VectorPart::scratch(plan, keep) };
         plan.send(partner, vector.at(&give));
         plan.recv(partner, inbox.at(keep));
         let (left, right) = if active & hop == 0 { (vector, inbox) } else { (inbox, vector) };

@@ -1,199 +1,202 @@
-//! All collectives between the two groups of an intercommunicator (MPI 5.0, sections 6.2.2 and 6.2.3): what one group sends,
-//! the other receives. `Params::first_group` ranks are the first group, the rest the second.
+//! All collectives of an intercommunicator (MPI 5.0, sections 6.2.2 and 6.2.3): what the local group sends,
+//! the remote group receives. The first `Params::first_group` ranks are one group, the rest the other.
 //!
-//! Slots are cut by the group they name: `Input` and `Output` have a block for each rank of the other group where the intracommunicator's
-//! have one for each rank, except that a scattered reduction's `Input` is cut for the own group. In a rooted collective the root has the
-//! side of the buffers that roots have, the other group's ranks have theirs, and the rest of the root's group has no part in it.
-//! A vector crosses once, between the groups' first ranks (leaders), and goes up and down binomial trees within the groups.
+//! `Input` and `Output` have a block for each rank of the remote group where an intracommunicator's have one
+//! for each rank, except that a scattered reduction's `Input` is cut for the local group. In a rooted
+//! collective the root has the root's buffers, the remote ranks have theirs, and the rest of the root's group
+//! takes no part. A vector crosses once, between the groups' first ranks (leaders), and goes up and down
+//! binomial trees within the groups.
 use super::reduce::sum_up;
 use super::{Params, Tree};
 use crate::build::Builder;
 use crate::{
-    Blocks, Schedule,
-    Slot::{Input, Output},
+    Blocks,
+    BufferId::{Input, Output},
+    Schedule,
 };
 use std::ops::Range;
 
-/// A rank between the groups.
-struct Place {
+/// A rank and the two groups, as it sees them.
+struct Groups {
     rank: u32,
     size: u32,
     root: u32,
-    own: Range<u32>,
-    other: Range<u32>,
+    local: Range<u32>,
+    remote: Range<u32>,
 }
 
-impl Place {
-    fn of(params: &Params) -> Place {
+impl Groups {
+    fn of(params: &Params) -> Groups {
         let &Params { rank, size, root, first_group, .. } = params;
         let (first, second) = (0..first_group, first_group..size);
-        let (own, other) = if rank < first_group { (first, second) } else { (second, first) };
-        Place { rank, size, root, own, other }
+        let (local, remote) = if rank < first_group { (first, second) } else { (second, first) };
+        Groups { rank, size, root, local, remote }
     }
 
     fn is_root(&self) -> bool {
         self.rank == self.root
     }
 
-    /// Whether the other group has the root.
+    /// Whether the root is in the remote group.
     fn serves_root(&self) -> bool {
-        self.other.contains(&self.root)
+        self.remote.contains(&self.root)
     }
 
     fn leads(&self) -> bool {
-        self.rank == self.own.start
+        self.rank == self.local.start
     }
 
     fn builder(&self, input_blocks: u32, output_blocks: u32) -> Builder {
         Builder::new(self.rank, self.size, input_blocks, output_blocks)
     }
 
-    /// Blocks for each rank of the other group.
-    fn others(&self) -> u32 {
-        self.other.end - self.other.start
+    /// Ranks of the remote group.
+    fn remote_size(&self) -> u32 {
+        self.remote.end - self.remote.start
     }
 
-    /// The block of each rank of the other group, a different one first on every rank of the own.
+    /// Each remote rank with the number of its block; local ranks begin with different ones.
     fn peers(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
-        let (others, first, me) = (self.others(), self.other.start, self.rank - self.own.start);
-        (0..others).map(move |hop| (me + hop) % others).map(move |block| (first + block, block))
+        let (remote_size, first, me) = (self.remote_size(), self.remote.start, self.rank - self.local.start);
+        (0..remote_size).map(move |hop| (me + hop) % remote_size).map(move |block| (first + block, block))
     }
 
-    /// The own group's binomial tree on its leader.
+    /// The local group's binomial tree, with the leader at its root.
     fn tree(&self) -> Tree {
-        Tree::new(self.rank - self.own.start, self.own.end - self.own.start)
+        Tree::new(self.rank - self.local.start, self.local.end - self.local.start)
     }
 
-    /// The own group's vector, combined in the order of ranks: at the leader; the others hand theirs on.
+    /// Combines the local group's vectors in the order of ranks: the sum at the leader; the others send
+    /// theirs on.
     fn sum_up(&self, plan: &mut Builder, blocks: u32) -> Option<Blocks> {
         let tree = self.tree();
-        let sum = sum_up(plan, &tree, |member| self.own.start + member, blocks, None);
+        let sum = sum_up(plan, &tree, |member| self.local.start + member, blocks, None);
         match tree.parent {
             Some(parent) => {
-                plan.send(self.own.start + parent, sum);
+                plan.send(self.local.start + parent, sum);
                 None
             }
             None => Some(sum),
         }
     }
 
-    /// Spreads `Output` from the leader, which takes it from `source`, through the own group.
+    /// Receives `Output` from `source` at the leader, and passes it down the local group's tree.
     fn spread_down(&self, plan: &mut Builder, source: u32) {
         let tree = self.tree();
-        plan.recv(tree.parent.map_or(source, |parent| self.own.start + parent), Output.block(0));
+        plan.recv(tree.parent.map_or(source, |parent| self.local.start + parent), Output.block(0));
         for child in tree.children().rev() {
-            plan.send(self.own.start + child.at, Output.block(0));
+            plan.send(self.local.start + child.at, Output.block(0));
         }
     }
 }
 
-/// From the root to the other group's leader, and down its tree.
+/// From the root to the remote leader, and down its tree.
 pub fn bcast(params: &Params) -> Schedule {
-    let place = Place::of(params);
-    let mut plan = place.builder(0, u32::from(place.is_root() || place.serves_root()));
-    if place.is_root() {
-        plan.send(place.other.start, Output.block(0));
-    } else if place.serves_root() {
-        place.spread_down(&mut plan, place.root);
+    let groups = Groups::of(params);
+    let mut plan = groups.builder(0, u32::from(groups.is_root() || groups.serves_root()));
+    if groups.is_root() {
+        plan.send(groups.remote.start, Output.block(0));
+    } else if groups.serves_root() {
+        groups.spread_down(&mut plan, groups.root);
     }
     plan.finish()
 }
 
-/// The other group's ranks to the root at once.
+/// The remote ranks to the root at once.
 pub fn gather(params: &Params) -> Schedule {
-    let place = Place::of(params);
-    let output_blocks = if place.is_root() { place.others() } else { 0 };
-    let mut plan = place.builder(u32::from(place.serves_root()), output_blocks);
-    if place.is_root() {
-        for (from, block) in place.peers() {
+    let groups = Groups::of(params);
+    let output_blocks = if groups.is_root() { groups.remote_size() } else { 0 };
+    let mut plan = groups.builder(u32::from(groups.serves_root()), output_blocks);
+    if groups.is_root() {
+        for (from, block) in groups.peers() {
             plan.recv(from, Output.block(block));
         }
-    } else if place.serves_root() {
-        plan.send(place.root, Input.block(0));
+    } else if groups.serves_root() {
+        plan.send(groups.root, Input.block(0));
     }
     plan.finish()
 }
 
-/// The root to the other group's ranks at once.
+/// The root to the remote ranks at once.
 pub fn scatter(params: &Params) -> Schedule {
-    let place = Place::of(params);
-    let input_blocks = if place.is_root() { place.others() } else { 0 };
-    let mut plan = place.builder(input_blocks, u32::from(place.serves_root()));
-    if place.is_root() {
-        for (to, block) in place.peers() {
+    let groups = Groups::of(params);
+    let input_blocks = if groups.is_root() { groups.remote_size() } else { 0 };
+    let mut plan = groups.builder(input_blocks, u32::from(groups.serves_root()));
+    if groups.is_root() {
+        for (to, block) in groups.peers() {
             plan.send(to, Input.block(block));
         }
-    } else if place.serves_root() {
-        plan.recv(place.root, Output.block(0));
+    } else if groups.serves_root() {
+        plan.recv(groups.root, Output.block(0));
     }
     plan.finish()
 }
 
-/// Every rank to every rank of the other group at once.
+/// Every rank to every rank of the remote group at once.
 pub fn allgather(params: &Params) -> Schedule {
-    let place = Place::of(params);
-    let mut plan = place.builder(1, place.others());
-    for (peer, block) in place.peers() {
+    let groups = Groups::of(params);
+    let mut plan = groups.builder(1, groups.remote_size());
+    for (peer, block) in groups.peers() {
         plan.send(peer, Input.block(0));
         plan.recv(peer, Output.block(block));
     }
     plan.finish()
 }
 
-/// Every rank to every rank of the other group at once.
+/// Every rank to every rank of the remote group at once.
 pub fn alltoall(params: &Params) -> Schedule {
-    let place = Place::of(params);
-    let mut plan = place.builder(place.others(), place.others());
-    for (peer, block) in place.peers() {
+    let groups = Groups::of(params);
+    let mut plan = groups.builder(groups.remote_size(), groups.remote_size());
+    for (peer, block) in groups.peers() {
         plan.send(peer, Input.block(block));
         plan.recv(peer, Output.block(block));
     }
     plan.finish()
 }
 
-/// Up the other group's tree, then to the root.
+/// Up the remote group's tree, then to the root.
 pub fn reduce(params: &Params) -> Schedule {
-    let place = Place::of(params);
-    let mut plan = place.builder(u32::from(place.serves_root()), u32::from(place.is_root()));
-    if place.is_root() {
-        plan.recv(place.other.start, Output.block(0));
-    } else if place.serves_root()
-        && let Some(sum) = place.sum_up(&mut plan, 1)
+    let groups = Groups::of(params);
+    let mut plan = groups.builder(u32::from(groups.serves_root()), u32::from(groups.is_root()));
+    if groups.is_root() {
+        plan.recv(groups.remote.start, Output.block(0));
+    } else if groups.serves_root()
+        && let Some(sum) = groups.sum_up(&mut plan, 1)
     {
-        plan.send(place.root, sum);
+        plan.send(groups.root, sum);
     }
     plan.finish()
 }
 
 /// Up both trees, across both ways, and down both.
 pub fn allreduce(params: &Params) -> Schedule {
-    let place = Place::of(params);
-    let mut plan = place.builder(1, 1);
-    if let Some(sum) = place.sum_up(&mut plan, 1) {
-        plan.send(place.other.start, sum);
+    let groups = Groups::of(params);
+    let mut plan = groups.builder(1, 1);
+    if let Some(sum) = groups.sum_up(&mut plan, 1) {
+        plan.send(groups.remote.start, sum);
     }
-    place.spread_down(&mut plan, place.other.start);
+    groups.spread_down(&mut plan, groups.remote.start);
     plan.finish()
 }
 
-/// Up both trees and across both ways; then each leader deals out what came. Where the groups cut the vector differs, and only
-/// the receiving group knows its own cuts, so the vector crosses whole.
+/// Up both trees and across both ways; then each leader sends the blocks to its group. Only the receiving
+/// group knows where it cuts the vector, so the vector crosses whole.
 pub fn reduce_scatter(params: &Params) -> Schedule {
-    let place = Place::of(params);
-    let blocks = place.own.end - place.own.start;
-    let mut plan = place.builder(blocks, 1);
-    if let Some(sum) = place.sum_up(&mut plan, blocks) {
-        plan.send(place.other.start, sum);
+    let groups = Groups::of(params);
+    let blocks = groups.local.end - groups.local.start;
+    let mut plan = groups.builder(blocks, 1);
+    if let Some(sum) = groups.sum_up(&mut plan, blocks) {
+        plan.send(groups.remote.start, sum);
     }
-    if place.leads() {
+    if groups.leads() {
         let whole = plan.scratch(Input, 0, blocks);
-        plan.recv(place.other.start, whole.blocks(0, blocks));
+        plan.recv(groups.remote.start, whole.blocks(0, blocks));
         for block in 1..blocks {
-            plan.send(place.own.start + block, whole.block(block));
+            plan.send(groups.local.start + block, whole.block(block));
         }
         plan.copy(whole.block(0), Output.block(0));
     } else {
-        plan.recv(place.own.start, Output.block(0));
+        plan.recv(groups.local.start, Output.block(0));
     }
     plan.finish()
 }

@@ -1,9 +1,13 @@
 //! All collective algorithms: one file per collective, one function per algorithm, one table of all.
 //!
-//! A plan depends only on what MPI makes equal on all ranks, besides the rank itself. Slots and partitions are told at the head of
-//! each file; `Schedule::{input_blocks, output_blocks}` of the plan hold for that rank (0: the slot is not named).
-//! Where a vector (bcast, reduce, allreduce) has `size` blocks, the executor cuts it near-equally at element borders;
-//! blocks may be empty.
+//! A plan depends on the rank and on what MPI makes equal on all ranks. The head of each file says how
+//! buffers are cut into blocks; `Schedule::{input_blocks, output_blocks}` hold for that rank (0: the plan
+//! does not name the buffer). Where a vector (bcast, reduce, allreduce) has `size` blocks, the executor cuts
+//! it into near-equal parts between elements; blocks may be empty.
+//!
+//! Papers cited by several files: Thakur, Rabenseifner, Gropp 2005, "Optimization of Collective Communication
+//! Operations in MPICH"; Rabenseifner 2004, "Optimization of Collective Reduction Operations"; Bruck et al.
+//! 1997, "Efficient Algorithms for All-to-All Communications in Multiport Message-Passing Systems".
 mod allgather;
 mod allreduce;
 mod alltoall;
@@ -48,12 +52,12 @@ impl Params {
         Params { rank, size, root: 0, in_place: false, commutative: true, first_group: 0 }
     }
 
-    /// How far this rank lies behind the root.
+    /// This rank, counted from the root.
     fn relative(&self) -> u32 {
         (self.rank + self.size - self.root) % self.size
     }
 
-    /// The rank that lies so far behind the root.
+    /// The rank with this number, counted from the root.
     fn absolute(&self, relative: u32) -> u32 {
         (relative + self.root) % self.size
     }
@@ -64,14 +68,15 @@ fn powers_of_two_below(end: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(1u32), |hop| hop.checked_mul(2)).take_while(move |&hop| hop < end)
 }
 
-/// A part of a cyclic range of blocks that does not wrap: `count` blocks from `first` on, `offset` into the range.
+/// A part of a cyclic range of blocks that does not wrap: `count` blocks from `first`, at `offset` of the
+/// range.
 struct Piece {
     offset: u32,
     first: u32,
     count: u32,
 }
 
-/// The one or two pieces of the `count` blocks from `first` on, of `size`.
+/// The one or two pieces of `count` blocks from `first`, modulo `size`.
 fn cyclic(first: u32, count: u32, size: u32) -> impl Iterator<Item = Piece> {
     let head = count.min(size - first);
     [Piece { offset: 0, first, count: head }, Piece { offset: head, first: 0, count: count - head }]

@@ -1,15 +1,15 @@
-//! Neighborhood collectives (MPI 5.0, section 8.6): everybody to all its neighbours at once.
+//! Neighborhood collectives (MPI 5.0, section 8.6): each rank exchanges with all its neighbours at once.
 //!
-//! `Input` is one block for all (the forms of MPI_Neighbor_allgather) or one for each neighbour sent to; `Output` is one for
-//! each neighbour received from. Which of several messages between two processes is which, their order tells.
+//! `Input` is one block for all (the forms of MPI_Neighbor_allgather) or one for each destination; `Output`
+//! is one for each source. Several messages between two processes are told apart by their order.
 use crate::build::Builder;
 use crate::{
+    BufferId::{Input, Output},
     Schedule,
-    Slot::{Input, Output},
 };
 use std::collections::VecDeque;
 
-/// Whom a rank sends to and whom it receives from, in the order of its blocks; nobody is MPI_PROC_NULL.
+/// A rank's destinations and sources, in the order of its blocks; `None` is MPI_PROC_NULL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Neighbors {
     /// The rank itself.
@@ -20,9 +20,9 @@ pub struct Neighbors {
     pub to: Vec<Option<u32>>,
     /// Sources.
     pub from: Vec<Option<u32>>,
-    /// The two are one list of pairs, the neighbours in both directions of each dimension of a Cartesian grid. What left one
-    /// way arrives from the other, also where both neighbours are the same process. Elsewhere the k-th
-    /// message to a process is the k-th that it receives from here.
+    /// Both are one list of pairs, the two neighbours in each dimension of a Cartesian grid. A block sent in
+    /// one direction arrives from the other, also where both neighbours are the same process. Otherwise the
+    /// k-th message to a process is the k-th that it receives from this rank.
     pub paired: bool,
 }
 

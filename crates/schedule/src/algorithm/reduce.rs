@@ -1,11 +1,12 @@
-//! MPI_Reduce: `Input` is the vector; `Output` exists on the root only, with the same partition.
+//! MPI_Reduce: `Input` is the vector; `Output` exists on the root only, cut alike.
 //! In place (root only): the root's vector is `Output`; its plan names only that.
-use super::halving::{self, Fold, Role, Window};
+use super::halving::{self, Fold, Role, VectorPart};
 use super::{Params, Tree};
 use crate::build::{Alias, Builder};
 use crate::{
-    Blocks, Schedule,
-    Slot::{Input, Output},
+    Blocks,
+    BufferId::{Input, Output},
+    Schedule,
 };
 
 fn builder(params: &Params, blocks: u32) -> Builder {
@@ -14,8 +15,8 @@ fn builder(params: &Params, blocks: u32) -> Builder {
     plan.alias(if in_place && rank == root { Alias::Same } else { Alias::None })
 }
 
-/// Binomial tree: log2(n) rounds of the whole vector. When order matters the tree stands on rank 0, which keeps it, and
-/// the result takes one more hop to the root.
+/// Binomial tree: log2(n) rounds of the whole vector. Where order matters, rank 0 is the root of the tree,
+/// and the result takes one more hop to the call's root.
 pub fn binomial(params: &Params) -> Schedule {
     let &Params { rank, size, root, commutative, .. } = params;
     let mut plan = builder(params, 1);
@@ -34,8 +35,8 @@ pub fn binomial(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// The vector of `blocks` blocks combined with what the children in the tree send, in the order of the tree's members; `rank_of` says
-/// which ranks they are. The sum lies in `result`, if that is given and there are children.
+/// Combines the vector of `blocks` blocks with those of the children in the tree, in the order of the tree's
+/// members, whose ranks `rank_of` gives. The sum lies in `result`, if that is given and there are children.
 pub(super) fn sum_up(
     plan: &mut Builder,
     tree: &Tree,
@@ -62,7 +63,7 @@ pub(super) fn sum_up(
     sum
 }
 
-/// Two chains that meet at the root, through which the bytes stream: the least traffic, and the order is kept.
+/// Two pipelined chains that meet at the root: the least traffic, and the order is kept.
 pub fn chain(params: &Params) -> Schedule {
     let &Params { rank, size, root, .. } = params;
     let mut plan = builder(params, 1);
@@ -92,7 +93,8 @@ pub fn chain(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Rabenseifner: reduce-scatter by recursive halving, then a binomial gather to the root. Keeps the order.
+/// Rabenseifner 2004: reduce-scatter by recursive halving, then a binomial gather to the root. Keeps the
+/// order.
 pub fn rabenseifner(params: &Params) -> Schedule {
     let &Params { rank, size, root, .. } = params;
     let mut plan = builder(params, size);
@@ -107,11 +109,15 @@ pub fn rabenseifner(params: &Params) -> Schedule {
     let vector = halving::fold_in(&mut plan, fold, params, size);
     let Role::Active(top) = fold.role(root) else { unreachable!("the root was chosen") };
     let ranges = fold.ranges(active, size);
-    // The gather undoes the rounds, the last one first; a rank hands over in the round whose bit parts it from the root.
+    // The gather undoes the rounds, the last one first. A rank sends in the round whose bit parts it from the
+    // root.
     let parting = (ranges.len() - 1).min((32 - (active ^ top).leading_zeros()) as usize);
     let held = &ranges[parting];
-    let result =
-        if rank == root { Window { slot: Output, first: 0 } } else { Window::scratch(&mut plan, held) };
+    let result = if rank == root {
+        VectorPart { buffer: Output, first: 0 }
+    } else {
+        VectorPart::scratch(&mut plan, held)
+    };
     halving::reduce_scatter(&mut plan, fold, active, size, vector, result);
     for (round, hop) in fold.hops().enumerate().collect::<Vec<_>>().into_iter().rev() {
         let partner = fold.rank(active ^ hop);

@@ -1,12 +1,13 @@
-//! MPI_Reduce_scatter_block, MPI_Reduce_scatter: `Input` is n blocks, block r for rank r; `Output` is one block.
-//! In place: `Output` is the start of the buffer that holds `Input`, as long as the own block is; plans name both, and
-//! write `Output` only when all of `Input` is read.
+//! MPI_Reduce_scatter_block, MPI_Reduce_scatter: `Input` is n blocks, block r for rank r; `Output` is one
+//! block. In place: `Output` is the start of `Input`, as long as this rank's block; plans name both, and
+//! write `Output` only after all of `Input` has been read.
 use super::Params;
-use super::halving::{self, Fold, Role, Window};
+use super::halving::{self, Fold, Role, VectorPart};
 use crate::build::{Alias, Builder, Token};
 use crate::{
-    Blocks, Schedule,
-    Slot::{Input, Output},
+    Blocks,
+    BufferId::{Input, Output},
+    Schedule,
 };
 
 /// Rounds of `pairwise` that may be under way at once.
@@ -21,7 +22,7 @@ fn builder(params: &Params) -> Builder {
     })
 }
 
-/// Every rank sends every other its block at once; each combines what it got, in the order of ranks if that matters.
+/// Every rank sends all blocks at once and combines what it receives, in the order of ranks if that matters.
 pub fn linear(params: &Params) -> Schedule {
     let &Params { rank, size, commutative, .. } = params;
     let mut plan = builder(params);
@@ -37,7 +38,7 @@ pub fn linear(params: &Params) -> Schedule {
     }
     let sums = plan.scratch(Output, 0, 2);
     let part = |of: u32| if of == rank { Input.block(rank) } else { inbox.block(of) };
-    // Where order is free, the nearest come first, and all ranks do the same.
+    // A commutative operator begins with the nearest, so that all ranks do the same.
     let first = if commutative { rank } else { 0 };
     let mut sum = part(first);
     for number in 1..size {
@@ -48,8 +49,9 @@ pub fn linear(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// One partner a round: the least traffic, and two blocks of scratch for what arrives. When order matters, the lower ranks' parts,
-/// which come in falling order, and then the higher ranks' form two sums, which are joined at the end.
+/// Pairwise exchange (Thakur et al. 2005): one partner per round, the least traffic. Where order matters,
+/// parts of lower ranks come first, in falling order, and then those of higher ranks; the two sums are
+/// combined at the end.
 pub fn pairwise(params: &Params) -> Schedule {
     let &Params { rank, size, commutative, .. } = params;
     let mut plan = builder(params);
@@ -92,7 +94,8 @@ pub fn pairwise(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Recursive halving, then every block goes to its rank: log2(n) + 1 rounds. Keeps the order.
+/// Recursive halving (Rabenseifner 2004), then every block goes to its rank: log2(n) + 1 rounds. Keeps the
+/// order.
 pub fn halving(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = builder(params);
@@ -105,7 +108,7 @@ pub fn halving(params: &Params) -> Schedule {
         Role::Active(active) => {
             let vector = halving::fold_in(&mut plan, fold, params, size);
             let held = fold.ranges(active, size).pop().expect("never empty");
-            let result = Window::scratch(&mut plan, &held);
+            let result = VectorPart::scratch(&mut plan, &held);
             halving::reduce_scatter(&mut plan, fold, active, size, vector, result);
             for block in held {
                 let from = result.at(&(block..block + 1));

@@ -1,10 +1,10 @@
-//! MPI_Scan: `Input` and `Output` are the vector as one block. All keep the order of ranks.
+//! MPI_Scan: `Input` and `Output` are the vector as one block. All algorithms keep the order of ranks.
 //! In place: plans name only `Output`.
 use super::{Params, powers_of_two_below};
 use crate::build::{Alias, Builder};
 use crate::{
+    BufferId::{Input, Output},
     Schedule,
-    Slot::{Input, Output},
 };
 
 fn builder(params: &Params) -> Builder {
@@ -12,7 +12,8 @@ fn builder(params: &Params) -> Builder {
     plan.alias(if params.in_place { Alias::Same } else { Alias::None })
 }
 
-/// Recursive doubling (Hillis, Steele 1986): before the round of `hop` a rank has the sum of the `hop` ranks that end with itself.
+/// Recursive doubling (Hillis, Steele 1986): before the round of `hop` a rank has the sum of the `hop` ranks
+/// that end with itself.
 pub fn doubling(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = builder(params);
@@ -35,7 +36,7 @@ pub fn doubling(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// A chain through which the bytes stream.
+/// Pipelined chain.
 pub fn chain(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = builder(params);

@@ -1,11 +1,10 @@
 //! MPI_Scatter, MPI_Scatterv: `Input` is n blocks and exists on the root only; `Output` is one block.
-//! In place (root only): the root's `Output` is its block of `Input`, where the data already lies; its plan names only
-//! `Input`.
+//! In place (root only): the root's `Output` is its block of `Input`; its plan names only `Input`.
 use super::{Params, Tree, cyclic};
 use crate::build::{Alias, Builder};
 use crate::{
+    BufferId::{Input, Output},
     Schedule,
-    Slot::{Input, Output},
 };
 
 fn builder(params: &Params) -> Builder {
@@ -14,7 +13,7 @@ fn builder(params: &Params) -> Builder {
     plan.alias(if in_place && rank == root { Alias::OutputIsInputBlock(rank) } else { Alias::None })
 }
 
-/// The root to everybody at once.
+/// The root to all ranks at once.
 pub fn linear(params: &Params) -> Schedule {
     let &Params { rank, size, root, .. } = params;
     let mut plan = builder(params);

@@ -1,4 +1,4 @@
-//! The table of all algorithms: what they are called, what they need, how they grow.
+//! The table of all algorithms: names, constraints, growth.
 use super::*;
 use crate::Schedule;
 
@@ -98,15 +98,15 @@ pub enum Growth {
 /// A renumbering of ranks under which all ranks do the same, block numbers aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Symmetry {
-    /// None for all ranks.
+    /// No such renumbering.
     None,
-    /// Peers counted from the own rank, modulo the number of ranks.
+    /// Peers relative to the rank, modulo the number of ranks.
     Cyclic,
-    /// Peers by exclusive or with the own rank, where the number of ranks is a power of two.
+    /// Peers by exclusive or with the rank, where the number of ranks is a power of two.
     Xor,
 }
 
-/// What is known of an algorithm.
+/// Properties of an algorithm.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     /// Which it is.
@@ -273,29 +273,29 @@ pub static ALGORITHMS: [Facts; 55] = {
     use Growth::{Linear, Logarithmic};
     use Symmetry::{Cyclic, None, Xor};
     [
-        row(A::BarrierDissemination, C::Barrier, "dissemination", Logarithmic, Cyclic, barrier::dissemination, "everybody in log2(n) rounds"),
+        row(A::BarrierDissemination, C::Barrier, "dissemination", Logarithmic, Cyclic, barrier::dissemination, "all ranks in log2(n) rounds"),
         row(A::BarrierTree, C::Barrier, "tree", Logarithmic, None, barrier::tree, "up and down a binomial tree, fewest messages"),
         row(A::BcastBinomial, C::Bcast, "binomial", Logarithmic, None, bcast::binomial, "binomial tree"),
         row(A::BcastScatterRing, C::Bcast, "scatter-ring", Linear, None, bcast::scatter_ring, "binomial scatter, ring allgather"),
         row(A::BcastChain, C::Bcast, "chain", Logarithmic, None, bcast::chain, "streaming chain"),
-        row(A::GatherLinear, C::Gather, "linear", Logarithmic, None, gather::linear, "everybody to the root at once"),
+        row(A::GatherLinear, C::Gather, "linear", Logarithmic, None, gather::linear, "all ranks to the root at once"),
         row(A::GatherBinomial, C::Gather, "binomial", Logarithmic, None, gather::binomial, "binomial tree"),
-        row(A::GathervLinear, C::Gatherv, "linear", Logarithmic, None, gather::linear, "everybody to the root at once"),
-        row(A::ScatterLinear, C::Scatter, "linear", Logarithmic, None, scatter::linear, "the root to everybody at once"),
+        row(A::GathervLinear, C::Gatherv, "linear", Logarithmic, None, gather::linear, "all ranks to the root at once"),
+        row(A::ScatterLinear, C::Scatter, "linear", Logarithmic, None, scatter::linear, "the root to all ranks at once"),
         row(A::ScatterBinomial, C::Scatter, "binomial", Logarithmic, None, scatter::binomial, "binomial tree"),
-        row(A::ScattervLinear, C::Scatterv, "linear", Logarithmic, None, scatter::linear, "the root to everybody at once"),
+        row(A::ScattervLinear, C::Scatterv, "linear", Logarithmic, None, scatter::linear, "the root to all ranks at once"),
         row(A::AllgatherBruck, C::Allgather, "bruck", Logarithmic, None, allgather::bruck, "log2(n) rounds of doubling ranges"),
         row(A::AllgatherRing, C::Allgather, "ring", Linear, Cyclic, allgather::ring, "streaming ring"),
-        row(A::AllgatherLinear, C::Allgather, "linear", Linear, Cyclic, allgather::linear, "everybody to everybody at once"),
+        row(A::AllgatherLinear, C::Allgather, "linear", Linear, Cyclic, allgather::linear, "all ranks to all ranks at once"),
         row(A::AllgathervBruck, C::Allgatherv, "bruck", Logarithmic, None, allgather::bruck, "log2(n) rounds of doubling ranges"),
         row(A::AllgathervRing, C::Allgatherv, "ring", Linear, Cyclic, allgather::ring, "streaming ring"),
-        row(A::AllgathervLinear, C::Allgatherv, "linear", Linear, Cyclic, allgather::linear, "everybody to everybody at once"),
+        row(A::AllgathervLinear, C::Allgatherv, "linear", Linear, Cyclic, allgather::linear, "all ranks to all ranks at once"),
         row(A::AlltoallBruck, C::Alltoall, "bruck", Linear, Cyclic, alltoall::bruck, "log2(n) rounds of n/2 blocks"),
-        row(A::AlltoallLinear, C::Alltoall, "linear", Linear, Cyclic, alltoall::linear, "everybody to everybody at once"),
+        row(A::AlltoallLinear, C::Alltoall, "linear", Linear, Cyclic, alltoall::linear, "all ranks to all ranks at once"),
         row(A::AlltoallPairwise, C::Alltoall, "pairwise", Linear, Cyclic, alltoall::pairwise, "one partner a round"),
-        row(A::AlltoallvLinear, C::Alltoallv, "linear", Linear, Cyclic, alltoall::linear, "everybody to everybody at once"),
+        row(A::AlltoallvLinear, C::Alltoallv, "linear", Linear, Cyclic, alltoall::linear, "all ranks to all ranks at once"),
         row(A::AlltoallvPairwise, C::Alltoallv, "pairwise", Linear, Cyclic, alltoall::pairwise_unequal, "one partner a round"),
-        row(A::AlltoallwLinear, C::Alltoallw, "linear", Linear, Cyclic, alltoall::linear, "everybody to everybody at once"),
+        row(A::AlltoallwLinear, C::Alltoallw, "linear", Linear, Cyclic, alltoall::linear, "all ranks to all ranks at once"),
         row(A::AlltoallwPairwise, C::Alltoallw, "pairwise", Linear, Cyclic, alltoall::pairwise_unequal, "one partner a round"),
         row(A::ReduceBinomial, C::Reduce, "binomial", Logarithmic, None, reduce::binomial, "binomial tree of whole vectors"),
         row(A::ReduceRabenseifner, C::Reduce, "rabenseifner", Logarithmic, None, reduce::rabenseifner, "recursive halving, binomial gather"),
@@ -303,27 +303,27 @@ pub static ALGORITHMS: [Facts; 55] = {
         row(A::AllreduceDoubling, C::Allreduce, "doubling", Logarithmic, Xor, allreduce::doubling, "recursive doubling of whole vectors"),
         row(A::AllreduceRabenseifner, C::Allreduce, "rabenseifner", Logarithmic, Xor, allreduce::rabenseifner, "recursive halving, then doubling"),
         Facts { needs_commutative: true, ..row(A::AllreduceRing, C::Allreduce, "ring", Linear, Cyclic, allreduce::ring, "streaming ring, twice around") },
-        row(A::ReduceScatterBlockLinear, C::ReduceScatterBlock, "linear", Linear, Cyclic, reduce_scatter::linear, "everybody to everybody at once"),
+        row(A::ReduceScatterBlockLinear, C::ReduceScatterBlock, "linear", Linear, Cyclic, reduce_scatter::linear, "all ranks to all ranks at once"),
         row(A::ReduceScatterBlockPairwise, C::ReduceScatterBlock, "pairwise", Linear, Cyclic, reduce_scatter::pairwise, "one partner a round"),
         row(A::ReduceScatterBlockHalving, C::ReduceScatterBlock, "halving", Logarithmic, None, reduce_scatter::halving, "recursive halving, then delivery"),
-        row(A::ReduceScatterLinear, C::ReduceScatter, "linear", Linear, Cyclic, reduce_scatter::linear, "everybody to everybody at once"),
+        row(A::ReduceScatterLinear, C::ReduceScatter, "linear", Linear, Cyclic, reduce_scatter::linear, "all ranks to all ranks at once"),
         row(A::ReduceScatterPairwise, C::ReduceScatter, "pairwise", Linear, Cyclic, reduce_scatter::pairwise, "one partner a round"),
         row(A::ReduceScatterHalving, C::ReduceScatter, "halving", Logarithmic, None, reduce_scatter::halving, "recursive halving, then delivery"),
         row(A::ScanDoubling, C::Scan, "doubling", Logarithmic, None, scan::doubling, "recursive doubling"),
         row(A::ScanChain, C::Scan, "chain", Logarithmic, None, scan::chain, "streaming chain"),
         row(A::ExscanDoubling, C::Exscan, "doubling", Logarithmic, None, exscan::doubling, "recursive doubling"),
         row(A::ExscanChain, C::Exscan, "chain", Logarithmic, None, exscan::chain, "streaming chain"),
-        between(A::BarrierInter, C::Barrier, barrier::dissemination, "everybody of both groups in log2(n) rounds"),
+        between(A::BarrierInter, C::Barrier, barrier::dissemination, "all ranks of both groups in log2(n) rounds"),
         between(A::BcastInter, C::Bcast, inter::bcast, "across, then down a binomial tree"),
         between(A::GatherInter, C::Gather, inter::gather, "the other group to the root at once"),
         between(A::GathervInter, C::Gatherv, inter::gather, "the other group to the root at once"),
         between(A::ScatterInter, C::Scatter, inter::scatter, "the root to the other group at once"),
         between(A::ScattervInter, C::Scatterv, inter::scatter, "the root to the other group at once"),
-        between(A::AllgatherInter, C::Allgather, inter::allgather, "everybody to the other group at once"),
-        between(A::AllgathervInter, C::Allgatherv, inter::allgather, "everybody to the other group at once"),
-        between(A::AlltoallInter, C::Alltoall, inter::alltoall, "everybody to the other group at once"),
-        between(A::AlltoallvInter, C::Alltoallv, inter::alltoall, "everybody to the other group at once"),
-        between(A::AlltoallwInter, C::Alltoallw, inter::alltoall, "everybody to the other group at once"),
+        between(A::AllgatherInter, C::Allgather, inter::allgather, "all ranks to the other group at once"),
+        between(A::AllgathervInter, C::Allgatherv, inter::allgather, "all ranks to the other group at once"),
+        between(A::AlltoallInter, C::Alltoall, inter::alltoall, "all ranks to the other group at once"),
+        between(A::AlltoallvInter, C::Alltoallv, inter::alltoall, "all ranks to the other group at once"),
+        between(A::AlltoallwInter, C::Alltoallw, inter::alltoall, "all ranks to the other group at once"),
         between(A::ReduceInter, C::Reduce, inter::reduce, "up a binomial tree, then across"),
         between(A::AllreduceInter, C::Allreduce, inter::allreduce, "up both trees, across, down both"),
         between(A::ReduceScatterBlockInter, C::ReduceScatterBlock, inter::reduce_scatter, "up a binomial tree, then across"),

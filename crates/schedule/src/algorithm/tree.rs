@@ -1,5 +1,5 @@
-//! The binomial tree over 0..size: the children of `v` are `v + hop` for powers of two below the lowest set bit of `v`,
-//! and the subtree of each is the range up to the next child's.
+//! The binomial tree over 0..size: the children of `v` are `v + hop` for powers of two below the lowest set
+//! bit of `v`, and the subtree of each is the range up to the next child's.
 use super::powers_of_two_below;
 
 /// One rank's place in the tree.

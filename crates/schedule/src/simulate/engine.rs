@@ -1,5 +1,5 @@
-//! The events of a simulation: a step whose conditions are met, at the time of the last one. When it starts, all its times
-//! are known, so no other events are needed.
+//! The events of a simulation: a step whose conditions are met, at the time of the last one. All its times
+//! are known when it starts, so there are no other events.
 use super::Network;
 use super::template::{Kind, Step, Template, Templates};
 use crate::random::{Mix, Random, mix};
@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::hash::BuildHasherDefault;
 
-/// What is busy on a rank, and until when.
+/// A rank's processor and ports, and until when they are busy.
 #[derive(Clone, Copy, Default)]
 struct Rank {
     processor: u64,
@@ -56,7 +56,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Runs to the end and says when that is.
+    /// Runs to the end; returns when that is.
     pub fn run(mut self) -> u64 {
         while let Some(Reverse((now, rank, step))) = self.events.pop() {
             if step == START {
@@ -89,8 +89,8 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// What a step waits for: other steps; a receive also for its message; and if that is all, for the start, if that can
-    /// be late.
+    /// Conditions of a step: other steps; the message of a receive; the start, where it can be late and
+    /// nothing else is waited for.
     fn conditions(&self, step: &Step) -> u32 {
         let start = step.kind == Kind::Recv && step.waits == 0 && self.network.skew_ps > 0;
         step.waits + u32::from(step.kind == Kind::Recv) + u32::from(start)
@@ -136,10 +136,10 @@ impl<'a> Engine<'a> {
 
     fn send(&mut self, rank: u32, number: u32, step: &Step, now: u64, last_byte: u64) {
         let network = self.network;
-        let own = &mut self.ranks[rank as usize];
-        own.processor = own.processor.max(now) + network.overhead_ps;
-        let begin = own.processor.max(own.port_out);
-        own.port_out = begin + network.gap_ps.max(step.bytes * network.per_byte_ps);
+        let this = &mut self.ranks[rank as usize];
+        this.processor = this.processor.max(now) + network.overhead_ps;
+        let begin = this.processor.max(this.port_out);
+        this.port_out = begin + network.gap_ps.max(step.bytes * network.per_byte_ps);
         let chunk_time = self.chunk(step) * network.per_byte_ps;
         let last = (begin + step.bytes * network.per_byte_ps).max(last_byte + chunk_time);
         let (peers, whole) = (self.templates.peers, self.templates.of.len() as u32);
@@ -152,13 +152,13 @@ impl<'a> Engine<'a> {
 
     fn recv(&mut self, rank: u32, number: u32, step: &Step, now: u64, last_byte: u64, send: u32) {
         let network = self.network;
-        let own = &mut self.ranks[rank as usize];
+        let this = &mut self.ranks[rank as usize];
         let bytes_time = step.bytes * network.per_byte_ps;
-        let begin = own.port_in.max(last_byte - bytes_time);
-        own.port_in = begin + network.gap_ps.max(bytes_time);
+        let begin = this.port_in.max(last_byte - bytes_time);
+        this.port_in = begin + network.gap_ps.max(bytes_time);
         let whole = begin + bytes_time;
-        let turn = own.processor.max(now);
-        own.processor = turn + network.overhead_ps;
+        let turn = this.processor.max(now);
+        this.processor = turn + network.overhead_ps;
         let (first, done) = (turn + network.overhead_ps, whole.max(turn) + network.overhead_ps);
         self.finish(rank, number, first, done);
         let peer =
@@ -167,14 +167,14 @@ impl<'a> Engine<'a> {
     }
 
     fn compute(&mut self, rank: u32, number: u32, step: &Step, now: u64, last_byte: u64, per_byte: u64) {
-        let own = &mut self.ranks[rank as usize];
-        let turn = own.processor.max(now);
-        own.processor = turn + step.bytes * per_byte;
-        let (whole, chunk_time) = (own.processor, self.chunk(step) * per_byte);
+        let this = &mut self.ranks[rank as usize];
+        let turn = this.processor.max(now);
+        this.processor = turn + step.bytes * per_byte;
+        let (whole, chunk_time) = (this.processor, self.chunk(step) * per_byte);
         self.finish(rank, number, turn + chunk_time, whole.max(last_byte + chunk_time));
     }
 
-    /// Tells those that wait for a step when its first chunk is there and when it is done.
+    /// Tells the steps that wait for a step when its first chunk is there and when it is done.
     fn finish(&mut self, rank: u32, number: u32, first: u64, done: u64) {
         self.end = self.end.max(done);
         for (waiting, streaming) in self.template(rank).waiting(number) {

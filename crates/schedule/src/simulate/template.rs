@@ -1,9 +1,10 @@
-//! Plans for the simulation: lengths in bytes, peers relative to the own rank, kept once for all ranks that do the same.
+//! Plans for the simulation: lengths in bytes, peers relative to the rank, kept once for all ranks that do
+//! the same.
 use crate::random::mix;
-use crate::{Action, Algorithm, Blocks, Collective, Params, Partition, Schedule, Slot};
+use crate::{Action, Algorithm, Blocks, BufferId, Collective, Params, Partition, Schedule};
 use std::collections::HashMap;
 
-/// How peers are counted from the own rank.
+/// How peers are numbered relative to a rank.
 #[derive(Clone, Copy, Debug)]
 pub enum Peers {
     /// Modulo the number of ranks.
@@ -27,7 +28,7 @@ impl Peers {
         }
     }
 
-    /// What the peer calls the own rank.
+    /// This rank's number at the peer.
     pub fn back(self, relative: u32) -> u32 {
         match self {
             Peers::Cyclic(ranks) => (ranks - relative) % ranks,
@@ -85,7 +86,7 @@ impl Template {
 pub struct Templates {
     pub peers: Peers,
     pub all: Vec<Template>,
-    /// By rank: which it has.
+    /// The plan of each rank, by index.
     pub of: Vec<u32>,
     pub messages: u64,
     pub message_bytes: u64,
@@ -158,10 +159,10 @@ impl Lengths<'_> {
     }
 
     fn blocks(&self, blocks: Blocks) -> u64 {
-        let partition = match blocks.slot {
-            Slot::Input => Partition::Input,
-            Slot::Output => Partition::Output,
-            Slot::Scratch(index) => self.schedule.scratch[index as usize].like,
+        let partition = match blocks.buffer {
+            BufferId::Input => Partition::Input,
+            BufferId::Output => Partition::Output,
+            BufferId::Scratch(index) => self.schedule.scratch[index as usize].like,
         };
         self.of(partition, blocks.count)
     }

@@ -1,19 +1,19 @@
 //! Carries an operation out on symbols, in a random legal order.
 use super::{Operation, accesses, messages};
 use crate::random::{Random, mix};
-use crate::{Action, Blocks, Partition, Schedule, Slot};
+use crate::{Action, Blocks, BufferId, Partition, Schedule};
 
 /// A symbol: the contributions that an element is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Symbol {
     contributions: u64,
-    /// The place value of what stands to the left, where order matters.
+    /// The factor for what stands to the left, where order matters.
     weight: u64,
-    /// The expression by which it was made: equal ones give equal bits.
+    /// The expression that made it: equal expressions give equal bits.
     bits: u64,
 }
 
-/// Memory that nobody has written, or that a dying executor left behind.
+/// Memory that no step has written, or that a dying executor left behind.
 const GARBAGE: Symbol = Symbol { contributions: 0, weight: 0, bits: 0 };
 
 fn leaf((rank, element): (u32, u32)) -> Symbol {
@@ -42,19 +42,19 @@ struct Task {
     /// The task at the other end of a message.
     partner: usize,
     done: u32,
-    /// A send only: what its receiver may take, and whether that is all.
+    /// Of a send: what its receiver may take, and whether that is all.
     published: Option<(u32, bool)>,
     complete: bool,
     queued: bool,
 }
 
-struct Run<'a> {
+struct Replay<'a> {
     operation: &'a Operation,
     schedules: &'a [Schedule],
     /// The number of a rank's first task.
     first: Vec<usize>,
     tasks: Vec<Task>,
-    /// By task: those that wait for it.
+    /// By task: the tasks that wait for it.
     waiting: Vec<Vec<u32>>,
     memory: Vec<Vec<Symbol>>,
     /// Tasks that might go on.
@@ -63,7 +63,7 @@ struct Run<'a> {
 }
 
 pub fn run(operation: &Operation, schedules: &[Schedule], seed: u64) -> Result<(), String> {
-    let mut run = Run::new(operation, schedules, seed)?;
+    let mut run = Replay::new(operation, schedules, seed)?;
     let initial = run.memory.clone();
     while !run.queue.is_empty() {
         let pick = run.random.below(run.queue.len() as u64) as usize;
@@ -77,9 +77,9 @@ pub fn run(operation: &Operation, schedules: &[Schedule], seed: u64) -> Result<(
     (0..operation.size).try_for_each(|rank| run.compare(rank, &initial[rank as usize]))
 }
 
-impl<'a> Run<'a> {
-    fn new(operation: &'a Operation, schedules: &'a [Schedule], seed: u64) -> Result<Run<'a>, String> {
-        let mut run = Run {
+impl<'a> Replay<'a> {
+    fn new(operation: &'a Operation, schedules: &'a [Schedule], seed: u64) -> Result<Replay<'a>, String> {
+        let mut run = Replay {
             operation,
             schedules,
             first: Vec::new(),
@@ -92,11 +92,12 @@ impl<'a> Run<'a> {
         for (rank, schedule) in (0..).zip(schedules) {
             let first = run.tasks.len();
             run.first.push(first);
-            let slots = Slots::new(operation, schedule);
-            run.memory.push(slots.initial(operation, rank));
+            let buffers = Addresses::new(operation, schedule);
+            run.memory.push(buffers.initial(operation, rank));
             for (step, plan) in (0..).zip(&schedule.steps) {
-                let task =
-                    slots.task(rank, step, &plan.action).map_err(|what| format!("{operation:?}, {what}"))?;
+                let task = buffers
+                    .task(rank, step, &plan.action)
+                    .map_err(|what| format!("{operation:?}, {what}"))?;
                 run.tasks.push(task);
                 run.waiting.push(Vec::new());
                 for after in schedule.after_of(plan) {
@@ -137,7 +138,7 @@ impl<'a> Run<'a> {
         &schedules[rank as usize].steps[step as usize].action
     }
 
-    /// How many elements what it waits for lets a task work on, and whether that is all; none if it may not start.
+    /// How many elements a task may work on so far, and whether that is all; none if it may not start.
     fn allowed(&self, task: usize) -> Option<(u32, bool)> {
         let Task { rank, step, elements, .. } = self.tasks[task];
         let schedule = &self.schedules[rank as usize];
@@ -154,7 +155,7 @@ impl<'a> Run<'a> {
         Some((limit, all))
     }
 
-    /// Goes on with a task by a random amount.
+    /// Advances a task by a random amount.
     fn advance(&mut self, task: usize) -> Result<(), String> {
         let Some((mut limit, mut all)) = self.allowed(task) else { return Ok(()) };
         let partner = self.tasks[task].partner;
@@ -200,7 +201,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// The executor dies in the middle of a task: whatever it was writing is garbage, and the task is done again.
+    /// The executor dies in the middle of a task: what it was writing is garbage, and the task is run again.
     fn die(&mut self, task: usize) {
         let Task { rank, done, elements, write, .. } = self.tasks[task];
         let (first, end) = ((write + done) as usize, (write + elements) as usize);
@@ -210,17 +211,17 @@ impl<'a> Run<'a> {
     fn element(&mut self, task: usize, element: u32) -> Result<(), String> {
         let Task { rank, reads, write, partner, .. } = self.tasks[task];
         let memory = &self.memory[rank as usize];
-        let own = |operand: usize| memory[(reads[operand] + element) as usize];
+        let read = |operand: usize| memory[(reads[operand] + element) as usize];
         let (left, right) = match self.action(task) {
             Action::Recv { .. } => {
                 let sender = &self.tasks[partner];
                 (self.memory[sender.rank as usize][(sender.reads[0] + element) as usize], None)
             }
-            Action::Reduce { .. } => (own(0), Some(own(1))),
-            _ => (own(0), None),
+            Action::Reduce { .. } => (read(0), Some(read(1))),
+            _ => (read(0), None),
         };
         if left == GARBAGE || right == Some(GARBAGE) {
-            return Err(format!("reads element {element}, which nobody has written"));
+            return Err(format!("reads element {element}, which no step has written"));
         }
         let value = right.map_or(left, |right| combine(left, right, self.operation.commutative));
         self.memory[rank as usize][(write + element) as usize] = value;
@@ -250,7 +251,7 @@ impl<'a> Run<'a> {
                 return fail(format!("element {element} has other bits than on the group's first rank"));
             }
         }
-        let read_only = operation.elements(Slot::Input, rank) as usize;
+        let read_only = operation.elements(BufferId::Input, rank) as usize;
         let input = input as usize;
         if !operation.in_place_on(rank)
             && self.memory[rank as usize][input..input + read_only] != initial[input..input + read_only]
@@ -267,42 +268,44 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Where the blocks of a rank's slots lie: input, output, then scratch. One address more than blocks.
-struct Slots(Vec<Vec<u32>>);
+/// Where the blocks of a rank's buffers lie: input, output, then scratch. One address more than blocks.
+struct Addresses(Vec<Vec<u32>>);
 
-impl Slots {
-    fn new(operation: &Operation, schedule: &Schedule) -> Slots {
+impl Addresses {
+    fn new(operation: &Operation, schedule: &Schedule) -> Addresses {
         let rank = schedule.rank;
         let (input, output) = operation.bases(rank);
-        let user = |slot, blocks, base| -> Vec<u32> {
-            operation.offsets(slot, rank, blocks).into_iter().map(|offset| offset + base).collect()
+        let user = |buffer, blocks, base| -> Vec<u32> {
+            operation.offsets(buffer, rank, blocks).into_iter().map(|offset| offset + base).collect()
         };
-        let mut slots = vec![
-            user(Slot::Input, schedule.input_blocks, input),
-            user(Slot::Output, schedule.output_blocks, output),
+        let mut buffers = vec![
+            user(BufferId::Input, schedule.input_blocks, input),
+            user(BufferId::Output, schedule.output_blocks, output),
         ];
-        let ends =
-            [input + operation.elements(Slot::Input, rank), output + operation.elements(Slot::Output, rank)];
+        let ends = [
+            input + operation.elements(BufferId::Input, rank),
+            output + operation.elements(BufferId::Output, rank),
+        ];
         let mut end = ends[0].max(ends[1]);
         for scratch in &schedule.scratch {
-            let (slot, blocks) = match scratch.like {
-                Partition::Input => (Slot::Input, schedule.input_blocks),
-                Partition::Output => (Slot::Output, schedule.output_blocks),
+            let (buffer, blocks) = match scratch.like {
+                Partition::Input => (BufferId::Input, schedule.input_blocks),
+                Partition::Output => (BufferId::Output, schedule.output_blocks),
             };
             let mut addresses = vec![end];
             for block in 0..scratch.blocks {
-                end += operation.block(slot, rank, (scratch.first + block) % blocks, blocks);
+                end += operation.block(buffer, rank, (scratch.first + block) % blocks, blocks);
                 addresses.push(end);
             }
-            slots.push(addresses);
+            buffers.push(addresses);
         }
-        Slots(slots)
+        Addresses(buffers)
     }
 
     fn initial(&self, operation: &Operation, rank: u32) -> Vec<Symbol> {
         let (input, output) = operation.bases(rank);
         let (inputs, outputs) =
-            (operation.elements(Slot::Input, rank), operation.elements(Slot::Output, rank));
+            (operation.elements(BufferId::Input, rank), operation.elements(BufferId::Output, rank));
         let slots_end = self.0.iter().filter_map(|addresses| addresses.last()).max().copied().unwrap_or(0);
         let end = slots_end.max(input + inputs).max(output + outputs);
         let mut memory = vec![GARBAGE; end as usize];
@@ -322,10 +325,10 @@ impl Slots {
         if blocks.count == 0 {
             return (0, 0);
         }
-        let addresses = &self.0[match blocks.slot {
-            Slot::Input => 0,
-            Slot::Output => 1,
-            Slot::Scratch(index) => 2 + index as usize,
+        let addresses = &self.0[match blocks.buffer {
+            BufferId::Input => 0,
+            BufferId::Output => 1,
+            BufferId::Scratch(index) => 2 + index as usize,
         }];
         let (first, end) = (addresses[blocks.first as usize], addresses[blocks.end() as usize]);
         (first, end - first)

@@ -1,6 +1,6 @@
-//! What can be said of schedules without lengths and without running them.
+//! Checks of schedules without lengths and without running them.
 use super::{Messages, Operation, accesses, messages};
-use crate::{Action, Blocks, Collective, Schedule, Slot};
+use crate::{Action, Blocks, BufferId, Collective, Schedule};
 
 pub fn check(operation: &Operation, schedules: &[Schedule]) -> Result<(), String> {
     if schedules.len() != operation.size as usize {
@@ -22,7 +22,7 @@ pub fn check(operation: &Operation, schedules: &[Schedule]) -> Result<(), String
     let mut everywhere = None;
     for (rank, schedule) in (0..).zip(schedules) {
         for (earlier, later) in Rank::new(operation, schedule).unordered()? {
-            // Seldom needed: only what other ranks do puts these two in order.
+            // Seldom needed: these two are ordered by other ranks' steps only.
             let order = everywhere.get_or_insert_with(|| Order::new(schedules, &messages));
             if !order.before((rank, earlier), (rank, later)) && !order.before((rank, later), (rank, earlier))
             {
@@ -52,14 +52,14 @@ fn match_messages(schedules: &[Schedule]) -> Result<Messages, String> {
     Ok(messages)
 }
 
-/// In a barrier nobody may leave before all have entered: each rank has to hear of each, by a chain of steps that
-/// wait for each other.
+/// No rank leaves a barrier before all have entered: a chain of waits leads from each rank's start to each
+/// rank's end.
 fn barrier(schedules: &[Schedule], messages: &Messages) -> Result<(), String> {
     let size = schedules.len();
     let mut heard: Vec<Vec<Vec<bool>>> = Vec::new();
     for (rank, schedule) in schedules.iter().enumerate() {
-        let own: Vec<bool> = (0..size).map(|of| of == rank).collect();
-        heard.push(vec![own; schedule.steps.len()]);
+        let itself: Vec<bool> = (0..size).map(|of| of == rank).collect();
+        heard.push(vec![itself; schedule.steps.len()]);
     }
     let mut changed = true;
     while std::mem::take(&mut changed) {
@@ -87,7 +87,7 @@ fn barrier(schedules: &[Schedule], messages: &Messages) -> Result<(), String> {
     Ok(())
 }
 
-/// One rank's schedule, and how its user's slots overlap.
+/// One rank's schedule, and how the user's buffers overlap.
 struct Rank<'a> {
     schedule: &'a Schedule,
     in_place: bool,
@@ -100,14 +100,15 @@ impl<'a> Rank<'a> {
         Rank { schedule, in_place, collective: operation.collective }
     }
 
-    /// In place each byte has one name; only reduce_scatter has two, and then any two blocks of the user may overlap.
+    /// In place each byte has one name, except in reduce_scatter, where any two blocks of the user may
+    /// overlap.
     fn names(&self) -> Result<(), String> {
         use Collective::*;
         let hidden = match self.collective {
             ReduceScatter | ReduceScatterBlock if self.schedule.size > 1 => return Ok(()),
             _ if !self.in_place => return Ok(()),
-            Scatter | Scatterv => Slot::Output,
-            _ => Slot::Input,
+            Scatter | Scatterv => BufferId::Output,
+            _ => BufferId::Input,
         };
         for (index, step) in self.schedule.steps.iter().enumerate() {
             let (reads, write) = accesses(&step.action);
@@ -115,7 +116,7 @@ impl<'a> Rank<'a> {
                 .into_iter()
                 .chain([write])
                 .flatten()
-                .any(|blocks| blocks.slot == hidden && blocks.count > 0)
+                .any(|blocks| blocks.buffer == hidden && blocks.count > 0)
             {
                 return Err(format!("step {index} names {hidden}, which in place has another name"));
             }
@@ -127,13 +128,13 @@ impl<'a> Rank<'a> {
         if a.count == 0 || b.count == 0 {
             return false;
         }
-        let user = |slot| matches!(slot, Slot::Input | Slot::Output);
-        let two_names = self.in_place && a.slot != b.slot && user(a.slot) && user(b.slot);
-        two_names || (a.slot == b.slot && a.first < b.end() && b.first < a.end())
+        let user = |buffer| matches!(buffer, BufferId::Input | BufferId::Output);
+        let two_names = self.in_place && a.buffer != b.buffer && user(a.buffer) && user(b.buffer);
+        two_names || (a.buffer == b.buffer && a.first < b.end() && b.first < a.end())
     }
 
-    /// Pairs of steps that touch the same memory, one writing, without the later one waiting for the whole earlier one.
-    /// Streaming is enough for a step that reads exactly what the other writes.
+    /// Pairs of steps that touch the same memory, one writing, where the later one does not wait for the
+    /// whole earlier one. Streaming is enough for a step that reads exactly what the other writes.
     fn unordered(&self) -> Result<Vec<(u32, u32)>, String> {
         let steps = &self.schedule.steps;
         let mut unordered = Vec::new();
@@ -168,7 +169,7 @@ impl<'a> Rank<'a> {
     }
 }
 
-/// Which steps are certainly done when a step of the same rank starts, by what the rank itself waits for.
+/// Which steps of a rank are certainly done when a step starts, by the waits of the rank itself.
 struct Done {
     words: usize,
     before_start: Vec<u64>,

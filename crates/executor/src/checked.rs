@@ -25,7 +25,7 @@ impl Export {
 
 /// A checked schedule with what an engine looks up while driving it.
 #[derive(Debug)]
-pub struct Plan {
+pub struct CheckedSchedule {
     /// The schedule itself.
     pub schedule: Arc<Schedule>,
     /// How many whole (not streaming) dependencies each step has.
@@ -40,9 +40,9 @@ pub struct Plan {
     streams_from: Vec<u32>,
 }
 
-impl Plan {
+impl CheckedSchedule {
     /// Checks a schedule and prepares it; an error of class `Intern` says what is wrong with it.
-    pub fn new(schedule: Arc<Schedule>) -> Result<Plan> {
+    pub fn new(schedule: Arc<Schedule>) -> Result<CheckedSchedule> {
         if let Err(wrong) = schedule.check() {
             fail!(Class::Intern, "a schedule for rank {} of {}: {wrong}", schedule.rank, schedule.size);
         }
@@ -86,7 +86,16 @@ impl Plan {
             let (to, edge) = (pair[0].key >> 32, pair[0].key as u32);
             fail!(Class::Intern, "two sends of one schedule go to rank {to} with edge {edge}");
         }
-        Ok(Plan { schedule, waits, exports, reduces, followers, followers_from, streams, streams_from })
+        Ok(CheckedSchedule {
+            schedule,
+            waits,
+            exports,
+            reduces,
+            followers,
+            followers_from,
+            streams,
+            streams_from,
+        })
     }
 
     /// The steps that wait for the whole of `step`.

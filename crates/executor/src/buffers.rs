@@ -1,16 +1,16 @@
-//! Where the blocks of a schedule lie: lengths of blocks, and places of slots, as the driver of an instance sees them.
+//! Where the blocks of a schedule lie: lengths of blocks, and regions of buffers, as the driver of an instance sees them.
 
+use crate::checked::{CheckedSchedule, operands, pair};
 use crate::fault::{Corruption, Fault};
-use crate::memory::{FarGaps, Place, Reach};
-use crate::plan::{Plan, operands, pair};
+use crate::memory::{Reach, Region, RemoteLayout};
 use crate::record::IN_ARENA;
 use crate::{Binding, Cut, Reduction};
 use datatype::{Basic, Buffer, Layout, PredefinedOp};
 use error::{Class, Result, fail};
-use schedule::{Action, Partition, Slot};
+use schedule::{Action, BufferId, Partition};
 use std::sync::Arc;
 
-/// Lengths of the blocks of a user's slot.
+/// Lengths of the blocks of a user's buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lengths {
     blocks: u64,
@@ -66,15 +66,15 @@ impl Lengths {
     }
 }
 
-/// A stretch of a slot's packed bytes and where it lies.
+/// A stretch of a buffer's packed bytes and where it lies.
 #[derive(Clone, Debug)]
 pub struct Part {
     start: u64,
     end: u64,
-    place: Place,
+    region: Region,
 }
 
-/// Where a step's operands begin in their slots (packed bytes), and how long they are.
+/// Where a step's operands begin in their buffers (packed bytes), and how long they are.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spot {
     /// Bytes of every operand; of the smaller one where a copy's sides differ.
@@ -87,8 +87,8 @@ pub struct Spot {
 
 /// Everything about an operation's memory, as one process sees it.
 #[derive(Clone, Debug, Default)]
-pub struct Slots {
-    /// Parts of Input, Output and the scratch slots, in this order.
+pub struct Buffers {
+    /// Parts of Input, Output and the scratch buffers, in this order.
     parts: Vec<Vec<Part>>,
     /// By step.
     pub spots: Vec<Spot>,
@@ -96,34 +96,34 @@ pub struct Slots {
     pub reduction: Option<Reduction>,
 }
 
-/// Index of a slot in `Slots::parts`.
-fn number(slot: Slot) -> usize {
-    match slot {
-        Slot::Input => 0,
-        Slot::Output => 1,
-        Slot::Scratch(slot) => 2 + usize::from(slot),
+/// Index of a buffer in `Buffers::parts`.
+fn number(buffer: BufferId) -> usize {
+    match buffer {
+        BufferId::Input => 0,
+        BufferId::Output => 1,
+        BufferId::Scratch(buffer) => 2 + usize::from(buffer),
     }
 }
 
-impl Slots {
-    /// The place of the byte at packed offset `at` of a slot, its offset there, and how many bytes follow in this place.
-    pub fn locate(&self, slot: Slot, at: u64) -> Option<(&Place, u64, u64)> {
-        let parts = self.parts.get(number(slot))?;
+impl Buffers {
+    /// The region of the byte at packed offset `at` of a buffer, its offset there, and how many bytes follow in this region.
+    pub fn locate(&self, buffer: BufferId, at: u64) -> Option<(&Region, u64, u64)> {
+        let parts = self.parts.get(number(buffer))?;
         let index = match parts.len() {
             1 => 0,
             _ => parts.partition_point(|part| part.end <= at),
         };
         let part = parts.get(index).filter(|part| part.start <= at && at < part.end)?;
-        Some((&part.place, at - part.start, part.end - at))
+        Some((&part.region, at - part.start, part.end - at))
     }
 
     /// As `locate`, where the caller knows that the byte exists.
-    pub fn place(&self, slot: Slot, at: u64) -> std::result::Result<(&Place, u64, u64), Fault> {
-        self.locate(slot, at).ok_or(Fault::Corrupt { peer: u32::MAX, what: Corruption::Parameters })
+    pub fn region(&self, buffer: BufferId, at: u64) -> std::result::Result<(&Region, u64, u64), Fault> {
+        self.locate(buffer, at).ok_or(Fault::Corrupt { peer: u32::MAX, what: Corruption::Parameters })
     }
 }
 
-/// Lengths of Input, Output and scratch slots.
+/// Lengths of Input, Output and scratch buffers.
 pub struct Partitions {
     input: Lengths,
     output: Lengths,
@@ -131,7 +131,7 @@ pub struct Partitions {
 
 impl Partitions {
     /// Both partitions, if the bindings fit the plan.
-    pub fn new(plan: &Plan, input: &Binding, output: &Binding) -> Result<Partitions> {
+    pub fn new(plan: &CheckedSchedule, input: &Binding, output: &Binding) -> Result<Partitions> {
         Ok(Partitions {
             input: lengths(plan.schedule.input_blocks, input, "input")?,
             output: lengths(plan.schedule.output_blocks, output, "output")?,
@@ -145,12 +145,12 @@ impl Partitions {
         }
     }
 
-    /// Packed bytes before block `block` of a slot.
-    fn start(&self, plan: &Plan, slot: Slot, block: u64) -> u64 {
-        match slot {
-            Slot::Input => self.input.start(block),
-            Slot::Output => self.output.start(block),
-            Slot::Scratch(index) => {
+    /// Packed bytes before block `block` of a buffer.
+    fn start(&self, plan: &CheckedSchedule, buffer: BufferId, block: u64) -> u64 {
+        match buffer {
+            BufferId::Input => self.input.start(block),
+            BufferId::Output => self.output.start(block),
+            BufferId::Scratch(index) => {
                 let scratch = &plan.schedule.scratch[usize::from(index)];
                 let (like, first) = (self.like(scratch.like), u64::from(scratch.first));
                 like.start_cyclic(first + block) - like.start_cyclic(first)
@@ -158,21 +158,21 @@ impl Partitions {
         }
     }
 
-    /// Bytes of a scratch slot.
-    pub fn scratch_bytes(&self, plan: &Plan, index: usize) -> u64 {
-        self.start(plan, Slot::Scratch(index as u8), u64::from(plan.schedule.scratch[index].blocks))
+    /// Bytes of a scratch buffer.
+    pub fn scratch_bytes(&self, plan: &CheckedSchedule, index: usize) -> u64 {
+        self.start(plan, BufferId::Scratch(index as u8), u64::from(plan.schedule.scratch[index].blocks))
     }
 
     /// Fills in the spots of all steps; an error where a reduction's operands differ or are cut within an element.
-    pub fn spots(&self, plan: &Plan, element_bytes: u64, spots: &mut Vec<Spot>) -> Result<()> {
+    pub fn spots(&self, plan: &CheckedSchedule, element_bytes: u64, spots: &mut Vec<Spot>) -> Result<()> {
         spots.clear();
         for (index, step) in plan.schedule.steps.iter().enumerate() {
             let mut spot = Spot::default();
             let mut bytes = [0; 3];
             for (operand, blocks) in operands(&step.action).into_iter().enumerate() {
                 let Some(blocks) = blocks.filter(|blocks| blocks.count > 0) else { continue };
-                spot.at[operand] = self.start(plan, blocks.slot, blocks.first.into());
-                let end = self.start(plan, blocks.slot, u64::from(blocks.first) + u64::from(blocks.count));
+                spot.at[operand] = self.start(plan, blocks.buffer, blocks.first.into());
+                let end = self.start(plan, blocks.buffer, u64::from(blocks.first) + u64::from(blocks.count));
                 bytes[operand] = end - spot.at[operand];
             }
             spot.bytes = bytes[0];
@@ -198,7 +198,7 @@ impl Partitions {
     }
 }
 
-fn lengths(blocks: u32, binding: &Binding, slot: &str) -> Result<Lengths> {
+fn lengths(blocks: u32, binding: &Binding, buffer: &str) -> Result<Lengths> {
     let (cut, bytes) = match binding {
         Binding::None => (Cut::Even { block_bytes: 0 }, None),
         Binding::Whole { buffer, cut } => (cut.clone(), Some(buffer.bytes() as u64)),
@@ -215,23 +215,23 @@ fn lengths(blocks: u32, binding: &Binding, slot: &str) -> Result<Lengths> {
         Some(lengths) if bytes.is_none_or(|bytes| lengths.total() <= bytes) => Ok(lengths),
         _ => fail!(
             Class::Intern,
-            "the {slot} of {bytes:?} bytes cannot be cut into {blocks} blocks by {binding:?}"
+            "the {buffer} of {bytes:?} bytes cannot be cut into {blocks} blocks by {binding:?}"
         ),
     }
 }
 
-/// The rank's own view of its operation; `scratch` are the offsets of the scratch slots in its arena.
+/// The rank's own view of its operation; `scratch` are the offsets of the scratch buffers in its arena.
 pub fn own(
-    slots: &mut Slots,
-    plan: &Plan,
+    buffers: &mut Buffers,
+    plan: &CheckedSchedule,
     partitions: &Partitions,
     bindings: [&Binding; 2],
     scratch: &[u64],
     reach: &Reach,
     rank: u32,
 ) -> std::result::Result<(), Fault> {
-    slots.parts.resize_with(2 + scratch.len(), Vec::new);
-    for (parts, binding) in slots.parts.iter_mut().zip(bindings) {
+    buffers.parts.resize_with(2 + scratch.len(), Vec::new);
+    for (parts, binding) in buffers.parts.iter_mut().zip(bindings) {
         parts.clear();
         match binding {
             Binding::None => {}
@@ -248,19 +248,19 @@ pub fn own(
     for (index, &at) in scratch.iter().enumerate() {
         let bytes = partitions.scratch_bytes(plan, index);
         let outside = Fault::Corrupt { peer: rank, what: Corruption::Offset };
-        let place = Place::Here(reach.arena(rank)?.span(at, bytes).ok_or(outside)?);
-        slots.parts[2 + index].clear();
-        slots.parts[2 + index].push(Part { start: 0, end: bytes, place });
+        let region = Region::Local(reach.arena(rank)?.span(at, bytes).ok_or(outside)?);
+        buffers.parts[2 + index].clear();
+        buffers.parts[2 + index].push(Part { start: 0, end: bytes, region });
     }
     Ok(())
 }
 
 fn own_part(start: u64, buffer: &Buffer) -> Part {
-    let place = match buffer.contiguous() {
-        Some(span) => Place::Here(span),
-        None => Place::Gaps(buffer.clone()),
+    let region = match buffer.contiguous() {
+        Some(span) => Region::Local(span),
+        None => Region::LocalGaps(buffer.clone()),
     };
-    Part { start, end: start + buffer.bytes() as u64, place }
+    Part { start, end: start + buffer.bytes() as u64, region }
 }
 
 /// How the words of a part begin.
@@ -271,7 +271,7 @@ const PART_GAPS_MAPPED: u64 = 2;
 /// Writes an operation's parameters as words, for a proxy.
 pub fn encode(
     words: &mut Vec<u64>,
-    slots: &Slots,
+    buffers: &Buffers,
     partitions: &Partitions,
     scratch: &[u64],
     peers: &[u32],
@@ -280,7 +280,7 @@ pub fn encode(
 ) -> Result<()> {
     words.clear();
     let arena = reach.arena(rank).map_err(|fault| fault.error(rank))?;
-    match slots.reduction {
+    match buffers.reduction {
         Some(Reduction::Predefined { op, basic, element_bytes }) => {
             words.extend([1 | (op as u64) << 8 | (basic as u64) << 16, element_bytes]);
         }
@@ -297,16 +297,16 @@ pub fn encode(
         }
     }
     let mut layouts: Vec<&Arc<Layout>> = Vec::new();
-    for parts in slots.parts.iter().take(2) {
+    for parts in buffers.parts.iter().take(2) {
         words.push(parts.len() as u64);
         for part in parts {
             words.push(part.end);
-            match &part.place {
-                Place::Here(span) if span.bytes() > 0 => match arena.offset_of(span.address()) {
+            match &part.region {
+                Region::Local(span) if span.bytes() > 0 => match arena.offset_of(span.address()) {
                     Some(offset) => words.extend([PART_FLAT, offset | IN_ARENA]),
                     None => words.extend([PART_FLAT, span.address() as u64]),
                 },
-                Place::Gaps(buffer) => {
+                Region::LocalGaps(buffer) => {
                     let Some((layout, skip)) = buffer.parts() else { continue };
                     let index = layouts.iter().position(|known| Arc::ptr_eq(known, layout));
                     let index = index.unwrap_or_else(|| {
@@ -352,70 +352,76 @@ pub fn inside(arena: &transport::shm::Arena, buffer: &Buffer) -> bool {
     }
 }
 
-/// What a proxy makes of a rank's parameters: its view of the slots, and the world ranks of the peers.
-pub fn decode(words: &[u64], plan: &Plan, reach: &Reach, rank: u32) -> Option<(Slots, Arc<[u32]>)> {
+/// What a proxy makes of a rank's parameters: its view of the buffers, and the world ranks of the peers.
+pub fn decode(
+    words: &[u64],
+    plan: &CheckedSchedule,
+    reach: &Reach,
+    rank: u32,
+) -> Option<(Buffers, Arc<[u32]>)> {
     let mut words = Words { words, at: 0 };
-    let mut slots = Slots { reduction: reduction(words.next()?, words.next()?)?, ..Slots::default() };
-    if plan.reduces && slots.reduction.is_none() {
+    let mut buffers = Buffers { reduction: reduction(words.next()?, words.next()?)?, ..Buffers::default() };
+    if plan.reduces && buffers.reduction.is_none() {
         return None;
     }
     let schedule = &plan.schedule;
     let input = words.lengths(schedule.input_blocks)?;
     let output = words.lengths(schedule.output_blocks)?;
     let partitions = Partitions { input, output };
-    let element_bytes = slots.reduction.map_or(0, |reduction| reduction.element_bytes());
-    partitions.spots(plan, element_bytes, &mut slots.spots).ok()?;
+    let element_bytes = buffers.reduction.map_or(0, |reduction| reduction.element_bytes());
+    partitions.spots(plan, element_bytes, &mut buffers.spots).ok()?;
     let arena = reach.arena(rank).ok()?;
     let mut gaps = Vec::new();
-    for slot in 0..2 {
+    for buffer in 0..2 {
         let count = words.next()?;
         let mut parts = Vec::new();
         let mut start = 0;
         for _ in 0..count {
             let end = words.next()?;
             let bytes = end.checked_sub(start)?;
-            let place = match words.next()? {
+            let region = match words.next()? {
                 PART_FLAT => match words.next()? {
-                    at if at & IN_ARENA != 0 => Place::Here(arena.span(at & !IN_ARENA, bytes)?),
-                    address => Place::There { rank, address: address as usize },
+                    at if at & IN_ARENA != 0 => Region::Local(arena.span(at & !IN_ARENA, bytes)?),
+                    address => Region::Remote { rank, address: address as usize },
                 },
                 kind @ (PART_GAPS | PART_GAPS_MAPPED) => {
                     let base = words.next()? as usize;
-                    gaps.push((slot, parts.len(), kind, base, words.next()?, words.next()? as usize));
-                    Place::There { rank, address: 0 }
+                    gaps.push((buffer, parts.len(), kind, base, words.next()?, words.next()? as usize));
+                    Region::Remote { rank, address: 0 }
                 }
                 _ => return None,
             };
-            parts.push(Part { start, end, place });
+            parts.push(Part { start, end, region });
             start = end;
         }
-        let total = if slot == 0 { partitions.input.total() } else { partitions.output.total() };
+        let total = if buffer == 0 { partitions.input.total() } else { partitions.output.total() };
         if start < total {
             return None;
         }
-        slots.parts.push(parts);
+        buffers.parts.push(parts);
     }
     for index in 0..schedule.scratch.len() {
         let bytes = partitions.scratch_bytes(plan, index);
-        let place = Place::Here(arena.span(words.next()?, bytes)?);
-        slots.parts.push(vec![Part { start: 0, end: bytes, place }]);
+        let region = Region::Local(arena.span(words.next()?, bytes)?);
+        buffers.parts.push(vec![Part { start: 0, end: bytes, region }]);
     }
     let mut layouts = Vec::new();
     for _ in 0..words.next()? {
         let count = words.next()?;
         layouts.push(Arc::new(Layout::from_words(words.take(count)?).ok()?));
     }
-    for (slot, part, kind, base, layout, skip) in gaps {
+    for (buffer, part, kind, base, layout, skip) in gaps {
         let layout = layouts.get(layout as usize)?.clone();
-        let bytes = slots.parts[slot][part].end;
+        let bytes = buffers.parts[buffer][part].end;
         if layout.size == 0 || skip >= layout.size || bytes > 1 << 60 {
             return None;
         }
         let mapped = kind == PART_GAPS_MAPPED;
-        slots.parts[slot][part].place = Place::ThereGaps(FarGaps { rank, mapped, base, layout, skip });
+        buffers.parts[buffer][part].region =
+            Region::RemoteGaps(RemoteLayout { rank, mapped, base, layout, skip });
     }
     let peers = words.peers(schedule.size, reach.segment.shape().ranks)?;
-    (words.at == words.words.len()).then_some((slots, peers))
+    (words.at == words.words.len()).then_some((buffers, peers))
 }
 
 fn reduction(kind: u64, element_bytes: u64) -> Option<Option<Reduction>> {
@@ -463,7 +469,7 @@ impl<'a> Words<'a> {
     fn peers(&mut self, size: u32, ranks: u32) -> Option<Arc<[u32]>> {
         let count = self.next()?;
         let words = self.take(count.div_ceil(2))?;
-        let halves = words.iter().flat_map(|&word| [crate::plan::high(word), crate::plan::low(word)]);
+        let halves = words.iter().flat_map(|&word| [crate::checked::high(word), crate::checked::low(word)]);
         let peers: Arc<[u32]> = halves.take(count as usize).collect();
         (count == u64::from(size) && peers.iter().all(|&peer| peer < ranks)).then_some(peers)
     }
