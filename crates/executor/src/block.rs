@@ -1,7 +1,7 @@
-//! Programs and blocks: what a rank keeps of a schedule in its arena between two starts of it.
+//! Programs and blocks: what a rank keeps of a schedule in its arena between two starts.
 //!
-//! A block is the memory of one instance: record, parameters, scratch and staging. A persistent collective, and any that
-//! repeats, finds its block as it left it, and a start only resets the words of progress.
+//! A block is the memory of one instance: record, parameters, scratch and staging. A collective that repeats
+//! finds its block as it left it, and a start only resets the words of progress.
 
 use crate::buffers::{self, Buffers, Partitions};
 use crate::checked::CheckedSchedule;
@@ -21,41 +21,41 @@ use crate::engine;
 
 /// A schedule that this rank has started, with its table of sends in the arena.
 pub struct Program {
-    /// Kept so that the pointer, by which programs are found, stays this schedule's.
+    /// Programs are found by this pointer, so it must stay valid.
     pub schedule: Arc<Schedule>,
-    /// Ready to be driven.
+    /// The schedule, ready to be driven.
     pub plan: Arc<CheckedSchedule>,
     /// Its number, unique in the job.
     pub id: u64,
     exports_at: u64,
-    /// Where the words for a proxy lie, once one was needed.
+    /// Where the words for a proxy lie, once it needed them.
     words: Option<(u64, u64)>,
-    /// Blocks that are free; boxed, because they move at every start and every end.
+    /// Free blocks; boxed, because they move at every start and end.
     #[allow(clippy::vec_box)]
     pub idle: Vec<Box<Block>>,
-    /// Instances that run.
+    /// Instances under way.
     pub running: u32,
-    /// When it was last started, counted in starts.
+    /// The number of its last start.
     pub used: u64,
 }
 
 /// The memory of one instance.
 pub struct Block {
-    /// The instance, as the rank would drive it.
+    /// The instance, for the rank to drive.
     pub run: Execution,
-    /// Bytes that the steps move: what `offload_bytes_min` is compared with.
+    /// Bytes that the steps move, compared with `offload_bytes_min`.
     pub moved_bytes: u64,
     /// Bytes of the longest buffer that lies outside the arena.
     pub private_bytes: u64,
-    /// Whether the kernel lets others reach those buffers, once tried.
+    /// Whether the kernel lets other processes reach those buffers, once tried.
     attachable: Option<bool>,
-    /// Runs of the layouts with gaps.
+    /// Runs of all layouts with gaps.
     pub runs: usize,
-    /// What the words were made from; none while they are not valid.
+    /// The parameters of which the words were made; none while these are not valid.
     bound: Option<Bound>,
     /// Where scratch and staging lie.
     data: Option<(u64, u64)>,
-    /// For whom the addresses were chosen: a proxy or not, peers that can read private memory or not.
+    /// For which driver and peers the addresses were chosen: (a proxy, peers that can read private memory).
     addressed: Option<(bool, bool)>,
     scratch: Vec<u64>,
     partitions: Option<Partitions>,
@@ -77,9 +77,9 @@ struct Bound {
 pub struct ExecutorParts<'a> {
     /// The rank's allocator.
     pub allocator: &'a mut Allocator,
-    /// The rank's view.
+    /// The rank's view of memory.
     pub reach: &'a Reach,
-    /// The knobs.
+    /// Bounds and thresholds.
     pub config: &'a Config,
     /// The rank.
     pub rank: u32,
@@ -156,7 +156,7 @@ impl Program {
         }))
     }
 
-    /// Gives all memory back; no instance may be running.
+    /// Frees all memory; no instance may be under way.
     pub fn free(self, allocator: &mut Allocator) {
         self.idle.into_iter().for_each(|block| block.free(allocator));
         allocator.free(self.exports_at);
@@ -199,7 +199,7 @@ impl Block {
         self.data.map_or(0, |(_, bytes)| bytes)
     }
 
-    /// Gives the block's memory back.
+    /// Frees the block's memory.
     pub fn free(self, allocator: &mut Allocator) {
         allocator.free(self.run.record.at());
         for (at, _) in self.data.into_iter().chain(self.parameters) {
@@ -207,7 +207,7 @@ impl Block {
         }
     }
 
-    /// Gives scratch and staging back, but keeps the record.
+    /// Frees scratch and staging, but keeps the record.
     pub fn free_data(&mut self, allocator: &mut Allocator) {
         if let Some((at, _)) = self.data.take() {
             allocator.free(at);
@@ -224,7 +224,7 @@ impl Block {
         })
     }
 
-    /// Takes a start's parameters: measures everything, but chooses no addresses yet.
+    /// Takes a start's parameters and measures them; chooses no addresses yet.
     pub fn bind(&mut self, start: &Start, executor: &ExecutorParts) -> Result<()> {
         if self.suits(start) {
             return Ok(());
@@ -267,7 +267,7 @@ impl Block {
         Ok(())
     }
 
-    /// Whether the kernel lets other processes reach the private buffers of the start.
+    /// Whether the kernel lets other processes reach the private buffers.
     pub fn attachable(&mut self) -> bool {
         *self.attachable.get_or_insert_with(|| {
             let mut all = true;
@@ -276,8 +276,9 @@ impl Block {
         })
     }
 
-    /// Chooses where scratch, staging and the bytes of sends lie. A proxy leaves short private sends where they are, because
-    /// fetching them costs it as much as it costs their receiver. `readable`: peers can read private memory.
+    /// Chooses where scratch, staging and the bytes of sends lie. For a proxy, short private sends stay where
+    /// they are, since fetching them costs it as much as their receiver. `readable`: peers can read private
+    /// memory.
     pub fn address(&mut self, offloaded: bool, readable: bool, executor: &mut ExecutorParts) -> Result<()> {
         if self.addressed == Some((offloaded, readable)) {
             return Ok(());
@@ -304,10 +305,10 @@ impl Block {
         };
         let bindings = [&bound.input, &bound.output];
         let broken = |fault: Fault| fault.error(executor.rank);
-        // The user's buffers first, for staging depends on where they lie; scratch moves once its offsets are known.
+        // The user's buffers come first, since staging depends on them; scratch gets its offsets below.
         let nowhere = vec![0; plan.schedule.scratch.len()];
         let buffers = &mut self.run.buffers;
-        buffers::own(buffers, &plan, partitions, bindings, &nowhere, executor.reach, executor.rank)
+        buffers::bind_local(buffers, &plan, partitions, bindings, &nowhere, executor.reach, executor.rank)
             .map_err(broken)?;
         let mut need = 0;
         self.scratch.clear();
@@ -325,7 +326,7 @@ impl Block {
         let base = self.reserve(need, executor)?;
         self.scratch.iter_mut().for_each(|at| *at += base);
         let buffers = &mut self.run.buffers;
-        buffers::own(
+        buffers::bind_local(
             buffers,
             &plan,
             partitions_of(&self.partitions),
@@ -340,7 +341,7 @@ impl Block {
         Ok(())
     }
 
-    /// Memory for scratch and staging, the old one if it is long enough.
+    /// Memory for scratch and staging: the old one if it is long enough.
     fn reserve(&mut self, need: u64, executor: &mut ExecutorParts) -> Result<u64> {
         match self.data {
             Some((at, bytes)) if bytes >= need => return Ok(at),
@@ -418,7 +419,7 @@ impl Block {
         Ok(())
     }
 
-    /// Makes the record an instance that peers find.
+    /// Makes the record findable as an instance.
     pub fn enter(&mut self, context: u64, sequence: u32, driver: u64, executor: &ExecutorParts) {
         self.incarnation = self.incarnation.wrapping_add(1).max(1);
         let record = &self.run.record;
@@ -439,8 +440,8 @@ fn bindings_of(bound: &Option<Bound>) -> [&Binding; 2] {
     [&bound.input, &bound.output]
 }
 
-/// Whether a send's bytes must be packed into the arena: they have gaps or lie apart, or are private and either short or
-/// out of the peers' reach.
+/// Whether a send's bytes are packed into the arena: they are not contiguous, or are private and either short
+/// or out of the peers' reach.
 fn staged(
     buffers: &Buffers,
     from: Blocks,

@@ -1,4 +1,5 @@
-//! Where the blocks of a schedule lie: lengths of blocks, and regions of buffers, as the driver of an instance sees them.
+//! Where the blocks of a schedule lie, as the driver of an instance sees them: lengths of blocks, regions of
+//! buffers.
 
 use crate::checked::{CheckedSchedule, operands, pair};
 use crate::fault::{Corruption, Fault};
@@ -19,7 +20,7 @@ pub struct Lengths {
 }
 
 impl Lengths {
-    /// `blocks` blocks by a cut; nothing if the cut is none.
+    /// `blocks` blocks by a cut; nothing if it does not fit.
     pub fn new(blocks: u32, cut: Cut) -> Option<Lengths> {
         let count = u64::from(blocks);
         let total = match &cut {
@@ -52,7 +53,7 @@ impl Lengths {
         }
     }
 
-    /// Bytes before block `index` where block numbers go round.
+    /// The same, where numbers go on above the number of blocks.
     fn start_cyclic(&self, index: u64) -> u64 {
         match self.blocks {
             0 => 0,
@@ -66,7 +67,7 @@ impl Lengths {
     }
 }
 
-/// A stretch of a buffer's packed bytes and where it lies.
+/// A range of a buffer's packed bytes, and where it lies.
 #[derive(Clone, Debug)]
 pub struct Part {
     start: u64,
@@ -77,15 +78,15 @@ pub struct Part {
 /// Where a step's operands begin in their buffers (packed bytes), and how long they are.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spot {
-    /// Bytes of every operand; of the smaller one where a copy's sides differ.
+    /// Bytes of every operand; of the smaller one where the sides of a copy differ.
     pub bytes: u64,
     /// Packed offset of each operand.
     pub at: [u64; 3],
-    /// The lengths that differ, if they do.
+    /// The lengths of a copy's sides, if they differ.
     pub unequal: Option<(u64, u64)>,
 }
 
-/// Everything about an operation's memory, as one process sees it.
+/// An operation's memory, as one process sees it.
 #[derive(Clone, Debug, Default)]
 pub struct Buffers {
     /// Parts of Input, Output and the scratch buffers, in this order.
@@ -106,7 +107,8 @@ fn number(buffer: BufferId) -> usize {
 }
 
 impl Buffers {
-    /// The region of the byte at packed offset `at` of a buffer, its offset there, and how many bytes follow in this region.
+    /// The region of the byte at packed offset `at` of a buffer, the offset there, and how many bytes follow
+    /// in the region.
     pub fn locate(&self, buffer: BufferId, at: u64) -> Option<(&Region, u64, u64)> {
         let parts = self.parts.get(number(buffer))?;
         let index = match parts.len() {
@@ -117,7 +119,7 @@ impl Buffers {
         Some((&part.region, at - part.start, part.end - at))
     }
 
-    /// As `locate`, where the caller knows that the byte exists.
+    /// As `locate`, for a byte that must exist.
     pub fn region(&self, buffer: BufferId, at: u64) -> std::result::Result<(&Region, u64, u64), Fault> {
         self.locate(buffer, at).ok_or(Fault::Corrupt { peer: u32::MAX, what: Corruption::Parameters })
     }
@@ -163,7 +165,8 @@ impl Partitions {
         self.start(plan, BufferId::Scratch(index as u8), u64::from(plan.schedule.scratch[index].blocks))
     }
 
-    /// Fills in the spots of all steps; an error where a reduction's operands differ or are cut within an element.
+    /// Fills in the spots of all steps. Errors: a reduction's operands differ in length, or are cut within an
+    /// element.
     pub fn spots(&self, plan: &CheckedSchedule, element_bytes: u64, spots: &mut Vec<Spot>) -> Result<()> {
         spots.clear();
         for (index, step) in plan.schedule.steps.iter().enumerate() {
@@ -220,8 +223,8 @@ fn lengths(blocks: u32, binding: &Binding, buffer: &str) -> Result<Lengths> {
     }
 }
 
-/// The rank's own view of its operation; `scratch` are the offsets of the scratch buffers in its arena.
-pub fn own(
+/// Sets the rank's view of its operation; `scratch` are the offsets of the scratch buffers in its arena.
+pub fn bind_local(
     buffers: &mut Buffers,
     plan: &CheckedSchedule,
     partitions: &Partitions,
@@ -235,11 +238,11 @@ pub fn own(
         parts.clear();
         match binding {
             Binding::None => {}
-            Binding::Whole { buffer, .. } => parts.push(own_part(0, buffer)),
+            Binding::Whole { buffer, .. } => parts.push(local_part(0, buffer)),
             Binding::Blocks(buffers) => {
                 let mut start = 0;
                 for buffer in buffers.iter() {
-                    parts.push(own_part(start, buffer));
+                    parts.push(local_part(start, buffer));
                     start += buffer.bytes() as u64;
                 }
             }
@@ -255,7 +258,7 @@ pub fn own(
     Ok(())
 }
 
-fn own_part(start: u64, buffer: &Buffer) -> Part {
+fn local_part(start: u64, buffer: &Buffer) -> Part {
     let region = match buffer.contiguous() {
         Some(span) => Region::Local(span),
         None => Region::LocalGaps(buffer.clone()),
@@ -263,7 +266,7 @@ fn own_part(start: u64, buffer: &Buffer) -> Part {
     Part { start, end: start + buffer.bytes() as u64, region }
 }
 
-/// How the words of a part begin.
+/// The first word of a part.
 const PART_FLAT: u64 = 0;
 const PART_GAPS: u64 = 1;
 const PART_GAPS_MAPPED: u64 = 2;
@@ -335,8 +338,7 @@ pub fn encode(
     Ok(())
 }
 
-/// Whether a buffer with gaps lies wholly inside the arena: its first and last bytes tell, as packed bytes of one
-/// element at either end do.
+/// Whether a buffer with gaps lies wholly inside the arena, by its first and last bytes.
 pub fn inside(arena: &transport::shm::Arena, buffer: &Buffer) -> bool {
     let Some((layout, skip)) = buffer.parts() else { return false };
     let elements = (skip + buffer.bytes()).div_ceil(layout.size.max(1)) as i64;
@@ -352,7 +354,7 @@ pub fn inside(arena: &transport::shm::Arena, buffer: &Buffer) -> bool {
     }
 }
 
-/// What a proxy makes of a rank's parameters: its view of the buffers, and the world ranks of the peers.
+/// Decodes a rank's parameters for a proxy: its view of the buffers, and the world ranks of the peers.
 pub fn decode(
     words: &[u64],
     plan: &CheckedSchedule,

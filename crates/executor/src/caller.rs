@@ -1,4 +1,5 @@
-//! The rank's side: starts instances, drives those it executes itself, and watches over those a proxy executes.
+//! The rank's side: starts instances, drives those that it executes, and watches the proxy that executes the
+//! others.
 
 use crate::block::{Block, ExecutorParts, Program};
 use crate::engine::{Execution, Progress};
@@ -15,10 +16,10 @@ use std::sync::atomic::Ordering;
 use telemetry::{Carried, Counter, Event};
 use transport::shm::{Allocator, Segment, State, cma};
 
-/// Peers that are asked whether they have started an operation before a shared core is given away.
+/// Among more peers, one certainly has not started yet: a look at each would cost more than a yield.
 const PEERS_ASKED: usize = 8;
 
-/// What a block needs from its executor: a macro, because it borrows fields and not the whole.
+/// What a block needs from its executor: a macro, because it borrows single fields.
 macro_rules! parts {
     ($executor:expr) => {
         ExecutorParts {
@@ -33,17 +34,17 @@ macro_rules! parts {
 /// What happened to a rank's operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Operations started.
+    /// Started operations.
     pub started: u64,
-    /// Of those, given to a proxy.
+    /// Of those, launched on a proxy.
     pub offloaded: u64,
-    /// Meant for a proxy, but it could not take them.
+    /// Of those, meant for a proxy that could not take them.
     pub refused: u64,
-    /// Taken back from a proxy that died, stalled or gave them back.
+    /// Taken back from a proxy that died, stalled or returned them.
     pub recovered: u64,
 }
 
-/// A rank's executor. Its state is the rank's alone; what it shares lies in the rank's arena and page.
+/// A rank's executor. What it shares lies in the rank's arena and page.
 pub struct Executor {
     rank: u32,
     config: Config,
@@ -107,8 +108,8 @@ impl Executor {
             away: Vec::new(),
             watch,
             readable: None,
-            // Unique in the job, so that peers may remember what they found in a program, and proxies what they made of parameters,
-            // also when this rank has its page from an earlier one.
+            // Unique in the job, also after an earlier rank with this page: peers cache what they found in a
+            // program, and proxies what they decoded.
             programs_made: (u64::from(generation) << 12 | u64::from(rank)) << 32,
             version: u64::from(generation) << 32,
             tickets: 0,
@@ -119,13 +120,13 @@ impl Executor {
         }
     }
 
-    /// The rank's arena, for whoever else allocates from it (MPI_Alloc_mem).
+    /// The rank's arena, for other allocations (MPI_Alloc_mem).
     pub fn memory(&mut self) -> &mut Allocator {
         &mut self.allocator
     }
 
-    /// Starts an operation: makes it findable by peers, and hands it to the proxy or queues it for `poll`. Errors are of
-    /// class `NoMem`, or `Intern` where the bindings do not fit the schedule.
+    /// Starts an operation: makes it findable by peers, and launches it on the proxy or queues it for `poll`.
+    /// Errors: class `NoMem`, or `Intern` where the bindings do not fit the schedule.
     pub fn start(&mut self, start: Start) -> Result<InstanceTicket> {
         self.check(&start)?;
         let key = self.program(&start.schedule)?;
@@ -159,7 +160,7 @@ impl Executor {
         Ok(InstanceTicket { index, generation: ticket })
     }
 
-    /// Drives what this rank executes, once round, and looks after its proxy while that has work.
+    /// Drives each instance of this rank once, and checks its proxy while that has work.
     pub fn poll(&mut self) -> Poll {
         let mut progressed = false;
         let mut at = 0;
@@ -167,7 +168,7 @@ impl Executor {
             let instance = &mut self.outstanding[index as usize];
             match instance.block.run.poll(&self.reach) {
                 Ok(Progress::Idle) => at += 1,
-                Ok(Progress::Progressed) => {
+                Ok(Progress::Moved) => {
                     progressed = true;
                     at += 1;
                 }
@@ -184,7 +185,7 @@ impl Executor {
                     };
                     return Poll::Call(UserCall { ticket, step, token, left, into, blocks });
                 }
-                // A rank's own engine notes every fault in the record and goes on; only a test's driver dies.
+                // A rank's engine stores every fault in the record and goes on; only a test's driver dies.
                 Err(_) => return Poll::Idle,
             }
         }
@@ -203,7 +204,7 @@ impl Executor {
         }
     }
 
-    /// How the operation ended, once it has; the ticket is then spent.
+    /// The outcome of an operation, once it has ended; the ticket is then spent.
     pub fn outcome(&mut self, ticket: InstanceTicket) -> Option<Result<()>> {
         let index = ticket.index as usize;
         let instance = self.outstanding.get(index).filter(|instance| instance.ticket == ticket.generation);
@@ -229,7 +230,7 @@ impl Executor {
         Some(fault.map_or(Ok(()), |fault| Err(fault.error(self.rank))))
     }
 
-    /// How the operation is carried out, or has been if its outcome is there.
+    /// How the operation is carried out, or was if it has ended.
     #[cold]
     pub fn carried(&self, ticket: InstanceTicket) -> Option<Carried> {
         let instance = self.outstanding.get(ticket.index as usize)?;
@@ -245,7 +246,7 @@ impl Executor {
         })
     }
 
-    /// Whether anything has changed since the last `poll`: to be asked before sleeping on the rank's doorbell.
+    /// Whether anything has changed since the last `poll`; for use before sleeping on the rank's doorbell.
     pub fn has_events(&self) -> bool {
         let run = |&index: &u32| &self.outstanding[index as usize].block.run;
         self.away.iter().map(run).any(|run| run.record.head(Head::State).load(Ordering::Acquire) != 0)
@@ -276,12 +277,12 @@ impl Executor {
         self.outstanding.iter().map(one).collect()
     }
 
-    /// A sentence for the user, each said once.
+    /// The next warning for the user.
     pub fn warning(&mut self) -> Option<String> {
         self.warnings.pop_front()
     }
 
-    /// What happened so far.
+    /// The counters so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }
@@ -300,7 +301,7 @@ impl Executor {
         Ok(())
     }
 
-    /// The program of a schedule, made now if it is new; the cache forgets what has not been used for longest.
+    /// The program of a schedule, made now if it is new. The cache drops the least recently used one.
     fn program(&mut self, schedule: &Arc<schedule::Schedule>) -> Result<usize> {
         let address = Arc::as_ptr(schedule) as usize;
         if let Some(&key) = self.by_schedule.get(&address) {
@@ -325,7 +326,7 @@ impl Executor {
         program.free(&mut self.allocator);
     }
 
-    /// Fills a block with a start's parameters; whether the proxy shall execute it.
+    /// Fills a block with a start's parameters; whether the proxy is to execute it.
     fn prepare(&mut self, key: usize, block: &mut Block, start: &Start) -> Result<bool> {
         let readable = self.peers_can_read(start);
         block.bind(start, &parts!(self))?;
@@ -344,7 +345,7 @@ impl Executor {
         Ok(away)
     }
 
-    /// Who executes, by what is asked for, what pays and what is possible.
+    /// Whether the proxy executes: by what is asked for, what pays and what is possible.
     fn wants_proxy(&mut self, block: &mut Block, start: &Start) -> bool {
         let asked = match (self.config.offload, start.offload) {
             (Offload::Off, _) | (_, Offload::Off) => false,
@@ -375,14 +376,15 @@ impl Executor {
         possible
     }
 
-    /// Whether the proxy has tried to reach this rank's private memory in vain, or must not try.
+    /// Whether the proxy cannot reach this rank's private memory, or must not.
     fn proxy_is_refused(&self) -> bool {
         let segment = &self.reach.segment;
         let verdict = segment.rank(self.rank).scalars[crate::proxy::VERDICT].load(Ordering::Relaxed);
         segment.job().cma_forbidden.load(Ordering::Relaxed) != 0 || verdict == crate::proxy::REFUSED
     }
 
-    /// Whether peers can read this rank's private memory. Taken to be mutual: this rank tries one peer, for real.
+    /// Whether peers can read this rank's private memory: assumed if this rank can read that of one peer,
+    /// which it tries.
     fn peers_can_read(&mut self, start: &Start) -> bool {
         if let Some(readable) = self.readable {
             return readable;
@@ -401,7 +403,7 @@ impl Executor {
         readable
     }
 
-    /// Whether some peer has not started the operation yet. Of many peers one surely has not, and asking all would cost more than a turn.
+    /// Whether some peer has not started the operation yet.
     fn is_early(&self, run: &Execution) -> bool {
         run.peers.len() > PEERS_ASKED || run.peers.iter().any(|&peer| self.is_absent(run, peer))
     }
@@ -428,8 +430,8 @@ impl Executor {
             return false;
         }
         segment.proxy(proxy).bell.ring();
-        // A rank that shares this core may have its half of the operation still to start, and would not before our
-        // work ends: without a turn now, nothing overlaps.
+        // A rank that shares this core may still have to start its part of the operation. Without a yield it
+        // would not do so before this rank's computation ends, and nothing would overlap.
         if !segment.job().may_spin() && self.is_early(&block.run) {
             sys::cpu::give_way();
         }
@@ -445,7 +447,7 @@ impl Executor {
         true
     }
 
-    /// Looks at the instances that are away and at who has them; whether any came back.
+    /// Checks the proxy and its instances; whether any came back.
     fn look_after(&mut self) -> bool {
         let mut back = false;
         for at in (0..self.away.len()).rev() {
@@ -479,7 +481,7 @@ impl Executor {
         back || taken > 0
     }
 
-    /// Drives on what the proxy had; nobody else drives it any more.
+    /// Drives on an instance that the proxy drives no more.
     fn take_over(&mut self, at: usize) {
         let index = self.away.swap_remove(at);
         let instance = &mut self.outstanding[index as usize];
@@ -496,7 +498,7 @@ impl Executor {
         self.count(Counter::Recovered, 1);
     }
 
-    /// Keeps a block for the next start of its program, without its scratch if too much would lie idle.
+    /// Keeps a block for the next start of its program, without scratch if too much would lie idle.
     fn retire(&mut self, program: usize, mut block: Box<Block>) {
         if self.idle_bytes + block.data_bytes() > self.config.idle_bytes_max {
             block.free_data(&mut self.allocator);

@@ -1,16 +1,16 @@
-//! A schedule made ready to be driven: checked, with successor lists, and with the table by which peers find its sends.
+//! A schedule ready to be driven: checked, with successor lists and the table by which peers find its sends.
 //!
-//! A rank writes the schedule's words (the *program*) into its arena once, and a proxy makes the same plan of them. It trusts
-//! none of them: what passes `Schedule::check` the engine can run without looking twice.
+//! A rank writes the schedule's words (the *program*) into its arena once, and a proxy reads them. It trusts
+//! none of them: what passes `Schedule::check` the engine runs without further checks.
 
 use error::{Class, Result, fail};
 use schedule::{Action, Blocks, Schedule};
 use std::sync::Arc;
 
-/// A send as its receiver looks it up.
+/// A send, by the key under which its receiver looks it up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Export {
-    /// Receiver (rank of the schedule's communicator) in the high half, edge in the low half.
+    /// Receiver (rank of the schedule's comm) in the high half, edge in the low half.
     pub key: u64,
     /// The step.
     pub step: u32,
@@ -23,12 +23,12 @@ impl Export {
     }
 }
 
-/// A checked schedule with what an engine looks up while driving it.
+/// A checked schedule with the tables that an engine needs.
 #[derive(Debug)]
 pub struct CheckedSchedule {
     /// The schedule itself.
     pub schedule: Arc<Schedule>,
-    /// How many whole (not streaming) dependencies each step has.
+    /// How many steps each step waits for as a whole, not streaming.
     pub waits: Vec<u32>,
     /// Sends by receiver and edge, sorted.
     pub exports: Vec<Export>,
@@ -41,7 +41,7 @@ pub struct CheckedSchedule {
 }
 
 impl CheckedSchedule {
-    /// Checks a schedule and prepares it; an error of class `Intern` says what is wrong with it.
+    /// Checks a schedule and prepares it. Errors: class `Intern`, what is wrong with it.
     pub fn new(schedule: Arc<Schedule>) -> Result<CheckedSchedule> {
         if let Err(wrong) = schedule.check() {
             fail!(Class::Intern, "a schedule for rank {} of {}: {wrong}", schedule.rank, schedule.size);

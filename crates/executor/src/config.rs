@@ -1,4 +1,4 @@
-//! The knobs of this crate. The layers above fill them from the settings.
+//! The parameters of this crate, from settings and tuning.
 
 use crate::Offload;
 use tuning::{INLINE_BYTES_MAX, Tuning};
@@ -6,28 +6,29 @@ use tuning::{INLINE_BYTES_MAX, Tuning};
 /// Bounds and thresholds; all bytes.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Overrides what a `Start` asks for: `Off` wins over everything, `On` over `Auto`.
+    /// Overrides `Start::offload`: `Off` wins over everything, `On` over `Auto`.
     pub offload: Offload,
-    /// `Offload::Auto` takes a proxy from this many bytes that the rank's steps move.
+    /// `Offload::Auto` takes a proxy where the rank's steps move at least so many bytes.
     pub offload_bytes_min: u64,
-    /// What one step moves before other steps and instances get their turn.
+    /// A step moves at most so many bytes before other steps and instances get their turn.
     pub chunk_bytes: u64,
-    /// A send of private memory up to this length is copied into the arena, so that its receiver needs no system call.
+    /// A send of private memory up to this length is staged in the arena, so its receiver needs no system
+    /// call.
     pub inline_bytes_max: u64,
     /// An operation whose datatypes have more runs than this is executed by the caller.
     pub layout_runs_max: usize,
-    /// A proxy whose heartbeat stands still for this long is stalled, and is killed.
+    /// A proxy whose heartbeat stops for this long counts as stalled and is killed.
     pub proxy_timeout_ms: u64,
     /// How long a proxy polls after its last work before it sleeps.
     pub proxy_poll_us: u64,
     /// Schedules whose programs a rank keeps in its arena.
     pub programs_max: usize,
-    /// Scratch and staging that idle instances may keep.
+    /// Scratch and staging that idle instances keep at most.
     pub idle_bytes_max: u64,
 }
 
 impl Config {
-    /// As the user's settings say, and what was measured.
+    /// From the user's settings and the measured values.
     pub fn of(settings: &settings::Settings, tuning: &Tuning) -> Config {
         Config {
             offload: match settings.offload {

@@ -1,27 +1,31 @@
 //! Drives one instance, step by step, wherever it runs.
 //!
-//! Every order of stores here is part of a promise: a receive stores its own `done` before the sender's, bytes are copied before any
-//! `done` counts them, and `published` counts only bytes that will not change. So whoever finds the words after a driver
-//! died can go on (`Execution::resume`): what `done` counts is done, everything else can be done again.
+//! Invariants: a receive stores its `done` before the sender's; bytes are copied before any `done` counts
+//! them; `published` counts only bytes that will not change. So another driver can go on after this one died
+//! (`Execution::resume`): what `done` counts is done, everything else can be done again.
+//!
+//! Read next: `engine/local.rs` (the steps without a peer).
+
+mod local;
 
 use crate::Reduction;
 use crate::buffers::Buffers;
 use crate::checked::CheckedSchedule;
 use crate::fault::{Corruption, Fault};
 use crate::memory::Driver;
-use crate::memory::{Bounce, Reach, Region, Stop};
+use crate::memory::{Reach, Region, Stop};
 use crate::record::{self, COMPLETE, Field, Found, Head, IN_ARENA, Record, STAGED};
-use schedule::{Action, Blocks, BufferId};
+use schedule::{Action, Blocks};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use sys::Span;
 use telemetry::{Counter, Event};
 
-/// Looks at a peer's directory that may be unclear in a row before it counts as corrupt.
+/// After so many unclear looks in a row a peer's directory counts as corrupt.
 const UNCLEAR_MAX: u32 = 10_000;
 
-/// An instance with what its driver remembers about it.
+/// An instance, with what its driver remembers of it.
 pub struct Execution {
     /// The plan.
     pub plan: Arc<CheckedSchedule>,
@@ -37,23 +41,23 @@ pub struct Execution {
     pub peers: Arc<[u32]>,
     /// Memory.
     pub buffers: Buffers,
-    /// Number of the parameters that a proxy made it from.
+    /// The version of the parameters that a proxy decoded.
     pub version: u64,
     states: Vec<StepState>,
-    /// Where a receive found its send the last time: the peer's program and step there.
+    /// Where a receive last found its send: the peer's program and the step there.
     hints: Vec<(u64, u32)>,
     active: Vec<u32>,
     unfinished: usize,
-    /// The driver's processor time when it took the instance, where operations are timed.
+    /// The driver's processor time when it began with the instance, where operations are timed.
     taken_cpu: u64,
 }
 
 /// What a driver remembers of a step.
 #[derive(Clone, Debug, Default)]
 struct StepState {
-    /// Whole dependencies that are not finished.
+    /// Unfinished steps that it waits for as a whole.
     waits: u32,
-    /// Bytes that have arrived; of a send, at its receiver.
+    /// Bytes that are done; of a send, at its receiver.
     done: u64,
     /// Bytes that a send has published.
     published: u64,
@@ -61,11 +65,11 @@ struct StepState {
     said_all: bool,
     /// Whether followers may go on.
     finished: bool,
-    /// A finished receive of a driver that died: perhaps its sender does not know yet.
+    /// A finished receive of a driver that died, which its sender may not know of.
     settling: bool,
     /// The user's function is being called.
     calling: bool,
-    /// Times in a row that the peer's directory was unclear.
+    /// Unclear looks at the peer's directory in a row.
     unclear: u32,
     /// A receive's send, once found.
     source: Option<SendSource>,
@@ -79,20 +83,20 @@ struct SendSource {
     region: Region,
 }
 
-/// What a round over an instance did.
+/// The result of one pass over an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// Nothing could be done.
     Idle,
     /// Something moved.
-    Progressed,
-    /// All steps are finished and the record says so.
+    Moved,
+    /// All steps are finished, and the record says so.
     Finished,
-    /// A user's function is due for this step: invec, inoutvec, their blocks.
+    /// A user's function is due for this step.
     Call { step: u32, left: Span, into: Span, blocks: Range<u64> },
 }
 
-/// What a step did.
+/// The result of driving one step.
 enum Did {
     Nothing,
     Something,
@@ -101,7 +105,7 @@ enum Did {
 }
 
 impl Execution {
-    /// An instance that nothing has been done for; `restart` before driving it.
+    /// An instance before its start; `restart` comes before the first `poll`.
     pub fn new(
         plan: Arc<CheckedSchedule>,
         rank: u32,
@@ -127,7 +131,7 @@ impl Execution {
         }
     }
 
-    /// Prepares for driving the instance from its beginning.
+    /// Prepares to drive the instance from its beginning.
     pub fn restart(&mut self, context: u64, sequence: u32) {
         (self.context, self.sequence) = (context, sequence);
         if telemetry::timed() {
@@ -143,7 +147,7 @@ impl Execution {
         }
     }
 
-    /// Prepares for driving on from the shared words, after another driver died for certain.
+    /// Prepares to drive on from the shared words, after another driver has certainly died.
     pub fn resume(&mut self, context: u64, sequence: u32) {
         self.restart(context, sequence);
         self.active.clear();
@@ -179,8 +183,8 @@ impl Execution {
         }
     }
 
-    /// Drives every step that can go on, a chunk each. Faults of single steps are noted in the record and the rest goes on,
-    /// so that no peer hangs; `Err` is only for a driver that must leave the instance to somebody else.
+    /// Drives every step that can go on, a chunk each. A step's fault is stored in the record and the others
+    /// go on, so that no peer hangs; `Err` only where another driver must go on.
     pub fn poll(&mut self, reach: &Reach) -> Result<Progress, Stop> {
         let mut moved = false;
         let mut index = 0;
@@ -206,7 +210,7 @@ impl Execution {
                     return Ok(Progress::Call { step, left, into, blocks });
                 }
                 Err(Stop::Fault(fault)) => {
-                    // A proxy may be refused what the rank itself may reach: that is not the operation's fault.
+                    // The rank may reach what a proxy is refused, so the operation does not fail.
                     if matches!((fault, reach.driver), (Fault::Unreachable { .. }, Driver::Proxy(_))) {
                         return Err(Stop::Fault(fault));
                     }
@@ -228,10 +232,11 @@ impl Execution {
             self.record.head(Head::State).store(COMPLETE, Ordering::Release);
             return Ok(Progress::Finished);
         }
-        Ok(if moved { Progress::Progressed } else { Progress::Idle })
+        Ok(if moved { Progress::Moved } else { Progress::Idle })
     }
 
-    /// Notes when it was over, and the processor time since this driver took it or, if that was later, ended another.
+    /// Stores when it ended, and the processor time since this driver began with it or, if later, ended
+    /// another.
     #[cold]
     fn account(&self, reach: &Reach) {
         let cpu = sys::clock::thread_cpu();
@@ -240,7 +245,7 @@ impl Execution {
         self.record.head(Head::Completed).store(sys::clock::now(), Ordering::Relaxed);
     }
 
-    /// Whether shared words have changed since the last round, so that a driver should not sleep.
+    /// Whether shared words have changed since the last pass, so that a driver should not sleep.
     pub fn has_events(&self, reach: &Reach) -> bool {
         self.active.iter().any(|&step| {
             let state = &self.states[step as usize];
@@ -358,7 +363,7 @@ impl Execution {
         Ok(())
     }
 
-    /// Stores the progress of a step that only its owner looks at; what `Did` it is.
+    /// Stores the progress of a step without a peer.
     fn advance(&mut self, step: u32, done: u64, complete: bool, reach: &Reach) -> Result<Did, Stop> {
         let word = done | if complete { COMPLETE } else { 0 };
         self.record.step(step, Field::Done).store(word, Ordering::Release);
@@ -417,7 +422,7 @@ impl Execution {
         let Some(source) = &self.states[step as usize].source else { return Ok(Did::Nothing) };
         let published = source.record.step(source.step, Field::Published).load(Ordering::Acquire);
         let have = published & !COMPLETE;
-        // A sender that gave up says so by completing too early.
+        // A sender that gave up completes too early.
         if have > spot.bytes || (published & COMPLETE != 0 && have < spot.bytes) {
             return Err(Fault::Corrupt { peer, what: Corruption::Progress }.into());
         }
@@ -494,8 +499,8 @@ impl Execution {
         Ok(hint.1)
     }
 
-    /// Makes sure that the sender of a finished receive knows. It does if its instance is gone; otherwise its instance stays
-    /// until it knows, and nobody else tells it, because the driver that might have is dead.
+    /// Tells the sender of a finished receive, unless its instance has ended, which implies that it knows.
+    /// Otherwise the instance stays until this rank tells it, because the driver that might have is dead.
     fn settle(&mut self, step: u32, from: u32, edge: u32, reach: &Reach) -> Result<Did, Stop> {
         let peer = self.peers[from as usize];
         let before = self.states[step as usize].unclear;
@@ -517,117 +522,5 @@ impl Execution {
             reach.wake(peer);
         }
         Ok(Did::All)
-    }
-
-    fn copy(&mut self, step: u32, from: Blocks, into: Blocks, reach: &Reach) -> Result<Did, Stop> {
-        let (limit, all) = self.limit(step);
-        let spot = self.buffers.spots[step as usize];
-        let begun = self.states[step as usize].done;
-        let end = limit.min(begun + reach.chunk_bytes);
-        let complete = end == spot.bytes && all;
-        if end == begun && !complete {
-            return Ok(Did::Nothing);
-        }
-        self.shift((from.buffer, spot.at[0]), (into.buffer, spot.at[1]), begun, end, reach)?;
-        reach.fault_point()?;
-        if let Some((from, into)) = spot.unequal.filter(|_| complete) {
-            self.record.set_fault(Fault::Unequal { from, into });
-        }
-        self.advance(step, end, complete, reach)
-    }
-
-    /// Copies bytes `[begun, end)` of one stretch of a buffer over those of another.
-    fn shift(
-        &self,
-        from: (BufferId, u64),
-        into: (BufferId, u64),
-        begun: u64,
-        end: u64,
-        reach: &Reach,
-    ) -> Result<(), Fault> {
-        let mut at = begun;
-        while at < end {
-            let (source, source_offset, source_bytes) = self.buffers.region(from.0, from.1 + at)?;
-            let (region, offset, bytes) = self.buffers.region(into.0, into.1 + at)?;
-            let bytes = bytes.min(source_bytes).min(end - at);
-            reach.copy((source, source_offset), (region, offset), bytes)?;
-            at += bytes;
-        }
-        Ok(())
-    }
-
-    fn reduce(&mut self, step: u32, [left, right, into]: [Blocks; 3], reach: &Reach) -> Result<Did, Stop> {
-        let wrong = Fault::Corrupt { peer: self.rank, what: Corruption::Parameters };
-        let Some(Reduction::Predefined { op, basic, element_bytes }) = self.buffers.reduction else {
-            return Err(wrong.into());
-        };
-        let (limit, all) = self.limit(step);
-        let spot = self.buffers.spots[step as usize];
-        let begun = self.states[step as usize].done;
-        let chunk = reach.chunk_bytes.min(reach.fetch_bytes_max()).max(element_bytes);
-        let mut part = limit.saturating_sub(begun).min(chunk);
-        part -= part % element_bytes;
-        if part > 0 {
-            let (left, left_at, left_bytes) = self.buffers.region(left.buffer, spot.at[0] + begun)?;
-            let (right, right_at, right_bytes) = self.buffers.region(right.buffer, spot.at[1] + begun)?;
-            let (into, into_at, into_bytes) = self.buffers.region(into.buffer, spot.at[2] + begun)?;
-            part = part.min(left_bytes).min(right_bytes).min(into_bytes);
-            part -= part % element_bytes;
-            if part == 0 {
-                return Err(wrong.into());
-            }
-            let left = reach.fetch(left, left_at, part, Bounce::Left)?;
-            let right = reach.fetch(right, right_at, part, Bounce::Right)?;
-            match into {
-                Region::Local(span) => {
-                    datatype::reduce(op, basic, left, right, span.slice(into_at as usize, part as usize));
-                }
-                _ => {
-                    let result = reach.bounce(Bounce::Into)?.slice(0, part as usize);
-                    datatype::reduce(op, basic, left, right, result);
-                    reach.put(into, into_at, result)?;
-                }
-            }
-            reach.count(Counter::ReducedBytes, part);
-            reach.fault_point()?;
-        }
-        let end = begun + part;
-        let complete = end == spot.bytes && all;
-        if part == 0 && !complete {
-            return Ok(Did::Nothing);
-        }
-        self.advance(step, end, complete, reach)
-    }
-
-    /// Copies the right operand to where the user's function will combine the left one into it.
-    fn prepare_call(
-        &mut self,
-        step: u32,
-        [left, right, into]: [Blocks; 3],
-        reach: &Reach,
-    ) -> Result<Did, Stop> {
-        let spot = self.buffers.spots[step as usize];
-        if self.states[step as usize].calling || !self.limit(step).1 {
-            return Ok(Did::Nothing);
-        }
-        if spot.bytes == 0 {
-            return self.advance(step, 0, true, reach);
-        }
-        let wrong = Fault::Corrupt { peer: self.rank, what: Corruption::Parameters };
-        let span = |blocks: Blocks, at: u64| match self.buffers.region(blocks.buffer, at)? {
-            (Region::Local(span), offset, here) if here >= spot.bytes => {
-                Ok(span.slice(offset as usize, spot.bytes as usize))
-            }
-            _ => Err(wrong),
-        };
-        let (left, into_span) = (span(left, spot.at[0])?, span(into, spot.at[2])?);
-        self.shift((right.buffer, spot.at[1]), (into.buffer, spot.at[2]), 0, spot.bytes, reach)?;
-        self.states[step as usize].calling = true;
-        let first = match into.buffer {
-            BufferId::Input | BufferId::Output => into.first,
-            BufferId::Scratch(buffer) => self.plan.schedule.scratch[usize::from(buffer)].first + into.first,
-        };
-        let blocks = u64::from(first)..u64::from(first) + u64::from(into.count);
-        Ok(Did::Call { left, into: into_span, blocks })
     }
 }

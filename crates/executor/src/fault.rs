@@ -1,15 +1,15 @@
-//! What can go wrong while an instance is driven, in a form that fits into words, so that a proxy can tell the rank.
+//! What can go wrong while an instance is driven, as words by which a proxy can tell its rank.
 
 use error::{Class, Error};
 
 /// Why an instance fails. Ranks are world ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A peer's message is not as long as its region here: the ranks gave different counts.
+    /// A peer's message is not as long as the receive: the ranks gave different counts.
     Truncated { peer: u32, sent: u64, expected: u64 },
     /// The two sides of a copy within the rank differ.
     Unequal { from: u64, into: u64 },
-    /// Shared words of `peer` say what no rank writes.
+    /// Shared words of `peer` that no rank writes.
     Corrupt { peer: u32, what: Corruption },
     /// The kernel refused to copy private memory of `peer`.
     Unreachable { peer: u32, code: i32 },
@@ -27,7 +27,7 @@ pub enum Corruption {
     Parameters = 3,
     /// The directory's chain never ends.
     Chain = 4,
-    /// The instance lacks the send.
+    /// The instance has no such send.
     Edge = 5,
     /// Progress that contradicts the length.
     Progress = 6,
@@ -44,7 +44,7 @@ impl Fault {
         }
     }
 
-    /// The fault of four words, if they tell one.
+    /// The fault that four words encode, if they do.
     pub fn from_words(words: [u64; 4]) -> Option<Fault> {
         let [kind, peer, a, b] = words;
         let peer = peer as u32;
@@ -57,7 +57,7 @@ impl Fault {
         })
     }
 
-    /// The sentence, as rank `me` of the world tells it.
+    /// The error as world rank `me` reports it.
     pub fn error(self, me: u32) -> Error {
         match self {
             Fault::Truncated { peer, sent, expected } => Error::new(

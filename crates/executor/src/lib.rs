@@ -1,12 +1,15 @@
 //! Runs schedules: in the rank itself (the caller) or in another process (a proxy), by one engine.
 //!
-//! A started schedule is an *instance*: a record in the rank's arena with a word of progress for every step. Whoever
-//! drives it reads its peers' records and writes only its own, and `done` of the sends it has received from. A step is
-//! finished for its owner before its bytes may be overwritten, and every step can be run again; so a rank can take over from a proxy
-//! that died between any two stores, with nothing but the record.
+//! A started schedule is an *instance*: a record in the rank's arena with a word of progress for every step.
+//! Its driver reads the peers' records, and writes its own and the `done` words of sends that it has
+//! received.
 //!
-//! Read next: `start.rs` (what an operation is), `record.rs` (what lies in shared memory), `engine.rs` (how it is driven),
-//! `caller.rs` (the rank's side), `proxy.rs` (the proxy's loop).
+//! Invariants: a step is finished for its owner before its bytes may be overwritten, and every step can be
+//! run again. So a rank can take over from a proxy that died between any two stores, with nothing but the
+//! record.
+//!
+//! Read next: `start.rs` (what an operation is), `record.rs` (what lies in shared memory), `engine.rs` (how
+//! it is driven), `caller.rs` (the rank's side), `proxy.rs` (the proxy's loop).
 #![forbid(unsafe_code)]
 
 mod block;

@@ -1,7 +1,7 @@
-//! How whoever drives an instance reaches memory: its own, mapped arenas, and private memory of other processes.
+//! How a driver reaches memory: its own, mapped arenas, and private memory of other processes.
 //!
-//! Everything is expressed by regions: `fetch` gives a span of this process that holds some bytes of a region (copying them
-//! only where they cannot be addressed), `fetch_into` copies them to a span, `put` copies a span over them.
+//! `Reach::fetch` gives a span of this process that holds bytes of a region (copied only where they cannot be
+//! addressed); `fetch_into` copies them to a span; `put` copies a span over them.
 
 use crate::fault::{Corruption, Fault};
 use datatype::{Buffer, Layout};
@@ -14,10 +14,10 @@ use sys::remote::{self, Piece};
 use telemetry::Counter;
 use transport::shm::{Arena, Segment};
 
-/// Bytes of a bounce buffer: large enough that the cost of a system call does not count.
+/// Bytes of a bounce buffer: enough to make the cost of a system call small.
 const BOUNCE_BYTES: usize = 256 << 10;
 
-/// Who drives.
+/// The process that drives an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
     /// The rank itself.
@@ -26,12 +26,12 @@ pub enum Driver {
     Proxy(u32),
 }
 
-/// Packed bytes somewhere, as this process sees them.
+/// A region of packed bytes, as this process sees it.
 #[derive(Clone, Debug)]
 pub enum Region {
-    /// Addressable: own memory or a mapped arena.
+    /// Addressable: memory of this process or a mapped arena.
     Local(Span),
-    /// Own memory with gaps.
+    /// Memory of this process with gaps.
     LocalGaps(Buffer),
     /// Private memory of another process.
     Remote { rank: u32, address: usize },
@@ -50,7 +50,7 @@ pub struct RemoteLayout {
     pub base: usize,
     /// What lies there.
     pub layout: Arc<Layout>,
-    /// Packed bytes of the first element that do not belong to it.
+    /// Packed bytes of the first element before the region.
     pub skip: usize,
 }
 
@@ -69,24 +69,24 @@ pub enum Bounce {
 pub struct Reach {
     /// The job.
     pub segment: Segment,
-    /// Whose view.
+    /// The process whose view this is.
     pub driver: Driver,
-    /// What one step moves at a time.
+    /// The bytes that a step moves at a time.
     pub chunk_bytes: u64,
     arenas: Box<[OnceCell<Arena>]>,
     bounces: OnceCell<Option<Map>>,
     pieces: RefCell<Vec<Piece>>,
-    /// The driver's processor time when an instance last ended, where operations are timed.
+    /// The driver's processor time at the end of the last instance, where operations are timed.
     pub ended_cpu: Cell<u64>,
     /// Tests: memory operations until this driver dies; 0 for never.
     #[cfg(test)]
     pub fuse: Cell<u64>,
 }
 
-/// Why a driver stops driving an instance for now.
+/// Why a driver stops driving an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The instance, or this step of it, fails.
+    /// The instance or a step of it fails.
     Fault(Fault),
     /// Tests: the driver has died here.
     #[cfg(test)]
@@ -127,7 +127,7 @@ impl Reach {
         Ok(entry.get_or_init(|| arena))
     }
 
-    /// Counts in the page of whoever drives.
+    /// Counts in the driver's page.
     #[inline]
     pub fn count(&self, counter: Counter, n: u64) {
         match self.driver {
@@ -152,7 +152,7 @@ impl Reach {
         Ok(())
     }
 
-    /// Wakes whoever drives instances of `rank`: itself or its proxy.
+    /// Wakes the drivers of `rank`'s instances: itself and its proxy.
     #[inline]
     pub fn wake(&self, rank: u32) {
         if self.driver != Driver::Rank(rank) {
@@ -165,8 +165,8 @@ impl Reach {
         }
     }
 
-    /// A span that holds bytes `[offset, offset + bytes)` of a region; at most `BOUNCE_BYTES` unless the region is here.
-    /// It is good until the next fetch with the same bounce buffer.
+    /// A span that holds bytes `[offset, offset + bytes)` of a region; at most `BOUNCE_BYTES` unless the
+    /// region is local. It is valid until the next fetch with the same bounce buffer.
     pub fn fetch(&self, region: &Region, offset: u64, bytes: u64, bounce: Bounce) -> Result<Span, Fault> {
         if let Region::Local(span) = region {
             return Ok(span.slice(offset as usize, bytes as usize));
@@ -220,7 +220,7 @@ impl Reach {
         Ok(())
     }
 
-    /// Copies `bytes` bytes between two regions, in one copy where one side is here, else through a bounce buffer.
+    /// Copies `bytes` bytes between two regions, directly where one is local, else through a bounce buffer.
     pub fn copy(&self, from: (&Region, u64), into: (&Region, u64), bytes: u64) -> Result<(), Fault> {
         if let Region::Local(span) = into.0 {
             return self.fetch_into(from.0, from.1, span.slice(into.1 as usize, bytes as usize));

@@ -1,4 +1,4 @@
-//! The proxy's side: takes the instances that its ranks launch and drives them all, until the ranks have gone.
+//! The proxy's side: takes the instances that its ranks launch, and drives them until the ranks have gone.
 
 use crate::checked::CheckedSchedule;
 use crate::engine::{self, Execution};
@@ -15,25 +15,26 @@ use std::time::Duration;
 use telemetry::Counter;
 use transport::shm::{Segment, State, cma};
 
-/// Index into a rank's `scalars`: whether its proxy could reach its private memory (`REACHED`, `REFUSED`, 0 before it tried).
+/// Index into a rank's `scalars`: whether its proxy can reach its private memory (`REACHED`, `REFUSED`, 0:
+/// untried).
 pub const VERDICT: usize = 0;
 /// It could.
 pub const REACHED: u64 = 1;
 /// It could not.
 pub const REFUSED: u64 = 2;
 
-/// Programs and idle instances that a proxy remembers before it forgets all that are idle.
+/// So many programs or idle instances at most; then a proxy forgets all idle ones.
 const MEMORY_MAX: usize = 1024;
-/// Words that a program or a set of parameters may have.
+/// The most words of a program or of parameters.
 const WORDS_MAX: u64 = 1 << 24;
 
-/// How often a proxy looks after its ranks, its parent and its counters, in nanoseconds.
+/// How often a proxy checks its ranks, its parent and its counters, in nanoseconds.
 const HOUSEKEEPING_NS: u64 = 10_000_000;
-/// The longest nap: a sleeping proxy still shows a heartbeat.
+/// The longest sleep: a sleeping proxy still shows a heartbeat.
 const NAP_MAX: Duration = Duration::from_millis(50);
 
-/// A proxy's life: drives what its ranks launch, sleeps on its doorbell when there has been nothing to do for
-/// `proxy_poll_us`, and returns when all its ranks have left, `mpirun` says so, or its parent has died.
+/// A proxy's life: drives what its ranks launch, sleeps on its doorbell after `proxy_poll_us` without work,
+/// and returns when all its ranks have left, when `mpirun` ends the job, or when its parent has died.
 pub fn run(segment: &Segment, index: u32, config: &Config) {
     let mut proxy = Proxy::new(segment.clone(), index, config);
     let page = segment.proxy(index);
@@ -69,16 +70,16 @@ pub fn run(segment: &Segment, index: u32, config: &Config) {
     }
 }
 
-/// A proxy. `run` is its life; tests turn it by hand.
+/// A proxy. `run` is its life; tests call `poll` themselves.
 pub struct Proxy {
     index: u32,
     reach: Reach,
     /// The ranks it serves: those that have not finalized.
     ranks: Vec<u32>,
-    /// Those that are not there, but may come: spawned ones.
+    /// Ranks that do not run, but may be spawned.
     absent: Vec<u32>,
     runs: Vec<Execution>,
-    /// Runs of finished instances, by rank and record.
+    /// Finished instances, by rank and record.
     idle: HashMap<(u32, u64), Execution>,
     /// Plans by rank and program number.
     plans: HashMap<(u32, u64), Arc<CheckedSchedule>>,
@@ -106,7 +107,7 @@ impl Proxy {
         }
     }
 
-    /// Takes new instances and drives all, once round; whether anything moved.
+    /// Takes new instances and drives each once; whether anything moved.
     pub fn poll(&mut self) -> bool {
         if self.dead {
             return false;
@@ -117,7 +118,8 @@ impl Proxy {
         moved
     }
 
-    /// Whether anything has changed since the last `poll`: to be asked before sleeping on the proxy's doorbell.
+    /// Whether anything has changed since the last `poll`: to be asked before sleeping on the proxy's
+    /// doorbell.
     pub fn has_events(&self) -> bool {
         self.ranks.iter().any(|&rank| !self.reach.segment.rank(rank).launches.is_empty())
             || self.runs.iter().any(|run| run.has_events(&self.reach))
@@ -128,7 +130,8 @@ impl Proxy {
         !self.runs.is_empty()
     }
 
-    /// Looks at its ranks: tries to reach those that have come, forgets those that have gone; whether any is left or may come.
+    /// Checks its ranks: tries to reach new ones, forgets those that have gone; whether any is left or may
+    /// come.
     pub fn look_after_ranks(&mut self) -> bool {
         let Proxy { ranks, absent, reach, idle, plans, .. } = self;
         ranks.extend(absent.extract_if(.., |rank| reach.segment.rank(*rank).state() == State::Running));
@@ -149,7 +152,7 @@ impl Proxy {
                 _ => true,
             }
         });
-        // Without a launcher nobody is spawned.
+        // Without a launcher no rank is spawned.
         !ranks.is_empty() || reach.segment.job().launcher.load(Ordering::Relaxed) != 0
     }
 
@@ -177,14 +180,14 @@ impl Proxy {
                 }
                 match self.adopt(rank, offset) {
                     Ok(run) => self.runs.push(run),
-                    Err(fault) => self.give_back(rank, offset, fault),
+                    Err(_) => self.give_back(rank, offset),
                 }
             }
         }
         taken
     }
 
-    /// Makes ready to drive the instance whose record lies at `offset` of the rank's arena.
+    /// Prepares to drive the instance whose record lies at `offset` of the rank's arena.
     fn adopt(&mut self, rank: u32, offset: u64) -> Result<Execution, Fault> {
         let corrupt = |what| Fault::Corrupt { peer: rank, what };
         let arena = self.reach.arena(rank)?.clone();
@@ -235,8 +238,8 @@ impl Proxy {
         Ok(plan)
     }
 
-    /// The rank executes it itself; the fault tells people why.
-    fn give_back(&self, rank: u32, offset: u64, _why: Fault) {
+    /// Returns an instance, which the rank then executes itself.
+    fn give_back(&self, rank: u32, offset: u64) {
         if let Ok(arena) = self.reach.arena(rank)
             && let Some(head) = Record::new(arena, offset, 0)
         {
@@ -251,7 +254,7 @@ impl Proxy {
         while let Some(run) = self.runs.get_mut(at) {
             match run.poll(&self.reach) {
                 Ok(engine::Progress::Idle) => at += 1,
-                Ok(engine::Progress::Progressed) => {
+                Ok(engine::Progress::Moved) => {
                     moved = true;
                     at += 1;
                 }
@@ -262,8 +265,7 @@ impl Proxy {
                     self.reach.segment.proxy(self.index).counters.count(Counter::Instances, 1);
                     self.keep(run);
                 }
-                // A user's function cannot be here, because parameters cannot name one; and what the proxy is refused the
-                // rank may reach.
+                // Parameters cannot name a user's function, and the rank may reach what the proxy is refused.
                 Ok(engine::Progress::Call { .. }) | Err(Stop::Fault(_)) => {
                     let run = self.runs.swap_remove(at);
                     run.record.head(Head::State).store(RETURNED, Ordering::Release);

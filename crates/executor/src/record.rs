@@ -1,10 +1,12 @@
 //! What lies in shared memory: the record of an instance, and the directory by which peers find it.
 //!
-//! A record is 24 words of head and 4 words for every step. Its owner alone links and unlinks it; its driver writes `published`,
-//! `done` and `state`; the receiver of a send writes that send's `done`. Peers read the first cache line, once.
+//! A record is 24 words of head and 4 words for every step. Its owner links and unlinks it; its driver writes
+//! `published`, `done` and `state`; the receiver of a send writes that send's `done`. Peers read the first
+//! cache line, once.
 //!
-//! A reader may follow links that are stale, into a record that has been used again. So a record's `stamp` (incarnation
-//! and sequence) is taken away before the record changes and written last, and a reader believes what it read between two equal stamps.
+//! Invariants: a reader may follow stale links, into a record in use for another operation. So the owner
+//! clears the `stamp` (incarnation and sequence) before the record changes and writes it last; a reader
+//! trusts only what it read between two equal stamps.
 
 use crate::checked::{Export, pair};
 use crate::fault::{Corruption, Fault};
@@ -15,18 +17,18 @@ use transport::shm::Arena;
 pub const HEAD_WORDS: u64 = 24;
 /// Words of a step.
 pub const STEP_WORDS: u64 = 4;
-/// Set in a progress word once nothing will be added; the other bits count bytes.
+/// Set in a progress word that is final; the other bits count bytes.
 pub const COMPLETE: u64 = 1 << 63;
-/// Set in an address that is an offset into its owner's arena; otherwise it is an address in the owner's process.
+/// Set in an address that is an offset into its owner's arena, not an address in the owner's process.
 pub const IN_ARENA: u64 = 1 << 63;
-/// Set (with `IN_ARENA`) in the address of a send whose driver must first pack its bytes there.
+/// Set (with `IN_ARENA`) in the address of a send whose driver first packs its bytes there.
 pub const STAGED: u64 = 1 << 62;
-/// The state of an instance that its proxy could not drive, or not to its end: the rank goes on.
+/// The state of an instance that its proxy could not drive to its end: the rank goes on.
 pub const RETURNED: u64 = 1;
 
 /// Buckets of a directory.
 pub const BUCKETS: usize = 1024;
-/// Links that a reader follows before it calls the chain corrupt.
+/// The most links of a chain; a longer one is corrupt.
 const HOPS_MAX: usize = 1 << 16;
 
 /// The words of a head, by index.
@@ -61,9 +63,9 @@ pub enum Head {
     ParametersWords = 16,
     /// Their number: parameters with the same number are the same.
     ParametersVersion = 17,
-    /// 0 while the rank drives, else 1 + the proxy's index: for people.
+    /// 0 while the rank drives, else 1 + the proxy's index: for reports.
     Driver = 18,
-    /// When the instance was complete, where its driver times operations.
+    /// When the instance was complete, where operations are timed.
     Completed = 19,
     /// The driver's processor time for it, in the same case.
     CpuNs = 20,
@@ -75,7 +77,7 @@ pub enum Head {
 pub enum Field {
     /// Of a send: bytes at `Address` that the receiver may take.
     Published = 0,
-    /// Bytes that have arrived; of a send, at its receiver.
+    /// Bytes that are done; of a send, at its receiver.
     Done = 1,
     /// Of a send: where its bytes lie.
     Address = 2,
@@ -97,7 +99,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// The record at offset `at`, if an arena has room for it there.
+    /// The record at offset `at`, if it lies inside the arena.
     #[inline]
     pub fn new(arena: &Arena, at: u64, steps: u32) -> Option<Record> {
         let last = at.checked_add(record_bytes(steps as usize))?.checked_sub(8)?;
@@ -140,7 +142,7 @@ impl Record {
         self.arena.word(self.at + 8 * index).expect("checked when the record was made")
     }
 
-    /// Notes why the instance fails; the first reason stays.
+    /// Stores why the instance fails; the first reason stays.
     pub fn set_fault(&self, fault: Fault) {
         if self.fault().is_none() {
             let words = fault.words();
@@ -157,14 +159,14 @@ impl Record {
         )
     }
 
-    /// Makes a record of memory that held something else.
+    /// Clears memory that held something else.
     pub fn clear(&self) {
         for index in 0..HEAD_WORDS + STEP_WORDS * u64::from(self.steps) {
             self.head_word(index).store(0, Ordering::Relaxed);
         }
     }
 
-    /// Forgets the fault and all progress.
+    /// Clears the fault and all progress.
     pub fn reset(&self) {
         self.head(Head::State).store(0, Ordering::Relaxed);
         self.head(Head::Fault).store(0, Ordering::Relaxed);
@@ -174,7 +176,7 @@ impl Record {
         }
     }
 
-    /// Enters the record into its rank's directory; every other word must have been written.
+    /// Enters the record into its rank's directory, after every other word has been written.
     pub fn link(&self, directory: &[AtomicU64], stamp: u64, context: u64) {
         let bucket = &directory[bucket(context, stamp as u32)];
         self.head(Head::Context).store(context, Ordering::Relaxed);
@@ -183,7 +185,7 @@ impl Record {
         bucket.store(self.at, Ordering::Release);
     }
 
-    /// Takes the record out of its rank's directory; nobody finds it any more, though some may still be reading.
+    /// Removes the record from its rank's directory. Peers find it no more, but may still be reading it.
     pub fn unlink(&self, directory: &[AtomicU64]) {
         let stamp = self.head(Head::Stamp).load(Ordering::Relaxed);
         let mut link = &directory[bucket(self.head(Head::Context).load(Ordering::Relaxed), stamp as u32)];
@@ -193,13 +195,14 @@ impl Record {
                 link.store(self.head(Head::Next).load(Ordering::Relaxed), Ordering::Release);
                 break;
             }
-            // If the record is not there somebody has spoiled the directory, and readers see that its stamp has gone.
+            // In a corrupt directory the record may be missing; its stamp then tells readers that it has
+            // gone.
             let next = at.checked_add(8 * Head::Next as u64).filter(|_| at != 0);
             let Some(next) = next.and_then(|next| self.arena.word(next)) else { break };
             link = next;
         }
         self.head(Head::Stamp).store(0, Ordering::Release);
-        // Whoever sees any later change of the record also sees that its stamp has gone.
+        // A reader that sees any later change of the record also sees that its stamp has gone.
         fence(Ordering::Release);
     }
 }
@@ -212,9 +215,9 @@ fn bucket(context: u64, sequence: u32) -> usize {
 
 /// The answer of a directory.
 pub enum Found {
-    /// There it is, with the stamp that it was read under.
+    /// The record, with the stamp under which it was read.
     Here(Record, u64),
-    /// It is not there, for certain.
+    /// It is certainly not there.
     Absent,
     /// The directory changed meanwhile; look again.
     Unclear,
@@ -241,7 +244,7 @@ pub fn find(
         let before = stamp.load(Ordering::Acquire);
         let (key, next) = (key.load(Ordering::Acquire), next.load(Ordering::Acquire));
         let steps = word(Head::Steps).map_or(0, |steps| steps.load(Ordering::Acquire));
-        // A record that left this bucket while we were in it may lead anywhere.
+        // A record that left this bucket meanwhile may lead anywhere.
         if before == 0 || stamp.load(Ordering::Acquire) != before || bucket(key, before as u32) != wanted {
             return Ok(Found::Unclear);
         }
@@ -255,7 +258,7 @@ pub fn find(
     Err(Corruption::Chain)
 }
 
-/// Where the send (receiver, edge) stands among the steps of a peer's record.
+/// The step of the send (receiver, edge) in a peer's record.
 pub fn export(record: &Record, to: u32, edge: u32) -> Result<u32, Corruption> {
     let at = record.head(Head::ExportsAt).load(Ordering::Acquire);
     let count = record.head(Head::Exports).load(Ordering::Acquire);
@@ -280,16 +283,16 @@ pub fn export(record: &Record, to: u32, edge: u32) -> Result<u32, Corruption> {
     Err(Corruption::Edge)
 }
 
-/// The stamp of a record's use.
+/// The stamp of one use of a record.
 pub fn stamp(incarnation: u32, sequence: u32) -> u64 {
     pair(incarnation.max(1), sequence)
 }
 
-/// Writes words into an arena where its owner has allocated room for them.
+/// Writes words into an arena where its owner has allocated memory for them.
 pub fn write_words(arena: &Arena, at: u64, words: &[u64]) {
     for (index, &word) in words.iter().enumerate() {
-        let region = arena.word(at + 8 * index as u64).expect("the owner writes where it allocated");
-        region.store(word, Ordering::Relaxed);
+        let target = arena.word(at + 8 * index as u64).expect("the owner writes where it allocated");
+        target.store(word, Ordering::Relaxed);
     }
 }
 
@@ -356,7 +359,7 @@ mod tests {
         let directory = &segment.rank(0).directory[..];
         records[0].link(directory, stamp(1, 5), 9);
         records[0].unlink(directory);
-        // As a reader sees it that had read the head before the record went.
+        // As a reader sees it that read the head of the chain before the record left.
         directory[bucket(9, 5)].store(records[0].at(), Ordering::Relaxed);
         assert_eq!(found(&segment, 9, 5), Some(0), "unclear");
         // The record is used again, for a key of another bucket.

@@ -1,4 +1,4 @@
-//! What a caller hands over to start an operation: the schedule and where its buffers lie.
+//! The parameters of an operation: its schedule and where its buffers lie.
 
 use datatype::{Basic, Buffer, PredefinedOp};
 use schedule::Schedule;
@@ -6,16 +6,16 @@ use std::ops::Range;
 use std::sync::Arc;
 use sys::Span;
 
-/// Everything about one operation. Ranks that take part give the same `context` and `sequence`.
+/// One operation. Ranks that take part give the same `context` and `sequence`.
 #[derive(Clone, Debug)]
 pub struct Start {
     /// The communicator's context.
     pub context: u64,
     /// The operation's number within the context, counted by every member in the same order.
     pub sequence: u32,
-    /// World rank of each rank that the schedule names.
+    /// World rank of each rank of the schedule.
     pub peers: Arc<[u32]>,
-    /// The plan. Programs are cached by this pointer, so the same plan should come as the same `Arc`.
+    /// The plan. Programs are cached by this pointer: the same plan should be the same `Arc`.
     pub schedule: Arc<Schedule>,
     /// `BufferId::Input`.
     pub input: Binding,
@@ -27,10 +27,10 @@ pub struct Start {
     pub offload: Offload,
 }
 
-/// Where a buffer lies and how it is cut into blocks. Lengths are bytes of data (packed bytes).
+/// Where a buffer of the schedule lies and how it is cut into blocks. Lengths are packed bytes.
 #[derive(Clone, Debug)]
 pub enum Binding {
-    /// The schedule does not use the buffer (a root's buffer elsewhere); its blocks are empty.
+    /// The schedule does not use the buffer (a root's, on another rank); its blocks are empty.
     None,
     /// One buffer, cut.
     Whole {
@@ -39,7 +39,7 @@ pub enum Binding {
         /// Where one block ends and the next begins.
         cut: Cut,
     },
-    /// One buffer for each block (v- and w-collectives), as many as the schedule has blocks in this buffer.
+    /// A buffer for each block of the schedule's buffer (v- and w-collectives).
     Blocks(Arc<[Buffer]>),
 }
 
@@ -51,22 +51,24 @@ pub enum Cut {
         /// Bytes of a block.
         block_bytes: u64,
     },
-    /// Near-equal parts at element borders: of `elements` over n blocks, the first `elements % n` have one more.
+    /// Near-equal parts of whole elements: of `elements` over n blocks, the first `elements % n` have one
+    /// more.
     Near {
         /// Elements in all.
         elements: u64,
         /// Bytes of an element.
         element_bytes: u64,
     },
-    /// Explicit borders: block `i` is `[at[i], at[i + 1])`; one more entry than blocks, not falling.
+    /// Explicit bounds: block `i` is `[at[i], at[i + 1])`; one more entry than blocks, not falling.
     At(Arc<[u64]>),
 }
 
-/// The operator of a schedule's `Reduce` steps. MPI's own work on packed bytes, so buffers may have gaps (the padding of pair types);
-/// for a user's function buffers are gap-free: a datatype with gaps is bound as elements of its extent.
+/// The operator of a schedule's `Reduce` steps. Predefined ones work on packed bytes, so buffers may have
+/// gaps (the padding of pair types). A user's function needs buffers without gaps: a datatype with gaps is
+/// bound as elements of its extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduction {
-    /// An operator of MPI's own.
+    /// A predefined operator.
     Predefined {
         /// Which.
         op: PredefinedOp,
@@ -75,9 +77,9 @@ pub enum Reduction {
         /// Packed bytes of an element: a multiple of `basic.size()`.
         element_bytes: u64,
     },
-    /// A user's function: `Executor::poll` returns `Poll::Call` where it is due. Never offloaded.
+    /// A user's function: `Executor::poll` returns `Poll::Call` when it is due. Never offloaded.
     User {
-        /// What the caller recognises the function by.
+        /// By which the caller recognises the function.
         token: u64,
         /// Bytes from one element to the next.
         element_bytes: u64,
@@ -85,7 +87,7 @@ pub enum Reduction {
 }
 
 impl Reduction {
-    /// Whether an element is one, or several, of what the operator works on.
+    /// Whether an element is one or more items of the operator's type.
     pub(crate) fn is_sound(&self) -> bool {
         match *self {
             Reduction::Predefined { basic, element_bytes, .. } => {
@@ -108,7 +110,7 @@ impl Reduction {
 /// Who executes an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
-    /// A proxy where the operation moves enough bytes to pay for it.
+    /// A proxy where the operation moves enough bytes (`Config::offload_bytes_min`).
     Auto,
     /// A proxy wherever one can.
     On,
@@ -123,16 +125,16 @@ pub struct InstanceTicket {
     pub(crate) generation: u32,
 }
 
-/// An operation under way, for people.
+/// An operation under way, for reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pending {
-    /// Whose operation.
+    /// Its comm's context.
     pub context: u64,
-    /// Its number there.
+    /// Its number in the context.
     pub sequence: u32,
     /// Its steps.
     pub steps: u32,
-    /// Of those, finished.
+    /// Finished steps.
     pub done: u32,
     /// Peers that have not started it.
     pub absent: Vec<u32>,
@@ -140,7 +142,7 @@ pub struct Pending {
     pub away: bool,
 }
 
-/// What one round over the caller's instances did.
+/// The result of one pass over the caller's instances.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Poll {
     /// Nothing could be done.
@@ -151,8 +153,8 @@ pub enum Poll {
     Call(UserCall),
 }
 
-/// A user's reduction function to be called as `function(left, into, elements)` (MPI 5.0, section 6.9.5: invec, inoutvec, len):
-/// `into` already holds the right operand.
+/// A user's reduction function to be called as `function(left, into, elements)` (MPI 5.0, section 6.9.5:
+/// invec, inoutvec, len). `into` holds the right operand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserCall {
     /// The operation.
@@ -165,6 +167,6 @@ pub struct UserCall {
     pub left: Span,
     /// inoutvec.
     pub into: Span,
-    /// Which blocks of their partition they are, where block numbers go round.
+    /// Which blocks of the vector they are; numbers go on above the number of blocks.
     pub blocks: Range<u64>,
 }

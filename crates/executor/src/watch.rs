@@ -1,7 +1,7 @@
-//! A rank watches the proxy that executes for it: is it alive, and if it stalls, is it dead for certain?
+//! A rank watches the proxy that executes for it, and takes its work back only when it is certainly dead.
 //!
-//! A stalled process may wake up at any time and write. So before its work is taken over it is killed through a pidfd, which
-//! cannot come to mean another process, and its end is waited for: the fence.
+//! A stalled process may wake up at any time and write. So the rank first kills it through a pidfd, which
+//! never names another process, and waits for its end: the fence.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,17 +11,17 @@ use transport::shm::{Segment, State};
 /// How often a rank looks, in nanoseconds: a look costs a system call.
 const LOOK_NS: u64 = 1_000_000;
 
-/// Index into a proxy's `scalars`: 1 once a rank is about to kill it, and will say so; `mpirun` then says nothing.
+/// Index into a proxy's `scalars`: 1 once a rank kills it and reports that, so that `mpirun` does not.
 pub const FENCED: usize = 0;
 
 /// What a rank knows about its proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// As far as we know it works.
+    /// It works, as far as is known.
     Alive,
     /// It has ended for certain.
     Dead,
-    /// It has ended for certain, because this rank, before all others, killed it for standing still.
+    /// It has ended for certain: this rank was the first to kill it, because it had stalled.
     Fenced,
 }
 
@@ -32,11 +32,11 @@ pub struct Watch {
     timeout_ns: u64,
     process: Option<Process>,
     beat: u64,
-    /// For how long we have seen it stand still, and when we last looked; 0: not since work began.
+    /// How long its heartbeat has stood still, and when this rank last looked; 0: not since work began.
     still_ns: u64,
     looked_ns: u64,
     killed: bool,
-    /// Whether we were the first to kill it.
+    /// Whether this rank was the first to kill it.
     first: bool,
     ended: bool,
 }
@@ -69,19 +69,19 @@ impl Watch {
             return false;
         }
         if self.process.is_none() {
-            // Still running after we took hold of it, the process is the proxy and no later owner of its pid.
+            // It still runs after it was opened, so the process is the proxy and no later owner of its pid.
             self.process = Process::open(page.pid.load(Ordering::Acquire)).ok();
             return page.state() == State::Running;
         }
         true
     }
 
-    /// Work begins after a pause in which nobody looked: the heartbeat counts from now.
+    /// Work begins after a pause: the heartbeat counts from now.
     pub fn begin(&mut self) {
         (self.still_ns, self.looked_ns) = (0, 0);
     }
 
-    /// Looks after the proxy; called while work is out.
+    /// Checks the proxy; called while it has work.
     pub fn look(&mut self) -> Health {
         let page = self.segment.proxy(self.proxy);
         if self.ended || page.state() == State::Dead {
@@ -106,10 +106,10 @@ impl Watch {
             (self.beat, self.still_ns) = (beat, 0);
             return Health::Alive;
         }
-        // A gap in our own looking (the whole machine may have stood still) counts as one look.
+        // A long gap between two looks (the whole machine may have stopped) counts as one look.
         self.still_ns += since.min(self.timeout_ns / 8);
         if self.still_ns > self.timeout_ns && !self.killed {
-            // Without a pidfd nothing is certain, so there is no fence: mpirun will see it end.
+            // Without a pidfd there is no fence: mpirun will see the proxy's end.
             if let Some(process) = &self.process {
                 let first = page.scalars[FENCED].swap(1, Ordering::Relaxed) == 0;
                 self.killed = process.kill().is_ok();

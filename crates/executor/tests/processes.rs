@@ -1,5 +1,5 @@
-//! Tests with real processes: ranks and proxies that share nothing but the segment, proxies that are killed or stopped.
-//! `cargo test --release -p outboard-executor --test processes -- measure` prints what things cost instead.
+//! Tests with real processes: ranks and proxies that share nothing but the segment, proxies that are killed
+//! or stopped. `cargo test --release -p outboard-executor --test processes -- measure` measures instead.
 //!
 //! The program starts itself: `job-descriptor-path kind index scenario` makes it a rank or a proxy.
 
@@ -50,7 +50,8 @@ fn attach(path: &str) -> Segment {
     Segment::attach(file.into()).unwrap()
 }
 
-/// Only where a proxy is stopped does time decide: on a machine shared with others a healthy one may stand still for a second.
+/// Long enough for a healthy proxy on a machine shared with others; only the test of a stopped one depends on
+/// it.
 fn config(scenario: &str) -> Config {
     let proxy_timeout_ms = if scenario == "stopped" { 300 } else { 3_600_000 };
     Config { proxy_timeout_ms, offload_bytes_min: 0, ..Config::default() }
@@ -138,7 +139,7 @@ fn killed() {
         let mut job = Job::start(3, 2, "test");
         job.wait_rounds(5 + attempt);
         job.proxies[0].kill().unwrap();
-        // As mpirun does; the ranks find out by themselves, too.
+        // As mpirun does; the ranks notice by themselves, too.
         job.proxies[0].wait().unwrap();
         job.wait_rounds(10);
         let recovered = job.sum(RECOVERED);
@@ -187,9 +188,9 @@ fn block(buffer: BufferId, first: u32) -> Blocks {
 }
 
 fn alltoall(rank: u32, size: u32) -> Arc<Schedule> {
-    let own =
+    let local =
         (Action::Copy { from: block(BufferId::Input, rank), into: block(BufferId::Output, rank) }, &[][..]);
-    let mut steps = vec![own];
+    let mut steps = vec![local];
     for hop in 1..size {
         let (to, from) = ((rank + hop) % size, (rank + size - hop) % size);
         steps.push((Action::Send { to, edge: 0, from: block(BufferId::Input, to) }, &[]));
@@ -198,7 +199,7 @@ fn alltoall(rank: u32, size: u32) -> Arc<Schedule> {
     plan(rank, size, [size, size], vec![], &steps)
 }
 
-/// Everybody sends all to everybody and adds up by itself: right in place for any number of ranks.
+/// Every rank sends its vector to all, and each adds up by itself: right in place for any number of ranks.
 fn allreduce(rank: u32, size: u32) -> Arc<Schedule> {
     let mut steps: Vec<(Action, Vec<u32>)> = vec![];
     let mut scratch = vec![];
@@ -338,7 +339,7 @@ impl Member {
     }
 }
 
-/// What the engine costs without any waiting: two ranks in one thread, turn by turn.
+/// The time of the engine without waiting: two ranks in one thread, in turn.
 fn steps() {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 64 << 20 }).unwrap();
     let mut members = [0, 1].map(|rank| Member::new(&segment, rank, "measure"));
@@ -389,8 +390,8 @@ fn rank(segment: &Segment, rank: u32, scenario: &str) {
     segment.rank(rank).set_state(State::Finalized);
 }
 
-/// Two operations at once, of memory of both kinds, again and again; every result is looked at. Rank 0 says in its data when
-/// to stop, so that all do after the same round.
+/// Two operations at once, of memory of both kinds, repeated and checked. Rank 0 says in its data when to
+/// stop, so that all ranks stop after the same round.
 fn rounds(member: &mut Member) {
     let (rank, size) = (member.rank, member.size);
     let (exchange, sum) = (alltoall(rank, size), allreduce(rank, size));
@@ -438,7 +439,7 @@ fn measure(scenario: &str) {
     Job::start(2, 1, scenario).finish();
 }
 
-/// What a start costs the rank, and what whole operations take.
+/// The time of a start, and of whole operations.
 fn costs(member: &mut Member, scenario: &str) {
     let arena = scenario == "measure-arena";
     let offload = if scenario == "measure-caller" { Offload::Off } else { Offload::On };

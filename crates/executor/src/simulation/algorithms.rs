@@ -1,4 +1,5 @@
-//! Every algorithm of the `schedule` crate, on random sizes, roots and lengths, by callers and by proxies that die.
+//! Every algorithm of the `schedule` crate, on random sizes, roots and lengths, by callers and by proxies
+//! that die.
 
 use super::{Home, Job};
 use crate::{Binding, Config, Cut, InstanceTicket, Offload, Poll, Reduction, Start};
@@ -10,7 +11,7 @@ use schedule::{ALGORITHMS, Algorithm, Collective, Params};
 use std::sync::Arc;
 use transport::shm::State;
 
-/// One collective call, as all its members see it.
+/// One collective call.
 #[derive(Clone, Debug)]
 struct Case {
     algorithm: Algorithm,
@@ -30,7 +31,7 @@ type Data = Vec<Vec<u32>>;
 /// One member's buffers.
 struct Side {
     input: Data,
-    /// What lies in the output before, and what must lie there after; nothing where the standard leaves it open.
+    /// The output before, and after; nothing where the standard leaves it open.
     output: Data,
     expected: Vec<Option<Vec<u32>>>,
 }
@@ -102,8 +103,8 @@ impl Case {
             }
             Gather | Gatherv | Allgather | Allgatherv => {
                 let mine = self.block(me, 0);
-                let everybody = !matches!(self.collective(), Gather | Gatherv);
-                let gathers = everybody || at_root;
+                let all_receive = !matches!(self.collective(), Gather | Gatherv);
+                let gathers = all_receive || at_root;
                 let whole = if gathers { (0..n).map(|from| self.block(from, 0)).collect() } else { vec![] };
                 let mut side = side(vec![mine.clone()], whole);
                 if self.in_place && gathers {
@@ -175,7 +176,7 @@ fn place(
         data.iter().for_each(|block| at.push(at.last().unwrap() + 4 * block.len() as u64));
         Cut::At(at.into())
     } else {
-        // A vector that the algorithm cuts where it likes.
+        // A vector, cut by the algorithm.
         assert_eq!(data.len(), 1);
         Cut::Near { elements: data[0].len() as u64, element_bytes: 4 }
     };
@@ -220,7 +221,7 @@ fn start(
         place(job, rank, &side.output, plan.output_blocks, pieces, homes());
     let mut expected = side.expected;
     if scatters && in_place && inputs.is_empty() {
-        // Alone, and the result is there already: the plan names no buffer.
+        // One rank has its result already: the plan names no buffer.
         expected.clear();
     } else if scatters && in_place {
         // The result replaces the beginning of the vector.

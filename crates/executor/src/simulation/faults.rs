@@ -1,6 +1,6 @@
-//! What goes wrong, and what users' functions see: one small job each.
+//! Faults, and users' functions: one small job each.
 
-use super::plans::{Kind, Plan, blocks, whole};
+use super::plans::{Kind, PlanBuilder, blocks, whole};
 use super::{Home, Job};
 use crate::record::{BUCKETS, Head};
 use crate::{Binding, Config, Cut, InstanceTicket, Offload, Poll, Reduction, Start};
@@ -30,7 +30,7 @@ fn start(job: &Job, schedule: Schedule, input: Binding, output: Binding, offload
     }
 }
 
-/// Polls everybody in turn until all tickets have an outcome.
+/// Polls all ranks in turn until all tickets have an outcome.
 fn outcomes(job: &mut Job, tickets: &[InstanceTicket]) -> Vec<error::Result<()>> {
     let mut ended: Vec<Option<error::Result<()>>> = vec![None; tickets.len()];
     for _ in 0..200_000 {
@@ -55,12 +55,12 @@ fn words(values: impl IntoIterator<Item = u32>) -> Vec<u8> {
 }
 
 #[test]
-fn different_lengths_are_told_to_the_receiver_and_hang_nobody() {
+fn different_lengths_are_told_to_the_receiver_and_no_rank_hangs() {
     for offload in [Offload::Off, Offload::On] {
         for (sent, expected) in [(64usize, 16usize), (16, 64), (0, 8), (8, 0)] {
             let mut job = Job::new(3, 1, &Config::default());
             let mut tickets = vec![];
-            // A pipeline: what rank 1 cannot receive it still passes on, so that rank 2 does not hang.
+            // A pipeline: rank 1 passes on what it cannot receive, so that rank 2 does not hang.
             for (rank, bytes) in [sent, expected, expected].into_iter().enumerate() {
                 let buffer = job.ranks[rank].buffer(&vec![rank as u8; bytes], Home::Private);
                 let schedule = Kind::Bcast.schedule(rank as u32, 3);
@@ -141,12 +141,12 @@ fn a_users_function_gets_its_operands_in_order() {
 
 #[test]
 fn a_corrupt_peer_is_an_error_and_no_panic() {
-    // Which word of rank 0's record or directory is spoiled, and with what.
+    // A word of rank 0's record or directory, and the wrong value.
     let spoils: [fn(&Job, u64); 5] = [
         |job, at| set(job, at + 8 * Head::ExportsAt as u64, u64::MAX - 7),
         |job, at| set(job, at + 8 * Head::Exports as u64, u64::MAX),
         |job, at| set(job, at + 8 * Head::Steps as u64, 1 << 40),
-        // The address of its first send lies outside, and below, so much has been published.
+        // The address of its first send; below, the bytes that it has published.
         |job, at| set(job, at + 8 * (24 + 2), 1 << 63 | (1 << 40)),
         |job, at| set(job, at + 8 * 24, 1 << 50),
     ];
@@ -170,7 +170,7 @@ fn a_corrupt_peer_is_an_error_and_no_panic() {
         assert_eq!(error.class, Class::Intern);
         assert!(error.message.contains("rank 0"), "{error}");
     }
-    // A directory that leads in a circle.
+    // A directory with a cycle.
     let mut job = Job::new(2, 0, &Config::default());
     let buffer = job.ranks[1].buffer(&[1; 50], Home::Private);
     let schedule = Kind::Bcast.schedule(1, 2);
@@ -188,7 +188,7 @@ fn set(job: &Job, at: u64, value: u64) {
     job.segment.arena(0).unwrap().word(at).unwrap().store(value, Ordering::Relaxed);
 }
 
-/// A proxy that cannot make sense of an instance gives it back, and the rank executes it from its own books.
+/// A proxy returns an instance that it cannot decode, and the rank executes it.
 #[test]
 fn spoiled_programs_and_parameters_come_back_from_the_proxy() {
     for head in [Head::ProgramAt, Head::ProgramWords, Head::ParametersAt, Head::ParametersWords, Head::Steps]
@@ -235,11 +235,11 @@ fn any_word_of_the_parameters_may_be_spoiled() {
             let record = directory.iter().map(|head| head.load(Ordering::Relaxed)).max().unwrap();
             let arena = job.segment.arena(0).unwrap();
             let head = |head: Head| arena.word(record + 8 * head as u64).unwrap().load(Ordering::Relaxed);
-            // The last word is the peers: whom a rank waits for nobody can check.
+            // The last word is the peers, which no check can refuse.
             if word / 2 + 1 < head(Head::ParametersWords) {
                 set(&job, head(Head::ParametersAt) + 8 * (word / 2), value);
             }
-            // Right, wrong or an error: but it ends, and nobody panics.
+            // It ends, right, wrong or with an error, without a panic.
             outcomes(&mut job, &tickets);
         }
     }
@@ -285,7 +285,7 @@ fn without_a_living_proxy_the_caller_executes() {
         job.segment.proxy(0).set_state(state);
         assert_eq!(go(&mut job), Some(Ok(())));
     }
-    // Where the proxy may not attach, the caller executes and says so, once.
+    // Where the proxy may not attach, the caller executes and warns once.
     let mut job = Job::new(1, 1, &Config::default());
     job.segment.job().cma_forbidden.store(1, Ordering::Relaxed);
     assert_eq!((go(&mut job), go(&mut job)), (Some(Ok(())), Some(Ok(()))));
@@ -330,8 +330,8 @@ fn memory_of_operations_comes_back() {
     let buffer = job.ranks[0].buffer(&vec![1; 2 << 20], Home::Private);
     let mut used = vec![];
     for sequence in 0..30 {
-        // Scratch of 2 MiB each, more than may lie idle; and every time a new schedule.
-        let mut plan = Plan::new(0, 1, 1, 1).scratch(Partition::Input, 0, 1);
+        // Scratch of 2 MiB each, more than may lie idle, and a new schedule each time.
+        let mut plan = PlanBuilder::new(0, 1, 1, 1).scratch(Partition::Input, 0, 1);
         let (input, scratch) = (blocks(BufferId::Input, 0, 1), blocks(BufferId::Scratch(0), 0, 1));
         let copied = plan.step(Action::Copy { from: input, into: scratch }, &[]);
         plan.step(Action::Copy { from: scratch, into: blocks(BufferId::Output, 0, 1) }, &[whole(copied)]);

@@ -1,5 +1,5 @@
-//! Tests: whole jobs in one process, on a seeded scheduler that says who does the next small thing, with proxies that die
-//! between any two memory operations. A failing run names its seed.
+//! Tests: whole jobs in one process, on a seeded scheduler that chooses the next process to go on, with
+//! proxies that die between any two memory operations. A failing run names its seed.
 
 mod algorithms;
 mod faults;
@@ -45,7 +45,7 @@ pub enum Home {
 impl Job {
     pub fn new(ranks: u32, proxies: u32, config: &Config) -> Job {
         let (segment, _fd) = Segment::create(Shape { ranks, proxies, arena_bytes: 16 << 20 }).unwrap();
-        // The words by which a process is recognised are the process's, and here jobs share it.
+        // Cross-memory attach recognises a process by words of it, and here jobs share one process.
         segment.job().id.store(1, Ordering::Relaxed);
         for rank in 0..ranks {
             let page = segment.rank(rank);
@@ -116,7 +116,7 @@ impl Rank {
 
 /// 4 bytes of data, 8 bytes of gap.
 fn thirds() -> Arc<Layout> {
-    // Size 4, bounds 0 and 12, one run: the words of a layout are the way to make one without the `datatype` crate's calls.
+    // The words of a layout: size 4, bounds 0 and 12, one run.
     let mut words = Layout::contiguous(4).to_words();
     words[3] = 12;
     Arc::new(Layout::from_words(&words).unwrap())

@@ -1,9 +1,9 @@
-//! Schedules by hand, and what they must compute.
+//! Schedules written by hand, and what they compute.
 
 use schedule::{Action, After, Blocks, BufferId, Partition, Schedule, Scratch, Step};
 
 /// Collects steps.
-pub struct Plan {
+pub struct PlanBuilder {
     schedule: Schedule,
 }
 
@@ -21,13 +21,13 @@ pub fn blocks(buffer: BufferId, first: u32, count: u32) -> Blocks {
     Blocks { buffer, first, count }
 }
 
-impl Plan {
-    pub fn new(rank: u32, size: u32, input_blocks: u32, output_blocks: u32) -> Plan {
+impl PlanBuilder {
+    pub fn new(rank: u32, size: u32, input_blocks: u32, output_blocks: u32) -> PlanBuilder {
         let (scratch, steps, after) = (vec![], vec![], vec![]);
-        Plan { schedule: Schedule { rank, size, input_blocks, output_blocks, scratch, steps, after } }
+        PlanBuilder { schedule: Schedule { rank, size, input_blocks, output_blocks, scratch, steps, after } }
     }
 
-    pub fn scratch(mut self, like: Partition, first: u32, blocks: u32) -> Plan {
+    pub fn scratch(mut self, like: Partition, first: u32, blocks: u32) -> PlanBuilder {
         self.schedule.scratch.push(Scratch { like, first, blocks });
         self
     }
@@ -68,9 +68,9 @@ impl Kind {
     }
 }
 
-/// Everybody to everybody, all at once.
+/// All ranks to all ranks at once.
 fn alltoall(rank: u32, size: u32) -> Schedule {
-    let mut plan = Plan::new(rank, size, size, size);
+    let mut plan = PlanBuilder::new(rank, size, size, size);
     let block = |buffer, index| blocks(buffer, index, 1);
     plan.step(Action::Copy { from: block(BufferId::Input, rank), into: block(BufferId::Output, rank) }, &[]);
     for hop in 1..size {
@@ -83,7 +83,7 @@ fn alltoall(rank: u32, size: u32) -> Schedule {
 
 /// From rank 0 along a pipeline.
 fn bcast(rank: u32, size: u32) -> Schedule {
-    let mut plan = Plan::new(rank, size, 0, 1);
+    let mut plan = PlanBuilder::new(rank, size, 0, 1);
     let all = blocks(BufferId::Output, 0, 1);
     let mut after = vec![];
     if rank > 0 {
@@ -95,11 +95,11 @@ fn bcast(rank: u32, size: u32) -> Schedule {
     plan.finish()
 }
 
-/// A pipeline of reductions up to the last rank, and one of copies back; right in place because the input is read before
-/// the result arrives, and results of reductions lie in scratch.
+/// A pipeline of reductions up to the last rank, and one of copies back. Right in place: the input is read
+/// before the result arrives, and reductions write scratch.
 fn allreduce(rank: u32, size: u32) -> Schedule {
     let mut plan =
-        Plan::new(rank, size, 1, 1).scratch(Partition::Output, 0, 1).scratch(Partition::Output, 0, 1);
+        PlanBuilder::new(rank, size, 1, 1).scratch(Partition::Output, 0, 1).scratch(Partition::Output, 0, 1);
     let (input, output) = (blocks(BufferId::Input, 0, 1), blocks(BufferId::Output, 0, 1));
     let (arrived, sum) = (blocks(BufferId::Scratch(0), 0, 1), blocks(BufferId::Scratch(1), 0, 1));
     let mut read = None;
@@ -128,9 +128,9 @@ fn allreduce(rank: u32, size: u32) -> Schedule {
     plan.finish()
 }
 
-/// Round a ring.
+/// Around a ring.
 fn allgather(rank: u32, size: u32) -> Schedule {
-    let mut plan = Plan::new(rank, size, 1, size);
+    let mut plan = PlanBuilder::new(rank, size, 1, size);
     let block = |index| blocks(BufferId::Output, index, 1);
     let mut last = plan.step(Action::Copy { from: blocks(BufferId::Input, 0, 1), into: block(rank) }, &[]);
     for hop in 0..size - 1 {
@@ -144,7 +144,7 @@ fn allgather(rank: u32, size: u32) -> Schedule {
 
 /// Dissemination: messages without bytes.
 fn barrier(rank: u32, size: u32) -> Schedule {
-    let mut plan = Plan::new(rank, size, 0, 0);
+    let mut plan = PlanBuilder::new(rank, size, 0, 0);
     let none = blocks(BufferId::Input, 0, 0);
     let (mut hop, mut after) = (1, vec![]);
     while hop < size {

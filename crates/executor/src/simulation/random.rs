@@ -49,9 +49,9 @@ struct Simulation {
     job: Job,
     comms: Vec<Comm>,
     members: Vec<Member>,
-    /// By kind, place in the comm, size and rank: comms share them.
+    /// By kind, number in the comm, size and rank: comms share them.
     schedules: HashMap<(usize, usize, usize, u32), Arc<Schedule>>,
-    /// How often an operation starts again with the buffers it had.
+    /// Operations that started again with the buffers of an earlier one.
     kills: u32,
 }
 
@@ -65,7 +65,7 @@ fn contribution(operation: &Operation, member: usize, elements: usize) -> Vec<u8
     (0..elements).flat_map(|index| element(operation.seed, member, index).to_le_bytes()).collect()
 }
 
-/// What the definition says that a member must have in the end.
+/// A member's result by definition.
 fn expected(operation: &Operation, member: usize, size: usize) -> Vec<u8> {
     let n = operation.elements;
     let bytes = |word: u32| word.to_le_bytes();
@@ -130,7 +130,7 @@ impl Simulation {
         let peers = self.comms[comm].members.clone();
         let me = peers.iter().position(|&peer| peer == rank).unwrap();
         let size = peers.len();
-        // The same schedule for the same kind, so that blocks are used again.
+        // One schedule for each kind, so that blocks are used again.
         let key = (operation.kind as usize, me, size, rank);
         let schedule = self.schedules.entry(key);
         let schedule =
@@ -245,7 +245,7 @@ impl Simulation {
         panic!("the job hangs");
     }
 
-    /// Nothing is left in the directories, and a full restart would find the arenas' blocks idle.
+    /// Nothing is left in the directories, and all blocks are idle.
     fn check_end(&self) {
         for (rank, member) in self.job.ranks.iter().enumerate() {
             assert!(!member.executor.is_busy());
@@ -284,7 +284,7 @@ fn binding(buffers: &[Buffer], blocks: u32, elements: usize, pieces: bool) -> Bi
 /// The seed of a failed run, to run it alone.
 const REPLAY: Option<u64> = None;
 
-/// Runs a job for every seed and sums up what the executors counted.
+/// Runs a job for every seed; the sums of the executors' counters.
 fn seeds(range: std::ops::Range<u64>, kinds: &[Kind], kill: bool, cma_forbidden: bool) -> crate::Counters {
     let mut sum = crate::Counters::default();
     for seed in REPLAY.map_or(range, |seed| seed..seed + 1) {
