@@ -1,7 +1,8 @@
-//! Attaching a set of slots: each member allocates its slots in its arena, all tell each other where, and each maps all.
+//! Attaching a set of slots: each member allocates its slots in its arena, all exchange where, and
+//! each maps all.
 //!
-//! Invariants: bounds that members must apply alike follow from what they told each other; slots are used again only
-//! after all other members have left the set.
+//! Invariants: bounds that members must apply alike follow from the exchanged locations; slots are used
+//! again only after all other members have left the set.
 //!
 //! Read next: `set.rs` (the rounds), `flat.rs` (the sets of a process).
 
@@ -17,7 +18,8 @@ use tuning::{Distance, Load, Probes, Way};
 
 /// From one word to the next: processors fetch cache lines in pairs.
 const WORD_BYTES: u64 = 128;
-/// Before the contributions that do not lie beside a word: the word `left`, the two slots' words, and a spare one.
+/// Before the contributions that do not lie beside a word: the word `left`, the two slots' words, and a spare
+/// one.
 const WORDS_BYTES: u64 = 4 * WORD_BYTES;
 /// A rank whose slots have so many bytes makes smaller ones: touched pages stay.
 const SLOTS_BYTES_MAX: u64 = 128 << 20;
@@ -25,8 +27,8 @@ const SLOTS_BYTES_MAX: u64 = 128 << 20;
 pub(crate) const LESS_BYTES_MAX: u64 = 16 << 10;
 const _: () = assert!(FLAT_MAX <= CROWDED_FLAT_MAX && CROWDED_FLAT_MAX / 2 <= LESS_BYTES_MAX);
 
-/// Where a member's slots lie in its arena, and what it says of itself, in the bits that alignment leaves. The lowest
-/// five are the binary logarithm of the longest contribution.
+/// Where a member's slots lie in its arena, and what it says of itself, in the bits that alignment leaves.
+/// The lowest five are the binary logarithm of the longest contribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Location(pub u64);
 
@@ -75,8 +77,8 @@ impl Bounds {
         Bounds { inline_bytes_max, near_bytes_max: 512 << 10, is_probed: false }
     }
 
-    /// Whether this member wants to pull long blocks. Members may differ, since they tell each other. Without a table,
-    /// exchanged messages must have shown reading to be faster at some distance, and at none slower.
+    /// Whether this member wants to pull long blocks. Members may differ, since they exchange that. Without
+    /// a table, exchanged messages must have shown reading to be faster at some distance, and at none slower.
     pub(crate) fn wants_pulls(&self, segment: &Segment) -> bool {
         if !self.is_probed {
             return self.inline_bytes_max < BYTES_MAX;
@@ -104,7 +106,7 @@ impl SlotMemory {
         SlotMemory { segment, left: Vec::new(), made_bytes: 0, bounds, served }
     }
 
-    /// This rank's slots for a set among these members: what it tells them.
+    /// This rank's slots for a set among these members: what it states to them.
     pub(crate) fn alloc(&mut self, memory: &mut Allocator, peers: &[u32]) -> Location {
         let reaches = |peer: &u32| cma::reaches(&self.segment, *peer);
         let pulls =
@@ -139,9 +141,10 @@ impl SlotMemory {
         }
     }
 
-    /// Attaches the set whose slots lie where all members have told each other; nothing if some member has none.
-    pub(crate) fn attach(&self, rank: usize, peers: &[u32], told: &[i64]) -> Result<Option<AttachedSet>> {
-        AttachedSet::new(&self.segment, rank, peers, told, self.bounds)
+    /// Attaches the set whose slots lie at the locations that all members have stated; nothing if some member
+    /// has none.
+    pub(crate) fn attach(&self, rank: usize, peers: &[u32], stated: &[i64]) -> Result<Option<AttachedSet>> {
+        AttachedSet::new(&self.segment, rank, peers, stated, self.bounds)
     }
 
     /// This rank makes no more calls on a set. Those of the others may be under way.
@@ -151,7 +154,7 @@ impl SlotMemory {
     }
 }
 
-/// A set with what its members have told each other.
+/// A set with what its members have stated.
 pub(crate) struct AttachedSet {
     pub(crate) set: FlatSet,
     /// This member's slots.
@@ -183,10 +186,10 @@ impl AttachedSet {
         segment: &Segment,
         rank: usize,
         peers: &[u32],
-        told: &[i64],
+        stated: &[i64],
         bounds: Bounds,
     ) -> Result<Option<AttachedSet>> {
-        let locations: Vec<_> = told.iter().map(|word| Location(*word as u64)).collect();
+        let locations: Vec<_> = stated.iter().map(|word| Location(*word as u64)).collect();
         if locations.contains(&Location::NONE) {
             return Ok(None);
         }

@@ -52,7 +52,8 @@ pub enum Part {
     None,
     /// One vector, which an algorithm may cut where it likes between elements of `element_bytes` bytes.
     One { buffer: Buffer, element_bytes: u64 },
-    /// As many equal blocks as the comm has ranks, or the remote group, or the rank neighbours, one after the other.
+    /// As many equal blocks as the comm has ranks, or the remote group, or the rank neighbours, one after the
+    /// other.
     PerRank(Buffer),
     /// One vector with a block for each rank, cut at these `size + 1` byte offsets.
     CutAt { buffer: Buffer, at: Arc<[u64]> },
@@ -84,8 +85,8 @@ impl Part {
         }
     }
 
-    /// Whether two parts of one call have bytes in common, as far as their ends tell: layouts with gaps may interleave.
-    /// Blocks for each rank are compared with those for the same rank.
+    /// Whether two parts of one call have bytes in common, as far as their ends tell: layouts with gaps may
+    /// interleave. Blocks for each rank are compared with those for the same rank.
     pub fn overlaps(&self, other: &Part) -> bool {
         match (self, other) {
             (Part::Each(ours), Part::Each(theirs)) => ours.iter().zip(theirs.iter()).any(|(a, b)| meet(a, b)),
@@ -131,14 +132,14 @@ fn whole_block(buffer: Buffer) -> Binding {
     Binding::Whole { buffer, cut: Cut::Even { block_bytes } }
 }
 
-/// A collective to be started. `input` is what the user sends, `output` what the user receives; a broadcast has
-/// `output` only.
+/// A collective to be started. `input` is what the user sends, `output` what the user receives; a broadcast
+/// has `output` only.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// Which.
     pub collective: Collective,
-    /// The root as an index into `Members::peers`, or 0. In the root's group of an intercommunicator the other ranks do
-    /// not know it, and name any rank of their group but themselves.
+    /// The root as an index into `Members::peers`, or 0. In the root's group of an intercommunicator the
+    /// other ranks do not know it, and name any rank of their group but themselves.
     pub root: u32,
     /// Whether this rank passed MPI_IN_PLACE; `input` is then `Part::None` (`output` for a scatter).
     pub in_place: bool,
@@ -152,7 +153,8 @@ pub struct Call {
     pub commutative: bool,
     /// Whether the rank only waits meanwhile, so that a proxy would gain it nothing.
     pub blocking: bool,
-    /// The neighbours of this rank in a neighborhood collective; `collective` is then the collective among neighbours.
+    /// The neighbours of this rank in a neighborhood collective; `collective` is then the collective among
+    /// neighbours.
     pub neighbors: Option<Arc<Neighbors>>,
 }
 
@@ -172,14 +174,15 @@ impl Call {
         }
     }
 
-    /// Whether this rank has no part in the operation: it is in the root's group of an intercommunicator (MPI 5.0, section 6.2.3).
+    /// Whether this rank has no part in the operation: it is in the root's group of an intercommunicator (MPI
+    /// 5.0, section 6.2.3).
     pub fn is_idle(&self, members: &Members) -> bool {
         let rooted = members.first_group > 0 && self.collective.is_rooted();
         rooted && self.root != members.rank && !members.partners().contains(&self.root)
     }
 
-    /// The bytes by which an algorithm is chosen, which all ranks know alike (MPI 5.0, section 6.1): the vector of a
-    /// reduction or broadcast, 0 of v- and w-collectives, one rank's block of the others.
+    /// The bytes by which an algorithm is chosen, which all ranks know alike (MPI 5.0, section 6.1): the
+    /// vector of a reduction or broadcast, 0 of v- and w-collectives, one rank's block of the others.
     pub(crate) fn bytes(&self, size: u32) -> u64 {
         use Collective::*;
         let block = |whole: &Part| whole.total() / u64::from(size.max(1));

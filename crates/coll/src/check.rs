@@ -1,13 +1,15 @@
 //! What the members of a collective must pass alike, and what is wrong where they do not (OUTBOARD_CHECK=1).
 //!
-//! Every member states what it was called with in words of fixed number, all learn all statements, and all come to the same verdict.
+//! Every member states what it was called with in words of fixed number, all learn all statements, and all
+//! come to the same verdict.
 
 use crate::call::{Call, Members, Part};
 use error::{Class, Result, fail};
 use executor::Reduction;
 use schedule::algorithm::{Collective, Neighbors};
 
-/// Collective, root, operator, bytes; then bytes to each rank and bytes from each rank, where they are not the same for all.
+/// Collective, root, operator, bytes; then bytes to each rank and bytes from each rank, where they are not
+/// the same for all.
 const COMMON: usize = 4;
 /// In the first word: among neighbours; nonblocking, which never matches blocking (MPI 5.0, section 6.12).
 const NEIGHBORS: i64 = 1 << 8;
@@ -16,7 +18,8 @@ const NONBLOCKING: i64 = 1 << 9;
 /// What stands for root, operator and bytes of a rank that has no part in the operation.
 const IDLE: i64 = i64::MIN;
 
-/// A member's statement: `statement_words(size)` words. On an intercommunicator ranks count as in `Members::peers`.
+/// A member's statement: `statement_words(size)` words. On an intercommunicator ranks count as in
+/// `Members::peers`.
 pub fn statement(call: &Call, members: &Members) -> Vec<i64> {
     let (rank, size) = (members.rank, members.peers.len() as u32);
     let op = match call.reduction {
@@ -127,7 +130,8 @@ pub fn statement_words(size: u32) -> usize {
     COMMON + 2 * size as usize
 }
 
-/// The verdict on all statements, in order of rank: the first difference as an error that all members report alike.
+/// The verdict on all statements, in order of rank: the first difference as an error that all members report
+/// alike.
 pub fn compare(statements: &[i64], size: u32) -> Result<()> {
     let of = |rank: u32| &statements[rank as usize * statement_words(size)..][..statement_words(size)];
     let reference = (0..size).find(|rank| of(*rank)[1] != IDLE).unwrap_or(0);
@@ -172,7 +176,7 @@ pub fn compare(statements: &[i64], size: u32) -> Result<()> {
         }
     }
     let n = size as usize;
-    // Where all pairs are alike, nobody has stated a length for any.
+    // Where all pairs are alike, no rank has stated a length for any.
     for (from, to) in (0..size).flat_map(|from| (0..size).map(move |to| (from, to))) {
         let (sent, expected) = (of(from)[COMMON + to as usize], of(to)[COMMON + n + from as usize]);
         if sent != expected {
@@ -218,18 +222,18 @@ mod tests {
     // Goal: between groups lengths are compared by pair, and ranks beside the root have nothing to say.
     #[test]
     fn groups_are_compared_across() {
-        let own = |length: usize| Part::bytes(bytes(&[length]).remove(0));
+        let part = |length: usize| Part::bytes(bytes(&[length]).remove(0));
         let equal = |length: usize| Part::PerRank(bytes(&[length]).remove(0));
         let bcast =
             |root: u32, output: Part| Call { root, ..Call::new(Collective::Bcast, Part::None, output) };
-        let right = [bcast(1, Part::None), bcast(1, own(8)), bcast(1, own(8))];
+        let right = [bcast(1, Part::None), bcast(1, part(8)), bcast(1, part(8))];
         assert_eq!(verdict_of(2, &right), Ok(()));
-        let wrong = [bcast(1, Part::None), bcast(1, own(8)), bcast(1, own(4))];
+        let wrong = [bcast(1, Part::None), bcast(1, part(8)), bcast(1, part(4))];
         let message = verdict_of(2, &wrong).unwrap_err().to_string();
         assert_eq!(message, "in nonblocking bcast rank 1 sends 8 bytes to rank 2, which expects 4");
-        let roots = [bcast(1, Part::None), bcast(1, own(8)), bcast(0, own(8))];
+        let roots = [bcast(1, Part::None), bcast(1, part(8)), bcast(0, part(8))];
         assert_eq!(verdict_of(2, &roots).unwrap_err().class, Class::Root);
-        let allgather = |send: usize, recv: usize| Call::new(Collective::Allgather, own(send), equal(recv));
+        let allgather = |send: usize, recv: usize| Call::new(Collective::Allgather, part(send), equal(recv));
         assert_eq!(verdict_of(2, &[allgather(3, 5), allgather(3, 5), allgather(5, 6)]), Ok(()));
         assert!(verdict_of(2, &[allgather(3, 5), allgather(4, 5), allgather(5, 6)]).is_err());
     }
@@ -268,10 +272,10 @@ mod tests {
             in_place,
             ..Call::new(Collective::Gatherv, input, output)
         };
-        let own = |length: usize| Part::bytes(bytes(&[length]).remove(0));
+        let part = |length: usize| Part::bytes(bytes(&[length]).remove(0));
         let root = || gatherv(Part::None, each(&[7, 9]), true);
-        assert_eq!(verdict(&[root(), gatherv(own(9), Part::None, false)]), Ok(()));
-        assert!(verdict(&[root(), gatherv(own(8), Part::None, false)]).is_err());
+        assert_eq!(verdict(&[root(), gatherv(part(9), Part::None, false)]), Ok(()));
+        assert!(verdict(&[root(), gatherv(part(8), Part::None, false)]).is_err());
     }
 
     // Goal: among neighbours too, each edge's length, and that it has two ends.

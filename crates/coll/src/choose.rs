@@ -1,7 +1,8 @@
 //! The table of choices: which algorithm serves which collective, by size. The first rule that fits is taken.
 //!
-//! A setting such as OUTBOARD_ALLREDUCE=ring overrules the table wherever the algorithm it names is right for the call. `bytes` is
-//! what all ranks know alike (`Call::bytes`); v- and w-collectives have one algorithm, since no rank knows all counts.
+//! A setting such as OUTBOARD_ALLREDUCE=ring overrules the table wherever the algorithm it names is right for
+//! the call. `bytes` is what all ranks know alike (`Call::bytes`); v- and w-collectives have one algorithm,
+//! since no rank knows all counts.
 
 use error::{Class, Result, fail};
 use schedule::algorithm::Algorithm::{self, *};
@@ -25,8 +26,8 @@ const fn rule(algorithm: Algorithm, bytes_max: u64, ranks_min: u32) -> Rule {
 
 const ANY: u64 = u64::MAX;
 
-/// All rules, in the order in which they are tried. The last of every collective fits all calls, operators that are not
-/// commutative included.
+/// All rules, in the order in which they are tried. The last of every collective fits all calls, operators
+/// that are not commutative included.
 pub const RULES: &[Rule] = &[
     rule(BarrierDissemination, ANY, 1),
     rule(BcastScatterRing, 64 << 10, 64),
@@ -141,7 +142,8 @@ fn setting_of(collective: Collective, settings: &Settings) -> &str {
 mod tests {
     use super::*;
 
-    // Goal: every call has an algorithm that is right for it, whatever its size, and none of the rules is dead.
+    // Goal: every call has an algorithm that is right for it, whatever its size, and none of the rules is
+    // dead.
     #[test]
     fn the_rules_cover_all_calls() {
         let choice = Choice { overrides: vec![] };

@@ -1,14 +1,15 @@
 //! Flat collectives: short calls over shared slots, each in one exchange of cache lines, or two.
 //!
-//! A call takes one look at each other member, and no member walks a schedule. A long allreduce takes two rounds, and
-//! so does a long all-to-all or allgather that is *pulled*. Blocking calls and each queue of nonblocking calls have sets
-//! of slots of their own, since the two never match (MPI 5.0, section 6.12). A comm attaches a set after some calls:
-//! many comms make only a few.
+//! A call takes one look at each other member, and no member walks a schedule. A long allreduce takes two
+//! rounds, and so does a long all-to-all or allgather that is *pulled*. Blocking calls and each queue of
+//! nonblocking calls have sets of slots of their own, since the two never match (MPI 5.0, section 6.12). A
+//! comm attaches a set after some calls: many comms make only a few.
 //!
-//! Invariants: whether a call is flat depends only on what is the same for all members, so their rounds count alike.
+//! Invariants: whether a call is flat depends only on what is the same for all members, so their rounds count
+//! alike.
 //!
-//! Read next: `set.rs` (the rounds), `short.rs` (what a call is), `attach.rs` (where the slots lie), `queue.rs` (calls
-//! that do not block), `flat_loom.rs` (this code under every interleaving).
+//! Read next: `set.rs` (the rounds), `short.rs` (what a call is), `attach.rs` (where the slots lie),
+//! `queue.rs` (calls that do not block), `flat_loom.rs` (this code under every interleaving).
 
 use crate::attach::{AttachedSet, Bounds, SlotMemory};
 use crate::call::Call;
@@ -53,9 +54,10 @@ impl FlatSets {
         }
     }
 
-    /// Attaches a set for blocking calls, as all members have told each other; nothing if some member has no slots.
-    pub(crate) fn attach(&mut self, rank: usize, peers: &[u32], told: &[i64]) -> Result<Option<usize>> {
-        let attached = self.memory.attach(rank, peers, told)?;
+    /// Attaches a set for blocking calls, by the locations that all members have stated; nothing if some
+    /// member has no slots.
+    pub(crate) fn attach(&mut self, rank: usize, peers: &[u32], locations: &[i64]) -> Result<Option<usize>> {
+        let attached = self.memory.attach(rank, peers, locations)?;
         Ok(attached.map(|attached| self.blocking.insert(attached)))
     }
 
@@ -101,7 +103,8 @@ impl FlatSets {
         self.blocking[set].set.advance(active, call)
     }
 
-    /// A call with a count for each member over these slots; nothing if they do not take it, or probably would not.
+    /// A call with a count for each member over these slots; nothing if they do not take it, or probably
+    /// would not.
     pub(crate) fn vector(&mut self, set: usize, call: &Call) -> Option<Vector> {
         let attached = &mut self.blocking[set];
         if attached.backoff.skips() { None } else { Vector::new(call, attached.bytes_max) }

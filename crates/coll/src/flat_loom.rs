@@ -1,7 +1,8 @@
 //! The rounds of a set under every interleaving and every stale read that the memory model allows.
 //!
-//! The words of arenas are loom's here (`transport/src/shm/arena.rs`). Contributions lie in loom's cells, which complain
-//! when a read is not ordered after its write, or when a slot is overwritten that is still read.
+//! The words of arenas are loom's here (`transport/src/shm/arena.rs`). Contributions lie in loom's cells,
+//! which complain when a read is not ordered after its write, or when a slot is overwritten that is still
+//! read.
 
 use super::*;
 use crate::attach::{Location, map_slots};
@@ -20,8 +21,8 @@ use std::sync::atomic::Ordering;
 use sys::Span;
 use transport::shm::{Allocator, Shape};
 
-/// Once a member has looked in vain more often for one call, the rest of the run goes in one order only. The other orders
-/// differ in little but how often it looks, and with three members they would never end.
+/// Once a member has looked in vain more often for one call, the rest of the run goes in one order only. The
+/// other orders differ in little but how often it looks, and with three members they would never end.
 const VAIN_LOOKS_MAX: u32 = 1;
 
 /// The members that each member needs in a call.
@@ -171,13 +172,13 @@ impl Process {
         self.sets.memory.alloc(&mut self.memory, &[])
     }
 
-    /// Makes the calls of a comm of these processes, whose slots lie there; the first call has this number. Then frees
-    /// the comm.
-    fn call(&mut self, peers: &[u32], told: &[Location], first: u64, calls: &[Needs], cells: &Cells) {
+    /// Makes the calls of a comm of these processes, whose slots lie there; the first call has this number.
+    /// Then frees the comm.
+    fn call(&mut self, peers: &[u32], locations: &[Location], first: u64, calls: &[Needs], cells: &Cells) {
         let (me, sets) = (self.memory.arena().rank(), &mut self.sets);
         let rank = peers.iter().position(|peer| *peer == me).unwrap();
-        let told: Vec<_> = told.iter().map(|location| location.0 as i64).collect();
-        let set = sets.attach(rank, peers, &told).unwrap().unwrap();
+        let words: Vec<_> = locations.iter().map(|location| location.0 as i64).collect();
+        let set = sets.attach(rank, peers, &words).unwrap().unwrap();
         for (number, needs) in (first..).zip(calls) {
             let mut call = NumberCall { needs: *needs, number, cells };
             let (mut active, mut vain_looks) = (sets.begin(set, &call), 0);
@@ -215,15 +216,15 @@ fn explore(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
     builder.check(run);
 }
 
-/// Members that make these calls, each in its own time.
+/// Members that make these calls, each at its own pace.
 fn check(members: u32, preemptions: usize, calls: &'static [Needs]) {
     let segment = segment(members);
     explore(preemptions, move || {
         let mut all: Vec<_> = (0..members).map(|rank| Process::new(&segment, rank)).collect();
-        let told: Vec<_> = all.iter_mut().map(Process::alloc_slots).collect();
+        let locations: Vec<_> = all.iter_mut().map(Process::alloc_slots).collect();
         let peers: Vec<_> = (0..members).collect();
         let cells = (0..members).flat_map(|rank| cells_of(&segment, rank, 1)).collect();
-        let shared = Arc::new((peers, told, cells));
+        let shared = Arc::new((peers, locations, cells));
         let mut runs = all.into_iter().map(|mut process| {
             let shared = shared.clone();
             move || process.call(&shared.0, &shared.1, 1, calls, &shared.2)
@@ -245,7 +246,8 @@ fn loom_two_members_of_which_one_runs_ahead() {
     check(2, 4, &[Root(0), Root(0), Root(0), All, Root(1), Root(1), Root(0)]);
 }
 
-/// In the second and third rounds of four, members write into each other's slots, but not in those that are still read.
+/// In the second and third rounds of four, members write into each other's slots, but not in those that are
+/// still read.
 #[test]
 fn loom_two_members_that_use_each_others_slots() {
     check(2, 4, &[All, Pairs, Pairs, All, Pairs]);
@@ -269,7 +271,8 @@ fn loom_three_members_of_which_some_run_ahead() {
     check(3, 2, &[Root(0), Root(0), All, Root(1), Root(1)]);
 }
 
-/// A process shares slots with one other, then with another, then with nobody, while those may still be in the calls before.
+/// A process shares slots with one other, then with another, then with none, while those may still be in
+/// the calls before.
 #[test]
 fn loom_slots_are_used_again_only_after_all_have_left() {
     const SHARED: [&[u32]; 2] = [&[0, 1], &[0, 2]];
@@ -278,7 +281,7 @@ fn loom_slots_are_used_again_only_after_all_have_left() {
     let used_again = seen.clone();
     explore(2, move || {
         let [mut zero, mut one, mut two] = [0, 1, 2].map(|rank| Process::new(&segment, rank));
-        let told = [&mut zero, &mut one, &mut two].map(Process::alloc_slots);
+        let locations = [&mut zero, &mut one, &mut two].map(Process::alloc_slots);
         let cells: Cells = [(0, 3), (1, 1), (2, 1)]
             .into_iter()
             .flat_map(|(rank, sets)| cells_of(&segment, rank, sets))
@@ -287,7 +290,7 @@ fn loom_slots_are_used_again_only_after_all_have_left() {
         let others = [
             thread::spawn({
                 let shared = shared.clone();
-                move || one.call(SHARED[0], &told[..2], 1, &[Root(0)], &shared.0)
+                move || one.call(SHARED[0], &locations[..2], 1, &[Root(0)], &shared.0)
             }),
             thread::spawn({
                 let shared = shared.clone();
@@ -297,19 +300,25 @@ fn loom_slots_are_used_again_only_after_all_have_left() {
                         thread::yield_now();
                         location = shared.1.load(Ordering::Acquire);
                     }
-                    two.call(SHARED[1], &[Location(location), told[2]], 2, &[Root(0), Root(0)], &shared.0);
+                    two.call(
+                        SHARED[1],
+                        &[Location(location), locations[2]],
+                        2,
+                        &[Root(0), Root(0)],
+                        &shared.0,
+                    );
                 }
             }),
         ];
         let cells = &shared.0;
-        zero.call(SHARED[0], &told[..2], 1, &[Root(0)], cells);
+        zero.call(SHARED[0], &locations[..2], 1, &[Root(0)], cells);
         let second = zero.alloc_slots();
         shared.1.store(second.0, Ordering::Release);
-        zero.call(SHARED[1], &[second, told[2]], 2, &[Root(0), Root(0)], cells);
+        zero.call(SHARED[1], &[second, locations[2]], 2, &[Root(0), Root(0)], cells);
         let third = zero.alloc_slots();
         zero.call(&[0], &[third], 4, &[All, All], cells);
         let mut seen = seen.lock().unwrap();
-        seen[0][usize::from(second == told[0])] = true;
+        seen[0][usize::from(second == locations[0])] = true;
         seen[1][usize::from(third == second)] = true;
         others.into_iter().for_each(|other| other.join().unwrap());
     });

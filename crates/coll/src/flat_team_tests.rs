@@ -18,7 +18,7 @@ const UNDER_WAY_MAX: usize = 3;
 struct Team {
     segment: Segment,
     locations: Mutex<Vec<i64>>,
-    told: std::sync::Barrier,
+    gate: std::sync::Barrier,
 }
 
 impl Team {
@@ -27,7 +27,7 @@ impl Team {
         let (segment, _fd) = Segment::create(shape).unwrap();
         // Then allreduces take two rounds above `FLAT_MAX`.
         segment.job().spin_allowed.store(1, Ordering::Relaxed);
-        Team { segment, locations: Mutex::new(vec![0; size]), told: std::sync::Barrier::new(size) }
+        Team { segment, locations: Mutex::new(vec![0; size]), gate: std::sync::Barrier::new(size) }
     }
 
     /// A member with two sets: one for blocking calls, and one for a queue.
@@ -35,14 +35,14 @@ impl Team {
         let mut memory = Allocator::new(self.segment.arena(rank as u32).unwrap());
         let mut sets = FlatSets::new(self.segment.clone(), false, Bounds::pulling_above(INLINE_BYTES_MAX));
         self.segment.rank(rank as u32).pid.store(sys::process::id(), Ordering::Relaxed);
-        let mut told = || {
+        let mut exchange = || {
             self.locations.lock().unwrap()[rank] = sets.memory.alloc(&mut memory, &[]).0 as i64;
-            self.told.wait();
+            self.gate.wait();
             let locations = self.locations.lock().unwrap().clone();
-            self.told.wait();
+            self.gate.wait();
             locations
         };
-        let (blocking, queued) = (told(), told());
+        let (blocking, queued) = (exchange(), exchange());
         let peers: Vec<u32> = (0..blocking.len() as u32).collect();
         let set = sets.attach(rank, &peers, &blocking).unwrap().unwrap();
         let attached = sets.memory.attach(rank, &peers, &queued).unwrap().unwrap();
@@ -81,7 +81,8 @@ type Words = ([[u8; 8]; 512], [[u8; 8]; 512]);
 fn draw(all: &mut StdRng, (rank, round, size): (usize, u64, usize), buffers: &mut [Words]) -> Vec<Expected> {
     let calls = (round..).zip(buffers).map(|(round, (out, into))| {
         let collective = ALL[all.random_range(0..ALL.len())];
-        // Vectors of all lengths are reduced, in one round or two, and divide evenly among the members or not.
+        // Vectors of all lengths are reduced, in one round or two, and divide evenly among the members or
+        // not.
         let blocks = if collective == Allreduce { out.len() + 1 } else { 40 };
         let (root, block) = (all.random_range(0..size), all.random_range(0..blocks));
         let (short, expected) = call((collective, root, block), (rank, round, size), (out, into));
@@ -96,12 +97,12 @@ fn call_in_any_form(
     sets: &mut FlatSets,
     set: usize,
     short: &Short,
-    own: &mut StdRng,
+    mine: &mut StdRng,
     patience: &mut Patience,
 ) -> Result<()> {
     let mut short = short.clone();
     let pull = sets.blocking(set).choose_rounds(&mut short);
-    let flat = flat(&short).filter(|_| short.phase == Phase::Whole && own.random());
+    let flat = flat(&short).filter(|_| short.phase == Phase::Whole && mine.random());
     let wait = |sets: &mut FlatSets| patience.wait_for_events(sets);
     match (pull, flat) {
         (Some(mut pull), _) => blocking(sets, set, &mut *pull, wait),
@@ -115,12 +116,12 @@ fn call_at_once(
     sets: &mut FlatSets,
     queue: usize,
     calls: &[Expected],
-    own: &mut StdRng,
+    mine: &mut StdRng,
     patience: &mut Patience,
 ) {
     let mut tickets: Vec<_> = calls.iter().map(|(_, short, _)| enqueue(sets, queue, short)).collect();
     while !tickets.is_empty() {
-        let one = own.random_range(0..tickets.len());
+        let one = mine.random_range(0..tickets.len());
         match sets.queues.outcome(tickets[one], &mut no_schedule) {
             Some(outcome) => {
                 assert_eq!(outcome, Ok(()), "{}", patience.place);
@@ -140,7 +141,8 @@ fn run(size: usize, seed: u64) {
     let team = Team::new(size);
     let member = |rank: usize| {
         let (mut memory, mut sets, set, queue) = team.join(rank);
-        let (mut all, mut own) = (StdRng::seed_from_u64(seed), StdRng::seed_from_u64(seed + 1 + rank as u64));
+        let (mut all, mut mine) =
+            (StdRng::seed_from_u64(seed), StdRng::seed_from_u64(seed + 1 + rank as u64));
         let mut buffers = vec![([[0; 8]; 512], [[0xff; 8]; 512]); UNDER_WAY_MAX];
         let mut patience = Patience { turns: 0, place: String::new() };
         let mut round = 0;
@@ -151,21 +153,21 @@ fn run(size: usize, seed: u64) {
             patience.place = format!("seed {seed}, round {round}, rank {rank}");
             round += calls.len() as u64;
             if under_way == 0 {
-                let outcome = call_in_any_form(&mut sets, set, &calls[0].1, &mut own, &mut patience);
+                let outcome = call_in_any_form(&mut sets, set, &calls[0].1, &mut mine, &mut patience);
                 assert_eq!(outcome, Ok(()), "{}", patience.place);
             } else {
-                call_at_once(&mut sets, queue, &calls, &mut own, &mut patience);
+                call_at_once(&mut sets, queue, &calls, &mut mine, &mut patience);
             }
             for ((round, short, expected), (_, into)) in calls.iter().zip(&buffers) {
                 let seen: Vec<u64> =
                     into[..expected.len()].iter().map(|word| u64::from_ne_bytes(*word)).collect();
                 assert_eq!(seen, *expected, "seed {seed}, round {round}: {short:?} at {rank}");
             }
-            if own.random_range(0..8) == 0 {
-                std::thread::sleep(std::time::Duration::from_micros(own.random_range(0..50)));
+            if mine.random_range(0..8) == 0 {
+                std::thread::sleep(std::time::Duration::from_micros(mine.random_range(0..50)));
             }
         }
-        team.told.wait();
+        team.gate.wait();
         // A queue may be closed while a call is under way.
         let ticket = enqueue(&mut sets, queue, &short(Barrier, 0, 0));
         sets.queues.close(queue, &mut sets.memory);
@@ -173,7 +175,7 @@ fn run(size: usize, seed: u64) {
             patience.wait_for_events(&sets);
             poll(&mut sets);
         }
-        team.told.wait();
+        team.gate.wait();
         // All have left, so the slots are used again.
         let first = team.locations.lock().unwrap()[rank] as u64;
         assert_eq!(sets.memory.alloc(&mut memory, &[]).0, first);
@@ -275,7 +277,8 @@ fn call_vector(
     (vector, Some(number))
 }
 
-/// Members through collectives with other lengths for each, blocking or not, of which some are too long for the slots.
+/// Members through collectives with other lengths for each, blocking or not, of which some are too long for
+/// the slots.
 fn run_vectors(size: usize, seed: u64) {
     const SPACE: u64 = 600;
     let team = Team::new(size);
@@ -352,10 +355,10 @@ fn a_member_that_cannot_read_still_makes_the_second_round() {
     let team = Team::new(size);
     let member = |rank: usize| {
         let (_memory, mut sets, _, queue) = team.join(rank);
-        team.told.wait();
+        team.gate.wait();
         // No process has this number.
         team.segment.rank(1).pid.store(i32::MAX as u32, Ordering::Relaxed);
-        team.told.wait();
+        team.gate.wait();
         let (mut out, mut into) = (vec![[0; 8]; size * block], vec![[0xff; 8]; size * block]);
         let (short, expected) = call((Alltoall, 0, block), (rank, 0, size), (&mut out, &mut into));
         let ticket = enqueue(&mut sets, queue, &short);

@@ -1,5 +1,6 @@
-//! Sets of several members in one process: every collective, several under way at once, members at their own pace,
-//! members that disagree. Here two members take turns in one thread; in `flat_team_tests.rs` they are threads.
+//! Sets of several members in one process: every collective, several under way at once, members at their own
+//! pace, members that disagree. Here two members take turns in one thread; in `flat_team_tests.rs` they are
+//! threads.
 
 #[path = "flat_team_tests.rs"]
 mod team;
@@ -119,7 +120,7 @@ fn finish(sets: &mut FlatSets, ticket: QueueTicket) -> Result<()> {
         poll(sets);
         std::thread::yield_now();
     }
-    panic!("nobody else moves");
+    panic!("no other member moves");
 }
 
 /// Short calls leave nothing to schedules.
@@ -134,7 +135,7 @@ fn call(
     (out, into): (&mut [[u8; 8]], &mut [[u8; 8]]),
 ) -> (Short, Vec<u64>) {
     out.iter_mut().enumerate().for_each(|(at, out)| *out = word(rank, round, at).to_ne_bytes());
-    let (here, all, own) = (rank == root, size * block, rank * block..(rank + 1) * block);
+    let (here, all, mine) = (rank == root, size * block, rank * block..(rank + 1) * block);
     let of = |rank: usize, words: &Range<usize>| -> Vec<u64> {
         words.clone().map(|at| word(rank, round, at)).collect()
     };
@@ -149,17 +150,17 @@ fn call(
         Bcast => (0, block, of(root, &whole)),
         Gather | Reduce if !here => (block, 0, vec![]),
         Gather | Allgather => (block, all, of_all(&whole)),
-        Scatter => (if here { all } else { 0 }, block, of(root, &own)),
-        Alltoall => (all, all, of_all(&own)),
+        Scatter => (if here { all } else { 0 }, block, of(root, &mine)),
+        Alltoall => (all, all, of_all(&mine)),
         Reduce | Allreduce => (block, block, sum(size, &whole)),
-        ReduceScatterBlock => (all, block, sum(size, &own)),
+        ReduceScatterBlock => (all, block, sum(size, &mine)),
         Scan => (block, block, sum(rank + 1, &whole)),
         Exscan => (block, block, if rank == 0 { vec![] } else { sum(rank, &whole) }),
         _ => (0, 0, vec![]),
     };
     let scatters = collective == ReduceScatterBlock;
     let bytes = 8 * if scatters { all } else { given.max(wanted).min(block) } as u64;
-    let part = if scatters { 8 * own.start..8 * own.end } else { 0..8 * block };
+    let part = if scatters { 8 * mine.start..8 * mine.end } else { 0..8 * block };
     let (input, output) = (buffer(out, given), buffer(into, wanted));
     (Short { input, output, part, ..short(collective, root, bytes) }, expected)
 }
@@ -173,8 +174,8 @@ fn pair() -> [FlatSets; 2] {
             FlatSets::new(segment.clone(), false, Bounds::pulling_above(u64::MAX)),
         )
     });
-    let mut told = || members.each_mut().map(|(memory, sets)| sets.memory.alloc(memory, &[]).0 as i64);
-    let (blocking, queued) = (told(), told());
+    let mut exchange = || members.each_mut().map(|(memory, sets)| sets.memory.alloc(memory, &[]).0 as i64);
+    let (blocking, queued) = (exchange(), exchange());
     members.iter_mut().enumerate().for_each(|(rank, (_, sets))| {
         assert_eq!(sets.attach(rank, &[0, 1], &blocking).unwrap(), Some(0));
         let attached = sets.memory.attach(rank, &[0, 1], &queued).unwrap().unwrap();
@@ -206,7 +207,7 @@ fn a_call_that_was_tried_goes_on() {
     let [mut fast, mut slow] = pair();
     let (barrier, other) = (short(Barrier, 0, 0), short(Allgather, 0, 0));
     for (theirs, ends_well) in [(&barrier, true), (&other, false)] {
-        assert_eq!(fast.try_now(0, &mut barrier.clone(), 5), None, "nobody else has come");
+        assert_eq!(fast.try_now(0, &mut barrier.clone(), 5), None, "no other member has come");
         let last = slow.try_now(0, &mut theirs.clone(), 5);
         assert_eq!(last.is_some(), ends_well);
         let mut active = fast.begin(0, &barrier);
@@ -237,7 +238,7 @@ fn nobody_is_two_rounds_ahead() {
         assert_eq!(
             fast.advance(0, &mut active, call),
             (round == 0).then_some(Ok(())),
-            "nobody has begun the first"
+            "no member has begun the first"
         );
         if round == 0 {
             continue;
@@ -358,7 +359,7 @@ fn members_of_which_one_pulls_are_told() {
     }
 }
 
-/// A member that gives blocks of another length than it expects is told so, as are all.
+/// A member that gives blocks of another length than it expects gets an error, as do all.
 #[test]
 fn blocks_of_two_lengths_are_told() {
     let mut members = pair();
@@ -411,7 +412,8 @@ fn the_least_space_counts() {
     }
 }
 
-/// What a member knows of shared cpus may change; all apply what they have told each other, for this set only.
+/// What a member knows of shared cpus may change; all apply what they have exchanged, for this set
+/// only.
 #[test]
 fn members_cut_alike_and_say_anew_what_they_know() {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 16 << 20 }).unwrap();
@@ -432,7 +434,8 @@ fn members_cut_alike_and_say_anew_what_they_know() {
     }
 }
 
-// Goal: where nobody has measured, blocks are pulled once messages have shown that the kernel copies faster, wherever they have shown anything.
+// Goal: without a measurement, blocks are pulled once messages have shown that the kernel copies faster,
+// wherever they have shown anything.
 #[test]
 fn messages_show_whether_to_pull() {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 1 }).unwrap();

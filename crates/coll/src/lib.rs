@@ -2,8 +2,9 @@
 //!
 //! Short calls need no schedule: they go over slots, and those that do not block in queues.
 //!
-//! Invariants: the choice of an algorithm depends only on what MPI makes equal on all ranks, and on settings that all
-//! ranks share; starting never blocks; blocking, nonblocking and persistent calls start the same schedules.
+//! Invariants: the choice of an algorithm depends only on what MPI makes equal on all ranks, and on settings
+//! that all ranks share; starting never blocks; blocking, nonblocking and persistent calls start the same
+//! schedules.
 //!
 //! Read next: `choose.rs` (the table of choices), `call.rs` (what a call is), `flat.rs` (calls over slots).
 #![forbid(unsafe_code)]
@@ -49,8 +50,8 @@ use transport::shm::Allocator;
 use tuning::{FLAT_BYTES_MAX, NEAR_BYTES_MAX, Source, Tuning};
 use vector::LongBlock;
 
-/// The bit in which the context of schedules for long blocks (`vector.rs`) differs from their comm's. No comm's
-/// context has it.
+/// The bit in which the context of schedules for long blocks (`vector.rs`) differs from their comm's. No
+/// comm's context has it.
 const LONG_BLOCKS: u64 = 1 << 62;
 
 /// A collective under way, until `Coll::outcome` has given its outcome.
@@ -125,14 +126,15 @@ impl Coll {
         })
     }
 
-    /// Whether a blocking call goes over slots on a comm of so many members. Where users choose an algorithm, the proxy or
-    /// OUTBOARD_CHECK, it does not.
+    /// Whether a blocking call goes over slots on a comm of so many members. Where users choose an algorithm,
+    /// the proxy or OUTBOARD_CHECK, it does not.
     #[inline]
     pub fn takes(&self, short: &Short, members: usize) -> bool {
         self.short & 1 << short.collective as u32 != 0 && short.fits(members)
     }
 
-    /// Whether an allreduce of vectors of so many bytes becomes a `FlatAllreduce` on this set. It has space for those.
+    /// Whether an allreduce of vectors of so many bytes becomes a `FlatAllreduce` on this set. It has space
+    /// for those.
     #[inline]
     pub fn takes_flat(&self, set: usize, bytes: usize, members: usize) -> bool {
         self.short & 1 << Collective::Allreduce as u32 != 0
@@ -152,7 +154,8 @@ impl Coll {
         self.sets.vector(set, call)
     }
 
-    /// Whether a schedule must carry out a call, as all members know from its round. Then the next ones try no round.
+    /// Whether a schedule must carry out a call, as all members know from its round. Then the next ones try
+    /// no round.
     pub fn leaves_to_schedule(&mut self, set: usize, vector: &Vector) -> bool {
         let is_scheduled = vector.is_scheduled();
         if is_scheduled {
@@ -161,7 +164,8 @@ impl Coll {
         is_scheduled
     }
 
-    /// Starts schedules for the long blocks that the last blocking call on this set left, a call of this context.
+    /// Starts schedules for the long blocks that the last blocking call on this set left, a call of this
+    /// context.
     pub fn start_long_blocks(
         &mut self,
         set: usize,
@@ -207,19 +211,19 @@ impl Coll {
         self.sets.blocking(set).choose_rounds(short)
     }
 
-    /// Allocates this rank's slots among these members; all then tell each other what this returns.
+    /// Allocates this rank's slots among these members; all then exchange what this returns.
     pub fn alloc_slots(&mut self, peers: &[u32]) -> u64 {
         self.sets.memory.alloc(self.executor.memory(), peers).0
     }
 
-    /// Attaches the slots that all members have told each other, and numbers the set; nothing if some member has none.
-    /// Errors: a member's slots lie outside its arena.
-    pub fn attach_flat(&mut self, rank: usize, peers: &[u32], told: &[i64]) -> Result<Option<usize>> {
-        self.sets.attach(rank, peers, told)
+    /// Attaches the slots at the locations that all members have stated, and numbers the set; nothing if some
+    /// member has none. Errors: a member's slots lie outside its arena.
+    pub fn attach_flat(&mut self, rank: usize, peers: &[u32], locations: &[i64]) -> Result<Option<usize>> {
+        self.sets.attach(rank, peers, locations)
     }
 
-    /// Opens a queue of calls that all members will make in the same order, beginning with the same one. It does not
-    /// wait for the other members. `members` have a sequence number that no other call has.
+    /// Opens a queue of calls that all members will make in the same order, beginning with the same one. It
+    /// does not wait for the other members. `members` have a sequence number that no other call has.
     pub fn open_queue(&mut self, members: &Members) -> Result<usize> {
         let location = self.sets.memory.alloc(self.executor.memory(), &members.peers);
         let input = Block::of(&location.0.to_ne_bytes());
@@ -239,8 +243,8 @@ impl Coll {
             && (2..=MEMBERS_MAX).contains(&members.peers.len())
     }
 
-    /// Makes a call after all calls of the queue before; nothing if the queue does not take it. The call is cloned only
-    /// where a schedule may have to carry it out, with the members' number.
+    /// Makes a call after all calls of the queue before; nothing if the queue does not take it. The call is
+    /// cloned only where a schedule may have to carry it out, with the members' number.
     pub fn queue(&mut self, queue: usize, members: &Members, call: &Call) -> Option<CollTicket> {
         let whole = || ScheduleCall { call: call.clone(), members: members.clone() };
         let queued = match &self.sets.queues.queues[queue].state {
@@ -309,7 +313,8 @@ impl Coll {
         }
     }
 
-    /// Makes a call that `takes` allows, if it is over after so many looks; otherwise `begin` goes on with it.
+    /// Makes a call that `takes` allows, if it is over after so many looks; otherwise `begin` goes on with
+    /// it.
     #[inline(always)]
     pub fn try_now(&mut self, set: usize, call: &mut impl Round, looks: u32) -> Option<()> {
         self.sets.try_now(set, call, looks)
@@ -416,7 +421,8 @@ impl Coll {
         self.executor.carried(schedule)
     }
 
-    /// Whether anything has changed since the last `poll`: to be asked before sleeping on the rank's doorbell.
+    /// Whether anything has changed since the last `poll`: to be asked before sleeping on the rank's
+    /// doorbell.
     pub fn has_events(&self) -> bool {
         self.executor.has_events() || self.sets.has_events()
     }
@@ -426,7 +432,7 @@ impl Coll {
         self.executor.is_busy()
     }
 
-    /// The rank's arena, for whoever else allocates from it (MPI_Alloc_mem).
+    /// The rank's arena, for other allocations (MPI_Alloc_mem).
     pub fn memory(&mut self) -> &mut Allocator {
         self.executor.memory()
     }
@@ -447,8 +453,8 @@ impl Coll {
     }
 }
 
-/// Whether a call of so many bytes (of the vector, or of a member's block) among so many members goes over slots once
-/// these are attached, where no proxy may take it and no call is pulled.
+/// Whether a call of so many bytes (of the vector, or of a member's block) among so many members goes over
+/// slots once these are attached, where no proxy may take it and no call is pulled.
 pub fn is_flat(collective: Collective, bytes: u64, members: usize) -> bool {
     use Collective::*;
     let short = Short { bytes, given: bytes, ..Short::new(collective) };

@@ -1,11 +1,13 @@
-//! Pulled calls: members publish where their blocks lie, and each reads the others' memory (cross-memory attach).
+//! Pulled calls: members publish where their blocks lie, and each reads the others' memory (cross-memory
+//! attach).
 //!
-//! The kernel copies once what slots would copy twice, at the cost of system calls; which is faster depends on the
-//! processor (docs/tuning.md). Such a call takes two rounds: in the first, members publish addresses and read; a member
-//! that begins the second has read all that it wants, so after it all buffers belong to their owners again.
+//! The kernel copies once what slots would copy twice, at the cost of system calls; which is faster depends
+//! on the processor (docs/tuning.md). Such a call takes two rounds: in the first, members publish addresses
+//! and read; a member that begins the second has read all that it wants, so after it all buffers belong to
+//! their owners again.
 //!
-//! Invariants: a call is pulled only if every member has told the others that it can read the memory of all; a member
-//! that fails to read makes the second round nevertheless, so that the members' rounds stay equal.
+//! Invariants: a call is pulled only if every member has stated that it can read the memory of all;
+//! a member that fails to read makes the second round nevertheless, so that the members' rounds stay equal.
 
 use crate::set::{FlatSet, Round};
 use crate::short::{Phase, Short, is_pullable};

@@ -1,11 +1,13 @@
 //! Calls over slots that do not block, one after the other.
 //!
-//! A set carries one call at a time. So calls that all members make in the same order form a queue: a comm's nonblocking
-//! collectives, the starts of a persistent one, the steps of a file's collective accesses. A call begins once the one
-//! before has ended here, at the latest when the program waits for anything. A queue's set is attached by an allgather
-//! that no member waits for; until then its calls wait. Calls that slots do not take go by schedules beside the queue.
+//! A set carries one call at a time. So calls that all members make in the same order form a queue: a comm's
+//! nonblocking collectives, the starts of a persistent one, the steps of a file's collective accesses. A call
+//! begins once the one before has ended here, at the latest when the program waits for anything. A queue's
+//! set is attached by an allgather that no member waits for; until then its calls wait. Calls that slots do
+//! not take go by schedules beside the queue.
 //!
-//! Invariants: all members make the same calls in the same order, and agree on which of them go by a schedule.
+//! Invariants: all members make the same calls in the same order, and agree on which of them go by a
+//! schedule.
 
 use crate::attach::{AttachedSet, FlatCall, Location, SlotMemory};
 use crate::call::{Call, Members};
@@ -49,7 +51,7 @@ pub(crate) enum QueueState {
     Attached(AttachedSet),
     /// Some member has no slots, or has a proxy: all calls go by schedules.
     Refused,
-    /// A member told nonsense: all calls fail.
+    /// The locations make no sense: all calls fail.
     Broken(Error),
 }
 
@@ -146,7 +148,8 @@ impl QueuedCall {
         moved
     }
 
-    /// Takes what schedules must carry out of a call whose rounds are over, the last of which has this number.
+    /// Takes what schedules must carry out of a call whose rounds are over, the last of which has this
+    /// number.
     fn remainder(&mut self, queued: usize, round: Option<u64>) -> Option<Remainder> {
         match (std::mem::replace(&mut self.form, CallForm::Over), round) {
             (CallForm::Undecided(whole), _) => Some(Remainder { queued, tried: None, whole: *whole }),
@@ -175,7 +178,8 @@ impl CallForm {
     }
 }
 
-/// Takes the rounds of a call as far as they go: the outcome, once the last one has ended, and whether they moved.
+/// Takes the rounds of a call as far as they go: the outcome, once the last one has ended, and whether they
+/// moved.
 fn advance(
     active: &mut Option<ActiveRound>,
     set: &mut FlatSet,
@@ -215,13 +219,13 @@ impl Queue {
 }
 
 impl Attaching {
-    /// The state that follows, once all members have told.
+    /// The state that follows, once all members have stated their locations.
     fn poll(&self, memory: &mut SlotMemory, ended: Ended) -> Option<QueueState> {
         let exchanged = ended(self.exchange)?;
         let attached = exchanged.and_then(|()| {
             let word = |bytes: &[u8]| i64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
-            let told: Vec<i64> = self.output.to_vec().chunks_exact(8).map(word).collect();
-            memory.attach(self.rank, &self.peers, &told)
+            let locations: Vec<i64> = self.output.to_vec().chunks_exact(8).map(word).collect();
+            memory.attach(self.rank, &self.peers, &locations)
         });
         Some(match attached {
             Ok(Some(attached)) if !attached.served => QueueState::Attached(attached),

@@ -1,7 +1,7 @@
 //! What a member does in the rounds of a short call: `Round` for `Short` and `FlatAllreduce`.
 //!
-//! Invariants: a member writes its contribution before it publishes its word, and reads another's only after that one's
-//! word; operands are combined in the order of ranks, so all members get the same bits.
+//! Invariants: a member writes its contribution before it publishes its word, and reads another's only after
+//! that one's word; operands are combined in the order of ranks, so all members get the same bits.
 
 use crate::set::{FlatSet, Round};
 use crate::short::{FlatAllreduce, Phase, Short};
@@ -129,7 +129,8 @@ impl Round for Short {
 }
 
 impl Short {
-    /// How much it copies at a time: little enough for vector instructions, if the L2 cache holds what it touches.
+    /// How much it copies at a time: little enough for vector instructions, if the L2 cache holds what it
+    /// touches.
     #[inline]
     fn copy_step(&self, set: &FlatSet) -> usize {
         let touched = match self.phase {

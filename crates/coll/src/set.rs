@@ -1,13 +1,15 @@
 //! A set of slots: the rounds by which the members of a comm exchange short contributions.
 //!
-//! In its arena each member has two slots, used in turn. A slot is a word (`word.rs`) and the bytes that the member
-//! contributes. In round r a member writes its bytes and then its word into its slot of that turn, and reads the slots
-//! of the members that it needs once their words show round r.
+//! In its arena each member has two slots, used in turn. A slot is a word (`word.rs`) and the bytes that the
+//! member contributes. In round r a member writes its bytes and then its word into its slot of that turn, and
+//! reads the slots of the members that it needs once their words show round r.
 //!
-//! Invariants: a member writes into a slot only after all members have begun the round before, and so have read what
-//! the slot held two rounds before; a byte has one writer before the word, and then at most the one member that reads it.
+//! Invariants: a member writes into a slot only after all members have begun the round before, and so have
+//! read what the slot held two rounds before; a byte has one writer before the word, and then at most the one
+//! member that reads it.
 //!
-//! Read next: `round.rs`, `vector.rs` and `pull.rs` (what calls do in a round), `attach.rs` (where the slots lie).
+//! Read next: `round.rs`, `vector.rs` and `pull.rs` (what calls do in a round), `attach.rs` (where the slots
+//! lie).
 
 use crate::word::{FACTS_BITS, is_of};
 use error::{Error, Result};
@@ -153,9 +155,9 @@ impl FlatSet {
         self.bytes_of(self.round - 1, self.rank, total)
     }
 
-    /// Whether the blocks of an all-to-all, `total` bytes of each member, go into the receivers' slots: in every second
-    /// pair of rounds, so that a member writes where it has read last (docs/tuning.md). Not after an allreduce, of
-    /// which a member may still take shares from its own slot.
+    /// Whether the blocks of an all-to-all, `total` bytes of each member, go into the receivers' slots: in
+    /// every second pair of rounds, so that a member writes where it has read last (docs/tuning.md). Not
+    /// after an allreduce, of which a member may still take shares from its own slot.
     #[inline]
     pub(crate) fn crosses(&self, total: u64) -> bool {
         self.round & 2 != 0 && total >= CROSSED_MIN && !is_of(self.last_facts(), Collective::Allreduce)
@@ -205,8 +207,8 @@ impl FlatSet {
         self.missed.0
     }
 
-    /// Whether a member that has not begun the round waits on this cpu, or may be there because it has never waited.
-    /// The round may not need each of these members, but each can use the cpu.
+    /// Whether a member that has not begun the round waits on this cpu, or may be there because it has never
+    /// waited. The round may not need each of these members, but each can use the cpu.
     #[inline]
     pub(crate) fn misses_one_on(&self, cpu: usize) -> bool {
         let (first, round) = self.missed;

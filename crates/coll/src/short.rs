@@ -1,6 +1,7 @@
 //! Short collectives: what a member gives and takes in a call over slots, and in which rounds.
 //!
-//! Invariants: whether a call is short, and how many rounds it takes, follows from what all members know alike.
+//! Invariants: whether a call is short, and how many rounds it takes, follows from what all members know
+//! alike.
 //!
 //! Read next: `set.rs` (the slots), `round.rs` (what a member does with a short call in a round).
 
@@ -63,7 +64,7 @@ pub struct Short {
     pub output: Buffer,
     /// The bytes of the vector that this member reduces.
     pub part: Range<usize>,
-    /// Whether this member's own block is in the output already.
+    /// Whether this member's block is in the output already.
     pub in_place: bool,
     /// Of a reduction.
     pub operator: Option<(PredefinedOp, Basic)>,
@@ -116,8 +117,8 @@ impl Short {
         Some(Short { bytes, given: gives.unwrap_or(bytes), input, output, in_place, ..self })
     }
 
-    /// A planned call among so many members of one group; nothing if slots do not take it. Reductions come without
-    /// images. All members come to the same answer.
+    /// A planned call among so many members of one group; nothing if slots do not take it. Reductions come
+    /// without images. All members come to the same answer.
     pub(crate) fn of(call: &Call, rank: usize, members: usize) -> Option<Short> {
         use Collective::*;
         let whole = |part: &Part| part.whole().cloned();
@@ -174,8 +175,8 @@ impl Short {
         (2..=MEMBERS_MAX).contains(&members) && self.bytes <= BYTES_MAX && self.bytes * times <= most
     }
 
-    /// Makes an allreduce take two rounds if the vectors of all members exceed `flat_max`. Then each member reduces
-    /// only its share, and no member writes cache lines that several others hold (docs/tuning.md).
+    /// Makes an allreduce take two rounds if the vectors of all members exceed `flat_max`. Then each member
+    /// reduces only its share, and no member writes cache lines that several others hold (docs/tuning.md).
     #[inline]
     pub(crate) fn choose_rounds(&mut self, rank: usize, members: usize, flat_max: u64) {
         if self.collective == Collective::Allreduce && self.bytes * members as u64 > flat_max {
@@ -200,7 +201,7 @@ impl Short {
         }
     }
 
-    /// Where a member's own block is among those of all.
+    /// Where a member's block is among those of all.
     #[inline]
     pub(crate) fn block_of(&self, rank: usize) -> Range<usize> {
         let block = self.bytes as usize;
@@ -234,8 +235,9 @@ impl Short {
     }
 }
 
-/// The allreduce of the fast path: vectors without gaps of a predefined type, which every member reduces whole. Other
-/// members may make the same call as a `Short`: both publish the same words. It owns nothing, so nothing is dropped.
+/// The allreduce of the fast path: vectors without gaps of a predefined type, which every member reduces
+/// whole. Other members may make the same call as a `Short`: both publish the same words. It owns nothing, so
+/// nothing is dropped.
 #[derive(Clone, Copy, Debug)]
 pub struct FlatAllreduce {
     /// The operator, and the type of the elements.

@@ -1,11 +1,13 @@
 //! Collectives with a count for every member, over slots.
 //!
-//! Only a member itself and its receivers know what it gives. So the length in its word is that of its contribution,
-//! which begins with a table of where each receiver's block ends, if it has a block for each. Or the word says that the
-//! contribution is too long. Then a block of a gatherv goes to the root by a schedule of two ranks; in the others,
-//! where all members that take part see it, the whole call goes by a schedule.
+//! Only a member itself and its receivers know what it gives. So the length in its word is that of its
+//! contribution, which begins with a table of where each receiver's block ends, if it has a block for each.
+//! Or the word says that the contribution is too long. Then a block of a gatherv goes to the root by a
+//! schedule of two ranks; in the others, where all members that take part see it, the whole call goes by a
+//! schedule.
 //!
-//! Invariants: whether a call goes over slots does not depend on its counts, but on what all members know alike.
+//! Invariants: whether a call goes over slots does not depend on its counts, but on what all members know
+//! alike.
 
 use crate::call::{Call, Part};
 use crate::set::{FlatSet, Round};
@@ -66,8 +68,8 @@ impl Backoff {
 }
 
 impl Vector {
-    /// The call over slots with space for contributions of `bytes_max`; nothing if they do not take it. All members
-    /// come to the same answer.
+    /// The call over slots with space for contributions of `bytes_max`; nothing if they do not take it. All
+    /// members come to the same answer.
     pub(crate) fn new(call: &Call, bytes_max: u64) -> Option<Vector> {
         use Collective::*;
         let bytes_max = bytes_max.min(BYTES_MAX);

@@ -1,14 +1,12 @@
 //! The time of an algorithm on a model network, and what it needs, from 2 to a million ranks.
 //!
 //! The model is LogGP (Alexandrov et al. 1995): a message costs `overhead` on the sender's processor,
-//! `per_byte` at its port, `latency` on the way, then the same at the receiver. A rank has one processor for
-//! overheads, copies and reductions, and one port each way, first come, first served. Approximations:
-//! - A streaming step starts after the first `chunk_bytes` of the step that it follows, and ends a chunk
-//! after it at the earliest. Overhead is charged per message, not per chunk. A port does not idle while its
-//! stream runs dry.
-//! - Data leaves as soon as it is valid, whether or not the receiver is ready; its rank learns at once that
-//! it left.
-//! - Block lengths are the average: `count * bytes / blocks`. All operators are commutative.
+//! `per_byte` at its port, `latency` on the way, then the same at the receiver. A rank has one processor, and
+//! one port each way, first come, first served. Approximations: a streaming step starts after the first
+//! `chunk_bytes` of the step that it follows, and ends a chunk after it at the earliest; overhead is charged
+//! per message; a port does not idle while its stream runs dry; data leaves as soon as it is valid, whether
+//! or not the receiver is ready, and its rank learns of that at once; blocks have their average length; all
+//! operators are commutative.
 //!
 //! Without skew, and where all ranks do the same (`Facts::symmetry`), one rank stands for all, which is
 //! exact.

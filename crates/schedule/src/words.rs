@@ -282,7 +282,9 @@ mod tests {
         }
 
         #[test]
-        fn corrupt_words_are_refused(plan in plans(), at: prop::sample::Index, flip in 1u64.., cut: prop::sample::Index) {
+        fn corrupt_words_are_refused(
+            plan in plans(), at: prop::sample::Index, flip in 1u64.., cut: prop::sample::Index
+        ) {
             let words = plan.to_words();
             let mut corrupt = words.clone();
             corrupt[at.index(words.len())] ^= flip;
@@ -292,7 +294,9 @@ mod tests {
 
         /// Even with a hash that fits nothing panics, and what is accepted keeps the promises.
         #[test]
-        fn forged_words_are_checked(plan in plans(), at: prop::sample::Index, flip in any::<u64>(), bit in 0..64u32) {
+        fn forged_words_are_checked(
+            plan in plans(), at: prop::sample::Index, flip in any::<u64>(), bit in 0..64u32
+        ) {
             for change in [flip, 1 << bit] {
                 let mut words = plan.to_words();
                 words.pop();

@@ -67,8 +67,9 @@ macro_rules! collectives {
     )*};
 }
 collectives! {
-    barrier Barrier bcast Bcast gather Gather gatherv Gatherv scatter Scatter scatterv Scatterv allgather Allgather
-    allgatherv Allgatherv alltoall Alltoall alltoallv Alltoallv alltoallw Alltoallw reduce Reduce allreduce Allreduce
+    barrier Barrier bcast Bcast gather Gather gatherv Gatherv scatter Scatter scatterv Scatterv
+    allgather Allgather allgatherv Allgatherv alltoall Alltoall alltoallv Alltoallv alltoallw Alltoallw
+    reduce Reduce allreduce Allreduce
     reduce_scatter_block ReduceScatterBlock reduce_scatter ReduceScatter scan Scan exscan Exscan
 }
 

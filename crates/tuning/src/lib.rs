@@ -1,8 +1,9 @@
-//! What is chosen by measurement: one `Tuning` for a process, with the source of each value.
+//! Values chosen by measurement: one `Tuning` for a process, with the source of each value.
 //!
-//! Later sources win: built-in defaults; a table that `outboard tune` has measured on this machine (`table.rs`); what the first long messages
-//! of a job show where no table tells (`probe.rs`); settings. `mpirun` reads the table and writes it into the job's header, once, so all
-//! processes of a job begin with the same values. Nothing here asks for a processor's name but as the key of a table (`machine.rs`).
+//! Later sources win: built-in defaults; a table that `outboard tune` measured on this machine (`table.rs`);
+//! the job's first long messages where no table says (`probe.rs`); settings. `mpirun` reads the table once
+//! and writes it into the job's header, so all processes begin with the same values. A processor's name is
+//! only the key of a table (`machine.rs`).
 //!
 //! Invariants: a value that came from a file or from shared memory is checked before it is used.
 #![forbid(unsafe_code)]
@@ -32,7 +33,7 @@ impl Distance {
     /// All of them.
     pub const ALL: [Distance; 3] = [Distance::L2, Distance::L3, Distance::Far];
 
-    /// Of two cpus, or of some that a rank may use, as the kernel tells.
+    /// The distance of cpus, as the kernel reports it.
     pub fn of(cpus: &[usize]) -> Distance {
         let is_within =
             |kind| matches!(sys::topology::place(kind, cpus), Some(sys::topology::Place::Within(_)));
@@ -43,18 +44,18 @@ impl Distance {
         }
     }
 
-    /// As in names of values.
+    /// The part of a value's name.
     pub fn name(self) -> &'static str {
         ["l2", "l3", "far"][self as usize]
     }
 }
 
-/// What else a receiver has to do while it fetches a long message.
+/// What else a receiver does while it fetches a long message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
     /// Nothing: as in a ping-pong.
     Alone = 0,
-    /// It fetches other messages, too: as in a stream of messages.
+    /// It fetches other messages: as in a stream of messages.
     Many = 1,
     /// It sends: as in an exchange.
     Exchange = 2,
@@ -64,13 +65,13 @@ impl Load {
     /// All of them.
     pub const ALL: [Load; 3] = [Load::Alone, Load::Many, Load::Exchange];
 
-    /// As in names of values.
+    /// The part of a value's name.
     pub fn name(self) -> &'static str {
         ["alone", "many", "exchange"][self as usize]
     }
 }
 
-/// Where a value comes from. A later one wins.
+/// The source of a value. A later one wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// Built in.
@@ -81,7 +82,7 @@ pub enum Source {
     Setting,
 }
 
-/// What a value is.
+/// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Lengths of messages.
@@ -92,16 +93,16 @@ pub enum Kind {
     Flag,
 }
 
-/// A value: its name, and what it is when nobody has measured.
+/// A value's name, type and default.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// As in the table and in `outboard info --tuning`.
+    /// The name in the table and in `outboard info --tuning`.
     pub name: &'static str,
-    /// What it is.
+    /// The type.
     pub kind: Kind,
-    /// Built in.
+    /// The value without a measurement.
     pub default: u64,
-    /// What it says.
+    /// A line for users.
     pub doc: &'static str,
 }
 
@@ -110,7 +111,7 @@ const fn read(name: &'static str) -> Row {
     Row { name, kind: Kind::Sizes, default: 0, doc }
 }
 
-/// The longest block of collectives that schedules copy into shared memory.
+/// The longest block that a schedule's sender copies into shared memory.
 pub const INLINE_BYTES_MAX: usize = 9;
 /// The longest block of an all-to-all or allgather that goes over shared slots.
 pub const FLAT_BYTES_MAX: usize = 10;
@@ -190,24 +191,24 @@ impl Tuning {
         self.values[row]
     }
 
-    /// Where it comes from.
+    /// The source of a value.
     pub fn source(&self, row: usize) -> Source {
         self.sources[row]
     }
 
-    /// Whether somebody has measured it or decided.
+    /// Whether the value is not just the default.
     pub fn is_known(&self, row: usize) -> bool {
         self.sources[row] != Source::Default
     }
 
-    /// Sets a value, unless a source that wins has set it.
+    /// Sets a value, unless a later source has set it.
     pub fn set(&mut self, row: usize, value: u64, source: Source) {
         if source >= self.sources[row] {
             (self.values[row], self.sources[row]) = (checked(row, value), source);
         }
     }
 
-    /// Lengths that a receiver reads, if that is known.
+    /// The lengths of messages that a receiver reads, if that is known.
     pub fn read(&self, distance: Distance, load: Load) -> Option<Sizes> {
         let row = read_row(distance, load);
         self.is_known(row).then(|| Sizes::of_bits(self.values[row]))
@@ -219,7 +220,7 @@ impl Tuning {
         std::array::from_fn(|at| if at < ROWS.len() { self.values[at] } else { known })
     }
 
-    /// What words in the job's header say; those of no table are the defaults.
+    /// From words of the job's header; values without a table are defaults.
     pub fn of_words(words: [u64; WORDS]) -> Tuning {
         let mut tuning = Tuning::default();
         let known = words[ROWS.len()];
@@ -235,7 +236,7 @@ pub fn read_row(distance: Distance, load: Load) -> usize {
     distance as usize * Load::ALL.len() + load as usize
 }
 
-/// A value that its row may have.
+/// A value that is valid in its row.
 fn checked(row: usize, value: u64) -> u64 {
     match ROWS[row].kind {
         Kind::Sizes => Sizes::of_bits(value).bits(),
@@ -254,7 +255,7 @@ pub fn shown(row: usize, value: u64) -> String {
     }
 }
 
-/// The value that a text means.
+/// Parses a value. Errors: what is wrong with the text.
 pub fn read_text(row: usize, text: &str) -> std::result::Result<u64, String> {
     match (ROWS[row].kind, text) {
         (Kind::Sizes, text) => text.parse::<Sizes>().map(Sizes::bits),
@@ -301,7 +302,7 @@ mod tests {
         other.set(FLAT_BYTES_MAX, 8192, Source::Table);
         assert_eq!((other.get(FLAT_BYTES_MAX), other.source(FLAT_BYTES_MAX)), (4096, Source::Setting));
         assert_eq!(Tuning::of_words([0; WORDS]), Tuning::default());
-        // Words that a broken process has written are no worse than another table.
+        // Any words of a broken process make valid values.
         let wild = Tuning::of_words([u64::MAX; WORDS]);
         assert_eq!((wild.get(0), wild.get(VECTOR_COPIES)), ((1 << CLASSES) - 1, 1));
     }

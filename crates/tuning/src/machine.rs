@@ -2,19 +2,19 @@
 
 use std::io::Read;
 
-/// What a table depends on. Which cores share what is in it by the values' names (`Distance`).
+/// What a table depends on. Shared caches are part of the values' names (`Distance`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
     /// The processor, as the kernel calls it.
     pub processor: String,
     /// The kernel's release.
     pub kernel: String,
-    /// What a process may do here to another's memory: Yama's scope, or that a filter refuses.
+    /// Access to other processes' memory: Yama's scope, or that a filter refuses it.
     pub rights: String,
 }
 
 impl Machine {
-    /// This one.
+    /// This machine.
     pub fn this() -> Machine {
         let word = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned());
         let yama = word("/proc/sys/kernel/yama/ptrace_scope");
@@ -27,21 +27,21 @@ impl Machine {
         }
     }
 
-    /// The lines of a table that name it.
+    /// The lines of a table that name the machine.
     pub(crate) fn lines(&self) -> [(&'static str, &str); 3] {
         [("processor", &self.processor), ("kernel", &self.kernel), ("rights", &self.rights)]
     }
 
-    /// A file's name for its table.
+    /// The name of its table's file.
     pub fn file_name(&self) -> String {
-        // FNV-1a: the table itself says in full what it is for.
+        // FNV-1a; the table itself names the machine in full.
         let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
         let bytes = self.lines().into_iter().flat_map(|(_, text)| text.bytes().chain([0]));
         format!("{:016x}.tuning", bytes.fold(0xcbf2_9ce4_8422_2325, hash))
     }
 }
 
-/// Model, family, number of caches' bytes: the kernel's first entry. Later ones are not read: there may be hundreds.
+/// Vendor, family, model and stepping from the kernel's first entry; there may be hundreds.
 fn processor() -> String {
     let mut text = vec![0; 4096];
     let read = std::fs::File::open("/proc/cpuinfo").and_then(|mut file| file.read(&mut text));
@@ -56,7 +56,7 @@ fn processor() -> String {
     if parts.is_empty() { "unknown".into() } else { parts.join(" ") }
 }
 
-/// Whether the call is allowed at all: filters of containers refuse it for everybody.
+/// Whether the system call is allowed at all: containers' filters may refuse it.
 fn reads_itself() -> bool {
     let from = sys::Block::of(&[1; 8]);
     let to = sys::Block::new(8);

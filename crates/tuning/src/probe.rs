@@ -1,5 +1,6 @@
-//! What the first long messages of a job show where no table tells: how long each of two ways took, by the cores' distance, the receiver's load and the
-//! message's length. It lies in the job's header, so what one pair has learnt serves all pairs alike, and sender and receiver see the same.
+//! Times of a job's first long messages, where no table says how to move them: by way, the cores' distance,
+//! the receiver's load and the message's length. They lie in the job's header, so all pairs of alike cores
+//! share them, and sender and receiver see the same.
 
 use crate::{CLASSES, Distance, Load};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub enum Way {
     /// Through shared memory, by two copies.
     Cells = 0,
-    /// By one copy of the kernel's.
+    /// By one copy of the kernel.
     Read = 1,
 }
 
@@ -17,9 +18,9 @@ pub enum Way {
 pub const PROBE_WORDS: usize = 3 * 3 * CLASSES * 2;
 /// Messages by each way before one is chosen.
 const SAMPLES: u64 = 4;
-/// The one that is read must take less than this part of the time of cells: in doubt no system call.
+/// A read must take less than this part of the time through cells.
 const CLEAR_PERCENT: u64 = 97;
-/// In a word: how many, above the least time.
+/// A word holds the number of messages above the least time.
 const COUNT_SHIFT: u32 = 48;
 const TIME_MAX: u64 = (1 << COUNT_SHIFT) - 1;
 
@@ -38,7 +39,7 @@ impl Probes<'_> {
         &self.0[((distance as usize * 3 + load as usize) * CLASSES + class) * 2 + way as usize]
     }
 
-    /// Notes that messages took so many picoseconds a byte.
+    /// Stores that messages took so many picoseconds a byte.
     pub fn record(&self, at: (Distance, Load, usize), way: Way, time: u64) {
         let add = |word: u64| {
             let least = if word == 0 { TIME_MAX } else { word & TIME_MAX };
@@ -49,12 +50,12 @@ impl Probes<'_> {
         let _ = self.word(at, way).fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
-    /// Notes that a way is none here: the kernel refuses it.
+    /// Excludes a way that the kernel refuses.
     pub fn refuse(&self, at: (Distance, Load, usize), way: Way) {
         self.word(at, way).store(SAMPLES << COUNT_SHIFT | TIME_MAX, Ordering::Relaxed);
     }
 
-    /// Whether messages are read, once that is known.
+    /// The chosen way, once it is known.
     pub fn choice(&self, at: (Distance, Load, usize)) -> Option<Way> {
         let [cells, read] = [Way::Cells, Way::Read].map(|way| self.word(at, way).load(Ordering::Relaxed));
         let is_refused = read == SAMPLES << COUNT_SHIFT | TIME_MAX;
@@ -66,7 +67,7 @@ impl Probes<'_> {
         (has_enough(cells) && has_enough(read)).then(|| if is_read() { Way::Read } else { Way::Cells })
     }
 
-    /// The way that the next message tries: the one that was tried less often.
+    /// The way of the next message: the one tried less often.
     pub fn next(&self, at: (Distance, Load, usize)) -> Way {
         let count = |way| self.word(at, way).load(Ordering::Relaxed) >> COUNT_SHIFT;
         if count(Way::Read) < count(Way::Cells) { Way::Read } else { Way::Cells }

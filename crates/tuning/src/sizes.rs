@@ -1,11 +1,11 @@
-//! Sets of lengths of messages.
+//! Sets of message lengths.
 
 use std::fmt;
 use std::str::FromStr;
 
 /// Classes of lengths: up to 16 KiB, up to 32 KiB, and so on; all above 2 MiB are one.
 pub const CLASSES: usize = 9;
-/// Up to here the first class.
+/// The longest message of the first class.
 const FIRST_BYTES: u64 = 16 << 10;
 
 /// The class of a message of so many bytes.
@@ -14,7 +14,7 @@ pub fn class_of(bytes: u64) -> usize {
     (above.next_power_of_two().ilog2() as usize).min(CLASSES - 1)
 }
 
-/// The longest message of a class; of the last one the length that stands for it.
+/// The longest message of a class; for the last one, the length that represents it.
 pub fn class_bytes(class: usize) -> u64 {
     FIRST_BYTES << class
 }
@@ -24,7 +24,7 @@ pub fn class_bytes(class: usize) -> u64 {
 pub struct Sizes(u16);
 
 impl Sizes {
-    /// A bit for each class; others are dropped.
+    /// From a bit for each class; other bits are dropped.
     pub fn of_bits(bits: u64) -> Sizes {
         Sizes((bits & ((1 << CLASSES) - 1)) as u16)
     }
@@ -34,12 +34,13 @@ impl Sizes {
         u64::from(self.0)
     }
 
-    /// Whether messages of so many bytes belong to it.
+    /// Whether it contains messages of so many bytes.
     pub fn has(self, bytes: u64) -> bool {
         self.0 >> class_of(bytes) & 1 != 0
     }
 
-    /// The longest message that none of them precedes, up to `bytes_max`: where all from there to `bytes_max` belong to it, shorter ones are left.
+    /// The longest message below the run of lengths that ends at `bytes_max`; `bytes_max` if that is not in
+    /// the set.
     pub fn below(self, bytes_max: u64) -> u64 {
         let mut least = bytes_max;
         for class in (0..=class_of(bytes_max)).rev() {
@@ -53,7 +54,7 @@ impl Sizes {
 }
 
 impl fmt::Display for Sizes {
-    /// As `16KiB-64KiB, 1MiB-`: of each run of classes the first and the last; the last class has no end.
+    /// As `16KiB-64KiB, 1MiB-`: the first and the last class of each run; the last class has no end.
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let has = |class: usize| class < CLASSES && self.0 >> class & 1 != 0;
         let (mut class, mut runs) = (0, Vec::new());
@@ -96,14 +97,14 @@ impl FromStr for Sizes {
 
 const UNITS: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("", 1)];
 
-/// As settings are written.
+/// A number of bytes, as in settings.
 pub(crate) fn bytes_text(bytes: u64) -> String {
     let fits = |factor: &u64| bytes >= *factor && bytes.is_multiple_of(*factor);
     let (unit, factor) = UNITS.iter().find(|(_, factor)| fits(factor)).unwrap_or(&("", 1));
     format!("{}{unit}", bytes / factor)
 }
 
-/// The same back.
+/// Parses a number of bytes.
 pub(crate) fn bytes_of(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let factor = UNITS.iter().find(|(unit, _)| *unit == &text[digits..]).map(|(_, factor)| *factor);

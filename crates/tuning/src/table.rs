@@ -1,19 +1,19 @@
-//! A table of one machine as a file: lines `name = value`, first those that name the machine.
+//! A machine's table as a file of lines `name = value`; the first ones name the machine.
 
 use crate::{Machine, ROWS, Source, Tuning, read_text, shown};
 use error::{Class, Result, fail};
 
-/// What the first line says.
+/// The first line.
 const HEAD: &str = "# Outboard tuning, made by `outboard tune`; see docs/tuning.md";
-/// A longer file is none of ours.
+/// A longer file is no table.
 const BYTES_MAX: usize = 64 << 10;
 
-/// A machine's values.
+/// The values measured on a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// Where they were measured.
+    /// The machine.
     pub machine: Machine,
-    /// By row, as far as they were.
+    /// Rows and values.
     pub values: Vec<(usize, u64)>,
 }
 
@@ -28,7 +28,7 @@ impl Table {
         text
     }
 
-    /// Reads a file. Errors: it is no table, and what is wrong with it, and in which line.
+    /// Parses a file. Errors: class `Other`, with the line and what is wrong with it.
     pub fn parse(bytes: &[u8], path: &str) -> Result<Table> {
         let again = "; `outboard tune` makes a new one";
         let Ok(text) = std::str::from_utf8(bytes) else {
@@ -77,7 +77,7 @@ impl Table {
         Ok(Table { machine: Machine { processor, kernel, rights }, values })
     }
 
-    /// Its values over the defaults.
+    /// The table's values over the defaults.
     pub fn tuning(&self) -> Tuning {
         let mut tuning = Tuning::default();
         self.values.iter().for_each(|(row, value)| tuning.set(*row, *value, Source::Table));
@@ -131,7 +131,7 @@ mod tests {
                 && sentence.contains("outboard tune");
             assert!(is_right, "{sentence}");
         }
-        // Cut off anywhere, or with any byte changed, it is refused or read, never a panic.
+        // A truncated or changed file is refused or read, without a panic.
         for end in 0..text.len() {
             let _ = Table::parse(&text.as_bytes()[..end], "x");
             let mut changed = text.clone().into_bytes();

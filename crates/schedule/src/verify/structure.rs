@@ -147,7 +147,9 @@ impl<'a> Rank<'a> {
                 return Err(format!("step {later} writes what it reads: {}", steps[later].action));
             }
             for (earlier, (earlier_reads, earlier_write)) in touched[..later].iter().enumerate() {
-                let meet = |a: &Option<Blocks>, b: &Option<Blocks>| matches!((a, b), (Some(a), Some(b)) if self.overlap(*a, *b));
+                let meet = |a: &Option<Blocks>, b: &Option<Blocks>| {
+                    a.zip(*b).is_some_and(|(a, b)| self.overlap(a, b))
+                };
                 let overwrites =
                     meet(write, earlier_write) || earlier_reads.iter().any(|read| meet(read, write));
                 let mut meets = reads.iter().filter(|read| meet(read, earlier_write)).peekable();
