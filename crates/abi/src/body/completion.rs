@@ -65,11 +65,11 @@ pub(super) fn finish_one(
 }
 
 /// The index of a request among many, and how it ended. `None` if no request is active.
-pub(super) type Done = Option<(usize, Retired)>;
+pub(super) type FirstDone = Option<(usize, Retired)>;
 
 #[rustfmt::skip]
 pub(super) fn finish_any(
-    guard: &mut Guard, requests: Array<Handle>, done: Done, indx: Out<i32>, status: StatusOut,
+    guard: &mut Guard, requests: Array<Handle>, done: FirstDone, indx: Out<i32>, status: StatusOut,
 ) -> Result<()> {
     let Some((at, retired)) = done else {
         status.set_empty()?;
@@ -100,7 +100,7 @@ pub(super) fn finish_some(
 pub(super) fn finish_many(
     guard: &mut Guard, requests: Array<Handle>, done: impl Iterator<Item = usize>, statuses: Statuses,
 ) -> Result<()> {
-    let mut ended = Ended::new(requests, statuses);
+    let mut ended = EndedRequests::new(requests, statuses);
     for index in done {
         let over = ended.retire(guard, index)?;
         assert!(over, "it was over a moment ago");
@@ -110,7 +110,7 @@ pub(super) fn finish_many(
 
 /// Many requests, which end one after the other. If one has failed, the call returns MPI_ERR_IN_STATUS, and
 /// every status has its own error (MPI 5.0, section 3.7.5).
-pub(super) struct Ended {
+pub(super) struct EndedRequests {
     requests: Array<Handle>,
     statuses: Statuses,
     /// How many have ended. The next to end gets the status of this index.
@@ -120,9 +120,9 @@ pub(super) struct Ended {
     generalized: Vec<(usize, Handle, Completion)>,
 }
 
-impl Ended {
-    pub(super) fn new(requests: Array<Handle>, statuses: Statuses) -> Ended {
-        Ended { requests, statuses, count: 0, failed: Vec::new(), generalized: Vec::new() }
+impl EndedRequests {
+    pub(super) fn new(requests: Array<Handle>, statuses: Statuses) -> EndedRequests {
+        EndedRequests { requests, statuses, count: 0, failed: Vec::new(), generalized: Vec::new() }
     }
 
     /// Retires the requests in order, from the first that has not ended to index `end`. `None` if one is not
@@ -262,7 +262,7 @@ impl Process {
     }
 
     /// Retires the first request that is active and complete. `Some(None)`: none is active.
-    pub(super) fn retire_any(&mut self, handles: &[Handle]) -> Result<Option<Done>> {
+    pub(super) fn retire_any(&mut self, handles: &[Handle]) -> Result<Option<FirstDone>> {
         self.first_active(handles, |process, handle| process.retire(handle))
     }
 

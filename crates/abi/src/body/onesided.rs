@@ -2,8 +2,7 @@
 //! forms with a request return one that is complete.
 
 use super::request::enter_complete;
-use crate::args::lent;
-use crate::args::{Address, Handle, Out};
+use crate::args::{Address, Handle, Out, lent};
 use crate::lenient::{self, Taken};
 use crate::process::Guard;
 use datatype::{Basic, Buffer, Datatype, Loan, PredefinedOp, check_op};
@@ -17,7 +16,7 @@ struct Origin(Address, i64, Handle);
 
 /// The target's side: rank, displacement, count, datatype.
 #[derive(Clone, Copy)]
-struct Target(i32, i64, i64, Handle);
+struct AtTarget(i32, i64, i64, Handle);
 
 /// The epochs in which an operation is allowed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,7 +33,7 @@ pub fn put(
     guard: &mut Guard, origin_addr: Address, origin_count: i64, origin_datatype: Handle, target_rank: i32,
     target_disp: i64, target_count: i64, target_datatype: Handle, win: Handle,
 ) -> Result<()> {
-    let target = Target(target_rank, target_disp, target_count, target_datatype);
+    let target = AtTarget(target_rank, target_disp, target_count, target_datatype);
     move_bytes(guard, Origin(origin_addr, origin_count, origin_datatype), target, win, Epoch::Any, Way::Put)
 }
 
@@ -45,7 +44,7 @@ pub fn get(
     guard: &mut Guard, origin_addr: Address, origin_count: i64, origin_datatype: Handle, target_rank: i32,
     target_disp: i64, target_count: i64, target_datatype: Handle, win: Handle,
 ) -> Result<()> {
-    let target = Target(target_rank, target_disp, target_count, target_datatype);
+    let target = AtTarget(target_rank, target_disp, target_count, target_datatype);
     move_bytes(guard, Origin(origin_addr, origin_count, origin_datatype), target, win, Epoch::Any, Way::Fetch)
 }
 
@@ -57,7 +56,7 @@ pub fn rput(
 ) -> Result<()> {
     request.check()?;
     let origin = Origin(origin_addr, origin_count, origin_datatype);
-    let target = Target(target_rank, target_disp, target_count, target_datatype);
+    let target = AtTarget(target_rank, target_disp, target_count, target_datatype);
     move_bytes(guard, origin, target, win, Epoch::Lock, Way::Put)?;
     finish(guard, win, request)
 }
@@ -70,7 +69,7 @@ pub fn rget(
 ) -> Result<()> {
     request.check()?;
     let origin = Origin(origin_addr, origin_count, origin_datatype);
-    let target = Target(target_rank, target_disp, target_count, target_datatype);
+    let target = AtTarget(target_rank, target_disp, target_count, target_datatype);
     move_bytes(guard, origin, target, win, Epoch::Lock, Way::Fetch)?;
     finish(guard, win, request)
 }
@@ -82,7 +81,7 @@ pub fn accumulate(
     guard: &mut Guard, origin_addr: Address, origin_count: i64, origin_datatype: Handle, target_rank: i32,
     target_disp: i64, target_count: i64, target_datatype: Handle, op: Handle, win: Handle,
 ) -> Result<()> {
-    let target = Target(target_rank, target_disp, target_count, target_datatype);
+    let target = AtTarget(target_rank, target_disp, target_count, target_datatype);
     update(guard, Origin(origin_addr, origin_count, origin_datatype), None, target, op, win, Epoch::Any)
 }
 
@@ -94,7 +93,7 @@ pub fn raccumulate(
     request: Out<Handle>,
 ) -> Result<()> {
     request.check()?;
-    let target = Target(target_rank, target_disp, target_count, target_datatype);
+    let target = AtTarget(target_rank, target_disp, target_count, target_datatype);
     update(guard, Origin(origin_addr, origin_count, origin_datatype), None, target, op, win, Epoch::Lock)?;
     finish(guard, win, request)
 }
@@ -108,7 +107,7 @@ pub fn get_accumulate(
     target_datatype: Handle, op: Handle, win: Handle,
 ) -> Result<()> {
     let result = Some(Origin(result_addr, result_count, result_datatype));
-    let target = Target(target_rank, target_disp, target_count, target_datatype);
+    let target = AtTarget(target_rank, target_disp, target_count, target_datatype);
     update(guard, Origin(origin_addr, origin_count, origin_datatype), result, target, op, win, Epoch::Any)
 }
 
@@ -121,7 +120,7 @@ pub fn rget_accumulate(
 ) -> Result<()> {
     request.check()?;
     let result = Some(Origin(result_addr, result_count, result_datatype));
-    let target = Target(target_rank, target_disp, target_count, target_datatype);
+    let target = AtTarget(target_rank, target_disp, target_count, target_datatype);
     update(guard, Origin(origin_addr, origin_count, origin_datatype), result, target, op, win, Epoch::Lock)?;
     finish(guard, win, request)
 }
@@ -135,7 +134,7 @@ pub fn fetch_and_op(
 ) -> Result<()> {
     predefined(&guard.objects, datatype)?;
     let (origin, result) = (Origin(origin_addr, 1, datatype), Origin(result_addr, 1, datatype));
-    update(guard, origin, Some(result), Target(target_rank, target_disp, 1, datatype), op, win, Epoch::Any)
+    update(guard, origin, Some(result), AtTarget(target_rank, target_disp, 1, datatype), op, win, Epoch::Any)
 }
 
 /// MPI_Compare_and_swap
@@ -158,13 +157,13 @@ pub fn compare_and_swap(
         return Ok(());
     }
     let target = window.target(target_rank)?;
-    let (place, _) = place(objects, target_disp, 1, datatype)?;
+    let (range, _) = range_of(objects, target_disp, 1, datatype)?;
     let element = |address| {
-        let buffer = lent(address, 1, place.bytes, place.layout)?;
+        let buffer = lent(address, 1, range.bytes, range.layout)?;
         Ok(buffer.contiguous().expect("integers, logicals and bytes have no gaps"))
     };
     let (compare, origin, result) = (element(compare_addr)?, element(origin_addr)?, element(result_addr)?);
-    window.compare_and_swap(rma, target, Swap { basic, compare, origin, result }, place)?;
+    window.compare_and_swap(rma, target, Swap { basic, compare, origin, result }, range)?;
     guard.polled_window();
     Ok(())
 }
@@ -174,7 +173,7 @@ pub fn compare_and_swap(
 fn move_bytes(
     guard: &mut Guard,
     Origin(address, count, datatype): Origin,
-    Target(rank, disp, target_count, target_datatype): Target,
+    AtTarget(rank, disp, target_count, target_datatype): AtTarget,
     win: Handle,
     epoch: Epoch,
     way: Way,
@@ -185,10 +184,10 @@ fn move_bytes(
         return Ok(());
     }
     let target = open(window, rank, epoch)?;
-    let (place, _) = place(objects, disp, target_count, target_datatype)?;
+    let (range, _) = range_of(objects, disp, target_count, target_datatype)?;
     let origin =
-        origin_of(objects, Origin(address, count, datatype), "origin_count", target_datatype, place)?;
-    window.copy(rma, target, origin, place, way)
+        origin_of(objects, Origin(address, count, datatype), "origin_count", target_datatype, range)?;
+    window.copy(rma, target, origin, range, way)
 }
 
 /// The accumulates; with `result`, they also fetch the target's old value.
@@ -197,7 +196,7 @@ fn update(
     guard: &mut Guard,
     origin: Origin,
     result: Option<Origin>,
-    Target(rank, disp, count, target_datatype): Target,
+    AtTarget(rank, disp, count, target_datatype): AtTarget,
     op: Handle,
     win: Handle,
     epoch: Epoch,
@@ -211,19 +210,19 @@ fn update(
         return Ok(());
     }
     let target = open(window, rank, epoch)?;
-    let (place, datatype) = place(objects, disp, count, target_datatype)?;
+    let (range, datatype) = range_of(objects, disp, count, target_datatype)?;
     // MPI_NO_OP ignores the origin's arguments, whatever they are (MPI 5.0, section 12.3.4).
     let Origin(_, _, origin_datatype) = origin;
     let origin = match op {
         PredefinedOp::NoOp => None,
-        _ => Some(origin_of(objects, origin, "origin_count", target_datatype, place)?),
+        _ => Some(origin_of(objects, origin, "origin_count", target_datatype, range)?),
     };
     let result = match result {
-        Some(result) => Some(origin_of(objects, result, "result_count", target_datatype, place)?),
+        Some(result) => Some(origin_of(objects, result, "result_count", target_datatype, range)?),
         None if origin.is_none() => fail!(Class::Op, "MPI_NO_OP is only for accumulates that fetch"),
         None => None,
     };
-    if place.bytes == 0 && origin.is_none_or(|origin| origin.bytes() == 0) {
+    if range.bytes == 0 && origin.is_none_or(|origin| origin.bytes() == 0) {
         return Ok(());
     }
     let basic = element(datatype)?;
@@ -240,7 +239,7 @@ fn update(
     if basic == Basic::Char && !matches!(op, PredefinedOp::Replace | PredefinedOp::NoOp) {
         lenient::take(Taken::Characters);
     }
-    window.accumulate(rma, target, Update { op, basic }, origin, result, place)?;
+    window.accumulate(rma, target, Update { op, basic }, origin, result, range)?;
     if result.is_some() {
         guard.polled_window();
     }
@@ -257,7 +256,12 @@ fn open(window: &mut Window, rank: i32, epoch: Epoch) -> Result<usize> {
 
 /// The range of an operation at its target, and the datatype there.
 #[inline(always)]
-fn place(objects: &Objects, disp: i64, count: i64, handle: Handle) -> Result<(TargetRange<'_>, &Datatype)> {
+fn range_of(
+    objects: &Objects,
+    disp: i64,
+    count: i64,
+    handle: Handle,
+) -> Result<(TargetRange<'_>, &Datatype)> {
     let datatype = objects.committed(handle)?;
     let (layout, elements) = (datatype.layout(), crate::args::count(count, "target_count")?);
     let Some(bytes) = Buffer::bytes_of(elements, layout) else { return too_many(elements, handle) };
@@ -272,10 +276,10 @@ fn origin_of<'a>(
     Origin(address, count, datatype): Origin,
     name: &str,
     target_datatype: Handle,
-    place: TargetRange<'a>,
+    range: TargetRange<'a>,
 ) -> Result<Loan<'a>> {
-    if datatype == target_datatype && count == place.count as i64 {
-        return lent(address, place.count, place.bytes, place.layout);
+    if datatype == target_datatype && count == range.count as i64 {
+        return lent(address, range.count, range.bytes, range.layout);
     }
     let layout = objects.committed(datatype)?.layout();
     let elements = crate::args::count(count, name)?;

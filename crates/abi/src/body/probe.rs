@@ -124,7 +124,7 @@ fn start_matched(
 }
 
 /// A probe's arguments, checked.
-struct Probe {
+struct ProbeArguments {
     comm: Handle,
     context: u64,
     source: Source,
@@ -132,7 +132,7 @@ struct Probe {
     group: Arc<Group>,
 }
 
-impl Probe {
+impl ProbeArguments {
     /// The same for a deadlock report.
     fn operation(&self) -> p2p::Operation {
         let (context, peer) = (Some(self.context), self.source.peer());
@@ -162,9 +162,15 @@ impl Probe {
 
 impl Process {
     /// The arguments of a probe, checked.
-    fn probe(&mut self, source: i32, tag: i32, handle: Handle) -> Result<Probe> {
+    fn probe(&mut self, source: i32, tag: i32, handle: Handle) -> Result<ProbeArguments> {
         let comm = self.objects.comm(handle)?;
         let (source, tag) = envelope(comm, source, tag)?;
-        Ok(Probe { comm: handle, context: comm.context, source, tag, group: comm.partners().clone() })
+        Ok(ProbeArguments {
+            comm: handle,
+            context: comm.context,
+            source,
+            tag,
+            group: comm.partners().clone(),
+        })
     }
 }

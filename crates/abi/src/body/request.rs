@@ -3,7 +3,7 @@
 //! Every wait and test does one of two things to one or many requests: `Process::peek` asks whether a request
 //! is complete; `Process::retire` also ends it, if it is. Read next: `completion.rs`.
 
-use super::completion::{Ended, finish_any, finish_many, finish_one, finish_some, for_owner};
+use super::completion::{EndedRequests, finish_any, finish_many, finish_one, finish_some, for_owner};
 use crate::args::{Array, Handle, In, Out, Status, StatusOut, Statuses};
 use crate::process::{Awaiting, Guard, Job, Process};
 use crate::request::{Completion, Recipe, Request, Work};
@@ -66,7 +66,7 @@ pub fn waitall(
     array_of_statuses: Statuses,
 ) -> Result<()> {
     let count = length(count)?;
-    let mut ended = Ended::new(array_of_requests, array_of_statuses);
+    let mut ended = EndedRequests::new(array_of_requests, array_of_statuses);
     // Complete requests are retired on the way, so each look costs no more than one request that is not
     // complete.
     guard.wait(|process| ended.retire_until(process, count))?;

@@ -124,21 +124,23 @@ pub(super) fn cvars() -> Vec<&'static Setting> {
 }
 
 /// A setting's value, as a tool gets it.
-enum Value {
+enum SettingValue {
     Number(u64),
     Choice(i32),
     Text(String),
 }
 
-fn value_of(setting: &Setting) -> Value {
+fn value_of(setting: &Setting) -> SettingValue {
     let text = settings::given(setting).unwrap_or_else(|| setting.default.to_owned());
     match setting.kind {
         Kind::Choice(choices) => {
-            Value::Choice(choices.iter().position(|choice| *choice == text).map_or(-1, |at| at as i32))
+            SettingValue::Choice(choices.iter().position(|choice| *choice == text).map_or(-1, |at| at as i32))
         }
         // A setting whose default is nothing has no number for that.
-        kind if !setting.default.is_empty() => kind.number(&text).map_or(Value::Text(text), Value::Number),
-        _ => Value::Text(text),
+        kind if !setting.default.is_empty() => {
+            kind.number(&text).map_or(SettingValue::Text(text), SettingValue::Number)
+        }
+        _ => SettingValue::Text(text),
     }
 }
 
@@ -157,9 +159,9 @@ pub fn t_cvar_get_info(
     let cvars = cvars();
     let setting = *find(&cvars, cvar_index)?;
     let (kind, number) = match value_of(setting) {
-        Value::Number(_) => (c::UNSIGNED_LONG_LONG, c::T_ENUM_NULL),
-        Value::Choice(_) => (c::INT, FIRST + cvar_index as usize),
-        Value::Text(_) => (c::CHAR, c::T_ENUM_NULL),
+        SettingValue::Number(_) => (c::UNSIGNED_LONG_LONG, c::T_ENUM_NULL),
+        SettingValue::Choice(_) => (c::INT, FIRST + cvar_index as usize),
+        SettingValue::Text(_) => (c::CHAR, c::T_ENUM_NULL),
     };
     tell(setting.name, name, name_len)?;
     tell(setting.doc, desc, desc_len)?;
@@ -182,7 +184,7 @@ pub fn t_cvar_handle_alloc(
 ) -> Result<()> {
     let cvars = cvars();
     let setting = *find(&cvars, cvar_index)?;
-    give(count, if let Value::Text(text) = value_of(setting) { text.len() as i32 + 1 } else { 1 })?;
+    give(count, if let SettingValue::Text(text) = value_of(setting) { text.len() as i32 + 1 } else { 1 })?;
     let at = guard.tool.cvars.insert(cvar_index as usize);
     give_at(handle, FIRST + at)
 }
@@ -197,9 +199,9 @@ pub fn t_cvar_handle_free(guard: &mut Guard, handle: Address) -> Result<()> {
 /// MPI_T_cvar_read
 pub fn t_cvar_read(guard: &mut Guard, handle: Address, buf: Address) -> Result<()> {
     match value_of(cvar(guard, handle)?) {
-        Value::Number(number) => Out::new(buf.0, "buf").set(number),
-        Value::Choice(at) => Out::new(buf.0, "buf").set(at),
-        Value::Text(text) => TextOut::new(buf.0, "buf").set(&text, text.len() + 1).map(|_| ()),
+        SettingValue::Number(number) => Out::new(buf.0, "buf").set(number),
+        SettingValue::Choice(at) => Out::new(buf.0, "buf").set(at),
+        SettingValue::Text(text) => TextOut::new(buf.0, "buf").set(&text, text.len() + 1).map(|_| ()),
     }
 }
 

@@ -25,11 +25,11 @@ pub fn win_create(
     comm: Handle,
     win: Out<Handle>,
 ) -> Result<()> {
-    let asked = check_arguments(guard, Flavor::Create, (size, disp_unit), info, win).and_then(|asked| {
+    let asked = check(guard, Flavor::Create, (size, disp_unit), info, win).and_then(|asked| {
         if base.is_null() && size > 0 {
             fail!(Class::Base, "the base is a null pointer, but size is {size}");
         }
-        Ok(Arguments { base: base.0, ..asked })
+        Ok(NewWindow { base: base.0, ..asked })
     });
     create(guard, comm, asked, win).map(drop)
 }
@@ -44,7 +44,7 @@ pub fn win_allocate(
     baseptr: Address,
     win: Out<Handle>,
 ) -> Result<()> {
-    let asked = check_arguments(guard, Flavor::Allocate, (size, disp_unit), info, win);
+    let asked = check(guard, Flavor::Allocate, (size, disp_unit), info, win);
     let base = create(guard, comm, asked, win)?;
     baseptr.store(base)
 }
@@ -59,19 +59,19 @@ pub fn win_allocate_shared(
     baseptr: Address,
     win: Out<Handle>,
 ) -> Result<()> {
-    let asked = check_arguments(guard, Flavor::Shared, (size, disp_unit), info, win);
+    let asked = check(guard, Flavor::Shared, (size, disp_unit), info, win);
     let base = create(guard, comm, asked, win)?;
     baseptr.store(base)
 }
 
 /// MPI_Win_create_dynamic
 pub fn win_create_dynamic(guard: &mut Guard, info: Handle, comm: Handle, win: Out<Handle>) -> Result<()> {
-    let asked = check_arguments(guard, Flavor::Dynamic, (0, 1), info, win);
+    let asked = check(guard, Flavor::Dynamic, (0, 1), info, win);
     create(guard, comm, asked, win).map(drop)
 }
 
-/// What one member asks for.
-struct Arguments {
+/// A new window, as one member asks for it.
+struct NewWindow {
     flavor: Flavor,
     base: usize,
     bytes: u64,
@@ -79,20 +79,20 @@ struct Arguments {
     info: Info,
 }
 
-fn check_arguments(
+fn check(
     guard: &Guard,
     flavor: Flavor,
     (size, disp_unit): (i64, i64),
     info: Handle,
     win: Out<Handle>,
-) -> Result<Arguments> {
+) -> Result<NewWindow> {
     win.check()?;
     let Ok(bytes) = u64::try_from(size) else { fail!(Class::Size, "size is {size}, which is negative") };
     if disp_unit <= 0 {
         fail!(Class::Disp, "disp_unit is {disp_unit}, which is not positive");
     }
     let info = hints(flavor, &guard.objects.info_or_empty(info)?)?;
-    Ok(Arguments { flavor, base: 0, bytes, disp_unit, info })
+    Ok(NewWindow { flavor, base: 0, bytes, disp_unit, info })
 }
 
 /// The hints of sections 12.2.1 and 12.2.3, with their defaults.
@@ -125,7 +125,7 @@ const ALIGNMENT: &str = "mpi_minimum_memory_alignment";
 
 /// Makes a window, and returns the address of this rank's memory. If one member cannot take part, all fail.
 /// Collective.
-fn create(guard: &mut Guard, comm: Handle, asked: Result<Arguments>, win: Out<Handle>) -> Result<usize> {
+fn create(guard: &mut Guard, comm: Handle, asked: Result<NewWindow>, win: Out<Handle>) -> Result<usize> {
     intracomm(guard, comm)?;
     // The program may free its comm, so the window has one of its own for fences (MPI 5.0, section 12.2.1).
     let parent = guard.objects.comms.get_mut(comm)?;
@@ -144,7 +144,7 @@ fn create(guard: &mut Guard, comm: Handle, asked: Result<Arguments>, win: Out<Ha
 }
 
 /// Makes the window of `create` on its comm. Collective.
-fn build(guard: &mut Guard, comm: Handle, asked: Result<Arguments>) -> Result<Win> {
+fn build(guard: &mut Guard, comm: Handle, asked: Result<NewWindow>) -> Result<Win> {
     let (bytes, scattered) = match &asked {
         Ok(asked) => (asked.bytes, asked.info.get("alloc_shared_noncontig") == Some("true")),
         Err(_) => (0, false),
@@ -211,7 +211,7 @@ fn all_take_part<const WORDS: usize, T>(
 
 /// One member's share of a new window.
 struct Share {
-    asked: Arguments,
+    asked: NewWindow,
     exposure: Exposure,
     allocated: Option<usize>,
 }
@@ -220,7 +220,7 @@ struct Share {
 fn expose(
     guard: &mut Guard,
     comm: Handle,
-    mut asked: Arguments,
+    mut asked: NewWindow,
     sizes: &[u64],
     scattered: bool,
 ) -> Result<Share> {
@@ -254,7 +254,7 @@ fn expose(
         let Some(record) = job.rma.record(job.coll.memory(), sizes.len()) else {
             fail!(Class::NoMem, "the arena has no room for the record of a window");
         };
-        let &Arguments { base, bytes, disp_unit, .. } = &asked;
+        let &NewWindow { base, bytes, disp_unit, .. } = &asked;
         Ok(Exposure { record, base, bytes, disp_unit, mapped })
     };
     match exposure() {
