@@ -463,7 +463,7 @@ pub(crate) fn run(guard: &mut Guard, planned: Planned) -> Result<()> {
     run_timed(guard, planned, None)
 }
 
-/// As `run`; `operation` is there where the call is timed already.
+/// As `run`. `operation` is the call's timing, if it has begun already.
 fn run_timed(
     guard: &mut Guard,
     planned: Planned,

@@ -55,8 +55,8 @@ fn start(guard: &mut Guard, level: i32) -> Result<()> {
 }
 
 /// MPI_Finalize: deletes the attributes of MPI_COMM_SELF first (MPI 5.0, section 11.2.2). If no session is
-/// left, the process then makes progress until all have called. It drops messages that nobody can receive any
-/// more, so no sender waits for their receivers.
+/// left, the process then makes progress until all have called. It drops messages that can no longer be
+/// received, so no sender waits for their receivers.
 pub fn finalize(guard: &mut Guard) -> Result<()> {
     if guard.phase != Phase::Running {
         fail!(Class::Other, "called without MPI_Init, or a second time");

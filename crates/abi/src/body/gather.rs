@@ -45,9 +45,8 @@ pub(crate) fn alike(
         let peer = guard.objects.comm(comm)?.everybody[at];
         fail!(
             Class::Other,
-            "process {peer} of the job has called the functions that make communicators, windows, files and \
-             persistent collectives of {comm} in another order or number than this process, so both would make \
-             different ones now"
+            "process {peer} of the job has made communicators, windows, files and persistent collectives of \
+             {comm} in another order or number than this process, so the two would not make the same one now"
         );
     }
     Ok(())
@@ -92,7 +91,7 @@ fn swap_bytes(
 ) -> Result<Vec<u8>> {
     let mut theirs = vec![0; expected];
     let buffer = Buffer::from(memory(&mut theirs));
-    // Nobody asks for the sender's rank in a comm.
+    // The sender's rank in a comm is not used.
     let recv = Receive { context, source: Source::Peer { peer, rank: -1 }, tag: Some(tag), buffer };
     let buffer = Buffer::from(memory(&mut mine));
     let send = Send { mode: Mode::Standard, context, peer: Some(peer), tag, buffer };

@@ -90,7 +90,7 @@ impl Completion {
         Completion { error: error.or(completion.error), ..completion }
     }
 
-    /// Calls the free function only: nobody asks how the request ended.
+    /// Calls the free function only: the status is not needed.
     pub(crate) fn freed(&self, guard: &mut Guard) -> Result<()> {
         self.generalized.as_deref().map_or(Ok(()), |functions| functions.free(guard))
     }

@@ -249,10 +249,10 @@ fn expose(
         let mapped =
             (asked.base != 0).then(|| job.rma.locate(Address(asked.base).exposed(asked.bytes))).flatten();
         if is_shared && allocated.is_some() && mapped.is_none() {
-            fail!(Class::NoMem, "the arena has no room for the memory of a shared window");
+            fail!(Class::NoMem, "the arena has no space for the memory of a shared window");
         }
         let Some(record) = job.rma.record(job.coll.memory(), sizes.len()) else {
-            fail!(Class::NoMem, "the arena has no room for the record of a window");
+            fail!(Class::NoMem, "the arena has no space for the record of a window");
         };
         let &NewWindow { base, bytes, disp_unit, .. } = &asked;
         Ok(Exposure { record, base, bytes, disp_unit, mapped })
