@@ -6,7 +6,7 @@
 //! Read next: `receive.rs`, `defer.rs`, `pieces.rs`, `rendezvous.rs`.
 
 use crate::data::Data;
-use crate::lane::{Lane, cost};
+use crate::lane::{Lane, cost_of};
 use crate::message::Message;
 use crate::packet;
 use crate::state::{Connection, Matcher};
@@ -15,7 +15,7 @@ use error::{Class, Result, fail};
 use matching::Envelope;
 use sys::Span;
 use telemetry::Counter;
-use transport::route::{Header, Take};
+use transport::route::{Header, PacketSink, Take};
 
 /// How often a receiver looks for the next piece before it returns to its wait: the sender copies it at that time.
 pub(crate) const LOOKS: usize = 500;
@@ -63,36 +63,82 @@ pub(crate) fn fits(context: u64, tag: Option<i32>, envelope: &Envelope) -> bool 
     envelope.context == context && tag.is_none_or(|tag| tag == envelope.tag)
 }
 
+/// Whole messages that receives took, to be counted and paid for together.
+#[derive(Default)]
+pub(crate) struct Tally {
+    messages: u64,
+    bytes: u64,
+}
+
+/// The peer's packets on their way to receives that are not posted.
+struct Taker<'a, A> {
+    matcher: &'a mut Matcher,
+    lane: &'a mut Lane,
+    awaiting: &'a mut A,
+    tally: Tally,
+    /// The kind of the last packet, if it was taken.
+    taken: Option<u8>,
+}
+
+impl<A: Awaiting> PacketSink for Taker<'_, A> {
+    #[inline(always)]
+    fn packet(&mut self, header: &Header, payload: Span) -> Take {
+        let Taker { matcher, lane, awaiting, tally, .. } = self;
+        let take = matcher.consume(lane, header, payload, *awaiting, tally).unwrap_or(Take::Not);
+        self.taken = if take == Take::Not { None } else { Some(header.kind) };
+        take
+    }
+}
+
 impl Connection {
     /// Takes the peer's packets as long as they are for these receives, which are not posted. Of a message in pieces it
     /// stays for those that come soon. A packet that makes no sense stays, and the next `poll` reports it.
     #[inline(always)]
     pub(crate) fn take_for<A: Awaiting>(&mut self, matcher: &mut Matcher, awaiting: &mut A) {
+        let taken = self.take_packets(matcher, awaiting);
+        if self.lane.incoming.is_some() {
+            self.take_pieces(matcher, awaiting, taken);
+        }
+    }
+
+    /// Takes what is here. Returns the kind of the last packet, if that was taken.
+    #[inline(always)]
+    fn take_packets<A: Awaiting>(&mut self, matcher: &mut Matcher, awaiting: &mut A) -> Option<u8> {
         let Connection { route, lane } = self;
+        let mut taker = Taker { matcher, lane, awaiting, tally: Tally::default(), taken: None };
+        let _ = route.poll_while(&mut taker);
+        let Taker { tally, taken, .. } = taker;
+        self.settle(matcher, tally);
+        taken
+    }
+
+    #[inline(never)] // Keeps the path of short messages short.
+    fn take_pieces<A: Awaiting>(&mut self, matcher: &mut Matcher, awaiting: &mut A, mut taken: Option<u8>) {
         let mut timed = None;
-        loop {
-            let (mut begins, mut moved) = (false, false);
-            let _ = route.poll_while(|header, payload| {
-                let taken = matcher.consume(lane, header, payload, awaiting).unwrap_or(Take::Not);
-                moved = taken != Take::Not;
-                begins |= moved && header.kind == packet::BEGIN;
-                taken
-            });
-            if lane.returned > 0 {
-                route.consume(std::mem::take(&mut lane.returned));
+        while self.lane.incoming.is_some() {
+            if taken == Some(packet::BEGIN) {
+                timed = matcher.try_eager(&self.route, &mut self.lane);
             }
-            if lane.incoming.is_none() {
-                break;
-            }
-            if begins {
-                timed = matcher.try_eager(route, lane);
-            }
-            if !moved || !(0..LOOKS).any(|_| route.ready()) {
+            if taken.is_none() || !(0..LOOKS).any(|_| self.route.ready()) {
                 return;
             }
+            taken = self.take_packets(matcher, awaiting);
         }
-        if let Some(began) = timed {
-            matcher.tried_eager(began);
+        if let Some(timed) = timed {
+            matcher.tried_eager(timed);
+        }
+    }
+
+    /// Counts what was taken, and gives its credit back.
+    #[inline(always)]
+    pub(crate) fn settle(&mut self, matcher: &Matcher, Tally { messages, bytes }: Tally) {
+        if messages > 0 {
+            matcher.counters.count(Counter::EagerMessagesReceived, messages);
+            matcher.counters.count(Counter::EagerBytesReceived, bytes);
+        }
+        let credit = cost_of(messages, bytes) + std::mem::take(&mut self.lane.returned);
+        if credit > 0 {
+            self.route.consume(credit);
         }
     }
 }
@@ -106,25 +152,30 @@ impl Matcher {
         header: &Header,
         payload: Span,
         awaiting: &mut A,
+        tally: &mut Tally,
     ) -> Result<Take> {
-        let envelope = Envelope { context: header.context, source: lane.number, tag: header.tag };
         if header.kind != packet::EAGER {
             return self.consume_other(lane, header, payload, awaiting);
         }
-        let mut taken = awaiting.land(self, &envelope, payload);
-        let bytes = payload.bytes();
+        let envelope = Envelope { context: header.context, source: lane.number, tag: header.tag };
+        let taken = awaiting.land(self, &envelope, payload);
         if taken != Take::Not {
-            lane.returned += cost(bytes);
+            tally.messages += 1;
+            tally.bytes += payload.bytes() as u64;
         } else if A::KEEPS {
-            let message = Message::filled(bytes, &mut self.spares, |to| payload.save(to));
-            self.count(Counter::UnexpectedMessages, Counter::UnexpectedBytes, bytes);
-            self.unexpected.push(envelope, message);
-            taken = Take::More;
-        } else {
-            return Ok(Take::Not);
+            self.keep(envelope, payload);
+            return Ok(Take::More);
         }
-        self.count(Counter::EagerMessagesReceived, Counter::EagerBytesReceived, bytes);
         Ok(taken)
+    }
+
+    /// Puts a message into the unexpected queue.
+    fn keep(&mut self, envelope: Envelope, payload: Span) {
+        let bytes = payload.bytes();
+        let message = Message::filled(bytes, &mut self.spares, |to| payload.save(to));
+        self.count(Counter::UnexpectedMessages, Counter::UnexpectedBytes, bytes);
+        self.count(Counter::EagerMessagesReceived, Counter::EagerBytesReceived, bytes);
+        self.unexpected.push(envelope, message);
     }
 
     /// Any packet but a whole message.

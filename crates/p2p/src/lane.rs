@@ -38,7 +38,7 @@ pub(crate) struct Lane {
     pub(crate) streams: VecDeque<u64>,
     /// In `P2p::blocked`.
     pub(crate) blocked: bool,
-    /// Credit to give back for messages of this peer.
+    /// Credit to give back for messages in pieces of this peer.
     pub(crate) returned: u64,
     /// A read of the peer's memory failed, so none is tried again.
     pub(crate) unreadable: bool,
@@ -68,7 +68,13 @@ const MESSAGE_COST: u64 = 64;
 /// What an eager message costs of the credit.
 #[inline]
 pub(crate) fn cost(bytes: usize) -> u64 {
-    bytes as u64 + MESSAGE_COST
+    cost_of(1, bytes as u64)
+}
+
+/// The same of several messages of so many bytes in all.
+#[inline]
+pub(crate) fn cost_of(messages: u64, bytes: u64) -> u64 {
+    bytes + messages * MESSAGE_COST
 }
 
 impl Lane {
@@ -104,7 +110,7 @@ impl Lane {
     /// The protocol for a message that may leave eagerly. Asked once per message.
     #[inline(always)]
     pub(crate) fn protocol(&mut self, bytes: usize, chooser: &Chooser) -> Protocol {
-        if self.is_learning && bytes > self.limits.packet_bytes_max {
+        if bytes > self.limits.packet_bytes_max && self.is_learning {
             self.learn(chooser);
         }
         self.limits.of(bytes)

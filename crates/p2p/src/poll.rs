@@ -1,6 +1,6 @@
 //! Moving on everything that can move.
 
-use crate::consume::Queue;
+use crate::consume::{Queue, Tally};
 use crate::state::{Connection, P2p, known};
 use error::{Error, Result};
 
@@ -55,12 +55,14 @@ impl P2p {
 
     #[inline]
     fn take_packets(&mut self, number: u32) -> Result<bool> {
-        let Connection { route, lane } = known(&mut self.peers, number);
+        let peer = known(&mut self.peers, number);
+        let Connection { route, lane } = peer;
         let mut fault = Ok(());
+        let mut tally = Tally::default();
         let mut taken = 0;
         while taken < PACKETS_PER_PEER && fault.is_ok() {
             let polled = route.poll(|header, payload| {
-                fault = self.matcher.consume(lane, header, payload, &mut Queue).map(|_| ());
+                fault = self.matcher.consume(lane, header, payload, &mut Queue, &mut tally).map(|_| ());
             });
             match polled {
                 Ok(true) => taken += 1,
@@ -71,10 +73,8 @@ impl P2p {
         if taken == 0 {
             return fault.map(|()| false);
         }
-        if lane.returned > 0 {
-            route.consume(std::mem::take(&mut lane.returned));
-        }
-        if lane.has_work() && !lane.blocked {
+        peer.settle(&self.matcher, tally);
+        if peer.lane.has_work() && !peer.lane.blocked {
             self.flush(number);
         }
         fault.map(|()| true)

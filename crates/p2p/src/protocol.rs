@@ -66,11 +66,12 @@ impl Limits {
     /// The protocol of a message that may leave eagerly.
     #[inline(always)]
     pub(crate) fn of(&self, bytes: usize) -> Protocol {
+        // Most messages are short, and end with the first comparison where the first two protocols are one.
         match bytes {
-            _ if bytes > self.eager_bytes_max => Protocol::Offer,
-            _ if bytes > self.packet_bytes_max => Protocol::Pieces,
-            _ if bytes > INLINE_BYTES => Protocol::Cell,
-            _ => Protocol::Inline,
+            _ if bytes <= self.packet_bytes_max && bytes <= INLINE_BYTES => Protocol::Inline,
+            _ if bytes <= self.packet_bytes_max => Protocol::Cell,
+            _ if bytes <= self.eager_bytes_max => Protocol::Pieces,
+            _ => Protocol::Offer,
         }
     }
 }

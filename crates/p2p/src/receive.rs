@@ -14,36 +14,74 @@ use matching::{Envelope, Pattern};
 use sys::Span;
 use transport::route::{Route, Take};
 
+/// The buffer of such a receive: without gaps, so that a span stays in registers, or with.
+trait Landing {
+    /// Bytes that it takes.
+    fn bytes(&self) -> usize;
+    /// Copies a message into it.
+    fn take(&self, message: Span);
+    /// For a request.
+    fn buffer(&self) -> Buffer;
+}
+
+impl Landing for Span {
+    #[inline(always)]
+    fn bytes(&self) -> usize {
+        Span::bytes(*self)
+    }
+    #[inline(always)]
+    fn take(&self, message: Span) {
+        message.copy_to(self.slice(0, message.bytes()));
+    }
+    fn buffer(&self) -> Buffer {
+        (*self).into()
+    }
+}
+
+impl Landing for Buffer {
+    fn bytes(&self) -> usize {
+        Buffer::bytes(self)
+    }
+    fn take(&self, message: Span) {
+        self.unpack(0, message);
+    }
+    fn buffer(&self) -> Buffer {
+        self.clone()
+    }
+}
+
 /// One receive from the peer whose packets are looked at.
-struct One<'a> {
+struct One<'a, L> {
     context: u64,
     tag: Option<i32>,
-    buffer: &'a Buffer,
+    landing: &'a L,
     direct: Direct,
 }
 
-impl Awaiting for One<'_> {
+impl<L: Landing> Awaiting for One<'_, L> {
     const KEEPS: bool = false;
 
     #[inline(always)]
     fn land(&mut self, _: &mut Matcher, envelope: &Envelope, message: Span) -> Take {
-        if !fits(self.context, self.tag, envelope) || self.direct != Direct::Waiting {
+        // It is asked again only where the first packet was of a message in pieces.
+        if !fits(self.context, self.tag, envelope) || self.is_done() {
             return Take::Not;
         }
-        self.buffer.unpack(0, message.slice(0, message.bytes().min(self.buffer.bytes())));
+        self.landing.take(message.slice(0, message.bytes().min(self.landing.bytes())));
         self.direct = Direct::Arrived(Arrived::new(message.bytes(), envelope.tag));
         Take::Last
     }
 
     fn claim(&mut self, matcher: &mut Matcher, envelope: &Envelope) -> Option<u64> {
-        if !fits(self.context, self.tag, envelope) || self.direct != Direct::Waiting {
+        if !fits(self.context, self.tag, envelope) || self.is_done() {
             return None;
         }
-        let ours = matcher.requests.insert(Request::receive(self.buffer.clone()));
+        let ours = matcher.requests.insert(Request::receive(self.landing.buffer()));
         self.direct = Direct::Started(ours);
         Some(ours)
     }
 
+    #[inline(always)]
     fn is_done(&self) -> bool {
         self.direct != Direct::Waiting
     }
@@ -137,7 +175,7 @@ impl P2p {
         tag: Option<i32>,
         span: Span,
     ) -> std::result::Result<Option<Arrived>, Indirect> {
-        self.take_one(context, source, tag, &span.into())
+        self.take_one(context, source, tag, &span)
     }
 
     /// Takes the peer's next message, if it is for this receive. No other receive may wait for it.
@@ -147,7 +185,7 @@ impl P2p {
         context: u64,
         source: u32,
         tag: Option<i32>,
-        buffer: &Buffer,
+        landing: &impl Landing,
     ) -> std::result::Result<Option<Arrived>, Indirect> {
         let Some(Some(peer)) = self.peers.get_mut(source as usize) else {
             return Err(Indirect::Unstarted);
@@ -155,7 +193,7 @@ impl P2p {
         if !peer.route.ready() {
             return Ok(None);
         }
-        let mut one = One { context, tag, buffer, direct: Direct::Waiting };
+        let mut one = One { context, tag, landing, direct: Direct::Waiting };
         peer.take_for(&mut self.matcher, &mut one);
         match one.direct {
             Direct::Arrived(arrived) => Ok(Some(arrived)),

@@ -1,6 +1,7 @@
 //! What every route's packets have in common.
 
 pub use crate::shm::ring::Take;
+use sys::Span;
 
 /// What a packet says before its payload. What the numbers mean is the protocol's business (`p2p/src/packet.rs`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,4 +29,10 @@ pub enum Sent {
     Done,
     /// No room now: nothing was sent.
     Full,
+}
+
+/// Takes packets one after the other. A trait and not a closure, because a closure cannot be told to be inlined.
+pub trait PacketSink {
+    /// Looks at a packet, whose payload is valid during the call only.
+    fn packet(&mut self, header: &Header, payload: Span) -> Take;
 }

@@ -6,7 +6,7 @@
 //!
 //! Read next: `shm/ring.rs`, `sim.rs`.
 
-pub use crate::packet::{Header, INLINE_BYTES, PACKET_BYTES_MAX, Sent, Take};
+pub use crate::packet::{Header, INLINE_BYTES, PACKET_BYTES_MAX, PacketSink, Sent, Take};
 use crate::shm::Segment;
 use crate::{route_shm, sim};
 use error::Result;
@@ -163,14 +163,14 @@ impl Route {
         }
     }
 
-    /// As `poll`, of packets as long as `each` wants more of them.
+    /// As `poll`, of packets as long as `sink` wants more of them.
     #[inline(always)]
-    pub fn poll_while(&mut self, each: impl FnMut(&Header, Span) -> Take) -> Result<()> {
+    pub fn poll_while(&mut self, sink: &mut impl PacketSink) -> Result<()> {
         match self {
             Route::Loopback => Ok(()),
-            Route::Shm(link) => link.poll_while(each),
+            Route::Shm(link) => link.poll_while(sink),
             Route::Sim(link) => {
-                link.poll_while(each);
+                link.poll_while(|header, payload| sink.packet(header, payload));
                 Ok(())
             }
         }

@@ -1,6 +1,6 @@
 //! The shm route: the two rings between this rank and a peer on the node, and the peer's memory.
 
-use crate::packet::{Header, PACKET_BYTES_MAX, Sent, Take};
+use crate::packet::{Header, PACKET_BYTES_MAX, PacketSink, Sent};
 use crate::shm::ring::{self, CELL_BYTES, INLINE_BYTES, RECYCLED_BYTES, Receiver, Sender};
 use crate::shm::{Segment, cma};
 use error::Result;
@@ -157,9 +157,9 @@ impl Link {
     }
 
     #[inline(always)]
-    pub(crate) fn poll_while(&mut self, mut each: impl FnMut(&Header, Span) -> Take) -> Result<()> {
+    pub(crate) fn poll_while(&mut self, sink: &mut impl PacketSink) -> Result<()> {
         self.receiver.poll_while(move |&ring::Header { kind, tag, context, cell_bytes, .. }, inline, cell| {
-            each(&Header { kind, tag, context }, if cell_bytes == 0 { inline } else { cell })
+            sink.packet(&Header { kind, tag, context }, if cell_bytes == 0 { inline } else { cell })
         })
     }
 
