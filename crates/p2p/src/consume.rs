@@ -15,7 +15,7 @@ use error::{Class, Result, fail};
 use matching::Envelope;
 use sys::Span;
 use telemetry::Counter;
-use transport::route::{Header, PacketSink, Take};
+use transport::route::{Header, PacketSink, Route, Take};
 
 /// How often a receiver looks for the next piece before it returns to its wait: the sender copies it at that time.
 pub(crate) const LOOKS: usize = 500;
@@ -70,8 +70,41 @@ pub(crate) struct Tally {
     bytes: u64,
 }
 
-/// The peer's packets on their way to receives that are not posted.
-struct Taker<'a, A> {
+impl Tally {
+    /// Counts the messages, and gives their credit back.
+    #[inline(always)]
+    pub(crate) fn settle(self, matcher: &Matcher, route: &mut Route) {
+        if self.messages > 0 {
+            matcher.counters.count(Counter::EagerMessagesReceived, self.messages);
+            matcher.counters.count(Counter::EagerBytesReceived, self.bytes);
+            route.consume(cost_of(self.messages, self.bytes));
+        }
+    }
+}
+
+/// Whole messages on their way to receives that are not posted.
+struct Messages<'a, A> {
+    matcher: &'a mut Matcher,
+    awaiting: &'a mut A,
+    peer: u32,
+    tally: Tally,
+    /// A packet came that is no whole message.
+    others: bool,
+}
+
+impl<A: Awaiting> PacketSink for Messages<'_, A> {
+    #[inline(always)]
+    fn packet(&mut self, header: &Header, payload: Span) -> Take {
+        if header.kind != packet::EAGER {
+            self.others = true;
+            return Take::Not;
+        }
+        self.matcher.consume_message(self.peer, header, payload, self.awaiting, &mut self.tally)
+    }
+}
+
+/// Any packets on their way to receives that are not posted.
+struct Packets<'a, A> {
     matcher: &'a mut Matcher,
     lane: &'a mut Lane,
     awaiting: &'a mut A,
@@ -80,10 +113,12 @@ struct Taker<'a, A> {
     taken: Option<u8>,
 }
 
-impl<A: Awaiting> PacketSink for Taker<'_, A> {
-    #[inline(always)]
+impl<A: Awaiting> PacketSink for Packets<'_, A> {
     fn packet(&mut self, header: &Header, payload: Span) -> Take {
-        let Taker { matcher, lane, awaiting, tally, .. } = self;
+        let Packets { matcher, lane, awaiting, tally, .. } = self;
+        if awaiting.is_done() && header.kind != packet::PIECE {
+            return Take::Not;
+        }
         let take = matcher.consume(lane, header, payload, *awaiting, tally).unwrap_or(Take::Not);
         self.taken = if take == Take::Not { None } else { Some(header.kind) };
         take
@@ -95,57 +130,57 @@ impl Connection {
     /// stays for those that come soon. A packet that makes no sense stays, and the next `poll` reports it.
     #[inline(always)]
     pub(crate) fn take_for<A: Awaiting>(&mut self, matcher: &mut Matcher, awaiting: &mut A) {
-        let taken = self.take_packets(matcher, awaiting);
-        if self.lane.incoming.is_some() {
-            self.take_pieces(matcher, awaiting, taken);
+        let (peer, tally) = (self.lane.number, Tally::default());
+        let mut messages = Messages { matcher, awaiting, peer, tally, others: false };
+        let _ = self.route.poll_while(&mut messages);
+        let Messages { tally, others, .. } = messages;
+        tally.settle(matcher, &mut self.route);
+        if others {
+            self.take_any_for(matcher, awaiting);
         }
-    }
-
-    /// Takes what is here. Returns the kind of the last packet, if that was taken.
-    #[inline(always)]
-    fn take_packets<A: Awaiting>(&mut self, matcher: &mut Matcher, awaiting: &mut A) -> Option<u8> {
-        let Connection { route, lane } = self;
-        let mut taker = Taker { matcher, lane, awaiting, tally: Tally::default(), taken: None };
-        let _ = route.poll_while(&mut taker);
-        let Taker { tally, taken, .. } = taker;
-        self.settle(matcher, tally);
-        taken
     }
 
     #[inline(never)] // Keeps the path of short messages short.
-    fn take_pieces<A: Awaiting>(&mut self, matcher: &mut Matcher, awaiting: &mut A, mut taken: Option<u8>) {
-        let mut timed = None;
-        while self.lane.incoming.is_some() {
-            if taken == Some(packet::BEGIN) {
-                timed = matcher.try_eager(&self.route, &mut self.lane);
-            }
-            if taken.is_none() || !(0..LOOKS).any(|_| self.route.ready()) {
+    fn take_any_for<A: Awaiting>(&mut self, matcher: &mut Matcher, awaiting: &mut A) {
+        loop {
+            let Connection { route, lane } = self;
+            let mut packets = Packets { matcher, lane, awaiting, tally: Tally::default(), taken: None };
+            let _ = route.poll_while(&mut packets);
+            let Packets { tally, taken, .. } = packets;
+            tally.settle(matcher, &mut self.route);
+            self.give_credit_back();
+            if self.lane.incoming.is_none() || !self.awaits_piece(matcher, taken) {
                 return;
             }
-            taken = self.take_packets(matcher, awaiting);
-        }
-        if let Some(timed) = timed {
-            matcher.tried_eager(timed);
         }
     }
 
-    /// Counts what was taken, and gives its credit back.
-    #[inline(always)]
-    pub(crate) fn settle(&mut self, matcher: &Matcher, Tally { messages, bytes }: Tally) {
-        if messages > 0 {
-            matcher.counters.count(Counter::EagerMessagesReceived, messages);
-            matcher.counters.count(Counter::EagerBytesReceived, bytes);
+    /// Whether the next piece of a message comes soon. `taken` is the kind of the last packet.
+    fn awaits_piece(&mut self, matcher: &mut Matcher, taken: Option<u8>) -> bool {
+        let Connection { route, lane } = self;
+        let timed = match taken {
+            Some(packet::BEGIN) => matcher.try_eager(route, lane),
+            _ => lane.incoming.and_then(|incoming| incoming.timed),
+        };
+        let comes = taken.is_some() && (0..LOOKS).any(|_| route.ready());
+        if let Some(incoming) = &mut lane.incoming {
+            incoming.timed = timed.filter(|_| comes);
         }
-        let credit = cost_of(messages, bytes) + std::mem::take(&mut self.lane.returned);
-        if credit > 0 {
-            self.route.consume(credit);
+        comes
+    }
+
+    /// Gives credit back for messages in pieces.
+    #[inline]
+    pub(crate) fn give_credit_back(&mut self) {
+        if self.lane.returned > 0 {
+            self.route.consume(std::mem::take(&mut self.lane.returned));
         }
     }
 }
 
 impl Matcher {
     /// Takes a packet from a peer. Errors: it is not what a peer of ours may send now.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn consume<A: Awaiting>(
         &mut self,
         lane: &mut Lane,
@@ -154,19 +189,32 @@ impl Matcher {
         awaiting: &mut A,
         tally: &mut Tally,
     ) -> Result<Take> {
-        if header.kind != packet::EAGER {
-            return self.consume_other(lane, header, payload, awaiting);
+        match header.kind {
+            packet::EAGER => Ok(self.consume_message(lane.number, header, payload, awaiting, tally)),
+            _ => self.consume_other(lane, header, payload, awaiting),
         }
-        let envelope = Envelope { context: header.context, source: lane.number, tag: header.tag };
+    }
+
+    /// Takes a whole message.
+    #[inline(always)]
+    fn consume_message<A: Awaiting>(
+        &mut self,
+        peer: u32,
+        header: &Header,
+        payload: Span,
+        awaiting: &mut A,
+        tally: &mut Tally,
+    ) -> Take {
+        let envelope = Envelope { context: header.context, source: peer, tag: header.tag };
         let taken = awaiting.land(self, &envelope, payload);
         if taken != Take::Not {
             tally.messages += 1;
             tally.bytes += payload.bytes() as u64;
         } else if A::KEEPS {
             self.keep(envelope, payload);
-            return Ok(Take::More);
+            return Take::More;
         }
-        Ok(taken)
+        taken
     }
 
     /// Puts a message into the unexpected queue.

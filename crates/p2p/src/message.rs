@@ -4,6 +4,7 @@ use crate::spares::Spares;
 use std::mem::MaybeUninit;
 use transport::owned::Memory;
 use transport::route::INLINE_BYTES;
+use tuning::Distance;
 
 /// A message whose receive is not yet known.
 pub(crate) enum Message {
@@ -44,6 +45,16 @@ pub(crate) struct Incoming {
     pub(crate) left: u64,
     /// Where the message lies in the sender's memory, or 0.
     pub(crate) address: u64,
+    /// Its pieces are timed as long as its receiver waits for them.
+    pub(crate) timed: Option<Timed>,
+}
+
+/// A message in pieces whose way through cells is timed.
+#[derive(Clone, Copy)]
+pub(crate) struct Timed {
+    pub(crate) distance: Distance,
+    pub(crate) bytes: u64,
+    pub(crate) began: u64,
 }
 
 /// Where pieces land.

@@ -8,7 +8,7 @@
 use crate::config::EAGER_MOST;
 use crate::consume::Awaiting;
 use crate::lane::{Lane, cost};
-use crate::message::{Destination, Early, Incoming, Message};
+use crate::message::{Destination, Early, Incoming, Message, Timed};
 use crate::packet;
 use crate::request::Stage;
 use crate::state::{Connection, Matcher};
@@ -18,7 +18,7 @@ use matching::Envelope;
 use sys::Span;
 use telemetry::Counter;
 use transport::route::{Route, Sent, Take};
-use tuning::{Distance, Way};
+use tuning::Way;
 
 /// Sends an eager message of `bytes` bytes at `address` in pieces of `chunk` bytes: from `next` on if it has begun. If the
 /// ring is full, `next` says how far it came.
@@ -71,13 +71,6 @@ impl Connection {
     }
 }
 
-/// A message in pieces whose way through cells is timed.
-pub(crate) struct Timed {
-    distance: Distance,
-    bytes: u64,
-    began: u64,
-}
-
 impl Matcher {
     /// Measures the message that has just begun, if its receiver waits for it and nothing is known of such messages. Either
     /// its pieces are timed, or it is read in its sender's memory, too, and that is timed. The pieces overwrite what was
@@ -87,7 +80,7 @@ impl Matcher {
         if !lane.is_learning() {
             return None;
         }
-        let Incoming { to: Destination::Receive(ours), left: bytes, address } = lane.incoming? else {
+        let Incoming { to: Destination::Receive(ours), left: bytes, address, .. } = lane.incoming? else {
             return None;
         };
         let buffer = self.requests.get(ours)?.buffer().contiguous()?;
@@ -109,12 +102,6 @@ impl Matcher {
                 None
             }
         }
-    }
-
-    /// The pieces of such a message have come.
-    #[cold]
-    pub(crate) fn tried_eager(&self, Timed { distance, bytes, began }: Timed) {
-        self.chooser.tried_eager(distance, bytes, Way::Cells, began);
     }
 
     /// BEGIN: a message whose pieces come next.
@@ -148,7 +135,7 @@ impl Matcher {
             }
         };
         self.count(Counter::EagerMessagesReceived, Counter::EagerBytesReceived, bytes);
-        lane.incoming = Some(Incoming { to, left: bytes as u64, address });
+        lane.incoming = Some(Incoming { to, left: bytes as u64, address, timed: None });
         Ok(Take::Last)
     }
 
@@ -167,6 +154,9 @@ impl Matcher {
                 self.take_piece(ours, payload.bytes(), copy);
                 if left == 0 {
                     self.complete(ours);
+                    if let Some(Timed { distance, bytes, began }) = incoming.timed {
+                        self.chooser.tried_eager(distance, bytes, Way::Cells, began);
+                    }
                 }
             }
             Destination::Early(number) => {

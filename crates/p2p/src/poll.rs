@@ -73,7 +73,8 @@ impl P2p {
         if taken == 0 {
             return fault.map(|()| false);
         }
-        peer.settle(&self.matcher, tally);
+        tally.settle(&self.matcher, &mut peer.route);
+        peer.give_credit_back();
         if peer.lane.has_work() && !peer.lane.blocked {
             self.flush(number);
         }

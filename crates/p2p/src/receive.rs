@@ -38,7 +38,7 @@ impl Landing for Span {
     }
 }
 
-impl Landing for Buffer {
+impl Landing for &Buffer {
     fn bytes(&self) -> usize {
         Buffer::bytes(self)
     }
@@ -46,25 +46,24 @@ impl Landing for Buffer {
         self.unpack(0, message);
     }
     fn buffer(&self) -> Buffer {
-        self.clone()
+        (*self).clone()
     }
 }
 
 /// One receive from the peer whose packets are looked at.
-struct One<'a, L> {
+struct One<L> {
     context: u64,
     tag: Option<i32>,
-    landing: &'a L,
+    landing: L,
     direct: Direct,
 }
 
-impl<L: Landing> Awaiting for One<'_, L> {
+impl<L: Landing> Awaiting for One<L> {
     const KEEPS: bool = false;
 
     #[inline(always)]
     fn land(&mut self, _: &mut Matcher, envelope: &Envelope, message: Span) -> Take {
-        // It is asked again only where the first packet was of a message in pieces.
-        if !fits(self.context, self.tag, envelope) || self.is_done() {
+        if !fits(self.context, self.tag, envelope) {
             return Take::Not;
         }
         self.landing.take(message.slice(0, message.bytes().min(self.landing.bytes())));
@@ -73,7 +72,7 @@ impl<L: Landing> Awaiting for One<'_, L> {
     }
 
     fn claim(&mut self, matcher: &mut Matcher, envelope: &Envelope) -> Option<u64> {
-        if !fits(self.context, self.tag, envelope) || self.is_done() {
+        if !fits(self.context, self.tag, envelope) {
             return None;
         }
         let ours = matcher.requests.insert(Request::receive(self.landing.buffer()));
@@ -175,7 +174,7 @@ impl P2p {
         tag: Option<i32>,
         span: Span,
     ) -> std::result::Result<Option<Arrived>, Indirect> {
-        self.take_one(context, source, tag, &span)
+        self.take_one(context, source, tag, span)
     }
 
     /// Takes the peer's next message, if it is for this receive. No other receive may wait for it.
@@ -185,7 +184,7 @@ impl P2p {
         context: u64,
         source: u32,
         tag: Option<i32>,
-        landing: &impl Landing,
+        landing: impl Landing,
     ) -> std::result::Result<Option<Arrived>, Indirect> {
         let Some(Some(peer)) = self.peers.get_mut(source as usize) else {
             return Err(Indirect::Unstarted);
