@@ -1,42 +1,65 @@
-//! Memory of our own that operations reach through spans.
+//! Memory of this library that operations reach through spans.
+//!
+//! Invariant: it stays mapped for ever, as `Span::claim` asks. The memory of a dropped block serves later
+//! blocks, so a span that outlives its block is an error of the program, but never leads to memory that is
+//! not mapped.
 
-use crate::Span;
+use crate::{Span, memory};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
-/// Bytes on the heap, zero at first.
+/// Bytes, zero at first.
 #[derive(Debug)]
 pub struct Block {
-    span: Span,
+    whole: Span,
+    bytes: usize,
 }
+
+/// Memory of dropped blocks by its length. All of it is zero.
+static SPARE: Mutex<BTreeMap<usize, Vec<Span>>> = Mutex::new(BTreeMap::new());
+
+/// Longer memory is given back to the kernel until it is used again.
+const KEPT_BYTES_MAX: usize = 64 << 10;
 
 impl Block {
     /// `bytes` bytes. What is never touched costs no memory.
     pub fn new(bytes: usize) -> Block {
-        Block { span: Span::of(Box::leak(vec![0; bytes].into_boxed_slice())) }
+        // Few lengths, so that they come again; at most an eighth too long.
+        let length = bytes.next_multiple_of((bytes.next_power_of_two() / 8).max(64)).max(64);
+        let spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&length).and_then(Vec::pop);
+        let fresh = || Span::of(Box::leak(vec![0; length].into_boxed_slice()));
+        Block { whole: spare.unwrap_or_else(fresh), bytes }
     }
 
     /// A copy of some bytes.
     pub fn of(bytes: &[u8]) -> Block {
-        Block { span: Span::of(Box::leak(bytes.into())) }
+        let block = Block::new(bytes.len());
+        block.span().write(bytes);
+        block
     }
 
-    /// All of it. Valid only while the block lives.
+    /// All of it.
     pub fn span(&self) -> Span {
-        self.span
+        self.whole.slice(0, self.bytes)
     }
 
     /// A copy of the bytes.
     pub fn to_vec(&self) -> Vec<u8> {
-        let mut bytes = vec![0; self.span.bytes()];
-        self.span.read(&mut bytes);
+        let mut bytes = vec![0; self.bytes];
+        self.span().read(&mut bytes);
         bytes
     }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
-        let bytes = std::ptr::slice_from_raw_parts_mut(self.span.address() as *mut u8, self.span.bytes());
-        // SAFETY: this is the box that `new` or `of` leaked; whoever holds its span was told not to outlive it.
-        drop(unsafe { Box::from_raw(bytes) });
+        if self.bytes > KEPT_BYTES_MAX {
+            memory::discard(self.span());
+        } else {
+            self.span().clear();
+        }
+        let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
+        spare.entry(self.whole.bytes()).or_default().push(self.whole);
     }
 }
 
@@ -51,5 +74,18 @@ mod tests {
         assert_eq!(block.to_vec(), b"onboard");
         assert_eq!(Block::new(3).to_vec(), [0; 3]);
         assert_eq!(Block::new(0).to_vec(), []);
+    }
+
+    // Goal: a new block is zero, and a span of a dropped one still leads to mapped memory. Method: lengths
+    // around pages.
+    #[test]
+    fn memory_is_used_again_and_is_zero() {
+        for bytes in [1, 64, 65, 4096, KEPT_BYTES_MAX, KEPT_BYTES_MAX + 1, 1 << 20, (1 << 20) + 4097] {
+            let old = Block::of(&vec![7; bytes]);
+            let stale = old.span();
+            drop(old);
+            assert!(Block::new(bytes).to_vec().iter().all(|byte| *byte == 0), "{bytes}");
+            stale.read(&mut vec![0; bytes]);
+        }
     }
 }

@@ -3,9 +3,11 @@
 use crate::Span;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::io::Result;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
 
 /// Bytes of a page.
 pub fn page_bytes() -> usize {
@@ -21,8 +23,9 @@ pub fn physical_bytes() -> u64 {
     pages.max(0) as u64 * page_bytes() as u64
 }
 
-/// Makes `bytes` bytes of zeroed, sparse memory whose length can never change again, so no map of it can fault for
-/// being cut short. `name` is for people (/proc/PID/maps). The descriptor is closed on exec: see `inheritable`.
+/// Makes `bytes` bytes of zeroed, sparse memory whose length can never change again, so no map of it can
+/// fault for being cut short. `name` is for people (/proc/PID/maps). The descriptor is closed on exec: see
+/// `inheritable`.
 pub fn create(name: &str, bytes: u64) -> Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     // vm.memfd_noexec=2 wants it said that nothing here is a program; before Linux 6.3 it cannot be said.
@@ -66,7 +69,8 @@ pub fn inheritable(fd: impl AsFd, inherit: bool) -> Result<()> {
     Ok(rustix::io::fcntl_setfd(fd, flags)?)
 }
 
-/// Gives the pages of `[offset, offset + bytes)` back; they read as zeroes afterwards. Parts of pages are zeroed.
+/// Gives the pages of `[offset, offset + bytes)` back; they read as zeroes afterwards. Parts of pages are
+/// zeroed.
 pub fn punch_hole(fd: impl AsFd, offset: u64, bytes: u64) -> Result<()> {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     Ok(rustix::fs::fallocate(fd, flags, offset, bytes)?)
@@ -77,29 +81,61 @@ pub fn resident(fd: impl AsFd) -> Result<u64> {
     Ok(rustix::fs::fstat(fd)?.st_blocks as u64 * 512)
 }
 
+/// Zeroes private memory and gives its whole pages back to the kernel until they are touched again.
+pub(crate) fn discard(span: Span) {
+    let (start, end) = (span.address().next_multiple_of(page_bytes()), span.address() + span.bytes());
+    let end = end / page_bytes() * page_bytes();
+    if end <= start || cfg!(miri) {
+        return span.clear();
+    }
+    // SAFETY: whole pages of a span, whose maker promised that they stay mapped; private pages read as zeroes
+    // afterwards.
+    let advised = unsafe { rustix::mm::madvise(start as *mut c_void, end - start, Advice::LinuxDontNeed) };
+    if advised.is_err() {
+        return span.clear();
+    }
+    let (head, tail) = (start - span.address(), end - span.address());
+    span.slice(0, head).clear();
+    span.slice(tail, span.bytes() - tail).clear();
+}
+
 /// A shared, writable map of a part of a descriptor; unmapped on drop.
+///
+/// Invariant: its addresses stay reserved for ever, for later maps of its length. So a span that outlives the
+/// map faults, or leads to another map, but never to memory of another kind.
 #[derive(Debug)]
 pub struct Map {
     span: Span,
 }
 
+/// Addresses of dropped maps, by their length.
+static RESERVED: Mutex<BTreeMap<usize, Vec<usize>>> = Mutex::new(BTreeMap::new());
+
 impl Map {
-    /// Maps `bytes` bytes of `fd` from `offset` (a multiple of the page size). Costs no memory until it is touched, and none in a core
-    /// dump: the kernel would write all of it there, and allocate it for that.
+    /// Maps `bytes` bytes of `fd` from `offset` (a multiple of the page size). Costs no memory until it is
+    /// touched, and none in a core dump, for which the kernel would allocate all of it.
     pub fn shared(fd: impl AsFd, offset: u64, bytes: usize) -> Result<Map> {
+        let reserved = || RESERVED.lock().unwrap_or_else(PoisonError::into_inner);
+        let spare = reserved().get_mut(&bytes).and_then(Vec::pop);
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        let flags = MapFlags::SHARED | MapFlags::NORESERVE;
-        // SAFETY: a null hint without MAP_FIXED replaces no existing map.
-        let address =
-            unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, flags, fd, offset) }?;
-        // SAFETY: exactly the range that was mapped just now; the advice changes no byte. A kernel that refuses it dumps more.
+        let fixed = if spare.is_some() { MapFlags::FIXED } else { MapFlags::empty() };
+        let flags = MapFlags::SHARED | MapFlags::NORESERVE | fixed;
+        let hint = spare.unwrap_or(0) as *mut c_void;
+        // SAFETY: this replaces at most the reservation of a dropped map of this length, which was taken from
+        // the list.
+        let address = unsafe { rustix::mm::mmap(hint, bytes, protection, flags, fd, offset) };
+        let address = address.inspect_err(|_| {
+            reserved().entry(bytes).or_default().extend(spare);
+        })?;
+        // SAFETY: exactly the range that was mapped just now; the advice changes no byte. A kernel that
+        // refuses it dumps more.
         let _ = unsafe { rustix::mm::madvise(address, bytes, Advice::LinuxDontDump) };
-        // SAFETY: mapped just now, until drop.
+        // SAFETY: mapped just now, and the addresses stay reserved for ever.
         let span = unsafe { Span::claim(address as usize, bytes) };
         Ok(Map { span })
     }
 
-    /// All of it. Valid only while the map lives.
+    /// All of it.
     #[inline]
     pub fn span(&self) -> Span {
         self.span
@@ -108,9 +144,16 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: this is exactly the range that `shared` mapped; whoever holds its span was told not to outlive us.
-        let unmapped = unsafe { rustix::mm::munmap(self.span.address() as *mut c_void, self.span.bytes()) };
-        debug_assert!(unmapped.is_ok());
+        let (address, bytes) = (self.span.address(), self.span.bytes());
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        // SAFETY: this replaces exactly the range that `shared` mapped; what outlives the map faults there.
+        let reserved =
+            unsafe { rustix::mm::mmap_anonymous(address as *mut c_void, bytes, ProtFlags::empty(), flags) };
+        debug_assert!(reserved.is_ok());
+        if reserved.is_ok() {
+            let mut spare = RESERVED.lock().unwrap_or_else(PoisonError::into_inner);
+            spare.entry(bytes).or_default().push(address);
+        }
     }
 }
 
@@ -145,6 +188,21 @@ mod tests {
         let map = Map::shared(&fd, 0, bytes as usize).unwrap();
         map.span().slice(bytes as usize - 1, 1).write(&[7]);
         assert_eq!(resident(&fd).unwrap(), page_bytes() as u64);
+    }
+
+    #[test]
+    fn addresses_of_a_dropped_map_serve_the_next() {
+        let bytes = 17 * page_bytes();
+        let fd = create("outboard-test", bytes as u64).unwrap();
+        let map = || Map::shared(&fd, 0, bytes).unwrap();
+        let old = map();
+        old.span().slice(0, 1).write(&[7]);
+        let address = old.span().address();
+        drop(old);
+        let new = map();
+        let mut seen = [0];
+        new.span().slice(0, 1).read(&mut seen);
+        assert_eq!((new.span().address(), seen), (address, [7]));
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! A span is a claim about memory: an address and a length, never a Rust slice, because a user may write to a buffer
-//! while we read it, and another process may write to shared memory at any time.
+//! A span is a claim about memory: an address and a length, never a Rust slice, because a user may write to a
+//! buffer while we read it, and another process may write to shared memory at any time.
 //!
-//! Making a span is the one unsafe act (`Span::claim`): whoever makes it promises that the bytes stay mapped until the
-//! operation that holds it has ended. Everything after that - slicing, copying - is checked against the length.
+//! Making a span is the one unsafe act (`Span::claim`): whoever makes it promises that the bytes stay mapped
+//! until the operation that holds it has ended. Everything after that - slicing, copying - is checked against
+//! the length.
 
 use crate::copy;
 use std::mem::MaybeUninit;
@@ -21,8 +22,8 @@ impl Span {
     /// Claims memory.
     ///
     /// # Safety
-    /// The bytes must stay mapped (readable, and writable if anybody copies into the span) until the last use of the span
-    /// or of a slice of it.
+    /// The bytes must stay mapped (readable, and writable if anybody copies into the span) until the
+    /// last use of the span or of a slice of it.
     #[inline]
     pub unsafe fn claim(address: usize, bytes: usize) -> Span {
         Span { address, bytes }
@@ -65,12 +66,13 @@ impl Span {
         }
     }
 
-    /// Asks for the first byte's cache line to be taken from other cores, since it will be written. Changes nothing.
+    /// Asks for the first byte's cache line to be taken from other cores, since it will be written. Changes
+    /// nothing.
     #[inline]
     pub fn prefetch_write(self) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: a hint, which reads nothing and faults nowhere; processors that do not know it skip it. The intrinsic becomes one for
-        // reading where the compiler may not assume that all know it.
+        // SAFETY: a hint, which reads nothing and faults nowhere; processors that do not know it skip it. The
+        // intrinsic becomes one for reading where the compiler may not assume that all know it.
         unsafe {
             std::arch::asm!("prefetchw [{}]", in(reg) self.address, options(nostack, preserves_flags, readonly))
         };
@@ -97,6 +99,13 @@ impl Span {
             return unsafe { (to.address as *mut u64).write_unaligned(word) };
         }
         copy::copy(self, to);
+    }
+
+    /// Writes zeroes.
+    pub fn clear(self) {
+        // SAFETY: the maker of the span promised that its bytes stay mapped, and writable since the caller
+        // writes.
+        unsafe { std::ptr::write_bytes(self.address as *mut u8, 0, self.bytes) }
     }
 
     /// Copies the span into memory of our own, which must be as long and need not have been written.
@@ -134,7 +143,8 @@ impl Span {
     }
 }
 
-// These take values: what an assertion's sentence speaks of would be put into memory by every caller, said or not.
+// These take values: what an assertion's sentence speaks of would be put into memory by every caller, said or
+// not.
 
 #[cold]
 #[inline(never)]
