@@ -225,7 +225,7 @@ impl Buffer {
         let mut block = MaybeUninit::<[u8; AWAY_BLOCK_BYTES]>::uninit();
         for at in (0..to.bytes()).step_by(AWAY_BLOCK_BYTES) {
             let bytes = AWAY_BLOCK_BYTES.min(to.bytes() - at);
-            // SAFETY: the block is on this stack until the end of the function, nobody else uses it, and it
+            // SAFETY: the block is on this stack until the end of the function, nothing else uses it, and it
             // is written before it is read.
             let span = unsafe { Span::claim(block.as_mut_ptr().expose_provenance(), bytes) };
             self.gather(offset + at, span);
@@ -295,7 +295,7 @@ impl Buffer {
         let mut block = [0u8; BLOCK_BYTES];
         for offset in (0..self.bytes).step_by(BLOCK_BYTES) {
             let bytes = BLOCK_BYTES.min(self.bytes - offset);
-            // SAFETY: the block lives on this stack until the end of the function, and nobody else uses it.
+            // SAFETY: the block lives on this stack until the end of the function, and nothing else uses it.
             let span = unsafe { Span::claim(block.as_mut_ptr().expose_provenance(), bytes) };
             from.pack(offset, span);
             self.unpack(offset, span);
@@ -372,7 +372,7 @@ impl Layout {
     }
 }
 
-/// Bytes of one step of `pack_away`: `memmove` copies so many as whole lines.
+/// Bytes of one step of `pack_away`: `memmove` copies that many as whole lines.
 const AWAY_BLOCK_BYTES: usize = 16 << 10;
 
 /// Shorter data are copied in place.

@@ -34,13 +34,8 @@ pub fn vector(
     stride: i64,
     old: &Arc<Datatype>,
 ) -> Result<Arc<Datatype>> {
-    check_count(count)?;
-    check_length(length)?;
     let stride_bytes = if count > 1 { stride.checked_mul(old.extent()).ok_or_else(too_large)? } else { 0 };
-    let draft = LayoutDraft::of(old).times(length, old.extent())?.times(count, stride_bytes)?;
-    let numbers = vec![count, length, stride];
-    let recipe = Recipe::new(Combiner::Vector, width, numbers, 0, Parts::One(old.clone()));
-    draft.finish(old.facts.times((count as u64).saturating_mul(length as u64)), recipe)
+    strided(Combiner::Vector, width, [count, length, stride], stride_bytes, old)
 }
 
 /// `count` blocks of `length` elements, `stride` bytes apart (MPI_Type_create_hvector).
@@ -51,12 +46,7 @@ pub fn hvector(
     stride: i64,
     old: &Arc<Datatype>,
 ) -> Result<Arc<Datatype>> {
-    check_count(count)?;
-    check_length(length)?;
-    let draft = LayoutDraft::of(old).times(length, old.extent())?.times(count, stride)?;
-    let numbers = vec![count, length, stride];
-    let recipe = Recipe::new(Combiner::Hvector, width, numbers, 1, Parts::One(old.clone()));
-    draft.finish(old.facts.times((count as u64).saturating_mul(length as u64)), recipe)
+    strided(Combiner::Hvector, width, [count, length, stride], stride, old)
 }
 
 /// Blocks of different lengths at displacements counted in elements (MPI_Type_indexed).
@@ -289,6 +279,23 @@ fn hull(a: Option<(i64, i64)>, b: Option<(i64, i64)>) -> Option<(i64, i64)> {
         (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
         (one, other) => one.or(other),
     }
+}
+
+/// Blocks `stride_bytes` apart. `numbers`: count, length, and the stride as given.
+fn strided(
+    combiner: Combiner,
+    width: Width,
+    numbers: [i64; 3],
+    stride_bytes: i64,
+    old: &Arc<Datatype>,
+) -> Result<Arc<Datatype>> {
+    let [count, length, _] = numbers;
+    check_count(count)?;
+    check_length(length)?;
+    let draft = LayoutDraft::of(old).times(length, old.extent())?.times(count, stride_bytes)?;
+    let displacements = usize::from(combiner == Combiner::Hvector);
+    let recipe = Recipe::new(combiner, width, numbers.to_vec(), displacements, Parts::One(old.clone()));
+    draft.finish(old.facts.times((count as u64).saturating_mul(length as u64)), recipe)
 }
 
 /// Blocks of `old` at byte displacements: equal blocks at equal distances as a loop, others one by one.

@@ -308,7 +308,7 @@ fn by_wide_registers(op: PredefinedOp, basic: Basic, spans: Operands) {
     }
 }
 
-#[inline(always)] // So that it is compiled for whoever calls it.
+#[inline(always)] // Compiled for the registers of its caller.
 fn sums<T: Sum>(op: PredefinedOp, spans: Operands) {
     match op {
         PredefinedOp::Sum => spans.combine(T::sum),

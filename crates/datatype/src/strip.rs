@@ -105,7 +105,7 @@ fn join(first: usize, second: usize, to: usize) {
     let second = unsafe { _mm_loadl_epi64(std::ptr::with_exposed_provenance(second)) };
     // SAFETY: every x86-64 has SSE2.
     let both = unsafe { _mm_unpacklo_epi64(first, second) };
-    // SAFETY: part of a buffer or span, and writable, since somebody copies into it.
+    // SAFETY: part of a buffer or span, and writable, since the caller copies into it.
     unsafe { _mm_storeu_si128(std::ptr::with_exposed_provenance_mut(to), both) }
 }
 
@@ -119,7 +119,7 @@ fn split(from: usize, first: usize, second: usize) {
     let both = unsafe { _mm_loadu_si128(std::ptr::with_exposed_provenance(from)) };
     // SAFETY: every x86-64 has SSE2.
     let high = unsafe { _mm_unpackhi_epi64(both, both) };
-    // SAFETY: 8 bytes of a buffer, and writable, since somebody copies into it.
+    // SAFETY: 8 bytes of a buffer, and writable, since the caller copies into it.
     unsafe { _mm_storel_epi64(std::ptr::with_exposed_provenance_mut(first), both) };
     // SAFETY: likewise.
     unsafe { _mm_storel_epi64(std::ptr::with_exposed_provenance_mut(second), high) };
@@ -144,7 +144,7 @@ fn move_block<const BYTES: usize>(from: usize, to: usize) {
     let to = std::ptr::with_exposed_provenance_mut::<[u8; BYTES]>(to);
     // SAFETY: the block is part of a buffer or span, whose maker promised that its bytes stay mapped.
     let block = unsafe { from.read_unaligned() };
-    // SAFETY: as above, and writable, since somebody copies into it.
+    // SAFETY: as above, and writable, since the caller copies into it.
     unsafe { to.write_unaligned(block) }
 }
 

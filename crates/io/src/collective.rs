@@ -94,15 +94,15 @@ const EXTENT_WORDS: usize = 7;
 const SORTED: u64 = 1;
 const KNOWS_VIEWS: u64 = 2;
 const FEW_PIECES: u64 = 4;
-/// A rank moves up to so many pieces by itself: the system calls take less time than an exchange.
+/// A rank moves up to this many pieces by itself: the system calls take less time than an exchange.
 const PIECES_FEW: u64 = 8;
 /// Bytes for the class and the sentence of a failure.
 const VERDICT_BYTES: usize = 256;
-/// Ranges of which less than one byte in so many is accessed are left to the ranks.
+/// Ranges of which less than one byte in this many is accessed are left to the ranks.
 const SPARSE: u64 = 16;
-/// The caller itself moves up to so many bytes: the page cache answers before another thread could start.
+/// The caller itself moves up to this many bytes: the page cache answers before another thread could start.
 pub(crate) const AT_ONCE_BYTES: u64 = 64 << 10;
-/// A rank that only waits moves up to so many bytes itself, without a look at its peers: about a millisecond.
+/// A rank that only waits moves up to this many bytes itself, without a look at its peers: about a millisecond.
 pub const WAITING_BYTES_MAX: u64 = 4 << 20;
 
 impl Collective {
@@ -583,7 +583,7 @@ pub(crate) fn carry_out(transfer: Transfer, pool: &mut Pool) -> Promise<Result<u
     perform(transfer.access.bytes(), pool, move || transfer.run())
 }
 
-/// Does work at the device that moves so many bytes: here if they are few, else on a thread.
+/// Does work at the device that moves `bytes` bytes: here if they are few, else on a thread.
 fn perform<T: Send + 'static>(
     bytes: u64,
     pool: &mut Pool,

@@ -253,9 +253,9 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    fn comm(context: u64, own: u32) -> Comm {
+    fn comm(context: u64, me: u32) -> Comm {
         let context = Context { id: context, fingerprint: context };
-        Comm::new(context, Arc::new(Group::new([4, 2, 0], own)), "")
+        Comm::new(context, Arc::new(Group::new([4, 2, 0], me)), "")
     }
 
     #[test]

@@ -52,10 +52,10 @@ impl Context {
         if id == 0 { WORLD } else { NOTHING.derive(&[1, id]) }
     }
 
-    /// The context of MPI_COMM_SELF in world `id` at the process with rank `own` in the job. It differs
+    /// The context of MPI_COMM_SELF in world `id` at the process with rank `me` in the job. It differs
     /// between processes, since intercommunicators derive from it.
-    pub fn of_self(id: u64, own: u32) -> Context {
-        NOTHING.derive(&[2, id, own.into()])
+    pub fn of_self(id: u64, me: u32) -> Context {
+        NOTHING.derive(&[2, id, me.into()])
     }
 
     /// The context of the intercommunicator between world `id` and its parents.
@@ -175,7 +175,7 @@ mod tests {
             // Includes the first comms of MPI_Comm_split on the world, whose words are as small.
             let split = |color| Context::of_world(id).derive(&[1, color]);
             let made = [Context::of_world(id), Context::of_spawn(id), Context::of_connection(id)];
-            let selves = (0..20).map(|own| Context::of_self(id, own));
+            let selves = (0..20).map(|me| Context::of_self(id, me));
             for context in made.into_iter().chain(selves).chain((0..20).map(split)) {
                 assert!(seen.insert(context.id) && context.id <= ID, "world {id}: {context:?}");
             }
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn the_two_sides_of_an_intercomm_come_to_one_context() {
-        let [a, b] = [1, 2].map(|own| Context::of_self(0, own).derive(&[1, 0]));
+        let [a, b] = [1, 2].map(|me| Context::of_self(0, me).derive(&[1, 0]));
         assert_eq!(Context::of_both(a, b), Context::of_both(b, a));
         let other = Context { fingerprint: 0, ..b };
         assert_eq!(Context::of_both(a, b).id, Context::of_both(a, other).id);

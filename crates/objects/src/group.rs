@@ -20,10 +20,10 @@ pub struct Group {
 pub type Range = [i32; 3];
 
 impl Group {
-    /// The group of `peers`, as seen by process `own`.
-    pub fn new(peers: impl Into<Arc<[u32]>>, own: u32) -> Group {
+    /// The group of `peers`, as seen by process `me`.
+    pub fn new(peers: impl Into<Arc<[u32]>>, me: u32) -> Group {
         let peers = peers.into();
-        let rank = peers.iter().position(|peer| *peer == own).map(|rank| rank as u32);
+        let rank = peers.iter().position(|peer| *peer == me).map(|rank| rank as u32);
         Group { peers, rank, session: 0 }
     }
 
@@ -32,9 +32,9 @@ impl Group {
         Group { session, ..self }
     }
 
-    /// The same group as process `own` sees it.
-    pub fn seen_by(&self, own: u32) -> Arc<Group> {
-        Arc::new(Group::new(self.peers.clone(), own))
+    /// The same group as process `me` sees it.
+    pub fn seen_by(&self, me: u32) -> Arc<Group> {
+        Arc::new(Group::new(self.peers.clone(), me))
     }
 
     pub fn size(&self) -> u32 {
@@ -78,42 +78,39 @@ impl Group {
             .collect()
     }
 
-    pub fn union(&self, other: &Group, own: u32) -> Group {
+    pub fn union(&self, other: &Group, me: u32) -> Group {
         let here = self.places();
         let others = other.peers.iter().filter(|peer| !here.contains_key(peer));
-        Group::new(self.peers.iter().chain(others).copied().collect::<Vec<_>>(), own).of_session(self.session)
+        Group::new(self.peers.iter().chain(others).copied().collect::<Vec<_>>(), me).of_session(self.session)
     }
 
-    pub fn intersection(&self, other: &Group, own: u32) -> Group {
+    pub fn intersection(&self, other: &Group, me: u32) -> Group {
         let there = other.places();
-        Group::new(
-            self.peers.iter().filter(|peer| there.contains_key(peer)).copied().collect::<Vec<_>>(),
-            own,
-        )
-        .of_session(self.session)
+        Group::new(self.peers.iter().filter(|peer| there.contains_key(peer)).copied().collect::<Vec<_>>(), me)
+            .of_session(self.session)
     }
 
-    pub fn difference(&self, other: &Group, own: u32) -> Group {
+    pub fn difference(&self, other: &Group, me: u32) -> Group {
         let there = other.places();
         Group::new(
             self.peers.iter().filter(|peer| !there.contains_key(peer)).copied().collect::<Vec<_>>(),
-            own,
+            me,
         )
         .of_session(self.session)
     }
 
     /// The members with these ranks, in this order; an error if a rank repeats.
-    pub fn include(&self, ranks: &[i32], own: u32) -> Result<Group> {
+    pub fn include(&self, ranks: &[i32], me: u32) -> Result<Group> {
         self.distinct(ranks)?;
-        Ok(Group::new(ranks.iter().map(|rank| self.peers[*rank as usize]).collect::<Vec<_>>(), own)
+        Ok(Group::new(ranks.iter().map(|rank| self.peers[*rank as usize]).collect::<Vec<_>>(), me)
             .of_session(self.session))
     }
 
     /// The members without these ranks, in the old order.
-    pub fn exclude(&self, ranks: &[i32], own: u32) -> Result<Group> {
+    pub fn exclude(&self, ranks: &[i32], me: u32) -> Result<Group> {
         let out = self.distinct(ranks)?;
         let stay = self.peers.iter().zip(&out).filter(|(_, out)| !**out).map(|(peer, _)| *peer);
-        Ok(Group::new(stay.collect::<Vec<_>>(), own).of_session(self.session))
+        Ok(Group::new(stay.collect::<Vec<_>>(), me).of_session(self.session))
     }
 
     /// The ranks that ranges name (MPI 5.0, section 7.3.2).

@@ -73,7 +73,7 @@ pub struct Objects {
     /// Whether the program has set MPI_COMM_SELF's error handler.
     pub self_errhandler_set: bool,
     /// This process's rank in the job, by which groups know it.
-    pub own: u32,
+    pub me: u32,
     world_id: u64,
     /// What MPI_Comm_get_parent returned first; null in a world that was not spawned.
     pub parent: Handle,
@@ -118,25 +118,25 @@ impl Objects {
             errors: Errors::default(),
             file_errhandler: constants::ERRORS_RETURN,
             self_errhandler_set: false,
-            own: 0,
+            me: 0,
             world_id: 0,
             parent: constants::COMM_NULL,
         }
     }
 
     /// Places the process in its job: its rank there, the processes of its world, the world's number.
-    pub fn join(&mut self, own: u32, peers: std::ops::Range<u32>, world: u64) {
-        self.own = own;
+    pub fn join(&mut self, me: u32, peers: std::ops::Range<u32>, world: u64) {
+        self.me = me;
         self.world_id = world;
-        self.world = Arc::new(Group::new(peers.collect::<Vec<_>>(), own));
+        self.world = Arc::new(Group::new(peers.collect::<Vec<_>>(), me));
     }
 
     /// Makes MPI_COMM_WORLD and MPI_COMM_SELF, as MPI_Init does.
     pub fn enter_world(&mut self) -> Result<()> {
-        let alone = Arc::new(Group::new([self.own], self.own));
+        let alone = Arc::new(Group::new([self.me], self.me));
         let world = Comm::new(Context::of_world(self.world_id), self.world.clone(), "MPI_COMM_WORLD");
-        let own = Comm::new(Context::of_self(self.world_id, self.own), alone, "MPI_COMM_SELF");
-        for (handle, mut comm) in [(constants::COMM_WORLD, world), (constants::COMM_SELF, own)] {
+        let alone = Comm::new(Context::of_self(self.world_id, self.me), alone, "MPI_COMM_SELF");
+        for (handle, mut comm) in [(constants::COMM_WORLD, world), (constants::COMM_SELF, alone)] {
             comm.claim = Some(self.contexts.claim(comm.context)?);
             self.comms.predefine(handle, comm);
         }
@@ -163,7 +163,7 @@ impl Objects {
 
     /// Makes the intercommunicator with the parents of world `world`, after `enter_world`.
     pub fn join_parents(&mut self, parents: Vec<u32>, world: u64) -> Result<()> {
-        let remote = Arc::new(Group::new(parents, self.own));
+        let remote = Arc::new(Group::new(parents, self.me));
         let comm = Comm::between(Context::of_spawn(world), self.world.clone(), remote, "MPI_COMM_PARENT");
         errhandler::retain(&mut self.errhandlers, comm.errhandler, Kind::Comm)?;
         self.parent = self.enter_comm(comm)?;
@@ -175,7 +175,7 @@ impl Objects {
     pub fn process_set(&self, name: &str) -> Result<Arc<Group>> {
         match session::PROCESS_SETS.iter().position(|known| known.eq_ignore_ascii_case(name)) {
             Some(0) => Ok(self.world.clone()),
-            Some(_) => Ok(Arc::new(Group::new([self.own], self.own))),
+            Some(_) => Ok(Arc::new(Group::new([self.me], self.me))),
             None => fail!(error::Class::Arg, "there is no process set \"{name}\""),
         }
     }

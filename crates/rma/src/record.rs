@@ -142,7 +142,7 @@ impl Record {
         self.word(HEAD + LINE * member)
     }
 
-    /// Shuts the latch. Until the answer is dropped, nobody else updates memory of the record's owner. Hold
+    /// Shuts the latch. Until the answer is dropped, no other process updates memory of the record's owner. Hold
     /// it briefly.
     #[inline(always)]
     pub fn latch(&self) -> Latched<'_> {

@@ -201,7 +201,7 @@ pub(crate) struct Asker {
 impl Asker {
     pub fn new(allocator: &mut Allocator) -> Result<Asker> {
         let Some(offset) = allocator.alloc(MAILBOX_BYTES) else {
-            fail!(Class::NoMem, "the arena has no room for the box by which windows are asked");
+            fail!(Class::NoMem, "the arena has no room for the mailbox of window requests");
         };
         Ok(Asker { arena: allocator.arena().clone(), offset })
     }

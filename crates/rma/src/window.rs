@@ -98,18 +98,18 @@ pub(crate) struct Attached {
 }
 
 impl Window {
-    /// The window of `peers` with what they expose. `own` is this process's memory.
+    /// The window of `peers` with what they expose. `memory` is this process's memory.
     pub fn new(
         rma: &mut Rma,
         flavor: Flavor,
         (rank, peers): (u32, &[u32]),
         exposures: &[Exposure],
-        own: Option<Span>,
+        memory: Option<Span>,
     ) -> Result<Window> {
         let mut targets = Vec::with_capacity(peers.len());
         for (member, (&peer, exposure)) in peers.iter().zip(exposures).enumerate() {
             let &Exposure { record, base, bytes, disp_unit, mapped } = exposure;
-            let memory = match (flavor, mapped, own) {
+            let memory = match (flavor, mapped, memory) {
                 (Flavor::Dynamic, ..) => Memory::Dynamic(Regions::default()),
                 (_, Some((owner, offset)), _) => {
                     let Some(span) = rma.segment.arena(owner)?.span(offset, bytes) else {
@@ -137,7 +137,7 @@ impl Window {
             });
         }
         let id = rma.next_window();
-        if let Some(span) = own.filter(|_| exposures[rank as usize].mapped.is_none()) {
+        if let Some(span) = memory.filter(|_| exposures[rank as usize].mapped.is_none()) {
             rma.server.expose(id, span);
         }
         Ok(Window {
@@ -157,11 +157,11 @@ impl Window {
     /// Frees the record and the table. All members must have stopped using them.
     pub fn free(self, rma: &mut Rma, allocator: &mut Allocator) {
         rma.server.conceal(self.id, None);
-        allocator.free(self.own().record.offset());
+        allocator.free(self.mine().record.offset());
         self.table.map(|(offset, _)| allocator.free(offset));
     }
 
-    fn own(&self) -> &Target {
+    fn mine(&self) -> &Target {
         &self.targets[self.rank]
     }
 
@@ -290,9 +290,9 @@ impl Window {
 
     /// Whether all targets of MPI_Win_start have posted.
     pub fn has_started(&self) -> bool {
-        let own = &self.own().record;
+        let mine = &self.mine().record;
         let posted =
-            |(member, target): (usize, &Target)| !target.started || own.posts(member) >= target.answered;
+            |(member, target): (usize, &Target)| !target.started || mine.posts(member) >= target.answered;
         self.targets.iter().enumerate().all(posted)
     }
 
@@ -316,7 +316,7 @@ impl Window {
         let Some(wanted) = self.posted else {
             fail!(Class::RmaSync, "a wait for the end of an exposure epoch without MPI_Win_post");
         };
-        if self.own().record.completes() < wanted {
+        if self.mine().record.completes() < wanted {
             return Ok(false);
         }
         fence(Ordering::SeqCst);

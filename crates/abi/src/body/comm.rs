@@ -231,7 +231,7 @@ pub(crate) fn intracomm(guard: &Guard, comm: Handle) -> Result<&Comm> {
 
 /// A group of these processes.
 pub(crate) fn group_of(guard: &Guard, peers: impl IntoIterator<Item = u32>) -> Arc<Group> {
-    Arc::new(Group::new(peers.into_iter().collect::<Vec<_>>(), guard.objects.own))
+    Arc::new(Group::new(peers.into_iter().collect::<Vec<_>>(), guard.objects.me))
 }
 
 /// A group whose members must all be in the comm's local group.

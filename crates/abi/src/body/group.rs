@@ -127,7 +127,7 @@ fn combine(
 ) -> Result<()> {
     newgroup.check()?;
     let objects = &mut guard.objects;
-    let new = operation(objects.group(group1)?, objects.group(group2)?, objects.own);
+    let new = operation(objects.group(group1)?, objects.group(group2)?, objects.me);
     newgroup.set(objects.enter_group(Arc::new(new))?)
 }
 
@@ -139,7 +139,7 @@ fn select(
 ) -> Result<()> {
     newgroup.check()?;
     let objects = &mut guard.objects;
-    let new = choose(objects.group(group)?, objects.own)?;
+    let new = choose(objects.group(group)?, objects.me)?;
     newgroup.set(objects.enter_group(Arc::new(new))?)
 }
 

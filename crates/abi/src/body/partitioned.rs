@@ -146,7 +146,7 @@ fn make(
     guard: &mut Guard, sends: bool, peer: Option<u32>, tag: i32, buffer: Buffer, partitions: i32,
     handle: Handle, request: Out<Handle>,
 ) -> Result<()> {
-    let me = guard.objects.own;
+    let me = guard.objects.me;
     let comm = guard.objects.comms.get_mut(handle)?;
     let pair = peer.map(|peer| if sends { (me, peer) } else { (peer, me) });
     let context = pair.map_or(0, |(from, to)| comm.partitioned_context(tag, from, to, sends).id);

@@ -319,7 +319,7 @@ fn enter_ordered(
     let context = old.child_context(0);
     let order = order.unwrap_or_else(|| (0..places).collect());
     let peers: Vec<u32> = order.iter().map(|rank| old.group.peers[*rank as usize]).collect();
-    if !peers.contains(&guard.objects.own) {
+    if !peers.contains(&guard.objects.me) {
         return newcomm.set(c::COMM_NULL);
     }
     enter_with(guard, parent, context, peers, topology, newcomm)
