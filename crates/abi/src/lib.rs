@@ -1,6 +1,6 @@
-//! One function per MPI call: finds the objects, calls the crate that does it, waits.
+//! One function per MPI call: it finds the objects, calls the crate that does the work, and waits.
 //!
-//! Invariants: no module imports one that imports it (`make tidy`). Each may import those below it in this list; nobody imports `body`.
+//! Invariants: a module imports only modules below it in this file (`make tidy`); no module imports `body`.
 //!
 //! Read next: `body/mod.rs` (how a body is written), `process/mod.rs` (the one lock, the one wait).
 
@@ -25,5 +25,5 @@ mod lenient;
 pub mod shim;
 mod stdio;
 
-/// Which functions have a body: a line for each, its name and 1 or 0. Generated.
+/// Which functions have a body: one line each, with the name and 1 or 0. Generated.
 pub const FUNCTIONS: &str = include_str!("generated/functions.txt");

@@ -1,4 +1,4 @@
-//! The buffers of a communication, from the program's arguments.
+//! From a program's address, count and datatype to a `Buffer`.
 
 use super::Process;
 use crate::args::{ADDRESSABLE_BYTES, Address, lent};
@@ -8,7 +8,9 @@ use error::{Class, Error, Result, fail};
 use objects::{Handle, constants};
 
 impl Process {
-    /// The buffer of a communication, checked as `lent` does, and for what cannot be memory. (Short ways need not: they move what is short.)
+    /// The buffer of a communication.
+    ///
+    /// Errors: those of `lent`; the count is negative, or more bytes than memory has.
     #[inline(always)]
     pub(crate) fn buffer(&self, address: Address, count: i64, datatype: Handle) -> Result<Buffer> {
         let layout = match self.objects.committed(datatype) {
@@ -23,7 +25,7 @@ impl Process {
         Ok(lent(address, elements, bytes, layout)?.buffer())
     }
 
-    /// The buffer of a message, of which nothing is moved where `rank` is MPI_PROC_NULL.
+    /// The buffer of a message. With MPI_PROC_NULL as `rank` no byte moves, so the datatype may be null.
     #[inline(always)]
     pub(crate) fn message_buffer(
         &self,
@@ -37,7 +39,7 @@ impl Process {
         self.buffer(address, count, datatype)
     }
 
-    /// MPI_DATATYPE_NULL is enough where there are no elements.
+    /// An empty buffer may have MPI_DATATYPE_NULL.
     #[cold]
     fn no_buffer(&self, count: i64, datatype: Handle, error: Error) -> Result<Buffer> {
         if count != 0 || datatype != constants::DATATYPE_NULL {

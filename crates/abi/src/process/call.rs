@@ -1,4 +1,5 @@
-//! How a function of the MPI interface runs its body: with the lock held, timed, and with an error handler for its error.
+//! How an MPI function runs its body: it takes the lock, times the call, and hands an error to the error
+//! handler.
 
 use super::lock::{Guard, On, lock};
 use super::raise;
@@ -7,7 +8,8 @@ use error::{Class, Error, Result};
 pub use objects::constants::SUCCESS;
 use std::ffi::c_int;
 
-/// Runs the body of the MPI function `name`, which may be called between MPI_Init and MPI_Finalize or while there is a session.
+/// Runs the body of the MPI function `name`. The call fails before MPI_Init, and after MPI_Finalize unless a
+/// session is open.
 #[inline(always)]
 pub fn call(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<()>) -> c_int {
     let begun = telemetry::enter(name);
@@ -20,8 +22,8 @@ pub fn call(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<
     }
 }
 
-/// As `call`, of a function with a fast path, `plain`, which needs no guard. A macro: what the other ways need of the arguments would lie
-/// in memory before the fast path begins.
+/// As `call`, for a function with a fast path, `plain`, which needs no guard. It is a macro because a
+/// function would store the arguments for the general path in memory before the fast path begins.
 #[macro_export]
 macro_rules! call_plain {
     ($name:literal, $on:expr, $plain:path, $body:path, ($($argument:ident),* $(,)?)) => {
@@ -38,13 +40,13 @@ macro_rules! call_plain {
     };
 }
 
-/// The call where there is no fast path.
-#[inline(never)] // Else that would have a place for the guard, too.
+/// The general path of `call_plain`.
+#[inline(never)] // Otherwise the fast path's frame would hold the guard, too.
 pub fn call_apart(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<()>) -> c_int {
     call(name, on, body)
 }
 
-/// The call where it may have to be timed, or the lock to be taken.
+/// The path of `call_plain` where calls are timed, or the lock is needed.
 #[inline(never)]
 pub fn call_held(
     name: &'static str,
@@ -64,7 +66,7 @@ pub fn call_held(
     SUCCESS
 }
 
-/// Runs the body of an MPI function that may be called at any time.
+/// Runs the body of an MPI function that programs may call at any time.
 pub fn anytime(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<()>) -> c_int {
     let mut guard = Guard::with(lock(), (name, on));
     match body(&mut guard) {
@@ -73,7 +75,8 @@ pub fn anytime(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Resu
     }
 }
 
-/// Runs the body of a function of the tool interface, which has its own beginning and end, and no error handlers (MPI 5.0, section 15.3).
+/// Runs the body of a function of the tool interface (MPI 5.0, section 15.3): it has its own init and
+/// finalize, and no error handlers.
 pub fn tool(name: &'static str, body: impl FnOnce(&mut Guard) -> Result<()>) -> c_int {
     let mut guard = Guard::enter();
     if !guard.has_tools() && name != "MPI_T_init_thread" {
@@ -81,7 +84,7 @@ pub fn tool(name: &'static str, body: impl FnOnce(&mut Guard) -> Result<()>) -> 
     }
     match body(&mut guard).map_err(|error| error.code()) {
         Ok(()) => SUCCESS,
-        // Of the argument wrappers, which know nothing of this interface's codes.
+        // An argument wrapper does not know this interface's codes.
         Err(code) if code < objects::constants::T_ERR_CANNOT_INIT => objects::constants::T_ERR_INVALID,
         Err(code) => code,
     }

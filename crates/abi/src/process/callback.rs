@@ -1,8 +1,13 @@
-//! Calls of the program's functions: operators, error handlers, callbacks of attributes and generalized requests. All with the lock let go and nothing borrowed.
+//! Calls of the program's functions: operators, error handlers, callbacks of attributes and generalized
+//! requests.
 //!
-//! Contract of every call here, kept by the program (MPI 5.0, sections 6.9.5, 7.7, 9.3 and 13.2): the address that it gave is that of a function of
-//! the type that the standard says, and stays so until the object is freed and no longer in use. Numbers that go in and out are those of its
-//! shim: a handle is passed as wide as a pointer, or points to as much, which serves narrower ones too (`shim.rs`).
+//! Invariants: during such a call the lock is free and nothing is borrowed. Numbers that go in and out are
+//! those of the program's shim: a handle is passed as wide as a pointer, or points to as many bytes, which
+//! serves narrower handles too (`shim.rs`).
+//!
+//! Contract of every call here, kept by the program (MPI 5.0, sections 6.9.5, 7.7, 9.3 and 13.2): the address
+//! is that of a function of the type that the standard names, and stays so until the object is freed and no
+//! longer in use.
 
 use crate::args::{Out, Status};
 use crate::process::Guard;
@@ -19,7 +24,7 @@ type LargeReducer = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut i64, *mu
 type CopyAttribute =
     unsafe extern "C" fn(usize, c_int, *mut c_void, *mut c_void, *mut c_void, *mut c_int) -> c_int;
 type DeleteAttribute = unsafe extern "C" fn(usize, c_int, *mut c_void, *mut c_void) -> c_int;
-/// The same through the proxies of another language's binding, for the function that the keyval has.
+/// The same through a proxy of another language's binding, which gets the keyval's function as an argument.
 type CopyProxy = unsafe extern "C" fn(
     usize,
     c_int,
@@ -32,7 +37,7 @@ type CopyProxy = unsafe extern "C" fn(
 ) -> c_int;
 type DeleteProxy = unsafe extern "C" fn(usize, c_int, c_int, c_int, *mut c_void, *mut c_void) -> c_int;
 type QueryRequest = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
-/// The same of Fortran, which returns its code at an address.
+/// The Fortran form stores its code at an address.
 type QueryFortran = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int);
 type FreeFortran = unsafe extern "C" fn(*mut c_void, *mut c_int);
 type CancelFortran = unsafe extern "C" fn(*mut c_void, *mut c_int, *mut c_int);
@@ -43,9 +48,10 @@ type Convert = unsafe extern "C" fn(*mut c_void, usize, c_int, *mut c_void, i64,
 type LargeConvert = unsafe extern "C" fn(*mut c_void, usize, i64, *mut c_void, i64, *mut c_void) -> c_int;
 type ErrorFunction = unsafe extern "C" fn(*mut usize, *mut c_int, ...);
 
-/// `into[i] = left[i] op into[i]` by the program's operator, for `elements` elements.
+/// Computes `into[i] = left[i] op into[i]` by the program's operator, for `elements` elements.
 pub fn apply(guard: &mut Guard, op: &UserOp, left: usize, into: usize, elements: u64) {
-    // The program may have freed the datatype when the call began, and made another with its handle (MPI 5.0, section 5.1.9).
+    // The program may have freed the datatype since the call began, and may have reused its handle (MPI 5.0,
+    // section 5.1.9).
     let objects = &mut guard.objects;
     let lives = objects.datatype(op.handle).is_ok_and(|found| Arc::ptr_eq(found, &op.datatype));
     let made = if lives { None } else { objects.enter_datatype(op.datatype.clone()).ok() };
@@ -62,7 +68,7 @@ pub fn apply(guard: &mut Guard, op: &UserOp, left: usize, into: usize, elements:
         // SAFETY: the program registered it as an MPI_User_function (contract of this file).
         let function = unsafe { std::mem::transmute::<usize, Reducer>(op.function) };
         let mut done = 0;
-        // An int may be too short for the count.
+        // An int may be too narrow for the count.
         while done < elements {
             let part = (elements - done).min(i32::MAX as u64);
             let (mut count, mut datatype) = (part as c_int, datatype);
@@ -74,15 +80,15 @@ pub fn apply(guard: &mut Guard, op: &UserOp, left: usize, into: usize, elements:
         }
     });
     if let Some(made) = made {
-        // The program may have freed this one, too.
+        // The program may have freed this handle, too.
         let _ = guard.objects.datatypes.remove(made);
     }
 }
 
-/// Serves a schedule's call of an operator.
+/// Calls the operator for which a schedule waits.
 pub fn reduce(guard: &mut Guard, due: UserCall) {
     let mut done = 0;
-    // One block may be the output's, whose partition is another than that of the counts.
+    // A single block may be the output's, which is not cut as the counts say.
     let several = due.blocks.end - due.blocks.start > 1;
     for block in due.blocks.clone() {
         let operator = guard.job().operators.get(due.token as usize);
@@ -101,10 +107,11 @@ pub fn reduce(guard: &mut Guard, due: UserCall) {
     guard.job().coll.called(due);
 }
 
-/// Calls an error handler of the program for an object; returns the code, which the handler may have changed.
+/// Calls the program's error handler for an object. Returns the code, which the handler may have changed.
 pub fn errhandler(guard: &mut Guard, function: usize, object: Handle, code: c_int) -> c_int {
     guard.unlocked(|| {
-        // SAFETY: the program registered it as an errhandler function, which is variadic in C (contract of this file).
+        // SAFETY: the program registered it as an errhandler function, which is variadic in C (contract of
+        // this file).
         let function = unsafe { std::mem::transmute::<usize, ErrorFunction>(function) };
         let shim = shim::get();
         let (mut object, mut code) = ((shim.handle)(object), (shim.code)(code));
@@ -114,7 +121,10 @@ pub fn errhandler(guard: &mut Guard, function: usize, object: Handle, code: c_in
     })
 }
 
-/// What a copy callback says of one attribute: the copy's value, if it is to be copied (MPI 5.0, section 7.7.2). The error is the callback's code.
+/// Asks the copy callback of one attribute (MPI 5.0, section 7.7.2). Returns the copy's value, or none if it
+/// is not copied.
+///
+/// Errors: the callback's code.
 pub fn copy_attribute(
     guard: &mut Guard,
     object: Handle,
@@ -122,7 +132,7 @@ pub fn copy_attribute(
 ) -> Result<Option<Value>, c_int> {
     let (keyval, number, value) = (&attribute.keyval, attribute.number, &attribute.value);
     match keyval.copy {
-        // MPI_COMM_NULL_COPY_FN and MPI_COMM_DUP_FN; the same numbers for datatypes and windows.
+        // MPI_COMM_NULL_COPY_FN and MPI_COMM_DUP_FN; datatypes and windows have the same numbers.
         0 => return Ok(None),
         1 => return Ok(Some(value.clone())),
         _ => {}
@@ -148,7 +158,8 @@ pub fn copy_attribute(
     }
     let value = value.pointer();
     guard.unlocked(|| {
-        // SAFETY: the program registered it as a copy function; the types for all kinds of objects are alike (contract of this file).
+        // SAFETY: the program registered it as a copy function; the types for all kinds of objects are alike
+        // (contract of this file).
         let function = unsafe { std::mem::transmute::<usize, CopyAttribute>(keyval.copy) };
         let (mut out, mut flag) = (0usize, 0);
         let extra = keyval.extra_state as *mut c_void;
@@ -204,7 +215,7 @@ pub fn delete_attribute(guard: &mut Guard, object: Handle, attribute: &Attribute
     })
 }
 
-/// Asks the program for the status of a generalized request; returns the function's code.
+/// Asks the program for the status of a generalized request. Returns the function's code.
 pub fn query_request(guard: &mut Guard, functions: Generalized, status: &mut Status) -> c_int {
     guard.unlocked(|| {
         // As large as a status of any shim.
@@ -233,7 +244,7 @@ pub fn query_request(guard: &mut Guard, functions: Generalized, status: &mut Sta
     })
 }
 
-/// Calls the free function of a generalized request; returns its code.
+/// Calls the free function of a generalized request. Returns its code.
 pub fn free_request(guard: &mut Guard, functions: Generalized) -> c_int {
     guard.unlocked(|| {
         let extra = functions.extra_state as *mut c_void;
@@ -253,7 +264,7 @@ pub fn free_request(guard: &mut Guard, functions: Generalized) -> c_int {
     })
 }
 
-/// Calls the cancel function of a generalized request; returns its code.
+/// Calls the cancel function of a generalized request. Returns its code.
 pub fn cancel_request(guard: &mut Guard, functions: Generalized, complete: bool) -> c_int {
     guard.unlocked(|| {
         let extra = functions.extra_state as *mut c_void;
@@ -273,7 +284,9 @@ pub fn cancel_request(guard: &mut Guard, functions: Generalized, complete: bool)
     })
 }
 
-/// Asks the program how long a basic type is in its data representation; the error is the function's code.
+/// Asks the program for the bytes of a basic type in its data representation.
+///
+/// Errors: the function's code.
 pub fn file_extent(
     guard: &mut Guard,
     user: &io::UserRepresentation,
@@ -290,8 +303,8 @@ pub fn file_extent(
     })
 }
 
-/// Has the program convert `count` elements at `memory` from or to the packed data at `file`, by one of the functions of its
-/// representation; returns the function's code.
+/// Has the program convert `count` elements at `memory` from or to the packed data at `file`, by a function
+/// of its data representation. Returns the function's code.
 pub fn convert(
     guard: &mut Guard,
     user: &io::UserRepresentation,
@@ -308,7 +321,8 @@ pub fn convert(
         if user.large {
             // SAFETY: the program registered it as a large conversion function (contract of this file).
             let function = unsafe { std::mem::transmute::<usize, LargeConvert>(function) };
-            // SAFETY: both buffers hold `count` elements (the caller's promise); the others are the program's own values.
+            // SAFETY: both buffers hold `count` elements (the caller's promise); the others are the program's
+            // own values.
             return unsafe { function(memory, datatype, count, file, 0, extra_state) };
         }
         // SAFETY: the program registered it as a conversion function (contract of this file).

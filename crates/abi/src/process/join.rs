@@ -14,7 +14,7 @@ use rma::Rma;
 use std::sync::atomic::Ordering;
 
 impl Process {
-    /// Joins the job, or comes back to it.
+    /// Joins the job, or returns to it.
     pub fn join(&mut self) -> Result<()> {
         if self.job.is_some() {
             return Ok(());
@@ -78,7 +78,7 @@ impl Process {
         Ok(())
     }
 
-    /// Makes MPI_COMM_WORLD and grants the thread level, which is any that was asked for.
+    /// Makes MPI_COMM_WORLD and grants the thread level that was asked for.
     pub fn init(&mut self, level: i32) -> Result<()> {
         self.objects.enter_world()?;
         let world = self.job().membership.world().id.load(Ordering::Relaxed);
@@ -110,7 +110,7 @@ pub(crate) fn environment(size: u32) -> Info {
         ("wdir", wdir),
     ];
     for (key, value) in facts {
-        // A value beyond MPI_MAX_INFO_VAL is left out: the standard lets every key be absent.
+        // A value longer than MPI_MAX_INFO_VAL is left out; the standard lets every key be absent.
         let _ = info.set(key, &value);
     }
     info

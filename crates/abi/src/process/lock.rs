@@ -1,10 +1,11 @@
-//! The one lock on the state of this process, and what holds it.
+//! The one lock on the state of this process, and the guard that holds it.
 //!
-//! Every call takes the lock; at MPI_THREAD_SINGLE that costs nothing. At MPI_THREAD_FUNNELED, another thread may already make
-//! the calls that are always thread-safe (MPI 5.0, section 11.4.1) or begin a session.
+//! Every call takes the lock; at MPI_THREAD_SINGLE that costs nothing. At MPI_THREAD_FUNNELED another thread
+//! may make the calls that are always thread-safe (MPI 5.0, section 11.4.1), or begin a session, so there is
+//! a lock.
 //!
-//! Invariants: the lock is not held while a function of the program runs or while a wait idles, so a body must not keep what it
-//! found across either.
+//! Invariants: the lock is free while a function of the program runs and while a wait idles, so a body must
+//! not keep across them what it has looked up.
 
 use super::{Awaiting, Phase, Process};
 use objects::Handle;
@@ -15,28 +16,29 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 struct Shared(UnsafeCell<Option<Process>>);
-// SAFETY: the value is reached through `Guard` only, and at most one guard is in use at a time: by the mutex, or because the program
-// promised so when it asked for nothing above MPI_THREAD_SINGLE (MPI 5.0, section 11.6).
+// SAFETY: the value is reached through `Guard`, `bare` and `Process::locked` only, of which at most one is in
+// use at a time: by the mutex, or because the program promised so when it asked for nothing above
+// MPI_THREAD_SINGLE (MPI 5.0, section 11.6).
 unsafe impl Sync for Shared {}
 
 static PROCESS: Shared = Shared(UnsafeCell::new(None));
 static LOCK: Mutex<()> = Mutex::new(());
-/// Whether the program promised that it has one thread.
+/// The program promised that it has one thread.
 static SINGLE: AtomicBool = AtomicBool::new(false);
-/// Whether it promised that waits do not overlap, so that who waits need not make room for others.
+/// It promised that waits do not overlap, so a wait need not let other threads in.
 static LONE: AtomicBool = AtomicBool::new(false);
 /// Threads that wait for the lock.
 static WANTED: AtomicU32 = AtomicU32::new(0);
-/// Whether it did, and this is a member of a job, and calls are not timed.
+/// `bare` may run: the program has one thread, this process is in a job, and calls are not timed.
 static BARE: AtomicBool = AtomicBool::new(false);
 
-/// What a body gets: the process, with the lock held.
+/// The process with its lock held: what a body gets.
 pub struct Guard {
     process: *mut Process,
     pub(super) held: Option<MutexGuard<'static, ()>>,
-    /// The MPI function, and the object whose error handler is called for its error.
+    /// The MPI function, and the object whose error handler gets its error.
     pub(crate) doing: (&'static str, On),
-    /// What a wait is for, where a body says so.
+    /// What a wait is for, if the body says so.
     pub(crate) awaiting: Awaiting,
 }
 
@@ -49,24 +51,25 @@ pub enum On {
     Win(Handle),
     /// A file.
     File(Handle),
-    /// A call about files that names none: the handler of MPI_FILE_NULL.
+    /// No file yet, in a call about files: the handler of MPI_FILE_NULL.
     AnyFile,
     /// A session.
     Session(Handle),
-    /// None yet: the handler that the call was given, and the null object it is for.
+    /// No object yet: the handler that is an argument of the call, and the null object to pass it.
     Given(Handle, Handle),
     /// No object: the handler of `Objects::comm_of_no_object`.
     Nothing,
 }
 
-/// Runs a fast path without a guard; nothing where the call may have to be timed, or the lock to be taken. The path makes no call of
-/// the MPI interface, and none of the program's functions.
+/// Runs a fast path without a guard. Returns nothing if the call must be timed, or needs the lock. The path
+/// calls neither an MPI function nor a function of the program.
 #[inline(always)]
 pub fn bare<T>(path: impl FnOnce(&mut Process) -> T) -> Option<T> {
     if !BARE.load(Ordering::Relaxed) {
         return None;
     }
-    // SAFETY: calls do not overlap (`BARE`), and a path makes none, so nobody else has a reference to the value during this one.
+    // SAFETY: MPI calls do not overlap (`BARE`), and a path makes none, so no other reference to the value
+    // exists during this one.
     unsafe { (*PROCESS.0.get()).as_mut() }.map(path)
 }
 
@@ -77,7 +80,7 @@ impl Guard {
         Guard::with(lock(), ("", On::Nothing))
     }
 
-    /// Takes the lock unless somebody has it, perhaps the caller.
+    /// Takes the lock, unless it is held, perhaps by the caller.
     pub fn enter_unless_held() -> Option<Guard> {
         LOCK.try_lock().ok().map(|held| Guard::with(Some(held), ("", On::Nothing)))
     }
@@ -87,12 +90,13 @@ impl Guard {
         Guard { process: Process::locked(&mut held), held, doing, awaiting: Awaiting::Nothing }
     }
 
-    /// Names another object than the call's first for an error that is about to be returned: a wait fails on the comm of its request.
+    /// Names the object whose error handler gets the error that is about to be returned: a wait fails on its
+    /// request's comm.
     pub fn blame(&mut self, on: On) {
         self.doing.1 = on;
     }
 
-    /// Lets the lock go, calls `outside`, takes it again. For the program's functions, which may call MPI.
+    /// Calls `outside` with the lock free. For the program's functions, which may call MPI.
     pub fn unlocked<T>(&mut self, outside: impl FnOnce() -> T) -> T {
         self.held = None;
         let value = outside();
@@ -100,7 +104,8 @@ impl Guard {
         value
     }
 
-    /// Takes note of a thread level that came or went. Before and after all use of MPI, and above MPI_THREAD_SINGLE, the lock is taken.
+    /// Notes that a thread level was granted or ended. Outside a job, and above MPI_THREAD_SINGLE, calls take
+    /// the lock.
     pub fn settle_lock(&mut self) {
         let (level, users) = if self.job.is_some() { self.threads() } else { (THREAD_MULTIPLE, 0) };
         if let Some(job) = &self.job {
@@ -110,7 +115,7 @@ impl Guard {
         let level = level.max(self.tool_threads());
         let single = level == THREAD_SINGLE;
         SINGLE.store(single, Ordering::Relaxed);
-        // Two sessions may each have a thread of their own.
+        // Two users, such as two sessions, may each have a thread.
         LONE.store(single || level < THREAD_MULTIPLE && users == 1, Ordering::Relaxed);
         BARE.store(single && self.job.is_some() && !telemetry::timed(), Ordering::Relaxed);
         if self.held.is_none() {
@@ -118,13 +123,14 @@ impl Guard {
         }
     }
 
-    /// Whether another thread may be waiting, too, or wants the lock.
+    /// Whether another thread may wait, too, or wants the lock.
     #[inline]
     pub(super) fn shares(&self) -> bool {
         self.held.is_some() && (!LONE.load(Ordering::Relaxed) || WANTED.load(Ordering::Relaxed) > 0)
     }
 
-    /// Wakes threads of ours that may sleep in a wait for what this one has done without a peer, who would ring.
+    /// Wakes other threads of this process, which may sleep in a wait for what this one did. No peer rings
+    /// for that.
     pub(crate) fn wake_others(&mut self) {
         if self.held.is_some() {
             let membership = self.job().membership;
@@ -137,7 +143,8 @@ impl Deref for Guard {
     type Target = Process;
     #[inline]
     fn deref(&self) -> &Process {
-        // SAFETY: the process lives for ever; the guard holds the lock, and lends the process out only for as long as it is borrowed itself.
+        // SAFETY: the process lives for ever; the guard holds the lock, and lends the process only while it
+        // is borrowed itself.
         unsafe { &*self.process }
     }
 }
@@ -169,10 +176,10 @@ fn lock_shared() -> MutexGuard<'static, ()> {
     held
 }
 
-/// Times that a wait gives way while other threads want the lock.
+/// How often a wait yields while other threads want the lock.
 const GIVES_TO_THREADS: u32 = 16;
 
-/// Lets those who want the lock have it: who has just let it go, and is awake, would get it again before they are.
+/// Lets other threads have the lock: this thread is awake, and would take it again before they wake.
 pub(super) fn make_room() {
     for _ in 0..GIVES_TO_THREADS {
         if WANTED.load(Ordering::Relaxed) == 0 {
@@ -183,18 +190,18 @@ pub(super) fn make_room() {
 }
 
 impl Process {
-    /// What the lock, which `lock` has got, is for.
+    /// The process, with the lock that `lock` returned.
     #[inline(always)]
     pub(super) fn locked<'a>(_held: &'a mut Option<MutexGuard<'static, ()>>) -> &'a mut Process {
         let shared = PROCESS.0.get();
-        // SAFETY: the lock is held, or calls do not overlap, so nobody else has a reference to the value now.
+        // SAFETY: the lock is held, or calls do not overlap, so no other reference to the value exists now.
         match unsafe { &mut *shared } {
             Some(process) => process,
             empty => Process::begin(empty),
         }
     }
 
-    /// The highest thread level that the program asked for, of what lives now: the world and sessions, and how many these are.
+    /// The highest thread level among the world and the sessions that live now, and how many they are.
     fn threads(&self) -> (i32, usize) {
         let world = (self.phase == Phase::Running).then_some(self.thread_level);
         let sessions = self.objects.sessions.iter().map(|(_, session)| session.thread_level);

@@ -1,49 +1,49 @@
-//! What the arguments of the latest calls on a fast path came to. The next call often has the same ones.
+//! What the latest arguments on a fast path led to: the next call often has the same ones.
 
 use super::Process;
 use datatype::{Basic, PredefinedOp};
 use objects::Handle;
 
-/// Arguments of a call but for its buffers: all that decides what is found.
+/// The arguments of a call, without its buffers: all that decides what is found.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key<W> {
     pub count: i64,
     pub datatype: Handle,
-    /// What the call is with: a rank, an op.
+    /// A rank, or an op.
     pub with: W,
     pub comm: Handle,
-    /// `Process::removals`: a handle may be given again once its object has been freed.
+    /// `Process::removals`: the handle of a freed object may be reused.
     pub removals: u64,
 }
 
-/// What was found for the latest keys, one in each place.
+/// What was found for the latest keys, one per place.
 pub(crate) struct Memo<W, F, const PLACES: usize>([(Key<W>, F); PLACES]);
 
 impl<W: Copy + Eq, F: Copy, const PLACES: usize> Memo<W, F, PLACES> {
-    /// Nothing: no comm has this handle.
+    /// An empty memo: no comm has its handle.
     pub const fn new(with: W, found: F) -> Memo<W, F, PLACES> {
         let key = Key { count: 0, datatype: Handle(0), with, comm: Handle(0), removals: 0 };
         Memo([(key, found); PLACES])
     }
 
-    /// What was found for a key, if its place still has it.
+    /// What was found for a key, if its place still holds it.
     #[inline(always)]
     pub fn get(&self, place: usize, key: &Key<W>) -> Option<F> {
         let (known, found) = &self.0[place % PLACES];
         (known == key).then_some(*found)
     }
 
-    /// Remembers what was found, in the place of the key before.
+    /// Remembers what was found, instead of the place's last key.
     #[inline(always)]
     pub fn set(&mut self, place: usize, key: Key<W>, found: F) {
         self.0[place % PLACES] = (key, found);
     }
 }
 
-/// The messages of the fast path, by the peer's rank.
+/// Messages of the fast path; the place is the rank's.
 pub(crate) type Messages = Memo<i32, FoundMessage, 8>;
 
-/// The process a message is for, and its bytes.
+/// A message's peer, context and bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct FoundMessage {
     pub context: u64,
@@ -51,10 +51,10 @@ pub(crate) struct FoundMessage {
     pub bytes: usize,
 }
 
-/// The MPI_Allreduce of the fast path, by its op.
+/// The MPI_Allreduce of the fast path.
 pub(crate) type Allreduces = Memo<Handle, FoundAllreduce, 1>;
 
-/// The slots of an MPI_Allreduce, what it does to its elements, and its bytes.
+/// An MPI_Allreduce's slots, operator, and bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct FoundAllreduce {
     pub set: usize,

@@ -1,8 +1,8 @@
 //! All state of this process, the one lock on it, and the only place that waits.
 //!
-//! Read next: `lock.rs` (`Guard`: the process with its lock held), `call.rs` (how a body is run), `wait.rs` and `poll.rs` (calls
-//! that wait and calls that may not), `raise.rs` (what becomes of an error), `callback.rs` (calls of the program's functions),
-//! `requests.rs` (whether an operation is over).
+//! Read next: `lock.rs` (`Guard`: the process with its lock held), `call.rs` (how a body is run), `wait.rs`
+//! and `poll.rs` (calls that wait, and calls that may not), `requests.rs` (whether an operation is over),
+//! `raise.rs` (errors), `callback.rs` (the program's functions).
 
 mod buffer;
 mod call;
@@ -35,18 +35,18 @@ pub(crate) use tools::{Pvar, Tool};
 pub(crate) use wait::{Awaiting, LOOKS};
 pub(crate) use window::{Facts, Win};
 
-/// How far the process is in leaving its job, which it does once, whatever sessions come after.
+/// How far the process is in leaving its job. It leaves once, even if sessions begin later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departure {
-    /// Others may still need it.
+    /// Other processes may still need it.
     Needed,
-    /// It has finalized once with nothing left to do.
+    /// It has finalized with nothing left to do.
     Arrived,
     /// So have all others.
     Left,
 }
 
-/// How far the process is in its life with MPI_COMM_WORLD (MPI 5.0, section 11.2).
+/// The state of the world model (MPI 5.0, section 11.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// MPI_Init has not been called.
@@ -59,41 +59,41 @@ pub enum Phase {
 
 /// Everything this process knows.
 pub struct Process {
-    /// Comms, datatypes, and so on; there before MPI_Init.
+    /// Comms, datatypes, and so on. They exist before MPI_Init.
     pub objects: Objects,
-    /// What needs a job; there between the first of MPI_Init and MPI_Session_init, and the last finalize.
+    /// What needs a job, from the first MPI_Init or MPI_Session_init to the last finalize.
     pub job: Option<Box<Job>>,
     /// The job after the last finalize: a session may begin again.
     pub parked: Option<Box<Job>>,
-    /// Whether this process has said goodbye to the others, and whether all have.
+    /// How far the process is in leaving its job.
     pub departure: Departure,
-    /// How far the world model is.
+    /// The state of the world model.
     pub phase: Phase,
     /// What MPI_Init_thread granted: an MPI_THREAD constant.
     pub thread_level: i32,
     /// The thread that called MPI_Init.
     pub main_thread: Option<std::thread::ThreadId>,
-    /// Values that attributes point to; they must not move.
+    /// Values that attributes point to. They must not move.
     pub attribute_values: Box<[i32; 7]>,
-    /// What MPI_Abi_set_fortran_info was told.
+    /// The argument of MPI_Abi_set_fortran_info.
     pub fortran_info: Option<objects::Info>,
-    /// What MPI_Abi_set_fortran_booleans was told: by size in bytes, the bits of true and of false.
+    /// The arguments of MPI_Abi_set_fortran_booleans: a size in bytes, the bits of true, the bits of false.
     pub fortran_booleans: Vec<(i32, [u8; 16], [u8; 16])>,
     /// The class and sentence of the latest error, for MPI_Error_string.
     pub latest_error: Option<(i32, String)>,
     /// What tools hold.
     pub(crate) tool: tools::Tool,
-    /// What the latest messages' arguments came to.
+    /// What the arguments of the latest messages led to.
     pub(crate) messages: memo::Messages,
-    /// What the latest MPI_Allreduce's arguments came to.
+    /// What the arguments of the latest MPI_Allreduce led to.
     pub(crate) allreduces: memo::Allreduces,
 }
 
-/// This process's part in the job.
+/// This process as a member of its job.
 pub struct Job {
-    /// Who we are.
+    /// Its rank, its world, the segment.
     pub membership: Membership,
-    /// What concerns all of the job.
+    /// The page that all processes of the job share.
     pub shared: &'static transport::shm::Job,
     /// Sends and receives.
     pub p2p: P2p,
@@ -101,38 +101,38 @@ pub struct Job {
     pub coll: Coll,
     /// Accesses to files.
     pub io: io::Io,
-    /// What the program's MPI_Files name.
+    /// By MPI_File.
     pub files: Table<io::File>,
-    /// What the program's MPI_Requests name, but for `deferred`.
+    /// By MPI_Request, without those in `deferred`.
     pub requests: Table<Request>,
-    /// What those of plain receives name.
+    /// By MPI_Request: plain receives.
     pub deferred: Deferred,
-    /// The request of every send that was over when it began: most short ones. It is never freed. Nothing where the program's
-    /// forgotten requests are told at the end (OUTBOARD_CHECK=2), as then each is one.
+    /// The request of all sends that were over when they began. It is never freed. With OUTBOARD_CHECK=2
+    /// there is none: each send then has a request, so that a forgotten one is reported.
     pub sent: Option<Handle>,
     /// What all windows share.
     pub rma: Rma,
-    /// What the program's MPI_Wins name.
+    /// By MPI_Win.
     pub windows: Table<Win>,
-    /// What the program's MPI_Messages name.
+    /// By MPI_Message.
     pub messages: Table<MatchedMessage>,
     /// Operations whose requests the program has freed.
     pub orphans: Vec<Work>,
-    /// Functions and comms of which collectives have been started, where operations are timed.
+    /// The collectives started so far by function and comm, if operations are timed.
     pub operations: operation::Counted,
     /// Requests whose operations take steps of their own (`Work::is_driven`).
     pub driven: Vec<Handle>,
-    /// Operators of the program in use by schedules, by token.
+    /// The program's operators that schedules use, by token.
     pub operators: slab::Slab<Operator>,
-    /// Addresses that MPI_Alloc_mem gave out, and their offsets in the arena (none: from the heap, of so many bytes).
+    /// Addresses that MPI_Alloc_mem returned, with their offsets in the arena; none: from the heap.
     pub memory: std::collections::HashMap<usize, Option<u64>>,
-    /// The cpus that it shares with other ranks.
+    /// The cpus that this rank shares with others.
     pub cpus: Cpus,
-    /// Calls by which the program may poll a window, since the latest `Guard::move_on`.
+    /// Calls by which the program may poll a window, since the last `Guard::move_on`.
     window_polls: u32,
-    /// Calls that asked for something and found nothing, since one found something.
+    /// Polls in vain since the last that found something.
     vain: poll::Vain,
-    /// The launcher that this program, which runs alone, has started for itself.
+    /// The launcher that this program started for itself because it runs without `mpirun`.
     pub launcher: Option<sys::process::Process>,
 }
 
@@ -160,13 +160,13 @@ impl Process {
         })
     }
 
-    /// The objects and the job, borrowed apart. Bodies behind `call` always have a job.
+    /// The objects and the job, borrowed apart. A body behind `call` always has a job.
     #[inline]
     pub fn parts(&mut self) -> (&mut Objects, &mut Job) {
         (&mut self.objects, self.job.as_deref_mut().expect("`call` admits bodies only while the job runs"))
     }
 
-    /// The job. Bodies behind `call` always have one.
+    /// The job. A body behind `call` always has one.
     #[inline(always)]
     pub fn job(&mut self) -> &mut Job {
         self.job.as_deref_mut().expect("`call` admits bodies only while the job runs")

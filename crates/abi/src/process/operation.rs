@@ -1,14 +1,14 @@
-//! Collectives as OUTBOARD_STATS and OUTBOARD_TRACE tell of them: by function and comm, and by the number of the call.
+//! Timed collectives for OUTBOARD_STATS and OUTBOARD_TRACE: by function, comm, and number of the call.
 
 use super::{Guard, Process};
 use objects::Handle;
 use std::collections::HashMap;
 use telemetry::Operation;
 
-/// Functions and comms that are told apart; what comes later is not told.
+/// The most pairs of function and comm that are counted.
 const COUNTED_MAX: usize = 10_000;
 
-/// By context and function.
+/// The calls, by context and function.
 pub type Counted = HashMap<(u64, &'static str), Calls>;
 
 /// The calls of a function on a comm.
@@ -19,7 +19,7 @@ pub struct Calls {
 }
 
 impl Process {
-    /// A collective that this call starts, where operations are timed.
+    /// The record of a collective that begins now, if operations are timed.
     #[inline]
     pub(crate) fn operation(
         &mut self,
@@ -54,7 +54,7 @@ impl Process {
 }
 
 impl Guard {
-    /// A collective of this call's name.
+    /// The record of a collective under the name of the running MPI function, if operations are timed.
     #[inline]
     pub(crate) fn begun(&mut self, comm: Handle, bytes: u64) -> Option<Box<Operation>> {
         let function = self.doing.0;
@@ -62,7 +62,7 @@ impl Guard {
     }
 }
 
-/// It was over when its call ended.
+/// Ends the record of a collective that its call has completed.
 #[inline]
 pub(crate) fn over(operation: Option<Box<Operation>>) {
     if let Some(operation) = operation {

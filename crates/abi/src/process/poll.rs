@@ -1,28 +1,29 @@
-//! Calls that may not wait (MPI_Test, MPI_Iprobe, ...), and calls by which a program polls a window.
+//! Calls that may not wait (MPI_Test, MPI_Iprobe, ...), and calls by which a program may poll a window.
 
 use super::lock::Guard;
 use super::{Awaiting, Job, Process};
 use error::Result;
 use telemetry::Counter;
 
-/// A run of polls in vain.
+/// Polls in vain, one after the other.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Vain {
     polls: u32,
-    /// When the clock was first looked at since the run began; 0 if it was not.
+    /// The first time that was read since the first of them; 0: none yet.
     since: u64,
-    /// Whether it is shown as a wait.
+    /// They are shown as a wait.
     shown: bool,
 }
 
-/// Polls of a window, which take 10 to 20 ns, between two rounds of progress, which take 50.
+/// Polls of a window (10 to 20 ns each) between two rounds of progress (50 ns).
 const WINDOW_POLLS: u32 = 16;
-/// Polls in vain between two looks at the clock.
+/// Polls in vain between two readings of the clock.
 const VAIN_UNTIMED: u32 = 1024;
-/// How long all polls are in vain until that is shown as a wait.
+/// Polls that are in vain for so long are shown as a wait.
 const VAIN_NS: u64 = 100_000_000;
+
 impl Job {
-    /// Counts a call by which the program may poll a window; whether `Guard::move_on` is due after it.
+    /// Counts a call by which the program may poll a window. Returns whether `Guard::move_on` is due.
     #[inline(always)]
     pub(crate) fn polls_window(&mut self) -> bool {
         self.window_polls += 1;
@@ -31,9 +32,9 @@ impl Job {
 }
 
 impl Guard {
-    /// What a call that may not wait (MPI_Test, MPI_Iprobe, ...) finds after one round of progress. Where that is nothing the poll was in vain:
-    /// `vain` counts it, and who shares its core gives it away, since who is waited for may need it.
-    #[inline(always)] // What it returns would be copied several times.
+    /// Makes one round of progress, then asks `ready`. If that finds nothing, the poll was in vain: `vain`
+    /// counts it, and a rank that shares its core yields it, since the awaited peer may need it.
+    #[inline(always)] // Otherwise the result would be copied several times.
     pub(crate) fn poll<T>(
         &mut self,
         vain: Counter,
@@ -53,7 +54,7 @@ impl Guard {
         Ok(found)
     }
 
-    /// Counts it; whether it is time to look at the clock.
+    /// Counts a poll in vain. Returns whether to read the clock.
     #[inline(always)]
     fn polled_in_vain(&mut self, counter: Counter, moved: bool) -> bool {
         telemetry::count(counter, 1);
@@ -69,7 +70,8 @@ impl Guard {
         true
     }
 
-    /// Shows polls that have been in vain for long as a wait, and tells all that is under way if it was asked to.
+    /// Shows polls that have long been in vain as a wait, and reports all that is under way if `mpirun` asked
+    /// for it.
     #[cold]
     fn show_vain_polls(&mut self, counter: Counter) {
         let now = sys::clock::now();
@@ -93,7 +95,7 @@ impl Guard {
         }
     }
 
-    /// After a call by which a program may poll a window, and of which nobody knows whether it was in vain.
+    /// After a call by which the program may poll a window. Whether it was in vain is not known.
     #[inline(always)]
     pub(crate) fn polled_window(&mut self) {
         if self.job().polls_window() {
@@ -101,8 +103,9 @@ impl Guard {
         }
     }
 
-    /// After several of them, or one that tells what is in a window (a flush, an unlock) where ranks share cores: what is under way moves on, as the
-    /// program may wait for who waits for that, and who shares its core gives it away.
+    /// Makes progress after several such calls, or, where ranks share cores, after one flush or unlock: the
+    /// program may wait for a peer that waits for an operation of this rank. A rank that shares its core then
+    /// yields it.
     pub(crate) fn move_on(&mut self) {
         let polls = std::mem::take(&mut self.job().window_polls).max(1);
         telemetry::count(Counter::WindowPolls, polls.into());
@@ -110,7 +113,7 @@ impl Guard {
         self.let_others_run();
     }
 
-    /// Who shares its core gives it away for a moment.
+    /// Yields a shared core.
     #[inline(always)]
     fn let_others_run(&mut self) {
         if !self.job().shared.may_spin() {

@@ -1,4 +1,4 @@
-//! What becomes of an error: the handler of the object it happened on is called (MPI 5.0, section 9.3).
+//! Errors: the error handler of the object concerned is called (MPI 5.0, section 9.3).
 
 use crate::process::callback;
 use crate::process::{Guard, On};
@@ -6,8 +6,10 @@ use error::{Class, Error};
 use objects::{Action, Handle, constants};
 use std::ffi::c_int;
 
-/// Calls the error handler for an error of the MPI function that `guard` was made for; returns what that function returns. It takes
-/// the guard for itself, so that a call that lends it to nobody else need not keep it in memory.
+/// Calls the error handler for an error of the guard's MPI function. Returns what that function returns.
+///
+/// It takes the guard by value, so that a call which lends it to no other function need not keep it in
+/// memory.
 #[cold]
 pub fn raise(mut guard: Guard, error: Error) -> c_int {
     let guard = &mut guard;
@@ -18,7 +20,8 @@ pub fn raise(mut guard: Guard, error: Error) -> c_int {
     invoke(guard, on, code, &sentence)
 }
 
-/// Calls the error handler of `on` with the code that the function is to return (MPI 5.0, section 9.3.1); returns what the handler made of it.
+/// Calls the error handler of `on` with a code (MPI 5.0, section 9.3.1). Returns the code, which the handler
+/// may have changed.
 pub fn invoke(guard: &mut Guard, on: On, code: c_int, sentence: &str) -> c_int {
     match handler(guard, on) {
         Action::Return => code,
@@ -38,7 +41,7 @@ pub fn invoke(guard: &mut Guard, on: On, code: c_int, sentence: &str) -> c_int {
     }
 }
 
-/// Ends the job because the library itself cannot go on.
+/// Ends the job because the library cannot continue.
 #[cold]
 pub fn end(guard: &mut Guard, doing: &str, error: &Error) -> ! {
     let sentence = format!("{doing}: {}", error.message);
@@ -53,7 +56,7 @@ pub fn leave(code: i32) -> ! {
 fn fatal(guard: &mut Guard, code: c_int, sentence: &str) -> ! {
     match &guard.job {
         Some(job) => {
-            // One write, so that the line stays whole beside those of other ranks.
+            // One write, so that no line of another rank falls into it.
             let line = format!("{}, {sentence}\n", job.membership.segment.name(job.membership.rank));
             eprint!("{line}");
             job.membership.fail(code)
@@ -65,8 +68,8 @@ fn fatal(guard: &mut Guard, code: c_int, sentence: &str) -> ! {
     }
 }
 
-/// The handler of an object. A bad handle, and an object without a handler of its own, has that for calls on no object;
-/// errors of a process that is in no job are fatal, unless the call was given a handler.
+/// The handler of an object; for a bad handle, the handler for calls on no object. Outside a job errors are
+/// fatal, unless the call has a handler as an argument.
 fn handler(guard: &Guard, on: On) -> Action {
     let objects = &guard.objects;
     let action = |handle: Handle| objects.errhandlers.get(handle).map(|handler| handler.action);
@@ -111,8 +114,8 @@ fn place(guard: &Guard, on: On) -> String {
     }
 }
 
-/// The error that a callback of the program returned. The call that made the callback returns that very code (MPI 5.0, sections
-/// 7.7.2 and 13.2).
+/// The error that a callback of the program returned. The MPI function returns that very code (MPI 5.0,
+/// sections 7.7.2 and 13.2).
 pub fn from_callback(what: &str, code: c_int) -> error::Result<()> {
     if code == constants::SUCCESS {
         return Ok(());

@@ -1,4 +1,5 @@
-//! What this process waits for, in words: shown in its page while a wait lasts, and told in full when `mpirun` asks.
+//! What this process waits for, in words: a sentence in its page while a wait lasts, and a report when
+//! `mpirun` asks for one.
 
 use crate::process::{Awaiting, On, Process};
 use crate::request::Work;
@@ -7,14 +8,14 @@ use objects::constants::{COMM_SELF, COMM_WORLD};
 use p2p::{Operation, What};
 use std::fmt::Write as _;
 
-/// Operations and messages of each sort that a report names.
+/// The most operations of one kind that a report names.
 const NAMED_MAX: usize = 10;
-/// How long a wait that may last for ever is silent.
+/// A wait for others' matching operations is reported after this time.
 const SILENCE_NS: u64 = 5_000_000_000;
 
-/// A wait for others' matching operations, which they may never start.
+/// The time for which a wait for others' matching operations goes unreported.
 pub(crate) struct Silence {
-    /// When it is over; never any more once what is waited for has been told.
+    /// Its end; `u64::MAX` once it has been reported.
     ends: u64,
 }
 
@@ -23,7 +24,7 @@ impl Silence {
         Silence { ends: sys::clock::now() + SILENCE_NS }
     }
 
-    /// Tells once, when it has lasted long, what is under way.
+    /// Reports once, when the wait has lasted long, what is under way.
     pub(crate) fn check(&mut self, process: &Process, call: &str) {
         if !self.is_over(sys::clock::now()) {
             return;
@@ -36,7 +37,7 @@ impl Silence {
         );
     }
 
-    /// Says yes once.
+    /// True once.
     fn is_over(&mut self, now: u64) -> bool {
         let over = now >= self.ends;
         if over {
@@ -46,7 +47,7 @@ impl Silence {
     }
 }
 
-/// In which call, and for what.
+/// The call that waits, and what it waits for.
 pub(crate) fn sentence(process: &Process, name: &str, on: On, awaiting: &Awaiting) -> String {
     let mut text = name.to_owned();
     if let On::Comm(handle) | On::Win(handle) | On::File(handle) = on {
@@ -128,7 +129,7 @@ pub(crate) fn report(process: &Process) -> String {
     text + &vain_polls()
 }
 
-/// The calls that asked for something and found nothing, by function.
+/// The polls in vain so far, by function.
 fn vain_polls() -> String {
     let counted = telemetry::page().values();
     let polls: Vec<String> = counted
@@ -163,7 +164,7 @@ fn named(comm: Option<(objects::Handle, &objects::Comm)>) -> String {
     }
 }
 
-/// A process by its rank in the comm, or in the job where it is not known there.
+/// A process by its rank in the comm, or in the job if it is no member.
 fn rank_in(comm: Option<(objects::Handle, &objects::Comm)>, peer: u32) -> String {
     let rank = comm.and_then(|(_, comm)| comm.partners().rank_of(peer).or_else(|| comm.group.rank_of(peer)));
     rank.unwrap_or(peer).to_string()
@@ -177,7 +178,7 @@ fn told(process: &Process, operation: &Operation, comm_is_known: bool) -> String
         if matches!(operation.what, What::Queued | What::Offered | What::Sending) { "to" } else { "from" };
     let place = if comm_is_known { String::new() } else { named(comm) };
     let bytes = match (operation.what, operation.bytes) {
-        // Of a probe.
+        // A probe.
         (What::Posted, 0) => String::new(),
         (_, bytes) => format!(", {bytes} bytes"),
     };

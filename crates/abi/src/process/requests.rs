@@ -1,4 +1,4 @@
-//! Whether operations are over, and the requests that the program has for them.
+//! Whether operations are over, and the program's requests for them.
 
 use super::{Awaiting, Guard, Job, Process};
 use crate::request::{Completion, Request, Work};
@@ -6,7 +6,7 @@ use error::Result;
 use objects::{Handle, constants};
 
 impl Guard {
-    /// Waits for an operation; whether it failed is in the completion.
+    /// Waits for an operation. The completion says whether it failed.
     #[inline]
     pub(crate) fn finish(&mut self, mut work: Work) -> Completion {
         let mut poll = |process: &mut Process| {
@@ -31,7 +31,7 @@ impl Guard {
 }
 
 impl Process {
-    /// Whether a request is over (null and inactive ones are). What it has told is kept in it.
+    /// Whether a request is over; null and inactive requests are. The request keeps its completion.
     pub(crate) fn peek(&mut self, handle: Handle) -> Result<bool> {
         if handle == constants::REQUEST_NULL || Some(handle) == self.job().sent {
             return Ok(true);
@@ -39,7 +39,7 @@ impl Process {
         self.job().advance(handle)
     }
 
-    /// A request for this work.
+    /// Enters a request for an operation.
     #[inline(always)]
     pub(crate) fn request(&mut self, comm: Handle, work: Work) -> Result<Handle> {
         let driven = work.is_driven();
@@ -52,7 +52,7 @@ impl Process {
 }
 
 impl Job {
-    /// Whether a request is over (inactive ones are). What it has to tell is kept in it.
+    /// Whether a request is over; inactive requests are. The request keeps its completion.
     pub(crate) fn advance(&mut self, handle: Handle) -> Result<bool> {
         let Job { requests, deferred, p2p, coll, operators, .. } = self;
         if let Some(receive) = deferred.get(handle) {
@@ -69,7 +69,7 @@ impl Job {
         Ok(true)
     }
 
-    /// Advances requests that have steps of their own to take; whether any is over now.
+    /// Advances requests whose operations take steps of their own. Returns whether any is over now.
     pub(crate) fn poll_driven(&mut self) -> bool {
         let mut driven = std::mem::take(&mut self.driven);
         let before = driven.len();

@@ -1,13 +1,13 @@
-//! What this process's tools hold (MPI 5.0, section 15.3).
+//! The state of the tool interface (MPI 5.0, section 15.3).
 
 use super::Guard;
 use slab::Slab;
 use telemetry::Counter;
 
-/// What the process's tools hold.
+/// What tools hold.
 #[derive(Debug, Default)]
 pub(crate) struct Tool {
-    /// Calls of MPI_T_init_thread without their MPI_T_finalize.
+    /// Calls of MPI_T_init_thread without a matching MPI_T_finalize.
     pub uses: u32,
     /// The highest thread level that one of them asked for.
     pub thread_level: i32,
@@ -15,18 +15,18 @@ pub(crate) struct Tool {
     pub sessions: Slab<Slab<Pvar>>,
 }
 
-/// A performance variable in use: what it counts from its start on.
+/// A performance variable in use. It counts from its start on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pvar {
     pub counter: Counter,
-    /// What was counted until it was stopped.
+    /// What it counted until it was last stopped.
     pub counted: u64,
-    /// The counter's value when it was started, while it runs.
+    /// While it runs: the counter's value at the start.
     pub since: Option<u64>,
 }
 
 impl Guard {
-    /// Whether tools are at work.
+    /// Whether a tool has initialized the interface.
     pub(crate) fn has_tools(&self) -> bool {
         self.tool.uses > 0
     }

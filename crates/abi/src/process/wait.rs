@@ -1,4 +1,7 @@
 //! The only place that waits, and the round of progress that a wait makes.
+//!
+//! A wait looks for news in a loop for a moment, then makes rounds of progress, and then yields and sleeps on
+//! the rank's doorbell with the lock free (`progress::Idle`).
 
 use super::lock::{Guard, make_room};
 use super::{Process, callback, raise, report};
@@ -10,9 +13,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use telemetry::Counter;
 
-/// What a wait is for, to tell people who wonder why it does not end.
+/// What a wait is for: shown if it lasts.
 pub(crate) enum Awaiting {
-    /// Nothing that could be told in short.
+    /// Unknown.
     Nothing,
     /// One message.
     Operation(p2p::Operation),
@@ -20,18 +23,19 @@ pub(crate) enum Awaiting {
     Request(Handle),
 }
 
-/// Rounds of progress at the start of a wait before the clock is looked at.
+/// Rounds of progress at the start of a wait, before the clock is read.
 const ROUNDS_UNTIMED: u32 = 16;
 /// Looks for packets before each of them.
 pub(crate) const LOOKS: u32 = 32;
-/// Times that a wait for memory alone gives way before it makes progress.
+/// How often a wait for shared memory yields before it makes progress.
 const GIVES: u32 = 16;
-/// Looks of such a wait, 20 to 60 ns each, while those that it waits for run on other cpus, before it gives way nevertheless: these, too,
-/// may be shared.
+/// Looks of such a wait (20 to 60 ns each) while its peers run on other cpus. Then it yields all the same:
+/// those may be shared, too.
 const SPINS: u32 = 64;
 
 impl Guard {
-    /// Makes progress until `ready` has an answer. `ready` is asked with the lock held, first before any progress is made.
+    /// Makes progress until `ready` has an answer. `ready` is asked with the lock held, and before the first
+    /// round, too.
     #[inline]
     pub fn wait<T>(&mut self, mut ready: impl FnMut(&mut Process) -> Option<T>) -> T {
         match self.wait_briefly(&mut ready) {
@@ -40,8 +44,8 @@ impl Guard {
         }
     }
 
-    /// The first part of a receive's wait, as `look_for`; but where threads share the lock, the message of another may be in the way for as
-    /// long as no receive is posted, so that it is asked only once.
+    /// The first part of a receive's wait, as `look_for`. Where threads share the lock, `ready` is asked once
+    /// only: another thread's message may be the next packet until a receive is posted.
     #[inline]
     pub(crate) fn look_for_message<T>(
         &mut self,
@@ -57,14 +61,16 @@ impl Guard {
         self.look_for(ready, needs)
     }
 
-    /// Whether this thread has a core for itself and no other one may be waiting, too, so that it may look for news in a loop.
+    /// Whether this thread may look for news in a loop: it has a core, and no other thread may wait.
     #[inline]
     pub(crate) fn is_alone(&mut self) -> bool {
         !self.shares() && self.job().shared.may_spin()
     }
 
-    /// The first rounds of a wait, in which most end; only a longer one is worth the clock. Who has no core to itself, or needs the
-    /// lock, is content with one, and gives way. The error says whether anything moved.
+    /// The first rounds of a wait. Most waits end in them, so they do not read the clock. A thread that
+    /// shares its core or the lock makes one only.
+    ///
+    /// Errors: `ready` has no answer yet; the value says whether anything moved.
     #[inline]
     pub(crate) fn wait_briefly<T>(
         &mut self,
@@ -77,7 +83,7 @@ impl Guard {
         let alone = self.is_alone();
         for _ in 0..if alone { ROUNDS_UNTIMED } else { 1 } {
             let packets = alone && self.look_out();
-            // Who waits for a packet takes it himself, if it is for him and nothing comes before it.
+            // A receive takes the next packet itself, if that is its message.
             if packets && let Some(value) = ready(self) {
                 return Ok(value);
             }
@@ -91,9 +97,10 @@ impl Guard {
         Err(moved)
     }
 
-    /// The first part of a wait for what `ready` finds in memory that others write. It is asked far more often than progress is made; who
-    /// shares its core, or needs the lock, gives way between. But not at once where those that are waited for run on other cores, as `needs`
-    /// tells of a cpu: who would get this one could do nothing with it but wait for them, too.
+    /// The first part of a wait for what `ready` finds in memory that peers write. `ready` is asked far more
+    /// often than progress is made. A thread that shares its core or the lock yields between; it spins for a
+    /// moment if no awaited peer may need this cpu (`needs`), since a rank that got the cpu would only wait,
+    /// too.
     #[inline]
     pub(crate) fn look_for<T>(
         &mut self,
@@ -118,7 +125,7 @@ impl Guard {
         None
     }
 
-    /// The same for who shares its core, or needs the lock.
+    /// The same where the core or the lock is shared.
     fn look_and_give_way<T>(
         &mut self,
         mut ready: impl FnMut(&mut Process) -> Option<T>,
@@ -147,8 +154,8 @@ impl Guard {
         None
     }
 
-    /// Looks for packets and slots for a while, where nothing else is under way: they are then noticed several times as soon as by
-    /// rounds of progress. Whether there are packets.
+    /// Looks for packets and slots for a moment, if nothing else is under way: that notices them several
+    /// times sooner than rounds of progress. Returns whether there are packets.
     #[inline]
     fn look_out(&mut self) -> bool {
         let Some(job) = self.job.as_deref().filter(|job| !job.coll.is_busy()) else { return false };
@@ -172,7 +179,7 @@ impl Guard {
         }
     }
 
-    /// As `wait`, for what another thread of ours does, to which the core is left at once.
+    /// As `wait`, for another thread of this process: it yields the core at once.
     pub(crate) fn wait_for_thread<T>(&mut self, ready: impl FnMut(&mut Process) -> Option<T>) -> T {
         let pace = Pace::of_rank(self.job().membership.segment);
         self.wait_at(Pace { awake: Duration::ZERO, ..pace }, ready)
@@ -190,7 +197,7 @@ impl Guard {
         let mut idle = Idle::new(pace);
         let mut shown = false;
         let value = loop {
-            // Another thread's progress may have completed what we wait for.
+            // Another thread's progress may have completed the operation.
             match self.wait_briefly(&mut ready) {
                 Ok(value) => break value,
                 Err(true) => idle.reset(),
@@ -215,7 +222,8 @@ impl Guard {
         value
     }
 
-    /// One round over all crates; whether anything moved. Calls the program's operators that are due.
+    /// Makes one round of progress over all crates, and calls the program's operators that are due. Returns
+    /// whether anything moved.
     pub fn progress(&mut self) -> bool {
         if self.job.is_none() {
             return false;
@@ -240,7 +248,7 @@ impl Guard {
         }
     }
 
-    /// Shows what this process waits for, and tells it in full if it was asked to.
+    /// Shows what this process waits for, and answers `mpirun` with a report if it asked for one.
     #[cold]
     pub(super) fn show(&mut self, since: u64, remark: &str) {
         let text = report::sentence(self, self.doing.0, self.doing.1, &self.awaiting) + remark;
@@ -252,8 +260,8 @@ impl Guard {
         }
     }
 
-    /// Idles with the lock let go, unless `ready` has an answer with the bell armed: another thread may have made the progress for it, and
-    /// then nobody rings any more.
+    /// Idles with the lock free. `ready` is asked once more after the bell is armed: another thread may have
+    /// made the last progress, and then no peer rings.
     fn rest<T>(
         &mut self,
         idle: &mut Idle,

@@ -1,4 +1,4 @@
-//! Windows as the program sees them: what `rma` does not need to know (MPI 5.0, chapter 12).
+//! Windows as the program sees them (MPI 5.0, chapter 12): what `rma` does not need.
 
 use crate::process::{Guard, Job};
 use error::Result;
@@ -9,23 +9,23 @@ use rma::{Flavor, Rma, Window};
 pub struct Win {
     /// Members, memory and epochs.
     pub window: Window,
-    /// A comm of its own, for its fences.
+    /// The comm of its fences.
     pub comm: Handle,
-    /// MPI_Win_set_name.
+    /// Its name.
     pub name: String,
-    /// Its error handler, a reference held on the table of `Objects`.
+    /// Its error handler, with a reference held in `Objects`.
     pub errhandler: Handle,
-    /// What the program attached on it.
+    /// Its attributes.
     pub attributes: Attributes,
     /// Its hints.
     pub info: Info,
-    /// What MPI_Win_free frees, if the memory is ours.
+    /// The memory that MPI_Win_free frees, if the library allocated it.
     pub allocated: Option<usize>,
     /// The predefined attributes.
     pub facts: Box<Facts>,
 }
 
-/// Values that attributes point to, in the numbers of the shim; they must not move.
+/// Values that attributes point to, in the shim's numbers. They must not move.
 pub struct Facts {
     /// MPI_WIN_BASE.
     pub base: usize,
@@ -35,12 +35,12 @@ pub struct Facts {
     pub disp_unit: i32,
     /// MPI_WIN_CREATE_FLAVOR.
     pub flavor: i32,
-    /// MPI_WIN_MODEL: stores by others and by us are the same memory.
+    /// MPI_WIN_MODEL: unified.
     pub model: i32,
 }
 
 impl Facts {
-    /// Of a window of this flavor.
+    /// The values of a window.
     pub fn new(flavor: Flavor, base: usize, size: u64, disp_unit: i64) -> Facts {
         let flavor = match flavor {
             Flavor::Create => c::WIN_FLAVOR_CREATE,
@@ -56,7 +56,8 @@ impl Facts {
 }
 
 impl Win {
-    /// What MPI_Win_get_attr gives for a predefined keyval: the base itself, and addresses of the others (MPI 5.0, section 12.2.6).
+    /// The value of a predefined keyval: the base itself, or the address of another (MPI 5.0, section
+    /// 12.2.6).
     pub fn predefined_attribute(&self, keyval: i32) -> usize {
         let facts = &*self.facts;
         match keyval {
@@ -70,25 +71,25 @@ impl Win {
 }
 
 impl Job {
-    /// A window, and what it needs to act.
+    /// A window, and the state that all windows share.
     #[inline(always)]
     pub(crate) fn window(&mut self, win: Handle) -> Result<(&mut Window, &mut Rma)> {
         Ok((&mut self.windows.get_mut(win)?.window, &mut self.rma))
     }
 }
 
-/// Looks at what peers say about a window before a wait makes progress elsewhere: some microseconds.
+/// Looks at a window, together some microseconds, before a wait makes progress.
 const LOOKS: u32 = 1000;
 
 impl Guard {
-    /// Waits until a window says yes.
+    /// Waits until `ready` is true of a window.
     #[inline]
     pub(crate) fn wait_window(
         &mut self,
         win: Handle,
         mut ready: impl FnMut(&mut Window, &Rma) -> Result<bool>,
     ) -> Result<()> {
-        // It is mostly so already, or soon, and looking is cheaper than a round of progress.
+        // Mostly it is true at once, or soon, and a look is cheaper than a round of progress.
         let looks = if self.is_alone() { LOOKS } else { 1 };
         let (window, rma) = self.job().window(win)?;
         for _ in 0..looks {
