@@ -256,7 +256,7 @@ impl AttachedSet {
         self.flat_short(Short::of(call, rank, members).filter(|short| short.fits(members))?)
     }
 
-    /// The same of a call that `Short::fits`.
+    /// The same of a call that fits (`Short::fits`).
     #[inline(always)]
     pub(crate) fn flat_short(&self, mut short: Short) -> Option<FlatCall> {
         if !self.has_space(&short) {

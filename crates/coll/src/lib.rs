@@ -126,11 +126,15 @@ impl Coll {
         })
     }
 
-    /// Whether a blocking call goes over slots on a comm of so many members. Where users choose an algorithm,
-    /// the proxy or OUTBOARD_CHECK, it does not.
+    /// A blocking call as slots take it, among so many members of one group; nothing if a schedule carries it
+    /// out. Where users choose an algorithm, the proxy or OUTBOARD_CHECK, it always does. All members come to
+    /// the same answer.
     #[inline]
-    pub fn takes(&self, short: &Short, members: usize) -> bool {
-        self.short & 1 << short.collective as u32 != 0 && short.fits(members)
+    pub fn short(&self, call: &Call, rank: usize, members: usize) -> Option<Short> {
+        if self.short & 1 << call.collective as u32 == 0 {
+            return None;
+        }
+        Short::of(call, rank, members).filter(|short| short.fits(members))
     }
 
     /// Whether an allreduce of vectors of so many bytes becomes a `FlatAllreduce` on this set. It has space
@@ -199,7 +203,7 @@ impl Coll {
         vector.long_blocks(rank).map(&mut start).collect()
     }
 
-    /// Whether the slots of a set have space for a call that `takes` allows.
+    /// Whether the slots of a set have space for a call that `short` returned.
     #[inline]
     pub fn has_space(&self, set: usize, short: &Short) -> bool {
         self.sets.blocking(set).has_space(short)
@@ -256,17 +260,6 @@ impl Coll {
         Some(self.enqueue(queue, queued))
     }
 
-    /// The same of a short call among so many members; nothing, too, before the queue's set is attached.
-    #[inline]
-    pub fn queue_short(&mut self, queue: usize, short: Short, members: usize) -> Option<CollTicket> {
-        if !self.takes(&short, members) {
-            return None;
-        }
-        let QueueState::Attached(attached) = &self.sets.queues.queues[queue].state else { return None };
-        let queued = QueuedCall::flat(attached.flat_short(short)?, || unreachable!("a short call is whole"));
-        Some(self.enqueue(queue, queued))
-    }
-
     #[inline(always)]
     fn enqueue(&mut self, queue: usize, queued: QueuedCall) -> CollTicket {
         let Coll { executor, sets, .. } = self;
@@ -313,14 +306,13 @@ impl Coll {
         }
     }
 
-    /// Makes a call that `takes` allows, if it is over after so many looks; otherwise `begin` goes on with
-    /// it.
+    /// Makes a call on slots, if it is over after so many looks; otherwise `begin` goes on with it.
     #[inline(always)]
     pub fn try_now(&mut self, set: usize, call: &mut impl Round, looks: u32) -> Option<()> {
         self.sets.try_now(set, call, looks)
     }
 
-    /// Begins a round of a call that `takes` allows.
+    /// Begins a round of a call on slots.
     #[inline]
     pub fn begin(&mut self, set: usize, call: &impl Round) -> ActiveRound {
         self.sets.begin(set, call)

@@ -143,6 +143,7 @@ impl Short {
                 let bytes = input.bytes();
                 let part = match &call.input {
                     Part::CutAt { at, .. } => at[rank] as usize..at[rank + 1] as usize,
+                    Part::PerRank(_) => rank * (bytes / members)..(rank + 1) * (bytes / members),
                     _ => 0..output.as_ref().map_or(0, |_| bytes),
                 };
                 let output = output.unwrap_or(Buffer::EMPTY);

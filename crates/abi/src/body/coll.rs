@@ -1,32 +1,22 @@
 //! Collective communication (MPI 5.0, chapter 6): the blocking and the nonblocking form of each collective.
 //!
-//! `crate::collective` checks a call and plans it, for both forms. A short call needs no plan: it goes over
-//! flat slots.
+//! `crate::collective` checks a call and plans it, for both forms (`Guard::run`, `Guard::launch`).
 
 use crate::args::{Address, Counts, Handle, In, Out};
 use crate::collective::{Reduced, Typed, TypedEach, Weighted};
-use crate::fast::flat::{self, Prepared};
-use crate::process::operation;
-use crate::process::{Guard, Process};
-use crate::request::Planned;
+use crate::process::Guard;
 use error::Result;
-use schedule::algorithm::Collective;
 
 /// MPI_Barrier
 pub fn barrier(guard: &mut Guard, comm: Handle) -> Result<()> {
-    let prepared = flat::barrier(guard, comm);
-    blocking(guard, prepared, |process| process.plan_barrier(comm))
+    let planned = guard.plan_barrier(comm)?;
+    guard.run(planned)
 }
 
 /// MPI_Ibarrier
 pub fn ibarrier(guard: &mut Guard, comm: Handle, request: Out<Handle>) -> Result<()> {
-    nonblocking(
-        guard,
-        comm,
-        request,
-        |process| flat::barrier(process, comm),
-        |process| process.plan_barrier(comm),
-    )
+    let planned = guard.plan_barrier(comm)?;
+    guard.launch(planned, request)
 }
 
 /// MPI_Bcast
@@ -34,8 +24,8 @@ pub fn ibarrier(guard: &mut Guard, comm: Handle, request: Out<Handle>) -> Result
 pub fn bcast(
     guard: &mut Guard, buffer: Address, count: i64, datatype: Handle, root: i32, comm: Handle,
 ) -> Result<()> {
-    let prepared = flat::bcast(guard, comm, root, Typed(buffer, count, datatype));
-    blocking(guard, prepared, |process| process.plan_bcast(comm, root, Typed(buffer, count, datatype)))
+    let planned = guard.plan_bcast(comm, root, Typed(buffer, count, datatype))?;
+    guard.run(planned)
 }
 
 /// MPI_Ibcast
@@ -45,11 +35,8 @@ pub fn ibcast(
     request: Out<Handle>,
 ) -> Result<()> {
     let data = Typed(buffer, count, datatype);
-    nonblocking(
-        guard, comm, request,
-        |process| flat::bcast(process, comm, root, data),
-        |process| process.plan_bcast(comm, root, data),
-    )
+    let planned = guard.plan_bcast(comm, root, data)?;
+    guard.launch(planned, request)
 }
 
 /// MPI_Gather
@@ -59,8 +46,8 @@ pub fn gather(
     recvtype: Handle, root: i32, comm: Handle,
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
-    let prepared = flat::between_root_and_all(guard, Collective::Gather, comm, root, send, recv);
-    blocking(guard, prepared, |process| process.plan_gather(comm, root, send, recv))
+    let planned = guard.plan_gather(comm, root, send, recv)?;
+    guard.run(planned)
 }
 
 /// MPI_Igather
@@ -70,11 +57,8 @@ pub fn igather(
     recvtype: Handle, root: i32, comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
-    nonblocking(
-        guard, comm, request,
-        |process| flat::between_root_and_all(process, Collective::Gather, comm, root, send, recv),
-        |process| process.plan_gather(comm, root, send, recv),
-    )
+    let planned = guard.plan_gather(comm, root, send, recv)?;
+    guard.launch(planned, request)
 }
 
 /// MPI_Gatherv
@@ -85,7 +69,7 @@ pub fn gatherv(
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Weighted(recvbuf, recvcounts, displs, recvtype));
     let planned = guard.plan_gatherv(comm, root, send, recv)?;
-    run(guard, planned)
+    guard.run(planned)
 }
 
 /// MPI_Igatherv
@@ -96,7 +80,7 @@ pub fn igatherv(
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Weighted(recvbuf, recvcounts, displs, recvtype));
     let planned = guard.plan_gatherv(comm, root, send, recv)?;
-    launch(guard, planned, request)
+    guard.launch(planned, request)
 }
 
 /// MPI_Scatter
@@ -106,8 +90,8 @@ pub fn scatter(
     recvtype: Handle, root: i32, comm: Handle,
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
-    let prepared = flat::between_root_and_all(guard, Collective::Scatter, comm, root, recv, send);
-    blocking(guard, prepared, |process| process.plan_scatter(comm, root, send, recv))
+    let planned = guard.plan_scatter(comm, root, send, recv)?;
+    guard.run(planned)
 }
 
 /// MPI_Iscatter
@@ -117,11 +101,8 @@ pub fn iscatter(
     recvtype: Handle, root: i32, comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
-    nonblocking(
-        guard, comm, request,
-        |process| flat::between_root_and_all(process, Collective::Scatter, comm, root, recv, send),
-        |process| process.plan_scatter(comm, root, send, recv),
-    )
+    let planned = guard.plan_scatter(comm, root, send, recv)?;
+    guard.launch(planned, request)
 }
 
 /// MPI_Scatterv
@@ -132,7 +113,7 @@ pub fn scatterv(
 ) -> Result<()> {
     let (send, recv) = (Weighted(sendbuf, sendcounts, displs, sendtype), Typed(recvbuf, recvcount, recvtype));
     let planned = guard.plan_scatterv(comm, root, send, recv)?;
-    run(guard, planned)
+    guard.run(planned)
 }
 
 /// MPI_Iscatterv
@@ -143,7 +124,7 @@ pub fn iscatterv(
 ) -> Result<()> {
     let (send, recv) = (Weighted(sendbuf, sendcounts, displs, sendtype), Typed(recvbuf, recvcount, recvtype));
     let planned = guard.plan_scatterv(comm, root, send, recv)?;
-    launch(guard, planned, request)
+    guard.launch(planned, request)
 }
 
 /// MPI_Allgather
@@ -153,8 +134,8 @@ pub fn allgather(
     recvtype: Handle, comm: Handle,
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
-    let prepared = flat::allgather(guard, comm, send, recv);
-    blocking(guard, prepared, |process| process.plan_allgather(comm, send, recv))
+    let planned = guard.plan_allgather(comm, send, recv)?;
+    guard.run(planned)
 }
 
 /// MPI_Iallgather
@@ -164,11 +145,8 @@ pub fn iallgather(
     recvtype: Handle, comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
-    nonblocking(
-        guard, comm, request,
-        |process| flat::allgather(process, comm, send, recv),
-        |process| process.plan_allgather(comm, send, recv),
-    )
+    let planned = guard.plan_allgather(comm, send, recv)?;
+    guard.launch(planned, request)
 }
 
 /// MPI_Allgatherv
@@ -179,7 +157,7 @@ pub fn allgatherv(
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Weighted(recvbuf, recvcounts, displs, recvtype));
     let planned = guard.plan_allgatherv(comm, send, recv)?;
-    run(guard, planned)
+    guard.run(planned)
 }
 
 /// MPI_Iallgatherv
@@ -190,7 +168,7 @@ pub fn iallgatherv(
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Weighted(recvbuf, recvcounts, displs, recvtype));
     let planned = guard.plan_allgatherv(comm, send, recv)?;
-    launch(guard, planned, request)
+    guard.launch(planned, request)
 }
 
 /// MPI_Alltoall
@@ -200,8 +178,8 @@ pub fn alltoall(
     recvtype: Handle, comm: Handle,
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
-    let prepared = flat::alltoall(guard, comm, send, recv);
-    blocking(guard, prepared, |process| process.plan_alltoall(comm, send, recv))
+    let planned = guard.plan_alltoall(comm, send, recv)?;
+    guard.run(planned)
 }
 
 /// MPI_Ialltoall
@@ -211,11 +189,8 @@ pub fn ialltoall(
     recvtype: Handle, comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
-    nonblocking(
-        guard, comm, request,
-        |process| flat::alltoall(process, comm, send, recv),
-        |process| process.plan_alltoall(comm, send, recv),
-    )
+    let planned = guard.plan_alltoall(comm, send, recv)?;
+    guard.launch(planned, request)
 }
 
 /// MPI_Alltoallv
@@ -227,7 +202,7 @@ pub fn alltoallv(
     let send = Weighted(sendbuf, sendcounts, sdispls, sendtype);
     let recv = Weighted(recvbuf, recvcounts, rdispls, recvtype);
     let planned = guard.plan_alltoallv(comm, send, recv)?;
-    run(guard, planned)
+    guard.run(planned)
 }
 
 /// MPI_Ialltoallv
@@ -240,7 +215,7 @@ pub fn ialltoallv(
     let send = Weighted(sendbuf, sendcounts, sdispls, sendtype);
     let recv = Weighted(recvbuf, recvcounts, rdispls, recvtype);
     let planned = guard.plan_alltoallv(comm, send, recv)?;
-    launch(guard, planned, request)
+    guard.launch(planned, request)
 }
 
 /// MPI_Alltoallw
@@ -252,7 +227,7 @@ pub fn alltoallw(
     let send = TypedEach(sendbuf, sendcounts, sdispls, sendtypes);
     let recv = TypedEach(recvbuf, recvcounts, rdispls, recvtypes);
     let planned = guard.plan_alltoallw(comm, send, recv)?;
-    run(guard, planned)
+    guard.run(planned)
 }
 
 /// MPI_Ialltoallw
@@ -265,7 +240,7 @@ pub fn ialltoallw(
     let send = TypedEach(sendbuf, sendcounts, sdispls, sendtypes);
     let recv = TypedEach(recvbuf, recvcounts, rdispls, recvtypes);
     let planned = guard.plan_alltoallw(comm, send, recv)?;
-    launch(guard, planned, request)
+    guard.launch(planned, request)
 }
 
 /// MPI_Reduce
@@ -275,8 +250,8 @@ pub fn reduce(
     root: i32, comm: Handle,
 ) -> Result<()> {
     let data = Reduced { sendbuf, recvbuf, datatype, op };
-    let prepared = flat::reduction(guard, Collective::Reduce, comm, root, count, &data);
-    blocking(guard, prepared, |process| process.plan_reduce(comm, root, count, data))
+    let planned = guard.plan_reduce(comm, root, count, data)?;
+    guard.run(planned)
 }
 
 /// MPI_Ireduce
@@ -286,11 +261,8 @@ pub fn ireduce(
     root: i32, comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
     let data = Reduced { sendbuf, recvbuf, datatype, op };
-    nonblocking(
-        guard, comm, request,
-        |process| flat::reduction(process, Collective::Reduce, comm, root, count, &data),
-        |process| process.plan_reduce(comm, root, count, data),
-    )
+    let planned = guard.plan_reduce(comm, root, count, data)?;
+    guard.launch(planned, request)
 }
 
 /// MPI_Allreduce
@@ -300,11 +272,8 @@ pub fn allreduce(
     comm: Handle,
 ) -> Result<()> {
     let data = Reduced { sendbuf, recvbuf, datatype, op };
-    if let Some(ended) = flat::allreduce(guard, comm, count, &data) {
-        return ended;
-    }
-    let prepared = flat::reduction(guard, Collective::Allreduce, comm, 0, count, &data);
-    blocking(guard, prepared, |process| process.plan_allreduce(comm, count, data))
+    let planned = guard.plan_allreduce(comm, count, data)?;
+    guard.run(planned)
 }
 
 /// MPI_Iallreduce
@@ -314,11 +283,8 @@ pub fn iallreduce(
     comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
     let data = Reduced { sendbuf, recvbuf, datatype, op };
-    nonblocking(
-        guard, comm, request,
-        |process| flat::reduction(process, Collective::Allreduce, comm, 0, count, &data),
-        |process| process.plan_allreduce(comm, count, data),
-    )
+    let planned = guard.plan_allreduce(comm, count, data)?;
+    guard.launch(planned, request)
 }
 
 /// MPI_Reduce_scatter_block
@@ -328,8 +294,8 @@ pub fn reduce_scatter_block(
     comm: Handle,
 ) -> Result<()> {
     let data = Reduced { sendbuf, recvbuf, datatype, op };
-    let prepared = flat::reduction(guard, Collective::ReduceScatterBlock, comm, 0, recvcount, &data);
-    blocking(guard, prepared, |process| process.plan_reduce_scatter_block(comm, recvcount, data))
+    let planned = guard.plan_reduce_scatter_block(comm, recvcount, data)?;
+    guard.run(planned)
 }
 
 /// MPI_Ireduce_scatter_block
@@ -339,11 +305,8 @@ pub fn ireduce_scatter_block(
     comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
     let data = Reduced { sendbuf, recvbuf, datatype, op };
-    nonblocking(
-        guard, comm, request,
-        |process| flat::reduction(process, Collective::ReduceScatterBlock, comm, 0, recvcount, &data),
-        |process| process.plan_reduce_scatter_block(comm, recvcount, data),
-    )
+    let planned = guard.plan_reduce_scatter_block(comm, recvcount, data)?;
+    guard.launch(planned, request)
 }
 
 /// MPI_Reduce_scatter
@@ -353,8 +316,8 @@ pub fn reduce_scatter(
     comm: Handle,
 ) -> Result<()> {
     let data = Reduced { sendbuf, recvbuf, datatype, op };
-    let prepared = flat::reduce_scatter(guard, comm, &recvcounts, &data);
-    blocking(guard, prepared, |process| process.plan_reduce_scatter(comm, recvcounts, data))
+    let planned = guard.plan_reduce_scatter(comm, recvcounts, data)?;
+    guard.run(planned)
 }
 
 /// MPI_Ireduce_scatter
@@ -364,11 +327,8 @@ pub fn ireduce_scatter(
     comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
     let data = Reduced { sendbuf, recvbuf, datatype, op };
-    nonblocking(
-        guard, comm, request,
-        |process| flat::reduce_scatter(process, comm, &recvcounts, &data),
-        |process| process.plan_reduce_scatter(comm, recvcounts, data),
-    )
+    let planned = guard.plan_reduce_scatter(comm, recvcounts, data)?;
+    guard.launch(planned, request)
 }
 
 /// MPI_Scan
@@ -378,8 +338,8 @@ pub fn scan(
     comm: Handle,
 ) -> Result<()> {
     let data = Reduced { sendbuf, recvbuf, datatype, op };
-    let prepared = flat::reduction(guard, Collective::Scan, comm, 0, count, &data);
-    blocking(guard, prepared, |process| process.plan_scan(comm, count, data))
+    let planned = guard.plan_scan(comm, count, data)?;
+    guard.run(planned)
 }
 
 /// MPI_Iscan
@@ -389,11 +349,8 @@ pub fn iscan(
     comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
     let data = Reduced { sendbuf, recvbuf, datatype, op };
-    nonblocking(
-        guard, comm, request,
-        |process| flat::reduction(process, Collective::Scan, comm, 0, count, &data),
-        |process| process.plan_scan(comm, count, data),
-    )
+    let planned = guard.plan_scan(comm, count, data)?;
+    guard.launch(planned, request)
 }
 
 /// MPI_Exscan
@@ -403,8 +360,8 @@ pub fn exscan(
     comm: Handle,
 ) -> Result<()> {
     let data = Reduced { sendbuf, recvbuf, datatype, op };
-    let prepared = flat::reduction(guard, Collective::Exscan, comm, 0, count, &data);
-    blocking(guard, prepared, |process| process.plan_exscan(comm, count, data))
+    let planned = guard.plan_exscan(comm, count, data)?;
+    guard.run(planned)
 }
 
 /// MPI_Iexscan
@@ -414,78 +371,6 @@ pub fn iexscan(
     comm: Handle, request: Out<Handle>,
 ) -> Result<()> {
     let data = Reduced { sendbuf, recvbuf, datatype, op };
-    nonblocking(
-        guard, comm, request,
-        |process| flat::reduction(process, Collective::Exscan, comm, 0, count, &data),
-        |process| process.plan_exscan(comm, count, data),
-    )
-}
-
-/// Makes a call over flat slots if it is prepared for them, else by the schedule that `plan` makes.
-#[inline(always)]
-fn blocking(
-    guard: &mut Guard,
-    prepared: Option<Prepared>,
-    plan: impl FnOnce(&mut Process) -> Result<Planned>,
-) -> Result<()> {
-    let mut operation = None;
-    if let Some(mut prepared) = prepared {
-        operation = guard.begun(prepared.0.comm, flat::told(&prepared.1));
-        if guard.round(&mut prepared)? {
-            operation::over(operation);
-            return Ok(());
-        }
-    }
-    let planned = plan(guard)?;
-    run_timed(guard, planned, operation)
-}
-
-/// Enters a call into the comm's queue if `prepare` has one for it, else starts the schedule that `plan`
-/// makes.
-#[inline(always)]
-fn nonblocking(
-    guard: &mut Guard,
-    comm: Handle,
-    request: Out<Handle>,
-    prepare: impl FnOnce(&mut Process) -> Option<Prepared>,
-    plan: impl FnOnce(&mut Process) -> Result<Planned>,
-) -> Result<()> {
-    request.check()?;
-    if let Some(work) = guard.enqueue(comm, prepare) {
-        return request.set(guard.request(comm, work)?);
-    }
-    let planned = plan(guard)?;
-    launch(guard, planned, request)
-}
-
-/// Runs a schedule and waits for it.
-pub(crate) fn run(guard: &mut Guard, planned: Planned) -> Result<()> {
-    run_timed(guard, planned, None)
-}
-
-/// As `run`. `operation` is the call's timing, if it has begun already.
-fn run_timed(
-    guard: &mut Guard,
-    planned: Planned,
-    operation: Option<Box<telemetry::Operation>>,
-) -> Result<()> {
-    let (comm, bytes) = planned.told();
-    let operation = operation.or_else(|| guard.begun(comm, bytes));
-    if guard.vector(&planned)? {
-        operation::over(operation);
-        return Ok(());
-    }
-    let mut work = planned.blocking().start(guard)?.1;
-    work.follow(operation, &guard.job().coll);
-    guard.finish(work).error.map_or(Ok(()), Err)
-}
-
-/// Starts a schedule and hands its request to the program.
-pub(crate) fn launch(guard: &mut Guard, planned: Planned, request: Out<Handle>) -> Result<()> {
-    request.check()?;
-    let bytes = planned.told().1;
-    let (comm, mut work) = planned.start(guard)?;
-    let operation = guard.begun(comm, bytes);
-    work.follow(operation, &guard.job().coll);
-    request.set(guard.request(comm, work)?)
+    let planned = guard.plan_exscan(comm, count, data)?;
+    guard.launch(planned, request)
 }

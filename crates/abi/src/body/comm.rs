@@ -6,7 +6,7 @@ use super::info::enter_info;
 use super::request::enter_complete;
 use crate::args::{Handle, Out, Text, TextOut};
 use crate::attribute;
-use crate::fast::flat;
+use crate::collective::detach;
 use crate::hardware;
 use crate::process::{Guard, On};
 use error::{Class, Result, fail};
@@ -349,7 +349,7 @@ pub fn comm_free(guard: &mut Guard, comm: Out<Handle>) -> Result<()> {
     let context = guard.objects.comm(handle)?.context;
     buffers::detach_before_free(guard, p2p::Owner::Comm(context))?;
     let freed = guard.objects.comms.remove(handle)?;
-    flat::leave(&mut guard.job().coll, &freed);
+    detach(&mut guard.job().coll, &freed);
     release(&mut guard.objects.errhandlers, freed.errhandler)?;
     crate::connect::publish(guard);
     comm.set(c::COMM_NULL)

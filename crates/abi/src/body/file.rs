@@ -4,7 +4,7 @@
 use super::comm::intracomm;
 use super::info::enter_info;
 use crate::args::{Address, Callback, Handle, Out, OutCount, Text, TextOut};
-use crate::fast::flat;
+use crate::collective::detach;
 use crate::lenient::{self, Taken};
 use crate::process::{Guard, On};
 use error::{Class, Result, fail};
@@ -149,7 +149,7 @@ pub fn file_close(guard: &mut Guard, fh: Out<Handle>) -> Result<()> {
     let synced = if deletes { Ok(()) } else { guard.unlocked(|| storage.sync()) };
     let mut outcome = guard.all_succeed(&mut members, synced, |_| []).map(drop);
     let file = guard.job().files.remove(handle)?;
-    flat::leave(&mut guard.job().coll, &file.comm);
+    detach(&mut guard.job().coll, &file.comm);
     if members.rank == 0 {
         guard.job().coll.memory().free(file.shared.offset());
     }

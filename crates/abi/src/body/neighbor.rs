@@ -1,7 +1,6 @@
 //! Neighborhood collectives (MPI 5.0, sections 8.6 to 8.8): the blocking, the nonblocking and the persistent
 //! form of each. `Process::plan_neighbor_*` checks a call and plans it, for all three.
 
-use super::coll::{launch, run};
 use super::persistent::persist;
 use crate::args::{Address, Counts, Handle, In, Out};
 use crate::collective::{Typed, TypedEach, Weighted};
@@ -16,7 +15,7 @@ pub fn neighbor_allgather(
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
     let planned = guard.plan_neighbor_allgather(comm, send, recv)?;
-    run(guard, planned)
+    guard.run(planned)
 }
 
 /// MPI_Ineighbor_allgather
@@ -27,7 +26,7 @@ pub fn ineighbor_allgather(
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
     let planned = guard.plan_neighbor_allgather(comm, send, recv)?;
-    launch(guard, planned, request)
+    guard.launch(planned, request)
 }
 
 /// MPI_Neighbor_allgather_init
@@ -49,7 +48,7 @@ pub fn neighbor_allgatherv(
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Weighted(recvbuf, recvcounts, displs, recvtype));
     let planned = guard.plan_neighbor_allgatherv(comm, send, recv)?;
-    run(guard, planned)
+    guard.run(planned)
 }
 
 /// MPI_Ineighbor_allgatherv
@@ -60,7 +59,7 @@ pub fn ineighbor_allgatherv(
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Weighted(recvbuf, recvcounts, displs, recvtype));
     let planned = guard.plan_neighbor_allgatherv(comm, send, recv)?;
-    launch(guard, planned, request)
+    guard.launch(planned, request)
 }
 
 /// MPI_Neighbor_allgatherv_init
@@ -82,7 +81,7 @@ pub fn neighbor_alltoall(
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
     let planned = guard.plan_neighbor_alltoall(comm, send, recv)?;
-    run(guard, planned)
+    guard.run(planned)
 }
 
 /// MPI_Ineighbor_alltoall
@@ -93,7 +92,7 @@ pub fn ineighbor_alltoall(
 ) -> Result<()> {
     let (send, recv) = (Typed(sendbuf, sendcount, sendtype), Typed(recvbuf, recvcount, recvtype));
     let planned = guard.plan_neighbor_alltoall(comm, send, recv)?;
-    launch(guard, planned, request)
+    guard.launch(planned, request)
 }
 
 /// MPI_Neighbor_alltoall_init
@@ -116,7 +115,7 @@ pub fn neighbor_alltoallv(
     let send = Weighted(sendbuf, sendcounts, sdispls, sendtype);
     let recv = Weighted(recvbuf, recvcounts, rdispls, recvtype);
     let planned = guard.plan_neighbor_alltoallv(comm, send, recv)?;
-    run(guard, planned)
+    guard.run(planned)
 }
 
 /// MPI_Ineighbor_alltoallv
@@ -129,7 +128,7 @@ pub fn ineighbor_alltoallv(
     let send = Weighted(sendbuf, sendcounts, sdispls, sendtype);
     let recv = Weighted(recvbuf, recvcounts, rdispls, recvtype);
     let planned = guard.plan_neighbor_alltoallv(comm, send, recv)?;
-    launch(guard, planned, request)
+    guard.launch(planned, request)
 }
 
 /// MPI_Neighbor_alltoallv_init
@@ -154,7 +153,7 @@ pub fn neighbor_alltoallw(
     let send = TypedEach(sendbuf, sendcounts, Counts::Longs(sdispls), sendtypes);
     let recv = TypedEach(recvbuf, recvcounts, Counts::Longs(rdispls), recvtypes);
     let planned = guard.plan_neighbor_alltoallw(comm, send, recv)?;
-    run(guard, planned)
+    guard.run(planned)
 }
 
 /// MPI_Ineighbor_alltoallw
@@ -167,7 +166,7 @@ pub fn ineighbor_alltoallw(
     let send = TypedEach(sendbuf, sendcounts, Counts::Longs(sdispls), sendtypes);
     let recv = TypedEach(recvbuf, recvcounts, Counts::Longs(rdispls), recvtypes);
     let planned = guard.plan_neighbor_alltoallw(comm, send, recv)?;
-    launch(guard, planned, request)
+    guard.launch(planned, request)
 }
 
 /// MPI_Neighbor_alltoallw_init

@@ -9,7 +9,7 @@
 
 use crate::args::{Address, Handle, Out};
 use crate::collective::Reduced;
-use crate::fast::flat;
+use crate::fast::allreduce;
 use crate::fast::message::tag_of;
 use crate::process::Process;
 use rma::Way;
@@ -90,7 +90,7 @@ pub fn allreduce(
     process: &mut Process, sendbuf: Address, recvbuf: Address, count: i64, datatype: Handle, op: Handle,
     comm: Handle,
 ) -> Option<()> {
-    flat::allreduce_now(process, comm, count, &Reduced { sendbuf, recvbuf, datatype, op })
+    allreduce::try_now(process, comm, count, &Reduced { sendbuf, recvbuf, datatype, op })
 }
 
 /// The origin's buffer, if the target has the same count and datatype.

@@ -9,7 +9,7 @@ use super::comm::group_of;
 use super::info::enter_info;
 use super::intercomm::disjoint;
 use crate::args::{Handle, Out, Text, TextOut};
-use crate::fast::flat;
+use crate::collective::detach;
 use crate::process::{Departure, Guard, On};
 use crate::request::{to_bytes, to_words};
 use error::{Class, Result, fail};
@@ -213,7 +213,7 @@ pub fn intercomm_create_from_groups(
     let temporary = guard.objects.enter_comm(Comm::new(context, local.clone(), ""))?;
     let found = guard.root_tells(temporary, local_leader as u32, found);
     let removed = guard.objects.comms.remove(temporary)?;
-    flat::leave(&mut guard.job().coll, &removed);
+    detach(&mut guard.job().coll, &removed);
     let remote = group_of(guard, to_words(&found?).into_iter().map(|peer| peer as u32));
     // Both sides must come to the same context, so the processes are taken in the comm's order.
     let mut comm = Comm::between(Context::of_groups(), local, remote, "");

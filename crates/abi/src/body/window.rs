@@ -6,7 +6,7 @@ use super::environment::{allocate, free_mem};
 use super::info::enter_info;
 use crate::args::{Address, Handle, Out, OutCount, Text, TextOut};
 use crate::attribute;
-use crate::fast::flat;
+use crate::collective::detach;
 use crate::process::{Awaiting, Guard, Job, On, Process};
 use crate::process::{Facts, Win};
 use error::{Class, Result, fail};
@@ -138,7 +138,7 @@ fn create(guard: &mut Guard, comm: Handle, asked: Result<NewWindow>, win: Out<Ha
     });
     if made.is_err() {
         let hidden = guard.objects.comms.remove(hidden)?;
-        flat::leave(&mut guard.job().coll, &hidden);
+        detach(&mut guard.job().coll, &hidden);
     }
     made
 }
@@ -323,7 +323,7 @@ pub fn win_free(guard: &mut Guard, win: Out<Handle>) -> Result<()> {
     let Win { window, errhandler, allocated, .. } = job.windows.remove(handle)?;
     window.free(&mut job.rma, job.coll.memory());
     release(&mut objects.errhandlers, errhandler)?;
-    flat::leave(&mut job.coll, &objects.comms.remove(comm)?);
+    detach(&mut job.coll, &objects.comms.remove(comm)?);
     if let Some(address) = allocated {
         free_mem(guard, Address(address))?;
     }

@@ -3,6 +3,7 @@
 //! Read next: `reduction.rs`, `neighborhood.rs`, `start.rs` (how a planned call begins), `fast/flat.rs` (the fast path of short calls).
 
 mod agreement;
+mod flat;
 mod neighborhood;
 mod reduction;
 mod start;
@@ -13,6 +14,7 @@ use crate::request::Planned;
 use coll::{Call, Part};
 use datatype::Buffer;
 use error::{Class, Result, fail};
+pub(crate) use flat::detach;
 use objects::constants;
 use schedule::algorithm::Collective;
 pub(crate) use start::opened;
@@ -37,11 +39,13 @@ pub(crate) struct Reduced {
     pub op: Handle,
 }
 
-/// My rank, and how many there are with me and as partners: the same ranks but on an intercommunicator.
-struct Place {
+/// This rank, the size of its group, and that of the group with which it exchanges data: the same, but on an
+/// intercommunicator.
+struct Position {
     rank: usize,
-    own: usize,
+    size: usize,
     partners: usize,
+    is_inter: bool,
 }
 
 /// What a rank does in a rooted collective (MPI 5.0, section 6.2.3).
@@ -175,16 +179,16 @@ impl Process {
         Planned::new(comm, Call::new(collective, input, output)).root(role.root).in_place(in_place)
     }
 
-    fn place(&self, comm: Handle) -> Result<Place> {
+    fn place(&self, comm: Handle) -> Result<Position> {
         let comm = self.objects.comm(comm)?;
-        let partners = comm.partners().size() as usize;
-        Ok(Place { rank: comm.rank as usize, own: comm.size() as usize, partners })
+        let (size, partners) = (comm.size() as usize, comm.partners().size() as usize);
+        Ok(Position { rank: comm.rank as usize, size, partners, is_inter: comm.remote.is_some() })
     }
 
     fn role(&self, handle: Handle, root: i32) -> Result<Role> {
         let comm = self.objects.comm(handle)?;
         let is_inter = comm.remote.is_some();
-        let (own, partners) = comm.places();
+        let (local, partners) = comm.places();
         let place = comm.place();
         match u32::try_from(root) {
             Ok(rank) if (rank as usize) < partners.len() => {
@@ -196,7 +200,7 @@ impl Process {
             }
             // Who of this group is the root, only the root and the other group know.
             _ if is_inter && root == constants::PROC_NULL => {
-                match own.map(|rank| rank as u32).find(|rank| *rank != place) {
+                match local.map(|rank| rank as u32).find(|rank| *rank != place) {
                     Some(other) => Ok(Role { root: other, is_root: false, serves: false }),
                     None => fail!(
                         Class::Root,

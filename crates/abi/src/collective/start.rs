@@ -1,11 +1,35 @@
 //! Starting a planned collective: as the comm's next one, in a queue, or once more from a persistent request.
 
-use crate::args::Handle;
-use crate::process::{Job, Process};
+use crate::args::{Handle, Out};
+use crate::process::{Guard, Job, Process, operation};
 use crate::request::{Checked, Image, Planned, Recipe, Work, to_bytes};
 use coll::{CALLS_BEFORE, Call, Coll, CollTicket, Members, check};
 use error::Result;
 use objects::{Comm, Queue};
+
+impl Guard {
+    /// Makes a blocking collective: over the comm's slots if they take it, else by a schedule.
+    pub(crate) fn run(&mut self, planned: Planned) -> Result<()> {
+        let operation = self.begun(|| planned.told());
+        if self.run_flat(&planned)? {
+            operation::over(operation);
+            return Ok(());
+        }
+        let mut work = planned.blocking().start(self)?.1;
+        work.follow(operation, &self.job().coll);
+        self.finish(work).error.map_or(Ok(()), Err)
+    }
+
+    /// Starts a nonblocking collective, and stores its request.
+    pub(crate) fn launch(&mut self, planned: Planned, request: Out<Handle>) -> Result<()> {
+        request.check()?;
+        let told = if telemetry::timed() { planned.told() } else { (planned.comm, 0) };
+        let (comm, mut work) = planned.start(self)?;
+        let operation = self.begun(|| told);
+        work.follow(operation, &self.job().coll);
+        request.set(self.request(comm, work)?)
+    }
+}
 
 impl Planned {
     /// Starts it as the comm's next collective. Returns the comm that failures are for, too.

@@ -56,8 +56,11 @@ impl Process {
 impl Guard {
     /// The record of a collective under the name of the running MPI function, if operations are timed.
     #[inline]
-    pub(crate) fn begun(&mut self, comm: Handle, bytes: u64) -> Option<Box<Operation>> {
-        let function = self.doing.0;
+    pub(crate) fn begun(&mut self, told: impl FnOnce() -> (Handle, u64)) -> Option<Box<Operation>> {
+        if !telemetry::timed() {
+            return None;
+        }
+        let (function, (comm, bytes)) = (self.doing.0, told());
         self.operation(function, comm, bytes)
     }
 }

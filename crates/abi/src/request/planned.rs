@@ -59,9 +59,10 @@ impl Planned {
         self
     }
 
-    /// The comm, and the call if it is one among all members of it.
-    pub(crate) fn among_all(&self) -> Option<(Handle, &Call)> {
-        (self.call.neighbors.is_none() && !self.as_one).then_some((self.comm, &self.call))
+    /// The comm and the call, unless only a schedule can carry it out.
+    pub(crate) fn for_slots(&self) -> Option<(Handle, &Call)> {
+        let may = self.call.neighbors.is_none() && !self.as_one && self.imaged.is_none();
+        may.then_some((self.comm, &self.call))
     }
 
     /// The comm, and the bytes of the longer of its two buffers, for people.
