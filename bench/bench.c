@@ -166,7 +166,7 @@ static void print_row(const options *o, const test *t, size_t bytes, result r)
     fflush(stdout);
 }
 
-/* Runs one test over the sizes; whether it failed. */
+/* Runs one test over the sizes. Returns whether it failed. */
 static int run(const options *o, const test *t)
 {
     if (size < t->ranks_min) stop("%s needs %d ranks", t->name, t->ranks_min);
@@ -224,7 +224,7 @@ static void parse_iterations(options *o, const char *text)
     if (o->iterations < 1 || o->iterations_large < 1) stop("-i %s: no iterations", text);
 }
 
-/* The options; 0 to go on, 1 to stop after --help, 2 after what is no option. */
+/* Parses the options: 0 to go on, 1 to stop after --help, 2 after an unknown option. */
 static int parse(int argc, char **argv, options *o)
 {
     enum { FORM = 256, SKEW, IDLE, RATIO, JSON, REUSE };

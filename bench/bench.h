@@ -1,7 +1,6 @@
-/* What all benchmarks share: options by the names that OSU's users know, buffers, the clock, and rows as columns or as JSON.
- *
- * A benchmark is a table of tests; `bench_main` parses the command line, runs the named tests over the message sizes and prints.
- * Everything is plain MPI, so that a program may be compiled with any MPI's mpicc. */
+/* What all benchmarks share: options with the names of OSU's, buffers, the clock, and results as columns or
+   as JSON. A benchmark is a table of tests; `bench_main` parses the command line, runs the named tests over
+   the message sizes and prints. Everything is plain MPI, so any MPI's mpicc can compile a program. */
 #ifndef BENCH_H
 #define BENCH_H
 
@@ -10,10 +9,10 @@
 
 typedef struct {
     size_t bytes_min, bytes_max;      /* -m */
-    int iterations, iterations_large; /* -i; of messages beyond LARGE_BYTES */
+    int iterations, iterations_large; /* -i; for messages longer than LARGE_BYTES */
     int warm_ups;                     /* -x */
     int validate;                     /* -c */
-    int full;                         /* -f: minimum, maximum and iterations too */
+    int full;                         /* -f: also minimum, maximum and iterations */
     int json;                         /* --json */
     int window;                       /* -W: messages in flight of bandwidth tests */
     int reuse;                        /* --reuse: all messages of a window arrive in one buffer, as in OSU's programs */
@@ -23,8 +22,8 @@ typedef struct {
     const char *window_kind;          /* -w: allocate, create or dynamic */
     const char *sync;                 /* -s: synchronisation of one-sided tests */
     int from_malloc;                  /* -B malloc; else MPI_Alloc_mem */
-    int skew_us;                      /* --skew: ranks arrive up to so much later than each other */
-    int idle_us;                      /* --idle: sleep so long before each operation, so that a proxy falls asleep */
+    int skew_us;                      /* --skew: the greatest delay between the arrivals of ranks */
+    int idle_us;                      /* --idle: sleep before each operation, so that a proxy falls asleep */
     double work_ratio;                /* --work-ratio: fixed work as a multiple of T_comm */
     const char *form;                 /* --form: blocking, persistent (collectives) */
 } options;
@@ -36,7 +35,7 @@ enum { MORE_MAX = 8 };
 /* One line of results. `value` is in the unit of the test's column; min and max over the ranks, negative if they mean nothing. */
 typedef struct {
     double value, min, max;
-    int failed;            /* -c found wrong bytes */
+    int failed;            /* -c has found wrong bytes */
     double more[MORE_MAX]; /* the test's further columns */
 } result;
 
@@ -56,10 +55,10 @@ extern int rank, size;
 
 int bench_main(int argc, char **argv, const char *about, const test *tests, int thread_level);
 
-/* Iterations for messages of so many bytes. */
+/* Iterations for messages of `bytes`. */
 int iterations_of(const options *o, size_t bytes);
 
-/* The type of -T, or another; and how many of a type are in so many bytes. */
+/* The type of -T, or another; and how many elements of a type `bytes` hold. */
 MPI_Datatype type_or(const options *o, MPI_Datatype otherwise);
 int count_of(MPI_Datatype type, size_t bytes);
 
@@ -67,7 +66,7 @@ double clock_us(void);
 /* Processor time of this thread, microseconds. */
 double cpu_us(void);
 
-/* Memory as -B says, filled with a pattern that depends on `seed`. */
+/* Memory of -B's kind, filled with a pattern that depends on `seed`. */
 void *buffer(const options *o, size_t bytes, int seed);
 void release(const options *o, void *memory);
 
@@ -79,9 +78,9 @@ size_t wrong(const void *memory, size_t bytes, int seed);
 double median(double *values, int count);
 /* Average, minimum and maximum of one number per rank; on all ranks. */
 result over_ranks(double value);
-/* Whether any rank says so. */
+/* Whether `here` is true on any rank. */
 int anywhere(int here);
-/* Stops all with a sentence. */
+/* Stops all ranks with a sentence. */
 void stop(const char *format, ...);
 
 #endif

@@ -1,7 +1,7 @@
-/* Collectives, blocking or persistent: average over the ranks of the time inside the call, as OSU's programs report it.
- *
- * --skew US: every rank arrives at a random moment of an interval of so many microseconds; reported is the time from the last arrival
- * to the last end, for which all ranks must share a clock (one machine). */
+/* Collectives, blocking or persistent: the average over the ranks of the time inside the call, as OSU's
+   programs report it. With --skew US every rank arrives at a random moment within US microseconds. The result
+   is then the time from the last arrival to the last end, for which all ranks must share a clock (one
+   machine). */
 #include "collectives.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@ static void wait_until(double time)
     while (clock_us() < time) continue;
 }
 
-/* One call; its time here, and when it began and ended. */
+/* One call: its time on this rank, and when it began and ended. */
 static double timed(const collective *c, const arguments *a, MPI_Request *persistent, double *began, double *ended)
 {
     *began = clock_us();

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* MPI_Xxx, MPI_Ixxx and MPI_Xxx_init take the same arguments but for what follows the comm. */
+/* MPI_Xxx, MPI_Ixxx and MPI_Xxx_init take the same arguments except those after the comm. */
 #define FORMS(name, blocking, nonblocking, ...)                                                                         \
     static void name##_block(const arguments *a) { MPI_##blocking(__VA_ARGS__, a->comm); }                              \
     static void name##_start(const arguments *a, MPI_Request *r) { MPI_##nonblocking(__VA_ARGS__, a->comm, r); }        \
@@ -131,7 +131,7 @@ static void put_at(void *memory, MPI_Datatype type, size_t at, double value)
     else ((signed char *)memory)[at] = (signed char)value;
 }
 
-/* What rank `from` has in element `at` of its block number `block`: small, so that sums of any type are exact. */
+/* Element `at` of block `block` of rank `from`: small, so that sums of any type are exact. */
 static double given(int from, int block, size_t at) { return (double)((from + 2 * block + at) % 5); }
 
 static double sum_up_to(int end, int block, size_t at)
@@ -141,13 +141,13 @@ static double sum_up_to(int end, int block, size_t at)
     return sum;
 }
 
-/* Element `at` of block `block` of what this rank receives, by the definition; -1 where it receives nothing. */
+/* Element `at` of block `block` that this rank receives, by the definition; -1 if it receives nothing. */
 static double expected(const collective *c, int block, size_t at)
 {
     const char *name = c->name;
     if (c->neighbor) {
-        if (size < 3) return -1; /* both neighbours are one process, and MPIs differ in which block is which */
-        /* From the left neighbour comes what it sent to the right, its block 1, and the other way round. */
+        if (size < 3) return -1; /* both neighbours are the same process, and MPIs differ in the order of its blocks */
+        /* The left neighbour sends its right block, number 1, and the other way round. */
         int from = block == 0 ? (rank + size - 1) % size : (rank + 1) % size;
         return given(from, c->send_per_rank ? 1 - block : 0, at);
     }

@@ -1,4 +1,4 @@
-/* The shortest MPI program: what MPI_Init and MPI_Finalize cost, from before the one to after the other, on rank 0. */
+/* The shortest MPI program: the time from before MPI_Init to after MPI_Finalize on rank 0. */
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,9 +1,9 @@
-/* What the machine itself needs, by bare loops on memory that the ranks share: the bounds beside which the other numbers are read.
- *
- * MPI starts the ranks and gives them the memory; no MPI call is timed. A rank has a page of flags, which the others read, and a
- * buffer. "One copy" means that the receiver copies out of the sender's buffer; "two copies" that the bytes go through a ring of
- * cells of 32 KiB (of 8 KiB, where they are called short), both ends copying at once. Who sends back what it has received, or exchanges,
- * writes where it has read last: those lines its core has already. Where there are more ranks than cores, who waits gives the core away. */
+/* The time that the machine itself needs: bare loops on memory that the ranks share, as bounds for the other
+   numbers. MPI starts the ranks and gives them the memory; no MPI call is timed. A rank has a page of flags,
+   which the others read, and a buffer. "One copy": the receiver copies out of the sender's buffer. "Two
+   copies": the bytes go through a ring of cells of 32 KiB (short cells: 8 KiB), and both ends copy at the
+   same time. A rank that sends back what it has received, or exchanges, writes where it has read last,
+   because its core has those lines already. If there are more ranks than cores, a rank that waits yields. */
 #define _GNU_SOURCE
 #include "bench.h"
 
@@ -21,25 +21,26 @@ extern char **environ;
 enum { LINE = 64, SLOTS = 64, INLINE = 48, BUFFER_OFFSET = 1 << 20 };
 enum { CELL = 32 << 10, SHORT_CELL = 8 << 10, CELLS_BYTES = 256 << 10 };
 
-/* A short message, or the news of a full cell. */
+/* A short message, or the flag of a full cell. */
 typedef struct {
     _Alignas(LINE) atomic_ulong turn;
     char bytes[INLINE];
 } slot;
 
-/* What a rank shows where all meet, with a value. */
+/* A rank's flag in a collective, with a value. */
 typedef struct {
     _Alignas(2 * LINE) atomic_ulong flag;
     double value;
 } place;
 
-/* What a rank shows: a place for every other turn, how many messages it has sent or taken, the ring into which it sends. */
+/* A rank's shared page: a flag for every other turn, how many messages it has sent or received, the ring into
+   which it sends. */
 typedef struct {
     place places[2];
     _Alignas(LINE) atomic_ulong flag;
     _Alignas(LINE) atomic_ulong taken;
     _Alignas(LINE) pid_t process;
-    char *local; /* where `buffer` is for the rank itself */
+    char *local; /* the address of `buffer` in its own rank */
     slot slots[SLOTS];
     _Alignas(LINE) char cells[CELLS_BYTES];
 } page;
@@ -50,7 +51,7 @@ typedef struct {
     page **pages;   /* one per rank */
     char **buffers; /* one per rank, shared */
     int crowded;
-    int by_turns;       /* Messages go to and fro, all through the cells of rank 0. */
+    int by_turns;       /* Messages go to and fro, all through rank 0's cells. */
     unsigned long turn; /* of `meet` */
 } shared;
 
@@ -97,8 +98,8 @@ static void close_shared(shared *s)
     free(s->buffers);
 }
 
-/* As memcpy, but by vectors where that takes less: the C library copies long blocks by `rep movsb`, which on Intel's processors is slower
- * as long as the nearest caches hold everything. */
+/* As memcpy, but with vector instructions where they are faster: the C library copies long blocks by `rep
+   movsb`, which on Intel's processors is slower while the nearest caches hold everything. */
 #if defined __x86_64__ && defined __GNUC__
 typedef long vector __attribute__((vector_size(32), aligned(1), may_alias));
 __attribute__((target("avx2"))) static void copy_by_vectors(char *to, const char *from, size_t bytes)
@@ -121,7 +122,7 @@ static void copy(char *to, const char *from, size_t bytes)
 {
     enum { LEAST = 4 << 10, UNKNOWN = 1 };
     static size_t most = UNKNOWN;
-    /* Where ranks share a core, they share the caches, too. */
+    /* Ranks that share a core share its caches, too. */
     if (most == UNKNOWN)
         most = !vectors_suit() ? 0 : size > sysconf(_SC_NPROCESSORS_ONLN) ? 32 << 10 : 128 << 10;
     if (bytes >= LEAST && bytes <= most) copy_by_vectors(to, from, bytes);
@@ -130,7 +131,8 @@ static void copy(char *to, const char *from, size_t bytes)
 
 static size_t lines(size_t bytes) { return (bytes + LINE - 1) / LINE * LINE; }
 
-/* Two copies: one message through the ring of the sender, by cells of so many bytes; `sent` counts slots, on either side. */
+/* Two copies: one message through the sender's ring, in cells of `cell` bytes; `sent` counts cells, on either
+   side. */
 static void put_in(const shared *s, const char *from, size_t bytes, size_t cell, unsigned long *sent)
 {
     page *ring = s->pages[rank], *other = s->pages[1 - rank], *area = s->by_turns ? s->pages[0] : ring;
@@ -152,7 +154,7 @@ static void take_out(const shared *s, char *to, size_t bytes, size_t cell, unsig
     page *ring = s->pages[1 - rank], *me = s->pages[rank], *area = s->by_turns ? s->pages[0] : ring;
     size_t cells = CELLS_BYTES / cell;
     int is_long = bytes > INLINE;
-    /* Told rarely where slots are many, since a line that both touch costs a round trip. */
+    /* With many cells the flag is written rarely, because a line that both touch costs a round trip. */
     unsigned long often = is_long ? 1 : SLOTS / 4;
     do {
         size_t part = bytes < cell ? bytes : cell;
@@ -280,7 +282,7 @@ static result one_sided(const options *o, const test *t, size_t bytes)
     return (result){time, -1, -1, anywhere(failed), {0}};
 }
 
-/* Each rank comes to its next turn, and sees that the others have. */
+/* Each rank begins its next turn, and waits until the others have. */
 static void come(shared *s)
 {
     s->turn++;
@@ -318,8 +320,8 @@ static void work(void)
     if (work_us > 0)
         for (double began = clock_us(); clock_us() - began < work_us;) continue;
 }
-/* The same from memory of one's own, through the shared buffers, which nobody reads any more when `collective` lets us begin: every other time
- * each block through that of the rank that it is for. */
+/* The same from private memory, through the shared buffers, which no rank reads any more when `collective`
+   begins. Every other time each block goes through the buffer of the rank that receives it. */
 static char *passage(const shared *s, int crosses, int from, int to, size_t bytes)
 {
     return crosses ? s->buffers[to] + from * bytes : s->buffers[from] + to * bytes;
@@ -341,7 +343,7 @@ static void alltoall_two_copies(shared *s, char *in, size_t bytes)
         copy(in + from * bytes, passage(s, crosses, from, rank, bytes), bytes);
     }
 }
-/* The same by the kernel, which copies from one process's memory into another's. */
+/* The same through the kernel, which copies from one process's memory into another's. */
 static void alltoall_by_kernel(shared *s, char *in, size_t bytes)
 {
     char *out = in + (size + 2) * bytes;
@@ -362,8 +364,8 @@ static void add(float *sums, const float *mine, const float *other, size_t many)
 {
     for (size_t i = 0; i < many; i++) sums[i] = mine[i] + other[i];
 }
-/* Each rank shows its vector but for its own part, of which it adds up all, by steps that stay in the cache, and leaves that sum where the others had
- * shown theirs. */
+/* Each rank publishes its vector except its own part. It adds up all vectors in that part, in steps that stay
+   in the cache, and stores the sum where the others had published theirs. */
 static void allreduce(shared *s, char *in, size_t bytes)
 {
     enum { STEP = 32 << 10 };
@@ -386,7 +388,8 @@ static void allreduce(shared *s, char *in, size_t bytes)
     }
 }
 
-/* Whether one more exchange brings each rank what it must; the others have no vectors of their own to tell by. */
+/* Whether one more exchange gives each rank the right bytes. The other tests have no vectors of their own to
+   check. */
 static int is_wrong(shared *s, void (*body)(shared *, char *, size_t), char *in, size_t bytes)
 {
     char *out = in + (size + 2) * bytes;
@@ -396,7 +399,7 @@ static int is_wrong(shared *s, void (*body)(shared *, char *, size_t), char *in,
     if (body == allreduce) {
         for (size_t i = 0; i < bytes / 4; i++) mine[i] = rank + i % 5;
         body(s, in, bytes);
-        /* What is left over where ranks cannot divide it is nobody's part. */
+        /* A remainder that the ranks cannot divide belongs to no part. */
         for (size_t i = 0; i < bytes / 4 / size * size; i++) wrongs += sums[i] != ranks + size * (float)(i % 5);
     } else if (body == alltoall_two_copies || body == alltoall_by_kernel) {
         for (size_t i = 0; i < size * bytes; i++) out[i] = (char)(rank * 7 + i / bytes * 3 + i % bytes);
@@ -425,7 +428,7 @@ static result collective(const options *o, const test *t, size_t bytes)
         if (i >= 0) sum += clock_us() - began;
     }
     result r = over_ranks(sum / many);
-    /* Twice, since blocks take two ways. */
+    /* Twice, because blocks take two ways. */
     r.failed = o->validate && (anywhere(is_wrong(&s, body, in, bytes)) | anywhere(is_wrong(&s, body, in, bytes)));
     release(o, in);
     close_shared(&s);
@@ -441,7 +444,7 @@ static result beside_work(const options *o, const test *t, size_t bytes)
     return r;
 }
 
-/* System calls: one that does nothing, giving the core away, reading the other rank's memory, starting programs. */
+/* System calls: an empty one, a yield, a read of the other rank's memory, starting programs. */
 static result nothing(const options *o, const test *t, size_t bytes)
 {
     double began = clock_us();

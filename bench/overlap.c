@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Work that touches no memory and that no compiler removes; `units` of it always take the same instructions. */
+/* Work that touches no memory and that no compiler removes; `units` of it always take the same number of
+   instructions. */
 static void work(long units)
 {
     volatile double kept = 1;
@@ -28,7 +29,7 @@ typedef struct {
     double host;
 } times;
 
-/* What one reading of the thread's clock adds to a span between two readings. */
+/* The time that reading the thread's clock adds to a span between two readings. */
 static double clock_cost_us(void)
 {
     double costs[101];
@@ -49,7 +50,8 @@ static times measure(const options *o, const collective *c, const arguments *a, 
         MPI_Request request;
         if (o->idle_us) usleep(o->idle_us);
         MPI_Barrier(MPI_COMM_WORLD);
-        /* Reading the thread's clock is a system call, so it is read in iterations of their own, which are not timed. */
+        /* Reading the thread's clock is a system call, so it is read in separate iterations, which are not
+           timed. */
         int metered = i >= many;
         double began = clock_us(), host = 0, cpu = metered ? cpu_us() : 0;
         if (c) c->start(a, &request);
@@ -81,7 +83,7 @@ static times measure(const options *o, const collective *c, const arguments *a, 
     return t;
 }
 
-/* Units of work that take `wanted` microseconds as `of` reads them; the same on all ranks. */
+/* The units of work that take `wanted` microseconds by the clock `of`; the same number on all ranks. */
 static long units_for(const options *o, size_t bytes, double wanted, int by_span)
 {
     long units = 1000;

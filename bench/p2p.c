@@ -11,7 +11,7 @@ enum { TAG = 1, ACK_TAG = 2 };
 
 static result one(double value, int failed) { return (result){value, -1, -1, anywhere(failed), {0}}; }
 
-/* Rank of the partner in a pair, or -1 for ranks that look on. */
+/* Rank of the partner in a pair, or -1 for ranks that take no part. */
 static int partner(int pairs)
 {
     int half = size / 2;
@@ -214,12 +214,12 @@ static result thread_latency(const options *o, const test *t, size_t bytes)
     return one(sum / o->threads, failed);
 }
 
-/* How the pieces of a derived datatype lie. */
+/* The layout of the pieces of a derived datatype. */
 typedef struct {
     MPI_Datatype (*make)(int doubles);
 } layout;
 
-/* Latency of `bytes` bytes of data that lie in pieces. The pieces are spread over twice the memory. */
+/* Latency of `bytes` bytes of data in pieces, which are spread over twice the memory. */
 static result pieces(const options *o, const test *t, size_t bytes)
 {
     int doubles = (int)(bytes / sizeof(double)), other = partner(1), failed = 0;
@@ -235,7 +235,7 @@ static result pieces(const options *o, const test *t, size_t bytes)
     if (other >= 0) {
         time = ping_pong(o, bytes, out, in, 1, type, other);
         if (o->validate) {
-            /* What arrived, packed, is what the partner's buffer packs to. */
+            /* The received data, packed, equal the partner's buffer, packed. */
             int here = 0, there = 0;
             char *got = malloc(bytes), *sent = malloc(bytes);
             MPI_Pack(in, 1, type, got, (int)bytes, &here, MPI_COMM_SELF);
@@ -344,7 +344,7 @@ static void by_test(void *memory, int count, MPI_Datatype type, int from)
 
 static const taking receiving = {by_recv}, probing = {by_iprobe}, testing = {by_test};
 
-/* One token goes round all ranks: microseconds a hop. */
+/* One token goes round all ranks: microseconds per hop. */
 static result ring(const options *o, const test *t, size_t bytes)
 {
     MPI_Datatype type = type_or(o, MPI_CHAR);
@@ -388,7 +388,7 @@ static const test tests[] = {
 
 int main(int argc, char **argv)
 {
-    /* Only the threaded test asks for threads, since an MPI may be slower with them. */
+    /* Only the threaded test asks for threads, because an MPI may be slower with them. */
     int level = MPI_THREAD_SINGLE;
     for (int at = 1; at < argc; at++)
         if (strcmp(argv[at], "latency_mt") == 0 || strcmp(argv[at], "all") == 0) level = MPI_THREAD_MULTIPLE;

@@ -73,7 +73,7 @@ static void issue(const place *p, operation op)
 
 typedef enum { FENCE, PSCW, LOCK, LOCK_ALL, FLUSH, FLUSH_LOCAL, LOCK_ALL_FLUSH } synchronisation;
 
-/* What -s names. Said once, since comparing names takes as long as a short operation. */
+/* The value of -s, parsed once: comparing names takes as long as a short operation. */
 static synchronisation named(const char *name)
 {
     static const char *const names[] = {"fence", "pscw", "lock", "lock_all", "flush", "flush_local", "lock_all_flush"};
@@ -82,7 +82,7 @@ static synchronisation named(const char *name)
     return (synchronisation)at;
 }
 
-/* The target's part where it has one: active target synchronisation. */
+/* The target's part, in active target synchronisation. */
 static void attend(synchronisation s, const place *p, MPI_Group origin)
 {
     if (s == PSCW) {
@@ -139,14 +139,14 @@ typedef struct {
     int bandwidth;
 } kind;
 
-/* Whether what lies at the target, and what the origin got from it, is what `many` operations leave. */
+/* Whether the target's memory, and what the origin got from it, is right after `many` operations. */
 static int is_right(const place *p, operation op, unsigned long many)
 {
     unsigned long one, target, got;
     unsigned char first[8];
     if (op == PUT) return rank != 1 || wrong(p->base, p->bytes, 0) == 0;
     if (op == GET) return rank != 0 || wrong(p->local, p->bytes, 1) == 0;
-    /* Rank 0 gave its pattern, as longs: sums of it, or the first that was swapped for zero. */
+    /* Rank 0 sent its pattern, as longs: their sums, or the first one swapped for zero. */
     for (size_t at = 0; at < p->bytes; at += 8) {
         for (int i = 0; i < 8; i++) first[i] = pattern(0, at + i);
         memcpy(&one, first, 8);

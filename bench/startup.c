@@ -1,7 +1,6 @@
-/* What starting costs: time in MPI_Init and MPI_Finalize, time of the first messages, memory per rank.
- *
- * It prints by itself and not through bench.h, because its subject is what happens before and after that could work. The job's wall
- * time, launcher included, is for whoever starts it to take: `outboard bench` does. */
+/* The cost of starting: time in MPI_Init and MPI_Finalize, time of the first messages, memory per rank. It
+   does not use bench.h, because it measures what happens before MPI_Init returns and after MPI_Finalize
+   begins. `outboard bench`, which starts it, takes the job's wall time with the launcher. */
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>
@@ -39,7 +38,7 @@ int main(int argc, char **argv)
     int rank, size;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    /* Each rank to each: what connections cost. */
+    /* A message from each rank to each: the cost of connections. */
     char token[64] = {0}, tokens[64];
     began = clock_ms();
     for (int shift = 0; shift < size; shift++)

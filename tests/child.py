@@ -16,7 +16,7 @@ def run(command, environment, timeout, cwd=None):
         if os.path.basename(command[0]) in ("mpirun", "mpiexec"):
             os.kill(child.pid, signal.SIGUSR1)
             time.sleep(2)
-        # SIGTERM first: ending everything it started is the launcher's own business, and tested here.
+        # SIGTERM first: the launcher itself must end everything that it started; that is tested here.
         os.killpg(child.pid, signal.SIGTERM)
         try:
             output, _ = child.communicate(timeout=5)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 HOST = "x86_64-unknown-linux-gnu"
-# What ThreadSanitizer shall not report: it takes one file.
+# Reports that ThreadSanitizer suppresses: it takes one file.
 SUPPRESSIONS = ROOT / "target/thread/thread.supp"
 OPTIONS = {
-    # Not every thread of a fuzzed program ends, and what a program leaves allocated is valgrind's business.
+    # Not every thread of a fuzzed program ends, and valgrind checks what a program leaves allocated.
     "address": {"ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=0:abort_on_error=0:allocator_may_return_null=1"},
     "thread": {"TSAN_OPTIONS": f"halt_on_error=0:exitcode=66:history_size=4:suppressions={SUPPRESSIONS}"},
 }

@@ -35,7 +35,7 @@ static double between(const double *values, int n, double i, double j)
     return cubic(column, i - floor(i));
 }
 
-/* Text whose place is a part of its width to the left of (x, y). */
+/* Text that begins a part of its width to the left of (x, y). */
 static void write_text(cairo_t *on, double x, double y, double part, const char *text)
 {
     cairo_text_extents_t size;

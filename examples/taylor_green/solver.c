@@ -42,7 +42,7 @@ static double complex *block_row(const solver *s, double complex *blocks, int pe
 
 enum direction { INTO_BLOCKS, OUT_OF_BLOCKS };
 
-/* Between `planes`, [x of the slab][ky][kz], and blocks: the ky of one peer lie together. */
+/* Between `planes`, [x of the slab][ky][kz], and blocks: the ky of one peer are adjacent. */
 static void move_planes(solver *s, double complex *blocks, enum direction direction)
 {
     size_t run = (size_t)s->slab * s->half;
@@ -75,7 +75,7 @@ static void move_columns(solver *s, double complex *columns, double complex *blo
 
 static int wave(const solver *s, int index) { return index <= s->n / 2 ? index : index - s->n; }
 
-/* A mode of this rank: where it lies, and its wave numbers. */
+/* A mode of this rank: its index and its wave numbers. */
 typedef struct {
     size_t at;
     int k[3], i, j;
@@ -97,7 +97,7 @@ static void next_mode(const solver *s, mode *m)
     m->k[0] = wave(s, m->i);
 }
 
-/* The 2/3 rule: what a product of two kept modes folds back onto is not kept. */
+/* The 2/3 rule: modes onto which a product of two kept modes folds back are not kept. */
 static int is_kept(const solver *s, int k) { return 3 * abs(k) < s->n; }
 
 /* ---- The pipeline ---- */
@@ -173,7 +173,7 @@ static void compute_slope(solver *s)
         }
         double complex along = 0;
         for (int c = 0; c < 3; c++) along += k[c] * s->slope[c][m.at];
-        /* The pressure takes whatever would make the flow diverge. */
+        /* The pressure removes the part that would make the flow diverge. */
         for (int c = 0; c < 3; c++)
             s->slope[c][m.at] =
                 scale * (s->slope[c][m.at] - k[c] * along / square) - s->viscosity * square * s->u[c][m.at];
@@ -232,7 +232,7 @@ static void make_transpose_buffer(solver *s, double complex **buffer)
         *buffer = malloc(bytes);
     else
         MPI_Alloc_mem(bytes, MPI_INFO_NULL, buffer);
-    /* Touched now, so that no step pays for first use. */
+    /* Touched now, so that no step includes the first use. */
     memset(need(*buffer), 0, bytes);
 }
 

@@ -1,10 +1,8 @@
-/* Direct numerical simulation of the Taylor-Green vortex in three dimensions (Brachet et al., J. Fluid Mech. 130, 1983).
- *
- * Large eddies break up into small ones until viscosity takes them. The flow is held as Fourier modes; each product needs it
- * in space, so every step carries nine fields four times through a 3D transform, each with one transpose over all ranks:
- * MPI_Ialltoall, started when one field is ready, awaited when the next two are on their way. Textbook MPI: any MPI builds it.
- *
- * Read next: `pipeline` in solver.c. */
+/* Direct numerical simulation of the Taylor-Green vortex in three dimensions (Brachet et al., J. Fluid Mech.
+   130, 1983). Large eddies break up into small ones until viscosity stops them. The flow is stored as Fourier
+   modes; each product needs it in space. So every step takes nine fields four times through a 3D transform,
+   each with one transpose over all ranks: an MPI_Ialltoall, started when one field is ready, awaited when the
+   next two are under way. It is plain MPI, which any MPI compiles. Read next: `pipeline` in solver.c. */
 #include "picture.h"
 #include "solver.h"
 #include <getopt.h>

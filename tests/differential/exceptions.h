@@ -1,5 +1,6 @@
-/* What no generated program does, since MPICH or Intel MPI does it wrong: each with what happens there. all of Outboard's ways agree on it;
-   compiled with -DEXCEPTIONS=0 the generator leaves nothing out (`run --ours`), and Outboard's ways are compared among themselves. */
+/* Calls that no generated program makes, because MPICH or Intel MPI does them wrong: each with what happens
+   there. All of Outboard's ways agree on them. Compiled with -DEXCEPTIONS=0 the generator makes them all
+   (`run --ours`), and Outboard's ways are compared among themselves. */
 #ifndef EXCEPTIONS
 #define EXCEPTIONS 1
 #endif
@@ -24,7 +25,8 @@ enum {
     COLLECTIVE_MEETS_RECEIVE_ALONE = EXCEPTIONS,
     /* Intel MPI: a persistent collective of one process does nothing when it is started again. */
     PERSISTENT_COLLECTIVE_ALONE = EXCEPTIONS,
-    /* MPICH: who waits in MPI_Intercomm_create does nothing for messages under way, so that a peer which waits for them never comes. */
+    /* MPICH: a process that waits in MPI_Intercomm_create makes no progress for messages under way, so a peer
+       that waits for them never calls it. */
     LITTLE_PROGRESS_IN_INTERCOMM_CREATE = EXCEPTIONS,
     /* MPICH: a count that is not 0 of a datatype without elements: MPI_Scatter and its like never end, a receive's status has any count. */
     EMPTY_TYPE = EXCEPTIONS,

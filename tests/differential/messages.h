@@ -4,7 +4,7 @@
 enum { SEND, SSEND, BSEND, RSEND, ISEND, ISSEND, IBSEND, IRSEND, SEND_INIT, SSEND_INIT, BSEND_INIT, RSEND_INIT, SENDS };
 enum { RECV, PROBE, IPROBE, MPROBE, IMPROBE, IRECV, RECV_INIT, RECVS };
 
-/* Two members, of an intercommunicator one of each group. */
+/* Two members; of an intercommunicator, one of each group. */
 static int draw_pair(int at, int *from, int *to)
 {
     struct comm *c = of(at);
@@ -182,7 +182,7 @@ static void run_burst(struct op *op, int phase)
     }
 }
 
-/* All members send to one, which takes what comes; with barriers around it even without knowing any tag. */
+/* All members send to one, which receives from any source; between barriers with any tag, too. */
 static int plan_gather_any(struct op *op)
 {
     int to;
@@ -295,7 +295,7 @@ static void run_partitioned(struct op *op, int phase)
     CALL(MPI_Request_free, r);
 }
 
-/* One member alone: a receive that is cancelled, and messages to nobody. */
+/* One member alone: a receive that is cancelled, and messages to MPI_PROC_NULL. */
 static int plan_nobody(struct op *op)
 {
     op->on = any_comm(1, -1);

@@ -12,7 +12,7 @@ struct comm {
     int session;                      /* the operation that makes the session it comes from, or 0 */
     int tags;                         /* how many tags were used on it: each is used once, but the same ones on all comms */
     int outstanding[RANKS_MAX];       /* messages to each member that not both sides have started; of an intercommunicator, n + place */
-    int exclusive[RANKS_MAX];         /* who waits for any message there */
+    int exclusive[RANKS_MAX];         /* the member that waits for any message there */
 };
 struct window { int alive, busy, comm, maker, flavor; long bytes; };
 
@@ -80,7 +80,7 @@ static int places(const struct comm *c) { return c->n + c->m; }
 static int rank_at(const struct comm *c, int place) { return place < c->n ? place : place - c->n; }
 static int world_at(const struct comm *c, int place) { return place < c->n ? c->world[place] : c->other[place - c->n]; }
 
-/* Whether nobody waits for any message on the comm. */
+/* Whether no member waits for any message on the comm. */
 static int quiet_at(int at)
 {
     for (int i = 0; i < places(&comms[at]); i++)
@@ -111,6 +111,6 @@ static struct comm *of(int at) { return &comms[at]; }
 static int new_tag(int at) { return comms[at].tags++ + (places(&comms[at]) == 1 && COLLECTIVE_MEETS_RECEIVE_ALONE ? 1000 : 0); }
 static int mine(int at) { return place_of(&comms[at], rank); }
 
-/* Memory of an operation until its end, with bytes on both sides that nobody may touch (`check_guards`). */
+/* Memory of an operation until its end, with guard bytes on both sides (`check_guards`). */
 enum { GUARD = 64 };
 static void *grab(struct op *op, size_t bytes);

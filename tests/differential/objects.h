@@ -77,7 +77,8 @@ static void run_type(struct op *op, int phase)
     unmake(s);
 }
 
-/* One member makes a call that must return an error; what it does to others is nothing. Codes are compared by class. */
+/* One member makes a call that must return an error and does nothing to the others. Codes are compared by
+   class. */
 static int plan_error(struct op *op)
 {
     op->on = any_comm(1, -1), op->b = draw(12);
@@ -145,7 +146,7 @@ static void run_name(struct op *op, int phase)
     DO(see_name, comm[op->on]);
 }
 
-/* Some ranks come later than others. */
+/* Some ranks arrive later than others. */
 static int plan_delay(struct op *op)
 {
     op->on = 0, op->a = 1 + draw(300);

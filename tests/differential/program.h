@@ -255,7 +255,7 @@ static inline void wait_together(int many, const int *op, const int *count)
     }
 }
 
-/* Receives `many` messages of anybody, as they come: what they sum up to does not depend on their order. */
+/* Receives `many` messages from any source: their sum does not depend on their order. */
 static inline void gather_any(MPI_Comm on, int many, int tag, int way, int bytes)
 {
     uint64_t sum = 0, all = 0;
@@ -306,7 +306,7 @@ static inline void see_attribute(const int *found)
     note("attribute found", (uint64_t) *found);
     if (*found) note("attribute", (uint64_t) (uintptr_t) address[7]);
 }
-/* How often callbacks ran since this was asked last. */
+/* How often callbacks have run since the previous call. */
 static inline void see_counts(int errors)
 {
     if (errors) note("errors handled", (uint64_t) handled);

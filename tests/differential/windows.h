@@ -41,7 +41,8 @@ static void run_window(struct op *op, int phase)
     CALL(MPI_Barrier, on);
 }
 
-/* `a`: the kind of epoch; `b`: the operator; `c`: how many accesses; `d`: who is target (post and start, lock). */
+/* `a`: the kind of epoch; `b`: the operator; `c`: the number of accesses; `d`: the target (post and start,
+   lock). */
 static int plan_epoch(struct op *op)
 {
     if (!window_count) return 0;
@@ -162,7 +163,8 @@ static void run_epoch(struct op *op, int phase)
     }
     if (!ends) return;
     see_results(op);
-    /* Nobody looks at its memory before all are done with it, and nobody begins again before all have looked. */
+    /* No rank reads its memory before all have finished with it, and none begins again before all have read.
+       */
     CALL(MPI_Barrier, comm[op->on]);
     CALL(MPI_Win_lock, MPI_LOCK_SHARED, at, 0, on);
     DO(see_window, w, window_longs(c) * 8);

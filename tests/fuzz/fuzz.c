@@ -52,7 +52,7 @@ static uint64_t draw(void)
 }
 static int below(int n) { return (int) ((draw() >> 33) % (unsigned) n); }
 static int one_in(int n) { return below(wild ? n : n * 16) == 0; }
-/* What the library calls back: it may fail, and sets nothing. */
+/* Callbacks: they may fail, and set nothing. */
 static int stub(void)
 {
     static int called;
@@ -132,7 +132,7 @@ static uintptr_t handle(int kind)
         case 2: drawn = (uintptr_t) below(2000); break;
         default: drawn = pool[kind][0] + (uintptr_t) below(1 << 24);
         }
-    /* What ends the process by an error, as it should, shows nothing. */
+    /* A process that an error ends, as it should, prints nothing. */
     if (drawn == (uintptr_t) MPI_ERRORS_ARE_FATAL || drawn == (uintptr_t) MPI_ERRORS_ABORT)
         drawn = (uintptr_t) MPI_ERRORS_RETURN;
     return drawn;

@@ -128,7 +128,7 @@ def another_build_is_refused_at_once():
         (tree / "bin/mpirun").unlink()
         (tree / "bin/mpirun").write_bytes(code.replace(build.to_bytes(8, "little"), (build ^ 1).to_bytes(8, "little")))
         (tree / "bin/mpirun").chmod(0o755)
-        # Under it, and where a program without mpirun gets it for itself.
+        # Under mpirun, and in a program that starts an mpirun of its own.
         for words in ([tree / "bin/mpirun", "-n", 2, program], [program]):
             code, output = run(*words, env={"LD_LIBRARY_PATH": str(tree / "lib")})
             expect(code != 0 and "must be of one build" in output and f"{build:016x}" in output, f"exit code {code}:\n{output}")

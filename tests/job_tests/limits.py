@@ -11,14 +11,14 @@ def settings_must_agree():
     offload = r"OUTBOARD_OFFLOAD is (on|not set \(which is auto\)) at rank \d and (on|not set \(which is auto\)) at rank \d"
     code, output = mpirun("-n", 1, "-env", "OUTBOARD_OFFLOAD", "on", program, 50, ":", "-n", 2, program, 50)
     expect(code != 0 and re.search(offload, output), f"ranks that differ: exit code {code}\n{output}")
-    # Between mpirun and the program, where only the rank itself can tell.
+    # Set between mpirun and the program, where only the rank itself can see it.
     script = 'test $OUTBOARD_RANK = 0 || export OUTBOARD_CHECK=1; exec "$0" 50'
     code, output = mpirun("-n", 3, "sh", "-c", script, program)
     expect(code != 0 and "OUTBOARD_CHECK is" in output, f"a script that makes ranks differ: exit code {code}\n{output}")
-    # What only mpirun reads says so, instead of being without effect.
+    # A setting that only mpirun reads is refused, instead of being without effect.
     code, output = mpirun("-n", 2, "-env", "OUTBOARD_ARENA_BYTES", "64MiB", program, 50)
     expect(code != 0 and re.search("OUTBOARD_ARENA_BYTES is 64MiB at rank . and not set at mpirun", output), output)
-    # The same value in other words, and a setting that is each rank's own, do no harm.
+    # The same value written in another way, and a setting of scope process, are accepted.
     code, output = mpirun("-genv", "OUTBOARD_INLINE_BYTES_MAX", "1MiB", "-n", 1, "-env", "OUTBOARD_SPIN_US", "5us", program, 50,
                           ":", "-n", 2, "-env", "OUTBOARD_INLINE_BYTES_MAX", "1048576", program, 50)
     expect(code == 0, f"exit code {code}\n{output}")
@@ -57,7 +57,7 @@ def a_crash_tells_where():
         expect(code == 128 + sent, f"{way}: exit code {code}\n{output}")
         expect(re.search(rf"rank 1 \(pid \d+ on .*\) crashed: {sent.name}", output) and where in output and "gdb -p" in output,
                f"{way}:\n{output}")
-    # Whoever handles it keeps it; a child of fork is no rank; and there is a way to say no.
+    # A handler of the program's stays; a child of fork is no rank; a setting turns the report off.
     for way, code, env in [("own", 7, {}), ("fork", 0, {}), ("segv", 128 + signal.SIGSEGV, {"OUTBOARD_CRASH": "off"})]:
         seen, output = mpirun("-n", 2, program, way, env=env)
         expect(seen == code and "crashed" not in output, f"{way} {env}: exit code {seen}\n{output}")
@@ -104,7 +104,7 @@ def memfd_noexec():
     setting = Path("/proc/sys/vm/memfd_noexec")
     if os.getuid() != 0 or not setting.exists():
         return "cannot be tried here"
-    # In a pid namespace of its own, where it concerns nobody else.
+    # In a pid namespace of its own, where it affects no other process.
     code, output = run("unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", f'echo 2 > {setting} && exec "$0" "$@"',
                        BIN / "mpirun", "-n", 2, "--proxies", 1, program, 50, env={"OUTBOARD_OFFLOAD": "on"})
     expect(code == 0, output)

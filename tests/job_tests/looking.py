@@ -98,7 +98,7 @@ def telemetry():
         expect(code == 0 and "counters of 2 ranks" in output, f"no summary, code {code}:\n{output}")
         events = json.loads(trace.read_text())["traceEvents"]
         expect(len({e["pid"] for e in events if "pid" in e} | {e.get("tid") for e in events}) > 1, "one timeline only")
-        # Calls that go the shortest way where nothing is traced.
+        # Calls that take the fast path if nothing is traced.
         code, output = mpirun("-n", 2, compile_c(HERE / "programs/p2p_handles.c"), env={"OUTBOARD_TRACE": str(trace)})
         expect(code == 0, f"code {code}:\n{output}")
         expect({"MPI_Irecv", "MPI_Send"} <= {e.get("name") for e in json.loads(trace.read_text())["traceEvents"]}, "sends and receives are missing")
@@ -139,7 +139,7 @@ def statistics_and_traces_outlive_every_end():
             expect(unfinished >= ({"MPI_Recv"} if end == "hang" else set()), f"{end}: {unfinished}")
         parts = [path.name for path in Path(folder).iterdir() if not path.name.endswith(".json")]
         expect(not parts, f"left behind: {parts}")
-        # Without mpirun nobody comes after.
+        # Without mpirun no process is left to write it.
         env = {"OUTBOARD_STATS": "1", "OUTBOARD_TRACE": f"{folder}/alone.json"}
         for end in ["finalize", "abort", "error"]:
             code, output = run(program, end, env=env)

@@ -123,7 +123,7 @@ def lines_appear_as_they_are_written_and_survive_a_crash():
         for language, words in ways_to_print():
             child = subprocess.Popen([str(w) for w in [BIN / "mpirun", *pty, "-n", 1, *words]], env=outside, text=True, stdin=subprocess.PIPE,
                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
-            # It waits for a line of ours, so what is seen now was written before.
+            # It waits for a line of input, so what is seen now was written before.
             said = read_until(child, "before the end")
             child.stdin.write("go on\n")
             child.stdin.close()
@@ -158,7 +158,8 @@ def jobs_take_cores_that_no_other_job_has():
     cpus = cores()
     if len(cpus) < 2 or "unshare" not in alone():
         return "left out: one core, or no network namespaces"
-    # Within one namespace: a job on all cpus but one, one on the last, one for which nothing is left, and one after they have ended.
+    # Within one namespace: a job on all cpus but one, one on the last, one for which no cpu is left, and one after they
+    # have ended.
     job = f"{BIN}/mpirun --report-bindings"
 
     def waits(name):

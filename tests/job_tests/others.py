@@ -37,13 +37,13 @@ def a_program_of_another_mpi_is_told():
         code, output = mpirun("-n", 2, *words)
         expect(code == 0 and output.count("rank 0 of 1") == 2, output)
         expect(len(told(output)) == 1 and f"{mpi}/lib/libmpi.so.40" in output and "build/bin/mpicc" in output, output)
-    # One process is a job of one rank under any MPI; a program without MPI is none of our business.
+    # One process is a job of one rank under any MPI; a program without MPI gets no warning.
     expect(not told(mpirun("-n", 1, program)[1]), "told for one process")
     expect(mpirun("-n", 2, "sleep", "0.1") == (0, ""), "told for sleep")
-    # mpi4py's wheel would warn of our mpirun in a job of one rank.
+    # mpi4py's wheel would warn of Outboard's mpirun in a job of one rank.
     expect(mpirun("-n", 1, "printenv", "MPI4PY_CHECK_MPIEXEC") == (0, "0\n"), "mpi4py warns")
     expect(mpirun("-n", 2, "sh", "-c", "printenv MPI4PY_CHECK_MPIEXEC || true") == (0, ""), "mpi4py may not warn")
-    # An RPATH has precedence over what mpirun sets; what it is told to do helps.
+    # An RPATH has precedence over what mpirun sets; the remedy in the message works.
     program, mpi = compiled_for("mpich", "-Wl,--disable-new-dtags")
     code, output = mpirun("-n", 2, program)
     expect(code == 0 and len(told(output)) == 1 and f"{mpi}/lib/libmpi.so.12" in output, output)

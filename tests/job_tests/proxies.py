@@ -37,7 +37,7 @@ def proxies_that_stall():
     program = compile_c(HERE / "faults/churn.c")
 
     def stall(pid):
-        # It may be gone already: on a busy machine a healthy proxy, too, can stand still for that long.
+        # It may be gone already: on a busy machine a healthy proxy, too, can make no progress for that long.
         try:
             os.kill(pid, signal.SIGSTOP)
         except ProcessLookupError:

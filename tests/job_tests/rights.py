@@ -26,7 +26,7 @@ def cross_memory_attach_refused_by_seccomp():
 def an_ordinary_user():
     if os.getuid() != 0:
         return "is one"
-    # A user of its own cannot look into root's folders, so the tree goes where it can.
+    # Another user cannot read root's folders, so the tree is copied to where it can.
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
         tree = Path(folder) / "outboard"

@@ -85,7 +85,7 @@ def names_that_mpi_3_removed_have_successors():
         file.write_text("#include <mpi.h>\nMPI_Datatype f(void) { return MPI_UB; }\n")
         code, output = run(BIN / "mpicc", "-c", "-o", file.with_suffix(".o"), file)
         expect(code != 0 and ("MPI_Type_create_resized" in output or "undeclared" in output), output)
-        # Nothing is said to those who do not use them.
+        # There is no message for programs that do not use them.
         file.write_text("#include <mpi.h>\nint main(void) { return 0; }\n")
         code, output = run(BIN / "mpicc", "-Wall", "-Wextra", "-Wundef", "-pedantic", "-Wstrict-prototypes", "-Werror", "-c", "-o", file.with_suffix(".o"), file)
         expect(code == 0, output)

@@ -1,10 +1,11 @@
-/* What MPICH's mpi.h promises in numbers, seen through libmpi.so.12: handles, constants, statuses, callbacks, conversions. */
+/* The numbers in MPICH's mpi.h, checked through libmpi.so.12: handles, constants, statuses, callbacks,
+   conversions. */
 #include "../programs/check.h"
 #include <unistd.h>
 
 #define HOLDS(condition) CHECK(condition, "%s", #condition)
 
-/* Removed by MPI-3.0; the libraries have them still. */
+/* Removed by MPI-3.0; the libraries still have them. */
 int MPI_Address(void *location, MPI_Aint *address);
 int MPI_Errhandler_create(MPI_Comm_errhandler_function *function, MPI_Errhandler *errhandler);
 int MPI_Errhandler_set(MPI_Comm comm, MPI_Errhandler errhandler);
