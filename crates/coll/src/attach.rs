@@ -174,6 +174,15 @@ pub(crate) struct AttachedSet {
     pub(crate) tried: Option<ActiveRound>,
 }
 
+/// How a set carries out a short call.
+#[derive(Debug)]
+pub enum Form {
+    /// As it is, in one round or two.
+    Short,
+    /// By reading the members' memory.
+    Pulled(Box<Pull>),
+}
+
 /// A call as a set carries it out.
 pub(crate) enum FlatCall {
     Short(Short),
@@ -222,29 +231,21 @@ impl AttachedSet {
         }))
     }
 
-    /// Whether the slots of all members have space for a call that `Short::fits`.
+    /// Chooses how this set carries out a call that `Short::fits`, and sets the call's rounds; nothing if slots lack
+    /// the space. All members come to the same answer.
     #[inline]
-    pub(crate) fn has_space(&self, short: &Short) -> bool {
-        let members = self.set.size();
-        let space = self.bytes_max == BYTES_MAX || short.contribution(members) <= self.bytes_max;
-        let is_short = !is_pullable(short.collective) || short.bytes * members as u64 <= BYTES_MAX;
-        self.pulls(short) || space && is_short
-    }
-
-    /// Whether a call is pulled.
-    #[inline]
-    fn pulls(&self, short: &Short) -> bool {
-        short.bytes > self.inline_bytes_max && is_pullable(short.collective)
-    }
-
-    /// Makes a call for which there is space take one round or two; or the pulled form of it, if it has that.
-    #[inline]
-    pub(crate) fn choose_rounds(&self, short: &mut Short) -> Option<Box<Pull>> {
-        if self.pulls(short) {
-            return Some(Box::new(Pull::new(short, &self.segment)));
+    pub(crate) fn choose_form(&self, short: &mut Short) -> Option<Form> {
+        let pullable = is_pullable(short.collective);
+        if pullable && short.bytes > self.inline_bytes_max {
+            return Some(Form::Pulled(Box::new(Pull::new(short, &self.segment))));
         }
-        short.choose_rounds(self.set.rank(), self.set.size(), self.flat_max);
-        None
+        let (rank, members) = (self.set.rank(), self.set.size());
+        let space = self.bytes_max == BYTES_MAX || short.contribution(members) <= self.bytes_max;
+        if !space || pullable && short.bytes * members as u64 > BYTES_MAX {
+            return None;
+        }
+        short.choose_rounds(rank, members, self.flat_max);
+        Some(Form::Short)
     }
 
     /// A call as this set carries it out; nothing if it does not. All members come to the same answer.
@@ -259,10 +260,10 @@ impl AttachedSet {
     /// The same of a call that fits (`Short::fits`).
     #[inline(always)]
     pub(crate) fn flat_short(&self, mut short: Short) -> Option<FlatCall> {
-        if !self.has_space(&short) {
-            return None;
-        }
-        Some(self.choose_rounds(&mut short).map_or_else(|| FlatCall::Short(short), FlatCall::Pulled))
+        Some(match self.choose_form(&mut short)? {
+            Form::Short => FlatCall::Short(short),
+            Form::Pulled(pull) => FlatCall::Pulled(pull),
+        })
     }
 }
 

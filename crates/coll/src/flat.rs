@@ -88,7 +88,7 @@ impl FlatSets {
     pub(crate) fn begin(&mut self, set: usize, call: &impl Round) -> ActiveRound {
         let attached = &mut self.blocking[set];
         let active = attached.tried.take().unwrap_or_else(|| attached.set.begin(call));
-        debug_assert_eq!(active.word % (1 << FACTS_BITS), call.facts(), "another call was begun");
+        assert_eq!(active.word % (1 << FACTS_BITS), call.facts(), "another call was begun");
         active
     }
 

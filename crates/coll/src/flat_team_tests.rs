@@ -1,7 +1,7 @@
 //! Sets whose members are threads, each at its own pace.
 
 use super::*;
-use crate::attach::FlatCall;
+use crate::attach::{FlatCall, Form};
 use crate::call::{Call, Members, Part};
 use crate::queue::ScheduleCall;
 use crate::vector::{LongBlock, Vector};
@@ -101,12 +101,16 @@ fn call_in_any_form(
     patience: &mut Patience,
 ) -> Result<()> {
     let mut short = short.clone();
-    let pull = sets.blocking(set).choose_rounds(&mut short);
+    let form = sets.blocking(set).choose_form(&mut short).expect("there is space");
     let flat = flat(&short).filter(|_| short.phase == Phase::Whole && mine.random());
-    let wait = |sets: &mut FlatSets| patience.wait_for_events(sets);
-    match (pull, flat) {
-        (Some(mut pull), _) => blocking(sets, set, &mut *pull, wait),
-        (_, Some(mut flat)) => blocking(sets, set, &mut flat, wait),
+    let mut wait = |sets: &mut FlatSets| patience.wait_for_events(sets);
+    match (form, flat) {
+        (Form::Pulled(mut pull), _) => blocking(sets, set, &mut *pull, wait),
+        // As MPI_Allreduce does: the general path goes on with what the fast one has begun.
+        (_, Some(mut flat)) => match sets.try_now(set, &mut flat, 3) {
+            Some(()) => Ok(()),
+            None => begin_and_wait(sets, set, &mut short, &mut wait),
+        },
         _ => blocking(sets, set, &mut short, wait),
     }
 }

@@ -24,11 +24,11 @@ mod short;
 mod vector;
 mod word;
 
+pub use attach::Form;
 pub use call::{Call, Members, Part, meet};
 pub use choose::{Choice, RULES, Rule};
 pub use count::count;
 pub use flat::{CALLS_BEFORE, Calls};
-pub use pull::Pull;
 pub use set::{ActiveRound, Round};
 pub use short::{FlatAllreduce, SHORT_MAX, Short};
 pub use vector::Vector;
@@ -203,16 +203,10 @@ impl Coll {
         vector.long_blocks(rank).map(&mut start).collect()
     }
 
-    /// Whether the slots of a set have space for a call that `short` returned.
+    /// How a set carries out a call that `short` returned, whose rounds this sets; nothing if slots lack the space.
     #[inline]
-    pub fn has_space(&self, set: usize, short: &Short) -> bool {
-        self.sets.blocking(set).has_space(short)
-    }
-
-    /// Makes a call for which there is space take one round or two; or the pulled form of it, if it has that.
-    #[inline]
-    pub fn choose_rounds(&self, set: usize, short: &mut Short) -> Option<Box<Pull>> {
-        self.sets.blocking(set).choose_rounds(short)
+    pub fn choose_form(&self, set: usize, short: &mut Short) -> Option<Form> {
+        self.sets.blocking(set).choose_form(short)
     }
 
     /// Allocates this rank's slots among these members; all then exchange what this returns.
@@ -306,10 +300,11 @@ impl Coll {
         }
     }
 
-    /// Makes a call on slots, if it is over after so many looks; otherwise `begin` goes on with it.
+    /// Makes an allreduce that `takes_flat` allows, if it is over after so many looks. Otherwise `begin` comes
+    /// next on this set, with the same call as a `Short`, and goes on with its round.
     #[inline(always)]
-    pub fn try_now(&mut self, set: usize, call: &mut impl Round, looks: u32) -> Option<()> {
-        self.sets.try_now(set, call, looks)
+    pub fn try_now(&mut self, set: usize, mut call: FlatAllreduce, looks: u32) -> Option<()> {
+        self.sets.try_now(set, &mut call, looks)
     }
 
     /// Begins a round of a call on slots.

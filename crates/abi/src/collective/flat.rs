@@ -6,7 +6,7 @@
 use crate::args::Handle;
 use crate::process::{Guard, Process};
 use crate::request::{Planned, Work, to_bytes, to_words};
-use coll::{CALLS_BEFORE, Call, Coll, Round, Short};
+use coll::{CALLS_BEFORE, Call, Coll, Form, Round, Short};
 use error::Result;
 use objects::{Comm, Flat, Queue};
 
@@ -60,13 +60,11 @@ impl Guard {
     #[inline]
     fn run_short(&mut self, set: usize, mut short: Short) -> Result<bool> {
         let coll = &self.job().coll;
-        if !coll.has_space(set, &short) {
-            return Ok(false);
-        }
+        let Some(form) = coll.choose_form(set, &mut short) else { return Ok(false) };
         coll::count(short.collective);
-        match coll.choose_rounds(set, &mut short) {
-            None => self.flat_rounds(set, &mut short)?,
-            Some(mut pull) => self.flat_rounds(set, &mut *pull)?,
+        match form {
+            Form::Short => self.flat_rounds(set, &mut short)?,
+            Form::Pulled(mut pull) => self.flat_rounds(set, &mut *pull)?,
         }
         Ok(true)
     }

@@ -13,9 +13,9 @@ use schedule::algorithm::Collective;
 /// vector, and the general path goes on with that round.
 #[inline(always)]
 pub(crate) fn try_now(process: &mut Process, comm: Handle, count: i64, data: &Reduced) -> Option<()> {
-    let (set, mut call) = process.flat_allreduce(comm, count, data)?;
+    let (set, call) = process.flat_allreduce(comm, count, data)?;
     let looks = if process.job().shared.may_spin() { LOOKS } else { 1 };
-    process.job().coll.try_now(set, &mut call, looks)?;
+    process.job().coll.try_now(set, call, looks)?;
     coll::count(Collective::Allreduce);
     Some(())
 }
