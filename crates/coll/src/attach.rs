@@ -231,8 +231,8 @@ impl AttachedSet {
         }))
     }
 
-    /// Chooses how this set carries out a call that `Short::fits`, and sets the call's rounds; nothing if slots lack
-    /// the space. All members come to the same answer.
+    /// Chooses how this set carries out a call that `Short::fits`, and sets the call's rounds; nothing if
+    /// slots lack the space. All members come to the same answer.
     #[inline]
     pub(crate) fn choose_form(&self, short: &mut Short) -> Option<Form> {
         let pullable = is_pullable(short.collective);

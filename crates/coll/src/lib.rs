@@ -203,7 +203,8 @@ impl Coll {
         vector.long_blocks(rank).map(&mut start).collect()
     }
 
-    /// How a set carries out a call that `short` returned, whose rounds this sets; nothing if slots lack the space.
+    /// How a set carries out a call that `short` returned, whose rounds this sets; nothing if slots lack the
+    /// space.
     #[inline]
     pub fn choose_form(&self, set: usize, short: &mut Short) -> Option<Form> {
         self.sets.blocking(set).choose_form(short)
@@ -300,8 +301,8 @@ impl Coll {
         }
     }
 
-    /// Makes an allreduce that `takes_flat` allows, if it is over after so many looks. Otherwise `begin` comes
-    /// next on this set, with the same call as a `Short`, and goes on with its round.
+    /// Makes an allreduce that `takes_flat` allows, if it is over after so many looks. Otherwise `begin`
+    /// comes next on this set, with the same call as a `Short`, and goes on with its round.
     #[inline(always)]
     pub fn try_now(&mut self, set: usize, mut call: FlatAllreduce, looks: u32) -> Option<()> {
         self.sets.try_now(set, &mut call, looks)
