@@ -164,7 +164,7 @@ fn pvar(guard: &mut Guard, session: Address, handle: Address) -> Result<&mut Pva
     }
 }
 
-/// Changes a variable, or all of the session that are no levels. A level fails with the code `refusal`.
+/// Changes a variable, or all of the session except levels. For a level it fails with the code `refusal`.
 #[rustfmt::skip]
 fn each(
     guard: &mut Guard, session: Address, handle: Address, refusal: i32, change: impl Fn(&mut Pvar),
