@@ -9,7 +9,6 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use transport::owned;
 
 const ROUNDS: u64 = 500;
 const UNDER_WAY_MAX: usize = 3;
@@ -74,11 +73,12 @@ impl Patience {
 /// A short call of a run, with the number of its round and the words that it must give.
 type Expected = (u64, Short, Vec<u64>);
 
-/// What one call sends and receives.
-type Words = ([[u8; 8]; 512], [[u8; 8]; 512]);
-
 /// Draws short calls over these buffers, the same for all members.
-fn draw(all: &mut StdRng, (rank, round, size): (usize, u64, usize), buffers: &mut [Words]) -> Vec<Expected> {
+fn draw(
+    all: &mut StdRng,
+    (rank, round, size): (usize, u64, usize),
+    buffers: &[(Words, Words)],
+) -> Vec<Expected> {
     let calls = (round..).zip(buffers).map(|(round, (out, into))| {
         let collective = ALL[all.random_range(0..ALL.len())];
         // Vectors of all lengths are reduced, in one round or two, and divide evenly among the members or
@@ -147,13 +147,13 @@ fn run(size: usize, seed: u64) {
         let (mut memory, mut sets, set, queue) = team.join(rank);
         let (mut all, mut mine) =
             (StdRng::seed_from_u64(seed), StdRng::seed_from_u64(seed + 1 + rank as u64));
-        let mut buffers = vec![([[0; 8]; 512], [[0xff; 8]; 512]); UNDER_WAY_MAX];
+        let buffers = [0; UNDER_WAY_MAX].map(|_| (Words::new(512, 0), Words::new(512, 0xff)));
         let mut patience = Patience { turns: 0, place: String::new() };
         let mut round = 0;
         while round < ROUNDS {
             // One blocking call, or nonblocking ones that are under way at the same time.
             let under_way = all.random_range(0..=UNDER_WAY_MAX);
-            let calls = draw(&mut all, (rank, round, size), &mut buffers[..under_way.max(1)]);
+            let calls = draw(&mut all, (rank, round, size), &buffers[..under_way.max(1)]);
             patience.place = format!("seed {seed}, round {round}, rank {rank}");
             round += calls.len() as u64;
             if under_way == 0 {
@@ -163,9 +163,11 @@ fn run(size: usize, seed: u64) {
                 call_at_once(&mut sets, queue, &calls, &mut mine, &mut patience);
             }
             for ((round, short, expected), (_, into)) in calls.iter().zip(&buffers) {
-                let seen: Vec<u64> =
-                    into[..expected.len()].iter().map(|word| u64::from_ne_bytes(*word)).collect();
-                assert_eq!(seen, *expected, "seed {seed}, round {round}: {short:?} at {rank}");
+                assert_eq!(
+                    into.to_vec()[..expected.len()],
+                    *expected,
+                    "seed {seed}, round {round}: {short:?} at {rank}"
+                );
             }
             if mine.random_range(0..8) == 0 {
                 std::thread::sleep(std::time::Duration::from_micros(mine.random_range(0..50)));
@@ -213,33 +215,31 @@ impl VectorCall {
     }
 
     /// The words from one member to another.
-    fn words(&self, from: usize, to: usize) -> Vec<[u8; 8]> {
+    fn words(&self, from: usize, to: usize) -> Vec<u64> {
         let (count, source) = match self.collective {
             Gatherv if to != self.root => (0, 0),
             Scatterv if from != self.root => (0, 0),
             Gatherv | Allgatherv => (self.counts[from], from),
             _ => (self.counts[from * self.size + to], from * self.size + to),
         };
-        (0..count).map(|at| word(source, self.round, at).to_ne_bytes()).collect()
+        (0..count).map(|at| word(source, self.round, at)).collect()
     }
 
     /// The call of a member with these buffers. `in_place`: its own block is in the output already.
-    fn call(&self, rank: usize, in_place: bool, out: &mut [Vec<[u8; 8]>], into: &mut [Vec<[u8; 8]>]) -> Call {
-        let each = |blocks: &mut [Vec<[u8; 8]>]| {
-            let whole = |block: &mut Vec<[u8; 8]>| owned::lend(block.as_flattened_mut(), Buffer::from);
-            Part::Each(blocks.iter_mut().map(whole).collect())
-        };
-        let one = |block: &mut Vec<[u8; 8]>| Part::bytes(owned::lend(block.as_flattened_mut(), Buffer::from));
+    fn call(&self, rank: usize, in_place: bool, out: &[Words], into: &[Words]) -> Call {
+        let whole = |words: &Words| words.buffer(0, words.len());
+        let each = |all: &[Words]| Part::Each(all.iter().map(whole).collect());
+        let one = |words: &Words| Part::bytes(whole(words));
         let root = self.root;
         let takes = match self.collective {
             Gatherv if rank != root => Part::None,
-            Scatterv => one(&mut into[root]),
+            Scatterv => one(&into[root]),
             _ => each(into),
         };
         let gives = match self.collective {
             _ if in_place => Part::None,
-            Gatherv => one(&mut out[root]),
-            Allgatherv => one(&mut out[0]),
+            Gatherv => one(&out[root]),
+            Allgatherv => one(&out[0]),
             Scatterv if rank != root => Part::None,
             _ => each(out),
         };
@@ -293,16 +293,16 @@ fn run_vectors(size: usize, seed: u64) {
         let mut all = StdRng::seed_from_u64(seed);
         for round in 0..3 * ROUNDS {
             let drawn = VectorCall::draw(&mut all, size, round);
-            let mut out: Vec<_> = (0..size).map(|to| drawn.words(rank, to)).collect();
-            let mut into: Vec<_> =
-                (0..size).map(|from| vec![[0xff; 8]; drawn.words(from, rank).len()]).collect();
+            let out: Vec<_> = (0..size).map(|to| Words::of(&drawn.words(rank, to))).collect();
             let may_be_in_place = [Gatherv, Allgatherv].contains(&drawn.collective);
             let in_place =
                 may_be_in_place && all.random() && (drawn.collective == Allgatherv || rank == drawn.root);
-            if in_place {
-                into[rank] = out[rank].clone();
-            }
-            let call = drawn.call(rank, in_place, &mut out, &mut into);
+            let into = |from: usize| match from == rank && in_place {
+                true => Words::of(&drawn.words(rank, rank)),
+                false => Words::new(drawn.words(from, rank).len(), 0xff),
+            };
+            let into: Vec<_> = (0..size).map(into).collect();
+            let call = drawn.call(rank, in_place, &out, &into);
             let Some(vector) = Vector::new(&call, SPACE) else { continue };
             let mut patience =
                 Patience { turns: 0, place: format!("seed {seed}, round {round}, rank {rank}") };
@@ -325,7 +325,13 @@ fn run_vectors(size: usize, seed: u64) {
             let is_short = |from: &usize| blocks.iter().all(|long| (long.from, long.to) != (*from, rank));
             for from in (0..size).filter(is_short) {
                 let expected = drawn.words(from, rank);
-                assert_eq!(into[from], expected, "{}: {:?} from {from}", patience.place, drawn.collective);
+                assert_eq!(
+                    into[from].to_vec(),
+                    expected,
+                    "{}: {:?} from {from}",
+                    patience.place,
+                    drawn.collective
+                );
             }
             for LongBlock { from, to, block } in blocks {
                 let bytes = 8 * drawn.words(from, to).len();
@@ -363,11 +369,11 @@ fn a_member_that_cannot_read_still_makes_the_second_round() {
         // No process has this number.
         team.segment.rank(1).pid.store(i32::MAX as u32, Ordering::Relaxed);
         team.gate.wait();
-        let (mut out, mut into) = (vec![[0; 8]; size * block], vec![[0xff; 8]; size * block]);
-        let (short, expected) = call((Alltoall, 0, block), (rank, 0, size), (&mut out, &mut into));
+        let (out, into) = (Words::new(size * block, 0), Words::new(size * block, 0xff));
+        let (short, expected) = call((Alltoall, 0, block), (rank, 0, size), (&out, &into));
         let ticket = enqueue(&mut sets, queue, &short);
         let outcome = finish(&mut sets, ticket);
-        let seen: Vec<u64> = into.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+        let seen = into.to_vec();
         if rank == 1 {
             assert_eq!((outcome, seen), (Ok(()), expected));
         } else {
@@ -389,10 +395,10 @@ fn members_read_what_was_there_before_the_call() {
     const BLOCK: usize = 2 * INLINE_BYTES_MAX as usize / 8;
     for collective in [Alltoall, Allgather] {
         let team = Team::new(2);
-        let mut words = [0, 1].map(|rank| vec![[1 + rank; 8]; 2 * BLOCK]);
-        let member = |rank: usize, words: &mut Vec<[u8; 8]>| {
+        let words = [0, 1].map(|rank| Words::new(2 * BLOCK, 1 + rank));
+        let member = |rank: usize| {
             let (_memory, mut sets, _, queue) = team.join(rank);
-            let output = buffer(words, 2 * BLOCK);
+            let output = words[rank].buffer(0, 2 * BLOCK);
             let input = match collective {
                 Alltoall => output.clone(),
                 _ => output.slice(8 * rank * BLOCK, 8 * BLOCK),
@@ -404,14 +410,12 @@ fn members_read_what_was_there_before_the_call() {
         };
         std::thread::scope(|scope| {
             let member = &member;
-            words
-                .iter_mut()
-                .enumerate()
-                .for_each(|(rank, words)| drop(scope.spawn(move || member(rank, words))));
+            (0..2).for_each(|rank| drop(scope.spawn(move || member(rank))));
         });
         for words in &words {
-            assert!(words[..BLOCK].iter().all(|word| *word == [1; 8]), "{collective:?}");
-            assert!(words[BLOCK..].iter().all(|word| *word == [2; 8]), "{collective:?}");
+            let bytes = words.0.to_vec();
+            assert!(bytes[..8 * BLOCK].iter().all(|byte| *byte == 1), "{collective:?}");
+            assert!(bytes[8 * BLOCK..].iter().all(|byte| *byte == 2), "{collective:?}");
         }
     }
 }

@@ -17,7 +17,8 @@ use error::Class;
 use schedule::algorithm::Collective;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
-use transport::owned;
+use sys::Block;
+
 use transport::shm::{Allocator, Shape};
 use tuning::{Distance, Load, Probes, Way};
 
@@ -45,9 +46,34 @@ fn word(rank: usize, round: u64, at: usize) -> u64 {
     (rank as u64 + 3).wrapping_mul(0x9e37_79b9 + round) ^ (at as u64) << 40
 }
 
-/// So many of the words, which the caller keeps until the round is over.
-fn buffer(words: &mut [[u8; 8]], many: usize) -> Buffer {
-    owned::lend(words[..many].as_flattened_mut(), Buffer::from)
+/// Memory of a member.
+struct Words(Block);
+
+impl Words {
+    /// So many words of these bytes.
+    fn new(many: usize, byte: u8) -> Words {
+        Words(Block::of(&vec![byte; 8 * many]))
+    }
+
+    fn of(words: &[u64]) -> Words {
+        Words(Block::of(words.iter().map(|word| word.to_ne_bytes()).collect::<Vec<_>>().as_flattened()))
+    }
+
+    fn len(&self) -> usize {
+        self.0.span().bytes() / 8
+    }
+
+    fn buffer(&self, from: usize, many: usize) -> Buffer {
+        Buffer::from(self.0.span().slice(8 * from, 8 * many))
+    }
+
+    fn set(&self, at: usize, word: u64) {
+        self.0.span().slice(8 * at, 8).write(&word.to_ne_bytes());
+    }
+
+    fn to_vec(&self) -> Vec<u64> {
+        self.0.to_vec().as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect()
+    }
 }
 
 fn short(collective: Collective, root: usize, bytes: u64) -> Short {
@@ -141,9 +167,9 @@ fn no_schedule(_: executor::InstanceTicket) -> Option<Result<()>> {
 fn call(
     (collective, root, block): (Collective, usize, usize),
     (rank, round, size): (usize, u64, usize),
-    (out, into): (&mut [[u8; 8]], &mut [[u8; 8]]),
+    (out, into): (&Words, &Words),
 ) -> (Short, Vec<u64>) {
-    out.iter_mut().enumerate().for_each(|(at, out)| *out = word(rank, round, at).to_ne_bytes());
+    (0..out.len()).for_each(|at| out.set(at, word(rank, round, at)));
     let (here, all, mine) = (rank == root, size * block, rank * block..(rank + 1) * block);
     let of = |rank: usize, words: &Range<usize>| -> Vec<u64> {
         words.clone().map(|at| word(rank, round, at)).collect()
@@ -170,7 +196,7 @@ fn call(
     let scatters = collective == ReduceScatterBlock;
     let bytes = 8 * if scatters { all } else { given.max(wanted).min(block) } as u64;
     let part = if scatters { 8 * mine.start..8 * mine.end } else { 0..8 * block };
-    let (input, output) = (buffer(out, given), buffer(into, wanted));
+    let (input, output) = (out.buffer(0, given), into.buffer(0, wanted));
     (Short { input, output, part, ..short(collective, root, bytes) }, expected)
 }
 
@@ -233,16 +259,16 @@ fn a_call_that_was_tried_goes_on() {
 #[test]
 fn no_member_is_two_rounds_ahead() {
     let [mut fast, mut slow] = pair();
-    let mut words = [[1; 8], [2; 8], [3; 8], [0; 8]];
-    let spread = |words: &mut [[u8; 8]], to: bool| {
+    let words = Words::of(&[1, 2, 3, 0]);
+    let spread = |at: usize, to: bool| {
         let mut call = short(Bcast, 0, 8);
-        *(if to { &mut call.output } else { &mut call.input }) = buffer(words, 1);
+        *(if to { &mut call.output } else { &mut call.input }) = words.buffer(at, 1);
         call
     };
     for round in 0..2 {
-        let calls = [0, 1, 2].map(|at| spread(&mut words[at..], false));
+        let calls = [0, 1, 2].map(|at| spread(at, false));
         let (call, next) = (&mut calls[round].clone(), &mut calls[2].clone());
-        let read = &mut spread(&mut words[3..], true);
+        let read = &mut spread(3, true);
         let mut active = fast.begin(0, call);
         assert_eq!(
             fast.advance(0, &mut active, call),
@@ -259,7 +285,7 @@ fn no_member_is_two_rounds_ahead() {
         assert_eq!(fast.advance(0, &mut third, next), None, "the second has not been read");
         let mut second = slow.begin(0, read);
         assert_eq!(slow.advance(0, &mut second, read), Some(Ok(())));
-        assert_eq!(words[3], [2; 8]);
+        assert_eq!(words.to_vec()[3], 2);
         assert_eq!(fast.advance(0, &mut third, next), Some(Ok(())));
     }
 }
@@ -273,13 +299,13 @@ fn a_long_vector_takes_two_rounds() {
     let kinds = [(false, false), (false, true), (true, false), (true, true)];
     for (words, (in_place, queued)) in many.into_iter().flat_map(|words| kinds.map(|kind| (words, kind))) {
         let mut members = pair();
-        let given = |rank: u64| (0..words as u64).map(|at| (at * (rank + 7)).to_ne_bytes()).collect();
-        let mut out: [Vec<_>; 2] = [0, 1].map(given);
-        let mut into = if in_place { out.clone() } else { [vec![[0; 8]; words], vec![[0; 8]; words]] };
+        let times = |factor: u64| (0..words as u64).map(|at| at * factor).collect::<Vec<_>>();
+        let out = [7, 8].map(|factor| Words::of(&times(factor)));
+        let into = [0, 1].map(|rank| Words::of(&if in_place { out[rank].to_vec() } else { vec![0; words] }));
         let calls = [0, 1].map(|rank| {
             let mut call = short(Allreduce, 0, 8 * words as u64);
-            call.output = buffer(&mut into[rank], words);
-            call.input = if in_place { call.output.clone() } else { buffer(&mut out[rank], words) };
+            call.output = into[rank].buffer(0, words);
+            call.input = if in_place { call.output.clone() } else { out[rank].buffer(0, words) };
             call.in_place = in_place;
             assert!(call.fits(2));
             call
@@ -307,26 +333,25 @@ fn a_long_vector_takes_two_rounds() {
                 }
             }
         }
-        let sums = (0..words as u64).map(|at| (at * 15).to_ne_bytes()).collect::<Vec<_>>();
-        assert!(into.iter().all(|sum| *sum == sums));
+        assert!(into.iter().all(|sums| sums.to_vec() == times(15)));
     }
 }
 
 /// What two members make of a round in which they call different things: the class that each gets.
 fn disagree(calls: [(Collective, usize, u64); 2]) -> [Option<Class>; 2] {
     let mut members = pair();
-    let mut words = [[[0; 8]; 2], [[0; 8]; 2]];
+    let words = [0, 1].map(|_| Words::new(2, 0));
     let mut started = [0, 1].map(|rank| {
         let (collective, root, bytes) = calls[rank];
         let mut call = short(collective, root, bytes);
-        call.output = buffer(&mut words[rank], bytes as usize / 8);
+        call.output = words[rank].buffer(0, bytes as usize / 8);
         (call.input, call.in_place) = (call.output.clone(), true);
         call.part = 0..bytes as usize;
         let mut active = members[rank].begin(0, &call);
         let _ = members[rank].advance(0, &mut active, &mut call);
         (active, call)
     });
-    // Who is done already gets the same answer again.
+    // A member that has its answer gets the same again.
     let again = |rank: usize| {
         let (active, call) = &mut started[rank];
         members[rank].advance(0, active, call).expect("all have posted")
@@ -353,9 +378,9 @@ fn members_that_disagree_are_told() {
 fn members_of_which_one_pulls_are_told() {
     for (bytes, class) in [(8, Class::Other), (16, Class::Truncate)] {
         let [mut pulls, mut posts] = pair();
-        let mut words = [[[0; 8]; 4], [[0; 8]; 4]];
+        let words = [0, 1].map(|_| Words::new(4, 0));
         let [one, mut other] = [(0, 8), (1, bytes)].map(|(rank, bytes): (usize, u64)| {
-            let output = buffer(&mut words[rank], bytes as usize / 4);
+            let output = words[rank].buffer(0, bytes as usize / 4);
             Short { input: output.clone(), output, in_place: true, ..short(Alltoall, 0, bytes) }
         });
         let mut pull = Pull::new(&one, &pulls.memory.segment);
@@ -372,13 +397,12 @@ fn members_of_which_one_pulls_are_told() {
 #[test]
 fn blocks_of_two_lengths_are_told() {
     let mut members = pair();
-    let mut words = [[0; 8]; 8];
+    let words = Words::new(8, 0);
     let started: Vec<_> = [1, 2]
         .iter()
         .enumerate()
         .map(|(rank, given)| {
-            let (mine, all) = words.split_at_mut(4);
-            let (send, recv) = (buffer(mine, *given), buffer(all, 2));
+            let (send, recv) = (words.buffer(0, *given), words.buffer(4, 2));
             let mut call = Short::new(Allgather).with_blocks(rank, Some(send), 1, Some(recv), 2).unwrap();
             let mut active = members[rank].begin(0, &call);
             assert_eq!(members[rank].advance(0, &mut active, &mut call).is_some(), rank == 1);

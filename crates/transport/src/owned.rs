@@ -39,13 +39,6 @@ impl DerefMut for Memory {
     }
 }
 
-/// For tests, whose buffers are on their stacks: lends a slice as a span, which the caller must not use beyond the slice's life.
-#[doc(hidden)]
-pub fn lend<R>(bytes: &mut [u8], work: impl FnOnce(Span) -> R) -> R {
-    // SAFETY: the exclusive borrow outlives the call, and `work` keeps the span no longer.
-    work(unsafe { Span::claim(bytes.as_mut_ptr() as usize, bytes.len()) })
-}
-
 impl std::fmt::Debug for Memory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Memory({} bytes)", self.len())
