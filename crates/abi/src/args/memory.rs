@@ -87,9 +87,3 @@ impl Address {
         unsafe { Span::claim(self.0, bytes as usize) }
     }
 }
-
-/// Our own memory as a span. Its owner keeps it until the operation has ended, and touches it only then.
-pub(crate) fn memory(bytes: &mut [u8]) -> Span {
-    // SAFETY: the bytes are mapped and ours; `Work` and `Image`, which own them, live until the operation has ended.
-    unsafe { Span::claim(bytes.as_mut_ptr() as usize, bytes.len()) }
-}

@@ -10,7 +10,7 @@ mod text;
 
 pub use element::{Array, Counts, Foreign, In, Out, OutCount};
 use error::{Class, Result, fail};
-pub(crate) use memory::{ADDRESSABLE_BYTES, lent, memory};
+pub(crate) use memory::{ADDRESSABLE_BYTES, lent};
 pub use objects::Handle;
 use objects::constants;
 pub use status::{Status, StatusIn, StatusOut, Statuses};

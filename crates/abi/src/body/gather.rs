@@ -1,20 +1,20 @@
 //! Small exchanges among the members of a comm that the library itself needs.
 
 use crate::args::Handle;
-use crate::args::memory;
 use crate::process::Guard;
 use crate::request::{Planned, to_bytes, to_words};
 use crate::request::{Receive, Send, Source, Work};
 use datatype::Buffer;
 use error::{Class, Result, fail};
 use p2p::Mode;
+use sys::Block;
 
 /// The words of all members, by rank; of an intercommunicator, in the order of `Comm::everybody`. Collective.
 pub(crate) fn gather_words(guard: &mut Guard, comm: Handle, words: &[i64]) -> Result<Vec<i64>> {
-    let mut mine = to_bytes(words);
-    let mut all = vec![0u8; mine.len() * guard.objects.comm(comm)?.everybody.len()];
-    carry_out(guard, Planned::gathering_bytes(comm, &mut mine, &mut all))?;
-    Ok(to_words(&all))
+    let mine = Block::of(&to_bytes(words));
+    let all = Block::new(mine.span().bytes() * guard.objects.comm(comm)?.everybody.len());
+    carry_out(guard, Planned::gathering_bytes(comm, &mine, &all))?;
+    Ok(to_words(&all.to_vec()))
 }
 
 /// Carries out a collective of the library's own.
@@ -61,11 +61,11 @@ pub(crate) fn exchange_words(
     let lengths: Vec<i64> = outgoing.iter().map(|words| words.len() as i64).collect();
     let all_lengths = gather_words(guard, comm, &lengths)?;
     let (rank, size) = (guard.objects.comm(comm)?.rank as usize, outgoing.len());
-    let mut send: Vec<Vec<u8>> = outgoing.iter().map(|words| to_bytes(words)).collect();
+    let send: Vec<Block> = outgoing.iter().map(|words| Block::of(&to_bytes(words))).collect();
     let length = |from: usize| 8 * all_lengths[from * size + rank] as usize;
-    let mut recv: Vec<Vec<u8>> = (0..size).map(|from| vec![0; length(from)]).collect();
-    carry_out(guard, Planned::exchanging_bytes(comm, &mut send, &mut recv))?;
-    Ok(recv.iter().map(|bytes| to_words(bytes)).collect())
+    let recv: Vec<Block> = (0..size).map(|from| Block::new(length(from))).collect();
+    carry_out(guard, Planned::exchanging_bytes(comm, &send, &recv))?;
+    Ok(recv.iter().map(|bytes| to_words(&bytes.to_vec())).collect())
 }
 
 /// Exchanges words with another process that does the same. Only such exchanges use the context.
@@ -86,17 +86,17 @@ fn swap_bytes(
     context: u64,
     peer: u32,
     tag: i32,
-    mut mine: Vec<u8>,
+    mine: Vec<u8>,
     expected: usize,
 ) -> Result<Vec<u8>> {
-    let mut theirs = vec![0; expected];
-    let buffer = Buffer::from(memory(&mut theirs));
+    let (mine, theirs) = (Block::of(&mine), Block::new(expected));
+    let buffer = Buffer::from(theirs.span());
     // The sender's rank in a comm is not used.
     let recv = Receive { context, source: Source::Peer { peer, rank: -1 }, tag: Some(tag), buffer };
-    let buffer = Buffer::from(memory(&mut mine));
+    let buffer = Buffer::from(mine.span());
     let send = Send { mode: Mode::Standard, context, peer: Some(peer), tag, buffer };
     let recv = recv.start(guard)?;
     let send = send.start(guard)?;
     let sent = guard.finish(Work::Send(send)).error;
-    sent.or(guard.finish(recv).error).map_or(Ok(theirs), Err)
+    sent.or(guard.finish(recv).error).map_or_else(|| Ok(theirs.to_vec()), Err)
 }

@@ -10,6 +10,7 @@ use datatype::Buffer;
 use error::{Class, Result, fail};
 use objects::{Comm, constants};
 use p2p::{Indirect, Mode, Ticket};
+use sys::Span;
 
 /// MPI_Send
 pub fn send(
@@ -350,7 +351,8 @@ fn replace(
     }
     packed.resize(bytes, 0u8);
     let mut packed = packed.into_boxed_slice();
-    let aside = crate::args::memory(&mut packed);
+    // SAFETY: the work that `start_both` returns owns the box until the send is over.
+    let aside = unsafe { Span::claim(packed.as_mut_ptr().expose_provenance(), packed.len()) };
     send.buffer.pack(0, aside);
     send.buffer = Buffer::from(aside);
     start_both(guard, send, recv, Some(packed))

@@ -4,13 +4,14 @@
 //! those that failed with their own error, the others with the error of the first that failed.
 //! Invariants: every member makes the same calls here in the same order, whatever its own outcome is.
 
-use crate::args::{Handle, memory};
+use crate::args::Handle;
 use crate::process::Guard;
 use crate::request::{Planned, to_bytes, to_words};
 use coll::{Call, Members, Part};
 use datatype::Buffer;
 use error::{Class, Error, Result};
 use schedule::algorithm::Collective;
+use sys::Block;
 
 /// The members that tell each other their outcomes.
 pub(crate) enum Among<'a> {
@@ -57,12 +58,13 @@ impl Guard {
             return Ok((outcome?, all.iter().map(|words| std::array::from_fn(|at| words[at + 2])).collect()));
         };
         let (code, length) = (all[rank][0], all[rank][1] as usize);
-        let mut sentence = vec![0; length];
+        let sentence = Block::new(length);
         if let (Err(error), true) = (&outcome, among.rank(self)? as usize == rank) {
-            sentence.copy_from_slice(error.message.as_bytes());
+            sentence.span().write(error.message.as_bytes());
         }
-        among.broadcast(self, rank as u32, &mut sentence)?;
+        among.broadcast(self, rank as u32, &sentence)?;
         outcome?;
+        let sentence = sentence.to_vec();
         let sentence = String::from_utf8_lossy(&sentence);
         Err(retold(
             code,
@@ -83,15 +85,16 @@ impl Guard {
             bytes = found.as_ref().map_or_else(|error| error.message.clone().into_bytes(), Vec::clone);
             header = verdict(found, bytes.len());
         }
-        let mut told = to_bytes(&header.map(|word| word as i64));
-        among.broadcast(self, root, &mut told)?;
-        let [code, length] = to_words(&told)[..] else { unreachable!("two words") };
+        let told = Block::of(&to_bytes(&header.map(|word| word as i64)));
+        among.broadcast(self, root, &told)?;
+        let [code, length] = to_words(&told.to_vec())[..] else { unreachable!("two words") };
         bytes.resize(length as usize, 0);
-        among.broadcast(self, root, &mut bytes)?;
+        let bytes = Block::of(&bytes);
+        among.broadcast(self, root, &bytes)?;
         match (found, code) {
             (Some(found), _) => found,
-            (None, 0) => Ok(bytes),
-            (None, code) => Err(retold(code as u64, String::from_utf8_lossy(&bytes).into_owned())),
+            (None, 0) => Ok(bytes.to_vec()),
+            (None, code) => Err(retold(code as u64, String::from_utf8_lossy(&bytes.to_vec()).into_owned())),
         }
     }
 }
@@ -106,29 +109,30 @@ impl Among<'_> {
     }
 
     fn gather(&mut self, guard: &mut Guard, words: &[u64]) -> Result<Vec<Vec<u64>>> {
-        let mut mine: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let bytes = 8 * words.len();
+        let mine = Block::of(&words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<_>>());
         let size = match self {
             Among::Comm(comm) => guard.objects.comm(*comm)?.size() as usize,
             Among::Members(members) => members.peers.len(),
         };
-        let mut all = vec![0; mine.len() * size];
+        let all = Block::new(bytes * size);
         match self {
-            Among::Comm(comm) => finish(guard, Planned::gathering_bytes(*comm, &mut mine, &mut all))?,
+            Among::Comm(comm) => finish(guard, Planned::gathering_bytes(*comm, &mine, &all))?,
             Among::Members(members) => {
-                let input = Part::bytes(Buffer::from(memory(&mut mine)));
-                let output = Part::PerRank(Buffer::from(memory(&mut all)));
+                let input = Part::bytes(Buffer::from(mine.span()));
+                let output = Part::PerRank(Buffer::from(all.span()));
                 carry_out(guard, members, Call::new(Collective::Allgather, input, output))?;
             }
         }
         let rank = |bytes: &[u8]| to_words(bytes).into_iter().map(|word| word as u64).collect();
-        Ok(all.chunks_exact(mine.len()).map(rank).collect())
+        Ok(all.to_vec().chunks_exact(bytes).map(rank).collect())
     }
 
-    fn broadcast(&mut self, guard: &mut Guard, root: u32, bytes: &mut [u8]) -> Result<()> {
+    fn broadcast(&mut self, guard: &mut Guard, root: u32, bytes: &Block) -> Result<()> {
         match self {
             Among::Comm(comm) => finish(guard, Planned::spreading_bytes(*comm, root, bytes)),
             Among::Members(members) => {
-                let output = Part::bytes(Buffer::from(memory(bytes)));
+                let output = Part::bytes(Buffer::from(bytes.span()));
                 carry_out(guard, members, Call { root, ..Call::new(Collective::Bcast, Part::None, output) })
             }
         }

@@ -9,6 +9,7 @@ use crate::request::{Planned, Work, to_bytes, to_words};
 use coll::{CALLS_BEFORE, Call, Coll, Form, Round, Short};
 use error::Result;
 use objects::{Comm, Flat, Queue};
+use sys::Block;
 
 /// This rank as a member of a comm that may have slots.
 #[derive(Clone, Copy)]
@@ -120,12 +121,12 @@ impl Guard {
             return Ok(());
         }
         let peers = self.objects.comm(comm)?.everybody.clone();
-        let mut mine = to_bytes(&[self.job().coll.alloc_slots(&peers) as i64]);
-        let mut all = vec![0; mine.len() * member.size];
-        let work = Planned::gathering_bytes(comm, &mut mine, &mut all).blocking().start(self)?.1;
+        let mine = Block::of(&to_bytes(&[self.job().coll.alloc_slots(&peers) as i64]));
+        let all = Block::new(mine.span().bytes() * member.size);
+        let work = Planned::gathering_bytes(comm, &mine, &all).blocking().start(self)?.1;
         self.finish(work).error.map_or(Ok(()), Err)?;
         let (objects, job) = self.parts();
-        let attached = job.coll.attach_flat(member.rank, &peers, &to_words(&all))?;
+        let attached = job.coll.attach_flat(member.rank, &peers, &to_words(&all.to_vec()))?;
         objects.comms.get_mut(comm)?.flat = attached.map_or(Flat::Refused, Flat::Attached);
         Ok(())
     }

@@ -6,6 +6,7 @@ use crate::request::{Checked, Image, Planned, Recipe, Work, to_bytes};
 use coll::{CALLS_BEFORE, Call, Coll, CollTicket, Members, check};
 use error::Result;
 use objects::{Comm, Queue};
+use sys::Block;
 
 impl Guard {
     /// Makes a blocking collective: over the comm's slots if they take it, else by a schedule.
@@ -114,9 +115,9 @@ impl Planned {
             let (call, image) = self.prepared(&mut process.job().operators);
             return begin(process.job(), members, call, image);
         }
-        let mut mine = to_bytes(&check::statement(&self.call, members));
-        let mut all = vec![0u8; mine.len() * size as usize];
-        let gather = Planned::gathering_bytes(self.comm, &mut mine, &mut all).call;
+        let mine = Block::of(&to_bytes(&check::statement(&self.call, members)));
+        let all = Block::new(mine.span().bytes() * size as usize);
+        let gather = Planned::gathering_bytes(self.comm, &mine, &all).call;
         let gather = process.job().coll.start(&members.as_one(), gather)?;
         members.sequence = members.sequence.wrapping_add(1);
         let (call, image) = self.prepared(&mut process.job().operators);

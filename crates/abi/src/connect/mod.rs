@@ -13,6 +13,7 @@ use objects::context::{PORT_CONTEXT, answer_context};
 use p2p::Mode;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use sys::Block;
 use transport::shm::launcher::{Reader, Writer};
 use transport::shm::{Segment, State};
 
@@ -247,8 +248,8 @@ pub(crate) fn from_bytes(bytes: &[u8]) -> Result<(u64, Vec<u32>)> {
 }
 
 fn send(guard: &mut Guard, context: u64, peer: u32, tag: i32, bytes: &[u8]) -> Result<()> {
-    let mut bytes = bytes.to_vec();
-    let buffer = Buffer::from(crate::args::memory(&mut bytes));
+    let bytes = Block::of(bytes);
+    let buffer = Buffer::from(bytes.span());
     let ticket = guard.job().p2p.isend(Mode::Standard, context, peer, tag, buffer)?;
     guard.wait(|process| process.job().p2p.take(ticket)).error.map_or(Ok(()), Err)
 }
@@ -266,11 +267,11 @@ fn receive(
             Some(found) => Some(Ok(found)),
             None => stop().map(Err),
         })?;
-    let mut bytes = vec![0; probe.bytes as usize];
-    let buffer = Buffer::from(crate::args::memory(&mut bytes));
+    let bytes = Block::new(probe.bytes as usize);
+    let buffer = Buffer::from(bytes.span());
     let ticket = guard.job().p2p.imrecv(message, buffer);
     let ticket = ticket.expect("the message was just taken from the queue");
     let outcome = guard.wait(|process| process.job().p2p.take(ticket));
     outcome.error.map_or(Ok(()), Err)?;
-    Ok((probe.source_peer, bytes))
+    Ok((probe.source_peer, bytes.to_vec()))
 }

@@ -8,7 +8,7 @@
 use crate::args::Handle;
 use datatype::{Basic, Buffer, Datatype, Layout};
 use std::sync::Arc;
-use sys::Span;
+use sys::{Block, Span};
 
 /// How elements of a reduction lie in the memory that its schedule works on.
 #[derive(Clone, Debug)]
@@ -152,8 +152,8 @@ impl Operator {
 /// What a reduction holds until it is over.
 #[derive(Debug, Default)]
 pub struct Image {
-    input: Vec<u8>,
-    output: Vec<u8>,
+    input: Option<Block>,
+    output: Option<Block>,
     /// The result as the user's datatype sees it, and the user's buffer.
     result: Option<(Buffer, Buffer)>,
     /// The operator's place in `Job::operators`.
@@ -169,21 +169,19 @@ impl Image {
         input: &Buffer,
         output: Option<&Buffer>,
     ) -> Image {
-        let mut image = Image {
-            input: vec![0; counts.iter().map(|count| shape.bytes(*count)).sum()],
-            output: vec![0; shape.bytes(received)],
-            ..Image::default()
-        };
+        let memory = Block::new(counts.iter().map(|count| shape.bytes(*count)).sum());
+        let result = Block::new(shape.bytes(received));
         let (mut packed_at, mut image_at) = (0, 0);
         for count in counts {
             let (bytes, packed) = (shape.bytes(*count), *count as usize * shape.layout.size);
-            let block = crate::args::memory(&mut image.input[image_at..image_at + bytes]);
-            shape.buffer(block, *count).copy_from(&input.slice(packed_at, packed));
+            let part = memory.span().slice(image_at, bytes);
+            shape.buffer(part, *count).copy_from(&input.slice(packed_at, packed));
             (packed_at, image_at) = (packed_at + packed, image_at + bytes);
         }
+        let mut image = Image { input: Some(memory), output: Some(result), ..Image::default() };
         if let Some(user) = output {
-            let result = shape.buffer(crate::args::memory(&mut image.output), received);
-            // The schedule may leave it alone (MPI_Exscan on rank 0), and then nothing of the user's may change.
+            let result = shape.buffer(span(&image.output), received);
+            // The schedule may not write it (MPI_Exscan on rank 0), and then the user's buffer must not change.
             result.copy_from(user);
             image.result = Some((result, user.clone()));
         }
@@ -191,13 +189,13 @@ impl Image {
     }
 
     /// The memory that takes the place of the user's input.
-    pub fn input(&mut self) -> Buffer {
-        Buffer::from(crate::args::memory(&mut self.input))
+    pub fn input(&self) -> Buffer {
+        Buffer::from(span(&self.input))
     }
 
     /// The memory that takes the place of the user's output.
-    pub fn output(&mut self) -> Buffer {
-        Buffer::from(crate::args::memory(&mut self.output))
+    pub fn output(&self) -> Buffer {
+        Buffer::from(span(&self.output))
     }
 
     /// Gives the user the result.
@@ -206,6 +204,10 @@ impl Image {
             user.copy_from(&result);
         }
     }
+}
+
+fn span(block: &Option<Block>) -> Span {
+    block.as_ref().map_or(Span::EMPTY, Block::span)
 }
 
 #[cfg(test)]
@@ -228,10 +230,10 @@ mod tests {
                     if extent == 0 { count.min(1) } else { count } as usize
                 );
                 let data: Vec<u8> = (0..count as u8 * 8).collect();
-                let mut memory = data.clone();
-                let user = Buffer::from(crate::args::memory(&mut memory));
-                let mut image = Image::new(&shape, &[count], 0, &user, None);
-                let buffer = shape.buffer(crate::args::memory(&mut image.input), count);
+                let memory = Block::of(&data);
+                let user = Buffer::from(memory.span());
+                let image = Image::new(&shape, &[count], 0, &user, None);
+                let buffer = shape.buffer(span(&image.input), count);
                 assert_eq!(buffer.bytes(), data.len());
             }
         }

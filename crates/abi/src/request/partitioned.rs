@@ -1,13 +1,13 @@
 //! The state of partitioned messages (MPI 5.0, chapter 4); `body/partitioned.rs` says how they work.
 
 use super::{Completion, Work, status_of};
-use crate::args::memory;
 use datatype::Buffer;
 use error::{Error, Result};
 use objects::context::Claim;
 use objects::{Group, Handle};
 use p2p::{Mode, P2p, Ticket};
 use std::sync::{Arc, OnceLock};
+use sys::Block;
 
 /// What a partitioned request was made with.
 pub struct Partitioned {
@@ -30,7 +30,7 @@ pub struct Partitioned {
 pub struct Parts {
     made: Arc<Partitioned>,
     /// Where the heading lies while its message is under way.
-    heading: [[u8; 8]; 2],
+    heading: Option<Block>,
     /// The heading's message, until it is over.
     head: Option<Ticket>,
     /// Messages of partitions under way.
@@ -53,7 +53,7 @@ impl Partitioned {
         let words = [u64::from(self.partitions), (self.buffer.bytes() / partitions) as u64];
         let mut parts = Box::new(Parts {
             made: self.clone(),
-            heading: words.map(u64::to_ne_bytes),
+            heading: None,
             head: None,
             open: Vec::new(),
             done: if self.sends { vec![false; partitions] } else { Vec::new() },
@@ -61,16 +61,19 @@ impl Partitioned {
             bytes: 0,
             error: None,
         });
-        let heading = Buffer::from(memory(parts.heading.as_flattened_mut()));
+        let mut heading = || {
+            let block = parts.heading.insert(Block::of(words.map(u64::to_ne_bytes).as_flattened()));
+            Buffer::from(block.span())
+        };
         match (self.peer, self.sends, self.heading.get()) {
             (None, false, _) => return Ok(Work::Done(Completion::NO_PROCESS)),
             (None, true, _) | (_, true, Some(_)) => {}
             (Some(peer), true, None) => {
-                parts.head = Some(p2p.isend(Mode::Standard, self.context, peer, HEADING, heading)?);
+                parts.head = Some(p2p.isend(Mode::Standard, self.context, peer, HEADING, heading())?);
                 self.heading.get_or_init(|| words);
             }
             (Some(peer), false, None) => {
-                parts.head = Some(p2p.irecv(self.context, Some(peer), Some(HEADING), heading));
+                parts.head = Some(p2p.irecv(self.context, Some(peer), Some(HEADING), heading()));
             }
             (Some(_), false, Some(known)) => parts.expect(p2p, *known),
         }
@@ -93,8 +96,10 @@ impl Parts {
         {
             self.head = None;
             self.error = self.error.take().or(outcome.error);
-            if !self.made.sends {
-                let heading = self.heading.map(u64::from_ne_bytes);
+            if let (false, Some(heading)) = (self.made.sends, &self.heading) {
+                let mut words = [[0; 8]; 2];
+                heading.span().read(words.as_flattened_mut());
+                let heading = words.map(u64::from_ne_bytes);
                 self.made.heading.get_or_init(|| heading);
                 self.expect(p2p, heading);
             }

@@ -1,13 +1,14 @@
 //! A collective as data: ready to be started, any number of times.
 
 use super::{Image, Operator, Shape, UserOp, Work};
-use crate::args::{Handle, memory};
+use crate::args::Handle;
 use coll::{Call, Coll, CollTicket, Members, Part, check};
 use datatype::Buffer;
 use error::{Class, Result, fail};
 use executor::Reduction;
 use schedule::algorithm::Collective;
 use slab::Slab;
+use sys::Block;
 
 /// A collective ready to be started, any number of times.
 #[derive(Clone)]
@@ -95,23 +96,21 @@ impl Planned {
     }
 
     /// An allgather of our own bytes, which must live until it is over.
-    pub(crate) fn gathering_bytes(comm: Handle, mine: &mut [u8], all: &mut [u8]) -> Planned {
-        let input = Part::bytes(Buffer::from(memory(mine)));
-        let output = Part::PerRank(Buffer::from(memory(all)));
+    pub(crate) fn gathering_bytes(comm: Handle, mine: &Block, all: &Block) -> Planned {
+        let input = Part::bytes(Buffer::from(mine.span()));
+        let output = Part::PerRank(Buffer::from(all.span()));
         Planned::new(comm, Call::new(Collective::Allgather, input, output)).in_one_group()
     }
 
     /// An all-to-all of our own bytes, which must live until it is over.
-    pub(crate) fn exchanging_bytes(comm: Handle, send: &mut [Vec<u8>], recv: &mut [Vec<u8>]) -> Planned {
-        let each = |parts: &mut [Vec<u8>]| {
-            Part::Each(parts.iter_mut().map(|part| Buffer::from(memory(part))).collect())
-        };
+    pub(crate) fn exchanging_bytes(comm: Handle, send: &[Block], recv: &[Block]) -> Planned {
+        let each = |parts: &[Block]| Part::Each(parts.iter().map(|part| Buffer::from(part.span())).collect());
         Planned::new(comm, Call::new(Collective::Alltoallv, each(send), each(recv)))
     }
 
     /// A broadcast of our own bytes, which must live until it is over.
-    pub(crate) fn spreading_bytes(comm: Handle, root: u32, bytes: &mut [u8]) -> Planned {
-        let output = Part::bytes(Buffer::from(memory(bytes)));
+    pub(crate) fn spreading_bytes(comm: Handle, root: u32, bytes: &Block) -> Planned {
+        let output = Part::bytes(Buffer::from(bytes.span()));
         Planned::new(comm, Call::new(Collective::Bcast, Part::None, output)).root(root).in_one_group()
     }
 }
@@ -152,9 +151,9 @@ pub struct Checked {
     pub gather: CollTicket,
     /// Our statement; the schedule reads it.
     #[allow(dead_code)]
-    pub mine: Vec<u8>,
+    pub mine: Block,
     /// All statements; the schedule writes them.
-    pub all: Vec<u8>,
+    pub all: Block,
     pub members: Members,
     pub call: Call,
     pub image: Option<Box<Image>>,
@@ -168,7 +167,7 @@ impl Checked {
         if let Err(error) = coll.outcome(self.gather)? {
             return Some(Err(error));
         }
-        let words: Vec<i64> = to_words(&self.all);
+        let words: Vec<i64> = to_words(&self.all.to_vec());
         let verdict = check::compare(&words, self.members.peers.len() as u32);
         let started = verdict.and_then(|()| coll.start(&self.members, self.call.clone()));
         Some(started.map(|ticket| {
