@@ -1,21 +1,34 @@
 //! The only wait loop: spin, yield, sleep.
 //!
-//! A wait polls every crate, whoever waits for what, and calls `Idle::wait` whenever a round found nothing. What that does
-//! depends on whether every process of the job has a core of its own: if so it spins, and sleeps after a while; otherwise
-//! it yields at once, because the process it waits for may need this very core (a spinning 8-byte allreduce of 4 ranks on
-//! 2 cores took 4 to 16 ms, a yielding one 3 to 4.5 us), and sleeps only after many yields and a while, because a wake-up
-//! costs more than several of them. Proxies wait in the same way, each for its own time.
+//! A wait polls everything that may bring progress and calls `Idle::wait` after a round that found nothing. Where every
+//! process of the job has a core of its own, a wait spins first. After a moment it yields instead, so that another
+//! program's process can run, and after a while it sleeps. Once a yield has shown that another program wants this core,
+//! waits sleep instead of yielding, for a while. Where processes of the job share cores, a wait yields at once, because
+//! the peer may need this very core; it sleeps only after many yields and a while, since a wake-up costs more than several
+//! of them. Proxies wait in the same way, each for its own time. docs/tuning.md has the measurements.
 #![forbid(unsafe_code)]
 
 mod cpus;
 
 pub use cpus::Cpus;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use telemetry::{Counter, count};
 use transport::shm::{Doorbell, Rest, Segment};
 
 /// Spins between two looks at the clock.
 const SPINS: u32 = 8;
+/// How long a wait spins before it yields: longer than most waits of ranks in step.
+const SPIN_MAX_NS: u64 = 50_000;
+/// After a yield that took longer than this, the core counts as shared with another program.
+const YIELD_MAX_NS: u64 = 100_000;
+/// How long it then counts as shared, and waits sleep: a woken process gets the core at once, a yielding one waits for the
+/// end of the other's time slice.
+const SHARED_NS: u64 = 100_000_000;
+/// A wait that shall stay awake this long or longer means it, and does not sleep early.
+const ALWAYS_AWAKE: Duration = Duration::from_secs(1);
+/// When a yield of this process last took that long; 0 if none did.
+static SHARED_AT: AtomicU64 = AtomicU64::new(0);
 /// Yields before the first sleep, however long they took.
 const YIELDS_MIN: u32 = 16;
 /// The first nap; each further one of the same wait is twice as long.
@@ -61,6 +74,14 @@ pub enum Turn {
     Slept(Rest),
 }
 
+/// What a wait does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Spin,
+    Yield,
+    Sleep,
+}
+
 /// How long one wait has found nothing.
 #[derive(Clone, Debug)]
 pub struct Idle {
@@ -70,12 +91,14 @@ pub struct Idle {
     /// When the clock was first looked at since then; 0 if it was not.
     since: u64,
     nap: Duration,
+    /// When a yield last showed that another program wants this core: `SHARED_AT`.
+    shared_at: &'static AtomicU64,
 }
 
 impl Idle {
     /// A wait that has just begun.
     pub fn new(pace: Pace) -> Idle {
-        Idle { pace, turns: 0, since: 0, nap: NAP_MIN }
+        Idle { pace, turns: 0, since: 0, nap: NAP_MIN, shared_at: &SHARED_AT }
     }
 
     /// There was progress: the wait begins anew.
@@ -89,26 +112,56 @@ impl Idle {
     #[inline]
     pub fn wait(&mut self, bell: &Doorbell, still_idle: impl FnOnce() -> bool) -> Turn {
         self.turns = self.turns.saturating_add(1);
-        if self.pace.spin {
-            if !self.turns.is_multiple_of(SPINS) || self.awake() {
-                std::hint::spin_loop();
-                return Turn::Spun;
-            }
-        } else if self.turns < YIELDS_MIN || self.awake() {
-            count(Counter::Yields, 1);
-            sys::cpu::give_way();
-            return Turn::Yielded;
+        if self.pace.spin && !self.turns.is_multiple_of(SPINS) {
+            std::hint::spin_loop();
+            return Turn::Spun;
         }
-        self.sleep(bell, still_idle)
+        if !self.pace.spin && self.turns < YIELDS_MIN {
+            return give_way();
+        }
+        let now = sys::clock::now();
+        match self.step(now) {
+            Step::Spin => {
+                std::hint::spin_loop();
+                Turn::Spun
+            }
+            Step::Yield if self.pace.spin => {
+                let turn = give_way();
+                self.note_yield(now, sys::clock::now());
+                // The next turn without progress looks at the clock again.
+                self.turns = SPINS - 1;
+                turn
+            }
+            Step::Yield => give_way(),
+            Step::Sleep => self.sleep(bell, still_idle),
+        }
     }
 
-    /// Whether it is too early to sleep.
-    fn awake(&mut self) -> bool {
-        let now = sys::clock::now();
+    /// What a wait that looks at the clock does next.
+    fn step(&mut self, now: u64) -> Step {
         if self.since == 0 {
             self.since = now;
         }
-        u128::from(now - self.since) < self.pace.awake.as_nanos()
+        let waited = now - self.since;
+        if u128::from(waited) >= self.pace.awake.as_nanos() {
+            return Step::Sleep;
+        }
+        if !self.pace.spin {
+            return Step::Yield;
+        }
+        if waited < SPIN_MAX_NS {
+            return Step::Spin;
+        }
+        let shared_at = self.shared_at.load(Ordering::Relaxed);
+        let shared = shared_at != 0 && now.saturating_sub(shared_at) < SHARED_NS;
+        if shared && self.pace.awake < ALWAYS_AWAKE { Step::Sleep } else { Step::Yield }
+    }
+
+    /// Notes that another program wants this core if a yield was long.
+    fn note_yield(&self, begun: u64, ended: u64) {
+        if ended - begun > YIELD_MAX_NS {
+            self.shared_at.store(ended, Ordering::Relaxed);
+        }
     }
 
     #[cold]
@@ -123,6 +176,12 @@ impl Idle {
         self.turns = SPINS * YIELDS_MIN - 1;
         Turn::Slept(rest)
     }
+}
+
+fn give_way() -> Turn {
+    count(Counter::Yields, 1);
+    sys::cpu::give_way();
+    Turn::Yielded
 }
 
 #[cfg(test)]
@@ -163,15 +222,52 @@ mod tests {
         }
     }
 
+    /// What a wait with `shared_at` does some time after its begin.
+    fn step_after(waited: u64, spin: bool, shared_at: &'static AtomicU64) -> Step {
+        let mut idle = Idle { shared_at, ..Idle::new(pace(spin, AWAKE)) };
+        idle.step(BEGUN);
+        idle.step(BEGUN + waited)
+    }
+
+    const BEGUN: u64 = 1_000_000_000;
+    const AWAKE: Duration = Duration::from_millis(500);
+    const AWAKE_NS: u64 = 500_000_000;
+
     #[test]
     fn stays_awake_as_long_as_told() {
-        let bell = Doorbell::default();
+        static UNSHARED: AtomicU64 = AtomicU64::new(0);
         for spin in [true, false] {
-            let mut idle = Idle::new(pace(spin, Duration::from_secs(1000)));
-            for _ in 0..500 {
-                assert!(!matches!(idle.wait(&bell, || true), Turn::Slept(_)));
-            }
+            assert_eq!(step_after(AWAKE_NS - 1, spin, &UNSHARED), Step::Yield);
+            assert_eq!(step_after(AWAKE_NS, spin, &UNSHARED), Step::Sleep);
         }
+    }
+
+    #[test]
+    fn spins_for_a_moment_then_yields_and_sleeps_where_others_want_the_core() {
+        static UNSHARED: AtomicU64 = AtomicU64::new(0);
+        static SHARED: AtomicU64 = AtomicU64::new(BEGUN);
+        for (shared_at, then) in [(&UNSHARED, Step::Yield), (&SHARED, Step::Sleep)] {
+            assert_eq!(step_after(SPIN_MAX_NS - 1, true, shared_at), Step::Spin);
+            assert_eq!(step_after(SPIN_MAX_NS, true, shared_at), then);
+        }
+        assert_eq!(step_after(SHARED_NS - 1, true, &SHARED), Step::Sleep);
+        assert_eq!(step_after(SHARED_NS, true, &SHARED), Step::Yield, "it tries again");
+        assert_eq!(step_after(SPIN_MAX_NS, false, &SHARED), Step::Yield, "peers may want it, too");
+        let mut idle = Idle { shared_at: &SHARED, ..Idle::new(pace(true, ALWAYS_AWAKE)) };
+        idle.step(BEGUN);
+        assert_eq!(idle.step(BEGUN + SPIN_MAX_NS), Step::Yield, "it was told to stay awake");
+    }
+
+    #[test]
+    fn a_long_yield_tells_that_others_want_the_core() {
+        static SHARED_AT: AtomicU64 = AtomicU64::new(0);
+        let mut idle = Idle { shared_at: &SHARED_AT, ..Idle::new(pace(true, AWAKE)) };
+        idle.step(BEGUN);
+        let yielded = BEGUN + SPIN_MAX_NS;
+        idle.note_yield(yielded, yielded + YIELD_MAX_NS);
+        assert_eq!(idle.step(yielded + YIELD_MAX_NS), Step::Yield);
+        idle.note_yield(yielded, yielded + YIELD_MAX_NS + 1);
+        assert_eq!(idle.step(yielded + YIELD_MAX_NS + 1), Step::Sleep);
     }
 
     #[test]

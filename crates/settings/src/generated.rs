@@ -68,7 +68,7 @@ pub struct Settings {
     pub exscan: String,
     /// How many schedules a rank keeps for reuse.
     pub schedule_cache_entries: u64,
-    /// How long a waiting rank polls before it sleeps on its doorbell. With more processes than cores it yields instead of spinning.
+    /// How long a waiting rank polls before it sleeps on its doorbell. With more processes than cores it yields instead of spinning. Otherwise it spins for 50us, then yields; if a yield of the last 100ms has let another program run for 100us, it sleeps instead, unless this is 1s or more.
     pub spin_us: u64,
     /// Shared memory that each rank may use at most, for MPI_Alloc_mem, operations and staging; not set: as much as the machine or the cgroup has, and less under `ulimit -v` and `ulimit -f`.
     pub arena_bytes: Option<u64>,
@@ -517,7 +517,7 @@ pub const TABLE: &[Setting] = &[
         default: "10ms",
         scope: Scope::Process,
         internal: false,
-        doc: "How long a waiting rank polls before it sleeps on its doorbell. With more processes than cores it yields instead of spinning.",
+        doc: "How long a waiting rank polls before it sleeps on its doorbell. With more processes than cores it yields instead of spinning. Otherwise it spins for 50us, then yields; if a yield of the last 100ms has let another program run for 100us, it sleeps instead, unless this is 1s or more.",
         why: "Sleeping and waking cost 5 to 50 us, in a virtual machine up to 400, and who is waited for may then wait long enough to sleep in turn, again and again: with 50us one in ten runs of an Ialltoall of 64 KiB took 400 us a call instead of 25, with 1ms one in 80; examples/taylor_green on 8 ranks and 2 cores took 3.4 s, with 10ms 2.5 s. A core that polls is lost to others.",
     },
     Setting {
