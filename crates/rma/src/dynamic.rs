@@ -52,13 +52,13 @@ impl Window {
     fn publish(&mut self, allocator: &mut Allocator) -> Result<()> {
         let rows = self.attached.len();
         let (offset, old) = match self.table {
-            Some((offset, room)) if room >= rows => (offset, None),
+            Some((offset, capacity)) if capacity >= rows => (offset, None),
             old => {
-                let room = (rows * 2).max(8);
-                let Some(offset) = allocator.alloc((room * ROW * 8) as u64) else {
+                let capacity = (rows * 2).max(8);
+                let Some(offset) = allocator.alloc((capacity * ROW * 8) as u64) else {
                     fail!(Class::NoMem, "the arena has no room for a table of {rows} attached regions");
                 };
-                self.table = Some((offset, room));
+                self.table = Some((offset, capacity));
                 (offset, old)
             }
         };

@@ -54,8 +54,8 @@ impl Arena {
         Some(Words { _arena: self.clone(), span, words: model::words(span) })
     }
 
-    /// The bytes `[offset, offset + bytes)`; none if they are not all inside the arena. The span must not outlive the last
-    /// view of this segment in the process.
+    /// The bytes `[offset, offset + bytes)`; none if they are not all inside the arena. They are the arena's until the
+    /// last view of this segment in the process ends; then the addresses stay reserved (`sys::memory::Map`).
     #[inline]
     pub fn span(&self, offset: u64, bytes: u64) -> Option<Span> {
         let inside = offset <= self.bytes() && bytes <= self.bytes() - offset;
@@ -89,7 +89,7 @@ pub struct Words {
 }
 
 impl Words {
-    /// Their memory. The span must not outlive the last view of this segment in the process.
+    /// Their memory, as `Arena::span` lends it.
     #[inline]
     pub fn span(&self) -> Span {
         self.span
