@@ -1,8 +1,7 @@
-//! Attaching a set of slots: each member allocates its slots in its arena, all exchange where, and
-//! each maps all.
+//! Attaching a set: each member allocates slots in its arena, all exchange their locations, each maps all.
 //!
-//! Invariants: bounds that members must apply alike follow from the exchanged locations; slots are used
-//! again only after all other members have left the set.
+//! Invariants: what members must apply alike follows from the exchanged locations; slots are used again only
+//! after all other members have left the set.
 //!
 //! Read next: `set.rs` (the rounds), `flat.rs` (the sets of a process).
 
@@ -18,17 +17,16 @@ use tuning::{Distance, Load, Probes, Way};
 
 /// From one word to the next: processors fetch cache lines in pairs.
 const WORD_BYTES: u64 = 128;
-/// Before the contributions that do not lie beside a word: the word `left`, the two slots' words, and a spare
-/// one.
+/// Before the contributions that do not lie beside a word: `left`, the two slots' words, a spare word.
 const WORDS_BYTES: u64 = 4 * WORD_BYTES;
-/// A rank whose slots have so many bytes makes smaller ones: touched pages stay.
+/// A rank with slots of so many bytes makes smaller ones, since touched pages stay allocated.
 const SLOTS_BYTES_MAX: u64 = 128 << 20;
 /// The contributions for which smaller slots have space.
 pub(crate) const LESS_BYTES_MAX: u64 = 16 << 10;
 const _: () = assert!(FLAT_MAX <= CROWDED_FLAT_MAX && CROWDED_FLAT_MAX / 2 <= LESS_BYTES_MAX);
 
-/// Where a member's slots lie in its arena, and what it says of itself, in the bits that alignment leaves.
-/// The lowest five are the binary logarithm of the longest contribution.
+/// Where a member's slots lie in its arena, with flags in the bits that alignment leaves. The lowest five
+/// bits are the binary logarithm of the longest contribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Location(pub u64);
 
@@ -56,14 +54,14 @@ impl Location {
     }
 }
 
-/// What was chosen by measurement.
+/// Bounds chosen by measurement (`tuning`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     /// Longer blocks are pulled where all members can, and want to.
     pub(crate) inline_bytes_max: u64,
     /// As `FlatSet::near_bytes_max`, for a rank with a core of its own.
     pub(crate) near_bytes_max: usize,
-    /// No table and no setting says whether to pull: the job's messages do (`tuning::Probes`).
+    /// Without table and setting, the job's messages show whether to pull (`tuning::Probes`).
     pub(crate) is_probed: bool,
 }
 
@@ -71,14 +69,14 @@ impl Bounds {
     /// The longest block that is not pulled where messages show that the kernel copies fast.
     pub(crate) const PROBED: u64 = 64 << 10;
 
-    /// As a test wants it.
+    /// For tests.
     #[cfg(test)]
     pub(crate) fn pulling_above(inline_bytes_max: u64) -> Bounds {
         Bounds { inline_bytes_max, near_bytes_max: 512 << 10, is_probed: false }
     }
 
-    /// Whether this member wants to pull long blocks. Members may differ, since they exchange that. Without
-    /// a table, exchanged messages must have shown reading to be faster at some distance, and at none slower.
+    /// Whether this member wants to pull long blocks. Members exchange that, so they may differ. Without a
+    /// table, messages must have shown reading to be faster at some distance, and slower at none.
     pub(crate) fn wants_pulls(&self, segment: &Segment) -> bool {
         if !self.is_probed {
             return self.inline_bytes_max < BYTES_MAX;
@@ -106,7 +104,7 @@ impl SlotMemory {
         SlotMemory { segment, left: Vec::new(), made_bytes: 0, bounds, served }
     }
 
-    /// This rank's slots for a set among these members: what it states to them.
+    /// Allocates this rank's slots for a set among these members: the location that it states.
     pub(crate) fn alloc(&mut self, memory: &mut Allocator, peers: &[u32]) -> Location {
         let reaches = |peer: &u32| cma::reaches(&self.segment, *peer);
         let pulls =
@@ -141,20 +139,19 @@ impl SlotMemory {
         }
     }
 
-    /// Attaches the set whose slots lie at the locations that all members have stated; nothing if some member
-    /// has none.
+    /// Attaches the set at the stated locations; nothing if some member has no slots.
     pub(crate) fn attach(&self, rank: usize, peers: &[u32], stated: &[i64]) -> Result<Option<AttachedSet>> {
         AttachedSet::new(&self.segment, rank, peers, stated, self.bounds)
     }
 
-    /// This rank makes no more calls on a set. Those of the others may be under way.
+    /// This rank makes no more calls on a set. Calls of other members may be under way.
     pub(crate) fn detach(&mut self, attached: AttachedSet) {
         self.left.push((attached.location, attached.set.size() as u64 - 1));
         attached.set.leave();
     }
 }
 
-/// A set with what its members have stated.
+/// A set, with what follows from the exchanged locations.
 pub(crate) struct AttachedSet {
     pub(crate) set: FlatSet,
     /// This member's slots.
@@ -231,8 +228,8 @@ impl AttachedSet {
         }))
     }
 
-    /// Chooses how this set carries out a call that `Short::fits`, and sets the call's rounds; nothing if
-    /// slots lack the space. All members come to the same answer.
+    /// Chooses how this set carries out a call, and sets the call's rounds; nothing if its slots lack the
+    /// space. All members come to the same answer.
     #[inline]
     pub(crate) fn choose_form(&self, short: &mut Short) -> Option<Form> {
         let pullable = is_pullable(short.collective);

@@ -33,7 +33,7 @@ impl ScheduleCache {
         ScheduleCache { entries: FxHashMap::default(), entries_max: entries_max.max(1), clock: 0 }
     }
 
-    /// The schedule, made now if it is not kept. The executor knows it again by its `Arc`.
+    /// The schedule, made now if it is not kept. The executor recognises it by its `Arc`.
     pub fn get(&mut self, key: CacheKey) -> Arc<Schedule> {
         self.clock += 1;
         if let Some(entry) = self.entries.get_mut(&key) {

@@ -1,4 +1,4 @@
-//! One collective call as the layers above hand it over: which collective, and where the user's buffers are.
+//! A collective call: which collective, among which processes, on which buffers.
 
 use datatype::Buffer;
 use executor::{Binding, Cut, Reduction};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub struct Members {
     /// The comm's context.
     pub context: u64,
-    /// The number of this operation within the comm, equal on all members.
+    /// The number of this operation in the context, equal on all members.
     pub sequence: u32,
     /// This rank; on an intercommunicator, its index in `peers`.
     pub rank: u32,
@@ -34,7 +34,7 @@ impl Members {
     }
 }
 
-/// Whether two buffers have bytes in common, as far as their ends tell.
+/// Whether two buffers have bytes in common, judged by their ends.
 pub fn meet(a: &Buffer, b: &Buffer) -> bool {
     if a.bytes() == 0 || b.bytes() == 0 {
         return false;
@@ -45,15 +45,14 @@ pub fn meet(a: &Buffer, b: &Buffer) -> bool {
     }
 }
 
-/// A user's buffer in the shape that the collective gives it.
+/// A user's buffer, as the collective divides it.
 #[derive(Clone, Debug)]
 pub enum Part {
     /// Not used at this rank, or MPI_IN_PLACE.
     None,
     /// One vector, which an algorithm may cut where it likes between elements of `element_bytes` bytes.
     One { buffer: Buffer, element_bytes: u64 },
-    /// As many equal blocks as the comm has ranks, or the remote group, or the rank neighbours, one after the
-    /// other.
+    /// Equal blocks, one after the other: one for each rank, rank of the remote group, or neighbour.
     PerRank(Buffer),
     /// One vector with a block for each rank, cut at these `size + 1` byte offsets.
     CutAt { buffer: Buffer, at: Arc<[u64]> },
@@ -62,9 +61,9 @@ pub enum Part {
 }
 
 impl Part {
-    /// One vector of bytes without an element that must stay whole.
+    /// One vector of single bytes.
     pub fn bytes(buffer: Buffer) -> Part {
-        // Cuts at the widest power of two that divides the length keep the parts aligned for copying.
+        // Elements of the widest power of two that divides the length keep parts aligned for copying.
         let element_bytes = 1 << buffer.bytes().trailing_zeros().min(6);
         Part::One { buffer, element_bytes }
     }
@@ -85,8 +84,8 @@ impl Part {
         }
     }
 
-    /// Whether two parts of one call have bytes in common, as far as their ends tell: layouts with gaps may
-    /// interleave. Blocks for each rank are compared with those for the same rank.
+    /// Whether two parts have bytes in common, judged by their ends: layouts with gaps may interleave. Blocks
+    /// for each rank are compared with those for the same rank.
     pub fn overlaps(&self, other: &Part) -> bool {
         match (self, other) {
             (Part::Each(ours), Part::Each(theirs)) => ours.iter().zip(theirs.iter()).any(|(a, b)| meet(a, b)),
@@ -105,7 +104,7 @@ impl Part {
         }
     }
 
-    /// The part as the `blocks` blocks of a schedule's area.
+    /// The part as the `blocks` blocks of a schedule's buffer.
     pub(crate) fn bind(self, blocks: u32) -> Binding {
         if blocks == 0 {
             return Binding::None;
@@ -132,14 +131,13 @@ fn whole_block(buffer: Buffer) -> Binding {
     Binding::Whole { buffer, cut: Cut::Even { block_bytes } }
 }
 
-/// A collective to be started. `input` is what the user sends, `output` what the user receives; a broadcast
-/// has `output` only.
+/// A collective to be started. A broadcast has `output` only.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// Which.
     pub collective: Collective,
-    /// The root as an index into `Members::peers`, or 0. In the root's group of an intercommunicator the
-    /// other ranks do not know it, and name any rank of their group but themselves.
+    /// The root as an index into `Members::peers`, or 0. The other ranks of its group in an intercommunicator
+    /// do not know it, and name any rank of their group but themselves.
     pub root: u32,
     /// Whether this rank passed MPI_IN_PLACE; `input` is then `Part::None` (`output` for a scatter).
     pub in_place: bool,
@@ -151,10 +149,9 @@ pub struct Call {
     pub reduction: Option<Reduction>,
     /// Whether the operator commutes.
     pub commutative: bool,
-    /// Whether the rank only waits meanwhile, so that a proxy would gain it nothing.
+    /// Whether the rank only waits, so that a proxy would gain nothing.
     pub blocking: bool,
-    /// The neighbours of this rank in a neighborhood collective; `collective` is then the collective among
-    /// neighbours.
+    /// This rank's neighbours in a neighborhood collective; `collective` is then the one among neighbours.
     pub neighbors: Option<Arc<Neighbors>>,
 }
 
@@ -174,8 +171,8 @@ impl Call {
         }
     }
 
-    /// Whether this rank has no part in the operation: it is in the root's group of an intercommunicator (MPI
-    /// 5.0, section 6.2.3).
+    /// Whether this rank takes no part: it is in the root's group of an intercommunicator (MPI 5.0, section
+    /// 6.2.3).
     pub fn is_idle(&self, members: &Members) -> bool {
         let rooted = members.first_group > 0 && self.collective.is_rooted();
         rooted && self.root != members.rank && !members.partners().contains(&self.root)

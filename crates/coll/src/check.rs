@@ -1,21 +1,20 @@
-//! What the members of a collective must pass alike, and what is wrong where they do not (OUTBOARD_CHECK=1).
+//! Compares what the members of a collective pass (OUTBOARD_CHECK=1).
 //!
-//! Every member states what it was called with in words of fixed number, all learn all statements, and all
-//! come to the same verdict.
+//! Every member states its arguments in a fixed number of words. All learn all statements, and all come to
+//! the same verdict.
 
 use crate::call::{Call, Members, Part};
 use error::{Class, Result, fail};
 use executor::Reduction;
 use schedule::algorithm::{Collective, Neighbors};
 
-/// Collective, root, operator, bytes; then bytes to each rank and bytes from each rank, where they are not
-/// the same for all.
+/// Collective, root, operator, bytes; then bytes to and from each rank, where they are not the same for all.
 const COMMON: usize = 4;
 /// In the first word: among neighbours; nonblocking, which never matches blocking (MPI 5.0, section 6.12).
 const NEIGHBORS: i64 = 1 << 8;
 const NONBLOCKING: i64 = 1 << 9;
 
-/// What stands for root, operator and bytes of a rank that has no part in the operation.
+/// Stands for root, operator and bytes of a rank that takes no part in the operation.
 const IDLE: i64 = i64::MIN;
 
 /// A member's statement: `statement_words(size)` words. On an intercommunicator ranks count as in
@@ -37,7 +36,7 @@ pub fn statement(call: &Call, members: &Members) -> Vec<i64> {
         (None, 0) => {
             words.extend([i64::from(call.root), op, call.bytes(size) as i64]);
             if let Collective::Allgather | Collective::Alltoall = call.collective {
-                // What goes into the call may still have another length than what comes out.
+                // The input's blocks may still have another length than the output's.
                 let expected = call.bytes(size) as i64;
                 let sent = match &call.input {
                     Part::None => expected,
@@ -67,7 +66,7 @@ pub fn statement(call: &Call, members: &Members) -> Vec<i64> {
 fn bytes_across(call: &Call, members: &Members, at: u32, sends: bool) -> i64 {
     use Collective::*;
     let partners = members.partners();
-    // Of the two ends of a rooted collective, one is the root.
+    // One end of a transfer in a rooted collective is the root.
     let (source, target) = if sends { (members.rank, at) } else { (at, members.rank) };
     let takes_part = match call.collective {
         Bcast | Scatter | Scatterv => source == call.root,
@@ -130,8 +129,7 @@ pub fn statement_words(size: u32) -> usize {
     COMMON + 2 * size as usize
 }
 
-/// The verdict on all statements, in order of rank: the first difference as an error that all members report
-/// alike.
+/// The verdict on all statements, in order of rank. Errors: the first difference, alike on all members.
 pub fn compare(statements: &[i64], size: u32) -> Result<()> {
     let of = |rank: u32| &statements[rank as usize * statement_words(size)..][..statement_words(size)];
     let reference = (0..size).find(|rank| of(*rank)[1] != IDLE).unwrap_or(0);
@@ -219,7 +217,7 @@ mod tests {
         verdict_of(0, calls)
     }
 
-    // Goal: between groups lengths are compared by pair, and ranks beside the root have nothing to say.
+    // Goal: between groups lengths are compared by pair, and the root's group states none but the root's.
     #[test]
     fn groups_are_compared_across() {
         let part = |length: usize| Part::bytes(bytes(&[length]).remove(0));

@@ -1,8 +1,8 @@
-//! The table of choices: which algorithm serves which collective, by size. The first rule that fits is taken.
+//! The table of algorithms for each collective, by size. The first rule that fits is taken.
 //!
-//! A setting such as OUTBOARD_ALLREDUCE=ring overrules the table wherever the algorithm it names is right for
-//! the call. `bytes` is what all ranks know alike (`Call::bytes`); v- and w-collectives have one algorithm,
-//! since no rank knows all counts.
+//! A setting such as OUTBOARD_ALLREDUCE=ring overrules the table for all calls for which its algorithm is
+//! right. All ranks know `bytes` alike (`Call::bytes`); v- and w-collectives have one algorithm, since no
+//! rank knows all counts.
 
 use error::{Class, Result, fail};
 use schedule::algorithm::Algorithm::{self, *};
@@ -12,7 +12,7 @@ use settings::Settings;
 /// `algorithm` serves calls of up to `bytes_max` bytes on at least `ranks_min` ranks.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
-    /// Which; its collective is the one the rule is for.
+    /// The algorithm, which names the collective.
     pub algorithm: Algorithm,
     /// The longest call (the vector of a reduction or broadcast, otherwise one rank's block).
     pub bytes_max: u64,
@@ -26,8 +26,7 @@ const fn rule(algorithm: Algorithm, bytes_max: u64, ranks_min: u32) -> Rule {
 
 const ANY: u64 = u64::MAX;
 
-/// All rules, in the order in which they are tried. The last of every collective fits all calls, operators
-/// that are not commutative included.
+/// All rules, in the order of trial. The last one of a collective fits all calls and operators.
 pub const RULES: &[Rule] = &[
     rule(BarrierDissemination, ANY, 1),
     rule(BcastScatterRing, 64 << 10, 64),
@@ -77,7 +76,7 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Reads the settings; a name that is no algorithm is an error that lists those there are.
+    /// Reads the settings. Errors: a name that is no algorithm, with the list of those that are.
     pub fn from_settings(settings: &Settings) -> Result<Choice> {
         let mut overrides = Vec::new();
         for collective in Collective::ALL {
@@ -100,7 +99,7 @@ impl Choice {
         self.overrides.iter().any(|algorithm| algorithm.facts().collective == collective)
     }
 
-    /// The algorithm for a call; what it looks at is the same on all ranks.
+    /// The algorithm for a call, the same on all ranks.
     pub fn of(&self, collective: Collective, bytes: u64, ranks: u32, commutative: bool) -> Algorithm {
         let right = |algorithm: Algorithm| {
             let facts = algorithm.facts();

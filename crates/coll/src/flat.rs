@@ -1,12 +1,10 @@
 //! Flat collectives: short calls over shared slots, each in one exchange of cache lines, or two.
 //!
-//! A call takes one look at each other member, and no member walks a schedule. A long allreduce takes two
-//! rounds, and so does a long all-to-all or allgather that is *pulled*. Blocking calls and each queue of
-//! nonblocking calls have sets of slots of their own, since the two never match (MPI 5.0, section 6.12). A
-//! comm attaches a set after some calls: many comms make only a few.
+//! A long allreduce takes two rounds, as does a long all-to-all or allgather that is *pulled*. Blocking calls
+//! and each queue of nonblocking calls have their own sets of slots, since the two never match (MPI 5.0,
+//! section 6.12). A comm attaches a set after some calls, since many comms make only a few.
 //!
-//! Invariants: whether a call is flat depends only on what is the same for all members, so their rounds count
-//! alike.
+//! Invariants: whether a call is flat depends only on what all members know alike, so their rounds agree.
 //!
 //! Read next: `set.rs` (the rounds), `short.rs` (what a call is), `attach.rs` (where the slots lie),
 //! `queue.rs` (calls that do not block), `flat_loom.rs` (this code under every interleaving).
@@ -24,10 +22,10 @@ use transport::shm::Segment;
 /// Calls on a comm before its members attach slots.
 pub const CALLS_BEFORE: u32 = 8;
 
-/// Whose calls a set carries.
+/// The calls that a set carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Calls {
-    /// A comm's blocking ones, by the number of the set.
+    /// Blocking ones of a comm, by the number of the set.
     Blocking(usize),
     /// Those of a queue.
     Queued(usize),
@@ -40,7 +38,7 @@ pub(crate) struct FlatSets {
     blocking: Slab<AttachedSet>,
     /// Those of nonblocking calls.
     pub(crate) queues: Queues,
-    /// The sets of blocking calls on which a thread has waited for long: it may go to sleep.
+    /// Sets of blocking calls on which a thread waits that may go to sleep.
     waiting: Vec<usize>,
 }
 
@@ -54,8 +52,7 @@ impl FlatSets {
         }
     }
 
-    /// Attaches a set for blocking calls, by the locations that all members have stated; nothing if some
-    /// member has no slots.
+    /// Attaches a set for blocking calls at the stated locations; nothing if some member has no slots.
     pub(crate) fn attach(&mut self, rank: usize, peers: &[u32], locations: &[i64]) -> Result<Option<usize>> {
         let attached = self.memory.attach(rank, peers, locations)?;
         Ok(attached.map(|attached| self.blocking.insert(attached)))
@@ -67,7 +64,7 @@ impl FlatSets {
         &self.blocking[set]
     }
 
-    /// Makes a blocking call that fits, if it is over after so many looks; otherwise `begin` goes on with it.
+    /// Makes a blocking call, if it is over after so many looks; otherwise `begin` goes on with it.
     #[inline(always)]
     pub(crate) fn try_now(&mut self, set: usize, call: &mut impl Round, looks: u32) -> Option<()> {
         let attached = &mut self.blocking[set];
@@ -83,7 +80,7 @@ impl FlatSets {
         None
     }
 
-    /// Begins the next round of blocking calls, with one that fits.
+    /// Begins the next round, or goes on with the one that `try_now` has begun for the same call.
     #[inline]
     pub(crate) fn begin(&mut self, set: usize, call: &impl Round) -> ActiveRound {
         let attached = &mut self.blocking[set];
@@ -103,8 +100,7 @@ impl FlatSets {
         self.blocking[set].set.advance(active, call)
     }
 
-    /// A call with a count for each member over these slots; nothing if they do not take it, or probably
-    /// would not.
+    /// A call with a count for each member; nothing if slots do not take it, or probably would not.
     pub(crate) fn vector(&mut self, set: usize, call: &Call) -> Option<Vector> {
         let attached = &mut self.blocking[set];
         if attached.backoff.skips() { None } else { Vector::new(call, attached.bytes_max) }
@@ -115,7 +111,7 @@ impl FlatSets {
         self.blocking[set].backoff.begin();
     }
 
-    /// The thread that makes a blocking call is going to wait for long, or has done so.
+    /// A thread begins or ends a long wait in a blocking call.
     #[cold]
     pub(crate) fn wait(&mut self, set: usize, begins: bool) {
         self.waiting.retain(|waiting| *waiting != set);
@@ -132,7 +128,7 @@ impl FlatSets {
         blocking.chain(self.queues.awaited().map(|(queue, set)| (Calls::Queued(queue), set)))
     }
 
-    /// Whether a call that has waited for long would get further.
+    /// Whether a long wait of a call would get further.
     #[inline]
     pub(crate) fn has_events(&self) -> bool {
         self.awaited().any(|(_, set)| !set.misses())

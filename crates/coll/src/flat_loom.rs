@@ -271,8 +271,8 @@ fn loom_three_members_of_which_some_run_ahead() {
     check(3, 2, &[Root(0), Root(0), All, Root(1), Root(1)]);
 }
 
-/// A process shares slots with one other, then with another, then with none, while those may still be in
-/// the calls before.
+/// A process shares slots with one other, then with another, then with none, while those may still be in the
+/// calls before.
 #[test]
 fn loom_slots_are_used_again_only_after_all_have_left() {
     const SHARED: [&[u32]; 2] = [&[0, 1], &[0, 2]];

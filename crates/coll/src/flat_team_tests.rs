@@ -45,7 +45,7 @@ impl Team {
         let peers: Vec<u32> = (0..blocking.len() as u32).collect();
         let set = sets.attach(rank, &peers, &blocking).unwrap().unwrap();
         let attached = sets.memory.attach(rank, &peers, &queued).unwrap().unwrap();
-        let queue = sets.queues.queues.insert(Queue::new(QueueState::Attached(attached)));
+        let queue = sets.queues.queues.insert(CallQueue::new(QueueState::Attached(attached)));
         (memory, sets, set, queue)
     }
 }
@@ -77,7 +77,7 @@ type Expected = (u64, Short, Vec<u64>);
 fn draw(
     all: &mut StdRng,
     (rank, round, size): (usize, u64, usize),
-    buffers: &[(Words, Words)],
+    buffers: &[(TestWords, TestWords)],
 ) -> Vec<Expected> {
     let calls = (round..).zip(buffers).map(|(round, (out, into))| {
         let collective = ALL[all.random_range(0..ALL.len())];
@@ -147,7 +147,7 @@ fn run(size: usize, seed: u64) {
         let (mut memory, mut sets, set, queue) = team.join(rank);
         let (mut all, mut mine) =
             (StdRng::seed_from_u64(seed), StdRng::seed_from_u64(seed + 1 + rank as u64));
-        let buffers = [0; UNDER_WAY_MAX].map(|_| (Words::new(512, 0), Words::new(512, 0xff)));
+        let buffers = [0; UNDER_WAY_MAX].map(|_| (TestWords::new(512, 0), TestWords::new(512, 0xff)));
         let mut patience = Patience { turns: 0, place: String::new() };
         let mut round = 0;
         while round < ROUNDS {
@@ -226,10 +226,10 @@ impl VectorCall {
     }
 
     /// The call of a member with these buffers. `in_place`: its own block is in the output already.
-    fn call(&self, rank: usize, in_place: bool, out: &[Words], into: &[Words]) -> Call {
-        let whole = |words: &Words| words.buffer(0, words.len());
-        let each = |all: &[Words]| Part::Each(all.iter().map(whole).collect());
-        let one = |words: &Words| Part::bytes(whole(words));
+    fn call(&self, rank: usize, in_place: bool, out: &[TestWords], into: &[TestWords]) -> Call {
+        let whole = |words: &TestWords| words.buffer(0, words.len());
+        let each = |all: &[TestWords]| Part::Each(all.iter().map(whole).collect());
+        let one = |words: &TestWords| Part::bytes(whole(words));
         let root = self.root;
         let takes = match self.collective {
             Gatherv if rank != root => Part::None,
@@ -293,13 +293,13 @@ fn run_vectors(size: usize, seed: u64) {
         let mut all = StdRng::seed_from_u64(seed);
         for round in 0..3 * ROUNDS {
             let drawn = VectorCall::draw(&mut all, size, round);
-            let out: Vec<_> = (0..size).map(|to| Words::of(&drawn.words(rank, to))).collect();
+            let out: Vec<_> = (0..size).map(|to| TestWords::of(&drawn.words(rank, to))).collect();
             let may_be_in_place = [Gatherv, Allgatherv].contains(&drawn.collective);
             let in_place =
                 may_be_in_place && all.random() && (drawn.collective == Allgatherv || rank == drawn.root);
             let into = |from: usize| match from == rank && in_place {
-                true => Words::of(&drawn.words(rank, rank)),
-                false => Words::new(drawn.words(from, rank).len(), 0xff),
+                true => TestWords::of(&drawn.words(rank, rank)),
+                false => TestWords::new(drawn.words(from, rank).len(), 0xff),
             };
             let into: Vec<_> = (0..size).map(into).collect();
             let call = drawn.call(rank, in_place, &out, &into);
@@ -369,7 +369,7 @@ fn a_member_that_cannot_read_still_makes_the_second_round() {
         // No process has this number.
         team.segment.rank(1).pid.store(i32::MAX as u32, Ordering::Relaxed);
         team.gate.wait();
-        let (out, into) = (Words::new(size * block, 0), Words::new(size * block, 0xff));
+        let (out, into) = (TestWords::new(size * block, 0), TestWords::new(size * block, 0xff));
         let (short, expected) = call((Alltoall, 0, block), (rank, 0, size), (&out, &into));
         let ticket = enqueue(&mut sets, queue, &short);
         let outcome = finish(&mut sets, ticket);
@@ -395,7 +395,7 @@ fn members_read_what_was_there_before_the_call() {
     const BLOCK: usize = 2 * INLINE_BYTES_MAX as usize / 8;
     for collective in [Alltoall, Allgather] {
         let team = Team::new(2);
-        let words = [0, 1].map(|rank| Words::new(2 * BLOCK, 1 + rank));
+        let words = [0, 1].map(|rank| TestWords::new(2 * BLOCK, 1 + rank));
         let member = |rank: usize| {
             let (_memory, mut sets, _, queue) = team.join(rank);
             let output = words[rank].buffer(0, 2 * BLOCK);

@@ -8,7 +8,7 @@ mod team;
 use super::*;
 use crate::attach::{LESS_BYTES_MAX, Location};
 use crate::pull::Pull;
-use crate::queue::{Queue, QueueState, QueueTicket, QueuedCall};
+use crate::queue::{CallQueue, QueueState, QueueTicket, QueuedCall};
 use crate::round::COMBINED_BYTES;
 use crate::short::{BYTES_MAX, CROWDED_FLAT_MAX, FLAT_MAX, FlatAllreduce, Phase, Short};
 use Collective::*;
@@ -47,16 +47,16 @@ fn word(rank: usize, round: u64, at: usize) -> u64 {
 }
 
 /// Memory of a member.
-struct Words(Block);
+struct TestWords(Block);
 
-impl Words {
+impl TestWords {
     /// So many words of these bytes.
-    fn new(many: usize, byte: u8) -> Words {
-        Words(Block::of(&vec![byte; 8 * many]))
+    fn new(many: usize, byte: u8) -> TestWords {
+        TestWords(Block::of(&vec![byte; 8 * many]))
     }
 
-    fn of(words: &[u64]) -> Words {
-        Words(Block::of(words.iter().map(|word| word.to_ne_bytes()).collect::<Vec<_>>().as_flattened()))
+    fn of(words: &[u64]) -> TestWords {
+        TestWords(Block::of(words.iter().map(|word| word.to_ne_bytes()).collect::<Vec<_>>().as_flattened()))
     }
 
     fn len(&self) -> usize {
@@ -167,7 +167,7 @@ fn no_schedule(_: executor::InstanceTicket) -> Option<Result<()>> {
 fn call(
     (collective, root, block): (Collective, usize, usize),
     (rank, round, size): (usize, u64, usize),
-    (out, into): (&Words, &Words),
+    (out, into): (&TestWords, &TestWords),
 ) -> (Short, Vec<u64>) {
     (0..out.len()).for_each(|at| out.set(at, word(rank, round, at)));
     let (here, all, mine) = (rank == root, size * block, rank * block..(rank + 1) * block);
@@ -214,7 +214,7 @@ fn pair() -> [FlatSets; 2] {
     members.iter_mut().enumerate().for_each(|(rank, (_, sets))| {
         assert_eq!(sets.attach(rank, &[0, 1], &blocking).unwrap(), Some(0));
         let attached = sets.memory.attach(rank, &[0, 1], &queued).unwrap().unwrap();
-        assert_eq!(sets.queues.queues.insert(Queue::new(QueueState::Attached(attached))), 0);
+        assert_eq!(sets.queues.queues.insert(CallQueue::new(QueueState::Attached(attached))), 0);
     });
     members.map(|(_, sets)| sets)
 }
@@ -259,7 +259,7 @@ fn a_call_that_was_tried_goes_on() {
 #[test]
 fn no_member_is_two_rounds_ahead() {
     let [mut fast, mut slow] = pair();
-    let words = Words::of(&[1, 2, 3, 0]);
+    let words = TestWords::of(&[1, 2, 3, 0]);
     let spread = |at: usize, to: bool| {
         let mut call = short(Bcast, 0, 8);
         *(if to { &mut call.output } else { &mut call.input }) = words.buffer(at, 1);
@@ -300,8 +300,9 @@ fn a_long_vector_takes_two_rounds() {
     for (words, (in_place, queued)) in many.into_iter().flat_map(|words| kinds.map(|kind| (words, kind))) {
         let mut members = pair();
         let times = |factor: u64| (0..words as u64).map(|at| at * factor).collect::<Vec<_>>();
-        let out = [7, 8].map(|factor| Words::of(&times(factor)));
-        let into = [0, 1].map(|rank| Words::of(&if in_place { out[rank].to_vec() } else { vec![0; words] }));
+        let out = [7, 8].map(|factor| TestWords::of(&times(factor)));
+        let into =
+            [0, 1].map(|rank| TestWords::of(&if in_place { out[rank].to_vec() } else { vec![0; words] }));
         let calls = [0, 1].map(|rank| {
             let mut call = short(Allreduce, 0, 8 * words as u64);
             call.output = into[rank].buffer(0, words);
@@ -340,7 +341,7 @@ fn a_long_vector_takes_two_rounds() {
 /// What two members make of a round in which they call different things: the class that each gets.
 fn disagree(calls: [(Collective, usize, u64); 2]) -> [Option<Class>; 2] {
     let mut members = pair();
-    let words = [0, 1].map(|_| Words::new(2, 0));
+    let words = [0, 1].map(|_| TestWords::new(2, 0));
     let mut started = [0, 1].map(|rank| {
         let (collective, root, bytes) = calls[rank];
         let mut call = short(collective, root, bytes);
@@ -378,7 +379,7 @@ fn members_that_disagree_are_told() {
 fn members_of_which_one_pulls_are_told() {
     for (bytes, class) in [(8, Class::Other), (16, Class::Truncate)] {
         let [mut pulls, mut posts] = pair();
-        let words = [0, 1].map(|_| Words::new(4, 0));
+        let words = [0, 1].map(|_| TestWords::new(4, 0));
         let [one, mut other] = [(0, 8), (1, bytes)].map(|(rank, bytes): (usize, u64)| {
             let output = words[rank].buffer(0, bytes as usize / 4);
             Short { input: output.clone(), output, in_place: true, ..short(Alltoall, 0, bytes) }
@@ -397,7 +398,7 @@ fn members_of_which_one_pulls_are_told() {
 #[test]
 fn blocks_of_two_lengths_are_told() {
     let mut members = pair();
-    let words = Words::new(8, 0);
+    let words = TestWords::new(8, 0);
     let started: Vec<_> = [1, 2]
         .iter()
         .enumerate()
@@ -446,8 +447,7 @@ fn the_least_space_counts() {
     }
 }
 
-/// What a member knows of shared cpus may change; all apply what they have exchanged, for this set
-/// only.
+/// What a member knows of shared cpus may change; all apply what they have exchanged, for this set only.
 #[test]
 fn members_cut_alike_and_say_anew_what_they_know() {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 16 << 20 }).unwrap();

@@ -1,6 +1,6 @@
 //! Collectives: picks an algorithm and starts its schedule.
 //!
-//! Short calls need no schedule: they go over slots, and those that do not block in queues.
+//! Short calls need no schedule: they go over slots; nonblocking ones form queues.
 //!
 //! Invariants: the choice of an algorithm depends only on what MPI makes equal on all ranks, and on settings
 //! that all ranks share; starting never blocks; blocking, nonblocking and persistent calls start the same
@@ -50,8 +50,7 @@ use transport::shm::Allocator;
 use tuning::{FLAT_BYTES_MAX, NEAR_BYTES_MAX, Source, Tuning};
 use vector::LongBlock;
 
-/// The bit in which the context of schedules for long blocks (`vector.rs`) differs from their comm's. No
-/// comm's context has it.
+/// Marks the context of schedules for long blocks (`vector.rs`). No comm's context has this bit.
 const LONG_BLOCKS: u64 = 1 << 62;
 
 /// A collective under way, until `Coll::outcome` has given its outcome.
@@ -73,12 +72,12 @@ pub struct Coll {
     short: u32,
     /// OUTBOARD_OFFLOAD=on.
     offload_all: bool,
-    /// No proxy serves this rank any more.
-    home: bool,
+    /// Proxies take no more work of this rank.
+    offload_stopped: bool,
 }
 
 impl Coll {
-    /// Collectives by this executor; refuses settings that name no algorithm.
+    /// Collectives by this executor. Errors: a setting names no algorithm.
     pub fn new(executor: Executor, settings: &settings::Settings, tuning: &Tuning) -> Result<Coll> {
         let choice = Choice::from_settings(settings)?;
         let schedules = ScheduleCache::new(settings.schedule_cache_entries as usize);
@@ -101,7 +100,7 @@ impl Coll {
             settings.check == 0 && !offload_all && !choice.is_overruled(*collective)
         };
         let short = Collective::ALL.into_iter().filter(is_short).fold(0, |all, one| all | 1 << one as u32);
-        Ok(Coll { executor, choice, schedules, sets, short, offload_all, home: false })
+        Ok(Coll { executor, choice, schedules, sets, short, offload_all, offload_stopped: false })
     }
 
     /// Starts a collective.
@@ -112,8 +111,11 @@ impl Coll {
     fn start_schedule(&mut self, members: &Members, call: Call) -> Result<InstanceTicket> {
         let schedule = self.schedule(members, &call)?;
         // A rank that only waits carries out its call itself, unless OUTBOARD_OFFLOAD=on.
-        let offload =
-            if self.home || call.blocking && !self.offload_all { Offload::Off } else { Offload::Auto };
+        let offload = if self.offload_stopped || call.blocking && !self.offload_all {
+            Offload::Off
+        } else {
+            Offload::Auto
+        };
         self.executor.start(Start {
             context: members.context,
             sequence: members.sequence,
@@ -126,9 +128,8 @@ impl Coll {
         })
     }
 
-    /// A blocking call as slots take it, among so many members of one group; nothing if a schedule carries it
-    /// out. Where users choose an algorithm, the proxy or OUTBOARD_CHECK, it always does. All members come to
-    /// the same answer.
+    /// A blocking call as slots take it; nothing if a schedule carries it out, as always where users choose
+    /// an algorithm, the proxy or OUTBOARD_CHECK. All members come to the same answer.
     #[inline]
     pub fn short(&self, call: &Call, rank: usize, members: usize) -> Option<Short> {
         if self.short & 1 << call.collective as u32 == 0 {
@@ -137,8 +138,7 @@ impl Coll {
         Short::of(call, rank, members).filter(|short| short.fits(members))
     }
 
-    /// Whether an allreduce of vectors of so many bytes becomes a `FlatAllreduce` on this set. It has space
-    /// for those.
+    /// Whether an allreduce of vectors of so many bytes becomes a `FlatAllreduce` on this set.
     #[inline]
     pub fn takes_flat(&self, set: usize, bytes: usize, members: usize) -> bool {
         self.short & 1 << Collective::Allreduce as u32 != 0
@@ -158,8 +158,8 @@ impl Coll {
         self.sets.vector(set, call)
     }
 
-    /// Whether a schedule must carry out a call, as all members know from its round. Then the next ones try
-    /// no round.
+    /// Whether a schedule carries out a call, as all members know from its round. Then the next ones try no
+    /// round.
     pub fn leaves_to_schedule(&mut self, set: usize, vector: &Vector) -> bool {
         let is_scheduled = vector.is_scheduled();
         if is_scheduled {
@@ -168,8 +168,7 @@ impl Coll {
         is_scheduled
     }
 
-    /// Starts schedules for the long blocks that the last blocking call on this set left, a call of this
-    /// context.
+    /// Starts schedules for the long blocks of the last blocking call on this set, with its comm's context.
     pub fn start_long_blocks(
         &mut self,
         set: usize,
@@ -203,8 +202,7 @@ impl Coll {
         vector.long_blocks(rank).map(&mut start).collect()
     }
 
-    /// How a set carries out a call that `short` returned, whose rounds this sets; nothing if slots lack the
-    /// space.
+    /// How a set carries out a call, whose rounds this sets; nothing if its slots lack the space.
     #[inline]
     pub fn choose_form(&self, set: usize, short: &mut Short) -> Option<Form> {
         self.sets.blocking(set).choose_form(short)
@@ -215,14 +213,14 @@ impl Coll {
         self.sets.memory.alloc(self.executor.memory(), peers).0
     }
 
-    /// Attaches the slots at the locations that all members have stated, and numbers the set; nothing if some
-    /// member has none. Errors: a member's slots lie outside its arena.
+    /// Attaches the slots at the locations that all members have stated; the number of the set, or nothing if
+    /// some member has no slots. Errors: slots outside their arena.
     pub fn attach_flat(&mut self, rank: usize, peers: &[u32], locations: &[i64]) -> Result<Option<usize>> {
         self.sets.attach(rank, peers, locations)
     }
 
-    /// Opens a queue of calls that all members will make in the same order, beginning with the same one. It
-    /// does not wait for the other members. `members` have a sequence number that no other call has.
+    /// Opens a queue of calls that all members make in the same order, without waiting for them. No other
+    /// call has the sequence number of `members`.
     pub fn open_queue(&mut self, members: &Members) -> Result<usize> {
         let location = self.sets.memory.alloc(self.executor.memory(), &members.peers);
         let input = Block::of(&location.0.to_ne_bytes());
@@ -242,8 +240,8 @@ impl Coll {
             && (2..=MEMBERS_MAX).contains(&members.peers.len())
     }
 
-    /// Makes a call after all calls of the queue before; nothing if the queue does not take it. The call is
-    /// cloned only where a schedule may have to carry it out, with the members' number.
+    /// Makes a call after all earlier calls of the queue; nothing if the queue does not take it. Clones the
+    /// call only where a schedule may have to carry it out.
     pub fn queue(&mut self, queue: usize, members: &Members, call: &Call) -> Option<CollTicket> {
         let whole = || ScheduleCall { call: call.clone(), members: members.clone() };
         let queued = match &self.sets.queues.queues[queue].state {
@@ -269,7 +267,7 @@ impl Coll {
         self.sets.queues.close(queue, &mut self.sets.memory);
     }
 
-    /// Starts schedules for what slots did not carry out of queued calls.
+    /// Starts schedules for the parts of queued calls that slots did not carry out.
     #[inline]
     fn start_remainders(&mut self) {
         if !self.sets.queues.remainders.is_empty() {
@@ -314,7 +312,7 @@ impl Coll {
         self.sets.begin(set, call)
     }
 
-    /// Takes the round that `begin` returned as far as it goes: its outcome, once it has ended.
+    /// Takes a round as far as it goes: its outcome, once it has ended.
     #[inline]
     pub fn advance(
         &mut self,
@@ -331,13 +329,13 @@ impl Coll {
         self.sets.blocking(set).set.misses_one_on(cpu)
     }
 
-    /// The thread that makes a blocking call over slots is going to wait for long, or has done so.
+    /// A thread begins or ends a long wait in a blocking call over slots.
     #[cold]
     pub fn wait(&mut self, set: usize, begins: bool) {
         self.sets.wait(set, begins);
     }
 
-    /// Whether a call over slots that has waited for long would get further.
+    /// Whether a long wait of a call over slots would get further.
     #[inline]
     pub fn flat_has_events(&self) -> bool {
         self.sets.has_events()
@@ -348,9 +346,9 @@ impl Coll {
         self.sets.leave(set);
     }
 
-    /// From now on this rank carries out everything itself: proxies forget a rank that has left its job.
-    pub fn stay_home(&mut self) {
-        self.home = true;
+    /// From now on this rank carries out everything itself, since proxies forget a rank that leaves its job.
+    pub fn stop_offloading(&mut self) {
+        self.offload_stopped = true;
     }
 
     fn schedule(&mut self, members: &Members, call: &Call) -> Result<Arc<Schedule>> {
@@ -399,7 +397,7 @@ impl Coll {
         }
     }
 
-    /// How a schedule carries out a collective, or has done so if its outcome is there.
+    /// How a schedule carries out a collective, or did if it has ended.
     #[cold]
     pub fn carried(&self, ticket: CollTicket) -> Option<telemetry::Carried> {
         let schedule = match ticket {
@@ -409,8 +407,7 @@ impl Coll {
         self.executor.carried(schedule)
     }
 
-    /// Whether anything has changed since the last `poll`: to be asked before sleeping on the rank's
-    /// doorbell.
+    /// Whether anything has changed since the last `poll`; for use before the rank sleeps.
     pub fn has_events(&self) -> bool {
         self.executor.has_events() || self.sets.has_events()
     }
@@ -430,19 +427,19 @@ impl Coll {
         self.executor.pending()
     }
 
-    /// Calls over slots that wait: whose they are, and a member that has not begun the first of them.
+    /// Sets on which calls wait, and the member that has not begun the first of them.
     pub fn pending_on_flat(&self) -> impl Iterator<Item = (Calls, usize)> {
         self.sets.pending()
     }
 
-    /// A sentence that the user should read once, if there is one.
+    /// The next warning for the user.
     pub fn warning(&mut self) -> Option<String> {
         self.executor.warning()
     }
 }
 
-/// Whether a call of so many bytes (of the vector, or of a member's block) among so many members goes over
-/// slots once these are attached, where no proxy may take it and no call is pulled.
+/// Whether a call of so many bytes (of the vector, or of a member's block) goes over slots once these are
+/// attached, where no proxy may take it and no call is pulled.
 pub fn is_flat(collective: Collective, bytes: u64, members: usize) -> bool {
     use Collective::*;
     let short = Short { bytes, given: bytes, ..Short::new(collective) };

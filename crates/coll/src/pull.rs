@@ -1,13 +1,12 @@
-//! Pulled calls: members publish where their blocks lie, and each reads the others' memory (cross-memory
-//! attach).
+//! Pulled calls: members publish addresses, and read each other's memory (cross-memory attach).
 //!
 //! The kernel copies once what slots would copy twice, at the cost of system calls; which is faster depends
 //! on the processor (docs/tuning.md). Such a call takes two rounds: in the first, members publish addresses
-//! and read; a member that begins the second has read all that it wants, so after it all buffers belong to
-//! their owners again.
+//! and read; a member begins the second when it has read all its blocks, so after that round buffers may
+//! change.
 //!
-//! Invariants: a call is pulled only if every member has stated that it can read the memory of all;
-//! a member that fails to read makes the second round nevertheless, so that the members' rounds stay equal.
+//! Invariants: a call is pulled only if every member has stated that it can read the memory of all; a member
+//! that fails to read makes the second round nevertheless, so that rounds stay equal.
 
 use crate::set::{FlatSet, Round};
 use crate::short::{Phase, Short, is_pullable};
@@ -20,7 +19,7 @@ use sys::Block;
 use telemetry::Counter;
 use transport::shm::{Segment, cma};
 
-/// What stands for the root in the facts of the first round; pulled collectives have none.
+/// Stands for the root, which these collectives lack, in the facts of the first round.
 const PULLED: usize = 15;
 
 /// An all-to-all or allgather of long blocks.

@@ -1,13 +1,12 @@
-//! Calls over slots that do not block, one after the other.
+//! Queues of nonblocking calls over slots.
 //!
 //! A set carries one call at a time. So calls that all members make in the same order form a queue: a comm's
 //! nonblocking collectives, the starts of a persistent one, the steps of a file's collective accesses. A call
-//! begins once the one before has ended here, at the latest when the program waits for anything. A queue's
-//! set is attached by an allgather that no member waits for; until then its calls wait. Calls that slots do
-//! not take go by schedules beside the queue.
+//! begins once the one before has ended here, at the latest in a wait of the program. A queue's set is
+//! attached by an allgather that no member waits for; its calls wait for that. Schedules carry out the calls
+//! that slots do not take, beside the queue.
 //!
-//! Invariants: all members make the same calls in the same order, and agree on which of them go by a
-//! schedule.
+//! Invariants: members make the same calls in the same order, and agree on which go by a schedule.
 
 use crate::attach::{AttachedSet, FlatCall, Location, SlotMemory};
 use crate::call::{Call, Members};
@@ -29,7 +28,7 @@ pub(crate) type Ended<'a> = &'a mut dyn FnMut(executor::InstanceTicket) -> Optio
 #[derive(Clone, Copy, Debug)]
 pub struct QueueTicket(usize);
 
-/// A call as a schedule would carry it out.
+/// A call, for a schedule.
 #[derive(Debug)]
 pub(crate) struct ScheduleCall {
     pub call: Call,
@@ -38,7 +37,7 @@ pub(crate) struct ScheduleCall {
 }
 
 /// Calls of some members, one after the other.
-pub(crate) struct Queue {
+pub(crate) struct CallQueue {
     pub(crate) state: QueueState,
     calls: VecDeque<usize>,
     /// No more calls are made here.
@@ -46,7 +45,7 @@ pub(crate) struct Queue {
 }
 
 pub(crate) enum QueueState {
-    /// The members tell each other where their slots lie.
+    /// The members exchange the locations of their slots.
     Attaching(Box<Attaching>),
     Attached(AttachedSet),
     /// Some member has no slots, or has a proxy: all calls go by schedules.
@@ -55,11 +54,11 @@ pub(crate) enum QueueState {
     Broken(Error),
 }
 
-/// The allgather by which members tell each other where their slots lie.
+/// The allgather of the locations of all slots.
 pub(crate) struct Attaching {
     pub exchange: executor::InstanceTicket,
     pub location: Location,
-    /// The same, as the input of the schedule.
+    /// The input of the schedule: the same location.
     pub _input: Block,
     pub output: Block,
     pub rank: usize,
@@ -76,7 +75,7 @@ pub(crate) struct QueuedCall {
     pub(crate) schedules: Vec<executor::InstanceTicket>,
 }
 
-/// What a queued call has become.
+/// The form of a queued call.
 enum CallForm {
     Short(Short),
     Pulled(Box<Pull>),
@@ -87,7 +86,7 @@ enum CallForm {
     Over,
 }
 
-/// What schedules must carry out of a call.
+/// The part of a call that schedules carry out.
 pub(crate) struct Remainder {
     pub queued: usize,
     /// The call with the number of its round; nothing if it went over no slots.
@@ -98,7 +97,7 @@ pub(crate) struct Remainder {
 /// All queues of a process.
 #[derive(Default)]
 pub(crate) struct Queues {
-    pub(crate) queues: Slab<Queue>,
+    pub(crate) queues: Slab<CallQueue>,
     /// Calls whose outcome the program has not asked for yet.
     pub(crate) calls: Slab<QueuedCall>,
     /// The queues in which something is under way.
@@ -148,8 +147,7 @@ impl QueuedCall {
         moved
     }
 
-    /// Takes what schedules must carry out of a call whose rounds are over, the last of which has this
-    /// number.
+    /// Takes the part for schedules of a call whose rounds are over; `round` is the last one.
     fn remainder(&mut self, queued: usize, round: Option<u64>) -> Option<Remainder> {
         match (std::mem::replace(&mut self.form, CallForm::Over), round) {
             (CallForm::Undecided(whole), _) => Some(Remainder { queued, tried: None, whole: *whole }),
@@ -178,8 +176,7 @@ impl CallForm {
     }
 }
 
-/// Takes the rounds of a call as far as they go: the outcome, once the last one has ended, and whether they
-/// moved.
+/// Takes the rounds of a call as far as they go: the outcome, once all have ended, and whether they moved.
 fn advance(
     active: &mut Option<ActiveRound>,
     set: &mut FlatSet,
@@ -202,9 +199,9 @@ fn advance(
     }
 }
 
-impl Queue {
-    pub(crate) fn new(state: QueueState) -> Queue {
-        Queue { state, calls: VecDeque::new(), closed: false }
+impl CallQueue {
+    pub(crate) fn new(state: QueueState) -> CallQueue {
+        CallQueue { state, calls: VecDeque::new(), closed: false }
     }
 
     /// The set, once it is attached.
@@ -241,7 +238,7 @@ impl Attaching {
 impl Queues {
     /// Opens a queue in this state; the first poll moves it.
     pub(crate) fn open(&mut self, attaching: Attaching) -> usize {
-        let queue = self.queues.insert(Queue::new(QueueState::Attaching(Box::new(attaching))));
+        let queue = self.queues.insert(CallQueue::new(QueueState::Attaching(Box::new(attaching))));
         self.busy.push(queue);
         queue
     }
@@ -307,7 +304,7 @@ impl Queues {
 
     /// Takes the calls of one queue as far as they go; whether any moved.
     fn drive(&mut self, number: usize, memory: &mut SlotMemory, ended: Ended) -> bool {
-        let Queue { state, calls, .. } = &mut self.queues[number];
+        let CallQueue { state, calls, .. } = &mut self.queues[number];
         let mut moved = false;
         if let QueueState::Attaching(attaching) = state {
             let Some(next) = attaching.poll(memory, ended) else { return false };
@@ -342,7 +339,7 @@ impl Queues {
         moved
     }
 
-    /// No more calls are made in a queue here, but some may be under way.
+    /// No more calls are made in a queue; some may be under way.
     pub(crate) fn close(&mut self, number: usize, memory: &mut SlotMemory) {
         let queue = &mut self.queues[number];
         if queue.is_busy() {

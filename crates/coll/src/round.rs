@@ -1,7 +1,7 @@
-//! What a member does in the rounds of a short call: `Round` for `Short` and `FlatAllreduce`.
+//! The rounds of short calls: `Round` for `Short` and `FlatAllreduce`.
 //!
-//! Invariants: a member writes its contribution before it publishes its word, and reads another's only after
-//! that one's word; operands are combined in the order of ranks, so all members get the same bits.
+//! Invariants: a member writes its contribution before its word, and reads another's after that one's word;
+//! operands are combined in the order of ranks, so all members get the same bits.
 
 use crate::set::{FlatSet, Round};
 use crate::short::{FlatAllreduce, Phase, Short};
@@ -12,7 +12,7 @@ use schedule::algorithm::Collective;
 use std::ops::Range;
 use sys::Span;
 
-/// A share is reduced and handed out by pieces of so many bytes, which the L2 cache still holds.
+/// A share is reduced and copied by pieces of so many bytes, which stay in the L2 cache.
 pub(crate) const COMBINED_BYTES: usize = 128 << 10;
 
 impl Round for Short {
@@ -129,8 +129,7 @@ impl Round for Short {
 }
 
 impl Short {
-    /// How much it copies at a time: little enough for vector instructions, if the L2 cache holds what it
-    /// touches.
+    /// The bytes of one copy: few enough for vector instructions, if the L2 cache holds all that is touched.
     #[inline]
     fn copy_step(&self, set: &FlatSet) -> usize {
         let touched = match self.phase {
@@ -151,7 +150,7 @@ impl Short {
         };
         let shares = self.phase == Phase::ReduceShares;
         let result = if shares { output.slice(self.part.start, self.part.len()) } else { output };
-        // In place the result may lie over this member's own operand, which is then read from its slot.
+        // In place the result may overwrite this member's operand, which is then read from its slot.
         let operand = |rank| {
             let whole =
                 if rank == set.rank() && !self.in_place { input } else { set.contribution(rank, total) };

@@ -1,8 +1,8 @@
 //! A set of slots: the rounds by which the members of a comm exchange short contributions.
 //!
-//! In its arena each member has two slots, used in turn. A slot is a word (`word.rs`) and the bytes that the
-//! member contributes. In round r a member writes its bytes and then its word into its slot of that turn, and
-//! reads the slots of the members that it needs once their words show round r.
+//! Each member has two slots in its arena, for even and odd rounds. A slot is a word (`word.rs`) and the
+//! bytes that the member contributes. In round r a member writes its bytes and then its word, and reads the
+//! slots of the members that it needs once their words show round r.
 //!
 //! Invariants: a member writes into a slot only after all members have begun the round before, and so have
 //! read what the slot held two rounds before; a byte has one writer before the word, and then at most the one
@@ -21,18 +21,18 @@ use transport::shm::{Doorbell, KeptPage, Words};
 
 /// The longest contribution that lies beside the word, in the same pair of cache lines.
 pub(crate) const BESIDE_MAX: u64 = 120;
-/// Blocks of shorter contributions do not cross in an all-to-all: that gains less than it costs to decide.
+/// Blocks of shorter contributions do not cross in an all-to-all: the decision costs more than it gains.
 pub(crate) const CROSSED_MIN: u64 = 1 << 10;
 
-/// What a member does in a round of a call.
+/// What a member does in a round of a call. `next_phase` goes from one round of a call to the next.
 pub trait Round {
     /// The bits of the word in which members may differ.
     const MINE: u64;
     /// The facts, which all members publish alike but for those bits.
     fn facts(&self) -> u64;
-    /// Writes what this member contributes; its word, which is `word` but for the bits of `MINE`.
+    /// Writes this member's contribution; its word, which differs from `word` in bits of `MINE` only.
     fn put(&mut self, set: &FlatSet, word: u64) -> u64;
-    /// Does what needs no other member, once the word is published.
+    /// Copies what needs no other member, after the word is published.
     fn keep(&mut self, _set: &FlatSet) {}
     /// The members whose contributions this member needs.
     fn needs(&self, rank: usize, members: usize) -> Range<usize>;
@@ -132,7 +132,7 @@ impl FlatSet {
         (0..self.size()).filter(move |rank| *rank != me)
     }
 
-    /// Says in the other members' arenas that this one makes no more calls here.
+    /// Tells the other members, in their arenas, that this one makes no more calls.
     pub(crate) fn leave(&self) {
         for rank in self.others() {
             self.members[rank].left[0].fetch_add(1, Ordering::Release);
@@ -156,14 +156,14 @@ impl FlatSet {
     }
 
     /// Whether the blocks of an all-to-all, `total` bytes of each member, go into the receivers' slots: in
-    /// every second pair of rounds, so that a member writes where it has read last (docs/tuning.md). Not
-    /// after an allreduce, of which a member may still take shares from its own slot.
+    /// every second pair of rounds, so that a member writes where it last read (docs/tuning.md). Not after an
+    /// allreduce, since a member may still read shares in its slot.
     #[inline]
     pub(crate) fn crosses(&self, total: u64) -> bool {
         self.round & 2 != 0 && total >= CROSSED_MIN && !is_of(self.last_facts(), Collective::Allreduce)
     }
 
-    /// What this member said of the round before.
+    /// The facts that this member published in the round before.
     #[inline]
     fn last_facts(&self) -> u64 {
         self.slots(self.round - 1)[self.rank].word[0].load(Ordering::Relaxed) % (1 << FACTS_BITS)
@@ -207,8 +207,8 @@ impl FlatSet {
         self.missed.0
     }
 
-    /// Whether a member that has not begun the round waits on this cpu, or may be there because it has never
-    /// waited. The round may not need each of these members, but each can use the cpu.
+    /// Whether a member that has not begun the round waits on this cpu, or may run there because it has never
+    /// waited. The round may not need all of these members, but each can use the cpu.
     #[inline]
     pub(crate) fn misses_one_on(&self, cpu: usize) -> bool {
         let (first, round) = self.missed;
@@ -275,7 +275,7 @@ impl FlatSet {
         let word = call.put(self, word);
         self.slots(self.round)[self.rank].word[0].store(word, Ordering::Release);
         if cfg!(loom) {
-            // No member sleeps under loom: doorbells have a model of their own.
+            // No member sleeps under loom; doorbells have their own model.
             return;
         }
         let others = self.members.iter().enumerate().filter(|(rank, _)| *rank != self.rank);

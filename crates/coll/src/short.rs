@@ -1,7 +1,6 @@
-//! Short collectives: what a member gives and takes in a call over slots, and in which rounds.
+//! Short collectives: what a member gives and takes in a call over slots, and how many rounds that takes.
 //!
-//! Invariants: whether a call is short, and how many rounds it takes, follows from what all members know
-//! alike.
+//! Invariants: whether a call is short, and its number of rounds, follow from what all members know alike.
 //!
 //! Read next: `set.rs` (the slots), `round.rs` (what a member does with a short call in a round).
 
@@ -15,11 +14,11 @@ use sys::Span;
 /// Longest contribution of a member, and the most that a member reads of all; pulled calls have `PULLED_MAX`.
 pub const SHORT_MAX: usize = 1 << 20;
 pub(crate) const BYTES_MAX: u64 = SHORT_MAX as u64;
-/// The most that a member of a pulled call reads of all: it reads at one go, without progress elsewhere.
+/// The most that a member of a pulled call reads of all: meanwhile it makes no progress elsewhere.
 pub(crate) const PULLED_MAX: u64 = 4 << 20;
 /// Above so many bytes of all members an allreduce takes two rounds (docs/tuning.md).
 pub(crate) const FLAT_MAX: u64 = 8 << 10;
-/// The same where members share cpus, which they must yield to each other in each round.
+/// The same where members share cpus, so that each round costs a yield.
 pub(crate) const CROWDED_FLAT_MAX: u64 = 32 << 10;
 /// Each member reads the slots of all, so for more members a schedule of logarithmic depth is faster.
 pub(crate) const MEMBERS_MAX: usize = 16;
@@ -48,9 +47,9 @@ pub(crate) enum Phase {
 /// A collective over slots, as one member makes it.
 #[derive(Clone, Debug)]
 pub struct Short {
-    /// Which; none of those with a count for each member.
+    /// The collective; none of those with a count for each member.
     pub collective: Collective,
-    /// In which of its rounds it is.
+    /// The round of the call.
     pub(crate) phase: Phase,
     /// The root's rank, or 0.
     pub root: usize,
@@ -60,7 +59,7 @@ pub struct Short {
     pub given: u64,
     /// What this member contributes.
     pub input: Buffer,
-    /// Where this member wants the result. That of a reduction has no gaps.
+    /// Where the result goes. That of a reduction has no gaps.
     pub output: Buffer,
     /// The bytes of the vector that this member reduces.
     pub part: Range<usize>,
@@ -237,8 +236,8 @@ impl Short {
 }
 
 /// The allreduce of the fast path: vectors without gaps of a predefined type, which every member reduces
-/// whole. Other members may make the same call as a `Short`: both publish the same words. It owns nothing, so
-/// nothing is dropped.
+/// whole. Another member, or `Coll::begin` here, may go on with the same call as a `Short`: both publish the
+/// same words. It owns nothing, so nothing is dropped.
 #[derive(Clone, Copy, Debug)]
 pub struct FlatAllreduce {
     /// The operator, and the type of the elements.

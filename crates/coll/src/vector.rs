@@ -1,13 +1,11 @@
 //! Collectives with a count for every member, over slots.
 //!
-//! Only a member itself and its receivers know what it gives. So the length in its word is that of its
-//! contribution, which begins with a table of where each receiver's block ends, if it has a block for each.
-//! Or the word says that the contribution is too long. Then a block of a gatherv goes to the root by a
-//! schedule of two ranks; in the others, where all members that take part see it, the whole call goes by a
-//! schedule.
+//! Only a member and its receivers know what it gives. So its word holds the length of its contribution,
+//! which begins with a table of the ends of the receivers' blocks, if there is one for each. Or the word says
+//! that the contribution is too long. Then a block of a gatherv goes to the root by a schedule of two ranks;
+//! in the other collectives all members see the word, and a schedule carries out the whole call.
 //!
-//! Invariants: whether a call goes over slots does not depend on its counts, but on what all members know
-//! alike.
+//! Invariants: whether a call goes over slots depends on what all members know alike, not on its counts.
 
 use crate::call::{Call, Part};
 use crate::set::{FlatSet, Round};
@@ -21,7 +19,7 @@ use std::ops::Range;
 /// The longest contribution; above it one copy is faster than two.
 const BYTES_MAX: u64 = 128 << 10;
 
-/// Calls that go by schedules at once after one that was too long for its slots.
+/// After a call that was too long for its slots, so many go by schedules without a round.
 const SKIPPED_MAX: u32 = 15;
 
 /// How many of the next calls try no round.
@@ -195,7 +193,7 @@ impl Vector {
     }
 }
 
-/// How long a member says that its contribution is; `LENGTH_MAX` if it is long.
+/// The length of a member's contribution; `LENGTH_MAX` if it is too long.
 fn length_of(set: &FlatSet, rank: usize) -> u64 {
     set.facts_of(rank) & LENGTH_MAX
 }

@@ -1,5 +1,4 @@
-//! The word of a slot: the number of the round, and below it the *facts* of the call (collective, root,
-//! bytes).
+//! The word of a slot: the round's number above the *facts* of the call (collective, root, bytes).
 //!
 //! Invariants: all members of a round publish equal facts, but for the bits that `Round::MINE` allows. Where
 //! they differ, each member gets an error that names both calls.

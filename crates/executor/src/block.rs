@@ -7,7 +7,7 @@ use crate::buffers::{self, Buffers, Partitions};
 use crate::checked::CheckedSchedule;
 use crate::fault::Fault;
 use crate::memory::{Reach, Region};
-use crate::record::{self, Field, Head, IN_ARENA, Record, STAGED};
+use crate::record::{self, Field, Head, IN_ARENA, InstanceRecord, STAGED};
 use crate::{Binding, Config, Reduction, Start};
 use datatype::Buffer;
 use engine::Execution;
@@ -32,7 +32,7 @@ pub struct Program {
     words: Option<(u64, u64)>,
     /// Free blocks; boxed, because they move at every start and end.
     #[allow(clippy::vec_box)]
-    pub idle: Vec<Box<Block>>,
+    pub idle: Vec<Box<InstanceBlock>>,
     /// Instances under way.
     pub running: u32,
     /// The number of its last start.
@@ -40,7 +40,7 @@ pub struct Program {
 }
 
 /// The memory of one instance.
-pub struct Block {
+pub struct InstanceBlock {
     /// The instance, for the rank to drive.
     pub run: Execution,
     /// Bytes that the steps move, compared with `offload_bytes_min`.
@@ -116,7 +116,7 @@ impl Program {
     }
 
     /// A free block, the one with these parameters if there is one.
-    pub fn block(&mut self, start: &Start, executor: &mut ExecutorParts) -> Result<Box<Block>> {
+    pub fn block(&mut self, start: &Start, executor: &mut ExecutorParts) -> Result<Box<InstanceBlock>> {
         if let Some(index) = self.idle.iter().rposition(|block| block.suits(start)) {
             return Ok(self.idle.swap_remove(index));
         }
@@ -125,7 +125,7 @@ impl Program {
         }
         let steps = self.plan.schedule.steps.len();
         let at = executor.alloc(record::record_bytes(steps), "an operation")?;
-        let record = Record::new(&executor.arena(), at, steps as u32).expect("allocated just now");
+        let record = InstanceRecord::new(&executor.arena(), at, steps as u32).expect("allocated just now");
         record.clear();
         let entries =
             [(Head::Program, self.id), (Head::ExportsAt, self.exports_at), (Head::Steps, steps as u64)];
@@ -133,7 +133,7 @@ impl Program {
             record.head(head).store(word, Ordering::Relaxed);
         }
         record.head(Head::Exports).store(self.plan.exports.len() as u64, Ordering::Relaxed);
-        Ok(Box::new(Block {
+        Ok(Box::new(InstanceBlock {
             run: Execution::new(
                 self.plan.clone(),
                 executor.rank,
@@ -168,7 +168,7 @@ impl Program {
     /// Writes what a proxy needs besides the record.
     pub fn publish(
         &mut self,
-        block: &mut Block,
+        block: &mut InstanceBlock,
         version: &mut u64,
         executor: &mut ExecutorParts,
     ) -> Result<()> {
@@ -193,7 +193,7 @@ impl Program {
     }
 }
 
-impl Block {
+impl InstanceBlock {
     /// Bytes of scratch and staging.
     pub fn data_bytes(&self) -> u64 {
         self.data.map_or(0, |(_, bytes)| bytes)

@@ -69,7 +69,7 @@ impl Lengths {
 
 /// A range of a buffer's packed bytes, and where it lies.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct BufferPart {
     start: u64,
     end: u64,
     region: Region,
@@ -90,7 +90,7 @@ pub struct Spot {
 #[derive(Clone, Debug, Default)]
 pub struct Buffers {
     /// Parts of Input, Output and the scratch buffers, in this order.
-    parts: Vec<Vec<Part>>,
+    parts: Vec<Vec<BufferPart>>,
     /// By step.
     pub spots: Vec<Spot>,
     /// The operator.
@@ -253,17 +253,17 @@ pub fn bind_local(
         let outside = Fault::Corrupt { peer: rank, what: Corruption::Offset };
         let region = Region::Local(reach.arena(rank)?.span(at, bytes).ok_or(outside)?);
         buffers.parts[2 + index].clear();
-        buffers.parts[2 + index].push(Part { start: 0, end: bytes, region });
+        buffers.parts[2 + index].push(BufferPart { start: 0, end: bytes, region });
     }
     Ok(())
 }
 
-fn local_part(start: u64, buffer: &Buffer) -> Part {
+fn local_part(start: u64, buffer: &Buffer) -> BufferPart {
     let region = match buffer.contiguous() {
         Some(span) => Region::Local(span),
         None => Region::LocalGaps(buffer.clone()),
     };
-    Part { start, end: start + buffer.bytes() as u64, region }
+    BufferPart { start, end: start + buffer.bytes() as u64, region }
 }
 
 /// The first word of a part.
@@ -393,7 +393,7 @@ pub fn decode(
                 }
                 _ => return None,
             };
-            parts.push(Part { start, end, region });
+            parts.push(BufferPart { start, end, region });
             start = end;
         }
         let total = if buffer == 0 { partitions.input.total() } else { partitions.output.total() };
@@ -405,7 +405,7 @@ pub fn decode(
     for index in 0..schedule.scratch.len() {
         let bytes = partitions.scratch_bytes(plan, index);
         let region = Region::Local(arena.span(words.next()?, bytes)?);
-        buffers.parts.push(vec![Part { start: 0, end: bytes, region }]);
+        buffers.parts.push(vec![BufferPart { start: 0, end: bytes, region }]);
     }
     let mut layouts = Vec::new();
     for _ in 0..words.next()? {

@@ -1,11 +1,11 @@
 //! The rank's side: starts instances, drives those that it executes, and watches the proxy that executes the
 //! others.
 
-use crate::block::{Block, ExecutorParts, Program};
+use crate::block::{ExecutorParts, InstanceBlock, Program};
 use crate::engine::{Execution, Progress};
 use crate::memory::{Driver, Reach};
-use crate::record::{self, COMPLETE, Field, Found, Head, RETURNED};
-use crate::watch::{Health, Watch};
+use crate::record::{self, COMPLETE, Field, Head, Lookup, RETURNED};
+use crate::watch::{Health, ProxyWatch};
 use crate::{Config, InstanceTicket, Offload, Pending, Poll, Reduction, Start, UserCall};
 use error::{Class, Result, fail};
 use rustc_hash::FxHashMap;
@@ -58,7 +58,7 @@ pub struct Executor {
     driven: Vec<u32>,
     /// Instances that the proxy drives.
     away: Vec<u32>,
-    watch: Option<Watch>,
+    watch: Option<ProxyWatch>,
     /// Whether peers can read this rank's private memory, once tried.
     readable: Option<bool>,
     /// Last numbers given to programs, parameters and tickets.
@@ -74,7 +74,7 @@ pub struct Executor {
 /// A started operation.
 struct Instance {
     program: usize,
-    block: Box<Block>,
+    block: Box<InstanceBlock>,
     ticket: u32,
     away: bool,
     finished: bool,
@@ -94,8 +94,9 @@ impl Executor {
     /// The executor of `rank`, which allocates from `allocator` (the rank's arena).
     pub fn new(segment: Segment, rank: u32, allocator: Allocator, config: Config) -> Executor {
         let generation = segment.rank(rank).generation.load(Ordering::Relaxed);
-        let watch =
-            segment.proxy_of(rank).map(|proxy| Watch::new(segment.clone(), proxy, config.proxy_timeout_ms));
+        let watch = segment
+            .proxy_of(rank)
+            .map(|proxy| ProxyWatch::new(segment.clone(), proxy, config.proxy_timeout_ms));
         Executor {
             rank,
             reach: Reach::new(segment, Driver::Rank(rank), config.chunk_bytes),
@@ -327,7 +328,7 @@ impl Executor {
     }
 
     /// Fills a block with a start's parameters; whether the proxy is to execute it.
-    fn prepare(&mut self, key: usize, block: &mut Block, start: &Start) -> Result<bool> {
+    fn prepare(&mut self, key: usize, block: &mut InstanceBlock, start: &Start) -> Result<bool> {
         let readable = self.peers_can_read(start);
         block.bind(start, &parts!(self))?;
         if self.programs[key].plan.reduces && !start.reduction.is_some_and(|reduction| reduction.is_sound()) {
@@ -346,7 +347,7 @@ impl Executor {
     }
 
     /// Whether the proxy executes: by what is asked for, what pays and what is possible.
-    fn wants_proxy(&mut self, block: &mut Block, start: &Start) -> bool {
+    fn wants_proxy(&mut self, block: &mut InstanceBlock, start: &Start) -> bool {
         let asked = match (self.config.offload, start.offload) {
             (Offload::Off, _) | (_, Offload::Off) => false,
             (Offload::On, _) | (_, Offload::On) => true,
@@ -416,11 +417,11 @@ impl Executor {
         let directory = &self.reach.segment.rank(peer).directory[..];
         let found =
             self.reach.arena(peer).map(|arena| record::find(directory, arena, run.context, run.sequence));
-        !matches!(found, Ok(Ok(Found::Here(..))))
+        !matches!(found, Ok(Ok(Lookup::Here(..))))
     }
 
     /// Hands an instance to the proxy; false if the ring is full.
-    fn launch(&mut self, block: &Block) -> bool {
+    fn launch(&mut self, block: &InstanceBlock) -> bool {
         let segment = &self.reach.segment;
         let Some(proxy) = segment.proxy_of(self.rank) else { return false };
         let pushed = segment.rank(self.rank).launches.push(block.run.record.at());
@@ -499,7 +500,7 @@ impl Executor {
     }
 
     /// Keeps a block for the next start of its program, without scratch if too much would lie idle.
-    fn retire(&mut self, program: usize, mut block: Box<Block>) {
+    fn retire(&mut self, program: usize, mut block: Box<InstanceBlock>) {
         if self.idle_bytes + block.data_bytes() > self.config.idle_bytes_max {
             block.free_data(&mut self.allocator);
         }

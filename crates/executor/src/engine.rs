@@ -14,7 +14,7 @@ use crate::checked::CheckedSchedule;
 use crate::fault::{Corruption, Fault};
 use crate::memory::Driver;
 use crate::memory::{Reach, Region, Stop};
-use crate::record::{self, COMPLETE, Field, Found, Head, IN_ARENA, Record, STAGED};
+use crate::record::{self, COMPLETE, Field, Head, IN_ARENA, InstanceRecord, Lookup, STAGED};
 use schedule::{Action, Blocks};
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub struct Execution {
     /// World rank of the owner.
     pub rank: u32,
     /// The shared words.
-    pub record: Record,
+    pub record: InstanceRecord,
     /// Key.
     pub context: u64,
     /// Key.
@@ -78,7 +78,7 @@ struct StepState {
 /// A send, as its receiver sees it.
 #[derive(Clone, Debug)]
 struct SendSource {
-    record: Record,
+    record: InstanceRecord,
     step: u32,
     region: Region,
 }
@@ -109,7 +109,7 @@ impl Execution {
     pub fn new(
         plan: Arc<CheckedSchedule>,
         rank: u32,
-        record: Record,
+        record: InstanceRecord,
         peers: Arc<[u32]>,
         buffers: Buffers,
     ) -> Execution {
@@ -263,7 +263,7 @@ impl Execution {
                     let directory = &reach.segment.rank(peer).directory[..];
                     let arena = reach.arena(peer);
                     let find = |arena| record::find(directory, arena, self.context, self.sequence);
-                    state.settling || !matches!(arena.map(find), Ok(Ok(Found::Absent)))
+                    state.settling || !matches!(arena.map(find), Ok(Ok(Lookup::Absent)))
                 }
                 _ => false,
             }
@@ -473,16 +473,16 @@ impl Execution {
     }
 
     /// The peer's instance and its stamp.
-    fn find(&mut self, step: u32, peer: u32, reach: &Reach) -> Result<Option<(Record, u64)>, Stop> {
+    fn find(&mut self, step: u32, peer: u32, reach: &Reach) -> Result<Option<(InstanceRecord, u64)>, Stop> {
         let directory = &reach.segment.rank(peer).directory[..];
         let corrupt = |what| Fault::Corrupt { peer, what };
         let found = record::find(directory, reach.arena(peer)?, self.context, self.sequence);
         let unclear = &mut self.states[step as usize].unclear;
         match found {
-            Ok(Found::Here(record, stamp)) => return Ok(Some((record, stamp))),
-            Ok(Found::Absent) => *unclear = 0,
+            Ok(Lookup::Here(record, stamp)) => return Ok(Some((record, stamp))),
+            Ok(Lookup::Absent) => *unclear = 0,
             // A stale link may lead anywhere; only one that stays wrong is corrupt.
-            Ok(Found::Unclear) | Err(_) => *unclear += 1,
+            Ok(Lookup::Unclear) | Err(_) => *unclear += 1,
         }
         if *unclear > UNCLEAR_MAX {
             return Err(corrupt(found.err().unwrap_or(Corruption::Chain)).into());
@@ -490,7 +490,7 @@ impl Execution {
         Ok(None)
     }
 
-    fn edge_step(&mut self, step: u32, record: &Record, edge: u32) -> Result<u32, Corruption> {
+    fn edge_step(&mut self, step: u32, record: &InstanceRecord, edge: u32) -> Result<u32, Corruption> {
         let program = record.head(Head::Program).load(Ordering::Acquire);
         let hint = &mut self.hints[step as usize];
         if hint.0 != program || program == 0 || u64::from(hint.1) >= u64::from(record.steps()) {

@@ -4,7 +4,7 @@ use crate::checked::CheckedSchedule;
 use crate::engine::{self, Execution};
 use crate::fault::{Corruption, Fault};
 use crate::memory::{Driver, Reach, Stop};
-use crate::record::{self, Head, RETURNED, Record};
+use crate::record::{self, Head, InstanceRecord, RETURNED};
 use crate::{Config, buffers};
 use progress::{Idle, Pace, Turn};
 use schedule::Schedule;
@@ -191,7 +191,7 @@ impl Proxy {
     fn adopt(&mut self, rank: u32, offset: u64) -> Result<Execution, Fault> {
         let corrupt = |what| Fault::Corrupt { peer: rank, what };
         let arena = self.reach.arena(rank)?.clone();
-        let head = Record::new(&arena, offset, 0).ok_or(corrupt(Corruption::Offset))?;
+        let head = InstanceRecord::new(&arena, offset, 0).ok_or(corrupt(Corruption::Offset))?;
         let word = |which: Head| head.head(which).load(Ordering::Acquire);
         let (context, sequence) = (word(Head::Context), word(Head::Stamp) as u32);
         let version = word(Head::ParametersVersion);
@@ -208,14 +208,14 @@ impl Proxy {
         let decoded = buffers::decode(&self.words, &plan, &self.reach, rank).filter(|_| sound);
         let (buffers, peers) = decoded.ok_or(parameters)?;
         let steps = plan.schedule.steps.len() as u32;
-        let record = Record::new(&arena, offset, steps).ok_or(corrupt(Corruption::Offset))?;
+        let record = InstanceRecord::new(&arena, offset, steps).ok_or(corrupt(Corruption::Offset))?;
         let mut run = Execution::new(plan, rank, record, peers, buffers);
         run.version = version;
         run.restart(context, sequence);
         Ok(run)
     }
 
-    fn plan(&mut self, rank: u32, head: &Record) -> Result<Arc<CheckedSchedule>, Fault> {
+    fn plan(&mut self, rank: u32, head: &InstanceRecord) -> Result<Arc<CheckedSchedule>, Fault> {
         let word = |which: Head| head.head(which).load(Ordering::Acquire);
         let id = word(Head::Program);
         if let Some(plan) = self.plans.get(&(rank, id)) {
@@ -241,7 +241,7 @@ impl Proxy {
     /// Returns an instance, which the rank then executes itself.
     fn give_back(&self, rank: u32, offset: u64) {
         if let Ok(arena) = self.reach.arena(rank)
-            && let Some(head) = Record::new(arena, offset, 0)
+            && let Some(head) = InstanceRecord::new(arena, offset, 0)
         {
             head.head(Head::State).store(RETURNED, Ordering::Release);
             self.reach.segment.rank(rank).bell.ring();

@@ -92,20 +92,20 @@ pub fn record_bytes(steps: usize) -> u64 {
 
 /// A record that lies wholly inside its arena.
 #[derive(Clone, Debug)]
-pub struct Record {
+pub struct InstanceRecord {
     arena: Arena,
     at: u64,
     steps: u32,
 }
 
-impl Record {
+impl InstanceRecord {
     /// The record at offset `at`, if it lies inside the arena.
     #[inline]
-    pub fn new(arena: &Arena, at: u64, steps: u32) -> Option<Record> {
+    pub fn new(arena: &Arena, at: u64, steps: u32) -> Option<InstanceRecord> {
         let last = at.checked_add(record_bytes(steps as usize))?.checked_sub(8)?;
         arena.word(at)?;
         arena.word(last)?;
-        Some(Record { arena: arena.clone(), at, steps })
+        Some(InstanceRecord { arena: arena.clone(), at, steps })
     }
 
     /// Its offset.
@@ -214,9 +214,9 @@ fn bucket(context: u64, sequence: u32) -> usize {
 }
 
 /// The answer of a directory.
-pub enum Found {
+pub enum Lookup {
     /// The record, with the stamp under which it was read.
-    Here(Record, u64),
+    Here(InstanceRecord, u64),
     /// It is certainly not there.
     Absent,
     /// The directory changed meanwhile; look again.
@@ -229,12 +229,12 @@ pub fn find(
     arena: &Arena,
     context: u64,
     sequence: u32,
-) -> Result<Found, Corruption> {
+) -> Result<Lookup, Corruption> {
     let wanted = bucket(context, sequence);
     let mut at = directory[wanted].load(Ordering::Acquire);
     for _ in 0..HOPS_MAX {
         if at == 0 {
-            return Ok(Found::Absent);
+            return Ok(Lookup::Absent);
         }
         let word = |head: Head| arena.word(at.checked_add(8 * head as u64)?);
         let (Some(stamp), Some(key), Some(next)) = (word(Head::Stamp), word(Head::Context), word(Head::Next))
@@ -246,12 +246,12 @@ pub fn find(
         let steps = word(Head::Steps).map_or(0, |steps| steps.load(Ordering::Acquire));
         // A record that left this bucket meanwhile may lead anywhere.
         if before == 0 || stamp.load(Ordering::Acquire) != before || bucket(key, before as u32) != wanted {
-            return Ok(Found::Unclear);
+            return Ok(Lookup::Unclear);
         }
         if key == context && before as u32 == sequence {
             let steps = u32::try_from(steps).map_err(|_| Corruption::Offset)?;
-            let record = Record::new(arena, at, steps).ok_or(Corruption::Offset)?;
-            return Ok(Found::Here(record, before));
+            let record = InstanceRecord::new(arena, at, steps).ok_or(Corruption::Offset)?;
+            return Ok(Lookup::Here(record, before));
         }
         at = next;
     }
@@ -259,7 +259,7 @@ pub fn find(
 }
 
 /// The step of the send (receiver, edge) in a peer's record.
-pub fn export(record: &Record, to: u32, edge: u32) -> Result<u32, Corruption> {
+pub fn export(record: &InstanceRecord, to: u32, edge: u32) -> Result<u32, Corruption> {
     let at = record.head(Head::ExportsAt).load(Ordering::Acquire);
     let count = record.head(Head::Exports).load(Ordering::Acquire);
     let word = |index: u64| {
@@ -313,12 +313,12 @@ mod tests {
     use super::*;
     use transport::shm::{Allocator, Segment, Shape};
 
-    fn records(count: usize) -> (Segment, Vec<Record>) {
+    fn records(count: usize) -> (Segment, Vec<InstanceRecord>) {
         let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 0, arena_bytes: 1 << 20 }).unwrap();
         let mut allocator = Allocator::new(segment.arena(0).unwrap());
         let records = (0..count).map(|_| {
             let at = allocator.alloc(record_bytes(2)).unwrap();
-            let record = Record::new(allocator.arena(), at, 2).unwrap();
+            let record = InstanceRecord::new(allocator.arena(), at, 2).unwrap();
             record.clear();
             record.head(Head::Steps).store(2, Ordering::Relaxed);
             record
@@ -330,8 +330,8 @@ mod tests {
     fn found(segment: &Segment, context: u64, sequence: u32) -> Option<u64> {
         let arena = segment.arena(0).unwrap();
         match find(&segment.rank(0).directory[..], &arena, context, sequence) {
-            Ok(Found::Here(record, _)) => Some(record.at()),
-            Ok(Found::Absent) => None,
+            Ok(Lookup::Here(record, _)) => Some(record.at()),
+            Ok(Lookup::Absent) => None,
             _ => Some(0),
         }
     }

@@ -26,7 +26,7 @@ pub enum Health {
 }
 
 /// The watch over one proxy.
-pub struct Watch {
+pub struct ProxyWatch {
     segment: Segment,
     proxy: u32,
     timeout_ns: u64,
@@ -41,10 +41,10 @@ pub struct Watch {
     ended: bool,
 }
 
-impl Watch {
+impl ProxyWatch {
     /// A watch over a proxy. Nothing is opened before the proxy first gets work.
-    pub fn new(segment: Segment, proxy: u32, timeout_ms: u64) -> Watch {
-        Watch {
+    pub fn new(segment: Segment, proxy: u32, timeout_ms: u64) -> ProxyWatch {
+        ProxyWatch {
             segment,
             proxy,
             timeout_ns: timeout_ms.saturating_mul(1_000_000),

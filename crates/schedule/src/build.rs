@@ -219,10 +219,10 @@ fn next(edges: &mut Edges, peer: u32) -> u32 {
 
 /// The latest accesses to a buffer: disjoint ranges by their first block.
 #[derive(Debug, Default)]
-struct Touched(BTreeMap<u32, Range>);
+struct Touched(BTreeMap<u32, TouchedRange>);
 
 #[derive(Clone, Debug)]
-struct Range {
+struct TouchedRange {
     end: u32,
     /// The last step that wrote here, and exactly what it wrote.
     writer: Option<(u32, Blocks)>,
@@ -230,7 +230,7 @@ struct Range {
     readers: Vec<u32>,
 }
 
-impl Range {
+impl TouchedRange {
     /// What an access to the blocks, which cover this range, waits for.
     fn waits(&self, blocks: Blocks, write: bool, waits: &mut Vec<After>) {
         if write && !self.readers.is_empty() {
@@ -272,7 +272,7 @@ impl Touched {
         if write {
             let inside: Vec<u32> = self.0.range(first..end).map(|(&at, _)| at).collect();
             inside.iter().for_each(|at| drop(self.0.remove(at)));
-            self.0.insert(first, Range { end, writer: Some((step, blocks)), readers: Vec::new() });
+            self.0.insert(first, TouchedRange { end, writer: Some((step, blocks)), readers: Vec::new() });
         } else {
             self.fill(first, end);
             self.0.range_mut(first..end).for_each(|(_, range)| range.readers.push(step));
@@ -304,7 +304,7 @@ impl Touched {
             gaps.push((at, end));
         }
         for (start, end) in gaps {
-            self.0.insert(start, Range { end, writer: None, readers: Vec::new() });
+            self.0.insert(start, TouchedRange { end, writer: None, readers: Vec::new() });
         }
     }
 }

@@ -58,8 +58,8 @@ pub fn structure(operation: &Operation, schedules: &[Schedule]) -> Result<(), St
     structure::check(operation, schedules)
 }
 
-/// Carries the operation out in an order that depends on `seed`, and compares with the definition.
-/// The schedules have passed `structure`.
+/// Carries the operation out in an order that depends on `seed`, and compares with the definition. The
+/// schedules have passed `structure`.
 pub fn run(operation: &Operation, schedules: &[Schedule], seed: u64) -> Result<(), String> {
     run::run(operation, schedules, seed)
 }

@@ -21,7 +21,7 @@ impl Process {
         }
         if let Some(mut job) = self.parked.take() {
             if self.departure == Departure::Left {
-                job.coll.stay_home();
+                job.coll.stop_offloading();
             }
             self.job = Some(job);
             return Ok(());

@@ -1,5 +1,5 @@
-//! MPI_Allgather, MPI_Allgatherv: `Input` is one block, `Output` n blocks.
-//! In place: `Input` is this rank's block of `Output`; plans name only `Output`.
+//! MPI_Allgather, MPI_Allgatherv: `Input` is one block, `Output` n blocks. In place: `Input` is this rank's
+//! block of `Output`; plans name only `Output`.
 use super::{Params, cyclic, powers_of_two_below};
 use crate::build::{Alias, Builder};
 use crate::{

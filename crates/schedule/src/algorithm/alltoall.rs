@@ -1,5 +1,5 @@
-//! MPI_Alltoall, MPI_Alltoallv, MPI_Alltoallw: `Input` and `Output` are n blocks each.
-//! In place: both are one buffer, cut alike; plans name only `Output`.
+//! MPI_Alltoall, MPI_Alltoallv, MPI_Alltoallw: `Input` and `Output` are n blocks each. In place: both are one
+//! buffer, cut alike; plans name only `Output`.
 use super::{Params, powers_of_two_below};
 use crate::build::{Alias, Builder, Token};
 use crate::{

@@ -1,5 +1,5 @@
-//! MPI_Gather, MPI_Gatherv: `Input` is one block; `Output` is n blocks and exists on the root only.
-//! In place (root only): the root's `Input` is its block of `Output`; its plan names only `Output`.
+//! MPI_Gather, MPI_Gatherv: `Input` is one block; `Output` is n blocks and exists on the root only. In place
+//! (root only): the root's `Input` is its block of `Output`; its plan names only `Output`.
 use super::{Params, Tree, cyclic};
 use crate::build::{Alias, Builder};
 use crate::{

@@ -70,16 +70,19 @@ fn powers_of_two_below(end: u32) -> impl Iterator<Item = u32> {
 
 /// A part of a cyclic range of blocks that does not wrap: `count` blocks from `first`, at `offset` of the
 /// range.
-struct Piece {
+struct CyclicPiece {
     offset: u32,
     first: u32,
     count: u32,
 }
 
 /// The one or two pieces of `count` blocks from `first`, modulo `size`.
-fn cyclic(first: u32, count: u32, size: u32) -> impl Iterator<Item = Piece> {
+fn cyclic(first: u32, count: u32, size: u32) -> impl Iterator<Item = CyclicPiece> {
     let head = count.min(size - first);
-    [Piece { offset: 0, first, count: head }, Piece { offset: head, first: 0, count: count - head }]
-        .into_iter()
-        .filter(|piece| piece.count > 0)
+    [
+        CyclicPiece { offset: 0, first, count: head },
+        CyclicPiece { offset: head, first: 0, count: count - head },
+    ]
+    .into_iter()
+    .filter(|piece| piece.count > 0)
 }

@@ -1,5 +1,5 @@
-//! MPI_Reduce: `Input` is the vector; `Output` exists on the root only, cut alike.
-//! In place (root only): the root's vector is `Output`; its plan names only that.
+//! MPI_Reduce: `Input` is the vector; `Output` exists on the root only, cut alike. In place (root only): the
+//! root's vector is `Output`; its plan names only that.
 use super::halving::{self, Fold, Role, VectorPart};
 use super::{Params, Tree};
 use crate::build::{Alias, Builder};

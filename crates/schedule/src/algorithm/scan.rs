@@ -1,5 +1,5 @@
-//! MPI_Scan: `Input` and `Output` are the vector as one block. All algorithms keep the order of ranks.
-//! In place: plans name only `Output`.
+//! MPI_Scan: `Input` and `Output` are the vector as one block. All algorithms keep the order of ranks. In
+//! place: plans name only `Output`.
 use super::{Params, powers_of_two_below};
 use crate::build::{Alias, Builder};
 use crate::{

@@ -1,5 +1,5 @@
-//! MPI_Scatter, MPI_Scatterv: `Input` is n blocks and exists on the root only; `Output` is one block.
-//! In place (root only): the root's `Output` is its block of `Input`; its plan names only `Input`.
+//! MPI_Scatter, MPI_Scatterv: `Input` is n blocks and exists on the root only; `Output` is one block. In
+//! place (root only): the root's `Output` is its block of `Input`; its plan names only `Input`.
 use super::{Params, Tree, cyclic};
 use crate::build::{Alias, Builder};
 use crate::{
