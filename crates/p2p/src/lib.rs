@@ -50,6 +50,7 @@ pub use describe::{Operation, What};
 pub use outcome::{Mode, Outcome, Ticket};
 pub use pending::Pending;
 pub use probe::{MessageTicket, Probe};
-pub use protocol::{Record, table as protocols};
+pub use protocol::{Protocol, Record, table as protocols};
 pub use receive::Indirect;
+pub use send::Leaves;
 pub use state::P2p;

@@ -11,7 +11,7 @@ use transport::route::{INLINE_BYTES, PACKET_BYTES_MAX};
 
 /// How a message leaves its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Protocol {
+pub enum Protocol {
     /// Eager, inside the packet's slot.
     Inline,
     /// Eager, in the packet's cell.

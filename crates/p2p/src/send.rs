@@ -1,7 +1,7 @@
 //! Starting a send.
 //!
-//! A message that can leave at once needs no request: `send_now` is that fast path. Every other send waits in its peer's
-//! lane, behind the sends that were started before it (`lane.rs`).
+//! A message that can leave at once needs no request (`send_now`). Every other send waits in its peer's lane, behind the
+//! sends that were started before it (`flush.rs`). Either way its protocol is asked once.
 
 use crate::data::Data;
 use crate::lane::Outgoing;
@@ -17,6 +17,17 @@ use sys::Span;
 use telemetry::Counter;
 use transport::route::{Route, Sent};
 
+/// Whether a message has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaves {
+    /// It has.
+    Now,
+    /// It must wait for room, or be offered: `P2p::isend_later` goes on.
+    Later(Protocol),
+    /// It has not, and nothing is known of its peer yet.
+    ToUnknown,
+}
+
 impl P2p {
     /// Starts a send (MPI 5.0, sections 3.4 and 3.7.2).
     ///
@@ -25,18 +36,22 @@ impl P2p {
     pub fn isend(&mut self, mode: Mode, context: u64, dest: u32, tag: i32, buffer: Buffer) -> Result<Ticket> {
         if mode != Mode::Synchronous
             && let Some(span) = buffer.contiguous()
-            && self.send_now(context, dest, tag, span)
         {
-            return Ok(Ticket::DONE);
+            return match self.send_now(context, dest, tag, span) {
+                Leaves::Now => Ok(Ticket::DONE),
+                Leaves::Later(protocol) => self.isend_later(mode, protocol, (context, dest, tag), buffer),
+                Leaves::ToUnknown => self.isend_any(mode, context, dest, tag, buffer),
+            };
         }
         self.isend_any(mode, context, dest, tag, buffer)
     }
 
-    /// Sends a message in the standard mode if it can leave at once. Returns whether it did.
+    /// Sends a message in the standard mode if it can leave at once.
     #[inline(never)]
-    pub fn send_now(&mut self, context: u64, dest: u32, tag: i32, span: Span) -> bool {
-        let Some(Some(peer)) = self.peers.get_mut(dest as usize) else { return false };
-        match peer.lane.protocol(span.bytes(), &self.matcher.chooser) {
+    pub fn send_now(&mut self, context: u64, dest: u32, tag: i32, span: Span) -> Leaves {
+        let Some(Some(peer)) = self.peers.get_mut(dest as usize) else { return Leaves::ToUnknown };
+        let protocol = peer.lane.protocol(span.bytes(), &self.matcher.chooser);
+        let left = match protocol {
             Protocol::Inline | Protocol::Cell => {
                 peer.send_packet(&self.matcher, context, tag, span.bytes(), move |to| span.copy_to(to))
             }
@@ -44,10 +59,11 @@ impl P2p {
                 peer.send_pieces_now(&self.matcher, &Envelope { context, source: self.rank, tag }, span)
             }
             Protocol::Offer => false,
-        }
+        };
+        if left { Leaves::Now } else { Leaves::Later(protocol) }
     }
 
-    /// Any other send: to a new peer or this process, with gaps, long, or for want of room.
+    /// Any other send: to a new peer, with gaps, or synchronous.
     #[inline(never)]
     fn isend_any(&mut self, mode: Mode, context: u64, dest: u32, tag: i32, buffer: Buffer) -> Result<Ticket> {
         self.connect(dest)?;
@@ -57,12 +73,6 @@ impl P2p {
             Mode::Synchronous => Protocol::Offer,
             Mode::Standard | Mode::Buffered { .. } => peer.lane.protocol(bytes, &self.matcher.chooser),
         };
-        if let Route::Loopback = peer.route {
-            let ticket = self.isend_loopback(mode, protocol, context, tag, buffer);
-            // Another thread of this process may sleep in its wait for the message, and no peer rings.
-            self.reach.ring_own();
-            return ticket;
-        }
         let fill = |to| buffer.pack_away(0, to);
         if let Protocol::Inline | Protocol::Cell = protocol
             && peer.send_packet(&self.matcher, context, tag, bytes, fill)
@@ -72,15 +82,22 @@ impl P2p {
         self.isend_later(mode, protocol, (context, dest, tag), buffer)
     }
 
-    /// A send that must wait for room, or begin with an offer.
+    /// Starts a send that must wait for room, begins with an offer, or goes to this process itself: what `send_now` left.
+    /// Errors: as `isend`.
     #[cold]
-    fn isend_later(
+    pub fn isend_later(
         &mut self,
         mode: Mode,
         protocol: Protocol,
         (context, dest, tag): (u64, u32, i32),
         buffer: Buffer,
     ) -> Result<Ticket> {
+        if dest == self.rank {
+            let ticket = self.isend_loopback(mode, protocol, context, tag, buffer);
+            // Another thread of this process may sleep in its wait for the message, and no peer rings.
+            self.reach.ring_own();
+            return ticket;
+        }
         let envelope = Envelope { context, source: self.rank, tag };
         let (data, detached) = self.keep(mode, context, buffer)?;
         let stage = SendStage { peer: dest, envelope, protocol, progress: SendProgress::Queued };

@@ -33,12 +33,9 @@ pub fn isend(
     request: Out<Handle>,
 ) -> Option<()> {
     request.check().ok()?;
-    let sent = process.job().sent?;
-    let message = process.plain(buf, count, datatype, dest, comm)?;
-    if !message.send(process, tag) {
-        return None;
-    }
-    request.set(sent).ok()
+    process.job().sent?;
+    let started = process.plain(buf, count, datatype, dest, comm)?.isend(process, tag, comm)?;
+    request.set(started).ok()
 }
 
 /// MPI_Irecv

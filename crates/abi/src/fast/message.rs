@@ -5,7 +5,7 @@ use crate::process::{FoundMessage, Guard, Job, Key, Process};
 use crate::request::{Completion, Request, Source, Work};
 use datatype::Buffer;
 use objects::constants;
-use p2p::Indirect;
+use p2p::{Indirect, Leaves, Mode, Protocol, Ticket};
 use sys::Span;
 
 /// A message's arguments, checked.
@@ -67,7 +67,40 @@ impl Plain {
     /// Sends it, if it can leave at once.
     #[inline(always)]
     pub(crate) fn send(self, process: &mut Process, tag: i32) -> bool {
-        tag >= 0 && process.job().p2p.send_now(self.context, self.peer, tag, self.span)
+        tag >= 0 && process.job().p2p.send_now(self.context, self.peer, tag, self.span) == Leaves::Now
+    }
+
+    /// Sends it. Returns its request; nothing where there is no room for one more.
+    #[inline(always)]
+    pub(crate) fn isend(self, process: &mut Process, tag: i32, comm: Handle) -> Option<Handle> {
+        let Plain { context, peer, span, .. } = self;
+        let Job { p2p, sent, .. } = process.job();
+        if tag < 0 {
+            return None;
+        }
+        match p2p.send_now(context, peer, tag, span) {
+            Leaves::Now => *sent,
+            Leaves::Later(protocol) => self.isend_later(process, protocol, tag, comm),
+            Leaves::ToUnknown => None,
+        }
+    }
+
+    #[cold]
+    fn isend_later(
+        self,
+        process: &mut Process,
+        protocol: Protocol,
+        tag: i32,
+        comm: Handle,
+    ) -> Option<Handle> {
+        let Plain { context, peer, span, .. } = self;
+        let Job { p2p, requests, sent, .. } = process.job();
+        requests.reserve().ok()?;
+        let ticket = p2p.isend_later(Mode::Standard, protocol, (context, peer, tag), span.into()).ok()?;
+        if ticket == Ticket::DONE {
+            return *sent;
+        }
+        Some(requests.put(Request { comm, work: Some(Work::Send(ticket)), recipe: None }))
     }
 
     /// Receives it.
