@@ -25,7 +25,7 @@ pub(crate) trait Awaiting {
     /// A message that no receive takes is kept as an unexpected one. Otherwise it stays where it is.
     const KEEPS: bool;
 
-    /// Gives a message that is here whole to its receive: `Take::Not` if there is none.
+    /// Gives a message that is here whole to its receive: `Take::Not` if there is none. Not all have their messages.
     fn land(&mut self, matcher: &mut Matcher, envelope: &Envelope, message: Span) -> Take;
 
     /// The ticket of the receive for a message whose bytes come later.
@@ -88,18 +88,23 @@ struct Messages<'a, A> {
     awaiting: &'a mut A,
     peer: u32,
     tally: Tally,
-    /// A packet came that is no whole message.
-    others: bool,
+    /// The kind of the packet that was not taken.
+    stays: Option<u8>,
 }
 
 impl<A: Awaiting> PacketSink for Messages<'_, A> {
     #[inline(always)]
     fn packet(&mut self, header: &Header, payload: Span) -> Take {
-        if header.kind != packet::EAGER {
-            self.others = true;
-            return Take::Not;
+        let take = match header.kind {
+            packet::EAGER => {
+                self.matcher.consume_message(self.peer, header, payload, self.awaiting, &mut self.tally)
+            }
+            _ => Take::Not,
+        };
+        if take == Take::Not {
+            self.stays = Some(header.kind);
         }
-        self.matcher.consume_message(self.peer, header, payload, self.awaiting, &mut self.tally)
+        take
     }
 }
 
@@ -127,17 +132,19 @@ impl<A: Awaiting> PacketSink for Packets<'_, A> {
 
 impl Connection {
     /// Takes the peer's packets as long as they are for these receives, which are not posted. Of a message in pieces it
-    /// stays for those that come soon. A packet that makes no sense stays, and the next `poll` reports it.
+    /// stays for those that come soon. A packet that makes no sense stays, and the next `poll` reports it. At least one
+    /// receive must wait. Returns whether a packet came that it could not take at once.
     #[inline(always)]
-    pub(crate) fn take_for<A: Awaiting>(&mut self, matcher: &mut Matcher, awaiting: &mut A) {
+    pub(crate) fn take_for<A: Awaiting>(&mut self, matcher: &mut Matcher, awaiting: &mut A) -> bool {
         let (peer, tally) = (self.lane.number, Tally::default());
-        let mut messages = Messages { matcher, awaiting, peer, tally, others: false };
-        let _ = self.route.poll_while(&mut messages);
-        let Messages { tally, others, .. } = messages;
+        let mut messages = Messages { matcher, awaiting, peer, tally, stays: None };
+        let polled = self.route.poll_while(&mut messages);
+        let Messages { tally, stays, .. } = messages;
         tally.settle(matcher, &mut self.route);
-        if others {
+        if stays.is_some_and(|kind| kind != packet::EAGER) {
             self.take_any_for(matcher, awaiting);
         }
+        stays.is_some() || polled.is_err()
     }
 
     #[inline(never)] // Keeps the path of short messages short.

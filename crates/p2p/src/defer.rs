@@ -21,9 +21,7 @@ impl First<'_> {
     #[inline(always)]
     fn fitting(&mut self, envelope: &Envelope) -> Option<&mut DeferredReceive> {
         let receive = &mut self.entries[self.at as usize % DEFERRED_MAX];
-        let is_it = self.at < self.end
-            && receive.source == envelope.source
-            && fits(receive.context, receive.tag, envelope);
+        let is_it = receive.source == envelope.source && fits(receive.context, receive.tag, envelope);
         is_it.then_some(receive)
     }
 }

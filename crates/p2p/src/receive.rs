@@ -189,15 +189,17 @@ impl P2p {
         let Some(Some(peer)) = self.peers.get_mut(source as usize) else {
             return Err(Indirect::Unstarted);
         };
-        if !peer.route.ready() {
-            return Ok(None);
-        }
         let mut one = One { context, tag, landing, direct: Direct::Waiting };
-        peer.take_for(&mut self.matcher, &mut one);
+        let stays = peer.take_for(&mut self.matcher, &mut one);
         match one.direct {
             Direct::Arrived(arrived) => Ok(Some(arrived)),
             Direct::Started(ours) => Err(Indirect::Started(Ticket(ours))),
-            Direct::Waiting | Direct::Forgotten => Err(Indirect::Unstarted),
+            _ if stays => Err(Indirect::Unstarted),
+            _ => {
+                // It asks for the next packet's lines. What has come just now is taken at the next look.
+                peer.route.ready();
+                Ok(None)
+            }
         }
     }
 

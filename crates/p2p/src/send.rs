@@ -15,7 +15,7 @@ use error::Result;
 use matching::Envelope;
 use sys::Span;
 use telemetry::Counter;
-use transport::route::{Route, Sent};
+use transport::route::Sent;
 
 /// Whether a message has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,7 +144,7 @@ impl Connection {
         fill: impl FnOnce(Span),
     ) -> bool {
         let Connection { route, lane } = self;
-        if matches!(route, Route::Loopback) || !lane.is_clear() || !lane.has_credit(bytes, route) {
+        if !lane.is_clear() || !lane.has_credit(bytes, route) {
             return false;
         }
         let header = packet::addressed(packet::EAGER, context, tag);

@@ -136,7 +136,7 @@ impl Route {
     #[inline]
     pub fn send(&mut self, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent {
         match self {
-            Route::Loopback => unreachable!("{NO_PACKETS}"),
+            Route::Loopback => Sent::Full,
             Route::Shm(link) => link.send(header, bytes, fill),
             Route::Sim(link) => link.send(header, bytes, fill),
         }
