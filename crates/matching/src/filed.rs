@@ -1,9 +1,8 @@
 //! A hash table whose chains are queues, by index.
 //!
-//! Each entry is filed under `KEYS` keys at once, by one doubly linked *place* per key; place `entry * KEYS + i` is entry's
-//! i-th. A chain holds all places whose keys hash to its bucket, in order of arrival, so the first place with a given key is
-//! the oldest entry under that key. Entries with other keys may stand before it in the chain; the table keeps more buckets
-//! than places, so few do.
+//! Each entry is filed under `KEYS` keys at once, by one doubly linked node per key: node `entry * KEYS + i`
+//! is its i-th. A chain holds all nodes of its bucket in order of arrival, so the first node with a key is
+//! the oldest entry under that key. There are more buckets than nodes, so few chains mix keys.
 
 use crate::pattern::{CLASSES, Envelope, Pattern};
 
@@ -58,13 +57,13 @@ impl Key {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Node {
     key: Key,
     before: u32,
     after: u32,
 }
 
-/// First and last place of a chain.
+/// First and last node of a chain.
 #[derive(Clone, Copy, Debug)]
 struct Chain {
     first: u32,
@@ -72,17 +71,17 @@ struct Chain {
 }
 
 #[derive(Debug)]
-struct Slot<V> {
-    /// Order of arrival; for a free slot, the next free one.
+struct FiledEntry<V> {
+    /// Order of arrival; for a free entry, the next free one.
     sequence: u64,
     value: Option<V>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Filed<V, const KEYS: usize> {
-    slots: Vec<Slot<V>>,
-    /// `KEYS` for each slot.
-    places: Vec<Place>,
+    entries: Vec<FiledEntry<V>>,
+    /// `KEYS` for each entry.
+    nodes: Vec<Node>,
     /// A power of two of them.
     chains: Vec<Chain>,
     /// 64 minus the logarithm of the number of chains.
@@ -99,8 +98,8 @@ const FIRST_CHAINS: usize = 64;
 impl<V, const KEYS: usize> Filed<V, KEYS> {
     pub(crate) fn new() -> Self {
         Filed {
-            slots: Vec::new(),
-            places: Vec::new(),
+            entries: Vec::new(),
+            nodes: Vec::new(),
             chains: vec![EMPTY; FIRST_CHAINS],
             shift: 64 - FIRST_CHAINS.trailing_zeros(),
             free: NONE,
@@ -119,14 +118,14 @@ impl<V, const KEYS: usize> Filed<V, KEYS> {
         if (self.len + 1) * KEYS > self.chains.len() {
             self.grow();
         }
-        let slot = self.take_slot();
-        self.slots[slot as usize] = Slot { sequence: self.next_sequence, value: Some(value) };
+        let entry = self.take_entry();
+        self.entries[entry as usize] = FiledEntry { sequence: self.next_sequence, value: Some(value) };
         self.next_sequence += 1;
         self.len += 1;
         for (i, key) in keys.into_iter().enumerate() {
-            self.append(slot * KEYS as u32 + i as u32, key);
+            self.append(entry * KEYS as u32 + i as u32, key);
         }
-        slot
+        entry
     }
 
     /// The oldest entry under a key.
@@ -134,48 +133,51 @@ impl<V, const KEYS: usize> Filed<V, KEYS> {
     pub(crate) fn first(&self, key: &Key) -> Option<u32> {
         let mut at = self.chains[self.bucket(key)].first;
         while at != NONE {
-            let place = &self.places[at as usize];
-            if place.key == *key {
+            let node = &self.nodes[at as usize];
+            if node.key == *key {
                 return Some(at / KEYS as u32);
             }
-            at = place.after;
+            at = node.after;
         }
         None
     }
 
     /// Takes an entry out.
     #[inline]
-    pub(crate) fn remove(&mut self, slot: u32) -> V {
+    pub(crate) fn remove(&mut self, entry: u32) -> V {
         for i in 0..KEYS as u32 {
-            self.unlink(slot * KEYS as u32 + i);
+            self.unlink(entry * KEYS as u32 + i);
         }
-        let taken = &mut self.slots[slot as usize];
+        let taken = &mut self.entries[entry as usize];
         let value = taken.value.take().expect("the entry is in the queue");
         taken.sequence = u64::from(self.free);
-        self.free = slot;
+        self.free = entry;
         self.len -= 1;
         value
     }
 
-    pub(crate) fn get(&self, slot: u32) -> &V {
-        self.slots[slot as usize].value.as_ref().expect("the entry is in the queue")
+    pub(crate) fn get(&self, entry: u32) -> &V {
+        self.entries[entry as usize].value.as_ref().expect("the entry is in the queue")
     }
 
-    pub(crate) fn sequence(&self, slot: u32) -> u64 {
-        self.slots[slot as usize].sequence
+    pub(crate) fn sequence(&self, entry: u32) -> u64 {
+        self.entries[entry as usize].sequence
     }
 
     /// An entry that `wanted` names. It walks.
     pub(crate) fn position(&self, wanted: impl Fn(&V) -> bool) -> Option<u32> {
-        self.slots.iter().position(|slot| slot.value.as_ref().is_some_and(&wanted)).map(|slot| slot as u32)
+        self.entries
+            .iter()
+            .position(|entry| entry.value.as_ref().is_some_and(&wanted))
+            .map(|entry| entry as u32)
     }
 
     /// All values by age.
     pub(crate) fn in_order(&self) -> impl Iterator<Item = &V> {
         let mut live: Vec<(u64, &V)> = self
-            .slots
+            .entries
             .iter()
-            .filter_map(|slot| slot.value.as_ref().map(|value| (slot.sequence, value)))
+            .filter_map(|entry| entry.value.as_ref().map(|value| (entry.sequence, value)))
             .collect();
         live.sort_unstable_by_key(|(sequence, _)| *sequence);
         live.into_iter().map(|(_, value)| value)
@@ -187,47 +189,47 @@ impl<V, const KEYS: usize> Filed<V, KEYS> {
     }
 
     #[inline]
-    fn take_slot(&mut self) -> u32 {
+    fn take_entry(&mut self) -> u32 {
         if self.free != NONE {
-            let slot = self.free;
-            self.free = self.slots[slot as usize].sequence as u32;
-            return slot;
+            let entry = self.free;
+            self.free = self.entries[entry as usize].sequence as u32;
+            return entry;
         }
-        let slot = self.slots.len() as u32;
+        let entry = self.entries.len() as u32;
         assert!(
-            (self.slots.len() + 1) * KEYS < NONE as usize,
+            (self.entries.len() + 1) * KEYS < NONE as usize,
             "more than 2^30 receives or messages in a queue"
         );
-        self.slots.push(Slot { sequence: 0, value: None });
+        self.entries.push(FiledEntry { sequence: 0, value: None });
         let unlinked =
-            Place { key: Key { context: 0, source: 0, tag: 0, class: 0 }, before: NONE, after: NONE };
-        self.places.extend([unlinked; KEYS]);
-        slot
+            Node { key: Key { context: 0, source: 0, tag: 0, class: 0 }, before: NONE, after: NONE };
+        self.nodes.extend([unlinked; KEYS]);
+        entry
     }
 
     #[inline]
     fn append(&mut self, at: u32, key: Key) {
         let bucket = self.bucket(&key);
         let last = self.chains[bucket].last;
-        self.places[at as usize] = Place { key, before: last, after: NONE };
+        self.nodes[at as usize] = Node { key, before: last, after: NONE };
         self.chains[bucket].last = at;
         match last {
             NONE => self.chains[bucket].first = at,
-            last => self.places[last as usize].after = at,
+            last => self.nodes[last as usize].after = at,
         }
     }
 
     #[inline]
     fn unlink(&mut self, at: u32) {
-        let Place { key, before, after } = self.places[at as usize];
+        let Node { key, before, after } = self.nodes[at as usize];
         let bucket = self.bucket(&key);
         match before {
             NONE => self.chains[bucket].first = after,
-            before => self.places[before as usize].after = after,
+            before => self.nodes[before as usize].after = after,
         }
         match after {
             NONE => self.chains[bucket].last = before,
-            after => self.places[after as usize].before = before,
+            after => self.nodes[after as usize].before = before,
         }
     }
 
@@ -238,15 +240,15 @@ impl<V, const KEYS: usize> Filed<V, KEYS> {
         self.chains = vec![EMPTY; chains];
         self.shift -= 1;
         let mut live: Vec<(u64, u32)> = Vec::with_capacity(self.len);
-        for (slot, Slot { sequence, value }) in self.slots.iter().enumerate() {
+        for (entry, FiledEntry { sequence, value }) in self.entries.iter().enumerate() {
             if value.is_some() {
-                live.push((*sequence, slot as u32));
+                live.push((*sequence, entry as u32));
             }
         }
         live.sort_unstable();
-        for (_, slot) in live {
-            for at in slot * KEYS as u32..(slot + 1) * KEYS as u32 {
-                self.append(at, self.places[at as usize].key);
+        for (_, entry) in live {
+            for at in entry * KEYS as u32..(entry + 1) * KEYS as u32 {
+                self.append(at, self.nodes[at as usize].key);
             }
         }
     }

@@ -1,17 +1,15 @@
 //! Matching: which receive takes which message (MPI 5.0, section 3.5). Pure: no I/O, no clock, no bytes.
 //!
-//! A receive names a context, and a source and a tag or anything in their place; a message names all three. A message goes
-//! to the receive that was posted first among those that fit; a receive takes the message that arrived first among those
-//! that fit. Both questions are answered without walking a queue: wildcards make four *classes* of pattern, a posted
-//! receive is filed under its own pattern, and a message is filed under each of the four patterns that fit it. So a message
-//! looks in at most four places and takes the oldest receive found, and a receive looks in one place. As long as all that
-//! wait are alike they are not filed at all, but kept in a *run* beside the table. The run is asked first: it is older than all
-//! that is filed, as nothing joins it while anything is.
+//! A message goes to the receive that was posted first among those that fit; a receive takes the message that
+//! arrived first among those that fit. Neither walks a queue. Wildcards make four *classes* of pattern: a
+//! receive is filed under its own pattern, a message under each of the four that fit it. While all that wait
+//! are alike they are not filed, but kept in a *run*, which is asked first: it is older than all that is
+//! filed.
 //!
-//! Invariants: what is filed under one key is kept in order of arrival; all links are indices; once the tables
-//! have grown to the largest number of entries seen, nothing allocates.
+//! Invariants: entries under one key are kept in order of arrival; all links are indices; a table that has
+//! grown to the most entries seen allocates no more.
 //!
-//! Read next: `run.rs`, `filed.rs` (the hash table whose chains are queues), `tests/against_walk.rs` (both queues against a plain walk).
+//! Read next: `run.rs`, `filed.rs`, `tests/against_walk.rs`.
 #![forbid(unsafe_code)]
 
 mod filed;
@@ -27,7 +25,7 @@ use run::Run;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry(Kept);
 
-/// Where an entry is: its number in the run, or its slot in the table.
+/// Where an entry is: its number in the run, or in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kept {
     Run(u32),
@@ -39,7 +37,7 @@ enum Kept {
 pub struct Posted<T> {
     run: Run<Pattern, T>,
     filed: Filed<(Pattern, T), 1>,
-    /// How many entries each class has: most programs use one class, so three look-ups are spared.
+    /// How many entries each class has: most programs use one, which spares three look-ups.
     per_class: [u32; CLASSES],
 }
 
@@ -93,12 +91,12 @@ impl<T> Posted<T> {
     pub fn remove(&mut self, entry: Entry) -> T {
         match entry.0 {
             Kept::Run(number) => self.run.remove(number).expect("the entry is in the queue"),
-            Kept::Filed(slot) => self.remove_filed(slot),
+            Kept::Filed(number) => self.remove_filed(number),
         }
     }
 
-    fn remove_filed(&mut self, slot: u32) -> T {
-        let (pattern, receive) = self.filed.remove(slot);
+    fn remove_filed(&mut self, number: u32) -> T {
+        let (pattern, receive) = self.filed.remove(number);
         self.per_class[Key::of_pattern(&pattern).class()] -= 1;
         receive
     }
@@ -164,7 +162,7 @@ impl<T> Unexpected<T> {
         Some(self.filed.remove(index))
     }
 
-    /// Takes a message that `wanted` names, wherever it is in the queue: for MPI_Cancel. It walks.
+    /// Takes a message that `wanted` names, wherever it is in the queue: for a recalled offer. It walks.
     pub fn take_named(&mut self, wanted: impl Fn(&Envelope, &T) -> bool) -> Option<(Envelope, T)> {
         if let Some(taken) = self.run.take_named(&wanted) {
             return Some(taken);

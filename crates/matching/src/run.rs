@@ -1,4 +1,4 @@
-//! The oldest entries of a queue while all have one key. Most programs have no others: one receive or message at a time, or many alike.
+//! The oldest entries of a queue while all have one key. Most programs have no others.
 
 use std::collections::VecDeque;
 

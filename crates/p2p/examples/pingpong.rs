@@ -1,6 +1,7 @@
 //! Latency and bandwidth of two processes through this crate alone: what the layers above can at best show.
 //!
-//! `cargo run --release -p outboard-p2p --example pingpong [auto|cma|cells]`; half the round trip, and a window of 64.
+//! `cargo run --release -p outboard-p2p --example pingpong [auto|cma|cells]`; half the round trip, and a
+//! window of 64.
 
 use datatype::{Buffer, Layout};
 use outboard_p2p::{Config, LargeProtocol, Mode, P2p, Ticket};

@@ -6,7 +6,8 @@ use crate::state::P2p;
 use error::{Class, Result, fail};
 
 impl P2p {
-    /// Gives buffered sends memory, which must stay mapped until it is detached. Errors: the owner has one already.
+    /// Gives buffered sends memory, which must stay mapped until it is detached. Errors: the owner has a
+    /// buffer already.
     pub fn attach_buffer(&mut self, owner: Owner, attached: AttachedBuffer) -> Result<()> {
         if self.has_buffer(owner) {
             fail!(Class::Buffer, "a buffer for buffered sends is already attached to {owner}");
@@ -20,7 +21,8 @@ impl P2p {
         self.matcher.buffered.pools.iter().any(|pool| pool.owner == owner)
     }
 
-    /// Takes the memory back, once all messages have left it; `None` before: poll, and ask again. Errors: none is attached.
+    /// Takes the memory back once all messages have left it. `None` before: poll, and ask again. Errors: no
+    /// buffer is attached.
     pub fn detach_buffer(&mut self, owner: Owner) -> Result<Option<AttachedBuffer>> {
         let pools = &mut self.matcher.buffered.pools;
         match pools.iter().position(|pool| pool.owner == owner) {
@@ -30,7 +32,7 @@ impl P2p {
         }
     }
 
-    /// Messages copied to any buffer so far: what a flush that begins now waits for.
+    /// Messages copied to any buffer so far. A flush that begins now waits for these.
     pub fn buffered(&self) -> u64 {
         self.matcher.buffered.copied
     }

@@ -1,8 +1,9 @@
-//! The buffers for buffered sends (MPI 5.0, section 3.6): which parts of them hold messages that have not left.
+//! The buffers of buffered sends (MPI 5.0, section 3.6), and which parts of them hold messages that have not
+//! left.
 //!
-//! A comm, a session and the process may each have one; a message takes the most specific. It takes its packed bytes and
-//! MPI_BSEND_OVERHEAD, first fit. We write nothing but the bytes themselves, so the overhead is air; it is counted so that a program
-//! that fits here fits wherever the standard's sum fits. Messages are numbered, so that a flush need not wait for later ones.
+//! A comm, a session and the process may each have one; a message takes the most specific one, first fit. A
+//! message takes its packed bytes and MPI_BSEND_OVERHEAD. We write nothing into the overhead; it is counted
+//! as the standard says. Messages are numbered, so a flush does not wait for later ones.
 
 use crate::data::{Data, Kept, Owner};
 use datatype::Buffer;
@@ -31,7 +32,7 @@ pub(crate) struct Buffered {
 pub(crate) struct Pool {
     pub(crate) owner: Owner,
     pub(crate) attached: AttachedBuffer,
-    /// Parts in use, sorted by place; automatic ones have no place, and lie at 0.
+    /// Parts in use, sorted by where they begin. Automatic ones all begin at 0.
     pub(crate) used: Vec<Part>,
 }
 
@@ -58,7 +59,7 @@ impl Buffered {
         ranked.min_by_key(|(rank, _)| *rank).map(|(_, pool)| pool)
     }
 
-    /// Whether `copy_of` of a message of so many bytes would find room.
+    /// Whether `copy_of` finds room for a message of so many bytes.
     pub(crate) fn has_room(&mut self, context: u64, session: u64, bytes: usize) -> bool {
         let whole = bytes.saturating_add(self.overhead);
         match self.pool(context, session) {
@@ -118,7 +119,7 @@ fn take(used: &mut Vec<Part>, bytes: usize, capacity: usize, number: u64) -> Opt
     Some(at)
 }
 
-/// The first gap: its place in `used`, and its first byte.
+/// The first gap: its index in `used`, and its first byte.
 fn find(used: &[Part], bytes: usize, capacity: usize) -> Option<(usize, usize)> {
     let mut at = 0;
     let mut index = 0;

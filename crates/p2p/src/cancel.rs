@@ -1,8 +1,9 @@
-//! Cancelling (MPI 5.0, section 3.8.4): an operation that has not matched ends without a message; any other completes normally.
+//! Cancelling (MPI 5.0, section 3.8.4): an operation that has not matched ends without a message; any other
+//! completes.
 //!
-//! A receive is ours to take back, and so is a send whose packet has not left. An offer that lies with the peer is recalled, and
-//! ends the send if the peer returns it; if it was matched there meanwhile, the peer's silence means that the send goes on. Bytes
-//! that went eagerly have made the send complete already.
+//! A receive is taken back at once, and so is a send whose packet has not left. An offer is recalled: the
+//! peer returns it, or it was matched there and the send goes on. A send whose bytes left eagerly is complete
+//! already.
 
 use crate::lane::{Lane, Outgoing};
 use crate::message::Message;
@@ -12,7 +13,8 @@ use crate::state::{Matcher, P2p, known};
 use error::{Class, Result, fail};
 
 impl P2p {
-    /// Cancels an operation if it has not matched. A send may learn only later whether it was in time: `Outcome` tells.
+    /// Cancels an operation if it has not matched. `Outcome::cancelled` tells whether it was in time, for a
+    /// send perhaps later.
     pub fn cancel(&mut self, ticket: Ticket) {
         self.settle();
         let Some(ticket) = self.posted_ticket(ticket) else { return };
@@ -44,7 +46,7 @@ impl P2p {
 }
 
 impl Matcher {
-    /// RECALL: the peer wants its offer back; it gets it unless it was matched.
+    /// RECALL: the peer wants its offer back. It gets it unless the offer was matched.
     pub(crate) fn recalled(&mut self, lane: &mut Lane, theirs: u64) {
         let peer = lane.number;
         let is_it = |message: &Message| matches!(message, Message::Offer(offer) if offer.theirs == theirs);
@@ -54,7 +56,7 @@ impl Matcher {
         }
     }
 
-    /// RETURNED: our send is over, and nobody has its message.
+    /// RETURNED: our send has ended, and its message was not received.
     pub(crate) fn returned(&mut self, lane: &mut Lane, ours: u64) -> Result<()> {
         let offered = self.offered(ours, lane.number);
         if offered.is_none_or(|request| request.sending().progress != SendProgress::Offered) {
@@ -65,7 +67,7 @@ impl Matcher {
         Ok(())
     }
 
-    /// Takes back a send to ourselves that no receive has.
+    /// Takes back a send to ourselves that was not received.
     fn withdraw_own(&mut self, ours: u64) {
         let is_it =
             |message: &Message| matches!(message, Message::Loopback { ours: other } if *other == ours);

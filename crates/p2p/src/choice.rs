@@ -1,12 +1,12 @@
 //! Which way a long message takes: read in the sender's memory, or through cells.
 //!
-//! The receiver chooses when it knows the message's length, and says so by what it answers: it asks, or reads. So the two need not agree
-//! on anything beforehand. It chooses by the tuning table; where that says nothing, the job's first long messages take both ways in turns, and
-//! what they took is noted in the job's header (`tuning::Probes`). What is timed is a *busy period*: from the first message that a receiver
-//! fetches until it fetches none any more; so messages that come one by one are told from those that come in a stream.
+//! The receiver chooses, and its answer to the offer says so; sender and receiver need not agree beforehand.
+//! It chooses by the tuning table. Without a table the job's first long messages take both ways in turns, and
+//! their times are noted in the job's header (`tuning::Probes`). What is timed is a *busy period*: from the
+//! first message that a receiver fetches until it fetches none. So single messages are told from streams.
 //!
-//! Eager messages in pieces are timed likewise (`pieces.rs`): of some, their receiver first reads the bytes in the sender's memory, too, only
-//! to see how long it takes. Where that is faster, senders offer such messages from then on, when they see what was noted (`Chooser::eager_bytes_max`).
+//! Some eager messages in pieces are read in the sender's memory, too, only to be timed (`pieces.rs`). Where
+//! that is faster, senders offer such messages from then on (`Chooser::eager_bytes_max`).
 
 use std::cell::OnceCell;
 use std::sync::atomic::Ordering;
@@ -17,19 +17,19 @@ use tuning::{Distance, EAGER_BYTES_MAX, Load, Probes, Sizes, Source, Tuning, Way
 /// Chooses for one process.
 pub(crate) struct Chooser {
     tuning: Tuning,
-    /// Whose header has what messages have shown, and which rank of it this is.
+    /// The segment whose header has what messages have shown.
     segment: Option<Segment>,
     rank: u32,
     /// Ranks have cores of their own, and may read each other's memory as far as is known.
     may_choose: bool,
-    /// There is no table, so messages must show it.
+    /// There is no table, so messages must show which way is faster.
     pub(crate) is_learning: bool,
     /// The cpus that share a cache with this rank's.
     near: OnceCell<[Vec<usize>; 2]>,
     /// Messages that are being fetched, and how many were since there was none.
     under_way: u32,
     fetched: u32,
-    /// Whether the last busy period had several.
+    /// Whether the last busy period had several messages.
     was_many: bool,
     period: Option<Period>,
 }
@@ -40,7 +40,7 @@ struct Period {
     way: Way,
     began: u64,
     bytes: u64,
-    /// Not all its messages are alike, or took the same way.
+    /// Its messages are not all alike, or took different ways.
     mixed: bool,
 }
 
@@ -70,7 +70,7 @@ impl Chooser {
         let rank = self.rank;
         let [own, other] = [rank, peer].map(|rank| segment.rank(rank));
         let cpu = |page: &transport::shm::RankPage| page.cpu.load(Ordering::Relaxed) as usize;
-        // Where ranks may move, nothing is nearer than the farthest of their cpus.
+        // A rank that may move is as far as the farthest of its cpus.
         let may_move = [own, other].iter().any(|page| page.cpus.load(Ordering::Relaxed) > 2);
         let cpus = if may_move { sys::cpu::allowed().unwrap_or_default() } else { vec![cpu(other)] };
         let near = self
@@ -87,8 +87,8 @@ impl Chooser {
         self.segment.as_ref().filter(|_| self.is_learning).map(|segment| Probes(&segment.job().probes))
     }
 
-    /// Begins to fetch a message of so many bytes, which may be `readable` where they lie, from a peer at this distance, while this rank sends or not; the
-    /// way that it takes. `end` follows.
+    /// Begins to fetch a message of `bytes` bytes from a peer at this distance. `sends`: this rank sends at
+    /// the same time. `readable`: the sender's memory may be read. Returns the way; `end` follows.
     pub(crate) fn begin(&mut self, distance: Distance, sends: bool, bytes: u64, readable: bool) -> Way {
         self.under_way += 1;
         self.fetched += 1;
@@ -177,14 +177,15 @@ impl Chooser {
         }
     }
 
-    /// Whether a table shortens the longest eager message for this peer, which can then read what it is offered as far as this process can tell.
+    /// Whether a table shortens the longest eager message to this peer, and the peer can probably read what
+    /// it is offered.
     pub(crate) fn offers_short(&self, peer: u32, most: usize) -> bool {
         !self.is_learning
             && Distance::ALL.iter().any(|at| self.eager_bytes_max(*at, most).0 < most)
             && self.segment.as_ref().is_some_and(|segment| cma::reaches(segment, peer))
     }
 
-    /// The longest message for a peer that leaves unasked, and whether that may change.
+    /// The longest eager message to a peer, and whether that may change.
     pub(crate) fn eager_bytes_max(&self, distance: Distance, most: usize) -> (usize, bool) {
         let row = read_row(distance, Load::Alone);
         let is_set = |row| self.tuning.source(row) == Source::Setting;
@@ -202,7 +203,7 @@ impl Chooser {
     }
 }
 
-/// Of a byte, since then.
+/// Time per byte since `began`.
 fn picoseconds(began: u64, bytes: u64) -> u64 {
     sys::clock::now().saturating_sub(began).saturating_mul(1000) / bytes.max(1)
 }
@@ -221,7 +222,7 @@ mod tests {
         Reach::Shm(Port::new(segment, 0))
     }
 
-    /// Fetches one message after the other, so long that reading takes `read` us, and cells `cells`; the way of the last.
+    /// Fetches messages one by one. Cells take `cells` us, reading `read` us. Returns the way of the last.
     fn fetch(chooser: &mut Chooser, messages: usize, [cells, read]: [u64; 2]) -> Way {
         let mut last = Way::Cells;
         for _ in 0..messages {
@@ -248,7 +249,7 @@ mod tests {
         }
     }
 
-    // Goal: what came in a stream says nothing of single messages, and messages that are not alike say nothing at all.
+    // Goal: streams say nothing about single messages; messages of different lengths say nothing at all.
     #[test]
     fn streams_are_told_from_single_messages() {
         let mut chooser = Chooser::new(&reach(1), Tuning::default());
@@ -280,7 +281,7 @@ mod tests {
         chooser.end();
         assert_eq!(fetch(&mut chooser, 3, [50_000, 0]), Way::Cells);
         assert!(chooser.period.is_none());
-        // Nor does one that cannot be read say anything of reading.
+        // A message that cannot be read says nothing about reading.
         let mut chooser = Chooser::new(&reach(1), Tuning::default());
         for _ in 0..20 {
             assert_eq!(chooser.begin(HERE, false, 1 << 20, false), Way::Cells);
@@ -289,7 +290,7 @@ mod tests {
         assert_eq!(chooser.probes().unwrap().choice((HERE, Load::Alone, 6)), None);
     }
 
-    // Goal: a table decides from the first message on, and nobody is timed.
+    // Goal: a table decides from the first message on, and nothing is timed.
     #[test]
     fn a_table_decides() {
         let mut tuning = Tuning::default();
@@ -305,7 +306,7 @@ mod tests {
         assert_eq!(chooser.begin(Distance::Far, false, 1 << 20, true), Way::Cells);
     }
 
-    // Goal: senders offer what its receivers read faster, once that was seen; a user's bound stays.
+    // Goal: senders offer what receivers read faster, once that was seen; the user's bound stays.
     #[test]
     fn senders_follow_what_receivers_saw() {
         let reach = reach(1);

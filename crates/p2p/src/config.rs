@@ -5,7 +5,8 @@ use tuning::{EAGER_BYTES_MAX, Tuning};
 /// How long messages travel once the receive is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LargeProtocol {
-    /// Where each process has a core, as was measured (`choice.rs`), and the receiver reads if the sender is long away from MPI; otherwise as `Cma`.
+    /// Where each process has a core, as was measured (`choice.rs`), and the receiver reads if the sender
+    /// stays away from MPI. Elsewhere as `Cma`.
     #[default]
     Auto,
     /// The receiver reads the sender's memory where it can.
@@ -19,18 +20,18 @@ pub enum LargeProtocol {
 pub struct Config {
     /// Longest message sent before its receive is known.
     pub eager_bytes_max: usize,
-    /// What a peer may hold of our eager messages before it has matched them. A message costs its bytes and 64.
+    /// What a peer may hold of our unmatched eager messages. A message costs its bytes and 64.
     pub credit_bytes: usize,
     /// How long messages travel.
     pub large_protocol: LargeProtocol,
     /// Bytes read from a peer's memory in one poll.
     pub read_piece_bytes: usize,
-    /// With `LargeProtocol::Auto`: polls without a packet of a long message until it is read instead. At 20 to 50 ns each the
-    /// default lasts about as long as a short long message takes.
+    /// With `LargeProtocol::Auto`: after so many polls without a packet of a long message it is read. At 20
+    /// to 50 ns a poll, the default lasts about as long as the shortest long message takes.
     pub patience_polls: u32,
-    /// With `LargeProtocol::Auto`: which messages are read, as far as somebody has measured.
+    /// With `LargeProtocol::Auto`: which messages are read, as far as it was measured.
     pub tuning: Tuning,
-    /// What a buffered send takes of an attached buffer beside its bytes: MPI_BSEND_OVERHEAD of the ABI.
+    /// What a buffered send takes of its buffer beside its bytes: MPI_BSEND_OVERHEAD of the ABI.
     pub bsend_overhead_bytes: usize,
 }
 
@@ -65,5 +66,5 @@ impl Default for Config {
     }
 }
 
-/// No peer may begin a longer message in pieces: the setting's greatest value.
+/// The longest message that a peer may begin in pieces: the setting's greatest value.
 pub(crate) const EAGER_MOST: u64 = 1 << 30;

@@ -1,7 +1,8 @@
 //! `Matcher::consume`: the one place where a packet meets a receive.
 //!
-//! Which receive a message is for is said by an `Awaiting`: the posted queue (`Queue`), or receives that nothing else can
-//! match and that are not posted, so that a message in one packet needs no request (`receive.rs`, `defer.rs`).
+//! An `Awaiting` says which receive a message is for. It is the posted queue (`Queue`), or receives that are
+//! not posted and that only the peer's next messages match. Then a message in one packet needs no request
+//! (`receive.rs`, `defer.rs`).
 //!
 //! Read next: `receive.rs`, `defer.rs`, `pieces.rs`, `rendezvous.rs`.
 
@@ -17,15 +18,16 @@ use sys::Span;
 use telemetry::Counter;
 use transport::route::{Header, PacketSink, Route, Take};
 
-/// How often a receiver looks for the next piece before it returns to its wait: the sender copies it at that time.
+/// How often a receiver looks for the next piece, which the sender copies meanwhile, before it returns to its
+/// wait.
 pub(crate) const LOOKS: usize = 500;
 
-/// Who says which receive takes a message.
+/// Says which receive takes a message.
 pub(crate) trait Awaiting {
-    /// A message that no receive takes is kept as an unexpected one. Otherwise it stays where it is.
+    /// A message without a receive is kept as an unexpected one. Otherwise it stays where it is.
     const KEEPS: bool;
 
-    /// Gives a message that is here whole to its receive: `Take::Not` if there is none. Not all have their messages.
+    /// Gives a whole message to its receive: `Take::Not` if there is none. At least one receive waits.
     fn land(&mut self, matcher: &mut Matcher, envelope: &Envelope, message: Span) -> Take;
 
     /// The ticket of the receive for a message whose bytes come later.
@@ -63,7 +65,7 @@ pub(crate) fn fits(context: u64, tag: Option<i32>, envelope: &Envelope) -> bool 
     envelope.context == context && tag.is_none_or(|tag| tag == envelope.tag)
 }
 
-/// Whole messages that receives took, to be counted and paid for together.
+/// Whole messages that receives took. They are counted and their credit is given back together.
 #[derive(Default)]
 pub(crate) struct Tally {
     messages: u64,
@@ -131,20 +133,28 @@ impl<A: Awaiting> PacketSink for Packets<'_, A> {
 }
 
 impl Connection {
-    /// Takes the peer's packets as long as they are for these receives, which are not posted. Of a message in pieces it
-    /// stays for those that come soon. A packet that makes no sense stays, and the next `poll` reports it. At least one
-    /// receive must wait. Returns whether a packet came that it could not take at once.
+    /// Takes the peer's packets for receives that are not posted; at least one must wait. Stays for pieces
+    /// that come soon. A packet that makes no sense stays, and the next `poll` reports it. Returns whether a
+    /// packet was not taken at once.
+    ///
+    /// `awaiting` is taken and given back, so that its fields stay in registers until the path out of line
+    /// needs them.
     #[inline(always)]
-    pub(crate) fn take_for<A: Awaiting>(&mut self, matcher: &mut Matcher, awaiting: &mut A) -> bool {
+    pub(crate) fn take_for<A: Awaiting>(&mut self, matcher: &mut Matcher, mut awaiting: A) -> (A, bool) {
         let (peer, tally) = (self.lane.number, Tally::default());
-        let mut messages = Messages { matcher, awaiting, peer, tally, stays: None };
+        let mut messages = Messages { matcher, awaiting: &mut awaiting, peer, tally, stays: None };
         let polled = self.route.poll_while(&mut messages);
         let Messages { tally, stays, .. } = messages;
         tally.settle(matcher, &mut self.route);
-        if stays.is_some_and(|kind| kind != packet::EAGER) {
-            self.take_any_for(matcher, awaiting);
+        match stays {
+            None => (awaiting, polled.is_err()),
+            Some(packet::EAGER) => (awaiting, true),
+            Some(_) => {
+                let mut rest = awaiting;
+                self.take_any_for(matcher, &mut rest);
+                (rest, true)
+            }
         }
-        stays.is_some() || polled.is_err()
     }
 
     #[inline(never)] // Keeps the path of short messages short.
@@ -162,7 +172,7 @@ impl Connection {
         }
     }
 
-    /// Whether the next piece of a message comes soon. `taken` is the kind of the last packet.
+    /// Whether the next piece of a message comes soon. `taken` is the kind of the last packet that was taken.
     fn awaits_piece(&mut self, matcher: &mut Matcher, taken: Option<u8>) -> bool {
         let Connection { route, lane } = self;
         let timed = match taken {
@@ -186,7 +196,7 @@ impl Connection {
 }
 
 impl Matcher {
-    /// Takes a packet from a peer. Errors: it is not what a peer of ours may send now.
+    /// Takes a packet from a peer. Errors: a peer may not send it now.
     #[inline]
     pub(crate) fn consume<A: Awaiting>(
         &mut self,
@@ -246,7 +256,7 @@ impl Matcher {
         match header.kind {
             packet::BEGIN => return self.began(lane, envelope, payload, awaiting),
             packet::PIECE => self.piece(lane, payload)?,
-            // The rest is for `P2p::poll`, which also sends what follows from it.
+            // The rest is for `P2p::poll`, which also sends what follows.
             _ if !A::KEEPS => return Ok(Take::Not),
             packet::OFFER => self.offer_came(lane, envelope, payload)?,
             packet::DATA => self.fill(lane, header, payload)?,
@@ -259,7 +269,7 @@ impl Matcher {
         Ok(if lane.incoming.is_none() && awaiting.is_done() { Take::Last } else { Take::More })
     }
 
-    /// Ends a receive with a message that is here in one piece.
+    /// Ends a receive with a whole message.
     #[inline]
     pub(crate) fn land(&mut self, ours: u64, envelope: Envelope, message: Span) {
         let copy = |buffer: &Buffer, taken| buffer.unpack(0, message.slice(0, taken));
@@ -287,7 +297,7 @@ impl Matcher {
         }
     }
 
-    /// Ends a receive with a message of our own, from send buffer to receive buffer.
+    /// Ends a receive with a message to ourselves, from send buffer to receive buffer.
     pub(crate) fn land_loopback(&mut self, ours: u64, envelope: Envelope, message: &mut Data) {
         let request = self.requests.get_mut(ours).expect("a posted receive is known");
         let bytes = request.begin(envelope, message.bytes() as u64);

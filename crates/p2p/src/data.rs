@@ -59,7 +59,7 @@ impl Data {
     }
 }
 
-/// What a buffer is attached to.
+/// The object to which a buffer is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// The process.

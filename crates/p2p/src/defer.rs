@@ -9,7 +9,7 @@ use matching::{Envelope, Pattern};
 use sys::Span;
 use transport::route::Take;
 
-/// The receives that wait, as the next messages of a peer find them: in their order.
+/// The receives that wait, in their order, as a peer's next messages find them.
 struct First<'a> {
     entries: &'a mut [DeferredReceive; DEFERRED_MAX],
     at: u64,
@@ -53,12 +53,13 @@ impl Awaiting for First<'_> {
 }
 
 impl P2p {
-    /// Notes a receive, if it need not be posted now. Its number, of which `Ticket::deferred` makes its ticket.
+    /// Notes a receive if it need not be posted now. Returns its number, of which `Ticket::deferred` makes a
+    /// ticket.
     #[inline(always)]
     pub fn defer(&mut self, context: u64, source: u32, tag: Option<i32>, span: Span) -> Option<u64> {
         let unheard = || self.matcher.posted.is_empty() && self.matcher.unexpected.is_empty();
         let may = self.deferred.is_waiting() || unheard();
-        // What we send to ourselves is no packet.
+        // A message to ourselves is no packet.
         (may && self.deferred.has_room() && source != self.rank)
             .then(|| self.deferred.push(context, source, tag, span))
     }
@@ -81,7 +82,8 @@ impl P2p {
         self.deferred.waiting = self.deferred.next;
     }
 
-    /// As `take`, of a receive whose whole message was taken before it was posted: its tag and bytes. Nothing if that is not so.
+    /// As `take`, of a receive whose whole message came before it was posted: tag and bytes. `None`
+    /// otherwise.
     #[inline(always)]
     pub fn take_arrived(&mut self, ticket: Ticket) -> Option<(i32, u64)> {
         let number = self.deferred.number(ticket)?;
@@ -94,7 +96,7 @@ impl P2p {
         Some((arrived.tag(), arrived.bytes() as u64))
     }
 
-    /// How a receive ended, once it has; it is then forgotten.
+    /// How a receive ended, once it has. It is then forgotten.
     #[inline(always)] // So that the outcome is not copied.
     pub(crate) fn take_deferred(&mut self, ticket: Ticket) -> Option<Outcome> {
         let number = self.deferred.number(ticket)?;
@@ -110,24 +112,24 @@ impl P2p {
         Some(outcome)
     }
 
-    /// Takes what the peer of the first receive that waits has sent, for that one and those after it.
+    /// Takes what the peer of the first receive has sent, for that receive and those after it.
     #[inline(never)]
     fn take_arrivals(&mut self) {
         let Deferred { entries, waiting, next, .. } = &mut self.deferred;
         let source = entries[*waiting as usize % DEFERRED_MAX].source;
         let Some(Some(peer)) = self.peers.get_mut(source as usize) else { return };
-        let mut first = First { entries, at: *waiting, end: *next };
-        peer.take_for(&mut self.matcher, &mut first);
+        let first = First { entries, at: *waiting, end: *next };
+        let (first, _) = peer.take_for(&mut self.matcher, first);
         *waiting = first.at;
     }
 
-    /// The ticket under which an operation is in the tables, where it is.
+    /// The ticket under which the tables have an operation, if they do.
     #[inline(always)]
     pub(crate) fn posted_ticket(&self, ticket: Ticket) -> Option<u64> {
         if ticket.is_deferred() { self.deferred.posted(ticket) } else { Some(ticket.0) }
     }
 
-    /// As `posted_ticket`, of an operation for which nobody will ask under its own ticket any more.
+    /// As `posted_ticket`, of an operation whose own ticket is not used any more.
     pub(crate) fn give_up_ticket(&mut self, ticket: Ticket) -> Option<u64> {
         self.settle();
         let posted = self.posted_ticket(ticket);

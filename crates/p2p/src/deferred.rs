@@ -1,25 +1,28 @@
-//! Receives that are not posted yet. While nothing else is posted and no message waits unexpected, a receive of one peer's message is only
-//! noted here. Whoever then waits for one of them takes what has come for the first, and for those after it, straight into their buffers:
-//! nothing is matched, and no request is made.
+//! Receives that are not posted yet.
 //!
-//! Invariants: as long as a receive waits here, none is posted, and no message of its peer is in the unexpected queue. So whatever
-//! posts a receive or takes packets posts these first (`P2p::settle`), in their order.
+//! While no receive is posted and no message is unexpected, a receive from one peer is only noted here. A
+//! process that then asks for one of them takes what has come for the first and those after it, straight into
+//! their buffers (`defer.rs`): nothing is matched, and no request is made.
+//!
+//! Invariant: while a receive waits here, none is posted, and no message of its peer is unexpected. So these
+//! are posted, in their order (`P2p::settle`), before another receive is posted or packets are polled.
 
 use crate::outcome::{Arrived, Outcome, Ticket};
 use matching::Pattern;
 use sys::Span;
 
-/// So many are noted at most, with those that have been posted meanwhile and not taken.
+/// The most that are noted, with those that were posted meanwhile and not taken.
 pub const DEFERRED_MAX: usize = 128;
-/// The lower half of a ticket from here. No other ticket has it but `Ticket::DONE`, whose upper half is none of `NUMBERS`.
+/// The lower half of a ticket from here. Only `Ticket::DONE` has it, too, and its upper half is none of
+/// `NUMBERS`.
 const MARK: u64 = u32::MAX as u64;
-/// So many numbers are told apart by tickets: the upper half is the receive's number modulo this.
+/// The upper half of a ticket is the receive's number modulo this.
 pub const NUMBERS: u64 = 1 << 21;
 
 /// The receives, by number.
 pub(crate) struct Deferred {
     pub(crate) entries: Box<[DeferredReceive; DEFERRED_MAX]>,
-    /// Before the first all are forgotten. The first that waits; the one to come.
+    /// All before `first` are forgotten. `waiting` is the first that waits, `next` the one to come.
     pub(crate) first: u64,
     pub(crate) waiting: u64,
     pub(crate) next: u64,
@@ -43,7 +46,7 @@ pub(crate) enum Direct {
     Arrived(Arrived),
     /// It has this ticket.
     Started(u64),
-    /// Nobody will ask for it any more.
+    /// Its ticket is not used any more.
     Forgotten,
 }
 
@@ -91,7 +94,7 @@ impl Deferred {
         &mut self.entries[number as usize % DEFERRED_MAX]
     }
 
-    /// The number that a ticket names, if it is one from here that has not been taken.
+    /// The number that a ticket names, if the ticket is from here and was not taken.
     #[inline(always)]
     pub(crate) fn number(&self, ticket: Ticket) -> Option<u64> {
         let number = self.first + ((ticket.0 >> 32).wrapping_sub(self.first) % NUMBERS);
@@ -109,13 +112,13 @@ impl Deferred {
         self.entries[self.number(ticket)? as usize % DEFERRED_MAX].outcome()
     }
 
-    /// Nobody will ask for it any more; it does not wait.
+    /// Its ticket is not used any more, and it does not wait.
     #[inline(always)]
     pub(crate) fn forget(&mut self, number: u64) {
         self.entry(number).direct = Direct::Forgotten;
     }
 
-    /// What waits, with the bytes that the buffer holds.
+    /// The receives that wait, with the bytes that their buffers hold.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = (Ticket, Pattern, usize)> {
         (self.waiting..self.next).map(|number| {
             let DeferredReceive { context, source, tag, span, .. } =
@@ -135,8 +138,8 @@ impl DeferredReceive {
 }
 
 impl Ticket {
-    /// That of the receive to which `P2p::defer` gave this number; modulo `NUMBERS` is enough. All that have not been taken have numbers of
-    /// their own, even modulo `DEFERRED_MAX`.
+    /// The ticket of the receive that has this number, modulo `NUMBERS`. Receives that have not been taken
+    /// differ even modulo `DEFERRED_MAX`.
     #[inline(always)]
     pub fn deferred(number: u64) -> Ticket {
         Ticket((number % NUMBERS) << 32 | MARK)
@@ -152,7 +155,8 @@ impl Ticket {
 mod tests {
     use super::*;
 
-    /// Goal: a ticket names its receive although it holds only part of the number, and nothing once that is taken.
+    /// Goal: a ticket names its receive although it holds only part of the number, and nothing once that was
+    /// taken.
     #[test]
     fn numbers_go_on_where_tickets_begin_anew() {
         let mut deferred = Deferred::new();
@@ -165,7 +169,7 @@ mod tests {
             assert_eq!(number, before + at);
             let ticket = Ticket::deferred(number % NUMBERS);
             assert_eq!((ticket, deferred.number(ticket)), (Ticket::deferred(number), Some(number)));
-            // All of the window but the newest are over.
+            // All but the newest have ended.
             if let Some(over) = at.checked_sub(DEFERRED_MAX as u64 - 1) {
                 deferred.waiting = deferred.next;
                 deferred.forget(before + over);

@@ -1,20 +1,20 @@
-//! What is under way, for people: when a program hangs, and before it ends with something left.
+//! What is under way, for people: in a deadlock report, and before a program ends with something left.
 
 use crate::outcome::Ticket;
 use crate::request::{Request, SendProgress, Stage};
 use crate::state::P2p;
 use matching::Pattern;
 
-/// One operation, or a message that nobody has asked for.
+/// One operation, or a message without a receive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
     /// How far it is.
     pub what: What,
     /// The context of its comm.
     pub context: Option<u64>,
-    /// The other process; none for a receive from any.
+    /// The other process; none for MPI_ANY_SOURCE.
     pub peer: Option<u32>,
-    /// Its tag; none for a receive of any.
+    /// Its tag; none for MPI_ANY_TAG.
     pub tag: Option<i32>,
     /// The length of the message, or of the receive buffer.
     pub bytes: u64,
@@ -27,7 +27,7 @@ pub enum What {
     Posted,
     /// A receive whose bytes are under way.
     Receiving,
-    /// A send that has not left, for want of room.
+    /// A send that waits for room.
     Queued,
     /// A send that the receiver knows of, but has not matched.
     Offered,
@@ -69,7 +69,7 @@ impl P2p {
         })
     }
 
-    /// Receives that no message has matched, in the order posted, with the bytes that their buffers hold.
+    /// Receives that no message has matched, in the order posted, with the bytes of their buffers.
     pub(crate) fn waiting_receives(&self) -> impl Iterator<Item = (Ticket, Pattern, usize)> {
         let capacity =
             |ticket: u64| self.matcher.requests.get(ticket).map_or(0, |request| request.data.bytes());

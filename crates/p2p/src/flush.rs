@@ -9,7 +9,7 @@ use crate::state::{Connection, Matcher};
 use telemetry::Counter;
 use transport::route::{Route, Sent};
 
-/// Packets of streams in one flush: then the next peer has its turn, however fast this one takes packets.
+/// Packets of streams in one flush, however fast the peer takes them: then it is the next peer's turn.
 const STREAM_PACKETS_PER_FLUSH: usize = 16;
 
 impl Connection {

@@ -1,9 +1,10 @@
-//! The outgoing side of one peer: the packets that wait, the credit of its eager messages, and the protocol of each message.
+//! The outgoing side of one peer: the packets that wait, the credit of its eager messages, the protocol of
+//! each message.
 //!
-//! Credit bounds what a peer may hold of our unmatched eager messages: `charged` is what ours have cost, `consumed` what
-//! the peer has given back. Both wrap.
+//! Credit bounds what the peer holds of our unmatched eager messages. `charged` is what ours have cost,
+//! `consumed` what the peer has given back. Both wrap.
 //!
-//! Read next: `protocol.rs`, `send.rs`, `pieces.rs`.
+//! Read next: `protocol.rs`, `flush.rs`.
 
 use crate::choice::Chooser;
 use crate::config::Config;
@@ -19,7 +20,7 @@ pub(crate) struct Lane {
     pub(crate) number: u32,
     /// Which protocol takes which length.
     limits: Limits,
-    /// `limits` may shrink with what messages show.
+    /// `limits` may shrink as messages show more.
     is_learning: bool,
     /// The longest eager message that they may ever allow.
     eager_most: usize,
@@ -28,11 +29,12 @@ pub(crate) struct Lane {
     credit_bytes: u64,
     /// What all eager messages have cost so far.
     charged: u64,
-    /// The peer's consumed word as last read: a send reads only our own memory while the credit lasts.
+    /// The peer's consumed word as last read: a send does not read it while the credit lasts.
     consumed: u64,
-    /// Which of the processes that have the peer's place, one after the other, we know.
+    /// Which of the processes that have had the peer's place it is.
     pub(crate) generation: u32,
-    /// Packets in the order in which they must leave. Nothing with an envelope leaves while this holds anything.
+    /// Packets in the order in which they must leave. While it holds any, no other packet with an envelope
+    /// leaves.
     pub(crate) queue: VecDeque<Outgoing>,
     /// Sends whose bytes were asked for, by ticket. When the queue is empty, each sends one packet in turn.
     pub(crate) streams: VecDeque<u64>,
@@ -136,7 +138,7 @@ impl Lane {
         self.is_learning = is_learning;
     }
 
-    /// Begins with the peer's consumed word as it is: an earlier process in our place, or in the peer's, may have left one.
+    /// Begins with the peer's consumed word as it is: an earlier process in either place may have left one.
     pub(crate) fn begin_anew(&mut self, generation: u32, consumed: u64) {
         (self.charged, self.consumed) = (consumed, consumed);
         (self.generation, self.unreadable, self.incoming) = (generation, false, None);
@@ -181,8 +183,8 @@ impl Lane {
         if !matches!(route, Route::Loopback) {
             self.consumed = route.consumed();
         }
-        // A corrupt peer may have "consumed" more than we sent. So may a peer that received messages of an earlier process
-        // in our place late. The difference is then huge, and we offer instead.
+        // A corrupt peer, or one that received an earlier process's messages late, may have "consumed" more
+        // than we sent. The difference is then huge, and we offer instead.
         self.charged.wrapping_sub(self.consumed).saturating_add(wanted) <= self.credit_bytes
     }
 

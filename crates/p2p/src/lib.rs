@@ -1,16 +1,14 @@
-//! Point-to-point: every send mode, receives, probes and cancelling, over eager and rendezvous (MPI 5.0, chapter 3).
+//! Point-to-point: every send mode, receives, probes and cancelling, over eager and rendezvous (MPI 5.0,
+//! chapter 3).
 //!
-//! `P2p` is all state of one process. Nothing here waits: an operation is started, `poll` moves everything on that can move,
-//! and `outcome` says how an operation ended. The process itself owns its two match queues.
+//! Nothing here waits: an operation is started, `poll` moves on what can move, and `outcome` says how it
+//! ended. A short message leaves at once, as one packet or in pieces, while the peer's credit lasts;
+//! otherwise an offer goes.
 //!
-//! How a message travels. Up to `eager_bytes_max` it goes at once, as one packet or in pieces (`pieces.rs`), as long as the peer's credit
-//! lasts: what it has not yet matched is bounded by `credit_bytes`, whatever we send. Otherwise only an offer goes (`rendezvous.rs`); once
-//! the receive is known, its process reads our memory, or asks for the bytes, which then stream in packets.
+//! Invariants: packets with an envelope leave in the order in which their sends were started. A number that a
+//! peer sent is checked before it is used. A peer holds at most `credit_bytes` of our unmatched messages.
 //!
-//! Invariants: packets to a peer that carry an envelope leave in the order in which their sends were started, so a
-//! short message never overtakes a long or a waiting one; a number that a peer sent is checked before it is used.
-//!
-//! Read next: `send.rs`, `receive.rs`, `deferred.rs`, `pieces.rs`, `rendezvous.rs`; `packet.rs` for what goes over the wire; `tests/sim.rs`.
+//! Read next: `protocol.rs`, `state.rs`, `send.rs`, `consume.rs`, `packet.rs`, `tests/sim.rs`.
 #![forbid(unsafe_code)]
 
 mod attach;

@@ -73,7 +73,7 @@ pub(crate) struct Early {
     pub(crate) filled: usize,
 }
 
-/// What a peer offers; nothing of it is trusted beyond naming things back to that peer.
+/// What a peer offers. It is used only to name things to that peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offer {
     pub(crate) bytes: u64,

@@ -2,15 +2,15 @@
 
 use error::{Class, Error};
 
-/// What the sender is told, and when (MPI 5.0, section 3.4). The ready mode is `Standard`: a receive that is already posted
-/// is matched just as fast.
+/// What the sender is told, and when (MPI 5.0, section 3.4). The ready mode is `Standard`: it is no faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Complete once the buffer may be used again.
     Standard,
     /// Complete once the receive has started, too.
     Synchronous,
-    /// Complete at once: what cannot leave is copied to the attached buffer, perhaps that of the session (0: of none).
+    /// Complete at once: what cannot leave is copied to an attached buffer, perhaps the session's (0: of
+    /// none).
     Buffered { session: u64 },
 }
 
@@ -19,7 +19,7 @@ pub enum Mode {
 pub struct Ticket(pub(crate) u64);
 
 impl Ticket {
-    /// An operation that was complete when it started, and successful, with nothing to report: most short sends, and a send to
+    /// An operation that was complete and successful when it started: most short sends, and a send to
     /// MPI_PROC_NULL. It need not be freed.
     pub const DONE: Ticket = Ticket(u64::MAX);
 }
@@ -39,7 +39,7 @@ pub struct Outcome {
     pub cancelled: bool,
 }
 
-/// How many bytes of a message a buffer of this capacity takes, and the outcome.
+/// How many bytes of a message a buffer of this capacity takes, and the outcome of the receive.
 #[inline]
 pub(crate) fn received(source_peer: u32, tag: i32, bytes: u64, capacity: usize) -> (usize, Outcome) {
     let taken = bytes.min(capacity as u64) as usize;
@@ -48,8 +48,8 @@ pub(crate) fn received(source_peer: u32, tag: i32, bytes: u64, capacity: usize) 
     (taken, Outcome { source_peer, tag, bytes: taken, error, cancelled: false })
 }
 
-/// A message that has come: its length and its tag. They share a word, because a wide load of two fresh narrow stores
-/// would wait for them to leave the core.
+/// A message that has come: length and tag in one word, because a wide load of two fresh narrow stores would
+/// stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrived(u64);
 

@@ -1,28 +1,26 @@
-//! What goes over the wire between two processes. Both run the same library, so numbers are in the machine's byte order.
-//!
-//! | kind | header carries | payload |
-//! |---|---|---|
-//! | EAGER | envelope | the message |
-//! | BEGIN | envelope | bytes of the message, whose pieces follow, its address or 0 |
-//! | PIECE | nothing | the next bytes of the message begun last |
-//! | OFFER | envelope | bytes of the message, the sender's ticket, its address or 0 |
-//! | ASK | the sender's ticket, attempt | the receiver's ticket, from which byte, to which |
-//! | DATA | the receiver's ticket, attempt | the next bytes |
-//! | TAKEN | the sender's ticket | nothing: the receiver needs nothing more |
-//! | RECALL | the sender's ticket | nothing: the sender wants its offer back |
-//! | RETURNED | the sender's ticket | nothing: it has it back |
+//! What goes over the wire between two processes, which run the same library: numbers are in the machine's
+//! byte order.
 
 use sys::Span;
 use transport::route::Header;
 
+/// A whole message, with its envelope.
 pub(crate) const EAGER: u8 = 1;
+/// An envelope; bytes of the message, the sender's ticket, its address or 0.
 pub(crate) const OFFER: u8 = 2;
+/// To the sender's ticket, with the attempt: the receiver's ticket, from which byte, to which.
 pub(crate) const ASK: u8 = 3;
+/// To the receiver's ticket, with the attempt: the next bytes.
 pub(crate) const DATA: u8 = 4;
+/// To the sender's ticket: the receiver needs nothing more.
 pub(crate) const TAKEN: u8 = 5;
+/// Of the sender's ticket: the sender wants its offer back.
 pub(crate) const RECALL: u8 = 6;
+/// To the sender's ticket: the offer is taken back.
 pub(crate) const RETURNED: u8 = 7;
+/// An envelope; bytes of the message whose pieces follow, its address or 0.
 pub(crate) const BEGIN: u8 = 8;
+/// The next bytes of the message begun last.
 pub(crate) const PIECE: u8 = 9;
 
 /// Bytes of a BEGIN's payload.
@@ -37,7 +35,7 @@ pub(crate) fn addressed(kind: u8, context: u64, tag: i32) -> Header {
     Header { kind, tag, context }
 }
 
-/// A header that speaks of an operation of the peer.
+/// A header about an operation of the peer.
 pub(crate) fn about(kind: u8, ticket: u64, attempt: i32) -> Header {
     Header { kind, tag: attempt, context: ticket }
 }

@@ -1,4 +1,4 @@
-//! What a process waits for, in words that a person who looks for a hang can use.
+//! What a process waits for, for the report of what a program left unfinished.
 
 use crate::probe::Probe;
 use crate::request::{SendProgress, Stage};
@@ -19,7 +19,7 @@ pub enum Pending {
     Message {
         /// Its context.
         context: u64,
-        /// Who, which tag, how long.
+        /// Its sender, tag and length.
         probe: Probe,
     },
     /// A send that has not ended.

@@ -1,9 +1,9 @@
-//! Eager messages longer than a packet. They leave unasked, a BEGIN and then PIECEs, and the receiver copies one piece
-//! while the sender copies the next.
+//! Eager messages longer than a packet: a BEGIN and then PIECEs. The receiver copies one piece while the
+//! sender copies the next.
 //!
-//! Invariant: a peer ends the message that it has begun before it sends anything else with an envelope, so a piece need
-//! not say whose it is. Where the receive is known, pieces land in its buffer; otherwise in memory of ours, until the
-//! receive comes, perhaps between two pieces.
+//! Invariant: a peer ends the message that it has begun before it sends anything else with an envelope, so a
+//! piece need not say whose it is. Pieces land in the receive's buffer, or in our memory until the receive is
+//! known.
 
 use crate::config::EAGER_MOST;
 use crate::consume::Awaiting;
@@ -20,8 +20,8 @@ use telemetry::Counter;
 use transport::route::{Route, Sent, Take};
 use tuning::Way;
 
-/// Sends an eager message of `bytes` bytes at `address` in pieces of `chunk` bytes: from `next` on if it has begun. If the
-/// ring is full, `next` says how far it came.
+/// Sends an eager message of `bytes` bytes at `address` in pieces of `chunk` bytes, from `next` on if it has
+/// begun. If the ring is full, `next` says how far it came.
 pub(crate) fn send_pieces(
     route: &mut Route,
     envelope: &Envelope,
@@ -72,9 +72,9 @@ impl Connection {
 }
 
 impl Matcher {
-    /// Measures the message that has just begun, if its receiver waits for it and nothing is known of such messages. Either
-    /// its pieces are timed, or it is read in its sender's memory, too, and that is timed. The pieces overwrite what was
-    /// read: the sender's buffer may hold another message by now.
+    /// Measures the message that has just begun, if its receiver waits for it and nothing is known of such
+    /// messages: its pieces are timed, or reading it in its sender's memory is. The pieces overwrite what was
+    /// read, because the sender's buffer may hold another message by now.
     #[inline(never)]
     pub(crate) fn try_eager(&mut self, route: &Route, lane: &mut Lane) -> Option<Timed> {
         if !lane.is_learning() {
@@ -170,7 +170,8 @@ impl Matcher {
         Ok(())
     }
 
-    /// Gives a receive what has come of an early message, and the pieces to come. Returns the message's length.
+    /// Gives a receive what has come of an early message, and the pieces to come. Returns the message's
+    /// length.
     pub(crate) fn take_early(
         &mut self,
         lane: &mut Lane,
@@ -200,8 +201,8 @@ impl Matcher {
         request.stage = Stage::Gathering { peer: envelope.source, next: 0, end };
     }
 
-    /// The next bytes of such a receive. Those behind its end are dropped. `copy` is told where in the buffer they go, and how
-    /// many.
+    /// The next bytes of such a receive; those behind its end are dropped. `copy` is told their offset and
+    /// length.
     fn take_piece(&mut self, ours: u64, bytes: usize, copy: impl FnOnce(&Buffer, usize, usize)) {
         let request = self.requests.get_mut(ours).expect("a receive ends with the last piece");
         let Stage::Gathering { next, end, .. } = &mut request.stage else {
@@ -213,7 +214,7 @@ impl Matcher {
     }
 }
 
-/// The length of a message that begins, and where it lies, if a peer may send such a one.
+/// The length and address of a message that begins, if a peer may send such a one.
 fn length(begin: Span) -> Option<(usize, u64)> {
     let [bytes, address] = packet::read(begin)?;
     (1..=EAGER_MOST).contains(&bytes).then_some((bytes as usize, address))

@@ -9,8 +9,6 @@ const PACKETS_PER_PEER: usize = 32;
 
 impl P2p {
     /// Takes packets, sends what waits, reads a piece of a long message. Returns whether anything moved.
-    ///
-    /// Errors: a peer sent something that makes no sense; it was dropped, and everything else goes on.
     #[inline]
     pub fn poll(&mut self) -> Result<bool> {
         self.settle();
@@ -32,7 +30,7 @@ impl P2p {
         fault.map(|()| moved)
     }
 
-    /// Takes note of peers that have written for the first time.
+    /// Notes peers that have written for the first time.
     #[inline]
     fn greet(&mut self) -> Result<()> {
         let before = self.writers.len();
@@ -40,7 +38,7 @@ impl P2p {
         if self.writers.len() > before { self.connect_writers(before) } else { Ok(()) }
     }
 
-    /// One that cannot be connected is not looked at again: its ring has another reader.
+    /// A peer that cannot be connected is not looked at again: its ring has another reader.
     #[cold]
     fn connect_writers(&mut self, first: usize) -> Result<()> {
         let mut fault = Ok(());
@@ -97,7 +95,7 @@ impl P2p {
     }
 }
 
-/// Says whose fault it is.
+/// Names the peer in an error.
 #[cold]
 fn named(peer: u32, mut error: Error) -> Error {
     error.message = format!("peer {peer}: {}", error.message);

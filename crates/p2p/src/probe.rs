@@ -44,8 +44,9 @@ impl P2p {
         Some((MessageTicket(self.matcher.messages.insert((envelope, message))), probe))
     }
 
-    /// Takes every message out of the queue and throws it away: this process will start no receive any more. Returns what they were,
-    /// with their contexts. A message that is not here yet is received to its end, without a byte.
+    /// Takes every message out of the queue and drops it: this process will start no receive any more.
+    /// Returns the messages with their contexts. What is still to come of a message is received without
+    /// keeping a byte.
     pub fn drain(&mut self) -> Vec<(u64, Probe)> {
         let mut drained = Vec::new();
         while !self.matcher.unexpected.is_empty()

@@ -1,8 +1,10 @@
-//! The protocols: how a message's bytes get from the send buffer to the receive buffer. This is the one decision by size.
+//! The protocols: how a message's bytes get from the send buffer to the receive buffer. This is the one
+//! decision by size.
 //!
-//! The sender asks once per message (`Lane::protocol`) and keeps the answer. Without credit, an eager message is offered
-//! like a long one. The receiver of an offer asks once per offer (`Matcher::fetch_by`), because only it knows whether it
-//! can read the sender's memory, and which way was measured to be faster (`choice.rs`).
+//! The sender asks once per message (`Lane::protocol`). Without credit, an eager message is offered like a
+//! long one. The receiver asks once per offer (`Matcher::fetch_by`): only it knows whether it can read the
+//! sender's memory, and which way was measured to be faster (`choice.rs`). `outboard plan --p2p` prints the
+//! table.
 //!
 //! Read next: `send.rs`, `pieces.rs`, `rendezvous.rs`.
 
@@ -44,7 +46,7 @@ pub struct Record {
     pub bytes_max: u64,
     /// How the bytes move.
     pub moves: &'static str,
-    /// What must be there, or another protocol is taken.
+    /// What it needs; without it another protocol is taken.
     pub needs: &'static str,
 }
 
@@ -66,7 +68,7 @@ impl Limits {
     /// The protocol of a message that may leave eagerly.
     #[inline(always)]
     pub(crate) fn of(&self, bytes: usize) -> Protocol {
-        // Most messages are short, and end with the first comparison where the first two protocols are one.
+        // The first two protocols are often handled alike, and then cost one comparison.
         match bytes {
             _ if bytes <= self.packet_bytes_max && bytes <= INLINE_BYTES => Protocol::Inline,
             _ if bytes <= self.packet_bytes_max => Protocol::Cell,

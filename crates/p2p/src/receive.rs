@@ -14,7 +14,7 @@ use matching::{Envelope, Pattern};
 use sys::Span;
 use transport::route::{Route, Take};
 
-/// The buffer of such a receive: without gaps, so that a span stays in registers, or with.
+/// The buffer of a receive that is not posted: a span, which stays in registers, or one with gaps.
 trait Landing {
     /// Bytes that it takes.
     fn bytes(&self) -> usize;
@@ -121,8 +121,8 @@ impl P2p {
         Ticket(ours)
     }
 
-    /// Receives the peer's next message, if it has come, is for this receive, and nothing else is under way. Then there is
-    /// nothing to match, and a message in one packet needs no request. The error says that a request is needed.
+    /// Receives the peer's next message if it has come, is for this receive, and nothing else is under way.
+    /// The error says that a request is needed.
     #[inline(always)] // As `isend`.
     pub fn recv_next(
         &mut self,
@@ -189,14 +189,14 @@ impl P2p {
         let Some(Some(peer)) = self.peers.get_mut(source as usize) else {
             return Err(Indirect::Unstarted);
         };
-        let mut one = One { context, tag, landing, direct: Direct::Waiting };
-        let stays = peer.take_for(&mut self.matcher, &mut one);
+        let one = One { context, tag, landing, direct: Direct::Waiting };
+        let (one, stays) = peer.take_for(&mut self.matcher, one);
         match one.direct {
             Direct::Arrived(arrived) => Ok(Some(arrived)),
             Direct::Started(ours) => Err(Indirect::Started(Ticket(ours))),
             _ if stays => Err(Indirect::Unstarted),
             _ => {
-                // It asks for the next packet's lines. What has come just now is taken at the next look.
+                // Asks for the next packet's lines. A packet that has just come is taken at the next look.
                 peer.route.ready();
                 Ok(None)
             }

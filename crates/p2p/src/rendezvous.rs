@@ -1,16 +1,14 @@
-//! Rendezvous: bytes that move after the receive is known.
+//! Rendezvous: bytes that move after the receive is known. The sender offers {bytes, its ticket, its address
+//! or 0}.
 //!
-//! The sender offers {bytes, its ticket, its address if the bytes lie in one stretch}. The receiver then fetches them in one
-//! of three ways. A receive of no bytes, or one that has read them all, answers TAKEN, which ends the send.
-//! - *Read*: it copies from the sender's memory, a piece per poll; the sender need not be in MPI.
-//! - *Stream*: it ASKs for the bytes, which the sender sends as DATA, and which ends the send. Faster where both are in MPI and neither has
-//!   anything else to do, because the two copies overlap in the cache.
-//! - *Read fallback*: it asks, and reads what is left if no DATA comes for `patience_polls`: the sender computes, perhaps for long.
+//! - *Read*: the receiver copies from the sender's memory, a piece per poll, and answers TAKEN, which ends
+//!   the send.
+//! - *Stream*: it ASKs, and the sender sends DATA, which ends the send. Faster where both are in MPI.
+//! - *Read fallback*: it asks, and reads what is left if no DATA comes for `patience_polls`.
 //!
-//! A reader that fails asks for what is left. So DATA of an earlier request may still be under way when it is not wanted any
-//! more; that is what attempts are for. An ASK that its receiver may take back has a number from 1 on, its DATA carry the
-//! same, and DATA with an older number are dropped. The send then ends by TAKEN only, because until then the receiver may
-//! read. Number 0 (`FINAL`) promises not to.
+//! A reader that fails asks for what is left, so DATA of an earlier ASK may come late: each has the number of
+//! its attempt, and older DATA are dropped. With an attempt from 1 on the receiver may read until it answers
+//! TAKEN; attempt 0 (`FINAL`) promises that it does not read.
 
 use crate::config::LargeProtocol;
 use crate::data::Data;
@@ -28,8 +26,8 @@ use transport::owned::Memory;
 use transport::route::{Header, Route};
 use tuning::Way;
 
-/// Bytes that a receive buffer with gaps takes at a time: they stay in the cache between the two copies. Telling the kernel of
-/// every piece instead was slower for all lengths (1 MiB to pieces of 4 KiB 144 us against 84, of 256 B 1.7 ms against 0.1).
+/// Bytes that a receive buffer with gaps takes at a time: they stay in the cache between the two copies
+/// (docs/tuning.md).
 const BOUNCE_BYTES: usize = 256 << 10;
 
 impl Matcher {
@@ -79,7 +77,7 @@ impl Matcher {
         }
     }
 
-    /// How to fetch an offered message whose sender shows it where it lies, or not. Asked once per offer.
+    /// How to fetch an offered message; `is_shown`: the offer has its address. Asked once per offer.
     fn fetch_by(&mut self, lane: &mut Lane, bytes: u64, is_shown: bool) -> Fetch {
         let readable = is_shown && !lane.unreadable;
         let way = self.chooser.begin(lane.distance(&self.chooser), self.sends_open > 0, bytes, readable);
@@ -92,7 +90,7 @@ impl Matcher {
         }
     }
 
-    /// Turns receives whose sender has been silent for too long into readers.
+    /// Receives whose sender has been silent for too long become readers.
     #[cold]
     pub(crate) fn lose_patience(&mut self) {
         let Matcher { fallbacks, requests, reading, patience_polls, .. } = self;
@@ -144,7 +142,8 @@ impl Matcher {
         )
     }
 
-    /// Whether DATA may come from a request that we have taken back: its receive reads by now, asked again, or has ended.
+    /// Whether DATA may come from an ASK that was taken back: its receive reads by now, asked again, or has
+    /// ended.
     fn took_back(&self, ours: u64, sent_for: i32, sender: u32) -> bool {
         match self.requests.get(ours) {
             Some(request) => match request.stage {
@@ -197,7 +196,7 @@ impl Matcher {
         Ok(())
     }
 
-    /// The send that a peer's packet speaks of, if that peer may: once it has our offer.
+    /// The send that a peer's packet names, if the peer has its offer.
     pub(crate) fn offered(&mut self, ours: u64, peer: u32) -> Option<&mut Request> {
         let request = self.requests.get_mut(ours)?;
         match &request.stage {

@@ -9,9 +9,9 @@ use matching::{Entry, Envelope};
 /// An operation: what it moves, how far it is, and how it ended.
 pub(crate) struct Request {
     pub(crate) stage: Stage,
-    /// What it reads or writes; given up when it ends.
+    /// The memory that it reads or writes; given up when it ends.
     pub(crate) data: Data,
-    /// Nobody will ask for the outcome.
+    /// Its ticket is not used any more.
     pub(crate) detached: bool,
     pub(crate) outcome: Outcome,
 }
@@ -36,7 +36,7 @@ pub(crate) struct SendStage {
     pub(crate) peer: u32,
     /// The envelope as the receiver sees it.
     pub(crate) envelope: Envelope,
-    /// How it leaves, unless the credit is used up: then by `Protocol::Offer`, as a synchronous send always does.
+    /// How it leaves while the credit lasts. Without credit, and if synchronous, by `Protocol::Offer`.
     pub(crate) protocol: Protocol,
     pub(crate) progress: SendProgress,
 }
@@ -89,7 +89,7 @@ impl Request {
         }
     }
 
-    /// Marks it done; returns what it held.
+    /// Marks it done. Returns what it held.
     #[inline]
     pub(crate) fn end(&mut self) -> Data {
         self.stage = Stage::Done;

@@ -1,7 +1,7 @@
 //! Starting a send.
 //!
-//! A message that can leave at once needs no request (`send_now`). Every other send waits in its peer's lane, behind the
-//! sends that were started before it (`flush.rs`). Either way its protocol is asked once.
+//! A message that can leave at once needs no request (`send_now`). Every other send waits in its peer's lane,
+//! behind the sends that were started before it (`flush.rs`). Either way its protocol is asked once.
 
 use crate::data::Data;
 use crate::lane::Outgoing;
@@ -82,8 +82,8 @@ impl P2p {
         self.isend_later(mode, protocol, (context, dest, tag), buffer)
     }
 
-    /// Starts a send that must wait for room, begins with an offer, or goes to this process itself: what `send_now` left.
-    /// Errors: as `isend`.
+    /// Starts a send that `send_now` left: it waits for room, begins with an offer, or goes to this process
+    /// itself. Errors: as `isend`.
     #[cold]
     pub fn isend_later(
         &mut self,
@@ -107,8 +107,8 @@ impl P2p {
         Ok(if detached { Ticket::DONE } else { Ticket(ours) })
     }
 
-    /// What a send that does not end at once reads from, and whether nobody waits for its end: a copy in the buffered mode.
-    /// Where the attached buffer seems full, messages that could leave by now get the chance to.
+    /// What a send that does not end at once reads from (in the buffered mode a copy), and whether its ticket
+    /// is not used. If the attached buffer is full, messages that could leave by now do so first.
     pub(crate) fn keep(&mut self, mode: Mode, context: u64, buffer: Buffer) -> Result<(Data, bool)> {
         match mode {
             Mode::Standard | Mode::Synchronous => Ok((Data::User(buffer), false)),

@@ -1,5 +1,5 @@
-//! Memory of messages that came before their receives, kept for the next ones. The allocator gives memory at the end of the heap back to
-//! the system and takes it again, page fault by page fault: a sender ahead of its receiver then took ten times as long.
+//! Memory of unexpected messages, kept for the next ones: the allocator gives memory at the end of the heap
+//! back to the system, and a page fault per page then cost ten times the copy.
 
 use transport::owned::Memory;
 
@@ -11,7 +11,7 @@ pub(crate) struct Spares {
 
 /// Longer pieces are not kept.
 const LOG_MAX: usize = 16;
-/// Nor are more bytes in all: what one peer may have on the way (`Config::credit_bytes`).
+/// The most bytes that are kept, of all lengths together.
 const BYTES_MAX: usize = 1 << 20;
 
 impl Spares {

@@ -35,13 +35,13 @@ pub struct P2p {
     pub(crate) matcher: Matcher,
 }
 
-/// What we know of a peer: the way to it, and what waits to go that way.
+/// The way to a peer, and what waits to go there.
 pub(crate) struct Connection {
     pub(crate) route: Route,
     pub(crate) lane: Lane,
 }
 
-/// Everything that does not belong to one peer.
+/// All that does not belong to one peer.
 pub(crate) struct Matcher {
     pub(crate) requests: Tickets<Request>,
     /// Messages that a matched probe has taken out of the queue.
@@ -56,7 +56,7 @@ pub(crate) struct Matcher {
     pub(crate) reading: VecDeque<u64>,
     /// Receives that will read it if the peer sends nothing for too long.
     pub(crate) fallbacks: Vec<ReadFallback>,
-    /// Where bytes land that a receive buffer with gaps cannot take directly.
+    /// Bytes on their way to a receive buffer with gaps.
     pub(crate) bounce: Option<Memory>,
     pub(crate) buffered: Buffered,
     /// Sends that have not ended: MPI_Finalize waits for them.
@@ -69,7 +69,7 @@ pub(crate) struct Matcher {
 }
 
 impl P2p {
-    /// The state of a process that has done nothing yet. It counts in the telemetry page that is attached by now.
+    /// A process that has done nothing yet. It counts in the telemetry page that is attached by now.
     pub fn new(reach: Reach, config: Config) -> P2p {
         let large_protocol = match config.large_protocol {
             LargeProtocol::Auto if reach.prefers_read() => LargeProtocol::Cma,
@@ -131,7 +131,7 @@ impl P2p {
         request.is_done().then(|| request.outcome.clone())
     }
 
-    /// How an operation ended, once it has; the ticket is then freed.
+    /// How an operation ended, once it has. The ticket is then freed.
     #[inline(always)] // So that the outcome is not copied.
     pub fn take(&mut self, ticket: Ticket) -> Option<Outcome> {
         if ticket == Ticket::DONE {
@@ -142,12 +142,12 @@ impl P2p {
 
     #[inline(always)]
     pub(crate) fn take_posted(&mut self, ticket: u64) -> Option<Outcome> {
-        // What has ended has given its buffer up, so that the outcome is all it holds.
+        // An ended operation has given its buffer up: the outcome is all it holds.
         let outcome = |request: &mut Request| request.is_done().then(|| std::mem::take(&mut request.outcome));
         self.matcher.requests.remove_if(ticket, outcome)
     }
 
-    /// Gives up a ticket. An operation that has not ended goes on to its end (MPI 5.0, section 3.7.3, MPI_Request_free).
+    /// Gives up a ticket. The operation goes on to its end (MPI 5.0, section 3.7.3, MPI_Request_free).
     pub fn free(&mut self, ticket: Ticket) {
         if let Some(posted) = self.give_up_ticket(ticket)
             && let Some(request) = self.matcher.requests.get_mut(posted)
@@ -159,7 +159,7 @@ impl P2p {
         }
     }
 
-    /// Whether every send has ended and nothing waits to leave: what MPI_Finalize waits for.
+    /// Whether every send has ended and no packet waits. MPI_Finalize waits for this.
     pub fn is_quiet(&self) -> bool {
         self.matcher.sends_open == 0 && self.blocked.is_empty()
     }
@@ -172,13 +172,14 @@ impl P2p {
         is_empty && !self.must_poll() && *sends_open == 0
     }
 
-    /// Whether `poll` has work that no peer will ring the doorbell for, so that the process must not sleep.
+    /// Whether `poll` has work for which no doorbell rings, so the process must not sleep.
     #[inline]
     pub fn must_poll(&self) -> bool {
         !(self.blocked.is_empty() && self.matcher.reading.is_empty() && self.matcher.fallbacks.is_empty())
     }
 
-    /// Whether nothing has come and nothing waits: what a process asks, with its doorbell armed, before it sleeps.
+    /// Whether nothing has come and nothing waits. A process asks this with its doorbell armed, before it
+    /// sleeps.
     #[inline]
     pub fn is_idle(&self) -> bool {
         let route = |number: &u32| self.peers[*number as usize].as_deref().map(|peer| &peer.route);
@@ -187,13 +188,16 @@ impl P2p {
             && !self.writers.iter().filter_map(route).any(Route::ready)
     }
 
-    /// Whether no message of ours in a context waits for its receive to begin: what MPI_Comm_disconnect waits for.
+    /// Whether no message of ours in a context waits for its receive. MPI_Comm_disconnect waits for this.
     pub fn is_quiet_on(&self, context: u64) -> bool {
-        let sends = |request: &Request| matches!(&request.stage, Stage::Send(send) if send.envelope.context == context);
+        let sends = |request: &Request| match &request.stage {
+            Stage::Send(send) => send.envelope.context == context,
+            _ => false,
+        };
         self.matcher.sends_open == 0 || !self.matcher.requests.values().any(sends)
     }
 
-    /// Lets all peers go, once nothing is under way; what comes later finds them again.
+    /// Drops all connections, once nothing is under way. Later operations make them again.
     pub fn release(&mut self) {
         self.peers.iter_mut().for_each(|peer| *peer = None);
         self.writers.clear();
@@ -201,7 +205,7 @@ impl P2p {
         self.reach.forget_arrivals();
     }
 
-    /// Begins anew with a peer in whose place there may be another process than before. The rings go on where they are.
+    /// Begins anew with a peer whose place another process may have taken. The rings go on where they are.
     pub fn renew(&mut self, number: u32) {
         let generation = self.reach.generation(number);
         if let Some(Some(peer)) = self.peers.get_mut(number as usize)
@@ -243,7 +247,7 @@ impl Matcher {
         self.counters.count(bytes, length as u64);
     }
 
-    /// Ends an operation, and forgets it if nobody will ask.
+    /// Ends an operation. Forgets it if its ticket is not used any more.
     #[inline]
     pub(crate) fn complete(&mut self, ticket: u64) {
         let request = self.requests.get_mut(ticket).expect("an operation that completes is known");

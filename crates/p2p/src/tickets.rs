@@ -2,16 +2,16 @@
 
 /// Values by ticket. A ticket of a removed value finds nothing, even after its place was used again.
 pub(crate) struct Tickets<T> {
-    slots: Vec<Slot<T>>,
+    slots: Vec<Cell<T>>,
     free: Vec<u32>,
 }
 
-struct Slot<T> {
+struct Cell<T> {
     generation: u32,
     value: Option<T>,
 }
 
-impl<T> Slot<T> {
+impl<T> Cell<T> {
     /// The last generation is left out: u64::MAX is never a ticket.
     #[inline]
     fn vacate(&mut self) {
@@ -30,13 +30,13 @@ impl<T> Tickets<T> {
         self.enter(value).0
     }
 
-    /// As `insert`, and the value where it lies.
+    /// As `insert`; also returns the value.
     #[inline]
     pub(crate) fn enter(&mut self, value: T) -> (u64, &mut T) {
         let index = match self.free.pop() {
             Some(index) => index,
             None => {
-                self.slots.push(Slot { generation: 0, value: None });
+                self.slots.push(Cell { generation: 0, value: None });
                 self.slots.len() as u32 - 1
             }
         };

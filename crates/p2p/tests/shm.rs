@@ -21,7 +21,7 @@ fn run(ranks: u32, config: Config, body: impl Fn(&mut P2p) + Sync) {
             scope.spawn(move || {
                 let mut p2p = P2p::new(Reach::Shm(Port::new(segment.clone(), rank)), config);
                 body(&mut p2p);
-                // As in MPI_Finalize: nobody leaves while a peer may still need an answer.
+                // As in MPI_Finalize: a peer may still need an answer.
                 while !p2p.is_quiet() {
                     turn(&mut p2p);
                 }
@@ -41,8 +41,8 @@ fn turn(p2p: &mut P2p) {
     }
 }
 
-/// Goal: whoever sleeps is woken for whatever comes, and nobody sleeps over his own work. Method: both ranks go to sleep on
-/// their bells whenever a poll finds nothing, for minutes; a wake-up that is missing hangs the test.
+/// Goal: a sleeper is woken by whatever comes, and no rank sleeps over its own work. Method: both ranks sleep
+/// on their bells whenever a poll finds nothing, for minutes; a lost wake-up hangs the test.
 #[test]
 fn sleepers_are_woken() {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 1 }).unwrap();
@@ -56,7 +56,7 @@ fn sleepers_are_woken() {
             for bytes in [8, 5000, 600_000] {
                 let (from, into) = (Bytes::new(bytes).holding(round), Bytes::new(bytes));
                 let first = p2p.irecv(1, None, None, into.buffer());
-                // One answers what the other begins, so that somebody always sleeps.
+                // One rank answers what the other begins, so one of them always sleeps.
                 if rank == 1 {
                     sleep_until(&mut p2p, &segment, first);
                 }
@@ -106,7 +106,8 @@ fn configs() -> [Config; 3] {
     ]
 }
 
-/// Goal: every length and form arrives whole, by every protocol. Method: both directions at once, around all the borders.
+/// Goal: every length and form arrives whole, by every protocol. Method: both directions at once, around all
+/// the borders.
 #[test]
 fn every_length() {
     for config in configs() {
@@ -154,8 +155,8 @@ fn every_length() {
     }
 }
 
-/// Goal: a flood in every direction, far beyond rings and credits, stays in order. Method: four ranks send each other
-/// messages of drawn lengths before they receive any.
+/// Goal: a flood in every direction, far beyond rings and credits, stays in order. Method: four ranks send
+/// each other messages of drawn lengths before they receive any.
 #[test]
 fn floods_stay_in_order() {
     seeds(3, |seed| {

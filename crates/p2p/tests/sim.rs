@@ -3,9 +3,8 @@
 mod job;
 
 use error::Class;
-use job::{Bytes, CALM, Job, drawn, element, moods, seeds, small};
+use job::{Bytes, CALM, Job, drawn, moods, seeds, small};
 use outboard_p2p::{AttachedBuffer, Config, Indirect, LargeProtocol, Mode, Outcome, Owner, Pending, Ticket};
-use std::sync::Arc;
 use transport::sim::Conditions;
 
 const CONTEXT: u64 = 0xc0;
@@ -42,7 +41,8 @@ fn order_survives_delay() {
     });
 }
 
-/// Goal: a message that is received without a request is the next in order, or else a receive must be started.
+/// Goal: a message that is received without a request is the next in order, or else a receive must be
+/// started.
 #[test]
 fn the_next_message_needs_no_request() {
     let (mut without, mut begun) = (0, 0);
@@ -102,7 +102,8 @@ fn the_next_message_needs_no_request() {
     assert!(without > 1000 && begun > 100, "{without} messages whole, {begun} in part");
 }
 
-/// Goal: a message that was received without a request gives its credit back. Method: more of them than the credit lasts for.
+/// Goal: a message that was received without a request gives its credit back. Method: more of them than the
+/// credit lasts for.
 #[test]
 fn the_next_message_gives_credit_back() {
     let mut job = Job::new(2, 1, CALM, small());
@@ -143,8 +144,8 @@ fn synchronous_waits_for_the_receive() {
     }
 }
 
-/// Goal: what a peer must keep for us is bounded. Method: send far beyond the credit, with nobody receiving; what was not sent
-/// eagerly is only offered, and costs its receiver no copy.
+/// Goal: what a peer must keep for us is bounded. Method: send far beyond the credit, with nobody receiving;
+/// what was not sent eagerly is only offered, and costs its receiver no copy.
 #[test]
 fn credit_bounds_unexpected_bytes() {
     for (dest, bytes) in [(1, 100), (1, 0), (0, 100)] {
@@ -178,7 +179,8 @@ fn credit_bounds_unexpected_bytes() {
     }
 }
 
-/// Goal: credit also comes back from messages that are matched as they arrive: all of a hundred leave at once.
+/// Goal: credit also comes back from messages that are matched as they arrive: all of a hundred leave at
+/// once.
 #[test]
 fn credit_comes_back_at_once() {
     // To oneself; to a receive that waits, or is posted; whole, or in pieces.
@@ -206,8 +208,8 @@ fn credit_comes_back_at_once() {
     }
 }
 
-/// Goal: a message longer than the buffer is the receiver's error, with the facts; the sender ends well. Method: every way a
-/// message can travel.
+/// Goal: a message longer than the buffer is the receiver's error, with the facts; the sender ends well.
+/// Method: every way a message can travel.
 #[test]
 fn truncation_names_the_facts() {
     let ways = [
@@ -241,8 +243,8 @@ fn truncation_names_the_facts() {
     }
 }
 
-/// Goal: a long message comes although its sender computes, and the sender is told afterwards. Method: poll the receiver only,
-/// from the start, or after the sender has answered with some packets and left.
+/// Goal: a long message comes although its sender computes, and the sender is told afterwards. Method: poll
+/// the receiver only, from the start, or after the sender has answered with some packets and left.
 #[test]
 fn an_absent_sender_is_read() {
     for polls_of_sender in [0, 1, 2] {
@@ -288,8 +290,9 @@ fn cancel() {
     b.assert_holds(6, 500);
 }
 
-/// Goal: receives that are not posted yet are receives like others: cancelled and freed at once, ahead of every later one, however many.
-/// Method: few, and more than have room; one is cancelled and one freed, the others are asked for from the last to the first.
+/// Goal: receives that are not posted yet are receives like others: cancelled and freed at once, ahead of
+/// every later one, however many. Method: few, and more than have room; one is cancelled and one freed, the
+/// others are asked for from the last to the first.
 #[test]
 fn receives_that_are_not_posted() {
     let mut job = Job::new(2, 5, Conditions { ring_packets: 2000, ..CALM }, small());
@@ -331,8 +334,8 @@ fn receives_that_are_not_posted() {
     }
 }
 
-/// Goal: who asks for one receive that is not posted takes what has come for those before it, too, each into its own buffer and each
-/// peer's in its order; what is there is over, whatever is then done with its ticket.
+/// Goal: asking for one receive that is not posted takes what has come for those before it, too: each into
+/// its own buffer, each peer's in its order. What has come has ended, whatever is done with its ticket.
 #[test]
 fn messages_come_for_all_that_are_not_posted() {
     let mut job = Job::new(3, 5, CALM, small());
@@ -371,8 +374,8 @@ fn messages_come_for_all_that_are_not_posted() {
     (0..6).for_each(|at| into[at].assert_holds(at as u64, into[at].bytes));
 }
 
-/// Goal: a send that has not matched can be cancelled wherever it is: in the queue, at the peer, at oneself; and nobody gets its
-/// message. One that a probe has matched cannot.
+/// Goal: a send that has not matched can be cancelled in the queue, at the peer and at its own process; its
+/// message is not received. A send that a probe has matched cannot.
 #[test]
 fn cancel_sends() {
     for seed in 0..20 {
@@ -406,9 +409,10 @@ fn cancel_sends() {
     }
 }
 
-/// Goal: a message of which some pieces have come is a message like others: probed with its whole length, taken by a matched probe, received
-/// into any buffer, thrown away; the rest follows it. Its send can no longer be cancelled, and messages behind it wait. Method: a ring that
-/// holds three packets, so that it stops before each number of pieces.
+/// Goal: a message of which some pieces have come is a message like others: probed with its whole length,
+/// taken by a matched probe, received into any buffer, thrown away; the rest follows it. Its send can no
+/// longer be cancelled, and messages behind it wait. Method: a ring that holds three packets, so that it
+/// stops before each number of pieces.
 #[test]
 fn messages_of_which_a_part_has_come() {
     let config = Config { eager_bytes_max: 800, ..small() };
@@ -461,7 +465,7 @@ fn messages_of_which_a_part_has_come() {
     }
 }
 
-/// Goal: a matched probe takes the message out of everybody else's sight; a plain one does not.
+/// Goal: a message that a matched probe has taken is found no more; after a plain probe it is.
 #[test]
 fn probes() {
     for (bytes, dest) in [(8, 1), (100, 1), (400, 1), (3000, 1), (8, 0), (3000, 0)] {
@@ -548,84 +552,6 @@ fn freed_operations_go_on() {
     );
 }
 
-/// What a table says that reads exchanged messages where `reads`.
-fn exchange(reads: bool) -> tuning::Tuning {
-    let mut tuning = tuning::Tuning::default();
-    let row = tuning::read_row(tuning::Distance::Far, tuning::Load::Exchange);
-    tuning.set(row, u64::from(reads), tuning::Source::Table);
-    tuning
-}
-
-/// Goal: who sends a long message and receives one reads it, and needs no more of its sender than the offer; who only receives is sent
-/// it. Method: the receiver alone is polled once the offers are there.
-#[test]
-fn an_exchange_is_read() {
-    for (reads, sends, comes) in [(true, true, true), (false, true, false), (true, false, false)] {
-        let config = Config { tuning: exchange(reads), patience_polls: 1000, ..small() };
-        let mut job = Job::new(2, 4, CALM, config);
-        let (from, back) = (Bytes::new(800).holding(1), Bytes::new(800).holding(2));
-        let (into, there) = (Bytes::new(800), Bytes::new(800));
-        let send = job.ranks[0].isend(Mode::Standard, CONTEXT, 1, 5, from.buffer()).unwrap();
-        let other = job.ranks[0].irecv(CONTEXT, Some(1), Some(6), there.buffer());
-        let start = || job.ranks[1].isend(Mode::Standard, CONTEXT, 0, 6, back.buffer()).unwrap();
-        let answer = sends.then(start);
-        let receive = job.ranks[1].irecv(CONTEXT, Some(0), Some(5), into.buffer());
-        for _ in 0..100 {
-            job.ranks[1].poll().unwrap();
-        }
-        assert_eq!(job.ranks[1].is_done(receive), comes, "{reads} {sends}");
-        job.wait(0, send);
-        job.wait(1, receive);
-        into.assert_holds(1, 800);
-        if let Some(answer) = answer {
-            job.wait(0, other);
-            job.wait(1, answer);
-            there.assert_holds(2, 800);
-        }
-    }
-}
-
-/// Goal: only as many messages are taken as there are receives, in pieces or not. Method: so many rounds that every entry held another receive
-/// before, into which the second message would fit.
-#[test]
-fn the_message_behind_one_in_pieces_stays() {
-    let mut job = Job::new(2, 5, CALM, Config { eager_bytes_max: 400, ..small() });
-    for id in 0..300 {
-        let (one, two) = (Bytes::new(400).holding(id), Bytes::new(8).holding(id + 1000));
-        let (into_one, into_two) = (Bytes::new(400), Bytes::new(8));
-        let receive = job.ranks[1].irecv(CONTEXT, Some(0), Some(5), into_one.buffer());
-        for message in [&one, &two] {
-            job.ranks[0].isend(Mode::Standard, CONTEXT, 1, 5, message.buffer()).unwrap();
-        }
-        assert_eq!(job.wait(1, receive).bytes, 400);
-        let receive = job.ranks[1].irecv(CONTEXT, Some(0), Some(5), into_two.buffer());
-        assert_eq!(job.wait(1, receive).bytes, 8);
-        into_one.assert_holds(id, 400);
-        into_two.assert_holds(id + 1000, 8);
-    }
-}
-
-/// Goal: lengths beyond 32 bits work on every way. Method: 2 GiB and a bit from a layout that repeats 1 MiB, to one that writes
-/// it over and over.
-#[test]
-fn messages_beyond_two_gib() {
-    let pieces = 2049;
-    for (dest, large_protocol) in [(0, LargeProtocol::Auto), (1, LargeProtocol::Cells)] {
-        let config = Config { large_protocol, ..Config::default() };
-        let mut job = Job::new(2, 1, Conditions { payload_bytes_max: 4 << 20, ..CALM }, config);
-        let (from, into) = (Bytes::new(1 << 20).holding(1), Bytes::new(1 << 20));
-        let layout = Arc::new(element(1 << 20, 0));
-        // SAFETY: both live to the end of the test, and the layout touches only their 1 MiB.
-        let claim =
-            |bytes: &Bytes| unsafe { datatype::Buffer::claim(bytes.span().address(), pieces, &layout) };
-        let receive = job.ranks[dest].irecv(CONTEXT, None, None, claim(&into));
-        let send = job.ranks[0].isend(Mode::Standard, CONTEXT, dest as u32, 5, claim(&from)).unwrap();
-        assert_eq!(job.wait(dest, receive).bytes, pieces << 20);
-        job.wait(0, send);
-        into.assert_holds(1, 1 << 20);
-    }
-}
-
 /// Goal: a rank that is no process of the job is refused.
 #[test]
 fn a_stranger_is_refused() {
@@ -634,8 +560,8 @@ fn a_stranger_is_refused() {
     assert_eq!(error.class, Class::Rank);
 }
 
-/// Goal: a message takes the most specific buffer, and a flush waits for the messages before it only. Method: three buffers of
-/// different room.
+/// Goal: a message takes the most specific buffer, and a flush waits for the messages before it only. Method:
+/// three buffers of different room.
 #[test]
 fn specific_buffers() {
     let mut job = Job::new(2, 3, Conditions { ring_packets: 1, ..CALM }, small());

@@ -35,8 +35,8 @@ struct Traffic {
     sends: Vec<(u32, Ticket)>,
     /// By rank.
     receives: Vec<Vec<Receive>>,
-    /// Receives fit the next message of their source, and ranks hardly do anything else: then messages are taken by receives that were never
-    /// posted (`deferred.rs`).
+    /// Receives fit the next message of their source, and ranks hardly do anything else: then messages are
+    /// taken by receives that were never posted (`deferred.rs`).
     orderly: bool,
     /// By rank and source: the messages before this id have a receive that fits.
     awaited: Vec<[u64; RANKS as usize]>,
@@ -192,7 +192,8 @@ impl Traffic {
         self.receives.iter().flatten().filter(|receive| receive.got.is_some()).count()
     }
 
-    /// Ends what random receives left over: cancels those that nothing fits, and takes every message that is still there.
+    /// Ends what random receives left over: cancels those that nothing fits, and takes every message that is
+    /// still there.
     fn drain(&mut self) {
         for turn in 0..200_000 {
             if self.received() == self.messages.len() {
@@ -213,8 +214,9 @@ impl Traffic {
         panic!("only {} of {} messages came", self.received(), self.messages.len());
     }
 
-    /// MPI 5.0, section 3.5. Of two messages of one sender that both fit a receive, the one sent first must have been taken by
-    /// the time the other is: so by a receive posted no later. And no receive stays empty while a later one takes what fits it.
+    /// MPI 5.0, section 3.5. Of two messages of one sender that both fit a receive, the one sent first must
+    /// have been taken by the time the other is: so by a receive posted no later. And no receive stays empty
+    /// while a later one takes what fits it.
     fn judge(&self) {
         let order: HashMap<u64, usize> = (0..RANKS as usize)
             .flat_map(|rank| {
@@ -263,9 +265,10 @@ fn came(messages: &[Message], rank: usize, outcome: &Outcome, memory: &Bytes) ->
     id
 }
 
-/// Goal: MPI's order and whole messages under any traffic. Method: 40 random messages of all modes, with gaps and without, to
-/// random receives, matched probes and cancels, or nearly all to receives that fit, on a network of random moods; the bytes tell which message came, and the
-/// rules of the standard judge. Ids grow with the order of sending, per sender.
+/// Goal: MPI's order and whole messages under any traffic. Method: 40 random messages of all modes, with gaps
+/// and without, to random receives, matched probes and cancels, or nearly all to receives that fit, on a
+/// network of random moods; the bytes tell which message came, and the rules of the standard judge. Ids grow
+/// with the order of sending, per sender.
 #[test]
 fn random_traffic() {
     seeds(1500, |seed| {

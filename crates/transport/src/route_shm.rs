@@ -126,7 +126,8 @@ impl Link {
             let header = packet(header, bytes as u8, 0);
             self.sender.send(&header, move |inline, _| fill(inline))
         } else {
-            self.send_cell(header, bytes, fill)
+            let Header { kind, tag, context } = *header;
+            self.send_cell(kind, tag, context, bytes, fill)
         };
         // Who has heard nothing since his last packet is likely to send more; who has, is talking by turns.
         let heard = self.receiver.received();
@@ -140,10 +141,18 @@ impl Link {
         }
     }
 
-    #[inline(never)] // The way of the shortest has no place for it.
-    fn send_cell(&mut self, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> ring::Sent {
+    /// The header is told in parts, which then stay in registers on the path of shorter packets.
+    #[inline(never)]
+    fn send_cell(
+        &mut self,
+        kind: u8,
+        tag: i32,
+        context: u64,
+        bytes: usize,
+        fill: impl FnOnce(Span),
+    ) -> ring::Sent {
         assert!(bytes <= CELL_BYTES, "{bytes} bytes in one packet");
-        let header = packet(header, 0, bytes as u16);
+        let header = packet(&Header { kind, tag, context }, 0, bytes as u16);
         self.sender.send_back(&header, &mut self.receiver, move |_, cell| fill(cell))
     }
 

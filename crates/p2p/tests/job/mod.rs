@@ -152,7 +152,8 @@ pub fn small() -> Config {
     }
 }
 
-/// The same, with a longest eager message drawn from a seed: packets carry it whole, or in pieces. In every second the messages of an exchange are read.
+/// The same, with a longest eager message drawn from a seed. Every second seed reads the messages of an
+/// exchange.
 pub fn drawn(seed: u64) -> Config {
     let mut tuning = tuning::Tuning::default();
     let row = tuning::read_row(tuning::Distance::Far, tuning::Load::Exchange);

@@ -1,0 +1,88 @@
+//! Long messages over a simulated network: exchanged, in pieces, and beyond 2 GiB.
+
+mod job;
+
+use job::{Bytes, CALM, Job, element, small};
+use outboard_p2p::{Config, LargeProtocol, Mode};
+use std::sync::Arc;
+use transport::sim::Conditions;
+
+const CONTEXT: u64 = 3;
+
+/// What a table says that reads exchanged messages where `reads`.
+fn exchange(reads: bool) -> tuning::Tuning {
+    let mut tuning = tuning::Tuning::default();
+    let row = tuning::read_row(tuning::Distance::Far, tuning::Load::Exchange);
+    tuning.set(row, u64::from(reads), tuning::Source::Table);
+    tuning
+}
+
+/// Goal: a rank that sends and receives a long message reads it, and needs only the offer of its sender; a
+/// rank that only receives is sent it. Method: only the receiver is polled once the offers are there.
+#[test]
+fn an_exchange_is_read() {
+    for (reads, sends, comes) in [(true, true, true), (false, true, false), (true, false, false)] {
+        let config = Config { tuning: exchange(reads), patience_polls: 1000, ..small() };
+        let mut job = Job::new(2, 4, CALM, config);
+        let (from, back) = (Bytes::new(800).holding(1), Bytes::new(800).holding(2));
+        let (into, there) = (Bytes::new(800), Bytes::new(800));
+        let send = job.ranks[0].isend(Mode::Standard, CONTEXT, 1, 5, from.buffer()).unwrap();
+        let other = job.ranks[0].irecv(CONTEXT, Some(1), Some(6), there.buffer());
+        let start = || job.ranks[1].isend(Mode::Standard, CONTEXT, 0, 6, back.buffer()).unwrap();
+        let answer = sends.then(start);
+        let receive = job.ranks[1].irecv(CONTEXT, Some(0), Some(5), into.buffer());
+        for _ in 0..100 {
+            job.ranks[1].poll().unwrap();
+        }
+        assert_eq!(job.ranks[1].is_done(receive), comes, "{reads} {sends}");
+        job.wait(0, send);
+        job.wait(1, receive);
+        into.assert_holds(1, 800);
+        if let Some(answer) = answer {
+            job.wait(0, other);
+            job.wait(1, answer);
+            there.assert_holds(2, 800);
+        }
+    }
+}
+
+/// Goal: only as many messages are taken as there are receives, in pieces or not. Method: so many rounds that
+/// every entry held another receive before, into which the second message would fit.
+#[test]
+fn the_message_behind_one_in_pieces_stays() {
+    let mut job = Job::new(2, 5, CALM, Config { eager_bytes_max: 400, ..small() });
+    for id in 0..300 {
+        let (one, two) = (Bytes::new(400).holding(id), Bytes::new(8).holding(id + 1000));
+        let (into_one, into_two) = (Bytes::new(400), Bytes::new(8));
+        let receive = job.ranks[1].irecv(CONTEXT, Some(0), Some(5), into_one.buffer());
+        for message in [&one, &two] {
+            job.ranks[0].isend(Mode::Standard, CONTEXT, 1, 5, message.buffer()).unwrap();
+        }
+        assert_eq!(job.wait(1, receive).bytes, 400);
+        let receive = job.ranks[1].irecv(CONTEXT, Some(0), Some(5), into_two.buffer());
+        assert_eq!(job.wait(1, receive).bytes, 8);
+        into_one.assert_holds(id, 400);
+        into_two.assert_holds(id + 1000, 8);
+    }
+}
+
+/// Goal: lengths beyond 32 bits work on every way. Method: 2 GiB and a bit from a layout that repeats 1 MiB,
+/// to one that writes it over and over.
+#[test]
+fn messages_beyond_two_gib() {
+    let pieces = 2049;
+    for (dest, large_protocol) in [(0, LargeProtocol::Auto), (1, LargeProtocol::Cells)] {
+        let config = Config { large_protocol, ..Config::default() };
+        let mut job = Job::new(2, 1, Conditions { payload_bytes_max: 4 << 20, ..CALM }, config);
+        let (from, into) = (Bytes::new(1 << 20).holding(1), Bytes::new(1 << 20));
+        let layout = Arc::new(element(1 << 20, 0));
+        // SAFETY: both live to the end of the test, and the layout touches only their 1 MiB.
+        let claim =
+            |bytes: &Bytes| unsafe { datatype::Buffer::claim(bytes.span().address(), pieces, &layout) };
+        let receive = job.ranks[dest].irecv(CONTEXT, None, None, claim(&into));
+        let send = job.ranks[0].isend(Mode::Standard, CONTEXT, dest as u32, 5, claim(&from)).unwrap();
+        assert_eq!(job.wait(dest, receive).bytes, pieces << 20);
+        job.wait(0, send);
+        into.assert_holds(1, 1 << 20);
+    }
+}
