@@ -258,7 +258,7 @@ pub const TABLE: &[Setting] = &[
         scope: Scope::Process,
         internal: false,
         doc: "The longest message that is sent without asking; longer ones wait for the receiver's buffer. With the default it is less where the receiver does better to read shorter ones (`outboard info --tuning`).",
-        why: "Who asks loses a round trip before the first byte; up to here that is more than an unexpected message's third copy costs the others. Above 8 KiB it travels in pieces.",
+        why: "Who asks loses a round trip before the first byte; up to here that is more than an unexpected message's third copy costs the others. Above 16 KiB it travels in pieces.",
     },
     Setting {
         name: "eager_credit_bytes",

@@ -1,10 +1,10 @@
-//! Ways to reach a peer: `own` (this process), `shm` (the node), `sim` (a seeded model, for tests).
+//! Ways to reach a peer: `Loopback` (this process), `shm` (the node), `sim` (a seeded model, for tests).
 //!
-//! The job's shared memory is one sealed memfd, made by `mpirun` (or by a program that runs alone), inherited by every
-//! rank and every proxy, and gone with the last of them: nothing is ever named, so nothing can be left behind. It is
-//! sparse: a ring or an arena costs memory when it is first touched, never before.
+//! The job's shared memory is one sealed memfd. `mpirun` makes it, or a program that runs alone; every rank
+//! and proxy inherits it; it is gone with the last of them. It has no name, so nothing is left behind. It is
+//! sparse: a ring or an arena costs memory only once it is touched.
 //!
-//! Read next: `shm/segment.rs` (the map of that memory), `shm/ring.rs`, `shm/arena.rs`.
+//! Read next: `route.rs`, `shm/segment.rs` (the map of that memory), `shm/ring.rs`, `shm/arena.rs`.
 
 pub mod owned;
 mod packet;

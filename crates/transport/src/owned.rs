@@ -1,7 +1,7 @@
 //! Memory of our own in which bytes wait: unexpected messages, and buffered sends until they have left.
 //!
-//! It is lent as Rust slices, never as spans, so that nothing outlives it. Its content is undefined until it is written,
-//! hence `MaybeUninit`; `sys::Span` and `datatype::Buffer` copy to and from such slices.
+//! It is lent as Rust slices, never as spans, so that nothing outlives it. Its content is undefined until it
+//! is written, hence `MaybeUninit`; `sys::Span` and `datatype::Buffer` copy to and from such slices.
 
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};

@@ -3,7 +3,8 @@
 pub use crate::shm::ring::Take;
 use sys::Span;
 
-/// What a packet says before its payload. What the numbers mean is the protocol's business (`p2p/src/packet.rs`).
+/// What a packet says before its payload. What the numbers mean is the protocol's business
+/// (`p2p/src/packet.rs`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// The kind of packet; never 0.
@@ -17,8 +18,8 @@ pub struct Header {
 /// Payload that travels beside the header, in the same slot.
 pub const INLINE_BYTES: usize = 40;
 
-/// The longest message that had best go in one packet, and the least that a packet of a longer one carries, but the last
-/// (docs/tuning.md, "Transport").
+/// The longest message that had best go in one packet, and the least that a packet of a longer one carries,
+/// but the last (docs/tuning.md, "Transport").
 pub const PACKET_BYTES_MAX: usize = 16 << 10;
 
 /// The answer to a send.
@@ -31,7 +32,8 @@ pub enum Sent {
     Full,
 }
 
-/// Takes packets one after the other. A trait and not a closure, because a closure cannot be told to be inlined.
+/// Takes packets one after the other. A trait and not a closure, because a closure cannot be told to be
+/// inlined.
 pub trait PacketSink {
     /// Looks at a packet, whose payload is valid during the call only.
     fn packet(&mut self, header: &Header, payload: Span) -> Take;

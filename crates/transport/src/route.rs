@@ -1,10 +1,10 @@
-//! Every way to reach a peer, in one closed enum and one `match` for each thing that can be done.
+//! Every way to reach a peer: one closed enum, and one `match` for each thing that can be done.
 //!
-//! A route carries packets in both directions between this process and one peer, in order. It never waits: a full ring is
-//! an answer (`Sent::Full`). Beside the packets each direction has one *consumed* word, by which a receiver gives
-//! credit back, and, where the kernel allows, the peer's memory can be read.
+//! A route carries packets in both directions between this process and one peer, in order. It never waits:
+//! without room a send is refused (`Sent::Full`). Each direction also has one *consumed* word, by which a
+//! receiver gives credit back. Where the kernel allows, the peer's memory can be read.
 //!
-//! Read next: `shm/ring.rs`, `sim.rs`.
+//! Read next: `route_shm.rs`, `shm/ring.rs`, `sim.rs`.
 
 pub use crate::packet::{Header, INLINE_BYTES, PACKET_BYTES_MAX, PacketSink, Sent, Take};
 use crate::shm::Segment;
@@ -94,7 +94,7 @@ impl Reach {
         }
     }
 
-    /// Has `arrivals` tell of all peers again.
+    /// Makes `arrivals` tell of all peers again.
     pub fn forget_arrivals(&mut self) {
         match self {
             Reach::Shm(port) => port.forget_arrivals(),
@@ -132,7 +132,8 @@ impl Route {
         }
     }
 
-    /// Puts a packet with `bytes` bytes of payload, which `fill` writes, on its way, and wakes the peer if it sleeps.
+    /// Puts a packet with `bytes` bytes of payload, which `fill` writes, on its way, and wakes the peer if it
+    /// sleeps.
     #[inline]
     pub fn send(&mut self, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent {
         match self {
@@ -142,8 +143,8 @@ impl Route {
         }
     }
 
-    /// Whether there is room now for a packet of a few words and `bytes` bytes in packets of at most `chunk_bytes`: the
-    /// next sends are these.
+    /// Whether there is room now for a packet of a few words and `bytes` bytes in packets of at most
+    /// `chunk_bytes`. Then the next sends succeed, if they are these.
     pub fn has_room(&mut self, bytes: usize, chunk_bytes: usize) -> bool {
         match self {
             Route::Loopback => unreachable!("{NO_PACKETS}"),
@@ -152,8 +153,8 @@ impl Route {
         }
     }
 
-    /// Takes the next packet, if one has arrived, and says so; its payload is valid during `each` only.
-    /// Errors: the peer has written nonsense where packets lie.
+    /// Takes the next packet, and returns whether there was one. The payload is valid during `each` only.
+    /// Errors: the peer has written nonsense into the ring.
     #[inline]
     pub fn poll(&mut self, each: impl FnOnce(&Header, Span)) -> Result<bool> {
         match self {
@@ -176,7 +177,7 @@ impl Route {
         }
     }
 
-    /// What the peer has consumed of our packets, in its units, since the job began; it wraps.
+    /// What the peer has consumed of our packets since the job began, in its units. It wraps.
     #[inline]
     pub fn consumed(&self) -> u64 {
         match self {
@@ -196,7 +197,7 @@ impl Route {
         }
     }
 
-    /// Bytes of the next packet of a message of `message_bytes` bytes that goes in several.
+    /// Payload of the next packet of a message of `message_bytes` bytes that goes in several packets.
     pub fn chunk_for(&self, message_bytes: usize) -> usize {
         match self {
             Route::Loopback => unreachable!("{NO_PACKETS}"),
@@ -214,7 +215,8 @@ impl Route {
         }
     }
 
-    /// Reads the peer's memory at `address` into `to`; false where that is not possible, with `to` undefined.
+    /// Reads the peer's memory at `address` into `to`. False where that is not possible; `to` is then
+    /// undefined.
     pub fn read(&self, address: usize, to: Span) -> bool {
         match self {
             Route::Loopback => unreachable!("{NO_PACKETS}"),

@@ -8,14 +8,14 @@ use std::cell::OnceCell;
 use std::sync::atomic::Ordering;
 use sys::Span;
 
-/// A longer message takes no recycled buffers: there are too few, and they would only touch more of the caches.
+/// A longer message takes no recycled buffers: there are too few, and they would touch more of the caches.
 const RECYCLED_MESSAGE_BYTES_MAX: usize = 512 << 10;
 
 /// This rank's way into the segment.
 pub struct Port {
     segment: Segment,
     rank: u32,
-    /// Who has written to us, as far as `arrivals` has told, 64 ranks a word.
+    /// The peers that have written to us, as far as `arrivals` has told, 64 ranks a word.
     told: Box<[u64]>,
 }
 
@@ -64,7 +64,8 @@ impl Port {
         self.segment.rank(rank).generation.load(Ordering::Relaxed)
     }
 
-    /// Two copies through the ring overlap, but need both ranks at once: they can win only while every rank has a core to itself.
+    /// Two copies through the ring overlap, but need both ranks at once. They win only where every rank has
+    /// its own core.
     pub fn prefers_read(&self) -> bool {
         !self.segment.job().may_spin()
     }
@@ -82,12 +83,12 @@ impl Port {
         })
     }
 
-    /// Has `arrivals` tell of all peers again.
+    /// Makes `arrivals` tell of all peers again.
     pub fn forget_arrivals(&mut self) {
         self.told.fill(0);
     }
 
-    /// Whether a peer has written to us of whom `arrivals` has not told.
+    /// Whether a peer has written to us of which `arrivals` has not told.
     #[inline]
     pub fn has_arrivals(&self) -> bool {
         let senders = &self.segment.rank(self.rank).senders;
@@ -104,7 +105,7 @@ impl Port {
             while news != 0 {
                 let peer = index as u32 * 64 + news.trailing_zeros();
                 news &= news - 1;
-                // Bits beyond the job, or for ourselves, are no peer's.
+                // Bits beyond the job, or of this rank, are no peer's.
                 if peer < self.segment.shape().ranks && peer != self.rank {
                     each(peer);
                 }
@@ -129,7 +130,8 @@ impl Link {
             let Header { kind, tag, context } = *header;
             self.send_cell(kind, tag, context, bytes, fill)
         };
-        // Who has heard nothing since his last packet is likely to send more; who has, is talking by turns.
+        // A rank that has heard nothing since its last packet is likely to send more; otherwise the two take
+        // turns.
         let heard = self.receiver.received();
         if heard == self.heard {
             self.sender.expect_more();
@@ -191,8 +193,8 @@ impl Link {
         self.receiver.consume(amount);
     }
 
-    /// Where messages go to and fro, which recycled buffers show, chunks are short, so that both ranks copy at the same time.
-    /// A rank that only sends need not wait for its peer, so fewer and longer ones are better.
+    /// Where messages go to and fro, which recycled buffers show, chunks are short, so that both ranks copy
+    /// at once. A rank that only sends does not wait for its peer: fewer and longer chunks are better.
     pub(crate) fn chunk_for(&self, message_bytes: usize) -> usize {
         if message_bytes <= RECYCLED_MESSAGE_BYTES_MAX && self.receiver.has_recycled() {
             return RECYCLED_BYTES;

@@ -1,8 +1,9 @@
 //! The sim route: all ranks of a job in one process, and a network whose moods come from a seed.
 //!
-//! Packets between two ranks keep their order, as on every route; everything else is drawn: how long a packet is under way,
-//! whether a ring refuses although it has room, whether a rank's memory can be read. The same seed gives the same job,
-//! as long as its ranks are polled in the same order, for which `Network::below` draws the numbers.
+//! Packets between two ranks keep their order, as on every route; everything else is drawn: how long a packet
+//! is under way, whether a ring refuses although it has room, whether a rank's memory can be read. The same
+//! seed gives the same job, as long as its ranks are polled in the same order, for which `Network::below`
+//! draws the numbers.
 
 use crate::packet::{Header, INLINE_BYTES, PACKET_BYTES_MAX, Sent, Take};
 use std::collections::VecDeque;
@@ -248,7 +249,8 @@ impl Link {
         if state.below(100) < percent {
             return false;
         }
-        // SAFETY: all simulated ranks live in this process, and a peer offers only memory of a send that has not ended.
+        // SAFETY: all simulated ranks live in this process, and a peer offers only memory of a send that has
+        // not ended.
         let from = unsafe { Span::claim(address, to.bytes()) };
         from.copy_to(to);
         true
@@ -257,6 +259,7 @@ impl Link {
 
 /// Lends a packet's bytes for one call, as a ring does.
 fn lend(bytes: &mut [u8], work: impl FnOnce(Span)) {
-    // SAFETY: the exclusive borrow outlives the call, and `work` keeps the span no longer (contract of `Route`).
+    // SAFETY: the exclusive borrow outlives the call, and `work` keeps the span no longer (contract of
+    // `Route`).
     work(unsafe { Span::claim(bytes.as_mut_ptr().expose_provenance(), bytes.len()) })
 }

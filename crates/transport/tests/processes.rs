@@ -1,5 +1,5 @@
-//! What only two real processes can show: an inherited segment, wakes across address spaces, and cross-memory attach.
-//! The program starts itself as its own peer (no harness: the child is told by its arguments).
+//! What only two real processes can show: an inherited segment, wakes across address spaces, and cross-memory
+//! attach. The program starts itself as its own peer (no harness: the child is told by its arguments).
 
 use outboard_transport::shm::ring::{Header, Sent};
 use outboard_transport::shm::{Segment, Shape, State, cma};

@@ -1,5 +1,5 @@
-//! How a rank divides its arena: best fit with coalescing. The books lie in the rank's own memory, where no other
-//! process can spoil them; only offsets are shared.
+//! How a rank divides its arena: best fit with coalescing. Its tables lie in the rank's own memory, where no
+//! other process can spoil them; only offsets are shared.
 
 use super::Arena;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -10,8 +10,8 @@ const PAGE: u64 = 4096;
 const HUGE: u64 = 2 << 20;
 /// Freed allocations from this size on give their memory back to the machine, ...
 const DISCARD: u64 = 1 << 20;
-/// ... once there are so many bytes of them: a first touch costs a page fault per page, several times the copy of the page,
-/// so staging that comes and goes with every operation should find its memory warm.
+/// ... once there are so many bytes of them. A first touch costs a page fault per page, several times the
+/// copy, so staging that comes and goes should find warm memory.
 const WARM_MAX: u64 = 32 << 20;
 
 /// Allocates from one rank's arena. Belongs to that rank alone.
@@ -52,8 +52,8 @@ impl Allocator {
         &self.arena
     }
 
-    /// The offset of `bytes` fresh bytes (at least 64): at a multiple of 64, of 4096 from one page on, of 2 MiB from 2 MiB
-    /// on. Their content is unspecified. None when no free stretch is long enough.
+    /// The offset of `bytes` fresh bytes (at least 64), of unspecified content: a multiple of 64, from a page
+    /// on of 4096, from 2 MiB on of 2 MiB. `None` when no free stretch is long enough.
     pub fn alloc(&mut self, bytes: u64) -> Option<u64> {
         let bytes = bytes.max(1).checked_next_multiple_of(UNIT)?;
         let align = match bytes {
@@ -108,7 +108,7 @@ impl Allocator {
         self.used_bytes
     }
 
-    /// Enters what is being freed as warm; gives everything warm back if that is too much.
+    /// Notes what is being freed as warm. Gives all warm memory back if it is too much.
     fn keep_warm(&mut self, start: u64, bytes: u64) {
         self.warm.insert(start, bytes);
         self.warm_bytes += bytes;
@@ -120,7 +120,7 @@ impl Allocator {
         }
     }
 
-    /// Strikes `[start, end)`, which is being allocated, off the warm parts.
+    /// Takes `[start, end)`, which is being allocated, out of the warm parts.
     fn take_warm(&mut self, start: u64, end: u64) {
         while let Some((&from, &bytes)) = self.warm.range(..end).next_back()
             && from + bytes > start
@@ -137,7 +137,7 @@ impl Allocator {
         }
     }
 
-    /// Strikes a free stretch off the books.
+    /// Takes a free stretch out of the tables.
     fn claim(&mut self, start: u64, length: u64) {
         self.free.remove(&start);
         self.by_size.remove(&(length, start));

@@ -4,7 +4,7 @@ use super::Segment;
 use std::sync::atomic::AtomicU64;
 use sys::Span;
 
-/// A view of one rank's arena: offsets from its start are what processes tell each other. Keeps the segment mapped.
+/// A view of one rank's arena. Processes tell each other offsets from its start. Keeps the segment mapped.
 #[derive(Clone, Debug)]
 pub struct Arena {
     segment: Segment,
@@ -40,8 +40,8 @@ impl Arena {
             return None;
         }
         let span = self.span(offset, (count as u64).checked_mul(8)?)?;
-        // SAFETY: mapped while `self` lives, in bounds (`span`), aligned (maps begin at pages, the offset is a multiple
-        // of 8), and atomics are valid whatever they hold.
+        // SAFETY: mapped while `self` lives, in bounds (`span`), aligned (maps begin at pages, the offset is
+        // a multiple of 8), and atomics are valid whatever they hold.
         Some(unsafe { std::slice::from_raw_parts(span.address() as *const AtomicU64, count) })
     }
 
@@ -54,8 +54,9 @@ impl Arena {
         Some(Words { _arena: self.clone(), span, words: model::words(span) })
     }
 
-    /// The bytes `[offset, offset + bytes)`; none if they are not all inside the arena. They are the arena's until the
-    /// last view of this segment in the process ends; then the addresses stay reserved (`sys::memory::Map`).
+    /// The bytes `[offset, offset + bytes)`; none if they are not all inside the arena. They are the arena's
+    /// until the last view of this segment in the process ends; then the addresses stay reserved
+    /// (`sys::memory::Map`).
     #[inline]
     pub fn span(&self, offset: u64, bytes: u64) -> Option<Span> {
         let inside = offset <= self.bytes() && bytes <= self.bytes() - offset;
@@ -79,7 +80,7 @@ impl Arena {
     }
 }
 
-/// Words of an arena that are looked at so often that they were found and checked once. Keeps the segment mapped.
+/// Words of an arena, found and checked once. Keeps the segment mapped.
 #[derive(Clone, Debug)]
 pub struct Words {
     _arena: Arena,
@@ -102,13 +103,13 @@ impl std::ops::Deref for Words {
     #[inline]
     fn deref(&self) -> &[AtomicU64] {
         let (address, bytes) = (self.span.address(), self.span.bytes());
-        // SAFETY: `Arena::keep` found them aligned and in bounds, the arena that is held keeps them mapped, and atomics are valid
-        // whatever they hold.
+        // SAFETY: `Arena::keep` found them aligned and in bounds, the arena that is held keeps them mapped,
+        // and atomics are valid whatever they hold.
         unsafe { std::slice::from_raw_parts(address as *const AtomicU64, bytes / 8) }
     }
 }
 
-/// Loom's words cannot lie in shared memory: whoever keeps those at one address in a run gets the same ones, zero at first.
+/// Loom's words cannot lie in shared memory: those at one address are the same in a run, zero at first.
 #[cfg(loom)]
 mod model {
     use super::{Span, Words};

@@ -1,4 +1,5 @@
-//! The atomics of the protocols that loom checks (`RUSTFLAGS="--cfg loom" cargo test -p outboard-transport -p outboard-coll --lib loom`).
+//! The atomics of the protocols that loom checks (`RUSTFLAGS="--cfg loom" cargo test -p outboard-transport -p
+//! outboard-coll --lib loom`).
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -1,8 +1,8 @@
 //! Cross-memory attach: reading and writing a peer's private memory with one copy and without its help.
 //!
-//! Whether it works cannot be told from settings (Yama, containers, seccomp, pid namespaces all have a say), so it is tried
-//! for real at first contact with each peer. The pid that a page shows could even mean somebody else in our namespace,
-//! which is why the probe compares a number that only the right process has.
+//! Settings do not tell whether it works (Yama, containers, seccomp, pid namespaces), so it is tried at first
+//! contact with each peer. The pid in a page could be another process in our namespace, so the probe compares
+//! a number that only the right process has.
 
 use super::Segment;
 use error::{Class, Error, Result};
@@ -43,16 +43,17 @@ fn explain(pid: u32, remote: &[Piece], verb: &str, error: std::io::Error) -> Err
     Error::new(class, sentence)
 }
 
-/// Two private words of this process by which peers try whether they can reach it: the first they read, the second they
-/// write. They live as long as the process, because a peer may try at any time.
+/// Two private words of this process by which peers try whether they can reach it. They read the first and
+/// write the second, at any time.
 static PROBE: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// Lets peers reach this process as far as it has a say (Yama), and publishes in the rank's page where to try. Called
-/// once, by the process that is rank `rank`, before its state becomes Running.
+/// Lets peers reach this process (Yama), and publishes where to try. The process that is rank `rank` calls it
+/// once, before its state becomes Running.
 pub fn publish(segment: &Segment, rank: u32) {
     let launcher = segment.job().launcher.load(Ordering::Relaxed);
     if launcher != 0 {
-        // If this fails the probe finds out. A program for which a launcher was started later is no descendant of that.
+        // If this fails the probe finds out. A program for which a launcher was started later is no
+        // descendant of that.
         let _ = match segment.job().adopted.load(Ordering::Relaxed) {
             0 => sys::process::allow_access_by(launcher),
             _ => sys::process::allow_access_by_all(),
@@ -62,13 +63,13 @@ pub fn publish(segment: &Segment, rank: u32) {
     segment.rank(rank).probe.store(PROBE.as_ptr() as u64, Ordering::Release);
 }
 
-/// Whether this process (a rank or a proxy) can read and write the private memory of `rank`, by doing it. 5-10 us: the
-/// caller keeps the answer. False where a setting forbids it, or the rank is not born yet.
+/// Whether this process, a rank or a proxy, can read and write the private memory of `rank`, by doing it: 5
+/// to 10 us, so the caller keeps the answer. False where a setting forbids it, or the rank is not born yet.
 pub fn reaches(segment: &Segment, rank: u32) -> bool {
     let page = segment.rank(rank);
     let (pid, probe) = (page.pid.load(Ordering::Acquire), page.probe.load(Ordering::Acquire));
     let forbidden = segment.job().cma_forbidden.load(Ordering::Relaxed) != 0;
-    // The page is shared memory: an address at the end of the address space must not overflow below.
+    // The page is shared memory: the address must not overflow below.
     if forbidden || pid == 0 || probe == 0 || probe > u64::MAX - 16 {
         return false;
     }

@@ -1,14 +1,15 @@
 //! The word on which a process sleeps, and by which others wake it.
 //!
-//! The word holds a bit "somebody sleeps" and, above it, the number of wakings. Who has news publishes it, fences, and
-//! looks at the bit; who wants to sleep sets the bit, fences, looks for news once more, and sleeps while the word is
-//! unchanged. The two fences are ordered one way or the other: either the ringer sees the bit, or the sleeper sees the
-//! news. Every packet rings; in jobs where hardly anybody sleeps, the sleeper fences for both (`sys::fence`). The bit stays set after a time-out, which costs the next ringer one system call and nobody a wake.
+//! The word holds the bit ASLEEP and, above it, the number of wakings. A ringer publishes its news, fences,
+//! and looks at the bit. A sleeper sets the bit, fences, looks for news once more, and sleeps while the word
+//! is unchanged. One of the fences comes first: either the ringer sees the bit, or the sleeper sees the news.
+//! Where processes hardly ever sleep, the sleeper fences for both (`sys::fence`). After a time-out the bit
+//! stays set, which costs the next ringer one system call.
 
 use super::atomic::{AtomicU32, Ordering, heavy, light};
 use std::time::Duration;
 
-/// The bit that says that somebody sleeps or is about to.
+/// A process sleeps or is about to.
 const ASLEEP: u32 = 1;
 
 /// The longest sleep of a process that cannot fence for others.
@@ -35,13 +36,13 @@ pub struct Doorbell {
 }
 
 impl Doorbell {
-    /// Wakes whoever sleeps, so that it sees what this thread has stored so far. A load when nobody does.
+    /// Wakes the process if it sleeps; it then sees what this thread has stored so far. Otherwise a load.
     #[inline]
     pub fn ring(&self) {
         Doorbell::ring_all([self]);
     }
 
-    /// The same for several, with one fence.
+    /// As `ring`, of several, with one fence.
     #[inline]
     pub fn ring_all<'a>(bells: impl IntoIterator<Item = &'a Doorbell>) {
         light();
@@ -53,8 +54,8 @@ impl Doorbell {
         }
     }
 
-    /// Adding 1 clears the bit and carries into the count. When the exchange fails, somebody else rang: the sleepers that
-    /// `word` spoke of are being woken, and one that went to sleep since has fenced after us and sees our news.
+    /// Adding 1 clears the bit and carries into the count. If the exchange fails, another ringer wakes the
+    /// sleepers of `word`, and a later sleeper has fenced after us and sees our news.
     #[cold]
     fn wake(&self, word: u32) {
         let rung = word.wrapping_add(1);
@@ -63,11 +64,11 @@ impl Doorbell {
         }
     }
 
-    /// Sleeps until rung or `timeout` is over, unless `still_idle` - asked once, after the bell has been armed - says that
-    /// there is news. May wake early. The timeout is for what rings no bell (a peer's death), not for correctness.
+    /// Sleeps until rung or `timeout` is over, unless `still_idle`, asked once after the bell is armed, says
+    /// that there is news. May wake early. The timeout is for what rings no bell (a peer's death).
     pub fn sleep(&self, timeout: Duration, still_idle: impl FnOnce() -> bool) -> Rest {
         let armed = self.word.fetch_or(ASLEEP, Ordering::AcqRel) | ASLEEP;
-        // Where the fence may not have reached a ringer, a lost ring must not cost more than a moment.
+        // Where the fence may not have reached a ringer, a lost ring must cost little.
         let timeout = if heavy() { timeout } else { timeout.min(UNSURE_MAX) };
         if !still_idle() {
             return Rest::Awake;
@@ -91,8 +92,8 @@ impl Doorbell {
     }
 }
 
-/// Loom knows no futex: a lock and a condition variable do what the kernel does, without time-outs, so that a lost wake is
-/// a deadlock that loom reports.
+/// Loom knows no futex. A lock and a condition variable stand for the kernel, without time-outs, so loom
+/// reports a lost wake as a deadlock.
 #[cfg(loom)]
 mod kernel {
     use super::{Doorbell, Duration, Ordering, Rest};

@@ -1,4 +1,5 @@
-//! The queue by which a rank hands instances to its proxy: offsets in the rank's arena, one writer, one reader.
+//! The queue by which a rank hands instances to its proxy: offsets in the rank's arena. One writer, one
+//! reader.
 
 use super::atomic::Line;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Entries of a launch ring.
 const ENTRIES: u64 = 128;
 
-/// A queue of nonzero numbers from one process to another. All zero is a valid, empty queue. Both positions lie in shared
-/// memory, so a new proxy goes on where a dead one stopped.
+/// A queue of nonzero numbers from one process to another. All zero is a valid, empty queue. Both positions
+/// are shared, so a new proxy goes on where a dead one stopped.
 #[repr(C)]
 #[derive(Debug)]
 pub struct LaunchRing {
@@ -29,8 +30,8 @@ impl Default for LaunchRing {
 }
 
 impl LaunchRing {
-    /// Appends `offset`; false when the queue is full. Only the rank calls it, one thread at a time, and rings the proxy's
-    /// bell afterwards.
+    /// Appends `offset`; false when the queue is full. Only the rank calls it, one thread at a time, and
+    /// rings the proxy's bell afterwards.
     #[must_use]
     pub fn push(&self, offset: u64) -> bool {
         let pushed = self.pushed.0.load(Ordering::Relaxed);
@@ -42,7 +43,8 @@ impl LaunchRing {
         true
     }
 
-    /// Takes the oldest entry. Only one process calls it: the proxy, or the rank once the proxy is known to be dead.
+    /// Takes the oldest entry. Only one process calls it: the proxy, or the rank once the proxy is known to
+    /// be dead.
     pub fn pop(&self) -> Option<u64> {
         let popped = self.popped.0.load(Ordering::Relaxed);
         if self.pushed.0.load(Ordering::Acquire) == popped {

@@ -1,6 +1,7 @@
-//! What a rank asks of its launcher, and the answer, as bytes: numbers of eight bytes, texts with their length before them.
+//! What a rank asks of its launcher, and the answer, as bytes: numbers of eight bytes, texts with their
+//! length before them.
 //!
-//! Both ends are of one build, so nothing here says what it is; but a rank may be broken, so everything is checked.
+//! Both ends are of one build, so no version is sent. A rank may be broken, so everything is checked.
 
 use error::{Class, Error, Result};
 
@@ -9,19 +10,19 @@ use error::{Class, Error, Result};
 pub enum Request {
     /// Start processes (MPI 5.0, section 11.8); the answer is `Spawned`.
     Spawn(Spawn),
-    /// Tell whoever asks for `service` of this port (section 11.9.4). The answer is empty.
+    /// Publish this port under the name `service` (section 11.9.4). The answer is empty.
     Publish {
         /// The name.
         service: String,
         /// The port.
         port: String,
     },
-    /// Tell nobody any more. The answer is empty.
+    /// Unpublish the name. The answer is empty.
     Unpublish {
         /// The name.
         service: String,
     },
-    /// What port belongs to the name; the answer is a text.
+    /// The port of the name. The answer is a text.
     Lookup {
         /// The name.
         service: String,
@@ -33,7 +34,7 @@ pub enum Request {
 pub struct Spawn {
     /// The parents: the ranks of the comm, in its order.
     pub parents: Vec<u32>,
-    /// Where the root of the spawn stands.
+    /// The working directory of the root of the spawn.
     pub directory: Vec<u8>,
     /// What to start.
     pub programs: Vec<Program>,
@@ -213,7 +214,7 @@ impl Spawned {
     }
 }
 
-/// An answer as bytes: what was asked for, or why not.
+/// An answer as bytes: the result, or the error.
 pub fn answer(result: &Result<Vec<u8>>) -> Vec<u8> {
     let mut writer = Writer::default();
     match result {

@@ -1,9 +1,10 @@
 //! Shared memory on one node.
 //!
-//! Invariants: everything that lies in shared memory is made of atomics and plain bytes, so no content of it is
-//! undefined behaviour; whatever is read from it is copied out, checked, then used.
+//! Invariants: everything that lies in shared memory is made of atomics and plain bytes, so no content of it
+//! is undefined behaviour; whatever is read from it is copied out, checked, then used.
 //!
-//! Read next: `segment.rs` (the map), `pages.rs` (what a process shows of itself), `ring.rs`, `doorbell.rs`, `arena.rs`.
+//! Read next: `segment.rs` (the map), `pages.rs` (what a process shows of itself), `ring.rs`, `doorbell.rs`,
+//! `arena.rs`.
 
 mod allocator;
 mod arena;

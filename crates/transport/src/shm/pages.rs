@@ -1,4 +1,4 @@
-//! What processes show of themselves: the job's page, one page per rank, one per proxy. All zero is how each begins.
+//! What processes show of themselves: the job's page, one page per rank, one per proxy. Each begins as zeros.
 
 use super::atomic::Line;
 use super::wait::Words;
@@ -28,7 +28,7 @@ pub enum State {
 }
 
 impl State {
-    /// The state that a shared word means; a value that is none of ours comes from a dead or broken process.
+    /// The state of a shared word. Another value comes from a dead or broken process.
     fn of(word: u32) -> State {
         match word {
             0 => State::Unborn,
@@ -39,7 +39,7 @@ impl State {
     }
 }
 
-/// What concerns all: written by the creator before anybody attaches, unless said otherwise.
+/// The job's page. Its creator writes it before any process attaches, unless said otherwise.
 #[repr(C, align(4096))]
 #[derive(Debug)]
 pub struct Job {
@@ -61,7 +61,7 @@ pub struct Job {
     pub adopted: AtomicU32,
     /// 1 if every process has a cpu of its own, so that waiting may spin.
     pub spin_allowed: AtomicU32,
-    /// 1 if sleepers fence for ringers (`sys::fence`): where hardly anybody sleeps. Never changes.
+    /// 1 if sleepers fence for ringers (`sys::fence`): where processes hardly ever sleep. Never changes.
     pub sleepers_fence: AtomicU32,
     /// 1 if cross-memory attach must not be used although it may work (a setting).
     pub cma_forbidden: AtomicU32,
@@ -71,13 +71,13 @@ pub struct Job {
     pub connections: AtomicU64,
     /// 1 once `mpirun` knows that no rank lives any more: proxies may go.
     pub ending: AtomicU32,
-    /// The settings that only the job's maker and proxies read, as `settings::agree` tells them.
+    /// The settings that only the job's maker and proxies read (`settings::agree`).
     pub launched: Words<512>,
     /// Those on which ranks must agree.
     pub agreed: Agreed,
     /// What the tuning table of this machine says (`tuning::Tuning::to_words`).
     pub tuning: Line<[AtomicU64; tuning::WORDS]>,
-    /// What the first long messages showed where it says nothing. Any rank writes them.
+    /// What the first long messages showed where the table says nothing. Any rank writes it.
     pub probes: Line<[AtomicU64; tuning::PROBE_WORDS]>,
     /// Open ports: 0, or the rank that opened it plus 1 (high half) and a number that no other port has.
     pub ports: Line<[AtomicU64; PORTS_MAX]>,
@@ -102,8 +102,8 @@ pub struct Agreed {
 }
 
 impl Agreed {
-    /// Says `text` for `rank` if nobody has said anything yet. Otherwise who has, and what; nothing if `give_up` says to wait no longer
-    /// for one who is just about to.
+    /// Says `text` for `rank` if no rank has said anything yet. Otherwise returns that rank and its text.
+    /// `None` if `give_up` ends the wait for a rank that is about to say it.
     pub fn say(&self, rank: u32, text: &str, give_up: impl FnMut() -> bool) -> Option<(u32, String)> {
         match self.first.compare_exchange(0, rank + 1, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => {
@@ -116,8 +116,8 @@ impl Agreed {
     }
 }
 
-/// What the processes of one MPI_COMM_WORLD share: it lies in the page of the first of them. A job begins with one world, at
-/// rank 0; MPI_Comm_spawn adds others, each of them a run of further ranks of the segment.
+/// What the processes of one MPI_COMM_WORLD share, in the page of the first of them. A job begins with one
+/// world, at rank 0; MPI_Comm_spawn adds others, each a run of further ranks.
 #[repr(C)]
 #[derive(Debug)]
 pub struct World {
@@ -129,14 +129,14 @@ pub struct World {
     pub born: Gate,
     /// All pass it in MPI_Finalize.
     pub leaving: Gate,
-    /// 0, or bit 63, whether it was an error (bit 62), the rank (30 bits) and the code (32 bits) of the first that ended the world.
+    /// 0, or bit 63, whether it was an error (bit 62), rank (30 bits) and code (32 bits) of the first abort.
     abort: AtomicU64,
-    /// Whether its statistics must still be told: whoever takes the 1 away tells them.
+    /// 1 while its statistics must be told; the process that takes the 1 away tells them.
     pub statistics: AtomicU32,
 }
 
 impl World {
-    /// Ends the world: the first call counts. `Segment::abort` also wakes everybody.
+    /// Ends the world: the first call counts. `Segment::abort` also wakes its processes.
     pub(crate) fn set_abort(&self, rank: u32, code: i32, error: bool) {
         let word =
             1 << 63 | u64::from(error) << 62 | u64::from(rank & 0x3fff_ffff) << 32 | u64::from(code as u32);
@@ -150,7 +150,7 @@ impl World {
         (word != 0).then_some(((word >> 32) as u32 & 0x3fff_ffff, word as u32 as i32))
     }
 
-    /// Whether the world is ended by an error that no handler of the program took, not by MPI_Abort.
+    /// Whether an error that no handler took ended the world, not MPI_Abort.
     pub fn failed(&self) -> bool {
         self.abort.load(Ordering::Acquire) >> 62 & 1 == 1
     }
@@ -171,7 +171,8 @@ impl World {
     }
 }
 
-/// A count of arrivals on which one can wait: a barrier of single use, or of uses told apart by `target`.
+/// A count of arrivals on which processes can wait: a barrier of single use, or of uses told apart by
+/// `target`.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Gate {
@@ -179,7 +180,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// One more has arrived; what it stored before is seen by whoever waits for it.
+    /// One more has arrived. Waiters see what it stored before.
     pub fn arrive(&self) {
         self.count.fetch_add(1, Ordering::AcqRel);
         sys::futex::wake(&self.count, i32::MAX as u32);
@@ -220,7 +221,7 @@ impl RankSet {
         }
     }
 
-    /// The ranks `64 * index ..` as bits. A caller that polls keeps its own copy and looks here for new bits.
+    /// The ranks from `64 * index` on, as bits. A poller keeps its own copy and looks here for new bits.
     pub fn word(&self, index: usize) -> u64 {
         self.words.get(index).map_or(0, |word| word.load(Ordering::Acquire))
     }
@@ -259,7 +260,7 @@ pub struct RankPage {
     /// Its process, 0 before it is born.
     pub pid: AtomicU32,
     state: AtomicU32,
-    /// Address (in the rank's memory) of the two words of `cma::publish`, 0 if there are none.
+    /// Address of the two words of `cma::publish` in the rank's memory, 0 if there are none.
     pub probe: AtomicU64,
     /// The code that it left with, once it is not running any more.
     pub exit_code: AtomicI32,
@@ -271,7 +272,8 @@ pub struct RankPage {
     waits_on: AtomicU32,
     /// The thread level it asked for, plus 1; 0 before MPI_Init.
     pub thread_level: AtomicU32,
-    /// 1 if this rank could reach the first peer it tried by cross-memory attach, 2 if it was refused, 0 before.
+    /// 1 if this rank could reach the first peer it tried by cross-memory attach, 2 if it was refused, 0
+    /// before.
     pub cma: AtomicU32,
     /// What it waits for.
     pub wait: Line<Wait>,
@@ -279,9 +281,9 @@ pub struct RankPage {
     pub report: Line<Report>,
     /// The first rank of its world, in whose page the world lies.
     pub first: AtomicU32,
-    /// Which of the programs that were started together it runs (MPI_APPNUM).
+    /// The number of its program among those started together (MPI_APPNUM).
     pub application: AtomicU32,
-    /// How many processes have had this page before: the page is used again when a spawned world has ended.
+    /// Processes that have had this page before. It is used again after a spawned world has ended.
     pub generation: AtomicU32,
     /// Of the first rank of a world: what the world shares.
     pub world: Line<World>,
@@ -291,21 +293,23 @@ pub struct RankPage {
     pub connecting: AtomicU64,
     /// What it wants of its launcher.
     pub ask: Line<Ask>,
-    /// Rung by whoever has news for the rank.
+    /// Rung when there is news for the rank.
     pub bell: Line<Doorbell>,
-    /// Where in its arena those ask who cannot reach its private memory (`rma`); 0 if nobody serves them.
+    /// Where in its arena processes that cannot reach its private memory ask (`rma`). 0 if no thread serves
+    /// them.
     pub inbox: AtomicU64,
     /// Grows before the bell is rung for news about windows (locks, posts, completions).
     pub window_news: Line<AtomicU64>,
-    /// Who ever wrote to it: which rings it must look into.
+    /// The ranks that ever wrote to it, whose rings it must look into.
     pub senders: Line<RankSet>,
     /// What it hands to its proxy.
     pub launches: LaunchRing,
     /// Its counters.
     pub counters: Line<telemetry::Page>,
-    /// What became of its collectives, where OUTBOARD_STATS asks for it.
+    /// Its collectives, where OUTBOARD_STATS asks for them.
     pub operations: Line<telemetry::Operations>,
-    /// Where peers find its instances: offset in its arena of the first of each bucket, 0 if the bucket is empty.
+    /// Where peers find its instances: offset in its arena of the first of each bucket, 0 if the bucket is
+    /// empty.
     pub directory: Line<[AtomicU64; DIRECTORY_BUCKETS]>,
     /// Words that the `executor` crate defines.
     pub scalars: Line<[AtomicU64; 64]>,
@@ -317,7 +321,7 @@ impl RankPage {
         State::of(self.state.load(Ordering::Acquire))
     }
 
-    /// Says on which cpu it waits. The line is written only when that is news.
+    /// Says on which cpu it waits. Writes the line only when that is news.
     #[inline]
     pub fn wait_on(&self, cpu: usize) {
         let here = cpu as u32 + 1;
@@ -337,8 +341,8 @@ impl RankPage {
         self.state.store(state as u32, Ordering::Release);
     }
 
-    /// Makes it the page of a rank that is not born yet, after that of one that has left. What others may still use stays: the
-    /// bell, and the senders, who introduce themselves once.
+    /// Makes it the page of an unborn rank, after a rank that has left. The bell and the senders stay,
+    /// because others may still use them.
     pub(crate) fn renew(&self) {
         for word in [
             &self.pid,
@@ -375,7 +379,8 @@ impl RankPage {
     }
 }
 
-/// A request of a rank to its launcher (`mpirun`), with its words in the rank's arena, where the answer takes their place.
+/// A request of a rank to its launcher (`mpirun`), with its words in the rank's arena, where the answer takes
+/// their place.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Ask {
@@ -414,7 +419,7 @@ pub struct ProxyPage {
     pub cpu: AtomicU32,
     /// Grows while the proxy lives and is not asleep.
     pub heartbeat: Line<AtomicU64>,
-    /// Rung by whoever has news for the proxy.
+    /// Rung when there is news for the proxy.
     pub bell: Line<Doorbell>,
     /// Its counters.
     pub counters: Line<telemetry::Page>,

@@ -1,20 +1,13 @@
 //! The ring of an ordered pair of ranks: packets from one sender to one receiver, in order, without locks.
 //!
-//! A packet is a slot of 64 bytes - a header with the packet's turn inside it, and up to 40 bytes of data - and possibly a
-//! *cell*: up to 32 KiB in the ring's area, which both ends use in order, so that no position needs to be told. The
-//! sender writes everything else first and the turn last; the receiver knows which turn it waits for, so a packet costs
-//! the transfer of one cache line, and there is no shared tail. The receiver publishes how far it has read at every quarter
-//! of the ring, or when it finds nothing more, and the sender looks at that only when it seems to be out of room.
+//! A packet is a slot of 64 bytes (header, turn, up to 40 bytes of data) and perhaps a *cell* of up to 32 KiB
+//! in the ring's area, which both ends use in order. The sender writes the turn last, and the receiver knows
+//! which turn it waits for, so a packet costs the transfer of one cache line. The receiver publishes how far
+//! it has read at every quarter of the ring, or when it finds nothing more. The area is made of *windows*:
+//! the sender moves on to the next, for good, when its cells leave no room. *Recycled buffers* are cells that
+//! belong to both ranks: the rank that has received in one sends its next packet in it, from its own cache.
 //!
-//! The area is made of *windows*. The sender begins with the first and moves on to the next, for good, when the cells under way leave no
-//! room or one is too long: most pairs never need more than the first, each page of which has soon been touched for the first time
-//! (2.4 us each, which is more than any short message). Windows share no byte, so moving on waits for nothing.
-//!
-//! *Recycled* are a few cells that belong to a pair of ranks: whoever has received a packet in one sends his next one in it. Its lines are in that
-//! core's cache then, where those of the area are in the other's. On an AMD EPYC half a round trip of 4 KiB takes 0.17 us so instead of 0.27, and
-//! 0.62 instead of 0.85 where cores are far apart.
-//!
-//! The protocol is generic in where the ring lies (`Memory`), so that loom checks the code that runs.
+//! The protocol is generic in where the ring lies (`Memory`), so loom checks the code that runs.
 
 use super::atomic::{AtomicU32, AtomicU64, Line, Ordering};
 use super::segment::{KeptPage, Segment, Shared, view};
@@ -29,25 +22,26 @@ pub const CELL_BYTES: usize = 32 << 10;
 
 /// Slots of a ring.
 const SLOTS: u64 = 256;
-/// Where the windows of the area begin, and where the last ends. Their lengths are powers of two, the last at least twice a cell.
+/// Where the windows of the area begin and the last ends. Lengths are powers of two; the last is two cells at
+/// least.
 const WINDOWS: [u64; 3] = [0, 64 << 10, 320 << 10];
-/// Positions in the area count bytes, those of window `n` from `n << WINDOW_SHIFT` on.
+/// Positions in the area count bytes; those of window `n` begin at `n << WINDOW_SHIFT`.
 const WINDOW_SHIFT: u32 = 60;
-/// Cells begin at multiples of this. Were it the cache line, a receiver that takes short cells one after the other would seem to walk
-/// through memory, and its prefetcher would take the next line from under the sender: a message of 64 bytes then took half as long again.
+/// Cells begin at multiples of this. Not of the cache line: the receiver's prefetcher would take the next
+/// line from the sender (docs/tuning.md, "Transport").
 const CELL_ALIGN: u64 = 256;
-/// The longest cell whose lines a receiver asks for before it knows what becomes of the packet: longer ones are all the later for it (2 to 8 KiB
-/// by 3 to 8 % on an AMD EPYC, medians of 11 interleaved runs).
+/// The longest cell that a receiver prefetches before it knows what becomes of the packet (docs/tuning.md,
+/// "Transport").
 const EARLY_BYTES_MAX: u64 = 1 << 10;
-/// Which slot after the next a sender asks for. The next ones are left alone: there the receiver looks.
+/// The slot that a sender prefetches, counted from the next. The receiver looks at the ones before.
 const SLOTS_AHEAD: u64 = 3;
 /// Data bytes that fit into a recycled buffer.
 pub const RECYCLED_BYTES: usize = 16 << 10;
-/// Shorter packets take a cell of the area, of which the receiver knows where to expect it.
+/// Shorter packets take a cell of the area, where the receiver expects it.
 const RECYCLED_BYTES_MIN: u64 = CELL_ALIGN + 1;
-/// Recycled of a pair; either end has half of them at first.
+/// Recycled buffers of a pair. Either end has half of them at first.
 const RECYCLED_BUFFERS: u32 = 16;
-/// What `Slot::window` says from here on is a recycled buffer, whose number is added.
+/// `Slot::window` from here on names a recycled buffer: this plus its number.
 const RECYCLED_WINDOWS: u32 = 1 << 16;
 /// In `ReceiverEnd::recycled`: an end has been there before.
 const RECYCLED_KNOWN: u32 = 1 << 31;
@@ -110,7 +104,7 @@ pub(super) struct Slot {
     inline: std::cell::UnsafeCell<[u8; INLINE_BYTES]>,
 }
 
-/// What the two ends tell each other, or themselves when they are made again.
+/// What the two ends tell each other, and keep for the next process in their place.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct Ends {
@@ -139,7 +133,7 @@ struct ReceiverEnd {
     recycled: AtomicU32,
 }
 
-/// A recycled buffer that an end holds: which one, and the bytes of it that a packet takes.
+/// A recycled buffer that an end holds, and the bytes of it that a packet takes.
 #[derive(Clone, Copy, Debug)]
 struct Recycled {
     number: u32,
@@ -169,7 +163,8 @@ pub(super) trait Memory {
     fn announce(&self);
 }
 
-/// The turn of the packet number `position`. Numbers wrap after 2^32 rounds, when the turn they meet is long gone.
+/// The turn of the packet number `position`. Numbers wrap after 2^32 rounds, when the turn they meet is long
+/// gone.
 #[inline(always)] // The number of slots is a constant, and dividing by it then a shift.
 fn turn(position: u64, slots: u64) -> u32 {
     (position / slots).wrapping_add(1) as u32
@@ -193,8 +188,8 @@ impl Window {
         self.number << WINDOW_SHIFT
     }
 
-    /// Where a cell of `bytes` begins and ends if the window is used up to `position`: it begins there, or at the start of the window if it
-    /// would not fit in one piece. Both ends compute it.
+    /// Where a cell of `bytes` begins and ends if the window is used up to `position`: there, or at the start
+    /// of the window if it would not fit in one piece. Both ends compute it.
     #[inline]
     fn place(self, position: u64, bytes: u64) -> (u64, u64) {
         let offset = position & (self.bytes - 1);
@@ -241,7 +236,7 @@ impl<M: Memory> Tail<M> {
         Some(Tail { memory, tail, area_tail, window, head_seen, area_head_seen, introduced: false })
     }
 
-    /// Sends a packet; its cell is this recycled buffer, if there is one, which then is the receiver's.
+    /// Sends a packet. Its cell is this recycled buffer, if there is one, which then is the receiver's.
     #[inline]
     fn send(&mut self, header: &Header, recycled: Option<Recycled>, write: impl FnOnce(Span, Span)) -> Sent {
         assert!(header.inline_bytes as usize <= INLINE_BYTES && header.cell_bytes as usize <= CELL_BYTES);
@@ -283,7 +278,8 @@ impl<M: Memory> Tail<M> {
         Sent::Done
     }
 
-    /// Whether there is room now for a packet without a cell, and for `bytes` bytes in cells of at most `cell_bytes`.
+    /// Whether there is room now for a packet without a cell, and for `bytes` bytes in cells of at most
+    /// `cell_bytes`.
     fn has_room(&mut self, bytes: u64, cell_bytes: u64) -> bool {
         if cell_bytes > self.window.cell_bytes_max {
             return false;
@@ -314,7 +310,7 @@ impl<M: Memory> Tail<M> {
         self.memory.inline(index, 1).prefetch_write();
     }
 
-    /// Takes `bytes` of the area; returns where they begin in it.
+    /// Takes `bytes` of the area. Returns where they begin in it.
     #[inline]
     fn cell(&mut self, bytes: u64) -> Option<u64> {
         loop {
@@ -329,7 +325,8 @@ impl<M: Memory> Tail<M> {
         }
     }
 
-    /// Looks how far the receiver is by now, and moves on to the next window if that is not far enough; None if it is the last.
+    /// Looks how far the receiver is by now. Moves on to the next window if that does not help; `None` after
+    /// the last.
     #[cold]
     fn make_room(&mut self, bytes: u64, end: u64) -> Option<()> {
         let head = self.memory.ends().receiver.area_head.load(Ordering::Acquire);
@@ -368,8 +365,8 @@ pub(super) struct Head<M: Memory> {
     area_head_published: u64,
     /// The recycled buffers that this end holds, a bit for each.
     recycled: u32,
-    /// Bytes of the last cell if it was short: while we wait, the lines of the next are asked for, so that they come with the slot and not
-    /// after it. A long one would be torn from a sender that still writes it.
+    /// Bytes of the last cell if it was short. While this end waits it prefetches as many of the next. A long
+    /// cell would be torn from a sender that still writes it.
     awaited_bytes: u64,
 }
 
@@ -497,7 +494,7 @@ impl<M: Memory> Head<M> {
         Ok(())
     }
 
-    /// Follows the sender to a later window; false if there is none of this number.
+    /// Follows the sender to a later window. False if there is none of this number.
     #[cold]
     fn move_on(&mut self, number: u64) -> bool {
         match self.memory.window(number) {
@@ -525,7 +522,8 @@ impl<M: Memory> Head<M> {
         );
     }
 
-    /// A recycled buffer for a cell of `bytes`, if this end holds one: the one with the least number, so that few are in use.
+    /// A recycled buffer for a cell of `bytes`, if this end holds one. The least number, so that few are in
+    /// use.
     #[inline]
     fn recycled(&self, bytes: u64) -> Option<Recycled> {
         let number = self.recycled.trailing_zeros();
@@ -534,7 +532,7 @@ impl<M: Memory> Head<M> {
         suits.then(|| Recycled { number, cell: self.memory.recycled(number, bytes) })
     }
 
-    /// Gives what was read back to the sender.
+    /// Tells the sender how far this end has read.
     #[inline]
     fn publish(&mut self) {
         let end = &self.memory.ends().receiver;
@@ -601,7 +599,8 @@ impl Memory for Mapped {
     #[inline]
     fn inline(&self, index: u64, bytes: u64) -> Span {
         assert!(bytes <= INLINE_BYTES as u64);
-        // SAFETY: part of a slot, which stays mapped as long as we live; nobody has a reference to these bytes.
+        // SAFETY: part of a slot, which stays mapped as long as we live; nobody has a reference to these
+        // bytes.
         unsafe { Span::claim(self.slot(index).inline.get() as usize, bytes as usize) }
     }
     #[cfg(loom)]
@@ -636,14 +635,15 @@ impl Memory for Mapped {
 pub struct Sender(Tail<Mapped>);
 
 impl Sender {
-    /// Sends a packet, if there is room: `write` is called with the place of its inline bytes and that of its cell, as long
-    /// as the header says, and must fill both. Then wakes the receiver if it sleeps.
+    /// Sends a packet, if there is room: `write` is called with the place of its inline bytes and that of its
+    /// cell, as long as the header says, and must fill both. Then wakes the receiver if it sleeps.
     #[inline]
     pub fn send(&mut self, header: &Header, write: impl FnOnce(Span, Span)) -> Sent {
         self.0.send(header, None, write)
     }
 
-    /// The same, of a packet whose cell is a recycled buffer that the receiving end of the other direction holds, if it has one.
+    /// The same, of a packet whose cell is a recycled buffer that the receiving end of the other direction
+    /// holds, if it has one.
     #[inline]
     pub fn send_back(
         &mut self,
@@ -659,13 +659,14 @@ impl Sender {
         sent
     }
 
-    /// Whether there is room now for a packet with inline bytes, and for `bytes` bytes in cells of at most `cell_bytes`: so many sends succeed.
+    /// Whether there is room now for a packet with inline bytes, and for `bytes` bytes in cells of at most
+    /// `cell_bytes`: so many sends succeed.
     pub fn has_room(&mut self, bytes: u64, cell_bytes: u64) -> bool {
         self.0.has_room(bytes, cell_bytes)
     }
 
-    /// Prepares for sending more: takes a later packet's slot from the receiver, who has read it a round ago. Otherwise the stores of each
-    /// message wait for its line, and those of the next message behind them. A single packet would be the later for it.
+    /// Prefetches a later packet's slot, which the receiver has read a round ago; otherwise each message's
+    /// stores wait for its line. For a single packet it costs more than it gains.
     #[inline]
     pub fn expect_more(&self) {
         self.0.expect_more();
@@ -683,9 +684,9 @@ impl Sender {
 pub struct Receiver(Head<Mapped>);
 
 impl Receiver {
-    /// Receives the next packet, if there is one: `read` is called with its header, its inline bytes and its cell, which
-    /// are the sender's again afterwards. An error says that the sender wrote nonsense; every later poll repeats it.
-    /// Poll until nothing is left: that is when all room is given back.
+    /// Receives the next packet: `read` gets its header, inline bytes and cell, which are the sender's again
+    /// afterwards. Errors: the sender wrote nonsense; every later poll repeats it. All room is given back
+    /// once nothing is left.
     #[inline]
     pub fn poll<R>(&mut self, read: impl FnOnce(&Header, Span, Span) -> R) -> Result<Option<R>> {
         self.0.poll(read)
@@ -697,7 +698,7 @@ impl Receiver {
         self.0.ready()
     }
 
-    /// As `poll`, of packets as long as `read` wants more of them; but room is given back only by quarters of the ring.
+    /// As `poll`, of packets as long as `read` wants more. Room is given back only by quarters of the ring.
     #[inline(always)]
     pub fn poll_while(&mut self, read: impl FnMut(&Header, Span, Span) -> Take) -> Result<()> {
         self.0.poll_while(read)
@@ -731,7 +732,8 @@ impl Segment {
         Ok(Mapped { map, ends, slots, receiver: self.keep_rank(to), from, to, recycled: None })
     }
 
-    /// The sending end of the ring `from -> to`. An error if it is in use; when it is dropped, a later one goes on.
+    /// The sending end of the ring `from -> to`. An error if it is in use; when it is dropped, a later one
+    /// goes on.
     pub fn ring_sender(&self, from: u32, to: u32) -> Result<Sender> {
         match Tail::new(self.ring(from, to)?) {
             Some(tail) => Ok(Sender(tail)),
@@ -739,7 +741,8 @@ impl Segment {
         }
     }
 
-    /// The receiving end of the ring `from -> to`. An error if it is in use; when it is dropped, a later one goes on.
+    /// The receiving end of the ring `from -> to`. An error if it is in use; when it is dropped, a later one
+    /// goes on.
     pub fn ring_receiver(&self, from: u32, to: u32) -> Result<Receiver> {
         let recycled = self.ring_map(from.min(to), from.max(to), RECYCLED_OFFSET..BYTES)?;
         match Head::new(Mapped { recycled: Some(recycled), ..self.ring(from, to)? }) {

@@ -1,5 +1,5 @@
-//! The ring's protocol under every interleaving and every stale read that the memory model allows, with two or four slots
-//! and windows of one and two cells, so that each wraps, alone and together.
+//! The ring's protocol under every interleaving and every stale read that the memory model allows, with two
+//! or four slots and windows of one and two cells, so that each wraps, alone and together.
 
 use super::*;
 use loom::cell::UnsafeCell;
@@ -17,7 +17,8 @@ const PLACE: u64 = CELL_ALIGN;
 struct Model {
     ends: Ends,
     slots: Vec<Slot>,
-    /// Inline bytes: loom complains when a read of one is not ordered after its write, or the other way round.
+    /// Inline bytes: loom complains when a read of one is not ordered after its write, or the other way
+    /// round.
     inline: Vec<UnsafeCell<u64>>,
     /// The area, likewise, and behind it the recycled buffers.
     cells: Arc<Vec<UnsafeCell<u64>>>,
@@ -38,7 +39,8 @@ impl Model {
         Arc::new(Model::of(slots, window, Arc::new(places(3)), 0))
     }
 
-    /// Two rings, there and back, and one recycled buffer, which is first at the receiving end of the second. They have no other cells.
+    /// Two rings, there and back, and one recycled buffer, first at the receiving end of the second. There
+    /// are no other cells.
     fn pair(slots: usize) -> [Arc<Model>; 2] {
         let recycled = Arc::new(places(FIRST_RECYCLED as usize + 1));
         [0, 1].map(|first_recycled| Arc::new(Model::of(slots, 0, recycled.clone(), first_recycled)))
@@ -189,7 +191,7 @@ fn loom_mixed_packets() {
     check(2, 1, |number| if number == 1 { 0 } else { CELL });
 }
 
-/// One end of both rings sends and receives so many packets by turns, with the recycled buffer when it has it.
+/// One end of both rings sends and receives so many packets by turns, in the recycled buffer when it has it.
 fn talk([to, from]: [Arc<Model>; 2], begins: bool) {
     let cells = from.cells.clone();
     let (mut tail, mut head) = (Tail::new(to).unwrap(), Head::new(from).unwrap());

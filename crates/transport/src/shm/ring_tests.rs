@@ -92,7 +92,8 @@ fn full_by_slots_and_by_cells() {
 }
 
 /// Goal: where `has_room` says so, so many sends succeed; and it does of half a window in an empty ring.
-/// Method: messages of random lengths and pieces, a reader that takes some packets now and then; in the first window, and in the last.
+/// Method: messages of random lengths and pieces, a reader that takes some packets now and then, in the first
+/// window and in the last.
 #[test]
 fn room_is_as_it_says() {
     for last_window in [false, true] {
@@ -196,7 +197,7 @@ fn ends(segment: &Segment, own: u32) -> (Sender, Receiver) {
     (segment.ring_sender(own, 1 - own).unwrap(), segment.ring_receiver(1 - own, own).unwrap())
 }
 
-/// Sends a packet whose cell is `bytes` long, and receives it; where the cell lay, from the start of the sender's ring.
+/// Sends a packet with a cell of `bytes`, and receives it. Returns where the cell lay in the sender's ring.
 fn pass((to, back): &mut (Sender, Receiver), from: &mut Receiver, bytes: usize) -> usize {
     let mut sent_at = 0;
     let sent = to.send_back(&header(0, bytes as u16, 7), back, |_, cell| {
@@ -242,7 +243,7 @@ fn a_recycled_buffer_goes_to_and_fro() {
     // Too short for a recycled buffer, and too long.
     assert_eq!(pass(&mut one, &mut zero.1, 256), AREA_OFFSET as usize);
     assert_eq!(pass(&mut one, &mut zero.1, RECYCLED_BYTES + 1), AREA_OFFSET as usize + WINDOWS[1] as usize);
-    // Those who come after hold what these held.
+    // Later ends hold what these held.
     drop((zero, one));
     let (zero, one) = (ends(&segment, 0), ends(&segment, 1));
     assert_eq!(held(&zero, &one), (0, u32::MAX >> (32 - RECYCLED_BUFFERS)));
@@ -282,7 +283,8 @@ fn a_sender_moves_on_to_the_next_window_when_one_is_full() {
     }
     assert_eq!(offset_of(&mut to, CELL_BYTES as u16), WINDOWS[1] as usize);
     assert_eq!(offset_of(&mut to, 1), WINDOWS[1] as usize + CELL_BYTES);
-    // Nobody receives: the first window is full after 128 cells that take 512 bytes each, and the rest lie in the second.
+    // Nothing is received: the first window is full after 128 cells of 512 bytes each, and the rest lie in
+    // the second.
     let mut to = segment.ring_sender(1, 0).unwrap();
     for _ in 0..SLOTS {
         assert_eq!(to.send(&header(0, 257, 7), |_, _| ()), Sent::Done);

@@ -1,8 +1,11 @@
 //! The job's one shared memory: header, a page of state per rank and per proxy, rings, arenas.
 //!
-//! `[Job][RankPage x ranks][ProxyPage x proxies][ring x ranks x ranks][arena x ranks]`, all at offsets that follow from
-//! `Shape`, so no connection protocol exists. The pages are one map; each ring and each arena is a map of its own, made when it is first
-//! asked for: whoever goes through all mapped memory, as valgrind's search for leaks does, finds only what the process uses.
+//! `[Job][RankPage x ranks][ProxyPage x proxies][ring x ranks x ranks][arena x ranks]`, at offsets that
+//! follow from `Shape`, so there is no connection protocol. The pages are one map. Each ring and each arena
+//! is a map of its own, made on first use: tools that walk all mapped memory, as valgrind does, find only
+//! what the process uses.
+//!
+//! Read next: `pages.rs`, `ring.rs`, `arena.rs`.
 
 use super::pages::RANKS_MAX;
 use super::ring;
@@ -22,7 +25,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"OUTBOARD");
 const VERSION: u32 = 8;
 /// Arenas begin at multiples of this and have multiples of it, so that huge pages can back them.
 const ARENA_ALIGN: u64 = 2 << 20;
-/// Rings begin at multiples of this: the largest page of a machine that we run on, so that each can be mapped alone.
+/// Rings begin at multiples of this, the largest page of our machines, so that each can be mapped alone.
 const RING_ALIGN: u64 = 64 << 10;
 /// What helps where memory cannot be mapped.
 const REMEDY: &str =
@@ -30,7 +33,7 @@ const REMEDY: &str =
 /// Bytes from one ring to the next.
 const RING_STRIDE: u64 = ring::BYTES.next_multiple_of(RING_ALIGN);
 
-/// Arenas that limits leave no more than this leave nothing for spawned processes.
+/// If limits leave less for each arena, there is no room for spawned processes.
 const ARENA_BYTES_MIN: u64 = 64 << 20;
 
 /// How many of what a job has: all that the layout depends on.
@@ -45,9 +48,9 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// A shape whose arenas are as large as the memory that may be used: no rank ever runs out before the machine does. Where address space
-    /// (`ulimit -v`) or files (`ulimit -f`) are limited, arenas are smaller: each process may map those of all `ranks`, and has half of its
-    /// address space for itself. There is room for `spawned` more ranks, unless that would leave less than [`ARENA_BYTES_MIN`].
+    /// A shape whose arenas are as large as the machine's memory. Where address space (`ulimit -v`) or files
+    /// (`ulimit -f`) are limited they are smaller: a process may map all of them in half its address space.
+    /// There is room for `spawned` more ranks, unless that would leave less than [`ARENA_BYTES_MIN`].
     pub fn sparse(ranks: u32, spawned: u32, proxies: u32) -> Shape {
         Shape::within(
             Shape { ranks: ranks.saturating_add(spawned).min(RANKS_MAX).max(ranks), proxies, arena_bytes: 1 },
@@ -74,7 +77,7 @@ impl Shape {
         }
     }
 
-    /// Where everything lies; an error for shapes that no machine can map.
+    /// Where everything lies. Errors: no machine can map the shape.
     fn layout(self) -> Result<Layout> {
         let Shape { ranks, proxies, arena_bytes } = self;
         if ranks == 0 || ranks > RANKS_MAX || proxies > RANKS_MAX {
@@ -83,7 +86,8 @@ impl Shape {
                 "a job of {ranks} ranks and {proxies} proxies: 1 to {RANKS_MAX} ranks, up to {RANKS_MAX} proxies"
             );
         }
-        // The sums stay far below 2^64: at most 4096 pages, 4096^2 rings of less than 2^20, 4096 arenas of at most 2^46.
+        // The sums stay far below 2^64: 4096 pages, 4096^2 rings of less than 2^20, 4096 arenas of 2^46 at
+        // most.
         if arena_bytes == 0 || arena_bytes > 1 << 46 {
             fail!(Class::Arg, "an arena of {arena_bytes} bytes per rank: 1 to 2^46 are possible");
         }
@@ -136,7 +140,7 @@ pub struct Segment {
     inner: Arc<Inner>,
 }
 
-/// A rank's page that is looked at so often that it was found and checked once. Keeps the segment mapped.
+/// A rank's page, found and checked once. Keeps the segment mapped.
 #[derive(Clone, Debug)]
 pub struct KeptPage {
     page: &'static RankPage,
@@ -161,7 +165,7 @@ struct Inner {
 }
 
 impl Segment {
-    /// Makes the shared memory of a new job. The descriptor is for handing to children (`sys::memory::inheritable`); the
+    /// Makes the shared memory of a new job. The descriptor is for children (`sys::memory::inheritable`); the
     /// segment keeps one of its own.
     pub fn create(shape: Shape) -> Result<(Segment, OwnedFd)> {
         let layout = shape.layout()?;
@@ -192,7 +196,7 @@ impl Segment {
         Ok((segment, copy))
     }
 
-    /// Enters a job whose descriptor we inherited, after checking that it is one, and one of this build.
+    /// Enters a job by an inherited descriptor, after checking that it is one, and one of this build.
     pub fn attach(fd: OwnedFd) -> Result<Segment> {
         if !memory::is_sealed(&fd) {
             fail!(
@@ -260,12 +264,12 @@ impl Segment {
         self.page(rank)
     }
 
-    /// The same for keeping.
+    /// As `rank`, for keeping.
     pub fn keep_rank(&self, rank: u32) -> KeptPage {
         KeptPage { page: self.page(rank), _segment: self.clone() }
     }
 
-    /// The same for somebody who keeps this segment for `'a`.
+    /// As `rank`, for a caller that keeps this segment for `'a`.
     #[inline]
     fn page<'a>(&self, rank: u32) -> &'a RankPage {
         assert!(rank < self.inner.shape.ranks, "rank {rank} of {}", self.inner.shape.ranks);
@@ -301,8 +305,8 @@ impl Segment {
         Ok(Arena::new(self.clone(), rank, span))
     }
 
-    /// The arena that holds all of `[address, address + bytes)` of this process, as its rank and the offset in it. Arenas that
-    /// this process has not mapped hold none of its addresses.
+    /// The arena that holds all of `[address, address + bytes)` of this process: its rank, and the offset in
+    /// it. Only arenas that this process has mapped hold any of its addresses.
     pub fn locate(&self, address: usize, bytes: u64) -> Option<(u32, u64)> {
         self.inner.arenas.iter().enumerate().find_map(|(rank, map)| {
             let span = map.get()?.span();
@@ -312,7 +316,7 @@ impl Segment {
         })
     }
 
-    /// The world that begins at `first`. A number that a page holds and that is no rank means the first world.
+    /// The world that begins at `first`; the first world for a number that is no rank.
     pub fn world(&self, first: u32) -> &World {
         &self.rank(if first < self.inner.shape.ranks { first } else { 0 }).world
     }
@@ -328,7 +332,8 @@ impl Segment {
         first..first.saturating_add(size).min(self.inner.shape.ranks)
     }
 
-    /// Makes `size` ranks from `first` on the unborn ranks of a new world: `mpirun` does it, once nobody uses them.
+    /// Makes `size` ranks from `first` on the unborn ranks of a new world. `mpirun` calls it once no process
+    /// uses them.
     pub fn begin_world(&self, first: u32, size: u32, id: u64) -> Result<()> {
         for rank in first..first + size {
             memory::punch_hole(&self.inner.fd, self.arena_offset(rank), self.inner.layout.arena_bytes)
@@ -340,7 +345,7 @@ impl Segment {
         Ok(())
     }
 
-    /// A rank as people know it: by its number in its MPI_COMM_WORLD, and by its world if that was spawned.
+    /// A rank's name in messages: its number in its MPI_COMM_WORLD, and its world if that was spawned.
     pub fn name(&self, rank: u32) -> String {
         let first = self.rank(rank.min(self.inner.shape.ranks - 1)).first.load(Ordering::Relaxed);
         match self.world(first).id.load(Ordering::Relaxed) {
@@ -349,8 +354,8 @@ impl Segment {
         }
     }
 
-    /// The worlds, by their first ranks, that are connected with that of `first`, itself included (MPI 5.0, section 11.10.4): by comms
-    /// of their members, through whatever other worlds.
+    /// The worlds, by their first ranks, that are connected with that of `first` by comms, directly or
+    /// through other worlds, itself included (MPI 5.0, section 11.10.4).
     pub fn connected(&self, first: u32) -> Vec<u32> {
         let mut found = vec![first];
         // Without a spawned world there is nothing to look for.
@@ -371,7 +376,7 @@ impl Segment {
         found
     }
 
-    /// Ends the world of `rank` as MPI_Abort does: publishes the first rank and code, and wakes everybody, who will find them.
+    /// Ends the world of `rank` as MPI_Abort does: publishes rank and code, and wakes all its processes.
     pub fn abort(&self, rank: u32, code: i32) {
         self.end(self.rank(rank).first.load(Ordering::Relaxed), rank, code, false);
     }
@@ -381,13 +386,13 @@ impl Segment {
         self.end(self.rank(rank).first.load(Ordering::Relaxed), rank, code, true);
     }
 
-    /// Ends the world that begins at `first` for what `rank` did, perhaps a member of another.
+    /// Ends the world that begins at `first` because of `rank`, perhaps a member of another world.
     pub fn end(&self, first: u32, rank: u32, code: i32, error: bool) {
         self.world(first).set_abort(rank, code, error);
         self.members(first).for_each(|rank| self.rank(rank).bell.ring());
     }
 
-    /// The descriptor, for telling a child about it.
+    /// The descriptor, for children.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.inner.fd.as_fd()
     }
@@ -397,7 +402,7 @@ impl Segment {
         memory::resident(&self.inner.fd).map_err(unreadable)
     }
 
-    /// Maps these bytes, from page to page, of the ring `from -> to`. Panics if there are no such ranks.
+    /// Maps these bytes of the ring `from -> to`, whole pages. Panics if there are no such ranks.
     pub(super) fn ring_map(&self, from: u32, to: u32, part: Range<u64>) -> Result<Map> {
         let ranks = self.inner.shape.ranks;
         assert!(from < ranks && to < ranks, "ring {from} -> {to} of {ranks} ranks");
@@ -434,7 +439,8 @@ fn unreadable(error: std::io::Error) -> Error {
 pub(super) fn view<'a, T: Shared>(span: Span, offset: u64) -> &'a T {
     let place = span.slice(offset as usize, size_of::<T>());
     assert!(place.address().is_multiple_of(align_of::<T>()), "a shared page at a crooked address");
-    // SAFETY: mapped (contract of `Span::claim`), aligned (above), in bounds (`slice`), valid whatever it holds (`Shared`).
+    // SAFETY: mapped (contract of `Span::claim`), aligned (above), in bounds (`slice`), valid whatever it
+    // holds (`Shared`).
     unsafe { &*(place.address() as *const T) }
 }
 
@@ -503,7 +509,7 @@ mod tests {
         }
     }
 
-    // Goal: a job starts within whatever limits there are. Rings and pages take what they take.
+    // Goal: a job starts within any limits. Rings and pages take what they need.
     #[test]
     fn arenas_fit_the_limits() {
         let most = Shape { ranks: 258, proxies: 0, arena_bytes: 1 };

@@ -1,8 +1,9 @@
-//! What a rank waits for, for people: shown by the rank once a wait has lasted, and asked for in full when a program hangs.
+//! What a rank waits for, for people: shown once a wait has lasted, and asked for in full when a program
+//! hangs.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// A short text in shared memory. Whoever reads while it is written gets a mixture, nothing worse.
+/// A short text in shared memory. A reader that meets a writer gets a mixture.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Words<const N: usize> {
@@ -44,7 +45,7 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// A wait has begun at `since`, in this call and for this.
+    /// A wait has begun at `since`; `text` says in which call and for what.
     pub fn begin(&self, since: u64, text: &str) {
         self.text.set(text);
         self.since.store(since, Ordering::Release);
@@ -78,7 +79,7 @@ impl Wait {
     }
 }
 
-/// What a rank says when it is asked what it is about: it answers while it waits in a call of MPI.
+/// What a rank says when it is asked what it does. It answers while it waits in a call of MPI.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Report {
