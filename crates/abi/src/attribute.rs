@@ -8,7 +8,7 @@ use objects::{Attribute, Attributes, Keyval, Kind, Registered, Value, constants 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The attributes that a duplicate of an object begins with, as the copy callbacks say.
+/// The attributes of a duplicate of an object, as the copy callbacks return them.
 pub(crate) fn copy_all(guard: &mut Guard, kind: Kind, object: Handle) -> Result<Attributes> {
     let mut copies = Attributes::default();
     for attribute in attributes(guard, kind, object)?.all() {
@@ -21,9 +21,11 @@ pub(crate) fn copy_all(guard: &mut Guard, kind: Kind, object: Handle) -> Result<
     Ok(copies)
 }
 
-/// Deletes all attributes of an object that is about to be freed, the latest first, as its delete callbacks allow.
+/// Deletes all attributes of an object that is about to be freed, the latest first.
+///
+/// Errors: a delete callback refuses; the attributes from that one on stay.
 pub(crate) fn delete_all(guard: &mut Guard, kind: Kind, object: Handle) -> Result<()> {
-    // A callback may set or delete attributes of the object, so each round asks anew.
+    // A callback may set or delete attributes of the object.
     while let Some(attribute) = attributes(guard, kind, object)?.last().cloned() {
         from_callback(
             "an attribute's delete function",
@@ -58,7 +60,7 @@ pub(crate) fn free(guard: &mut Guard, on: Kind, keyval: Out<i32>) -> Result<()> 
     keyval.set(c::KEYVAL_INVALID)
 }
 
-/// Lets a keyval go that the program has freed and no attribute needs any more.
+/// Removes a keyval that the program has freed, once no attribute uses it.
 fn forget(process: &mut Process, number: i32) {
     let handle = Handle::from_int(number);
     let keyvals = &mut process.objects.keyvals;
@@ -87,7 +89,7 @@ fn find(process: &Process, on: Kind, number: i32) -> Result<Arc<Keyval>> {
     Ok(keyval.clone())
 }
 
-/// Sets an attribute of the program's.
+/// Sets an attribute of the program.
 pub(crate) fn set(guard: &mut Guard, on: Kind, object: Handle, number: i32, value: Value) -> Result<()> {
     let keyval = find(guard, on, number)?;
     if let Some(old) = attributes(guard, on, object)?.get(number).cloned() {
@@ -114,7 +116,7 @@ pub(crate) fn get(
     }
 }
 
-/// The value of an attribute of the program's.
+/// The value of an attribute of the program.
 pub(crate) fn found(guard: &mut Guard, on: Kind, object: Handle, number: i32) -> Result<Option<Value>> {
     find(guard, on, number)?;
     Ok(attributes(guard, on, object)?.get(number).map(|attribute| attribute.value.clone()))
@@ -141,7 +143,7 @@ fn attributes(process: &mut Process, on: Kind, object: Handle) -> Result<&mut At
     }
 }
 
-/// The address of the value of a comm's or a window's predefined attribute; of MPI_WIN_BASE the value itself.
+/// The address of a predefined attribute's value; for MPI_WIN_BASE the value itself.
 pub(crate) fn predefined_value(guard: &mut Guard, object: Handle, keyval: i32) -> Result<usize> {
     match predefined(guard, object, keyval)? {
         Some(value) => Ok(value),
@@ -149,7 +151,8 @@ pub(crate) fn predefined_value(guard: &mut Guard, object: Handle, keyval: i32) -
     }
 }
 
-/// The address of a predefined attribute's value (MPI 5.0, section 9.1.2); nothing if the keyval is the program's.
+/// The address of a comm's predefined attribute's value (MPI 5.0, section 9.1.2); nothing if the keyval is
+/// the program's.
 pub(crate) fn predefined(guard: &mut Guard, comm: Handle, keyval: i32) -> Result<Option<usize>> {
     if !(c::TAG_UB..=c::UNIVERSE_SIZE).contains(&keyval) {
         return Ok(None);

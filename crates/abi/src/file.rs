@@ -1,4 +1,4 @@
-//! From the arguments of MPI's file functions to calls of `io`: positions, representations, and what ranks must agree on.
+//! From the arguments of file functions to calls of `io`: positions, data representations, shared pointers.
 
 use crate::args::{Address, Handle};
 use crate::collective::opened;
@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use sys::Block;
 
-/// Where in the file an access begins.
+/// The position at which an access begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
     /// At an offset in etypes.
@@ -25,7 +25,7 @@ pub(crate) enum At {
     Ordered,
 }
 
-/// What an access of a program is.
+/// The arguments of an access.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub fh: Handle,
@@ -68,7 +68,8 @@ impl Guard {
         }
     }
 
-    /// Starts an access; its outcome, in bytes of the program's memory, will be in the slot. `blocking`: the caller only waits for it.
+    /// Starts an access. Its outcome is in bytes of the program's memory. `blocking`: the caller only waits
+    /// for it.
     pub(crate) fn start_access(&mut self, wanted: Wanted, blocking: bool) -> Result<Promise<Result<u64>>> {
         let file = self.job().files.get(wanted.fh)?;
         file.check_way(wanted.way)?;
@@ -122,7 +123,7 @@ impl Guard {
         Ok(job.io.start_collective(collective, &mut job.coll))
     }
 
-    /// The queue of a file's blocking accesses, for one more.
+    /// The queue of a file's blocking accesses, for one more access.
     fn file_queue(&mut self, fh: Handle) -> Result<Option<usize>> {
         let Job { files, coll, .. } = self.job();
         let file = files.get_mut(fh)?;
@@ -132,8 +133,8 @@ impl Guard {
         Ok(number)
     }
 
-    /// The offset in etypes of an access of `bytes` bytes in the file, by which its file pointer moves on. That of
-    /// an ordered one is not known yet.
+    /// The offset of an access of `bytes` bytes in the file, and its length, by which its pointer advances:
+    /// both in etypes. The offset of an ordered access is not known yet.
     fn position(&mut self, wanted: Wanted, bytes: u64) -> Result<(i64, i64)> {
         let file = self.job().files.get_mut(wanted.fh)?;
         let etypes = file.etypes(bytes)?;
@@ -146,8 +147,8 @@ impl Guard {
         Ok((position, etypes))
     }
 
-    /// An access in a representation of the program, carried out now and by this rank alone: the program's functions are called only from
-    /// within the call that asks for the data.
+    /// An access in a data representation of the program. This rank makes it now and alone, since the
+    /// program's functions are called only within the MPI call that moves the data.
     fn access_by_user(
         &mut self,
         wanted: Wanted,
@@ -219,7 +220,7 @@ impl Guard {
 }
 
 impl Process {
-    /// The arena's word for a new shared file pointer that stands at `etypes`.
+    /// A new shared file pointer at `etypes`, a word in this rank's arena.
     pub(crate) fn new_pointer(&mut self, etypes: u64) -> Result<io::SharedPointer> {
         let job = self.job();
         let Some(offset) = job.coll.memory().alloc(8) else {

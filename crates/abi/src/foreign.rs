@@ -1,5 +1,6 @@
-//! What the bindings of other languages that MPICH's programs bring with them (libmpichfort.so.12, libmpichcxx.so.12) ask of the library:
-//! attributes as integers, callbacks in their own form. Not in the standard; the MPICH shim exports it (`mpich/extra.rs`).
+//! What MPICH's bindings of other languages (libmpichfort.so.12, libmpichcxx.so.12) need: attributes as
+//! integers, callbacks in their own form. It is not in the standard; the MPICH shim exports it
+//! (`mpich/extra.rs`).
 
 use crate::args::{Handle, Out};
 use crate::attribute;
@@ -10,11 +11,11 @@ pub use objects::Kind;
 use objects::{Registered, Value, constants as c};
 use std::sync::Arc;
 
-/// A language's way to keep an attribute, in MPICH's numbers.
+/// How a language keeps an attribute, in MPICH's numbers.
 const ADDRESS: i32 = 1;
 const INTEGER: i32 = 3;
 
-/// MPI_Comm_set_attr and its like, of a language.
+/// MPI_Comm_set_attr and its like, for a language.
 pub fn set_attribute(
     guard: &mut Guard,
     on: Kind,
@@ -31,7 +32,8 @@ pub fn set_attribute(
     attribute::set(guard, on, object, keyval, value)
 }
 
-/// MPI_Comm_get_attr and its like, of a language. Of predefined attributes Fortran gets the value, C its address.
+/// MPI_Comm_get_attr and its like, for a language. Of a predefined attribute Fortran gets the value, C its
+/// address.
 pub fn get_attribute(
     guard: &mut Guard,
     on: Kind,
@@ -67,14 +69,15 @@ pub fn get_attribute(
     })
 }
 
-/// Has the callbacks of a keyval called through a language's own functions, for copies and for deletions.
+/// Makes the library call a keyval's callbacks through a language's proxies, one for copies and one for
+/// deletions.
 pub fn set_proxies(guard: &mut Guard, keyval: i32, copy: usize, delete: usize) -> Result<()> {
     let Registered { keyval, .. } = guard.objects.keyvals.get_mut(Handle::from_int(keyval))?;
     Arc::make_mut(keyval).proxies = Some((copy, delete));
     Ok(())
 }
 
-/// The functions of a generalized request are Fortran's.
+/// Notes that a generalized request's functions are Fortran's.
 pub fn set_fortran(guard: &mut Guard, request: Handle) -> Result<()> {
     match &mut guard.job().requests.get_mut(request)?.work {
         Some(Work::Generalized { functions, .. }) => functions.is_fortran = true,
@@ -83,7 +86,7 @@ pub fn set_fortran(guard: &mut Guard, request: Handle) -> Result<()> {
     Ok(())
 }
 
-/// Whether a request is over; it stays, and no progress is made.
+/// Whether a request is over. It stays, and no progress is made.
 pub fn is_complete(guard: &mut Guard, request: Handle) -> bool {
     guard.peek(request).unwrap_or(false)
 }
@@ -93,7 +96,7 @@ pub fn progress(guard: &mut Guard) {
     guard.progress();
 }
 
-/// Says that MPICH has a function and this library does not.
+/// The error of a function that MPICH has and this library does not.
 pub fn refuse(name: &str) -> Result<()> {
     fail!(
         Class::UnsupportedOperation,

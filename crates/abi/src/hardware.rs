@@ -1,11 +1,11 @@
-//! Kinds of hardware as MPI names them: values of the info key `mpi_hw_resource_type` (MPI 5.0, sections 7.4.2 and 11.2.2).
+//! Kinds of hardware: values of the info key `mpi_hw_resource_type` (MPI 5.0, sections 7.4.2 and 11.2.2).
 //!
-//! A process counts as restricted to an instance of a kind if it may run on that instance's cpus only.
+//! A process is restricted to an instance of a kind if it may run on that instance's cpus only.
 
 use objects::{Info, constants as c};
 use sys::topology::{KINDS, Place, place};
 
-/// Before hwloc's names of kinds.
+/// The prefix of hwloc's names.
 const SCHEME: &str = "hwloc://";
 
 /// All kinds, the coarsest first.
@@ -13,28 +13,29 @@ pub fn kinds() -> impl Iterator<Item = String> {
     KINDS.iter().map(|kind| format!("{SCHEME}{kind}"))
 }
 
-/// A number for the instance to which this process is restricted, the same for all that are; MPI_UNDEFINED if it is restricted to none.
+/// A number for the instance to which this process is restricted: equal for all such processes. MPI_UNDEFINED
+/// if there is none.
 pub fn color(kind: &str) -> i32 {
     if kind == "mpi_shared_memory" {
         return 0;
     }
-    match kind.strip_prefix(SCHEME).and_then(own_place) {
+    match kind.strip_prefix(SCHEME).and_then(place_of_this) {
         Some(Place::Within(first)) => first as i32,
         Some(Place::Across) | None => c::UNDEFINED,
     }
 }
 
-/// The kinds that there are, and whether this process is restricted to one instance of each.
+/// The kinds that this machine has, and whether this process is restricted to one instance of each.
 pub fn facts() -> error::Result<Info> {
     let mut facts = Info::default();
     for (name, kind) in kinds().zip(KINDS) {
-        if let Some(place) = own_place(kind) {
+        if let Some(place) = place_of_this(kind) {
             facts.set(&name, if place == Place::Across { "false" } else { "true" })?;
         }
     }
     Ok(facts)
 }
 
-fn own_place(kind: &str) -> Option<Place> {
+fn place_of_this(kind: &str) -> Option<Place> {
     place(kind, &sys::cpu::allowed().unwrap_or_default())
 }

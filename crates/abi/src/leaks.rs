@@ -1,4 +1,4 @@
-//! What a program has left behind when it finalizes MPI: told with OUTBOARD_CHECK=2, one line for each.
+//! What a program has not freed when it finalizes MPI: with OUTBOARD_CHECK=2, one line each.
 
 use crate::process::{Guard, Job};
 use crate::request::{Recipe, Work};
@@ -13,11 +13,11 @@ pub(crate) struct Lost {
     message: Probe,
 }
 
-/// Takes the messages that nobody will receive any more, because this process is in MPI_Finalize, so that their senders' sends end
-/// there, too, instead of waiting for ever.
+/// Takes the messages that no receive will match, since this process is in MPI_Finalize. Otherwise their
+/// sends would never end.
 pub(crate) fn drain(guard: &mut crate::process::Process, lost: &mut Vec<Lost>) {
     let job = guard.job();
-    // Those that matched probes have taken out of the queue.
+    // Those that matched probes took out of the queue.
     let probed: Vec<Handle> = job.messages.iter().map(|(handle, _)| handle).collect();
     for handle in probed {
         if let Ok(taken) = job.messages.remove(handle)
@@ -27,12 +27,12 @@ pub(crate) fn drain(guard: &mut crate::process::Process, lost: &mut Vec<Lost>) {
             job.p2p.free(ticket);
         }
     }
-    // Who asked for a connection that nobody accepted has been told.
+    // A rank whose connection was not accepted knows that.
     let sent = job.p2p.drain().into_iter().filter(|(context, _)| *context != PORT_CONTEXT);
     lost.extend(sent.map(|(context, message)| Lost { context, message }));
 }
 
-/// Prints a line for each thing left behind. All processes have come to MPI_Finalize.
+/// Prints a line for each thing that was not freed. All processes are in MPI_Finalize.
 pub(crate) fn report(guard: &mut Guard, lost: &[Lost]) {
     // The last messages may lie in the rings.
     guard.progress();
@@ -85,7 +85,7 @@ fn lost_in_words(guard: &Guard, context: u64, Probe { source_peer, tag, bytes }:
     format!("message of {bytes} bytes from rank {source_peer}, tag {tag}, {comm}, was never received")
 }
 
-/// What of point-to-point has not ended.
+/// A point-to-point operation that has not ended.
 fn in_words(guard: &Guard, pending: Pending) -> String {
     match pending {
         Pending::Receive { pattern, capacity } => {
@@ -105,7 +105,7 @@ fn in_words(guard: &Guard, pending: Pending) -> String {
     }
 }
 
-/// What is wrong with a request that is still there; nothing where its receive has been told of.
+/// A request that was not completed or freed; nothing if its receive is reported already.
 fn request_in_words(guard: &mut Guard, handle: Handle) -> Option<String> {
     let over = guard.peek(handle).unwrap_or(true);
     // A deferred receive has no entry.

@@ -1,9 +1,9 @@
-//! What the standard forbids, or leaves open, and MPICH, Open MPI and Intel MPI all take: so do we. OUTBOARD_CHECK=1 says so, once for each
-//! sort; docs/debugging.md lists them.
+//! What the standard forbids or leaves open, and MPICH, Open MPI and Intel MPI all accept: so does Outboard.
+//! OUTBOARD_CHECK=1 warns once of each kind; docs/debugging.md lists them.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A sort of what is taken.
+/// A kind of what is accepted.
 #[derive(Clone, Copy)]
 pub(crate) enum Taken {
     /// An operator on characters.
@@ -16,10 +16,10 @@ pub(crate) enum Taken {
     ErrorCode,
 }
 
-/// The sorts of which was said that they were taken, as bits.
+/// The kinds of which the user has been warned, as bits.
 static TOLD: AtomicU32 = AtomicU32::new(0);
 
-/// Says that something is taken.
+/// Warns that something is accepted.
 #[cold]
 pub(crate) fn take(what: Taken) {
     let settings = settings::get();

@@ -1,8 +1,9 @@
-//! What the program's binary interface makes of our numbers, where they reach it other than through parameters: in callbacks, in the values
-//! of predefined attributes, in texts.
+//! The program's binary interface, where our numbers reach the program other than through parameters: in
+//! callbacks, in the values of predefined attributes, in texts.
 //!
-//! A library has one shim for good: the standard's unless the shim's own crate says `choose` when it is loaded. Parameters are no matter of
-//! this file: a shim converts them itself, and says in the wrappers of `args.rs` how its programs keep what they point to.
+//! Invariants: a library has one shim, the standard's unless the shim's crate calls `choose` when it is
+//! loaded. A shim converts parameters itself, and tells the wrappers of `args` how its programs keep what
+//! they point to (`Foreign`).
 
 use crate::args::{Foreign, Status};
 use error::{Class, Result, fail};
@@ -10,14 +11,16 @@ use objects::{Handle, constants};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
-/// The forms in which the program's functions get and give what has a number in MPI. Everything here is from ours to the program's.
+/// The forms in which the program's functions get and give MPI's numbers: from ours to the program's, except
+/// `code_from`.
 #[derive(Debug)]
 pub struct Shim {
     /// Its name, for MPI_Get_library_version.
     pub name: &'static str,
     /// Major and minor version, for MPI_Abi_get_version; -1 where it is not the standard's.
     pub version: (i32, i32),
-    /// A handle, as the bits of an argument. A pointer to it serves handles of any width, as machines are little-endian.
+    /// A handle, as the bits of an argument. A pointer to it serves handles of any width, since machines are
+    /// little-endian.
     pub handle: fn(Handle) -> usize,
     /// A keyval.
     pub keyval: fn(i32) -> i32,
@@ -25,17 +28,18 @@ pub struct Shim {
     pub attribute: fn(i32, i32) -> i32,
     /// An error class or code.
     pub code: fn(i32) -> i32,
-    /// The other way: a code that a function of the program has returned.
+    /// A code that a function of the program returned, as ours.
     pub code_from: fn(i32) -> i32,
     /// MPI_BSEND_OVERHEAD.
     pub bsend_overhead_bytes: usize,
-    /// The integers of MPI_Type_get_contents, some of which are constants: given the combiner and whether there are large counts.
+    /// Converts the constants among the integers of MPI_Type_get_contents, given the combiner and whether
+    /// counts are large.
     pub contents: fn(i32, bool, &mut [i32]),
     /// How programs keep statuses.
     pub status: Option<&'static Foreign<Status>>,
 }
 
-/// The standard ABI's shim, whose numbers are ours.
+/// The standard ABI's shim. Its numbers are ours.
 static STANDARD: Shim = Shim {
     name: "standard ABI 1.0",
     version: (constants::ABI_VERSION, constants::ABI_SUBVERSION),
@@ -51,7 +55,7 @@ static STANDARD: Shim = Shim {
 
 static CHOSEN: OnceLock<&'static Shim> = OnceLock::new();
 
-/// Makes `shim` this library's. To be called when it is loaded, before anything else.
+/// Makes `shim` this library's. Called when the library is loaded, before anything else.
 pub fn choose(shim: &'static Shim) {
     let _ = CHOSEN.set(shim);
 }
@@ -61,18 +65,18 @@ pub fn get() -> &'static Shim {
     CHOSEN.get().copied().unwrap_or(&STANDARD)
 }
 
-/// Two libraries of MPI in one process would be two ranks where the job has one: a shim is refused where another MPI runs already.
+/// Fails if another MPI library runs in this process: the two would be two ranks where the job has one.
 pub(crate) fn check_alone() -> Result<()> {
-    let own = path_of(get as *const () as *const c_void);
+    let this = path_of(get as *const () as *const c_void);
     let mut loaded: Vec<String> = Vec::new();
     // SAFETY: `enter` is of the type that this asks for, and gets back the vector, which outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(enter), (&raw mut loaded).cast()) };
-    for path in loaded.into_iter().filter(|path| is_mpi(path) && Some(path) != own.as_ref()) {
+    for path in loaded.into_iter().filter(|path| is_mpi(path) && Some(path) != this.as_ref()) {
         if is_running(&path) {
-            let own = own.unwrap_or_else(|| "this library".into());
+            let this = this.unwrap_or_else(|| "this library".into());
             fail!(
                 Class::Other,
-                "{path} runs in this process already, so {own} cannot: a process has one MPI; load one of the two"
+                "{path} runs in this process already, so {this} cannot: a process has one MPI; load one of the two"
             );
         }
     }
@@ -91,7 +95,7 @@ unsafe extern "C" fn enter(object: *mut libc::dl_phdr_info, _: usize, paths: *mu
     if !name.is_null() {
         // SAFETY: a C string of the loader, valid during this call.
         let name = unsafe { CStr::from_ptr(name) };
-        // SAFETY: `check_alone` passed the address of its vector, which nobody else uses meanwhile.
+        // SAFETY: `check_alone` passed the address of its vector, and does not use it during this call.
         let paths = unsafe { &mut *paths.cast::<Vec<String>>() };
         paths.push(name.to_string_lossy().into_owned());
     }
@@ -112,7 +116,7 @@ fn is_running(path: &str) -> bool {
         let mut flag: c_int = 0;
         if !address.is_null() {
             type Asked = unsafe extern "C" fn(*mut c_int) -> c_int;
-            // SAFETY: both functions that are asked for have this type in every MPI.
+            // SAFETY: both functions have this type in every MPI.
             let function = unsafe { std::mem::transmute::<*mut c_void, Asked>(address) };
             // SAFETY: it writes one int, ours; it may be called at any time (MPI 5.0, section 11.4.1).
             unsafe { function(&mut flag) };

@@ -1,55 +1,56 @@
-//! Elements of one parameter: `Out`, `In`, `Array`, and counts of both widths.
+//! Parameters that point to elements: `Out`, `In`, `Array`, and counts of both widths.
 
 use super::{NULL_PAGE_END, null};
 use error::{Class, Result, fail};
 use objects::constants;
 
-/// How the programs of another shim keep a `T` in memory. The standard's shim needs none: its programs keep what we keep.
+/// How the programs of another shim keep a `T` in memory. The standard's shim has none: its programs use our
+/// form.
 #[derive(Debug)]
 pub struct Foreign<T> {
     /// From one element of an array to the next.
     pub bytes: usize,
-    /// Reads the element at an address, which has one by the contract of this file.
+    /// Reads the element at an address. The contract of `args/mod.rs` says that there is one.
     pub load: unsafe fn(usize) -> T,
-    /// Writes the element at an address, which has room for one by the contract of this file.
+    /// Writes the element at an address. The contract of `args/mod.rs` says that there is room for one.
     pub store: unsafe fn(usize, T),
 }
 
-/// The memory of one parameter: elements of `T`, in our form or in another shim's.
+/// A pointer parameter: elements of `T`, in our form or in another shim's.
 #[derive(Debug)]
-pub(super) struct Place<T: 'static> {
+pub(super) struct Pointer<T: 'static> {
     address: usize,
     name: &'static str,
     foreign: Option<&'static Foreign<T>>,
 }
 
-impl<T> Clone for Place<T> {
+impl<T> Clone for Pointer<T> {
     #[inline]
-    fn clone(&self) -> Place<T> {
+    fn clone(&self) -> Pointer<T> {
         *self
     }
 }
 
-impl<T> Copy for Place<T> {}
+impl<T> Copy for Pointer<T> {}
 
-impl<T: Copy> Place<T> {
-    #[inline(always)] // As cheap as a plain access where the shim says no form.
+impl<T: Copy> Pointer<T> {
+    #[inline(always)] // As cheap as a plain access where the shim has no form.
     fn check(self) -> Result<()> {
-        // Signed, for no process has addresses in the upper half either: there lies MPICH's MPI_IN_PLACE.
+        // Signed: no process has addresses in the upper half, where MPICH's MPI_IN_PLACE lies.
         if (self.address as isize) < NULL_PAGE_END as isize { null(self.name) } else { Ok(()) }
     }
-    #[inline(always)] // As cheap as a plain access where the shim says no form.
+    #[inline(always)]
     fn get(self, at: usize) -> Result<T> {
         self.check()?;
         Ok(self.load(at))
     }
-    #[inline(always)] // As cheap as a plain access where the shim says no form.
+    #[inline(always)]
     fn set(self, at: usize, value: T) -> Result<()> {
         self.check()?;
         self.store(at, value);
         Ok(())
     }
-    /// The first `many` elements, each as `turn` makes it.
+    /// The first `many` elements, each as `turn` converts it.
     #[inline]
     fn read<U>(self, many: usize, turn: impl Fn(T) -> U) -> Result<Vec<U>> {
         if many > 0 {
@@ -62,18 +63,19 @@ impl<T: Copy> Place<T> {
     fn load(self, at: usize) -> T {
         let Some(foreign) = self.foreign else {
             let pointer = (self.address as *const T).wrapping_add(at);
-            // SAFETY: not null, and the program gave it holding the element by the contract of this file and of the callers.
+            // SAFETY: not null, and it points to the element by the contracts of `args/mod.rs` and of the
+            // callers.
             return unsafe { pointer.read() };
         };
         // SAFETY: as above, in the form of the program's shim.
         unsafe { (foreign.load)(self.address.wrapping_add(at * foreign.bytes)) }
     }
-    /// The element itself, to be changed at once, if it is in our form; after `check`.
+    /// The element itself, to be changed at once, if it is in our form. After `check`.
     #[inline(always)]
     pub(super) fn element<'a>(self, at: usize) -> Option<&'a mut T> {
         let pointer = (self.address as *mut T).wrapping_add(at);
-        // SAFETY: not null, and the program gave it holding the element by the contract of this file and of the callers; its memory is the
-        // library's until the call returns.
+        // SAFETY: not null, and it points to the element by the contracts of `args/mod.rs` and of the
+        // callers; the memory is the library's until the call returns.
         self.foreign.is_none().then(|| unsafe { &mut *pointer })
     }
     /// As `set`, after `check`.
@@ -81,7 +83,8 @@ impl<T: Copy> Place<T> {
     fn store(self, at: usize, value: T) {
         let Some(foreign) = self.foreign else {
             let pointer = (self.address as *mut T).wrapping_add(at);
-            // SAFETY: not null, and the program gave it with room for the element by the contract of this file and of the callers.
+            // SAFETY: not null, and there is room for the element by the contracts of `args/mod.rs` and of
+            // the callers.
             return unsafe { pointer.write(value) };
         };
         // SAFETY: as above, in the form of the program's shim.
@@ -89,22 +92,22 @@ impl<T: Copy> Place<T> {
     }
 }
 
-/// Where the result goes.
+/// Where a result goes.
 #[derive(Clone, Copy, Debug)]
-pub struct Out<T: Copy + 'static>(pub(super) Place<T>);
+pub struct Out<T: Copy + 'static>(pub(super) Pointer<T>);
 
 impl<T: Copy> Out<T> {
     /// The parameter `name`.
     #[inline]
     pub fn new(address: usize, name: &'static str) -> Out<T> {
-        Out(Place { address, name, foreign: None })
+        Out(Pointer { address, name, foreign: None })
     }
     /// The parameter `name` of another shim.
     #[inline]
     pub fn foreign(address: usize, name: &'static str, form: &'static Foreign<T>) -> Out<T> {
-        Out(Place { address, name, foreign: Some(form) })
+        Out(Pointer { address, name, foreign: Some(form) })
     }
-    /// Whether it is null: for the few parameters that may be.
+    /// Whether it is null, which a few parameters may be.
     pub fn is_null(self) -> bool {
         self.0.address == 0
     }
@@ -118,27 +121,27 @@ impl<T: Copy> Out<T> {
     pub fn set(self, value: T) -> Result<()> {
         self.0.set(0, value)
     }
-    /// What is there: for parameters that go in and out.
+    /// The value before the call, of parameters that go in and out.
     #[inline]
     pub fn get(self) -> Result<T> {
         self.0.get(0)
     }
 }
 
-/// An array that the program fills and we read.
+/// An array that the library reads.
 #[derive(Clone, Copy, Debug)]
-pub struct In<T: Copy + 'static>(Place<T>);
+pub struct In<T: Copy + 'static>(Pointer<T>);
 
 impl<T: Copy> In<T> {
     /// The parameter `name`.
     #[inline]
     pub fn new(address: usize, name: &'static str) -> In<T> {
-        In(Place { address, name, foreign: None })
+        In(Pointer { address, name, foreign: None })
     }
     /// The parameter `name` of another shim.
     #[inline]
     pub fn foreign(address: usize, name: &'static str, form: &'static Foreign<T>) -> In<T> {
-        In(Place { address, name, foreign: Some(form) })
+        In(Pointer { address, name, foreign: Some(form) })
     }
     /// Whether it is null.
     pub fn is_null(self) -> bool {
@@ -159,20 +162,20 @@ impl<T: Copy> In<T> {
     }
 }
 
-/// An array that we write, or read and write.
+/// An array that the library writes, or reads and writes.
 #[derive(Clone, Copy, Debug)]
-pub struct Array<T: Copy + 'static>(pub(super) Place<T>);
+pub struct Array<T: Copy + 'static>(pub(super) Pointer<T>);
 
 impl<T: Copy> Array<T> {
     /// The parameter `name`.
     #[inline]
     pub fn new(address: usize, name: &'static str) -> Array<T> {
-        Array(Place { address, name, foreign: None })
+        Array(Pointer { address, name, foreign: None })
     }
     /// The parameter `name` of another shim.
     #[inline]
     pub fn foreign(address: usize, name: &'static str, form: &'static Foreign<T>) -> Array<T> {
-        Array(Place { address, name, foreign: Some(form) })
+        Array(Pointer { address, name, foreign: Some(form) })
     }
     /// Whether it is null.
     pub fn is_null(self) -> bool {
@@ -241,7 +244,7 @@ impl Counts {
             Counts::Longs(array) => array.read(many),
         }
     }
-    /// Whether it is the plain form: constructors of datatypes remember it.
+    /// Whether it is the plain form, which constructors of datatypes record.
     pub fn is_int(self) -> bool {
         matches!(self, Counts::Ints(_))
     }
@@ -277,7 +280,7 @@ impl OutCount {
             },
         }
     }
-    /// Stores a count, or MPI_UNDEFINED if it does not fit: for queries that the standard lets answer so.
+    /// Stores a count, or MPI_UNDEFINED if it does not fit, as the standard lets some queries answer.
     pub fn set_or_undefined(self, value: Option<u64>) -> Result<()> {
         let value = value.and_then(|value| i64::try_from(value).ok());
         match self {
@@ -287,7 +290,7 @@ impl OutCount {
             }
         }
     }
-    /// What is there.
+    /// The value before the call.
     pub fn get(self) -> Result<i64> {
         match self {
             OutCount::Int(out) => out.get().map(i64::from),

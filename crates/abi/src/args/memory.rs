@@ -1,7 +1,7 @@
-//! User memory: the one place where an address of the program becomes a claim (`Buffer`, `Span`).
+//! User memory: the only place where an address of the program becomes a claim (`Buffer`, `Span`).
 //!
-//! Contract, kept by the program (MPI 5.0, sections 2.2 and 3.2): a buffer that it passes holds as many elements of the datatype as it says,
-//! and stays mapped until the operation that it passed it to has ended.
+//! Contract, kept by the program (MPI 5.0, sections 2.2 and 3.2): a buffer holds as many elements of the
+//! datatype as the call says, and stays mapped until the operation has ended.
 
 use super::{Address, NULL_PAGE_END, Out};
 use datatype::{Layout, Loan};
@@ -11,11 +11,13 @@ use p2p::AttachedBuffer;
 use std::sync::Arc;
 use sys::Span;
 
-/// More bytes than any process has: of the 57 bits that addresses have at most, the upper half is the kernel's.
+/// More bytes than any process has: addresses have 57 bits at most, and the upper half is the kernel's.
 pub(crate) const ADDRESSABLE_BYTES: usize = 1 << 56;
 
-/// A buffer for one call: `elements` elements of a layout, together `bytes` bytes, checked as far as they can be. MPI_BOTTOM is null, so a
-/// null pointer is wrong only where the datatype's own offsets are no addresses.
+/// A buffer for one call: `elements` elements of a layout, `bytes` bytes of data.
+///
+/// Errors: it is null or MPI_IN_PLACE. MPI_BOTTOM is null, so null is right where the datatype's offsets are
+/// addresses.
 #[inline(always)]
 pub(crate) fn lent(
     address: Address,
@@ -36,7 +38,7 @@ pub(crate) fn lent(
 }
 
 impl Address {
-    /// A buffer without gaps of so many bytes; nothing where it cannot be one.
+    /// A buffer of so many bytes without gaps; nothing if the address cannot be one.
     #[inline]
     pub(crate) fn plain(self, bytes: usize) -> Option<Span> {
         if bytes == 0 {
@@ -49,7 +51,9 @@ impl Address {
         Some(unsafe { Span::claim(self.0, bytes) })
     }
 
-    /// The address of `count` elements `bytes` further on. MPI_IN_PLACE is nowhere, and addresses are less than 2^63.
+    /// The address of `count` elements `bytes` further on.
+    ///
+    /// Errors: this is MPI_IN_PLACE; the result is 2^63 or more.
     pub(crate) fn displaced(self, bytes: i64, count: i64) -> Result<Address> {
         let there = Address(self.0.wrapping_add_signed(bytes as isize));
         if count > 0 && self.is_in_place() {
@@ -69,11 +73,12 @@ impl Address {
         if self.is_null() && bytes > 0 {
             fail!(Class::Buffer, "the buffer is a null pointer, but size is {bytes}");
         }
-        // SAFETY: the program passed it as a buffer of so many bytes, which is ours until it detaches it (contract of this file).
+        // SAFETY: the program passed it as a buffer of so many bytes, which is the library's until it is
+        // detached (contract of this file).
         Ok(AttachedBuffer::User(unsafe { Span::claim(self.0, bytes) }))
     }
 
-    /// Stores an address where this one points (the `void *` that stands for a `void **`).
+    /// Stores an address where this one points: some parameters are a `void *` that stands for a `void **`.
     pub(crate) fn store(self, address: usize) -> Result<()> {
         Out::<usize>::new(self.0, "buffer_addr").set(address)
     }
@@ -82,8 +87,8 @@ impl Address {
 impl Address {
     /// Memory that a window exposes.
     pub(crate) fn exposed(self, bytes: u64) -> Span {
-        // SAFETY: the program passed it as so many bytes, which stay mapped until it frees the window or detaches them (contract of this
-        // file; MPI 5.0, sections 12.2.1 and 12.2.4).
+        // SAFETY: the program passed it as so many bytes, which stay mapped until it frees the window or
+        // detaches them (contract of this file; MPI 5.0, sections 12.2.1 and 12.2.4).
         unsafe { Span::claim(self.0, bytes as usize) }
     }
 }

@@ -1,7 +1,8 @@
-//! What C arguments become: each wrapper holds a pointer of the program and the parameter's name, and checks before it reads or writes.
+//! Wrappers of C arguments. Each holds a pointer of the program and the parameter's name, and checks for null
+//! before it reads or writes. None keeps a reference.
 //!
-//! Contract of every wrapper, kept by the program (MPI 5.0, section 2.5): a pointer that is not null points to as much memory of its
-//! type as the function's description says. Nothing here can check more than null; nothing here keeps a reference.
+//! Contract of every wrapper, kept by the program (MPI 5.0, section 2.5): a pointer that is not null points
+//! to as many values of its type as the function's description says.
 
 mod element;
 mod memory;
@@ -16,11 +17,11 @@ use objects::constants;
 pub use status::{Status, StatusIn, StatusOut, Statuses};
 pub use text::{Text, TextOut};
 
-/// Addresses below this are null, or constants of the standard such as MPI_IN_PLACE where they mean nothing: Linux maps nothing there
+/// Addresses below this are null, or constants such as MPI_IN_PLACE. Linux maps nothing there
 /// (vm.mmap_min_addr).
 const NULL_PAGE_END: usize = 1 << 16;
 
-/// A user's buffer, or another pointer that a body reads by itself.
+/// A user's buffer, or another pointer that a body reads itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address(pub usize);
 
@@ -35,11 +36,11 @@ impl Address {
     }
 }
 
-/// A function of the program, or one of the small numbers that the standard defines for some.
+/// A function of the program, or a small number that the standard defines for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Callback(pub usize);
 
-/// A count that must not be negative, as what it counts.
+/// A count, which must not be negative.
 #[inline]
 pub fn count(value: i64, name: &str) -> Result<usize> {
     match usize::try_from(value) {

@@ -1,10 +1,11 @@
-//! MPI_Status, and where a call stores it.
+//! MPI_Status, and the parameters that point to statuses.
 
 use super::{Array, Foreign, In, Out};
 use error::Result;
 use objects::constants;
 
-/// MPI_Status of the standard ABI (MPI 5.0, section 20.3.1). `hidden` is ours: data bytes, low word first, and whether it was cancelled.
+/// MPI_Status of the standard ABI (MPI 5.0, section 20.3.1). `hidden` holds the data bytes, low word first,
+/// and whether the operation was cancelled.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // The names are the standard's.
@@ -16,7 +17,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// Of a receive or probe of `bytes` bytes.
+    /// The status of a receive or probe of `bytes` bytes.
     pub fn new(source: i32, tag: i32, bytes: u64) -> Status {
         let mut status = Status { source, tag, error: 0, hidden: [0; 5] };
         status.set_bytes(bytes);
@@ -25,7 +26,7 @@ impl Status {
     /// The empty status (MPI 5.0, section 3.7.3): of null and inactive requests, and of sends.
     pub const EMPTY: Status =
         Status { source: constants::ANY_SOURCE, tag: constants::ANY_TAG, error: 0, hidden: [0; 5] };
-    /// Of a receive from MPI_PROC_NULL (MPI 5.0, section 3.10).
+    /// The status of a receive from MPI_PROC_NULL (MPI 5.0, section 3.10).
     pub const NO_PROCESS: Status =
         Status { source: constants::PROC_NULL, tag: constants::ANY_TAG, error: 0, hidden: [0; 5] };
     /// Data bytes.
@@ -41,13 +42,13 @@ impl Status {
     pub fn is_cancelled(&self) -> bool {
         self.hidden[2] != 0
     }
-    /// Says whether the operation was cancelled.
+    /// Sets whether the operation was cancelled.
     pub fn set_cancelled(&mut self, cancelled: bool) {
         self.hidden[2] = i32::from(cancelled);
     }
 }
 
-/// A status that we read; null is an error.
+/// A status that the library reads; null is an error.
 #[derive(Clone, Copy, Debug)]
 pub struct StatusIn(In<Status>);
 
@@ -67,7 +68,7 @@ impl StatusIn {
     }
 }
 
-/// A status that we write; null is MPI_STATUS_IGNORE.
+/// A status that the library writes; null is MPI_STATUS_IGNORE.
 #[derive(Clone, Copy, Debug)]
 pub struct StatusOut(Out<Status>);
 
@@ -86,7 +87,8 @@ impl StatusOut {
     pub fn is_ignored(self) -> bool {
         self.0.is_null()
     }
-    /// Stores all but MPI_ERROR, which calls that complete one operation leave alone (MPI 5.0, section 3.2.5).
+    /// Stores all but MPI_ERROR. Calls that complete one operation do not change that (MPI 5.0, section
+    /// 3.2.5).
     #[inline]
     pub fn set(self, status: Status) {
         if !self.is_ignored() {
@@ -98,7 +100,7 @@ impl StatusOut {
     pub fn set_empty(self) -> Result<()> {
         if self.is_ignored() { Ok(()) } else { self.0.set(Status::EMPTY) }
     }
-    /// Changes one field of a status that the program fills itself.
+    /// Changes a field of a status that the program fills itself.
     pub fn change(self, change: impl FnOnce(&mut Status)) -> Result<()> {
         let mut status = self.0.get()?;
         change(&mut status);
@@ -125,13 +127,13 @@ impl Statuses {
     pub fn is_ignored(self) -> bool {
         self.0.is_null()
     }
-    /// Stores status `at` but for MPI_ERROR.
+    /// Stores status `at`, all but MPI_ERROR.
     #[inline]
     pub fn set(self, at: usize, status: Status) {
         if self.is_ignored() {
             return;
         }
-        // Field by field: one that is put together in memory and moved in wider words is waited for.
+        // Field by field: a move in wider words than the fields were written in would stall.
         if let Some(Status { source, tag, hidden, .. }) = self.0.0.element(at) {
             (*source, *tag, *hidden) = (status.source, status.tag, status.hidden);
             return;

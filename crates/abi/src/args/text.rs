@@ -3,7 +3,7 @@
 use super::null;
 use error::Result;
 
-/// A C string that we read.
+/// A C string that the library reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Text {
     address: usize,
@@ -47,7 +47,7 @@ impl Text {
     }
 }
 
-/// A buffer for a C string that we write.
+/// A buffer for a C string that the library writes.
 #[derive(Clone, Copy, Debug)]
 pub struct TextOut {
     address: usize,
@@ -60,7 +60,7 @@ impl TextOut {
     pub fn new(address: usize, name: &'static str) -> TextOut {
         TextOut { address, name, bytes_max: usize::MAX }
     }
-    /// The parameter `name` of another shim, whose programs give it room for so many bytes only.
+    /// The parameter `name` of another shim, whose programs provide only so many bytes.
     pub fn at_most(address: usize, name: &'static str, bytes_max: usize) -> TextOut {
         TextOut { address, name, bytes_max }
     }
@@ -68,7 +68,7 @@ impl TextOut {
     pub fn is_null(self) -> bool {
         self.address == 0
     }
-    /// Stores at most `bytes_max` bytes including the final zero; returns how many bytes the text has there without it.
+    /// Stores at most `bytes_max` bytes including the final zero. Returns the bytes stored before that.
     pub fn set(self, text: &str, bytes_max: usize) -> Result<usize> {
         if self.address == 0 {
             return null(self.name);
@@ -79,7 +79,8 @@ impl TextOut {
             bytes -= 1;
         }
         let to = self.address as *mut u8;
-        // SAFETY: not null, and the program gave room for `bytes_max` bytes (contract of this file), which are at least bytes + 1.
+        // SAFETY: not null, and the program gave room for `bytes_max` bytes (contract of this file), which
+        // are at least bytes + 1.
         unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), to, bytes) };
         if bytes_max > 0 {
             // SAFETY: as above; this is the last of the bytes + 1.

@@ -1,8 +1,9 @@
 //! All members of a comm succeed, or all fail: opening files, making windows, spawning, connecting.
 //!
-//! A member that failed alone would leave the others waiting. So each member tells its outcome, and all return together:
-//! those that failed with their own error, the others with the error of the first that failed.
-//! Invariants: every member makes the same calls here in the same order, whatever its own outcome is.
+//! A member that failed alone would leave the others waiting. So each member tells its outcome. A member that
+//! failed returns its own error, the others that of the first that failed.
+//!
+//! Invariants: all members make the same calls here in the same order, whatever their outcomes are.
 
 use crate::args::Handle;
 use crate::process::Guard;
@@ -15,9 +16,9 @@ use sys::Block;
 
 /// The members that tell each other their outcomes.
 pub(crate) enum Among<'a> {
-    /// Those of a comm that has a handle.
+    /// Those of a comm with a handle.
     Comm(Handle),
-    /// Those of a comm that has none, such as a file's.
+    /// Those of a comm without one, such as a file's.
     Members(&'a mut Members),
 }
 
@@ -34,7 +35,7 @@ impl<'a> From<&'a mut Members> for Among<'a> {
 }
 
 impl Guard {
-    /// What all members say, in order of rank: some words each. Collective.
+    /// The words of all members, in order of rank. Collective.
     pub(crate) fn all_say<'a>(
         &mut self,
         among: impl Into<Among<'a>>,
@@ -43,7 +44,9 @@ impl Guard {
         among.into().gather(self, words)
     }
 
-    /// Has all members fail if one of them has. Else tells what all say of their outcomes. Collective.
+    /// Returns this member's value, and the `words` of all members' values. Collective.
+    ///
+    /// Errors: some member's outcome is an error.
     pub(crate) fn all_succeed<'a, const WORDS: usize, T>(
         &mut self,
         among: impl Into<Among<'a>>,
@@ -72,7 +75,9 @@ impl Guard {
         ))
     }
 
-    /// What the member `root` has found, for all: it passes the bytes, or the error that all return. Collective.
+    /// The bytes that the member `root` has found; only that member passes them. Collective.
+    ///
+    /// Errors: the root's, on all members.
     pub(crate) fn root_tells<'a>(
         &mut self,
         among: impl Into<Among<'a>>,
@@ -100,7 +105,7 @@ impl Guard {
 }
 
 impl Among<'_> {
-    /// This process's own rank among them.
+    /// This process's rank among them.
     fn rank(&self, guard: &Guard) -> Result<u32> {
         match self {
             Among::Comm(comm) => Ok(guard.objects.comm(*comm)?.rank),
@@ -139,7 +144,7 @@ impl Among<'_> {
     }
 }
 
-/// An outcome as two words: 0 or the error's code, and how many bytes tell the rest.
+/// An outcome as two words: 0 or the error's code; the bytes of the value, or of the error's message.
 fn verdict<T>(outcome: &Result<T>, bytes: usize) -> [u64; 2] {
     match outcome {
         Ok(_) => [0, bytes as u64],

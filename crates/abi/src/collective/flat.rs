@@ -1,7 +1,7 @@
 //! Blocking collectives over a comm's slots (`coll/src/flat.rs`), and how a comm gets them.
 //!
-//! Invariants: whether a call counts towards attaching slots follows from what all members know alike, so all attach
-//! them at the same call.
+//! Invariants: whether a call counts towards attaching slots follows from what all members know alike, so all
+//! attach them at the same call.
 
 use crate::args::Handle;
 use crate::process::{Guard, Process};
@@ -40,7 +40,8 @@ impl Process {
 }
 
 impl Guard {
-    /// Makes a blocking call over the comm's slots, if they are attached and take it. Returns whether it did.
+    /// Makes a blocking call over the comm's slots, if these are attached and take it. Returns whether it
+    /// did.
     pub(crate) fn run_flat(&mut self, planned: &Planned) -> Result<bool> {
         let Some((comm, call)) = planned.for_slots() else { return Ok(false) };
         let Some(member) = self.member(comm)? else { return Ok(false) };

@@ -1,6 +1,10 @@
-//! From the arguments of MPI's collectives to calls of `coll`: checks, MPI_IN_PLACE, blocks, operators.
+//! Collectives: from the arguments to a `Planned` call, which may be started any number of times.
 //!
-//! Read next: `reduction.rs`, `neighborhood.rs`, `start.rs` (how a planned call begins), `fast/flat.rs` (the fast path of short calls).
+//! A call is planned once, whether it blocks or not: arguments are checked, and become buffers, blocks and
+//! operators.
+//!
+//! Read next: `start.rs` (how a planned call runs: over slots, in a queue, by a schedule), `flat.rs`,
+//! `reduction.rs`, `neighborhood.rs`, `agreement.rs`.
 
 mod agreement;
 mod flat;
@@ -30,7 +34,7 @@ pub(crate) struct Weighted(pub Address, pub Counts, pub Counts, pub Handle);
 /// A buffer with a count, a displacement in bytes and a datatype for each rank.
 pub(crate) struct TypedEach(pub Address, pub Counts, pub Counts, pub In<Handle>);
 
-/// What all reductions have.
+/// The arguments that all reductions have.
 #[derive(Clone, Copy)]
 pub(crate) struct Reduced {
     pub sendbuf: Address,
@@ -48,17 +52,18 @@ struct Position {
     is_inter: bool,
 }
 
-/// What a rank does in a rooted collective (MPI 5.0, section 6.2.3).
+/// The part of a rank in a rooted collective (MPI 5.0, section 6.2.3).
 struct Role {
     /// The root as `Members::peers` counts.
     root: u32,
     is_root: bool,
-    /// Exchanges data with the root; on an intracommunicator the root does so, too.
+    /// It exchanges data with the root. On an intracommunicator the root does so, too.
     serves: bool,
 }
 
 impl Role {
-    /// In the group of an intercommunicator's root, and not the root: only `comm` and `root` are looked at.
+    /// A rank in the group of an intercommunicator's root that is not the root. Only `comm` and `root` are
+    /// significant there.
     fn is_idle(&self) -> bool {
         !self.is_root && !self.serves
     }
@@ -141,7 +146,8 @@ impl Process {
 }
 
 impl Process {
-    /// A gather or gatherv; `output` is asked for on the root only, the only rank where its arguments count.
+    /// A gather or gatherv. `output` is called on the root only, the only rank where its arguments are
+    /// significant.
     fn gathering(
         &mut self,
         collective: Collective,
@@ -160,7 +166,7 @@ impl Process {
         Planned::new(comm, Call::new(collective, input, output)).root(role.root).in_place(in_place)
     }
 
-    /// A scatter or scatterv; `input` is asked for on the root only.
+    /// A scatter or scatterv. `input` is called on the root only.
     fn scattering(
         &mut self,
         collective: Collective,
@@ -198,7 +204,7 @@ impl Process {
             _ if is_inter && root == constants::ROOT => {
                 Ok(Role { root: place, is_root: true, serves: false })
             }
-            // Who of this group is the root, only the root and the other group know.
+            // Only the root and the other group know the root, so any other rank of this group stands for it.
             _ if is_inter && root == constants::PROC_NULL => {
                 match local.map(|rank| rank as u32).find(|rank| *rank != place) {
                     Some(other) => Ok(Role { root: other, is_root: false, serves: false }),
@@ -217,7 +223,7 @@ impl Process {
         }
     }
 
-    /// Whether the buffer is MPI_IN_PLACE, which means nothing between groups (MPI 5.0, section 6.2.3).
+    /// Whether the buffer is MPI_IN_PLACE. An intercommunicator does not take it (MPI 5.0, section 6.2.3).
     fn in_place(&self, comm: Handle, buffer: Address) -> Result<bool> {
         if buffer.is_in_place() && self.objects.comm(comm)?.remote.is_some() {
             fail!(Class::Buffer, "MPI_IN_PLACE is given, but {comm} is an intercommunicator");
@@ -229,7 +235,7 @@ impl Process {
         self.buffer(address, count, datatype)
     }
 
-    /// `count` elements for each of so many ranks or neighbours.
+    /// `count` elements for each of `blocks` ranks or neighbours.
     pub(crate) fn per_rank(
         &mut self,
         Typed(address, count, datatype): Typed,

@@ -1,5 +1,5 @@
-//! From the arguments of MPI's neighborhood collectives to calls of `coll` (MPI 5.0, section 8.6): the collective that each is among
-//! neighbours, with blocks by neighbour instead of by rank. MPI_IN_PLACE has no meaning here, so it is refused as a buffer.
+//! Neighborhood collectives (MPI 5.0, section 8.6): as the collectives among all ranks, with a block for each
+//! neighbour. They do not take MPI_IN_PLACE.
 
 use super::{Typed, TypedEach, Weighted};
 use crate::args::Handle;

@@ -1,4 +1,4 @@
-//! From the arguments of MPI's reductions to calls of `coll`. Read next: `request/image.rs`, for datatypes with gaps.
+//! Reductions. Read next: `request/image.rs`, for datatypes with gaps.
 
 use super::Reduced;
 use crate::args::{Counts, Handle};

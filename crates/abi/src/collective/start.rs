@@ -1,4 +1,5 @@
-//! Starting a planned collective: as the comm's next one, in a queue, or once more from a persistent request.
+//! How a planned collective runs: over the comm's slots, in a queue, or by a schedule; now, or once more for
+//! a persistent request.
 
 use crate::args::{Handle, Out};
 use crate::process::{Guard, Job, Process, operation};
@@ -33,9 +34,10 @@ impl Guard {
 }
 
 impl Planned {
-    /// Starts it as the comm's next collective. Returns the comm that failures are for, too.
+    /// Starts it as the comm's next collective: in the comm's queue if that takes it, else by a schedule.
+    /// Returns the comm, too.
     pub(crate) fn start(self, process: &mut Process) -> Result<(Handle, Work)> {
-        // Members that compare what they pass count all collectives together, so that they are told of a wrong order.
+        // With OUTBOARD_CHECK=1 all collectives have one count, so that a wrong order is found.
         let blocking = self.call.blocking || settings::get().check != 0;
         let comm = self.comm;
         let mut members = next_members(process.objects.comms.get_mut(comm)?, blocking);
@@ -46,14 +48,14 @@ impl Planned {
             return Ok((comm, Work::Coll(ticket, None, None)));
         }
         let work = self.start_among(&mut members, process)?;
-        // A comparison of statements has taken a number of its own.
+        // The exchange of statements has taken a number of its own.
         if settings::get().check != 0 {
             process.objects.comms.get_mut(comm)?.sequences[usize::from(!blocking)] = members.sequence;
         }
         Ok((comm, work))
     }
 
-    /// Makes a nonblocking call in the comm's queue, if it is one for it.
+    /// Enters a nonblocking call into the comm's queue, if that takes it.
     fn enqueue(&self, members: &Members, process: &mut Process) -> Result<Option<CollTicket>> {
         let (objects, job) = process.parts();
         let comm = objects.comms.get_mut(self.comm)?;
@@ -63,7 +65,7 @@ impl Planned {
         ticket
     }
 
-    /// Makes a call in a queue, if it is one for it. `opening`: the members as for `opened`.
+    /// Enters a call into a queue, if that takes it. `opening`: the members for `opened`.
     fn enqueue_in(
         &self,
         queue: &mut Queue,
@@ -78,8 +80,8 @@ impl Planned {
         Ok(coll.queue(queue, members, &self.call))
     }
 
-    /// A persistent request's recipe. Requests may be started in another order on every member, so each has a context of
-    /// its own, in which its starts are counted (MPI 5.0, section 6.13).
+    /// A persistent request's recipe. Members may start their requests in different orders, so each request
+    /// has a context of its own, in which its starts are counted (MPI 5.0, section 6.13).
     pub(crate) fn persist(self, process: &mut Process) -> Result<(Handle, Recipe)> {
         let comm = process.objects.comms.get_mut(self.comm)?;
         let mut members = next_members(comm, false);
@@ -107,8 +109,9 @@ impl Planned {
         self.clone().start_among(members, process)
     }
 
-    /// Starts it with the number `members.sequence`, or the comparison that OUTBOARD_CHECK=1 puts before it and then takes that
-    /// number. The numbers are taken now: other collectives may start before the comparison is over.
+    /// Starts it by a schedule with the number `members.sequence`. With OUTBOARD_CHECK=1 an exchange of
+    /// statements goes first and takes that number. Both numbers are taken now: other collectives may start
+    /// before the exchange is over.
     fn start_among(self, members: &mut Members, process: &mut Process) -> Result<Work> {
         let size = members.peers.len() as u32;
         if settings::get().check == 0 || size == 1 {
@@ -136,7 +139,8 @@ fn begin(job: &mut Job, members: &Members, call: Call, image: Option<Box<Image>>
     }
 }
 
-/// The queue for one more call. All members open it at the same call, as a collective of its own among `members`.
+/// The queue for one more call; nothing before there have been some. All members open it at the same call, by
+/// a collective among `members`.
 pub(crate) fn opened(
     queue: &mut Queue,
     coll: &mut Coll,
@@ -154,7 +158,7 @@ pub(crate) fn opened(
     Ok(Some(number))
 }
 
-/// The members of a comm as the next collective sees them.
+/// The members of a comm, with the next collective's number.
 fn next_members(comm: &mut Comm, blocking: bool) -> Members {
     let (context, sequence) = comm.next_collective(blocking);
     let (rank, peers, first_group) = (comm.place(), comm.everybody.clone(), comm.first_group);

@@ -1,4 +1,5 @@
-//! Asking the launcher (`mpirun`) for what only the parent of all processes can do; a program that runs without one gets one first.
+//! Requests to the launcher (`mpirun`), which alone can start processes. A program that runs without one
+//! starts one first.
 
 use crate::process::Guard;
 use error::{Class, Error, Result, fail};
@@ -16,7 +17,7 @@ const ANSWER_BYTES: u64 = 8 << 10;
 /// How long a launcher of our own may take to start.
 const PATIENCE_NS: u64 = 20_000_000_000;
 
-/// Asks, and waits for the answer; progress goes on.
+/// Sends a request and waits for the answer, with progress.
 pub(crate) fn ask(guard: &mut Guard, request: &Request) -> Result<Vec<u8>> {
     let membership = guard.job().membership;
     let segment = membership.segment;
@@ -42,7 +43,7 @@ pub(crate) fn ask(guard: &mut Guard, request: &Request) -> Result<Vec<u8>> {
     ask.capacity.store(capacity, Ordering::Relaxed);
     ask.bytes.store(bytes.len() as u64, Ordering::Relaxed);
     ask.state.store(Ask::ASKED, Ordering::Release);
-    // A nudge: it looks for requests whenever a child may have ended, and would do so without us, only later.
+    // Without the nudge it would find the request later, when a child may have ended.
     let _ = sys::process::nudge(segment.job().launcher.load(Ordering::Relaxed));
     guard.wait(|_| (ask.state.load(Ordering::Acquire) == Ask::ANSWERED).then_some(()));
     let length = ask.bytes.load(Ordering::Relaxed).min(capacity) as usize;
@@ -53,7 +54,7 @@ pub(crate) fn ask(guard: &mut Guard, request: &Request) -> Result<Vec<u8>> {
     launcher::answered(&answer)
 }
 
-/// Starts a launcher for this program, which runs alone.
+/// Starts a launcher for this program, which runs without one.
 fn start(guard: &mut Guard) -> Result<()> {
     let segment = guard.job().membership.segment;
     let path = beside_the_library().unwrap_or_else(|| "mpirun".into());
@@ -69,7 +70,8 @@ fn start(guard: &mut Guard) -> Result<()> {
     sys::memory::inheritable(segment.descriptor(), true).map_err(refused)?;
     let child = command.spawn();
     sys::memory::inheritable(segment.descriptor(), false).map_err(refused)?;
-    // It ends at once, having started the launcher or said why not. A program that ignores SIGCHLD leaves nothing to wait for.
+    // This child ends at once: it has started the launcher, or said why not. If the program ignores SIGCHLD,
+    // there is nothing to wait for.
     let ended = child.map_err(refused)?.wait();
     if let Ok(status) = ended
         && !status.success()
@@ -88,13 +90,13 @@ fn start(guard: &mut Guard) -> Result<()> {
     if launcher == 0 {
         fail!(Class::Spawn, "{}, which starts processes, did not start", path.display());
     }
-    // What it starts may read our memory. If that is refused, the first attempt finds out.
+    // Its children may read our memory. If the kernel refuses that, the first attempt finds out.
     let _ = sys::process::allow_access_by(launcher);
     guard.job().launcher = Process::open(launcher).ok();
     Ok(())
 }
 
-/// The `mpirun` of the folder in which this library is installed.
+/// The `mpirun` that is installed with this library.
 fn beside_the_library() -> Option<PathBuf> {
     let mut facts = libc::Dl_info {
         dli_fname: std::ptr::null(),

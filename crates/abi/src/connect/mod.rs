@@ -1,7 +1,8 @@
 //! How processes that share no comm find each other: ports, and sockets (MPI 5.0, sections 11.9 and 11.10.5).
 //!
-//! A port is an entry in the job's table, and a tag. Who connects sends its group to the rank that opened the port, and shows in its own
-//! page that it waits; who accepts takes that mark away, which decides that the two have met, and answers.
+//! A port is an entry in the job's table, and a tag. The root that connects sets a mark in its own page, and
+//! sends its group to the rank that opened the port. The root that accepts removes the mark, which decides
+//! that the two have met, and answers.
 
 pub(crate) mod launcher;
 
@@ -17,11 +18,11 @@ use sys::Block;
 use transport::shm::launcher::{Reader, Writer};
 use transport::shm::{Segment, State};
 
-/// A port, as its name says.
+/// A port, from its name.
 struct Port {
-    /// Where in the job's table.
+    /// Its index in the job's table.
     index: usize,
-    /// What stands there while it is open.
+    /// The value of that entry while the port is open.
     entry: u64,
 }
 
@@ -31,7 +32,7 @@ impl Port {
         (self.entry >> 32) as u32 - 1
     }
 
-    /// What its messages bear.
+    /// The tag of its messages.
     fn tag(&self) -> i32 {
         (self.entry & 0x7fff_ffff) as i32
     }
@@ -42,7 +43,7 @@ impl Port {
     }
 }
 
-/// Opens a port; returns its name.
+/// Opens a port. Returns its name.
 pub(crate) fn open(guard: &mut Guard) -> Result<String> {
     let membership = guard.job().membership;
     let job = membership.segment.job();
@@ -59,7 +60,7 @@ pub(crate) fn open(guard: &mut Guard) -> Result<String> {
 
 /// Closes a port of ours.
 pub(crate) fn close(guard: &mut Guard, name: &str) -> Result<()> {
-    let port = own(guard, name)?;
+    let port = own_port(guard, name)?;
     let table = &guard.job().membership.segment.job().ports;
     match table[port.index].compare_exchange(port.entry, 0, Ordering::AcqRel, Ordering::Relaxed) {
         Ok(_) => Ok(()),
@@ -67,7 +68,9 @@ pub(crate) fn close(guard: &mut Guard, name: &str) -> Result<()> {
     }
 }
 
-/// The port of a name; an error if it is none of this job.
+/// The port of a name.
+///
+/// Errors: it is no port of this job.
 fn port(guard: &mut Guard, name: &str) -> Result<Port> {
     let segment = guard.job().membership.segment;
     let mut words = name.split(':');
@@ -91,7 +94,7 @@ fn port(guard: &mut Guard, name: &str) -> Result<Port> {
     Ok(Port { index, entry })
 }
 
-fn own(guard: &mut Guard, name: &str) -> Result<Port> {
+fn own_port(guard: &mut Guard, name: &str) -> Result<Port> {
     let port = port(guard, name)?;
     let membership = guard.job().membership;
     if port.rank() != membership.rank {
@@ -104,9 +107,9 @@ fn own(guard: &mut Guard, name: &str) -> Result<Port> {
     Ok(port)
 }
 
-/// On the root: waits for somebody to connect. Returns the connection's number and the group on its other side.
+/// On the root: waits until a group connects. Returns the connection's number and that group.
 pub(crate) fn accept(guard: &mut Guard, name: &str, group: &Group) -> Result<(u64, Vec<u32>)> {
-    let port = own(guard, name)?;
+    let port = own_port(guard, name)?;
     let segment = guard.job().membership.segment;
     if !port.is_open(segment) {
         fail!(Class::Port, "the port {name:?} is closed");
@@ -116,7 +119,7 @@ pub(crate) fn accept(guard: &mut Guard, name: &str, group: &Group) -> Result<(u6
         let (mark, peers) = from_bytes(&message)?;
         let connecting = &segment.rank(peer).connecting;
         if connecting.compare_exchange(mark, 0, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            // It has given up.
+            // The other root has given up.
             continue;
         }
         let id = segment.job().connections.fetch_add(1, Ordering::AcqRel) + 1;
@@ -126,7 +129,7 @@ pub(crate) fn accept(guard: &mut Guard, name: &str, group: &Group) -> Result<(u6
     }
 }
 
-/// On the root: connects to whoever accepts on a port, now or in time.
+/// On the root: connects to the group that accepts on a port within `timeout`.
 pub(crate) fn connect(
     guard: &mut Guard,
     name: &str,
@@ -203,11 +206,11 @@ pub(crate) fn join(guard: &mut Guard, fd: i32) -> Result<(u64, u32)> {
             "the socket {fd} of MPI_Comm_join leads to rank {peer}, which is this process or none"
         );
     }
-    // Both know both numbers, of which each was given once.
+    // Both sides know both numbers, and each number is unique.
     Ok((proposed.min(their_number), peer as u32))
 }
 
-/// Shows to which worlds the comms of this process lead.
+/// Shows in this rank's page to which worlds its comms lead.
 pub(crate) fn publish(guard: &mut Guard) {
     let membership = guard.job().membership;
     let segment = membership.segment;
@@ -254,7 +257,9 @@ fn send(guard: &mut Guard, context: u64, peer: u32, tag: i32, bytes: &[u8]) -> R
     guard.wait(|process| process.job().p2p.take(ticket)).error.map_or(Ok(()), Err)
 }
 
-/// Receives a message of unknown length, unless `stop` has an error.
+/// Receives a message of unknown length.
+///
+/// Errors: that of `stop`, which is asked while there is no message.
 fn receive(
     guard: &mut Guard,
     context: u64,

@@ -1,5 +1,5 @@
-//! The fast path of MPI_Allreduce: vectors without gaps of a predefined type, short enough that each member reduces
-//! all of them, over attached slots.
+//! The fast path of MPI_Allreduce: vectors without gaps of a predefined type, short enough that each member
+//! reduces all of them, over attached slots.
 
 use crate::args::Handle;
 use crate::collective::Reduced;
@@ -9,8 +9,8 @@ use datatype::check_op;
 use objects::{Flat, Op};
 use schedule::algorithm::Collective;
 
-/// Makes the call if the other members' vectors come within a few looks. Otherwise it has published this member's
-/// vector, and the general path goes on with that round.
+/// Makes the call if the other members' vectors come within a few looks. Otherwise it has published this
+/// member's vector, and the general path goes on with that round.
 #[inline(always)]
 pub(crate) fn try_now(process: &mut Process, comm: Handle, count: i64, data: &Reduced) -> Option<()> {
     let (set, call) = process.flat_allreduce(comm, count, data)?;

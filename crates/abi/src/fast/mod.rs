@@ -1,7 +1,7 @@
-//! Fast paths: from checked arguments to the ring or the slots, without a structure in memory on the way.
+//! Fast paths: from the arguments to the ring or the slots, with all values in registers.
 //!
-//! A fast path leaves a call of which it is not sure, one with wrong arguments too, to the general path, having done nothing.
-//! Read next: `message.rs` (sends and receives), `allreduce.rs`.
+//! Invariants: a fast path either makes the call, or does nothing and leaves it to the general path. Wrong
+//! arguments always go there. Read next: `message.rs` (sends and receives), `allreduce.rs`.
 
 pub(crate) mod allreduce;
 pub(crate) mod message;

@@ -1,33 +1,33 @@
-//! The requests of deferred receives (`p2p/deferred.rs`), if these are plain: most receives. They have no entry in the table of requests. The
-//! handle is the receive's number there, and here is what else is known of it.
+//! The requests of plain deferred receives (`p2p/deferred.rs`), which most receives are. They have no entry
+//! in the table of requests: the handle is the receive's number in p2p, and this table holds the rest.
 //!
-//! Invariants: a receive has its place until the program has no request for it any more, and p2p gives no other the same place
-//! before it has been taken, so not sooner.
+//! Invariants: a receive keeps its place until its request is completed or freed. p2p gives no other receive
+//! that place before.
 
 use super::Source;
 use crate::args::Handle;
 use objects::{Kind, constants};
 use p2p::Ticket;
 
-/// Those that live, by number.
+/// Live receives, by number.
 pub struct Deferred([Receive; p2p::DEFERRED_MAX]);
 
-// Handles and tickets tell the same numbers apart.
+// Handles and tickets have the same range of numbers.
 const _: () = assert!(objects::handle::NUMBERS as u64 == p2p::NUMBERS);
 
-/// A receive from a member of a comm.
+/// A receive from one rank of a comm.
 #[derive(Clone, Copy)]
 pub struct Receive {
     handle: Handle,
-    /// The comm whose error handler hears of failures.
+    /// The comm whose error handler gets errors.
     pub comm: Handle,
     peer: u32,
-    /// Whom it listens to, in that comm.
+    /// The source in that comm.
     pub rank: i32,
 }
 
 impl Receive {
-    /// What p2p calls it.
+    /// Its ticket in p2p.
     #[inline]
     pub fn ticket(&self) -> Ticket {
         Ticket::deferred(self.number().into())
@@ -38,21 +38,21 @@ impl Receive {
         self.handle.number(Kind::Request).expect("a deferred receive has a number")
     }
 
-    /// Whom it listens to.
+    /// Its source.
     pub fn source(&self) -> Source {
         Source::Peer { peer: self.peer, rank: self.rank }
     }
 }
 
 impl Deferred {
-    /// Without any.
+    /// An empty table.
     pub const fn new() -> Deferred {
         Deferred(
             [Receive { handle: constants::REQUEST_NULL, comm: constants::COMM_NULL, peer: 0, rank: 0 }; _],
         )
     }
 
-    /// The request of a receive, which p2p has deferred under this number.
+    /// The request of a receive that p2p has deferred under this number.
     #[inline(always)]
     pub fn enter(&mut self, number: u64, comm: Handle, peer: u32, rank: i32) -> Handle {
         let handle = Handle::numbered(Kind::Request, number as u32);
@@ -60,20 +60,20 @@ impl Deferred {
         handle
     }
 
-    /// A live one.
+    /// A live receive.
     #[inline(always)]
     pub fn get(&self, handle: Handle) -> Option<&Receive> {
         let receive = &self.0[handle.number(Kind::Request)? as usize % p2p::DEFERRED_MAX];
         (receive.handle == handle).then_some(receive)
     }
 
-    /// The program has no request for it any more.
+    /// Frees the place of a receive whose request is completed or freed.
     #[inline(always)]
     pub fn remove(&mut self, receive: Receive) {
         self.0[receive.number() as usize % p2p::DEFERRED_MAX].handle = constants::REQUEST_NULL;
     }
 
-    /// All that live, with their handles.
+    /// The handles of all live receives.
     pub fn handles(&self) -> impl Iterator<Item = Handle> {
         self.0.iter().map(|receive| receive.handle).filter(|handle| *handle != constants::REQUEST_NULL)
     }

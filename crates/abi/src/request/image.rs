@@ -1,9 +1,10 @@
-//! Reductions of datatypes with gaps: the program's own, which only its own operators take, and the predefined pairs with padding
-//! (MPI 5.0, sections 6.9.4 and 6.9.5).
+//! Reductions of datatypes with gaps: the program's own with its own operators, and predefined pairs with
+//! padding (MPI 5.0, sections 6.9.4 and 6.9.5).
 //!
-//! An operator of the program must see the vectors in the datatype's own shape, gaps included, but the gaps of the user's buffers are the user's. So
-//! the schedule works on images: memory of our own in the same shape, filled before and copied back after. An image of a
-//! block is one piece to the schedule; what the datatype is, only the operator knows.
+//! The program's operator must see vectors in the datatype's shape, with gaps, but a reduction may not write
+//! into the gaps of the program's buffers. So the schedule works on images: memory of the same shape, filled
+//! before and copied back after. To the schedule an image of a block is one piece; only the operator knows
+//! the datatype.
 
 use crate::args::Handle;
 use datatype::{Basic, Buffer, Datatype, Layout};
@@ -18,14 +19,14 @@ pub struct Shape {
     form: Form,
 }
 
-/// How images differ from the user's buffers.
+/// How images differ from the program's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// There are no gaps, and no images.
+    /// No gaps, so no images.
     Plain,
-    /// Without the padding of predefined pairs, as `datatype::reduce` takes them.
+    /// Without the padding of predefined pairs, as `datatype::reduce` needs them.
     Packed,
-    /// With all gaps, as the program's operators take them.
+    /// With all gaps, as the program's operators need them.
     Gaps,
 }
 
@@ -47,7 +48,7 @@ impl Shape {
         self.basic
     }
 
-    /// Whether the user's buffers serve as they are.
+    /// Whether the program's buffers have no gaps.
     pub fn is_plain(&self) -> bool {
         self.form == Form::Plain
     }
@@ -71,7 +72,7 @@ impl Shape {
         }
     }
 
-    /// Bytes from the first byte of an image of `bytes` bytes to the address that stands for the vector.
+    /// Bytes from the first byte of an image of `bytes` bytes to the vector's address.
     pub fn origin(&self, bytes: usize) -> i64 {
         if self.form != Form::Gaps || bytes == 0 {
             return 0;
@@ -80,12 +81,12 @@ impl Shape {
         -(self.layout.true_lb + last.min(0))
     }
 
-    /// What an algorithm may not cut, of an image of `bytes` bytes.
+    /// The bytes of an element, which an algorithm may not cut, of an image of `bytes` bytes.
     pub fn unit(&self, bytes: usize) -> u64 {
         (if self.form == Form::Gaps { bytes } else { self.layout.size }).max(1) as u64
     }
 
-    /// Where the images of blocks of so many elements begin and end, one after the other.
+    /// The offsets at which the images of blocks begin and end, one after the other.
     pub fn cuts(&self, counts: &[i64]) -> Arc<[u64]> {
         let mut at = 0;
         let ends = counts.iter().map(|count| {
@@ -115,9 +116,9 @@ impl Shape {
 pub struct UserOp {
     /// The function.
     pub function: usize,
-    /// Whether it takes an MPI_Count.
+    /// Whether its count is an MPI_Count.
     pub large: bool,
-    /// The datatype it is to be told of, by the program's handle while that is one for it.
+    /// The program's handle of the datatype, as long as it is valid.
     pub handle: Handle,
     pub datatype: Arc<Datatype>,
     /// Bytes from one element to the next.
@@ -127,17 +128,17 @@ pub struct UserOp {
 /// An operator of the program that a reduction under way uses.
 #[derive(Clone, Debug)]
 pub struct Operator {
-    /// What is called.
+    /// The function and its datatype.
     pub op: UserOp,
-    /// How the schedule's memory holds the elements.
+    /// How elements lie in the schedule's memory.
     pub shape: Shape,
-    /// Elements of the blocks, where each is an image of its own; none if the vector is one.
+    /// The elements of each block, if each block is an image; empty if the vector is one.
     pub counts: Vec<i64>,
 }
 
 impl Operator {
-    /// The first vector in memory of `bytes` bytes that begins with `block`, if it holds several: how many of them it takes, where its first
-    /// element is, and how many elements it has.
+    /// The first vector in memory of `bytes` bytes, which begins with `block` if it holds several: its bytes,
+    /// the offset of its first element, and its elements.
     pub fn vector(&self, block: Option<u64>, bytes: usize) -> (usize, i64, usize) {
         let shape = &self.shape;
         let Some(block) = block.filter(|_| !shape.is_plain() && !self.counts.is_empty()) else {
@@ -149,7 +150,7 @@ impl Operator {
     }
 }
 
-/// What a reduction holds until it is over.
+/// What a reduction owns until it is over.
 #[derive(Debug, Default)]
 pub struct Image {
     input: Option<Block>,
@@ -198,7 +199,7 @@ impl Image {
         Buffer::from(span(&self.output))
     }
 
-    /// Gives the user the result.
+    /// Copies the result into the program's buffer.
     pub fn deliver(&mut self) {
         if let Some((result, user)) = self.result.take() {
             user.copy_from(&result);
@@ -215,7 +216,8 @@ mod tests {
     use super::*;
     use datatype::{Width, predefined};
 
-    // Goal: an image spans just the memory that elements touch, whatever their extent, and gives back what was put in.
+    // Goal: an image spans exactly the memory that elements touch, whatever their extent, and returns what
+    // was put in.
     #[test]
     fn images_of_all_extents() {
         let int = predefined(objects::constants::INT.0 as u32).expect("MPI_INT is predefined");

@@ -1,7 +1,7 @@
 //! Operations under way, and the requests through which a program holds them (MPI 5.0, sections 3.7 and 3.9).
 //!
-//! `Work` is what a blocking call waits for and a request holds; the two differ only in who asks. A persistent request keeps a
-//! `Recipe`, from which work is started again.
+//! A blocking call waits for a `Work`; a nonblocking one puts it into a `Request`. A persistent request also
+//! has a `Recipe`, which starts work again.
 
 mod deferred;
 mod generalized;
@@ -28,19 +28,19 @@ pub use work::{Both, Work};
 /// How an operation ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// What the program is told.
+    /// The program's status.
     pub status: Status,
-    /// What went wrong.
+    /// Why it failed.
     pub error: Option<Error>,
-    /// Of a generalized request: whom to ask for the rest.
+    /// A generalized request's functions, which know the rest.
     pub generalized: Option<Box<Generalized>>,
 }
 
 impl Completion {
-    /// The empty status: of sends, collectives, and requests that are null or not active.
+    /// The completion of sends, collectives, and requests that are null or not active.
     pub const EMPTY: Completion = Completion { status: Status::EMPTY, error: None, generalized: None };
 
-    /// Of a receive from MPI_PROC_NULL.
+    /// The completion of a receive from MPI_PROC_NULL.
     pub const NO_PROCESS: Completion = Completion { status: Status::NO_PROCESS, ..Completion::EMPTY };
 
     #[inline]
@@ -57,7 +57,7 @@ impl Completion {
 }
 
 impl Completion {
-    /// Of an access to a file.
+    /// The completion of an access to a file.
     pub(crate) fn of_bytes(outcome: Result<u64>) -> Completion {
         let mut completion = Completion::EMPTY;
         match outcome {
@@ -77,7 +77,7 @@ fn rank_of(peer: u32, group: &Group) -> i32 {
     group.rank_of(peer).map_or(constants::ANY_SOURCE, |rank| rank as i32)
 }
 
-/// A send about to be started; nobody receives it where `peer` is none.
+/// The arguments of a send, checked. `peer` is none for MPI_PROC_NULL.
 #[derive(Clone)]
 pub struct Send {
     pub(crate) mode: Mode,
@@ -87,7 +87,7 @@ pub struct Send {
     pub(crate) buffer: Buffer,
 }
 
-/// A receive about to be started.
+/// The arguments of a receive, checked.
 #[derive(Clone)]
 pub struct Receive {
     pub(crate) context: u64,
@@ -102,25 +102,26 @@ pub enum Recipe {
     Send(Send),
     /// MPI_Recv_init.
     Recv(Receive),
-    /// MPI_Bcast_init and the other collectives. The members' sequence number counts the starts, which may go through a queue of their own.
+    /// MPI_Bcast_init and the other collectives. `members.sequence` counts the starts; these may have a
+    /// queue.
     Coll { planned: Planned, members: Members, queue: Queue, _claim: Claim },
     /// MPI_Psend_init and MPI_Precv_init.
     Partitioned(Arc<Partitioned>),
 }
 
-/// Whom a receive listens to.
+/// The source of a receive.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// MPI_PROC_NULL.
     Nobody,
-    /// MPI_ANY_SOURCE; in the comm's group the sender's rank is found.
+    /// MPI_ANY_SOURCE, with the group that tells the sender's rank.
     Any(Arc<Group>),
-    /// One process: its number in the job, and its rank in the comm.
+    /// One process: its rank in the job, and that in the comm.
     Peer { peer: u32, rank: i32 },
 }
 
 impl Source {
-    /// The peer to match; nothing stands for any, and `Nobody` has none.
+    /// The peer to match; none for any source.
     #[inline]
     pub(crate) fn peer(&self) -> Option<u32> {
         if let Source::Peer { peer, .. } = self { Some(*peer) } else { None }
@@ -129,11 +130,11 @@ impl Source {
 
 /// What an MPI_Request names.
 pub struct Request {
-    /// The comm, or the file, whose error handler hears of failures; MPI_COMM_NULL: it belongs to none.
+    /// The comm or file whose error handler gets errors; MPI_COMM_NULL if there is none.
     pub comm: Handle,
-    /// The operation; nothing while a persistent request is not active.
+    /// The operation; none while a persistent request is not active.
     pub work: Option<Work>,
-    /// Persistent requests: how to start.
+    /// A persistent request's start.
     pub recipe: Option<Box<Recipe>>,
 }
 
@@ -146,5 +147,5 @@ pub struct MatchedMessage {
     pub(crate) probe: p2p::Probe,
 }
 
-// What each operation under way moves about. A commit that raises a number must say why.
+// They are moved for each operation. A commit that raises a number must say why.
 const _: () = assert!(size_of::<Work>() <= 56 && size_of::<Request>() <= 72);

@@ -9,10 +9,10 @@ use p2p::{Mode, P2p, Ticket};
 use std::sync::{Arc, OnceLock};
 use sys::Block;
 
-/// What a partitioned request was made with.
+/// The arguments of a partitioned request, checked.
 pub struct Partitioned {
     pub(crate) sends: bool,
-    /// The other side; nobody for MPI_PROC_NULL.
+    /// The other side; none for MPI_PROC_NULL.
     pub(crate) peer: Option<u32>,
     pub(crate) context: u64,
     pub(crate) _claim: Option<Claim>,
@@ -20,9 +20,9 @@ pub struct Partitioned {
     pub(crate) tag: i32,
     pub(crate) buffer: Buffer,
     pub(crate) partitions: u32,
-    /// In which the sender has its rank.
+    /// The group that tells the sender's rank.
     pub(crate) group: Arc<Group>,
-    /// Once the heading has left, or has arrived: the sender's partitions, and bytes in each.
+    /// The sender's partitions, and the bytes of each, once the heading has left or arrived.
     pub(crate) heading: OnceLock<[u64; 2]>,
 }
 
@@ -35,9 +35,10 @@ pub struct Parts {
     head: Option<Ticket>,
     /// Messages of partitions under way.
     open: Vec<(u32, Ticket)>,
-    /// The sender's partitions that are ready, or have arrived; empty at the receiver before the heading is there.
+    /// The sender's partitions that are ready, or have arrived. The receiver has none before the heading
+    /// arrives.
     pub(crate) done: Vec<bool>,
-    /// How many of the sender's are not; of the receiver's before the heading is there, one.
+    /// How many of them are not; 1 at the receiver before the heading arrives.
     left: usize,
     bytes: u64,
     error: Option<Error>,
@@ -47,7 +48,8 @@ pub struct Parts {
 const HEADING: i32 = i32::MAX;
 
 impl Partitioned {
-    /// Starts the operation. The first time the sender's heading leaves, or the receiver waits for it.
+    /// Starts the operation. At the first start the sender sends the heading, and the receiver posts a
+    /// receive for it.
     pub(crate) fn start(self: &Arc<Partitioned>, p2p: &mut P2p) -> Result<Work> {
         let partitions = self.partitions as usize;
         let words = [u64::from(self.partitions), (self.buffer.bytes() / partitions) as u64];
@@ -89,7 +91,7 @@ impl Partitioned {
 }
 
 impl Parts {
-    /// Whether all is over, and how.
+    /// Its completion, once all partitions are over.
     pub(crate) fn poll(&mut self, p2p: &mut P2p) -> Option<Completion> {
         if let Some(head) = self.head
             && let Some(outcome) = p2p.take(head)
@@ -104,7 +106,7 @@ impl Parts {
                 self.expect(p2p, heading);
             }
         }
-        // The last of them is most often the last to end, so that it is enough to look at one as long as any is under way.
+        // The last of them mostly ends last, so one look is enough while any is under way.
         while let Some((partition, ticket)) = self.open.last()
             && let Some(outcome) = p2p.take(*ticket)
         {
@@ -128,7 +130,8 @@ impl Parts {
         Some(Completion { status, error, generalized: None })
     }
 
-    /// Posts a receive for each of the sender's partitions. What is longer than the buffer fails as any receive does.
+    /// Posts a receive for each of the sender's partitions. A message longer than the buffer fails as any
+    /// receive does.
     fn expect(&mut self, p2p: &mut P2p, [partitions, bytes]: [u64; 2]) {
         let partitions = partitions.min(HEADING as u64) as u32;
         self.left = partitions as usize;
@@ -152,7 +155,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Why it can be neither freed nor cancelled: the other side waits for all of its partitions (MPI 5.0, section 4.2.1).
+    /// Why it cannot be freed or cancelled: the other side waits for all partitions (MPI 5.0, section 4.2.1).
     pub(crate) fn active(&self, request: Handle, call: &str) -> String {
         let noun = if self.made.sends { "send" } else { "receive" };
         let of = if self.made.sends { "partitions are not ready" } else { "partitions are still to come" };
@@ -162,28 +165,28 @@ impl Parts {
         )
     }
 
-    /// Whether it is a receive that does not yet know the sender's partitions.
+    /// Whether it is a receive that waits for the heading.
     pub(crate) fn awaits_heading(&self) -> bool {
         self.head.is_some() && !self.made.sends
     }
 
-    /// Whether a partition of the sender's is here. Those under way lie in `open` by their numbers.
+    /// Whether a partition of the sender has arrived. `open` holds those under way by their numbers.
     fn is_here(&self, p2p: &P2p, at: usize) -> bool {
         self.done[at] || self.open.get(at).is_some_and(|(_, ticket)| p2p.is_done(*ticket))
     }
 
-    /// Whether all of the sender's partitions that overlap this one of the receiver's are here.
+    /// Whether all of the sender's partitions that overlap this one of the receiver have arrived.
     pub(crate) fn has_arrived(&self, p2p: &P2p, partition: u32) -> bool {
         let Some([_, theirs]) = self.made.heading.get().filter(|_| self.head.is_none()) else { return false };
         // Partitions without bytes overlap as if the message had been cut evenly.
-        let (own, theirs) = match *theirs {
+        let (ours, theirs) = match *theirs {
             0 => (self.done.len() as u64, u64::from(self.made.partitions)),
             bytes => ((self.made.buffer.bytes() / self.made.partitions as usize) as u64, bytes),
         };
-        let (from, to) = (u64::from(partition) * own, (u64::from(partition) + 1) * own);
+        let (from, to) = (u64::from(partition) * ours, (u64::from(partition) + 1) * ours);
         let first = (from / theirs) as usize;
         let end = (to.div_ceil(theirs) as usize).max(first + 1);
-        // Where the message ends before the partition, all of it must be here.
+        // If the message ends before the partition, all of it must have arrived.
         self.done
             .get(first..end.min(self.done.len()))
             .map_or(self.left == 0, |_| (first..end.min(self.done.len())).all(|at| self.is_here(p2p, at)))

@@ -1,4 +1,4 @@
-//! A collective as data: ready to be started, any number of times.
+//! A collective as data: its arguments, checked, and ready to be started any number of times.
 
 use super::{Image, Operator, Shape, UserOp, Work};
 use crate::args::Handle;
@@ -16,13 +16,13 @@ pub struct Planned {
     pub comm: Handle,
     pub call: Call,
     pub imaged: Option<Box<Imaged>>,
-    /// Whether the groups of an intercommunicator are one for it.
+    /// Whether it takes the groups of an intercommunicator as one.
     pub as_one: bool,
-    /// Of a persistent one: the function that made it.
+    /// The function that made it persistent.
     function: &'static str,
 }
 
-/// What a reduction prepares at each start: its operator's place, and images of the buffers as they are then.
+/// What a reduction prepares at each start: its operator, and images of the buffers as they are then.
 #[derive(Clone)]
 pub struct Imaged {
     pub shape: Shape,
@@ -37,7 +37,9 @@ impl Planned {
         Planned { comm, call, imaged: None, as_one: false, function: "" }
     }
 
-    /// Whether the call's one buffer is both; if not, its two must lie apart (MPI 5.0, section 6.1).
+    /// Sets whether the output is also the input.
+    ///
+    /// Errors: it is not, and the two overlap (MPI 5.0, section 6.1).
     pub(crate) fn in_place(mut self, in_place: bool) -> Result<Planned> {
         if !in_place && self.call.input.overlaps(&self.call.output) {
             fail!(
@@ -49,7 +51,7 @@ impl Planned {
         Ok(self)
     }
 
-    /// Makes one group of an intercommunicator's two, whose ranks are then those of `Members::peers`.
+    /// Takes the two groups of an intercommunicator as one, with the ranks of `Members::peers`.
     pub(crate) fn in_one_group(mut self) -> Planned {
         self.as_one = true;
         self
@@ -66,7 +68,7 @@ impl Planned {
         may.then_some((self.comm, &self.call))
     }
 
-    /// The comm, and the bytes of the longer of its two buffers, for people.
+    /// The comm, and the bytes of the longer buffer, for OUTBOARD_STATS and OUTBOARD_TRACE.
     pub(crate) fn told(&self) -> (Handle, u64) {
         (self.comm, self.call.input.total().max(self.call.output.total()))
     }
@@ -76,19 +78,19 @@ impl Planned {
         self.function
     }
 
-    /// Says that `function` makes it persistent.
+    /// Notes that `function` makes it persistent.
     pub(crate) fn made_by(mut self, function: &'static str) -> Planned {
         self.function = function;
         self
     }
 
-    /// Says that the calling rank only waits for it.
+    /// Notes that the caller only waits for it.
     pub(crate) fn blocking(mut self) -> Planned {
         self.call.blocking = true;
         self
     }
 
-    /// The call, with the operator in its place and images of the buffers as they are now.
+    /// The call, with its operator entered, and images of the buffers as they are now.
     pub(crate) fn prepared(self, operators: &mut Slab<Operator>) -> (Call, Option<Box<Image>>) {
         let Planned { mut call, imaged, .. } = self;
         let image = imaged.map(|imaged| Box::new(imaged.fill(&mut call, operators)));
@@ -124,7 +126,7 @@ impl Imaged {
             if output.is_some() {
                 call.output = one(&shape, image.output());
             }
-            // In place the vector lies in the output's image, which is filled as the input's is.
+            // In place, the output's image holds the vector.
             match &mut call.input {
                 Part::CutAt { buffer, .. } => *buffer = image.input(),
                 Part::One { .. } => call.input = one(&shape, image.input()),
@@ -141,15 +143,15 @@ impl Imaged {
         image
     }
 }
-/// A vector that is cut between elements of the shape only.
+/// A vector that is cut only between elements of the shape.
 pub(crate) fn one(shape: &Shape, buffer: Buffer) -> Part {
     Part::One { element_bytes: shape.unit(buffer.bytes()), buffer }
 }
 
-/// A collective whose members are comparing what they pass.
+/// A collective whose members compare their arguments (OUTBOARD_CHECK=1).
 pub struct Checked {
     pub gather: CollTicket,
-    /// Our statement; the schedule reads it.
+    /// This rank's statement. The schedule reads it.
     #[allow(dead_code)]
     pub mine: Block,
     /// All statements; the schedule writes them.
@@ -157,12 +159,14 @@ pub struct Checked {
     pub members: Members,
     pub call: Call,
     pub image: Option<Box<Image>>,
-    /// Where operations are timed.
+    /// Its record, if operations are timed.
     pub operation: Option<Box<telemetry::Operation>>,
 }
 
 impl Checked {
-    /// Once all statements are here: the collective, or the verdict against it.
+    /// Starts the collective once all statements have arrived.
+    ///
+    /// Errors: the statements disagree.
     pub(crate) fn poll(&mut self, coll: &mut Coll) -> Option<Result<Work>> {
         if let Err(error) = coll.outcome(self.gather)? {
             return Some(Err(error));
@@ -177,7 +181,7 @@ impl Checked {
         }))
     }
 
-    /// The operator that the collective would use.
+    /// The token of the operator that the collective would use.
     pub(crate) fn operator(&self) -> Option<usize> {
         self.image.as_ref().and_then(|image| image.operator)
     }

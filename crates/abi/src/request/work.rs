@@ -9,44 +9,44 @@ use telemetry::Operation;
 
 /// An operation under way.
 pub enum Work {
-    /// It was over when it began.
+    /// It is over.
     Done(Completion),
     /// A send.
     Send(Ticket),
-    /// A receive, and whom it listens to.
+    /// A receive.
     Recv(Ticket, Source),
     /// MPI_Isendrecv and MPI_Sendrecv_replace.
     Both(Box<Both>),
-    /// A collective; the last is there where operations are timed.
+    /// A collective; the last value is there if operations are timed.
     Coll(coll::CollTicket, Option<Box<Image>>, Option<Box<telemetry::Operation>>),
     /// An access to a file: bytes of the program's memory.
     Io(io::Promise<Result<u64>>),
-    /// A collective before which its members compare what they pass.
+    /// A collective before which its members compare their arguments.
     Checked(Box<Checked>),
-    /// MPI_Buffer_iflush and its like: waits until so many messages have left a buffer.
+    /// MPI_Buffer_iflush and its like: it is over when so many messages have left a buffer.
     Flush { owner: p2p::Owner, messages: u64 },
     /// A partitioned send or receive.
     Parts(Box<Parts>),
     /// An operation of the program.
     Generalized {
-        /// What to call.
+        /// The program's functions.
         functions: Generalized,
         /// MPI_Grequest_complete has been called.
         complete: bool,
-        /// MPI_Request_free has been called before that, so that nobody waits for it.
+        /// MPI_Request_free has been called before that, so no call waits for it.
         freed: bool,
     },
 }
 
-/// A send and a receive that end together. The receive's status counts, and the first failure.
+/// A send and a receive that end together, with the receive's status and the first error.
 pub struct Both {
     /// The send, until it is over.
     pub(crate) send: Option<Work>,
     /// The receive, until it is over.
     pub(crate) recv: Option<Work>,
-    /// What is sent, where the receive overwrites the user's copy.
+    /// A copy of the sent data, if the receive overwrites the program's buffer.
     pub packed: Option<Box<[u8]>>,
-    /// Of those that are over.
+    /// The completion of the parts that are over.
     pub(crate) completion: Completion,
 }
 
@@ -67,7 +67,7 @@ impl Both {
 }
 
 impl Work {
-    /// Whether it is over, and how; once it has been told, it is spent, and has let go what it needed.
+    /// Its completion, once it is over. It is then spent: it may not be polled again.
     #[inline]
     pub fn poll(
         &mut self,
@@ -126,7 +126,7 @@ impl Work {
         }
     }
 
-    /// Whether it takes steps of its own, which must be taken whoever waits for what: nobody else's progress takes them.
+    /// Whether it takes steps of its own, which no crate's progress takes. Every wait must take them.
     pub(crate) fn is_driven(&self) -> bool {
         match self {
             Work::Parts(parts) => parts.awaits_heading(),
@@ -135,7 +135,7 @@ impl Work {
         }
     }
 
-    /// Cancels sends and receives that have not matched.
+    /// Cancels a send or receive that has not matched.
     pub fn cancel(&mut self, p2p: &mut P2p) {
         match self {
             Work::Send(ticket) | Work::Recv(ticket, _) => p2p.cancel(*ticket),
@@ -145,7 +145,7 @@ impl Work {
 }
 
 impl Work {
-    /// Tells of the operation when this work ends.
+    /// Ends the operation's record when this work ends.
     pub(crate) fn follow(&mut self, operation: Option<Box<Operation>>, coll: &Coll) {
         let Some(operation) = operation else { return };
         match self {
