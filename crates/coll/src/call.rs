@@ -157,6 +157,7 @@ pub struct Call {
 
 impl Call {
     /// A collective without root and operator.
+    #[inline(always)] // So it is made where it is used.
     pub fn new(collective: Collective, input: Part, output: Part) -> Call {
         Call {
             collective,

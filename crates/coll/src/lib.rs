@@ -128,14 +128,16 @@ impl Coll {
         })
     }
 
-    /// A blocking call as slots take it; nothing if a schedule carries it out, as always where users choose
-    /// an algorithm, the proxy or OUTBOARD_CHECK. All members come to the same answer.
-    #[inline]
+    /// A blocking call as slots take it, among so many members of one group; nothing if a schedule carries it
+    /// out. Where users choose an algorithm, the proxy or OUTBOARD_CHECK, it always does. All members come to
+    /// the same answer.
+    #[inline(always)] // So a `Short` is made where it is used.
     pub fn short(&self, call: &Call, rank: usize, members: usize) -> Option<Short> {
         if self.short & 1 << call.collective as u32 == 0 {
             return None;
         }
-        Short::of(call, rank, members).filter(|short| short.fits(members))
+        let short = Short::of(call, rank, members)?;
+        if short.fits(members) { Some(short) } else { None }
     }
 
     /// Whether an allreduce of vectors of so many bytes becomes a `FlatAllreduce` on this set.

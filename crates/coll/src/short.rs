@@ -89,7 +89,8 @@ impl Short {
 
     /// The same with an input of `given` blocks and an output of `expected` blocks. `None` stands for
     /// MPI_IN_PLACE, or for a buffer that is significant at the root only. Nothing if the two overlap.
-    pub fn with_blocks(
+    #[inline(always)]
+    pub(crate) fn with_blocks(
         self,
         rank: usize,
         input: Option<Buffer>,
@@ -118,6 +119,7 @@ impl Short {
 
     /// A planned call among so many members of one group; nothing if slots do not take it. Reductions come
     /// without images. All members come to the same answer.
+    #[inline(always)]
     pub(crate) fn of(call: &Call, rank: usize, members: usize) -> Option<Short> {
         use Collective::*;
         let whole = |part: &Part| part.whole().cloned();

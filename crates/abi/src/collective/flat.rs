@@ -42,6 +42,7 @@ impl Process {
 impl Guard {
     /// Makes a blocking call over the comm's slots, if these are attached and take it. Returns whether it
     /// did.
+    #[inline]
     pub(crate) fn run_flat(&mut self, planned: &Planned) -> Result<bool> {
         let Some((comm, call)) = planned.for_slots() else { return Ok(false) };
         let Some(member) = self.member(comm)? else { return Ok(false) };
@@ -59,7 +60,7 @@ impl Guard {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn run_short(&mut self, set: usize, mut short: Short) -> Result<bool> {
         let coll = &self.job().coll;
         let Some(form) = coll.choose_form(set, &mut short) else { return Ok(false) };

@@ -19,7 +19,7 @@ use coll::{Call, Part};
 use datatype::Buffer;
 use error::{Class, Result, fail};
 pub(crate) use flat::detach;
-use objects::constants;
+use objects::{Comm, constants};
 use schedule::algorithm::Collective;
 pub(crate) use start::opened;
 use std::sync::Arc;
@@ -69,7 +69,6 @@ impl Role {
     }
 }
 
-#[rustfmt::skip]
 impl Process {
     pub(crate) fn plan_barrier(&mut self, comm: Handle) -> Result<Planned> {
         self.place(comm)?;
@@ -79,29 +78,61 @@ impl Process {
     pub(crate) fn plan_bcast(&mut self, comm: Handle, root: i32, data: Typed) -> Result<Planned> {
         let role = self.role(comm, root)?;
         let output = if role.is_idle() { Part::None } else { Part::bytes(self.typed(data)?) };
-        Ok(Planned::new(comm, Call::new(Collective::Bcast, Part::None, output)).root(role.root))
+        Ok(Planned::new(comm, Call { root: role.root, ..Call::new(Collective::Bcast, Part::None, output) }))
     }
 
-    pub(crate) fn plan_gather(&mut self, comm: Handle, root: i32, send: Typed, recv: Typed) -> Result<Planned> {
+    pub(crate) fn plan_gather(
+        &mut self,
+        comm: Handle,
+        root: i32,
+        send: Typed,
+        recv: Typed,
+    ) -> Result<Planned> {
         let place = self.place(comm)?;
         let output = |process: &mut Process| process.per_rank(recv, place.partners).map(Part::PerRank);
         self.gathering(Collective::Gather, comm, root, send, output)
     }
 
-    pub(crate) fn plan_gatherv(&mut self, comm: Handle, root: i32, send: Typed, recv: Weighted) -> Result<Planned> {
+    pub(crate) fn plan_gatherv(
+        &mut self,
+        comm: Handle,
+        root: i32,
+        send: Typed,
+        recv: Weighted,
+    ) -> Result<Planned> {
         let place = self.place(comm)?;
-        self.gathering(Collective::Gatherv, comm, root, send, |process| process.weighted(recv, place.partners))
+        self.gathering(Collective::Gatherv, comm, root, send, |process| {
+            process.weighted(recv, place.partners)
+        })
     }
 
-    pub(crate) fn plan_scatter(&mut self, comm: Handle, root: i32, send: Typed, recv: Typed) -> Result<Planned> {
+    pub(crate) fn plan_scatter(
+        &mut self,
+        comm: Handle,
+        root: i32,
+        send: Typed,
+        recv: Typed,
+    ) -> Result<Planned> {
         let place = self.place(comm)?;
         let input = |process: &mut Process| process.per_rank(send, place.partners).map(Part::PerRank);
         self.scattering(Collective::Scatter, comm, root, input, recv)
     }
 
-    pub(crate) fn plan_scatterv(&mut self, comm: Handle, root: i32, send: Weighted, recv: Typed) -> Result<Planned> {
+    pub(crate) fn plan_scatterv(
+        &mut self,
+        comm: Handle,
+        root: i32,
+        send: Weighted,
+        recv: Typed,
+    ) -> Result<Planned> {
         let place = self.place(comm)?;
-        self.scattering(Collective::Scatterv, comm, root, |process| process.weighted(send, place.partners), recv)
+        self.scattering(
+            Collective::Scatterv,
+            comm,
+            root,
+            |process| process.weighted(send, place.partners),
+            recv,
+        )
     }
 
     pub(crate) fn plan_allgather(&mut self, comm: Handle, send: Typed, recv: Typed) -> Result<Planned> {
@@ -109,7 +140,7 @@ impl Process {
         let in_place = self.in_place(comm, send.0)?;
         let input = if in_place { Part::None } else { Part::bytes(self.typed(send)?) };
         let output = Part::PerRank(self.per_rank(recv, place.partners)?);
-        Planned::new(comm, Call::new(Collective::Allgather, input, output)).in_place(in_place)
+        Planned::of(comm, Collective::Allgather, 0, in_place, input, output)
     }
 
     pub(crate) fn plan_allgatherv(&mut self, comm: Handle, send: Typed, recv: Weighted) -> Result<Planned> {
@@ -117,7 +148,7 @@ impl Process {
         let in_place = self.in_place(comm, send.0)?;
         let input = if in_place { Part::None } else { Part::bytes(self.typed(send)?) };
         let output = self.weighted(recv, place.partners)?;
-        Planned::new(comm, Call::new(Collective::Allgatherv, input, output)).in_place(in_place)
+        Planned::of(comm, Collective::Allgatherv, 0, in_place, input, output)
     }
 
     pub(crate) fn plan_alltoall(&mut self, comm: Handle, send: Typed, recv: Typed) -> Result<Planned> {
@@ -125,7 +156,7 @@ impl Process {
         let in_place = self.in_place(comm, send.0)?;
         let input = if in_place { Part::None } else { Part::PerRank(self.per_rank(send, place.partners)?) };
         let output = Part::PerRank(self.per_rank(recv, place.partners)?);
-        Planned::new(comm, Call::new(Collective::Alltoall, input, output)).in_place(in_place)
+        Planned::of(comm, Collective::Alltoall, 0, in_place, input, output)
     }
 
     pub(crate) fn plan_alltoallv(&mut self, comm: Handle, send: Weighted, recv: Weighted) -> Result<Planned> {
@@ -133,15 +164,20 @@ impl Process {
         let in_place = self.in_place(comm, send.0)?;
         let input = if in_place { Part::None } else { self.weighted(send, place.partners)? };
         let output = self.weighted(recv, place.partners)?;
-        Planned::new(comm, Call::new(Collective::Alltoallv, input, output)).in_place(in_place)
+        Planned::of(comm, Collective::Alltoallv, 0, in_place, input, output)
     }
 
-    pub(crate) fn plan_alltoallw(&mut self, comm: Handle, send: TypedEach, recv: TypedEach) -> Result<Planned> {
+    pub(crate) fn plan_alltoallw(
+        &mut self,
+        comm: Handle,
+        send: TypedEach,
+        recv: TypedEach,
+    ) -> Result<Planned> {
         let place = self.place(comm)?;
         let in_place = self.in_place(comm, send.0)?;
         let input = if in_place { Part::None } else { self.typed_each(send, place.partners)? };
         let output = self.typed_each(recv, place.partners)?;
-        Planned::new(comm, Call::new(Collective::Alltoallw, input, output)).in_place(in_place)
+        Planned::of(comm, Collective::Alltoallw, 0, in_place, input, output)
     }
 }
 
@@ -163,7 +199,7 @@ impl Process {
         }
         let input = if role.serves && !in_place { Part::bytes(self.typed(send)?) } else { Part::None };
         let output = if role.is_root { output(self)? } else { Part::None };
-        Planned::new(comm, Call::new(collective, input, output)).root(role.root).in_place(in_place)
+        Planned::of(comm, collective, role.root, in_place, input, output)
     }
 
     /// A scatter or scatterv. `input` is called on the root only.
@@ -182,44 +218,23 @@ impl Process {
         }
         let output = if role.serves && !in_place { Part::bytes(self.typed(recv)?) } else { Part::None };
         let input = if role.is_root { input(self)? } else { Part::None };
-        Planned::new(comm, Call::new(collective, input, output)).root(role.root).in_place(in_place)
+        Planned::of(comm, collective, role.root, in_place, input, output)
     }
 
+    #[inline]
     fn place(&self, comm: Handle) -> Result<Position> {
         let comm = self.objects.comm(comm)?;
         let (size, partners) = (comm.size() as usize, comm.partners().size() as usize);
         Ok(Position { rank: comm.rank as usize, size, partners, is_inter: comm.remote.is_some() })
     }
 
+    #[inline]
     fn role(&self, handle: Handle, root: i32) -> Result<Role> {
         let comm = self.objects.comm(handle)?;
-        let is_inter = comm.remote.is_some();
-        let (local, partners) = comm.places();
-        let place = comm.place();
         match u32::try_from(root) {
-            Ok(rank) if (rank as usize) < partners.len() => {
-                let root = partners.start as u32 + rank;
-                Ok(Role { root, is_root: !is_inter && root == place, serves: true })
-            }
-            _ if is_inter && root == constants::ROOT => {
-                Ok(Role { root: place, is_root: true, serves: false })
-            }
-            // Only the root and the other group know the root, so any other rank of this group stands for it.
-            _ if is_inter && root == constants::PROC_NULL => {
-                match local.map(|rank| rank as u32).find(|rank| *rank != place) {
-                    Some(other) => Ok(Role { root: other, is_root: false, serves: false }),
-                    None => fail!(
-                        Class::Root,
-                        "root is MPI_PROC_NULL, but nobody else of this group can be the root"
-                    ),
-                }
-            }
-            _ if is_inter => fail!(
-                Class::Root,
-                "root {root} is neither in the remote group of {} processes nor MPI_ROOT or MPI_PROC_NULL",
-                partners.len()
-            ),
-            _ => fail!(Class::Root, "root {root} is not in this comm of {} processes", partners.len()),
+            _ if comm.remote.is_some() => role_between(comm, root),
+            Ok(root) if root < comm.size() => Ok(Role { root, is_root: root == comm.rank, serves: true }),
+            _ => fail!(Class::Root, "root {root} is not in this comm of {} processes", comm.size()),
         }
     }
 
@@ -275,5 +290,32 @@ impl Process {
             .map(|at| self.buffer(address.displaced(displs[at], counts[at])?, counts[at], types[at]))
             .collect();
         Ok(Part::Each(Arc::from(buffers?)))
+    }
+}
+
+/// The part of a rank of an intercommunicator.
+#[cold]
+fn role_between(comm: &Comm, root: i32) -> Result<Role> {
+    let (local, partners) = comm.places();
+    let place = comm.place();
+    match u32::try_from(root) {
+        Ok(rank) if (rank as usize) < partners.len() => {
+            Ok(Role { root: partners.start as u32 + rank, is_root: false, serves: true })
+        }
+        _ if root == constants::ROOT => Ok(Role { root: place, is_root: true, serves: false }),
+        // Only the root and the other group know the root, so any other rank of this group stands for it.
+        _ if root == constants::PROC_NULL => {
+            match local.map(|rank| rank as u32).find(|rank| *rank != place) {
+                Some(other) => Ok(Role { root: other, is_root: false, serves: false }),
+                None => {
+                    fail!(Class::Root, "root is MPI_PROC_NULL, but nobody else of this group can be the root")
+                }
+            }
+        }
+        _ => fail!(
+            Class::Root,
+            "root {root} is neither in the remote group of {} processes nor MPI_ROOT or MPI_PROC_NULL",
+            partners.len()
+        ),
     }
 }

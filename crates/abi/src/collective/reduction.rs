@@ -1,54 +1,75 @@
 //! Reductions. Read next: `request/image.rs`, for datatypes with gaps.
 
 use super::Reduced;
-use crate::args::{Counts, Handle};
+use crate::args::{Address, Counts, Handle};
 use crate::lenient::{self, Taken};
 use crate::process::Process;
 use crate::request::{Imaged, Planned, Shape, UserOp, one};
-use coll::{Call, Part};
+use coll::Part;
 use datatype::{Basic, Buffer, Datatype, PredefinedOp, check_op};
 use error::{Class, Result, fail};
-use executor::Reduction;
 use objects::Op;
 use schedule::algorithm::Collective;
-use std::sync::Arc;
 
-#[rustfmt::skip]
 impl Process {
-    pub(crate) fn plan_reduce(&mut self, comm: Handle, root: i32, count: i64, data: Reduced) -> Result<Planned> {
+    pub(crate) fn plan_reduce(
+        &mut self,
+        comm: Handle,
+        root: i32,
+        count: i64,
+        data: Reduced,
+    ) -> Result<Planned> {
         let role = self.role(comm, root)?;
         if role.is_idle() {
-            return Ok(Planned::new(comm, Call::new(Collective::Reduce, Part::None, Part::None)).root(role.root));
+            return Planned::of(comm, Collective::Reduce, role.root, false, Part::None, Part::None);
         }
         if role.serves && !role.is_root && data.sendbuf.is_in_place() {
             fail!(Class::Buffer, "MPI_IN_PLACE is given as sendbuf, but only the root, rank {root}, may");
         }
-        let (count, [sends, receives]) = (Elements::Whole(count), [role.serves, role.is_root]);
-        Ok(self.reducing(Collective::Reduce, comm, count, data, sends, receives)?.root(role.root))
+        let (count, sends, receives) = (Elements::Whole(count), role.serves, role.is_root);
+        self.reducing(Collective::Reduce, comm, role.root, count, data, sends, receives)
     }
 
     pub(crate) fn plan_allreduce(&mut self, comm: Handle, count: i64, data: Reduced) -> Result<Planned> {
-        self.reducing(Collective::Allreduce, comm, Elements::Whole(count), data, true, true)
+        self.reducing(Collective::Allreduce, comm, 0, Elements::Whole(count), data, true, true)
     }
 
     pub(crate) fn plan_scan(&mut self, comm: Handle, count: i64, data: Reduced) -> Result<Planned> {
         self.one_group(comm)?;
-        self.reducing(Collective::Scan, comm, Elements::Whole(count), data, true, true)
+        self.reducing(Collective::Scan, comm, 0, Elements::Whole(count), data, true, true)
     }
 
     pub(crate) fn plan_exscan(&mut self, comm: Handle, count: i64, data: Reduced) -> Result<Planned> {
         self.one_group(comm)?;
-        self.reducing(Collective::Exscan, comm, Elements::Whole(count), data, true, true)
+        self.reducing(Collective::Exscan, comm, 0, Elements::Whole(count), data, true, true)
     }
 
-    pub(crate) fn plan_reduce_scatter_block(&mut self, comm: Handle, count: i64, data: Reduced) -> Result<Planned> {
+    pub(crate) fn plan_reduce_scatter_block(
+        &mut self,
+        comm: Handle,
+        count: i64,
+        data: Reduced,
+    ) -> Result<Planned> {
         let blocks = self.place(comm)?.size;
-        self.reducing(Collective::ReduceScatterBlock, comm, Elements::Equal(count, blocks), data, true, true)
+        self.reducing(
+            Collective::ReduceScatterBlock,
+            comm,
+            0,
+            Elements::Equal(count, blocks),
+            data,
+            true,
+            true,
+        )
     }
 
-    pub(crate) fn plan_reduce_scatter(&mut self, comm: Handle, counts: Counts, data: Reduced) -> Result<Planned> {
+    pub(crate) fn plan_reduce_scatter(
+        &mut self,
+        comm: Handle,
+        counts: Counts,
+        data: Reduced,
+    ) -> Result<Planned> {
         let counts = counts.read(self.place(comm)?.size)?;
-        self.reducing(Collective::ReduceScatter, comm, Elements::Blocks(&counts), data, true, true)
+        self.reducing(Collective::ReduceScatter, comm, 0, Elements::Blocks(&counts), data, true, true)
     }
 }
 
@@ -91,22 +112,29 @@ impl Elements<'_> {
     }
 }
 
-/// What this rank gives and gets.
-struct Operands<'a> {
+/// The arguments of a reduction that are checked already.
+#[derive(Clone, Copy)]
+struct Reduction<'a> {
+    collective: Collective,
+    comm: Handle,
+    root: u32,
     elements: Elements<'a>,
-    received: i64,
-    input: Buffer,
-    output: Option<Buffer>,
-    sends: bool,
+    data: Reduced,
+    /// The elements of the whole vector, and those that this rank receives; none if it is not to have them.
+    sent: Option<i64>,
+    received: Option<i64>,
     in_place: bool,
+    is_inter: bool,
 }
 
 impl Process {
     /// A reduction. `sends`: this rank contributes; `receives`: it gets a result.
+    #[allow(clippy::too_many_arguments)] // Those of the MPI function, and what this rank does.
     fn reducing(
         &mut self,
         collective: Collective,
         comm: Handle,
+        root: u32,
         elements: Elements,
         data: Reduced,
         sends: bool,
@@ -118,29 +146,110 @@ impl Process {
             fail!(Class::Buffer, "MPI_IN_PLACE is given as recvbuf; a reduction takes it as sendbuf");
         }
         let (total, received) = elements.totals(place.rank)?;
+        let (sent, received) = (sends.then_some(total), receives.then_some(received));
+        let is_inter = place.is_inter;
+        let reduction =
+            Reduction { collective, comm, root, elements, data, sent, received, in_place, is_inter };
         let op = self.objects.op(data.op)?;
         let datatype = self.objects.committed(data.datatype)?;
-        let predefined = match op {
-            Op::Predefined(op) => Some((op, basic_for(op, data.op, datatype)?)),
-            Op::User { .. } => None,
-        };
+        match op {
+            Op::Predefined(op) => {
+                let basic = basic_for(op, data.op, datatype)?;
+                if datatype.layout().is_contiguous() {
+                    return self.in_buffers(reduction, op, basic);
+                }
+                self.in_images(reduction, Some((op, basic)))
+            }
+            Op::User { .. } => self.in_images(reduction, None),
+        }
+    }
+
+    /// A reduction by a predefined operator in the program's buffers, which have no gaps.
+    #[inline(always)]
+    fn in_buffers(&self, reduction: Reduction, op: PredefinedOp, basic: Basic) -> Result<Planned> {
+        let Reduction { collective, comm, root, elements, data, sent, received, in_place, is_inter } =
+            reduction;
+        let element_bytes = basic.size() as u64;
         let source = if in_place { data.recvbuf } else { data.sendbuf };
-        let input = if sends { self.buffer(source, total, data.datatype)? } else { Buffer::EMPTY };
-        let output = if receives { Some(self.buffer(data.recvbuf, received, data.datatype)?) } else { None };
-        let operands = Operands { elements, received, input, output, sends, in_place };
-        let mut planned = match predefined {
-            Some((op, basic)) if datatype.layout().is_contiguous() => {
-                Planned::new(comm, in_buffers(collective, operands, op, basic, !place.is_inter))
+        let input = match sent {
+            Some(count) => self.elements(source, count, data.datatype, basic.size())?,
+            None => Buffer::EMPTY,
+        };
+        let output = match received {
+            Some(count) => {
+                let buffer = self.elements(data.recvbuf, count, data.datatype, basic.size())?;
+                Part::One { buffer, element_bytes }
             }
+            None => Part::None,
+        };
+        let part = match elements {
+            // The schedule of a call in place names only the output.
+            Elements::Whole(_) if in_place || sent.is_none() => Part::None,
+            Elements::Whole(_) => Part::One { buffer: input, element_bytes },
+            Elements::Equal(..) if !is_inter => Part::PerRank(input),
             _ => {
-                let (call, imaged) = in_images(collective, operands, op, predefined, data.datatype, datatype);
-                let mut planned = Planned::new(comm, call);
-                planned.imaged = Some(Box::new(imaged));
-                planned
+                let ends = elements.counts().into_iter().scan(0, |end, count| {
+                    *end += count as u64 * element_bytes;
+                    Some(*end)
+                });
+                Part::CutAt { buffer: input, at: std::iter::once(0).chain(ends).collect() }
             }
         };
+        let mut planned = Planned::of(comm, collective, root, in_place, part, output)?;
+        planned.call.reduction = Some(executor::Reduction::Predefined { op, basic, element_bytes });
+        planned.call.commutative = Op::Predefined(op).is_commutative();
+        Ok(planned)
+    }
+
+    /// A buffer of so many elements of a predefined type without gaps.
+    #[inline(always)]
+    fn elements(&self, address: Address, count: i64, datatype: Handle, bytes: usize) -> Result<Buffer> {
+        let bytes = (count as usize).checked_mul(bytes);
+        match bytes.and_then(|bytes| address.plain(bytes)) {
+            Some(span) => Ok(Buffer::from(span)),
+            // It finds the error.
+            None => self.buffer(address, count, datatype),
+        }
+    }
+
+    /// A reduction of elements with gaps, or by an operator of the program.
+    #[inline(never)]
+    fn in_images(&self, reduction: Reduction, predefined: Option<(PredefinedOp, Basic)>) -> Result<Planned> {
+        let Reduction { collective, comm, root, elements, data, sent, received, in_place, .. } = reduction;
+        let op = self.objects.op(data.op)?;
+        let datatype = self.objects.committed(data.datatype)?;
+        let (shape, operation, operator) = match (predefined, op) {
+            (None, Op::User { function, large, .. }) => {
+                let (handle, datatype, extent) = (data.datatype, datatype.clone(), datatype.extent());
+                let shape = Shape::of(&datatype);
+                let op = UserOp { function, large, handle, datatype, extent };
+                (shape, executor::Reduction::User { token: 0, element_bytes: 1 }, Some(op))
+            }
+            (predefined, _) => {
+                let (op, basic) = predefined.expect("an operator of the program has no basic type");
+                let element_bytes = basic.size() as u64;
+                let operation = executor::Reduction::Predefined { op, basic, element_bytes };
+                (Shape::packed(datatype), operation, None)
+            }
+        };
+        let claim = |address, count| self.buffer(address, count, data.datatype);
+        let source = if in_place { data.recvbuf } else { data.sendbuf };
+        let input = sent.map_or(Ok(Buffer::EMPTY), |count| claim(source, count))?;
+        let output = received.map(|count| claim(data.recvbuf, count)).transpose()?;
+        let counts = elements.counts();
+        let part = match elements {
+            Elements::Whole(_) if in_place || sent.is_none() => Part::None,
+            Elements::Whole(_) => one(&shape, input.clone()),
+            _ => Part::CutAt { buffer: input.clone(), at: shape.cuts(&counts) },
+        };
+        let counts = if sent.is_some() { counts } else { Vec::new() };
+        let whole = output.clone().map_or(Part::None, |output| one(&shape, output));
+        let mut planned = Planned::of(comm, collective, root, in_place, part, whole)?;
+        planned.call.reduction = Some(operation);
         planned.call.commutative = op.is_commutative();
-        planned.in_place(in_place)
+        let received = received.unwrap_or(0);
+        planned.imaged = Some(Box::new(Imaged { shape, counts, received, input, output, operator }));
+        Ok(planned)
     }
 
     fn one_group(&self, comm: Handle) -> Result<()> {
@@ -152,6 +261,7 @@ impl Process {
 }
 
 /// The type on which a predefined operator works.
+#[inline]
 fn basic_for(op: PredefinedOp, handle: Handle, datatype: &Datatype) -> Result<Basic> {
     let Some(basic) = datatype.basic() else {
         fail!(Class::Op, "{handle} is not defined for a datatype that the program made");
@@ -161,66 +271,4 @@ fn basic_for(op: PredefinedOp, handle: Handle, datatype: &Datatype) -> Result<Ba
         lenient::take(Taken::Characters);
     }
     Ok(basic)
-}
-
-/// A reduction by a predefined operator in the program's buffers, which have no gaps.
-fn in_buffers(
-    collective: Collective,
-    Operands { elements, input, output, sends, in_place, .. }: Operands,
-    op: PredefinedOp,
-    basic: Basic,
-    is_among_one_group: bool,
-) -> Call {
-    let element_bytes = basic.size() as u64;
-    let whole = |buffer| Part::One { buffer, element_bytes };
-    let part = match elements {
-        // The schedule of a call in place names only the output.
-        Elements::Whole(_) if in_place || !sends => Part::None,
-        Elements::Whole(_) => whole(input),
-        Elements::Equal(..) if is_among_one_group => Part::PerRank(input),
-        _ => {
-            let ends = elements.counts().into_iter().scan(0, |end, count| {
-                *end += count as u64 * element_bytes;
-                Some(*end)
-            });
-            Part::CutAt { buffer: input, at: std::iter::once(0).chain(ends).collect() }
-        }
-    };
-    let mut call = Call::new(collective, part, output.map_or(Part::None, whole));
-    call.reduction = Some(Reduction::Predefined { op, basic, element_bytes });
-    call
-}
-
-/// A reduction of elements with gaps, or by an operator of the program.
-fn in_images(
-    collective: Collective,
-    Operands { elements, received, input, output, sends, in_place }: Operands,
-    op: Op,
-    predefined: Option<(PredefinedOp, Basic)>,
-    handle: Handle,
-    datatype: &Arc<Datatype>,
-) -> (Call, Imaged) {
-    let shape = if predefined.is_some() { Shape::packed(datatype) } else { Shape::of(datatype) };
-    let (reduction, operator) = match (predefined, op) {
-        (None, Op::User { function, large, .. }) => {
-            let (datatype, extent) = (datatype.clone(), datatype.extent());
-            let op = UserOp { function, large, handle, datatype, extent };
-            (Reduction::User { token: 0, element_bytes: 1 }, Some(op))
-        }
-        (predefined, _) => {
-            let (op, basic) = predefined.expect("an operator of the program has no basic type");
-            (Reduction::Predefined { op, basic, element_bytes: basic.size() as u64 }, None)
-        }
-    };
-    let counts = elements.counts();
-    let part = match elements {
-        Elements::Whole(_) if in_place || !sends => Part::None,
-        Elements::Whole(_) => one(&shape, input.clone()),
-        _ => Part::CutAt { buffer: input.clone(), at: shape.cuts(&counts) },
-    };
-    let mut call =
-        Call::new(collective, part, output.clone().map_or(Part::None, |output| one(&shape, output)));
-    call.reduction = Some(reduction);
-    let counts = if sends { counts } else { Vec::new() };
-    (call, Imaged { shape, counts, received, input, output, operator })
 }

@@ -8,6 +8,7 @@ use coll::{CALLS_BEFORE, Call, Coll, CollTicket, Members, check};
 use error::Result;
 use objects::{Comm, Queue};
 use sys::Block;
+use telemetry::Operation;
 
 impl Guard {
     /// Makes a blocking collective: over the comm's slots if they take it, else by a schedule.
@@ -17,6 +18,11 @@ impl Guard {
             operation::over(operation);
             return Ok(());
         }
+        self.run_schedule(planned, operation)
+    }
+
+    #[inline(never)] // So the path of slots moves no call.
+    fn run_schedule(&mut self, planned: Planned, operation: Option<Box<Operation>>) -> Result<()> {
         let mut work = planned.blocking().start(self)?.1;
         work.follow(operation, &self.job().coll);
         self.finish(work).error.map_or(Ok(()), Err)

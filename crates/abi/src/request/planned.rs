@@ -32,33 +32,34 @@ pub struct Imaged {
     pub output: Option<Buffer>,
     pub operator: Option<UserOp>,
 }
+
 impl Planned {
+    #[inline(always)] // Like `of`.
     pub(crate) fn new(comm: Handle, call: Call) -> Planned {
         Planned { comm, call, imaged: None, as_one: false, function: "" }
     }
 
-    /// Sets whether the output is also the input.
+    /// A collective with this root, or 0. `in_place`: the output is also the input.
     ///
-    /// Errors: it is not, and the two overlap (MPI 5.0, section 6.1).
-    pub(crate) fn in_place(mut self, in_place: bool) -> Result<Planned> {
-        if !in_place && self.call.input.overlaps(&self.call.output) {
-            fail!(
-                Class::Buffer,
-                "the buffers for sending and receiving overlap; MPI_IN_PLACE is there for using one"
-            );
+    /// Errors: the two overlap (MPI 5.0, section 6.1).
+    #[inline(always)] // So it is made where it is used: a move takes long beside a short call.
+    pub(crate) fn of(
+        comm: Handle,
+        collective: Collective,
+        root: u32,
+        in_place: bool,
+        input: Part,
+        output: Part,
+    ) -> Result<Planned> {
+        if !in_place && input.overlaps(&output) {
+            return overlap();
         }
-        self.call.in_place = in_place;
-        Ok(self)
+        Ok(Planned::new(comm, Call { root, in_place, ..Call::new(collective, input, output) }))
     }
 
     /// Takes the two groups of an intercommunicator as one, with the ranks of `Members::peers`.
     pub(crate) fn in_one_group(mut self) -> Planned {
         self.as_one = true;
-        self
-    }
-
-    pub(crate) fn root(mut self, root: u32) -> Planned {
-        self.call.root = root;
         self
     }
 
@@ -97,24 +98,30 @@ impl Planned {
         (call, image)
     }
 
-    /// An allgather of our own bytes, which must live until it is over.
+    /// An allgather of the library's own bytes, which must live until it is over.
     pub(crate) fn gathering_bytes(comm: Handle, mine: &Block, all: &Block) -> Planned {
         let input = Part::bytes(Buffer::from(mine.span()));
         let output = Part::PerRank(Buffer::from(all.span()));
         Planned::new(comm, Call::new(Collective::Allgather, input, output)).in_one_group()
     }
 
-    /// An all-to-all of our own bytes, which must live until it is over.
+    /// An all-to-all of the library's own bytes, which must live until it is over.
     pub(crate) fn exchanging_bytes(comm: Handle, send: &[Block], recv: &[Block]) -> Planned {
         let each = |parts: &[Block]| Part::Each(parts.iter().map(|part| Buffer::from(part.span())).collect());
         Planned::new(comm, Call::new(Collective::Alltoallv, each(send), each(recv)))
     }
 
-    /// A broadcast of our own bytes, which must live until it is over.
+    /// A broadcast of the bytes of a block, which must live until it is over.
     pub(crate) fn spreading_bytes(comm: Handle, root: u32, bytes: &Block) -> Planned {
         let output = Part::bytes(Buffer::from(bytes.span()));
-        Planned::new(comm, Call::new(Collective::Bcast, Part::None, output)).root(root).in_one_group()
+        let call = Call { root, ..Call::new(Collective::Bcast, Part::None, output) };
+        Planned::new(comm, call).in_one_group()
     }
+}
+
+#[cold]
+fn overlap() -> Result<Planned> {
+    fail!(Class::Buffer, "the buffers for sending and receiving overlap; MPI_IN_PLACE is there for using one")
 }
 
 impl Imaged {
