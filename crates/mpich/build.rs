@@ -1,4 +1,5 @@
-//! The library's name at run time, and that it stays loaded: its threads' state and the job's memory outlive a dlclose.
+//! Sets the library's name at run time, and keeps it loaded: its threads' state and the job's memory outlive
+//! a dlclose.
 fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libmpi.so.12");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");

@@ -7,6 +7,7 @@ mod team;
 
 use super::*;
 use crate::attach::{LESS_BYTES_MAX, Location};
+use crate::call::Part;
 use crate::pull::Pull;
 use crate::queue::{CallQueue, QueueState, QueueTicket, QueuedCall};
 use crate::round::COMBINED_BYTES;
@@ -404,7 +405,8 @@ fn blocks_of_two_lengths_are_told() {
         .enumerate()
         .map(|(rank, given)| {
             let (send, recv) = (words.buffer(0, *given), words.buffer(4, 2));
-            let mut call = Short::new(Allgather).with_blocks(rank, Some(send), 1, Some(recv), 2).unwrap();
+            let call = Call::new(Allgather, Part::bytes(send), Part::PerRank(recv));
+            let mut call = Short::of(&call, rank, 2).unwrap();
             let mut active = members[rank].begin(0, &call);
             assert_eq!(members[rank].advance(0, &mut active, &mut call).is_some(), rank == 1);
             (rank, active, call)

@@ -128,16 +128,13 @@ impl Coll {
         })
     }
 
-    /// A blocking call as slots take it, among so many members of one group; nothing if a schedule carries it
-    /// out. Where users choose an algorithm, the proxy or OUTBOARD_CHECK, it always does. All members come to
-    /// the same answer.
-    #[inline(always)] // So a `Short` is made where it is used.
-    pub fn short(&self, call: &Call, rank: usize, members: usize) -> Option<Short> {
-        if self.short & 1 << call.collective as u32 == 0 {
-            return None;
-        }
-        let short = Short::of(call, rank, members)?;
-        if short.fits(members) { Some(short) } else { None }
+    /// Fills a new `short` from a blocking call. Returns whether slots take it: never where users choose an
+    /// algorithm, the proxy or OUTBOARD_CHECK. All members come to the same answer.
+    #[inline]
+    pub fn is_short(&self, call: &Call, rank: usize, members: usize, short: &mut Short) -> bool {
+        self.short & 1 << call.collective as u32 != 0
+            && short.fill(call, rank, members)
+            && short.fits(members)
     }
 
     /// Whether an allreduce of vectors of so many bytes becomes a `FlatAllreduce` on this set.

@@ -87,81 +87,87 @@ impl Short {
         }
     }
 
-    /// The same with an input of `given` blocks and an output of `expected` blocks. `None` stands for
-    /// MPI_IN_PLACE, or for a buffer that is significant at the root only. Nothing if the two overlap.
-    #[inline(always)]
-    pub(crate) fn with_blocks(
-        self,
-        rank: usize,
-        input: Option<Buffer>,
-        given: usize,
-        output: Option<Buffer>,
-        expected: usize,
-    ) -> Option<Short> {
-        let block =
-            |part: &Option<Buffer>, blocks| part.as_ref().map(|all| all.bytes() as u64 / blocks as u64);
-        let (gives, expects) = (block(&input, given), block(&output, expected));
-        let bytes = expects.or(gives)?;
-        if input.as_ref().zip(output.as_ref()).is_some_and(|(input, output)| meet(input, output)) {
-            return None;
-        }
-        let in_place =
-            if self.collective == Collective::Scatter { output.is_none() } else { input.is_none() };
-        let output = output.unwrap_or(Buffer::EMPTY);
-        let input = match (input, self.collective) {
-            (Some(input), _) => input,
-            (None, Collective::Allgather) => output.slice(rank * bytes as usize, bytes as usize),
-            (None, Collective::Alltoall) => output.clone(),
-            (None, _) => Buffer::EMPTY,
-        };
-        Some(Short { bytes, given: gives.unwrap_or(bytes), input, output, in_place, ..self })
-    }
-
     /// A planned call among so many members of one group; nothing if slots do not take it. Reductions come
     /// without images. All members come to the same answer.
-    #[inline(always)]
     pub(crate) fn of(call: &Call, rank: usize, members: usize) -> Option<Short> {
+        let mut short = Short::new(call.collective);
+        if short.fill(call, rank, members) { Some(short) } else { None }
+    }
+
+    /// Makes a new one as `of`, where it lies: a move of it takes long beside a short call. Returns whether
+    /// slots take it.
+    #[inline]
+    pub(crate) fn fill(&mut self, call: &Call, rank: usize, members: usize) -> bool {
         use Collective::*;
-        let whole = |part: &Part| part.whole().cloned();
-        let short = Short { root: call.root as usize, ..Short::new(call.collective) };
-        let (input, output) = (whole(&call.input), whole(&call.output));
+        self.root = call.root as usize;
         match call.collective {
-            Barrier => Some(short),
+            Barrier => true,
             Bcast => {
-                let buffer = output?;
-                let bytes = buffer.bytes() as u64;
-                let (input, output) =
-                    if rank == short.root { (buffer, Buffer::EMPTY) } else { (Buffer::EMPTY, buffer) };
-                Some(Short { bytes, given: bytes, input, output, ..short })
+                let Some(buffer) = call.output.whole() else { return false };
+                (self.bytes, self.given) = (buffer.bytes() as u64, buffer.bytes() as u64);
+                *(if rank == self.root { &mut self.input } else { &mut self.output }) = buffer.clone();
+                true
             }
-            Gather | Allgather => short.with_blocks(rank, input, 1, output, members),
-            Scatter => short.with_blocks(rank, input, members, output, 1),
-            Alltoall => short.with_blocks(rank, input, members, output, members),
-            Gatherv | Scatterv | Allgatherv | Alltoallv | Alltoallw => None,
+            Gather | Allgather => self.fill_blocks(call, rank, 1, members),
+            Scatter => self.fill_blocks(call, rank, members, 1),
+            Alltoall => self.fill_blocks(call, rank, members, members),
+            Gatherv | Scatterv | Allgatherv | Alltoallv | Alltoallw => false,
             Reduce | Allreduce | ReduceScatter | ReduceScatterBlock | Scan | Exscan => {
-                let Some(Reduction::Predefined { op, basic, .. }) = call.reduction else { return None };
-                let input = input.or_else(|| output.clone())?;
-                let bytes = input.bytes();
-                let part = match &call.input {
-                    Part::CutAt { at, .. } => at[rank] as usize..at[rank + 1] as usize,
-                    Part::PerRank(_) => rank * (bytes / members)..(rank + 1) * (bytes / members),
-                    _ => 0..output.as_ref().map_or(0, |_| bytes),
-                };
-                let output = output.unwrap_or(Buffer::EMPTY);
-                input.contiguous().and(output.contiguous())?;
-                let (bytes, operator) = (bytes as u64, Some((op, basic)));
-                Some(Short {
-                    bytes,
-                    given: bytes,
-                    input,
-                    output,
-                    part,
-                    in_place: call.in_place,
-                    operator,
-                    ..short
-                })
+                self.fill_vector(call, rank, members)
             }
         }
+    }
+
+    /// Input and output of `given` and `expected` blocks. A missing one is MPI_IN_PLACE, or significant at
+    /// the root only.
+    #[inline]
+    fn fill_blocks(&mut self, call: &Call, rank: usize, given: usize, expected: usize) -> bool {
+        let (input, output) = (call.input.whole(), call.output.whole());
+        let block = |part: Option<&Buffer>, blocks| part.map(|all| (all.bytes() / blocks) as u64);
+        let (gives, expects) = (block(input, given), block(output, expected));
+        let Some(bytes) = expects.or(gives) else { return false };
+        if input.zip(output).is_some_and(|(input, output)| meet(input, output)) {
+            return false;
+        }
+        (self.bytes, self.given) = (bytes, gives.unwrap_or(bytes));
+        self.in_place =
+            if self.collective == Collective::Scatter { output.is_none() } else { input.is_none() };
+        if let Some(output) = output {
+            self.output = output.clone();
+        }
+        match (input, self.collective) {
+            (Some(input), _) => self.input = input.clone(),
+            (None, Collective::Allgather) => {
+                self.input = self.output.slice(rank * bytes as usize, bytes as usize)
+            }
+            (None, Collective::Alltoall) => self.input = self.output.clone(),
+            (None, _) => (),
+        }
+        true
+    }
+
+    /// The operands of a reduction.
+    #[inline]
+    fn fill_vector(&mut self, call: &Call, rank: usize, members: usize) -> bool {
+        let Some(Reduction::Predefined { op, basic, .. }) = call.reduction else { return false };
+        let output = call.output.whole();
+        let Some(input) = call.input.whole().or(output) else { return false };
+        if input.contiguous().is_none() || output.is_some_and(|output| output.contiguous().is_none()) {
+            return false;
+        }
+        let bytes = input.bytes();
+        self.part = match &call.input {
+            Part::CutAt { at, .. } => at[rank] as usize..at[rank + 1] as usize,
+            Part::PerRank(_) => rank * (bytes / members)..(rank + 1) * (bytes / members),
+            _ => 0..output.map_or(0, |_| bytes),
+        };
+        (self.bytes, self.given) = (bytes as u64, bytes as u64);
+        (self.in_place, self.operator) = (call.in_place, Some((op, basic)));
+        self.input = input.clone();
+        if let Some(output) = output {
+            self.output = output.clone();
+        }
+        true
     }
 
     /// Whether it fits the slots of so many members. All members come to the same answer.

@@ -1,7 +1,9 @@
-//! What programs of the MPICH ABI may link to and the standard ABI does not have: conversions for Fortran, functions that MPI-3.0 removed, what the
-//! bindings of other languages (libmpichfort.so.12, libmpichcxx.so.12) ask for, MPICH's extensions, and data.
+//! Symbols of the MPICH ABI that the standard ABI does not have: conversions for Fortran, functions that
+//! MPI-3.0 removed, those that the bindings of other languages (libmpichfort.so.12, libmpichcxx.so.12) need,
+//! MPICH's extensions, and data.
 //!
-//! Contract of every function, kept by the program (MPI 5.0, section 2.5): its arguments are what MPI asks for.
+//! Contract of every function, kept by the program (MPI 5.0, section 2.5): its arguments are what MPI
+//! requires.
 #![allow(non_snake_case, non_upper_case_globals, clippy::missing_safety_doc)]
 
 use crate::shim;
@@ -12,7 +14,7 @@ use abi::process::{Guard, On, anytime, call};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::AtomicPtr;
 
-/// A Fortran or C status: five ints, alike in all three languages (C, mpif.h, mpi_f08).
+/// A status: five ints, alike in C, mpif.h and mpi_f08.
 type Five = [c_int; 5];
 
 static FORTRAN_STATUS: Five = [0; 5];
@@ -20,7 +22,7 @@ static FORTRAN_STATUSES: Five = [0; 5];
 static F08_STATUS: Five = [0; 5];
 static F08_STATUSES: Five = [0; 5];
 
-/// Exports a variable of C that points to something, and that Fortran's start-up code may set.
+/// Exports a pointer variable of C, which Fortran's start-up code may set.
 macro_rules! pointers {
     ($($name:ident = $value:expr;)*) => { $(
         #[doc = concat!("`", stringify!($name), "` of mpi.h.")]
@@ -106,7 +108,8 @@ functions! {
     MPI_Status_f082f PMPI_Status_f082f(from: usize, to: usize) -> c_int { copy("MPI_Status_f082f", from, to) }
 }
 
-/// Copies a status from one language to another. The sentinels that stand for no status cannot be converted (MPI 5.0, section 19.3.5).
+/// Copies a status from one language to another. Sentinels such as MPI_STATUS_IGNORE cannot be converted (MPI
+/// 5.0, section 19.3.5).
 fn copy(name: &'static str, from: usize, to: usize) -> c_int {
     translate::code_to(anytime(name, On::Nothing, |_| {
         let places =
@@ -123,7 +126,7 @@ fn copy(name: &'static str, from: usize, to: usize) -> c_int {
     }))
 }
 
-// Removed by MPI-3.0, and still in mpi.h: other names of what MPI-2.0 put in their place.
+// Functions that MPI-3.0 removed and mpi.h still has: other names of those by which MPI-2.0 replaced them.
 functions! {
     MPI_Address PMPI_Address(location: usize, address: usize) -> c_int {
         // SAFETY: the arguments are those of the function's own (contract of this file); so below.
@@ -154,7 +157,8 @@ functions! {
     MPI_Type_ub PMPI_Type_ub(datatype: c_int, displacement: *mut isize) -> c_int {
         let mut extent = 0isize;
         // SAFETY: as above.
-        let code = unsafe { shim::PMPI_Type_get_extent(datatype, displacement as usize, &raw mut extent as usize) };
+        let code =
+            unsafe { shim::PMPI_Type_get_extent(datatype, displacement as usize, &raw mut extent as usize) };
         if code == 0 {
             // SAFETY: the call has just written the lower bound there.
             let lb = unsafe { displacement.read() };
@@ -163,15 +167,21 @@ functions! {
         }
         code
     }
-    MPI_Type_hvector PMPI_Type_hvector(count: c_int, blocklength: c_int, stride: isize, oldtype: c_int, newtype: usize) -> c_int {
+    MPI_Type_hvector PMPI_Type_hvector(
+        count: c_int, blocklength: c_int, stride: isize, oldtype: c_int, newtype: usize
+    ) -> c_int {
         // SAFETY: as above.
         unsafe { shim::PMPI_Type_create_hvector(count, blocklength, stride, oldtype, newtype) }
     }
-    MPI_Type_hindexed PMPI_Type_hindexed(count: c_int, lengths: usize, displacements: usize, oldtype: c_int, newtype: usize) -> c_int {
+    MPI_Type_hindexed PMPI_Type_hindexed(
+        count: c_int, lengths: usize, displacements: usize, oldtype: c_int, newtype: usize
+    ) -> c_int {
         // SAFETY: as above.
         unsafe { shim::PMPI_Type_create_hindexed(count, lengths, displacements, oldtype, newtype) }
     }
-    MPI_Type_struct PMPI_Type_struct(count: c_int, lengths: usize, displacements: usize, types: usize, newtype: usize) -> c_int {
+    MPI_Type_struct PMPI_Type_struct(
+        count: c_int, lengths: usize, displacements: usize, types: usize, newtype: usize
+    ) -> c_int {
         // SAFETY: as above.
         unsafe { shim::PMPI_Type_create_struct(count, lengths, displacements, types, newtype) }
     }
@@ -206,11 +216,13 @@ internal! {
         get("MPI_Win_get_attr", On::Win, Kind::Win, win, keyval, [to, flag], language)
     }
     MPII_Keyval_set_proxy(keyval: c_int, copy: usize, delete: usize) -> () {
-        let proxies = |guard: &mut Guard| foreign::set_proxies(guard, translate::keyval_from(keyval), copy, delete);
+        let keyval = translate::keyval_from(keyval);
+        let proxies = |guard: &mut Guard| foreign::set_proxies(guard, keyval, copy, delete);
         anytime("MPII_Keyval_set_proxy", On::Nothing, proxies);
     }
     MPII_Grequest_set_lang_f77(request: c_int) -> () {
-        call("MPI_Grequest_start", On::Nothing, |guard| foreign::set_fortran(guard, translate::handle_from(request)));
+        let request = translate::handle_from(request);
+        call("MPI_Grequest_start", On::Nothing, |guard| foreign::set_fortran(guard, request));
     }
     // The C++ bindings, which MPI-3.0 removed, load; what they cannot do without these says so.
     MPII_Errhandler_set_cxx(_errhandler: c_int, _proxy: usize) -> () { refused("the error handlers of MPICH's C++ bindings"); }
@@ -246,12 +258,12 @@ fn get(
     translate::code_to(call(name, on(object), body))
 }
 
-/// The error of a function that is not here.
+/// The error of a function that Outboard lacks.
 fn refused(name: &'static str) -> c_int {
     translate::code_to(anytime(name, On::Nothing, |_| foreign::refuse(name)))
 }
 
-// MPICH's extensions that have a meaning here.
+// MPICH's extensions that Outboard has.
 functions! {
     MPIX_Delete_error_class PMPIX_Delete_error_class(errorclass: c_int) -> c_int {
         // SAFETY: the arguments are those of the function's own (contract of this file); so below.
@@ -314,14 +326,15 @@ fn no(name: &'static str, to: usize, what: &'static str) -> c_int {
     translate::code_to(anytime(name, On::Nothing, |_| Out::<i32>::new(to, what).set(0)))
 }
 
-/// Exports functions of MPICH that are not here: whatever their arguments, the error says so.
+/// Exports functions of MPICH that Outboard lacks. They fail whatever their arguments are.
 macro_rules! refused {
     ($($name:ident $profiled:ident)*) => { functions! { $(
         $name $profiled() -> c_int { refused(stringify!($name)) }
     )* } };
 }
 
-// Tolerance of failures, streams, threads as ranks, callbacks with a state, progress threads, the blocks of a datatype.
+// Fault tolerance, streams, threads as ranks, callbacks with a state, progress threads, the blocks of a
+// datatype.
 refused! {
     MPIX_Allreduce_enqueue PMPIX_Allreduce_enqueue
     MPIX_Allreduce_enqueue_c PMPIX_Allreduce_enqueue_c

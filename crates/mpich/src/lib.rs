@@ -1,13 +1,13 @@
-//! libmpi.so.12: the MPICH ABI over the same bodies as the standard ABI, for programs that were compiled for MPICH, Intel MPI or MVAPICH.
+//! libmpi.so.12: the MPICH ABI over the bodies of the standard ABI, for programs compiled for MPICH, Intel
+//! MPI or MVAPICH. Functions of the Fortran bindings are not here.
 //!
-//! Read next: `translate.rs` (how numbers, handles and pointers are translated), `extra.rs` (what the standard ABI does not have).
-//! Functions of the Fortran bindings are not here.
+//! Read next: `translate.rs` (numbers, handles, pointers), `extra.rs` (what the standard ABI does not have).
 mod extra;
 mod numbers;
 mod shim;
 mod translate;
 
-/// Run by the loader before anything else of this library.
+/// The loader calls it before anything else of this library.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static CHOOSE: extern "C" fn() = choose;

@@ -1,14 +1,15 @@
-//! The translation between the MPICH ABI and the standard's, which is the core's. `x_from` is from the program to us, `x_to` the other way; a
-//! `Foreign` says both for what lies in the program's memory.
+//! The translation between the MPICH ABI and the standard ABI, whose numbers the library uses. `x_from`
+//! translates from the program to the library, `x_to` back; a `Foreign` does both for the program's memory.
 //!
-//! Handles there are ints, but for files, which are pointers. Predefined ones go by the table; ours, 0x0800_0000 to 0x67ff_ffff, are moved to
-//! 0xa000_0000 and above, where MPICH predefines nothing. What is neither becomes a number that is no handle of ours, and back.
+//! MPICH's handles are ints, except files, which are pointers. A table translates predefined ones. Ours,
+//! 0x0800_0000 to 0x67ff_ffff, move to 0xa000_0000 and above, where MPICH predefines nothing. Any other
+//! number becomes one that is no handle of ours, and back.
 
 use crate::numbers::{self, HANDLES, SPREAD};
 use abi::args::{Handle, Status};
 use abi::shim::Shim;
 
-/// Our numbers of null handles that share a number with another kind, or are pointers.
+/// Our null handles that in MPICH are pointers, or share their number with another kind.
 const FILE_NULL: usize = 280;
 const MESSAGE_NULL: usize = 296;
 const REQUEST_NULL: usize = 384;
@@ -16,13 +17,13 @@ const REQUEST_NULL: usize = 384;
 const FILE_KIND: usize = 10;
 const KIND_SHIFT: u32 = 27;
 
-/// Our dynamic handles begin here, and MPICH's programs see them moved by so much.
+/// Our dynamic handles begin here; programs see them moved by `MOVED`.
 const DYNAMIC: u32 = 1 << KIND_SHIFT;
 const MOVED: u32 = 0x9800_0000;
-/// What is no handle of MPICH gets this bit, which no handle of ours has.
+/// A number that is no handle of MPICH gets this bit, which no handle of ours has.
 const UNKNOWN: usize = 1 << 32;
 
-/// By our number: MPICH's. Zero: none, as no handle of MPICH's is zero but a file.
+/// MPICH's handle by ours. Zero: none, since only a file's handle is zero.
 static TO: [i32; 1024] = {
     let mut table = [0; 1024];
     let mut at = 0;
@@ -33,7 +34,7 @@ static TO: [i32; 1024] = {
     table
 };
 
-/// By the place that MPICH's number spreads to: that number, and ours.
+/// MPICH's handle and ours, by the hash of MPICH's.
 static FROM: [(i32, u16); 1024] = {
     let mut table = [(0, 0); 1024];
     let mut at = 0;
@@ -63,7 +64,7 @@ pub fn handle_from(theirs: i32) -> Handle {
     if found == theirs && found != 0 { Handle(ours as usize) } else { Handle(UNKNOWN | number as usize) }
 }
 
-/// The other way; for messages too.
+/// The inverse; for messages, too.
 #[inline]
 pub fn handle_to(handle: Handle) -> i32 {
     let number = handle.0 as u32;
@@ -77,14 +78,14 @@ pub fn handle_to(handle: Handle) -> i32 {
     }
 }
 
-/// A message, whose null handle has the number of that of requests.
+/// A message: its null handle has the number of a null request.
 #[inline]
 pub fn message_from(theirs: i32) -> Handle {
     let handle = handle_from(theirs);
     if handle.0 == REQUEST_NULL { Handle(MESSAGE_NULL) } else { handle }
 }
 
-/// A file: a pointer, which is null where ours is MPI_FILE_NULL.
+/// A file, which is a pointer: null is MPI_FILE_NULL.
 #[inline]
 pub fn file_from(theirs: usize) -> Handle {
     match theirs {
@@ -113,11 +114,11 @@ fn bits(handle: Handle) -> usize {
     }
 }
 
-/// What ints and handles in memory are.
+/// Defines a `Foreign`.
 macro_rules! foreign {
     ($name:ident: $of:ty as $theirs:ty, $from:expr, $to:expr) => {
-        /// Of these in the program's memory.
-        #[allow(dead_code)] // As the functions with a body need them.
+        /// The form in the program's memory.
+        #[allow(dead_code)] // Functions without a body do not use it.
         pub static $name: abi::args::Foreign<$of> = abi::args::Foreign {
             bytes: size_of::<$theirs>(),
             // SAFETY: the address is of one such element (contract of `Foreign`).
@@ -135,7 +136,7 @@ foreign!(CODE: i32 as i32, code_from, code_to);
 foreign!(KEYVAL: i32 as i32, keyval_from, keyval_to);
 foreign!(STATUS: Status as ForeignStatus, status_from, status_to);
 
-/// A permutation of ints: both ways.
+/// Defines a permutation of ints, both ways.
 macro_rules! permutation {
     ($from:ident, $to:ident: $($ours:literal = $theirs:literal),*) => {
         /// From the program to us.
@@ -151,7 +152,7 @@ macro_rules! permutation {
     };
 }
 
-/// A permutation of ints, by value and in memory.
+/// Defines a permutation of ints, by value and in memory.
 macro_rules! families {
     ($table:ident, $from:ident, $to:ident: $($pairs:tt)*) => {
         crate::translate::permutation! { $from, $to: $($pairs)* }
@@ -159,7 +160,7 @@ macro_rules! families {
     };
 }
 
-/// Flags, of which each is a bit that moves; other bits stay, unless one moves there.
+/// Defines flags: each is a bit that moves. Other bits stay, unless one moves there.
 macro_rules! flags {
     ($table:ident, $from:ident, $to:ident: $($ours:literal = $theirs:literal),*) => {
         /// From the program to us.
@@ -176,14 +177,14 @@ macro_rules! flags {
 
 pub(crate) use {families, flags, foreign, permutation};
 
-/// Moves each bit that `pairs` names; the bits of both sides must be the same set.
+/// Moves each bit that `pairs` names. Both sides must name the same set of bits.
 pub fn move_bits(flags: i32, pairs: &[(i32, i32)]) -> i32 {
     let named = pairs.iter().fold(0, |all, (from, _)| all | from);
     let moved = pairs.iter().filter(|(from, _)| flags & from != 0).fold(0, |all, (_, to)| all | to);
     flags & !named | moved
 }
 
-/// MPI_ERR_LASTCODE of both, from which on the program's own classes and codes are counted: ours, MPICH's, and how many there may be.
+/// MPI_ERR_LASTCODE, ours and MPICH's. The program's own classes and codes follow, at most `CODES_MAX`.
 const LASTCODE: (i32, i32) = (0x3fff, 0x3fff_ffff);
 const CODES_MAX: i32 = 1 << 20;
 
@@ -198,7 +199,7 @@ pub fn code_to(ours: i32) -> i32 {
     if ours == 0 { 0 } else { added(ours).unwrap_or_else(|| numbers::code_to(ours)) }
 }
 
-/// The codes that the program adds: the two ranges change places.
+/// The program's own codes: the two ranges are swapped.
 fn added(code: i32) -> Option<i32> {
     let within = |first: i32| (first..=first + CODES_MAX).contains(&code);
     if within(LASTCODE.0) {
@@ -210,7 +211,7 @@ fn added(code: i32) -> Option<i32> {
     }
 }
 
-/// A keyval: predefined, one of our dynamic handles, or none of ours.
+/// A keyval: predefined, a dynamic handle, or invalid.
 pub fn keyval_from(theirs: i32) -> i32 {
     let ours = numbers::keyval_from(theirs);
     match ours {
@@ -241,7 +242,7 @@ pub fn buffer_from(theirs: usize) -> usize {
     }
 }
 
-/// After a detach: what it stored at `to` may be MPI_BUFFER_AUTOMATIC.
+/// Translates what a detach stored at `to`, which may be MPI_BUFFER_AUTOMATIC.
 pub fn attached(to: usize) {
     if to != 0 {
         let to = to as *mut usize;
@@ -254,7 +255,7 @@ pub fn attached(to: usize) {
     }
 }
 
-/// A place for statuses: MPI_STATUS_IGNORE and MPI_STATUSES_IGNORE are 1 there, and null here.
+/// A pointer to statuses: MPI_STATUS_IGNORE and MPI_STATUSES_IGNORE are 1 in MPICH, and null here.
 #[inline]
 pub fn ignorable(theirs: usize) -> usize {
     if theirs == 1 { 0 } else { theirs }
@@ -265,7 +266,7 @@ pub fn ignorable(theirs: usize) -> usize {
 #[derive(Clone, Copy)]
 pub struct ForeignStatus {
     count_lo: i32,
-    /// 31 bits of the count above whether the operation was cancelled.
+    /// 31 bits of the count; the lowest bit says whether the operation was cancelled.
     count_hi_and_cancelled: i32,
     source: i32,
     tag: i32,
@@ -293,11 +294,11 @@ fn status_to(ours: Status) -> ForeignStatus {
     }
 }
 
-/// Our combiners that put constants among the integers of MPI_Type_get_contents.
+/// Our combiners with constants among the integers of MPI_Type_get_contents.
 const SUBARRAY: i32 = 111;
 const DARRAY: i32 = 112;
 
-/// Turns the constants among the integers of MPI_Type_get_contents (MPI 5.0, section 5.1.13).
+/// Translates the constants among the integers of MPI_Type_get_contents (MPI 5.0, section 5.1.13).
 fn contents(combiner: i32, large: bool, integers: &mut [i32]) {
     if ![SUBARRAY, DARRAY].contains(&combiner) {
         return;
@@ -305,7 +306,8 @@ fn contents(combiner: i32, large: bool, integers: &mut [i32]) {
     let [.., order] = integers else { return };
     *order = numbers::order_to(*order);
     if combiner == DARRAY {
-        // size, rank, ndims; the sizes, unless they are large; distributions, their arguments, the grid; the order.
+        // size, rank, ndims; the sizes, unless counts are large; distributions, their arguments, the grid;
+        // the order.
         let dims = integers[2] as usize;
         let first = if large { 3 } else { 3 + dims };
         integers[first..first + dims].iter_mut().for_each(|each| *each = numbers::distribution_to(*each));
@@ -314,7 +316,7 @@ fn contents(combiner: i32, large: bool, integers: &mut [i32]) {
     }
 }
 
-/// What callbacks, attributes and texts carry.
+/// The numbers in callbacks, attributes and texts.
 pub static SHIM: Shim = Shim {
     name: "MPICH ABI (libmpi.so.12)",
     version: (-1, -1),
@@ -329,7 +331,7 @@ pub static SHIM: Shim = Shim {
     status: Some(&STATUS),
 };
 
-/// Our keyvals of predefined attributes whose values are numbers of a family.
+/// Our keyvals of predefined attributes whose values must be translated.
 const HOST: i32 = 503;
 const IO: i32 = 502;
 const LASTUSEDCODE: i32 = 506;

@@ -9,7 +9,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The library as programs load it. Nothing links a shared library into a test, so `cargo test` alone does not build it.
+/// The library as programs load it. No test links a shared library, so `cargo test` alone does not build it.
 fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {

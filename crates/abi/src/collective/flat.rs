@@ -47,26 +47,24 @@ impl Guard {
         let Some((comm, call)) = planned.for_slots() else { return Ok(false) };
         let Some(member) = self.member(comm)? else { return Ok(false) };
         let coll = &self.job().coll;
-        let short = coll.short(call, member.rank, member.size);
-        if short.is_none() && !coll.takes_vector(call, member.size) {
+        let mut short = Short::new(call.collective);
+        let is_short = coll.is_short(call, member.rank, member.size, &mut short);
+        if !is_short && !coll.takes_vector(call, member.size) {
             return Ok(false);
         }
         let Flat::Attached(set) = member.flat else {
             return self.count_call(comm, member).map(|()| false);
         };
-        match short {
-            Some(short) => self.run_short(set, short),
-            None => self.run_vector(set, comm, call),
-        }
+        if is_short { self.run_short(set, &mut short) } else { self.run_vector(set, comm, call) }
     }
 
     #[inline(always)]
-    fn run_short(&mut self, set: usize, mut short: Short) -> Result<bool> {
+    fn run_short(&mut self, set: usize, short: &mut Short) -> Result<bool> {
         let coll = &self.job().coll;
-        let Some(form) = coll.choose_form(set, &mut short) else { return Ok(false) };
+        let Some(form) = coll.choose_form(set, short) else { return Ok(false) };
         coll::count(short.collective);
         match form {
-            Form::Short => self.flat_rounds(set, &mut short)?,
+            Form::Short => self.flat_rounds(set, short)?,
             Form::Pulled(mut pull) => self.flat_rounds(set, &mut *pull)?,
         }
         Ok(true)
