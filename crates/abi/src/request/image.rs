@@ -182,7 +182,7 @@ impl Image {
         let mut image = Image { input: Some(memory), output: Some(result), ..Image::default() };
         if let Some(user) = output {
             let result = shape.buffer(span(&image.output), received);
-            // The schedule may not write it (MPI_Exscan on rank 0), and then the user's buffer must not change.
+            // A schedule may not write it (MPI_Exscan on rank 0). The buffer must not change then.
             result.copy_from(user);
             image.result = Some((result, user.clone()));
         }
