@@ -50,16 +50,8 @@ pub struct Pace {
 impl Pace {
     /// The pace of a rank: awake for OUTBOARD_SPIN_US.
     pub fn of_rank(segment: &Segment) -> Pace {
-        Pace::of(segment, settings::get().spin_us)
-    }
-
-    /// The pace of a proxy: awake for OUTBOARD_PROXY_POLL_US after its last work.
-    pub fn of_proxy(segment: &Segment) -> Pace {
-        Pace::of(segment, settings::get().proxy_poll_us)
-    }
-
-    fn of(segment: &Segment, awake_us: u64) -> Pace {
-        Pace { spin: segment.job().may_spin(), awake: Duration::from_micros(awake_us), nap_max: NAP_MAX }
+        let awake = Duration::from_micros(settings::get().spin_us);
+        Pace { spin: segment.job().may_spin(), awake, nap_max: NAP_MAX }
     }
 }
 
