@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use error::{Class, Error, Result, fail};
 use settings::Settings;
-use telemetry::event::Who;
+use telemetry::Who;
 use transport::shm::{Segment, State};
 
 /// What the environment makes of this process.

@@ -141,7 +141,7 @@ impl Membership {
             self.world().statistics.store(u32::from(settings.stats), Ordering::Relaxed);
         }
         crash::watch(settings.crash, &self.segment.name(self.rank));
-        claim::time(settings, telemetry::event::Who::Rank(self.rank), self.alone);
+        claim::time(settings, telemetry::Who::Rank(self.rank), self.alone);
         cma::publish(self.segment, self.rank);
         page.set_state(State::Running);
     }
@@ -206,7 +206,7 @@ impl Membership {
     }
 
     fn write_trace(&self) {
-        if let Err(error) = telemetry::event::write() {
+        if let Err(error) = telemetry::write_trace() {
             eprintln!("outboard: rank {}: cannot write the trace: {error}", self.rank);
         }
     }

@@ -18,7 +18,7 @@ pub fn run() -> u8 {
     let config = Config::of(settings::get(), membership.tuning);
     executor::proxy::run(membership.segment, membership.proxy, &config);
     telemetry::set(Counter::ProxyCpuNs, sys::clock::process_cpu());
-    if let Err(error) = telemetry::event::write() {
+    if let Err(error) = telemetry::write_trace() {
         eprintln!("outboard-proxy {}: cannot write the trace: {error}", membership.proxy);
         return 1;
     }

@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::parse::{FromText, Kind, Values};
-use crate::{Scope, Setting};
+use crate::value::{FromText, Kind, Scope, Setting, Values};
 
 /// All settings of this process. See [`TABLE`] for their defaults and reasons.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,54 +3,20 @@
 //! `load` reads and checks; MPI_Init and `mpirun` call it and report its error. `get` is for everybody else: a plain
 //! reference. Nothing else in the library looks at the environment, so `outboard info` tells the whole truth.
 //!
-//! Read next: `parse.rs` (units and bounds), `agree.rs` (what processes must have alike), `foreign.rs` (the few variables of others that concern us).
+//! Read next: `value.rs` (units and bounds), `agree.rs` (what processes must have alike), `foreign.rs` (the few variables of others that concern us).
 #![forbid(unsafe_code)]
 
 use std::sync::OnceLock;
 
-use error::{Class, Error, Result};
+use error::{Error, Result};
 
 pub mod agree;
 pub mod foreign;
 mod generated;
-mod parse;
+mod value;
 
 pub use generated::*;
-pub use parse::{Kind, bytes, list};
-
-/// One row of the table.
-#[derive(Clone, Copy, Debug)]
-pub struct Setting {
-    /// The field of [`Settings`].
-    pub name: &'static str,
-    /// The environment variable.
-    pub variable: &'static str,
-    /// Type and bounds.
-    pub kind: Kind,
-    /// As a user would write it; empty: not set.
-    pub default: &'static str,
-    /// Who reads it, and who must agree.
-    pub scope: Scope,
-    /// Set by `mpirun` for its children, never by a user.
-    pub internal: bool,
-    /// What it does.
-    pub doc: &'static str,
-    /// Why it exists, or why the default is what it is.
-    pub why: &'static str,
-}
-
-/// Who reads a setting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// Each process for itself.
-    Process,
-    /// All ranks, which must agree.
-    Job,
-    /// The proxies.
-    Proxy,
-    /// `mpirun`, or a program that runs alone.
-    Launch,
-}
+pub use value::{Kind, Scope, Setting, bytes, list};
 
 /// The settings of this process; the defaults where the environment was refused by [`load`], which whoever starts the
 /// library calls first.
@@ -74,7 +40,7 @@ pub fn load() -> Result<&'static Settings> {
 
 /// Settings from (variable, value) pairs instead of the environment; variables of others are ignored.
 pub fn parse(variables: &[(String, String)]) -> Result<Settings> {
-    Settings::read(&parse::Values::new(TABLE, variables))
+    Settings::read(&value::Values::new(TABLE, variables))
 }
 
 /// A sentence for each variable of the environment that begins with OUTBOARD_ but is no setting, with the nearest that
@@ -117,13 +83,6 @@ fn likeness(name: &str, setting: &Setting) -> f64 {
     strsim::normalized_damerau_levenshtein(
         name.trim_start_matches("OUTBOARD_"),
         setting.variable.trim_start_matches("OUTBOARD_"),
-    )
-}
-
-fn refused(setting: &Setting, text: &str, reason: &str) -> Error {
-    Error::new(
-        Class::Other,
-        format!("{}={text}: {reason}; allowed: {}", setting.variable, setting.kind.allowed()),
     )
 }
 

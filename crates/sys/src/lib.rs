@@ -3,10 +3,8 @@
 //! Failures are `std::io::Error`; the layers above say in their sentence what was being tried.
 //! Read next: `span.rs`, the one way in which the library touches user memory; `memory.rs`; `remote.rs`.
 
-pub mod block;
 pub mod child;
 pub mod clock;
-pub mod copy;
 pub mod cpu;
 pub mod debugger;
 pub mod fence;
@@ -18,7 +16,6 @@ pub mod process;
 pub mod remote;
 pub mod signal;
 pub mod socket;
-pub mod span;
+mod span;
 pub mod topology;
-pub use block::Block;
-pub use span::Span;
+pub use span::{Block, Span, copy};

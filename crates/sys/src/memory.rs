@@ -1,6 +1,7 @@
 //! Shared memory without a name: a sealed memfd, and maps of parts of it.
 
 use crate::Span;
+use crate::limits::page_bytes;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::collections::BTreeMap;
@@ -8,20 +9,6 @@ use std::ffi::c_void;
 use std::io::Result;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
-
-/// Bytes of a page.
-pub fn page_bytes() -> usize {
-    // SAFETY: sysconf only reads its argument.
-    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    bytes as usize
-}
-
-/// Bytes of physical memory of the machine.
-pub fn physical_bytes() -> u64 {
-    // SAFETY: sysconf only reads its argument.
-    let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
-    pages.max(0) as u64 * page_bytes() as u64
-}
 
 /// Makes `bytes` bytes of zeroed, sparse memory whose length can never change again, so no map of it can
 /// fault for being cut short. `name` is for people (/proc/PID/maps). The descriptor is closed on exec: see
@@ -160,6 +147,7 @@ impl Drop for Map {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::physical_bytes;
 
     #[test]
     fn two_maps_share_bytes_and_holes_read_zero() {

@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
-use crate::event::{Event, Record, Who};
+use crate::record::{Event, Record, Who};
 
 /// pid of proxy 0 in the picture.
 pub const FIRST_PROXY_PID: u64 = 1_000_000;
@@ -145,23 +145,25 @@ pub fn check(events: &[Value]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::recorded;
 
     #[test]
     fn every_kind_of_event_is_valid_and_operations_are_named_everywhere() {
         let name = "MPI_Ialltoall on MPI_COMM_WORLD";
         let operation = Event::Operation { name, number: 17, context: 255, sequence: 1, bytes: 9 };
         let rank = [
-            recorded(Event::Call { function: "MPI_Wait" }, 1000, 3500),
-            recorded(Event::Wait, 1, 2),
-            recorded(operation, 5, 9),
-            recorded(Event::HandOver { proxy: 0, context: 255, sequence: 1 }, 5, 0),
-            recorded(Event::Recover { proxy: 0, context: 255, sequence: 2 }, 5, 0),
-            recorded(Event::Call { function: "MPI_Recv" }, 5, 0),
-            recorded(Event::Operation { name, number: 18, context: 0, sequence: 0, bytes: 9 }, 5, 0),
+            Record::new(&Event::Call { function: "MPI_Wait" }, 1000, 3500),
+            Record::new(&Event::Wait, 1, 2),
+            Record::new(&operation, 5, 9),
+            Record::new(&Event::HandOver { proxy: 0, context: 255, sequence: 1 }, 5, 0),
+            Record::new(&Event::Recover { proxy: 0, context: 255, sequence: 2 }, 5, 0),
+            Record::new(&Event::Call { function: "MPI_Recv" }, 5, 0),
+            Record::new(&Event::Operation { name, number: 18, context: 0, sequence: 0, bytes: 9 }, 5, 0),
         ];
-        let proxy =
-            [recorded(Event::Step { kind: "reduce", peer: 0, context: 255, sequence: 1, bytes: 9 }, 5, 9)];
+        let proxy = [Record::new(
+            &Event::Step { kind: "reduce", peer: 0, context: 255, sequence: 1, bytes: 9 },
+            5,
+            9,
+        )];
         let text = file(&[(Who::Rank(1), rank.to_vec()), (Who::Proxy(2), proxy.to_vec())]);
         let events = parse(&text).unwrap();
         check(&events).unwrap();

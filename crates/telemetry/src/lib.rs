@@ -12,9 +12,18 @@ mod counter;
 pub mod event;
 mod operation;
 mod page;
+mod record;
 pub mod summary;
 
 pub use counter::{Counter, Unit};
-pub use event::{Event, begin, end, event, tracing};
+pub use event::{begin, end, event, tracing};
 pub use operation::{Carried, Operation, Operations, Sum, enter, leave, operations, sum_up_in, time, timed};
 pub use page::{Page, attach, count, page, set, value};
+pub use record::{Event, Record, Who, decode};
+
+/// Ends tracing. A process alone writes the file that was given to [`event::trace`]. Nothing where tracing is off. The
+/// last call of a process: at finalize, when the job is being ended, or when a proxy ends.
+pub fn write_trace() -> std::io::Result<()> {
+    operation::close_call();
+    event::write()
+}

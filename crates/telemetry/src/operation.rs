@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use sys::clock::now;
 
-use crate::event::{self, Event};
+use crate::event;
+use crate::record::{Event, thread};
 
 /// Rows of a page. The last one is for all that come when the others are taken.
 const ROWS: usize = 48;
@@ -260,16 +261,8 @@ impl Operation {
         page.add(Sum::Bytes, bytes);
         let event = Event::Operation { name, number, context: 0, sequence: 0, bytes };
         let record = event::open(event, begun);
-        let mut operation = Operation {
-            row,
-            record,
-            thread: event::thread(),
-            begun,
-            in_mpi,
-            host: 0,
-            call: begun,
-            looked: 0,
-        };
+        let mut operation =
+            Operation { row, record, thread: thread(), begun, in_mpi, host: 0, call: begun, looked: 0 };
         operation.look();
         operation
     }
@@ -305,7 +298,7 @@ impl Operation {
             let lasted = completed - self.begun;
             // Calls between its completion and this one are taken as before it, so that what is told never is too much. What another
             // thread did before is not known here.
-            let inside = match self.thread == event::thread() {
+            let inside = match self.thread == thread() {
                 true => in_mpi - self.in_mpi + completed.saturating_sub(entered),
                 false => host,
             };

@@ -64,7 +64,7 @@ fn source(toml: &str) -> Result<String, String> {
     }
     Ok(format!(
         "// Generated from tables/settings.toml by `cargo run -p outboard-xtask -- gen`; do not edit.\n\n\
-         use std::path::PathBuf;\n\nuse crate::parse::{{FromText, Kind, Values}};\nuse crate::{{Scope, Setting}};\n\n\
+         use std::path::PathBuf;\n\nuse crate::value::{{FromText, Kind, Scope, Setting, Values}};\n\n\
          /// All settings of this process. See [`TABLE`] for their defaults and reasons.\n\
          #[derive(Clone, Debug, PartialEq)]\npub struct Settings {{\n{fields}}}\n\n\
          impl Settings {{\npub(crate) fn read(values: &Values) -> error::Result<Settings> {{\n\

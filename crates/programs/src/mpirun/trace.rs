@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use telemetry::chrome;
-use telemetry::event::{Who, decode, part};
+use telemetry::event::part;
+use telemetry::{Who, decode};
 
 /// Writes `file` from the parts of all `ranks` and `proxies` and removes the parts. Returns how many parts were missing (of
 /// processes that never came to MPI_Init); if all were missing, no file is written.

@@ -5,7 +5,11 @@
 //! until the operation that holds it has ended. Everything after that - slicing, copying - is checked against
 //! the length.
 
-use crate::copy;
+mod block;
+pub mod copy;
+
+pub use block::Block;
+
 use std::mem::MaybeUninit;
 
 /// `bytes` bytes at `address`, claimed to be mapped for as long as the operation that holds the span runs.

@@ -3,7 +3,41 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use crate::{Setting, refused};
+use error::{Class, Error};
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// The field of `Settings`.
+    pub name: &'static str,
+    /// The environment variable.
+    pub variable: &'static str,
+    /// Type and bounds.
+    pub kind: Kind,
+    /// As a user would write it; empty: not set.
+    pub default: &'static str,
+    /// Who reads it, and who must agree.
+    pub scope: Scope,
+    /// Set by `mpirun` for its children, never by a user.
+    pub internal: bool,
+    /// What it does.
+    pub doc: &'static str,
+    /// Why it exists, or why the default is what it is.
+    pub why: &'static str,
+}
+
+/// Who reads a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Each process for itself.
+    Process,
+    /// All ranks, which must agree.
+    Job,
+    /// The proxies.
+    Proxy,
+    /// `mpirun`, or a program that runs alone.
+    Launch,
+}
 
 /// The type of a setting. Bounds are inclusive, in bytes, milliseconds or microseconds.
 #[derive(Clone, Copy, Debug)]
@@ -157,6 +191,13 @@ fn number(text: &str, units: &[(&str, u64)], min: u64, max: u64) -> Result<u64, 
         Some(value) if value <= max => Ok(value),
         _ => Err("too large".into()),
     }
+}
+
+fn refused(setting: &Setting, text: &str, reason: &str) -> Error {
+    Error::new(
+        Class::Other,
+        format!("{}={text}: {reason}; allowed: {}", setting.variable, setting.kind.allowed()),
+    )
 }
 
 /// The texts of one environment, by row of the table.
