@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering;
 use error::{Class, Error, Result, fail};
 use settings::Settings;
 use telemetry::Who;
-use transport::shm::{Segment, State};
+use transport::shm::{LocalRank, Segment, State};
 
 /// What the environment makes of this process.
 pub(crate) enum Claim {
     /// A rank of `mpirun`'s job.
-    Rank(&'static Segment, u32),
+    Rank(&'static Segment, LocalRank),
     /// Not part of a job, or the child of a rank.
     Alone,
 }
@@ -20,11 +20,9 @@ pub(crate) enum Claim {
 pub(crate) fn rank(settings: &Settings) -> Result<Claim> {
     let (Some(fd), Some(rank)) = (settings.job_fd, settings.rank) else { return Ok(Claim::Alone) };
     let Some(segment) = segment(settings, fd)? else { return Ok(Claim::Alone) };
-    let shape = segment.shape();
-    if rank >= u64::from(shape.ranks) {
-        fail!(Class::Other, "OUTBOARD_RANK={rank}, but the job has {} ranks", shape.ranks);
-    }
-    let rank = rank as u32;
+    let Some(rank) = u32::try_from(rank).ok().and_then(|rank| segment.local(rank)) else {
+        fail!(Class::Other, "OUTBOARD_RANK={rank}, but the job has {} ranks", segment.shape().ranks);
+    };
     let pid = &segment.rank(rank).pid;
     match pid.compare_exchange(0, sys::process::id(), Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => Ok(Claim::Rank(keep(segment), rank)),

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use error::{Class, Result, fail};
 use settings::agree::{LAUNCHER, RANKS, difference, told};
 use settings::{Cma, Offload, Settings};
-use transport::shm::{Segment, Shape, State, World, cma};
+use transport::shm::{LocalRank, Segment, Shape, State, World, cma};
 use tuning::Tuning;
 
 use crate::claim::{self, Claim};
@@ -18,7 +18,7 @@ pub struct Membership {
     /// The job's memory, mapped until the process ends.
     pub segment: &'static Segment,
     /// This process's rank in the segment: in MPI_COMM_WORLD, counted from the first rank of its world.
-    pub rank: u32,
+    pub rank: LocalRank,
     /// The first rank of its world: 0, except for processes that were spawned.
     pub first: u32,
     /// Ranks in MPI_COMM_WORLD.
@@ -37,7 +37,7 @@ pub fn join() -> Result<Membership> {
     let membership = match claim::rank(settings)? {
         Claim::Rank(segment, rank) => {
             let first = segment.rank(rank).first.load(Ordering::Relaxed);
-            let size = segment.members(first).len() as u32;
+            let size = segment.world(first).size.load(Ordering::Relaxed);
             let tuning = crate::tuning::of_process(segment, settings);
             Membership { segment, rank, first, size, tuning, alone: false }
         }
@@ -59,7 +59,10 @@ pub fn join() -> Result<Membership> {
     };
     membership.agree()?;
     membership.publish(settings);
-    if settings.offload == Offload::On && membership.rank == membership.first && !membership.has_proxies() {
+    if settings.offload == Offload::On
+        && membership.rank.peer() == membership.first
+        && !membership.has_proxies()
+    {
         eprintln!(
             "outboard: OUTBOARD_OFFLOAD=on, but this job has no proxy to carry anything out: start one with mpirun --proxies 1"
         );
@@ -75,9 +78,10 @@ fn alone(settings: &Settings) -> Result<Membership> {
     segment.world(0).size.store(1, Ordering::Relaxed);
     segment.job().spin_allowed.store(1, Ordering::Relaxed);
     segment.job().cma_forbidden.store(u32::from(settings.cma == Cma::Off), Ordering::Relaxed);
-    segment.rank(0).pid.store(sys::process::id(), Ordering::Release);
+    let rank = segment.require(0)?;
+    segment.rank(rank).pid.store(sys::process::id(), Ordering::Release);
     let tuning = crate::tuning::of_process(segment, settings);
-    Ok(Membership { segment, rank: 0, first: 0, size: 1, tuning, alone: true })
+    Ok(Membership { segment, rank, first: 0, size: 1, tuning, alone: true })
 }
 
 impl Membership {
@@ -91,7 +95,7 @@ impl Membership {
         self.segment.world(self.first)
     }
 
-    /// The ranks in the segment of the processes of MPI_COMM_WORLD.
+    /// The processes of MPI_COMM_WORLD, on whatever hosts.
     pub fn members(&self) -> Range<u32> {
         self.first..self.first + self.size
     }
@@ -99,9 +103,9 @@ impl Membership {
     /// Refuses settings that would not fit those of the job's other processes.
     fn agree(&self) -> Result<()> {
         let (job, ours) = (self.segment.job(), told(RANKS));
-        let own = self.segment.name(self.rank);
+        let own = self.segment.name(self.rank.peer());
         let world = self.world();
-        let said = job.agreed.say(self.rank, &ours, || world.aborted().is_some());
+        let said = job.agreed.say(self.rank.peer(), &ours, || world.aborted().is_some());
         if let Some((first, theirs)) = said
             && let Some(found) = difference(&theirs, &ours, RANKS)
         {
@@ -137,11 +141,11 @@ impl Membership {
         page.cpu.store(cpus.first().map_or(0, |cpu| *cpu as u32), Ordering::Relaxed);
         telemetry::attach(&page.counters);
         telemetry::sum_up_in(&page.operations);
-        if self.rank == self.first {
+        if self.rank.peer() == self.first {
             self.world().statistics.store(u32::from(settings.stats), Ordering::Relaxed);
         }
-        crash::watch(settings.crash, &self.segment.name(self.rank));
-        claim::time(settings, telemetry::Who::Rank(self.rank), self.alone);
+        crash::watch(settings.crash, &self.segment.name(self.rank.peer()));
+        claim::time(settings, telemetry::Who::Rank(self.rank.peer()), self.alone);
         cma::publish(self.segment, self.rank);
         page.set_state(State::Running);
     }
@@ -150,7 +154,7 @@ impl Membership {
     pub fn come(&self) {
         self.world().born.arrive();
         if self.has_all() {
-            self.members().for_each(|rank| self.segment.rank(rank).bell.ring());
+            self.segment.members(self.first).for_each(|rank| self.segment.rank(rank).bell.ring());
         }
     }
 
@@ -194,11 +198,11 @@ impl Membership {
         let world = self.world();
         // Who only has sessions need not wait for a rank that has not called MPI, and perhaps never will.
         let is_here =
-            |rank: &u32| matches!(self.segment.rank(*rank).state(), State::Running | State::Finalized);
-        let joined = || self.members().filter(is_here).count();
+            |rank: &LocalRank| matches!(self.segment.rank(*rank).state(), State::Running | State::Finalized);
+        let joined = || self.segment.members(self.first).filter(is_here).count();
         let gone = || world.aborted().is_some() || world.leaving.count() as usize >= joined();
         world.leaving.wait(self.size, gone);
-        if self.rank == self.first {
+        if self.rank.peer() == self.first {
             tell(self.segment, self.first);
         }
         self.write_trace();
@@ -276,11 +280,11 @@ mod tests {
     #[test]
     fn a_program_by_itself_is_a_job_of_one() {
         let job = join().unwrap();
-        assert_eq!((job.rank, job.size, job.alone), (0, 1, true));
-        let page = job.segment.rank(0);
+        assert_eq!((job.rank.peer(), job.size, job.alone), (0, 1, true));
+        let page = job.segment.rank(job.rank);
         assert_eq!(page.state(), State::Running);
         assert_eq!(page.pid.load(Ordering::Relaxed), sys::process::id());
-        assert!(cma::reaches(job.segment, 0));
+        assert!(cma::reaches(job.segment, job.rank));
         telemetry::count(Counter::BarrierCalls, 1);
         assert!(statistics(job.segment, 0).contains("barrier_calls"));
         assert!(!job.may_leave());

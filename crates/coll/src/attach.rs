@@ -106,7 +106,8 @@ impl SlotMemory {
 
     /// Allocates this rank's slots for a set among these members: the location that it states.
     pub(crate) fn alloc(&mut self, memory: &mut Allocator, peers: &[u32]) -> Location {
-        let reaches = |peer: &u32| cma::reaches(&self.segment, *peer);
+        let reaches =
+            |peer: &u32| self.segment.local(*peer).is_some_and(|peer| cma::reaches(&self.segment, peer));
         let pulls =
             peers.len() <= MEMBERS_MAX && self.bounds.wants_pulls(&self.segment) && peers.iter().all(reaches);
         let arena = memory.arena().clone();
@@ -199,11 +200,17 @@ impl AttachedSet {
         if locations.contains(&Location::NONE) {
             return Ok(None);
         }
-        let member = |(&peer, &location): (&u32, &Location)| match map_slots(&segment.arena(peer)?, location)
-        {
-            Some((left, slots)) => Ok((Member { peer, page: segment.keep_rank(peer), left }, slots)),
-            None => {
-                fail!(Class::Intern, "rank {peer} of the job says that its slots are at {:#x}", location.0)
+        let member = |(&peer, &location): (&u32, &Location)| {
+            let peer = segment.require(peer)?;
+            match map_slots(&segment.arena(peer)?, location) {
+                Some((left, slots)) => Ok((Member { peer, page: segment.keep_rank(peer), left }, slots)),
+                None => {
+                    fail!(
+                        Class::Intern,
+                        "rank {peer} of the job says that its slots are at {:#x}",
+                        location.0
+                    )
+                }
             }
         };
         let (members, slots): (Vec<_>, (_, _)) =

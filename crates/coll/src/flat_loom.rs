@@ -164,7 +164,7 @@ struct Process {
 
 impl Process {
     fn new(segment: &Segment, rank: u32) -> Process {
-        let memory = Allocator::new(segment.arena(rank).unwrap());
+        let memory = Allocator::new(segment.arena(segment.require(rank).unwrap()).unwrap());
         Process { memory, sets: FlatSets::new(segment.clone(), false, Bounds::pulling_above(u64::MAX)) }
     }
 
@@ -175,7 +175,7 @@ impl Process {
     /// Makes the calls of a comm of these processes, whose slots lie there; the first call has this number.
     /// Then frees the comm.
     fn call(&mut self, peers: &[u32], locations: &[Location], first: u64, calls: &[Needs], cells: &Cells) {
-        let (me, sets) = (self.memory.arena().rank(), &mut self.sets);
+        let (me, sets) = (self.memory.arena().rank().peer(), &mut self.sets);
         let rank = peers.iter().position(|peer| *peer == me).unwrap();
         let words: Vec<_> = locations.iter().map(|location| location.0 as i64).collect();
         let set = sets.attach(rank, peers, &words).unwrap().unwrap();
@@ -201,7 +201,7 @@ fn segment(ranks: u32) -> Segment {
 /// The slots of the first so many sets of a process.
 fn cells_of(segment: &Segment, rank: u32, sets: usize) -> Cells {
     let mut process = Process::new(segment, rank);
-    let arena = segment.arena(rank).unwrap();
+    let arena = segment.arena(segment.require(rank).unwrap()).unwrap();
     let sets = (0..sets).map(|_| map_slots(&arena, process.alloc_slots()).unwrap());
     let slots = sets.flat_map(|(_, (even, odd))| [even, odd]);
     let blocks = |apart: Span| (0..3).map(move |at| apart.slice(at * BLOCK_BYTES, BLOCK_BYTES));

@@ -31,9 +31,13 @@ impl Team {
 
     /// A member with two sets: one for blocking calls, and one for a queue.
     fn join(&self, rank: usize) -> (Allocator, FlatSets, usize, usize) {
-        let mut memory = Allocator::new(self.segment.arena(rank as u32).unwrap());
+        let mut memory =
+            Allocator::new(self.segment.arena(self.segment.require(rank as u32).unwrap()).unwrap());
         let mut sets = FlatSets::new(self.segment.clone(), false, Bounds::pulling_above(INLINE_BYTES_MAX));
-        self.segment.rank(rank as u32).pid.store(sys::process::id(), Ordering::Relaxed);
+        self.segment
+            .rank(self.segment.require(rank as u32).unwrap())
+            .pid
+            .store(sys::process::id(), Ordering::Relaxed);
         let mut exchange = || {
             self.locations.lock().unwrap()[rank] = sets.memory.alloc(&mut memory, &[]).0 as i64;
             self.gate.wait();
@@ -367,7 +371,7 @@ fn a_member_that_cannot_read_still_makes_the_second_round() {
         let (_memory, mut sets, _, queue) = team.join(rank);
         team.gate.wait();
         // No process has this number.
-        team.segment.rank(1).pid.store(i32::MAX as u32, Ordering::Relaxed);
+        team.segment.rank(team.segment.require(1).unwrap()).pid.store(i32::MAX as u32, Ordering::Relaxed);
         team.gate.wait();
         let (out, into) = (TestWords::new(size * block, 0), TestWords::new(size * block, 0xff));
         let (short, expected) = call((Alltoall, 0, block), (rank, 0, size), (&out, &into));

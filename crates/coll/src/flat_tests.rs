@@ -206,7 +206,7 @@ fn pair() -> [FlatSets; 2] {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 16 << 20 }).unwrap();
     let mut members = [0, 1].map(|rank| {
         (
-            Allocator::new(segment.arena(rank).unwrap()),
+            Allocator::new(segment.arena(segment.require(rank).unwrap()).unwrap()),
             FlatSets::new(segment.clone(), false, Bounds::pulling_above(u64::MAX)),
         )
     });
@@ -229,7 +229,7 @@ fn a_call_knows_where_those_are_that_it_waits_for() {
     let mut active = fast.begin(0, &call);
     assert_eq!(fast.advance(0, &mut active, &mut call), None);
     assert_eq!(needed(&fast), [true, true]);
-    fast.memory.segment.rank(1).wait_on(1);
+    fast.memory.segment.rank(fast.memory.segment.require(1).unwrap()).wait_on(1);
     assert_eq!(needed(&fast), [false, true]);
     let mut last = slow.begin(0, &call);
     assert_eq!(slow.advance(0, &mut last, &mut call), Some(Ok(())));
@@ -434,7 +434,8 @@ fn the_least_space_counts() {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 256 << 20 }).unwrap();
     let [mut many, mut few] =
         [0, 1].map(|_| FlatSets::new(segment.clone(), false, Bounds::pulling_above(u64::MAX)));
-    let mut memory = [0, 1].map(|rank| Allocator::new(segment.arena(rank).unwrap()));
+    let mut memory =
+        [0, 1].map(|rank| Allocator::new(segment.arena(segment.require(rank).unwrap()).unwrap()));
     for sets in 1..=65 {
         let locations =
             [many.memory.alloc(&mut memory[0], &[]).0 as i64, few.memory.alloc(&mut memory[1], &[]).0 as i64];
@@ -454,7 +455,8 @@ fn the_least_space_counts() {
 fn members_cut_alike_and_say_anew_what_they_know() {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 16 << 20 }).unwrap();
     let mut sets = [0, 1].map(|_| FlatSets::new(segment.clone(), false, Bounds::pulling_above(0)));
-    let mut memory = [0, 1].map(|rank| Allocator::new(segment.arena(rank).unwrap()));
+    let mut memory =
+        [0, 1].map(|rank| Allocator::new(segment.arena(segment.require(rank).unwrap()).unwrap()));
     for (spins, flat_max) in
         [([1, 0], CROWDED_FLAT_MAX), ([1, 1], FLAT_MAX), ([0, 1], CROWDED_FLAT_MAX), ([1, 1], FLAT_MAX)]
     {

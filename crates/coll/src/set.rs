@@ -17,7 +17,7 @@ use schedule::algorithm::Collective;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use sys::Span;
-use transport::shm::{Doorbell, KeptPage, Words};
+use transport::shm::{Doorbell, KeptPage, LocalRank, Words};
 
 /// The longest contribution that lies beside the word, in the same pair of cache lines.
 pub(crate) const BESIDE_MAX: u64 = 120;
@@ -77,7 +77,7 @@ pub struct FlatSet {
 /// A process that shares slots.
 pub(crate) struct Member {
     /// Its rank in the job.
-    pub(crate) peer: u32,
+    pub(crate) peer: LocalRank,
     pub(crate) page: KeptPage,
     /// In its arena: how many other members have left the set.
     pub(crate) left: Words,
@@ -115,7 +115,7 @@ impl FlatSet {
     }
 
     /// A member's rank in the job.
-    pub(crate) fn peer(&self, rank: usize) -> u32 {
+    pub(crate) fn peer(&self, rank: usize) -> LocalRank {
         self.members[rank].peer
     }
 

@@ -15,7 +15,7 @@ use error::{Class, Result, fail};
 use schedule::{Action, Blocks, Schedule};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use transport::shm::{Allocator, Arena};
+use transport::shm::{Allocator, Arena, LocalRank};
 
 use crate::engine;
 
@@ -58,6 +58,8 @@ pub struct InstanceBlock {
     /// For which driver and peers the addresses were chosen: (a proxy, peers that can read private memory).
     addressed: Option<(bool, bool)>,
     scratch: Vec<u64>,
+    /// The peers of the latest start, as which `run` has them.
+    stated: Option<Arc<[u32]>>,
     partitions: Option<Partitions>,
     parameters: Option<(u64, u64)>,
     /// Number of the parameters in the arena, 0 if they are not up to date.
@@ -82,7 +84,7 @@ pub struct ExecutorParts<'a> {
     /// Bounds and thresholds.
     pub config: &'a Config,
     /// The rank.
-    pub rank: u32,
+    pub rank: LocalRank,
 }
 
 impl ExecutorParts<'_> {
@@ -134,13 +136,8 @@ impl Program {
         }
         record.head(Head::Exports).store(self.plan.exports.len() as u64, Ordering::Relaxed);
         Ok(Box::new(InstanceBlock {
-            run: Execution::new(
-                self.plan.clone(),
-                executor.rank,
-                record,
-                start.peers.clone(),
-                Buffers::default(),
-            ),
+            run: Execution::new(self.plan.clone(), executor.rank, record, Arc::from([]), Buffers::default()),
+            stated: None,
             moved_bytes: 0,
             private_bytes: 0,
             attachable: None,
@@ -257,7 +254,14 @@ impl InstanceBlock {
         });
         self.partitions = Some(partitions);
         self.run.buffers.reduction = start.reduction;
-        self.run.peers = start.peers.clone();
+        if !self.stated.as_ref().is_some_and(|stated| same_peers(stated, &start.peers)) {
+            self.run.peers = start
+                .peers
+                .iter()
+                .map(|peer| executor.reach.segment.require(*peer))
+                .collect::<Result<_>>()?;
+            self.stated = Some(start.peers.clone());
+        }
         self.bound = Some(Bound {
             peers: start.peers.clone(),
             input: start.input.clone(),
@@ -304,7 +308,7 @@ impl InstanceBlock {
             fail!(Class::Intern, "an instance without parameters was started");
         };
         let bindings = [&bound.input, &bound.output];
-        let broken = |fault: Fault| fault.error(executor.rank);
+        let broken = |fault: Fault| fault.error(executor.rank.peer());
         // The user's buffers come first, since staging depends on them; scratch gets its offsets below.
         let nowhere = vec![0; plan.schedule.scratch.len()];
         let buffers = &mut self.run.buffers;
@@ -335,7 +339,7 @@ impl InstanceBlock {
             executor.reach,
             executor.rank,
         )
-        .map_err(|fault| fault.error(executor.rank))?;
+        .map_err(|fault| fault.error(executor.rank.peer()))?;
         self.write_addresses(base, short, readable, executor);
         self.version = 0;
         Ok(())

@@ -10,6 +10,7 @@ use datatype::{Basic, Buffer, Layout, PredefinedOp};
 use error::{Class, Result, fail};
 use schedule::{Action, BufferId, Partition};
 use std::sync::Arc;
+use transport::shm::{LocalRank, Segment};
 
 /// Lengths of the blocks of a user's buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -231,7 +232,7 @@ pub fn bind_local(
     bindings: [&Binding; 2],
     scratch: &[u64],
     reach: &Reach,
-    rank: u32,
+    rank: LocalRank,
 ) -> std::result::Result<(), Fault> {
     buffers.parts.resize_with(2 + scratch.len(), Vec::new);
     for (parts, binding) in buffers.parts.iter_mut().zip(bindings) {
@@ -250,7 +251,7 @@ pub fn bind_local(
     }
     for (index, &at) in scratch.iter().enumerate() {
         let bytes = partitions.scratch_bytes(plan, index);
-        let outside = Fault::Corrupt { peer: rank, what: Corruption::Offset };
+        let outside = Fault::Corrupt { peer: rank.peer(), what: Corruption::Offset };
         let region = Region::Local(reach.arena(rank)?.span(at, bytes).ok_or(outside)?);
         buffers.parts[2 + index].clear();
         buffers.parts[2 + index].push(BufferPart { start: 0, end: bytes, region });
@@ -277,12 +278,12 @@ pub fn encode(
     buffers: &Buffers,
     partitions: &Partitions,
     scratch: &[u64],
-    peers: &[u32],
+    peers: &[LocalRank],
     reach: &Reach,
-    rank: u32,
+    rank: LocalRank,
 ) -> Result<()> {
     words.clear();
-    let arena = reach.arena(rank).map_err(|fault| fault.error(rank))?;
+    let arena = reach.arena(rank).map_err(|fault| fault.error(rank.peer()))?;
     match buffers.reduction {
         Some(Reduction::Predefined { op, basic, element_bytes }) => {
             words.extend([1 | (op as u64) << 8 | (basic as u64) << 16, element_bytes]);
@@ -334,7 +335,7 @@ pub fn encode(
         words.extend(layout.to_words());
     }
     words.push(peers.len() as u64);
-    words.extend(peers.chunks(2).map(|two| pair(two[0], two.get(1).copied().unwrap_or(0))));
+    words.extend(peers.chunks(2).map(|two| pair(two[0].peer(), two.get(1).map_or(0, |peer| peer.peer()))));
     Ok(())
 }
 
@@ -359,8 +360,8 @@ pub fn decode(
     words: &[u64],
     plan: &CheckedSchedule,
     reach: &Reach,
-    rank: u32,
-) -> Option<(Buffers, Arc<[u32]>)> {
+    rank: LocalRank,
+) -> Option<(Buffers, Arc<[LocalRank]>)> {
     let mut words = Words { words, at: 0 };
     let mut buffers = Buffers { reduction: reduction(words.next()?, words.next()?)?, ..Buffers::default() };
     if plan.reduces && buffers.reduction.is_none() {
@@ -422,7 +423,7 @@ pub fn decode(
         buffers.parts[buffer][part].region =
             Region::RemoteGaps(RemoteLayout { rank, mapped, base, layout, skip });
     }
-    let peers = words.peers(schedule.size, reach.segment.shape().ranks)?;
+    let peers = words.peers(schedule.size, &reach.segment)?;
     (words.at == words.words.len()).then_some((buffers, peers))
 }
 
@@ -468,11 +469,13 @@ impl<'a> Words<'a> {
         Lengths::new(blocks, cut)
     }
 
-    fn peers(&mut self, size: u32, ranks: u32) -> Option<Arc<[u32]>> {
+    fn peers(&mut self, size: u32, segment: &Segment) -> Option<Arc<[LocalRank]>> {
         let count = self.next()?;
         let words = self.take(count.div_ceil(2))?;
         let halves = words.iter().flat_map(|&word| [crate::checked::high(word), crate::checked::low(word)]);
-        let peers: Arc<[u32]> = halves.take(count as usize).collect();
-        (count == u64::from(size) && peers.iter().all(|&peer| peer < ranks)).then_some(peers)
+        if count != u64::from(size) {
+            return None;
+        }
+        halves.take(count as usize).map(|peer| segment.local(peer)).collect()
     }
 }

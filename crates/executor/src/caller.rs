@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use telemetry::{Carried, Counter, Event};
-use transport::shm::{Allocator, Segment, State, cma};
+use transport::shm::{Allocator, LocalRank, Segment, State, cma};
 
 /// Among more peers, one certainly has not started yet: a look at each would cost more than a yield.
 const PEERS_ASKED: usize = 8;
@@ -46,7 +46,7 @@ pub struct Counters {
 
 /// A rank's executor. What it shares lies in the rank's arena and page.
 pub struct Executor {
-    rank: u32,
+    rank: LocalRank,
     config: Config,
     allocator: Allocator,
     reach: Reach,
@@ -92,7 +92,7 @@ impl Executor {
     }
 
     /// The executor of `rank`, which allocates from `allocator` (the rank's arena).
-    pub fn new(segment: Segment, rank: u32, allocator: Allocator, config: Config) -> Executor {
+    pub fn new(segment: Segment, rank: LocalRank, allocator: Allocator, config: Config) -> Executor {
         let generation = segment.rank(rank).generation.load(Ordering::Relaxed);
         let watch = segment
             .proxy_of(rank)
@@ -111,7 +111,7 @@ impl Executor {
             readable: None,
             // Unique in the job, also after an earlier rank with this page: peers cache what they found in a
             // program, and proxies what they decoded.
-            programs_made: (u64::from(generation) << 12 | u64::from(rank)) << 32,
+            programs_made: (u64::from(generation) << 12 | u64::from(rank.peer())) << 32,
             version: u64::from(generation) << 32,
             tickets: 0,
             idle_bytes: 0,
@@ -228,7 +228,7 @@ impl Executor {
         }
         self.programs[instance.program].running -= 1;
         self.retire(instance.program, instance.block);
-        Some(fault.map_or(Ok(()), |fault| Err(fault.error(self.rank))))
+        Some(fault.map_or(Ok(()), |fault| Err(fault.error(self.rank.peer()))))
     }
 
     /// How the operation is carried out, or was if it has ended.
@@ -271,7 +271,12 @@ impl Executor {
                 sequence: run.sequence,
                 steps,
                 done: (0..steps).filter(done).count() as u32,
-                absent: run.peers.iter().copied().filter(|peer| self.is_absent(run, *peer)).collect(),
+                absent: run
+                    .peers
+                    .iter()
+                    .filter(|peer| self.is_absent(run, **peer))
+                    .map(|peer| peer.peer())
+                    .collect(),
                 away: instance.away,
             }
         };
@@ -391,8 +396,10 @@ impl Executor {
             return readable;
         }
         let segment = &self.reach.segment;
-        let peer = start.peers.iter().copied().find(|&peer| peer != self.rank);
-        let peer = peer.filter(|&peer| segment.rank(peer).state() == State::Running);
+        let peer = start.peers.iter().copied().find(|&peer| peer != self.rank.peer());
+        let peer = peer
+            .and_then(|peer| segment.local(peer))
+            .filter(|&peer| segment.rank(peer).state() == State::Running);
         let Some(peer) = peer else { return false };
         let page = segment.rank(self.rank);
         let readable = match page.cma.load(Ordering::Relaxed) {
@@ -410,7 +417,7 @@ impl Executor {
     }
 
     /// Whether a peer has not started the operation yet, or has already ended it.
-    fn is_absent(&self, run: &Execution, peer: u32) -> bool {
+    fn is_absent(&self, run: &Execution, peer: LocalRank) -> bool {
         if peer == self.rank {
             return false;
         }

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use sys::Span;
 use telemetry::{Counter, Event};
+use transport::shm::LocalRank;
 
 /// After so many unclear looks in a row a peer's directory counts as corrupt.
 const UNCLEAR_MAX: u32 = 10_000;
@@ -30,7 +31,7 @@ pub struct Execution {
     /// The plan.
     pub plan: Arc<CheckedSchedule>,
     /// World rank of the owner.
-    pub rank: u32,
+    pub rank: LocalRank,
     /// The shared words.
     pub record: InstanceRecord,
     /// Key.
@@ -38,7 +39,7 @@ pub struct Execution {
     /// Key.
     pub sequence: u32,
     /// World ranks of the schedule's ranks.
-    pub peers: Arc<[u32]>,
+    pub peers: Arc<[LocalRank]>,
     /// Memory.
     pub buffers: Buffers,
     /// The version of the parameters that a proxy decoded.
@@ -108,9 +109,9 @@ impl Execution {
     /// An instance before its start; `restart` comes before the first `poll`.
     pub fn new(
         plan: Arc<CheckedSchedule>,
-        rank: u32,
+        rank: LocalRank,
         record: InstanceRecord,
-        peers: Arc<[u32]>,
+        peers: Arc<[LocalRank]>,
         buffers: Buffers,
     ) -> Execution {
         let steps = plan.schedule.steps.len();
@@ -287,7 +288,7 @@ impl Execution {
 
     #[cold]
     fn trace(&self, step: u32, begun: u64) {
-        let (kind, peer) = match self.plan.schedule.steps[step as usize].action {
+        let (kind, rank) = match self.plan.schedule.steps[step as usize].action {
             Action::Send { to, .. } => ("send", self.peers[to as usize]),
             Action::Recv { from, .. } => ("recv", self.peers[from as usize]),
             Action::Copy { .. } => ("copy", self.rank),
@@ -295,7 +296,7 @@ impl Execution {
         };
         let bytes = self.states[step as usize].done;
         let (context, sequence) = (self.context, self.sequence);
-        telemetry::end(begun, Event::Step { kind, peer, context, sequence, bytes });
+        telemetry::end(begun, Event::Step { kind, peer: rank.peer(), context, sequence, bytes });
     }
 
     fn drive(&mut self, step: u32, reach: &Reach) -> Result<Did, Stop> {
@@ -389,7 +390,7 @@ impl Execution {
         let address = self.record.step(step, Field::Address).load(Ordering::Acquire);
         if address & STAGED != 0 && spot.bytes > 0 {
             end = limit.min(begun + reach.chunk_bytes);
-            let outside = Fault::Corrupt { peer: self.rank, what: Corruption::Offset };
+            let outside = Fault::Corrupt { peer: self.rank.peer(), what: Corruption::Offset };
             let staging =
                 reach.arena(self.rank)?.span(address & !(IN_ARENA | STAGED), spot.bytes).ok_or(outside)?;
             let mut at = begun;
@@ -424,7 +425,7 @@ impl Execution {
         let have = published & !COMPLETE;
         // A sender that gave up completes too early.
         if have > spot.bytes || (published & COMPLETE != 0 && have < spot.bytes) {
-            return Err(Fault::Corrupt { peer, what: Corruption::Progress }.into());
+            return Err(Fault::Corrupt { peer: peer.peer(), what: Corruption::Progress }.into());
         }
         let end = have.min(limit).min(begun + reach.chunk_bytes).max(begun);
         let complete = end == spot.bytes && published & COMPLETE != 0 && all;
@@ -450,9 +451,9 @@ impl Execution {
     }
 
     /// Finds the send of a receive; false if the peer has not started yet.
-    fn seek(&mut self, step: u32, peer: u32, edge: u32, reach: &Reach) -> Result<bool, Stop> {
+    fn seek(&mut self, step: u32, peer: LocalRank, edge: u32, reach: &Reach) -> Result<bool, Stop> {
         let Some((record, _)) = self.find(step, peer, reach)? else { return Ok(false) };
-        let corrupt = |what| Fault::Corrupt { peer, what };
+        let corrupt = |what| Fault::Corrupt { peer: peer.peer(), what };
         let theirs = self.edge_step(step, &record, edge).map_err(corrupt)?;
         let total = record.step(theirs, Field::Total).load(Ordering::Acquire);
         let address = record.step(theirs, Field::Address).load(Ordering::Acquire);
@@ -467,15 +468,20 @@ impl Execution {
         };
         self.states[step as usize].source = Some(SendSource { record, step: theirs, region });
         if total != expected {
-            return Err(Fault::Truncated { peer, sent: total, expected }.into());
+            return Err(Fault::Truncated { peer: peer.peer(), sent: total, expected }.into());
         }
         Ok(true)
     }
 
     /// The peer's instance and its stamp.
-    fn find(&mut self, step: u32, peer: u32, reach: &Reach) -> Result<Option<(InstanceRecord, u64)>, Stop> {
+    fn find(
+        &mut self,
+        step: u32,
+        peer: LocalRank,
+        reach: &Reach,
+    ) -> Result<Option<(InstanceRecord, u64)>, Stop> {
         let directory = &reach.segment.rank(peer).directory[..];
-        let corrupt = |what| Fault::Corrupt { peer, what };
+        let corrupt = |what| Fault::Corrupt { peer: peer.peer(), what };
         let found = record::find(directory, reach.arena(peer)?, self.context, self.sequence);
         let unclear = &mut self.states[step as usize].unclear;
         match found {

@@ -12,7 +12,7 @@ use sys::Span;
 use sys::memory::Map;
 use sys::remote::{self, Piece};
 use telemetry::Counter;
-use transport::shm::{Arena, Segment};
+use transport::shm::{Arena, LocalRank, Segment};
 
 /// Bytes of a bounce buffer: enough to make the cost of a system call small.
 const BOUNCE_BYTES: usize = 256 << 10;
@@ -21,7 +21,7 @@ const BOUNCE_BYTES: usize = 256 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
     /// The rank itself.
-    Rank(u32),
+    Rank(LocalRank),
     /// A proxy.
     Proxy(u32),
 }
@@ -34,7 +34,7 @@ pub enum Region {
     /// Memory of this process with gaps.
     LocalGaps(Buffer),
     /// Private memory of another process.
-    Remote { rank: u32, address: usize },
+    Remote { rank: LocalRank, address: usize },
     /// Memory of another rank with gaps, private or in its arena.
     RemoteGaps(RemoteLayout),
 }
@@ -43,7 +43,7 @@ pub enum Region {
 #[derive(Clone, Debug)]
 pub struct RemoteLayout {
     /// Whose.
-    pub rank: u32,
+    pub rank: LocalRank,
     /// Whether `base` is an offset into the rank's arena instead of an address in its process.
     pub mapped: bool,
     /// Origin of the first element.
@@ -117,13 +117,13 @@ impl Reach {
     }
 
     /// The arena of a rank.
-    pub fn arena(&self, rank: u32) -> Result<&Arena, Fault> {
-        let entry =
-            self.arenas.get(rank as usize).ok_or(Fault::Corrupt { peer: rank, what: Corruption::Offset })?;
+    pub fn arena(&self, rank: LocalRank) -> Result<&Arena, Fault> {
+        let peer = rank.peer();
+        let entry = self.arenas.get(rank.index()).ok_or(Fault::Corrupt { peer, what: Corruption::Offset })?;
         if let Some(arena) = entry.get() {
             return Ok(arena);
         }
-        let arena = self.segment.arena(rank).map_err(|_| Fault::Unreachable { peer: rank, code: 12 })?;
+        let arena = self.segment.arena(rank).map_err(|_| Fault::Unreachable { peer, code: 12 })?;
         Ok(entry.get_or_init(|| arena))
     }
 
@@ -154,7 +154,7 @@ impl Reach {
 
     /// Wakes the drivers of `rank`'s instances: itself and its proxy.
     #[inline]
-    pub fn wake(&self, rank: u32) {
+    pub fn wake(&self, rank: LocalRank) {
         if self.driver != Driver::Rank(rank) {
             self.segment.rank(rank).bell.ring();
         }
@@ -254,7 +254,7 @@ impl Reach {
         Ok(whole.slice(which as usize * BOUNCE_BYTES, BOUNCE_BYTES))
     }
 
-    fn pid(&self, rank: u32) -> u32 {
+    fn pid(&self, rank: LocalRank) -> u32 {
         self.segment.rank(rank).pid.load(Ordering::Relaxed)
     }
 
@@ -275,7 +275,7 @@ impl Reach {
         let arena = self.arena(far.rank)?;
         let mut done = 0;
         for &(at, bytes) in pieces.iter() {
-            let outside = Fault::Corrupt { peer: far.rank, what: Corruption::Offset };
+            let outside = Fault::Corrupt { peer: far.rank.peer(), what: Corruption::Offset };
             let there = arena.span(at as u64, bytes as u64).ok_or(outside)?;
             let here = span.slice(done, bytes);
             match way {
@@ -293,6 +293,6 @@ enum Transfer {
     Put,
 }
 
-fn unreachable(rank: u32, error: &std::io::Error) -> Fault {
-    Fault::Unreachable { peer: rank, code: error.raw_os_error().unwrap_or(0) }
+fn unreachable(rank: LocalRank, error: &std::io::Error) -> Fault {
+    Fault::Unreachable { peer: rank.peer(), code: error.raw_os_error().unwrap_or(0) }
 }

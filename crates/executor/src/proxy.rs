@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use telemetry::Counter;
-use transport::shm::{Segment, State, cma};
+use transport::shm::{LocalRank, Segment, State, cma};
 
 /// Index into a rank's `scalars`: whether its proxy can reach its private memory (`REACHED`, `REFUSED`, 0:
 /// untried).
@@ -75,14 +75,14 @@ pub struct Proxy {
     index: u32,
     reach: Reach,
     /// The ranks it serves: those that have not finalized.
-    ranks: Vec<u32>,
+    ranks: Vec<LocalRank>,
     /// Ranks that do not run, but may be spawned.
-    absent: Vec<u32>,
+    absent: Vec<LocalRank>,
     runs: Vec<Execution>,
     /// Finished instances, by rank and record.
-    idle: HashMap<(u32, u64), Execution>,
+    idle: HashMap<(LocalRank, u64), Execution>,
     /// Plans by rank and program number.
-    plans: HashMap<(u32, u64), Arc<CheckedSchedule>>,
+    plans: HashMap<(LocalRank, u64), Arc<CheckedSchedule>>,
     words: Vec<u64>,
     dead: bool,
 }
@@ -91,9 +91,9 @@ impl Proxy {
     /// Proxy `index` of a job.
     pub fn new(segment: Segment, index: u32, config: &Config) -> Proxy {
         let shape = segment.shape();
-        let first_world = segment.members(0).end;
-        let mine = (index..shape.ranks).step_by(shape.proxies.max(1) as usize);
-        let (ranks, absent) = mine.partition(|rank| *rank < first_world);
+        let first_world = segment.members(0).len();
+        let mine = segment.places().skip(index as usize).step_by(shape.proxies.max(1) as usize);
+        let (ranks, absent) = mine.partition(|rank| rank.index() < first_world);
         Proxy {
             index,
             ranks,
@@ -188,8 +188,8 @@ impl Proxy {
     }
 
     /// Prepares to drive the instance whose record lies at `offset` of the rank's arena.
-    fn adopt(&mut self, rank: u32, offset: u64) -> Result<Execution, Fault> {
-        let corrupt = |what| Fault::Corrupt { peer: rank, what };
+    fn adopt(&mut self, rank: LocalRank, offset: u64) -> Result<Execution, Fault> {
+        let corrupt = |what| Fault::Corrupt { peer: rank.peer(), what };
         let arena = self.reach.arena(rank)?.clone();
         let head = InstanceRecord::new(&arena, offset, 0).ok_or(corrupt(Corruption::Offset))?;
         let word = |which: Head| head.head(which).load(Ordering::Acquire);
@@ -215,13 +215,13 @@ impl Proxy {
         Ok(run)
     }
 
-    fn plan(&mut self, rank: u32, head: &InstanceRecord) -> Result<Arc<CheckedSchedule>, Fault> {
+    fn plan(&mut self, rank: LocalRank, head: &InstanceRecord) -> Result<Arc<CheckedSchedule>, Fault> {
         let word = |which: Head| head.head(which).load(Ordering::Acquire);
         let id = word(Head::Program);
         if let Some(plan) = self.plans.get(&(rank, id)) {
             return Ok(plan.clone());
         }
-        let corrupt = Fault::Corrupt { peer: rank, what: Corruption::Program };
+        let corrupt = Fault::Corrupt { peer: rank.peer(), what: Corruption::Program };
         let (at, count) = (word(Head::ProgramAt), word(Head::ProgramWords));
         if count > WORDS_MAX || record::read_words(head.arena(), at, count, &mut self.words).is_none() {
             return Err(corrupt);
@@ -239,7 +239,7 @@ impl Proxy {
     }
 
     /// Returns an instance, which the rank then executes itself.
-    fn give_back(&self, rank: u32, offset: u64) {
+    fn give_back(&self, rank: LocalRank, offset: u64) {
         if let Ok(arena) = self.reach.arena(rank)
             && let Some(head) = InstanceRecord::new(arena, offset, 0)
         {

@@ -315,7 +315,7 @@ mod tests {
 
     fn records(count: usize) -> (Segment, Vec<InstanceRecord>) {
         let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 0, arena_bytes: 1 << 20 }).unwrap();
-        let mut allocator = Allocator::new(segment.arena(0).unwrap());
+        let mut allocator = Allocator::new(segment.arena(segment.local(0).unwrap()).unwrap());
         let records = (0..count).map(|_| {
             let at = allocator.alloc(record_bytes(2)).unwrap();
             let record = InstanceRecord::new(allocator.arena(), at, 2).unwrap();
@@ -328,8 +328,8 @@ mod tests {
     }
 
     fn found(segment: &Segment, context: u64, sequence: u32) -> Option<u64> {
-        let arena = segment.arena(0).unwrap();
-        match find(&segment.rank(0).directory[..], &arena, context, sequence) {
+        let arena = segment.arena(segment.local(0).unwrap()).unwrap();
+        match find(&segment.rank(segment.local(0).unwrap()).directory[..], &arena, context, sequence) {
             Ok(Lookup::Here(record, _)) => Some(record.at()),
             Ok(Lookup::Absent) => None,
             _ => Some(0),
@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn records_are_found_whatever_shares_their_bucket() {
         let (segment, records) = records(3);
-        let directory = &segment.rank(0).directory[..];
+        let directory = &segment.rank(segment.local(0).unwrap()).directory[..];
         let same: Vec<u32> =
             (0..100_000).filter(|&sequence| bucket(9, sequence) == bucket(9, 0)).take(3).collect();
         for (record, &sequence) in records.iter().zip(&same) {
@@ -356,7 +356,7 @@ mod tests {
     #[test]
     fn a_stale_link_finds_nothing_and_says_so() {
         let (segment, records) = records(1);
-        let directory = &segment.rank(0).directory[..];
+        let directory = &segment.rank(segment.local(0).unwrap()).directory[..];
         records[0].link(directory, stamp(1, 5), 9);
         records[0].unlink(directory);
         // As a reader sees it that read the head of the chain before the record left.
@@ -374,7 +374,7 @@ mod tests {
     #[test]
     fn exports_are_found_or_refused() {
         let (segment, records) = records(1);
-        let arena = segment.arena(0).unwrap();
+        let arena = segment.arena(segment.local(0).unwrap()).unwrap();
         write_words(&arena, 4096 * 8, &[Export::key(1, 0), 0, Export::key(1, 7), 1, Export::key(2, 0), 9]);
         records[0].head(Head::ExportsAt).store(4096 * 8, Ordering::Relaxed);
         records[0].head(Head::Exports).store(3, Ordering::Relaxed);

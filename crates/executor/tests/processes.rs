@@ -89,13 +89,17 @@ impl Job {
     /// The sum of a scalar over the ranks.
     fn sum(&self, scalar: usize) -> u64 {
         (0..self.ranks.len() as u32)
-            .map(|rank| self.segment.rank(rank).scalars[scalar].load(Ordering::Relaxed))
+            .map(|rank| {
+                self.segment.rank(self.segment.local(rank).unwrap()).scalars[scalar].load(Ordering::Relaxed)
+            })
             .sum()
     }
 
     /// Sleeps until every rank has done so many more rounds.
     fn wait_rounds(&mut self, rounds: u64) {
-        let of = |job: &Job, rank: u32| job.segment.rank(rank).scalars[ROUNDS].load(Ordering::Relaxed);
+        let of = |job: &Job, rank: u32| {
+            job.segment.rank(job.segment.local(rank).unwrap()).scalars[ROUNDS].load(Ordering::Relaxed)
+        };
         for rank in 0..self.ranks.len() as u32 {
             let until = of(self, rank) + rounds;
             while of(self, rank) < until {
@@ -107,7 +111,7 @@ impl Job {
 
     /// Lets the ranks come to an end, each with success.
     fn finish(mut self) {
-        self.segment.rank(0).scalars[STOP].store(1, Ordering::Release);
+        self.segment.rank(self.segment.local(0).unwrap()).scalars[STOP].store(1, Ordering::Release);
         for (rank, child) in self.ranks.iter_mut().enumerate() {
             assert!(child.wait().unwrap().success(), "rank {rank} failed");
         }
@@ -287,7 +291,9 @@ impl Member {
             match polled {
                 Poll::Idle => {
                     let executor = &self.executor;
-                    self.idle.wait(&self.segment.rank(self.rank).bell, || !executor.has_events());
+                    self.idle.wait(&self.segment.rank(self.segment.local(self.rank).unwrap()).bell, || {
+                        !executor.has_events()
+                    });
                 }
                 _ => self.idle.reset(),
             }
@@ -296,7 +302,7 @@ impl Member {
 
     fn publish(&mut self) {
         let counters = self.executor.counters();
-        let scalars = &self.segment.rank(self.rank).scalars;
+        let scalars = &self.segment.rank(self.segment.local(self.rank).unwrap()).scalars;
         scalars[OFFLOADED].store(counters.offloaded, Ordering::Relaxed);
         scalars[RECOVERED].store(counters.recovered, Ordering::Relaxed);
         scalars[ROUNDS].fetch_add(1, Ordering::Relaxed);
@@ -316,15 +322,16 @@ impl Member {
         let memory = unsafe { Span::claim(memory.as_mut_ptr().expose_provenance(), bytes) };
         let pace =
             Pace { spin: false, awake: Duration::from_micros(500), nap_max: Duration::from_millis(10) };
-        let page = segment.rank(rank);
+        let place = segment.local(rank).unwrap();
+        let page = segment.rank(place);
         page.pid.store(sys::process::id(), Ordering::Release);
-        cma::publish(segment, rank);
+        cma::publish(segment, place);
         page.set_state(State::Running);
         Member {
             executor: Executor::new(
                 segment.clone(),
-                rank,
-                Allocator::new(segment.arena(rank).unwrap()),
+                place,
+                Allocator::new(segment.arena(place).unwrap()),
                 config(scenario),
             ),
             segment: segment.clone(),
@@ -387,7 +394,7 @@ fn rank(segment: &Segment, rank: u32, scenario: &str) {
     }
     segment.world(0).leaving.arrive();
     segment.world(0).leaving.wait(size, || false);
-    segment.rank(rank).set_state(State::Finalized);
+    segment.rank(segment.local(rank).unwrap()).set_state(State::Finalized);
 }
 
 /// Two operations at once, of memory of both kinds, repeated and checked. Rank 0 says in its data when to
@@ -401,7 +408,8 @@ fn rounds(member: &mut Member) {
     let total = member.span(4 * words, arena);
     let mut data = vec![0u8; 4 * words];
     for round in 0u32.. {
-        let stop = member.segment.rank(0).scalars[STOP].load(Ordering::Acquire) as u32;
+        let stop = member.segment.rank(member.segment.local(0).unwrap()).scalars[STOP].load(Ordering::Acquire)
+            as u32;
         let element = |rank: u32, at: usize| round.wrapping_mul(31) ^ (rank << 24) ^ at as u32;
         let fill = |span: Span| {
             let bytes: Vec<u8> = (0..words).flat_map(|at| element(rank, at).to_le_bytes()).collect();

@@ -57,11 +57,12 @@ fn stream(p2p: &mut P2p, buffer: &Buffer, windows: usize) {
 fn rank(segment: Segment, rank: u32, config: Config) {
     let cpus = sys::cpu::allowed().expect("the kernel says which cpus we may use");
     sys::cpu::pin(&[cpus[rank as usize % cpus.len()]]).expect("one of them");
-    segment.rank(rank).pid.store(std::process::id(), Ordering::Relaxed);
-    cma::publish(&segment, rank);
+    let place = segment.require(rank).unwrap();
+    segment.rank(place).pid.store(std::process::id(), Ordering::Relaxed);
+    cma::publish(&segment, place);
     segment.world(0).born.arrive();
     assert!(segment.world(0).born.wait(2, || false));
-    let mut p2p = P2p::new(Reach::Shm(Port::new(segment, rank)), config);
+    let mut p2p = P2p::new(Reach::Shm(Port::new(segment, place)), config);
     for bytes in [0, 8, 64, 1 << 10, 4 << 10, 16 << 10, 32 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20] {
         let memory = vec![rank as u8; bytes];
         // SAFETY: the vector lives until the operations on it have ended.

@@ -67,8 +67,10 @@ impl Chooser {
     #[cold]
     pub(crate) fn distance(&self, peer: u32) -> Distance {
         let Some(segment) = &self.segment else { return Distance::Far };
-        let rank = self.rank;
-        let [own, other] = [rank, peer].map(|rank| segment.rank(rank));
+        let (Some(own), Some(other)) = (segment.local(self.rank), segment.local(peer)) else {
+            return Distance::Far;
+        };
+        let [own, other] = [own, other].map(|rank| segment.rank(rank));
         let cpu = |page: &transport::shm::RankPage| page.cpu.load(Ordering::Relaxed) as usize;
         // A rank that may move is as far as the farthest of its cpus.
         let may_move = [own, other].iter().any(|page| page.cpus.load(Ordering::Relaxed) > 2);
@@ -182,7 +184,10 @@ impl Chooser {
     pub(crate) fn offers_short(&self, peer: u32, most: usize) -> bool {
         !self.is_learning
             && Distance::ALL.iter().any(|at| self.eager_bytes_max(*at, most).0 < most)
-            && self.segment.as_ref().is_some_and(|segment| cma::reaches(segment, peer))
+            && self
+                .segment
+                .as_ref()
+                .is_some_and(|segment| segment.local(peer).is_some_and(|peer| cma::reaches(segment, peer)))
     }
 
     /// The longest eager message to a peer, and whether that may change.
@@ -219,7 +224,8 @@ mod tests {
     fn reach(spin: u32) -> Reach {
         let segment = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 1 }).unwrap().0;
         segment.job().spin_allowed.store(spin, Ordering::Relaxed);
-        Reach::Shm(Port::new(segment, 0))
+        let rank = segment.require(0).unwrap();
+        Reach::Shm(Port::new(segment, rank))
     }
 
     /// Fetches messages one by one. Cells take `cells` us, reading `read` us. Returns the way of the last.

@@ -12,14 +12,16 @@ use transport::shm::{Segment, Shape, cma};
 fn run(ranks: u32, config: Config, body: impl Fn(&mut P2p) + Sync) {
     let (segment, _fd) = Segment::create(Shape { ranks, proxies: 0, arena_bytes: 1 }).unwrap();
     for rank in 0..ranks {
-        segment.rank(rank).pid.store(std::process::id(), std::sync::atomic::Ordering::Relaxed);
-        cma::publish(&segment, rank);
+        let place = segment.require(rank).unwrap();
+        segment.rank(place).pid.store(std::process::id(), std::sync::atomic::Ordering::Relaxed);
+        cma::publish(&segment, place);
     }
     std::thread::scope(|scope| {
         for rank in 0..ranks {
             let (segment, body) = (segment.clone(), &body);
             scope.spawn(move || {
-                let mut p2p = P2p::new(Reach::Shm(Port::new(segment.clone(), rank)), config);
+                let mut p2p =
+                    P2p::new(Reach::Shm(Port::new(segment.clone(), segment.require(rank).unwrap())), config);
                 body(&mut p2p);
                 // As in MPI_Finalize: a peer may still need an answer.
                 while !p2p.is_quiet() {
@@ -47,11 +49,13 @@ fn turn(p2p: &mut P2p) {
 fn sleepers_are_woken() {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 1 }).unwrap();
     for rank in 0..2 {
-        segment.rank(rank).pid.store(std::process::id(), std::sync::atomic::Ordering::Relaxed);
-        cma::publish(&segment, rank);
+        let place = segment.require(rank).unwrap();
+        segment.rank(place).pid.store(std::process::id(), std::sync::atomic::Ordering::Relaxed);
+        cma::publish(&segment, place);
     }
     let body = |rank: u32, config: Config| {
-        let mut p2p = P2p::new(Reach::Shm(Port::new(segment.clone(), rank)), config);
+        let mut p2p =
+            P2p::new(Reach::Shm(Port::new(segment.clone(), segment.require(rank).unwrap())), config);
         for round in 0..60u64 {
             for bytes in [8, 5000, 600_000] {
                 let (from, into) = (Bytes::new(bytes).holding(round), Bytes::new(bytes));
@@ -84,7 +88,10 @@ fn sleepers_are_woken() {
 fn sleep_until(p2p: &mut P2p, segment: &Segment, ticket: Ticket) {
     while !p2p.is_done(ticket) {
         if !p2p.poll().expect("no peer is corrupt") {
-            segment.rank(p2p.rank()).bell.sleep(std::time::Duration::from_secs(300), || p2p.is_idle());
+            segment
+                .rank(segment.require(p2p.rank()).unwrap())
+                .bell
+                .sleep(std::time::Duration::from_secs(300), || p2p.is_idle());
         }
     }
 }
@@ -198,7 +205,8 @@ fn without_cma() {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 1 }).unwrap();
     segment.job().cma_forbidden.store(1, std::sync::atomic::Ordering::Relaxed);
     let config = Config { large_protocol: LargeProtocol::Cma, ..Config::default() };
-    let [mut a, mut b] = [0, 1].map(|rank| P2p::new(Reach::Shm(Port::new(segment.clone(), rank)), config));
+    let [mut a, mut b] = [0, 1]
+        .map(|rank| P2p::new(Reach::Shm(Port::new(segment.clone(), segment.require(rank).unwrap())), config));
     let (from, into) = (Bytes::new(1 << 20).holding(4), Bytes::new(1 << 20));
     let send = a.isend(Mode::Standard, 1, 1, 0, from.buffer()).unwrap();
     let receive = b.irecv(1, None, None, into.buffer());

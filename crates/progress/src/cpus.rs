@@ -4,9 +4,8 @@
 //! Invariants: what is read of others may be out of date, and then costs time only. A rank runs where the
 //! user or the kernel allows it, and may be moved by the kernel at any time.
 
-use std::ops::Range;
 use telemetry::{Counter, count};
-use transport::shm::Segment;
+use transport::shm::{LocalRank, Segment};
 
 /// Times that a rank gives way between two looks at how many ranks each cpu has. At 16 ranks moved too often:
 /// an 8-byte allreduce of 8 ranks on 2 cpus took 9.6 us, at 64 8.9, and without such looks 16. A rank looks
@@ -17,15 +16,15 @@ const GIVES_BETWEEN: u32 = 64;
 /// A rank among those of its world.
 pub struct Cpus {
     segment: Segment,
-    rank: u32,
-    world: Range<u32>,
+    rank: LocalRank,
+    world: Box<[LocalRank]>,
     gives: u32,
 }
 
 impl Cpus {
-    /// Of a rank and its world.
-    pub fn new(segment: Segment, rank: u32, world: Range<u32>) -> Cpus {
-        Cpus { segment, rank, world, gives: 0 }
+    /// Of a rank, and of those of its world that are on its host.
+    pub fn new(segment: Segment, rank: LocalRank, world: impl IntoIterator<Item = LocalRank>) -> Cpus {
+        Cpus { segment, rank, world: world.into_iter().collect(), gives: 0 }
     }
 
     /// The cpu on which this rank waits; the others are told.
@@ -53,7 +52,7 @@ impl Cpus {
     fn even_out(&self) {
         let here = self.here();
         let waiting = |cpu: usize| {
-            self.world.clone().filter(|rank| self.segment.rank(*rank).waits_on() == Some(cpu)).count()
+            self.world.iter().filter(|rank| self.segment.rank(**rank).waits_on() == Some(cpu)).count()
         };
         let Ok(allowed) = sys::cpu::allowed() else { return };
         let Some(least) = allowed.iter().copied().min_by_key(|cpu| waiting(*cpu)) else { return };
@@ -77,10 +76,10 @@ mod tests {
         let allowed = sys::cpu::allowed().unwrap();
         let [one, two, ..] = allowed[..] else { return others != [true; 3] };
         let (segment, _fd) = Segment::create(Shape { ranks: 4, proxies: 0, arena_bytes: 1 << 20 }).unwrap();
-        for (rank, on_one) in (1..).zip(others) {
+        for (rank, on_one) in segment.places().skip(1).zip(others) {
             segment.rank(rank).wait_on(if on_one { one } else { two });
         }
-        let mut cpus = Cpus::new(segment.clone(), 0, 0..4);
+        let mut cpus = Cpus::new(segment.clone(), segment.require(0).unwrap(), segment.places());
         let work = move || {
             sys::cpu::pin(&[one, two]).unwrap();
             (0..GIVES_BETWEEN).for_each(|_| cpus.give_way());
@@ -88,7 +87,7 @@ mod tests {
         };
         // The thread's cpus end with it.
         std::thread::spawn(work).join().unwrap();
-        segment.rank(0).waits_on() == Some(one)
+        segment.rank(segment.require(0).unwrap()).waits_on() == Some(one)
     }
 
     #[test]

@@ -66,7 +66,8 @@ impl Window {
         let words = record.arena().words(offset, rows * ROW).expect("allocated for as many");
         record.publish(offset, rows, || {
             for (row, Attached { span, mapped }) in words.chunks_exact(ROW).zip(&self.attached) {
-                let (rank, offset) = mapped.map_or((0, 0), |(rank, offset)| (u64::from(rank) + 1, offset));
+                let (rank, offset) =
+                    mapped.map_or((0, 0), |(rank, offset)| (u64::from(rank.peer()) + 1, offset));
                 let values = [span.address() as u64, span.bytes() as u64, rank, offset];
                 row.iter().zip(values).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
             }
@@ -92,10 +93,12 @@ impl Window {
                 continue;
             }
             let memory = match row[2].checked_sub(1) {
-                Some(owner) => match rma.segment.arena(owner as u32)?.span(row[3], row[1]) {
-                    Some(span) => Memory::Mapped(span),
-                    None => fail!(Class::Intern, "peer {peer} shows a region that is not in an arena"),
-                },
+                Some(owner) => {
+                    match rma.segment.arena(rma.segment.require(owner as u32)?)?.span(row[3], row[1]) {
+                        Some(span) => Memory::Mapped(span),
+                        None => fail!(Class::Intern, "peer {peer} shows a region that is not in an arena"),
+                    }
+                }
                 None => {
                     match self.attached.iter().find(|attached| is_own && attached.span.address() == address) {
                         Some(attached) => Memory::Local(attached.span),

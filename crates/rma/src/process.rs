@@ -7,11 +7,11 @@ use error::Result;
 use std::cell::OnceCell;
 use std::sync::atomic::Ordering;
 use sys::Span;
-use transport::shm::{Allocator, Segment, cma};
+use transport::shm::{Allocator, LocalRank, Segment, cma};
 
 pub struct Rma {
     pub(crate) segment: Segment,
-    pub(crate) rank: u32,
+    pub(crate) rank: LocalRank,
     /// Whether cross-memory attach reaches each peer's private memory; tried on first use.
     reaches: Box<[OnceCell<bool>]>,
     /// The count of news at the latest `poll`.
@@ -23,7 +23,7 @@ pub struct Rma {
 }
 
 impl Rma {
-    pub fn new(segment: Segment, rank: u32) -> Rma {
+    pub fn new(segment: Segment, rank: LocalRank) -> Rma {
         let reaches = (0..segment.shape().ranks).map(|_| OnceCell::new()).collect();
         let (server, scratch) = (Server::default(), Scratch::default());
         Rma { segment, rank, reaches, seen: 0, windows: 0, server, asker: None, scratch }
@@ -48,10 +48,17 @@ impl Rma {
     }
 
     /// Tells a peer that there is news for it.
-    pub(crate) fn ring(&self, peer: u32) {
+    pub(crate) fn ring(&self, peer: LocalRank) {
         let page = self.segment.rank(peer);
         page.window_news.fetch_add(1, Ordering::Release);
         page.bell.ring();
+    }
+
+    /// As `ring`, for a peer that a shared record names: only a broken process writes a number of no peer.
+    pub(crate) fn ring_named(&self, peer: u32) {
+        if let Some(peer) = self.segment.local(peer) {
+            self.ring(peer);
+        }
     }
 
     /// Makes this process's record for a window of `members` members. Returns its offset in the arena, or
@@ -62,17 +69,18 @@ impl Rma {
 
     /// The arena and the offset in it at which the memory lies, if it lies in one.
     pub fn locate(&self, span: Span) -> Option<(u32, u64)> {
-        self.segment.locate(span.address(), span.bytes() as u64)
+        let (rank, offset) = self.segment.locate(span.address(), span.bytes() as u64)?;
+        Some((rank.peer(), offset))
     }
 
     /// The address in this process of an offset in the arena of `peer`.
     pub fn span(&self, peer: u32, offset: u64, bytes: u64) -> Result<Option<Span>> {
-        Ok(self.segment.arena(peer)?.span(offset, bytes))
+        Ok(self.segment.arena(self.segment.require(peer)?)?.span(offset, bytes))
     }
 
     /// Whether this process reaches the private memory of a peer by cross-memory attach.
-    pub fn reaches(&self, peer: u32) -> bool {
-        peer == self.rank || *self.reaches[peer as usize].get_or_init(|| cma::reaches(&self.segment, peer))
+    pub fn reaches(&self, peer: LocalRank) -> bool {
+        peer == self.rank || *self.reaches[peer.index()].get_or_init(|| cma::reaches(&self.segment, peer))
     }
 
     /// Makes the mailbox by which this process asks peers for private memory that it cannot reach.

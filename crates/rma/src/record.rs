@@ -9,7 +9,7 @@ use error::{Class, Result, fail};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
 use sys::futex;
-use transport::shm::{Allocator, Arena, Segment, Words};
+use transport::shm::{Allocator, Arena, LocalRank, Segment, Words};
 
 // Words of a record. Words that different processes write at different times have cache lines of their own.
 /// Tickets given out.
@@ -64,7 +64,7 @@ impl Record {
     }
 
     /// The record that peer `peer` has made at `offset` of its arena.
-    pub fn open(segment: &Segment, peer: u32, offset: u64, members: usize) -> Result<Record> {
+    pub fn open(segment: &Segment, peer: LocalRank, offset: u64, members: usize) -> Result<Record> {
         let arena = segment.arena(peer)?;
         let Some(words) = arena.keep(offset, words(members)) else {
             fail!(Class::Intern, "peer {peer} shows a window at {offset:#x}, which is not in its arena");
@@ -301,9 +301,9 @@ mod tests {
 
     fn record(members: usize) -> Record {
         let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 0, arena_bytes: 2 << 20 }).unwrap();
-        let mut allocator = Allocator::new(segment.arena(0).unwrap());
+        let mut allocator = Allocator::new(segment.arena(segment.require(0).unwrap()).unwrap());
         let record = Record::create(&mut allocator, members).unwrap();
-        Record::open(&segment, 0, record.offset(), members).unwrap()
+        Record::open(&segment, segment.require(0).unwrap(), record.offset(), members).unwrap()
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use sys::{Span, futex};
-use transport::shm::{Allocator, Arena, Segment};
+use transport::shm::{Allocator, Arena, LocalRank, Segment};
 
 const PIECES_MAX: usize = 256;
 const BYTES_MAX: usize = 64 << 10;
@@ -80,7 +80,7 @@ impl Server {
     }
 
     /// Starts the thread unless it runs, and shows its inbox. Returns the inbox's offset in the arena.
-    pub fn start(&mut self, segment: &Segment, rank: u32, allocator: &mut Allocator) -> Result<u64> {
+    pub fn start(&mut self, segment: &Segment, rank: LocalRank, allocator: &mut Allocator) -> Result<u64> {
         if let Some(running) = &self.running {
             return Ok(running.inbox);
         }
@@ -118,7 +118,7 @@ impl Drop for Running {
 
 struct ServerThread {
     segment: Segment,
-    rank: u32,
+    rank: LocalRank,
     inbox: u64,
     exposed: Exposed,
 }
@@ -131,16 +131,16 @@ impl ServerThread {
         let Some(words) = arena.words(self.inbox, SLOTS + ranks) else { return };
         while !ended.load(Ordering::Acquire) {
             let rung = words[BELL].load(Ordering::Acquire);
-            for (asker, slot) in words[SLOTS..].iter().enumerate() {
+            for (asker, slot) in self.segment.places().zip(&words[SLOTS..]) {
                 if slot.load(Ordering::Relaxed) != 0 {
-                    self.answer(asker as u32, slot.swap(0, Ordering::AcqRel));
+                    self.answer(asker, slot.swap(0, Ordering::AcqRel));
                 }
             }
             futex::wait_low(&words[BELL], rung, None);
         }
     }
 
-    fn answer(&self, asker: u32, offset: u64) {
+    fn answer(&self, asker: LocalRank, offset: u64) {
         let Ok(arena) = self.segment.arena(asker) else { return };
         let Some(mailbox) = Mailbox::open(&arena, offset) else { return };
         let state = if self.copy(&mailbox) { DONE } else { REFUSED };
@@ -211,7 +211,7 @@ impl Asker {
     pub fn transfer(
         &self,
         segment: &Segment,
-        peer: u32,
+        peer: LocalRank,
         inbox: u64,
         pieces: &[RemotePiece],
         span: Span,
@@ -248,9 +248,9 @@ impl Asker {
         Ok(())
     }
 
-    fn ask(&self, segment: &Segment, peer: u32, inbox: u64, mailbox: &Mailbox) -> Result<()> {
+    fn ask(&self, segment: &Segment, peer: LocalRank, inbox: u64, mailbox: &Mailbox) -> Result<()> {
         let theirs = segment.arena(peer)?;
-        let slot = theirs.word(inbox + (SLOTS as u64 + u64::from(self.arena.rank())) * 8);
+        let slot = theirs.word(inbox + (SLOTS as u64 + self.arena.rank().index() as u64) * 8);
         let (Some(bell), Some(slot)) = (theirs.word(inbox), slot) else {
             fail!(Class::Intern, "peer {peer} shows an inbox at {inbox:#x}, which is not in its arena");
         };
@@ -290,10 +290,11 @@ mod tests {
     #[test]
     fn a_thread_copies_what_is_exposed_and_nothing_else() {
         let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 4 << 20 }).unwrap();
-        let mut allocators = [0, 1].map(|rank| Allocator::new(segment.arena(rank).unwrap()));
+        let places = [0, 1].map(|rank| segment.require(rank).unwrap());
+        let mut allocators = places.map(|rank| Allocator::new(segment.arena(rank).unwrap()));
         let mut server = Server::default();
-        let inbox = server.start(&segment, 1, &mut allocators[1]).unwrap();
-        assert_eq!(server.start(&segment, 1, &mut allocators[1]).unwrap(), inbox);
+        let inbox = server.start(&segment, places[1], &mut allocators[1]).unwrap();
+        assert_eq!(server.start(&segment, places[1], &mut allocators[1]).unwrap(), inbox);
         let asker = Asker::new(&mut allocators[0]).unwrap();
         let theirs = span(&mut (0..200_000u32).map(|i| (i * 7 + i / 251) as u8).collect::<Vec<_>>());
         let ours = span(&mut vec![0; 150_000]);
@@ -302,7 +303,8 @@ mod tests {
             (theirs.address() + 120_000, 0),
             (theirs.address() + 110_000, 50_000),
         ];
-        let ask = |pieces: &[RemotePiece], span, way| asker.transfer(&segment, 1, inbox, pieces, span, way);
+        let ask =
+            |pieces: &[RemotePiece], span, way| asker.transfer(&segment, places[1], inbox, pieces, span, way);
         assert_eq!(ask(&pieces, ours, Way::Fetch).unwrap_err().class, Class::RmaRange);
         server.expose(1, theirs);
         ask(&pieces, ours, Way::Fetch).unwrap();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use sys::Span;
 use telemetry::{Counter, count};
-use transport::shm::cma;
+use transport::shm::{LocalRank, cma};
 
 /// The range of the target's memory that an operation touches.
 #[derive(Clone, Copy)]
@@ -29,7 +29,7 @@ pub(crate) struct Target {
     /// This process's rank in the window, by which the record knows it.
     pub me: usize,
     /// Its rank in the job.
-    pub peer: u32,
+    pub peer: LocalRank,
     pub bytes: u64,
     pub disp_unit: i64,
     pub memory: Memory,
@@ -117,7 +117,7 @@ impl Target {
     pub fn release(&mut self, rma: &Rma) -> bool {
         let Some(held) = self.held.take() else { return false };
         match held.ticket {
-            Some(ticket) => self.record.release(ticket, held.lock, |peer| rma.ring(peer)),
+            Some(ticket) => self.record.release(ticket, held.lock, |peer| rma.ring_named(peer)),
             None => fence(Ordering::SeqCst),
         }
         true

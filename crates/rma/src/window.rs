@@ -9,7 +9,7 @@ use crate::target::{Held, Memory, Regions, Target};
 use error::{Class, Result, fail};
 use std::sync::atomic::{Ordering, fence};
 use sys::Span;
-use transport::shm::Allocator;
+use transport::shm::{Allocator, LocalRank};
 
 /// MPI_WIN_CREATE_FLAVOR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ pub struct Window {
 pub(crate) struct Attached {
     pub span: Span,
     /// The rank and the offset of the arena in which it lies, if it lies in one.
-    pub mapped: Option<(u32, u64)>,
+    pub mapped: Option<(LocalRank, u64)>,
 }
 
 impl Window {
@@ -108,11 +108,13 @@ impl Window {
     ) -> Result<Window> {
         let mut targets = Vec::with_capacity(peers.len());
         for (member, (&peer, exposure)) in peers.iter().zip(exposures).enumerate() {
+            let peer = rma.segment.require(peer)?;
             let &Exposure { record, base, bytes, disp_unit, mapped } = exposure;
             let memory = match (flavor, mapped, memory) {
                 (Flavor::Dynamic, ..) => Memory::Dynamic(Regions::default()),
                 (_, Some((owner, offset)), _) => {
-                    let Some(span) = rma.segment.arena(owner)?.span(offset, bytes) else {
+                    let Some(span) = rma.segment.arena(rma.segment.require(owner)?)?.span(offset, bytes)
+                    else {
                         fail!(
                             Class::Intern,
                             "peer {peer} shows {bytes} bytes at {offset:#x} of the arena of {owner}"
@@ -349,7 +351,7 @@ impl Window {
         let Target { record, held, .. } = &self.targets[member];
         match held {
             Some(Held { lock, ticket: Some(ticket) }) => {
-                record.granted(*ticket, *lock, rma.rank, |peer| rma.ring(peer))
+                record.granted(*ticket, *lock, rma.rank.peer(), |peer| rma.ring_named(peer))
             }
             _ => true,
         }

@@ -43,8 +43,9 @@ impl Peer {
     fn new(segment: &Segment, me: u32, cpu: usize) -> Peer {
         let cpus = sys::cpu::allowed().unwrap();
         sys::cpu::pin(&[cpus[cpu % cpus.len()]]).unwrap();
+        let [mine, theirs] = [me, 1 - me].map(|rank| segment.local(rank).unwrap());
         let (to, from) =
-            (segment.ring_sender(me, 1 - me).unwrap(), segment.ring_receiver(1 - me, me).unwrap());
+            (segment.ring_sender(mine, theirs).unwrap(), segment.ring_receiver(theirs, mine).unwrap());
         Peer { to, from, buffer: vec![1; 1 << 20] }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::packet::{Header, PACKET_BYTES_MAX, PacketSink, Sent};
 use crate::shm::ring::{self, CELL_BYTES, INLINE_BYTES, RECYCLED_BYTES, Receiver, Sender};
-use crate::shm::{Segment, cma};
+use crate::shm::{LocalRank, Segment, cma};
 use error::Result;
 use std::cell::OnceCell;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ const RECYCLED_MESSAGE_BYTES_MAX: usize = 512 << 10;
 /// This rank's way into the segment.
 pub struct Port {
     segment: Segment,
-    rank: u32,
+    rank: LocalRank,
     /// The peers that have written to us, as far as `arrivals` has told, 64 ranks a word.
     told: Box<[u64]>,
 }
@@ -24,8 +24,8 @@ pub struct Link {
     sender: Sender,
     receiver: Receiver,
     segment: Segment,
-    rank: u32,
-    peer: u32,
+    rank: LocalRank,
+    peer: LocalRank,
     /// Packets received when the last was sent.
     heard: u64,
     /// Whether the peer's memory can be read; tried on first use.
@@ -34,14 +34,14 @@ pub struct Link {
 
 impl Port {
     /// The way in of rank `rank`.
-    pub fn new(segment: Segment, rank: u32) -> Port {
+    pub fn new(segment: Segment, rank: LocalRank) -> Port {
         let words = (segment.shape().ranks as usize).div_ceil(64);
         Port { segment, rank, told: vec![0; words].into() }
     }
 
     /// Which rank.
     pub fn rank(&self) -> u32 {
-        self.rank
+        self.rank.peer()
     }
 
     /// The job's memory.
@@ -60,8 +60,8 @@ impl Port {
     }
 
     /// How many processes have had a rank's page before the present one.
-    pub fn generation(&self, rank: u32) -> u32 {
-        self.segment.rank(rank).generation.load(Ordering::Relaxed)
+    pub fn generation(&self, peer: u32) -> u32 {
+        self.segment.local(peer).map_or(0, |rank| self.segment.rank(rank).generation.load(Ordering::Relaxed))
     }
 
     /// Two copies through the ring overlap, but need both ranks at once. They win only where every rank has
@@ -70,8 +70,9 @@ impl Port {
         !self.segment.job().may_spin()
     }
 
-    /// The link to a peer. Errors: an end of the rings is in use.
+    /// The link to a peer. Errors: an end of the rings is in use; no such process.
     pub fn link(&self, peer: u32) -> Result<Link> {
+        let peer = self.segment.require(peer)?;
         Ok(Link {
             sender: self.segment.ring_sender(self.rank, peer)?,
             receiver: self.segment.ring_receiver(peer, self.rank)?,
@@ -106,7 +107,7 @@ impl Port {
                 let peer = index as u32 * 64 + news.trailing_zeros();
                 news &= news - 1;
                 // Bits beyond the job, or of this rank, are no peer's.
-                if peer < self.segment.shape().ranks && peer != self.rank {
+                if peer < self.segment.shape().ranks && peer != self.rank.peer() {
                     each(peer);
                 }
             }
@@ -221,7 +222,7 @@ mod tests {
     #[test]
     fn chunks_are_longer_where_nothing_comes_back() {
         let segment = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 1 }).unwrap().0;
-        let mut link = Port::new(segment, 0).link(1).unwrap();
+        let mut link = Port::new(segment.clone(), segment.require(0).unwrap()).link(1).unwrap();
         let chunks = |link: &Link| {
             [100, 16 << 10, 40 << 10, 64 << 10, 1 << 20].map(|bytes| link.chunk_for(bytes) >> 10)
         };

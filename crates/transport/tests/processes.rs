@@ -2,7 +2,7 @@
 //! attach. The program starts itself as its own peer (no harness: the child is told by its arguments).
 
 use outboard_transport::shm::ring::{Header, Sent};
-use outboard_transport::shm::{Segment, Shape, State, cma};
+use outboard_transport::shm::{LocalRank, Segment, Shape, State, cma};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Child, Command};
 use std::sync::atomic::Ordering;
@@ -23,15 +23,19 @@ fn main() {
     println!("test two_processes ... ok");
 }
 
+fn at(segment: &Segment, rank: u32) -> LocalRank {
+    segment.local(rank).unwrap()
+}
+
 /// Waits on the doorbell of `rank` while `idle`; fails if a bell was lost (the time-out is far away).
-fn rest(segment: &Segment, rank: u32, idle: impl Fn() -> bool) {
+fn rest(segment: &Segment, rank: LocalRank, idle: impl Fn() -> bool) {
     while idle() {
         let rest = segment.rank(rank).bell.sleep(Duration::from_secs(120), &idle);
         assert_ne!(rest, outboard_transport::shm::Rest::TimedOut, "rank {rank} missed its bell");
     }
 }
 
-fn born(segment: &Segment, rank: u32, alone: impl FnMut() -> bool) {
+fn born(segment: &Segment, rank: LocalRank, alone: impl FnMut() -> bool) {
     let page = segment.rank(rank);
     page.pid.store(sys::process::id(), Ordering::Release);
     cma::publish(segment, rank);
@@ -42,17 +46,18 @@ fn born(segment: &Segment, rank: u32, alone: impl FnMut() -> bool) {
 
 /// Plays one side of a ping-pong in which both sides sleep for every packet.
 fn play(segment: &Segment, me: u32) {
-    let mut to = segment.ring_sender(me, 1 - me).unwrap();
-    let mut from = segment.ring_receiver(1 - me, me).unwrap();
+    let [mine, theirs] = [me, 1 - me].map(|rank| at(segment, rank));
+    let mut to = segment.ring_sender(mine, theirs).unwrap();
+    let mut from = segment.ring_receiver(theirs, mine).unwrap();
     for round in 0..ROUNDS {
         if me == 1 {
-            rest(segment, me, || !from.ready());
+            rest(segment, mine, || !from.ready());
             assert_eq!(from.poll(|header, _, _| header.context).unwrap(), Some(round));
         }
         let header = Header { context: round, inline_bytes: 1, ..Header::default() };
         assert_eq!(to.send(&header, |inline, _| inline.write(&[1])), Sent::Done);
         if me == 0 {
-            rest(segment, me, || !from.ready());
+            rest(segment, mine, || !from.ready());
             assert_eq!(from.poll(|header, _, _| header.context).unwrap(), Some(round));
         }
     }
@@ -64,10 +69,10 @@ fn child(fd: i32) {
     let segment = Segment::attach(unsafe { OwnedFd::from_raw_fd(fd) }).unwrap();
     // Private memory, with odd boundaries, which the parent reads and writes.
     let mut bytes: Vec<u8> = (0..BYTES).map(|i| (i * 31 + i / 4096) as u8).collect();
-    let page = segment.rank(1);
+    let page = segment.rank(at(&segment, 1));
     page.scalars[0].store(bytes.as_mut_ptr() as u64, Ordering::Relaxed);
-    born(&segment, 1, || false);
-    assert!(cma::reaches(&segment, 0), "the child cannot reach its parent");
+    born(&segment, at(&segment, 1), || false);
+    assert!(cma::reaches(&segment, at(&segment, 0)), "the child cannot reach its parent");
     play(&segment, 1);
     segment.world(0).leaving.arrive();
     assert!(segment.world(0).leaving.wait(2, || false));
@@ -88,10 +93,11 @@ fn parent() {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 1 << 20 }).unwrap();
     segment.job().launcher.store(sys::process::id(), Ordering::Relaxed);
     let mut peer = start(&segment);
-    born(&segment, 0, || peer.try_wait().unwrap().is_some());
-    assert!(cma::reaches(&segment, 1), "the parent cannot reach its child");
+    born(&segment, at(&segment, 0), || peer.try_wait().unwrap().is_some());
+    assert!(cma::reaches(&segment, at(&segment, 1)), "the parent cannot reach its child");
     play(&segment, 0);
-    let (pid, address) = (peer.id(), segment.rank(1).scalars[0].load(Ordering::Relaxed) as usize);
+    let (pid, address) =
+        (peer.id(), segment.rank(at(&segment, 1)).scalars[0].load(Ordering::Relaxed) as usize);
     let mut seen = vec![0u8; BYTES - 7];
     // SAFETY: `seen` outlives the span, and is not touched otherwise while it is used.
     let span = unsafe { Span::claim(seen.as_mut_ptr() as usize, seen.len()) };
@@ -103,5 +109,5 @@ fn parent() {
     segment.world(0).leaving.arrive();
     assert!(peer.wait().unwrap().success());
     assert!(cma::read(pid, &[(address, 8)], span.slice(0, 8)).is_err(), "read a process that has ended");
-    assert!(!cma::reaches(&segment, 1));
+    assert!(!cma::reaches(&segment, at(&segment, 1)));
 }

@@ -138,7 +138,7 @@ fn start(guard: &mut Guard, parents: &Group, programs: Vec<Program>) -> Result<S
         match states().find(|(_, state)| *state == State::Dead) {
             Some((rank, _)) => Some(Err(Error::new(
                 Class::Spawn,
-                format!("process {} of the started ones ended before MPI_Init", rank - spawned.first),
+                format!("process {} of the started ones ended before MPI_Init", rank.peer() - spawned.first),
             ))),
             None => states().all(|(_, state)| state != State::Unborn).then_some(Ok(())),
         }

@@ -44,7 +44,8 @@ pub fn file_open(
     let checked = check_open(guard, filename, amode, info, fh);
     let (path, hints) = agree_on_open(guard, &mut members, amode, checked)?;
     let (storage, offset, start) = open_on_all(guard, &mut members, &path, amode, hints.permissions)?;
-    let arena = guard.job().membership.segment.arena(private.group.peers[0])?;
+    let segment = guard.job().membership.segment;
+    let arena = segment.arena(segment.require(private.group.peers[0])?)?;
     let errhandler = guard.objects.file_errhandler;
     retain(&mut guard.objects.errhandlers, errhandler, Kind::File)?;
     let file = File {

@@ -232,7 +232,9 @@ const BETWEEN: u64 = u64::MAX;
 /// the rank of a spawned process that has ended may be given again.
 fn group_context(guard: &mut Guard, tag: &[u64], peers: &[u32]) -> Context {
     let segment = guard.job().membership.segment;
-    let generation = |peer: u32| segment.rank(peer).generation.load(Ordering::Relaxed);
+    let generation = |peer: u32| {
+        segment.local(peer).map_or(0, |rank| segment.rank(rank).generation.load(Ordering::Relaxed))
+    };
     let processes = peers.iter().map(|peer| u64::from(generation(*peer)) << 32 | u64::from(*peer));
     let words: Vec<u64> = tag.iter().copied().chain(processes).collect();
     guard.objects.from_groups.context(Context::of_groups(), &words)

@@ -297,9 +297,10 @@ fn make_reachable(guard: &mut Guard, comm: Handle, flavor: Flavor, exposures: &[
     if hides {
         ready = ready.and_then(|()| job.rma.serve(job.coll.memory()));
     }
-    let rma = &job.rma;
+    let (rma, segment) = (&job.rma, job.membership.segment);
+    let reaches = |peer: u32| segment.local(peer).is_some_and(|peer| rma.reaches(peer));
     let hidden = |(exposure, peer): (&Exposure, &u32)| {
-        (flavor == Flavor::Dynamic || exposure.is_private()) && !rma.reaches(*peer)
+        (flavor == Flavor::Dynamic || exposure.is_private()) && !reaches(*peer)
     };
     let unreached = exposures.iter().zip(peers.iter()).any(hidden);
     let ((), all) = all_take_part(guard, comm, ready, |()| [u64::from(unreached)])?;

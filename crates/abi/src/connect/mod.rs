@@ -38,7 +38,8 @@ impl Port {
     }
 
     fn is_open(&self, segment: &Segment) -> bool {
-        let gone = matches!(segment.rank(self.rank()).state(), State::Dead | State::Finalized);
+        let Some(rank) = segment.local(self.rank()) else { return false };
+        let gone = matches!(segment.rank(rank).state(), State::Dead | State::Finalized);
         !gone && segment.job().ports[self.index].load(Ordering::Acquire) == self.entry
     }
 }
@@ -48,7 +49,7 @@ pub(crate) fn open(guard: &mut Guard) -> Result<String> {
     let membership = guard.job().membership;
     let job = membership.segment.job();
     let number = job.connections.fetch_add(1, Ordering::AcqRel) & 0x7fff_ffff;
-    let entry = u64::from(membership.rank + 1) << 32 | number;
+    let entry = u64::from(membership.rank.peer() + 1) << 32 | number;
     let free = |port: &std::sync::atomic::AtomicU64| {
         port.compare_exchange(0, entry, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     };
@@ -97,7 +98,7 @@ fn port(guard: &mut Guard, name: &str) -> Result<Port> {
 fn own_port(guard: &mut Guard, name: &str) -> Result<Port> {
     let port = port(guard, name)?;
     let membership = guard.job().membership;
-    if port.rank() != membership.rank {
+    if port.rank() != membership.rank.peer() {
         let opener = membership.segment.name(port.rank());
         fail!(
             Class::Port,
@@ -117,7 +118,7 @@ pub(crate) fn accept(guard: &mut Guard, name: &str, group: &Group) -> Result<(u6
     loop {
         let (peer, message) = receive(guard, PORT_CONTEXT, None, port.tag(), || None)?;
         let (mark, peers) = from_bytes(&message)?;
-        let connecting = &segment.rank(peer).connecting;
+        let connecting = &segment.rank(segment.require(peer)?).connecting;
         if connecting.compare_exchange(mark, 0, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             // The other root has given up.
             continue;
@@ -142,7 +143,7 @@ pub(crate) fn connect(
     if !port.is_open(segment) {
         fail!(Class::Port, "the port {name:?} is closed");
     }
-    if port.rank() == membership.rank {
+    if port.rank() == membership.rank.peer() {
         fail!(Class::Port, "the port {name:?} is this process's own, to which it cannot connect");
     }
     let mark = segment.job().connections.fetch_add(1, Ordering::AcqRel) + 1;
@@ -175,7 +176,7 @@ pub(crate) fn join(guard: &mut Guard, fd: i32) -> Result<(u64, u32)> {
     let mine = job.id.load(Ordering::Relaxed);
     let proposed = job.connections.fetch_add(1, Ordering::AcqRel) + 1;
     let mut words = Vec::new();
-    for word in [mine, u64::from(membership.rank), proposed] {
+    for word in [mine, u64::from(membership.rank.peer()), proposed] {
         words.extend(word.to_ne_bytes());
     }
     let broken = |error| error::Error::new(Class::Arg, format!("the socket {fd} of MPI_Comm_join: {error}"));
@@ -200,7 +201,7 @@ pub(crate) fn join(guard: &mut Guard, fd: i32) -> Result<(u64, u32)> {
             "the other process belongs to the job {job:x}, this one to the job {mine:x}; only processes of one job can be joined"
         );
     }
-    if peer == u64::from(membership.rank) || peer >= u64::from(membership.segment.shape().ranks) {
+    if peer == u64::from(membership.rank.peer()) || peer >= u64::from(membership.segment.shape().ranks) {
         fail!(
             Class::Arg,
             "the socket {fd} of MPI_Comm_join leads to rank {peer}, which is this process or none"
@@ -217,10 +218,13 @@ pub(crate) fn publish(guard: &mut Guard) {
     if segment.job().worlds.load(Ordering::Acquire) == 0 {
         return;
     }
-    let first = |rank: u32| segment.rank(rank).first.load(Ordering::Relaxed);
+    let first = |rank| segment.rank(rank).first.load(Ordering::Relaxed);
     let peers = guard.objects.comms.iter().flat_map(|(_, comm)| comm.everybody.iter());
-    let mut worlds: Vec<u32> =
-        peers.map(|peer| first(*peer)).filter(|world| *world != membership.first).collect();
+    let mut worlds: Vec<u32> = peers
+        .filter_map(|peer| segment.local(*peer))
+        .map(first)
+        .filter(|world| *world != membership.first)
+        .collect();
     worlds.sort_unstable();
     worlds.dedup();
     let connected = &segment.rank(membership.rank).connected;

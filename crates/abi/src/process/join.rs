@@ -43,7 +43,7 @@ impl Process {
             membership.tuning,
         )?;
         let world = membership.world().id.load(Ordering::Relaxed);
-        self.objects.join(membership.rank, membership.members(), world);
+        self.objects.join(membership.rank.peer(), membership.members(), world);
         self.objects.infos.predefine(objects::constants::INFO_ENV, environment(membership.size));
         let mut requests = Table::new(Kind::Request);
         let over = Work::Send(p2p::Ticket::DONE);
@@ -71,7 +71,7 @@ impl Process {
             operators: slab::Slab::new(),
             memory: std::collections::HashMap::new(),
             launcher: None,
-            cpus: Cpus::new(segment.clone(), membership.rank, membership.members()),
+            cpus: Cpus::new(segment.clone(), membership.rank, segment.members(membership.first)),
             window_polls: 0,
             vain: Vain::default(),
         }));

@@ -57,7 +57,7 @@ fn fatal(guard: &mut Guard, code: c_int, sentence: &str) -> ! {
     match &guard.job {
         Some(job) => {
             // One write, so that no line of another rank falls into it.
-            let line = format!("{}, {sentence}\n", job.membership.segment.name(job.membership.rank));
+            let line = format!("{}, {sentence}\n", job.membership.segment.name(job.membership.rank.peer()));
             eprint!("{line}");
             job.membership.fail(code)
         }

@@ -30,7 +30,8 @@ impl Silence {
             return;
         }
         let Some(job) = process.job.as_deref() else { return };
-        let (who, seconds) = (job.membership.segment.name(job.membership.rank), SILENCE_NS / 1_000_000_000);
+        let (who, seconds) =
+            (job.membership.segment.name(job.membership.rank.peer()), SILENCE_NS / 1_000_000_000);
         eprint!(
             "outboard: {who}: {call} has waited {seconds} s for what others have not matched:\n{}",
             report(process)

@@ -56,7 +56,9 @@ impl Guard {
             return ready(self);
         }
         let needs = |process: &mut Process, cpu| {
-            process.job().membership.segment.rank(peer).waits_on().is_none_or(|on| on == cpu)
+            let segment = process.job().membership.segment;
+            let waits_here = |peer| segment.rank(peer).waits_on().is_none_or(|on| on == cpu);
+            segment.local(peer).is_some_and(waits_here)
         };
         self.look_for(ready, needs)
     }

@@ -51,7 +51,7 @@ impl Execution {
         [left, right, into]: [Blocks; 3],
         reach: &Reach,
     ) -> Result<Did, Stop> {
-        let wrong = Fault::Corrupt { peer: self.rank, what: Corruption::Parameters };
+        let wrong = Fault::Corrupt { peer: self.rank.peer(), what: Corruption::Parameters };
         let Some(Reduction::Predefined { op, basic, element_bytes }) = self.buffers.reduction else {
             return Err(wrong.into());
         };
@@ -107,7 +107,7 @@ impl Execution {
         if spot.bytes == 0 {
             return self.advance(step, 0, true, reach);
         }
-        let wrong = Fault::Corrupt { peer: self.rank, what: Corruption::Parameters };
+        let wrong = Fault::Corrupt { peer: self.rank.peer(), what: Corruption::Parameters };
         let span = |blocks: Blocks, at: u64| match self.buffers.region(blocks.buffer, at)? {
             (Region::Local(span), offset, here) if here >= spot.bytes => {
                 Ok(span.slice(offset as usize, spot.bytes as usize))

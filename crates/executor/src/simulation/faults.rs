@@ -160,7 +160,7 @@ fn a_corrupt_peer_is_an_error_and_no_panic() {
             tickets.push(job.ranks[rank as usize].executor.start(start).unwrap());
         }
         job.ranks[0].executor.poll();
-        let directory = &job.segment.rank(0).directory;
+        let directory = &job.segment.rank(job.segment.local(0).unwrap()).directory;
         let heads = (0..BUCKETS).map(|bucket| directory[bucket].load(Ordering::Relaxed));
         spoil(&job, heads.max().unwrap());
         for _ in 0..100_000 {
@@ -176,7 +176,11 @@ fn a_corrupt_peer_is_an_error_and_no_panic() {
     let schedule = Kind::Bcast.schedule(1, 2);
     let start = start(&job, schedule, Binding::None, even(&buffer, 1), Offload::Off);
     let ticket = job.ranks[1].executor.start(start).unwrap();
-    job.segment.rank(0).directory.iter().for_each(|head| head.store(64, Ordering::Relaxed));
+    job.segment
+        .rank(job.segment.local(0).unwrap())
+        .directory
+        .iter()
+        .for_each(|head| head.store(64, Ordering::Relaxed));
     set(&job, 64 + 8 * Head::Next as u64, 64);
     for _ in 0..20_000 {
         job.ranks[1].executor.poll();
@@ -185,7 +189,12 @@ fn a_corrupt_peer_is_an_error_and_no_panic() {
 }
 
 fn set(job: &Job, at: u64, value: u64) {
-    job.segment.arena(0).unwrap().word(at).unwrap().store(value, Ordering::Relaxed);
+    job.segment
+        .arena(job.segment.local(0).unwrap())
+        .unwrap()
+        .word(at)
+        .unwrap()
+        .store(value, Ordering::Relaxed);
 }
 
 /// A proxy returns an instance that it cannot decode, and the rank executes it.
@@ -200,7 +209,7 @@ fn spoiled_programs_and_parameters_come_back_from_the_proxy() {
             let schedule = Kind::Allgather.schedule(0, 1);
             let start = start(&job, schedule, even(&input, 1), even(&output, 1), Offload::On);
             let ticket = job.ranks[0].executor.start(start).unwrap();
-            let directory = &job.segment.rank(0).directory;
+            let directory = &job.segment.rank(job.segment.local(0).unwrap()).directory;
             let at = directory.iter().map(|head| head.load(Ordering::Relaxed)).max().unwrap();
             set(&job, at + 8 * head as u64, value);
             assert_eq!(outcomes(&mut job, &[ticket]), [Ok(())]);
@@ -231,9 +240,9 @@ fn any_word_of_the_parameters_may_be_spoiled() {
                 start.reduction = (kind == Kind::Allreduce).then_some(SUM);
                 tickets.push(job.ranks[rank].executor.start(start).unwrap());
             }
-            let directory = &job.segment.rank(0).directory;
+            let directory = &job.segment.rank(job.segment.local(0).unwrap()).directory;
             let record = directory.iter().map(|head| head.load(Ordering::Relaxed)).max().unwrap();
-            let arena = job.segment.arena(0).unwrap();
+            let arena = job.segment.arena(job.segment.local(0).unwrap()).unwrap();
             let head = |head: Head| arena.word(record + 8 * head as u64).unwrap().load(Ordering::Relaxed);
             // The last word is the peers, which no check can refuse.
             if word / 2 + 1 < head(Head::ParametersWords) {

@@ -47,7 +47,7 @@ impl Job {
         let (segment, _fd) = Segment::create(Shape { ranks, proxies, arena_bytes: 16 << 20 }).unwrap();
         // Cross-memory attach recognises a process by words of it, and here jobs share one process.
         segment.job().id.store(1, Ordering::Relaxed);
-        for rank in 0..ranks {
+        for rank in segment.places() {
             let page = segment.rank(rank);
             page.pid.store(sys::process::id(), Ordering::Relaxed);
             cma::publish(&segment, rank);
@@ -61,7 +61,7 @@ impl Job {
             let fd = sys::memory::create("outboard-test", PRIVATE_BYTES as u64).unwrap();
             Rank { executor, private: Map::shared(&fd, 0, PRIVATE_BYTES).unwrap(), used: 0 }
         };
-        let ranks = (0..ranks).map(rank).collect();
+        let ranks = segment.places().map(rank).collect();
         let mut proxies: Vec<_> =
             (0..proxies).map(|index| Proxy::new(segment.clone(), index, config)).collect();
         proxies.iter_mut().for_each(|proxy| {

@@ -249,7 +249,7 @@ impl Simulation {
     fn check_end(&self) {
         for (rank, member) in self.job.ranks.iter().enumerate() {
             assert!(!member.executor.is_busy());
-            let directory = &self.job.segment.rank(rank as u32).directory;
+            let directory = &self.job.segment.rank(self.job.segment.local(rank as u32).unwrap()).directory;
             assert!(directory.iter().all(|head| head.load(std::sync::atomic::Ordering::Relaxed) == 0));
         }
     }

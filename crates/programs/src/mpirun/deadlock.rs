@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use telemetry::Unit;
 use telemetry::summary::short;
-use transport::shm::{Segment, State};
+use transport::shm::{RankPage, State};
 
 use super::job::{Job, Member};
 use super::say;
@@ -28,12 +28,12 @@ impl Job {
             .collect();
         ranks.sort_unstable();
         for (rank, _) in &ranks {
-            self.segment.rank(*rank).report.ask();
-            self.segment.rank(*rank).bell.ring();
+            self.page(*rank).report.ask();
+            self.page(*rank).bell.ring();
         }
         let asked = Instant::now();
         let unanswered = |rank: u32| {
-            let page = self.segment.rank(rank);
+            let page = self.page(rank);
             page.state() == State::Running && page.wait.since().is_some() && page.report.answered().is_none()
         };
         while asked.elapsed() < PATIENCE && ranks.iter().any(|(rank, _)| unanswered(*rank)) {
@@ -42,9 +42,8 @@ impl Job {
         let mut text = format!("what the {} ranks of this job wait for:", ranks.len());
         let mut collective = false;
         for (rank, pid) in ranks {
-            text +=
-                &format!("\n  {} (pid {pid}): {}", self.segment.name(rank), standing(&self.segment, rank));
-            let answer = self.segment.rank(rank).report.answered();
+            text += &format!("\n  {} (pid {pid}): {}", self.segment.name(rank), standing(self.page(rank)));
+            let answer = self.page(rank).report.answered();
             collective |= answer.as_ref().is_some_and(|answer| answer.contains("collective"));
             answer
                 .iter()
@@ -60,8 +59,7 @@ impl Job {
 }
 
 /// What a rank is about, in one sentence.
-pub fn standing(segment: &Segment, rank: u32) -> String {
-    let page = segment.rank(rank);
+pub fn standing(page: &RankPage) -> String {
     let now = sys::clock::now();
     let for_long = |since: u64| short(now.saturating_sub(since), Unit::Nanoseconds);
     match (page.state(), page.wait.since(), page.wait.ended()) {

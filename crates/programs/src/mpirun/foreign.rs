@@ -39,14 +39,15 @@ pub fn watch(segment: Segment, mut suspects: Vec<Suspect>, size: u32) -> std::io
             std::thread::sleep(pause);
             pause = pause.mul_f64(GROWTH).min(LONGEST);
             suspects.retain(|suspect| {
-                segment.rank(suspect.rank).state() == State::Unborn
+                segment.local(suspect.rank).map(|rank| segment.rank(rank).state()) == Some(State::Unborn)
                     && Path::new(&format!("/proc/{}", suspect.pid)).exists()
             });
             for suspect in &suspects {
                 let found = with_descendants(suspect.pid).into_iter().find_map(|pid| library(pid, &own));
                 // It may have joined meanwhile, and have loaded the other one for a reason of its own.
                 if let Some(library) = found
-                    && segment.rank(suspect.rank).state() == State::Unborn
+                    && segment.local(suspect.rank).map(|rank| segment.rank(rank).state())
+                        == Some(State::Unborn)
                 {
                     return say(&sentence(&suspect.program, &library, &own, size));
                 }

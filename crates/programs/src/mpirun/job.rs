@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, wait};
 use sys::process::Process;
 use sys::signal::{Signals, name};
-use transport::shm::{Segment, State};
+use transport::shm::{LocalRank, RankPage, Segment, State};
 
 use super::arguments::Program;
 use super::cpus::{Plan, told};
@@ -168,7 +168,7 @@ impl Job {
             job.segment.job().adopted.store(1, Ordering::Relaxed);
             // From now on requests are answered.
             job.segment.job().launcher.store(std::process::id(), Ordering::Release);
-            job.segment.rank(0).bell.ring();
+            job.page(0).bell.ring();
             Ok(())
         })
     }
@@ -221,7 +221,7 @@ impl Job {
             .flat_map(|(index, program)| (0..program.count).map(move |_| (index, program)));
         let mut suspects = Vec::new();
         for ((rank, cpus), (index, program)) in (0..).zip(&plan.ranks).zip(all) {
-            self.segment.rank(rank).application.store(index, Ordering::Relaxed);
+            self.page(rank).application.store(index, Ordering::Relaxed);
             let pid = self.start_rank(program, &Place { rank, number: rank, size, parents: &[] }, cpus)?;
             if suspects.len() <= index as usize {
                 let program = program.words[0].to_string_lossy().into_owned();
@@ -257,7 +257,7 @@ impl Job {
                 if cpus.is_empty() { "not bound".into() } else { format!("bound to cpus {}", told(cpus)) };
             say(&format!("{name} ({program}) on {}: {place}", self.host));
         }
-        let world = self.segment.world_of(place.rank).id.load(Ordering::Relaxed);
+        let world = self.segment.world_of(self.local(place.rank)).id.load(Ordering::Relaxed);
         if let Some(forwarder) = &mut self.forwarder {
             let mut add = |pipe: Option<OwnedFd>, to| match pipe {
                 Some(pipe) => forwarder.add(pipe, &self.options.style, (world, place.number), &self.host, to),
@@ -376,14 +376,24 @@ impl Job {
         }
     }
 
+    /// The place of a rank that this launcher has given away.
+    pub(super) fn local(&self, rank: u32) -> LocalRank {
+        self.segment.local(rank).expect("a launcher gives away only places of its segment")
+    }
+
+    /// The page of such a rank.
+    pub(super) fn page(&self, rank: u32) -> &RankPage {
+        self.segment.rank(self.local(rank))
+    }
+
     /// The world of a rank.
     fn world_of(&mut self, rank: u32) -> Option<&mut World> {
-        let first = self.segment.rank(rank).first.load(Ordering::Relaxed);
+        let first = self.page(rank).first.load(Ordering::Relaxed);
         self.worlds.iter_mut().find(|world| world.first == first)
     }
 
     fn rank_ended(&mut self, rank: u32, pid: i32, end: &End) {
-        let page = self.segment.rank(rank);
+        let page = self.page(rank);
         let (state, first) = (page.state(), page.first.load(Ordering::Relaxed));
         if state != State::Finalized {
             page.set_state(State::Dead);
@@ -398,7 +408,7 @@ impl Job {
         if spawned && state == State::Unborn {
             self.undo(first);
             // The root of the spawn is waiting for us to find this out.
-            (0..self.used).for_each(|rank| self.segment.rank(rank).bell.ring());
+            (0..self.used).for_each(|rank| self.page(rank).bell.ring());
             return;
         }
         world.broken |= state != State::Finalized;
@@ -455,7 +465,7 @@ impl Job {
             return;
         }
         page.set_state(State::Dead);
-        (0..self.used).for_each(|rank| self.segment.rank(rank).bell.ring());
+        (0..self.used).for_each(|rank| self.page(rank).bell.ring());
         // A rank that kills a stalled proxy says so itself.
         let fenced = page.scalars[executor::FENCED].load(Ordering::Relaxed) != 0;
         let ending = self.worlds.iter().any(|world| world.kill_at.is_some());
@@ -474,7 +484,7 @@ impl Job {
     fn report_abort(&mut self, first: u32) {
         let world = self.segment.world(first);
         let Some((rank, code)) = world.aborted() else { return };
-        let pid = self.segment.rank(rank.min(self.segment.shape().ranks - 1)).pid.load(Ordering::Relaxed);
+        let pid = self.page(rank.min(self.segment.shape().ranks - 1)).pid.load(Ordering::Relaxed);
         let what = if world.failed() { "had a fatal error of" } else { "called MPI_Abort with" };
         let name = self.segment.name(rank);
         let sentence = format!("{name} (pid {pid} on {}) {what} code {code}; ending the job", self.host);
@@ -568,7 +578,7 @@ impl Job {
     }
 
     pub(super) fn signal_world(&self, first: u32, signal: Signal) {
-        let ranks = self.segment.members(first);
+        let ranks: Vec<u32> = self.segment.members(first).map(|rank| rank.peer()).collect();
         self.signal_group(signal, |member| matches!(member, Member::Rank(rank) if ranks.contains(&rank)));
     }
 

@@ -29,7 +29,7 @@ impl Job {
             .filter_map(|member| if let Member::Rank(rank) = member { Some(*rank) } else { None })
             .collect();
         for rank in ranks {
-            if self.segment.rank(rank).ask.state.load(Ordering::Acquire) == Ask::ASKED {
+            if self.page(rank).ask.state.load(Ordering::Acquire) == Ask::ASKED {
                 // A rank whose memory makes no sense gets no answer.
                 let _ = self.answer(rank);
             }
@@ -38,9 +38,10 @@ impl Job {
 
     fn answer(&mut self, rank: u32) -> Result<()> {
         let segment = self.segment.clone();
-        let ask = &segment.rank(rank).ask;
+        let place = self.local(rank);
+        let ask = &segment.rank(place).ask;
         let (at, bytes) = (ask.at.load(Ordering::Relaxed), ask.bytes.load(Ordering::Relaxed));
-        let arena = segment.arena(rank)?;
+        let arena = segment.arena(place)?;
         let outside = || Error::new(Class::Intern, "a request lies outside its rank's arena".to_owned());
         let read = |span: Span| {
             let mut bytes = vec![0; span.bytes()];
@@ -57,7 +58,7 @@ impl Job {
         room.slice(0, answer.len()).write(&answer);
         ask.bytes.store(answer.len() as u64, Ordering::Relaxed);
         ask.state.store(Ask::ANSWERED, Ordering::Release);
-        segment.rank(rank).bell.ring();
+        segment.rank(place).bell.ring();
         Ok(())
     }
 
@@ -93,8 +94,8 @@ impl Job {
         segment.begin_world(first, size, id)?;
         let environment = programs[0].environment.clone();
         self.worlds.push(World { environment, ..World::new(first, size) });
-        for &parent in spawn.parents.iter().filter(|parent| **parent < segment.shape().ranks) {
-            segment.rank(first).connected.add(segment.rank(parent).first.load(Ordering::Relaxed));
+        for parent in spawn.parents.iter().filter_map(|parent| segment.local(*parent)) {
+            self.page(first).connected.add(segment.rank(parent).first.load(Ordering::Relaxed));
         }
         let cores = cpus::cores().map_or(1, |cores| cores.len());
         if self.living.len() + size as usize > cores {
@@ -103,7 +104,7 @@ impl Job {
         let indices = (0..).zip(&counts).flat_map(|(index, count)| (0..*count).map(move |_| index));
         for (number, index) in (0..size).zip(indices) {
             let rank = first + number;
-            segment.rank(rank).application.store(index as u32, Ordering::Relaxed);
+            self.page(rank).application.store(index as u32, Ordering::Relaxed);
             let place = Place { rank, number, size, parents: &spawn.parents };
             if let Err(refusal) = self.start_rank(&programs[index], &place, &[]) {
                 self.undo(first);
@@ -117,7 +118,7 @@ impl Job {
     /// Ends a world of which not all have come so far as to be born.
     pub(super) fn undo(&mut self, first: u32) {
         // Nobody waits for it in MPI_Finalize.
-        let connected = &self.segment.rank(first).connected;
+        let connected = &self.page(first).connected;
         connected.each(self.segment.shape().ranks, |world| connected.remove(world));
         if let Some(world) = self.worlds.iter_mut().find(|world| world.first == first) {
             world.stillborn = true;
@@ -182,16 +183,19 @@ impl Job {
             .filter_map(|member| if let Member::Rank(rank) = member { Some(*rank) } else { None })
             .collect();
         let segment = &self.segment;
+        let leads = |rank: u32, world: u32| {
+            segment.local(rank).is_some_and(|rank| segment.rank(rank).connected.has(world))
+        };
         self.worlds.retain(|world| {
             let mine = world.first..world.first + world.size;
-            let used = |rank: &u32| mine.contains(rank) || segment.rank(*rank).connected.has(world.first);
+            let used = |rank: &u32| mine.contains(rank) || leads(*rank, world.first);
             world.first == 0 || world.broken || living.iter().any(used)
         });
     }
 
     /// The programs with what their infos say: `wdir`, `path`, `host`, and `env`, lines of NAME=VALUE (MPI 5.0, section 11.8.4).
     fn programs(&self, asker: u32, spawn: &Spawn) -> Result<Vec<Program>> {
-        let asker = self.segment.rank(asker).first.load(Ordering::Relaxed);
+        let asker = self.page(asker).first.load(Ordering::Relaxed);
         let inherited = self.worlds.iter().find(|world| world.first == asker);
         let stand = PathBuf::from(OsString::from_vec(spawn.directory.clone()));
         let one = |program: &launcher::Program| {

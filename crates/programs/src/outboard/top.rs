@@ -16,7 +16,7 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 use serde_json::{Value, json};
 use telemetry::summary::short;
 use telemetry::{Counter, Page, Unit};
-use transport::shm::{RankPage, Segment, State};
+use transport::shm::{LocalRank, RankPage, Segment, State};
 
 /// Watch running jobs of this user: what every rank and proxy does. q ends it.
 #[derive(Args)]
@@ -113,7 +113,9 @@ fn find() -> Result<Vec<Job>, String> {
         for path in descriptors.flatten().map(|entry| entry.path()) {
             if let Some((key, segment)) = open(&path, &found) {
                 let launcher = segment.job().launcher.load(Ordering::Relaxed);
-                let pid = if launcher != 0 { launcher } else { segment.rank(0).pid.load(Ordering::Relaxed) };
+                let first =
+                    segment.places().next().map(|rank| segment.rank(rank).pid.load(Ordering::Relaxed));
+                let pid = if launcher != 0 { launcher } else { first.unwrap_or(0) };
                 found.insert(key, Job { pid, segment });
             }
         }
@@ -137,7 +139,7 @@ impl Sample {
     fn of(job: &Job) -> Sample {
         let at = sys::clock::now();
         let shape = job.segment.shape();
-        let ranks = (0..shape.ranks).map(|rank| {
+        let ranks = job.segment.places().map(|rank| {
             let page = job.segment.rank(rank);
             let mut done = Done::of(&page.counters, page.pid.load(Ordering::Relaxed));
             // A wait is counted when it ends, which may be much later.
@@ -246,7 +248,7 @@ fn table(job: &Job, last: Option<&Sample>, now: &Sample) -> String {
     ];
     line(&mut text, "", &head.map(String::from));
     for rank in ranks(&job.segment) {
-        let (page, index) = (job.segment.rank(rank), rank as usize);
+        let (page, index) = (job.segment.rank(rank), rank.index());
         let waits = share(index, Counter::WaitNs);
         let cells = [
             page.pid.load(Ordering::Relaxed).to_string(),
@@ -284,18 +286,17 @@ fn table(job: &Job, last: Option<&Sample>, now: &Sample) -> String {
 }
 
 /// The ranks that there are: those that `mpirun` started, and spawned ones.
-fn ranks(segment: &Segment) -> impl Iterator<Item = u32> {
-    let first = segment.members(0).end;
-    (0..segment.shape().ranks)
-        .filter(move |rank| *rank < first || segment.rank(*rank).state() != State::Unborn)
+fn ranks(segment: &Segment) -> impl Iterator<Item = LocalRank> {
+    let first = segment.members(0).len();
+    segment.places().filter(move |rank| rank.index() < first || segment.rank(*rank).state() != State::Unborn)
 }
 
 /// A rank; of a spawned world with the world's number.
-fn named(segment: &Segment, rank: u32) -> String {
+fn named(segment: &Segment, rank: LocalRank) -> String {
     let first = segment.rank(rank).first.load(Ordering::Relaxed);
     match segment.world(first).id.load(Ordering::Relaxed) {
         0 => format!("rank {rank}"),
-        world => format!("rank {world}.{}", rank.wrapping_sub(first)),
+        world => format!("rank {world}.{}", rank.peer().wrapping_sub(first)),
     }
 }
 
@@ -337,7 +338,7 @@ fn described(job: &Job) -> Value {
     let ranks = ranks(&job.segment).map(|rank| {
         let page = job.segment.rank(rank);
         let pid = page.pid.load(Ordering::Relaxed);
-        json!({"rank": rank, "pid": pid, "state": format!("{:?}", page.state()), "waiting_for": waiting(page), "counters": counters(&page.counters)})
+        json!({"rank": rank.peer(), "pid": pid, "state": format!("{:?}", page.state()), "waiting_for": waiting(page), "counters": counters(&page.counters)})
     });
     let proxies = (0..shape.proxies).map(|proxy| {
         let page = job.segment.proxy(proxy);
@@ -413,7 +414,7 @@ mod tests {
         let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 0, arena_bytes: 1 << 20 }).unwrap();
         segment.world(0).size.store(1, Ordering::Relaxed);
         let job = Job { pid: 1, segment };
-        let (page, now) = (job.segment.rank(0), sys::clock::now());
+        let (page, now) = (job.segment.rank(job.segment.require(0).unwrap()), sys::clock::now());
         page.pid.store(std::process::id(), Ordering::Relaxed);
         let sample = |at: u64| Sample { at, ..Sample::of(&job) };
         page.wait.begin(now - 4_000_000_000, "MPI_Recv");

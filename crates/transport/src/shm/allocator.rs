@@ -155,13 +155,13 @@ impl Allocator {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::shm::{Segment, Shape};
+    use crate::shm::{LocalRank, Segment, Shape};
     use rand::{Rng, SeedableRng, rngs::SmallRng};
     use std::sync::atomic::Ordering;
 
     fn allocator(bytes: u64) -> Allocator {
         let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 0, arena_bytes: bytes }).unwrap();
-        Allocator::new(segment.arena(0).unwrap())
+        Allocator::new(segment.arena(LocalRank(0)).unwrap())
     }
 
     #[test]
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn large_frees_stay_warm_up_to_a_bound() {
         let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 0, arena_bytes: 128 << 20 }).unwrap();
-        let mut allocator = Allocator::new(segment.arena(0).unwrap());
+        let mut allocator = Allocator::new(segment.arena(LocalRank(0)).unwrap());
         let before = segment.resident().unwrap();
         let at = allocator.alloc(8 << 20).unwrap();
         touch(&allocator, at, 8 << 20);

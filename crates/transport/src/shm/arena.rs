@@ -1,6 +1,6 @@
 //! The part of the segment that one rank allocates from, as any process sees it.
 
-use super::Segment;
+use super::{LocalRank, Segment};
 use std::sync::atomic::AtomicU64;
 use sys::Span;
 
@@ -8,17 +8,17 @@ use sys::Span;
 #[derive(Clone, Debug)]
 pub struct Arena {
     segment: Segment,
-    rank: u32,
+    rank: LocalRank,
     span: Span,
 }
 
 impl Arena {
-    pub(super) fn new(segment: Segment, rank: u32, span: Span) -> Arena {
+    pub(super) fn new(segment: Segment, rank: LocalRank, span: Span) -> Arena {
         Arena { segment, rank, span }
     }
 
     /// Whose it is.
-    pub fn rank(&self) -> u32 {
+    pub fn rank(&self) -> LocalRank {
         self.rank
     }
 
@@ -137,15 +137,15 @@ mod model {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use crate::shm::{Segment, Shape};
+    use crate::shm::{LocalRank, Segment, Shape};
     use std::sync::atomic::Ordering;
 
     #[test]
     fn only_what_lies_inside_is_given() {
         let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 2 << 20 }).unwrap();
-        let arena = segment.arena(1).unwrap();
+        let arena = segment.arena(LocalRank(1)).unwrap();
         let end = arena.bytes();
-        assert_eq!((end, arena.rank()), (2 << 20, 1));
+        assert_eq!((end, arena.rank()), (2 << 20, LocalRank(1)));
         assert!(arena.word(end - 8).is_some());
         assert!(arena.word(end - 4).is_none() && arena.word(end).is_none() && arena.word(4).is_none());
         assert!(arena.word(u64::MAX - 7).is_none() && arena.words(8, usize::MAX).is_none());

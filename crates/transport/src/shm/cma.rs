@@ -4,7 +4,7 @@
 //! contact with each peer. The pid in a page could be another process in our namespace, so the probe compares
 //! a number that only the right process has.
 
-use super::Segment;
+use super::{LocalRank, Segment};
 use error::{Class, Error, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 use sys::Span;
@@ -49,7 +49,7 @@ static PROBE: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// Lets peers reach this process (Yama), and publishes where to try. The process that is rank `rank` calls it
 /// once, before its state becomes Running.
-pub fn publish(segment: &Segment, rank: u32) {
+pub fn publish(segment: &Segment, rank: LocalRank) {
     let launcher = segment.job().launcher.load(Ordering::Relaxed);
     if launcher != 0 {
         // If this fails the probe finds out. A program for which a launcher was started later is no
@@ -65,7 +65,7 @@ pub fn publish(segment: &Segment, rank: u32) {
 
 /// Whether this process, a rank or a proxy, can read and write the private memory of `rank`, by doing it: 5
 /// to 10 us, so the caller keeps the answer. False where a setting forbids it, or the rank is not born yet.
-pub fn reaches(segment: &Segment, rank: u32) -> bool {
+pub fn reaches(segment: &Segment, rank: LocalRank) -> bool {
     let page = segment.rank(rank);
     let (pid, probe) = (page.pid.load(Ordering::Acquire), page.probe.load(Ordering::Acquire));
     let forbidden = segment.job().cma_forbidden.load(Ordering::Relaxed) != 0;
@@ -108,21 +108,21 @@ mod tests {
     #[test]
     fn reaches_itself_but_no_stranger() {
         let (segment, _fd) = Segment::create(Shape { ranks: 3, proxies: 0, arena_bytes: 1 }).unwrap();
-        assert!(!reaches(&segment, 1), "not born");
+        assert!(!reaches(&segment, LocalRank(1)), "not born");
         PROBE[1].store(0, Ordering::Relaxed);
-        segment.rank(0).pid.store(sys::process::id(), Ordering::Relaxed);
-        publish(&segment, 0);
-        assert!(reaches(&segment, 0));
+        segment.rank(LocalRank(0)).pid.store(sys::process::id(), Ordering::Relaxed);
+        publish(&segment, LocalRank(0));
+        assert!(reaches(&segment, LocalRank(0)));
         assert_eq!(PROBE[1].load(Ordering::Relaxed), !secret(&segment));
         // A process that is alive and ours, but not the one that published: no such words there.
         let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
-        segment.rank(1).pid.store(child.id(), Ordering::Relaxed);
-        segment.rank(1).probe.store(PROBE.as_ptr() as u64, Ordering::Relaxed);
-        assert!(!reaches(&segment, 1));
+        segment.rank(LocalRank(1)).pid.store(child.id(), Ordering::Relaxed);
+        segment.rank(LocalRank(1)).probe.store(PROBE.as_ptr() as u64, Ordering::Relaxed);
+        assert!(!reaches(&segment, LocalRank(1)));
         child.kill().unwrap();
         child.wait().unwrap();
         segment.job().cma_forbidden.store(1, Ordering::Relaxed);
-        assert!(!reaches(&segment, 0));
+        assert!(!reaches(&segment, LocalRank(0)));
     }
 
     #[test]

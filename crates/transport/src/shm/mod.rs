@@ -26,5 +26,5 @@ pub use launch::LaunchRing;
 pub use pages::{
     Ask, DIRECTORY_BUCKETS, Gate, Job, PORTS_MAX, ProxyPage, RANKS_MAX, RankPage, RankSet, State, World,
 };
-pub use segment::{KeptPage, Segment, Shape};
+pub use segment::{KeptPage, LocalRank, Segment, Shape};
 pub use wait::{Report, Wait};

@@ -161,7 +161,7 @@ impl World {
     }
 
     /// As it was before its first process.
-    fn renew(&self, id: u64, size: u32) {
+    pub(crate) fn renew(&self, id: u64, size: u32) {
         self.statistics.store(0, Ordering::Relaxed);
         self.id.store(id, Ordering::Relaxed);
         self.size.store(size, Ordering::Relaxed);
@@ -371,11 +371,6 @@ impl RankPage {
         telemetry::Counter::ALL.iter().for_each(|counter| self.counters.set(*counter, 0));
         self.operations.clear();
         self.world.renew(0, 0);
-    }
-
-    /// Makes it the first page of world `id`, of `size` ranks.
-    pub(crate) fn begin_world(&self, id: u64, size: u32) {
-        self.world.renew(id, size);
     }
 }
 

@@ -10,7 +10,7 @@
 //! The protocol is generic in where the ring lies (`Memory`), so loom checks the code that runs.
 
 use super::atomic::{AtomicU32, AtomicU64, Line, Ordering};
-use super::segment::{KeptPage, Segment, Shared, view};
+use super::segment::{KeptPage, LocalRank, Segment, Shared, view};
 use error::{Class, Result, fail};
 use sys::Span;
 use sys::memory::Map;
@@ -563,8 +563,8 @@ pub(super) struct Mapped {
     ends: &'static Ends,
     slots: &'static [Slot; SLOTS as usize],
     receiver: KeptPage,
-    from: u32,
-    to: u32,
+    from: LocalRank,
+    to: LocalRank,
     /// Only at the receiving end.
     recycled: Option<Map>,
 }
@@ -622,7 +622,7 @@ impl Memory for Mapped {
         if self.to < self.from { half } else { half << (RECYCLED_BUFFERS / 2) }
     }
     fn introduce(&self) {
-        self.receiver.senders.add(self.from);
+        self.receiver.senders.add(self.from.peer());
     }
     #[inline]
     fn announce(&self) {
@@ -726,7 +726,7 @@ impl Receiver {
 }
 
 impl Segment {
-    fn ring(&self, from: u32, to: u32) -> Result<Mapped> {
+    fn ring(&self, from: LocalRank, to: LocalRank) -> Result<Mapped> {
         let map = self.ring_map(from, to, 0..RECYCLED_OFFSET)?;
         let (ends, slots) = (view(map.span(), 0), view(map.span(), SLOTS_OFFSET));
         Ok(Mapped { map, ends, slots, receiver: self.keep_rank(to), from, to, recycled: None })
@@ -734,7 +734,7 @@ impl Segment {
 
     /// The sending end of the ring `from -> to`. An error if it is in use; when it is dropped, a later one
     /// goes on.
-    pub fn ring_sender(&self, from: u32, to: u32) -> Result<Sender> {
+    pub fn ring_sender(&self, from: LocalRank, to: LocalRank) -> Result<Sender> {
         match Tail::new(self.ring(from, to)?) {
             Some(tail) => Ok(Sender(tail)),
             None => fail!(Class::Intern, "the sending end of the ring {from} -> {to} is in use already"),
@@ -743,7 +743,7 @@ impl Segment {
 
     /// The receiving end of the ring `from -> to`. An error if it is in use; when it is dropped, a later one
     /// goes on.
-    pub fn ring_receiver(&self, from: u32, to: u32) -> Result<Receiver> {
+    pub fn ring_receiver(&self, from: LocalRank, to: LocalRank) -> Result<Receiver> {
         let recycled = self.ring_map(from.min(to), from.max(to), RECYCLED_OFFSET..BYTES)?;
         match Head::new(Mapped { recycled: Some(recycled), ..self.ring(from, to)? }) {
             Some(head) => Ok(Receiver(head)),

@@ -21,7 +21,10 @@ fn a_slot_is_one_cache_line_with_24_bytes_of_header() {
 #[test]
 fn header_and_bytes_arrive_as_sent() {
     let segment = segment();
-    let (mut to, mut from) = (segment.ring_sender(0, 1).unwrap(), segment.ring_receiver(0, 1).unwrap());
+    let (mut to, mut from) = (
+        segment.ring_sender(LocalRank(0), LocalRank(1)).unwrap(),
+        segment.ring_receiver(LocalRank(0), LocalRank(1)).unwrap(),
+    );
     assert!(!from.ready());
     assert_eq!(from.poll(|_, _, _| ()).unwrap(), None);
     let sent = to.send(&header(3, 5, 1 << 63), |inline, cell| {
@@ -39,7 +42,7 @@ fn header_and_bytes_arrive_as_sent() {
     });
     assert_eq!(seen.unwrap(), Some(header(3, 5, 1 << 63)));
     let mut bits = vec![];
-    let page: &RankPage = segment.rank(1);
+    let page: &RankPage = segment.rank(LocalRank(1));
     page.senders.each(2, |rank| bits.push(rank));
     assert_eq!(bits, [0]);
     assert_eq!(to.consumed(), 0);
@@ -51,7 +54,10 @@ fn header_and_bytes_arrive_as_sent() {
 #[test]
 fn packets_stay_that_are_not_wanted() {
     let segment = segment();
-    let (mut to, mut from) = (segment.ring_sender(0, 1).unwrap(), segment.ring_receiver(0, 1).unwrap());
+    let (mut to, mut from) = (
+        segment.ring_sender(LocalRank(0), LocalRank(1)).unwrap(),
+        segment.ring_receiver(LocalRank(0), LocalRank(1)).unwrap(),
+    );
     (0..5).for_each(|i| assert_eq!(to.send(&header(0, 1, i), |_, _| ()), Sent::Done));
     let mut seen = vec![];
     let mut look = |taken: [Take; 5]| {
@@ -72,7 +78,10 @@ fn packets_stay_that_are_not_wanted() {
 #[test]
 fn full_by_slots_and_by_cells() {
     let segment = segment();
-    let (mut to, mut from) = (segment.ring_sender(1, 0).unwrap(), segment.ring_receiver(1, 0).unwrap());
+    let (mut to, mut from) = (
+        segment.ring_sender(LocalRank(1), LocalRank(0)).unwrap(),
+        segment.ring_receiver(LocalRank(1), LocalRank(0)).unwrap(),
+    );
     for i in 0..SLOTS {
         assert_eq!(to.send(&header(0, 0, i), |_, _| ()), Sent::Done);
     }
@@ -98,7 +107,10 @@ fn full_by_slots_and_by_cells() {
 fn room_is_as_it_says() {
     for last_window in [false, true] {
         let segment = segment();
-        let (mut to, mut from) = (segment.ring_sender(0, 1).unwrap(), segment.ring_receiver(0, 1).unwrap());
+        let (mut to, mut from) = (
+            segment.ring_sender(LocalRank(0), LocalRank(1)).unwrap(),
+            segment.ring_receiver(LocalRank(0), LocalRank(1)).unwrap(),
+        );
         let mut random = SmallRng::seed_from_u64(3);
         if last_window {
             assert_eq!(to.send(&header(0, CELL_BYTES as u16, 0), |_, _| ()), Sent::Done);
@@ -135,19 +147,19 @@ fn room_is_as_it_says() {
 #[test]
 fn an_end_is_made_once_and_its_heir_goes_on() {
     let segment = segment();
-    let mut to = segment.ring_sender(0, 1).unwrap();
-    let mut from = segment.ring_receiver(0, 1).unwrap();
-    assert!(segment.ring_sender(0, 1).is_err());
-    assert!(segment.ring_receiver(0, 1).is_err());
+    let mut to = segment.ring_sender(LocalRank(0), LocalRank(1)).unwrap();
+    let mut from = segment.ring_receiver(LocalRank(0), LocalRank(1)).unwrap();
+    assert!(segment.ring_sender(LocalRank(0), LocalRank(1)).is_err());
+    assert!(segment.ring_receiver(LocalRank(0), LocalRank(1)).is_err());
     let cell = |i: u64| header(0, 1 + (i * 777 % 32768) as u16, i);
     for round in 0..100 {
         assert_eq!(to.send(&cell(2 * round), |_, _| ()), Sent::Done);
         drop(to);
-        to = segment.ring_sender(0, 1).unwrap();
+        to = segment.ring_sender(LocalRank(0), LocalRank(1)).unwrap();
         assert_eq!(to.send(&cell(2 * round + 1), |_, _| ()), Sent::Done);
         assert_eq!(from.poll(|seen, _, _| *seen).unwrap(), Some(cell(2 * round)));
         drop(from);
-        from = segment.ring_receiver(0, 1).unwrap();
+        from = segment.ring_receiver(LocalRank(0), LocalRank(1)).unwrap();
         assert_eq!(from.poll(|seen, _, _| *seen).unwrap(), Some(cell(2 * round + 1)));
     }
 }
@@ -156,8 +168,8 @@ fn an_end_is_made_once_and_its_heir_goes_on() {
 fn nonsense_is_an_error() {
     for sizes in [41 << 8, 0x8001 << 16, u32::MAX] {
         let segment = segment();
-        let mut to = segment.ring_sender(0, 1).unwrap();
-        let mut from = segment.ring_receiver(0, 1).unwrap();
+        let mut to = segment.ring_sender(LocalRank(0), LocalRank(1)).unwrap();
+        let mut from = segment.ring_receiver(LocalRank(0), LocalRank(1)).unwrap();
         assert_eq!(to.send(&header(0, 0, 0), |_, _| ()), Sent::Done);
         to.0.memory.slot(0).sizes.store(sizes, Ordering::Relaxed);
         for _ in 0..2 {
@@ -167,8 +179,8 @@ fn nonsense_is_an_error() {
     // A window that there is not, and one that both have left.
     for (bytes, window) in [(1, 2), (1, u32::MAX), (CELL_BYTES as u16, 0)] {
         let segment = segment();
-        let mut to = segment.ring_sender(0, 1).unwrap();
-        let mut from = segment.ring_receiver(0, 1).unwrap();
+        let mut to = segment.ring_sender(LocalRank(0), LocalRank(1)).unwrap();
+        let mut from = segment.ring_receiver(LocalRank(0), LocalRank(1)).unwrap();
         for number in 0..2 {
             assert_eq!(to.send(&header(0, bytes, number), |_, _| ()), Sent::Done);
         }
@@ -182,8 +194,8 @@ fn nonsense_is_an_error() {
         [(1, RECYCLED_BUFFERS), (1, held), (RECYCLED_BYTES as u16 + 1, 0), (1, u32::MAX - RECYCLED_WINDOWS)]
     {
         let segment = segment();
-        let mut to = segment.ring_sender(0, 1).unwrap();
-        let mut from = segment.ring_receiver(0, 1).unwrap();
+        let mut to = segment.ring_sender(LocalRank(0), LocalRank(1)).unwrap();
+        let mut from = segment.ring_receiver(LocalRank(0), LocalRank(1)).unwrap();
         assert_eq!(to.send(&header(0, bytes, 0), |_, _| ()), Sent::Done);
         to.0.memory.slot(0).window.store(RECYCLED_WINDOWS + number, Ordering::Relaxed);
         for _ in 0..2 {
@@ -194,7 +206,10 @@ fn nonsense_is_an_error() {
 
 /// Both directions between two ranks, at one of them.
 fn ends(segment: &Segment, own: u32) -> (Sender, Receiver) {
-    (segment.ring_sender(own, 1 - own).unwrap(), segment.ring_receiver(1 - own, own).unwrap())
+    (
+        segment.ring_sender(LocalRank(own), LocalRank(1 - own)).unwrap(),
+        segment.ring_receiver(LocalRank(1 - own), LocalRank(own)).unwrap(),
+    )
 }
 
 /// Sends a packet with a cell of `bytes`, and receives it. Returns where the cell lay in the sender's ring.
@@ -270,7 +285,10 @@ fn a_recycled_buffer_stays_where_the_packet_was_not_sent_or_not_taken() {
 #[test]
 fn a_sender_moves_on_to_the_next_window_when_one_is_full() {
     let segment = segment();
-    let (mut to, mut from) = (segment.ring_sender(0, 1).unwrap(), segment.ring_receiver(0, 1).unwrap());
+    let (mut to, mut from) = (
+        segment.ring_sender(LocalRank(0), LocalRank(1)).unwrap(),
+        segment.ring_receiver(LocalRank(0), LocalRank(1)).unwrap(),
+    );
     let mut offset_of = |to: &mut Sender, bytes| {
         let mut address = 0;
         assert_eq!(to.send(&header(0, bytes, 7), |_, cell| address = cell.address()), Sent::Done);
@@ -285,13 +303,13 @@ fn a_sender_moves_on_to_the_next_window_when_one_is_full() {
     assert_eq!(offset_of(&mut to, 1), WINDOWS[1] as usize + CELL_BYTES);
     // Nothing is received: the first window is full after 128 cells of 512 bytes each, and the rest lie in
     // the second.
-    let mut to = segment.ring_sender(1, 0).unwrap();
+    let mut to = segment.ring_sender(LocalRank(1), LocalRank(0)).unwrap();
     for _ in 0..SLOTS {
         assert_eq!(to.send(&header(0, 257, 7), |_, _| ()), Sent::Done);
     }
     assert_eq!(to.0.area_tail, (1 << WINDOW_SHIFT) + (SLOTS - 128) * 512);
     drop(to);
-    assert_eq!(segment.ring_sender(1, 0).unwrap().0.window.number, 1);
+    assert_eq!(segment.ring_sender(LocalRank(1), LocalRank(0)).unwrap().0.window.number, 1);
 }
 
 /// Sizes that exercise every path: nothing, inline only, small, odd and whole cells.
@@ -311,7 +329,7 @@ fn a_million_bytes_by_seed_through_two_maps() {
         let (made, fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 1 }).unwrap();
         let joined = Segment::attach(fd).unwrap();
         let sender = std::thread::spawn(move || {
-            let mut to = made.ring_sender(0, 1).unwrap();
+            let mut to = made.ring_sender(LocalRank(0), LocalRank(1)).unwrap();
             let mut random = SmallRng::seed_from_u64(seed);
             let mut bytes = vec![0; CELL_BYTES + INLINE_BYTES];
             for number in 0..PACKETS {
@@ -327,7 +345,7 @@ fn a_million_bytes_by_seed_through_two_maps() {
                 }
             }
         });
-        let mut from = joined.ring_receiver(0, 1).unwrap();
+        let mut from = joined.ring_receiver(LocalRank(0), LocalRank(1)).unwrap();
         let mut random = SmallRng::seed_from_u64(seed);
         let (mut wanted, mut seen) = (vec![0; CELL_BYTES + INLINE_BYTES], vec![0; CELL_BYTES + INLINE_BYTES]);
         for number in 0..PACKETS {

@@ -11,6 +11,7 @@ use super::pages::RANKS_MAX;
 use super::ring;
 use super::{Arena, Job, ProxyPage, RankPage, World};
 use error::{Class, Error, Result, fail};
+use std::fmt;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -134,6 +135,31 @@ unsafe impl Shared for RankPage {}
 // SAFETY: atomics only.
 unsafe impl Shared for ProxyPage {}
 
+/// A process of this segment, by its place there: what pages, arenas, rings, bells, flat collectives and
+/// cross-memory attach take. Only [`Segment::local`] makes one of a peer, and it can say no.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LocalRank(pub(super) u32);
+
+impl LocalRank {
+    /// The process as any process of the job knows it.
+    #[inline]
+    pub fn peer(self) -> u32 {
+        self.0
+    }
+
+    /// The number of its place, from 0 on.
+    #[inline]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for LocalRank {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// A process's view of the job's shared memory. Cheap to clone; unmapped with the last clone.
 #[derive(Clone, Debug)]
 pub struct Segment {
@@ -191,7 +217,7 @@ impl Segment {
         job.start.store(sys::clock::now(), Ordering::Relaxed);
         // Unique enough among the jobs that could meet on one machine, and never 0.
         job.id.store((sys::clock::wall() << 16 ^ u64::from(sys::process::id())) | 1, Ordering::Relaxed);
-        segment.rank(0).begin_world(0, shape.ranks);
+        segment.world(0).renew(0, shape.ranks);
         job.magic.store(MAGIC, Ordering::Release);
         Ok((segment, copy))
     }
@@ -247,7 +273,6 @@ impl Segment {
         Ok(Segment { inner: Arc::new(Inner { fd, shape, layout, pages, arenas }) })
     }
 
-    /// How many of what.
     pub fn shape(&self) -> Shape {
         self.inner.shape
     }
@@ -258,22 +283,46 @@ impl Segment {
         view(self.inner.pages.span(), 0)
     }
 
-    /// A rank's page. Panics if there is no such rank.
+    /// A peer's place in this segment, if it has one.
     #[inline]
-    pub fn rank(&self, rank: u32) -> &RankPage {
+    pub fn local(&self, peer: u32) -> Option<LocalRank> {
+        (peer < self.inner.shape.ranks).then_some(LocalRank(peer))
+    }
+
+    /// The same, where a peer that has none is an error.
+    pub fn require(&self, peer: u32) -> Result<LocalRank> {
+        let Some(rank) = self.local(peer) else {
+            fail!(
+                Class::Rank,
+                "peer {peer} is none of the {} processes of this host's segment",
+                self.inner.shape.ranks
+            );
+        };
+        Ok(rank)
+    }
+
+    /// All places, whether taken or not.
+    pub fn places(&self) -> impl ExactSizeIterator<Item = LocalRank> + Clone + use<> {
+        (0..self.inner.shape.ranks).map(LocalRank)
+    }
+
+    /// A rank's page.
+    #[inline]
+    pub fn rank(&self, rank: LocalRank) -> &RankPage {
         self.page(rank)
     }
 
     /// As `rank`, for keeping.
-    pub fn keep_rank(&self, rank: u32) -> KeptPage {
+    pub fn keep_rank(&self, rank: LocalRank) -> KeptPage {
         KeptPage { page: self.page(rank), _segment: self.clone() }
     }
 
     /// As `rank`, for a caller that keeps this segment for `'a`.
     #[inline]
-    fn page<'a>(&self, rank: u32) -> &'a RankPage {
-        assert!(rank < self.inner.shape.ranks, "rank {rank} of {}", self.inner.shape.ranks);
-        let offset = self.inner.layout.rank_pages + u64::from(rank) * size_of::<RankPage>() as u64;
+    fn page<'a>(&self, rank: LocalRank) -> &'a RankPage {
+        // A place of another segment may be none of this one.
+        assert!(rank.0 < self.inner.shape.ranks, "rank {rank} of {}", self.inner.shape.ranks);
+        let offset = self.inner.layout.rank_pages + u64::from(rank.0) * size_of::<RankPage>() as u64;
         view(self.inner.pages.span(), offset)
     }
 
@@ -285,13 +334,13 @@ impl Segment {
     }
 
     /// The proxy that serves a rank, if the job has proxies.
-    pub fn proxy_of(&self, rank: u32) -> Option<u32> {
-        (self.inner.shape.proxies > 0).then(|| rank % self.inner.shape.proxies)
+    pub fn proxy_of(&self, rank: LocalRank) -> Option<u32> {
+        (self.inner.shape.proxies > 0).then(|| rank.0 % self.inner.shape.proxies)
     }
 
     /// A rank's arena, mapped now if it was not yet.
-    pub fn arena(&self, rank: u32) -> Result<Arena> {
-        let Some(slot) = self.inner.arenas.get(rank as usize) else {
+    pub fn arena(&self, rank: LocalRank) -> Result<Arena> {
+        let Some(slot) = self.inner.arenas.get(rank.index()) else {
             fail!(Class::Rank, "there is no arena of rank {rank} among {} ranks", self.inner.shape.ranks);
         };
         let span = match slot.get() {
@@ -307,47 +356,48 @@ impl Segment {
 
     /// The arena that holds all of `[address, address + bytes)` of this process: its rank, and the offset in
     /// it. Only arenas that this process has mapped hold any of its addresses.
-    pub fn locate(&self, address: usize, bytes: u64) -> Option<(u32, u64)> {
+    pub fn locate(&self, address: usize, bytes: u64) -> Option<(LocalRank, u64)> {
         self.inner.arenas.iter().enumerate().find_map(|(rank, map)| {
             let span = map.get()?.span();
             let offset = address.wrapping_sub(span.address());
             let inside = offset <= span.bytes() && bytes <= (span.bytes() - offset) as u64;
-            inside.then_some((rank as u32, offset as u64))
+            inside.then_some((LocalRank(rank as u32), offset as u64))
         })
     }
 
     /// The world that begins at `first`; the first world for a number that is no rank.
     pub fn world(&self, first: u32) -> &World {
-        &self.rank(if first < self.inner.shape.ranks { first } else { 0 }).world
+        &self.rank(self.local(first).unwrap_or(LocalRank(0))).world
     }
 
     /// The world of a rank.
-    pub fn world_of(&self, rank: u32) -> &World {
+    pub fn world_of(&self, rank: LocalRank) -> &World {
         self.world(self.rank(rank).first.load(Ordering::Relaxed))
     }
 
-    /// The ranks of the world that begins at `first`, as far as there are that many.
-    pub fn members(&self, first: u32) -> Range<u32> {
+    /// The processes of this segment in the world that begins at `first`. `World::size` counts those of all
+    /// hosts.
+    pub fn members(&self, first: u32) -> impl ExactSizeIterator<Item = LocalRank> + Clone + use<> {
         let size = self.world(first).size.load(Ordering::Relaxed);
-        first..first.saturating_add(size).min(self.inner.shape.ranks)
+        (first..first.saturating_add(size).min(self.inner.shape.ranks)).map(LocalRank)
     }
 
     /// Makes `size` ranks from `first` on the unborn ranks of a new world. `mpirun` calls it once no process
     /// uses them.
     pub fn begin_world(&self, first: u32, size: u32, id: u64) -> Result<()> {
-        for rank in first..first + size {
+        for rank in (first..first + size).map_while(|rank| self.local(rank)) {
             memory::punch_hole(&self.inner.fd, self.arena_offset(rank), self.inner.layout.arena_bytes)
                 .map_err(unreadable)?;
             self.rank(rank).renew();
             self.rank(rank).first.store(first, Ordering::Relaxed);
         }
-        self.rank(first).begin_world(id, size);
+        self.world(first).renew(id, size);
         Ok(())
     }
 
     /// A rank's name in messages: its number in its MPI_COMM_WORLD, and its world if that was spawned.
     pub fn name(&self, rank: u32) -> String {
-        let first = self.rank(rank.min(self.inner.shape.ranks - 1)).first.load(Ordering::Relaxed);
+        let first = self.local(rank).map_or(0, |rank| self.rank(rank).first.load(Ordering::Relaxed));
         match self.world(first).id.load(Ordering::Relaxed) {
             0 => format!("rank {rank}"),
             id => format!("rank {} of spawned world {id}", rank.wrapping_sub(first)),
@@ -377,18 +427,18 @@ impl Segment {
     }
 
     /// Ends the world of `rank` as MPI_Abort does: publishes rank and code, and wakes all its processes.
-    pub fn abort(&self, rank: u32, code: i32) {
+    pub fn abort(&self, rank: LocalRank, code: i32) {
         self.end(self.rank(rank).first.load(Ordering::Relaxed), rank, code, false);
     }
 
     /// As `abort`, because of an error.
-    pub fn fail(&self, rank: u32, code: i32) {
+    pub fn fail(&self, rank: LocalRank, code: i32) {
         self.end(self.rank(rank).first.load(Ordering::Relaxed), rank, code, true);
     }
 
     /// Ends the world that begins at `first` because of `rank`, perhaps a member of another world.
-    pub fn end(&self, first: u32, rank: u32, code: i32, error: bool) {
-        self.world(first).set_abort(rank, code, error);
+    pub fn end(&self, first: u32, rank: LocalRank, code: i32, error: bool) {
+        self.world(first).set_abort(rank.peer(), code, error);
         self.members(first).for_each(|rank| self.rank(rank).bell.ring());
     }
 
@@ -403,10 +453,11 @@ impl Segment {
     }
 
     /// Maps these bytes of the ring `from -> to`, whole pages. Panics if there are no such ranks.
-    pub(super) fn ring_map(&self, from: u32, to: u32, part: Range<u64>) -> Result<Map> {
+    pub(super) fn ring_map(&self, from: LocalRank, to: LocalRank, part: Range<u64>) -> Result<Map> {
         let ranks = self.inner.shape.ranks;
-        assert!(from < ranks && to < ranks, "ring {from} -> {to} of {ranks} ranks");
-        let index = u64::from(to) * u64::from(ranks) + u64::from(from);
+        let (LocalRank(sender), LocalRank(receiver)) = (from, to);
+        assert!(sender < ranks && receiver < ranks, "ring {from} -> {to} of {ranks} ranks");
+        let index = u64::from(receiver) * u64::from(ranks) + u64::from(sender);
         let offset = self.inner.layout.rings + index * RING_STRIDE;
         map(&self.inner.fd, offset + part.start, part.end - part.start, || {
             format!("the ring from rank {from} to rank {to}")
@@ -414,8 +465,8 @@ impl Segment {
     }
 
     /// Where a rank's arena begins in the segment.
-    pub(super) fn arena_offset(&self, rank: u32) -> u64 {
-        self.inner.layout.arenas + u64::from(rank) * self.inner.layout.arena_bytes
+    pub(super) fn arena_offset(&self, rank: LocalRank) -> u64 {
+        self.inner.layout.arenas + u64::from(rank.0) * self.inner.layout.arena_bytes
     }
 }
 
@@ -456,29 +507,32 @@ mod tests {
         let (made, fd) = Segment::create(SHAPE).unwrap();
         let joined = Segment::attach(fd).unwrap();
         assert_eq!(joined.shape(), Shape { arena_bytes: 6 << 20, ..SHAPE });
-        made.rank(2).pid.store(77, Ordering::Relaxed);
-        assert_eq!(joined.rank(2).pid.load(Ordering::Relaxed), 77);
+        made.rank(LocalRank(2)).pid.store(77, Ordering::Relaxed);
+        assert_eq!(joined.rank(LocalRank(2)).pid.load(Ordering::Relaxed), 77);
         joined.proxy(1).scalars[63].store(5, Ordering::Relaxed);
         assert_eq!(made.proxy(1).scalars[63].load(Ordering::Relaxed), 5);
-        assert_eq!(joined.rank(1).pid.load(Ordering::Relaxed), 0);
-        let word = |segment: &Segment, rank| -> u64 {
-            let arena = segment.arena(rank).unwrap();
+        assert_eq!(joined.rank(LocalRank(1)).pid.load(Ordering::Relaxed), 0);
+        let word = |segment: &Segment, rank: u32| -> u64 {
+            let arena = segment.arena(LocalRank(rank)).unwrap();
             arena.word((6 << 20) - 8).unwrap().fetch_add(1 + u64::from(rank), Ordering::Relaxed)
         };
         assert_eq!((word(&made, 1), word(&joined, 1), word(&made, 2), word(&joined, 2)), (0, 2, 0, 3));
-        assert!(made.arena(3).is_err());
-        let address = made.arena(1).unwrap().span(4096, 1).unwrap().address();
-        assert_eq!(made.locate(address, 64), Some((1, 4096)));
+        assert!(made.arena(LocalRank(3)).is_err());
+        let address = made.arena(LocalRank(1)).unwrap().span(4096, 1).unwrap().address();
+        assert_eq!(made.locate(address, 64), Some((LocalRank(1), 4096)));
         assert_eq!(made.locate(address, 6 << 20), None, "sticks out");
         assert_eq!(made.locate(address - 4097, 1), None);
-        assert_eq!((made.proxy_of(0), made.proxy_of(1), made.proxy_of(2)), (Some(0), Some(1), Some(0)));
+        assert_eq!(
+            (made.proxy_of(LocalRank(0)), made.proxy_of(LocalRank(1)), made.proxy_of(LocalRank(2))),
+            (Some(0), Some(1), Some(0))
+        );
     }
 
     #[test]
     fn a_large_job_costs_only_what_it_touches() {
         let (segment, _fd) = Segment::create(Shape::sparse(256, 0, 8)).unwrap();
-        segment.rank(255).set_state(super::super::State::Running);
-        segment.arena(200).unwrap().word(1 << 30).unwrap().store(1, Ordering::Relaxed);
+        segment.rank(LocalRank(255)).set_state(super::super::State::Running);
+        segment.arena(LocalRank(200)).unwrap().word(1 << 30).unwrap().store(1, Ordering::Relaxed);
         assert!(segment.resident().unwrap() <= 80 << 10, "{}", segment.resident().unwrap());
     }
 
@@ -528,8 +582,8 @@ mod tests {
     fn the_first_abort_counts() {
         let (segment, _fd) = Segment::create(SHAPE).unwrap();
         assert_eq!(segment.world(0).aborted(), None);
-        segment.abort(0, -3);
-        segment.abort(1, 4);
+        segment.abort(LocalRank(0), -3);
+        segment.abort(LocalRank(1), 4);
         assert_eq!(segment.world(0).aborted(), Some((0, -3)));
     }
 
@@ -542,15 +596,15 @@ mod tests {
         segment.world(0).born.arrive();
         assert!(waiter.join().unwrap());
         assert!(!segment.world(0).born.wait(3, || true));
-        let senders = &segment.rank(7).senders;
+        let senders = &segment.rank(LocalRank(7)).senders;
         for rank in [199, 0, 64, 63, 4095, u32::MAX] {
             senders.add(rank);
         }
         let mut seen = vec![];
         senders.each(200, |rank| seen.push(rank));
         assert_eq!(seen, [0, 63, 64, 199]);
-        assert!(segment.proxy_of(3).is_none());
-        let unused: &AtomicU64 = &segment.rank(6).scalars[0];
+        assert!(segment.proxy_of(LocalRank(3)).is_none());
+        let unused: &AtomicU64 = &segment.rank(LocalRank(6)).scalars[0];
         assert_eq!(unused.load(Ordering::Relaxed), 0);
     }
 }

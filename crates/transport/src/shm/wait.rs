@@ -121,12 +121,12 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
-    use crate::shm::{Segment, Shape};
+    use crate::shm::{LocalRank, Segment, Shape};
 
     #[test]
     fn what_is_shown_is_read() {
         let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 0, arena_bytes: 1 }).unwrap();
-        let page = segment.rank(0);
+        let page = segment.rank(LocalRank(0));
         assert_eq!((page.wait.since(), page.wait.ended(), page.wait.text()), (None, None, String::new()));
         page.wait.begin(5, "MPI_Recv on MPI_COMM_WORLD");
         assert_eq!((page.wait.since(), page.wait.text().as_str()), (Some(5), "MPI_Recv on MPI_COMM_WORLD"));
