@@ -2,7 +2,7 @@
 
 use crate::attribute::Attributes;
 use crate::constants;
-use crate::context::{Claim, Context, Partial};
+use crate::context::{Claim, Context, ID, Partial};
 use crate::group::Group;
 use crate::handle::Handle;
 use crate::info::Info;
@@ -73,10 +73,8 @@ pub enum Queue {
     Open(usize),
 }
 
-/// The bit that marks the context of nonblocking collectives. No new context has this bit or the next.
+/// The bit that marks the context of nonblocking collectives.
 const NONBLOCKING: u64 = 1 << 63;
-/// The bit that marks the contexts that crate `coll` derives.
-const COLL_CONTEXT: u64 = 1 << 62;
 
 /// The hints that a comm keeps. All are promises of the program that this library does not use.
 const HINTS: [&str; 6] = [
@@ -206,9 +204,9 @@ impl Comm {
         (context, *number)
     }
 
-    /// Whether messages or collectives with this context are the comm's.
+    /// Whether messages or collectives with this context are the comm's, whatever kind its marks say.
     pub fn has_context(&self, context: u64) -> bool {
-        (context ^ self.context) & !(NONBLOCKING | COLL_CONTEXT) == 0
+        (context ^ self.context) & ID == 0
     }
 
     /// The context of the next comm that all members make together. `color` distinguishes the comms of one

@@ -20,8 +20,9 @@ pub struct Context {
     pub fingerprint: u64,
 }
 
-/// The bits of an id. The other two mark kinds of collectives, and messages of the library itself.
-const ID: u64 = (1 << 62) - 1;
+/// The bits of an id. The other two are marks: bit 63 of nonblocking collectives (`comm`) and of leaders'
+/// messages, bit 62 of schedules for long blocks (`coll::LONG_BLOCKS`) and of messages to ports.
+pub(crate) const ID: u64 = (1 << 62) - 1;
 
 /// The context of the request of MPI_Comm_connect; the tag is the port's.
 pub const PORT_CONTEXT: u64 = 1 << 62;
