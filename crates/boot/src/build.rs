@@ -1,4 +1,4 @@
-//! Which build of the library this is, and the memory of a job as its own: processes of different builds would misread each other's records.
+//! Which build of the library this is. Processes of different builds would misread each other's records.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;

@@ -44,8 +44,8 @@ pub struct ProxyMembership {
     pub tuning: &'static tuning::Tuning,
 }
 
-/// Enters the job as the proxy that the environment names: publishes the process, counts into the proxy's page, records
-/// events if asked to. An error if `mpirun` did not start this process.
+/// Enters the job as the proxy that the environment names: publishes the process, counts into the proxy's
+/// page, and records events if a setting says so. An error if `mpirun` did not start this process.
 pub fn join_proxy() -> Result<ProxyMembership> {
     let settings = settings::load()?;
     simulate(settings);
@@ -98,12 +98,13 @@ pub(crate) fn keep(segment: Segment) -> &'static Segment {
     Box::leak(Box::new(segment))
 }
 
-/// The job's segment: by the inherited descriptor, else by the launcher's own one where something between us closed
-/// ours; `None` if neither is there any more, as for a program that a rank started.
+/// The job's segment: by the inherited descriptor, or by the launcher's where a program between the two
+/// closed ours. `None` if neither is there any more, as for a program that a rank started.
 fn segment(settings: &Settings, fd: u64) -> Result<Option<Segment>> {
     let own = std::fs::read_link(format!("/proc/self/fd/{fd}"));
     if own.is_ok_and(|path| path.to_string_lossy().contains("outboard-job")) {
-        // SAFETY: the descriptor is open and is the job's memfd, which only we use; `Segment` sets close-on-exec below.
+        // SAFETY: the descriptor is open and is the job's memfd, which only we use; `Segment` sets
+        // close-on-exec below.
         let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
         sys::memory::inheritable(&fd, false).map_err(|error| {
             Error::new(Class::Other, format!("cannot keep the job's descriptor from children: {error}"))

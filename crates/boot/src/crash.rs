@@ -1,12 +1,13 @@
-//! What a rank says that a signal ends: who it was, which signal, where it stood, and how to look closer.
+//! What a rank prints when a signal ends it: rank, signal, place in the program, and how to look closer.
 //!
-//! A handler must not make things worse. It is set only where nobody else has set one (a program, a sanitizer, a Java machine, Python's
-//! faulthandler keep theirs; who sets one later has ours as its predecessor). It has a stack of its own, since the program's may have
-//! overflowed. The process ends by the signal itself, so exit code and core dump stay: a fault happens again once the handler has returned.
+//! The handler must not make things worse. It is set only where no other is: a program, a sanitizer, a Java
+//! machine, Python's faulthandler keep theirs. It has a stack of its own, since the program's may have
+//! overflowed. A fault happens again once the handler has returned, so the process ends by the signal itself,
+//! and exit code and core dump stay.
 //!
-//! Names of functions are found with allocations and locks, which the crashed thread may hold. So what needs neither is printed first, and a
-//! timer sends the signal again after some seconds. Who comes in again, for that or for a fault of the handler, leaves the names out; who
-//! comes in once more ends at once.
+//! Names of functions are found with allocations and locks, which the crashed thread may hold. So what needs
+//! neither is printed first, and a timer sends the signal again after some seconds. A second entry, by the
+//! timer or by a fault of the handler, leaves the names out; a third ends the process at once.
 
 use std::fmt::Write;
 use std::sync::OnceLock;
@@ -124,7 +125,8 @@ extern "C" fn told(signal: c_int, info: *mut siginfo_t, _context: *mut c_void) {
     // SAFETY: the field is there whatever the signal is, and only means something where `sent` is true.
     let sender = unsafe { info.si_pid() };
     let Some(watch) = WATCH.get() else { return end_by(signal) };
-    // A child of fork is no rank, and who kills us knows why. Our timer is no sender.
+    // A child of fork is no rank. A signal that another process sent needs no report; our timer's is none of
+    // those.
     let foreign = sent && sender != watch.pid && CRASHED.load(Ordering::Relaxed) != thread;
     if sys::process::id() as i32 != watch.pid || foreign {
         return end_by(signal);

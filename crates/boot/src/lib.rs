@@ -1,10 +1,10 @@
 //! How a process learns which rank of which job it is.
 //!
-//! `mpirun` makes the job's segment, and its children inherit the descriptor and two numbers (`OUTBOARD_JOB_FD`,
-//! `OUTBOARD_RANK`, `OUTBOARD_LAUNCHER_PID`). Between `mpirun` and the program there may be others: a shell script, numactl, a
-//! debugger, a Python that closes descriptors. So a process is its rank if it can get at the segment and is the first to
-//! claim the rank's page; a descendant of a process that has claimed it already (a program started by a rank) is a job
-//! of its own. Without `mpirun`, a program is a job of one.
+//! `mpirun` makes the job's segment, and its children inherit the descriptor and two numbers
+//! (`OUTBOARD_JOB_FD`, `OUTBOARD_RANK`, `OUTBOARD_LAUNCHER_PID`). Other programs may stand between `mpirun`
+//! and the rank: a shell script, numactl, a debugger, a Python that closes descriptors. So a process is its
+//! rank if it can open the segment and is the first to claim the rank's page. A program that a rank started
+//! finds the page claimed and is a job of its own. Without `mpirun`, a program is a job of one.
 //!
 //! Read next: `member.rs` (life in the job: join, leave, abort), `claim.rs` (finding the segment),
 //! `build.rs` (that all are of one build), `crash.rs` (what a rank says that a signal ends).

@@ -29,8 +29,8 @@ pub struct Membership {
     pub alone: bool,
 }
 
-/// Enters the job: finds the rank and publishes the process. Waits for nobody. Once per process; a second call is an error where `mpirun`
-/// started this process, because its rank is taken.
+/// Enters the job: finds the rank and publishes the process. Waits for nobody. Once per process; a second
+/// call is an error where `mpirun` started this process, because its rank is taken.
 pub fn join() -> Result<Membership> {
     let settings = settings::load()?;
     claim::simulate(settings);
@@ -42,7 +42,8 @@ pub fn join() -> Result<Membership> {
             Membership { segment, rank, first, size, tuning, alone: false }
         }
         Claim::Alone => {
-            // A descendant of one of our ranks has our variables too, beside those that `mpirun` sets for others' sake.
+            // A descendant of one of our ranks has our variables, too, and those that `mpirun` sets for other
+            // libraries.
             if settings.job_fd.is_none()
                 && let Some(other) = settings::foreign::launcher()
             {
@@ -150,7 +151,7 @@ impl Membership {
         page.set_state(State::Running);
     }
 
-    /// Says that this rank has come to MPI_Init, which all processes of its world call. The last wakes those that make progress meanwhile.
+    /// Counts this rank at MPI_Init, which all processes of its world call. The last one wakes the others.
     pub fn come(&self) {
         self.world().born.arrive();
         if self.has_all() {
@@ -174,8 +175,8 @@ impl Membership {
         Ok(())
     }
 
-    /// Says that this rank has reached MPI_Finalize with all its operations done. Its caller keeps making progress for
-    /// others until [`Membership::may_leave`], then calls [`Membership::leave`].
+    /// Says that this rank has reached MPI_Finalize with all its operations done. Its caller keeps making
+    /// progress for others until [`Membership::may_leave`], then calls [`Membership::leave`].
     pub fn arrive(&self) {
         self.world().leaving.arrive();
         // Those of other worlds may be waiting for us in their MPI_Finalize.
@@ -184,19 +185,21 @@ impl Membership {
         }
     }
 
-    /// Whether all connected processes have arrived at MPI_Finalize (MPI 5.0, section 11.2.2), so that nobody needs this process's
-    /// memory any more. True too when the job is being ended: nobody will arrive then.
+    /// Whether all connected processes have arrived at MPI_Finalize (MPI 5.0, section 11.2.2), so that nobody
+    /// needs this process's memory any more. True too when the job is being ended: nobody will arrive then.
     pub fn may_leave(&self) -> bool {
         let arrived = |first: u32| self.segment.world(first).has_arrived();
         arrived(self.first) && self.segment.connected(self.first).into_iter().all(arrived)
             || self.world().aborted().is_some()
     }
 
-    /// Ends membership after [`Membership::may_leave`] (waiting for it, asleep, if need be): the first rank prints the counters if
-    /// OUTBOARD_STATS is set, the trace is written, and the rank is marked as finalized. From then on the process may exit.
+    /// Ends membership after [`Membership::may_leave`] (waiting for it, asleep, if need be): the first rank
+    /// prints the counters if OUTBOARD_STATS is set, the trace is written, and the rank is marked as
+    /// finalized. From then on the process may exit.
     pub fn leave(&self) {
         let world = self.world();
-        // Who only has sessions need not wait for a rank that has not called MPI, and perhaps never will.
+        // A process with sessions only need not wait for a rank that has not called MPI, and perhaps never
+        // will.
         let is_here =
             |rank: &LocalRank| matches!(self.segment.rank(*rank).state(), State::Running | State::Finalized);
         let joined = || self.segment.members(self.first).filter(is_here).count();
@@ -223,8 +226,8 @@ impl Membership {
         }
     }
 
-    /// Ends the whole job (MPI 5.0, section 9.9, MPI_Abort): publishes the code, wakes everybody, and exits. `mpirun` prints
-    /// the line and ends the other ranks; alone, this prints it.
+    /// Ends the whole job (MPI 5.0, section 9.9, MPI_Abort): publishes the code, wakes everybody, and exits.
+    /// `mpirun` prints the line and ends the other ranks; alone, this prints it.
     pub fn abort(&self, code: i32) -> ! {
         self.segment.abort(self.rank, code);
         if self.alone {
@@ -242,7 +245,7 @@ impl Membership {
     }
 }
 
-/// Prints the statistics of the world that begins with rank `first`, unless nobody wants them or they have been told.
+/// Prints the statistics of the world that begins with rank `first`, once, if OUTBOARD_STATS is set.
 pub fn tell(segment: &Segment, first: u32) {
     if segment.world(first).statistics.swap(0, Ordering::Relaxed) != 0 {
         // In one piece: others may be printing.
@@ -250,7 +253,7 @@ pub fn tell(segment: &Segment, first: u32) {
     }
 }
 
-/// The counters of all ranks of a world, and of the proxies, as a table; and a sentence for each function and comm.
+/// A table of the counters of a world's ranks and of the proxies, and a sentence for each function and comm.
 fn statistics(segment: &Segment, first: u32) -> String {
     let members = || segment.members(first).map(|rank| segment.rank(rank));
     let ranks: Vec<_> = members().map(|page| &*page.counters).collect();
@@ -261,7 +264,7 @@ fn statistics(segment: &Segment, first: u32) -> String {
     format!("after {age:.3} s of wall time:\n{table}{}", telemetry::summary::sentences(&operations))
 }
 
-/// Exits without running the program's exit handlers, which could wait for other ranks, but with its output written.
+/// Writes the program's output and exits. Its exit handlers do not run: they could wait for other ranks.
 fn exit(code: i32) -> ! {
     // SAFETY: a null stream means all streams; none is a Rust object.
     unsafe { libc::fflush(std::ptr::null_mut()) };

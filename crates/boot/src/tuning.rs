@@ -1,4 +1,4 @@
-//! The values of this process that were chosen by measurement: the job's table, and over it what the settings say.
+//! The measured values that this process uses: those of the job's table, unless a setting says otherwise.
 
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;

@@ -90,8 +90,8 @@ impl Basic {
         use Basic::*;
         [
             I8, I16, I32, I64, U8, U16, U32, U64, F16, F32, F64, LongDouble, F128, C16, C32, C64, CLongDouble,
-            L8, L16, L32, L64, L128, Byte, F32I32, F64I32, I64I32, I32I32, I16I32, LongDoubleI32, F32F32, F64F64,
-            I128, C128, Char, WChar, Packed,
+            L8, L16, L32, L64, L128, Byte, F32I32, F64I32, I64I32, I32I32, I16I32, LongDoubleI32, F32F32,
+            F64F64, I128, C128, Char, WChar, Packed,
         ]
     };
 

@@ -1,4 +1,4 @@
-//! The predefined reductions against their definition, element by element, also with the result over an operand.
+//! The predefined reductions against their definition by elements, also with the result over an operand.
 
 use half::f16;
 use outboard_datatype::{
@@ -119,7 +119,7 @@ fn pair(op: PredefinedOp, basic: Basic, a: &[u8], b: &[u8]) -> Vec<u8> {
     if left { a.to_vec() } else { b.to_vec() }
 }
 
-/// Small numbers, so that ties occur, products stay finite, and no operation rounds differently in another order.
+/// Small numbers: ties occur, products stay finite, and every order of operations rounds alike.
 fn random_elements(basic: Basic, count: usize, random: &mut SmallRng) -> Vec<u8> {
     use Basic::*;
     let scalar = |basic: Basic, n: i32| -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! Random nested datatypes against the definition: a typemap written out entry by entry (MPI 5.0, sections 5.1.1 to 5.1.7).
+//! Random nested datatypes against the definition: a typemap as a list (MPI 5.0, sections 5.1.1 to 5.1.7).
 
 use outboard_datatype::{
     self as datatype, Basic, Buffer, DISTRIBUTE_BLOCK, DISTRIBUTE_CYCLIC, DISTRIBUTE_DEFAULT, Datatype,
@@ -254,7 +254,8 @@ fn span(bytes: &mut [u8]) -> Span {
     unsafe { Span::claim(bytes.as_mut_ptr().expose_provenance(), bytes.len()) }
 }
 
-/// Memory that holds `count` elements, where each byte of data lies in it (in packed order), and the elements' address.
+/// Memory that holds `count` elements, where each byte of data lies in it (in packed order), and the
+/// elements' address.
 fn place(map: &Map, count: usize) -> (Vec<u8>, Vec<usize>, i64) {
     let extent = bounds(map).1;
     let data: Vec<i64> = (0..count as i64)
@@ -272,7 +273,9 @@ fn place(map: &Map, count: usize) -> (Vec<u8>, Vec<usize>, i64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 12 } else { 600 }, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 12 } else { 600 }, failure_persistence: None, ..ProptestConfig::default()
+    })]
 
     #[test]
     fn datatypes_are_their_typemaps(t in any_type(), count in 0usize..4, cuts in (0.0f64..1.0, 0.0f64..1.0)) {

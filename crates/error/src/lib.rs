@@ -1,8 +1,8 @@
 //! What went wrong, as an MPI error class and one sentence with the facts.
 //!
-//! Whoever first knows of an error writes its sentence: ranks, tag, bytes, and what to do. Nobody above rewrites it; the
-//! `abi` crate only puts "rank 3, MPI_Recv on comm world: " before it and calls the error handler.
-//! The numbers are those of the MPI-5.0 standard ABI (MPI 5.0, section 20.3); another ABI translates them.
+//! The code that finds an error writes its sentence: ranks, tag, bytes, and what to do. No caller rewrites
+//! it; the `abi` crate puts "rank 3, MPI_Recv on comm world: " before it and calls the error handler. The
+//! numbers are those of the MPI-5.0 standard ABI (MPI 5.0, section 20.3); another ABI translates them.
 #![forbid(unsafe_code)]
 
 macro_rules! classes {
@@ -92,7 +92,8 @@ classes! {
     Abi = 62,
 }
 
-/// An error class and the sentence that explains it. One word wide, so that a `Result` that says nothing else is a register.
+/// An error class and the sentence that explains it. One word wide, so that a `Result<()>` fits in a
+/// register.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.message)]
 pub struct Error(Box<Facts>);
@@ -104,7 +105,7 @@ pub struct Facts {
     pub class: Class,
     /// What the MPI call returns instead: a code that a function of the program returned to us.
     pub code: Option<i32>,
-    /// One sentence with the facts: who, which arguments, how many bytes, and what would be right.
+    /// One sentence with the facts: which ranks and arguments, how many bytes, and what would be right.
     pub message: String,
 }
 
@@ -148,7 +149,8 @@ macro_rules! fail {
     };
 }
 
-/// Makes an error out of the way. What the sentence shows is moved there, so that it need not lie in memory until it goes wrong.
+/// Makes an error, in a cold function that takes the sentence's values, so that the hot one keeps them in
+/// registers.
 #[cold]
 #[inline(never)]
 pub fn late(make: impl FnOnce() -> Error) -> Error {

@@ -360,7 +360,9 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig {
+            cases: 400, failure_persistence: None, ..ProptestConfig::default()
+        })]
 
         // Goal: every kind of write and read moves just the bytes of the view. Method: an array of bytes is
         // the model of the file.
@@ -372,7 +374,8 @@ mod tests {
         ) {
             let switch = [Switch::Automatic, Switch::Enable, Switch::Disable][switch];
             let hints = Arc::new(Hints {
-                ds_read: switch, ds_write: switch, read_buffer_bytes: block_bytes, write_buffer_bytes: block_bytes,
+                ds_read: switch, ds_write: switch,
+                read_buffer_bytes: block_bytes, write_buffer_bytes: block_bytes,
                 ..Hints::default()
             });
             let memory = if gapless { layout(&[(0, step)], step) } else { layout(&memory, step) };

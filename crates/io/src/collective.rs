@@ -6,8 +6,8 @@
 //! carries no offsets. A round is exchanged while the one before is written, or the next is read.
 //!
 //! Invariants: holes are left alone (`access.rs`); all ranks return one outcome. Each access has its own
-//! context, since the steps of several accesses have no common order; those of blocking accesses have one, and
-//! go through the file's queue once it is open.
+//! context, since the steps of several accesses have no common order; those of blocking accesses have one,
+//! and go through the file's queue once it is open.
 
 use crate::access::{Transfer, Way, rewrite};
 use crate::collective_buffer::{CollectiveBuffer, part, slices};
@@ -102,7 +102,7 @@ const VERDICT_BYTES: usize = 256;
 const SPARSE: u64 = 16;
 /// The caller itself moves up to this many bytes: the page cache answers before another thread could start.
 pub(crate) const AT_ONCE_BYTES: u64 = 64 << 10;
-/// A rank that only waits moves up to this many bytes itself, without a look at its peers: about a millisecond.
+/// A waiting rank moves up to this many bytes between two looks at its peers: about a millisecond.
 pub const WAITING_BYTES_MAX: u64 = 4 << 20;
 
 impl Collective {

@@ -339,13 +339,16 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig {
+            cases: 300, failure_persistence: None, ..ProptestConfig::default()
+        })]
 
         // Method: a list of offsets, byte by byte, answers every question about a view.
         #[test]
         fn views_agree_with_a_list_of_offsets(
             gaps in prop::collection::vec((0i64..5, 1i64..6), 1..6),
-            tail in 0i64..6, lb in -5i64..5, displacement in 0u64..20, from in 0usize..40, bytes in 1usize..60,
+            tail in 0i64..6, lb in -5i64..5, displacement in 0u64..20,
+            from in 0usize..40, bytes in 1usize..60,
         ) {
             let mut at = 0;
             let blocks: Vec<(i64, i64)> = gaps.iter().map(|&(gap, length)| {

@@ -1,5 +1,5 @@
-//! Ranks that share cpus: which rank waits on which, so that who waits gives a cpu away only to somebody who
-//! can use it, and so that each cpu has as many of them as any other.
+//! Ranks that share cpus: on which cpu each rank waits. So a waiting rank yields its cpu only if another rank
+//! can use it, and the ranks are spread evenly over the cpus.
 //!
 //! Invariants: what is read of others may be out of date, and then costs time only. A rank runs where the
 //! user or the kernel allows it, and may be moved by the kernel at any time.
@@ -7,10 +7,8 @@
 use telemetry::{Counter, count};
 use transport::shm::{LocalRank, Segment};
 
-/// Times that a rank gives way between two looks at how many ranks each cpu has. At 16 ranks moved too often:
-/// an 8-byte allreduce of 8 ranks on 2 cpus took 9.6 us, at 64 8.9, and without such looks 16. A rank looks
-/// earlier at first, after its 1st, 2nd, 4th, ... time: ranks begin where the kernel put them, and 23 of 60
-/// short runs of 4 ranks on 2 cpus took twice to three times as long as the others, now none.
+/// Yields of a rank between two looks at how many ranks each cpu has (docs/tuning.md). The first looks come
+/// earlier, after the 1st, 2nd, 4th, ... yield, because ranks begin where the kernel put them.
 const GIVES_BETWEEN: u32 = 64;
 
 /// A rank among those of its world.
@@ -45,9 +43,9 @@ impl Cpus {
         sys::cpu::give_way();
     }
 
-    /// Moves this thread to the cpu on which the fewest ranks wait, if here are two more. For those that only
-    /// wait for a moment the kernel does that late: to it all cpus are busy, and a rank that it wakes goes
-    /// where it ran before, or to who woke it.
+    /// Moves this thread to the cpu on which the fewest ranks wait, if here are two more. The kernel does
+    /// that late for short waits: it sees all cpus busy, and wakes a rank on the cpu where it ran before or
+    /// where its waker runs.
     #[cold]
     fn even_out(&self) {
         let here = self.here();

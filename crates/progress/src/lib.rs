@@ -1,11 +1,12 @@
 //! The only wait loop: spin, yield, sleep.
 //!
-//! A wait polls everything that may bring progress and calls `Idle::wait` after a round that found nothing. Where every
-//! process of the job has a core of its own, a wait spins first. After a moment it yields instead, so that another
-//! program's process can run, and after a while it sleeps. Once a yield has shown that another program wants this core,
-//! waits sleep instead of yielding, for a while. Where processes of the job share cores, a wait yields at once, because
-//! the peer may need this very core; it sleeps only after many yields and a while, since a wake-up costs more than several
-//! of them. Proxies wait in the same way, each for its own time. docs/tuning.md has the measurements.
+//! A wait polls everything that may bring progress and calls `Idle::wait` after a round that found nothing.
+//! Where every process of the job has a core of its own, a wait spins first. After a moment it yields
+//! instead, so that another program's process can run, and later it sleeps. Once a yield has shown that
+//! another program wants this core, waits sleep instead of yielding for some time. Where processes of the job
+//! share cores, a wait yields at once, because the peer may need this core; it sleeps only after many yields,
+//! since a wake-up costs more than several of them. Proxies wait in the same way. docs/tuning.md has the
+//! measurements.
 #![forbid(unsafe_code)]
 
 mod cpus;
@@ -22,8 +23,8 @@ const SPINS: u32 = 8;
 const SPIN_MAX_NS: u64 = 50_000;
 /// After a yield that took longer than this, the core counts as shared with another program.
 const YIELD_MAX_NS: u64 = 100_000;
-/// How long it then counts as shared, and waits sleep: a woken process gets the core at once, a yielding one waits for the
-/// end of the other's time slice.
+/// How long the core then counts as shared. Waits sleep meanwhile: a woken process gets the core at once, a
+/// yielding one after the other's time slice.
 const SHARED_NS: u64 = 100_000_000;
 /// A wait that shall stay awake this long or longer means it, and does not sleep early.
 const ALWAYS_AWAKE: Duration = Duration::from_secs(1);
@@ -99,8 +100,8 @@ impl Idle {
         (self.turns, self.since, self.nap) = (0, 0, NAP_MIN);
     }
 
-    /// Waits a little, after a round of polls that found nothing. `bell` is the doorbell of this process; `still_idle` is
-    /// asked before sleeping on it and must look at everything that others ring it for.
+    /// Waits a little, after a round of polls that found nothing. `bell` is the doorbell of this process;
+    /// `still_idle` is asked before sleeping on it and must look at everything that others ring it for.
     #[inline]
     pub fn wait(&mut self, bell: &Doorbell, still_idle: impl FnOnce() -> bool) -> Turn {
         self.turns = self.turns.saturating_add(1);

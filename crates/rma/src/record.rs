@@ -142,8 +142,8 @@ impl Record {
         self.word(HEAD + LINE * member)
     }
 
-    /// Shuts the latch. Until the answer is dropped, no other process updates memory of the record's owner. Hold
-    /// it briefly.
+    /// Shuts the latch. Until the answer is dropped, no other process updates memory of the record's owner.
+    /// Hold it briefly.
     #[inline(always)]
     pub fn latch(&self) -> Latched<'_> {
         let latch = self.word(LATCH);

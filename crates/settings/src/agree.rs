@@ -4,7 +4,7 @@ use crate::{Scope, Setting, Settings, TABLE, parse};
 
 /// Read by all ranks, which must have the same.
 pub const RANKS: &[Scope] = &[Scope::Job];
-/// Read by whoever makes the job and by the proxies, so that a rank's own values would be without effect.
+/// Read by the process that makes the job and by the proxies; a rank's own value has no effect.
 pub const LAUNCHER: &[Scope] = &[Scope::Launch, Scope::Proxy];
 
 /// A setting that two processes have with different values.

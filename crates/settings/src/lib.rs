@@ -1,9 +1,10 @@
-//! Settings: every knob of the library, from one table (`tables/settings.toml`), read from the environment once.
+//! Settings: one table (`tables/settings.toml`) has them all; they are read from the environment once.
 //!
-//! `load` reads and checks; MPI_Init and `mpirun` call it and report its error. `get` is for everybody else: a plain
-//! reference. Nothing else in the library looks at the environment, so `outboard info` tells the whole truth.
+//! `load` reads and checks; MPI_Init and `mpirun` call it and report its error. All other code calls `get`.
+//! Nothing else in the library reads the environment, so `outboard info` shows all that matters.
 //!
-//! Read next: `value.rs` (units and bounds), `agree.rs` (what processes must have alike), `foreign.rs` (the few variables of others that concern us).
+//! Read next: `value.rs` (units and bounds), `agree.rs` (what processes must have alike), `foreign.rs` (the
+//! few variables of others that concern us).
 #![forbid(unsafe_code)]
 
 use std::sync::OnceLock;
@@ -18,8 +19,7 @@ mod value;
 pub use generated::*;
 pub use value::{Kind, Scope, Setting, bytes, list};
 
-/// The settings of this process; the defaults where the environment was refused by [`load`], which whoever starts the
-/// library calls first.
+/// The settings of this process; the defaults if [`load`] refused the environment.
 pub fn get() -> &'static Settings {
     static DEFAULTS: OnceLock<Settings> = OnceLock::new();
     load().unwrap_or_else(|_| DEFAULTS.get_or_init(Settings::default))
@@ -32,7 +32,7 @@ impl Default for Settings {
     }
 }
 
-/// Reads the environment (once per process); a bad value is an error whose sentence names the variable and what is allowed.
+/// Reads the environment, once per process. The error of a bad value names the variable and what is allowed.
 pub fn load() -> Result<&'static Settings> {
     static LOADED: OnceLock<Result<Settings>> = OnceLock::new();
     LOADED.get_or_init(|| parse(&environment())).as_ref().map_err(Error::clone)
@@ -43,7 +43,7 @@ pub fn parse(variables: &[(String, String)]) -> Result<Settings> {
     Settings::read(&value::Values::new(TABLE, variables))
 }
 
-/// A sentence for each variable of the environment that begins with OUTBOARD_ but is no setting, with the nearest that
+/// A sentence for each variable that begins with OUTBOARD_ but is no setting; it names the nearest one that
 /// is. `mpirun` prints them once for the job.
 pub fn unknown() -> Vec<String> {
     unknown_among(&environment())

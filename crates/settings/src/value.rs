@@ -61,7 +61,8 @@ const MICROSECOND_UNITS: &[(&str, u64)] = &[("s", 1_000_000), ("ms", 1000), ("us
 const NO_UNITS: &[(&str, u64)] = &[("", 1)];
 
 impl Kind {
-    /// The number that a text means, in the unit that the setting's name ends with; nothing where the kind is no number.
+    /// The number that a text means, in the unit at the end of the setting's name; `None` if the kind is no
+    /// number.
     pub fn number(&self, text: &str) -> Option<u64> {
         u64::from_text(self, text).ok()
     }
@@ -147,7 +148,7 @@ impl FromText for String {
     }
 }
 
-/// `0,2-3` as `[0, 2, 3]`, at most 65536 numbers; the form of `OUTBOARD_*` lists and of `mpirun --proxy-cores`.
+/// `0,2-3` as `[0, 2, 3]`, at most 65536 numbers: lists in settings and in `mpirun --proxy-cores`.
 pub fn list(text: &str) -> Result<Vec<u64>, String> {
     let one = |word: &str| word.trim().parse::<u64>().map_err(|_| format!("{word:?} is not a whole number"));
     let mut all = Vec::new();
@@ -175,7 +176,7 @@ fn number(text: &str, units: &[(&str, u64)], min: u64, max: u64) -> Result<u64, 
         return Err("not a number".into());
     }
     let unit = text[digits..].trim();
-    // MPI users write 16K and 16KB as often as 16KiB; memory comes in powers of two, so all three mean the same.
+    // MPI users write 16K and 16KB as often as 16KiB; all three mean the power of two.
     let alike = |name: &str| {
         let short = name.trim_end_matches("iB");
         unit.eq_ignore_ascii_case(name)

@@ -4,8 +4,8 @@ use std::io::Result;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Arranges that what `command` starts leads a process group of its own, has no signal blocked, runs on `cpus` (anywhere if
-/// empty), and is killed when the calling thread ends, however that happens.
+/// Arranges that what `command` starts leads a process group of its own, has no signal blocked, runs on
+/// `cpus` (anywhere if empty), and is killed when the calling thread ends, however that happens.
 pub fn tie(command: &mut Command, cpus: &[usize]) {
     let parent = std::process::id();
     let cpus = cpus.to_vec();
@@ -19,7 +19,7 @@ pub fn tie(command: &mut Command, cpus: &[usize]) {
         }
         if cpus.is_empty() { Ok(()) } else { crate::cpu::pin(&cpus) }
     };
-    // SAFETY: between fork and exec the closure makes system calls only: it takes no lock and allocates nothing.
+    // SAFETY: between fork and exec the closure makes system calls only, without locks or allocations.
     unsafe { command.pre_exec(prepare) };
 }
 

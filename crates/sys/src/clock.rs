@@ -1,4 +1,5 @@
-//! Clocks, in nanoseconds. By the C library and not by rustix, which reads the kernel's page of code itself: valgrind hides that.
+//! Clocks, in nanoseconds. From the C library: rustix reads the kernel's page of code itself, which valgrind
+//! hides.
 
 /// Nanoseconds of a clock that never goes back and that all processes of the node share (CLOCK_MONOTONIC).
 pub fn now() -> u64 {

@@ -28,8 +28,8 @@ pub fn current() -> usize {
     cpu.max(0) as usize
 }
 
-/// Between two looks at memory that another core writes: ends the first before the second begins. Otherwise many looks are under way at once, all of
-/// which the processor takes back when the memory changes.
+/// A pause between two loads of memory that another core writes. Without it many loads are under way at once,
+/// and the processor takes all of them back when the memory changes.
 #[inline(always)]
 pub fn look_again() {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

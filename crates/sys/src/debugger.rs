@@ -1,4 +1,4 @@
-//! The MPIR process acquisition interface: by these names debuggers find the processes of a job in its `mpirun`.
+//! The MPIR process acquisition interface: debuggers find a job's processes by these names in `mpirun`.
 
 #![allow(non_upper_case_globals, non_snake_case)]
 
@@ -41,7 +41,8 @@ pub extern "C" fn MPIR_Breakpoint() {
     std::hint::black_box(&MPIR_debug_state);
 }
 
-/// Shows the processes (program, pid) of a job on `host`. An earlier table stays in memory, as a debugger may be reading it.
+/// Shows the processes (program, pid) of a job on `host`. An earlier table stays in memory, as a debugger may
+/// be reading it.
 pub fn show_processes(host: &str, processes: &[(String, i32)]) {
     let text = |text: &str| CString::new(text).unwrap_or_default().into_raw();
     let table: Vec<Description> = processes

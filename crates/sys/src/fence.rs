@@ -1,8 +1,8 @@
 //! A fence with a cheap side and a dear one: membarrier(2), since Linux 4.16.
 //!
-//! Where each of two threads stores something and then looks at what the other stores, both must fence in between, or both
-//! may miss the other's store. If one of them does so a million times for each time that the other does, the rare one can
-//! fence for both: the kernel then has every thread that runs in a process that has joined execute a fence at some instant.
+//! If two threads each store something and then load what the other stores, both need a fence in between;
+//! else both may miss the other's store. If one of them does so far more often, the rare one can fence for
+//! both: the kernel then has every running thread of the processes that have joined execute a fence.
 
 use std::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
 
@@ -32,9 +32,9 @@ pub fn light() {
     }
 }
 
-/// The rare side, for processes of which either all have tried to join or none: some microseconds, and an interrupt for every core
-/// where one runs that has joined; an ordinary fence in a process that has not tried. False if others may not have been
-/// reached: they could join, and this process may do less than they.
+/// The rare side: some microseconds, and an interrupt for every core where a joined process runs; an ordinary
+/// fence in a process that has not tried to join. All processes must have tried, or none. False if others may
+/// not have been reached: they could join, and this process may do less than they.
 pub fn heavy() -> bool {
     fence(Ordering::SeqCst);
     !TRIED.load(Ordering::Relaxed) || membarrier(GLOBAL_EXPEDITED)

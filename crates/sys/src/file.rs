@@ -1,7 +1,7 @@
 //! Files at offsets: whole reads and writes of spans, byte-range locks, allocation.
 //!
-//! Interruptions and short transfers are dealt with here: a read that returns less has met the end of the file, and a write that returns
-//! has written all. Nothing here keeps a file position.
+//! Interruptions and short transfers are dealt with here: a read that returns less has met the end of the
+//! file, and a write that returns has written all. Nothing here keeps a file position.
 
 use crate::Span;
 use std::fs::File;
@@ -9,10 +9,10 @@ use std::io::{Error, Result};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 
-/// Bytes handed to one system call: Linux moves at most 0x7ffff000, and a round number keeps the pieces aligned.
+/// Bytes of one system call. Linux moves at most 0x7ffff000; a round number keeps the pieces aligned.
 const CALL_BYTES: usize = 1 << 30;
 
-/// Who else may hold a lock on the same bytes.
+/// Which other locks the same bytes may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
     /// Other shared ones.
@@ -27,7 +27,8 @@ pub fn read_at(file: &File, to: Span, offset: u64) -> Result<usize> {
     while done < to.bytes() {
         let piece = to.slice(done, (to.bytes() - done).min(CALL_BYTES));
         let at = position(offset, done)?;
-        // SAFETY: the span was claimed mapped and writable (contract of `Span::claim`); the descriptor is open while `file` lives.
+        // SAFETY: the span was claimed mapped and writable (contract of `Span::claim`); the descriptor is
+        // open while `file` lives.
         let moved = unsafe { libc::pread(file.as_raw_fd(), piece.address() as *mut _, piece.bytes(), at) };
         match moved {
             0 => break,
@@ -44,7 +45,8 @@ pub fn write_at(file: &File, from: Span, offset: u64) -> Result<()> {
     while done < from.bytes() {
         let piece = from.slice(done, (from.bytes() - done).min(CALL_BYTES));
         let at = position(offset, done)?;
-        // SAFETY: the span was claimed mapped (contract of `Span::claim`); the descriptor is open while `file` lives.
+        // SAFETY: the span was claimed mapped (contract of `Span::claim`); the descriptor is open while
+        // `file` lives.
         let moved = unsafe { libc::pwrite(file.as_raw_fd(), piece.address() as *const _, piece.bytes(), at) };
         match moved {
             0 => return Err(Error::from_raw_os_error(libc::ENOSPC)),
@@ -55,8 +57,8 @@ pub fn write_at(file: &File, from: Span, offset: u64) -> Result<()> {
     Ok(())
 }
 
-/// Waits until nobody else's lock stands against this one, and takes it. Locks belong to the open file: the threads that share it
-/// do not exclude each other.
+/// Waits until no other lock conflicts with this one, and takes it. A lock belongs to the open file: threads
+/// that share the file do not exclude each other.
 pub fn lock(file: &File, lock: Lock, offset: u64, bytes: u64) -> Result<()> {
     let kind = if lock == Lock::Shared { libc::F_RDLCK } else { libc::F_WRLCK };
     range_lock(file, kind, offset, bytes)
@@ -79,7 +81,8 @@ fn range_lock(file: &File, kind: libc::c_int, offset: u64, bytes: u64) -> Result
         l_pid: 0,
     };
     loop {
-        // SAFETY: the descriptor is open while `file` lives, and `range` is a live flock, which the call only reads.
+        // SAFETY: the descriptor is open while `file` lives, and `range` is a live flock, which the call only
+        // reads.
         match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLKW, &range) } {
             0 => return Ok(()),
             _ => resume()?,

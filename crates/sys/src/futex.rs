@@ -16,7 +16,7 @@ pub enum Woken {
     TimedOut,
 }
 
-/// Sleeps while `word` is `expected`, until somebody wakes or `timeout` is over. May return early: look again.
+/// Sleeps while `word` is `expected`, until a wake-up or `timeout`. May return early: look again.
 pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Woken {
     let time = timeout.map(|t| Timespec {
         tv_sec: t.as_secs().min(i64::MAX as u64) as i64,

@@ -44,7 +44,7 @@ pub fn inherited(number: i32) -> Result<OwnedFd> {
     if number < 0 || !std::fs::exists(format!("/proc/self/fd/{number}"))? {
         return Err(std::io::Error::from_raw_os_error(libc::EBADF));
     }
-    // SAFETY: it is open, and whoever started us left it to us by its number.
+    // SAFETY: it is open, and the process that started us left it to us by its number.
     let fd = unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(number) };
     inheritable(&fd, false)?;
     Ok(fd)

@@ -1,4 +1,4 @@
-//! Other processes: watching and killing them without mistaking a reused pid, and who may read our memory.
+//! Other processes: watching and killing them safely despite reused pids, and letting them read our memory.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal};
@@ -30,7 +30,8 @@ impl Process {
         Ok(Process { fd: rustix::process::pidfd_open(pid, PidfdFlags::empty())? })
     }
 
-    /// Whether it has ended (reaped or not), waiting up to `timeout`: `Some(ZERO)` only looks, `None` waits for ever.
+    /// Whether it has ended (reaped or not). Waits up to `timeout`: `Some(ZERO)` only looks, `None` is for
+    /// ever.
     pub fn ended(&self, timeout: Option<Duration>) -> Result<bool> {
         let time = timeout.map(|t| Timespec { tv_sec: t.as_secs() as i64, tv_nsec: t.subsec_nanos().into() });
         let mut list = [PollFd::new(&self.fd, PollFlags::IN)];
@@ -64,8 +65,8 @@ impl AsFd for Process {
     }
 }
 
-/// Lets process `pid` and its descendants read and write our memory where the Yama security module would refuse it
-/// (ptrace_scope 1). Without Yama there is nothing to allow, which is not an error.
+/// Lets process `pid` and its descendants read and write our memory where the Yama security module would
+/// refuse it (ptrace_scope 1). Without Yama there is nothing to allow, which is not an error.
 pub fn allow_access_by(pid: u32) -> Result<()> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let pid = pid.ok_or(std::io::Error::from_raw_os_error(libc::ESRCH))?;
@@ -83,15 +84,16 @@ pub fn allow_access_by_all() -> Result<()> {
     }
 }
 
-/// Sends SIGCHLD, which whoever does not expect it ignores: `mpirun` then looks whether there is news.
+/// Sends SIGCHLD, which a process without a handler for it ignores; `mpirun` then looks whether there is
+/// news.
 pub fn nudge(pid: u32) -> Result<()> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let pid = pid.ok_or(std::io::Error::from_raw_os_error(libc::ESRCH))?;
     Ok(rustix::process::kill_process(pid, Signal::CHILD)?)
 }
 
-/// Has the kernel kill this process when the thread that started it ends. The caller must then check that `parent()` is
-/// still who it should be, for it may have ended before.
+/// Has the kernel kill this process when the thread that started it ends. The caller must then check that
+/// `parent()` is the process it expects: the parent may have ended before.
 pub fn die_with_parent() -> Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?)
 }

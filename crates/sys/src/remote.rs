@@ -1,10 +1,10 @@
-//! Reading and writing another process's memory (process_vm_readv, process_vm_writev): one copy, no help from its owner.
+//! Cross-memory attach (process_vm_readv, process_vm_writev): one copy, without help from the memory's owner.
 
 use crate::Span;
 use std::io::{Error, Result};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// A piece of another process's memory: address and bytes. Whether it is mapped there is checked by the kernel.
+/// A piece of another process's memory: address and bytes. The kernel checks that it is mapped.
 pub type Piece = (usize, usize);
 
 /// Copies the bytes of `remote`, in order, into `local`, in order; both must have the same total.
@@ -28,9 +28,9 @@ pub fn refuse_from(bytes: usize) {
     REFUSED_FROM.store(bytes, Ordering::Relaxed);
 }
 
-/// Whether other processes may reach private memory of this one that begins with `first`, ends with `last`, and has `bytes` bytes: not where
-/// it is a device's memory, or of memfd_secret. Tried for real on its two ends, by 5 us of system call, and remembered: a buffer that is
-/// used again is not tried again.
+/// Whether other processes may reach private memory of this one that begins with `first`, ends with `last`,
+/// and has `bytes` bytes: not a device's memory, nor memfd_secret's. Tries it on the two ends, a system call
+/// of 5 us, and remembers buffers that were reached.
 pub fn attachable(first: Span, last: Span, bytes: usize) -> bool {
     if bytes == 0 || bytes >= REFUSED_FROM.load(Ordering::Relaxed) {
         return bytes == 0;
@@ -45,7 +45,7 @@ pub fn attachable(first: Span, last: Span, bytes: usize) -> bool {
     let mut bytes = [0; 2];
     // SAFETY: the array outlives the one call that uses the span.
     let into = unsafe { Span::claim(bytes.as_mut_ptr() as usize, 2) };
-    // Other errors mean that nothing is reached, which those find out who try.
+    // After other errors nothing can be reached at all; the transfer itself will report that.
     let refused = read(std::process::id(), &[(first.address(), 1), (end, 1)], &[into])
         .is_err_and(|error| error.raw_os_error() == Some(libc::EFAULT));
     if !refused {
@@ -54,8 +54,8 @@ pub fn attachable(first: Span, last: Span, bytes: usize) -> bool {
     !refused
 }
 
-/// Pieces handed to one system call. The kernel takes up to 1024 (UIO_MAXIOV); 64 fit on the stack, and beyond a few the
-/// cost is in the pages, not in the call.
+/// Pieces of one system call. The kernel takes up to 1024 (UIO_MAXIOV); 64 fit on the stack, and more would
+/// save nothing, since the pages cost the time.
 const PIECES: usize = 64;
 
 #[derive(Clone, Copy)]

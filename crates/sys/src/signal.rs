@@ -3,16 +3,17 @@
 use std::io::Result;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// A stream of the signals that were asked for. They are blocked in the thread that made it and in all threads that it
-/// starts afterwards, so the stream is the only place where they arrive.
+/// A stream of the signals that were asked for. They are blocked in the thread that made it and in all
+/// threads that it starts afterwards, so the stream is the only place where they arrive.
 #[derive(Debug)]
 pub struct Signals {
     fd: OwnedFd,
 }
 
 impl Signals {
-    /// Takes over `signals` (numbers). To be called before other threads start. One that is ignored stays so, as `nohup` and a
-    /// shell's `&` want it; but whoever ignores SIGCHLD never learns how a child ended, so that one is no longer ignored.
+    /// Takes over `signals` (numbers). Call it before other threads start. An ignored signal stays ignored,
+    /// as `nohup` and a shell's `&` want it, except SIGCHLD: a process that ignores it never learns how a
+    /// child ended.
     pub fn take(signals: &[i32]) -> Result<Signals> {
         if signals.contains(&libc::SIGCHLD) {
             // SAFETY: SIG_DFL runs no code of ours.
@@ -66,17 +67,19 @@ fn set_of(signals: &[i32]) -> libc::sigset_t {
     set
 }
 
-/// Keeps signals away from the calling thread: for threads of our own inside a user's program, whose handlers expect its threads.
+/// Blocks all signals in the calling thread. For our threads in a user's program: its handlers expect its own
+/// threads.
 pub fn block_all() {
     let mut set = std::mem::MaybeUninit::uninit();
     // SAFETY: sigfillset initialises the whole set.
     unsafe { libc::sigfillset(set.as_mut_ptr()) };
-    // SAFETY: `set` was initialised just now; the old mask is not asked for. It cannot fail with a valid first argument.
+    // SAFETY: `set` is initialised; the old mask is not asked for. With a valid first argument it cannot
+    // fail.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, set.as_ptr(), std::ptr::null_mut()) };
 }
 
-/// Lets all signals arrive again in the calling thread: a program must not start with the signals blocked that its parent
-/// takes from a stream. Allocates nothing and takes no lock.
+/// Lets all signals arrive again in the calling thread: a program must not start with the signals blocked
+/// that its parent takes from a stream. Allocates nothing and takes no lock.
 pub(crate) fn unblock_all() -> Result<()> {
     let set = set_of(&[]);
     // SAFETY: `set` is a live, initialised set; the old mask is not asked for.

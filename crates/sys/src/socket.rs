@@ -1,4 +1,5 @@
-//! Bytes through a socket of the program, without waiting. A descriptor that is no socket is an error, and a closed one no signal.
+//! Bytes through a socket of the program, without waiting. A descriptor that is no socket is an error; a peer
+//! that has closed raises no signal.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags};

@@ -16,7 +16,8 @@ pub enum Place {
     Across,
 }
 
-/// Where `cpus` are among the instances of `kind`; nothing if there are no cpus, or the kernel does not tell of that kind.
+/// Where `cpus` are among the instances of `kind`; `None` without cpus, or if the kernel does not know the
+/// kind.
 pub fn place(kind: &str, cpus: &[usize]) -> Option<Place> {
     place_under(Path::new("/sys/devices/system"), kind, cpus)
 }

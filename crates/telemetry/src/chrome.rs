@@ -1,6 +1,7 @@
 //! The Chrome trace format ("Trace Event Format", Google 2016): one JSON object with a list of events, which
-//! chrome://tracing and ui.perfetto.dev show. A rank is a process of the picture with its number as pid; proxy `p` has pid
-//! 1000000 + p. Times are microseconds of the machine's monotonic clock, the same for all processes of a node.
+//! chrome://tracing and ui.perfetto.dev show. A rank is a process of the picture with its number as pid;
+//! proxy `p` has pid 1000000 + p. Times are microseconds of the machine's monotonic clock, the same for all
+//! processes of a node.
 
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -66,8 +67,8 @@ fn push(events: &mut Vec<Value>, (pid, index): (u64, usize), record: &Record, wh
     });
     match what {
         Event::Operation { .. } => {
-            // Several operations are under way at once, so their bars may cross: an asynchronous pair instead of a nested bar. One that has not
-            // completed has no second half.
+            // The bars of several operations may cross, so each is an asynchronous pair instead of a nested
+            // bar. An operation that has not completed has no second half.
             event["id2"] = json!({"local": format!("{pid}.{index}")});
             event["ph"] = "b".into();
             let mut last = event.clone();

@@ -1,9 +1,8 @@
-//! Timed facts, kept in a mapped file while OUTBOARD_TRACE is set, so that they outlive the process however it ends.
+//! Timed events, in a mapped file while OUTBOARD_TRACE is set: they outlive the process however it ends.
 //!
-//! A fact without duration is an `event`; one with is `let begun = begin(); ...; end(begun, Event::..)`. What may never end, an MPI
-//! call or an operation, is opened and closed: its record is there from its beginning. Where tracing is off, `begin` returns 0 after
-//! one load and `end` does nothing with that. While tracing, a short lock guards the records: a trace is asked for by name,
-//! and its cost is known.
+//! An instant is an `event`; a duration is `let begun = begin(); ...; end(begun, Event::..)`. What may never
+//! end, an MPI call or an operation, is opened and closed, so its record exists from its beginning. Without
+//! tracing, `begin` returns 0 after one load, and `end` ignores it. With tracing, a lock guards the records.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -50,7 +49,7 @@ pub fn part(file: &Path, who: Who) -> PathBuf {
     path.into()
 }
 
-/// Keeps events from now on, at most `capacity`, for `file`: in a part of it, or where this process is `alone`, to be written whole.
+/// Keeps events from now on, at most `capacity`, for `file`: in a part of it, or, if `alone`, for the whole.
 pub fn trace(who: Who, file: &Path, alone: bool, capacity: usize) -> std::io::Result<()> {
     let path = part(file, who);
     let part = File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
@@ -142,8 +141,7 @@ impl Trace {
     }
 }
 
-/// Ends tracing; of a process alone, writes the file that was given to [`trace`]. Nothing where tracing is off. The process's last
-/// word: called at finalize, when the job is ended, or when a proxy ends.
+/// Ends tracing. A process alone writes the file that was given to [`trace`]. Does nothing without tracing.
 pub(crate) fn write() -> std::io::Result<()> {
     TRACING.store(false, Ordering::Relaxed);
     let Some(trace) = lock().take() else { return Ok(()) };

@@ -1,10 +1,11 @@
 //! Counters that are always on, and events while tracing.
 //!
-//! A counter is a 64-bit word of the process's page in the job's segment, so `outboard top` reads a running job without
-//! asking it. One process writes a page, under its one lock, hence a plain load and store; nobody takes a lock or makes a
-//! system call to count. Events cost one branch unless OUTBOARD_TRACE is set, operations one unless that or OUTBOARD_STATS is.
+//! A counter is a 64-bit word of the process's page in the job's segment, so `outboard top` reads a running
+//! job without asking it. One process writes a page, under its lock, so counting is a plain load and store.
+//! Events cost one branch unless OUTBOARD_TRACE is set, operations one unless that or OUTBOARD_STATS is.
 //!
-//! Read next: `counter.rs` (the table of counters), `page.rs`, `operation.rs`, `event.rs`, `chrome.rs` (the file format), `summary.rs`.
+//! Read next: `counter.rs` (the table of counters), `page.rs`, `operation.rs`, `event.rs`, `chrome.rs` (the
+//! file format), `summary.rs`.
 #![forbid(unsafe_code)]
 
 pub mod chrome;
@@ -21,8 +22,8 @@ pub use operation::{Carried, Operation, Operations, Sum, enter, leave, operation
 pub use page::{Page, attach, count, page, set, value};
 pub use record::{Event, Record, Who, decode};
 
-/// Ends tracing. A process alone writes the file that was given to [`event::trace`]. Nothing where tracing is off. The
-/// last call of a process: at finalize, when the job is being ended, or when a proxy ends.
+/// Ends tracing. A process alone writes the file that was given to [`event::trace`]. Does nothing without
+/// tracing. A process calls it last: at finalize, at the job's abort, or at a proxy's end.
 pub fn write_trace() -> std::io::Result<()> {
     operation::close_call();
     event::write()

@@ -1,6 +1,6 @@
-//! Collectives from their start to their completion: a row for each function and comm in the rank's page, so that it can be told what became of
-//! them however the rank ends; and the time that the host spends in MPI meanwhile. Nothing of this is done unless
-//! OUTBOARD_STATS or OUTBOARD_TRACE is set.
+//! Collectives from start to completion: a row for each function and comm in the rank's page, which outlives
+//! the rank, and the time that the host spends in MPI meanwhile. Active only if OUTBOARD_STATS or
+//! OUTBOARD_TRACE is set.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -220,7 +220,7 @@ pub(crate) fn close_call() {
     HOST.with(|host| event::close(host.record.take(), now()));
 }
 
-/// Who carried an operation out.
+/// What carried an operation out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
     /// By which context and number its ranks and proxies know it.
@@ -296,8 +296,8 @@ impl Operation {
         row.add(Sum::HostNs, host);
         if carried.by_proxy {
             let lasted = completed - self.begun;
-            // Calls between its completion and this one are taken as before it, so that what is told never is too much. What another
-            // thread did before is not known here.
+            // Calls between its completion and this one count as before it, so that the figure is never too
+            // high. What another thread did before is not known here.
             let inside = match self.thread == thread() {
                 true => in_mpi - self.in_mpi + completed.saturating_sub(entered),
                 false => host,
@@ -348,7 +348,7 @@ mod tests {
             [Sum::Calls, Sum::Over, Sum::Bytes, Sum::CarriedBytes].map(|sum| row.sum(sum)),
             [1, 1, 100, 7]
         );
-        // One in the start and three beside; the test comes after its completion, and may be taken as before it.
+        // One in the start and three beside; the test comes after completion and may count as before it.
         assert!(ms(Sum::CarriedNs) >= 4.0 && ms(Sum::HostNs) >= 2.0, "{row:?}");
         assert!((1.0..=ms(Sum::CarriedNs) - 1.0).contains(&ms(Sum::BesideNs)), "{row:?}");
     }

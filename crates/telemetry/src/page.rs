@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Counter;
 
-/// Words of a page. More than there are counters, so that the segment's shape does not change with each new one.
+/// Words of a page: more than there are counters, so that a new one does not change the segment's layout.
 pub const WORDS: usize = 128;
 
 /// Counters of one rank or proxy. All zero is a valid page, so fresh shared memory is one.
@@ -30,7 +30,7 @@ impl Page {
         self.words[counter as usize].load(Ordering::Relaxed)
     }
 
-    /// Adds `n`. Only the page's owner does, one thread at a time; two at once could lose a count, nothing worse.
+    /// Adds `n`. Only the page's owner does, one thread at a time; two at once could lose a count, no more.
     #[inline]
     pub fn count(&self, counter: Counter, n: u64) {
         let word = &self.words[counter as usize];
@@ -58,8 +58,8 @@ impl Default for Page {
 static ATTACHED: OnceLock<&'static Page> = OnceLock::new();
 static PRIVATE: Page = Page::new();
 
-/// Counts into `page` from now on, and adds what was counted so far. The first call of a process decides; later ones
-/// change nothing (tests with several ranks in one process share the first page).
+/// Counts into `page` from now on, and adds what was counted so far. The first call of a process decides;
+/// later ones change nothing (tests with several ranks in one process share the first page).
 pub fn attach(page: &'static Page) {
     if ATTACHED.set(page).is_ok() {
         for (counter, value) in PRIVATE.values() {

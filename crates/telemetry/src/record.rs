@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What happened. Peers are ranks of MPI_COMM_WORLD; `context` and `sequence` name an operation on all its ranks.
+/// What happened. Peers are ranks of MPI_COMM_WORLD; `context` and `sequence` name an operation on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs)] // The fields are what they are called.
 pub enum Event<'a> {
@@ -10,8 +10,8 @@ pub enum Event<'a> {
     Call { function: &'a str },
     /// A wait inside an MPI call: the wait loop with nothing to move.
     Wait,
-    /// A collective, from its start to its completion, whoever carried it out: `name` is its function and comm, `number` counts the
-    /// calls of that function on that comm.
+    /// A collective from start to completion, by rank or proxy: `name` is its function and comm, `number`
+    /// counts the calls of that function on that comm.
     Operation { name: &'a str, number: u32, context: u64, sequence: u32, bytes: u64 },
     /// One piece of a schedule step was carried out.
     Step { kind: &'a str, peer: u32, context: u64, sequence: u32, bytes: u64 },
@@ -25,7 +25,8 @@ pub enum Event<'a> {
 const NAME_BYTES: usize = 64;
 /// Bytes of a record: seven words and a name.
 pub(crate) const RECORD_BYTES: usize = 7 * 8 + NAME_BYTES;
-/// An event with its times, in ns of the machine's monotonic clock; `until` is 0 for one without duration, and for one that has not ended.
+/// An event with its times, in ns of the machine's monotonic clock. `until` is 0 for an instant, and for an
+/// event that has not ended.
 #[derive(Clone, Copy)]
 pub struct Record(pub(crate) [u8; RECORD_BYTES]);
 

@@ -1,4 +1,4 @@
-//! Counters for people: numbers with units, and what OUTBOARD_STATS=1 prints: a table, and a sentence for each function and comm.
+//! Counters for people: numbers with units, and the table and sentences that OUTBOARD_STATS=1 prints.
 
 use std::fmt::Write;
 
@@ -30,7 +30,8 @@ pub fn short(value: u64, unit: Unit) -> String {
     format!("{scaled:.digits$}{suffix}")
 }
 
-/// One line per counter that is not zero everywhere: sum, least and greatest over the ranks, and the sum over the proxies.
+/// One line per counter that is not zero everywhere: sum, least, and greatest of the ranks; sum of the
+/// proxies.
 pub fn table(ranks: &[&Page], proxies: &[&Page]) -> String {
     let mut text = format!(
         "{:<30} {:>10} {:>10} {:>10} {:>10}\n",
@@ -66,7 +67,7 @@ pub fn table(ranks: &[&Page], proxies: &[&Page]) -> String {
 /// Sentences of this kind at most: those that took the hosts longest.
 const SENTENCES: usize = 24;
 
-/// A sentence for each function and comm: bytes and proxies' processor time of all ranks, times of one in the middle.
+/// A sentence for each function and comm: sums of bytes and of proxies' processor time, and mean times.
 pub fn sentences(ranks: &[&Operations]) -> String {
     let mut all: Vec<(String, u64, [u64; SUMMED.len()])> = Vec::new();
     for (name, row) in ranks.iter().flat_map(|operations| operations.rows()) {

@@ -1,8 +1,8 @@
-//! Measures one ring pair between two cpus: `cargo run --release -p outboard-transport --example ring [rounds]`.
+//! Measures a pair of rings: `cargo run --release -p outboard-transport --example ring [rounds]`.
 //!
-//! Latency: half of a round trip of inline and of cell packets. Rate: packets in one direction, consumed as they come.
-//! Bandwidth: full cells, written from and read into buffers of 1 MiB, by `ptr::copy` and by `rep movsb`. Every figure is
-//! taken over many rounds of under a millisecond, the kinds in turn, because a shared host changes its speed by the second.
+//! Latency: half of a round trip of inline and of cell packets. Rate: packets in one direction, consumed as
+//! they come. Bandwidth: full cells between buffers of 1 MiB, by `ptr::copy` and by `rep movsb`. Each figure
+//! has many rounds of under a millisecond, the kinds in turn, because a shared host changes its speed.
 
 use outboard_transport::shm::ring::{Header, Receiver, Sender, Sent};
 use outboard_transport::shm::{Segment, Shape};
@@ -51,7 +51,8 @@ impl Peer {
 
     fn piece(&mut self, number: usize, bytes: usize) -> Span {
         let pieces = self.buffer.len() / bytes.max(1);
-        // SAFETY: the buffer lives as long as the peer, and the span is used before the call that made it returns.
+        // SAFETY: the buffer lives as long as the peer, and the span is used before the call that made it
+        // returns.
         let all = unsafe { Span::claim(self.buffer.as_mut_ptr() as usize, self.buffer.len()) };
         all.slice(number % pieces * bytes, bytes)
     }

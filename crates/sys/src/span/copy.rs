@@ -1,17 +1,16 @@
 //! Copies of some kilobytes, by the instructions that suit the processor.
 //!
-//! The C library copies from 4 to 16 KiB on by `rep movsb`, where the processor is said to be fast at it. On an Intel Xeon (Cascade Lake,
-//! 2 cores, L2 caches of 1 MiB) vectors of 32 bytes took less time as long as everything was in the L2 cache: 7.0 us instead of 11.5 for 256 KiB
-//! in one process, and 6.4 instead of 8.1 for 64 KiB through shared memory to another core, by pieces of 16 KiB. Else `rep movsb`, which need not
-//! fetch the lines that it writes, took less (1 MiB: 56 us instead of 86). Vectors of 64 bytes were slower between cores. On an AMD EPYC `rep movsb`
-//! was the fastest everywhere. So it is measured, by `outboard tune` or at the first such copy.
+//! The C library copies from 4 to 16 KiB on by `rep movsb` if the processor claims to be fast at it. On some
+//! processors vectors of 32 bytes are faster within the L2 cache (docs/tuning.md). So it is measured, by
+//! `outboard tune` or at the first such copy.
 
 use crate::{Block, Span};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The shortest copy by vectors.
 const BYTES_MIN: usize = 4 << 10;
-/// The longest copy by vectors: a longer one may touch more than the L2 cache holds. Who knows that it does not copies by pieces of this length.
+/// The longest copy by vectors: a longer one may touch more than the L2 cache holds. A caller whose buffers
+/// fit the cache copies in pieces of this length.
 pub const BYTES_MAX: usize = 32 << 10;
 
 /// Whether vectors are used: `UNKNOWN`, `NO` or `YES`.
@@ -48,8 +47,8 @@ fn has_vectors() -> bool {
     has
 }
 
-/// How many nanoseconds it takes to copy 64 KiB by vectors, and by the C library, in pieces and within the caches; nothing where there are no vectors.
-/// The whole takes about 50 us.
+/// Nanoseconds of a copy of 64 KiB, in pieces within the caches, by vectors and by the C library; `None`
+/// without vectors. Measuring takes about 50 us.
 pub fn measure() -> Option<(u64, u64)> {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if has_vectors() {
@@ -76,7 +75,8 @@ pub fn measure() -> Option<(u64, u64)> {
 
 /// As the C library does.
 fn by_library(from: Span, to: Span) {
-    // SAFETY: both spans were claimed mapped for so many bytes by their makers (contract of `Span::claim`); `copy` allows overlap.
+    // SAFETY: both spans were claimed mapped for so many bytes by their makers (contract of `Span::claim`);
+    // `copy` allows overlap.
     unsafe { std::ptr::copy(from.address() as *const u8, to.address() as *mut u8, from.bytes()) }
 }
 
@@ -97,8 +97,9 @@ pub(crate) fn copy(from: Span, to: Span) {
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 type Step = [std::arch::x86_64::__m256i; 4];
 
-/// Copies at least as many bytes as a step has between spans of one length that do not overlap. The first and the last bytes are moved
-/// whatever their alignment; in between all stores are aligned, and the first of them writes some bytes again.
+/// Copies between spans of one length, at least one step long, that do not overlap. The first and the last
+/// bytes are moved unaligned; all stores in between are aligned, and the first of them writes some bytes
+/// again.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[target_feature(enable = "avx2")]
 fn by_vectors(from: Span, to: Span) {

@@ -1,9 +1,9 @@
 //! A span is a claim about memory: an address and a length, never a Rust slice, because a user may write to a
 //! buffer while we read it, and another process may write to shared memory at any time.
 //!
-//! Making a span is the one unsafe act (`Span::claim`): whoever makes it promises that the bytes stay mapped
-//! until the operation that holds it has ended. Everything after that - slicing, copying - is checked against
-//! the length.
+//! Making a span is the one unsafe act (`Span::claim`): its caller promises that the bytes stay mapped until
+//! the operation that holds it has ended. Everything after that - slicing, copying - is checked against the
+//! length.
 
 mod block;
 pub mod copy;

@@ -341,7 +341,7 @@ impl<M: Memory> Tail<M> {
 }
 
 impl<M: Memory> Drop for Tail<M> {
-    /// Leaves the position to whoever sends next.
+    /// Leaves the position to the next sender.
     fn drop(&mut self) {
         let end = &self.memory.ends().sender;
         end.tail.store(self.tail, Ordering::Relaxed);
