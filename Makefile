@@ -41,7 +41,7 @@ differential: build  ## run 10 000 programs made from seeds over build/, MPICH a
 applications: build  ## run the tests of FFTW, HDF5, PnetCDF and PETSc, fetched as Debian's source packages, over build/
 	tests/applications/run
 
-check: setup  ## the quick test, under 3 minutes: tidy, tests of the small crates, a debug build, four programs on it
+check: setup  ## the quick test, under 3 minutes from a built tree: format, lints, tests of the small crates, four programs on a debug build
 	tests/check
 
 tidy: setup  ## format, lints, layers between crates, generated code, names in ARCHITECTURE.md

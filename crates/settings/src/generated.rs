@@ -7,79 +7,79 @@ use crate::value::{FromText, Kind, Scope, Setting, Values};
 /// All settings of this process. See [`TABLE`] for their defaults and reasons.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Who carries out a collective: auto gives operations of at least OUTBOARD_OFFLOAD_BYTES_MIN to a proxy, on gives all, off none.
+    /// Whether proxies carry out collectives: auto gives a proxy the operations of at least OUTBOARD_OFFLOAD_BYTES_MIN, on all, off none.
     pub offload: Offload,
-    /// With offload=auto: the least number of bytes that this rank sends and receives in an operation that is given to a proxy.
+    /// With offload=auto: the least number of bytes, sent and received by this rank, of an operation that a proxy gets.
     pub offload_bytes_min: u64,
-    /// How long a proxy's heartbeat may stand still while it has work before a waiting rank takes its operations back.
+    /// How long the heartbeat of a proxy that has work may stand still before a waiting rank takes its operations back.
     pub proxy_timeout_ms: u64,
-    /// How long a proxy stays awake after its last work before it sleeps.
+    /// How long a proxy polls after its last work before it sleeps.
     pub proxy_poll_us: u64,
-    /// The longest message that is sent without asking; longer ones wait for the receiver's buffer. With the default it is less where the receiver does better to read shorter ones (`outboard info --tuning`).
+    /// The longest message that is sent without asking the receiver (eager); a longer one waits for the receive (rendezvous). The default becomes less where reading by the receiver is faster (`outboard info --tuning`).
     pub eager_bytes_max: u64,
-    /// How many eager bytes one peer may leave unexpected here before it must ask first.
+    /// How many eager bytes one peer may leave unexpected at this rank; beyond that it must use rendezvous.
     pub eager_credit_bytes: u64,
-    /// How a long message moves: cma is one copy by cross-memory attach, cells is two overlapping copies through the ring, auto chooses by what was measured (`outboard info --tuning`).
+    /// How a rendezvous message moves: cma is one copy by cross-memory attach, cells is two overlapping copies through the ring, auto is the faster one as measured (`outboard info --tuning`).
     pub large_protocol: LargeProtocol,
-    /// Where the table comes from by which ways and thresholds are chosen: auto takes the one that `outboard tune` has made for this machine, off none, anything else is the path of a table. Without a table the first long messages show what is faster.
+    /// The table of measured protocols and thresholds: auto is the one that `outboard tune` made for this machine, off is none, anything else is the path of a table. Without a table the first long messages measure which copy is faster.
     pub tuning: String,
     /// Whether cross-memory attach is tried at start (auto) or never used (off).
     pub cma: Cma,
-    /// For tests: cross-memory attach treats private buffers of at least so many bytes as the kernel treats a device's memory, which it does not copy.
+    /// For tests: cross-memory attach refuses private buffers of at least so many bytes, as the kernel refuses a device's memory.
     pub cma_refused_bytes_min: Option<u64>,
-    /// The longest block of a collective that its sender copies into shared memory for its receivers, who read longer ones in its own memory; 0: as measured (inline_bytes_max and flat_bytes_max of `outboard info --tuning`).
+    /// The longest block of a collective that its sender copies into shared memory; the receivers read a longer one in the sender's memory. 0: as measured (inline_bytes_max and flat_bytes_max of `outboard info --tuning`). All ranks must agree.
     pub inline_bytes_max: u64,
     /// How many bytes of a step are moved before they are published and another operation gets its turn.
     pub chunk_bytes: u64,
-    /// The algorithm of MPI_Barrier; auto chooses by size and number of ranks. `outboard plan --list` names them.
+    /// The algorithm of MPI_Barrier; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.
     pub barrier: String,
-    /// The algorithm of MPI_Bcast; auto chooses by size and number of ranks. `outboard plan --list` names them.
+    /// The algorithm of MPI_Bcast; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.
     pub bcast: String,
-    /// The algorithm of MPI_Gather; auto chooses by size and number of ranks. `outboard plan --list` names them.
+    /// The algorithm of MPI_Gather; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.
     pub gather: String,
-    /// The algorithm of MPI_Gatherv; auto chooses by size and number of ranks. `outboard plan --list` names them.
+    /// The algorithm of MPI_Gatherv; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.
     pub gatherv: String,
-    /// The algorithm of MPI_Scatter; auto chooses by size and number of ranks. `outboard plan --list` names them.
+    /// The algorithm of MPI_Scatter; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.
     pub scatter: String,
-    /// The algorithm of MPI_Scatterv; auto chooses by size and number of ranks. `outboard plan --list` names them.
+    /// The algorithm of MPI_Scatterv; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.
     pub scatterv: String,
-    /// The algorithm of MPI_Allgather; auto chooses by size and number of ranks. `outboard plan --list` names them.
+    /// The algorithm of MPI_Allgather; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.
     pub allgather: String,
-    /// The algorithm of MPI_Allgatherv; auto chooses by size and number of ranks. `outboard plan --list` names them.
+    /// The algorithm of MPI_Allgatherv; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.
     pub allgatherv: String,
-    /// The algorithm of MPI_Alltoall; auto chooses by size and number of ranks. `outboard plan --list` names them.
+    /// The algorithm of MPI_Alltoall; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.
     pub alltoall: String,
-    /// The algorithm of MPI_Alltoallv; auto chooses by size and number of ranks. `outboard plan --list` names them.
+    /// The algorithm of MPI_Alltoallv; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.
     pub alltoallv: String,
-    /// The algorithm of MPI_Alltoallw; auto chooses by size and number of ranks. `outboard plan --list` names them.
+    /// The algorithm of MPI_Alltoallw; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.
     pub alltoallw: String,
-    /// The algorithm of MPI_Reduce; auto chooses by size and number of ranks. `outboard plan --list` names them.
+    /// The algorithm of MPI_Reduce; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.
     pub reduce: String,
-    /// The algorithm of MPI_Allreduce; auto chooses by size and number of ranks. `outboard plan --list` names them.
+    /// The algorithm of MPI_Allreduce; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.
     pub allreduce: String,
-    /// The algorithm of MPI_Reduce_scatter_block; auto chooses by size and number of ranks. `outboard plan --list` names them.
+    /// The algorithm of MPI_Reduce_scatter_block; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.
     pub reduce_scatter_block: String,
-    /// The algorithm of MPI_Reduce_scatter; auto chooses by size and number of ranks. `outboard plan --list` names them.
+    /// The algorithm of MPI_Reduce_scatter; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.
     pub reduce_scatter: String,
-    /// The algorithm of MPI_Scan; auto chooses by size and number of ranks. `outboard plan --list` names them.
+    /// The algorithm of MPI_Scan; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.
     pub scan: String,
-    /// The algorithm of MPI_Exscan; auto chooses by size and number of ranks. `outboard plan --list` names them.
+    /// The algorithm of MPI_Exscan; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.
     pub exscan: String,
     /// How many schedules a rank keeps for reuse.
     pub schedule_cache_entries: u64,
-    /// How long a waiting rank polls before it sleeps on its doorbell. With more processes than cores it yields instead of spinning. Otherwise it spins for 50us, then yields; if a yield of the last 100ms has let another program run for 100us, it sleeps instead, unless this is 1s or more.
+    /// How long a waiting rank polls before it sleeps on its doorbell. It spins for 50us, then it yields. With more processes than cores it yields at once. If a yield of the last 100ms has let another program run for 100us, it sleeps early, unless this setting is 1s or more.
     pub spin_us: u64,
-    /// Shared memory that each rank may use at most, for MPI_Alloc_mem, operations and staging; not set: as much as the machine or the cgroup has, and less under `ulimit -v` and `ulimit -f`.
+    /// The most shared memory that a rank may use for MPI_Alloc_mem, operations and staging. Not set: what the machine or the cgroup has, less under `ulimit -v` and `ulimit -f`.
     pub arena_bytes: Option<u64>,
-    /// How many processes that MPI_Comm_spawn starts may live at the same time in a job, beside those that mpirun starts.
+    /// How many processes started by MPI_Comm_spawn may live in a job at the same time, beside those that mpirun starts.
     pub spawn_ranks_max: u64,
-    /// How long MPI_Comm_connect waits for somebody to accept before it fails with MPI_ERR_PORT; the info key timeout (seconds) of a call has precedence.
+    /// How long MPI_Comm_connect waits for an accept before it fails with MPI_ERR_PORT. The info key timeout (seconds) of a call has precedence.
     pub connect_timeout_ms: u64,
-    /// 0: check what a call can see by itself; 1: also compare what the members of a collective pass; 2: also say at MPI_Finalize what was left behind: unmatched messages and receives, objects never freed.
+    /// 0: check what a call can see by itself. 1: also compare the arguments of a collective between its ranks. 2: also report at MPI_Finalize unmatched messages and receives, and objects never freed.
     pub check: u64,
-    /// What a rank does that a signal such as SIGSEGV ends: report prints where it was, wait also keeps it for a debugger, off leaves it to the program. A handler that the program has set before MPI_Init is left alone.
+    /// What a rank does when a signal such as SIGSEGV ends it: report prints where it was, wait also keeps it for a debugger, off does nothing. A handler that the program set before MPI_Init stays.
     pub crash: Crash,
-    /// Print at the end, whatever it is, a summary of the counters, and a sentence for each collective on each communicator: bytes, time, and how much of it a proxy did beside computation.
+    /// Print a summary of the counters at the end of the job, however it ends, and a sentence for each collective on each communicator: bytes, time, and how much of it a proxy did beside computation.
     pub stats: bool,
     /// Record events and write them to this file in the Chrome trace format (chrome://tracing, ui.perfetto.dev).
     pub trace: Option<PathBuf>,
@@ -87,11 +87,11 @@ pub struct Settings {
     pub trace_events_max: u64,
     /// The inherited file descriptor of the job's shared memory.
     pub job_fd: Option<u64>,
-    /// Which rank of MPI_COMM_WORLD this process is.
+    /// The rank of this process in MPI_COMM_WORLD.
     pub rank: Option<u64>,
-    /// Of a process started by MPI_Comm_spawn: the ranks of the comm that spawned it, in its order.
+    /// For a process started by MPI_Comm_spawn: the ranks of the communicator that spawned it, in its order.
     pub parents: Option<Vec<u64>>,
-    /// Which proxy of the job this process is.
+    /// The number of this proxy in the job.
     pub proxy: Option<u64>,
     /// The random id that all processes of a job carry in their environment.
     pub job_id: Option<String>,
@@ -216,8 +216,8 @@ pub const TABLE: &[Setting] = &[
         default: "auto",
         scope: Scope::Job,
         internal: false,
-        doc: "Who carries out a collective: auto gives operations of at least OUTBOARD_OFFLOAD_BYTES_MIN to a proxy, on gives all, off none.",
-        why: "A hand-over costs about a microsecond, so short operations are faster in the calling thread.",
+        doc: "Whether proxies carry out collectives: auto gives a proxy the operations of at least OUTBOARD_OFFLOAD_BYTES_MIN, on all, off none.",
+        why: "Giving an operation to a proxy costs about a microsecond, so the calling thread is faster with short ones.",
     },
     Setting {
         name: "offload_bytes_min",
@@ -226,7 +226,7 @@ pub const TABLE: &[Setting] = &[
         default: "16KiB",
         scope: Scope::Process,
         internal: false,
-        doc: "With offload=auto: the least number of bytes that this rank sends and receives in an operation that is given to a proxy.",
+        doc: "With offload=auto: the least number of bytes, sent and received by this rank, of an operation that a proxy gets.",
         why: "Below it the wake-up of the proxy takes longer than the operation.",
     },
     Setting {
@@ -236,8 +236,8 @@ pub const TABLE: &[Setting] = &[
         default: "2s",
         scope: Scope::Process,
         internal: false,
-        doc: "How long a proxy's heartbeat may stand still while it has work before a waiting rank takes its operations back.",
-        why: "A stalled proxy is killed for certain before its work is taken over; too short a time kills one that the kernel only scheduled late.",
+        doc: "How long the heartbeat of a proxy that has work may stand still before a waiting rank takes its operations back.",
+        why: "A stalled proxy is killed before its work is taken over. Too short a time kills a proxy that the kernel only scheduled late.",
     },
     Setting {
         name: "proxy_poll_us",
@@ -246,8 +246,8 @@ pub const TABLE: &[Setting] = &[
         default: "1ms",
         scope: Scope::Proxy,
         internal: false,
-        doc: "How long a proxy stays awake after its last work before it sleeps.",
-        why: "A wake-up costs some microseconds on the host; a proxy with a core of its own can afford to look.",
+        doc: "How long a proxy polls after its last work before it sleeps.",
+        why: "A wake-up costs the host some microseconds; a proxy with a core of its own can afford to poll.",
     },
     Setting {
         name: "eager_bytes_max",
@@ -256,8 +256,8 @@ pub const TABLE: &[Setting] = &[
         default: "64KiB",
         scope: Scope::Process,
         internal: false,
-        doc: "The longest message that is sent without asking; longer ones wait for the receiver's buffer. With the default it is less where the receiver does better to read shorter ones (`outboard info --tuning`).",
-        why: "Who asks loses a round trip before the first byte; up to here that is more than an unexpected message's third copy costs the others. Above 16 KiB it travels in pieces.",
+        doc: "The longest message that is sent without asking the receiver (eager); a longer one waits for the receive (rendezvous). The default becomes less where reading by the receiver is faster (`outboard info --tuning`).",
+        why: "A rendezvous costs a round trip before the first byte; up to here that is more than the third copy of an unexpected message. Eager messages above 16 KiB travel in pieces.",
     },
     Setting {
         name: "eager_credit_bytes",
@@ -266,8 +266,8 @@ pub const TABLE: &[Setting] = &[
         default: "16MiB",
         scope: Scope::Process,
         internal: false,
-        doc: "How many eager bytes one peer may leave unexpected here before it must ask first.",
-        why: "Bounds the memory that unexpected messages can take.",
+        doc: "How many eager bytes one peer may leave unexpected at this rank; beyond that it must use rendezvous.",
+        why: "Bounds the memory of unexpected messages.",
     },
     Setting {
         name: "large_protocol",
@@ -276,8 +276,8 @@ pub const TABLE: &[Setting] = &[
         default: "auto",
         scope: Scope::Process,
         internal: false,
-        doc: "How a long message moves: cma is one copy by cross-memory attach, cells is two overlapping copies through the ring, auto chooses by what was measured (`outboard info --tuning`).",
-        why: "Which is faster depends on the machine; where the kernel refuses cross-memory attach only cells works.",
+        doc: "How a rendezvous message moves: cma is one copy by cross-memory attach, cells is two overlapping copies through the ring, auto is the faster one as measured (`outboard info --tuning`).",
+        why: "Which is faster depends on the machine. If the kernel refuses cross-memory attach, only cells works.",
     },
     Setting {
         name: "tuning",
@@ -286,8 +286,8 @@ pub const TABLE: &[Setting] = &[
         default: "auto",
         scope: Scope::Launch,
         internal: false,
-        doc: "Where the table comes from by which ways and thresholds are chosen: auto takes the one that `outboard tune` has made for this machine, off none, anything else is the path of a table. Without a table the first long messages show what is faster.",
-        why: "Which copies are fast depends on the machine, its kernel and its container, so it is measured (docs/tuning.md).",
+        doc: "The table of measured protocols and thresholds: auto is the one that `outboard tune` made for this machine, off is none, anything else is the path of a table. Without a table the first long messages measure which copy is faster.",
+        why: "Which copies are fast depends on the machine, its kernel and its container (docs/tuning.md).",
     },
     Setting {
         name: "cma",
@@ -297,7 +297,7 @@ pub const TABLE: &[Setting] = &[
         scope: Scope::Launch,
         internal: false,
         doc: "Whether cross-memory attach is tried at start (auto) or never used (off).",
-        why: "To test what happens where a container or a security module forbids it.",
+        why: "To test what happens if a container or a security module forbids it.",
     },
     Setting {
         name: "cma_refused_bytes_min",
@@ -306,8 +306,8 @@ pub const TABLE: &[Setting] = &[
         default: "",
         scope: Scope::Process,
         internal: false,
-        doc: "For tests: cross-memory attach treats private buffers of at least so many bytes as the kernel treats a device's memory, which it does not copy.",
-        why: "Such memory needs a device; what moves its bytes instead must work everywhere: messages, collectives by caller and proxy, windows.",
+        doc: "For tests: cross-memory attach refuses private buffers of at least so many bytes, as the kernel refuses a device's memory.",
+        why: "Tests without a device that messages, collectives by ranks and proxies, and windows work on such memory.",
     },
     Setting {
         name: "inline_bytes_max",
@@ -316,8 +316,8 @@ pub const TABLE: &[Setting] = &[
         default: "0",
         scope: Scope::Job,
         internal: false,
-        doc: "The longest block of a collective that its sender copies into shared memory for its receivers, who read longer ones in its own memory; 0: as measured (inline_bytes_max and flat_bytes_max of `outboard info --tuning`).",
-        why: "On an AMD EPYC two copies by two ranks took 0.5 to 0.7 of the time of one by the kernel at 64 KiB to 1 MiB; on an Intel Xeon, for blocks above 64 KiB of all-to-alls, 1.1 to 1.5 times as much. All ranks must agree.",
+        doc: "The longest block of a collective that its sender copies into shared memory; the receivers read a longer one in the sender's memory. 0: as measured (inline_bytes_max and flat_bytes_max of `outboard info --tuning`). All ranks must agree.",
+        why: "Two copies by two ranks are faster on some machines, one copy by the kernel on others (docs/tuning.md).",
     },
     Setting {
         name: "chunk_bytes",
@@ -327,7 +327,7 @@ pub const TABLE: &[Setting] = &[
         scope: Scope::Process,
         internal: false,
         doc: "How many bytes of a step are moved before they are published and another operation gets its turn.",
-        why: "Short chunks let the steps of a long operation overlap; every chunk costs a system call and a doorbell.",
+        why: "Short chunks let the steps of a long operation overlap, but each chunk costs a system call and a doorbell.",
     },
     Setting {
         name: "barrier",
@@ -336,8 +336,8 @@ pub const TABLE: &[Setting] = &[
         default: "auto",
         scope: Scope::Job,
         internal: false,
-        doc: "The algorithm of MPI_Barrier; auto chooses by size and number of ranks. `outboard plan --list` names them.",
-        why: "To compare algorithms, and to work round a bad choice. All ranks must agree.",
+        doc: "The algorithm of MPI_Barrier; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.",
+        why: "To compare algorithms, and to avoid a bad choice.",
     },
     Setting {
         name: "bcast",
@@ -346,8 +346,8 @@ pub const TABLE: &[Setting] = &[
         default: "auto",
         scope: Scope::Job,
         internal: false,
-        doc: "The algorithm of MPI_Bcast; auto chooses by size and number of ranks. `outboard plan --list` names them.",
-        why: "To compare algorithms, and to work round a bad choice. All ranks must agree.",
+        doc: "The algorithm of MPI_Bcast; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.",
+        why: "To compare algorithms, and to avoid a bad choice.",
     },
     Setting {
         name: "gather",
@@ -356,8 +356,8 @@ pub const TABLE: &[Setting] = &[
         default: "auto",
         scope: Scope::Job,
         internal: false,
-        doc: "The algorithm of MPI_Gather; auto chooses by size and number of ranks. `outboard plan --list` names them.",
-        why: "To compare algorithms, and to work round a bad choice. All ranks must agree.",
+        doc: "The algorithm of MPI_Gather; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.",
+        why: "To compare algorithms, and to avoid a bad choice.",
     },
     Setting {
         name: "gatherv",
@@ -366,8 +366,8 @@ pub const TABLE: &[Setting] = &[
         default: "auto",
         scope: Scope::Job,
         internal: false,
-        doc: "The algorithm of MPI_Gatherv; auto chooses by size and number of ranks. `outboard plan --list` names them.",
-        why: "To compare algorithms, and to work round a bad choice. All ranks must agree.",
+        doc: "The algorithm of MPI_Gatherv; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.",
+        why: "To compare algorithms, and to avoid a bad choice.",
     },
     Setting {
         name: "scatter",
@@ -376,8 +376,8 @@ pub const TABLE: &[Setting] = &[
         default: "auto",
         scope: Scope::Job,
         internal: false,
-        doc: "The algorithm of MPI_Scatter; auto chooses by size and number of ranks. `outboard plan --list` names them.",
-        why: "To compare algorithms, and to work round a bad choice. All ranks must agree.",
+        doc: "The algorithm of MPI_Scatter; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.",
+        why: "To compare algorithms, and to avoid a bad choice.",
     },
     Setting {
         name: "scatterv",
@@ -386,8 +386,8 @@ pub const TABLE: &[Setting] = &[
         default: "auto",
         scope: Scope::Job,
         internal: false,
-        doc: "The algorithm of MPI_Scatterv; auto chooses by size and number of ranks. `outboard plan --list` names them.",
-        why: "To compare algorithms, and to work round a bad choice. All ranks must agree.",
+        doc: "The algorithm of MPI_Scatterv; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.",
+        why: "To compare algorithms, and to avoid a bad choice.",
     },
     Setting {
         name: "allgather",
@@ -396,8 +396,8 @@ pub const TABLE: &[Setting] = &[
         default: "auto",
         scope: Scope::Job,
         internal: false,
-        doc: "The algorithm of MPI_Allgather; auto chooses by size and number of ranks. `outboard plan --list` names them.",
-        why: "To compare algorithms, and to work round a bad choice. All ranks must agree.",
+        doc: "The algorithm of MPI_Allgather; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.",
+        why: "To compare algorithms, and to avoid a bad choice.",
     },
     Setting {
         name: "allgatherv",
@@ -406,8 +406,8 @@ pub const TABLE: &[Setting] = &[
         default: "auto",
         scope: Scope::Job,
         internal: false,
-        doc: "The algorithm of MPI_Allgatherv; auto chooses by size and number of ranks. `outboard plan --list` names them.",
-        why: "To compare algorithms, and to work round a bad choice. All ranks must agree.",
+        doc: "The algorithm of MPI_Allgatherv; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.",
+        why: "To compare algorithms, and to avoid a bad choice.",
     },
     Setting {
         name: "alltoall",
@@ -416,8 +416,8 @@ pub const TABLE: &[Setting] = &[
         default: "auto",
         scope: Scope::Job,
         internal: false,
-        doc: "The algorithm of MPI_Alltoall; auto chooses by size and number of ranks. `outboard plan --list` names them.",
-        why: "To compare algorithms, and to work round a bad choice. All ranks must agree.",
+        doc: "The algorithm of MPI_Alltoall; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.",
+        why: "To compare algorithms, and to avoid a bad choice.",
     },
     Setting {
         name: "alltoallv",
@@ -426,8 +426,8 @@ pub const TABLE: &[Setting] = &[
         default: "auto",
         scope: Scope::Job,
         internal: false,
-        doc: "The algorithm of MPI_Alltoallv; auto chooses by size and number of ranks. `outboard plan --list` names them.",
-        why: "To compare algorithms, and to work round a bad choice. All ranks must agree.",
+        doc: "The algorithm of MPI_Alltoallv; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.",
+        why: "To compare algorithms, and to avoid a bad choice.",
     },
     Setting {
         name: "alltoallw",
@@ -436,8 +436,8 @@ pub const TABLE: &[Setting] = &[
         default: "auto",
         scope: Scope::Job,
         internal: false,
-        doc: "The algorithm of MPI_Alltoallw; auto chooses by size and number of ranks. `outboard plan --list` names them.",
-        why: "To compare algorithms, and to work round a bad choice. All ranks must agree.",
+        doc: "The algorithm of MPI_Alltoallw; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.",
+        why: "To compare algorithms, and to avoid a bad choice.",
     },
     Setting {
         name: "reduce",
@@ -446,8 +446,8 @@ pub const TABLE: &[Setting] = &[
         default: "auto",
         scope: Scope::Job,
         internal: false,
-        doc: "The algorithm of MPI_Reduce; auto chooses by size and number of ranks. `outboard plan --list` names them.",
-        why: "To compare algorithms, and to work round a bad choice. All ranks must agree.",
+        doc: "The algorithm of MPI_Reduce; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.",
+        why: "To compare algorithms, and to avoid a bad choice.",
     },
     Setting {
         name: "allreduce",
@@ -456,8 +456,8 @@ pub const TABLE: &[Setting] = &[
         default: "auto",
         scope: Scope::Job,
         internal: false,
-        doc: "The algorithm of MPI_Allreduce; auto chooses by size and number of ranks. `outboard plan --list` names them.",
-        why: "To compare algorithms, and to work round a bad choice. All ranks must agree.",
+        doc: "The algorithm of MPI_Allreduce; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.",
+        why: "To compare algorithms, and to avoid a bad choice.",
     },
     Setting {
         name: "reduce_scatter_block",
@@ -466,8 +466,8 @@ pub const TABLE: &[Setting] = &[
         default: "auto",
         scope: Scope::Job,
         internal: false,
-        doc: "The algorithm of MPI_Reduce_scatter_block; auto chooses by size and number of ranks. `outboard plan --list` names them.",
-        why: "To compare algorithms, and to work round a bad choice. All ranks must agree.",
+        doc: "The algorithm of MPI_Reduce_scatter_block; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.",
+        why: "To compare algorithms, and to avoid a bad choice.",
     },
     Setting {
         name: "reduce_scatter",
@@ -476,8 +476,8 @@ pub const TABLE: &[Setting] = &[
         default: "auto",
         scope: Scope::Job,
         internal: false,
-        doc: "The algorithm of MPI_Reduce_scatter; auto chooses by size and number of ranks. `outboard plan --list` names them.",
-        why: "To compare algorithms, and to work round a bad choice. All ranks must agree.",
+        doc: "The algorithm of MPI_Reduce_scatter; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.",
+        why: "To compare algorithms, and to avoid a bad choice.",
     },
     Setting {
         name: "scan",
@@ -486,8 +486,8 @@ pub const TABLE: &[Setting] = &[
         default: "auto",
         scope: Scope::Job,
         internal: false,
-        doc: "The algorithm of MPI_Scan; auto chooses by size and number of ranks. `outboard plan --list` names them.",
-        why: "To compare algorithms, and to work round a bad choice. All ranks must agree.",
+        doc: "The algorithm of MPI_Scan; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.",
+        why: "To compare algorithms, and to avoid a bad choice.",
     },
     Setting {
         name: "exscan",
@@ -496,8 +496,8 @@ pub const TABLE: &[Setting] = &[
         default: "auto",
         scope: Scope::Job,
         internal: false,
-        doc: "The algorithm of MPI_Exscan; auto chooses by size and number of ranks. `outboard plan --list` names them.",
-        why: "To compare algorithms, and to work round a bad choice. All ranks must agree.",
+        doc: "The algorithm of MPI_Exscan; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.",
+        why: "To compare algorithms, and to avoid a bad choice.",
     },
     Setting {
         name: "schedule_cache_entries",
@@ -507,7 +507,7 @@ pub const TABLE: &[Setting] = &[
         scope: Scope::Process,
         internal: false,
         doc: "How many schedules a rank keeps for reuse.",
-        why: "Making a schedule costs microseconds to milliseconds; keeping one costs memory in proportion to its steps.",
+        why: "A new schedule costs microseconds to milliseconds; a kept one costs memory in proportion to its steps.",
     },
     Setting {
         name: "spin_us",
@@ -516,8 +516,8 @@ pub const TABLE: &[Setting] = &[
         default: "10ms",
         scope: Scope::Process,
         internal: false,
-        doc: "How long a waiting rank polls before it sleeps on its doorbell. With more processes than cores it yields instead of spinning. Otherwise it spins for 50us, then yields; if a yield of the last 100ms has let another program run for 100us, it sleeps instead, unless this is 1s or more.",
-        why: "Sleeping and waking cost 5 to 50 us, in a virtual machine up to 400, and who is waited for may then wait long enough to sleep in turn, again and again: with 50us one in ten runs of an Ialltoall of 64 KiB took 400 us a call instead of 25, with 1ms one in 80; examples/taylor_green on 8 ranks and 2 cores took 3.4 s, with 10ms 2.5 s. A core that polls is lost to others.",
+        doc: "How long a waiting rank polls before it sleeps on its doorbell. It spins for 50us, then it yields. With more processes than cores it yields at once. If a yield of the last 100ms has let another program run for 100us, it sleeps early, unless this setting is 1s or more.",
+        why: "A wake-up costs 5 to 400 us, and the peer may wait so long that it sleeps, too (docs/tuning.md). A polling rank uses its core.",
     },
     Setting {
         name: "arena_bytes",
@@ -526,8 +526,8 @@ pub const TABLE: &[Setting] = &[
         default: "",
         scope: Scope::Launch,
         internal: false,
-        doc: "Shared memory that each rank may use at most, for MPI_Alloc_mem, operations and staging; not set: as much as the machine or the cgroup has, and less under `ulimit -v` and `ulimit -f`.",
-        why: "Offsets in the job's segment are fixed at the start; memory is taken only when it is touched.",
+        doc: "The most shared memory that a rank may use for MPI_Alloc_mem, operations and staging. Not set: what the machine or the cgroup has, less under `ulimit -v` and `ulimit -f`.",
+        why: "The layout of the job's segment is fixed at start; memory is taken when it is first touched.",
     },
     Setting {
         name: "spawn_ranks_max",
@@ -536,8 +536,8 @@ pub const TABLE: &[Setting] = &[
         default: "256",
         scope: Scope::Launch,
         internal: false,
-        doc: "How many processes that MPI_Comm_spawn starts may live at the same time in a job, beside those that mpirun starts.",
-        why: "Their places in the job's segment are laid out at the start; a place costs address space, and memory only once it is used.",
+        doc: "How many processes started by MPI_Comm_spawn may live in a job at the same time, beside those that mpirun starts.",
+        why: "The layout of the job's segment is fixed at start; an unused process costs address space, but no memory.",
     },
     Setting {
         name: "connect_timeout_ms",
@@ -546,8 +546,8 @@ pub const TABLE: &[Setting] = &[
         default: "180s",
         scope: Scope::Process,
         internal: false,
-        doc: "How long MPI_Comm_connect waits for somebody to accept before it fails with MPI_ERR_PORT; the info key timeout (seconds) of a call has precedence.",
-        why: "The standard wants such an attempt to end after a while (11.9.3); servers may take their time to accept.",
+        doc: "How long MPI_Comm_connect waits for an accept before it fails with MPI_ERR_PORT. The info key timeout (seconds) of a call has precedence.",
+        why: "The standard wants an attempt to end after some time (MPI 5.0, section 11.9.3); a server may be slow to accept.",
     },
     Setting {
         name: "check",
@@ -556,8 +556,8 @@ pub const TABLE: &[Setting] = &[
         default: "0",
         scope: Scope::Job,
         internal: false,
-        doc: "0: check what a call can see by itself; 1: also compare what the members of a collective pass; 2: also say at MPI_Finalize what was left behind: unmatched messages and receives, objects never freed.",
-        why: "Comparing between ranks costs shared-memory traffic in every collective.",
+        doc: "0: check what a call can see by itself. 1: also compare the arguments of a collective between its ranks. 2: also report at MPI_Finalize unmatched messages and receives, and objects never freed.",
+        why: "Comparing between ranks costs shared-memory traffic in each collective.",
     },
     Setting {
         name: "crash",
@@ -566,8 +566,8 @@ pub const TABLE: &[Setting] = &[
         default: "report",
         scope: Scope::Process,
         internal: false,
-        doc: "What a rank does that a signal such as SIGSEGV ends: report prints where it was, wait also keeps it for a debugger, off leaves it to the program. A handler that the program has set before MPI_Init is left alone.",
-        why: "The first question after a crash; the signal, the exit code and a core dump stay as they are.",
+        doc: "What a rank does when a signal such as SIGSEGV ends it: report prints where it was, wait also keeps it for a debugger, off does nothing. A handler that the program set before MPI_Init stays.",
+        why: "Answers the first question after a crash. The signal, the exit code and the core dump do not change.",
     },
     Setting {
         name: "stats",
@@ -576,7 +576,7 @@ pub const TABLE: &[Setting] = &[
         default: "0",
         scope: Scope::Process,
         internal: false,
-        doc: "Print at the end, whatever it is, a summary of the counters, and a sentence for each collective on each communicator: bytes, time, and how much of it a proxy did beside computation.",
+        doc: "Print a summary of the counters at the end of the job, however it ends, and a sentence for each collective on each communicator: bytes, time, and how much of it a proxy did beside computation.",
         why: "The first look at where messages and time went. Each MPI call then reads the clock twice.",
     },
     Setting {
@@ -597,7 +597,7 @@ pub const TABLE: &[Setting] = &[
         scope: Scope::Process,
         internal: false,
         doc: "How many events a process keeps; later ones are counted as lost.",
-        why: "Bounds the file of a trace while it is written: 120 bytes an event.",
+        why: "Bounds the file of a trace: 120 bytes an event.",
     },
     Setting {
         name: "job_fd",
@@ -607,7 +607,7 @@ pub const TABLE: &[Setting] = &[
         scope: Scope::Launch,
         internal: true,
         doc: "The inherited file descriptor of the job's shared memory.",
-        why: "So that nothing has a name that could be left behind.",
+        why: "The memory has no name, so a killed job leaves nothing behind.",
     },
     Setting {
         name: "rank",
@@ -616,8 +616,8 @@ pub const TABLE: &[Setting] = &[
         default: "",
         scope: Scope::Launch,
         internal: true,
-        doc: "Which rank of MPI_COMM_WORLD this process is.",
-        why: "Decided by mpirun.",
+        doc: "The rank of this process in MPI_COMM_WORLD.",
+        why: "mpirun decides it.",
     },
     Setting {
         name: "parents",
@@ -626,8 +626,8 @@ pub const TABLE: &[Setting] = &[
         default: "",
         scope: Scope::Launch,
         internal: true,
-        doc: "Of a process started by MPI_Comm_spawn: the ranks of the comm that spawned it, in its order.",
-        why: "MPI_Comm_get_parent leads to them.",
+        doc: "For a process started by MPI_Comm_spawn: the ranks of the communicator that spawned it, in its order.",
+        why: "MPI_Comm_get_parent returns them.",
     },
     Setting {
         name: "proxy",
@@ -636,8 +636,8 @@ pub const TABLE: &[Setting] = &[
         default: "",
         scope: Scope::Launch,
         internal: true,
-        doc: "Which proxy of the job this process is.",
-        why: "Decided by mpirun.",
+        doc: "The number of this proxy in the job.",
+        why: "mpirun decides it.",
     },
     Setting {
         name: "job_id",
@@ -647,7 +647,7 @@ pub const TABLE: &[Setting] = &[
         scope: Scope::Launch,
         internal: true,
         doc: "The random id that all processes of a job carry in their environment.",
-        why: "If mpirun is killed, what is left of its job is found by it, and nothing else can be mistaken for that.",
+        why: "If mpirun is killed, the processes that remain are found by it, and no other process can be mistaken for one.",
     },
     Setting {
         name: "universe_size",
@@ -657,7 +657,7 @@ pub const TABLE: &[Setting] = &[
         scope: Scope::Launch,
         internal: true,
         doc: "The value of the attribute MPI_UNIVERSE_SIZE.",
-        why: "mpirun -usize, or more slots than ranks; otherwise it is the number of ranks.",
+        why: "From mpirun -usize, or the slots if there are more than ranks; otherwise it is the number of ranks.",
     },
     Setting {
         name: "launcher_pid",
@@ -667,11 +667,11 @@ pub const TABLE: &[Setting] = &[
         scope: Scope::Launch,
         internal: true,
         doc: "The process id of mpirun, the parent of all ranks and proxies.",
-        why: "Ranks let it, and so its other children, attach to them; a child of a rank must not take itself for the rank.",
+        why: "Ranks let mpirun and its other children attach to their memory. A child of a rank must not take itself for the rank.",
     },
 ];
 
-/// Who carries out a collective: auto gives operations of at least OUTBOARD_OFFLOAD_BYTES_MIN to a proxy, on gives all, off none.
+/// Whether proxies carry out collectives: auto gives a proxy the operations of at least OUTBOARD_OFFLOAD_BYTES_MIN, on all, off none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
     /// `auto`
@@ -693,7 +693,7 @@ impl FromText for Offload {
     }
 }
 
-/// How a long message moves: cma is one copy by cross-memory attach, cells is two overlapping copies through the ring, auto chooses by what was measured (`outboard info --tuning`).
+/// How a rendezvous message moves: cma is one copy by cross-memory attach, cells is two overlapping copies through the ring, auto is the faster one as measured (`outboard info --tuning`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LargeProtocol {
     /// `auto`
@@ -734,7 +734,7 @@ impl FromText for Cma {
     }
 }
 
-/// What a rank does that a signal such as SIGSEGV ends: report prints where it was, wait also keeps it for a debugger, off leaves it to the program. A handler that the program has set before MPI_Init is left alone.
+/// What a rank does when a signal such as SIGSEGV ends it: report prints where it was, wait also keeps it for a debugger, off does nothing. A handler that the program set before MPI_Init stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
     /// `report`
