@@ -1,0 +1,757 @@
+//! This process's endpoint: packets to other endpoints, packets from them, and reads and writes of their
+//! memory.
+//!
+//! A packet is copied into a registered buffer and sent from there, or handed to the provider at once where
+//! it is short (fi_inject). Packets from everybody arrive in a few long buffers (FI_MULTI_RECV). So memory
+//! does not grow with peers.
+//!
+//! Invariants: every operation under way owns one of a fixed number of contexts, whose place in their array
+//! says what it is for; a context that the provider returns is checked to be one that is under way. A buffer
+//! that the provider may write is lent to the caller of `poll` only after the provider has finished with that
+//! part.
+//!
+//! Read next: `region.rs`.
+
+use crate::ffi;
+use crate::library::Library;
+use crate::provider::Provider;
+use crate::region::{Region, RemoteMemory};
+use error::{Class, Result, fail};
+use std::ffi::{c_int, c_void};
+use std::os::fd::{BorrowedFd, RawFd};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use sys::{Block, Span};
+
+/// What a provider may write beside an operation under way: struct fi_context2 (fabric.h).
+const CONTEXT_BYTES: usize = 64;
+/// Completions read at a time.
+const COMPLETIONS: usize = 16;
+
+/// Sizes of an endpoint.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Longest packet, in bytes.
+    pub packet_bytes_max: usize,
+    /// Packets that may be under way from here.
+    pub sends_max: usize,
+    /// Buffers for packets that arrive, and bytes of each: at least two, and several packets long.
+    pub receive_buffers: usize,
+    /// See `receive_buffers`.
+    pub receive_buffer_bytes: usize,
+    /// Reads and writes of peers' memory that may be under way from here.
+    pub accesses_max: usize,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            packet_bytes_max: 16 << 10,
+            sends_max: 64,
+            receive_buffers: 4,
+            receive_buffer_bytes: 256 << 10,
+            accesses_max: 64,
+        }
+    }
+}
+
+/// The number of another endpoint at this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Address(u64);
+
+/// The answer to a send, read or write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Sent {
+    /// It is under way.
+    Done,
+    /// No room now: nothing was started. `poll` makes room.
+    Full,
+}
+
+/// What `poll` tells.
+#[derive(Debug)]
+pub enum Event {
+    /// A packet has arrived. Its bytes are the sender's word.
+    Packet(Packet),
+    /// A read or write has ended: the token that it was given.
+    Accessed(u64),
+    /// A packet to this address was not delivered, or not for certain; with what libfabric says.
+    Undelivered(Address, String),
+    /// A read or write has failed: its token, and what libfabric says.
+    Failed(u64, String),
+}
+
+/// A packet in a receive buffer. Its bytes stay as they are until it is given back to `Endpoint::release`: a
+/// buffer of which a packet is kept takes no more packets once it is full.
+#[derive(Debug)]
+#[must_use]
+pub struct Packet {
+    bytes: Span,
+    buffer: u32,
+}
+
+impl Packet {
+    /// What the sender wrote.
+    pub fn bytes(&self) -> Span {
+        self.bytes
+    }
+}
+
+/// An open object of libfabric, closed when this is dropped.
+pub(crate) struct Object<T>(NonNull<T>);
+
+impl<T> Object<T> {
+    /// Takes over what libfabric has opened. `T` begins with a `Fid`.
+    pub(crate) fn new(made: *mut T) -> Result<Object<T>> {
+        match NonNull::new(made) {
+            Some(made) => Ok(Object(made)),
+            None => fail!(Class::Intern, "libfabric opened an object and did not say where"),
+        }
+    }
+
+    pub(crate) fn get(&self) -> *mut T {
+        self.0.as_ptr()
+    }
+
+    pub(crate) fn fid(&self) -> *mut ffi::Fid {
+        self.0.as_ptr().cast()
+    }
+
+    /// The object's record.
+    pub(crate) fn record(&self) -> &T {
+        // SAFETY: the object is open, and the provider leaves the fields that we know as they are.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// One of the object's tables of calls, which `pick` takes from its record.
+    pub(crate) fn calls<C>(&self, pick: impl FnOnce(&T) -> *const C) -> &C {
+        // SAFETY: every open object has its tables, as long as it is open.
+        unsafe { &*pick(self.record()) }
+    }
+
+    fn base(&self) -> &ffi::Ops {
+        // SAFETY: the object is open, and begins with a `Fid`.
+        let fid = unsafe { &*self.fid() };
+        // SAFETY: every open object has its table of calls.
+        unsafe { &*fid.ops }
+    }
+
+    pub(crate) fn bind(&self, other: *mut ffi::Fid, flags: u64) -> c_int {
+        // SAFETY: both objects are open.
+        unsafe { (self.base().bind)(self.fid(), other, flags) }
+    }
+
+    pub(crate) fn control(&self, command: c_int, argument: *mut c_void) -> c_int {
+        // SAFETY: the object is open; the callers pass what each command wants.
+        unsafe { (self.base().control)(self.fid(), command, argument) }
+    }
+}
+
+impl<T> Drop for Object<T> {
+    fn drop(&mut self) {
+        // SAFETY: nobody else closes it; what was opened from it has been dropped before, by the order of
+        // fields.
+        unsafe { (self.base().close)(self.fid()) };
+    }
+}
+
+/// A provider's opened device, in which an endpoint and its regions live.
+pub(crate) struct Domain {
+    // In the order in which they must be closed.
+    pub(crate) object: Object<ffi::FidDomain>,
+    fabric: Object<ffi::FidFabric>,
+    provider: Provider,
+}
+
+// SAFETY: FI_THREAD_DOMAIN allows any thread, one at a time, to which `Endpoint::open`'s caller has agreed.
+unsafe impl Send for Domain {}
+// SAFETY: as above.
+unsafe impl Sync for Domain {}
+
+impl Domain {
+    fn open(provider: Provider) -> Result<Domain> {
+        let library = &provider.library;
+        let info = provider.info();
+        let mut fabric = ptr::null_mut();
+        // SAFETY: the record came from fi_getinfo.
+        let code = unsafe { (library.open_fabric)(info.fabric_attr, &mut fabric, ptr::null_mut()) };
+        check(library, code, || format!("{provider} cannot be opened"))?;
+        let fabric = Object::new(fabric)?;
+        let mut domain = ptr::null_mut();
+        let calls = fabric.calls(|record| record.ops);
+        // SAFETY: the object is open; the record came from fi_getinfo for this fabric.
+        let code =
+            unsafe { (calls.domain)(fabric.get(), provider.info.as_ptr(), &mut domain, ptr::null_mut()) };
+        check(library, code, || format!("{provider} cannot be opened"))?;
+        Ok(Domain { object: Object::new(domain)?, fabric, provider })
+    }
+
+    pub(crate) fn library(&self) -> &Library {
+        &self.provider.library
+    }
+
+    /// For error sentences.
+    pub(crate) fn name(&self) -> String {
+        self.provider.to_string()
+    }
+
+    /// Whether memory registration works this way (an FI_MR bit).
+    pub(crate) fn needs(&self, mode: c_int) -> bool {
+        // SAFETY: the record's attributes live as long as it does.
+        let attributes = unsafe { &*self.provider.info().domain_attr };
+        attributes.mr_mode & mode != 0
+    }
+
+    /// Opens one of the domain's objects.
+    fn object<T>(
+        &self,
+        what: &str,
+        open: impl FnOnce(&ffi::OpsDomain, *mut *mut T) -> c_int,
+    ) -> Result<Object<T>> {
+        let calls = self.object.calls(|record| record.ops);
+        let mut made = ptr::null_mut();
+        let code = open(calls, &mut made);
+        check(self.library(), code, || format!("{} cannot open {what}", self.name()))?;
+        Object::new(made)
+    }
+}
+
+fn check(library: &Library, code: c_int, what: impl FnOnce() -> String) -> Result<()> {
+    if code != 0 {
+        fail!(Class::Other, "{}: {}", what(), library.said(code as isize));
+    }
+    Ok(())
+}
+
+/// This process's end of a network.
+pub struct Endpoint {
+    // In the order in which they must be closed.
+    object: Object<ffi::FidEp>,
+    completions: Object<ffi::FidCq>,
+    addresses: Object<ffi::FidAv>,
+    /// The buffers as the provider knows them, where it wants that.
+    registered: Option<Region>,
+    domain: Arc<Domain>,
+    config: Config,
+    /// Longest packet that the provider copies at once.
+    inject_bytes_max: usize,
+    /// Sleeping on this is possible, if the provider has such a thing.
+    wait_fd: Option<RawFd>,
+    /// Bytes of an endpoint's name.
+    name: Vec<u8>,
+    /// Contexts, then buffers of sends, then buffers of receives.
+    memory: Block,
+    /// Contexts of sends and accesses that are not under way.
+    free_sends: Vec<u32>,
+    free_accesses: Vec<u32>,
+    /// Per send under way: where it goes. Per access: its token.
+    destinations: Vec<Option<Address>>,
+    tokens: Vec<Option<u64>>,
+    /// Per receive buffer: its packets that have not been released, and whether the provider has given it
+    /// back.
+    kept: Vec<(u32, bool)>,
+    /// Receive buffers that the provider does not have, and that may be given to it.
+    unposted: Vec<u32>,
+    regions_made: u64,
+}
+
+// SAFETY: FI_THREAD_DOMAIN allows any thread, one at a time, to which `Endpoint::open`'s caller has agreed.
+unsafe impl Send for Endpoint {}
+
+/// What a context is for.
+enum Purpose {
+    Send(u32),
+    Receive(u32),
+    Access(u32),
+}
+
+impl Endpoint {
+    /// Opens an endpoint by a provider. Errors (MPI_ERR_OTHER, MPI_ERR_NO_MEM): the provider refuses, with
+    /// its reason.
+    ///
+    /// # Safety
+    /// One thread at a time may use the endpoint and its regions, as one lock around them ensures.
+    pub unsafe fn open(provider: Provider, config: Config) -> Result<Endpoint> {
+        assert!(config.receive_buffers >= 2 && config.packet_bytes_max * 2 <= config.receive_buffer_bytes);
+        let domain = Arc::new(Domain::open(provider)?);
+        let (completions, wait_fd) = completion_queue(&domain, &config)?;
+        let addresses = domain.object("an address vector", |calls, made| {
+            // SAFETY: a record of numbers and null pointers, for which zero means the default.
+            let mut attributes: ffi::AvAttr = unsafe { std::mem::zeroed() };
+            attributes.kind = ffi::FI_AV_TABLE;
+            // SAFETY: the domain is open, and the record lives for the call.
+            unsafe { (calls.av_open)(domain.object.get(), &mut attributes, made, ptr::null_mut()) }
+        })?;
+        let object = domain.object("an endpoint", |calls, made| {
+            // SAFETY: the domain is open, and was opened with this record.
+            unsafe {
+                (calls.endpoint)(domain.object.get(), domain.provider.info.as_ptr(), made, ptr::null_mut())
+            }
+        })?;
+        let library = domain.library();
+        let failed = || format!("{} cannot start an endpoint", domain.name());
+        check(library, object.bind(completions.fid(), ffi::FI_SEND | ffi::FI_RECV), failed)?;
+        check(library, object.bind(addresses.fid(), 0), failed)?;
+        set_packet_bytes_max(&object, config.packet_bytes_max, library)?;
+        check(library, object.control(ffi::FI_ENABLE, ptr::null_mut()), failed)?;
+        let name = own_name(&object, &domain)?;
+        // SAFETY: the record's attributes live as long as it does.
+        let inject_bytes_max = unsafe { (*domain.provider.info().tx_attr).inject_size };
+        let contexts = config.sends_max + config.receive_buffers + config.accesses_max;
+        let buffers =
+            config.sends_max * config.packet_bytes_max + config.receive_buffers * config.receive_buffer_bytes;
+        let mut endpoint = Endpoint {
+            object,
+            completions,
+            addresses,
+            registered: None,
+            domain,
+            config,
+            inject_bytes_max,
+            wait_fd,
+            name,
+            memory: Block::new((contexts + 1) * CONTEXT_BYTES + buffers),
+            free_sends: (0..config.sends_max as u32).collect(),
+            free_accesses: (0..config.accesses_max as u32).collect(),
+            destinations: vec![None; config.sends_max],
+            tokens: vec![None; config.accesses_max],
+            kept: vec![(0, false); config.receive_buffers],
+            unposted: (0..config.receive_buffers as u32).collect(),
+            regions_made: 0,
+        };
+        if endpoint.domain.needs(ffi::FI_MR_LOCAL) {
+            let span = endpoint.memory.span();
+            endpoint.registered = Some(endpoint.register_for(span, ffi::FI_SEND | ffi::FI_RECV)?);
+        }
+        endpoint.post_receives()?;
+        Ok(endpoint)
+    }
+
+    /// By what others reach this endpoint; some bytes of the provider's.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// Longest packet, in bytes.
+    pub fn packet_bytes_max(&self) -> usize {
+        self.config.packet_bytes_max
+    }
+
+    /// Packets that may be started now.
+    pub fn free_sends(&self) -> usize {
+        self.free_sends.len()
+    }
+
+    /// The provider behind it.
+    pub fn provider(&self) -> &Provider {
+        &self.domain.provider
+    }
+
+    /// A descriptor that becomes readable when something arrives. Sleep on it only after `may_sleep`.
+    pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        // SAFETY: the completion queue keeps it open, and lives as long as `self`.
+        self.wait_fd.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) })
+    }
+
+    /// Arms `wait_fd`; false where something is there already, so that `poll` must be called first.
+    pub fn may_sleep(&self) -> bool {
+        let mut fids = [self.completions.fid()];
+        let calls = self.domain.fabric.calls(|record| record.ops);
+        // SAFETY: the object is open; the queue was opened with a wait object in this fabric.
+        self.wait_fd.is_some()
+            && unsafe { (calls.trywait)(self.domain.fabric.get(), fids.as_mut_ptr(), 1) } == 0
+    }
+
+    /// Makes another endpoint known by its name. Errors (MPI_ERR_OTHER): it is no name of this provider.
+    pub fn insert(&mut self, name: &[u8]) -> Result<Address> {
+        let at = self.addresses.get();
+        let mut address = ffi::FI_ADDR_UNSPEC;
+        if name.len() != self.name.len() {
+            fail!(
+                Class::Other,
+                "a peer's address has {} bytes where those of {} have {}: do both hosts use the same provider?",
+                name.len(),
+                self.domain.name(),
+                self.name.len()
+            );
+        }
+        let calls = self.addresses.calls(|record| record.ops);
+        // SAFETY: the object is open; `name` has the length of this provider's names.
+        let inserted =
+            unsafe { (calls.insert)(at, name.as_ptr().cast(), 1, &mut address, 0, ptr::null_mut()) };
+        if inserted != 1 || address == ffi::FI_ADDR_UNSPEC {
+            fail!(Class::Other, "{} refuses a peer's address", self.domain.name());
+        }
+        Ok(Address(address))
+    }
+
+    /// Sends a packet of `bytes` bytes, which `fill` writes. Packets to one address arrive in their order.
+    /// Errors (MPI_ERR_OTHER): the provider refuses for good.
+    pub fn send(&mut self, to: Address, bytes: usize, fill: impl FnOnce(Span)) -> Result<Sent> {
+        assert!(0 < bytes && bytes <= self.config.packet_bytes_max, "{bytes} bytes in one packet");
+        let Some(&number) = self.free_sends.last() else { return Ok(Sent::Full) };
+        let buffer = self.send_buffer(number).slice(0, bytes);
+        fill(buffer);
+        let at = self.object.get();
+        let from = buffer.address() as *const c_void;
+        let calls = self.object.calls(|record| record.msg);
+        let is_short = bytes <= self.inject_bytes_max;
+        let code = if is_short {
+            // SAFETY: the object is open; the provider copies the bytes before it returns.
+            unsafe { (calls.inject)(at, from, bytes, to.0) }
+        } else {
+            let context = self.context(number as usize);
+            // SAFETY: the object is open; the buffer and the context stay as they are until the completion.
+            unsafe { (calls.send)(at, from, bytes, self.descriptor(), to.0, context) }
+        };
+        if code == 0 && !is_short {
+            self.free_sends.pop();
+            self.destinations[number as usize] = Some(to);
+        }
+        self.answer(code, "a send")
+    }
+
+    /// Reads a peer's memory from `from.base + at` on into `to`, which lies in `region`; `poll` gives `token`
+    /// back. Errors (MPI_ERR_INTERN): outside a region. (MPI_ERR_OTHER): the provider refuses for good.
+    ///
+    /// # Safety
+    /// Nobody may use the bytes of `to` until the token is back, and `region` must live as long.
+    pub unsafe fn read(
+        &mut self,
+        peer: Address,
+        from: RemoteMemory,
+        at: u64,
+        to: Span,
+        region: &Region,
+        token: u64,
+    ) -> Result<Sent> {
+        self.access(
+            from.address(at, to.bytes())?,
+            to,
+            region,
+            token,
+            |calls, endpoint, [address, desc, context], remote| {
+                // SAFETY: the endpoint is open; buffer and context stay as they are until the completion, by
+                // the contract.
+                unsafe {
+                    (calls.read)(endpoint, address, to.bytes(), desc, peer.0, remote, from.key, context)
+                }
+            },
+        )
+    }
+
+    /// Writes `from`, which lies in `region`, to a peer's memory from `to.base + at` on; `poll` gives `token`
+    /// back when the bytes of `from` may be used again. Errors: as `read`.
+    ///
+    /// # Safety
+    /// Nobody may write the bytes of `from` until the token is back, and `region` must live as long.
+    pub unsafe fn write(
+        &mut self,
+        peer: Address,
+        to: RemoteMemory,
+        at: u64,
+        from: Span,
+        region: &Region,
+        token: u64,
+    ) -> Result<Sent> {
+        self.access(
+            to.address(at, from.bytes())?,
+            from,
+            region,
+            token,
+            |calls, endpoint, [address, desc, context], remote| {
+                // SAFETY: as in `read`.
+                unsafe {
+                    (calls.write)(endpoint, address, from.bytes(), desc, peer.0, remote, to.key, context)
+                }
+            },
+        )
+    }
+
+    fn access(
+        &mut self,
+        remote: u64,
+        span: Span,
+        region: &Region,
+        token: u64,
+        start: impl FnOnce(&ffi::OpsRma, *mut ffi::FidEp, [*mut c_void; 3], u64) -> isize,
+    ) -> Result<Sent> {
+        let inside = span.address().checked_sub(region.span().address());
+        if inside.is_none_or(|at| at + span.bytes() > region.span().bytes()) {
+            fail!(Class::Intern, "{} bytes at {:#x} are not registered", span.bytes(), span.address());
+        }
+        let Some(&number) = self.free_accesses.last() else { return Ok(Sent::Full) };
+        let at = self.object.get();
+        let calls = self.object.calls(|record| record.rma);
+        let context = self.context(self.config.sends_max + self.config.receive_buffers + number as usize);
+        let code = start(calls, at, [span.address() as *mut c_void, region.descriptor(), context], remote);
+        if code == 0 {
+            self.free_accesses.pop();
+            self.tokens[number as usize] = Some(token);
+        }
+        self.answer(code, "an access to a peer's memory")
+    }
+
+    fn answer(&self, code: isize, what: &str) -> Result<Sent> {
+        match -code {
+            0 => Ok(Sent::Done),
+            ffi::FI_EAGAIN => Ok(Sent::Full),
+            _ => fail!(
+                Class::Other,
+                "{} refuses {what}: {}",
+                self.domain.name(),
+                self.domain.library().said(code)
+            ),
+        }
+    }
+
+    /// Registers memory, from and to which this process accesses peers' memory, and which peers may access.
+    /// Errors (MPI_ERR_NO_MEM): the provider refuses.
+    ///
+    /// # Safety
+    /// The memory must stay mapped as long as the region lives.
+    pub unsafe fn register(&mut self, span: Span) -> Result<Region> {
+        self.register_for(span, ffi::FI_READ | ffi::FI_WRITE | ffi::FI_REMOTE_READ | ffi::FI_REMOTE_WRITE)
+    }
+
+    fn register_for(&mut self, span: Span, access: u64) -> Result<Region> {
+        self.regions_made += 1;
+        Region::new(&self.domain, self.object.fid(), span, access, self.regions_made)
+    }
+
+    /// Drives the provider, and tells what has happened since; whether anything has.
+    /// Errors (MPI_ERR_OTHER, MPI_ERR_INTERN): the provider has failed as a whole.
+    pub fn poll(&mut self, mut each: impl FnMut(Event)) -> Result<bool> {
+        // SAFETY: numbers and pointers, for which zero is allowed.
+        let mut entries: [ffi::CqDataEntry; COMPLETIONS] = unsafe { std::mem::zeroed() };
+        let at = self.completions.get();
+        let calls = self.completions.calls(|record| record.ops);
+        // SAFETY: the object is open; it was opened for entries of this format, of which there is room for so
+        // many.
+        let read = unsafe { (calls.read)(at, entries.as_mut_ptr().cast(), COMPLETIONS) };
+        match -read {
+            ffi::FI_EAGAIN => {
+                if !self.unposted.is_empty() {
+                    self.post_receives()?;
+                }
+                return Ok(false);
+            }
+            ffi::FI_EAVAIL => self.complete_with_error(&mut each)?,
+            failure if failure > 0 => {
+                fail!(Class::Other, "{} has failed: {}", self.domain.name(), self.domain.library().said(read))
+            }
+            _ => {
+                for entry in &entries[..read as usize] {
+                    self.complete(entry, &mut each)?;
+                }
+            }
+        }
+        if !self.unposted.is_empty() {
+            self.post_receives()?;
+        }
+        Ok(true)
+    }
+
+    fn complete(&mut self, entry: &ffi::CqDataEntry, each: &mut impl FnMut(Event)) -> Result<()> {
+        match self.purpose(entry.op_context)? {
+            Purpose::Send(number) => drop(self.take_send(number)?),
+            Purpose::Access(number) => each(Event::Accessed(self.take_access(number)?)),
+            Purpose::Receive(number) => {
+                // Where a buffer is full, the provider may say so without a packet.
+                if entry.flags & ffi::FI_RECV != 0 && entry.len > 0 {
+                    let bytes = self.arrived(number, entry.buf as usize, entry.len)?;
+                    self.kept[number as usize].0 += 1;
+                    each(Event::Packet(Packet { bytes, buffer: number }));
+                }
+                if entry.flags & ffi::FI_MULTI_RECV != 0 {
+                    self.take_back(number);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn complete_with_error(&mut self, each: &mut impl FnMut(Event)) -> Result<()> {
+        // SAFETY: numbers and pointers, for which zero is allowed; zero bytes of error data are asked for.
+        let mut entry: ffi::CqErrEntry = unsafe { std::mem::zeroed() };
+        let at = self.completions.get();
+        let calls = self.completions.calls(|record| record.ops);
+        // SAFETY: the object is open; the record is at least as long as the provider's.
+        let read = unsafe { (calls.readerr)(at, &mut entry, 0) };
+        if read < 1 {
+            return Ok(());
+        }
+        let said = self.domain.library().said(entry.err as isize);
+        match self.purpose(entry.op_context)? {
+            Purpose::Send(number) => each(Event::Undelivered(self.take_send(number)?, said)),
+            Purpose::Access(number) => each(Event::Failed(self.take_access(number)?, said)),
+            // The buffer is the provider's no more; a peer that vanished while it wrote there is told of
+            // elsewhere.
+            Purpose::Receive(number) if entry.err != ffi::FI_ECANCELED => self.take_back(number),
+            Purpose::Receive(_) => (),
+        }
+        Ok(())
+    }
+
+    /// Gives up a packet, so that its place can be used again.
+    pub fn release(&mut self, packet: Packet) {
+        let (packets, is_back) = &mut self.kept[packet.buffer as usize];
+        *packets -= 1;
+        if *packets == 0 && std::mem::take(is_back) {
+            self.unposted.push(packet.buffer);
+        }
+    }
+
+    /// The provider has given a receive buffer back.
+    fn take_back(&mut self, number: u32) {
+        let (packets, is_back) = &mut self.kept[number as usize];
+        if *packets == 0 { self.unposted.push(number) } else { *is_back = true }
+    }
+
+    fn take_send(&mut self, number: u32) -> Result<Address> {
+        let Some(to) = self.destinations[number as usize].take() else {
+            fail!(Class::Intern, "{} ended a send twice", self.domain.name());
+        };
+        self.free_sends.push(number);
+        Ok(to)
+    }
+
+    fn take_access(&mut self, number: u32) -> Result<u64> {
+        let Some(token) = self.tokens[number as usize].take() else {
+            fail!(Class::Intern, "{} ended an access twice", self.domain.name());
+        };
+        self.free_accesses.push(number);
+        Ok(token)
+    }
+
+    /// Which operation a context belongs to.
+    fn purpose(&self, context: *mut c_void) -> Result<Purpose> {
+        let Config { sends_max, receive_buffers, accesses_max, .. } = self.config;
+        let offset = (context as usize).wrapping_sub(self.context(0) as usize);
+        let number = offset / CONTEXT_BYTES;
+        if !offset.is_multiple_of(CONTEXT_BYTES) || number >= sends_max + receive_buffers + accesses_max {
+            fail!(Class::Intern, "{} ended an operation that nobody started", self.domain.name());
+        }
+        Ok(match number.checked_sub(sends_max) {
+            None => Purpose::Send(number as u32),
+            Some(number) if number < receive_buffers => Purpose::Receive(number as u32),
+            Some(number) => Purpose::Access((number - receive_buffers) as u32),
+        })
+    }
+
+    /// A packet in a receive buffer.
+    fn arrived(&self, number: u32, address: usize, bytes: usize) -> Result<Span> {
+        let buffer = self.receive_buffer(number);
+        let from = address.wrapping_sub(buffer.address());
+        if from > buffer.bytes() || bytes > buffer.bytes() - from {
+            fail!(Class::Intern, "{} put a packet of {bytes} bytes beside its buffer", self.domain.name());
+        }
+        Ok(buffer.slice(from, bytes))
+    }
+
+    /// Gives the provider the receive buffers that it does not have.
+    fn post_receives(&mut self) -> Result<()> {
+        while let Some(&number) = self.unposted.last() {
+            let buffer = self.receive_buffer(number);
+            let iov = libc::iovec { iov_base: buffer.address() as *mut c_void, iov_len: buffer.bytes() };
+            let mut descriptor = self.descriptor();
+            let message = ffi::Msg {
+                msg_iov: &iov,
+                desc: &mut descriptor,
+                iov_count: 1,
+                addr: ffi::FI_ADDR_UNSPEC,
+                context: self.context(self.config.sends_max + number as usize),
+                data: 0,
+            };
+            let at = self.object.get();
+            let calls = self.object.calls(|record| record.msg);
+            // SAFETY: the object is open; buffer and context are the provider's until it says otherwise.
+            let code = unsafe { (calls.recvmsg)(at, &message, ffi::FI_MULTI_RECV) };
+            match self.answer(code, "a buffer for packets")? {
+                Sent::Done => self.unposted.pop(),
+                Sent::Full => return Ok(()),
+            };
+        }
+        Ok(())
+    }
+
+    fn descriptor(&self) -> *mut c_void {
+        self.registered.as_ref().map_or(ptr::null_mut(), Region::descriptor)
+    }
+
+    fn contexts_bytes(&self) -> usize {
+        let Config { sends_max, receive_buffers, accesses_max, .. } = self.config;
+        (sends_max + receive_buffers + accesses_max) * CONTEXT_BYTES
+    }
+
+    /// From the first aligned place on: contexts, buffers of sends, buffers of receives.
+    fn aligned(&self) -> Span {
+        let memory = self.memory.span();
+        let skipped = memory.address().next_multiple_of(CONTEXT_BYTES) - memory.address();
+        memory.slice(skipped, memory.bytes() - skipped)
+    }
+
+    fn context(&self, number: usize) -> *mut c_void {
+        self.aligned().slice(number * CONTEXT_BYTES, CONTEXT_BYTES).address() as *mut c_void
+    }
+
+    fn send_buffer(&self, number: u32) -> Span {
+        let bytes = self.config.packet_bytes_max;
+        self.aligned().slice(self.contexts_bytes() + number as usize * bytes, bytes)
+    }
+
+    fn receive_buffer(&self, number: u32) -> Span {
+        let Config { sends_max, packet_bytes_max, receive_buffer_bytes, .. } = self.config;
+        let first = self.contexts_bytes() + sends_max * packet_bytes_max;
+        self.aligned().slice(first + number as usize * receive_buffer_bytes, receive_buffer_bytes)
+    }
+}
+
+/// The queue of what has ended, with a descriptor to sleep on where the provider has one.
+fn completion_queue(domain: &Domain, config: &Config) -> Result<(Object<ffi::FidCq>, Option<RawFd>)> {
+    // SAFETY: a record of numbers and null pointers, for which zero means the default.
+    let mut attributes: ffi::CqAttr = unsafe { std::mem::zeroed() };
+    attributes.format = ffi::FI_CQ_FORMAT_DATA;
+    // Beside our own operations there are the packets in the receive buffers, which may be short.
+    attributes.size = config.sends_max + config.accesses_max + 1024;
+    let mut open = |wait| {
+        attributes.wait_obj = wait;
+        domain.object("a completion queue", |calls, made| {
+            // SAFETY: the domain is open, and the record lives for the call.
+            unsafe { (calls.cq_open)(domain.object.get(), &mut attributes, made, ptr::null_mut()) }
+        })
+    };
+    let Ok(queue) = open(ffi::FI_WAIT_FD) else { return Ok((open(ffi::FI_WAIT_NONE)?, None)) };
+    let mut fd: RawFd = -1;
+    let code = queue.control(ffi::FI_GETWAIT, (&raw mut fd).cast());
+    Ok((queue, (code == 0 && fd >= 0).then_some(fd)))
+}
+
+/// A receive buffer is done with when the longest packet may not fit any more.
+fn set_packet_bytes_max(endpoint: &Object<ffi::FidEp>, bytes: usize, library: &Library) -> Result<()> {
+    let calls = endpoint.calls(|record| record.ops);
+    // SAFETY: the object is open; the option is a size_t.
+    let code = unsafe {
+        (calls.setopt)(
+            endpoint.fid(),
+            ffi::FI_OPT_ENDPOINT,
+            ffi::FI_OPT_MIN_MULTI_RECV,
+            (&raw const bytes).cast(),
+            size_of::<usize>(),
+        )
+    };
+    check(library, code, || format!("packets of {bytes} bytes are refused"))
+}
+
+/// The name of an endpoint that has started.
+fn own_name(endpoint: &Object<ffi::FidEp>, domain: &Domain) -> Result<Vec<u8>> {
+    let mut name = vec![0; 256];
+    let mut bytes = name.len();
+    let calls = endpoint.calls(|record| record.cm);
+    // SAFETY: the object is open; there is room for `bytes` bytes.
+    let code = unsafe { (calls.getname)(endpoint.fid(), name.as_mut_ptr().cast(), &mut bytes) };
+    check(domain.library(), code, || format!("{} does not say its address", domain.name()))?;
+    name.truncate(bytes);
+    Ok(name)
+}

@@ -1,0 +1,24 @@
+//! The network engine: libfabric's reliable datagram endpoints (FI_EP_RDM), with messages and RMA.
+//!
+//! libfabric is loaded at run time, so one binary serves machines with and without it. `Library` is the
+//! loaded library, `Provider` one way out of this host that it offers, `Endpoint` this process's open one. An
+//! endpoint sends packets to the addresses of other endpoints, receives into a few long buffers, and reads
+//! and writes memory that peers registered.
+//!
+//! Invariants: nothing here blocks; *full* is an answer; memory does not grow with the number of packets
+//! under way; what the provider hands out (lengths, contexts, addresses) is checked before it is used. A
+//! packet's content is the peer's word: whoever parses it checks it.
+//!
+//! Read next: `provider.rs` (which provider and interface), `endpoint.rs`, `region.rs`, `ffi.rs` (libfabric's
+//! records).
+
+mod endpoint;
+mod ffi;
+mod library;
+mod provider;
+mod region;
+
+pub use endpoint::{Address, Config, Endpoint, Event, Packet, Sent};
+pub use library::Library;
+pub use provider::{Provider, choose};
+pub use region::{Region, RemoteMemory};

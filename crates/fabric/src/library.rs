@@ -1,0 +1,135 @@
+//! The loaded libfabric: its few symbols, and the words for its error numbers.
+//!
+//! Invariant: an object of libfabric lives only while its `Library` does; every object here keeps an `Arc` of
+//! it.
+//! Read next: `provider.rs`.
+
+use crate::ffi;
+use error::{Class, Result, fail};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Where libfabric is looked for if nobody names a file: the name under which every distribution installs it.
+const SYSTEM: &str = "libfabric.so.1";
+
+type GetInfo = unsafe extern "C" fn(
+    u32,
+    *const c_char,
+    *const c_char,
+    u64,
+    *const ffi::Info,
+    *mut *mut ffi::Info,
+) -> c_int;
+type FreeInfo = unsafe extern "C" fn(*mut ffi::Info);
+type DupInfo = unsafe extern "C" fn(*const ffi::Info) -> *mut ffi::Info;
+type OpenFabric = unsafe extern "C" fn(*mut ffi::FabricAttr, *mut *mut ffi::FidFabric, *mut c_void) -> c_int;
+type StrError = unsafe extern "C" fn(c_int) -> *const c_char;
+
+/// libfabric, loaded.
+pub struct Library {
+    pub(crate) get_info: GetInfo,
+    pub(crate) free_info: FreeInfo,
+    pub(crate) dup_info: DupInfo,
+    pub(crate) open_fabric: OpenFabric,
+    strerror: StrError,
+    version: (u32, u32),
+    /// Last: the functions above lie in it.
+    _library: libloading::Library,
+}
+
+impl Library {
+    /// Loads the file at `path`, or the system's libfabric. Errors (MPI_ERR_OTHER): there is none, or one
+    /// older than 1.17.
+    pub fn load(path: Option<&Path>) -> Result<Arc<Library>> {
+        let name = path.unwrap_or(Path::new(SYSTEM));
+        let shown = name.display();
+        // SAFETY: libfabric's initialisers may run at any time; a file that is not libfabric is the user's
+        // own choice.
+        let library = match unsafe { libloading::Library::new(name) } {
+            Ok(library) => library,
+            Err(error) => fail!(
+                Class::Other,
+                "{shown} cannot be loaded ({error}); install libfabric (Debian: libfabric1), or name its file by OUTBOARD_FABRIC_LIB"
+            ),
+        };
+        macro_rules! symbol {
+            ($name:literal, $kind:ty) => {
+                // SAFETY: the symbol has this type since libfabric 1.3.
+                match unsafe { library.get::<$kind>(concat!($name, "\0").as_bytes()) } {
+                    Ok(symbol) => *symbol,
+                    Err(_) => fail!(Class::Other, "{shown} is no libfabric: it has no {}", $name),
+                }
+            };
+        }
+        let version = symbol!("fi_version", unsafe extern "C" fn() -> u32);
+        // SAFETY: it takes nothing and only returns a number.
+        let version = unsafe { version() };
+        if version < ffi::VERSION {
+            fail!(
+                Class::Other,
+                "{shown} is libfabric {}.{}; Outboard needs 1.17 or newer",
+                version >> 16,
+                version & 0xffff
+            );
+        }
+        Ok(Arc::new(Library {
+            get_info: symbol!("fi_getinfo", GetInfo),
+            free_info: symbol!("fi_freeinfo", FreeInfo),
+            dup_info: symbol!("fi_dupinfo", DupInfo),
+            open_fabric: symbol!("fi_fabric", OpenFabric),
+            strerror: symbol!("fi_strerror", StrError),
+            version: (version >> 16, version & 0xffff),
+            _library: library,
+        }))
+    }
+
+    /// Its version, major and minor.
+    pub fn version(&self) -> (u32, u32) {
+        self.version
+    }
+
+    /// What libfabric says about an error number, negative as its calls return it or positive as its records
+    /// hold it.
+    pub(crate) fn said(&self, code: isize) -> String {
+        // SAFETY: any number is allowed; the answer is a constant string.
+        let text = unsafe { (self.strerror)(code.unsigned_abs() as c_int) };
+        text_of(text).unwrap_or_else(|| format!("error {code}"))
+    }
+}
+
+/// A copy of a C string; nothing for a null pointer.
+pub(crate) fn text_of(text: *const c_char) -> Option<String> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: libfabric's strings end with a zero byte and live as long as the record that they were read
+    // from.
+    let text = unsafe { CStr::from_ptr(text) };
+    Some(text.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_no_libfabric_is_named() {
+        let missing =
+            Library::load(Some(Path::new("/nonexistent/libfabric.so"))).err().unwrap().message.clone();
+        assert!(
+            missing.contains("/nonexistent/libfabric.so") && missing.contains("OUTBOARD_FABRIC_LIB"),
+            "{missing}"
+        );
+        let other = Library::load(Some(Path::new("libc.so.6"))).err().unwrap().message.clone();
+        assert!(other.contains("no libfabric"), "{other}");
+    }
+
+    #[test]
+    fn the_systems_is_loaded() {
+        let library = Library::load(None).unwrap();
+        assert!(library.version() >= (1, 17));
+        assert_eq!(library.said(-11), library.said(11));
+        assert!(!library.said(-61).is_empty());
+    }
+}

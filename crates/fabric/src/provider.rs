@@ -1,0 +1,249 @@
+//! Which provider and which interface: what libfabric offers on this host, in the order of one printed rule.
+//!
+//! The rule (`RANKING`): fabrics before tcp, since a host that has one is meant to use it; then the interface
+//! that holds the address by which the launcher named this host; then the order of libfabric. A provider is
+//! offered only if it has reliable datagrams with messages in order, receive buffers for many messages, and
+//! RMA.
+//!
+//! Read next: `endpoint.rs`, which opens one.
+
+use crate::ffi;
+use crate::library::{Library, text_of};
+use error::{Class, Result, fail};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ptr;
+use std::sync::Arc;
+
+/// Providers by their core name, best first. Others that libfabric knows are for one host (shm), unreliable
+/// (udp), or replaced (sockets, psm, psm2).
+const RANKING: [&str; 6] = ["cxi", "verbs", "efa", "opx", "psm3", "tcp"];
+
+/// One way out of this host.
+pub struct Provider {
+    pub(crate) library: Arc<Library>,
+    pub(crate) info: ptr::NonNull<ffi::Info>,
+}
+
+// SAFETY: the record is owned, and libfabric keeps no pointer to it.
+unsafe impl Send for Provider {}
+
+impl Provider {
+    pub(crate) fn info(&self) -> &ffi::Info {
+        // SAFETY: the record is this provider's own until it is dropped.
+        unsafe { self.info.as_ref() }
+    }
+
+    /// libfabric's name of it, with its layers: `verbs;ofi_rxm`.
+    pub fn name(&self) -> String {
+        // SAFETY: every record that fi_getinfo returns has these attributes.
+        let attributes = unsafe { &*self.info().fabric_attr };
+        text_of(attributes.prov_name).unwrap_or_default()
+    }
+
+    /// The name of its core provider: `verbs`.
+    pub fn core(&self) -> String {
+        self.name().split(';').next().unwrap_or_default().to_owned()
+    }
+
+    /// The device or interface: `mlx5_0`, `eth0`.
+    pub fn domain(&self) -> String {
+        // SAFETY: every record that fi_getinfo returns has these attributes.
+        let attributes = unsafe { &*self.info().domain_attr };
+        text_of(attributes.name).unwrap_or_default()
+    }
+
+    /// The address of this host that it uses, where it is one of IP.
+    pub fn address(&self) -> Option<IpAddr> {
+        let info = self.info();
+        let at = info.src_addr.cast::<u8>();
+        if at.is_null() {
+            return None;
+        }
+        // SAFETY: `src_addr` points to `src_addrlen` bytes of the record.
+        let bytes = unsafe { std::slice::from_raw_parts(at, info.src_addrlen) };
+        // The offsets are those of sockaddr_in and sockaddr_in6 (netinet/in.h).
+        match info.addr_format {
+            ffi::FI_SOCKADDR_IN => Some(Ipv4Addr::from(<[u8; 4]>::try_from(bytes.get(4..8)?).ok()?).into()),
+            ffi::FI_SOCKADDR_IN6 => {
+                Some(Ipv6Addr::from(<[u8; 16]>::try_from(bytes.get(8..24)?).ok()?).into())
+            }
+            _ => None,
+        }
+    }
+
+    /// Bits a second of its link, where the provider knows.
+    pub fn bits_per_second(&self) -> Option<u64> {
+        // SAFETY: null or a record that lives as long as the info.
+        let nic = unsafe { self.info().nic.as_ref() }?;
+        // SAFETY: as above.
+        let link = unsafe { nic.link_attr.as_ref() }?;
+        (link.speed > 0).then_some(link.speed as u64)
+    }
+
+    fn rank(&self) -> Option<usize> {
+        RANKING.iter().position(|core| *core == self.core())
+    }
+}
+
+impl fmt::Display for Provider {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{} on {}", self.name(), self.domain())?;
+        if let Some(address) = self.address() {
+            write!(f, " ({address})")?;
+        }
+        match self.bits_per_second() {
+            Some(bits) => write!(f, ", {} Gbit/s", bits / 1_000_000_000),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Provider {
+    fn drop(&mut self) {
+        // SAFETY: the record came from fi_dupinfo, and nobody else frees it.
+        unsafe { (self.library.free_info)(self.info.as_ptr()) }
+    }
+}
+
+/// What libfabric offers here, best first by the rule of this module's head.
+///
+/// `wanted` is the name of a provider, with or without its layers, that the user chose; `host` the address by
+/// which the launcher named this host. Errors (MPI_ERR_OTHER): nothing is left, and what was there.
+pub fn choose(library: &Arc<Library>, wanted: Option<&str>, host: Option<IpAddr>) -> Result<Vec<Provider>> {
+    let all = offered(library)?;
+    let names = |providers: &[Provider]| {
+        let mut names: Vec<_> = providers.iter().map(Provider::name).collect();
+        names.sort();
+        names.dedup();
+        names.join(", ")
+    };
+    let there = names(&all);
+    let mut left: Vec<_> = all
+        .into_iter()
+        .filter(|provider| match wanted {
+            Some(wanted) => provider.name() == wanted || provider.core() == wanted,
+            None => provider.rank().is_some(),
+        })
+        .collect();
+    if left.is_empty() {
+        match wanted {
+            Some(wanted) => fail!(
+                Class::Other,
+                "libfabric has no provider {wanted} for messages and RMA here; it has {there}"
+            ),
+            None => fail!(
+                Class::Other,
+                "none of libfabric's providers here suits: it has {there}; Outboard takes {}",
+                RANKING.join(", ")
+            ),
+        }
+    }
+    // A stable sort: equals stay in libfabric's order.
+    left.sort_by_key(|provider| {
+        (provider.rank().unwrap_or(RANKING.len()), distance(provider.address(), host))
+    });
+    Ok(left)
+}
+
+/// How far an interface's address is from what the launcher named: the smaller, the better.
+fn distance(address: Option<IpAddr>, host: Option<IpAddr>) -> u8 {
+    match (address, host) {
+        (Some(address), Some(host)) if address == host => 0,
+        (None, _) => 1,
+        (Some(address), Some(host)) if address.is_ipv4() == host.is_ipv4() && !address.is_loopback() => 2,
+        (Some(address), None) if address.is_ipv4() && !address.is_loopback() => 2,
+        (Some(address), _) if !address.is_loopback() => 3,
+        _ => 4,
+    }
+}
+
+/// All that has what an endpoint needs.
+fn offered(library: &Arc<Library>) -> Result<Vec<Provider>> {
+    // SAFETY: with a null pointer it allocates an empty record with its attributes.
+    let hints = unsafe { (library.dup_info)(ptr::null()) };
+    let Some(hints) = ptr::NonNull::new(hints) else {
+        fail!(Class::NoMem, "libfabric has no memory for a record");
+    };
+    let mut hints = Provider { library: library.clone(), info: hints };
+    // SAFETY: the record was allocated just now, and nobody else has it.
+    let record = unsafe { hints.info.as_mut() };
+    // SAFETY: its attributes were allocated with it.
+    unsafe { ask(record) };
+    let mut found = ptr::null_mut();
+    // SAFETY: all pointers are null or live for the call.
+    let code = unsafe {
+        (library.get_info)(ffi::VERSION, ptr::null(), ptr::null(), 0, hints.info.as_ptr(), &mut found)
+    };
+    if code != 0 && -code != ffi::FI_ENODATA {
+        fail!(Class::Other, "libfabric cannot list its providers: {}", library.said(code as isize));
+    }
+    let mut all = Vec::new();
+    let mut next = found;
+    while let Some(info) = ptr::NonNull::new(next) {
+        // SAFETY: the list's records live until the list is freed below.
+        next = unsafe { info.as_ref() }.next;
+        // SAFETY: as above; the copy is its own list of one.
+        let copy = unsafe { (library.dup_info)(info.as_ptr()) };
+        all.extend(ptr::NonNull::new(copy).map(|info| Provider { library: library.clone(), info }));
+    }
+    // SAFETY: nobody uses the list any more; null is allowed.
+    unsafe { (library.free_info)(found) };
+    Ok(all)
+}
+
+/// Writes what an endpoint needs into the hints of fi_getinfo.
+///
+/// # Safety
+/// The record's attributes must be allocated.
+unsafe fn ask(hints: &mut ffi::Info) {
+    hints.caps = ffi::FI_MSG | ffi::FI_RMA | ffi::FI_MULTI_RECV;
+    hints.mode = ffi::FI_CONTEXT | ffi::FI_CONTEXT2;
+    // SAFETY: allocated, by this function's contract.
+    let endpoint = unsafe { &mut *hints.ep_attr };
+    endpoint.kind = ffi::FI_EP_RDM;
+    // SAFETY: as above.
+    let domain = unsafe { &mut *hints.domain_attr };
+    domain.threading = ffi::FI_THREAD_DOMAIN;
+    domain.resource_mgmt = ffi::FI_RM_ENABLED;
+    domain.av_type = ffi::FI_AV_TABLE;
+    domain.mr_mode = ffi::FI_MR_LOCAL
+        | ffi::FI_MR_VIRT_ADDR
+        | ffi::FI_MR_ALLOCATED
+        | ffi::FI_MR_PROV_KEY
+        | ffi::FI_MR_ENDPOINT;
+    // MPI's messages must not overtake each other (MPI 5.0, section 3.5).
+    // SAFETY: as above.
+    let transmit = unsafe { &mut *hints.tx_attr };
+    transmit.msg_order = ffi::FI_ORDER_SAS;
+    // SAFETY: as above.
+    let receive = unsafe { &mut *hints.rx_attr };
+    receive.msg_order = ffi::FI_ORDER_SAS;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_of_the_host_comes_first_and_loopback_last() {
+        let ip = |text: &str| Some(text.parse::<IpAddr>().unwrap());
+        let host = ip("10.1.0.7");
+        let mut addresses = [ip("127.0.0.1"), ip("fd00::7"), ip("10.1.0.8"), None, ip("10.1.0.7")];
+        addresses.sort_by_key(|address| distance(*address, host));
+        assert_eq!(addresses, [ip("10.1.0.7"), None, ip("10.1.0.8"), ip("fd00::7"), ip("127.0.0.1")]);
+        assert!(distance(ip("10.1.0.8"), None) < distance(ip("127.0.0.1"), None));
+        assert_eq!(distance(ip("127.0.0.1"), ip("127.0.0.1")), 0);
+    }
+
+    #[test]
+    fn tcp_is_offered_and_an_unknown_provider_is_refused() {
+        let library = Library::load(None).unwrap();
+        let loopback = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let offers = choose(&library, Some("tcp"), loopback).unwrap();
+        assert_eq!((offers[0].core().as_str(), offers[0].address()), ("tcp", loopback));
+        assert!(offers[0].to_string().contains("127.0.0.1"), "{}", offers[0]);
+        let error = choose(&library, Some("carrier-pigeon"), None).err().unwrap().message.clone();
+        assert!(error.contains("carrier-pigeon") && error.contains("tcp"), "{error}");
+    }
+}

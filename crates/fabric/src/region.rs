@@ -1,0 +1,136 @@
+//! Memory that the provider knows: registered for its own use, or for peers to read and write.
+//!
+//! Invariant: memory is registered as long as its `Region` lives, and must stay mapped as long.
+//! Read next: `endpoint.rs`.
+
+use crate::endpoint::{Domain, Object};
+use crate::ffi;
+use error::{Class, Result, fail};
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::Arc;
+use sys::Span;
+
+/// Registered memory.
+pub struct Region {
+    // Before the domain: it is closed first.
+    object: Object<ffi::FidMr>,
+    span: Span,
+    domain: Arc<Domain>,
+}
+
+// SAFETY: one thread at a time uses an endpoint's regions (`Endpoint::open`).
+unsafe impl Send for Region {}
+
+/// What a peer must know to read or write memory that was registered elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteMemory {
+    /// The provider's key of the region.
+    pub key: u64,
+    /// Where the region begins, in the numbers of its provider: an address, or 0.
+    pub base: u64,
+    /// Its length.
+    pub bytes: u64,
+}
+
+impl RemoteMemory {
+    /// The provider's address of `bytes` bytes from `at` on. Errors (MPI_ERR_INTERN): they do not lie in the
+    /// region.
+    pub(crate) fn address(&self, at: u64, bytes: usize) -> Result<u64> {
+        if at > self.bytes || bytes as u64 > self.bytes - at {
+            fail!(Class::Intern, "{bytes} bytes from {at} on are not in a region of {} bytes", self.bytes);
+        }
+        match self.base.checked_add(at) {
+            Some(address) => Ok(address),
+            None => fail!(Class::Intern, "a region of {} bytes cannot begin at {:#x}", self.bytes, self.base),
+        }
+    }
+}
+
+impl Region {
+    /// Registers memory; `number` distinguishes it where keys are ours to choose. Errors (MPI_ERR_NO_MEM):
+    /// the provider refuses, most often because `ulimit -l` is too small.
+    pub(crate) fn new(
+        domain: &Arc<Domain>,
+        endpoint: *mut ffi::Fid,
+        span: Span,
+        access: u64,
+        number: u64,
+    ) -> Result<Region> {
+        let library = domain.library();
+        let at = domain.object.get();
+        let mut made = ptr::null_mut();
+        let calls = domain.object.calls(|record| record.mr);
+        // SAFETY: the provider pins and later touches `span`, which its claimer keeps mapped while the region
+        // lives.
+        let code = unsafe {
+            (calls.reg)(
+                at.cast(),
+                span.address() as *const c_void,
+                span.bytes(),
+                access,
+                0,
+                number,
+                0,
+                &mut made,
+                ptr::null_mut(),
+            )
+        };
+        let refused = |code: c_int| -> Result<Region> {
+            fail!(
+                Class::NoMem,
+                "{} cannot register {} bytes: {}; is the limit of locked memory (ulimit -l) high enough?",
+                domain.name(),
+                span.bytes(),
+                library.said(code as isize)
+            )
+        };
+        if code != 0 {
+            return refused(code);
+        }
+        let object = Object::new(made)?;
+        if domain.needs(ffi::FI_MR_ENDPOINT) {
+            let code = object.bind(endpoint, 0);
+            if code != 0 {
+                return refused(code);
+            }
+            let code = object.control(ffi::FI_ENABLE, ptr::null_mut());
+            if code != 0 {
+                return refused(code);
+            }
+        }
+        Ok(Region { object, span, domain: domain.clone() })
+    }
+
+    /// What is registered.
+    pub fn span(&self) -> Span {
+        self.span
+    }
+
+    /// What to tell peers.
+    pub fn remote(&self) -> RemoteMemory {
+        let base = if self.domain.needs(ffi::FI_MR_VIRT_ADDR) { self.span.address() as u64 } else { 0 };
+        RemoteMemory { key: self.object.record().key, base, bytes: self.span.bytes() as u64 }
+    }
+
+    /// What the provider wants to be told beside an address in the region.
+    pub(crate) fn descriptor(&self) -> *mut c_void {
+        self.object.record().mem_desc
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_outside_a_region_is_refused() {
+        let memory = RemoteMemory { key: 1, base: u64::MAX - 10, bytes: 8 };
+        assert_eq!(memory.address(3, 5).unwrap(), u64::MAX - 7);
+        assert_eq!(memory.address(8, 0).unwrap(), u64::MAX - 2);
+        for (at, bytes) in [(9, 0), (4, 5), (u64::MAX, 1), (0, usize::MAX)] {
+            assert!(memory.address(at, bytes).is_err(), "{at} {bytes}");
+        }
+        assert!(RemoteMemory { base: u64::MAX - 1, ..memory }.address(3, 1).is_err());
+    }
+}

@@ -1,0 +1,269 @@
+//! Two endpoints of this process over the tcp provider on loopback: packets, accesses, and what goes wrong.
+
+use outboard_fabric::{Config, Endpoint, Event, Library, Packet, Region, RemoteMemory, Sent, choose};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::{Duration, Instant};
+use sys::{Block, Span};
+
+/// What takes longer hangs.
+const HANGS: Duration = Duration::from_secs(60);
+
+fn open(config: Config) -> Endpoint {
+    let library = Library::load(None).unwrap();
+    let provider = choose(&library, Some("tcp"), Some(IpAddr::V4(Ipv4Addr::LOCALHOST))).unwrap().remove(0);
+    // SAFETY: each test uses its endpoints from one thread.
+    unsafe { Endpoint::open(provider, config) }.unwrap()
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !done() {
+        assert!(begin.elapsed() < HANGS, "no {what} after {HANGS:?}");
+    }
+}
+
+fn quiet(event: Event) {
+    panic!("nothing was expected, but {event:?}");
+}
+
+fn keep(event: Event, packets: &mut VecDeque<Packet>) {
+    match event {
+        Event::Packet(packet) => packets.push_back(packet),
+        other => quiet(other),
+    }
+}
+
+fn bytes_of(span: Span) -> Vec<u8> {
+    let mut bytes = vec![0; span.bytes()];
+    span.read(&mut bytes);
+    bytes
+}
+
+/// The packet that `number` stands for: its length and every byte follow from it.
+fn packet(number: u64, bytes_max: usize) -> Vec<u8> {
+    let mut random = SmallRng::seed_from_u64(number);
+    let bytes =
+        [random.random_range(1..=64), random.random_range(1..=bytes_max), bytes_max][number as usize % 3];
+    (0..bytes).map(|_| random.random()).collect()
+}
+
+#[test]
+fn packets_of_all_lengths_arrive_in_order_however_late_they_are_taken_and_however_long_they_are_kept() {
+    let config = Config {
+        packet_bytes_max: 4096,
+        sends_max: 8,
+        receive_buffers: 2,
+        receive_buffer_bytes: 8192,
+        accesses_max: 1,
+    };
+    let (mut a, mut b) = (open(config), open(config));
+    let (to_b, to_a) = (a.insert(b.name()).unwrap(), b.insert(a.name()).unwrap());
+    let mut random = SmallRng::seed_from_u64(1);
+    let (mut sent, mut taken) = ([0u64; 2], [0u64; 2]);
+    let mut kept = [VecDeque::new(), VecDeque::new()];
+    until("end of the exchange", || {
+        // Long times in which one end does not poll: the other then finds no room, and waits.
+        let turn = random.random_range(0..2);
+        let (end, to) = if turn == 0 { (&mut a, to_b) } else { (&mut b, to_a) };
+        for _ in 0..random.random_range(1..40) {
+            let next = packet((sent[turn] << 1) | turn as u64, config.packet_bytes_max);
+            if sent[turn] < 1000 && end.send(to, next.len(), |span| span.write(&next)).unwrap() == Sent::Done
+            {
+                sent[turn] += 1;
+            }
+            let kept = &mut kept[turn];
+            end.poll(|event| keep(event, kept)).unwrap();
+            for _ in 0..random.random_range(0..4) {
+                let Some(first) = kept.pop_front() else { break };
+                let expected = packet((taken[turn] << 1) | (1 - turn as u64), config.packet_bytes_max);
+                assert!(bytes_of(first.bytes()) == expected, "packet {} of end {}", taken[turn], 1 - turn);
+                end.release(first);
+                taken[turn] += 1;
+            }
+        }
+        sent == [1000; 2] && taken == [1000; 2]
+    });
+}
+
+#[test]
+fn a_sender_finds_no_room_while_its_peer_takes_nothing() {
+    let config = Config {
+        packet_bytes_max: 4096,
+        sends_max: 8,
+        receive_buffers: 2,
+        receive_buffer_bytes: 8192,
+        accesses_max: 1,
+    };
+    let (mut a, mut b) = (open(config), open(config));
+    let to = a.insert(b.name()).unwrap();
+    let mut sent = 0u64;
+    let mut full = 0;
+    let mut kept = VecDeque::new();
+    until("full endpoint", || {
+        match a.send(to, 4096, |span| span.write(&sent.to_ne_bytes().repeat(512))).unwrap() {
+            Sent::Done => (sent, full) = (sent + 1, 0),
+            Sent::Full => full += 1,
+        }
+        a.poll(quiet).unwrap();
+        // The connection needs both ends for a moment.
+        if sent < 3 {
+            b.poll(|event| keep(event, &mut kept)).unwrap();
+        }
+        // Sockets buffer a few megabytes, not more.
+        assert!(sent < 100_000);
+        full > 100_000
+    });
+}
+
+#[test]
+fn memory_is_read_and_written_where_it_was_registered_and_nowhere_else() {
+    let config = Config::default();
+    let (mut a, mut b) = (open(config), open(config));
+    let to_b = a.insert(b.name()).unwrap();
+    let (ours, theirs) = (Block::new(1 << 20), Block::new(1 << 20));
+    let mut random = SmallRng::seed_from_u64(2);
+    // SAFETY: the blocks outlive the endpoints' use of them.
+    let mine = unsafe { a.register(ours.span()) }.unwrap();
+    // SAFETY: as above.
+    let exposed = unsafe { b.register(theirs.span()) }.unwrap();
+    for token in 0..60 {
+        let bytes = [random.random_range(1..100), random.random_range(1..1 << 20)][token as usize % 2];
+        let (here, there) =
+            (random.random_range(0..=(1 << 20) - bytes), random.random_range(0..=(1 << 20) - bytes));
+        let fresh: Vec<u8> = (0..bytes).map(|_| random.random()).collect();
+        let (near, far) = (ours.span().slice(here, bytes), theirs.span().slice(there, bytes));
+        let reads = random.random();
+        if reads {
+            far.write(&fresh)
+        } else {
+            near.write(&fresh)
+        }
+        let (mut started, mut ended) = (false, false);
+        until("end of an access", || {
+            if !started {
+                let answer = if reads {
+                    // SAFETY: nobody else uses the blocks.
+                    unsafe { a.read(to_b, exposed.remote(), there as u64, near, &mine, token) }
+                } else {
+                    // SAFETY: as above.
+                    unsafe { a.write(to_b, exposed.remote(), there as u64, near, &mine, token) }
+                };
+                started = answer.unwrap() == Sent::Done;
+            }
+            a.poll(|event| match event {
+                Event::Accessed(number) => (ended, _) = (true, assert_eq!(number, token)),
+                other => quiet(other),
+            })
+            .unwrap();
+            b.poll(quiet).unwrap();
+            ended
+        });
+        // A write is complete for its origin before it must have been placed.
+        until("the bytes", || {
+            b.poll(quiet).unwrap();
+            bytes_of(near) == fresh && bytes_of(far) == fresh
+        });
+    }
+    let outside = |at, bytes| {
+        let near = ours.span().slice(0, bytes);
+        move |a: &mut Endpoint, mine: &Region| {
+            // SAFETY: refused before anything is touched.
+            unsafe { a.read(to_b, exposed.remote(), at, near, mine, 0) }
+                .err()
+                .map(|error| error.message.clone())
+        }
+    };
+    assert!(outside(1 << 20, 1)(&mut a, &mine).unwrap().contains("not in a region"));
+}
+
+#[test]
+fn a_key_that_nobody_gave_out_fails() {
+    let config = Config::default();
+    let (mut a, mut b) = (open(config), open(config));
+    let to_b = a.insert(b.name()).unwrap();
+    let ours = Block::new(1 << 16);
+    // SAFETY: the block outlives the endpoint.
+    let mine = unsafe { a.register(ours.span()) }.unwrap();
+    let forged = RemoteMemory { key: 0x1234_5678, base: 0, bytes: 1 << 16 };
+    until("start of the read", || {
+        b.poll(quiet).unwrap();
+        // SAFETY: nobody else uses the block.
+        unsafe { a.read(to_b, forged, 0, ours.span(), &mine, 77) }.unwrap() == Sent::Done
+    });
+    let mut failed = false;
+    until("refusal", || {
+        b.poll(|_| ()).unwrap();
+        a.poll(|event| match event {
+            Event::Failed(77, said) => (failed, _) = (true, assert!(!said.is_empty())),
+            other => quiet(other),
+        })
+        .unwrap();
+        failed
+    });
+}
+
+#[test]
+fn who_sends_to_an_endpoint_that_is_gone_is_told() {
+    let config = Config::default();
+    let (mut a, mut b) = (open(config), open(config));
+    let to_b = a.insert(b.name()).unwrap();
+    let long = vec![7; config.packet_bytes_max];
+    let mut arrived = false;
+    until("the first packet", || {
+        if !arrived {
+            let _ = a.send(to_b, 1, |span| span.write(&[1])).unwrap();
+        }
+        a.poll(quiet).unwrap();
+        b.poll(|_| arrived = true).unwrap();
+        arrived
+    });
+    drop(b);
+    let mut told = false;
+    until("news of the death", || {
+        told |= a.send(to_b, long.len(), |span| span.write(&long)).is_err();
+        a.poll(|event| match event {
+            Event::Undelivered(to, said) => (told, _) = (true, assert!(to == to_b && !said.is_empty())),
+            other => quiet(other),
+        })
+        .unwrap();
+        told
+    });
+}
+
+#[test]
+fn who_sleeps_is_woken_by_a_packet() {
+    let config = Config::default();
+    let (mut a, mut b) = (open(config), open(config));
+    let to_b = a.insert(b.name()).unwrap();
+    let (mut sent, mut arrived, mut slept) = (false, false, false);
+    until("packet for one that sleeps", || {
+        if b.may_sleep() {
+            let mut waits = [libc::pollfd {
+                fd: std::os::fd::AsRawFd::as_raw_fd(&b.wait_fd().unwrap()),
+                events: libc::POLLIN,
+                revents: 0,
+            }];
+            // SAFETY: one live record.
+            slept |= unsafe { libc::poll(waits.as_mut_ptr(), 1, 1) } == 1;
+        }
+        b.poll(|_| arrived = true).unwrap();
+        if !sent {
+            sent = a.send(to_b, 3, |span| span.write(b"abc")).unwrap() == Sent::Done;
+        }
+        a.poll(quiet).unwrap();
+        arrived
+    });
+    assert!(slept, "the descriptor never became readable");
+}
+
+#[test]
+fn names_of_other_lengths_are_refused() {
+    let mut a = open(Config::default());
+    let long = [a.name(), &[0]].concat();
+    for name in [&[][..], &[1, 2, 3], &long] {
+        assert!(a.insert(name).err().unwrap().message.contains("same provider"), "{name:?}");
+    }
+}
