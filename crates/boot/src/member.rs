@@ -154,8 +154,18 @@ impl Membership {
     /// Counts this rank at MPI_Init, which all processes of its world call. The last one wakes the others.
     pub fn come(&self) {
         self.world().born.arrive();
+        self.nudge_agent();
         if self.has_all() {
             self.segment.members(self.first).for_each(|rank| self.segment.rank(rank).bell.ring());
+        }
+    }
+
+    /// Has the agent of this host tell the other hosts what is new here.
+    fn nudge_agent(&self) {
+        let launcher = self.segment.job().launcher.load(Ordering::Relaxed);
+        if self.segment.has_nodes() {
+            // An agent looks a few times a second anyway.
+            let _ = sys::process::nudge(launcher);
         }
     }
 
@@ -179,6 +189,7 @@ impl Membership {
     /// progress for others until [`Membership::may_leave`], then calls [`Membership::leave`].
     pub fn arrive(&self) {
         self.world().leaving.arrive();
+        self.nudge_agent();
         // Those of other worlds may be waiting for us in their MPI_Finalize.
         for first in self.segment.connected(self.first).into_iter().filter(|first| *first != self.first) {
             self.segment.members(first).for_each(|rank| self.segment.rank(rank).bell.ring());

@@ -106,6 +106,9 @@ impl SlotMemory {
 
     /// Allocates this rank's slots for a set among these members: the location that it states.
     pub(crate) fn alloc(&mut self, memory: &mut Allocator, peers: &[u32]) -> Location {
+        if peers.iter().any(|&peer| self.segment.local(peer).is_none()) {
+            return Location::NONE;
+        }
         let reaches =
             |peer: &u32| self.segment.local(*peer).is_some_and(|peer| cma::reaches(&self.segment, peer));
         let pulls =

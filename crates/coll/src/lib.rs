@@ -37,7 +37,7 @@ use attach::Bounds;
 use cache::{CacheKey, ScheduleCache};
 use datatype::Buffer;
 use error::{Class, Result, fail};
-use executor::{Executor, InstanceTicket, Offload, Poll, Start, UserCall};
+use executor::{Edge, EdgeOutcome, Executor, InstanceTicket, Offload, Poll, Start, UserCall};
 use flat::FlatSets;
 use queue::{Attaching, QueueState, QueueTicket, QueuedCall, Remainder, ScheduleCall};
 use schedule::Schedule;
@@ -384,6 +384,16 @@ impl Coll {
     /// A user's operator that `poll` asked for has been called.
     pub fn called(&mut self, call: UserCall) {
         self.executor.called(call);
+    }
+
+    /// The next message to a rank on another node that a collective wants.
+    pub fn next_edge(&mut self) -> Option<Edge> {
+        self.executor.next_edge()
+    }
+
+    /// A message of `next_edge` has ended.
+    pub fn edge_ended(&mut self, edge: &Edge, outcome: EdgeOutcome) {
+        self.executor.edge_ended(edge, outcome);
     }
 
     /// The outcome of a collective, once it has ended; the ticket is then spent.

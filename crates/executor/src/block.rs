@@ -7,6 +7,7 @@ use crate::buffers::{self, Buffers, Partitions};
 use crate::checked::CheckedSchedule;
 use crate::fault::Fault;
 use crate::memory::{Reach, Region};
+use crate::peer::Peer;
 use crate::record::{self, Field, Head, IN_ARENA, InstanceRecord, STAGED};
 use crate::{Binding, Config, Reduction, Start};
 use datatype::Buffer;
@@ -255,11 +256,8 @@ impl InstanceBlock {
         self.partitions = Some(partitions);
         self.run.buffers.reduction = start.reduction;
         if !self.stated.as_ref().is_some_and(|stated| same_peers(stated, &start.peers)) {
-            self.run.peers = start
-                .peers
-                .iter()
-                .map(|peer| executor.reach.segment.require(*peer))
-                .collect::<Result<_>>()?;
+            let segment = &executor.reach.segment;
+            self.run.peers = start.peers.iter().map(|&peer| Peer::of(peer, segment)).collect();
             self.stated = Some(start.peers.clone());
         }
         self.bound = Some(Bound {

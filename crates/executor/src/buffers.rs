@@ -4,6 +4,7 @@
 use crate::checked::{CheckedSchedule, operands, pair};
 use crate::fault::{Corruption, Fault};
 use crate::memory::{Reach, Region, RemoteLayout};
+use crate::peer::Peer;
 use crate::record::IN_ARENA;
 use crate::{Binding, Cut, Reduction};
 use datatype::{Basic, Buffer, Layout, PredefinedOp};
@@ -278,7 +279,7 @@ pub fn encode(
     buffers: &Buffers,
     partitions: &Partitions,
     scratch: &[u64],
-    peers: &[LocalRank],
+    peers: &[Peer],
     reach: &Reach,
     rank: LocalRank,
 ) -> Result<()> {
@@ -335,7 +336,8 @@ pub fn encode(
         words.extend(layout.to_words());
     }
     words.push(peers.len() as u64);
-    words.extend(peers.chunks(2).map(|two| pair(two[0].peer(), two.get(1).map_or(0, |peer| peer.peer()))));
+    words
+        .extend(peers.chunks(2).map(|two| pair(two[0].number(), two.get(1).map_or(0, |peer| peer.number()))));
     Ok(())
 }
 
@@ -361,7 +363,7 @@ pub fn decode(
     plan: &CheckedSchedule,
     reach: &Reach,
     rank: LocalRank,
-) -> Option<(Buffers, Arc<[LocalRank]>)> {
+) -> Option<(Buffers, Arc<[Peer]>)> {
     let mut words = Words { words, at: 0 };
     let mut buffers = Buffers { reduction: reduction(words.next()?, words.next()?)?, ..Buffers::default() };
     if plan.reduces && buffers.reduction.is_none() {
@@ -469,13 +471,13 @@ impl<'a> Words<'a> {
         Lengths::new(blocks, cut)
     }
 
-    fn peers(&mut self, size: u32, segment: &Segment) -> Option<Arc<[LocalRank]>> {
+    fn peers(&mut self, size: u32, segment: &Segment) -> Option<Arc<[Peer]>> {
         let count = self.next()?;
         let words = self.take(count.div_ceil(2))?;
         let halves = words.iter().flat_map(|&word| [crate::checked::high(word), crate::checked::low(word)]);
         if count != u64::from(size) {
             return None;
         }
-        halves.take(count as usize).map(|peer| segment.local(peer)).collect()
+        halves.take(count as usize).map(|peer| segment.local(peer).map(Peer::Local)).collect()
     }
 }

@@ -2,11 +2,13 @@
 //! others.
 
 use crate::block::{ExecutorParts, InstanceBlock, Program};
-use crate::engine::{Execution, Progress};
+use crate::engine::{Execution, Progress, Wanted};
+use crate::fault::Fault;
 use crate::memory::{Driver, Reach};
+use crate::peer::Peer;
 use crate::record::{self, COMPLETE, Field, Head, Lookup, RETURNED};
 use crate::watch::{Health, ProxyWatch};
-use crate::{Config, InstanceTicket, Offload, Pending, Poll, Reduction, Start, UserCall};
+use crate::{Config, Edge, EdgeOutcome, InstanceTicket, Offload, Pending, Poll, Reduction, Start, UserCall};
 use error::{Class, Result, fail};
 use rustc_hash::FxHashMap;
 use slab::Slab;
@@ -66,6 +68,8 @@ pub struct Executor {
     version: u64,
     tickets: u32,
     idle_bytes: u64,
+    /// Messages to ranks on other nodes that instances want.
+    edges: Vec<Edge>,
     warnings: VecDeque<String>,
     warned_unreachable: bool,
     counters: Counters,
@@ -115,6 +119,7 @@ impl Executor {
             version: u64::from(generation) << 32,
             tickets: 0,
             idle_bytes: 0,
+            edges: Vec::new(),
             warnings: VecDeque::new(),
             warned_unreachable: false,
             counters: Counters::default(),
@@ -155,7 +160,11 @@ impl Executor {
         if away {
             self.away.push(index);
         } else {
-            self.outstanding[index as usize].block.run.restart(start.context, start.sequence);
+            let run = &mut self.outstanding[index as usize].block.run;
+            run.restart(start.context, start.sequence);
+            if self.reach.segment.has_nodes() {
+                run.expect_messages();
+            }
             self.driven.push(index);
         }
         Ok(InstanceTicket { index, generation: ticket })
@@ -167,7 +176,13 @@ impl Executor {
         let mut at = 0;
         while let Some(&index) = self.driven.get(at) {
             let instance = &mut self.outstanding[index as usize];
-            match instance.block.run.poll(&self.reach) {
+            let polled = instance.block.run.poll(&self.reach);
+            while let Some(wanted) = instance.block.run.next_wanted() {
+                let Wanted { step, peer, is_send, context, tag, span } = wanted;
+                let ticket = InstanceTicket { index, generation: instance.ticket };
+                self.edges.push(Edge { ticket, step, peer, is_send, context, tag, span });
+            }
+            match polled {
                 Ok(Progress::Idle) => at += 1,
                 Ok(Progress::Moved) => {
                     progressed = true;
@@ -194,6 +209,27 @@ impl Executor {
             progressed |= self.look_after();
         }
         if progressed { Poll::Progressed } else { Poll::Idle }
+    }
+
+    /// The next message to a rank on another node that an operation wants; `edge_ended` tells when it has
+    /// ended.
+    pub fn next_edge(&mut self) -> Option<Edge> {
+        self.edges.pop()
+    }
+
+    /// A message of `next_edge` has ended.
+    pub fn edge_ended(&mut self, edge: &Edge, outcome: EdgeOutcome) {
+        let peer = edge.peer;
+        let outcome = match outcome {
+            EdgeOutcome::Moved(bytes) => Ok(bytes),
+            EdgeOutcome::Longer => Err(Fault::Longer { peer, expected: edge.span.bytes() as u64 }),
+            EdgeOutcome::Lost => Err(Fault::Lost { peer }),
+        };
+        if let Some(instance) = self.outstanding.get_mut(edge.ticket.index as usize)
+            && instance.ticket == edge.ticket.generation
+        {
+            instance.block.run.message_ended(edge.step, outcome);
+        }
     }
 
     /// A user's function has been called.
@@ -275,7 +311,7 @@ impl Executor {
                     .peers
                     .iter()
                     .filter(|peer| self.is_absent(run, **peer))
-                    .map(|peer| peer.peer())
+                    .map(|peer| peer.number())
                     .collect(),
                 away: instance.away,
             }
@@ -363,6 +399,8 @@ impl Executor {
         };
         let mut possible = watch.takes_work();
         possible &= !matches!(start.reduction, Some(Reduction::User { .. }));
+        // A proxy has no way to other nodes.
+        possible &= block.run.peers.iter().all(|peer| peer.local().is_some());
         possible &= block.runs <= self.config.layout_runs_max;
         let private = block.private_bytes > 0;
         if possible && private && (self.proxy_is_refused() || !block.attachable()) {
@@ -396,10 +434,9 @@ impl Executor {
             return readable;
         }
         let segment = &self.reach.segment;
-        let peer = start.peers.iter().copied().find(|&peer| peer != self.rank.peer());
-        let peer = peer
-            .and_then(|peer| segment.local(peer))
-            .filter(|&peer| segment.rank(peer).state() == State::Running);
+        let mut others = start.peers.iter().copied().filter(|&peer| peer != self.rank.peer());
+        let peer = others.find_map(|peer| segment.local(peer));
+        let peer = peer.filter(|&peer| segment.rank(peer).state() == State::Running);
         let Some(peer) = peer else { return false };
         let page = segment.rank(self.rank);
         let readable = match page.cma.load(Ordering::Relaxed) {
@@ -417,7 +454,9 @@ impl Executor {
     }
 
     /// Whether a peer has not started the operation yet, or has already ended it.
-    fn is_absent(&self, run: &Execution, peer: LocalRank) -> bool {
+    fn is_absent(&self, run: &Execution, peer: Peer) -> bool {
+        // What ranks on other nodes have started is not known.
+        let Peer::Local(peer) = peer else { return false };
         if peer == self.rank {
             return false;
         }

@@ -4,9 +4,13 @@
 //! them; `published` counts only bytes that will not change. So another driver can go on after this one died
 //! (`Execution::resume`): what `done` counts is done, everything else can be done again.
 //!
-//! Read next: `engine/local.rs` (the steps without a peer).
+//! Read next: `engine/local.rs` (the steps without a peer), `engine/remote.rs` (those with a peer on another
+//! node).
 
 mod local;
+mod remote;
+
+pub(crate) use remote::Wanted;
 
 use crate::Reduction;
 use crate::buffers::Buffers;
@@ -14,6 +18,7 @@ use crate::checked::CheckedSchedule;
 use crate::fault::{Corruption, Fault};
 use crate::memory::Driver;
 use crate::memory::{Reach, Region, Stop};
+use crate::peer::Peer;
 use crate::record::{self, COMPLETE, Field, Head, IN_ARENA, InstanceRecord, Lookup, STAGED};
 use schedule::{Action, Blocks};
 use std::ops::Range;
@@ -39,7 +44,7 @@ pub struct Execution {
     /// Key.
     pub sequence: u32,
     /// World ranks of the schedule's ranks.
-    pub peers: Arc<[LocalRank]>,
+    pub peers: Arc<[Peer]>,
     /// Memory.
     pub buffers: Buffers,
     /// The version of the parameters that a proxy decoded.
@@ -51,6 +56,8 @@ pub struct Execution {
     unfinished: usize,
     /// The driver's processor time when it began with the instance, where operations are timed.
     taken_cpu: u64,
+    /// Where some ranks are on other nodes.
+    remote: Option<Box<remote::Remote>>,
 }
 
 /// What a driver remembers of a step.
@@ -111,7 +118,7 @@ impl Execution {
         plan: Arc<CheckedSchedule>,
         rank: LocalRank,
         record: InstanceRecord,
-        peers: Arc<[LocalRank]>,
+        peers: Arc<[Peer]>,
         buffers: Buffers,
     ) -> Execution {
         let steps = plan.schedule.steps.len();
@@ -128,6 +135,7 @@ impl Execution {
             active: Vec::with_capacity(steps),
             unfinished: 0,
             taken_cpu: 0,
+            remote: None,
             plan,
         }
     }
@@ -250,6 +258,9 @@ impl Execution {
     pub fn has_events(&self, reach: &Reach) -> bool {
         self.active.iter().any(|&step| {
             let state = &self.states[step as usize];
+            if self.has_ended(step) {
+                return true;
+            }
             match (self.plan.schedule.steps[step as usize].action, &state.source) {
                 (Action::Send { .. }, _) => {
                     let done = self.record.step(step, Field::Done).load(Ordering::Acquire);
@@ -260,7 +271,7 @@ impl Execution {
                     published & !COMPLETE != state.done || published & COMPLETE != 0
                 }
                 (Action::Recv { from, .. }, None) => {
-                    let peer = self.peers[from as usize];
+                    let Peer::Local(peer) = self.peers[from as usize] else { return false };
                     let directory = &reach.segment.rank(peer).directory[..];
                     let arena = reach.arena(peer);
                     let find = |arena| record::find(directory, arena, self.context, self.sequence);
@@ -291,21 +302,27 @@ impl Execution {
         let (kind, rank) = match self.plan.schedule.steps[step as usize].action {
             Action::Send { to, .. } => ("send", self.peers[to as usize]),
             Action::Recv { from, .. } => ("recv", self.peers[from as usize]),
-            Action::Copy { .. } => ("copy", self.rank),
-            Action::Reduce { .. } => ("reduce", self.rank),
+            Action::Copy { .. } => ("copy", Peer::Local(self.rank)),
+            Action::Reduce { .. } => ("reduce", Peer::Local(self.rank)),
         };
         let bytes = self.states[step as usize].done;
         let (context, sequence) = (self.context, self.sequence);
-        telemetry::end(begun, Event::Step { kind, peer: rank.peer(), context, sequence, bytes });
+        telemetry::end(begun, Event::Step { kind, peer: rank.number(), context, sequence, bytes });
     }
 
     fn drive(&mut self, step: u32, reach: &Reach) -> Result<Did, Stop> {
         match self.plan.schedule.steps[step as usize].action {
-            Action::Send { to, from, .. } => self.send(step, to, from, reach),
-            Action::Recv { from, edge, .. } if self.states[step as usize].settling => {
-                self.settle(step, from, edge, reach)
-            }
-            Action::Recv { from, edge, into } => self.recv(step, from, edge, into, reach),
+            Action::Send { to, from, edge } => match self.peers[to as usize] {
+                Peer::Local(peer) => self.send(step, peer, from, reach),
+                Peer::Remote(peer) => self.exchange(step, peer, edge, from, true, reach),
+            },
+            Action::Recv { from, edge, into } => match self.peers[from as usize] {
+                Peer::Local(peer) if self.states[step as usize].settling => {
+                    self.settle(step, peer, edge, reach)
+                }
+                Peer::Local(peer) => self.recv(step, peer, edge, into, reach),
+                Peer::Remote(peer) => self.exchange(step, peer, edge, into, false, reach),
+            },
             Action::Copy { from, into } => self.copy(step, from, into, reach),
             Action::Reduce { left, right, into } => match self.buffers.reduction {
                 Some(Reduction::User { .. }) => self.prepare_call(step, [left, right, into], reach),
@@ -351,7 +368,7 @@ impl Execution {
         let action = self.plan.schedule.steps[step as usize].action;
         if let Action::Send { to, .. } = action {
             self.record.step(step, Field::Published).store(COMPLETE, Ordering::Release);
-            reach.wake(self.peers[to as usize]);
+            self.peers[to as usize].local().into_iter().for_each(|peer| reach.wake(peer));
             return Ok(());
         }
         self.record.step(step, Field::Done).store(COMPLETE, Ordering::Release);
@@ -359,7 +376,7 @@ impl Execution {
         if let (Action::Recv { from, .. }, Some(source)) = (action, &self.states[step as usize].source) {
             source.record.step(source.step, Field::Done).store(COMPLETE, Ordering::Release);
             reach.fault_point()?;
-            reach.wake(self.peers[from as usize]);
+            self.peers[from as usize].local().into_iter().for_each(|peer| reach.wake(peer));
         }
         Ok(())
     }
@@ -373,7 +390,7 @@ impl Execution {
         Ok(if complete { Did::All } else { Did::Something })
     }
 
-    fn send(&mut self, step: u32, to: u32, from: Blocks, reach: &Reach) -> Result<Did, Stop> {
+    fn send(&mut self, step: u32, to: LocalRank, from: Blocks, reach: &Reach) -> Result<Did, Stop> {
         let done = self.record.step(step, Field::Done).load(Ordering::Acquire);
         if done & COMPLETE != 0 {
             return Ok(Did::All);
@@ -408,12 +425,18 @@ impl Execution {
         self.record.step(step, Field::Published).store(word, Ordering::Release);
         reach.fault_point()?;
         (state.published, state.said_all) = (end, complete);
-        reach.wake(self.peers[to as usize]);
+        reach.wake(to);
         Ok(Did::Something)
     }
 
-    fn recv(&mut self, step: u32, from: u32, edge: u32, into: Blocks, reach: &Reach) -> Result<Did, Stop> {
-        let peer = self.peers[from as usize];
+    fn recv(
+        &mut self,
+        step: u32,
+        peer: LocalRank,
+        edge: u32,
+        into: Blocks,
+        reach: &Reach,
+    ) -> Result<Did, Stop> {
         if self.states[step as usize].source.is_none() && !self.seek(step, peer, edge, reach)? {
             return Ok(Did::Nothing);
         }
@@ -507,8 +530,7 @@ impl Execution {
 
     /// Tells the sender of a finished receive, unless its instance has ended, which implies that it knows.
     /// Otherwise the instance stays until this rank tells it, because the driver that might have is dead.
-    fn settle(&mut self, step: u32, from: u32, edge: u32, reach: &Reach) -> Result<Did, Stop> {
-        let peer = self.peers[from as usize];
+    fn settle(&mut self, step: u32, peer: LocalRank, edge: u32, reach: &Reach) -> Result<Did, Stop> {
         let before = self.states[step as usize].unclear;
         let Some((record, stamp)) = self.find(step, peer, reach)? else {
             let absent = self.states[step as usize].unclear <= before;

@@ -13,6 +13,10 @@ pub enum Fault {
     Corrupt { peer: u32, what: Corruption },
     /// The kernel refused to copy private memory of `peer`.
     Unreachable { peer: u32, code: i32 },
+    /// A message of a peer on another node is longer than the receive.
+    Longer { peer: u32, expected: u64 },
+    /// The connection to `peer` is lost.
+    Lost { peer: u32 },
 }
 
 /// What is wrong with shared words.
@@ -41,6 +45,8 @@ impl Fault {
             Fault::Unequal { from, into } => [2, 0, from, into],
             Fault::Corrupt { peer, what } => [3, peer.into(), what as u64, 0],
             Fault::Unreachable { peer, code } => [4, peer.into(), code as u32 as u64, 0],
+            Fault::Longer { peer, expected } => [5, peer.into(), expected, 0],
+            Fault::Lost { peer } => [6, peer.into(), 0, 0],
         }
     }
 
@@ -53,6 +59,8 @@ impl Fault {
             1 => Fault::Truncated { peer, sent: a, expected: b },
             2 => Fault::Unequal { from: a, into: b },
             4 => Fault::Unreachable { peer, code: a as i32 },
+            5 => Fault::Longer { peer, expected: a },
+            6 => Fault::Lost { peer },
             _ => Fault::Corrupt { peer, what: Corruption::from_code(a) },
         })
     }
@@ -72,6 +80,13 @@ impl Fault {
                 Class::Intern,
                 format!("the shared record of rank {peer} is corrupt: {}", what.phrase()),
             ),
+            Fault::Longer { peer, expected } => Error::new(
+                Class::Truncate,
+                format!("rank {peer} contributes more than the {expected} bytes that rank {me} expects"),
+            ),
+            Fault::Lost { peer } => {
+                Error::new(Class::ProcAborted, format!("the connection to rank {peer} is lost"))
+            }
             Fault::Unreachable { peer, code } => Error::new(
                 Class::Buffer,
                 format!(
@@ -120,6 +135,8 @@ mod tests {
             Fault::Unequal { from: 1, into: 2 },
             Fault::Corrupt { peer: 9, what: Corruption::Edge },
             Fault::Unreachable { peer: 1, code: 14 },
+            Fault::Longer { peer: 2, expected: 1 << 33 },
+            Fault::Lost { peer: 4 },
         ] {
             assert_eq!(Fault::from_words(fault.words()), Some(fault));
         }

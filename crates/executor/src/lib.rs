@@ -20,6 +20,7 @@ mod config;
 mod engine;
 mod fault;
 mod memory;
+mod peer;
 pub mod proxy;
 mod record;
 #[cfg(test)]
@@ -30,5 +31,7 @@ mod watch;
 pub use caller::{Counters, Executor};
 pub use checked::CheckedSchedule;
 pub use config::Config;
-pub use start::{Binding, Cut, InstanceTicket, Offload, Pending, Poll, Reduction, Start, UserCall};
+pub use start::{
+    Binding, Cut, Edge, EdgeOutcome, InstanceTicket, Offload, Pending, Poll, Reduction, Start, UserCall,
+};
 pub use watch::FENCED;

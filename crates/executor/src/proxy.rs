@@ -91,7 +91,7 @@ impl Proxy {
     /// Proxy `index` of a job.
     pub fn new(segment: Segment, index: u32, config: &Config) -> Proxy {
         let shape = segment.shape();
-        let first_world = segment.members(0).len();
+        let first_world = segment.world(0).size.load(Ordering::Relaxed) as usize;
         let mine = segment.places().skip(index as usize).step_by(shape.proxies.max(1) as usize);
         let (ranks, absent) = mine.partition(|rank| rank.index() < first_world);
         Proxy {

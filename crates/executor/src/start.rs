@@ -142,6 +142,36 @@ pub struct Pending {
     pub away: bool,
 }
 
+/// A message to or from a rank on another node, which an operation wants and somebody else carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edge {
+    /// The operation.
+    pub ticket: InstanceTicket,
+    /// Its step.
+    pub step: u32,
+    /// The other rank.
+    pub peer: u32,
+    /// Whether this rank sends.
+    pub is_send: bool,
+    /// By which, with the tag, both sides know the message.
+    pub context: u64,
+    /// See `context`.
+    pub tag: i32,
+    /// The bytes; they stay until the message has ended.
+    pub span: Span,
+}
+
+/// How a message to or from a rank on another node has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EdgeOutcome {
+    /// So many bytes came or left.
+    Moved(u64),
+    /// More came than this rank expects.
+    Longer,
+    /// The connection is lost.
+    Lost,
+}
+
 /// The result of one pass over the caller's instances.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Poll {

@@ -1,27 +1,61 @@
-//! The same protocols over the rings of a real segment, with one thread for each rank.
+//! The same protocols over the rings of a real segment, and over tcp, with one thread for each rank.
 
 mod job;
 
 use job::{Bytes, seeds};
 use outboard_p2p::{Config, LargeProtocol, Mode, Outcome, P2p, Ticket};
 use transport::route::Reach;
+use transport::route_fabric;
 use transport::route_shm::Port;
 use transport::shm::{Segment, Shape, cma};
 
+/// What carries the packets of a test.
+#[derive(Clone, Copy)]
+enum Carrier {
+    /// A segment.
+    Shm,
+    /// libfabric's tcp provider on loopback.
+    Tcp,
+}
+
+/// The ways in of all ranks, each of them a node of its own, over the network.
+fn fabric_ports(ranks: u32) -> Vec<Reach> {
+    let node_of: Vec<u32> = (0..ranks).collect();
+    let join = |rank| {
+        let (segment, _fd) = Segment::create(Shape { ranks, proxies: 0, arena_bytes: 1 }).unwrap();
+        segment.set_nodes(rank, ranks, &node_of, 0x5ec);
+        segment.job().address.set("127.0.0.1");
+        let place = segment.require(rank).unwrap();
+        let network = route_fabric::Port::open(&segment, place, None, Some("tcp")).unwrap();
+        (segment, place, network)
+    };
+    let joined: Vec<_> = (0..ranks).map(join).collect();
+    for (segment, ..) in &joined {
+        for (rank, (other, ..)) in (0..).zip(&joined) {
+            segment.set_endpoint(rank, &other.endpoint(rank).unwrap());
+        }
+    }
+    let port = |(segment, place, network)| Reach::Nodes(Box::new((Port::new(segment, place), network)));
+    joined.into_iter().map(port).collect()
+}
+
 /// Runs `body` as every rank of a job of `ranks`, each in its thread, until all have returned and are quiet.
-fn run(ranks: u32, config: Config, body: impl Fn(&mut P2p) + Sync) {
+fn run(carrier: Carrier, ranks: u32, config: Config, body: impl Fn(&mut P2p) + Sync) {
     let (segment, _fd) = Segment::create(Shape { ranks, proxies: 0, arena_bytes: 1 }).unwrap();
     for rank in 0..ranks {
         let place = segment.require(rank).unwrap();
         segment.rank(place).pid.store(std::process::id(), std::sync::atomic::Ordering::Relaxed);
         cma::publish(&segment, place);
     }
+    let ports = match carrier {
+        Carrier::Shm => segment.places().map(|place| Reach::Shm(Port::new(segment.clone(), place))).collect(),
+        Carrier::Tcp => fabric_ports(ranks),
+    };
     std::thread::scope(|scope| {
-        for rank in 0..ranks {
+        for port in ports {
             let (segment, body) = (segment.clone(), &body);
             scope.spawn(move || {
-                let mut p2p =
-                    P2p::new(Reach::Shm(Port::new(segment.clone(), segment.require(rank).unwrap())), config);
+                let mut p2p = P2p::new(port, config);
                 body(&mut p2p);
                 // As in MPI_Finalize: a peer may still need an answer.
                 while !p2p.is_quiet() {
@@ -105,6 +139,11 @@ fn wait(p2p: &mut P2p, ticket: Ticket) -> Outcome {
     }
 }
 
+fn carriers_and_configs() -> Vec<(Carrier, Config)> {
+    let all = |carrier| configs().map(move |config| (carrier, config));
+    [Carrier::Shm, Carrier::Tcp].into_iter().flat_map(all).collect()
+}
+
 fn configs() -> [Config; 3] {
     [
         Config { large_protocol: LargeProtocol::Cma, ..Config::default() },
@@ -117,8 +156,8 @@ fn configs() -> [Config; 3] {
 /// the borders.
 #[test]
 fn every_length() {
-    for config in configs() {
-        run(2, config, |p2p| {
+    for (carrier, config) in carriers_and_configs() {
+        run(carrier, 2, config, |p2p| {
             let peer = 1 - p2p.rank();
             for bytes in [
                 0,
@@ -166,14 +205,14 @@ fn every_length() {
 /// each other messages of drawn lengths before they receive any.
 #[test]
 fn floods_stay_in_order() {
-    seeds(3, |seed| {
-        let config = configs()[seed as usize % 3];
+    seeds(6, |seed| {
+        let (carrier, config) = carriers_and_configs()[seed as usize];
         let ranks = 4;
         let bytes_of = |from: u32, to: u32, i: u64| {
             let mixed = (seed + 1).wrapping_mul(u64::from(from * 4 + to) + 1).wrapping_mul(i * 2 + 1) >> 3;
             8 + [0, 8, 50, 3000, 30_000, 100_000][mixed as usize % 6]
         };
-        run(ranks, config, |p2p| {
+        run(carrier, ranks, config, |p2p| {
             let me = p2p.rank();
             let sent: Vec<(u32, Bytes)> = (0..60)
                 .flat_map(|i| (0..ranks).map(move |to| (to, Bytes::new(bytes_of(me, to, i)).holding(i))))

@@ -22,6 +22,17 @@ pub struct Process {
     fd: OwnedFd,
 }
 
+/// Whether a descriptor is readable, waiting up to `timeout`: `Some(ZERO)` only looks, `None` waits for ever.
+/// A signal ends the wait.
+pub fn readable(fd: impl AsFd, timeout: Option<Duration>) -> Result<bool> {
+    let time = timeout.map(|t| Timespec { tv_sec: t.as_secs() as i64, tv_nsec: t.subsec_nanos().into() });
+    match poll(&mut [PollFd::new(&fd, PollFlags::IN)], time.as_ref()) {
+        Ok(ready) => Ok(ready > 0),
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
 impl Process {
     /// Takes hold of a living (or not yet reaped) process.
     pub fn open(pid: u32) -> Result<Process> {
@@ -33,13 +44,7 @@ impl Process {
     /// Whether it has ended (reaped or not). Waits up to `timeout`: `Some(ZERO)` only looks, `None` is for
     /// ever.
     pub fn ended(&self, timeout: Option<Duration>) -> Result<bool> {
-        let time = timeout.map(|t| Timespec { tv_sec: t.as_secs() as i64, tv_nsec: t.subsec_nanos().into() });
-        let mut list = [PollFd::new(&self.fd, PollFlags::IN)];
-        match poll(&mut list, time.as_ref()) {
-            Ok(ready) => Ok(ready > 0),
-            Err(rustix::io::Errno::INTR) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        readable(&self.fd, timeout)
     }
 
     /// Sends SIGKILL. An error ESRCH says that it has ended already.

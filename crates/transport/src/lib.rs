@@ -1,4 +1,5 @@
-//! Ways to reach a peer: `Loopback` (this process), `shm` (the node), `sim` (a seeded model, for tests).
+//! Ways to reach a peer: `Loopback` (this process), `shm` (the node), `fabric` (other nodes), `sim` (a seeded
+//! model, for tests).
 //!
 //! The job's shared memory is one sealed memfd. `mpirun` makes it, or a program that runs alone; every rank
 //! and proxy inherits it; it is gone with the last of them. It has no name, so nothing is left behind. It is
@@ -9,6 +10,7 @@
 pub mod owned;
 mod packet;
 pub mod route;
+pub mod route_fabric;
 pub mod route_shm;
 pub mod shm;
 pub mod sim;

@@ -8,7 +8,7 @@
 
 pub use crate::packet::{Header, INLINE_BYTES, PACKET_BYTES_MAX, PacketSink, Sent, Take};
 use crate::shm::Segment;
-use crate::{route_shm, sim};
+use crate::{route_fabric, route_shm, sim};
 use error::Result;
 use std::mem::MaybeUninit;
 use sys::Span;
@@ -23,6 +23,8 @@ pub enum Route {
     Loopback,
     /// A peer on this node.
     Shm(route_shm::Link),
+    /// A peer on another host.
+    Fabric(route_fabric::Link),
     /// A simulated peer.
     Sim(sim::Link),
 }
@@ -31,56 +33,57 @@ pub enum Route {
 pub enum Reach {
     /// This node's segment.
     Shm(route_shm::Port),
+    /// This node's segment, and the network to other nodes.
+    Nodes(Box<(route_shm::Port, route_fabric::Port)>),
     /// A simulated job.
     Sim(sim::Port),
 }
 
 impl Reach {
+    fn shm(&self) -> Option<&route_shm::Port> {
+        match self {
+            Reach::Shm(port) => Some(port),
+            Reach::Nodes(ports) => Some(&ports.0),
+            Reach::Sim(_) => None,
+        }
+    }
+
     /// This process's number.
     pub fn rank(&self) -> u32 {
         match self {
             Reach::Shm(port) => port.rank(),
+            Reach::Nodes(ports) => ports.0.rank(),
             Reach::Sim(port) => port.rank(),
         }
     }
 
-    /// The job's memory, if there is any.
+    /// The node's memory, if there is any.
     pub fn segment(&self) -> Option<&Segment> {
-        match self {
-            Reach::Shm(port) => Some(port.segment()),
-            Reach::Sim(_) => None,
-        }
+        self.shm().map(route_shm::Port::segment)
     }
 
     /// The number of processes.
     pub fn ranks(&self) -> u32 {
         match self {
             Reach::Shm(port) => port.ranks(),
+            Reach::Nodes(ports) => ports.0.ranks(),
             Reach::Sim(port) => port.ranks(),
         }
     }
 
     /// Wakes the threads of this process that sleep on its doorbell.
     pub fn ring_own(&self) {
-        if let Reach::Shm(port) = self {
-            port.ring_own();
-        }
+        self.shm().into_iter().for_each(route_shm::Port::ring_own);
     }
 
     /// How many processes have had a peer's place before the present one.
     pub fn generation(&self, peer: u32) -> u32 {
-        match self {
-            Reach::Shm(port) => port.generation(peer),
-            Reach::Sim(_) => 0,
-        }
+        self.shm().map_or(0, |port| port.generation(peer))
     }
 
     /// Whether long messages do better when their receiver reads them.
     pub fn prefers_read(&self) -> bool {
-        match self {
-            Reach::Shm(port) => port.prefers_read(),
-            Reach::Sim(_) => false,
-        }
+        self.shm().is_some_and(route_shm::Port::prefers_read)
     }
 
     /// The way to a peer. Errors: the peer's memory cannot be mapped.
@@ -90,6 +93,10 @@ impl Reach {
         }
         match self {
             Reach::Shm(port) => Ok(Route::Shm(port.link(peer)?)),
+            Reach::Nodes(ports) if ports.0.segment().local(peer).is_some() => {
+                Ok(Route::Shm(ports.0.link(peer)?))
+            }
+            Reach::Nodes(ports) => Ok(Route::Fabric(ports.1.link(peer))),
             Reach::Sim(port) => Ok(Route::Sim(port.link(peer))),
         }
     }
@@ -98,6 +105,10 @@ impl Reach {
     pub fn forget_arrivals(&mut self) {
         match self {
             Reach::Shm(port) => port.forget_arrivals(),
+            Reach::Nodes(ports) => {
+                ports.0.forget_arrivals();
+                ports.1.forget_arrivals();
+            }
             Reach::Sim(_) => {}
         }
     }
@@ -107,15 +118,20 @@ impl Reach {
     pub fn has_arrivals(&self) -> bool {
         match self {
             Reach::Shm(port) => port.has_arrivals(),
+            Reach::Nodes(ports) => ports.0.has_arrivals() || ports.1.has_arrivals(),
             Reach::Sim(port) => port.has_arrivals(),
         }
     }
 
     /// Calls `each` with every peer that has written to us for the first time.
     #[inline]
-    pub fn arrivals(&mut self, each: impl FnMut(u32)) {
+    pub fn arrivals(&mut self, mut each: impl FnMut(u32)) {
         match self {
             Reach::Shm(port) => port.arrivals(each),
+            Reach::Nodes(ports) => {
+                ports.0.arrivals(&mut each);
+                ports.1.arrivals(each);
+            }
             Reach::Sim(port) => port.arrivals(each),
         }
     }
@@ -128,6 +144,7 @@ impl Route {
         match self {
             Route::Loopback => false,
             Route::Shm(link) => link.ready(),
+            Route::Fabric(link) => link.ready(),
             Route::Sim(link) => link.ready(),
         }
     }
@@ -139,6 +156,7 @@ impl Route {
         match self {
             Route::Loopback => Sent::Full,
             Route::Shm(link) => link.send(header, bytes, fill),
+            Route::Fabric(link) => link.send(header, bytes, fill),
             Route::Sim(link) => link.send(header, bytes, fill),
         }
     }
@@ -149,6 +167,7 @@ impl Route {
         match self {
             Route::Loopback => unreachable!("{NO_PACKETS}"),
             Route::Shm(link) => link.has_room(bytes, chunk_bytes),
+            Route::Fabric(link) => link.has_room(bytes, chunk_bytes),
             Route::Sim(link) => link.has_room(bytes, chunk_bytes),
         }
     }
@@ -160,6 +179,7 @@ impl Route {
         match self {
             Route::Loopback => Ok(false),
             Route::Shm(link) => link.poll(each),
+            Route::Fabric(link) => link.poll(each),
             Route::Sim(link) => Ok(link.poll(each)),
         }
     }
@@ -170,6 +190,7 @@ impl Route {
         match self {
             Route::Loopback => Ok(()),
             Route::Shm(link) => link.poll_while(sink),
+            Route::Fabric(link) => link.poll_while(sink),
             Route::Sim(link) => {
                 link.poll_while(|header, payload| sink.packet(header, payload));
                 Ok(())
@@ -183,6 +204,7 @@ impl Route {
         match self {
             Route::Loopback => 0,
             Route::Shm(link) => link.consumed(),
+            Route::Fabric(link) => link.consumed(),
             Route::Sim(link) => link.consumed(),
         }
     }
@@ -193,6 +215,7 @@ impl Route {
         match self {
             Route::Loopback => (),
             Route::Shm(link) => link.consume(amount),
+            Route::Fabric(link) => link.consume(amount),
             Route::Sim(link) => link.consume(amount),
         }
     }
@@ -202,6 +225,7 @@ impl Route {
         match self {
             Route::Loopback => unreachable!("{NO_PACKETS}"),
             Route::Shm(link) => link.chunk_for(message_bytes),
+            Route::Fabric(link) => link.payload_bytes_max(),
             Route::Sim(link) => link.chunk_for(message_bytes),
         }
     }
@@ -211,6 +235,7 @@ impl Route {
         match self {
             Route::Loopback => usize::MAX,
             Route::Shm(_) => PACKET_BYTES_MAX,
+            Route::Fabric(link) => link.payload_bytes_max().min(PACKET_BYTES_MAX),
             Route::Sim(link) => link.payload_bytes_max().min(PACKET_BYTES_MAX),
         }
     }
@@ -221,6 +246,7 @@ impl Route {
         match self {
             Route::Loopback => unreachable!("{NO_PACKETS}"),
             Route::Shm(link) => link.read(address, to),
+            Route::Fabric(_) => false,
             Route::Sim(link) => link.read(address, to),
         }
     }

@@ -14,6 +14,7 @@ use objects::errhandler::{release, retain};
 use objects::{Comm, Context, Group, Info, Kind, constants as c};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// MPI_Comm_size
 pub fn comm_size(guard: &mut Guard, comm: Handle, size: Out<i32>) -> Result<()> {
@@ -229,6 +230,21 @@ pub(crate) fn intracomm(guard: &Guard, comm: Handle) -> Result<&Comm> {
     Ok(found)
 }
 
+/// Refuses processes of several hosts. Errors: MPI_ERR_UNSUPPORTED_OPERATION.
+pub(crate) fn one_host(guard: &Guard, peers: &[u32], what: &str) -> Result<()> {
+    let Some(job) = &guard.job else { return Ok(()) };
+    let segment = job.membership.segment;
+    if let Some(far) = peers.iter().find(|peer| segment.local(**peer).is_none()) {
+        let far = segment.name(*far);
+        fail!(
+            Class::UnsupportedOperation,
+            "{what} by processes of several hosts is not possible yet, and {far} is on another host than {}",
+            segment.name(job.membership.rank.peer())
+        );
+    }
+    Ok(())
+}
+
 /// A group of these processes.
 pub(crate) fn group_of(guard: &Guard, peers: impl IntoIterator<Item = u32>) -> Arc<Group> {
     Arc::new(Group::new(peers.into_iter().collect::<Vec<_>>(), guard.objects.me))
@@ -266,8 +282,9 @@ pub fn comm_split_type(
     let hints = guard.objects.info_or_empty(info)?;
     let by_kind = || hints.get("mpi_hw_resource_type").map_or(c::UNDEFINED, hardware::color);
     let colors: Vec<i32> = match split_type {
-        // All ranks of a job are on one machine.
-        c::COMM_TYPE_SHARED => vec![0],
+        c::COMM_TYPE_SHARED => {
+            vec![guard.job().membership.segment.job().node.load(Ordering::Relaxed) as i32]
+        }
         c::COMM_TYPE_HW_GUIDED => vec![by_kind()],
         c::COMM_TYPE_RESOURCE_GUIDED => match hints.get("mpi_pset_name") {
             Some(name) => {

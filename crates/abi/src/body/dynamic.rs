@@ -6,7 +6,7 @@
 //! Invariant: what only the root does reaches the other members by `agree`, with its error. So all members of
 //! a comm return the same error.
 
-use super::comm::{comm_free, enter, group_of, intracomm};
+use super::comm::{comm_free, enter, group_of, intracomm, one_host};
 use crate::args::{Address, Array, Handle, In, Out, Text, TextOut};
 use crate::connect;
 use crate::connect::launcher::ask;
@@ -155,6 +155,7 @@ pub fn comm_get_parent(guard: &mut Guard, parent: Out<Handle>) -> Result<()> {
 
 /// MPI_Open_port
 pub fn open_port(guard: &mut Guard, info: Handle, port_name: TextOut) -> Result<()> {
+    world_on_one_host(guard)?;
     guard.objects.info_or_empty(info)?;
     let name = connect::open(guard)?;
     port_name.set(&name, c::MAX_PORT_NAME as usize).map(|_| ())
@@ -176,6 +177,7 @@ pub fn comm_accept(
 ) -> Result<()> {
     meet(guard, root, comm, newcomm, |guard, group| {
         guard.objects.info_or_empty(info)?;
+        world_on_one_host(guard)?;
         connect::accept(guard, &port_name.read()?, group)
     })
 }
@@ -237,9 +239,17 @@ pub fn lookup_name(guard: &mut Guard, service_name: Text, info: Handle, port_nam
     port_name.set(&String::from_utf8_lossy(&port), c::MAX_PORT_NAME as usize).map(|_| ())
 }
 
+/// Connections lead through the memory of one host.
+fn world_on_one_host(guard: &Guard) -> Result<()> {
+    let Some(job) = &guard.job else { return Ok(()) };
+    let world: Vec<u32> = job.membership.members().collect();
+    one_host(guard, &world, "a connection")
+}
+
 /// MPI_Comm_join
 pub fn comm_join(guard: &mut Guard, fd: i32, intercomm: Out<Handle>) -> Result<()> {
     intercomm.check()?;
+    world_on_one_host(guard)?;
     let (id, peer) = connect::join(guard, fd)?;
     between(guard, c::COMM_SELF, Context::of_connection(id), vec![peer], intercomm)
 }

@@ -1,7 +1,7 @@
 //! Files: opening, sizes, hints, views, file pointers (MPI 5.0, sections 14.2, 14.3, 14.4.3, 14.4.4, 14.5 and
 //! 14.6).
 
-use super::comm::intracomm;
+use super::comm::{intracomm, one_host};
 use super::info::enter_info;
 use crate::args::{Address, Callback, Handle, Out, OutCount, Text, TextOut};
 use crate::collective::detach;
@@ -30,7 +30,7 @@ pub fn file_open(
         lenient::take(Taken::AccessMode);
     }
     let amode = amode & AMODES;
-    intracomm(guard, comm)?;
+    one_host(guard, &intracomm(guard, comm)?.everybody, "an open file")?;
     let parent = guard.objects.comms.get_mut(comm)?;
     let mut private = Comm::new(parent.child_context(0), parent.group.clone(), "");
     private.claim = Some(guard.objects.contexts.claim(private.context)?);

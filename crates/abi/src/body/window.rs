@@ -1,7 +1,7 @@
 //! Windows: making and freeing them, asking about them, and their epochs (MPI 5.0, sections 12.2 and 12.5).
 
 use super::coll;
-use super::comm::{intracomm, object_name};
+use super::comm::{intracomm, object_name, one_host};
 use super::environment::{allocate, free_mem};
 use super::info::enter_info;
 use crate::args::{Address, Handle, Out, OutCount, Text, TextOut};
@@ -126,7 +126,7 @@ const ALIGNMENT: &str = "mpi_minimum_memory_alignment";
 /// Makes a window, and returns the address of this rank's memory. If one member cannot take part, all fail.
 /// Collective.
 fn create(guard: &mut Guard, comm: Handle, asked: Result<NewWindow>, win: Out<Handle>) -> Result<usize> {
-    intracomm(guard, comm)?;
+    one_host(guard, &intracomm(guard, comm)?.everybody, "a window")?;
     // The program may free its comm, so the window has one of its own for fences (MPI 5.0, section 12.2.1).
     let parent = guard.objects.comms.get_mut(comm)?;
     let (context, group) = (parent.child_context(0), parent.group.clone());

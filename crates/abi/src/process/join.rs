@@ -12,6 +12,8 @@ use p2p::P2p;
 use progress::Cpus;
 use rma::Rma;
 use std::sync::atomic::Ordering;
+use transport::route::Reach;
+use transport::{route_fabric, route_shm};
 
 impl Process {
     /// Joins the job, or returns to it.
@@ -30,11 +32,18 @@ impl Process {
         let membership = boot::join()?;
         let segment = membership.segment;
         let settings = settings::get();
-        let port = transport::route_shm::Port::new(segment.clone(), membership.rank);
+        let port = route_shm::Port::new(segment.clone(), membership.rank);
         let overhead = crate::shim::get().bsend_overhead_bytes;
         let config =
             p2p::Config { bsend_overhead_bytes: overhead, ..p2p::Config::of(settings, membership.tuning) };
-        let p2p = P2p::new(transport::route::Reach::Shm(port), config);
+        let reach = if segment.has_nodes() {
+            let (library, provider) = (settings.fabric_lib.as_deref(), settings.fabric_provider.as_deref());
+            let network = route_fabric::Port::open(segment, membership.rank, library, provider)?;
+            Reach::Nodes(Box::new((port, network)))
+        } else {
+            Reach::Shm(port)
+        };
+        let p2p = P2p::new(reach, config);
         let allocator = transport::shm::Allocator::new(segment.arena(membership.rank)?);
         let config = executor::Config::of(settings, membership.tuning);
         let coll = Coll::new(
@@ -68,6 +77,7 @@ impl Process {
             orphans: Vec::new(),
             operations: Default::default(),
             driven: Vec::new(),
+            edges: Vec::new(),
             operators: slab::Slab::new(),
             memory: std::collections::HashMap::new(),
             launcher: None,

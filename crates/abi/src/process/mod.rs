@@ -122,6 +122,8 @@ pub struct Job {
     pub operations: operation::Counted,
     /// Requests whose operations take steps of their own (`Work::is_driven`).
     pub driven: Vec<Handle>,
+    /// Messages of collectives to and from other nodes, under way.
+    pub edges: Vec<(p2p::Ticket, executor::Edge)>,
     /// The program's operators that schedules use, by token.
     pub operators: slab::Slab<Operator>,
     /// Addresses that MPI_Alloc_mem returned, with their offsets in the arena; none: from the heap.

@@ -80,5 +80,5 @@ fn launch(pid: &str) -> Result<u8, Refusal> {
         universe: None,
         trace: Setup::trace_path(settings),
     };
-    Job::new(Options::default(), segment, signals, setup).adopt(pid as i32, process)
+    Job::new(Options::default(), segment, signals, setup, vec![0]).adopt(pid as i32, process)
 }

@@ -9,14 +9,15 @@ use std::path::PathBuf;
 
 use clap::builder::ValueRange;
 use clap::error::ErrorKind;
-use clap::{Arg, Args, CommandFactory, Parser};
+use clap::{Arg, Args, CommandFactory, Parser, ValueEnum};
+use serde::{Deserialize, Serialize};
 
 use super::binding::{Bind, Map};
-use super::hosts::{self, Slots};
+use super::hosts::{self, Deal, Hosts};
 use super::others::{REFUSED, WITHOUT_EFFECT};
 use super::{cpus, serve};
 
-/// Run an MPI program on this machine.
+/// Run an MPI program on this machine, or on several hosts.
 ///
 /// Starts COUNT processes of PROGRAM, and of further programs after a `:`, as the ranks of one MPI_COMM_WORLD.
 /// Options of several letters may be written with one dash. Options before the first program hold for all.
@@ -35,7 +36,7 @@ const CLOSING: &str = "Exit code: that of the first rank that failed, 128 + N if
     `outboard top` shows it too.\nSettings are environment variables: see `outboard info --settings`.";
 
 /// Options for the whole job.
-#[derive(Args, Debug, Clone)]
+#[derive(Args, Debug, Clone, Serialize, Deserialize)]
 pub struct Global {
     /// Set an environment variable for all ranks and proxies.
     #[arg(long, num_args = 2, value_names = ["NAME", "VALUE"], allow_hyphen_values = true)]
@@ -98,6 +99,19 @@ pub struct Global {
     /// Say what is started where, and which options have no effect.
     #[arg(short, long)]
     pub verbose: bool,
+    /// What starts processes on other hosts. Default: srun inside an allocation of Slurm, else ssh. Also: --bootstrap.
+    #[arg(long, alias = "bootstrap", value_name = "NAME")]
+    pub launcher: Option<Launcher>,
+    /// The command that does it, called as `CMD [OPTIONS] HOST COMMAND`. Also: --bootstrap-exec.
+    #[arg(long, alias = "bootstrap-exec", value_name = "CMD")]
+    pub launcher_exec: Option<PathBuf>,
+}
+
+impl Global {
+    /// The variables set for all (`-genv`), which the job's own settings obey too.
+    pub fn genv(&self) -> Vec<(OsString, OsString)> {
+        pairs(&self.genv)
+    }
 }
 
 /// Options for one program.
@@ -107,16 +121,16 @@ struct Local {
     #[arg(short = 'n', long = "np", short_alias = 'c', value_name = "COUNT")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
     count: Option<u32>,
-    /// How many processes per machine, which is this one. Also: -perhost, --npernode, -N.
+    /// How many processes per host. Also: -perhost, --npernode, -N.
     #[arg(long, aliases = ["perhost", "npernode"], short_alias = 'N', value_name = "COUNT")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
     ppn: Option<u32>,
-    /// The hosts, which can only be this machine, as localhost:4 (4 slots). Also: --host, -H.
+    /// The hosts with their slots, as a,b:4. Also: --host, -H. Default: this machine.
     #[arg(long, aliases = ["host"], short_alias = 'H', value_name = "LIST", value_parser = hosts::list)]
-    hosts: Option<Slots>,
-    /// The same in a file, a host a line: localhost:4, or localhost slots=4. Also: -machinefile.
+    hosts: Option<Hosts>,
+    /// The same in a file, a host a line: a:4, or a slots=4. Also: -machinefile.
     #[arg(short = 'f', long, aliases = ["machinefile", "machine"], value_name = "FILE", value_parser = hosts::file)]
-    hostfile: Option<Slots>,
+    hostfile: Option<Hosts>,
     /// Set an environment variable for this program.
     #[arg(long, num_args = 2, value_names = ["NAME", "VALUE"], allow_hyphen_values = true)]
     env: Vec<OsString>,
@@ -143,8 +157,17 @@ struct Further {
     local: Local,
 }
 
+/// What starts processes on other hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+pub enum Launcher {
+    Ssh,
+    Rsh,
+    #[value(alias = "slurm")]
+    Srun,
+}
+
 /// A list of cores, in one option.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cores(pub Vec<usize>);
 
 fn cores(text: &str) -> Result<Cores, String> {
@@ -157,7 +180,7 @@ fn cores(text: &str) -> Result<Cores, String> {
 }
 
 /// Which ranks read standard input.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Readers {
     All,
     Only(Vec<u64>),
@@ -182,7 +205,7 @@ fn readers(text: &str) -> Result<Readers, String> {
 }
 
 /// What MPI_UNIVERSE_SIZE is to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Universe {
     /// The cores of this machine.
     System,
@@ -208,12 +231,16 @@ pub struct Arguments {
     pub programs: Vec<Program>,
     /// The slots of the hosts that were named.
     pub slots: u32,
+    /// The names of the hosts, if one of them is another machine; none otherwise.
+    pub nodes: Vec<String>,
+    /// The place of each rank's host in `nodes`.
+    pub node_of: Vec<u32>,
     /// Which options have no effect, and why.
     pub notes: Vec<String>,
 }
 
 /// One program of the job.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
     /// Number of ranks.
     pub count: u32,
@@ -233,29 +260,80 @@ impl Arguments {
         let mut notes = Vec::new();
         let first: First = parse(parts.next().unwrap_or_default(), &mut notes)?;
         let genv = pairs(&first.global.genv);
-        let slots = |local: &Local| local.hosts.or(local.hostfile).map_or(0, |slots| slots.0);
-        let mut all = slots(&first.local);
         // `ppr:2:socket` says how many there are, too.
         let map = &first.global.map_by;
         let instances = || cpus::cores().map_or(1, |cores| cpus::instances(map.by, &cores));
         let count = map.each.map_or(1, |each| each.saturating_mul(instances()));
-        let mut programs = vec![program(&genv, first.local, count)];
+        let mut locals = vec![first.local];
         for part in parts {
-            let local = parse::<Further>(part, &mut notes)?.local;
-            all += slots(&local);
-            programs.push(program(&genv, local, count));
+            locals.push(parse::<Further>(part, &mut notes)?.local);
         }
-        Ok(Arguments { global: first.global, programs, slots: all, notes })
-    }
-
-    /// The variables set for all (`-genv`), which the job's own settings obey too.
-    pub fn genv(&self) -> Vec<(OsString, OsString)> {
-        pairs(&self.global.genv)
+        let common = locals[0].hosts().cloned();
+        let mut slots = 0;
+        let mut placement = Placement::default();
+        let mut programs = Vec::new();
+        for local in locals {
+            slots += local.hosts().map_or(0, Hosts::slots);
+            let hosts = local.hosts().or(common.as_ref()).cloned();
+            let how = match local.ppn {
+                Some(each) => Deal::Each(each),
+                None if map.by == "Machine" => Deal::Turns,
+                None => Deal::Slots,
+            };
+            let program = program(&genv, local, count);
+            if let Some(hosts) = hosts {
+                placement.add(&hosts, program.count, how);
+            }
+            programs.push(program);
+        }
+        let Placement { mut nodes, mut node_of, .. } = placement;
+        let own = hosts::own_name();
+        // Whoever names a launcher wants nodes, even on this machine.
+        let has_launcher = first.global.launcher.is_some() || first.global.launcher_exec.is_some();
+        if !has_launcher && nodes.iter().all(|name| hosts::is_here(name, &own)) {
+            nodes.clear();
+            node_of.clear();
+        }
+        Ok(Arguments { global: first.global, programs, slots, nodes, node_of, notes })
     }
 
     /// Ranks of the job.
     pub fn ranks(&self) -> u32 {
         self.programs.iter().fold(0, |sum, program| sum.saturating_add(program.count))
+    }
+}
+
+impl Local {
+    fn hosts(&self) -> Option<&Hosts> {
+        self.hosts.as_ref().or(self.hostfile.as_ref())
+    }
+}
+
+/// Which rank runs where, as programs are added one after the other.
+#[derive(Default)]
+struct Placement {
+    nodes: Vec<String>,
+    node_of: Vec<u32>,
+    /// Lists of hosts, and how many ranks each has got.
+    dealt: Vec<(Hosts, u32)>,
+}
+
+impl Placement {
+    fn add(&mut self, hosts: &Hosts, ranks: u32, how: Deal) {
+        let at = self.dealt.iter().position(|(other, _)| other == hosts).unwrap_or_else(|| {
+            self.dealt.push((hosts.clone(), 0));
+            self.dealt.len() - 1
+        });
+        let before = self.dealt[at].1;
+        self.dealt[at].1 += ranks;
+        for index in hosts::deal(hosts, before + ranks, how).split_off(before as usize) {
+            let name = &hosts.0[index as usize].name;
+            let node = self.nodes.iter().position(|node| node == name).unwrap_or_else(|| {
+                self.nodes.push(name.clone());
+                self.nodes.len() - 1
+            });
+            self.node_of.push(node as u32);
+        }
     }
 }
 
@@ -267,8 +345,12 @@ fn program(genv: &[(OsString, OsString)], local: Local, count: u32) -> Program {
         Some((name.into(), value.into()))
     });
     let environment = genv.iter().cloned().chain(pairs(&local.env)).chain(exports).collect();
-    let slots = local.hosts.or(local.hostfile).map(|slots| slots.0);
-    let count = local.count.or(slots).or(local.ppn).unwrap_or(count);
+    let all = match (local.hosts(), local.ppn) {
+        (Some(hosts), Some(each)) => Some(each.saturating_mul(hosts.0.len() as u32)),
+        (Some(hosts), None) => Some(hosts.slots()),
+        (None, each) => each,
+    };
+    let count = local.count.or(all).unwrap_or(count);
     let mut words = local.program;
     if let (Some(path), Some(name)) = (&local.path, words.first_mut()) {
         let here = std::env::current_dir().unwrap_or_default();
@@ -504,7 +586,8 @@ mod tests {
             ("-proxy-cores x a", "whole number"),
             ("--bind-to teapot a", "core"),
             ("--map-by core:fast a", "PE=N"),
-            ("-hosts node7 a", "node7 is not this machine"),
+            ("-hosts a;b a", "no name of a host"),
+            ("--launcher teapot a", "teapot"),
             ("-H localhost:0 a", "slots"),
             ("-hostname a", "--hostname"),
             ("-gdb -n 2 a", "-gdb is not an option of Outboard: write mpirun"),
@@ -536,20 +619,33 @@ mod tests {
             ("-H localhost:2 a", 2),
             ("-lv -n4 a", 4),
             ("-map-by ppr:3:node a", 3),
-            ("-genvall -genvlist A,B -launcher ssh -iface lo -rmk user -n 2 a", 2),
+            ("-genvall -genvlist A,B -launcher ssh -launcher-exec /bin/ssh -iface lo -rmk user -n 2 a", 2),
             ("--mca btl self,vader -mca=pml ob1 --oversubscribe --allow-run-as-root -np 2 a", 2),
         ] {
             let arguments = of(line);
             assert_eq!((arguments.ranks(), &arguments.programs[0].words), (count, &words("a")), "{line}");
         }
-        let notes = of("-launcher ssh -n 2 a : -envall -n 1 b").notes;
-        assert!(notes.len() == 2 && notes[0].starts_with("-launcher ssh has no effect: "), "{notes:?}");
+        let notes = of("-rmk slurm -n 2 a : -envall -n 1 b").notes;
+        assert!(notes.len() == 2 && notes[0].starts_with("-rmk slurm has no effect: "), "{notes:?}");
         let global = of("-prepend-rank -s all -usize SYSTEM --map-by socket:PE=2 -display-map a").global;
         assert!(global.label && global.report_bindings);
         assert_eq!((global.stdin, global.usize), (Readers::All, Some(Universe::System)));
         assert_eq!((global.map_by.by, global.map_by.cores), ("Package", 2));
         assert_eq!(of("-s 1,3-4 a").global.stdin, Readers::Only(vec![1, 3, 4]));
         assert_eq!(of("-path /nowhere:/bin sh -c x").programs[0].words[0], "/bin/sh");
+    }
+
+    #[test]
+    fn ranks_on_hosts() {
+        let of = |line: &str| {
+            let arguments = parsed(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+            (arguments.nodes.join(","), arguments.node_of)
+        };
+        assert_eq!(of("-hosts h1:2,h2 a"), ("h1,h2".into(), vec![0, 0, 1]));
+        assert_eq!(of("-hosts h1,h2 -ppn 2 a"), ("h1,h2".into(), vec![0, 0, 1, 1]));
+        assert_eq!(of("-hosts h1:2,h2:2 -n 3 --map-by node a"), ("h1,h2".into(), vec![0, 1, 0]));
+        assert_eq!(of("-hosts h1,h2 -n 1 a : -n 1 b : -host h2 -n 1 c"), ("h1,h2".into(), vec![0, 1, 1]));
+        assert_eq!(of("-n 3 a"), (String::new(), vec![]));
     }
 
     #[test]

@@ -2,8 +2,11 @@
 
 use std::str::FromStr;
 
+use serde::{Deserialize, Deserializer, Serialize, de};
+
 /// What a rank is bound to (`--bind-to`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(into = "String")]
 pub struct Bind {
     /// The resource, by its name in [`sys::topology::KINDS`]; nothing: anywhere.
     pub to: Option<&'static str>,
@@ -12,7 +15,8 @@ pub struct Bind {
 }
 
 /// In which order ranks get cores (`--map-by`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(into = "String")]
 pub struct Map {
     /// Ranks take turns among the instances of this resource; of Core, PU and Machine there is nothing to take turns among.
     pub by: &'static str,
@@ -57,6 +61,36 @@ fn resource(word: &str) -> Result<&'static str, String> {
             Err("there are none (to bind), hwthread, core, l1cache, l2cache, l3cache, numa, socket, node"
                 .into())
         }
+    }
+}
+
+/// The first name of a resource.
+fn name_of(kind: &str) -> &'static str {
+    NAMES.iter().find(|(_, known)| *known == kind).map_or("core", |(name, _)| name)
+}
+
+impl From<Bind> for String {
+    fn from(bind: Bind) -> String {
+        format!("{}:{}", bind.to.map_or("none", name_of), bind.cores)
+    }
+}
+
+impl<'de> Deserialize<'de> for Bind {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Bind, D::Error> {
+        String::deserialize(from)?.parse().map_err(de::Error::custom)
+    }
+}
+
+impl From<Map> for String {
+    fn from(map: Map) -> String {
+        let each = map.each.map_or(String::new(), |each| format!("ppr:{each}:"));
+        format!("{each}{}:PE={}", name_of(map.by), map.cores)
+    }
+}
+
+impl<'de> Deserialize<'de> for Map {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Map, D::Error> {
+        String::deserialize(from)?.parse().map_err(de::Error::custom)
     }
 }
 
@@ -123,6 +157,12 @@ mod tests {
         assert_eq!(map("slot:OVERSUBSCRIBE"), Map::default());
         assert_eq!(map("ppr:2:socket:PE=4"), Map { by: "Package", each: Some(2), cores: 4 });
         assert_eq!(map(":PE=3"), Map { cores: 3, ..Map::default() });
+        for text in ["none", "core:2", "numa"] {
+            assert_eq!(String::from(bind(text)).parse(), Ok(bind(text)), "{text}");
+        }
+        for text in ["core", "ppr:2:socket:PE=4", "node", ":PE=3"] {
+            assert_eq!(String::from(map(text)).parse(), Ok(map(text)), "{text}");
+        }
         for wrong in ["", "teapot", "core:x", "core:0"] {
             assert!(wrong.parse::<Bind>().is_err(), "{wrong}");
         }

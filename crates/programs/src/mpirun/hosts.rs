@@ -1,10 +1,32 @@
-//! Lists of hosts (`-hosts`, `-f`): all ranks run on this machine, so its names are what they may hold, with numbers of slots.
+//! Lists of hosts (`-hosts`, `-f`), and which rank runs on which of them.
 
 use std::net::{IpAddr, UdpSocket};
 
-/// What a list of hosts comes to: how many ranks it has slots for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slots(pub u32);
+/// A host as the user names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// Name or address.
+    pub name: String,
+    /// How many ranks it has room for.
+    pub slots: u32,
+}
+
+/// A list of hosts: at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hosts(pub Vec<Host>);
+
+impl Hosts {
+    /// The slots of all.
+    pub fn slots(&self) -> u32 {
+        self.0.iter().fold(0, |sum, host| sum.saturating_add(host.slots))
+    }
+
+    /// Whether all of them are this machine.
+    pub fn are_here(&self) -> bool {
+        let own = own_name();
+        self.0.iter().all(|host| is_here(&host.name, &own))
+    }
+}
 
 /// The name of this machine.
 pub fn own_name() -> String {
@@ -21,68 +43,118 @@ pub fn is_here(host: &str, own: &str) -> bool {
     }
 }
 
-/// The slots of `HOST[:SLOTS],...`.
-pub fn list(text: &str) -> Result<Slots, String> {
-    sum(text.split(',').map(|host| entry(host, "")))
+/// The hosts of `HOST[:SLOTS],...`.
+pub fn list(text: &str) -> Result<Hosts, String> {
+    collect(text.split(',').map(|host| entry(host, "")))
 }
 
-/// The slots of a file with a host a line: `HOST[:SLOTS]` or `HOST slots=SLOTS`.
-pub fn file(path: &str) -> Result<Slots, String> {
+/// The hosts of a file with a host a line: `HOST[:SLOTS]` or `HOST slots=SLOTS`.
+pub fn file(path: &str) -> Result<Hosts, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read it: {error}"))?;
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
-    sum(lines.filter(|line| !line.is_empty()).map(|line| {
+    collect(lines.filter(|line| !line.is_empty()).map(|line| {
         let (host, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         entry(host, rest)
     }))
 }
 
-fn sum(slots: impl Iterator<Item = Result<u32, String>>) -> Result<Slots, String> {
-    let sum = slots.sum::<Result<u32, String>>()?;
-    if sum == 0 { Err("it names no host".into()) } else { Ok(Slots(sum)) }
+/// A host that is named twice has the slots of both.
+fn collect(hosts: impl Iterator<Item = Result<Host, String>>) -> Result<Hosts, String> {
+    let mut all: Vec<Host> = Vec::new();
+    for host in hosts {
+        let host = host?;
+        match all.iter_mut().find(|other| other.name == host.name) {
+            Some(other) => other.slots = other.slots.saturating_add(host.slots),
+            None => all.push(host),
+        }
+    }
+    if all.is_empty() { Err("it names no host".into()) } else { Ok(Hosts(all)) }
 }
 
-fn entry(host: &str, rest: &str) -> Result<u32, String> {
+fn entry(host: &str, rest: &str) -> Result<Host, String> {
     let (name, glued) = match host.trim().rsplit_once(':') {
         // An IPv6 address has colons of its own.
         Some((name, slots)) if !name.contains(':') => (name, Some(slots)),
         _ => (host.trim(), None),
     };
-    let own = own_name();
-    if !is_here(name, &own) {
-        return Err(format!(
-            "{name} is not this machine, {own}, and Outboard starts ranks on this machine only"
-        ));
+    // A name goes into the command line of a launcher: nothing there may pass for an option or for a shell's
+    // word.
+    let allowed = |letter: char| letter.is_ascii_alphanumeric() || "._-:%@".contains(letter);
+    if name.is_empty() || name.starts_with('-') || !name.chars().all(allowed) {
+        return Err(format!("{name:?} is no name of a host"));
     }
-    match glued.or(rest.split_whitespace().find_map(|word| word.strip_prefix("slots="))) {
-        None => Ok(1),
+    let slots = match glued.or(rest.split_whitespace().find_map(|word| word.strip_prefix("slots="))) {
+        None => 1,
         Some(slots) => match slots.parse() {
-            Ok(slots @ 1..=4096) => Ok(slots),
-            _ => Err(format!("{slots:?} is no number of slots from 1 to 4096")),
+            Ok(slots @ 1..=4096) => slots,
+            _ => return Err(format!("{slots:?} is no number of slots from 1 to 4096")),
         },
-    }
+    };
+    Ok(Host { name: name.to_owned(), slots })
+}
+
+/// How ranks are dealt out to hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deal {
+    /// Every host's slots are filled before the next one's; when all are full, it begins anew.
+    Slots,
+    /// The same with so many slots on every host (`-ppn`).
+    Each(u32),
+    /// The hosts take turns.
+    Turns,
+}
+
+/// The host, by its place in the list, of each of `ranks` ranks.
+pub fn deal(hosts: &Hosts, ranks: u32, how: Deal) -> Vec<u32> {
+    let slots = |host: &Host| match how {
+        Deal::Slots => host.slots,
+        Deal::Each(slots) => slots,
+        Deal::Turns => 1,
+    };
+    let once = (0..).zip(&hosts.0).flat_map(|(index, host)| (0..slots(host)).map(move |_| index));
+    let once: Vec<u32> = once.collect();
+    (0..ranks as usize).map(|rank| once[rank % once.len()]).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn hosts(all: &[(&str, u32)]) -> Hosts {
+        Hosts(all.iter().map(|(name, slots)| Host { name: (*name).into(), slots: *slots }).collect())
+    }
+
     #[test]
-    fn only_this_machine_and_its_slots() {
-        let own = own_name();
-        assert_eq!(list("localhost"), Ok(Slots(1)));
-        assert_eq!(list(&format!("127.0.0.1:3, {own}.example.org:2,::1")), Ok(Slots(6)));
-        for (wrong, word) in [
-            ("localhost,node7", "node7 is not this machine"),
-            ("192.0.2.77", "192.0.2.77"),
-            ("localhost:x", "slots"),
-            ("", "not this machine"),
-        ] {
+    fn hosts_and_their_slots() {
+        assert_eq!(list("h1:2, h2,h1").unwrap(), hosts(&[("h1", 3), ("h2", 1)]));
+        assert_eq!(list("::1,[fe80]").unwrap_err(), "\"[fe80]\" is no name of a host");
+        for (wrong, word) in
+            [("h1:x", "slots"), ("", "no name"), ("-oProxyCommand=x", "no name"), ("a;b", "no name")]
+        {
             assert!(list(wrong).unwrap_err().contains(word), "{wrong}");
         }
         let path = std::env::temp_dir().join(format!("outboard-hosts-{}", std::process::id()));
-        std::fs::write(&path, "# ours\nlocalhost slots=4 max_slots=8\n\nlocalhost:2 # more\n").unwrap();
-        assert_eq!(file(path.to_str().unwrap()), Ok(Slots(6)));
+        std::fs::write(&path, "# ours\nlocalhost slots=4 max_slots=8\n\nlocalhost:2 # more\nh2 slots=1\n")
+            .unwrap();
+        assert_eq!(file(path.to_str().unwrap()), Ok(hosts(&[("localhost", 6), ("h2", 1)])));
         std::fs::remove_file(&path).unwrap();
         assert!(file("/no/such/file").unwrap_err().contains("cannot read"));
+    }
+
+    #[test]
+    fn names_of_this_machine() {
+        let own = own_name();
+        assert!(list(&format!("localhost,127.0.0.1:3,{own}.example.org:2,::1")).unwrap().are_here());
+        assert!(!list("localhost,192.0.2.77").unwrap().are_here());
+        assert!(!list("node7").unwrap().are_here());
+    }
+
+    #[test]
+    fn ranks_fill_slots_or_take_turns() {
+        let two = hosts(&[("a", 2), ("b", 1)]);
+        assert_eq!(deal(&two, 5, Deal::Slots), [0, 0, 1, 0, 0]);
+        assert_eq!(deal(&two, 5, Deal::Each(1)), [0, 1, 0, 1, 0]);
+        assert_eq!(deal(&two, 5, Deal::Each(3)), [0, 0, 0, 1, 1]);
+        assert_eq!(deal(&two, 3, Deal::Turns), [0, 1, 0]);
     }
 }

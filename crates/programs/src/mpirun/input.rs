@@ -1,11 +1,10 @@
 //! Standard input belongs to rank 0, or to those that the user names; the others read an empty one.
 
-use std::fs::File;
 use std::io::{IsTerminal, Read, Write};
-use std::os::fd::AsFd;
 use std::process::{ChildStdin, Stdio};
 use std::time::Duration;
 
+use super::agent;
 use super::arguments::Readers;
 
 /// What a rank reads: our own standard input itself, if no other rank reads it, or a pipe that [`pump`] fills. A rank leads a process
@@ -13,18 +12,28 @@ use super::arguments::Readers;
 pub fn for_rank(rank: u32, readers: &Readers) -> Stdio {
     match readers {
         readers if !readers.has(rank) => Stdio::null(),
-        Readers::Only(ranks) if ranks.len() == 1 && !std::io::stdin().is_terminal() => Stdio::inherit(),
+        Readers::Only(ranks) if ranks.len() == 1 && !agent::is_one() && !std::io::stdin().is_terminal() => {
+            Stdio::inherit()
+        }
         _ => Stdio::piped(),
     }
 }
 
-/// Copies our input to all `ranks` until it or all of them end, in a thread that is never waited for.
-pub fn pump(mut ranks: Vec<ChildStdin>) -> std::io::Result<()> {
-    let mut terminal = File::from(std::io::stdin().as_fd().try_clone_to_owned()?);
+/// Our standard input.
+pub fn terminal() -> std::io::Result<impl FnMut(&mut [u8]) -> std::io::Result<usize> + Send> {
+    let mut terminal = std::fs::File::from(std::os::fd::AsFd::as_fd(&std::io::stdin()).try_clone_to_owned()?);
+    Ok(move |buffer: &mut [u8]| terminal.read(buffer))
+}
+
+/// Copies what `read` brings to all `ranks` until it or all of them end, in a thread that is never waited for.
+pub fn pump(
+    mut ranks: Vec<ChildStdin>,
+    mut read: impl FnMut(&mut [u8]) -> std::io::Result<usize> + Send + 'static,
+) -> std::io::Result<()> {
     let copy = move || {
         let mut buffer = [0; 4096];
         loop {
-            match terminal.read(&mut buffer) {
+            match read(&mut buffer) {
                 Ok(0) => return,
                 Ok(bytes) => {
                     ranks.retain_mut(|rank| rank.write_all(&buffer[..bytes]).is_ok());

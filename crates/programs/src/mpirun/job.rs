@@ -17,9 +17,11 @@ use sys::process::Process;
 use sys::signal::{Signals, name};
 use transport::shm::{LocalRank, RankPage, Segment, State};
 
+use super::agent::{self, Upstream};
 use super::arguments::Program;
 use super::cpus::{Plan, told};
 use super::foreign::{self, Suspect};
+use super::frame::Up;
 use super::guardian::{Guardian, carries};
 use super::output::{Forwarder, Style, To};
 use super::start::{Place, Refusal, Setup};
@@ -114,6 +116,10 @@ pub struct Job {
     pub(super) names: HashMap<String, String>,
     signals: Signals,
     pub(super) host: String,
+    /// The ranks of the first world that run here.
+    pub(super) here: Vec<u32>,
+    /// Of an agent.
+    pub(super) upstream: Option<Upstream>,
     deadline: Option<Instant>,
     /// Of ranks that read what we pass on, until all have started.
     readers: Vec<ChildStdin>,
@@ -130,7 +136,7 @@ pub struct Job {
 
 impl Job {
     /// A job of which nothing runs yet.
-    pub fn new(options: Options, segment: Segment, signals: Signals, setup: Setup) -> Job {
+    pub fn new(options: Options, segment: Segment, signals: Signals, setup: Setup, here: Vec<u32>) -> Job {
         let seconds = options.timeout.filter(|seconds| *seconds >= 0.0);
         let timeout = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         Job {
@@ -142,6 +148,8 @@ impl Job {
             names: HashMap::new(),
             signals,
             host: hosts::own_name(),
+            here,
+            upstream: None,
             readers: Vec::new(),
             deadline: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
             living: HashMap::new(),
@@ -213,16 +221,21 @@ impl Job {
                 say(&format!("proxy {proxy} is process {} on cpus {}", child.id(), told(cpus)));
             }
         }
-        let size = plan.ranks.len() as u32;
+        let size = programs.iter().map(|program| program.count).sum();
         let environment = programs.first().map(|program| program.environment.clone()).unwrap_or_default();
         self.worlds.push(World { environment, ..World::new(0, size) });
-        let all = (0..)
+        let all: Vec<_> = (0..)
             .zip(programs)
-            .flat_map(|(index, program)| (0..program.count).map(move |_| (index, program)));
+            .flat_map(|(index, program)| (0..program.count).map(move |_| (index, program)))
+            .collect();
         let mut suspects = Vec::new();
-        for ((rank, cpus), (index, program)) in (0..).zip(&plan.ranks).zip(all) {
+        for (local_rank, cpus) in plan.ranks.iter().enumerate() {
+            let rank = self.here[local_rank];
+            let (index, program) = all[rank as usize];
             self.page(rank).application.store(index, Ordering::Relaxed);
-            let pid = self.start_rank(program, &Place { rank, number: rank, size, parents: &[] }, cpus)?;
+            let local = (local_rank as u32, self.here.len() as u32);
+            let pid =
+                self.start_rank(program, &Place { rank, number: rank, size, local, parents: &[] }, cpus)?;
             if suspects.len() <= index as usize {
                 let program = program.words[0].to_string_lossy().into_owned();
                 suspects.push(Suspect { rank, pid, program });
@@ -230,7 +243,11 @@ impl Job {
         }
         let readers = std::mem::take(&mut self.readers);
         if !readers.is_empty() {
-            input::pump(readers).map_err(|error| Refusal::other(format!("cannot read input: {error}")))?;
+            let pumped = match &mut self.upstream {
+                Some(upstream) => input::pump(readers, agent::pieces(upstream.take_input())),
+                None => input::terminal().and_then(|terminal| input::pump(readers, terminal)),
+            };
+            pumped.map_err(|error| Refusal::other(format!("cannot read input: {error}")))?;
         }
         self.show_processes();
         foreign::watch(self.segment.clone(), suspects, size)
@@ -291,6 +308,7 @@ impl Job {
     fn step(&mut self) {
         let mut list = vec![PollFd::new(&self.signals, PollFlags::IN)];
         list.extend(self.adopted.iter().map(|(_, process)| PollFd::new(process, PollFlags::IN)));
+        list.extend(self.upstream.iter().map(|upstream| PollFd::new(upstream.woken(), PollFlags::IN)));
         // An interrupted or failed wait is followed by the next.
         let _ = poll(&mut list, Some(&TICK));
         while let Some(signal) = self.signals.next() {
@@ -298,6 +316,7 @@ impl Job {
         }
         self.reap();
         self.serve();
+        self.hear();
         let now = Instant::now();
         if self.deadline.is_some_and(|deadline| now >= deadline) {
             self.deadline = None;
@@ -326,7 +345,7 @@ impl Job {
         }
     }
 
-    fn obey(&mut self, signal: i32) {
+    pub(super) fn obey(&mut self, signal: i32) {
         match signal {
             libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT
                 if self.worlds.iter().any(|world| world.kill_at.is_some()) =>
@@ -496,7 +515,10 @@ impl Job {
         let connected = self.segment.connected(first);
         let ending = |world: &World| connected.contains(&world.first) && world.kill_at.is_some();
         if !self.worlds.iter().any(ending) {
-            say(&sentence);
+            match self.upstream {
+                Some(_) => agent::tell(&Up::Failed { sentence, code }),
+                None => say(&sentence),
+            }
         }
         self.end(&connected, code, libc::SIGTERM);
     }
@@ -518,7 +540,7 @@ impl Job {
         }
     }
 
-    fn end_all(&mut self, code: u8, signal: i32) {
+    pub(super) fn end_all(&mut self, code: u8, signal: i32) {
         let all: Vec<u32> = self.worlds.iter().map(|world| world.first).collect();
         self.end(&all, code, signal);
     }

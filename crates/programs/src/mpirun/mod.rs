@@ -5,16 +5,19 @@
 //! `foreign.rs` (programs of another MPI), `output.rs`, `guardian.rs`.
 
 mod adopt;
+mod agent;
 pub mod arguments;
 pub mod binding;
 mod claims;
 pub mod cpus;
 pub mod deadlock;
 mod foreign;
+mod frame;
 mod guardian;
 mod hosts;
 mod input;
 mod job;
+mod nodes;
 mod others;
 mod output;
 mod serve;
@@ -29,9 +32,11 @@ use settings::agree;
 use sys::signal::Signals;
 use transport::shm::Shape;
 
-use arguments::{Arguments, Universe};
+use agent::Upstream;
+use arguments::{Arguments, Global, Program, Universe};
 use claims::Claims;
 use cpus::{Core, Plan, Want};
+use frame::{Start, Up};
 use job::{Job, Options};
 use output::Style;
 use start::{Refusal, Setup};
@@ -41,6 +46,9 @@ pub fn run(words: Vec<OsString>) -> u8 {
     if words.first().is_some_and(|word| word == guardian::WORD) {
         guardian::guard(&words.get(1).map(|word| word.to_string_lossy()).unwrap_or_default());
         return 0;
+    }
+    if let Some(code) = agent::serve(&words) {
+        return code;
     }
     if let [word, pid] = &words[..]
         && let Some(code) = adopt::serve(&word.to_string_lossy(), &pid.to_string_lossy())
@@ -68,14 +76,54 @@ fn launch(arguments: &Arguments) -> Result<u8, Refusal> {
     // Before any thread starts, so that signals arrive nowhere else.
     let signals = Signals::take(job::SIGNALS)
         .map_err(|error| Refusal::other(format!("cannot take over signals: {error}")))?;
-    let variables = job_variables(arguments);
-    let settings = settings::parse(&variables).map_err(|error| Refusal::other(error.to_string()))?;
     settings::unknown().iter().for_each(|sentence| say(sentence));
-    let global = &arguments.global;
+    if arguments.global.verbose {
+        arguments.notes.iter().for_each(|note| say(note));
+    }
+    if !arguments.nodes.is_empty() {
+        return nodes::launch(arguments, signals);
+    }
+    let share = Share {
+        local: (0..arguments.ranks()).collect(),
+        universe: Some(arguments.slots).filter(|slots| *slots > arguments.ranks()),
+        start: None,
+    };
+    prepare(&arguments.global, &arguments.programs, &share, None, signals)
+}
+
+/// What a launcher has to do on its host.
+struct Share<'a> {
+    /// The ranks that run here.
+    local: Vec<u32>,
+    /// MPI_UNIVERSE_SIZE, if the options do not say.
+    universe: Option<u32>,
+    /// What an agent was told of the job.
+    start: Option<&'a Start>,
+}
+
+impl Share<'_> {
+    /// An agent's.
+    fn of(start: &Start) -> Share<'_> {
+        let ranks = (0..).zip(&start.node_of).filter(|(_, node)| **node == start.node);
+        Share { local: ranks.map(|(rank, _)| rank).collect(), universe: start.universe, start: Some(start) }
+    }
+}
+
+/// Makes the job's memory on this host, and runs its share of the ranks.
+fn prepare(
+    global: &Global,
+    programs: &[Program],
+    share: &Share,
+    upstream: Option<Upstream>,
+    signals: Signals,
+) -> Result<u8, Refusal> {
+    let variables = job_variables(global);
+    let settings = settings::parse(&variables).map_err(|error| Refusal::other(error.to_string()))?;
     let cores = cpus::cores().map_err(Refusal::other)?;
     let mut claims = Claims::take(&cores);
+    let ranks = programs.iter().fold(0, |sum: u32, program| sum.saturating_add(program.count));
     let mut want = Want {
-        ranks: arguments.ranks(),
+        ranks: share.local.len() as u32,
         proxies: global.proxies,
         bind: global.bind_to,
         map: global.map_by,
@@ -88,15 +136,17 @@ fn launch(arguments: &Arguments) -> Result<u8, Refusal> {
     if let Some(warning) = cpus::shared_with_proxies(&plan, cores.iter().map(Vec::len).sum()) {
         say(&warning);
     }
-    if global.verbose {
-        arguments.notes.iter().for_each(|note| say(note));
-    }
 
-    let sparse = Shape::sparse(arguments.ranks(), settings.spawn_ranks_max as u32, global.proxies);
+    let spawned = if share.start.is_none() { settings.spawn_ranks_max as u32 } else { 0 };
+    let sparse = Shape::sparse(ranks, spawned, global.proxies);
     let shape = Shape { arena_bytes: settings.arena_bytes.unwrap_or(sparse.arena_bytes), ..sparse };
     let (segment, fd) = boot::create(shape, &agree::told_of(&variables, agree::LAUNCHER))
         .map_err(|error| Refusal::other(error.to_string()))?;
-    segment.world(0).size.store(arguments.ranks(), Ordering::Relaxed);
+    if let Some(start) = share.start {
+        segment.set_nodes(start.node, start.nodes.len() as u32, &start.node_of, start.secret);
+        segment.job().address.set(&start.nodes[start.node as usize].address);
+    }
+    segment.world(0).size.store(ranks, Ordering::Relaxed);
     segment.job().launcher.store(std::process::id(), Ordering::Relaxed);
     segment.job().spin_allowed.store(u32::from(plan.spin), Ordering::Relaxed);
     // Proxies, and ranks without a core to themselves, sleep too often for a dear fence.
@@ -113,12 +163,12 @@ fn launch(arguments: &Arguments) -> Result<u8, Refusal> {
         Some(Universe::Size(size)) => Some(size),
         Some(Universe::System) => Some(cores.len() as u32),
         Some(Universe::Infinite) => Some(shape.ranks),
-        None => Some(arguments.slots).filter(|slots| *slots > arguments.ranks()),
+        None => share.universe,
     };
     let setup = Setup {
         fd,
         id: Setup::new_id(),
-        genv: arguments.genv(),
+        genv: global.genv(),
         readers: global.stdin.clone(),
         pty: global.pty,
         universe,
@@ -137,7 +187,9 @@ fn launch(arguments: &Arguments) -> Result<u8, Refusal> {
     };
     let options =
         Options { timeout: global.timeout, style, verbose: global.verbose, report: global.report_bindings };
-    Job::new(options, segment, signals, setup).run(&arguments.programs, &plan)
+    let mut job = Job::new(options, segment, signals, setup, share.local.clone());
+    job.upstream = upstream;
+    job.run(programs, &plan)
 }
 
 /// Who runs where: on cores that no other job has, if there are enough.
@@ -157,17 +209,20 @@ fn place(cores: &[Core], want: &mut Want, claims: &mut Claims) -> Result<Plan, R
 
 /// Prints a line of our own, in one piece, because ranks' lines go to the same place from another thread.
 fn say(sentence: &str) {
+    if agent::is_one() {
+        return agent::tell(&Up::Said(sentence.to_owned()));
+    }
     // Without anybody to read it there is nothing to do about it.
     let _ = std::io::stderr().write_all(format!("mpirun: {sentence}\n").as_bytes());
 }
 
 /// The variables that the whole job obeys: the environment's, and over them what `-genv` says.
-fn job_variables(arguments: &Arguments) -> Vec<(String, String)> {
+fn job_variables(global: &Global) -> Vec<(String, String)> {
     let mut variables: Vec<(String, String)> = settings::TABLE
         .iter()
         .filter_map(|row| Some((row.variable.to_string(), settings::given(row)?)))
         .collect();
-    let genv = arguments.genv();
+    let genv = global.genv();
     variables.extend(
         genv.iter().filter_map(|(name, value)| Some((name.to_str()?.into(), value.to_str()?.into()))),
     );

@@ -6,13 +6,9 @@ pub const WITHOUT_EFFECT: [(&[&str], usize, &str); 9] = [
     (&["genvlist", "envlist"], 1, "all variables are passed on anyway"),
     (&["oversubscribe"], 0, "more ranks than cores are always allowed"),
     (&["allow-run-as-root"], 0, "every user may run jobs"),
-    (
-        &["launcher", "launcher-exec", "bootstrap", "bootstrap-exec", "rmk"],
-        1,
-        "nothing is started on other machines",
-    ),
-    (&["iface", "localhost", "order-nodes"], 1, "all ranks run on this machine"),
-    (&["rr", "bynode", "byslot", "disable-hostname-propagation"], 0, "all ranks run on this machine"),
+    (&["rmk"], 1, "an allocation of Slurm is noticed by itself"),
+    (&["iface", "localhost", "order-nodes"], 1, "the network is found by the names of the hosts"),
+    (&["rr", "bynode", "byslot", "disable-hostname-propagation"], 0, "write --map-by node or --map-by slot"),
     (
         &["mca", "gmca", "prtemca", "pmixmca"],
         2,
@@ -33,5 +29,5 @@ pub const REFUSED: [(&[&str], &str); 8] = [
     (&["cpu-set", "cpu-list"], "write taskset -c LIST mpirun"),
     (&["membind"], "write mpirun OPTIONS numactl --membind=NODES PROGRAM"),
     (&["disable-auto-cleanup", "enable-recovery"], "the death of a rank always ends the job"),
-    (&["nolocal", "skip-launch-node"], "all ranks run on this machine"),
+    (&["nolocal", "skip-launch-node"], "name the hosts without this machine"),
 ];

@@ -12,8 +12,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use super::agent;
+use super::frame::Up;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::PipeFlags;
+use serde::{Deserialize, Serialize};
 
 /// A line may be that long; longer ones are broken, so that a stream without newlines needs no memory.
 const LINE_BYTES_MAX: usize = 1 << 20;
@@ -22,7 +25,7 @@ const READ_BYTES: usize = 64 << 10;
 const PATIENCE_NS: i64 = 100_000_000;
 
 /// Where a stream goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum To {
     /// Our standard output.
     Output,
@@ -76,9 +79,28 @@ fn name(world: u64, rank: u32) -> String {
     if world == 0 { rank.to_string() } else { format!("{world}.{rank}") }
 }
 
+/// What lines are written to.
+enum End {
+    File(File),
+    /// The stream of `mpirun` on another host.
+    Upward(To),
+}
+
+impl End {
+    fn write_all(&self, lines: &[u8]) -> std::io::Result<()> {
+        match self {
+            End::File(file) => (&mut &*file).write_all(lines),
+            End::Upward(to) => {
+                agent::tell(&Up::Output(*to, lines.to_vec()));
+                Ok(())
+            }
+        }
+    }
+}
+
 /// Where lines end up.
 struct Sink {
-    file: File,
+    end: End,
     /// What it is, if it is not a stream of ours.
     path: Option<PathBuf>,
     /// Nothing can be written there any more.
@@ -124,9 +146,14 @@ impl Forwarder {
     /// Starts without any stream.
     pub fn start() -> std::io::Result<Forwarder> {
         let (woken, wake) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        let output = std::io::stdout().as_fd().try_clone_to_owned().map(File::from)?;
-        let error = std::io::stderr().as_fd().try_clone_to_owned().map(File::from)?;
-        let own = [output, error].map(|file| Arc::new(Sink { file, path: None, broken: false.into() }));
+        let ends = if agent::is_one() {
+            [To::Output, To::Error].map(End::Upward)
+        } else {
+            let output = std::io::stdout().as_fd().try_clone_to_owned()?;
+            let error = std::io::stderr().as_fd().try_clone_to_owned()?;
+            [output, error].map(|fd| End::File(fd.into()))
+        };
+        let own = ends.map(|end| Arc::new(Sink { end, path: None, broken: false.into() }));
         let shared = Arc::new(Shared::default());
         let mut pump = Pump { streams: Vec::new(), shared: shared.clone(), woken };
         let thread = std::thread::Builder::new().name("output".into()).spawn(move || pump.run())?;
@@ -163,7 +190,7 @@ impl Forwarder {
             std::fs::create_dir_all(folder).map_err(wrong)?;
         }
         let file = File::create(&path).map_err(wrong)?;
-        let sink = Arc::new(Sink { file, path: Some(path.clone()), broken: false.into() });
+        let sink = Arc::new(Sink { end: End::File(file), path: Some(path.clone()), broken: false.into() });
         self.files.insert(path, sink.clone());
         Ok(sink)
     }
@@ -279,11 +306,11 @@ fn close(stream: &mut Stream) {
 fn write(stream: &Stream, lines: &[u8]) {
     let sink = &stream.sink;
     let written = if stream.is_plain() {
-        (&sink.file).write_all(lines)
+        sink.end.write_all(lines)
     } else {
         let time = if stream.stamp { format!("{} ", sys::clock::local()) } else { String::new() };
         let label = stream.label.as_deref().unwrap_or_default();
-        (&sink.file).write_all(&labelled(&format!("{time}{label}"), lines))
+        sink.end.write_all(&labelled(&format!("{time}{label}"), lines))
     };
     if let Err(error) = written
         && !sink.broken.swap(true, Ordering::Relaxed)

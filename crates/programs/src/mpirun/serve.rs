@@ -63,6 +63,12 @@ impl Job {
     }
 
     fn fulfil(&mut self, rank: u32, request: Request) -> Result<Vec<u8>> {
+        if self.upstream.is_some() {
+            fail!(
+                Class::Spawn,
+                "processes cannot be spawned, nor names published, in a job that runs on several hosts"
+            );
+        }
         match request {
             Request::Spawn(spawn) => Ok(self.spawn(rank, &spawn)?.to_bytes()),
             Request::Publish { service, port } => {
@@ -105,7 +111,7 @@ impl Job {
         for (number, index) in (0..size).zip(indices) {
             let rank = first + number;
             self.page(rank).application.store(index as u32, Ordering::Relaxed);
-            let place = Place { rank, number, size, parents: &spawn.parents };
+            let place = Place { rank, number, size, local: (number, size), parents: &spawn.parents };
             if let Err(refusal) = self.start_rank(&programs[index], &place, &[]) {
                 self.undo(first);
                 fail!(Class::Spawn, "{}", refusal.message);
@@ -151,7 +157,7 @@ impl Job {
     }
 
     fn no_room<T>(&self, size: impl std::fmt::Display) -> Result<T> {
-        let (places, first) = (self.segment.shape().ranks, self.segment.members(0).len() as u32);
+        let (places, first) = (self.segment.shape().ranks, self.segment.members(0).count() as u32);
         let taken: u32 = self.worlds.iter().skip(1).map(|world| world.size).sum();
         fail!(
             Class::Spawn,
@@ -203,8 +209,15 @@ impl Job {
                 program.info.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
             };
             if let Some(host) = info("host") {
-                hosts::list(host)
+                let list = hosts::list(host)
                     .map_err(|why| Error::new(Class::Spawn, format!("the info key host: {why}")))?;
+                if !list.are_here() {
+                    fail!(
+                        Class::Spawn,
+                        "the info key host: {host} is not this machine, {}, where alone processes are spawned",
+                        self.host
+                    );
+                }
             }
             let directory = info("wdir").map_or(stand.clone(), |wdir| stand.join(wdir));
             if !directory.is_dir() {

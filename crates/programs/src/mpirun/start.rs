@@ -38,6 +38,8 @@ pub struct Place<'a> {
     pub number: u32,
     /// Ranks of MPI_COMM_WORLD.
     pub size: u32,
+    /// Its place among the ranks of MPI_COMM_WORLD on this host, and their number.
+    pub local: (u32, u32),
     /// Who spawned it.
     pub parents: &'a [u32],
 }
@@ -92,17 +94,17 @@ impl Setup {
         }
         // Programs choose their GPU or scratch folder by these names of other MPIs. PMI_RANK is not among them: with
         // it a program of an MPICH would look for a process manager that is not there.
-        let (rank_text, size) = (place.number.to_string(), place.size.to_string());
-        for name in [
-            "MPI_LOCALRANKID",
-            "OMPI_COMM_WORLD_RANK",
-            "OMPI_COMM_WORLD_LOCAL_RANK",
-            "OMPI_COMM_WORLD_NODE_RANK",
+        let (local_rank, local_size) = place.local;
+        for (name, number) in [
+            ("OMPI_COMM_WORLD_RANK", place.number),
+            ("OMPI_COMM_WORLD_SIZE", place.size),
+            ("MPI_LOCALRANKID", local_rank),
+            ("OMPI_COMM_WORLD_LOCAL_RANK", local_rank),
+            ("OMPI_COMM_WORLD_NODE_RANK", local_rank),
+            ("MPI_LOCALNRANKS", local_size),
+            ("OMPI_COMM_WORLD_LOCAL_SIZE", local_size),
         ] {
-            command.env(name, &rank_text);
-        }
-        for name in ["MPI_LOCALNRANKS", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"] {
-            command.env(name, &size);
+            command.env(name, number.to_string());
         }
         // A wheel of mpi4py that is alone takes them for a sign of the wrong mpirun; of a bigger job it sees the size.
         if place.size == 1 && settings::foreign::variable("MPI4PY_CHECK_MPIEXEC").is_none() {

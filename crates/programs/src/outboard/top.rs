@@ -287,7 +287,7 @@ fn table(job: &Job, last: Option<&Sample>, now: &Sample) -> String {
 
 /// The ranks that there are: those that `mpirun` started, and spawned ones.
 fn ranks(segment: &Segment) -> impl Iterator<Item = LocalRank> {
-    let first = segment.members(0).len();
+    let first = segment.members(0).count();
     segment.places().filter(move |rank| rank.index() < first || segment.rank(*rank).state() != State::Unborn)
 }
 

@@ -24,7 +24,8 @@ pub use atomic::Line;
 pub use doorbell::{Doorbell, Rest};
 pub use launch::LaunchRing;
 pub use pages::{
-    Ask, DIRECTORY_BUCKETS, Gate, Job, PORTS_MAX, ProxyPage, RANKS_MAX, RankPage, RankSet, State, World,
+    Ask, DIRECTORY_BUCKETS, ENDPOINT_BYTES_MAX, Gate, Job, PORTS_MAX, ProxyPage, RANKS_MAX, RankPage,
+    RankSet, State, World,
 };
 pub use segment::{KeptPage, LocalRank, Segment, Shape};
 pub use wait::{Report, Wait};

@@ -71,6 +71,14 @@ pub struct Job {
     pub connections: AtomicU64,
     /// 1 once `mpirun` knows that no rank lives any more: proxies may go.
     pub ending: AtomicU32,
+    /// The hosts of the job.
+    pub nodes: AtomicU32,
+    /// Which of them this one is.
+    pub node: AtomicU32,
+    /// What all packets between hosts carry.
+    pub secret: AtomicU64,
+    /// This host's address, by which the others know it; empty if there are no others.
+    pub address: Words<8>,
     /// The settings that only the job's maker and proxies read (`settings::agree`).
     pub launched: Words<512>,
     /// Those on which ranks must agree.
@@ -184,6 +192,14 @@ impl Gate {
     pub fn arrive(&self) {
         self.count.fetch_add(1, Ordering::AcqRel);
         sys::futex::wake(&self.count, i32::MAX as u32);
+    }
+
+    /// So many more have arrived on other hosts.
+    pub fn add(&self, arrivals: u32) {
+        if arrivals > 0 {
+            self.count.fetch_add(arrivals, Ordering::AcqRel);
+            sys::futex::wake(&self.count, i32::MAX as u32);
+        }
     }
 
     /// Arrivals so far.
@@ -372,6 +388,20 @@ impl RankPage {
         self.operations.clear();
         self.world.renew(0, 0);
     }
+}
+
+/// Bytes of the longest name that an endpoint may have.
+pub const ENDPOINT_BYTES_MAX: usize = 56;
+
+/// Where a process of the job is: 64 bytes for each, on every host.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Peer {
+    /// The number of its host.
+    pub(super) node: AtomicU32,
+    /// How long the name of its endpoint is; 0 before it is known.
+    pub(super) name_bytes: AtomicU32,
+    pub(super) name: [AtomicU64; ENDPOINT_BYTES_MAX / 8],
 }
 
 /// A request of a rank to its launcher (`mpirun`), with its words in the rank's arena, where the answer takes

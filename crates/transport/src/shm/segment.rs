@@ -1,13 +1,13 @@
 //! The job's one shared memory: header, a page of state per rank and per proxy, rings, arenas.
 //!
-//! `[Job][RankPage x ranks][ProxyPage x proxies][ring x ranks x ranks][arena x ranks]`, at offsets that
-//! follow from `Shape`, so there is no connection protocol. The pages are one map. Each ring and each arena
-//! is a map of its own, made on first use: tools that walk all mapped memory, as valgrind does, find only
-//! what the process uses.
+//! `[Job][RankPage x ranks][ProxyPage x proxies][Peer x ranks][ring x ranks x ranks][arena x ranks]`, at
+//! offsets that follow from `Shape`, so there is no connection protocol. The pages are one map. Each ring and
+//! each arena is a map of its own, made on first use: tools that walk all mapped memory, as valgrind does,
+//! find only what the process uses.
 //!
 //! Read next: `pages.rs`, `ring.rs`, `arena.rs`.
 
-use super::pages::RANKS_MAX;
+use super::pages::{ENDPOINT_BYTES_MAX, Peer, RANKS_MAX};
 use super::ring;
 use super::{Arena, Job, ProxyPage, RankPage, World};
 use error::{Class, Error, Result, fail};
@@ -23,7 +23,7 @@ use sys::memory::{self, Map};
 /// "OUTBOARD", read as a little-endian number.
 const MAGIC: u64 = u64::from_le_bytes(*b"OUTBOARD");
 /// Changes whenever the meaning of any shared byte changes.
-const VERSION: u32 = 8;
+const VERSION: u32 = 9;
 /// Arenas begin at multiples of this and have multiples of it, so that huge pages can back them.
 const ARENA_ALIGN: u64 = 2 << 20;
 /// Rings begin at multiples of this, the largest page of our machines, so that each can be mapped alone.
@@ -94,7 +94,8 @@ impl Shape {
         }
         let rank_pages = size_of::<Job>() as u64;
         let proxy_pages = rank_pages + u64::from(ranks) * size_of::<RankPage>() as u64;
-        let pages_end = proxy_pages + u64::from(proxies) * size_of::<ProxyPage>() as u64;
+        let peers = proxy_pages + u64::from(proxies) * size_of::<ProxyPage>() as u64;
+        let pages_end = peers + u64::from(ranks) * size_of::<Peer>() as u64;
         let rings = pages_end.next_multiple_of(RING_ALIGN);
         let rings_end = rings + u64::from(ranks) * u64::from(ranks) * RING_STRIDE;
         let arenas = rings_end.next_multiple_of(ARENA_ALIGN);
@@ -106,7 +107,7 @@ impl Shape {
                 "{ranks} ranks with an arena of {arena_bytes} bytes each make a file of {total} bytes"
             );
         }
-        Ok(Layout { rank_pages, proxy_pages, pages_end, rings, arenas, arena_bytes, total })
+        Ok(Layout { rank_pages, proxy_pages, peers, pages_end, rings, arenas, arena_bytes, total })
     }
 }
 
@@ -115,6 +116,7 @@ impl Shape {
 struct Layout {
     rank_pages: u64,
     proxy_pages: u64,
+    peers: u64,
     /// End of the part that is mapped at once.
     pages_end: u64,
     rings: u64,
@@ -134,6 +136,8 @@ unsafe impl Shared for Job {}
 unsafe impl Shared for RankPage {}
 // SAFETY: atomics only.
 unsafe impl Shared for ProxyPage {}
+// SAFETY: atomics only.
+unsafe impl Shared for Peer {}
 
 /// A process of this segment, by its place there: what pages, arenas, rings, bells, flat collectives and
 /// cross-memory attach take. Only [`Segment::local`] makes one of a peer, and it can say no.
@@ -286,7 +290,8 @@ impl Segment {
     /// A peer's place in this segment, if it has one.
     #[inline]
     pub fn local(&self, peer: u32) -> Option<LocalRank> {
-        (peer < self.inner.shape.ranks).then_some(LocalRank(peer))
+        let here = self.job().node.load(Ordering::Relaxed);
+        (self.node_of(peer) == here).then_some(LocalRank(peer))
     }
 
     /// The same, where a peer that has none is an error.
@@ -333,6 +338,53 @@ impl Segment {
         view(self.inner.pages.span(), offset)
     }
 
+    fn peer(&self, peer: u32) -> Option<&Peer> {
+        let offset = self.inner.layout.peers + u64::from(peer) * size_of::<Peer>() as u64;
+        (peer < self.inner.shape.ranks).then(|| view(self.inner.pages.span(), offset))
+    }
+
+    /// Says where everybody is: this host is number `node` of `nodes`. Once, before anybody attaches.
+    pub fn set_nodes(&self, node: u32, nodes: u32, node_of: &[u32], secret: u64) {
+        let job = self.job();
+        job.node.store(node, Ordering::Relaxed);
+        job.nodes.store(nodes, Ordering::Relaxed);
+        job.secret.store(secret, Ordering::Relaxed);
+        for (peer, node) in (0..).zip(node_of) {
+            self.peer(peer).into_iter().for_each(|peer| peer.node.store(*node, Ordering::Relaxed));
+        }
+    }
+
+    /// Whether the job runs on several hosts.
+    pub fn has_nodes(&self) -> bool {
+        self.job().nodes.load(Ordering::Relaxed) > 1
+    }
+
+    /// The number of a process's host; one that no host has if there is no such process.
+    fn node_of(&self, peer: u32) -> u32 {
+        self.peer(peer).map_or(u32::MAX, |peer| peer.node.load(Ordering::Relaxed))
+    }
+
+    /// Publishes the name of a process's endpoint; a name that is too long, or of nobody, is left out.
+    pub fn set_endpoint(&self, peer: u32, name: &[u8]) {
+        let Some(peer) = self.peer(peer).filter(|_| name.len() <= ENDPOINT_BYTES_MAX) else { return };
+        for (word, bytes) in peer.name.iter().zip(name.chunks(8)) {
+            let mut all = [0; 8];
+            all[..bytes.len()].copy_from_slice(bytes);
+            word.store(u64::from_ne_bytes(all), Ordering::Relaxed);
+        }
+        peer.name_bytes.store(name.len() as u32, Ordering::Release);
+    }
+
+    /// The name of a process's endpoint, once it is known.
+    pub fn endpoint(&self, peer: u32) -> Option<Vec<u8>> {
+        let peer = self.peer(peer)?;
+        let bytes = peer.name_bytes.load(Ordering::Acquire) as usize;
+        let mut name: Vec<u8> =
+            peer.name.iter().flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect();
+        name.truncate(bytes);
+        (0 < bytes && bytes <= ENDPOINT_BYTES_MAX).then_some(name)
+    }
+
     /// The proxy that serves a rank, if the job has proxies.
     pub fn proxy_of(&self, rank: LocalRank) -> Option<u32> {
         (self.inner.shape.proxies > 0).then(|| rank.0 % self.inner.shape.proxies)
@@ -377,9 +429,9 @@ impl Segment {
 
     /// The processes of this segment in the world that begins at `first`. `World::size` counts those of all
     /// hosts.
-    pub fn members(&self, first: u32) -> impl ExactSizeIterator<Item = LocalRank> + Clone + use<> {
+    pub fn members(&self, first: u32) -> impl Iterator<Item = LocalRank> + Clone + use<'_> {
         let size = self.world(first).size.load(Ordering::Relaxed);
-        (first..first.saturating_add(size).min(self.inner.shape.ranks)).map(LocalRank)
+        (first..first.saturating_add(size).min(self.inner.shape.ranks)).filter_map(|peer| self.local(peer))
     }
 
     /// Makes `size` ranks from `first` on the unborn ranks of a new world. `mpirun` calls it once no process

@@ -1,0 +1,182 @@
+//! Edges to ranks on other nodes: messages, which whoever has the network carries for the engine.
+//!
+//! The engine asks for a message (`Edge`) once all that a step depends on is finished, and is told when it
+//! has ended. Only callers do that.
+//!
+//! Invariants: both sides of an edge ask for one message of the same context, tag and length; the bytes of a
+//! step do not change while its message is under way.
+//!
+//! Read next: `caller.rs` (`take_edges`, `edge_ended`).
+
+use super::{Did, Execution};
+use crate::fault::{Corruption, Fault};
+use crate::memory::{Reach, Region, Stop};
+use crate::peer::Peer;
+use schedule::Blocks;
+use sys::{Block, Span};
+
+/// What a driver remembers of its edges to other nodes.
+pub(super) struct Remote {
+    /// By step.
+    messages: Vec<Message>,
+    /// Messages to be asked for.
+    wanted: Vec<Wanted>,
+}
+
+/// The message of a step.
+#[derive(Default)]
+enum Message {
+    #[default]
+    None,
+    /// Under way; its bytes, where they do not lie in one piece in the step's buffer.
+    UnderWay(Option<Block>),
+    /// It has ended: the bytes that came or left.
+    Ended(Option<Block>, Result<u64, Fault>),
+}
+
+/// A message that the engine wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub step: u32,
+    pub peer: u32,
+    pub is_send: bool,
+    pub context: u64,
+    pub tag: i32,
+    pub span: Span,
+}
+
+/// The context of an operation's messages. That another context of the job has this number is as unlikely as
+/// that a hash of 64 bits collides.
+fn context_of(context: u64, sequence: u32) -> u64 {
+    // The finalizer of splitmix64 (Steele, Lea, Flood 2014).
+    let mixed = context ^ u64::from(sequence) << 32 ^ 0xed9e;
+    let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
+}
+
+impl Execution {
+    /// Prepares for messages, after a restart, if some ranks are on other nodes.
+    pub fn expect_messages(&mut self) {
+        let is_remote = |peer: &Peer| matches!(peer, Peer::Remote(_));
+        self.remote = self.peers.iter().any(is_remote).then(|| {
+            let messages = (0..self.states.len()).map(|_| Message::None).collect();
+            Box::new(Remote { messages, wanted: Vec::new() })
+        });
+    }
+
+    /// The next message that is wanted.
+    pub(crate) fn next_wanted(&mut self) -> Option<Wanted> {
+        self.remote.as_mut()?.wanted.pop()
+    }
+
+    /// The message of a step has ended.
+    pub(crate) fn message_ended(&mut self, step: u32, outcome: Result<u64, Fault>) {
+        let Some(remote) = &mut self.remote else { return };
+        if let Message::UnderWay(block) = &mut remote.messages[step as usize] {
+            remote.messages[step as usize] = Message::Ended(block.take(), outcome);
+        }
+    }
+
+    /// Whether the message of a step has ended, and the step has not noticed.
+    pub(super) fn has_ended(&self, step: u32) -> bool {
+        let message = self.remote.as_ref().map(|remote| &remote.messages[step as usize]);
+        matches!(message, Some(Message::Ended(..)))
+    }
+
+    /// Drives the step of an edge to another node.
+    pub(super) fn exchange(
+        &mut self,
+        step: u32,
+        peer: u32,
+        edge: u32,
+        blocks: Blocks,
+        is_send: bool,
+        reach: &Reach,
+    ) -> Result<Did, Stop> {
+        let may_begin = self.limit(step).1;
+        let Some(remote) = &mut self.remote else { return Ok(Did::Nothing) };
+        let bytes = self.buffers.spots[step as usize].bytes;
+        match std::mem::take(&mut remote.messages[step as usize]) {
+            Message::None if may_begin => {
+                let (span, block) = self.lend(step, blocks, is_send, reach)?;
+                let wanted = Wanted {
+                    step,
+                    peer,
+                    is_send,
+                    context: context_of(self.context, self.sequence),
+                    tag: (edge & i32::MAX as u32) as i32,
+                    span,
+                };
+                if let Some(remote) = &mut self.remote {
+                    remote.messages[step as usize] = Message::UnderWay(block);
+                    remote.wanted.push(wanted);
+                }
+                Ok(Did::Something)
+            }
+            Message::Ended(block, outcome) => {
+                let moved = outcome?;
+                if moved != bytes {
+                    return Err(Fault::Truncated { peer, sent: moved, expected: bytes }.into());
+                }
+                if let Some(block) = block.filter(|_| !is_send) {
+                    self.each_region(step, blocks, |region, offset, at, bytes| {
+                        reach.put(region, offset, block.span().slice(at, bytes))
+                    })?;
+                }
+                self.advance(step, bytes, true, reach)
+            }
+            message => {
+                remote.messages[step as usize] = message;
+                Ok(Did::Nothing)
+            }
+        }
+    }
+
+    /// The bytes of a step in one piece: where they are, or a copy.
+    fn lend(
+        &self,
+        step: u32,
+        blocks: Blocks,
+        is_send: bool,
+        reach: &Reach,
+    ) -> Result<(Span, Option<Block>), Fault> {
+        let spot = self.buffers.spots[step as usize];
+        if spot.bytes == 0 {
+            return Ok((Span::EMPTY, None));
+        }
+        if let (Region::Local(span), offset, here) = self.buffers.region(blocks.buffer, spot.at[0])?
+            && here >= spot.bytes
+        {
+            return Ok((span.slice(offset as usize, spot.bytes as usize), None));
+        }
+        let block = Block::new(spot.bytes as usize);
+        if is_send {
+            self.each_region(step, blocks, |region, offset, at, bytes| {
+                reach.fetch_into(region, offset, block.span().slice(at, bytes))
+            })?;
+        }
+        Ok((block.span(), Some(block)))
+    }
+
+    /// Calls `each` with the pieces of a step's bytes: region, offset in it, offset in the step, length.
+    fn each_region(
+        &self,
+        step: u32,
+        blocks: Blocks,
+        mut each: impl FnMut(&Region, u64, usize, usize) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let spot = self.buffers.spots[step as usize];
+        let mut at = 0;
+        while at < spot.bytes {
+            let (region, offset, here) = self.buffers.region(blocks.buffer, spot.at[0] + at)?;
+            if here == 0 {
+                return Err(Fault::Corrupt { peer: self.rank.peer(), what: Corruption::Parameters });
+            }
+            let bytes = here.min(spot.bytes - at);
+            each(region, offset, at as usize, bytes as usize)?;
+            at += bytes;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,302 @@
+//! The agent of a job on one of its hosts: it runs the ranks of its node as `mpirun` does on one machine, and
+//! tells `mpirun`.
+//!
+//! It starts in two steps. The first reads what to do, and becomes the second by `exec`, with the environment
+//! and the folder of `mpirun`.
+//!
+//! Invariants: an agent whose `mpirun` is gone ends its ranks; nothing but frames is written to its standard
+//! output.
+//!
+//! Read next: `frame.rs` (what is said), `nodes.rs` (the other side), `job.rs`.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::pipe::PipeFlags;
+use sys::signal::Signals;
+use transport::shm::State;
+
+use super::frame::{self, Arrivals, Down, Start, Up};
+use super::job::{self, Job};
+use super::start::Refusal;
+
+/// The hidden first argument of an agent.
+pub const WORD: &str = "--agent";
+/// That of its second step; the descriptor of a [`Start`] follows.
+const AGAIN: &str = "--agent-with";
+/// Variables that belong to a host or a login, not to a job.
+const LOCAL_VARIABLES: [&str; 8] = [
+    "HOSTNAME",
+    "HOST",
+    "SSH_CLIENT",
+    "SSH_CONNECTION",
+    "SSH_TTY",
+    "SSH_AUTH_SOCK",
+    "XDG_RUNTIME_DIR",
+    "SLURMD_NODENAME",
+];
+/// How often each side says that it lives.
+pub const PULSE: Duration = Duration::from_secs(2);
+/// For how long the other side may be silent.
+pub const SILENCE: Duration = Duration::from_secs(20);
+
+/// The way to `mpirun`: set in agents only.
+static UPWARD: OnceLock<Mutex<File>> = OnceLock::new();
+
+/// Whether this process is an agent.
+pub fn is_one() -> bool {
+    UPWARD.get().is_some()
+}
+
+/// Tells `mpirun` something. Its end is noticed elsewhere.
+pub fn tell(frame: &Up) {
+    if let Some(upward) = UPWARD.get() {
+        let mut upward = upward.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = frame::write(&mut *upward, frame);
+    }
+}
+
+/// Whether this is our business, and then the exit code.
+pub fn serve(words: &[std::ffi::OsString]) -> Option<u8> {
+    let step: fn(&str) -> Result<u8, Refusal> = match words.first()?.to_str()? {
+        WORD => |_| begin(),
+        AGAIN => run,
+        _ => return None,
+    };
+    sys::child::name_myself("mpirun-agent");
+    let output = std::io::stdout().as_fd().try_clone_to_owned().ok()?;
+    UPWARD.get_or_init(|| Mutex::new(output.into()));
+    let second = words.get(1).and_then(|word| word.to_str()).unwrap_or_default();
+    let code = step(second).unwrap_or_else(|refusal| {
+        tell(&Up::Failed { sentence: refusal.message, code: refusal.code });
+        refusal.code
+    });
+    tell(&Up::Done { code });
+    Some(code)
+}
+
+/// Our standard input without a buffer: what the first step does not take is there for the second.
+fn input() -> Result<File, Refusal> {
+    let input = std::io::stdin().as_fd().try_clone_to_owned();
+    input.map(File::from).map_err(|error| Refusal::other(format!("cannot read frames: {error}")))
+}
+
+fn begin() -> Result<u8, Refusal> {
+    if let Some(upward) = UPWARD.get() {
+        let mut upward = upward.lock().unwrap_or_else(PoisonError::into_inner);
+        let greeted = upward.write_all(&frame::greeting());
+        greeted.map_err(|error| Refusal::other(format!("cannot greet: {error}")))?;
+    }
+    let wrong = |what: String| Refusal::other(format!("what an agent is to do cannot be read: {what}"));
+    let first = frame::read(&mut input()?).map_err(|error| wrong(error.to_string()))?;
+    let Some(Down::Start(start)) = first else { return Err(wrong("nothing came".into())) };
+    let ours = |name: &&(std::ffi::OsString, std::ffi::OsString)| {
+        !name.0.to_str().is_some_and(|name| LOCAL_VARIABLES.contains(&name))
+    };
+    let environment: Vec<_> = start.environment.iter().filter(ours).cloned().collect();
+    if !start.directory.is_dir() {
+        let sentence =
+            format!("the folder {} does not exist (-wdir names another)", start.directory.display());
+        return Err(Refusal::other(sentence));
+    }
+    let again = |error: std::io::Error| Refusal::other(format!("cannot start itself again: {error}"));
+    let mut bytes = Vec::new();
+    frame::write(&mut bytes, &*start).map_err(again)?;
+    let fd = sys::memory::create("outboard-start", bytes.len() as u64).map_err(again)?;
+    let mut file = File::from(fd);
+    file.write_all(&bytes).and_then(|()| file.rewind()).map_err(again)?;
+    sys::memory::inheritable(&file, true).map_err(again)?;
+    let program = std::env::current_exe().map_err(again)?;
+    let mut command = Command::new(program);
+    command.arg(AGAIN).arg(file.as_raw_fd().to_string());
+    Err(again(command.envs(environment).current_dir(&start.directory).exec()))
+}
+
+fn run(fd: &str) -> Result<u8, Refusal> {
+    let signals = Signals::take(job::SIGNALS)
+        .map_err(|error| Refusal::other(format!("cannot take over signals: {error}")))?;
+    let lost =
+        |error: std::io::Error| Refusal::other(format!("what an agent is to do cannot be read: {error}"));
+    let fd: i32 = fd.parse().map_err(|_| Refusal::other(format!("{fd:?} is no descriptor")))?;
+    let mut file = File::from(sys::memory::inherited(fd).map_err(lost)?);
+    let start: Option<Start> = frame::read(&mut file).map_err(lost)?;
+    let start = start.ok_or_else(|| Refusal::other("what an agent is to do is empty"))?;
+    let upstream = Upstream::open()?;
+    super::prepare(&start.global, &start.programs, &super::Share::of(&start), Some(upstream), signals)
+}
+
+/// What an agent's job hears of `mpirun`, and has told it.
+pub struct Upstream {
+    inbox: Receiver<Down>,
+    /// Readable when there is something in `inbox`.
+    woken: OwnedFd,
+    /// For ranks that read standard input.
+    input: Option<Sender<Vec<u8>>>,
+    told: Arrivals,
+    remote: Arrivals,
+    /// Ranks whose endpoints were told.
+    named: HashSet<u32>,
+    heard: Instant,
+    pulse: Instant,
+    is_lost: bool,
+}
+
+impl Upstream {
+    fn open() -> Result<Upstream, Refusal> {
+        let wrong = |error: std::io::Error| Refusal::other(format!("cannot hear mpirun: {error}"));
+        let (woken, wake) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
+            .map_err(|error| wrong(error.into()))?;
+        let (sender, inbox) = channel();
+        let mut from = input()?;
+        let listen = move || {
+            while let Ok(Some(frame)) = frame::read(&mut from) {
+                if sender.send(frame).is_err() {
+                    return;
+                }
+                let _ = rustix::io::write(&wake, &[0]);
+            }
+            drop(sender);
+            let _ = rustix::io::write(&wake, &[0]);
+        };
+        std::thread::Builder::new().name("upstream".into()).spawn(listen).map_err(wrong)?;
+        let now = Instant::now();
+        Ok(Upstream {
+            inbox,
+            woken,
+            input: None,
+            told: Arrivals::default(),
+            remote: Arrivals::default(),
+            named: HashSet::new(),
+            heard: now,
+            pulse: now,
+            is_lost: false,
+        })
+    }
+
+    /// What becomes readable when `Job::hear` has something to do.
+    pub fn woken(&self) -> &OwnedFd {
+        &self.woken
+    }
+
+    /// What `mpirun` passes on of its standard input, piece by piece; once.
+    pub fn take_input(&mut self) -> Receiver<Vec<u8>> {
+        let (sender, receiver) = channel();
+        self.input = Some(sender);
+        receiver
+    }
+}
+
+impl Job {
+    /// Obeys `mpirun`, and tells it what is new here.
+    pub(super) fn hear(&mut self) {
+        let Some(mut upstream) = self.upstream.take() else { return };
+        let mut bytes = [0; 64];
+        while rustix::io::read(&upstream.woken, &mut bytes).is_ok_and(|read| read == bytes.len()) {}
+        let now = Instant::now();
+        loop {
+            match upstream.inbox.try_recv() {
+                Ok(frame) => {
+                    upstream.heard = now;
+                    self.obey_frame(&mut upstream, frame);
+                }
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => {
+                    self.lose(&mut upstream);
+                    break;
+                }
+            }
+        }
+        if now.duration_since(upstream.heard) > SILENCE {
+            self.lose(&mut upstream);
+        }
+        if now.duration_since(upstream.pulse) > PULSE {
+            upstream.pulse = now;
+            tell(&Up::Alive);
+        }
+        self.tell_news(&mut upstream);
+        self.upstream = Some(upstream);
+    }
+
+    fn obey_frame(&mut self, upstream: &mut Upstream, frame: Down) {
+        let world = self.segment.world(0);
+        match frame {
+            Down::Names(names) => {
+                names.iter().for_each(|(rank, name)| self.segment.set_endpoint(*rank, name));
+                self.ring_all();
+            }
+            Down::Arrived(total) => {
+                world.born.add(total.born.saturating_sub(upstream.remote.born));
+                world.leaving.add(total.leaving.saturating_sub(upstream.remote.leaving));
+                upstream.remote = total;
+                self.ring_all();
+            }
+            Down::Input(bytes) if bytes.is_empty() => upstream.input = None,
+            Down::Input(bytes) => {
+                // Ranks that do not read any more need nothing.
+                let sent = upstream.input.as_ref().is_some_and(|input| input.send(bytes.clone()).is_ok());
+                if !sent {
+                    tell(&Up::Taken(bytes.len() as u32));
+                }
+            }
+            Down::Signal(signal) => self.obey(signal),
+            Down::End { signal, code } => self.end_all(code, signal),
+            Down::Start(_) | Down::Alive => {}
+        }
+    }
+
+    /// `mpirun`, or the way to it, is gone.
+    fn lose(&mut self, upstream: &mut Upstream) {
+        if !std::mem::replace(&mut upstream.is_lost, true) {
+            self.end_all(1, libc::SIGKILL);
+        }
+    }
+
+    fn tell_news(&mut self, upstream: &mut Upstream) {
+        let world = self.segment.world(0);
+        let names: Vec<_> = self
+            .here
+            .iter()
+            .filter(|rank| !upstream.named.contains(*rank))
+            .filter(|rank| self.page(**rank).state() == State::Running)
+            .filter_map(|rank| Some((*rank, self.segment.endpoint(*rank)?)))
+            .collect();
+        if !names.is_empty() {
+            upstream.named.extend(names.iter().map(|(rank, _)| *rank));
+            tell(&Up::Names(names));
+        }
+        let arrived = Arrivals {
+            born: world.born.count() - upstream.remote.born,
+            leaving: world.leaving.count() - upstream.remote.leaving,
+        };
+        if arrived != upstream.told {
+            upstream.told = arrived;
+            tell(&Up::Arrived(arrived));
+        }
+    }
+
+    fn ring_all(&self) {
+        self.here.iter().for_each(|rank| self.page(*rank).bell.ring());
+    }
+}
+
+/// Copies what `mpirun` passes on to the ranks that read it, and says how much they took.
+pub fn pieces(from: Receiver<Vec<u8>>) -> impl FnMut(&mut [u8]) -> std::io::Result<usize> + Send {
+    let mut rest = std::io::Cursor::new(Vec::new());
+    move |buffer| {
+        let mut bytes = rest.read(buffer)?;
+        while bytes == 0 {
+            let Ok(next) = from.recv() else { return Ok(0) };
+            rest = std::io::Cursor::new(next);
+            bytes = rest.read(buffer)?;
+        }
+        tell(&Up::Taken(bytes as u32));
+        Ok(bytes)
+    }
+}

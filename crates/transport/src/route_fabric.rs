@@ -1,0 +1,439 @@
+//! The fabric route: packets to and from peers on other hosts, over this process's one endpoint.
+//!
+//! A packet is a wire header (`WIRE_BYTES`), then the payload. The header names the sender, carries the job's
+//! secret, and says how much the sender has consumed of the other direction; a packet without payload says
+//! only that. A peer takes memory from its first packet on. Packets stay in the endpoint's receive buffers
+//! until they are taken.
+//!
+//! Invariants: a packet without the job's secret changes nothing and is counted; numbers are in the sender's
+//! byte order, and one with another order or version is refused as a whole; packets of one peer keep their
+//! order.
+//!
+//! Read next: `route.rs`; crate `fabric` (the endpoint).
+
+use crate::packet::{Header, PacketSink, Sent, Take};
+use crate::shm::{ENDPOINT_BYTES_MAX, LocalRank, Segment};
+use error::{Class, Result, fail};
+use fabric::{Address, Endpoint, Event, Library, Packet};
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use sys::Span;
+
+/// Bytes before the payload: magic (4), source (4), kind (4), tag (4), context (8), secret (8), consumed (8).
+pub const WIRE_BYTES: usize = 40;
+/// "OBF" and the version of the wire format; with its bytes reversed where the sender's byte order is
+/// another.
+const MAGIC: u32 = 0x4f42_4601;
+/// A kind that p2p does not have: the packet only says what was consumed.
+const CONSUMED: u8 = 0;
+/// A peer is told at the latest when so much more was consumed of its packets.
+const TELL_BYTES: u64 = 128 << 10;
+
+/// How long the watching thread sleeps before it looks whether its process has left the network.
+const WATCH: Duration = Duration::from_secs(1);
+
+/// This process's way into the network.
+pub struct Port {
+    net: Arc<Mutex<Net>>,
+    sleeper: Option<Arc<Sleeper>>,
+}
+
+/// Both directions between this process and one peer.
+pub struct Link {
+    net: Arc<Mutex<Net>>,
+    peer: u32,
+}
+
+/// The thread that watches the network while the process sleeps on its bell.
+struct Sleeper {
+    /// 1 while the process may be asleep.
+    armed: AtomicU32,
+}
+
+impl Sleeper {
+    /// Nothing where a thread or a descriptor is not to be had.
+    fn start(fd: OwnedFd, segment: Segment, rank: LocalRank) -> Option<Arc<Sleeper>> {
+        let sleeper = Arc::new(Sleeper { armed: AtomicU32::new(0) });
+        let watching = Arc::downgrade(&sleeper);
+        let watch = move || {
+            sys::signal::block_all();
+            while let Some(sleeper) = watching.upgrade() {
+                if sleeper.armed.load(Ordering::Acquire) == 0 {
+                    sys::futex::wait(&sleeper.armed, 0, Some(WATCH));
+                } else if sys::process::readable(&fd, Some(WATCH)).unwrap_or(true) {
+                    sleeper.armed.store(0, Ordering::Release);
+                    segment.rank(rank).bell.ring();
+                }
+            }
+        };
+        std::thread::Builder::new().name("outboard-net".into()).spawn(watch).ok()?;
+        Some(sleeper)
+    }
+
+    fn arm(&self) {
+        if self.armed.swap(1, Ordering::AcqRel) == 0 {
+            sys::futex::wake(&self.armed, 1);
+        }
+    }
+}
+
+struct Net {
+    endpoint: Endpoint,
+    rank: u32,
+    /// Where the names of endpoints are.
+    segment: Segment,
+    secret: u64,
+    peers: HashMap<u32, Remote>,
+    /// Peers of which `arrivals` has not told.
+    arrivals: Vec<u32>,
+    /// Peers that must be told what was consumed, since nothing else goes to them.
+    untold: Vec<u32>,
+    /// Packets that are no peer's.
+    refused: u64,
+    /// Reused: packets that `pump` gives back at once.
+    done: Vec<Packet>,
+}
+
+#[derive(Default)]
+struct Remote {
+    address: Option<Address>,
+    /// Packets that have not been taken.
+    inbox: VecDeque<(Header, Packet)>,
+    /// What it has consumed of ours, as it last said.
+    consumed: u64,
+    /// What we have consumed of its packets, and what it knows of that.
+    returned: u64,
+    told: u64,
+    /// Whether it has written to us; whether `arrivals` has said so.
+    is_writer: bool,
+    /// Why nothing reaches it any more; told once.
+    fault: Option<String>,
+    is_lost: bool,
+}
+
+impl Port {
+    /// Opens the endpoint of process `rank` by libfabric, which lies at `library` or is the system's, and
+    /// publishes its name. `provider` is the user's choice, if any; the interface is that of the job's
+    /// address for this host. Errors (MPI_ERR_OTHER): there is no libfabric, or it has nothing for this host.
+    pub fn open(
+        segment: &Segment,
+        rank: LocalRank,
+        library: Option<&Path>,
+        provider: Option<&str>,
+    ) -> Result<Port> {
+        let library = Library::load(library)?;
+        let address = segment.job().address.text().parse().ok();
+        let provider = fabric::choose(&library, provider, address)?.swap_remove(0);
+        // SAFETY: `net`'s lock is around each use.
+        let endpoint = unsafe { Endpoint::open(provider, fabric::Config::default()) }?;
+        Port::new(endpoint, segment, rank)
+    }
+
+    /// The way in of process `rank` by an endpoint. Errors (MPI_ERR_OTHER): its name is longer than any that
+    /// we know.
+    fn new(endpoint: Endpoint, segment: &Segment, rank: LocalRank) -> Result<Port> {
+        let name = endpoint.name();
+        if name.len() > ENDPOINT_BYTES_MAX {
+            fail!(
+                Class::Other,
+                "an endpoint's name of {} bytes: at most {ENDPOINT_BYTES_MAX} are possible",
+                name.len()
+            );
+        }
+        segment.set_endpoint(rank.peer(), name);
+        let fd = endpoint.wait_fd().and_then(|fd| fd.try_clone_to_owned().ok());
+        let sleeper = fd.and_then(|fd| Sleeper::start(fd, segment.clone(), rank));
+        let net = Net {
+            endpoint,
+            rank: rank.peer(),
+            segment: segment.clone(),
+            secret: segment.job().secret.load(Ordering::Relaxed),
+            peers: HashMap::new(),
+            arrivals: Vec::new(),
+            untold: Vec::new(),
+            refused: 0,
+            done: Vec::new(),
+        };
+        Ok(Port { net: Arc::new(Mutex::new(net)), sleeper })
+    }
+
+    /// The link to a peer.
+    pub fn link(&self, peer: u32) -> Link {
+        lock(&self.net).peers.entry(peer).or_default();
+        Link { net: self.net.clone(), peer }
+    }
+
+    /// Packets so far that carried no secret of the job, or made no sense.
+    pub fn refused(&self) -> u64 {
+        lock(&self.net).refused
+    }
+
+    /// Whether `arrivals` may have something to do. If not, the process may sleep: its bell is rung when
+    /// something arrives.
+    pub fn has_arrivals(&self) -> bool {
+        let net = lock(&self.net);
+        if !net.arrivals.is_empty() || !net.untold.is_empty() || !net.endpoint.may_sleep() {
+            return true;
+        }
+        match &self.sleeper {
+            Some(sleeper) => {
+                sleeper.arm();
+                false
+            }
+            None => true,
+        }
+    }
+
+    /// Has `arrivals` tell of all peers again.
+    pub fn forget_arrivals(&mut self) {
+        let mut net = lock(&self.net);
+        net.arrivals =
+            net.peers.iter().filter(|(_, peer)| peer.is_writer).map(|(number, _)| *number).collect();
+    }
+
+    /// Moves the network on, and calls `each` with every peer that has written to us for the first time.
+    pub fn arrivals(&mut self, mut each: impl FnMut(u32)) {
+        let mut net = lock(&self.net);
+        net.pump();
+        net.arrivals.drain(..).for_each(&mut each);
+    }
+}
+
+impl Link {
+    pub(crate) fn ready(&self) -> bool {
+        lock(&self.net).remote(self.peer).is_some_and(|peer| !peer.inbox.is_empty())
+    }
+
+    pub(crate) fn send(&mut self, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent {
+        lock(&self.net).send(self.peer, header, bytes, fill)
+    }
+
+    pub(crate) fn has_room(&mut self, bytes: usize, piece_bytes: usize) -> bool {
+        let net = lock(&self.net);
+        net.endpoint.free_sends() > bytes.div_ceil(piece_bytes.max(1))
+    }
+
+    pub(crate) fn poll(&mut self, each: impl FnOnce(&Header, Span)) -> Result<bool> {
+        let Some((header, packet)) = lock(&self.net).take(self.peer)? else { return Ok(false) };
+        each(&header, payload(&packet));
+        lock(&self.net).endpoint.release(packet);
+        Ok(true)
+    }
+
+    pub(crate) fn poll_while(&mut self, sink: &mut impl PacketSink) -> Result<()> {
+        let mut net = lock(&self.net);
+        if !net.has_packet(self.peer) {
+            net.pump();
+        }
+        drop(net);
+        loop {
+            let Some((header, packet)) = lock(&self.net).take(self.peer)? else { return Ok(()) };
+            let answer = sink.packet(&header, payload(&packet));
+            let mut net = lock(&self.net);
+            match answer {
+                Take::Not => {
+                    net.put_back(self.peer, header, packet);
+                    return Ok(());
+                }
+                Take::Last => {
+                    net.endpoint.release(packet);
+                    return Ok(());
+                }
+                Take::More => net.endpoint.release(packet),
+            }
+        }
+    }
+
+    pub(crate) fn consumed(&self) -> u64 {
+        lock(&self.net).remote(self.peer).map_or(0, |peer| peer.consumed)
+    }
+
+    pub(crate) fn consume(&mut self, amount: u64) {
+        let mut net = lock(&self.net);
+        let peer = net.peers.entry(self.peer).or_default();
+        peer.returned = peer.returned.wrapping_add(amount);
+        if peer.returned.wrapping_sub(peer.told) >= TELL_BYTES && !net.tell(self.peer) {
+            net.untold.push(self.peer);
+        }
+    }
+
+    pub(crate) fn payload_bytes_max(&self) -> usize {
+        lock(&self.net).endpoint.packet_bytes_max() - WIRE_BYTES
+    }
+}
+
+impl Net {
+    fn remote(&self, peer: u32) -> Option<&Remote> {
+        self.peers.get(&peer)
+    }
+
+    fn has_packet(&self, peer: u32) -> bool {
+        self.remote(peer).is_some_and(|peer| !peer.inbox.is_empty())
+    }
+
+    fn send(&mut self, number: u32, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent {
+        let (rank, secret) = (self.rank, self.secret);
+        let peer = self.peers.entry(number).or_default();
+        if peer.is_lost {
+            return Sent::Full;
+        }
+        let Some(address) = peer.address else { return self.connect_and_send(number, header, bytes, fill) };
+        let consumed = peer.returned;
+        let answer = self.endpoint.send(address, WIRE_BYTES + bytes, |to| {
+            write(to.slice(0, WIRE_BYTES), rank, header, secret, consumed);
+            fill(to.slice(WIRE_BYTES, bytes));
+        });
+        match answer {
+            Ok(fabric::Sent::Done) => {
+                peer.told = consumed;
+                Sent::Done
+            }
+            Ok(fabric::Sent::Full) => Sent::Full,
+            Err(error) => {
+                peer.lose(error.message.clone());
+                Sent::Full
+            }
+        }
+    }
+
+    /// The first packet to a peer: its address may not have come yet.
+    #[cold]
+    fn connect_and_send(
+        &mut self,
+        number: u32,
+        header: &Header,
+        bytes: usize,
+        fill: impl FnOnce(Span),
+    ) -> Sent {
+        let Some(name) = self.segment.endpoint(number) else { return Sent::Full };
+        let inserted = self.endpoint.insert(&name);
+        let peer = self.peers.entry(number).or_default();
+        match inserted {
+            Ok(address) => peer.address = Some(address),
+            Err(error) => peer.lose(error.message.clone()),
+        }
+        self.send(number, header, bytes, fill)
+    }
+
+    /// Tells a peer what was consumed of its packets; whether that left.
+    fn tell(&mut self, number: u32) -> bool {
+        let header = Header { kind: CONSUMED, tag: 0, context: 0 };
+        self.send(number, &header, 0, |_| ()) == Sent::Done
+    }
+
+    /// The next packet of a peer. Errors (MPI_ERR_PROC_ABORTED): the way to it has ended; told once.
+    fn take(&mut self, number: u32) -> Result<Option<(Header, Packet)>> {
+        let Some(peer) = self.peers.get_mut(&number) else { return Ok(None) };
+        if let Some(next) = peer.inbox.pop_front() {
+            return Ok(Some(next));
+        }
+        match peer.fault.take() {
+            None => Ok(None),
+            Some(fault) => fail!(Class::ProcAborted, "the connection is lost: {fault}"),
+        }
+    }
+
+    fn put_back(&mut self, number: u32, header: Header, packet: Packet) {
+        self.peers.entry(number).or_default().inbox.push_front((header, packet));
+    }
+
+    /// Drives the endpoint, and files what has arrived.
+    fn pump(&mut self) {
+        let Net { endpoint, rank, segment, secret, peers, arrivals, refused, done, .. } = self;
+        let polled = endpoint.poll(|event| match event {
+            Event::Packet(packet) => {
+                let Some(found) = read(packet.bytes(), *secret)
+                    .filter(|it| it.source < segment.shape().ranks && it.source != *rank)
+                else {
+                    *refused += 1;
+                    done.push(packet);
+                    return;
+                };
+                let peer = peers.entry(found.source).or_default();
+                peer.consumed = found.consumed;
+                if found.header.kind == CONSUMED {
+                    done.push(packet);
+                    return;
+                }
+                if !std::mem::replace(&mut peer.is_writer, true) {
+                    arrivals.push(found.source);
+                }
+                peer.inbox.push_back((found.header, packet));
+            }
+            Event::Undelivered(to, said) => {
+                if let Some(peer) = peers.values_mut().find(|peer| peer.address == Some(to)) {
+                    peer.lose(said);
+                }
+            }
+            Event::Accessed(_) | Event::Failed(..) => (),
+        });
+        done.drain(..).for_each(|packet| endpoint.release(packet));
+        if let Err(error) = polled {
+            peers.values_mut().for_each(|peer| peer.lose(error.message.clone()));
+        }
+        for _ in 0..self.untold.len() {
+            let Some(number) = self.untold.pop() else { break };
+            if !self.tell(number) {
+                self.untold.push(number);
+                break;
+            }
+        }
+    }
+}
+
+impl Remote {
+    fn lose(&mut self, why: String) {
+        if !std::mem::replace(&mut self.is_lost, true) {
+            self.fault = Some(why);
+        }
+    }
+}
+
+/// What a wire header says.
+struct Found {
+    source: u32,
+    header: Header,
+    consumed: u64,
+}
+
+fn write(to: Span, source: u32, header: &Header, secret: u64, consumed: u64) {
+    let mut bytes = [0; WIRE_BYTES];
+    bytes[0..4].copy_from_slice(&MAGIC.to_ne_bytes());
+    bytes[4..8].copy_from_slice(&source.to_ne_bytes());
+    bytes[8..12].copy_from_slice(&u32::from(header.kind).to_ne_bytes());
+    bytes[12..16].copy_from_slice(&header.tag.to_ne_bytes());
+    bytes[16..24].copy_from_slice(&header.context.to_ne_bytes());
+    bytes[24..32].copy_from_slice(&secret.to_ne_bytes());
+    bytes[32..40].copy_from_slice(&consumed.to_ne_bytes());
+    to.write(&bytes);
+}
+
+/// The header of a packet of this job; nothing if it is none.
+fn read(packet: Span, secret: u64) -> Option<Found> {
+    if packet.bytes() < WIRE_BYTES {
+        return None;
+    }
+    let mut bytes = [0; WIRE_BYTES];
+    packet.slice(0, WIRE_BYTES).read(&mut bytes);
+    let word = |at: usize| u32::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
+    let long = |at: usize| u64::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
+    let kind = u8::try_from(word(8)).ok()?;
+    (word(0) == MAGIC && long(24) == secret).then(|| Found {
+        source: word(4),
+        header: Header { kind, tag: word(12) as i32, context: long(16) },
+        consumed: long(32),
+    })
+}
+
+fn payload(packet: &Packet) -> Span {
+    let all = packet.bytes();
+    all.slice(WIRE_BYTES, all.bytes() - WIRE_BYTES)
+}
+
+fn lock(net: &Mutex<Net>) -> MutexGuard<'_, Net> {
+    net.lock().unwrap_or_else(PoisonError::into_inner)
+}
