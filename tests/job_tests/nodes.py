@@ -1,0 +1,90 @@
+"""mpirun on several hosts: two nodes on this machine, whose agents a script starts (`--launcher-exec`)."""
+import os, signal, subprocess, tempfile, time
+from pathlib import Path
+
+from job_tests.running import BIN, HERE, expect, finish, mpirun, start, test
+
+HOSTS = "127.0.0.1,localhost"
+
+
+def on_nodes(*words, launcher=HERE / "here", **more):
+    return mpirun("--launcher-exec", launcher, "-hosts", HOSTS, *words, **more)
+
+
+def script(folder, text):
+    path = Path(folder) / "launch"
+    path.write_text("#!/bin/sh\n" + text)
+    path.chmod(0o755)
+    return path
+
+
+@test
+def ranks_of_two_nodes_are_one_job():
+    echo = 'echo $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE, $MPI_LOCALRANKID of $MPI_LOCALNRANKS here'
+    code, output = on_nodes("-ppn", 2, "-l", "sh", "-c", echo)
+    wanted = [f"[{r}] {r} of 4, {r % 2} of 2 here" for r in range(4)]
+    expect(code == 0 and sorted(output.splitlines()) == wanted, f"{code}\n{output}")
+    code, output = on_nodes("-n", 3, "--map-by", "node", "sh", "-c", echo)
+    expect(code == 0 and "2 of 3, 1 of 2 here" in output and "1 of 3, 0 of 1 here" in output, f"{code}\n{output}")
+    code, output = on_nodes("-genv", "A", "1", "sh", "-c", "echo $A$B; pwd", env={"B": "2"}, cwd="/")
+    expect((code, sorted(output.split())) == (0, ["/", "/", "12", "12"]), f"variables and folder: {code}\n{output}")
+
+
+@test
+def standard_input_goes_to_those_who_read_it():
+    with tempfile.TemporaryFile() as source:
+        source.write(b"x" * 300_000 + b"\n")
+        for readers, count in [("0", 1), ("1", 1), ("all", 2), ("none", 0)]:
+            source.seek(0)
+            code, output = on_nodes("-s", readers, "wc", "-c", stdin=source)
+            whole = output.split().count("300001")
+            expect(code == 0 and whole == count, f"-s {readers}: {code}\n{output}")
+
+
+@test
+def the_first_failure_ends_all_nodes():
+    fails = "if [ $OMPI_COMM_WORLD_RANK = 1 ]; then {}; fi; sleep 1000"
+    for how, code, sentence in [("exit 7", 7, "exited with code 7"), ("kill -9 $$", 137, "was killed by signal 9")]:
+        ended, output = on_nodes("sh", "-c", fails.format(how))
+        expect(ended == code and output.count(sentence) == 1 and "rank 1" in output, f"{how}: {ended}\n{output}")
+    # $PPID is the agent.
+    ended, output = on_nodes("sh", "-c", fails.format("kill -9 $PPID"))
+    expect(ended == 1 and "the connection to host localhost is lost" in output, f"{ended}\n{output}")
+    ended, output = on_nodes("--timeout", "1", "sleep", "1000")
+    expect(ended == 124 and "what the 1 ranks of this job wait for" in output, f"{ended}\n{output}")
+
+
+@test
+def a_signal_to_mpirun_or_its_death_ends_all_nodes():
+    for signum, code in [(signal.SIGTERM, 143), (signal.SIGKILL, -9)]:
+        child = start(BIN / "mpirun", "--launcher-exec", HERE / "here", "-hosts", HOSTS, "sleep", "1017")
+        running = lambda: subprocess.run(["pgrep", "-f", "^sleep 1017$"], capture_output=True, text=True).stdout.split()
+        while len(running()) < 2:
+            expect(child.poll() is None, "mpirun ended before its ranks had started")
+            time.sleep(0.05)
+        os.kill(child.pid, signum)
+        ended, output = finish(child)
+        expect(ended == code, f"signal {signum}: {ended}\n{output}")
+        while running():
+            time.sleep(0.05)
+
+
+@test
+def a_host_that_cannot_be_used_is_named_with_the_reason():
+    other = 'if [ $1 = localhost ]; then {}; fi; shift; exec "$@"\n'
+    with tempfile.TemporaryDirectory() as folder:
+        for text, sentence in [
+            ("echo Permission denied >&2; exit 255", "no agent could be started on host localhost"),
+            ("echo Permission denied >&2; exit 255", "ended with code 255: Permission denied"),
+            ("exec /no/mpirun", "ended with code 127"),
+            ("echo hello; exit 0", "ended with code 0"),
+        ]:
+            code, output = on_nodes("sleep", "1000", launcher=script(folder, other.format(text)))
+            expect(code == 1 and sentence in output, f"{text}: {code}\n{output}")
+        # What a login shell prints is no part of the job.
+        code, output = on_nodes("echo", "it ran", launcher=script(folder, 'echo Welcome; shift; exec "$@"\n'))
+        expect((code, output) == (0, "it ran\nit ran\n"), f"noise: {code}\n{output}")
+    code, output = on_nodes("true", launcher="/no/such/launcher")
+    expect(code == 1 and "host 127.0.0.1 cannot be reached" in output, f"{code}\n{output}")
+    code, output = on_nodes("no-such-program")
+    expect(code == 127 and "no such command in PATH" in output, f"{code}\n{output}")
