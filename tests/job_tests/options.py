@@ -58,7 +58,7 @@ def options_of_others_start_the_program():
 def options_that_are_refused_name_themselves():
     for words, sentence in [
         (["-hosts", "node7;x"], "node7;x"), (["-H", "a,-oProxyCommand=x"], "-oProxyCommand=x"),
-        (["-hosts"], "--hosts"), (["-hostlist", "x"], "--hostlist"), (["-gdb"], "-gdb is not an option of Outboard"),
+        (["-hostlist", "x"], "--hostlist"), (["-gdb"], "-gdb is not an option of Outboard"),
         (["-genvnone"], "env -u NAME"), (["--bind-to", "teapot"], "socket"), (["-configfile", "/no/such"], "/no/such"),
         (["--map-by", "slot:PE=4000"], "4000 cores"), (["--outfile-pattern", "/proc/x/%r"], "/proc/x/0"),
     ]:
