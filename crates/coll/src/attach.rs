@@ -257,11 +257,12 @@ impl AttachedSet {
 
     /// A call as this set carries it out; nothing if it does not. All members come to the same answer.
     pub(crate) fn flat_call(&self, call: &Call) -> Option<FlatCall> {
-        if let Some(vector) = Vector::new(call, self.bytes_max) {
-            return Some(FlatCall::Vector(vector));
-        }
         let (rank, members) = (self.set.rank(), self.set.size());
-        self.flat_short(Short::of(call, rank, members).filter(|short| short.fits(members))?)
+        let mut short = Short::new(call.collective);
+        if !short.fill(call, rank, members) {
+            return Vector::new(call, self.bytes_max).map(FlatCall::Vector);
+        }
+        if short.fits(members) { self.flat_short(short) } else { None }
     }
 
     /// The same of a call that fits (`Short::fits`).

@@ -35,6 +35,7 @@ impl Members {
 }
 
 /// Whether two buffers have bytes in common, judged by their ends.
+#[inline]
 pub fn meet(a: &Buffer, b: &Buffer) -> bool {
     if a.bytes() == 0 || b.bytes() == 0 {
         return false;
@@ -86,17 +87,28 @@ impl Part {
 
     /// Whether two parts have bytes in common, judged by their ends: layouts with gaps may interleave. Blocks
     /// for each rank are compared with those for the same rank.
+    #[inline]
     pub fn overlaps(&self, other: &Part) -> bool {
+        match (self, other) {
+            (Part::None, _) | (_, Part::None) => false,
+            (Part::Each(_), _) | (_, Part::Each(_)) => self.overlaps_in_blocks(other),
+            (a, b) => a.whole().zip(b.whole()).is_some_and(|(a, b)| meet(a, b)),
+        }
+    }
+
+    #[inline(never)]
+    fn overlaps_in_blocks(&self, other: &Part) -> bool {
         match (self, other) {
             (Part::Each(ours), Part::Each(theirs)) => ours.iter().zip(theirs.iter()).any(|(a, b)| meet(a, b)),
             (Part::Each(blocks), part) | (part, Part::Each(blocks)) => {
                 part.whole().is_some_and(|whole| blocks.iter().any(|block| meet(block, whole)))
             }
-            (a, b) => a.whole().zip(b.whole()).is_some_and(|(a, b)| meet(a, b)),
+            _ => false,
         }
     }
 
     /// The one buffer of a part that has one.
+    #[inline]
     pub(crate) fn whole(&self) -> Option<&Buffer> {
         match self {
             Part::None | Part::Each(_) => None,

@@ -4,7 +4,7 @@
 //!
 //! Read next: `set.rs` (the slots), `round.rs` (what a member does with a short call in a round).
 
-use crate::call::{Call, Part, meet};
+use crate::call::{Call, Part};
 use datatype::{Basic, Buffer, PredefinedOp};
 use executor::Reduction;
 use schedule::algorithm::Collective;
@@ -87,15 +87,15 @@ impl Short {
         }
     }
 
-    /// A planned call among so many members of one group; nothing if slots do not take it. Reductions come
-    /// without images. All members come to the same answer.
+    /// A new one, filled.
+    #[cfg(test)]
     pub(crate) fn of(call: &Call, rank: usize, members: usize) -> Option<Short> {
         let mut short = Short::new(call.collective);
         if short.fill(call, rank, members) { Some(short) } else { None }
     }
 
-    /// Makes a new one as `of`, where it lies: a move of it takes long beside a short call. Returns whether
-    /// slots take it.
+    /// Makes a new one the planned call among so many members of one group. Returns whether slots take it: all
+    /// members come to the same answer. Reductions come without images.
     #[inline]
     pub(crate) fn fill(&mut self, call: &Call, rank: usize, members: usize) -> bool {
         use Collective::*;
@@ -118,17 +118,14 @@ impl Short {
         }
     }
 
-    /// Input and output of `given` and `expected` blocks. A missing one is MPI_IN_PLACE, or significant at
-    /// the root only.
+    /// Input and output of `given` and `expected` blocks, which do not overlap. A missing one is MPI_IN_PLACE,
+    /// or significant at the root only.
     #[inline]
     fn fill_blocks(&mut self, call: &Call, rank: usize, given: usize, expected: usize) -> bool {
         let (input, output) = (call.input.whole(), call.output.whole());
         let block = |part: Option<&Buffer>, blocks| part.map(|all| (all.bytes() / blocks) as u64);
         let (gives, expects) = (block(input, given), block(output, expected));
         let Some(bytes) = expects.or(gives) else { return false };
-        if input.zip(output).is_some_and(|(input, output)| meet(input, output)) {
-            return false;
-        }
         (self.bytes, self.given) = (bytes, gives.unwrap_or(bytes));
         self.in_place =
             if self.collective == Collective::Scatter { output.is_none() } else { input.is_none() };

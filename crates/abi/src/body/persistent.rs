@@ -193,6 +193,7 @@ pub fn exscan_init(
 
 /// Keeps a plan in a persistent request.
 pub(crate) fn persist(guard: &mut Guard, planned: Planned, info: Handle, request: Out<Handle>) -> Result<()> {
+    planned.check()?;
     request.check()?;
     guard.objects.info_or_empty(info)?;
     let (comm, recipe) = planned.made_by(guard.doing.0).persist(guard)?;

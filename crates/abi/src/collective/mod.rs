@@ -45,6 +45,7 @@ pub(crate) struct Reduced {
 
 /// This rank, the size of its group, and that of the group with which it exchanges data: the same, but on an
 /// intercommunicator.
+#[derive(Clone, Copy)]
 struct Position {
     rank: usize,
     size: usize,
@@ -59,6 +60,15 @@ struct Role {
     is_root: bool,
     /// It exchanges data with the root. On an intracommunicator the root does so, too.
     serves: bool,
+    at: Position,
+}
+
+impl Position {
+    #[inline]
+    fn of(comm: &Comm) -> Position {
+        let (size, partners) = (comm.size() as usize, comm.partners().size() as usize);
+        Position { rank: comm.rank as usize, size, partners, is_inter: comm.remote.is_some() }
+    }
 }
 
 impl Role {
@@ -69,18 +79,22 @@ impl Role {
     }
 }
 
+// Inlined, so that a call is made where it is used: a move takes long beside a short call.
 impl Process {
+    #[inline(always)]
     pub(crate) fn plan_barrier(&mut self, comm: Handle) -> Result<Planned> {
         self.place(comm)?;
         Ok(Planned::new(comm, Call::new(Collective::Barrier, Part::None, Part::None)))
     }
 
+    #[inline(always)]
     pub(crate) fn plan_bcast(&mut self, comm: Handle, root: i32, data: Typed) -> Result<Planned> {
         let role = self.role(comm, root)?;
         let output = if role.is_idle() { Part::None } else { Part::bytes(self.typed(data)?) };
         Ok(Planned::new(comm, Call { root: role.root, ..Call::new(Collective::Bcast, Part::None, output) }))
     }
 
+    #[inline(always)]
     pub(crate) fn plan_gather(
         &mut self,
         comm: Handle,
@@ -88,8 +102,7 @@ impl Process {
         send: Typed,
         recv: Typed,
     ) -> Result<Planned> {
-        let place = self.place(comm)?;
-        let output = |process: &mut Process| process.per_rank(recv, place.partners).map(Part::PerRank);
+        let output = |process: &mut Process, partners| process.per_rank(recv, partners).map(Part::PerRank);
         self.gathering(Collective::Gather, comm, root, send, output)
     }
 
@@ -100,12 +113,12 @@ impl Process {
         send: Typed,
         recv: Weighted,
     ) -> Result<Planned> {
-        let place = self.place(comm)?;
-        self.gathering(Collective::Gatherv, comm, root, send, |process| {
-            process.weighted(recv, place.partners)
+        self.gathering(Collective::Gatherv, comm, root, send, |process, partners| {
+            process.weighted(recv, partners)
         })
     }
 
+    #[inline(always)]
     pub(crate) fn plan_scatter(
         &mut self,
         comm: Handle,
@@ -113,8 +126,7 @@ impl Process {
         send: Typed,
         recv: Typed,
     ) -> Result<Planned> {
-        let place = self.place(comm)?;
-        let input = |process: &mut Process| process.per_rank(send, place.partners).map(Part::PerRank);
+        let input = |process: &mut Process, partners| process.per_rank(send, partners).map(Part::PerRank);
         self.scattering(Collective::Scatter, comm, root, input, recv)
     }
 
@@ -125,22 +137,17 @@ impl Process {
         send: Weighted,
         recv: Typed,
     ) -> Result<Planned> {
-        let place = self.place(comm)?;
-        self.scattering(
-            Collective::Scatterv,
-            comm,
-            root,
-            |process| process.weighted(send, place.partners),
-            recv,
-        )
+        let input = |process: &mut Process, partners| process.weighted(send, partners);
+        self.scattering(Collective::Scatterv, comm, root, input, recv)
     }
 
+    #[inline(always)]
     pub(crate) fn plan_allgather(&mut self, comm: Handle, send: Typed, recv: Typed) -> Result<Planned> {
         let place = self.place(comm)?;
         let in_place = self.in_place(comm, send.0)?;
         let input = if in_place { Part::None } else { Part::bytes(self.typed(send)?) };
         let output = Part::PerRank(self.per_rank(recv, place.partners)?);
-        Planned::of(comm, Collective::Allgather, 0, in_place, input, output)
+        Ok(Planned::new(comm, Call { in_place, ..Call::new(Collective::Allgather, input, output) }))
     }
 
     pub(crate) fn plan_allgatherv(&mut self, comm: Handle, send: Typed, recv: Weighted) -> Result<Planned> {
@@ -148,15 +155,16 @@ impl Process {
         let in_place = self.in_place(comm, send.0)?;
         let input = if in_place { Part::None } else { Part::bytes(self.typed(send)?) };
         let output = self.weighted(recv, place.partners)?;
-        Planned::of(comm, Collective::Allgatherv, 0, in_place, input, output)
+        Ok(Planned::new(comm, Call { in_place, ..Call::new(Collective::Allgatherv, input, output) }))
     }
 
+    #[inline(always)]
     pub(crate) fn plan_alltoall(&mut self, comm: Handle, send: Typed, recv: Typed) -> Result<Planned> {
         let place = self.place(comm)?;
         let in_place = self.in_place(comm, send.0)?;
         let input = if in_place { Part::None } else { Part::PerRank(self.per_rank(send, place.partners)?) };
         let output = Part::PerRank(self.per_rank(recv, place.partners)?);
-        Planned::of(comm, Collective::Alltoall, 0, in_place, input, output)
+        Ok(Planned::new(comm, Call { in_place, ..Call::new(Collective::Alltoall, input, output) }))
     }
 
     pub(crate) fn plan_alltoallv(&mut self, comm: Handle, send: Weighted, recv: Weighted) -> Result<Planned> {
@@ -164,7 +172,7 @@ impl Process {
         let in_place = self.in_place(comm, send.0)?;
         let input = if in_place { Part::None } else { self.weighted(send, place.partners)? };
         let output = self.weighted(recv, place.partners)?;
-        Planned::of(comm, Collective::Alltoallv, 0, in_place, input, output)
+        Ok(Planned::new(comm, Call { in_place, ..Call::new(Collective::Alltoallv, input, output) }))
     }
 
     pub(crate) fn plan_alltoallw(
@@ -177,20 +185,21 @@ impl Process {
         let in_place = self.in_place(comm, send.0)?;
         let input = if in_place { Part::None } else { self.typed_each(send, place.partners)? };
         let output = self.typed_each(recv, place.partners)?;
-        Planned::of(comm, Collective::Alltoallw, 0, in_place, input, output)
+        Ok(Planned::new(comm, Call { in_place, ..Call::new(Collective::Alltoallw, input, output) }))
     }
 }
 
 impl Process {
     /// A gather or gatherv. `output` is called on the root only, the only rank where its arguments are
     /// significant.
+    #[inline(always)]
     fn gathering(
         &mut self,
         collective: Collective,
         comm: Handle,
         root: i32,
         send: Typed,
-        output: impl FnOnce(&mut Process) -> Result<Part>,
+        output: impl FnOnce(&mut Process, usize) -> Result<Part>,
     ) -> Result<Planned> {
         let role = self.role(comm, root)?;
         let in_place = role.serves && self.in_place(comm, send.0)?;
@@ -198,17 +207,18 @@ impl Process {
             fail!(Class::Buffer, "MPI_IN_PLACE is given as sendbuf, but only the root, rank {root}, may");
         }
         let input = if role.serves && !in_place { Part::bytes(self.typed(send)?) } else { Part::None };
-        let output = if role.is_root { output(self)? } else { Part::None };
-        Planned::of(comm, collective, role.root, in_place, input, output)
+        let output = if role.is_root { output(self, role.at.partners)? } else { Part::None };
+        Ok(Planned::new(comm, Call { root: role.root, in_place, ..Call::new(collective, input, output) }))
     }
 
     /// A scatter or scatterv. `input` is called on the root only.
+    #[inline(always)]
     fn scattering(
         &mut self,
         collective: Collective,
         comm: Handle,
         root: i32,
-        input: impl FnOnce(&mut Process) -> Result<Part>,
+        input: impl FnOnce(&mut Process, usize) -> Result<Part>,
         recv: Typed,
     ) -> Result<Planned> {
         let role = self.role(comm, root)?;
@@ -217,28 +227,28 @@ impl Process {
             fail!(Class::Buffer, "MPI_IN_PLACE is given as recvbuf, but only the root, rank {root}, may");
         }
         let output = if role.serves && !in_place { Part::bytes(self.typed(recv)?) } else { Part::None };
-        let input = if role.is_root { input(self)? } else { Part::None };
-        Planned::of(comm, collective, role.root, in_place, input, output)
+        let input = if role.is_root { input(self, role.at.partners)? } else { Part::None };
+        Ok(Planned::new(comm, Call { root: role.root, in_place, ..Call::new(collective, input, output) }))
     }
 
     #[inline]
     fn place(&self, comm: Handle) -> Result<Position> {
-        let comm = self.objects.comm(comm)?;
-        let (size, partners) = (comm.size() as usize, comm.partners().size() as usize);
-        Ok(Position { rank: comm.rank as usize, size, partners, is_inter: comm.remote.is_some() })
+        Ok(Position::of(self.objects.comm(comm)?))
     }
 
-    #[inline]
+    #[inline(always)]
     fn role(&self, handle: Handle, root: i32) -> Result<Role> {
         let comm = self.objects.comm(handle)?;
+        let at = Position::of(comm);
         match u32::try_from(root) {
-            _ if comm.remote.is_some() => role_between(comm, root),
-            Ok(root) if root < comm.size() => Ok(Role { root, is_root: root == comm.rank, serves: true }),
+            _ if at.is_inter => role_between(comm, root),
+            Ok(root) if root < comm.size() => Ok(Role { root, is_root: root == comm.rank, serves: true, at }),
             _ => fail!(Class::Root, "root {root} is not in this comm of {} processes", comm.size()),
         }
     }
 
     /// Whether the buffer is MPI_IN_PLACE. An intercommunicator does not take it (MPI 5.0, section 6.2.3).
+    #[inline]
     fn in_place(&self, comm: Handle, buffer: Address) -> Result<bool> {
         if buffer.is_in_place() && self.objects.comm(comm)?.remote.is_some() {
             fail!(Class::Buffer, "MPI_IN_PLACE is given, but {comm} is an intercommunicator");
@@ -297,16 +307,16 @@ impl Process {
 #[cold]
 fn role_between(comm: &Comm, root: i32) -> Result<Role> {
     let (local, partners) = comm.places();
-    let place = comm.place();
+    let (place, at) = (comm.place(), Position::of(comm));
     match u32::try_from(root) {
         Ok(rank) if (rank as usize) < partners.len() => {
-            Ok(Role { root: partners.start as u32 + rank, is_root: false, serves: true })
+            Ok(Role { root: partners.start as u32 + rank, is_root: false, serves: true, at })
         }
-        _ if root == constants::ROOT => Ok(Role { root: place, is_root: true, serves: false }),
+        _ if root == constants::ROOT => Ok(Role { root: place, is_root: true, serves: false, at }),
         // Only the root and the other group know the root, so any other rank of this group stands for it.
         _ if root == constants::PROC_NULL => {
             match local.map(|rank| rank as u32).find(|rank| *rank != place) {
-                Some(other) => Ok(Role { root: other, is_root: false, serves: false }),
+                Some(other) => Ok(Role { root: other, is_root: false, serves: false, at }),
                 None => {
                     fail!(Class::Root, "root is MPI_PROC_NULL, but nobody else of this group can be the root")
                 }

@@ -1,17 +1,18 @@
 //! Reductions. Read next: `request/image.rs`, for datatypes with gaps.
 
-use super::Reduced;
+use super::{Position, Reduced};
 use crate::args::{Address, Counts, Handle};
 use crate::lenient::{self, Taken};
 use crate::process::Process;
 use crate::request::{Imaged, Planned, Shape, UserOp, one};
-use coll::Part;
+use coll::{Call, Part};
 use datatype::{Basic, Buffer, Datatype, PredefinedOp, check_op};
 use error::{Class, Result, fail};
 use objects::Op;
 use schedule::algorithm::Collective;
 
 impl Process {
+    #[inline(always)]
     pub(crate) fn plan_reduce(
         &mut self,
         comm: Handle,
@@ -21,45 +22,46 @@ impl Process {
     ) -> Result<Planned> {
         let role = self.role(comm, root)?;
         if role.is_idle() {
-            return Planned::of(comm, Collective::Reduce, role.root, false, Part::None, Part::None);
+            let call = Call::new(Collective::Reduce, Part::None, Part::None);
+            return Ok(Planned::new(comm, Call { root: role.root, ..call }));
         }
         if role.serves && !role.is_root && data.sendbuf.is_in_place() {
             fail!(Class::Buffer, "MPI_IN_PLACE is given as sendbuf, but only the root, rank {root}, may");
         }
         let (count, sends, receives) = (Elements::Whole(count), role.serves, role.is_root);
-        self.reducing(Collective::Reduce, comm, role.root, count, data, sends, receives)
+        self.reducing(Collective::Reduce, comm, role.at, role.root, count, data, sends, receives)
     }
 
+    #[inline(always)]
     pub(crate) fn plan_allreduce(&mut self, comm: Handle, count: i64, data: Reduced) -> Result<Planned> {
-        self.reducing(Collective::Allreduce, comm, 0, Elements::Whole(count), data, true, true)
+        let at = self.place(comm)?;
+        self.reducing(Collective::Allreduce, comm, at, 0, Elements::Whole(count), data, true, true)
     }
 
+    #[inline(always)]
     pub(crate) fn plan_scan(&mut self, comm: Handle, count: i64, data: Reduced) -> Result<Planned> {
         self.one_group(comm)?;
-        self.reducing(Collective::Scan, comm, 0, Elements::Whole(count), data, true, true)
+        let at = self.place(comm)?;
+        self.reducing(Collective::Scan, comm, at, 0, Elements::Whole(count), data, true, true)
     }
 
+    #[inline(always)]
     pub(crate) fn plan_exscan(&mut self, comm: Handle, count: i64, data: Reduced) -> Result<Planned> {
         self.one_group(comm)?;
-        self.reducing(Collective::Exscan, comm, 0, Elements::Whole(count), data, true, true)
+        let at = self.place(comm)?;
+        self.reducing(Collective::Exscan, comm, at, 0, Elements::Whole(count), data, true, true)
     }
 
+    #[inline(always)]
     pub(crate) fn plan_reduce_scatter_block(
         &mut self,
         comm: Handle,
         count: i64,
         data: Reduced,
     ) -> Result<Planned> {
-        let blocks = self.place(comm)?.size;
-        self.reducing(
-            Collective::ReduceScatterBlock,
-            comm,
-            0,
-            Elements::Equal(count, blocks),
-            data,
-            true,
-            true,
-        )
+        let at = self.place(comm)?;
+        let elements = Elements::Equal(count, at.size);
+        self.reducing(Collective::ReduceScatterBlock, comm, at, 0, elements, data, true, true)
     }
 
     pub(crate) fn plan_reduce_scatter(
@@ -68,8 +70,9 @@ impl Process {
         counts: Counts,
         data: Reduced,
     ) -> Result<Planned> {
-        let counts = counts.read(self.place(comm)?.size)?;
-        self.reducing(Collective::ReduceScatter, comm, 0, Elements::Blocks(&counts), data, true, true)
+        let at = self.place(comm)?;
+        let counts = counts.read(at.size)?;
+        self.reducing(Collective::ReduceScatter, comm, at, 0, Elements::Blocks(&counts), data, true, true)
     }
 }
 
@@ -129,38 +132,40 @@ struct Reduction<'a> {
 
 impl Process {
     /// A reduction. `sends`: this rank contributes; `receives`: it gets a result.
+    #[inline(always)] // Most arguments are constants.
     #[allow(clippy::too_many_arguments)] // Those of the MPI function, and what this rank does.
     fn reducing(
         &mut self,
         collective: Collective,
         comm: Handle,
+        at: Position,
         root: u32,
         elements: Elements,
         data: Reduced,
         sends: bool,
         receives: bool,
     ) -> Result<Planned> {
-        let place = self.place(comm)?;
         let in_place = sends && self.in_place(comm, data.sendbuf)?;
         if data.recvbuf.is_in_place() {
             fail!(Class::Buffer, "MPI_IN_PLACE is given as recvbuf; a reduction takes it as sendbuf");
         }
-        let (total, received) = elements.totals(place.rank)?;
+        let (total, received) = elements.totals(at.rank)?;
         let (sent, received) = (sends.then_some(total), receives.then_some(received));
-        let is_inter = place.is_inter;
+        let is_inter = at.is_inter;
+        // Made where it is used: only `in_images` needs it in memory.
         let reduction =
-            Reduction { collective, comm, root, elements, data, sent, received, in_place, is_inter };
+            || Reduction { collective, comm, root, elements, data, sent, received, in_place, is_inter };
         let op = self.objects.op(data.op)?;
         let datatype = self.objects.committed(data.datatype)?;
         match op {
             Op::Predefined(op) => {
                 let basic = basic_for(op, data.op, datatype)?;
                 if datatype.layout().is_contiguous() {
-                    return self.in_buffers(reduction, op, basic);
+                    return self.in_buffers(reduction(), op, basic);
                 }
-                self.in_images(reduction, Some((op, basic)))
+                self.in_images(reduction(), Some((op, basic))).map(|planned| *planned)
             }
-            Op::User { .. } => self.in_images(reduction, None),
+            Op::User { .. } => self.in_images(reduction(), None).map(|planned| *planned),
         }
     }
 
@@ -195,10 +200,10 @@ impl Process {
                 Part::CutAt { buffer: input, at: std::iter::once(0).chain(ends).collect() }
             }
         };
-        let mut planned = Planned::of(comm, collective, root, in_place, part, output)?;
-        planned.call.reduction = Some(executor::Reduction::Predefined { op, basic, element_bytes });
-        planned.call.commutative = Op::Predefined(op).is_commutative();
-        Ok(planned)
+        let reduction = Some(executor::Reduction::Predefined { op, basic, element_bytes });
+        let commutative = Op::Predefined(op).is_commutative();
+        let call = Call::new(collective, part, output);
+        Ok(Planned::new(comm, Call { root, in_place, reduction, commutative, ..call }))
     }
 
     /// A buffer of so many elements of a predefined type without gaps.
@@ -212,9 +217,14 @@ impl Process {
         }
     }
 
-    /// A reduction of elements with gaps, or by an operator of the program.
+    /// A reduction of elements with gaps, or by an operator of the program. In a box: then the others are not
+    /// moved.
     #[inline(never)]
-    fn in_images(&self, reduction: Reduction, predefined: Option<(PredefinedOp, Basic)>) -> Result<Planned> {
+    fn in_images(
+        &self,
+        reduction: Reduction,
+        predefined: Option<(PredefinedOp, Basic)>,
+    ) -> Result<Box<Planned>> {
         let Reduction { collective, comm, root, elements, data, sent, received, in_place, .. } = reduction;
         let op = self.objects.op(data.op)?;
         let datatype = self.objects.committed(data.datatype)?;
@@ -244,12 +254,12 @@ impl Process {
         };
         let counts = if sent.is_some() { counts } else { Vec::new() };
         let whole = output.clone().map_or(Part::None, |output| one(&shape, output));
-        let mut planned = Planned::of(comm, collective, root, in_place, part, whole)?;
-        planned.call.reduction = Some(operation);
-        planned.call.commutative = op.is_commutative();
+        let (reduction, commutative) = (Some(operation), op.is_commutative());
+        let call = Call::new(collective, part, whole);
+        let mut planned = Planned::new(comm, Call { root, in_place, reduction, commutative, ..call });
         let received = received.unwrap_or(0);
         planned.imaged = Some(Box::new(Imaged { shape, counts, received, input, output, operator }));
-        Ok(planned)
+        Ok(Box::new(planned))
     }
 
     fn one_group(&self, comm: Handle) -> Result<()> {

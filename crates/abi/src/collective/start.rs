@@ -13,6 +13,7 @@ use telemetry::Operation;
 impl Guard {
     /// Makes a blocking collective: over the comm's slots if they take it, else by a schedule.
     pub(crate) fn run(&mut self, planned: Planned) -> Result<()> {
+        planned.check()?;
         let operation = self.begun(|| planned.told());
         if self.run_flat(&planned)? {
             operation::over(operation);
@@ -30,6 +31,7 @@ impl Guard {
 
     /// Starts a nonblocking collective, and stores its request.
     pub(crate) fn launch(&mut self, planned: Planned, request: Out<Handle>) -> Result<()> {
+        planned.check()?;
         request.check()?;
         let told = if telemetry::timed() { planned.told() } else { (planned.comm, 0) };
         let (comm, mut work) = planned.start(self)?;
@@ -42,6 +44,7 @@ impl Guard {
 impl Planned {
     /// Starts it as the comm's next collective: in the comm's queue if that takes it, else by a schedule.
     /// Returns the comm, too.
+    #[inline(always)] // It owns the call, which is long to move.
     pub(crate) fn start(self, process: &mut Process) -> Result<(Handle, Work)> {
         // With OUTBOARD_CHECK=1 all collectives have one count, so that a wrong order is found.
         let blocking = self.call.blocking || settings::get().check != 0;

@@ -34,27 +34,16 @@ pub struct Imaged {
 }
 
 impl Planned {
-    #[inline(always)] // Like `of`.
+    #[inline(always)] // So it is made where it is used: a move takes long beside a short call.
     pub(crate) fn new(comm: Handle, call: Call) -> Planned {
         Planned { comm, call, imaged: None, as_one: false, function: "" }
     }
 
-    /// A collective with this root, or 0. `in_place`: the output is also the input.
-    ///
-    /// Errors: the two overlap (MPI 5.0, section 6.1).
-    #[inline(always)] // So it is made where it is used: a move takes long beside a short call.
-    pub(crate) fn of(
-        comm: Handle,
-        collective: Collective,
-        root: u32,
-        in_place: bool,
-        input: Part,
-        output: Part,
-    ) -> Result<Planned> {
-        if !in_place && input.overlaps(&output) {
-            return overlap();
-        }
-        Ok(Planned::new(comm, Call { root, in_place, ..Call::new(collective, input, output) }))
+    /// Errors: the program's buffers overlap (MPI 5.0, section 6.1). Those for neighbours are not compared.
+    #[inline]
+    pub(crate) fn check(&self) -> Result<()> {
+        let Call { in_place, input, output, neighbors, .. } = &self.call;
+        if !*in_place && neighbors.is_none() && input.overlaps(output) { overlap() } else { Ok(()) }
     }
 
     /// Takes the two groups of an intercommunicator as one, with the ranks of `Members::peers`.
@@ -120,7 +109,7 @@ impl Planned {
 }
 
 #[cold]
-fn overlap() -> Result<Planned> {
+fn overlap() -> Result<()> {
     fail!(Class::Buffer, "the buffers for sending and receiving overlap; MPI_IN_PLACE is there for using one")
 }
 
