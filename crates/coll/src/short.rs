@@ -94,8 +94,8 @@ impl Short {
         if short.fill(call, rank, members) { Some(short) } else { None }
     }
 
-    /// Makes a new one the planned call among so many members of one group. Returns whether slots take it: all
-    /// members come to the same answer. Reductions come without images.
+    /// Makes a new one the planned call among so many members of one group. Returns whether slots take it:
+    /// all members come to the same answer. Reductions come without images.
     #[inline]
     pub(crate) fn fill(&mut self, call: &Call, rank: usize, members: usize) -> bool {
         use Collective::*;
@@ -118,8 +118,8 @@ impl Short {
         }
     }
 
-    /// Input and output of `given` and `expected` blocks, which do not overlap. A missing one is MPI_IN_PLACE,
-    /// or significant at the root only.
+    /// Input and output of `given` and `expected` blocks, which do not overlap. A missing one is
+    /// MPI_IN_PLACE, or significant at the root only.
     #[inline]
     fn fill_blocks(&mut self, call: &Call, rank: usize, given: usize, expected: usize) -> bool {
         let (input, output) = (call.input.whole(), call.output.whole());
