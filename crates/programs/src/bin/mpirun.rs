@@ -1,6 +1,8 @@
-//! `mpirun`, also installed as `mpiexec`: see `programs::mpirun`.
+//! `mpirun`, also installed as `mpiexec` and `mpirun_rsh`: see `programs::mpirun`.
 #![forbid(unsafe_code)]
 
 fn main() -> std::process::ExitCode {
-    outboard_programs::mpirun::run(std::env::args_os().skip(1).collect()).into()
+    let mut words = std::env::args_os();
+    let name = words.next().unwrap_or_default();
+    outboard_programs::mpirun::run(&name, words.collect()).into()
 }

@@ -12,6 +12,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, Args, CommandFactory, Parser, ValueEnum};
 use serde::{Deserialize, Serialize};
 
+use super::allocation;
 use super::binding::{Bind, Map};
 use super::hosts::{self, Deal, Hosts};
 use super::others::{REFUSED, WITHOUT_EFFECT};
@@ -268,7 +269,16 @@ impl Arguments {
         for part in parts {
             locals.push(parse::<Further>(part, &mut notes)?.local);
         }
-        let common = locals[0].hosts().cloned();
+        let mut common = locals[0].hosts().cloned();
+        if locals.iter().all(|local| local.hosts().is_none()) {
+            let given = allocation::hosts();
+            let wrong = |why| command::<First>().error(ErrorKind::ValueValidation, why);
+            // An allocation of one host is this machine.
+            common = given.map_err(wrong)?.filter(|hosts| hosts.0.len() > 1);
+            if let (Some(hosts), true) = (&common, locals.len() == 1) {
+                locals[0].hosts = Some(hosts.clone());
+            }
+        }
         let mut slots = 0;
         let mut placement = Placement::default();
         let mut programs = Vec::new();

@@ -58,12 +58,12 @@ pub fn file(path: &str) -> Result<Hosts, String> {
     }))
 }
 
-/// A host that is named twice has the slots of both.
+/// A host that is named twice in a row has the slots of both; later, its turn comes again.
 fn collect(hosts: impl Iterator<Item = Result<Host, String>>) -> Result<Hosts, String> {
     let mut all: Vec<Host> = Vec::new();
     for host in hosts {
         let host = host?;
-        match all.iter_mut().find(|other| other.name == host.name) {
+        match all.last_mut().filter(|other| other.name == host.name) {
             Some(other) => other.slots = other.slots.saturating_add(host.slots),
             None => all.push(host),
         }
@@ -72,10 +72,16 @@ fn collect(hosts: impl Iterator<Item = Result<Host, String>>) -> Result<Hosts, S
 }
 
 fn entry(host: &str, rest: &str) -> Result<Host, String> {
-    let (name, glued) = match host.trim().rsplit_once(':') {
+    // MVAPICH's lists have HOST:SLOTS:ADAPTER.
+    let parts: Vec<&str> = host.trim().split(':').collect();
+    let host = match parts[..] {
+        [name, slots, _] if slots.parse::<u32>().is_ok() => format!("{name}:{slots}"),
+        _ => host.trim().to_owned(),
+    };
+    let (name, glued) = match host.rsplit_once(':') {
         // An IPv6 address has colons of its own.
         Some((name, slots)) if !name.contains(':') => (name, Some(slots)),
-        _ => (host.trim(), None),
+        _ => (host.as_str(), None),
     };
     // A name goes into the command line of a launcher: nothing there may pass for an option or for a shell's
     // word.
@@ -126,7 +132,8 @@ mod tests {
 
     #[test]
     fn hosts_and_their_slots() {
-        assert_eq!(list("h1:2, h2,h1").unwrap(), hosts(&[("h1", 3), ("h2", 1)]));
+        assert_eq!(list("h1:2, h2,h1").unwrap(), hosts(&[("h1", 2), ("h2", 1), ("h1", 1)]));
+        assert_eq!(list("h1,h1:2:mlx5_0,::1").unwrap(), hosts(&[("h1", 3), ("::1", 1)]));
         assert_eq!(list("::1,[fe80]").unwrap_err(), "\"[fe80]\" is no name of a host");
         for (wrong, word) in
             [("h1:x", "slots"), ("", "no name"), ("-oProxyCommand=x", "no name"), ("a;b", "no name")]

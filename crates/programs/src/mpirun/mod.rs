@@ -6,6 +6,7 @@
 
 mod adopt;
 mod agent;
+mod allocation;
 pub mod arguments;
 pub mod binding;
 mod claims;
@@ -20,12 +21,14 @@ mod job;
 mod nodes;
 mod others;
 mod output;
+mod rsh;
 mod serve;
 mod start;
 pub mod trace;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use settings::agree;
@@ -41,8 +44,12 @@ use job::{Job, Options};
 use output::Style;
 use start::{Refusal, Setup};
 
-/// The program: runs what `words` (without the program's own name) say, and returns the exit code.
-pub fn run(words: Vec<OsString>) -> u8 {
+/// The program: runs what `words` say in the form that belongs to `name`, by which it was called, and returns the
+/// exit code.
+pub fn run(name: &OsStr, mut words: Vec<OsString>) -> u8 {
+    if Path::new(name).file_name().is_some_and(|name| name == "mpirun_rsh") {
+        words = rsh::translated(&words);
+    }
     if words.first().is_some_and(|word| word == guardian::WORD) {
         guardian::guard(&words.get(1).map(|word| word.to_string_lossy()).unwrap_or_default());
         return 0;

@@ -27,6 +27,7 @@ use rustix::process::{Signal, kill_process};
 use sys::signal::{Signals, name};
 
 use super::agent::{self, PULSE, SILENCE};
+use super::allocation;
 use super::arguments::{Arguments, Launcher};
 use super::frame::{self, Arrivals, Down, Node, Start, Up};
 use super::output::To;
@@ -219,6 +220,8 @@ impl Waker {
 fn command(arguments: &Arguments, host: &str) -> Command {
     let own = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("mpirun"));
     let global = &arguments.global;
+    let given = if global.launcher.is_none() { allocation::launcher_exec() } else { None };
+    let launcher_exec = global.launcher_exec.clone().or(given);
     if global.launcher_exec.is_none() && hosts::is_here(host, &hosts::own_name()) {
         let mut command = Command::new(own);
         command.arg(agent::WORD);
@@ -227,7 +230,7 @@ fn command(arguments: &Arguments, host: &str) -> Command {
     let in_slurm = || settings::foreign::variable("SLURM_JOB_ID").is_some();
     let launcher = match global.launcher {
         Some(launcher) => launcher,
-        None if global.launcher_exec.is_none() && in_slurm() => Launcher::Srun,
+        None if launcher_exec.is_none() && in_slurm() => Launcher::Srun,
         None => Launcher::Ssh,
     };
     let (program, options): (&str, &[&str]) = match launcher {
@@ -248,7 +251,7 @@ fn command(arguments: &Arguments, host: &str) -> Command {
             ],
         ),
     };
-    let mut command = match &global.launcher_exec {
+    let mut command = match &launcher_exec {
         // Options of ssh mean nothing to what has its form only.
         Some(path) => Command::new(path),
         None => {
@@ -257,7 +260,7 @@ fn command(arguments: &Arguments, host: &str) -> Command {
             command
         }
     };
-    if global.launcher_exec.is_none() && launcher == Launcher::Srun {
+    if launcher_exec.is_none() && launcher == Launcher::Srun {
         command.arg(format!("--nodelist={host}")).arg(own).arg(agent::WORD);
     } else {
         command.arg(host).arg(quoted(&own)).arg(agent::WORD);

@@ -1,0 +1,110 @@
+//! The hosts that the environment names, where the command line names none: an allocation of Slurm, or the list that
+//! Kubeflow's MPI operator sets for MPICH, Intel MPI and Open MPI.
+//!
+//! Read next: `hosts.rs`.
+
+use std::path::PathBuf;
+
+use settings::foreign::variable;
+
+use super::hosts::{self, Host, Hosts};
+
+/// Variables that hold the path of a list of hosts.
+const HOST_FILES: [&str; 4] = [
+    "HYDRA_HOST_FILE",
+    "I_MPI_HYDRA_HOST_FILE",
+    "OMPI_MCA_orte_default_hostfile",
+    "PRTE_MCA_prte_default_hostfile",
+];
+/// Variables that hold the command that starts processes on other hosts.
+const LAUNCHERS: [&str; 3] = ["HYDRA_LAUNCHER_EXEC", "I_MPI_HYDRA_BOOTSTRAP_EXEC", "OMPI_MCA_plm_rsh_agent"];
+
+/// The hosts, if the environment names any. Errors: a sentence that names the variable.
+pub fn hosts() -> Result<Option<Hosts>, String> {
+    let text = |name: &str| variable(name).and_then(|value| value.into_string().ok());
+    for name in HOST_FILES {
+        if let Some(path) = text(name) {
+            return hosts::file(&path).map(Some).map_err(|why| format!("{name}={path}: {why}"));
+        }
+    }
+    let Some(list) = text("SLURM_JOB_NODELIST") else { return Ok(None) };
+    let wrong = || format!("SLURM_JOB_NODELIST={list} is no list of hosts");
+    let names = names(&list).ok_or_else(wrong)?;
+    // Without tasks that were asked for, each host has one.
+    let tasks = text("SLURM_NTASKS_PER_NODE").and(text("SLURM_TASKS_PER_NODE"));
+    let tasks = tasks.or_else(|| text("SLURM_NTASKS").and(text("SLURM_TASKS_PER_NODE")));
+    let slots = tasks.map_or(Some(Vec::new()), |tasks| counts(&tasks)).ok_or_else(wrong)?;
+    let slots = slots.into_iter().chain(std::iter::repeat(1));
+    Ok(Some(Hosts(names.into_iter().zip(slots).map(|(name, slots)| Host { name, slots }).collect())))
+}
+
+/// The command that starts processes on other hosts, if the environment names one.
+pub fn launcher_exec() -> Option<PathBuf> {
+    LAUNCHERS.iter().find_map(|name| variable(name)).map(PathBuf::from)
+}
+
+/// The hosts of a list as Slurm writes it: `n[001-003,7],login`.
+fn names(list: &str) -> Option<Vec<String>> {
+    let mut all = Vec::new();
+    let mut rest = list;
+    while !rest.is_empty() {
+        let mut depth = 0;
+        let end = rest.find(|letter| {
+            depth += i32::from(letter == '[') - i32::from(letter == ']');
+            depth == 0 && letter == ','
+        });
+        let (one, more) = end.map_or((rest, ""), |end| (&rest[..end], &rest[end + 1..]));
+        all.extend(expanded(one)?);
+        rest = more;
+    }
+    (!all.is_empty()).then_some(all)
+}
+
+fn expanded(pattern: &str) -> Option<Vec<String>> {
+    let Some((before, rest)) = pattern.split_once('[') else { return Some(vec![pattern.to_owned()]) };
+    let (ranges, after) = rest.split_once(']')?;
+    let ends = expanded(after)?;
+    let mut all = Vec::new();
+    for range in ranges.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (from, to): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        let width = first.len();
+        for number in from..=to.min(from.saturating_add(1 << 20)) {
+            all.extend(ends.iter().map(|end| format!("{before}{number:0width$}{end}")));
+        }
+    }
+    Some(all)
+}
+
+/// The numbers of SLURM_TASKS_PER_NODE: `2(x3),1`.
+fn counts(text: &str) -> Option<Vec<u32>> {
+    let mut all = Vec::new();
+    for part in text.split(',') {
+        let (count, times) = match part.split_once("(x") {
+            Some((count, times)) => (count, times.strip_suffix(')')?.parse().ok()?),
+            None => (part, 1),
+        };
+        let count: u32 = count.parse().ok()?;
+        all.extend(std::iter::repeat_n(count, times));
+    }
+    Some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_slurm() {
+        assert_eq!(names("h1").unwrap(), ["h1"]);
+        assert_eq!(
+            names("n[001-003,7],login,r[1-2]c[5]").unwrap(),
+            ["n001", "n002", "n003", "n7", "login", "r1c5", "r2c5"]
+        );
+        for wrong in ["", "n[1", "n[x]", "n[1-]"] {
+            assert_eq!(names(wrong), None, "{wrong}");
+        }
+        assert_eq!(counts("2(x3),1"), Some(vec![2, 2, 2, 1]));
+        assert_eq!(counts("2(x"), None);
+    }
+}

@@ -1,0 +1,70 @@
+//! The command line of MVAPICH's `mpirun_rsh`, in the words of `mpirun`:
+//! `mpirun_rsh [-ssh|-rsh] -np N (-hostfile FILE | HOST...) [NAME=VALUE...] PROGRAM [ARGUMENT...]`
+//! (MVAPICH2 user guide, section 5.2).
+
+use std::ffi::OsString;
+
+/// The words of `mpirun` that mean the same. What this does not know stays as it is, for `mpirun` to judge.
+pub fn translated(words: &[OsString]) -> Vec<OsString> {
+    let text = |at: usize| words.get(at).and_then(|word| word.to_str()).unwrap_or_default();
+    let mut all: Vec<OsString> = Vec::new();
+    let mut at = 0;
+    let (mut ranks, mut has_hosts) = (1, false);
+    while text(at).starts_with('-') {
+        let option = text(at).trim_start_matches('-');
+        at += 1;
+        match option {
+            "ssh" | "rsh" => all.extend(["--launcher".into(), option.into()]),
+            // All variables are passed on anyway.
+            "export" | "export-all" => {}
+            "np" | "n" => {
+                ranks = text(at).parse().unwrap_or(1);
+                all.extend(["-n".into(), text(at).into()]);
+                at += 1;
+            }
+            "hostfile" | "config" => {
+                has_hosts |= option == "hostfile";
+                let ours = if option == "hostfile" { "--hostfile" } else { "--configfile" };
+                all.extend([ours.into(), text(at).into()]);
+                at += 1;
+            }
+            _ => all.push(words[at - 1].clone()),
+        }
+    }
+    if !has_hosts && at + ranks < words.len() {
+        let hosts: Vec<&str> = (at..at + ranks).map(text).collect();
+        all.extend(["--hosts".into(), hosts.join(",").into()]);
+        at += ranks;
+    }
+    while let Some((name, value)) = text(at).split_once('=')
+        && !name.contains('/')
+    {
+        all.extend(["-genv".into(), name.into(), value.into()]);
+        at += 1;
+    }
+    all.extend_from_slice(words.get(at..).unwrap_or_default());
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_user_guide() {
+        for (line, ours) in [
+            ("-np 4 n0 n0 n1 n1 ./cpi", "-n 4 --hosts n0,n0,n1,n1 ./cpi"),
+            ("-ssh -np 4 -hostfile hosts ./cpi -x", "--launcher ssh -n 4 --hostfile hosts ./cpi -x"),
+            (
+                "-rsh -export -np 2 -hostfile hosts A=1 B=x=y prog C=3",
+                "--launcher rsh -n 2 --hostfile hosts -genv A 1 -genv B x=y prog C=3",
+            ),
+            ("-np 2 -hostfile h ./a=b", "-n 2 --hostfile h ./a=b"),
+            ("--help", "--help"),
+            ("-v -np 1", "-v -n 1"),
+        ] {
+            let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
+            assert_eq!(translated(&words(line)), words(ours), "{line}");
+        }
+    }
+}
