@@ -178,14 +178,18 @@ impl P2p {
         !(self.blocked.is_empty() && self.matcher.reading.is_empty() && self.matcher.fallbacks.is_empty())
     }
 
-    /// Whether nothing has come and nothing waits. A process asks this with its doorbell armed, before it
-    /// sleeps.
+    /// Whether nothing has come and nothing waits.
     #[inline]
     pub fn is_idle(&self) -> bool {
         let route = |number: &u32| self.peers[*number as usize].as_deref().map(|peer| &peer.route);
         !self.must_poll()
             && !self.reach.has_arrivals()
             && !self.writers.iter().filter_map(route).any(Route::ready)
+    }
+
+    /// Whether the process may sleep, asked with its doorbell armed: nothing has come, and what comes rings.
+    pub fn may_sleep(&self) -> bool {
+        self.is_idle() && self.reach.may_sleep()
     }
 
     /// Whether no message of ours in a context waits for its receive. MPI_Comm_disconnect waits for this.

@@ -125,7 +125,7 @@ fn sleep_until(p2p: &mut P2p, segment: &Segment, ticket: Ticket) {
             segment
                 .rank(segment.require(p2p.rank()).unwrap())
                 .bell
-                .sleep(std::time::Duration::from_secs(300), || p2p.is_idle());
+                .sleep(std::time::Duration::from_secs(300), || p2p.may_sleep());
         }
     }
 }

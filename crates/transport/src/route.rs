@@ -123,6 +123,14 @@ impl Reach {
         }
     }
 
+    /// Whether the process may sleep on its bell until something arrives. It asks after `has_arrivals`.
+    pub fn may_sleep(&self) -> bool {
+        match self {
+            Reach::Shm(_) | Reach::Sim(_) => true,
+            Reach::Nodes(ports) => ports.1.may_sleep(),
+        }
+    }
+
     /// Calls `each` with every peer that has written to us for the first time.
     #[inline]
     pub fn arrivals(&mut self, mut each: impl FnMut(u32)) {

@@ -172,20 +172,22 @@ impl Port {
         lock(&self.net).refused
     }
 
-    /// Whether `arrivals` may have something to do. If not, the process may sleep: its bell is rung when
-    /// something arrives.
+    /// Moves the network on. Whether `arrivals` would tell of a peer.
     pub fn has_arrivals(&self) -> bool {
+        let mut net = lock(&self.net);
+        net.pump();
+        !net.arrivals.is_empty()
+    }
+
+    /// Whether the process may sleep: its bell is then rung when something arrives.
+    pub fn may_sleep(&self) -> bool {
         let net = lock(&self.net);
-        if !net.arrivals.is_empty() || !net.untold.is_empty() || !net.endpoint.may_sleep() {
-            return true;
+        let Some(sleeper) = &self.sleeper else { return false };
+        let may = net.untold.is_empty() && net.endpoint.may_sleep();
+        if may {
+            sleeper.arm();
         }
-        match &self.sleeper {
-            Some(sleeper) => {
-                sleeper.arm();
-                false
-            }
-            None => true,
-        }
+        may
     }
 
     /// Has `arrivals` tell of all peers again.

@@ -337,7 +337,7 @@ impl Guard {
             value = ready(&mut guard);
             let job = guard.job();
             value.is_none()
-                && job.p2p.is_idle()
+                && job.p2p.may_sleep()
                 && !job.coll.has_events()
                 && !job.rma.has_events()
                 && !job.io.has_events()
