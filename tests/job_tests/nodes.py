@@ -2,7 +2,7 @@
 import os, signal, subprocess, tempfile, time
 from pathlib import Path
 
-from job_tests.running import BIN, HERE, expect, finish, mpirun, start, test
+from job_tests.running import BIN, HERE, expect, finish, mpirun, start, stat, test, wait_for
 
 HOSTS = "127.0.0.1,localhost"
 
@@ -39,6 +39,13 @@ def standard_input_goes_to_those_who_read_it():
             code, output = on_nodes("-s", readers, "wc", "-c", stdin=source)
             whole = output.split().count("300001")
             expect(code == 0 and whole == count, f"-s {readers}: {code}\n{output}")
+    with tempfile.TemporaryFile() as source:
+        source.write(b"x" * 2_000_000)
+        source.seek(0)
+        # A rank that does not read to the end keeps no other one from it.
+        reads = "if [ $OMPI_COMM_WORLD_RANK = 0 ]; then head -c 1; exec <&-; sleep 2; else wc -c; fi"
+        code, output = on_nodes("-s", "all", "sh", "-c", reads, stdin=source)
+        expect(code == 0 and "2000000" in output, f"{code}\n{output}")
 
 
 @test
@@ -67,6 +74,24 @@ def a_signal_to_mpirun_or_its_death_ends_all_nodes():
         expect(ended == code, f"signal {signum}: {ended}\n{output}")
         while running():
             time.sleep(0.05)
+
+
+@test
+def ctrl_z_stops_all_nodes_until_they_are_continued():
+    with tempfile.TemporaryDirectory() as folder:
+        counts = f"while ! test -e {folder}/end; do sleep 0.02; done; echo it ended"
+        child = start(BIN / "mpirun", "--launcher-exec", HERE / "here", "-hosts", HOSTS, "sh", "-c", counts)
+        ranks = lambda: subprocess.run(["pgrep", "-f", f"^sh -c while .*{folder}"], capture_output=True, text=True).stdout.split()
+        in_state = lambda state: [pid for pid in map(int, ranks()) if (stat(pid) or "?")[-1] in state]
+        wait_for("both ranks", lambda: len(in_state("RS")) == 2)
+        os.kill(child.pid, signal.SIGTSTP)
+        wait_for("stopped ranks", lambda: len(in_state("T")) == 2)
+        wait_for("a stopped mpirun", lambda: stat(child.pid)[-1] == "T")
+        os.kill(child.pid, signal.SIGCONT)
+        wait_for("ranks that go on", lambda: len(in_state("RS")) == 2)
+        (Path(folder) / "end").touch()
+        ended, output = finish(child)
+        expect((ended, output) == (0, "it ended\nit ended\n"), f"{ended}\n{output}")
 
 
 @test

@@ -11,7 +11,7 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{Read, Seek, Write};
+use std::io::{Cursor, Read, Seek, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -146,6 +146,7 @@ pub struct Upstream {
     heard: Instant,
     pulse: Instant,
     is_lost: bool,
+    is_stopped: bool,
 }
 
 impl Upstream {
@@ -177,6 +178,7 @@ impl Upstream {
             heard: now,
             pulse: now,
             is_lost: false,
+            is_stopped: false,
         })
     }
 
@@ -185,11 +187,11 @@ impl Upstream {
         &self.woken
     }
 
-    /// What `mpirun` passes on of its standard input, piece by piece; once.
-    pub fn take_input(&mut self) -> Receiver<Vec<u8>> {
-        let (sender, receiver) = channel();
+    /// For the ranks that read standard input; once.
+    pub fn take_input(&mut self) -> Pieces {
+        let (sender, from) = channel();
         self.input = Some(sender);
-        receiver
+        Pieces { from, rest: Cursor::default() }
     }
 }
 
@@ -213,7 +215,8 @@ impl Job {
                 }
             }
         }
-        if now.duration_since(upstream.heard) > SILENCE {
+        // A stopped `mpirun` says nothing.
+        if !upstream.is_stopped && now.duration_since(upstream.heard) > SILENCE {
             self.lose(&mut upstream);
         }
         if now.duration_since(upstream.pulse) > PULSE {
@@ -246,6 +249,15 @@ impl Job {
                 }
             }
             Down::Signal(signal) => self.obey(signal),
+            Down::Stop => {
+                upstream.is_stopped = true;
+                self.stop();
+                tell(&Up::Stopped);
+            }
+            Down::Continue => {
+                upstream.is_stopped = false;
+                self.go_on();
+            }
             Down::End { signal, code } => self.end_all(code, signal),
             Down::Start(_) | Down::Alive => {}
         }
@@ -286,17 +298,30 @@ impl Job {
     }
 }
 
-/// Copies what `mpirun` passes on to the ranks that read it, and says how much they took.
-pub fn pieces(from: Receiver<Vec<u8>>) -> impl FnMut(&mut [u8]) -> std::io::Result<usize> + Send {
-    let mut rest = std::io::Cursor::new(Vec::new());
-    move |buffer| {
-        let mut bytes = rest.read(buffer)?;
+/// What `mpirun` passes on of its standard input, piece by piece. It hears how much was taken, also of what no rank reads any more, so
+/// that its other readers go on.
+pub struct Pieces {
+    from: Receiver<Vec<u8>>,
+    rest: Cursor<Vec<u8>>,
+}
+
+impl Read for Pieces {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let mut bytes = self.rest.read(buffer)?;
         while bytes == 0 {
-            let Ok(next) = from.recv() else { return Ok(0) };
-            rest = std::io::Cursor::new(next);
-            bytes = rest.read(buffer)?;
+            let Ok(next) = self.from.recv() else { return Ok(0) };
+            self.rest = Cursor::new(next);
+            bytes = self.rest.read(buffer)?;
         }
         tell(&Up::Taken(bytes as u32));
         Ok(bytes)
+    }
+}
+
+impl Drop for Pieces {
+    /// Runs in the thread that copies, which is never waited for.
+    fn drop(&mut self) {
+        let mut buffer = [0; 4096];
+        while self.read(&mut buffer).is_ok_and(|bytes| bytes > 0) {}
     }
 }

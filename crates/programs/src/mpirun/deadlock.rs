@@ -10,7 +10,7 @@ use telemetry::Unit;
 use telemetry::summary::short;
 use transport::shm::{RankPage, State};
 
-use super::job::{Job, Member};
+use super::job::Job;
 use super::say;
 
 /// How long an answer may take: a waiting rank wakes for the question.
@@ -19,14 +19,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 impl Job {
     /// Asks all ranks, and prints what they say.
     pub(super) fn explain(&self) {
-        let mut ranks: Vec<(u32, i32)> = self
-            .living
-            .iter()
-            .filter_map(
-                |(pid, member)| if let Member::Rank(rank) = member { Some((*rank, *pid)) } else { None },
-            )
-            .collect();
-        ranks.sort_unstable();
+        let ranks = self.living_ranks();
         for (rank, _) in &ranks {
             self.page(*rank).report.ask();
             self.page(*rank).bell.ring();

@@ -86,7 +86,7 @@ pub struct Arrivals {
 pub type EndpointName = (u32, Vec<u8>);
 
 /// From `mpirun` to an agent.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Down {
     /// Start your ranks: always the first.
     Start(Box<Start>),
@@ -96,8 +96,12 @@ pub enum Down {
     Arrived(Arrivals),
     /// Bytes for the ranks that read standard input; none mean its end.
     Input(Vec<u8>),
-    /// Send this signal to all ranks, or for SIGUSR1, say what they wait for.
+    /// SIGUSR1: say what the ranks wait for. Another signal: send it to them.
     Signal(i32),
+    /// Ctrl-Z: stop all ranks and proxies, and answer `Stopped`.
+    Stop,
+    /// Let them go on.
+    Continue,
     /// End your ranks by this signal; the job's exit code.
     End { signal: i32, code: u8 },
     /// `mpirun` lives.
@@ -115,6 +119,8 @@ pub enum Up {
     Output(To, Vec<u8>),
     /// A line of the agent's own.
     Said(String),
+    /// All ranks and proxies are stopped.
+    Stopped,
     /// So many bytes of standard input have been taken.
     Taken(u32),
     /// Why the job must end, and its exit code. The ranks of this node are being ended.

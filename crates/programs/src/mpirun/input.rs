@@ -28,23 +28,25 @@ pub fn terminal() -> std::io::Result<impl FnMut(&mut [u8]) -> std::io::Result<us
 /// Copies what `read` brings to all `ranks` until it or all of them end, in a thread that is never waited for.
 pub fn pump(
     mut ranks: Vec<ChildStdin>,
-    mut read: impl FnMut(&mut [u8]) -> std::io::Result<usize> + Send + 'static,
+    read: impl FnMut(&mut [u8]) -> std::io::Result<usize> + Send + 'static,
 ) -> std::io::Result<()> {
-    let copy = move || {
-        let mut buffer = [0; 4096];
-        loop {
-            match read(&mut buffer) {
-                Ok(0) => return,
-                Ok(bytes) => {
-                    ranks.retain_mut(|rank| rank.write_all(&buffer[..bytes]).is_ok());
-                    if ranks.is_empty() {
-                        return;
-                    }
-                }
-                // While we run in the background (SIGTTIN being blocked) a read fails; later we may be in front again.
-                Err(_) => std::thread::sleep(Duration::from_millis(300)),
-            }
-        }
+    let write = move |bytes: &[u8]| {
+        ranks.retain_mut(|rank| rank.write_all(bytes).is_ok());
+        !ranks.is_empty()
     };
-    std::thread::Builder::new().name("input".into()).spawn(copy).map(|_| ())
+    std::thread::Builder::new().name("input".into()).spawn(|| copy(read, write)).map(|_| ())
+}
+
+/// Gives what `read` brings to `each`, until it ends or `each` says that it needs no more.
+pub fn copy(mut read: impl FnMut(&mut [u8]) -> std::io::Result<usize>, mut each: impl FnMut(&[u8]) -> bool) {
+    let mut buffer = [0; 16 << 10];
+    loop {
+        match read(&mut buffer) {
+            Ok(0) => return,
+            Ok(bytes) if each(&buffer[..bytes]) => {}
+            Ok(_) => return,
+            // While we run in the background (SIGTTIN being blocked) a read fails; later we may be in front again.
+            Err(_) => std::thread::sleep(Duration::from_millis(300)),
+        }
+    }
 }

@@ -6,6 +6,7 @@
 //! pid is ever guessed. Children that a shell had before it became `mpirun` (`exec mpirun`) are not ours to end.
 
 use std::collections::HashMap;
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::process::ChildStdin;
 use std::sync::atomic::Ordering;
@@ -244,7 +245,10 @@ impl Job {
         let readers = std::mem::take(&mut self.readers);
         if !readers.is_empty() {
             let pumped = match &mut self.upstream {
-                Some(upstream) => input::pump(readers, agent::pieces(upstream.take_input())),
+                Some(upstream) => {
+                    let mut pieces = upstream.take_input();
+                    input::pump(readers, move |buffer: &mut [u8]| pieces.read(buffer))
+                }
                 None => input::terminal().and_then(|terminal| input::pump(readers, terminal)),
             };
             pumped.map_err(|error| Refusal::other(format!("cannot read input: {error}")))?;
@@ -288,8 +292,8 @@ impl Job {
         Ok(child.id() as i32)
     }
 
-    /// Shows debuggers where the ranks are.
-    pub(super) fn show_processes(&self) {
+    /// The ranks that live, and their processes.
+    pub(super) fn living_ranks(&self) -> Vec<(u32, i32)> {
         let mut ranks: Vec<(u32, i32)> = self
             .living
             .iter()
@@ -298,6 +302,12 @@ impl Job {
             )
             .collect();
         ranks.sort_unstable();
+        ranks
+    }
+
+    /// Shows debuggers where the ranks are.
+    pub(super) fn show_processes(&self) {
+        let ranks = self.living_ranks();
         let program = |pid: i32| std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
         let processes: Vec<(String, i32)> =
             ranks.iter().map(|(_, pid)| (program(*pid).to_string_lossy().into_owned(), *pid)).collect();
@@ -367,9 +377,19 @@ impl Job {
     /// Ctrl-Z: everybody stops, we too; whoever continues us continues everybody. Proxies go on first and stop last, so
     /// that no rank takes a stopped proxy for a stalled one.
     fn pause(&self) {
+        self.stop();
+        let _ = kill_process(rustix::process::getpid(), Signal::STOP);
+        self.go_on();
+    }
+
+    /// Stops all ranks and proxies.
+    pub(super) fn stop(&self) {
         self.signal_ranks(Signal::STOP);
         self.signal_proxies(Signal::STOP);
-        let _ = kill_process(rustix::process::getpid(), Signal::STOP);
+    }
+
+    /// Lets all ranks and proxies go on.
+    pub(super) fn go_on(&self) {
         self.signal_proxies(Signal::CONT);
         self.signal_ranks(Signal::CONT);
     }

@@ -16,7 +16,8 @@ use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -32,7 +33,7 @@ use super::arguments::{Arguments, Launcher};
 use super::frame::{self, Arrivals, Down, Node, Start, Up};
 use super::output::To;
 use super::start::Refusal;
-use super::{hosts, say};
+use super::{hosts, input, say};
 
 /// How long an agent may take to start.
 const START: Duration = Duration::from_secs(60);
@@ -66,7 +67,12 @@ struct Agent {
     child: Child,
     /// To its standard input.
     frames: Sender<Down>,
+    /// Whether it has greeted, by an agent of our build.
     has_started: bool,
+    /// Whether its ranks are stopped.
+    is_stopped: bool,
+    /// Whether what it says is just being printed, and a reader of ours may be slow.
+    is_printing: Arc<AtomicBool>,
     /// Its exit code, once nothing of the job is left there.
     done: Option<u8>,
     is_closed: bool,
@@ -92,6 +98,8 @@ type Credit = Arc<(Mutex<usize>, Condvar)>;
 
 struct Root {
     agents: Vec<Agent>,
+    /// What the agents are to do, until all have started: no rank runs in a job that lacks a host.
+    start: Option<Start>,
     events: Receiver<(usize, Event)>,
     woken: OwnedFd,
     signals: Signals,
@@ -116,6 +124,7 @@ pub fn launch(arguments: &Arguments, signals: Signals) -> Result<u8, Refusal> {
     let deadline = |seconds| Some((seconds, now.checked_add(Duration::try_from_secs_f64(seconds).ok()?)?));
     let mut root = Root {
         agents: Vec::new(),
+        start: None,
         events,
         woken,
         signals,
@@ -139,9 +148,7 @@ pub fn launch(arguments: &Arguments, signals: Signals) -> Result<u8, Refusal> {
         nodes,
     };
     for (index, node) in start.nodes.iter().enumerate() {
-        let mine = Start { node: index as u32, ..start.clone() };
-        let started = begin(arguments, &node.name, mine, index, &waker);
-        match started {
+        match begin(arguments, &node.name, index, &waker) {
             Ok(agent) => root.agents.push(agent),
             Err(refusal) => {
                 root.give_up();
@@ -149,14 +156,7 @@ pub fn launch(arguments: &Arguments, signals: Signals) -> Result<u8, Refusal> {
             }
         }
     }
-    let readers: Vec<usize> = (0..root.agents.len())
-        .filter(|index| {
-            let reads =
-                |(rank, node): (u32, &u32)| *node as usize == *index && arguments.global.stdin.has(rank);
-            (0..).zip(&arguments.node_of).any(reads)
-        })
-        .collect();
-    root.read_input(&readers)?;
+    root.start = Some(start);
     Ok(root.run())
 }
 
@@ -276,13 +276,7 @@ fn quoted(path: &Path) -> OsString {
     }
 }
 
-fn begin(
-    arguments: &Arguments,
-    host: &str,
-    start: Start,
-    index: usize,
-    waker: &Waker,
-) -> Result<Agent, Refusal> {
+fn begin(arguments: &Arguments, host: &str, index: usize, waker: &Waker) -> Result<Agent, Refusal> {
     let mut command = command(arguments, host);
     let told = format!("{command:?}").replace('"', "");
     if arguments.global.verbose {
@@ -315,32 +309,34 @@ fn begin(
         }
     };
     let (listener, liner) = (waker.clone(), waker.clone());
+    let is_printing = Arc::new(AtomicBool::new(false));
+    let printing = is_printing.clone();
     thread("frames", Box::new(write))?;
-    thread("agent", Box::new(move || listen(output, index, &listener)))?;
+    thread("agent", Box::new(move || listen(output, index, &listener, &printing)))?;
     let lines = move || {
         for line in BufReader::new(error).lines().map_while(Result::ok) {
             liner.tell(index, Event::Line(line));
         }
     };
     thread("lines", Box::new(lines))?;
-    let agent = Agent {
+    Ok(Agent {
         name: host.to_owned(),
         command: told,
         child,
         frames,
         has_started: false,
+        is_stopped: false,
+        is_printing,
         done: None,
         is_closed: false,
         arrived: Arrivals::default(),
         heard: Instant::now(),
         lines: Vec::new(),
-    };
-    agent.send(Down::Start(Box::new(start)));
-    Ok(agent)
+    })
 }
 
 /// Hears an agent to its end.
-fn listen(mut output: ChildStdout, index: usize, waker: &Waker) {
+fn listen(mut output: ChildStdout, index: usize, waker: &Waker, is_printing: &AtomicBool) {
     let mut noise = Vec::new();
     let mut byte = [0];
     let build = loop {
@@ -359,12 +355,25 @@ fn listen(mut output: ChildStdout, index: usize, waker: &Waker) {
     while let Ok(Some(frame)) = frame::read::<Up>(&mut output) {
         if let Up::Output(to, bytes) = frame {
             // Here, so that a reader of ours that stalls keeps only this agent.
+            is_printing.store(true, Ordering::Relaxed);
             show(to, &bytes);
+            is_printing.store(false, Ordering::Relaxed);
         } else {
             waker.tell(index, Event::Said(frame));
         }
     }
     waker.tell(index, Event::Closed);
+}
+
+/// Waits for a command a moment: what it has started may keep it.
+fn wait_briefly(child: &mut Child) -> Option<ExitStatus> {
+    for _ in 0..100 {
+        match child.try_wait() {
+            Ok(None) => std::thread::sleep(Duration::from_millis(10)),
+            other => return other.ok().flatten(),
+        }
+    }
+    None
 }
 
 /// Prints what ranks print.
@@ -413,7 +422,12 @@ impl Root {
                 );
                 self.fail(&sentence, 1);
             }
-            Event::Greeted(_) => agent.has_started = true,
+            Event::Greeted(_) => {
+                agent.has_started = true;
+                if self.agents.iter().all(|agent| agent.has_started) {
+                    self.start_ranks();
+                }
+            }
             Event::Line(line) if agent.has_started => eprintln!("{line}"),
             Event::Line(line) => {
                 agent.lines.push(line);
@@ -423,6 +437,25 @@ impl Root {
             }
             Event::Closed => self.closed(index),
             Event::Said(frame) => self.hear_frame(index, frame),
+        }
+    }
+
+    fn start_ranks(&mut self) {
+        let Some(start) = self.start.take() else { return };
+        let now = Instant::now();
+        for (node, agent) in (0..).zip(&mut self.agents) {
+            agent.heard = now;
+            agent.send(Down::Start(Box::new(Start { node, ..start.clone() })));
+        }
+        if let Err(refusal) = self.read_input(&start) {
+            self.fail(&refusal.message, refusal.code);
+        }
+    }
+
+    /// Before they have started, agents understand nothing.
+    fn send_all(&self, frame: &Down) {
+        if self.start.is_none() {
+            self.agents.iter().for_each(|agent| agent.send(frame.clone()));
         }
     }
 
@@ -463,6 +496,10 @@ impl Root {
                     self.failed.get_or_insert(code);
                 }
             }
+            Up::Stopped => {
+                self.agents[index].is_stopped = true;
+                self.stop_if_all_have();
+            }
             Up::Output(..) | Up::Alive => {}
         }
     }
@@ -474,10 +511,13 @@ impl Root {
         if agent.done.is_some() || self.end_at.is_some() {
             return;
         }
-        let ended = agent.child.wait().map_or("has ended".into(), |status| match status.code() {
-            Some(code) => format!("ended with code {code}"),
-            None => format!("was killed ({status})"),
-        });
+        let ended = match wait_briefly(&mut agent.child) {
+            None => "has closed its output".into(),
+            Some(status) => match status.code() {
+                Some(code) => format!("ended with code {code}"),
+                None => format!("was killed ({status})"),
+            },
+        };
         // Lines of standard error may come a moment later than its end.
         std::thread::sleep(Duration::from_millis(50));
         while let Ok((other, event)) = self.events.try_recv() {
@@ -514,7 +554,11 @@ impl Root {
     fn end(&mut self, signal: i32, code: u8) {
         self.failed.get_or_insert(code);
         self.end_at.get_or_insert_with(|| Instant::now() + END);
-        self.agents.iter().for_each(|agent| agent.send(Down::End { signal, code }));
+        if self.start.take().is_some() {
+            self.agents.iter_mut().for_each(|agent| drop(agent.child.kill()));
+        } else {
+            self.send_all(&Down::End { signal, code });
+        }
     }
 
     fn obey(&mut self, signal: i32) {
@@ -527,35 +571,46 @@ impl Root {
                 self.end(if again { libc::SIGKILL } else { signal }, 128 + signal as u8);
             }
             libc::SIGTSTP => {
-                self.send_all(libc::SIGSTOP);
-                let _ = kill_process(rustix::process::getpid(), Signal::STOP);
-                self.send_all(libc::SIGCONT);
+                // We stop when all have said that they have; otherwise the frame might stay here.
+                self.send_all(&Down::Stop);
             }
-            libc::SIGUSR1 | libc::SIGUSR2 => self.send_all(signal),
+            libc::SIGUSR1 | libc::SIGUSR2 => self.send_all(&Down::Signal(signal)),
             _ => {}
         }
     }
 
-    fn send_all(&self, signal: i32) {
-        self.agents.iter().for_each(|agent| agent.send(Down::Signal(signal)));
+    /// Ctrl-Z: when all ranks have stopped, so do we; whoever continues us continues everybody.
+    fn stop_if_all_have(&mut self) {
+        if !self.agents.iter().all(|agent| agent.is_stopped || agent.is_over()) {
+            return;
+        }
+        let _ = kill_process(rustix::process::getpid(), Signal::STOP);
+        let now = Instant::now();
+        for agent in &mut self.agents {
+            (agent.is_stopped, agent.heard) = (false, now);
+            agent.send(Down::Continue);
+        }
     }
 
     fn look_at_clock(&mut self) {
         let now = Instant::now();
         if now.duration_since(self.pulse) > PULSE {
             self.pulse = now;
-            self.agents.iter().for_each(|agent| agent.send(Down::Alive));
+            self.send_all(&Down::Alive);
         }
         if let Some((seconds, _)) = self.timeout.take_if(|(_, at)| now >= *at) {
             say(&format!("the time of {seconds} s (--timeout) is over; ending the job"));
-            self.send_all(libc::SIGUSR1);
+            self.send_all(&Down::Signal(libc::SIGUSR1));
             self.end(libc::SIGTERM, 124);
         }
         if self.end_at.is_some() {
             return;
         }
         let late = now.duration_since(self.started) > START;
-        let silent = |agent: &&Agent| !agent.is_over() && now.duration_since(agent.heard) > SILENCE;
+        let silent = |agent: &&Agent| {
+            let is_printing = agent.is_printing.load(Ordering::Relaxed);
+            !agent.is_over() && !is_printing && now.duration_since(agent.heard) > SILENCE
+        };
         let sentence = if let Some(agent) = self.agents.iter().find(|agent| late && !agent.has_started) {
             Some(format!(
                 "no agent has started on host {} within {} s by {}",
@@ -564,7 +619,7 @@ impl Root {
                 agent.command
             ))
         } else {
-            let agent = self.agents.iter().filter(|agent| agent.has_started).find(silent);
+            let agent = self.agents.iter().find(|agent| self.start.is_none() && silent(agent));
             agent.map(|agent| {
                 format!("host {} has been silent for {} s; ending the job", agent.name, SILENCE.as_secs())
             })
@@ -576,31 +631,35 @@ impl Root {
 
     /// Passes our standard input on to the agents of those that read it, in a thread that is never waited
     /// for.
-    fn read_input(&self, readers: &[usize]) -> Result<(), Refusal> {
-        if readers.is_empty() {
+    fn read_input(&self, start: &Start) -> Result<(), Refusal> {
+        let reads = |node: u32| {
+            let mut ranks = (0..).zip(&start.node_of);
+            ranks.any(|(rank, of)| *of == node && start.global.stdin.has(rank))
+        };
+        let readers = (0..).zip(&self.agents).filter(|(node, _)| reads(*node));
+        let frames: Vec<Sender<Down>> = readers.map(|(_, agent)| agent.frames.clone()).collect();
+        if frames.is_empty() {
             return Ok(());
         }
-        let frames: Vec<Sender<Down>> =
-            readers.iter().map(|index| self.agents[*index].frames.clone()).collect();
         let credit = self.credit.clone();
+        let terminal =
+            input::terminal().map_err(|error| Refusal::other(format!("cannot read input: {error}")))?;
         let copy = move || {
-            let mut buffer = vec![0; 16 << 10];
-            let mut input = std::io::stdin().lock();
-            loop {
-                let bytes = input.read(&mut buffer).unwrap_or(0);
-                for frames in &frames {
-                    let _ = frames.send(Down::Input(buffer[..bytes].to_vec()));
-                }
-                if bytes == 0 {
-                    return;
-                }
+            // An agent that has ended needs no input.
+            let send = |bytes: &[u8]| {
+                frames.iter().for_each(|frames| drop(frames.send(Down::Input(bytes.to_vec()))))
+            };
+            input::copy(terminal, |bytes| {
                 let (under_way, changed) = &*credit;
                 let mut under_way = under_way.lock().unwrap_or_else(PoisonError::into_inner);
-                *under_way += bytes * frames.len();
+                *under_way += bytes.len() * frames.len();
+                send(bytes);
                 while *under_way > INPUT_BYTES_MAX {
                     under_way = changed.wait(under_way).unwrap_or_else(PoisonError::into_inner);
                 }
-            }
+                true
+            });
+            send(&[]);
         };
         let thread = std::thread::Builder::new().name("input".into()).spawn(copy);
         thread.map(drop).map_err(|error| Refusal::other(format!("cannot start a thread: {error}")))
@@ -619,7 +678,11 @@ impl Root {
         for mut agent in self.agents.drain(..) {
             // Its end of our pipe closes with the sender.
             drop(agent.frames);
-            let _ = agent.child.wait();
+            if wait_briefly(&mut agent.child).is_none() {
+                // Killed, it ends at once.
+                let _ = agent.child.kill();
+                let _ = agent.child.wait();
+            }
         }
     }
 }

@@ -17,18 +17,13 @@ use transport::shm::launcher::{self, Request, Spawn, Spawned};
 use super::arguments::Program;
 use super::cpus;
 use super::hosts;
-use super::job::{Job, Member, World};
+use super::job::{Job, World};
 use super::start::Place;
 
 impl Job {
     /// Answers all requests that are there.
     pub(super) fn serve(&mut self) {
-        let ranks: Vec<u32> = self
-            .living
-            .values()
-            .filter_map(|member| if let Member::Rank(rank) = member { Some(*rank) } else { None })
-            .collect();
-        for rank in ranks {
+        for (rank, _) in self.living_ranks() {
             if self.page(rank).ask.state.load(Ordering::Acquire) == Ask::ASKED {
                 // A rank whose memory makes no sense gets no answer.
                 let _ = self.answer(rank);
@@ -183,11 +178,7 @@ impl Job {
 
     /// Gives back the ranks of spawned worlds that have ended in order, and to which nobody who lives is connected.
     fn forget_ended(&mut self) {
-        let living: Vec<u32> = self
-            .living
-            .values()
-            .filter_map(|member| if let Member::Rank(rank) = member { Some(*rank) } else { None })
-            .collect();
+        let living: Vec<u32> = self.living_ranks().into_iter().map(|(rank, _)| rank).collect();
         let segment = &self.segment;
         let leads = |rank: u32, world: u32| {
             segment.local(rank).is_some_and(|rank| segment.rank(rank).connected.has(world))
