@@ -42,8 +42,8 @@ def standard_input_goes_to_those_who_read_it():
     with tempfile.TemporaryFile() as source:
         source.write(b"x" * 2_000_000)
         source.seek(0)
-        # A rank that does not read to the end keeps no other one from it.
-        reads = "if [ $OMPI_COMM_WORLD_RANK = 0 ]; then head -c 1; exec <&-; sleep 2; else wc -c; fi"
+        # A rank that stops reading when all that may be under way is meant for it keeps no other one from its input.
+        reads = "if [ $OMPI_COMM_WORLD_RANK = 0 ]; then head -c 1; sleep 1; exec <&-; sleep 1; else wc -c; fi"
         code, output = on_nodes("-s", "all", "sh", "-c", reads, stdin=source)
         expect(code == 0 and "2000000" in output, f"{code}\n{output}")
 

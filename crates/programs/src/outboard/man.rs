@@ -24,7 +24,10 @@ impl Man {
             clap_mangen::Man::new(crate::mpirun::command()).render(&mut page)?;
             page.extend_from_slice(environment().as_bytes());
             std::fs::write(self.to.join("mpirun.1"), page)?;
-            std::fs::write(self.to.join("mpiexec.1"), ".so man1/mpirun.1\n")
+            for name in ["mpiexec.1", "mpirun_rsh.1"] {
+                std::fs::write(self.to.join(name), ".so man1/mpirun.1\n")?;
+            }
+            Ok(())
         };
         write().map_err(|error| format!("cannot write manual pages to {}: {error}", self.to.display()))?;
         Ok(String::new())
@@ -63,7 +66,7 @@ mod tests {
         for word in ["genv", "proxy\\-cores", "OUTBOARD_OFFLOAD", "Exit code"] {
             assert!(page.contains(word), "{word}");
         }
-        for name in ["mpiexec.1", "outboard.1", "outboard-top.1", "outboard-info.1"] {
+        for name in ["mpiexec.1", "mpirun_rsh.1", "outboard.1", "outboard-top.1", "outboard-info.1"] {
             assert!(folder.join(name).exists(), "{name}");
         }
         assert_eq!(escaped(".a\\b-c"), "\\&.a\\eb\\-c");
