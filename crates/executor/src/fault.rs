@@ -85,7 +85,7 @@ impl Fault {
                 format!("rank {peer} contributes more than the {expected} bytes that rank {me} expects"),
             ),
             Fault::Lost { peer } => {
-                Error::new(Class::ProcAborted, format!("the connection to rank {peer} is lost"))
+                Error::new(Class::ProcAborted, format!("the connection of rank {me} to rank {peer} is lost"))
             }
             Fault::Unreachable { peer, code } => Error::new(
                 Class::Buffer,

@@ -335,7 +335,10 @@ impl Net {
         }
         match peer.fault.take() {
             None => Ok(None),
-            Some(fault) => fail!(Class::ProcAborted, "the connection is lost: {fault}"),
+            Some(fault) => {
+                let rank = self.rank;
+                fail!(Class::ProcAborted, "the connection of rank {rank} to rank {number} is lost: {fault}")
+            }
         }
     }
 
