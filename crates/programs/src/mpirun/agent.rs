@@ -298,8 +298,8 @@ impl Job {
     }
 }
 
-/// What `mpirun` passes on of its standard input, piece by piece. It hears how much was taken, also of what no rank reads any more, so
-/// that its other readers go on.
+/// What `mpirun` passes on of its standard input, piece by piece. It hears how much was taken, also of what
+/// no rank reads any more, so that its other readers go on.
 pub struct Pieces {
     from: Receiver<Vec<u8>>,
     rest: Cursor<Vec<u8>>,

@@ -1,5 +1,5 @@
-//! The hosts that the environment names, where the command line names none: an allocation of Slurm, or the list that
-//! Kubeflow's MPI operator sets for MPICH, Intel MPI and Open MPI.
+//! The hosts that the environment names, where the command line names none: an allocation of Slurm, or the
+//! list that Kubeflow's MPI operator sets for MPICH, Intel MPI and Open MPI.
 //!
 //! Read next: `hosts.rs`.
 

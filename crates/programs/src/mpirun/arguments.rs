@@ -1,27 +1,29 @@
-//! The command line, as users of MPICH and Open MPI type it: options of one or two dashes, programs parted by `:`.
+//! The command line, as users of MPICH and Open MPI type it: options of one or two dashes, programs parted by
+//! `:`.
 //!
-//! clap knows options of several letters with two dashes only, and cannot tell an option of ours behind the program's name
-//! from one of the program. So the words before each program are brought into clap's form first, with clap's own table of
-//! our options, and everything from the program on is left alone.
+//! clap knows options of several letters with two dashes only, and cannot tell an option of ours behind the
+//! program's name from one of the program. So the words before each program are brought into clap's form
+//! first, with clap's own table of our options, and everything from the program on is left alone.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::builder::ValueRange;
 use clap::error::ErrorKind;
-use clap::{Arg, Args, CommandFactory, Parser, ValueEnum};
+use clap::{Args, CommandFactory, Parser, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use super::allocation;
 use super::binding::{Bind, Map};
-use super::hosts::{self, Deal, Hosts};
+use super::hosts::{self, Deal, Hosts, Placement};
 use super::others::{REFUSED, WITHOUT_EFFECT};
+use super::words::{Leading, leading};
 use super::{cpus, serve};
 
 /// Run an MPI program on this machine, or on several hosts.
 ///
-/// Starts COUNT processes of PROGRAM, and of further programs after a `:`, as the ranks of one MPI_COMM_WORLD.
-/// Options of several letters may be written with one dash. Options before the first program hold for all.
+/// Starts COUNT processes of PROGRAM, and of further programs after a `:`, as the ranks of one
+/// MPI_COMM_WORLD. Options of several letters may be written with one dash. Options before the first program
+/// hold for all.
 #[derive(Parser, Debug)]
 #[command(name = "mpirun", version = concat!("(Outboard) ", env!("CARGO_PKG_VERSION")), arg_required_else_help = true, max_term_width = 110)]
 #[command(override_usage = "mpirun [OPTIONS] PROGRAM [ARGUMENT]... [: [OPTIONS] PROGRAM [ARGUMENT]...]...")]
@@ -45,11 +47,12 @@ pub struct Global {
     /// Read the options and programs from a file, a line for each program. Also: --app.
     #[arg(long, alias = "app", value_name = "FILE")]
     configfile: Option<PathBuf>,
-    /// Bind each rank to a core of its own or to the socket, numa, l3cache, ... around it (core:2: to two cores), or not at all
-    /// (none). Default: core if the ranks fill the cores that are given.
+    /// Bind each rank to a core of its own or to the socket, numa, l3cache, ... around it (core:2: to two
+    /// cores), or not at all (none). Default: core if the ranks fill the cores that are given.
     #[arg(long, alias = "binding", value_name = "WHERE")]
     pub bind_to: Option<Bind>,
-    /// Let ranks take turns among sockets, numa, l3cache, ...; :PE=4 gives every rank 4 cores, ppr:2:socket puts 2 ranks on each.
+    /// Let ranks take turns among sockets, numa, l3cache, ...; :PE=4 gives every rank 4 cores, ppr:2:socket
+    /// puts 2 ranks on each.
     #[arg(long, value_name = "BY", default_value = "core", hide_default_value = true)]
     pub map_by: Map,
     /// Accepted: slot, core, hwthread, node and fill. Ranks are numbered in the order of --map-by.
@@ -61,7 +64,8 @@ pub struct Global {
     /// Say where every rank runs. Also: --display-map.
     #[arg(long, aliases = ["display-map", "display-devel-map"])]
     pub report_bindings: bool,
-    /// Start N proxies: processes that carry out collectives while the ranks compute. They take the last cores.
+    /// Start N proxies: processes that carry out collectives while the ranks compute. They take the last
+    /// cores.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=4096))]
     pub proxies: u32,
     /// The cores of the proxies, as 3 or 2,6-7; ranks keep off them.
@@ -91,7 +95,8 @@ pub struct Global {
     /// Which ranks read standard input: all, none, or ranks as 0 or 1,3-4. Default: 0.
     #[arg(short = 's', long, value_name = "RANKS", default_value = "0", hide_default_value = true, value_parser = readers)]
     pub stdin: Readers,
-    /// The value of MPI_UNIVERSE_SIZE: a number, SYSTEM (the cores) or INFINITE. Default: the ranks, or the slots of the hosts.
+    /// The value of MPI_UNIVERSE_SIZE: a number, SYSTEM (the cores) or INFINITE. Default: the ranks, or the
+    /// slots of the hosts.
     #[arg(long, value_name = "SIZE", value_parser = universe)]
     pub usize: Option<Universe>,
     /// End the job after so many seconds, with exit code 124, and say what its ranks waited for.
@@ -100,7 +105,8 @@ pub struct Global {
     /// Say what is started where, and which options have no effect.
     #[arg(short, long)]
     pub verbose: bool,
-    /// What starts processes on other hosts. Default: srun inside an allocation of Slurm, else ssh. Also: --bootstrap.
+    /// What starts processes on other hosts. Default: srun inside an allocation of Slurm, else ssh. Also:
+    /// --bootstrap.
     #[arg(long, alias = "bootstrap", value_name = "NAME")]
     pub launcher: Option<Launcher>,
     /// The command that does it, called as `CMD [OPTIONS] HOST COMMAND`. Also: --bootstrap-exec.
@@ -254,7 +260,8 @@ pub struct Program {
 }
 
 impl Arguments {
-    /// Understands a command line, without the name of `mpirun` itself. The error prints itself; `--help` is one too.
+    /// Understands a command line, without the name of `mpirun` itself. The error prints itself; `--help` is
+    /// one too.
     pub fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
         let words = with_file(words)?;
         let mut parts = words.split(|word| word == ":");
@@ -316,34 +323,6 @@ impl Arguments {
 impl Local {
     fn hosts(&self) -> Option<&Hosts> {
         self.hosts.as_ref().or(self.hostfile.as_ref())
-    }
-}
-
-/// Which rank runs where, as programs are added one after the other.
-#[derive(Default)]
-struct Placement {
-    nodes: Vec<String>,
-    node_of: Vec<u32>,
-    /// Lists of hosts, and how many ranks each has got.
-    dealt: Vec<(Hosts, u32)>,
-}
-
-impl Placement {
-    fn add(&mut self, hosts: &Hosts, ranks: u32, how: Deal) {
-        let at = self.dealt.iter().position(|(other, _)| other == hosts).unwrap_or_else(|| {
-            self.dealt.push((hosts.clone(), 0));
-            self.dealt.len() - 1
-        });
-        let before = self.dealt[at].1;
-        self.dealt[at].1 += ranks;
-        for index in hosts::deal(hosts, before + ranks, how).split_off(before as usize) {
-            let name = &hosts.0[index as usize].name;
-            let node = self.nodes.iter().position(|node| node == name).unwrap_or_else(|| {
-                self.nodes.push(name.clone());
-                self.nodes.len() - 1
-            });
-            self.node_of.push(node as u32);
-        }
     }
 }
 
@@ -436,104 +415,6 @@ fn with_file(words: &[OsString]) -> Result<Vec<OsString>, clap::Error> {
         return Ok(all);
     }
     Ok(words.to_vec())
-}
-
-/// An option before the program.
-enum Leading {
-    /// One of ours as clap wants it written, with its values, and which words it took.
-    Ours { name: String, values: Vec<OsString>, at: std::ops::Range<usize> },
-    /// One of others, and why it has no effect.
-    Idle(String),
-}
-
-/// The options before the program, and where the program begins.
-fn leading(words: &[OsString], command: &clap::Command) -> Result<(Vec<Leading>, usize), clap::Error> {
-    let mut all = Vec::new();
-    let mut at = 0;
-    while let Some(word) = words.get(at) {
-        let text = word.to_str().unwrap_or("");
-        if !text.starts_with('-') || text.len() < 2 {
-            break;
-        }
-        let start = at;
-        at += 1;
-        if text == "--" {
-            break;
-        }
-        let bare = text.trim_start_matches('-');
-        let (name, glued) = bare.split_once('=').map_or((bare, None), |(name, value)| (name, Some(value)));
-        if let Some((_, instead)) = REFUSED.iter().find(|(names, _)| names.contains(&name)) {
-            let sentence = format!("{text} is not an option of Outboard: {instead}\n");
-            return Err(command.clone().error(ErrorKind::UnknownArgument, sentence));
-        }
-        if let Some((_, values, why)) = WITHOUT_EFFECT.iter().find(|(names, ..)| names.contains(&name)) {
-            at = (at + values - usize::from(glued.is_some() && *values > 0)).min(words.len());
-            let told: Vec<_> = words[start..at].iter().map(|word| word.to_string_lossy()).collect();
-            all.push(Leading::Idle(format!("{} has no effect: {why}", told.join(" "))));
-            continue;
-        }
-        let Some((name, arg)) = find(command, name, !text.starts_with("--")) else {
-            let name = if is_short(text, command) { text.into() } else { format!("--{bare}") };
-            all.push(Leading::Ours { name, values: Vec::new(), at: start..at });
-            continue;
-        };
-        let mut wanted = arg.get_num_args().unwrap_or(ValueRange::EMPTY).min_values();
-        let mut values: Vec<OsString> = glued.map(OsString::from).into_iter().collect();
-        wanted = wanted.saturating_sub(values.len());
-        while wanted > 0 {
-            let Some(value) = words.get(at) else { break };
-            (at, wanted) = (at + 1, wanted - 1);
-            match value.to_str().and_then(|text| text.split_once('=')) {
-                // `-env NAME=VALUE` for `-env NAME VALUE`.
-                Some((name, value)) if wanted == 1 => {
-                    values.extend([name.into(), value.into()]);
-                    break;
-                }
-                _ => values.push(value.clone()),
-            }
-        }
-        all.push(Leading::Ours { name, values, at: start..at });
-    }
-    Ok((all, at))
-}
-
-/// Whether a word is what one dash and one letter allow: `-n4`, `-xNAME=VALUE`, `-lv`; and not a name that we do not know, of which
-/// the first letter would be taken for `-h`.
-fn is_short(text: &str, command: &clap::Command) -> bool {
-    let Some((letter, rest)) = text.strip_prefix('-').and_then(|text| text.split_at_checked(1)) else {
-        return false;
-    };
-    match letter {
-        "n" | "c" | "N" => rest.parse::<i64>().is_ok(),
-        "x" => rest.contains('='),
-        "C" | "f" => rest.contains('/'),
-        "-" => false,
-        _ => {
-            let flag = |letter: char| {
-                let arg = command.get_arguments().find(|arg| arg.get_short() == Some(letter));
-                arg.is_some_and(|arg| matches!(arg.get_action(), clap::ArgAction::SetTrue))
-            };
-            text[1..].chars().all(flag)
-        }
-    }
-}
-
-/// The option of that name, long or (where `short` may be) of one letter, as clap wants it written.
-fn find<'a>(command: &'a clap::Command, name: &str, short: bool) -> Option<(String, &'a Arg)> {
-    let letter = name.chars().next().filter(|_| short && name.chars().count() == 1);
-    command.get_arguments().find_map(|arg| {
-        let aliases = arg.get_all_aliases().unwrap_or_default();
-        let shorts = arg.get_all_short_aliases().unwrap_or_default();
-        if arg.get_long() == Some(name) || aliases.contains(&name) {
-            Some((format!("--{name}"), arg))
-        } else if letter.is_some()
-            && (arg.get_short() == letter || shorts.iter().any(|&short| Some(short) == letter))
-        {
-            Some((format!("-{name}"), arg))
-        } else {
-            None
-        }
-    })
 }
 
 #[cfg(test)]

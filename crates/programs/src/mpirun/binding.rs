@@ -1,4 +1,5 @@
-//! Where ranks are to run, in the words of MPICH (`-bind-to core:2`) and of Open MPI (`--map-by ppr:2:socket:PE=4`).
+//! Where ranks are to run, in the words of MPICH (`-bind-to core:2`) and of Open MPI (`--map-by
+//! ppr:2:socket:PE=4`).
 
 use std::str::FromStr;
 
@@ -18,7 +19,8 @@ pub struct Bind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "String")]
 pub struct Map {
-    /// Ranks take turns among the instances of this resource; of Core, PU and Machine there is nothing to take turns among.
+    /// Ranks take turns among the instances of this resource; of Core, PU and Machine there is nothing to
+    /// take turns among.
     pub by: &'static str,
     /// So many ranks per instance, and then the next instance (`ppr`).
     pub each: Option<u32>,

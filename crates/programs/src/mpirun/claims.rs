@@ -1,7 +1,8 @@
 //! Which cores living jobs have taken, so that the next job takes others.
 //!
-//! A taken core is an abstract socket that `mpirun` has bound and never uses: the kernel gives a name to one process only, whoever its
-//! user is, frees it when that ends, however it ends, and nothing lies anywhere. Jobs see each other within a network namespace.
+//! A taken core is an abstract socket that `mpirun` has bound and never uses: the kernel gives a name to one
+//! process only, whoever its user is, frees it when that ends, however it ends, and nothing lies anywhere.
+//! Jobs see each other within a network namespace.
 
 use std::io::ErrorKind;
 use std::os::linux::net::SocketAddrExt;

@@ -66,10 +66,10 @@ impl Want<'_> {
     }
 }
 
-/// Distributes ranks and proxies over `cores`. Without a word from the user, processes are bound if each can have a cpu and they
-/// fill all that we were given: fewer are better placed by the kernel, which knows what else runs. Proxies take the last cores,
-/// or `proxy_cores`, and ranks keep off those as long as any other is left, however many they are: a proxy that polls on a rank's
-/// core takes half of it.
+/// Distributes ranks and proxies over `cores`. Without a word from the user, processes are bound if each can
+/// have a cpu and they fill all that we were given: fewer are better placed by the kernel, which knows what
+/// else runs. Proxies take the last cores, or `proxy_cores`, and ranks keep off those as long as any other is
+/// left, however many they are: a proxy that polls on a rank's core takes half of it.
 pub fn plan(cores: &[Core], want: &Want) -> Result<Plan, String> {
     let cpus: Vec<usize> = cores.iter().flatten().copied().collect();
     let bind = want.bind;
@@ -87,7 +87,8 @@ pub fn plan(cores: &[Core], want: &Want) -> Result<Plan, String> {
         None => !want.crowded && processes >= want.given && processes <= cpus.len(),
     };
     let to = bind.and_then(|bind| bind.to).unwrap_or("Core");
-    // With enough cores everybody gets a whole one; else hardware threads are dealt out, one of each core first.
+    // With enough cores everybody gets a whole one; else hardware threads are dealt out, one of each core
+    // first.
     let threads = want.threads || to == "PU" || want.map.by == "PU";
     let units: Vec<Vec<usize>> = if processes <= cores.len() && !threads {
         cores.to_vec()
@@ -321,7 +322,8 @@ mod tests {
         assert_eq!(of(2, "slot:PE=2").unwrap().ranks, [[0, 1], [2, 3]]);
         assert!(of(1, "slot:PE=6").unwrap_err().contains("6 cores"));
         assert_eq!(mapped(&cores, &map("ppr:1:core"), 1), cores);
-        // Every cpu is an L1 cache of its own, where the kernel tells, so turns among them are the cores in order.
+        // Every cpu is an L1 cache of its own, where the kernel tells, so turns among them are the cores in
+        // order.
         assert_eq!(mapped(&singles(&[0, 1]), &map("l1cache:PE=1"), 1), singles(&[0, 1]));
         assert_eq!(instances("Machine", &cores), 1);
         assert_eq!(around(vec![1], "Machine", &[0, 1]), [0, 1]);

@@ -1,7 +1,7 @@
 //! What every rank waits for, on SIGUSR1: the first question when a program hangs.
 //!
-//! A rank that waits in a call of MPI is asked and answers in full. One that computes, or is stopped, cannot; its page says
-//! what it last waited for.
+//! A rank that waits in a call of MPI is asked and answers in full. One that computes, or is stopped, cannot;
+//! its page says what it last waited for.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

@@ -1,7 +1,8 @@
-//! Whether a program uses the library of another MPI. Its processes never join the job: each would run as a job of one rank, in silence.
+//! Whether a program uses the library of another MPI. Its processes never join the job: each would run as a
+//! job of one rank, in silence.
 //!
-//! A thread looks into the memory map of the first process of each program, and of its descendants (a script's program), until the process
-//! joins or ends: often at first, since that library is loaded early.
+//! A thread looks into the memory map of the first process of each program, and of its descendants (a
+//! script's program), until the process joins or ends: often at first, since that library is loaded early.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -26,7 +27,8 @@ pub struct Suspect {
     pub program: String,
 }
 
-/// Looks at the suspects of a world of so many ranks until each has joined or ended; says what it finds, once.
+/// Looks at the suspects of a world of so many ranks until each has joined or ended; says what it finds,
+/// once.
 pub fn watch(segment: Segment, mut suspects: Vec<Suspect>, size: u32) -> std::io::Result<()> {
     // One process of any MPI is a job of one rank.
     if size < 2 {

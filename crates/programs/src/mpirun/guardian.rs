@@ -1,9 +1,9 @@
-//! What is left of a job when `mpirun` itself is killed: the kernel ends its children (PDEATHSIG), and the guardian, a
-//! small process of its own, ends what those had started.
+//! What is left of a job when `mpirun` itself is killed: the kernel ends its children (PDEATHSIG), and the
+//! guardian, a small process of its own, ends what those had started.
 //!
-//! The guardian holds one end of a pipe. An orderly end says so through it; a pipe that ends without a word means that
-//! `mpirun` was killed. All that ever descended from the job carries its random `OUTBOARD_JOB_ID` in its environment, also
-//! what has left its process group, session or parent.
+//! The guardian holds one end of a pipe. An orderly end says so through it; a pipe that ends without a word
+//! means that `mpirun` was killed. All that ever descended from the job carries its random `OUTBOARD_JOB_ID`
+//! in its environment, also what has left its process group, session or parent.
 
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
@@ -29,8 +29,8 @@ impl Guardian {
     pub fn start(id: &str) -> std::io::Result<Guardian> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg(WORD).arg(id);
-        // Not in our process group, so that Ctrl-C leaves it; without our streams, so that nobody waits for it to close
-        // them; and never mistaken for a member of the job in which this `mpirun` may itself run.
+        // Not in our process group, so that Ctrl-C leaves it; without our streams, so that nobody waits for
+        // it to close them; and never mistaken for a member of the job in which this `mpirun` may itself run.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         command.env_remove(JOB_ID);
         let mut child = command.spawn()?;
@@ -82,8 +82,8 @@ fn members(id: &str) -> Vec<Pid> {
         .collect()
 }
 
-/// Whether a process was started with the id of a job in its environment. Of one that has ended, or is another user's, that cannot
-/// be read.
+/// Whether a process was started with the id of a job in its environment. Of one that has ended, or is
+/// another user's, that cannot be read.
 pub fn carries(pid: i32, id: &str) -> bool {
     let variable = format!("{JOB_ID}={id}");
     let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();

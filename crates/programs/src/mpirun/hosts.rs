@@ -122,6 +122,37 @@ pub fn deal(hosts: &Hosts, ranks: u32, how: Deal) -> Vec<u32> {
     (0..ranks as usize).map(|rank| once[rank % once.len()]).collect()
 }
 
+/// Which rank runs where, as programs are added one after the other.
+#[derive(Default)]
+pub struct Placement {
+    /// The hosts that have ranks.
+    pub nodes: Vec<String>,
+    /// The place of each rank's host in `nodes`.
+    pub node_of: Vec<u32>,
+    /// Lists of hosts, and how many ranks each has got.
+    dealt: Vec<(Hosts, u32)>,
+}
+
+impl Placement {
+    /// Places so many more ranks.
+    pub fn add(&mut self, hosts: &Hosts, ranks: u32, how: Deal) {
+        let at = self.dealt.iter().position(|(other, _)| other == hosts).unwrap_or_else(|| {
+            self.dealt.push((hosts.clone(), 0));
+            self.dealt.len() - 1
+        });
+        let before = self.dealt[at].1;
+        self.dealt[at].1 += ranks;
+        for index in deal(hosts, before + ranks, how).split_off(before as usize) {
+            let name = &hosts.0[index as usize].name;
+            let node = self.nodes.iter().position(|node| node == name).unwrap_or_else(|| {
+                self.nodes.push(name.clone());
+                self.nodes.len() - 1
+            });
+            self.node_of.push(node as u32);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

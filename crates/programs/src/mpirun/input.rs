@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::agent;
 use super::arguments::Readers;
 
-/// What a rank reads: our own standard input itself, if no other rank reads it, or a pipe that [`pump`] fills. A rank leads a process
-/// group of its own, and a terminal would stop it if it read there.
+/// What a rank reads: our own standard input itself, if no other rank reads it, or a pipe that [`pump`]
+/// fills. A rank leads a process group of its own, and a terminal would stop it if it read there.
 pub fn for_rank(rank: u32, readers: &Readers) -> Stdio {
     match readers {
         readers if !readers.has(rank) => Stdio::null(),
@@ -25,7 +25,8 @@ pub fn terminal() -> std::io::Result<impl FnMut(&mut [u8]) -> std::io::Result<us
     Ok(move |buffer: &mut [u8]| terminal.read(buffer))
 }
 
-/// Copies what `read` brings to all `ranks` until it or all of them end, in a thread that is never waited for.
+/// Copies what `read` brings to all `ranks` until it or all of them end, in a thread that is never waited
+/// for.
 pub fn pump(
     mut ranks: Vec<ChildStdin>,
     read: impl FnMut(&mut [u8]) -> std::io::Result<usize> + Send + 'static,
@@ -45,7 +46,8 @@ pub fn copy(mut read: impl FnMut(&mut [u8]) -> std::io::Result<usize>, mut each:
             Ok(0) => return,
             Ok(bytes) if each(&buffer[..bytes]) => {}
             Ok(_) => return,
-            // While we run in the background (SIGTTIN being blocked) a read fails; later we may be in front again.
+            // While we run in the background (SIGTTIN being blocked) a read fails; later we may be in front
+            // again.
             Err(_) => std::thread::sleep(Duration::from_millis(300)),
         }
     }

@@ -1,8 +1,9 @@
-//! `mpirun`: makes the job's memory, starts proxies and ranks, passes their output on, and sees that all of it ends.
+//! `mpirun`: makes the job's memory, starts proxies and ranks, passes their output on, and sees that all of
+//! it ends.
 //!
-//! Read next: `arguments.rs` (the command line), `start.rs` (one child), `job.rs` (the watch over all of them),
-//! `binding.rs` and `cpus.rs` (who runs where), `serve.rs` (what ranks ask for), `deadlock.rs` (what they wait for),
-//! `foreign.rs` (programs of another MPI), `output.rs`, `guardian.rs`.
+//! Read next: `arguments.rs` (the command line), `start.rs` (one child), `job.rs` (the watch over all of
+//! them), `binding.rs` and `cpus.rs` (who runs where), `serve.rs` (what ranks ask for), `deadlock.rs` (what
+//! they wait for), `foreign.rs` (programs of another MPI), `output.rs`, `guardian.rs`.
 
 mod adopt;
 mod agent;
@@ -10,8 +11,10 @@ mod allocation;
 pub mod arguments;
 pub mod binding;
 mod claims;
+mod connection;
 pub mod cpus;
 pub mod deadlock;
+mod end;
 mod foreign;
 mod frame;
 mod guardian;
@@ -25,15 +28,17 @@ mod rsh;
 mod serve;
 mod start;
 pub mod trace;
+mod words;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use settings::agree;
+use settings::{Settings, agree};
 use sys::signal::Signals;
-use transport::shm::Shape;
+use transport::shm::{Segment, Shape};
 
 use agent::Upstream;
 use arguments::{Arguments, Global, Program, Universe};
@@ -44,8 +49,8 @@ use job::{Job, Options};
 use output::Style;
 use start::{Refusal, Setup};
 
-/// The program: runs what `words` say in the form that belongs to `name`, by which it was called, and returns the
-/// exit code.
+/// The program: runs what `words` say in the form that belongs to `name`, by which it was called, and returns
+/// the exit code.
 pub fn run(name: &OsStr, mut words: Vec<OsString>) -> u8 {
     if Path::new(name).file_name().is_some_and(|name| name == "mpirun_rsh") {
         words = rsh::translated(&words);
@@ -144,10 +149,45 @@ fn prepare(
         say(&warning);
     }
 
+    let (segment, fd) = memory(global, ranks, share, &settings, &plan)?;
+    let universe = match global.usize {
+        Some(Universe::Size(size)) => Some(size),
+        Some(Universe::System) => Some(cores.len() as u32),
+        Some(Universe::Infinite) => Some(segment.shape().ranks),
+        None => share.universe,
+    };
+    let setup = Setup {
+        fd,
+        id: Setup::new_id(),
+        genv: global.genv(),
+        readers: global.stdin.clone(),
+        pty: global.pty,
+        universe,
+        trace: Setup::trace_path(&settings),
+    };
+    let options = Options {
+        timeout: global.timeout,
+        style: style(global),
+        verbose: global.verbose,
+        report: global.report_bindings,
+    };
+    let mut job = Job::new(options, segment, signals, setup, share.local.clone());
+    job.upstream = upstream;
+    job.run(programs, &plan)
+}
+
+/// The job's memory on this host, and the descriptor for children.
+fn memory(
+    global: &Global,
+    ranks: u32,
+    share: &Share,
+    settings: &Settings,
+    plan: &Plan,
+) -> Result<(Segment, OwnedFd), Refusal> {
     let spawned = if share.start.is_none() { settings.spawn_ranks_max as u32 } else { 0 };
     let sparse = Shape::sparse(ranks, spawned, global.proxies);
     let shape = Shape { arena_bytes: settings.arena_bytes.unwrap_or(sparse.arena_bytes), ..sparse };
-    let (segment, fd) = boot::create(shape, &agree::told_of(&variables, agree::LAUNCHER))
+    let (segment, fd) = boot::create(shape, &agree::told_of(&job_variables(global), agree::LAUNCHER))
         .map_err(|error| Refusal::other(error.to_string()))?;
     if let Some(start) = share.start {
         segment.set_nodes(start.node, start.nodes.len() as u32, &start.node_of, start.secret);
@@ -165,38 +205,22 @@ fn prepare(
     boot::set_tuning(segment.job(), &found.tuning);
     sys::memory::inheritable(&fd, false)
         .map_err(|error| Refusal::other(format!("cannot keep the job's memory: {error}")))?;
+    Ok((segment, fd))
+}
 
-    let universe = match global.usize {
-        Some(Universe::Size(size)) => Some(size),
-        Some(Universe::System) => Some(cores.len() as u32),
-        Some(Universe::Infinite) => Some(shape.ranks),
-        None => share.universe,
-    };
-    let setup = Setup {
-        fd,
-        id: Setup::new_id(),
-        genv: global.genv(),
-        readers: global.stdin.clone(),
-        pty: global.pty,
-        universe,
-        trace: Setup::trace_path(&settings),
-    };
+/// How lines of output are shown.
+fn style(global: &Global) -> Style {
     let file = |pattern: &Option<String>, ending: &str| {
         let named =
             global.output_filename.as_ref().map(|name| format!("{}.%r.{ending}", name.replace('%', "%%")));
         pattern.clone().or(named)
     };
-    let style = Style {
+    Style {
         label: global.label,
         tag: global.tag_output,
         stamp: global.timestamp_output,
         files: [file(&global.outfile_pattern, "out"), file(&global.errfile_pattern, "err")],
-    };
-    let options =
-        Options { timeout: global.timeout, style, verbose: global.verbose, report: global.report_bindings };
-    let mut job = Job::new(options, segment, signals, setup, share.local.clone());
-    job.upstream = upstream;
-    job.run(programs, &plan)
+    }
 }
 
 /// Who runs where: on cores that no other job has, if there are enough.

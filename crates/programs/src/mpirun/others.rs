@@ -1,4 +1,5 @@
-//! Options of MPICH, Intel MPI and Open MPI that are not done: those that may stand in a command, and those that may not.
+//! Options of MPICH, Intel MPI and Open MPI that are not done: those that may stand in a command, and those
+//! that may not.
 
 /// Options of others that change nothing on one machine: their names, how many values they have, and why.
 pub const WITHOUT_EFFECT: [(&[&str], usize, &str); 9] = [

@@ -1,7 +1,7 @@
 //! What ranks print, passed on line by line: lines of different ranks never mix, and can begin with the rank.
 //!
-//! One thread reads all pipes. It is not the thread that watches processes, so a reader of ours that stalls (`| less`)
-//! cannot keep Ctrl-C or a dead rank from being seen.
+//! One thread reads all pipes. It is not the thread that watches processes, so a reader of ours that stalls
+//! (`| less`) cannot keep Ctrl-C or a dead rank from being seen.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -200,8 +200,8 @@ impl Forwarder {
         let _ = rustix::io::write(&self.wake, &[0]);
     }
 
-    /// Waits until all that ranks wrote is passed on. To be called when no rank lives any more: what some surviving
-    /// descendant may still write is not waited for.
+    /// Waits until all that ranks wrote is passed on. To be called when no rank lives any more: what some
+    /// surviving descendant may still write is not waited for.
     pub fn finish(self) {
         self.shared.stop.store(true, Ordering::Release);
         self.wake();
@@ -301,8 +301,8 @@ fn close(stream: &mut Stream) {
     }
 }
 
-/// Writes whole lines. If nobody reads our stream any more, the ranks' ends are closed, so that they get SIGPIPE as
-/// they would without us.
+/// Writes whole lines. If nobody reads our stream any more, the ranks' ends are closed, so that they get
+/// SIGPIPE as they would without us.
 fn write(stream: &Stream, lines: &[u8]) {
     let sink = &stream.sink;
     let written = if stream.is_plain() {

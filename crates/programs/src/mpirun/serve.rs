@@ -1,7 +1,9 @@
-//! What ranks ask of `mpirun`: to start processes (MPI 5.0, section 11.8), and to keep names of ports (section 11.9.4).
+//! What ranks ask of `mpirun`: to start processes (MPI 5.0, section 11.8), and to keep names of ports
+//! (section 11.9.4).
 //!
-//! A rank writes its request into its arena, and sends us SIGCHLD, for which we look anyway. A new world gets a run of ranks of
-//! the segment that nobody uses: never used, or left in order by a world with which nobody is connected any more.
+//! A rank writes its request into its arena, and sends us SIGCHLD, for which we look anyway. A new world gets
+//! a run of ranks of the segment that nobody uses: never used, or left in order by a world with which nobody
+//! is connected any more.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -127,8 +129,8 @@ impl Job {
         self.signal_world(first, Signal::KILL);
     }
 
-    /// How many processes each program gets: what was asked for, or with the info key `soft` (MPI 5.0, section 11.8.4) the most that it
-    /// allows and that find room.
+    /// How many processes each program gets: what was asked for, or with the info key `soft` (MPI 5.0,
+    /// section 11.8.4) the most that it allows and that find room.
     fn counts(&mut self, spawn: &Spawn) -> Result<Vec<u64>> {
         let mut room = self.places_free();
         let mut counts = Vec::new();
@@ -176,7 +178,8 @@ impl Job {
             .find(|first| (*first..first + size).all(free))
     }
 
-    /// Gives back the ranks of spawned worlds that have ended in order, and to which nobody who lives is connected.
+    /// Gives back the ranks of spawned worlds that have ended in order, and to which nobody who lives is
+    /// connected.
     fn forget_ended(&mut self) {
         let living: Vec<u32> = self.living_ranks().into_iter().map(|(rank, _)| rank).collect();
         let segment = &self.segment;
@@ -190,7 +193,8 @@ impl Job {
         });
     }
 
-    /// The programs with what their infos say: `wdir`, `path`, `host`, and `env`, lines of NAME=VALUE (MPI 5.0, section 11.8.4).
+    /// The programs with what their infos say: `wdir`, `path`, `host`, and `env`, lines of NAME=VALUE (MPI
+    /// 5.0, section 11.8.4).
     fn programs(&self, asker: u32, spawn: &Spawn) -> Result<Vec<Program>> {
         let asker = self.page(asker).first.load(Ordering::Relaxed);
         let inherited = self.worlds.iter().find(|world| world.first == asker);
@@ -232,8 +236,8 @@ impl Job {
     }
 }
 
-/// The program that a name means: in one of the folders of the info key `path`, in the folder where it starts, where the parent
-/// stands, or else as a shell would find it.
+/// The program that a name means: in one of the folders of the info key `path`, in the folder where it
+/// starts, where the parent stands, or else as a shell would find it.
 pub(super) fn found(name: &OsString, path: Option<&str>, stand: &Path, directory: &Path) -> OsString {
     let is_program = |path: &PathBuf| path.is_file();
     let folders =
@@ -249,7 +253,8 @@ pub(super) fn found(name: &OsString, path: Option<&str>, stand: &Path, directory
     }
 }
 
-/// The numbers that `soft` allows: a list of numbers and of ranges first:last or first:last:stride, as for MPI_Group_range_incl.
+/// The numbers that `soft` allows: a list of numbers and of ranges first:last or first:last:stride, as for
+/// MPI_Group_range_incl.
 fn soft_counts(text: &str) -> Result<Vec<u64>> {
     let wrong =
         || Error::new(Class::Spawn, format!("the info key soft: {text:?} is no list of numbers and ranges"));

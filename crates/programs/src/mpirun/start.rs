@@ -92,8 +92,8 @@ impl Setup {
             let parents: Vec<String> = place.parents.iter().map(u32::to_string).collect();
             command.env("OUTBOARD_PARENTS", parents.join(","));
         }
-        // Programs choose their GPU or scratch folder by these names of other MPIs. PMI_RANK is not among them: with
-        // it a program of an MPICH would look for a process manager that is not there.
+        // Programs choose their GPU or scratch folder by these names of other MPIs. PMI_RANK is not among
+        // them: with it a program of an MPICH would look for a process manager that is not there.
         let (local_rank, local_size) = place.local;
         for (name, number) in [
             ("OMPI_COMM_WORLD_RANK", place.number),
@@ -106,7 +106,8 @@ impl Setup {
         ] {
             command.env(name, number.to_string());
         }
-        // A wheel of mpi4py that is alone takes them for a sign of the wrong mpirun; of a bigger job it sees the size.
+        // A wheel of mpi4py that is alone takes them for a sign of the wrong mpirun; of a bigger job it sees
+        // the size.
         if place.size == 1 && settings::foreign::variable("MPI4PY_CHECK_MPIEXEC").is_none() {
             command.env("MPI4PY_CHECK_MPIEXEC", "0");
         }
@@ -132,8 +133,8 @@ impl Setup {
         Ok((child, output))
     }
 
-    /// Lines appear as they are written, also those of Python and of gfortran, which have buffers of their own, unless the user says
-    /// something else. For C and C++ the library sees to it.
+    /// Lines appear as they are written, also those of Python and of gfortran, which have buffers of their
+    /// own, unless the user says something else. For C and C++ the library sees to it.
     fn unbuffered(&self, command: &mut Command, program: &Program) {
         for (name, value) in [("PYTHONUNBUFFERED", "1"), ("GFORTRAN_UNBUFFERED_PRECONNECTED", "y")] {
             let is_given = program.environment.iter().any(|(given, _)| given == name);
@@ -157,7 +158,8 @@ impl Setup {
     }
 
     fn prepare(&self, command: &mut Command, environment: &[(OsString, OsString)]) {
-        // What another process manager left for its own children would mislead those programs that ask for it.
+        // What another process manager left for its own children would mislead those programs that ask for
+        // it.
         for (name, _) in std::env::vars_os() {
             if name.to_str().is_some_and(|name| name.starts_with("PMI_") || name.starts_with("PMIX_")) {
                 command.env_remove(name);
@@ -193,7 +195,8 @@ fn pty() -> std::io::Result<(OwnedFd, OwnedFd)> {
     Ok((ours, theirs))
 }
 
-/// The search path of libraries with ours first, so that a program finds the libmpi_abi.so.1 of this `mpirun`.
+/// The search path of libraries with ours first, so that a program finds the libmpi_abi.so.1 of this
+/// `mpirun`.
 fn with_our_library(path: Option<&OsStr>) -> OsString {
     let mut all = beside_us("../lib").into_os_string();
     if let Some(path) = path.filter(|path| !path.is_empty()) {

@@ -6,8 +6,8 @@ use telemetry::chrome;
 use telemetry::event::part;
 use telemetry::{Who, decode};
 
-/// Writes `file` from the parts of all `ranks` and `proxies` and removes the parts. Returns how many parts were missing (of
-/// processes that never came to MPI_Init); if all were missing, no file is written.
+/// Writes `file` from the parts of all `ranks` and `proxies` and removes the parts. Returns how many parts
+/// were missing (of processes that never came to MPI_Init); if all were missing, no file is written.
 pub fn merge(file: &Path, ranks: u32, proxies: u32) -> std::io::Result<u32> {
     let mut processes = Vec::new();
     let mut missing = 0;

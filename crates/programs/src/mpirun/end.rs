@@ -1,0 +1,281 @@
+//! How a job ends: ranks and proxies that have ended, the first failure, and the end of all that is left.
+//!
+//! The first failure decides the exit code. To end a world and those connected with it, their ranks get
+//! SIGTERM and, half a second later, SIGKILL; what they had started and left behind becomes our child (we are
+//! a subreaper) and is killed as such, so no pid is ever guessed. Children that a shell had before it became
+//! `mpirun` (`exec mpirun`) are not ours to end.
+//!
+//! Read next: `job.rs`.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, wait};
+use sys::process::Process;
+use sys::signal::name;
+use transport::shm::State;
+
+use super::frame::Up;
+use super::guardian::carries;
+use super::job::{Job, Member, World};
+use super::{agent, say, trace};
+
+/// From the request to end until SIGKILL.
+const GRACE: Duration = Duration::from_millis(500);
+/// What proxies get to end by themselves once all ranks have gone: they write their traces then.
+const PROXY_GRACE: Duration = Duration::from_millis(1000);
+
+/// How a rank ended.
+struct End {
+    /// None for one that is not our child.
+    code: Option<i32>,
+    signal: Option<i32>,
+}
+
+impl Job {
+    pub(super) fn reap(&mut self) {
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+            let pid = pid.as_raw_nonzero().get();
+            match self.living.remove(&pid) {
+                Some(Member::Rank(rank)) => {
+                    let end = End { code: status.exit_status(), signal: status.terminating_signal() };
+                    self.rank_ended(rank, pid, &end);
+                }
+                Some(Member::Proxy(proxy)) => self.proxy_ended(proxy, pid, status),
+                // A descendant that we adopted.
+                None => {}
+            }
+        }
+        let ended = |(_, process): &mut (i32, Process)| process.ended(Some(Duration::ZERO)).unwrap_or(true);
+        if let Some((pid, _)) = self.adopted.take_if(ended)
+            && self.living.remove(&pid).is_some()
+        {
+            self.rank_ended(0, pid, &End { code: None, signal: None });
+        }
+    }
+
+    /// The world of a rank.
+    fn world_of(&mut self, rank: u32) -> Option<&mut World> {
+        let first = self.page(rank).first.load(Ordering::Relaxed);
+        self.worlds.iter_mut().find(|world| world.first == first)
+    }
+
+    fn rank_ended(&mut self, rank: u32, pid: i32, end: &End) {
+        let page = self.page(rank);
+        let (state, first) = (page.state(), page.first.load(Ordering::Relaxed));
+        if state != State::Finalized {
+            page.set_state(State::Dead);
+        }
+        let name_of = self.segment.name(rank);
+        let spawned = self.segment.world(first).id.load(Ordering::Relaxed) != 0;
+        let Some(world) = self.world_of(rank) else { return };
+        if world.kill_at.is_some() || world.stillborn {
+            world.broken |= state == State::Running && !world.stillborn;
+            return;
+        }
+        if spawned && state == State::Unborn {
+            self.undo(first);
+            // The root of the spawn is waiting for us to find this out.
+            (0..self.used).for_each(|rank| self.page(rank).bell.ring());
+            return;
+        }
+        world.broken |= state != State::Finalized;
+        if self.segment.world(first).aborted().is_some() {
+            return self.report_abort(first);
+        }
+        let who = format!("{name_of} (pid {pid} on {})", self.host);
+        if let Some(signal) = end.signal {
+            let sentence = format!(
+                "{who} was killed by signal {signal} ({}){}; ending the job",
+                name(signal),
+                self.want_of_memory(signal)
+            );
+            return self.report(first, sentence, 128 + signal as u8);
+        }
+        let Some(code) = end.code else {
+            if state == State::Running {
+                self.report(first, format!("{who} ended without MPI_Finalize; ending the job"), 1);
+            }
+            return;
+        };
+        if state == State::Running {
+            let sentence = format!("{who} exited with code {code} without MPI_Finalize; ending the job");
+            self.report(first, sentence, if code == 0 { 1 } else { code as u8 });
+        } else if code != 0 && state == State::Finalized {
+            // Its own affair: the others end as they would.
+            self.failed.get_or_insert(code as u8);
+        } else if code != 0 {
+            self.report(first, format!("{who} exited with code {code}; ending the job"), code as u8);
+        } else if state == State::Unborn
+            && let Some(world) = self.world_of(rank)
+        {
+            world.never_joined.get_or_insert(rank);
+        }
+    }
+
+    /// Whose SIGKILL it was, if the kernel's for want of memory.
+    fn want_of_memory(&self, signal: i32) -> String {
+        if signal != libc::SIGKILL || sys::limits::oom_kills().is_none_or(|kills| kills <= self.oom_kills) {
+            return String::new();
+        }
+        match sys::limits::cgroup_bytes() {
+            Some(bytes) => {
+                format!(" by the kernel: its cgroup has no more than {} MiB of memory", bytes >> 20)
+            }
+            None => " by the kernel: the machine has no memory left".into(),
+        }
+    }
+
+    /// A proxy's death costs nothing but speed: ranks carry its operations on.
+    fn proxy_ended(&mut self, proxy: u32, pid: i32, status: WaitStatus) {
+        let page = self.segment.proxy(proxy);
+        if page.state() == State::Finalized && status.exit_status() == Some(0) {
+            return;
+        }
+        page.set_state(State::Dead);
+        (0..self.used).for_each(|rank| self.page(rank).bell.ring());
+        // A rank that kills a stalled proxy says so itself.
+        let fenced = page.scalars[executor::FENCED].load(Ordering::Relaxed) != 0;
+        let ending = self.worlds.iter().any(|world| world.kill_at.is_some());
+        if fenced || ending || !self.lives(|member| matches!(member, Member::Rank(_))) {
+            return;
+        }
+        let how = match status.terminating_signal() {
+            Some(signal) => {
+                format!("was killed by signal {signal} ({}){}", name(signal), self.want_of_memory(signal))
+            }
+            None => format!("exited with code {}", status.exit_status().unwrap_or(0)),
+        };
+        say(&format!("proxy {proxy} (pid {pid} on {}) {how}; its ranks go on without it", self.host));
+    }
+
+    pub(super) fn report_abort(&mut self, first: u32) {
+        let world = self.segment.world(first);
+        let Some((rank, code)) = world.aborted() else { return };
+        let pid = self.page(rank.min(self.segment.shape().ranks - 1)).pid.load(Ordering::Relaxed);
+        let what = if world.failed() { "had a fatal error of" } else { "called MPI_Abort with" };
+        let name = self.segment.name(rank);
+        let sentence = format!("{name} (pid {pid} on {}) {what} code {code}; ending the job", self.host);
+        self.report(first, sentence, if code & 0xff == 0 { 1 } else { code as u8 });
+    }
+
+    /// Prints why a world and those connected with it are ended, and ends them.
+    pub(super) fn report(&mut self, first: u32, sentence: String, code: u8) {
+        let connected = self.segment.connected(first);
+        let ending = |world: &World| connected.contains(&world.first) && world.kill_at.is_some();
+        if !self.worlds.iter().any(ending) {
+            match self.upstream {
+                Some(_) => agent::tell(&Up::Failed { sentence, code }),
+                None => say(&sentence),
+            }
+        }
+        self.end(&connected, code, libc::SIGTERM);
+    }
+
+    /// Begins to end worlds: `signal` now, SIGKILL after [`GRACE`].
+    fn end(&mut self, worlds: &[u32], code: u8, signal: i32) {
+        self.failed.get_or_insert(code);
+        sys::debugger::show_end();
+        for index in 0..self.worlds.len() {
+            let world = &mut self.worlds[index];
+            if !worlds.contains(&world.first) || world.kill_at.is_some() {
+                continue;
+            }
+            world.kill_at = Some(Instant::now() + GRACE);
+            if let Some(signal) = Signal::from_named_raw(signal) {
+                let first = world.first;
+                self.signal_world(first, signal);
+            }
+        }
+    }
+
+    pub(super) fn end_all(&mut self, code: u8, signal: i32) {
+        let all: Vec<u32> = self.worlds.iter().map(|world| world.first).collect();
+        self.end(&all, code, signal);
+    }
+
+    pub(super) fn end_proxies(&mut self) {
+        let kill_at = Instant::now() + PROXY_GRACE;
+        self.segment.job().ending.store(1, Ordering::Relaxed);
+        (0..self.segment.shape().proxies).for_each(|proxy| self.segment.proxy(proxy).bell.ring());
+        if self.failed.is_some() {
+            // Ranks that did not leave by MPI_Finalize leave proxies waiting.
+            self.signal_proxies(Signal::TERM);
+        }
+        while self.lives(|_| true) {
+            if Instant::now() >= kill_at {
+                self.signal_proxies(Signal::KILL);
+            }
+            let short = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+            let _ = poll(&mut [PollFd::new(&self.signals, PollFlags::IN)], Some(&short));
+            while self.signals.next().is_some() {}
+            self.reap();
+        }
+    }
+
+    /// Kills what ranks had started and left behind. Being our children now, their pids cannot be anybody
+    /// else's. If we `had_children` before the job, they and their orphans are told apart by the job's id.
+    pub(super) fn end_orphans(&mut self, guardian: i32, had_children: bool) {
+        let id = self.setup.id.clone();
+        let is_ours = |pid: &i32| *pid != guardian && (!had_children || carries(*pid, &id));
+        // The death of a parent makes its children ours, so it is over when a round finds nobody.
+        for _ in 0..1000 {
+            let orphans: Vec<i32> = children().into_iter().filter(is_ours).collect();
+            if orphans.is_empty() {
+                return;
+            }
+            for pid in orphans.into_iter().filter_map(Pid::from_raw) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+            self.reap();
+        }
+    }
+
+    pub(super) fn merge(&self, file: &std::path::Path) {
+        match trace::merge(file, self.used, self.segment.shape().proxies) {
+            Ok(0) => {}
+            Ok(missing) => say(&format!("the trace lacks {missing} processes that never came to MPI_Init")),
+            Err(error) => say(&format!("cannot write the trace {}: {error}", file.display())),
+        }
+    }
+
+    pub(super) fn lives(&self, which: impl Fn(Member) -> bool) -> bool {
+        self.living.values().any(|member| which(*member))
+    }
+
+    pub(super) fn signal_ranks(&self, signal: Signal) {
+        self.signal_group(signal, |member| matches!(member, Member::Rank(_)));
+    }
+
+    pub(super) fn signal_world(&self, first: u32, signal: Signal) {
+        let ranks: Vec<u32> = self.segment.members(first).map(|rank| rank.peer()).collect();
+        self.signal_group(signal, |member| matches!(member, Member::Rank(rank) if ranks.contains(&rank)));
+    }
+
+    pub(super) fn signal_proxies(&self, signal: Signal) {
+        self.signal_group(signal, |member| matches!(member, Member::Proxy(_)));
+    }
+
+    /// Signals the process groups of our living children: not reaped yet, their pids and groups are theirs.
+    /// Of a program that we were started for, only the process itself, as it does not lead a group of ours.
+    fn signal_group(&self, signal: Signal, which: impl Fn(Member) -> bool) {
+        for (pid, _) in self.living.iter().filter(|(_, member)| which(**member)) {
+            match (&self.adopted, Pid::from_raw(*pid)) {
+                (Some((adopted, process)), _) if adopted == pid => drop(process.signal(signal.as_raw())),
+                (_, Some(pid)) => drop(kill_process_group(pid, signal)),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The children of this process, adopted ones and those not reaped yet included.
+pub(super) fn children() -> Vec<i32> {
+    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
+    threads
+        .filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("children")).ok())
+        .flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>())
+        .collect()
+}
