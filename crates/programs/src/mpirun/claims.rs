@@ -34,6 +34,11 @@ impl Claims {
         Claims { choosing: choosing.ok().flatten(), cores: cores.iter().filter_map(free).collect() }
     }
 
+    /// All cores are free, and none is taken (OUTBOARD_CLAIM_CORES=0).
+    pub fn none(cores: &[Core]) -> Claims {
+        Claims { choosing: None, cores: cores.iter().map(|core| (core.clone(), None)).collect() }
+    }
+
     /// The cores that are free.
     pub fn free(&self) -> Vec<Core> {
         self.cores.iter().map(|(core, _)| core.clone()).collect()
@@ -76,6 +81,7 @@ mod tests {
         assert_eq!(second.free(), [[900_002]]);
         second.keep(&[], 0);
         assert_eq!(second.free().len(), 0);
+        assert_eq!(Claims::none(&cores).free(), cores);
         drop(first);
         assert_eq!(Claims::take(&cores).free(), cores);
     }

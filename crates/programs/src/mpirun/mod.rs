@@ -132,7 +132,7 @@ fn prepare(
     let variables = job_variables(global);
     let settings = settings::parse(&variables).map_err(|error| Refusal::other(error.to_string()))?;
     let cores = cpus::cores().map_err(Refusal::other)?;
-    let mut claims = Claims::take(&cores);
+    let mut claims = if settings.claim_cores { Claims::take(&cores) } else { Claims::none(&cores) };
     let ranks = programs.iter().fold(0, |sum: u32, program| sum.saturating_add(program.count));
     let mut want = Want {
         ranks: share.local.len() as u32,
