@@ -1,51 +1,93 @@
-//! The top-level modules of a crate have no ring.
+//! The modules of a folder have no ring: those of a crate, and those of each folder in it.
 //!
-//! Module `x` is `src/x.rs` or the folder `src/x`; module `lib` is `lib.rs` (or `main.rs`). A module uses
-//! another where its code names `crate::other`, a name of it that `lib.rs` exports again, or a macro that it
-//! defines. Tests and the programs in `src/bin` are free.
+//! Module `x` is `x.rs` or the folder `x`. The folder's own file (`lib.rs`, `main.rs`, `mod.rs`, or `x.rs`
+//! beside the folder `x`) is a module, too. A module uses another where its code names the other by `crate::`
+//! or `super::`, a name of the other that the folder's own file exports again, or a macro of the other. Tests
+//! and the programs in `src/bin` are free.
 
-use super::Source;
 use super::rust::Rust;
+use super::source::Source;
+use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// A folder that may have a ring.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Excuse {
+    folder: String,
+    why: String,
+}
 
 /// From a module to those that it uses, each with the place of the first use.
 type Uses = BTreeMap<String, BTreeMap<String, String>>;
 
+/// The name of a folder's own file here.
+const OWN: &str = "mod";
+
 /// One finding for every set of modules that use each other: the shortest ring in it.
-pub fn check(crate_name: &str, excused: bool, sources: &[Source], findings: &mut Vec<String>) {
-    let rings = rings(&uses(crate_name, sources));
-    if excused && rings.is_empty() {
-        findings.push(format!(
-            "tables/layers.toml: {crate_name} has no ring of modules any more: take out `cycles`"
-        ));
+pub fn check<'a>(
+    crates: impl Iterator<Item = &'a String>,
+    excuses: &[Excuse],
+    sources: &[Source],
+    findings: &mut Vec<String>,
+) {
+    let mut needed = BTreeSet::new();
+    for crate_name in crates {
+        let files: Vec<File> = sources.iter().filter_map(|source| File::of(crate_name, source)).collect();
+        let files = without_tests(files);
+        for folder in folders(&files) {
+            let below = folder.iter().map(|part| format!("/{part}")).collect::<String>();
+            let path = format!("crates/{crate_name}/src{below}");
+            let rings = rings(&uses(&folder, &files));
+            if excuses.iter().any(|excuse| excuse.folder == path) {
+                needed.extend((!rings.is_empty()).then_some(path));
+            } else {
+                findings.extend(rings.iter().map(|ring| format!("{path}: ring of modules: {ring}")));
+            }
+        }
     }
-    if !excused {
-        findings.extend(rings.iter().map(|ring| format!("crates/{crate_name}/src: ring of modules: {ring}")));
+    for Excuse { folder, why } in excuses {
+        if !needed.contains(folder) {
+            findings
+                .push(format!("tables/layers.toml: {folder} has no ring of modules: take out its [[cycle]]"));
+        }
+        if why.is_empty() {
+            findings.push(format!("tables/layers.toml: the [[cycle]] of {folder} lacks a reason"));
+        }
     }
 }
 
-/// Which module uses which.
-fn uses(crate_name: &str, sources: &[Source]) -> Uses {
-    let ours: Vec<File> = sources.iter().filter_map(|source| File::of(crate_name, source)).collect();
-    let mut test_modules = BTreeSet::new();
+/// The files that the library or program consists of.
+fn without_tests(files: Vec<File>) -> Vec<File> {
+    let tests: Vec<Vec<String>> = files.iter().flat_map(File::test_modules).collect();
+    let is_test = |file: &File| tests.iter().any(|test| file.module.starts_with(test));
+    files.into_iter().filter(|file| !is_test(file)).collect()
+}
+
+/// The modules that have modules, by their paths; the crate's own is empty.
+fn folders(files: &[File]) -> BTreeSet<Vec<String>> {
+    files.iter().flat_map(|file| (0..file.module.len()).map(|depth| file.module[..depth].to_vec())).collect()
+}
+
+/// Which module of a folder uses which.
+fn uses(folder: &[String], files: &[File]) -> Uses {
+    let ours = || files.iter().filter(|file| file.module.starts_with(folder));
     let mut homes: BTreeMap<String, String> = BTreeMap::new();
-    for file in ours.iter().filter(|file| file.module == "lib") {
-        test_modules.extend(file.test_modules());
+    for file in ours() {
+        homes.extend(file.macros().map(|name| (name, file.module_in(folder).to_owned())));
     }
-    let ours: Vec<File> = ours.into_iter().filter(|file| !test_modules.contains(&file.module)).collect();
-    for file in &ours {
-        homes.extend(file.macros().map(|name| (name, file.module.clone())));
-    }
-    for file in ours.iter().filter(|file| file.module == "lib") {
+    for file in ours().filter(|file| file.module == folder) {
         homes.extend(file.exports());
     }
-    homes.extend(ours.iter().map(|file| (file.module.clone(), file.module.clone())));
+    let names = ours().map(|file| file.module_in(folder).to_owned());
+    homes.extend(names.map(|name| (name.clone(), name)));
     let mut uses = Uses::new();
-    for file in &ours {
-        for (line, name) in file.names(&homes) {
-            let home = homes.get(&name).map_or("lib", String::as_str);
-            if home != file.module {
-                let used = uses.entry(file.module.clone()).or_default();
+    for file in ours() {
+        let module = file.module_in(folder);
+        for (line, name) in file.names(folder, &homes) {
+            let home = homes.get(&name).map_or(OWN, String::as_str);
+            if home != module {
+                let used = uses.entry(module.to_owned()).or_default();
                 used.entry(home.to_owned()).or_insert_with(|| format!("{}:{line}", file.path));
             }
         }
@@ -57,35 +99,36 @@ fn uses(crate_name: &str, sources: &[Source]) -> Uses {
 struct File {
     /// The path from `src/` on.
     path: String,
-    module: String,
-    /// How many `super` lead to the crate's root.
-    depth: usize,
+    /// The module that it is, as a path; that of `lib.rs` is empty.
+    module: Vec<String>,
     rust: Rust,
 }
 
 impl File {
     fn of(crate_name: &str, source: &Source) -> Option<File> {
         let path = source.path.to_str()?.strip_prefix(&format!("crates/{crate_name}/src/"))?;
-        let parts: Vec<&str> = path.strip_suffix(".rs")?.split('/').collect();
-        let module = match parts[0] {
-            "bin" => return None,
-            "lib" | "main" => "lib",
-            name => name,
-        };
-        let is_folder = parts.last() == Some(&"mod") || module == "lib";
-        Some(File {
-            path: path.to_owned(),
-            module: module.to_owned(),
-            depth: parts.len() - usize::from(is_folder),
-            rust: Rust::read(&source.text),
-        })
+        let mut module: Vec<String> = path.strip_suffix(".rs")?.split('/').map(str::to_owned).collect();
+        if module[0] == "bin" {
+            return None;
+        }
+        let last = module.last().map(String::as_str);
+        if last == Some("mod") || matches!(path, "lib.rs" | "main.rs") {
+            module.pop();
+        }
+        Some(File { path: path.to_owned(), module, rust: Rust::read(&source.text) })
     }
 
-    /// The modules that `lib.rs` has for tests only.
-    fn test_modules(&self) -> impl Iterator<Item = String> {
+    /// The module of a folder that the file belongs to.
+    fn module_in(&self, folder: &[String]) -> &str {
+        self.module.get(folder.len()).map_or(OWN, String::as_str)
+    }
+
+    /// The modules that the file has for tests only.
+    fn test_modules(&self) -> impl Iterator<Item = Vec<String>> {
         let lines = self.rust.code.iter().zip(&self.rust.is_test).filter(|(_, is_test)| **is_test);
         lines.filter_map(|(line, _)| {
-            Some(line.trim().trim_start_matches("pub ").strip_prefix("mod ")?.strip_suffix(';')?.to_owned())
+            let name = line.trim().trim_start_matches("pub ").strip_prefix("mod ")?.strip_suffix(';')?;
+            Some([self.module.as_slice(), &[name.to_owned()]].concat())
         })
     }
 
@@ -96,7 +139,7 @@ impl File {
             .filter_map(|(_, line)| Some(leading(line.split("macro_rules! ").nth(1)?).to_owned()))
     }
 
-    /// The names that `lib.rs` exports again, each with its module.
+    /// The names that a folder's own file exports again, each with its module.
     fn exports(&self) -> Vec<(String, String)> {
         let text: String = self.rust.lines().map(|(_, line)| format!("{line}\n")).collect();
         let mut exports = Vec::new();
@@ -114,8 +157,8 @@ impl File {
         exports
     }
 
-    /// The names that follow the crate's root in paths, with their lines.
-    fn names(&self, homes: &BTreeMap<String, String>) -> Vec<(usize, String)> {
+    /// The names that follow a folder in paths, with their lines.
+    fn names(&self, folder: &[String], homes: &BTreeMap<String, String>) -> Vec<(usize, String)> {
         let (mut text, mut starts) = (String::new(), Vec::new());
         for (number, line) in self.rust.lines() {
             starts.push((text.len(), number));
@@ -124,18 +167,10 @@ impl File {
         }
         let number = |at: usize| starts[starts.partition_point(|(start, _)| *start <= at) - 1].1;
         let mut names = Vec::new();
-        let supers = "super::".repeat(self.depth);
-        let roots = ["crate::", &supers].into_iter().filter(|root| !root.is_empty());
-        for (at, root) in roots.flat_map(|root| text.match_indices(root)) {
-            let before = &text[..at];
-            let is_longer = before.ends_with("super::") || before.ends_with(is_word);
-            let rest = &text[at + root.len()..];
-            if is_longer || before.ends_with("in ") || rest.starts_with("super::") {
-                continue;
-            }
-            names.extend(heads(rest).into_iter().map(|name| (number(at), name)));
+        for (at, path) in paths(&text) {
+            names.extend(self.name_in(folder, &path).map(|name| (number(at), name)));
         }
-        if self.module == "lib" {
+        if self.module == folder {
             // Here a module may be named without `crate::`. An export is no use.
             for (at, _) in text.match_indices("::") {
                 let start = text[..at].rfind(|c| !is_word(c)).map_or(0, |found| found + 1);
@@ -150,6 +185,70 @@ impl File {
         }
         names
     }
+
+    /// The name after the folder in a path that begins with `crate` or `super`.
+    fn name_in(&self, folder: &[String], path: &[&str]) -> Option<String> {
+        let supers = path.iter().take_while(|part| **part == "super").count();
+        let is_absolute = path[0] == "crate";
+        let base = if is_absolute { 0 } else { self.module.len().checked_sub(supers)? };
+        let rest = &path[if is_absolute { 1 } else { supers }..];
+        let mut whole = self.module[..base].iter().map(String::as_str).chain(rest.iter().copied());
+        let leads_there = folder.iter().all(|part| whole.next() == Some(part));
+        // A path of several `super` may end in a folder above this one.
+        let name = whole.next()?;
+        (leads_there && base <= folder.len()).then(|| name.to_owned())
+    }
+}
+
+/// The paths of a text that begin with `crate` or `super`, those of groups one by one, and where each begins.
+fn paths(text: &str) -> Vec<(usize, Vec<&str>)> {
+    let mut paths = Vec::new();
+    for (at, _) in text.match_indices("crate::").chain(text.match_indices("super::")) {
+        let before = &text[..at];
+        let is_longer = before.ends_with("::") || before.ends_with(is_word);
+        if !is_longer && !before.ends_with("in ") {
+            walk(text, at, &mut Vec::new(), &mut paths);
+        }
+    }
+    paths
+}
+
+/// Reads the path, or the group of paths, that begins at `at`; the byte after it.
+fn walk<'a>(
+    text: &'a str,
+    mut at: usize,
+    before: &mut Vec<&'a str>,
+    paths: &mut Vec<(usize, Vec<&'a str>)>,
+) -> usize {
+    let known = before.len();
+    let start = at;
+    loop {
+        if text[at..].starts_with('{') {
+            at += 1;
+            loop {
+                at += text[at..].find(|c: char| !c.is_whitespace() && c != ',').unwrap_or(text.len() - at);
+                match text[at..].chars().next() {
+                    Some('}') => break at += 1,
+                    Some(letter) if is_word(letter) => at = walk(text, at, before, paths),
+                    Some(letter) => at += letter.len_utf8(),
+                    None => break,
+                }
+            }
+            break;
+        }
+        let name = leading(&text[at..]);
+        at += name.len();
+        if !name.is_empty() && name != "self" {
+            before.push(name);
+        }
+        if !text[at..].starts_with("::") {
+            paths.push((start, before.clone()));
+            break;
+        }
+        at += 2;
+    }
+    before.truncate(known);
+    at
 }
 
 /// Whether what stands before `use` makes it an export.
@@ -160,31 +259,6 @@ fn is_export(before: &str) -> bool {
 
 fn exports(statement: &str) -> bool {
     statement.split(" use ").next().is_some_and(is_export) && statement.contains(" use ")
-}
-
-/// The first names of a path or of a group of paths: `a` and `c` of `{a::b, c::{d, e}}`.
-fn heads(text: &str) -> Vec<String> {
-    if !text.starts_with('{') {
-        return vec![leading(text).to_owned()];
-    }
-    let (mut depth, mut heads, mut is_head) = (0, Vec::new(), false);
-    for (at, letter) in text.char_indices() {
-        match letter {
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            _ => {}
-        }
-        if depth == 0 {
-            break;
-        }
-        if depth == 1 && (letter == '{' || letter == ',') {
-            is_head = true;
-        } else if is_head && is_word(letter) {
-            heads.push(leading(&text[at..]).to_owned());
-            is_head = false;
-        }
-    }
-    heads
 }
 
 /// For each set of modules that reach each other, the shortest ring, as text.
@@ -255,13 +329,17 @@ mod tests {
     use super::*;
 
     fn found(files: &[(&str, &str)]) -> Vec<String> {
+        found_but(&[], files)
+    }
+
+    fn found_but(excuses: &[Excuse], files: &[(&str, &str)]) -> Vec<String> {
         let source = |(path, text): &(&str, &str)| Source {
             path: format!("crates/leaf/src/{path}").into(),
             text: (*text).into(),
         };
         let sources: Vec<Source> = files.iter().map(source).collect();
         let mut findings = Vec::new();
-        check("leaf", false, &sources, &mut findings);
+        check([String::from("leaf")].iter(), excuses, &sources, &mut findings);
         findings
     }
 
@@ -298,6 +376,30 @@ mod tests {
             ("b.rs", "crate::m!()"),
         ];
         assert_eq!(found(&macros).len(), 1);
+    }
+
+    #[test]
+    fn a_ring_inside_a_folder_is_found() {
+        let lib = ("lib.rs", "mod a;\nmod b;\n");
+        let files = [
+            lib,
+            ("a/mod.rs", "mod x;\nmod y;\npub use y::Y;\n"),
+            ("a/x.rs", "use crate::{a::y::Y, b};"),
+            ("a/y.rs", "fn f() { super::{z::g, x::h}() }"),
+            ("b.rs", ""),
+        ];
+        let ring = "crates/leaf/src/a: ring of modules: x -> y (a/x.rs:1), y -> x (a/y.rs:1) (of 2 modules)";
+        assert_eq!(found(&files), [ring]);
+        let exported = [lib, files[1], ("a/x.rs", "use super::Y;"), ("a/y.rs", "use crate::a::x;")];
+        assert_eq!(found(&exported), [ring]);
+        let own = [lib, ("a/mod.rs", "mod x;\nfn f() { x::g() }"), ("a/x.rs", "use super::f;")];
+        assert_eq!(found(&own).len(), 1);
+        let way = [lib, files[1], ("a/x.rs", "use super::y; use super::super::b;"), ("a/y.rs", ""), files[4]];
+        assert!(found(&way).is_empty(), "{:?}", found(&way));
+        let excuse = |why: &str| [Excuse { folder: "crates/leaf/src/a".into(), why: why.into() }];
+        assert!(found_but(&excuse("a"), &files).is_empty());
+        assert_eq!(found_but(&excuse(""), &files).len(), 1, "without a reason");
+        assert_eq!(found_but(&excuse("a"), &way).len(), 1, "needed no more");
     }
 
     #[test]

@@ -6,12 +6,13 @@
 mod cycles;
 mod rust;
 mod sizes;
+mod source;
 
 use serde::Deserialize;
+use source::Source;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 /// Checks the repository at `root`; no finding means tidy.
 pub fn check(root: &Path) -> Result<Vec<String>, String> {
@@ -24,8 +25,8 @@ pub fn check(root: &Path) -> Result<Vec<String>, String> {
         let manifest = root.join("crates").join(crate_name).join("Cargo.toml");
         layers.check_manifest(crate_name, rules, &read(&manifest)?, &mut findings)?;
         check_forbids_unsafe(crate_name, rules, &sources, &mut findings);
-        cycles::check(crate_name, rules.cycles, &sources, &mut findings);
     }
+    cycles::check(layers.crates.keys(), &layers.cycle, &sources, &mut findings);
     for source in &sources {
         check_known_crate(&layers, source, &mut findings);
         check_environment(&layers, source, &mut findings);
@@ -45,6 +46,9 @@ pub fn check(root: &Path) -> Result<Vec<String>, String> {
 struct Layers {
     everywhere: Vec<String>,
     crates: BTreeMap<String, Rules>,
+    /// Folders that may have a ring of modules.
+    #[serde(default)]
+    cycle: Vec<cycles::Excuse>,
 }
 
 #[derive(Deserialize)]
@@ -56,9 +60,6 @@ struct Rules {
     may_use_unsafe: bool,
     #[serde(default, rename = "environment")]
     may_read_environment: bool,
-    /// Excused from `cycles::check`.
-    #[serde(default)]
-    cycles: bool,
 }
 
 impl Layers {
@@ -102,54 +103,6 @@ impl Layers {
             }
         }
         Ok(())
-    }
-}
-
-/// One file that git knows, with its path from the repository's root.
-struct Source {
-    path: PathBuf,
-    text: String,
-}
-
-impl Source {
-    fn all(root: &Path) -> Result<Vec<Source>, String> {
-        let listing = Command::new("git")
-            .args(["ls-files", "--cached", "--others", "--exclude-standard"])
-            .current_dir(root)
-            .output()
-            .map_err(|e| format!("git ls-files: {e}"))?;
-        let listing = String::from_utf8_lossy(&listing.stdout).into_owned();
-        let wanted = |path: &&str| {
-            ["rs", "c", "h", "py", "sh"].iter().any(|end| path.ends_with(&format!(".{end}")))
-                || path.starts_with("tools/")
-                || *path == "Makefile"
-        };
-        let mut sources = Vec::new();
-        for path in listing.lines().filter(wanted) {
-            // A deleted file may still be in the index.
-            if let Ok(text) = fs::read_to_string(root.join(path)) {
-                sources.push(Source { path: path.into(), text });
-            }
-        }
-        Ok(sources)
-    }
-
-    /// The crate that the file is part of. None: the file is a test or lies beside the crates.
-    fn crate_name(&self) -> Option<&str> {
-        let mut parts = self.path.to_str()?.split('/');
-        match (parts.next()?, parts.next()?, parts.next()?) {
-            ("crates", crate_name, "src") => Some(crate_name),
-            _ => None,
-        }
-    }
-
-    /// Lines with their numbers, without the tests at the foot.
-    fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
-        self.text
-            .lines()
-            .enumerate()
-            .map(|(number, line)| (number + 1, line))
-            .take_while(|(_, line)| !line.starts_with("#[cfg(test)]"))
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Generated files are free. Tests have the same bounds.
 
-use super::Source;
 use super::rust::Rust;
+use super::source::Source;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
