@@ -1,7 +1,6 @@
 //! Shared memory without a name: a sealed memfd, and maps of parts of it.
 
 use crate::Span;
-use crate::limits::page_bytes;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::collections::BTreeMap;
@@ -68,24 +67,6 @@ pub fn resident(fd: impl AsFd) -> Result<u64> {
     Ok(rustix::fs::fstat(fd)?.st_blocks as u64 * 512)
 }
 
-/// Zeroes private memory and gives its whole pages back to the kernel until they are touched again.
-pub(crate) fn discard(span: Span) {
-    let (start, end) = (span.address().next_multiple_of(page_bytes()), span.address() + span.bytes());
-    let end = end / page_bytes() * page_bytes();
-    if end <= start || cfg!(miri) {
-        return span.clear();
-    }
-    // SAFETY: whole pages of a span, whose maker promised that they stay mapped; private pages read as zeroes
-    // afterwards.
-    let advised = unsafe { rustix::mm::madvise(start as *mut c_void, end - start, Advice::LinuxDontNeed) };
-    if advised.is_err() {
-        return span.clear();
-    }
-    let (head, tail) = (start - span.address(), end - span.address());
-    span.slice(0, head).clear();
-    span.slice(tail, span.bytes() - tail).clear();
-}
-
 /// A shared, writable map of a part of a descriptor; unmapped on drop.
 ///
 /// Invariant: its addresses stay reserved for ever, for later maps of its length. So a span that outlives the
@@ -147,7 +128,7 @@ impl Drop for Map {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::physical_bytes;
+    use crate::limits::{page_bytes, physical_bytes};
 
     #[test]
     fn two_maps_share_bytes_and_holes_read_zero() {

@@ -15,11 +15,11 @@ pub struct Man {
 }
 
 impl Man {
-    /// Writes them; prints nothing.
-    pub fn run(&self) -> Result<String, String> {
+    /// Writes them, those of `outboard` from its command line's description; prints nothing.
+    pub fn run(&self, outboard: clap::Command) -> Result<String, String> {
         let write = || -> std::io::Result<()> {
             std::fs::create_dir_all(&self.to)?;
-            clap_mangen::generate_to(super::command(), &self.to)?;
+            clap_mangen::generate_to(outboard, &self.to)?;
             let mut page = Vec::new();
             clap_mangen::Man::new(crate::mpirun::command()).render(&mut page)?;
             page.extend_from_slice(environment().as_bytes());
@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn all_pages_are_written() {
         let folder = std::env::temp_dir().join(format!("outboard-man-{}", std::process::id()));
-        Man { to: folder.clone() }.run().unwrap();
+        Man { to: folder.clone() }.run(crate::outboard::command()).unwrap();
         let page = std::fs::read_to_string(folder.join("mpirun.1")).unwrap();
         for word in ["genv", "proxy\\-cores", "OUTBOARD_OFFLOAD", "Exit code"] {
             assert!(page.contains(word), "{word}");

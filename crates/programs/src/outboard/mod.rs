@@ -48,7 +48,7 @@ pub fn run(words: Vec<OsString>) -> u8 {
         Task::Simulate(simulate) => simulate.run(),
         Task::Bench(bench) => bench.run(),
         Task::Tune(tune) => tune.run(),
-        Task::Man(man) => man.run(),
+        Task::Man(man) => man.run(command()),
     };
     match text {
         // A reader that has seen enough (`| head`) is no failure.
@@ -61,6 +61,6 @@ pub fn run(words: Vec<OsString>) -> u8 {
 }
 
 /// The command line's description, for its manual pages.
-pub fn command() -> clap::Command {
+fn command() -> clap::Command {
     Arguments::command()
 }

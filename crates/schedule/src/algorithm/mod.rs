@@ -27,7 +27,7 @@ mod tree;
 
 pub use neighbor::Neighbors;
 pub use table::{ALGORITHMS, Algorithm, Collective, Facts, Growth, Symmetry};
-use tree::Tree;
+use tree::{Tree, powers_of_two_below};
 
 /// What a plan depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -61,11 +61,6 @@ impl Params {
     fn absolute(&self, relative: u32) -> u32 {
         (relative + self.root) % self.size
     }
-}
-
-/// 1, 2, 4, ... below `end`.
-fn powers_of_two_below(end: u32) -> impl Iterator<Item = u32> {
-    std::iter::successors(Some(1u32), |hop| hop.checked_mul(2)).take_while(move |&hop| hop < end)
 }
 
 /// A part of a cyclic range of blocks that does not wrap: `count` blocks from `first`, at `offset` of the

@@ -1,6 +1,5 @@
 //! The binomial tree over 0..size: the children of `v` are `v + hop` for powers of two below the lowest set
 //! bit of `v`, and the subtree of each is the range up to the next child's.
-use super::powers_of_two_below;
 
 /// One rank's place in the tree.
 pub struct Tree {
@@ -29,4 +28,9 @@ impl Tree {
         let hops: Vec<u32> = powers_of_two_below(span).collect();
         hops.into_iter().map(move |hop| Child { at: me + hop, span: hop.min(span - hop) })
     }
+}
+
+/// 1, 2, 4, ... below `end`.
+pub fn powers_of_two_below(end: u32) -> impl Iterator<Item = u32> {
+    std::iter::successors(Some(1u32), |hop| hop.checked_mul(2)).take_while(move |&hop| hop < end)
 }

@@ -1,6 +1,6 @@
 //! The events of a simulation: a step whose conditions are met, at the time of the last one. All its times
 //! are known when it starts, so there are no other events.
-use super::Network;
+use super::network::Network;
 use super::template::{Kind, Step, Template, Templates};
 use crate::random::{Mix, Random, mix};
 use std::cmp::Reverse;

@@ -1,5 +1,5 @@
 //! Carries an operation out on symbols, in a random legal order.
-use super::{Operation, accesses, messages};
+use super::operation::{Operation, accesses, messages};
 use crate::random::{Random, mix};
 use crate::{Action, Blocks, BufferId, Partition, Schedule};
 

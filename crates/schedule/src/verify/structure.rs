@@ -1,5 +1,5 @@
 //! Checks of schedules without lengths and without running them.
-use super::{Messages, Operation, accesses, messages};
+use super::operation::{Messages, Operation, accesses, messages};
 use crate::{Action, Blocks, BufferId, Collective, Schedule};
 
 pub fn check(operation: &Operation, schedules: &[Schedule]) -> Result<(), String> {

@@ -4,8 +4,11 @@
 //! blocks, so a span that outlives its block is an error of the program, but never leads to memory that is
 //! not mapped.
 
-use crate::{Span, memory};
+use crate::Span;
+use crate::limits::page_bytes;
+use rustix::mm::Advice;
 use std::collections::BTreeMap;
+use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
 
 /// Bytes, zero at first.
@@ -54,13 +57,31 @@ impl Block {
 impl Drop for Block {
     fn drop(&mut self) {
         if self.bytes > KEPT_BYTES_MAX {
-            memory::discard(self.span());
+            discard(self.span());
         } else {
             self.span().clear();
         }
         let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
         spare.entry(self.whole.bytes()).or_default().push(self.whole);
     }
+}
+
+/// Zeroes private memory and gives its whole pages back to the kernel until they are touched again.
+fn discard(span: Span) {
+    let (start, end) = (span.address().next_multiple_of(page_bytes()), span.address() + span.bytes());
+    let end = end / page_bytes() * page_bytes();
+    if end <= start || cfg!(miri) {
+        return span.clear();
+    }
+    // SAFETY: whole pages of a span, whose maker promised that they stay mapped; private pages read as zeroes
+    // afterwards.
+    let advised = unsafe { rustix::mm::madvise(start as *mut c_void, end - start, Advice::LinuxDontNeed) };
+    if advised.is_err() {
+        return span.clear();
+    }
+    let (head, tail) = (start - span.address(), end - span.address());
+    span.slice(0, head).clear();
+    span.slice(tail, span.bytes() - tail).clear();
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The part of the segment that one rank allocates from, as any process sees it.
 
 use super::{LocalRank, Segment};
+use error::Result;
 use std::sync::atomic::AtomicU64;
 use sys::Span;
 
@@ -12,11 +13,15 @@ pub struct Arena {
     span: Span,
 }
 
-impl Arena {
-    pub(super) fn new(segment: Segment, rank: LocalRank, span: Span) -> Arena {
-        Arena { segment, rank, span }
+impl Segment {
+    /// A rank's arena, mapped now if it was not yet.
+    pub fn arena(&self, rank: LocalRank) -> Result<Arena> {
+        let span = self.arena_memory(rank)?;
+        Ok(Arena { segment: self.clone(), rank, span })
     }
+}
 
+impl Arena {
     /// Whose it is.
     pub fn rank(&self) -> LocalRank {
         self.rank

@@ -9,7 +9,7 @@
 
 use super::pages::{ENDPOINT_BYTES_MAX, Peer, RANKS_MAX};
 use super::ring;
-use super::{Arena, Job, ProxyPage, RankPage, World};
+use super::{Job, ProxyPage, RankPage, World};
 use error::{Class, Error, Result, fail};
 use std::fmt;
 use std::ops::Range;
@@ -390,20 +390,17 @@ impl Segment {
         (self.inner.shape.proxies > 0).then(|| rank.0 % self.inner.shape.proxies)
     }
 
-    /// A rank's arena, mapped now if it was not yet.
-    pub fn arena(&self, rank: LocalRank) -> Result<Arena> {
+    /// The memory of a rank's arena, mapped now if it was not yet; `arena` lends it.
+    pub(super) fn arena_memory(&self, rank: LocalRank) -> Result<Span> {
         let Some(slot) = self.inner.arenas.get(rank.index()) else {
             fail!(Class::Rank, "there is no arena of rank {rank} among {} ranks", self.inner.shape.ranks);
         };
-        let span = match slot.get() {
-            Some(map) => map.span(),
-            None => {
-                let (offset, bytes) = (self.arena_offset(rank), self.inner.layout.arena_bytes);
-                let map = map(&self.inner.fd, offset, bytes, || format!("the arena of rank {rank}"))?;
-                slot.get_or_init(|| map).span()
-            }
-        };
-        Ok(Arena::new(self.clone(), rank, span))
+        if let Some(map) = slot.get() {
+            return Ok(map.span());
+        }
+        let (offset, bytes) = (self.arena_offset(rank), self.inner.layout.arena_bytes);
+        let map = map(&self.inner.fd, offset, bytes, || format!("the arena of rank {rank}"))?;
+        Ok(slot.get_or_init(|| map).span())
     }
 
     /// The arena that holds all of `[address, address + bytes)` of this process: its rank, and the offset in

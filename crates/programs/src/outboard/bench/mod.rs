@@ -3,6 +3,7 @@
 //! Invariants: a ratio compares medians of the same rounds of the same run; a run that fails is shown as failed, and the rest goes on.
 //! Read next: `measures.toml` (what is measured), `peers.rs` (whom against), `rounds.rs` (the runs), `report.rs` and `page.rs` (what is shown).
 
+mod measure;
 mod page;
 pub(super) mod peers;
 mod report;
@@ -11,8 +12,9 @@ pub(super) mod rounds;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use serde::Deserialize;
-use std::collections::BTreeMap;
+pub(super) use measure::Measure;
+use measure::{WALL, measures};
+use peers::Peer;
 
 /// Run benchmarks, alone or against other MPIs, and print medians, spreads and ratios.
 #[derive(Args)]
@@ -54,94 +56,10 @@ pub struct Bench {
     list: bool,
 }
 
-/// Another MPI.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-pub(super) enum Peer {
-    Mpich,
-    Openmpi,
-    Impi,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Set {
     Short,
     Full,
-}
-
-/// One entry of `measures.toml`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Measure {
-    pub(super) name: String,
-    #[serde(default)]
-    sets: Vec<String>,
-    /// The program of bench/ and its arguments; or a whole command of the user's. Empty: only the limits are measured.
-    #[serde(default)]
-    run: String,
-    #[serde(default = "two")]
-    ranks: u32,
-    unit: String,
-    #[serde(default = "value")]
-    column: String,
-    #[serde(default)]
-    higher: bool,
-    /// By message size in bytes.
-    #[serde(default)]
-    goals: BTreeMap<String, f64>,
-    /// Bare loops (bench/limits.c) that do what no MPI can do in less, by what they are called; in the same unit.
-    #[serde(default)]
-    limits: BTreeMap<String, String>,
-    /// Those of `limits` that are shown, but bind nobody: one copy needs memory that both processes have mapped, which a program's is not.
-    #[serde(default)]
-    beside: Vec<String>,
-    /// Whether `run` is a command of the user's.
-    #[serde(skip)]
-    own: bool,
-}
-
-impl Measure {
-    /// A measure of two ranks that no set has.
-    pub(super) fn of(name: &str, run: &str) -> Measure {
-        Measure {
-            name: name.into(),
-            sets: Vec::new(),
-            run: run.into(),
-            ranks: 2,
-            unit: String::new(),
-            column: value(),
-            higher: false,
-            goals: BTreeMap::new(),
-            limits: BTreeMap::new(),
-            beside: Vec::new(),
-            own: false,
-        }
-    }
-
-    /// The names of the limits as headings; brackets say that one binds nobody.
-    fn limit_names(&self) -> impl Iterator<Item = String> {
-        self.limits
-            .keys()
-            .map(|name| if self.beside.contains(name) { format!("({name})") } else { name.clone() })
-    }
-}
-
-/// The column of a run's whole time.
-const WALL: &str = "wall_ms";
-
-fn two() -> u32 {
-    2
-}
-
-fn value() -> String {
-    "value".into()
-}
-
-fn measures() -> Vec<Measure> {
-    #[derive(Deserialize)]
-    struct File {
-        measure: Vec<Measure>,
-    }
-    toml::from_str::<File>(include_str!("measures.toml")).expect("checked by a test").measure
 }
 
 impl Bench {
@@ -220,28 +138,4 @@ fn write(folder: &Path, table: &rounds::Table) -> Result<(), String> {
     std::fs::create_dir_all(folder).map_err(unwritable)?;
     std::fs::write(folder.join("bench.json"), report::json(table)).map_err(unwritable)?;
     std::fs::write(folder.join("bench.html"), page).map_err(unwritable)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_table_of_measures_is_sound() {
-        let all = measures();
-        let mut names: Vec<_> = all.iter().map(|m| &m.name).collect();
-        names.sort();
-        names.dedup();
-        assert_eq!(names.len(), all.len(), "names are unique");
-        for m in &all {
-            assert!(m.sets.iter().all(|set| set == "short" || set == "full"), "{m:?}");
-            assert!(m.goals.keys().all(|bytes| bytes.parse::<u64>().is_ok()), "{m:?}");
-            let program = |run: &str| run.split_whitespace().next().map(str::to_owned);
-            let known = ["p2p", "coll", "rma", "overlap", "startup", "hello"];
-            assert!(program(&m.run).is_none_or(|name| known.contains(&name.as_str())), "{m:?}");
-            assert!(!m.run.is_empty() || !m.limits.is_empty(), "{m:?}");
-            assert!(m.limits.values().all(|run| program(run).as_deref() == Some("limits")), "{m:?}");
-            assert!(m.beside.iter().all(|name| m.limits.contains_key(name)), "{m:?}");
-        }
-    }
 }

@@ -1,9 +1,16 @@
 //! Whom we measure: ourselves, and other MPIs from their wheels on PyPI.
 
+use clap::ValueEnum;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::Peer;
+/// Another MPI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Peer {
+    Mpich,
+    Openmpi,
+    Impi,
+}
 
 /// An MPI that takes part.
 pub struct Player {

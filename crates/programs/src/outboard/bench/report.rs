@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
 
+use super::measure::{Measure, WALL, measures};
 use super::rounds::{Conditions, Row, Table};
-use super::{Measure, WALL, measures};
 
 /// Middle value, and how far apart the values lie, relative to it.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
+use super::measure::{Measure, WALL};
 use super::peers::Player;
-use super::{Measure, WALL};
 
 /// All that was measured.
 pub struct Table {

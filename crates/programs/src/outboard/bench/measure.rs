@@ -1,0 +1,104 @@
+//! What is measured: the entries of `measures.toml`, and commands of the user.
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// One entry of `measures.toml`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measure {
+    pub name: String,
+    #[serde(default)]
+    pub sets: Vec<String>,
+    /// The program of bench/ and its arguments; or a whole command of the user's. Empty: only the limits are measured.
+    #[serde(default)]
+    pub run: String,
+    #[serde(default = "two")]
+    pub ranks: u32,
+    pub unit: String,
+    #[serde(default = "value")]
+    pub column: String,
+    #[serde(default)]
+    pub higher: bool,
+    /// By message size in bytes.
+    #[serde(default)]
+    pub goals: BTreeMap<String, f64>,
+    /// Bare loops (bench/limits.c) that do what no MPI can do in less, by what they are called; in the same unit.
+    #[serde(default)]
+    pub limits: BTreeMap<String, String>,
+    /// Those of `limits` that are shown, but bind nobody: one copy needs memory that both processes have mapped, which a program's is not.
+    #[serde(default)]
+    pub beside: Vec<String>,
+    /// Whether `run` is a command of the user's.
+    #[serde(skip)]
+    pub own: bool,
+}
+
+impl Measure {
+    /// A measure of two ranks that no set has.
+    pub fn of(name: &str, run: &str) -> Measure {
+        Measure {
+            name: name.into(),
+            sets: Vec::new(),
+            run: run.into(),
+            ranks: 2,
+            unit: String::new(),
+            column: value(),
+            higher: false,
+            goals: BTreeMap::new(),
+            limits: BTreeMap::new(),
+            beside: Vec::new(),
+            own: false,
+        }
+    }
+
+    /// The names of the limits as headings; brackets say that one binds nobody.
+    pub fn limit_names(&self) -> impl Iterator<Item = String> {
+        self.limits
+            .keys()
+            .map(|name| if self.beside.contains(name) { format!("({name})") } else { name.clone() })
+    }
+}
+
+/// The column of a run's whole time.
+pub const WALL: &str = "wall_ms";
+
+fn two() -> u32 {
+    2
+}
+
+fn value() -> String {
+    "value".into()
+}
+
+pub fn measures() -> Vec<Measure> {
+    #[derive(Deserialize)]
+    struct File {
+        measure: Vec<Measure>,
+    }
+    toml::from_str::<File>(include_str!("measures.toml")).expect("checked by a test").measure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_measures_is_sound() {
+        let all = measures();
+        let mut names: Vec<_> = all.iter().map(|m| &m.name).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), all.len(), "names are unique");
+        for m in &all {
+            assert!(m.sets.iter().all(|set| set == "short" || set == "full"), "{m:?}");
+            assert!(m.goals.keys().all(|bytes| bytes.parse::<u64>().is_ok()), "{m:?}");
+            let program = |run: &str| run.split_whitespace().next().map(str::to_owned);
+            let known = ["p2p", "coll", "rma", "overlap", "startup", "hello"];
+            assert!(program(&m.run).is_none_or(|name| known.contains(&name.as_str())), "{m:?}");
+            assert!(!m.run.is_empty() || !m.limits.is_empty(), "{m:?}");
+            assert!(m.limits.values().all(|run| program(run).as_deref() == Some("limits")), "{m:?}");
+            assert!(m.beside.iter().all(|name| m.limits.contains_key(name)), "{m:?}");
+        }
+    }
+}

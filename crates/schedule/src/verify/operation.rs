@@ -1,0 +1,256 @@
+//! The operation by its definition (MPI 5.0, chapter 6), and what schedules say they do.
+
+use crate::{Action, Algorithm, Blocks, BufferId, Collective, Neighbors, Params, Schedule};
+use std::ops::Range;
+
+/// An operation that a set of schedules is to carry out.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    /// Which.
+    pub collective: Collective,
+    /// Ranks.
+    pub size: u32,
+    /// The root; 0 where there is none.
+    pub root: u32,
+    /// Whether MPI_IN_PLACE is passed wherever it may be.
+    pub in_place: bool,
+    /// Whether the operator is commutative.
+    pub commutative: bool,
+    /// Ranks in the first group of an intercommunicator; 0 on an intracommunicator.
+    pub first_group: u32,
+    /// Numbers of elements, used cyclically. A vector (bcast, reduce, allreduce, scan, exscan) and a block of
+    /// gather, scatter, allgather, alltoall, reduce_scatter_block have `[0]`; rank r's block in gatherv,
+    /// scatterv, allgatherv, reduce_scatter has `[r]`; in alltoallv and alltoallw rank r sends `[r * size +
+    /// s]` to s (in place: `[min * size + max]` both ways). Between groups, the first sends blocks of `[0]`
+    /// and the second of `[1]` in allgather and alltoall; in scattered reductions blocks are lengthened so
+    /// that both vectors have one length.
+    pub counts: Vec<u32>,
+    /// Of a neighborhood collective: the neighbours of every rank; `collective` is then the one among
+    /// neighbours. In the forms of alltoall with unequal blocks rank r sends `[7 * r + k]` to neighbour k.
+    /// Otherwise empty.
+    pub neighbors: Vec<Neighbors>,
+}
+
+impl Operation {
+    /// The plans of all ranks by one algorithm.
+    pub fn plans(&self, algorithm: Algorithm) -> Vec<Schedule> {
+        let &Operation { size, root, in_place, commutative, first_group, .. } = self;
+        let params = |rank| Params { rank, size, root, in_place, commutative, first_group };
+        (0..size).map(|rank| algorithm.plan(&params(rank))).collect()
+    }
+
+    /// Whether MPI_IN_PLACE has an effect on this rank.
+    pub(super) fn in_place_on(&self, rank: u32) -> bool {
+        self.in_place
+            && self.collective.may_be_in_place()
+            && (!self.collective.is_rooted() || rank == self.root)
+    }
+
+    /// A rank's local group and the one it exchanges with; all ranks where there is one group.
+    pub(super) fn groups(&self, rank: u32) -> (Range<u32>, Range<u32>) {
+        let (first, second) = (0..self.first_group, self.first_group..self.size);
+        match self.first_group {
+            0 => (0..self.size, 0..self.size),
+            middle if rank < middle => (first, second),
+            _ => (second, first),
+        }
+    }
+
+    pub(super) fn count(&self, index: u32) -> u32 {
+        if self.counts.is_empty() { 0 } else { self.counts[index as usize % self.counts.len()] }
+    }
+
+    /// The elements that `from` sends to `to` in an all-to-all.
+    pub(super) fn pair(&self, from: u32, to: u32) -> u32 {
+        let (from, to) = if self.in_place { (from.min(to), from.max(to)) } else { (from, to) };
+        self.count(from * self.size + to)
+    }
+
+    /// The elements that a scattered reduction leaves with a rank.
+    pub(super) fn scattered(&self, rank: u32) -> u32 {
+        let (local, remote) = self.groups(rank);
+        let sum = |group: Range<u32>| group.map(|rank| self.count(rank)).sum::<u32>();
+        let missing = sum(remote).saturating_sub(sum(local.clone()));
+        self.count(rank) + if rank == local.start { missing } else { 0 }
+    }
+
+    /// The plans of all ranks among their neighbours.
+    pub fn plans_among_neighbors(&self) -> Vec<Schedule> {
+        self.neighbors.iter().map(|neighbors| neighbors.plan(self.same_for_neighbors())).collect()
+    }
+
+    pub(super) fn same_for_neighbors(&self) -> bool {
+        matches!(self.collective, Collective::Allgather | Collective::Allgatherv)
+    }
+
+    /// The neighbour that sends a rank's block, and the number of the block there (MPI 5.0, section 8.6).
+    pub(super) fn origin(&self, rank: u32, block: u32) -> Option<(u32, u32)> {
+        let here = &self.neighbors[rank as usize];
+        let from = here.from[block as usize]?;
+        let earlier = here.from[..block as usize].iter().filter(|&&other| other == Some(from)).count();
+        let mut there = (0..).zip(&self.neighbors[from as usize].to).filter(|(_, to)| **to == Some(rank));
+        let at = if here.paired { block ^ 1 } else { there.nth(earlier).expect("every edge has two ends").0 };
+        Some((from, if self.same_for_neighbors() { 0 } else { at }))
+    }
+
+    /// `block` among neighbours.
+    pub(super) fn neighbor_block(&self, buffer: BufferId, rank: u32, block: u32) -> u32 {
+        match self.collective {
+            Collective::Allgather | Collective::Alltoall => self.count(0),
+            _ if buffer == BufferId::Input => self.count(7 * rank + block),
+            _ => self.origin(rank, block).map_or(self.count(block), |(from, at)| self.count(7 * from + at)),
+        }
+    }
+
+    /// Elements in block `block` of `blocks` of a rank's user buffer, whether or not it exists there.
+    pub(super) fn block(&self, buffer: BufferId, rank: u32, block: u32, blocks: u32) -> u32 {
+        use Collective::*;
+        if !self.neighbors.is_empty() {
+            return self.neighbor_block(buffer, rank, block);
+        }
+        let spread = |total: u32| total / blocks + u32::from(block < total % blocks);
+        let (local, remote) = self.groups(rank);
+        let sends = buffer == BufferId::Input;
+        let second = self.first_group > 0 && (rank >= self.first_group) == sends;
+        match self.collective {
+            Barrier => 0,
+            Bcast | Reduce | Allreduce | Scan | Exscan => spread(self.count(0)),
+            Gather | Scatter => self.count(0),
+            Allgather | Alltoall => self.count(second.into()),
+            ReduceScatterBlock if self.first_group > 0 => self.count(0) * remote.len() as u32,
+            ReduceScatterBlock => self.count(0),
+            ReduceScatter => self.scattered(if sends { local.start + block } else { rank }),
+            Gatherv | Allgatherv if sends => self.count(rank),
+            Scatterv if !sends => self.count(rank),
+            Gatherv | Scatterv | Allgatherv => self.count(remote.start + block),
+            Alltoallv | Alltoallw if sends => self.pair(rank, remote.start + block),
+            Alltoallv | Alltoallw => self.pair(remote.start + block, rank),
+        }
+    }
+
+    /// The blocks that a rank's user buffer has by the definition; a vector is one. 0: there is none.
+    pub(super) fn blocks(&self, buffer: BufferId, rank: u32) -> u32 {
+        use Collective::*;
+        if let Some(neighbors) = self.neighbors.get(rank as usize) {
+            let to = if self.same_for_neighbors() { 1 } else { neighbors.to.len() };
+            return if buffer == BufferId::Input { to } else { neighbors.from.len() } as u32;
+        }
+        let (local, remote) = self.groups(rank);
+        let (local, remote_size, at_root) =
+            (local.len() as u32, remote.len() as u32, u32::from(rank == self.root));
+        let serves = u32::from(remote.contains(&self.root));
+        match (self.collective, buffer == BufferId::Input) {
+            (Barrier, _) | (Bcast, true) => 0,
+            (Bcast, false) => serves.max(at_root),
+            (Gather | Gatherv, false) | (Scatter | Scatterv, true) => remote_size * at_root,
+            (Gather | Gatherv | Reduce, true) | (Scatter | Scatterv, false) => serves,
+            (Reduce, false) => at_root,
+            (Allgather | Allgatherv, false) | (Alltoall | Alltoallv | Alltoallw, _) => remote_size,
+            (ReduceScatterBlock | ReduceScatter, true) => local,
+            _ => 1,
+        }
+    }
+
+    /// Where the blocks of a user buffer start, and the end, in elements, when cut into `blocks`.
+    pub(super) fn offsets(&self, buffer: BufferId, rank: u32, blocks: u32) -> Vec<u32> {
+        let mut offsets = vec![0];
+        for block in 0..blocks {
+            offsets.push(offsets[block as usize] + self.block(buffer, rank, block, blocks));
+        }
+        offsets
+    }
+
+    /// Elements in a user buffer.
+    pub(super) fn elements(&self, buffer: BufferId, rank: u32) -> u32 {
+        *self.offsets(buffer, rank, self.blocks(buffer, rank)).last().expect("starts with 0")
+    }
+
+    /// Where a rank's input and output start in its memory.
+    pub(super) fn bases(&self, rank: u32) -> (u32, u32) {
+        use Collective::*;
+        let block = |buffer| self.offsets(buffer, rank, self.size)[rank as usize];
+        match self.collective {
+            _ if !self.in_place_on(rank) => (0, self.elements(BufferId::Input, rank)),
+            Gather | Gatherv | Allgather | Allgatherv => (block(BufferId::Output), 0),
+            Scatter | Scatterv => (0, block(BufferId::Input)),
+            _ => (0, 0),
+        }
+    }
+
+    /// The right output of a rank: for each element its contributions (rank, element of its input), or
+    /// nothing where the standard leaves it open.
+    pub(super) fn definition(&self, rank: u32) -> Vec<Vec<(u32, u32)>> {
+        use Collective::*;
+        let all = self.elements(BufferId::Output, rank);
+        if !self.neighbors.is_empty() {
+            let received = |block: u32| {
+                let origin = self.origin(rank, block);
+                let first =
+                    origin.map_or(0, |(from, at)| self.offsets(BufferId::Input, from, at)[at as usize]);
+                let elements = 0..self.neighbor_block(BufferId::Output, rank, block);
+                elements.map(move |at| origin.map(|(from, _)| (from, first + at)).into_iter().collect())
+            };
+            return (0..self.blocks(BufferId::Output, rank)).flat_map(received).collect();
+        }
+        let (local, remote) = self.groups(rank);
+        let sum = |ranks: Range<u32>, first: u32| {
+            (first..first + all).map(|element| ranks.clone().map(|rank| (rank, element)).collect()).collect()
+        };
+        let from_all = |first: &dyn Fn(u32) -> u32| {
+            let blocks = (0..self.blocks(BufferId::Output, rank)).map(|block| {
+                let source = remote.start + block;
+                let count = self.block(BufferId::Output, rank, block, remote.len() as u32);
+                (first(source)..first(source) + count).map(move |element| vec![(source, element)])
+            });
+            blocks.flatten().collect()
+        };
+        let sent_to_me = |source: u32| {
+            self.offsets(BufferId::Input, source, local.len() as u32)[(rank - local.start) as usize]
+        };
+        match self.collective {
+            Barrier => Vec::new(),
+            Bcast => (0..all).map(|element| vec![(self.root, element)]).collect(),
+            Gather | Gatherv | Allgather | Allgatherv => from_all(&|_| 0),
+            Alltoall | Alltoallv | Alltoallw => from_all(&sent_to_me),
+            Scatter | Scatterv => {
+                let first = if all > 0 { sent_to_me(self.root) } else { 0 };
+                (first..first + all).map(|element| vec![(self.root, element)]).collect()
+            }
+            Reduce | Allreduce => sum(remote.clone(), 0),
+            ReduceScatterBlock | ReduceScatter => sum(remote.clone(), sent_to_me(rank)),
+            Scan => sum(0..rank + 1, 0),
+            Exscan => sum(0..rank, 0),
+        }
+    }
+}
+
+/// What a step reads, and what it writes.
+pub(super) fn accesses(action: &Action) -> ([Option<Blocks>; 2], Option<Blocks>) {
+    match *action {
+        Action::Send { from, .. } => ([Some(from), None], None),
+        Action::Recv { into, .. } => ([None, None], Some(into)),
+        Action::Copy { from, into } => ([Some(from), None], Some(into)),
+        Action::Reduce { left, right, into } => ([Some(left), Some(right)], Some(into)),
+    }
+}
+
+/// The messages: for every (sender, receiver, edge) the sending and the receiving step.
+pub(super) type Messages = std::collections::HashMap<(u32, u32, u32), (Option<u32>, Option<u32>)>;
+
+pub(super) fn messages(schedules: &[Schedule]) -> Messages {
+    let mut messages = Messages::new();
+    for (rank, schedule) in (0..).zip(schedules) {
+        for (index, step) in (0..).zip(&schedule.steps) {
+            match step.action {
+                Action::Send { to, edge, .. } => {
+                    messages.entry((rank, to, edge)).or_default().0 = Some(index)
+                }
+                Action::Recv { from, edge, .. } => {
+                    messages.entry((from, rank, edge)).or_default().1 = Some(index)
+                }
+                _ => {}
+            }
+        }
+    }
+    messages
+}
