@@ -12,14 +12,15 @@
 //!
 //! Read next: `region.rs`.
 
+use crate::domain::{Domain, Object, check};
 use crate::ffi;
 use crate::library::Library;
 use crate::provider::Provider;
 use crate::region::{Region, RemoteMemory};
 use error::{Class, Result, fail};
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 use std::os::fd::{BorrowedFd, RawFd};
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::Arc;
 use sys::{Block, Span};
 
@@ -96,132 +97,6 @@ impl Packet {
     pub fn bytes(&self) -> Span {
         self.bytes
     }
-}
-
-/// An open object of libfabric, closed when this is dropped.
-pub(crate) struct Object<T>(NonNull<T>);
-
-impl<T> Object<T> {
-    /// Takes over what libfabric has opened. `T` begins with a `Fid`.
-    pub(crate) fn new(made: *mut T) -> Result<Object<T>> {
-        match NonNull::new(made) {
-            Some(made) => Ok(Object(made)),
-            None => fail!(Class::Intern, "libfabric opened an object and did not say where"),
-        }
-    }
-
-    pub(crate) fn get(&self) -> *mut T {
-        self.0.as_ptr()
-    }
-
-    pub(crate) fn fid(&self) -> *mut ffi::Fid {
-        self.0.as_ptr().cast()
-    }
-
-    /// The object's record.
-    pub(crate) fn record(&self) -> &T {
-        // SAFETY: the object is open, and the provider leaves the fields that we know as they are.
-        unsafe { self.0.as_ref() }
-    }
-
-    /// One of the object's tables of calls, which `pick` takes from its record.
-    pub(crate) fn calls<C>(&self, pick: impl FnOnce(&T) -> *const C) -> &C {
-        // SAFETY: every open object has its tables, as long as it is open.
-        unsafe { &*pick(self.record()) }
-    }
-
-    fn base(&self) -> &ffi::Ops {
-        // SAFETY: the object is open, and begins with a `Fid`.
-        let fid = unsafe { &*self.fid() };
-        // SAFETY: every open object has its table of calls.
-        unsafe { &*fid.ops }
-    }
-
-    pub(crate) fn bind(&self, other: *mut ffi::Fid, flags: u64) -> c_int {
-        // SAFETY: both objects are open.
-        unsafe { (self.base().bind)(self.fid(), other, flags) }
-    }
-
-    pub(crate) fn control(&self, command: c_int, argument: *mut c_void) -> c_int {
-        // SAFETY: the object is open; the callers pass what each command wants.
-        unsafe { (self.base().control)(self.fid(), command, argument) }
-    }
-}
-
-impl<T> Drop for Object<T> {
-    fn drop(&mut self) {
-        // SAFETY: nobody else closes it; what was opened from it has been dropped before, by the order of
-        // fields.
-        unsafe { (self.base().close)(self.fid()) };
-    }
-}
-
-/// A provider's opened device, in which an endpoint and its regions live.
-pub(crate) struct Domain {
-    // In the order in which they must be closed.
-    pub(crate) object: Object<ffi::FidDomain>,
-    fabric: Object<ffi::FidFabric>,
-    provider: Provider,
-}
-
-// SAFETY: FI_THREAD_DOMAIN allows any thread, one at a time, to which `Endpoint::open`'s caller has agreed.
-unsafe impl Send for Domain {}
-// SAFETY: as above.
-unsafe impl Sync for Domain {}
-
-impl Domain {
-    fn open(provider: Provider) -> Result<Domain> {
-        let library = &provider.library;
-        let info = provider.info();
-        let mut fabric = ptr::null_mut();
-        // SAFETY: the record came from fi_getinfo.
-        let code = unsafe { (library.open_fabric)(info.fabric_attr, &mut fabric, ptr::null_mut()) };
-        check(library, code, || format!("{provider} cannot be opened"))?;
-        let fabric = Object::new(fabric)?;
-        let mut domain = ptr::null_mut();
-        let calls = fabric.calls(|record| record.ops);
-        // SAFETY: the object is open; the record came from fi_getinfo for this fabric.
-        let code =
-            unsafe { (calls.domain)(fabric.get(), provider.info.as_ptr(), &mut domain, ptr::null_mut()) };
-        check(library, code, || format!("{provider} cannot be opened"))?;
-        Ok(Domain { object: Object::new(domain)?, fabric, provider })
-    }
-
-    pub(crate) fn library(&self) -> &Library {
-        &self.provider.library
-    }
-
-    /// For error sentences.
-    pub(crate) fn name(&self) -> String {
-        self.provider.to_string()
-    }
-
-    /// Whether memory registration works this way (an FI_MR bit).
-    pub(crate) fn needs(&self, mode: c_int) -> bool {
-        // SAFETY: the record's attributes live as long as it does.
-        let attributes = unsafe { &*self.provider.info().domain_attr };
-        attributes.mr_mode & mode != 0
-    }
-
-    /// Opens one of the domain's objects.
-    fn object<T>(
-        &self,
-        what: &str,
-        open: impl FnOnce(&ffi::OpsDomain, *mut *mut T) -> c_int,
-    ) -> Result<Object<T>> {
-        let calls = self.object.calls(|record| record.ops);
-        let mut made = ptr::null_mut();
-        let code = open(calls, &mut made);
-        check(self.library(), code, || format!("{} cannot open {what}", self.name()))?;
-        Object::new(made)
-    }
-}
-
-fn check(library: &Library, code: c_int, what: impl FnOnce() -> String) -> Result<()> {
-    if code != 0 {
-        fail!(Class::Other, "{}: {}", what(), library.said(code as isize));
-    }
-    Ok(())
 }
 
 /// This process's end of a network.

@@ -32,6 +32,7 @@ pub const FI_MR_PROV_KEY: c_int = 1 << 6;
 pub const FI_MR_ENDPOINT: c_int = 1 << 9;
 
 pub const FI_THREAD_DOMAIN: u32 = 3;
+pub const FI_PROGRESS_MANUAL: u32 = 2;
 pub const FI_RM_ENABLED: u32 = 2;
 pub const FI_AV_TABLE: u32 = 2;
 pub const FI_EP_RDM: u32 = 3;
@@ -400,7 +401,8 @@ mod tests {
             TxAttr "struct fi_tx_attr": msg_order = "msg_order", inject_size = "inject_size", size = "size";
             RxAttr "struct fi_rx_attr": msg_order = "msg_order", size = "size";
             EpAttr "struct fi_ep_attr": kind = "type", max_msg_size = "max_msg_size";
-            DomainAttr "struct fi_domain_attr": name = "name", threading = "threading", resource_mgmt = "resource_mgmt",
+            DomainAttr "struct fi_domain_attr": name = "name", threading = "threading",
+                control_progress = "control_progress", data_progress = "data_progress", resource_mgmt = "resource_mgmt",
                 av_type = "av_type", mr_mode = "mr_mode";
             FabricAttr "struct fi_fabric_attr": prov_name = "prov_name";
             LinkAttr "struct fi_link_attr": speed = "speed";
@@ -437,7 +439,7 @@ mod tests {
         same_numbers! {
             FI_MSG, FI_RMA, FI_READ, FI_WRITE, FI_RECV, FI_SEND, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_MULTI_RECV, FI_CONTEXT,
             FI_CONTEXT2, FI_ORDER_SAS, FI_MR_LOCAL, FI_MR_VIRT_ADDR, FI_MR_ALLOCATED, FI_MR_PROV_KEY, FI_MR_ENDPOINT,
-            FI_THREAD_DOMAIN, FI_RM_ENABLED, FI_AV_TABLE, FI_EP_RDM, FI_CQ_FORMAT_DATA, FI_WAIT_NONE, FI_WAIT_FD, FI_GETWAIT,
+            FI_THREAD_DOMAIN, FI_PROGRESS_MANUAL, FI_RM_ENABLED, FI_AV_TABLE, FI_EP_RDM, FI_CQ_FORMAT_DATA, FI_WAIT_NONE, FI_WAIT_FD, FI_GETWAIT,
             FI_ENABLE, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, FI_SOCKADDR_IN, FI_SOCKADDR_IN6, FI_ADDR_UNSPEC, FI_EAGAIN,
             FI_EAVAIL, FI_ENODATA, FI_ECANCELED
         }

@@ -9,9 +9,10 @@
 //! under way; what the provider hands out (lengths, contexts, addresses) is checked before it is used. A
 //! packet's content is the peer's word: whoever parses it checks it.
 //!
-//! Read next: `provider.rs` (which provider and interface), `endpoint.rs`, `region.rs`, `ffi.rs` (libfabric's
-//! records).
+//! Read next: `provider.rs` (which provider and interface), `domain.rs`, `endpoint.rs`, `region.rs`, `ffi.rs`
+//! (libfabric's records).
 
+mod domain;
 mod endpoint;
 mod ffi;
 mod library;
@@ -20,5 +21,5 @@ mod region;
 
 pub use endpoint::{Address, Config, Endpoint, Event, Packet, Sent};
 pub use library::Library;
-pub use provider::{Provider, choose};
+pub use provider::{Provider, RULE, choose, offers};
 pub use region::{Region, RemoteMemory};

@@ -1,9 +1,7 @@
 //! Which provider and which interface: what libfabric offers on this host, in the order of one printed rule.
 //!
-//! The rule (`RANKING`): fabrics before tcp, since a host that has one is meant to use it; then the interface
-//! that holds the address by which the launcher named this host; then the order of libfabric. A provider is
-//! offered only if it has reliable datagrams with messages in order, receive buffers for many messages, and
-//! RMA.
+//! The rule is `RULE`. A provider is offered only if it has reliable datagrams with messages in order,
+//! receive buffers for many messages, and RMA.
 //!
 //! Read next: `endpoint.rs`, which opens one.
 
@@ -15,9 +13,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ptr;
 use std::sync::Arc;
 
-/// Providers by their core name, best first. Others that libfabric knows are for one host (shm), unreliable
-/// (udp), or replaced (sockets, psm, psm2).
-const RANKING: [&str; 6] = ["cxi", "verbs", "efa", "opx", "psm3", "tcp"];
+/// How one is chosen, for people.
+pub const RULE: &str = "the fabric of a host before its tcp (cxi, verbs, efa, opx, psm3, net, tcp); then the interface with the \
+    address by which the launcher named this host; then libfabric's own order";
+
+/// Providers by their core name, best first. `net` is libfabric 1.17's name for tcp without the layer
+/// ofi_rxm, which takes a third of the time of a short message away (docs/tuning.md). Others are for one host
+/// (shm), unreliable (udp), or replaced (sockets, psm, psm2).
+const RANKING: [&str; 7] = ["cxi", "verbs", "efa", "opx", "psm3", "net", "tcp"];
 
 /// One way out of this host.
 pub struct Provider {
@@ -81,8 +84,36 @@ impl Provider {
         (link.speed > 0).then_some(link.speed as u64)
     }
 
+    /// Its place among the providers that are taken without being asked for.
     fn rank(&self) -> Option<usize> {
         RANKING.iter().position(|core| *core == self.core())
+    }
+
+    /// Whether it may be taken; `wanted` is the user's choice, where `tcp` is any way over tcp.
+    pub fn suits(&self, wanted: Option<&str>) -> bool {
+        match wanted {
+            Some("tcp") => ["net", "tcp"].contains(&self.core().as_str()),
+            Some(wanted) => self.name() == wanted || self.core() == wanted,
+            None => self.rank().is_some(),
+        }
+    }
+
+    /// What it has to say for itself under the rule, for people; `host` is the launcher's address of this
+    /// host.
+    pub fn reason(&self, wanted: Option<&str>, host: Option<IpAddr>) -> String {
+        let place = match (wanted, self.rank()) {
+            (Some(_), _) => "chosen by OUTBOARD_FABRIC_PROVIDER".to_owned(),
+            (None, Some(rank)) => format!("place {} of {} by provider", rank + 1, RANKING.len()),
+            (None, None) => return "not taken unless OUTBOARD_FABRIC_PROVIDER names it".into(),
+        };
+        let way = match (self.address(), host, distance(self.address(), host)) {
+            (_, Some(host), 0) => format!("the launcher's address of this host is {host}"),
+            (None, ..) => "a device without an IP address".into(),
+            (_, _, 4) => "loopback: reaches this host only".into(),
+            (_, Some(host), _) => format!("not the launcher's address of this host, {host}"),
+            (_, None, _) => "no address of this host was given".into(),
+        };
+        format!("{place}; {way}")
     }
 }
 
@@ -106,12 +137,12 @@ impl Drop for Provider {
     }
 }
 
-/// What libfabric offers here, best first by the rule of this module's head.
+/// What libfabric offers here, best first by `RULE`.
 ///
 /// `wanted` is the name of a provider, with or without its layers, that the user chose; `host` the address by
 /// which the launcher named this host. Errors (MPI_ERR_OTHER): nothing is left, and what was there.
 pub fn choose(library: &Arc<Library>, wanted: Option<&str>, host: Option<IpAddr>) -> Result<Vec<Provider>> {
-    let all = offered(library)?;
+    let all = offers(library)?;
     let names = |providers: &[Provider]| {
         let mut names: Vec<_> = providers.iter().map(Provider::name).collect();
         names.sort();
@@ -119,13 +150,7 @@ pub fn choose(library: &Arc<Library>, wanted: Option<&str>, host: Option<IpAddr>
         names.join(", ")
     };
     let there = names(&all);
-    let mut left: Vec<_> = all
-        .into_iter()
-        .filter(|provider| match wanted {
-            Some(wanted) => provider.name() == wanted || provider.core() == wanted,
-            None => provider.rank().is_some(),
-        })
-        .collect();
+    let mut left: Vec<_> = all.into_iter().filter(|provider| provider.suits(wanted)).collect();
     if left.is_empty() {
         match wanted {
             Some(wanted) => fail!(
@@ -158,8 +183,8 @@ fn distance(address: Option<IpAddr>, host: Option<IpAddr>) -> u8 {
     }
 }
 
-/// All that has what an endpoint needs.
-fn offered(library: &Arc<Library>) -> Result<Vec<Provider>> {
+/// All that has what an endpoint needs, in libfabric's order.
+pub fn offers(library: &Arc<Library>) -> Result<Vec<Provider>> {
     // SAFETY: with a null pointer it allocates an empty record with its attributes.
     let hints = unsafe { (library.dup_info)(ptr::null()) };
     let Some(hints) = ptr::NonNull::new(hints) else {
@@ -205,6 +230,8 @@ unsafe fn ask(hints: &mut ffi::Info) {
     // SAFETY: as above.
     let domain = unsafe { &mut *hints.domain_attr };
     domain.threading = ffi::FI_THREAD_DOMAIN;
+    // `poll` moves it on: no thread of the provider's takes part.
+    (domain.control_progress, domain.data_progress) = (ffi::FI_PROGRESS_MANUAL, ffi::FI_PROGRESS_MANUAL);
     domain.resource_mgmt = ffi::FI_RM_ENABLED;
     domain.av_type = ffi::FI_AV_TABLE;
     domain.mr_mode = ffi::FI_MR_LOCAL
@@ -241,7 +268,14 @@ mod tests {
         let library = Library::load(None).unwrap();
         let loopback = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let offers = choose(&library, Some("tcp"), loopback).unwrap();
-        assert_eq!((offers[0].core().as_str(), offers[0].address()), ("tcp", loopback));
+        assert!(["net", "tcp"].contains(&offers[0].core().as_str()), "{}", offers[0]);
+        assert_eq!(offers[0].address(), loopback);
+        let reason = offers[0].reason(None, loopback);
+        assert!(reason.contains("launcher's address of this host is 127.0.0.1"), "{reason}");
+        let other = offers[0].reason(None, "10.77.0.1".parse().ok());
+        assert!(other.contains("loopback"), "{other}");
+        let layered = choose(&library, Some("tcp;ofi_rxm"), loopback).unwrap();
+        assert!(layered.iter().all(|it| it.name() == "tcp;ofi_rxm"));
         assert!(offers[0].to_string().contains("127.0.0.1"), "{}", offers[0]);
         let error = choose(&library, Some("carrier-pigeon"), None).err().unwrap().message.clone();
         assert!(error.contains("carrier-pigeon") && error.contains("tcp"), "{error}");

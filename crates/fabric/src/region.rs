@@ -3,7 +3,7 @@
 //! Invariant: memory is registered as long as its `Region` lives, and must stay mapped as long.
 //! Read next: `endpoint.rs`.
 
-use crate::endpoint::{Domain, Object};
+use crate::domain::{Domain, Object};
 use crate::ffi;
 use error::{Class, Result, fail};
 use std::ffi::{c_int, c_void};

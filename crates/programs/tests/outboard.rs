@@ -50,6 +50,28 @@ fn top_sees_a_running_job_and_its_counters() {
 }
 
 #[test]
+fn info_tells_the_network_and_why_it_was_chosen() {
+    let shown = text(&["info", "--fabric", "--address", "127.0.0.1"]);
+    let chosen: Vec<&str> =
+        shown.lines().filter(|line| line.starts_with("* ") && line.contains(':')).collect();
+    assert!(
+        chosen.len() == 1 && chosen[0].contains("the launcher's address of this host is 127.0.0.1"),
+        "{shown}"
+    );
+    let without = Command::new(env!("CARGO_BIN_EXE_outboard"))
+        .args(["info", "--fabric"])
+        .env("OUTBOARD_FABRIC_LIB", "/nonexistent/libfabric.so")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&without.stderr);
+    assert_eq!(without.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("/nonexistent/libfabric.so") && said.contains("Jobs on one host need no"),
+        "{said}"
+    );
+}
+
+#[test]
 fn info_tells_values_and_defaults() {
     let output = Command::new(env!("CARGO_BIN_EXE_outboard"))
         .args(["info", "--settings"])

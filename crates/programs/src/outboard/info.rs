@@ -23,6 +23,13 @@ pub struct Info {
     /// Only what is chosen by measurement: each value, and where it comes from.
     #[arg(long)]
     tuning: bool,
+    /// Only the network of jobs on several hosts: what libfabric offers here, the rule, and the choice. Exit code 1
+    /// if there is none.
+    #[arg(long)]
+    fabric: bool,
+    /// With --fabric: the address by which a launcher would name this host.
+    #[arg(long, value_name = "IP", requires = "fabric")]
+    address: Option<std::net::IpAddr>,
     /// As JSON.
     #[arg(long)]
     json: bool,
@@ -31,7 +38,8 @@ pub struct Info {
 impl Info {
     /// What is to be printed.
     pub fn run(&self) -> Result<String, String> {
-        let all = !self.settings && !self.functions && !self.tuning;
+        let all = !self.settings && !self.functions && !self.tuning && !self.fabric;
+        let network = self.fabric.then(|| super::fabric::find(self.address)).transpose()?;
         if self.json {
             let mut object = serde_json::Map::new();
             if all {
@@ -55,6 +63,9 @@ impl Info {
                 });
                 object.insert("tuning".into(), values.collect());
             }
+            if let Some(found) = network {
+                object.insert("fabric".into(), found.json());
+            }
             return Ok(format!("{:#}\n", Value::Object(object)));
         }
         let mut text = String::new();
@@ -77,6 +88,9 @@ impl Info {
             tuned()?.iter().for_each(|Tuned { name, value, source, .. }| {
                 print(format_args!("{name:<20} {value:<24} {source}\n"));
             });
+        }
+        if let Some(found) = network {
+            print(format_args!("{}", found.text()));
         }
         if self.functions {
             functions().for_each(|(name, body)| {

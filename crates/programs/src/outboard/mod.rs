@@ -1,6 +1,7 @@
 //! `outboard`: looks at the library, at running jobs, at how collectives are planned, and at how fast it all is.
 
 mod bench;
+mod fabric;
 mod info;
 mod man;
 mod plan;

@@ -1,0 +1,92 @@
+//! `outboard info --fabric`: libfabric, what it offers on this host, and what a job on several hosts would take.
+
+use fabric::{Library, Provider, RULE, choose, offers};
+use serde_json::{Value, json};
+use std::net::IpAddr;
+
+/// What there is, and the choice.
+pub struct Found {
+    version: String,
+    /// The choice first, then what else may be taken in the order of the rule, then the rest.
+    offers: Vec<Offer>,
+}
+
+struct Offer {
+    provider: String,
+    domain: String,
+    address: Option<String>,
+    bits_per_second: Option<u64>,
+    reason: String,
+    is_chosen: bool,
+}
+
+/// Asks libfabric; `host` is the address by which a launcher would name this host. Errors: there is no libfabric, or
+/// nothing in it suits; that is what the hosts of a job would say.
+pub fn find(host: Option<IpAddr>) -> Result<Found, String> {
+    let settings = settings::load().map_err(|error| error.to_string())?;
+    let wanted = settings.fabric_provider.as_deref();
+    let said = |error: error::Error| {
+        format!(
+            "{}\nJobs on one host need no libfabric; jobs on several hosts cannot run here.",
+            error.message
+        )
+    };
+    let library = Library::load(settings.fabric_lib.as_deref()).map_err(said)?;
+    let (major, minor) = library.version();
+    let file =
+        settings.fabric_lib.as_deref().map_or("the system's".into(), |path| path.display().to_string());
+    let described = |provider: &Provider, is_chosen| Offer {
+        provider: provider.name(),
+        domain: provider.domain(),
+        address: provider.address().map(|address| address.to_string()),
+        bits_per_second: provider.bits_per_second(),
+        reason: provider.reason(wanted, host),
+        is_chosen,
+    };
+    let suitable = choose(&library, wanted, host).map_err(said)?;
+    let mut all: Vec<_> =
+        suitable.iter().enumerate().map(|(place, provider)| described(provider, place == 0)).collect();
+    let rest = offers(&library).map_err(said)?;
+    all.extend(rest.iter().filter(|it| !it.suits(wanted)).map(|provider| described(provider, false)));
+    // libfabric lists some twice, with other limits.
+    let mut once: Vec<Offer> = Vec::new();
+    for offer in all {
+        if !once.iter().any(|other| other.is_same_way(&offer)) {
+            once.push(offer);
+        }
+    }
+    Ok(Found { version: format!("{major}.{minor} ({file})"), offers: once })
+}
+
+impl Offer {
+    /// The same provider over the same interface, chosen or not.
+    fn is_same_way(&self, other: &Offer) -> bool {
+        (&self.provider, &self.domain, &self.address) == (&other.provider, &other.domain, &other.address)
+    }
+}
+
+impl Found {
+    pub fn text(&self) -> String {
+        let mut text = format!("libfabric        {}\nrule             {RULE}\n\n", self.version);
+        for offer in &self.offers {
+            let mark = if offer.is_chosen { "*" } else { " " };
+            let address = offer.address.as_deref().unwrap_or("-");
+            let speed = offer
+                .bits_per_second
+                .map_or(String::new(), |bits| format!(" {} Gbit/s", bits / 1_000_000_000));
+            text += &format!(
+                "{mark} {:<16} {:<12} {address}{speed}: {}\n",
+                offer.provider, offer.domain, offer.reason
+            );
+        }
+        text + "\n* is what a process of a job on several hosts takes here.\n"
+    }
+
+    pub fn json(&self) -> Value {
+        let offers = self.offers.iter().map(|offer| {
+            json!({"provider": offer.provider, "domain": offer.domain, "address": offer.address,
+                "bits_per_second": offer.bits_per_second, "reason": offer.reason, "chosen": offer.is_chosen})
+        });
+        json!({"libfabric": self.version, "rule": RULE, "offers": offers.collect::<Value>()})
+    }
+}
