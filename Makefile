@@ -10,7 +10,7 @@ ifneq ($(RUSTUP_HOME),)
 export RUSTUP_HOME
 endif
 
-.PHONY: build install uninstall demo test test-more conformance differential applications check tidy clean help setup
+.PHONY: build install uninstall demo test test-more test-hosts conformance differential applications check tidy clean help setup
 
 build: setup  ## build the library and its programs into build/ (bin lib include share), which may be moved
 	$(CARGO) build --release --workspace --quiet
@@ -26,7 +26,12 @@ demo: build  ## run the Taylor-Green simulation: on the ranks alone, then with p
 	examples/taylor_green/demo
 
 test: build  ## run all tests that fit into half an hour on 2 cores
+	tools/setup --hosts
 	tests/all
+
+test-hosts: build  ## run the tests over several hosts, with every failure at 100 instants (an hour; root)
+	tools/setup --hosts
+	tests/hosts/run --more
 
 test-more: build  ## the same with many more proxy deaths and rank counts
 	tests/all --more

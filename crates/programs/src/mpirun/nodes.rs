@@ -253,8 +253,9 @@ impl Root {
             Up::Failed { sentence, code } => self.fail(&sentence, code),
             Up::Done { code } => {
                 self.agents[index].done = Some(code);
+                // Somebody else, such as a batch system, may have ended the ranks there.
                 if code != 0 {
-                    self.failed.get_or_insert(code);
+                    self.end(libc::SIGTERM, code);
                 }
             }
             Up::Stopped => {

@@ -1,0 +1,143 @@
+"""Jobs that mpirun starts by ssh: programs on 4 hosts x 2 ranks, and hosts that cannot be used."""
+
+import lab
+from job_tests import running
+from job_tests.running import BIN, HERE, PROGRAMS, ROOT, expect, test
+
+MPIRUN = BIN / "mpirun"
+FOUR = "h1:2,h2:2,h3:2,h4:2"
+# Programs of tests/programs, and on how many ranks.
+FEW = {"p2p_order": 8, "coll_reduce": 5}
+MANY = {"p2p_ways": 3, "p2p_modes": 4, "p2p_probe": 5, "p2p_requests": 6, "p2p_receives": 7, "coll_regular": 8, "coll_vector": 5,
+        "coll_derived": 6, "coll_operators": 7, "neighbors": 8, "intercomms": 6,
+        "split_types": 8, "persistent": 4, "partitioned": 4, "threads": 4, "types": 2, "topologies": 8}
+# Tests of `--more` only.
+RARE = []
+
+
+def rare(function):
+    RARE.append(function)
+    return function
+
+
+def on(host, *words, **more):
+    """Runs a command on a host: (exit code, output)."""
+    return running.run(*host.words(*words), **more)
+
+
+def start(host, *words, **more):
+    return running.start(*host.words(*words), **more)
+
+
+def begin(hosts):
+    """Starts sshd on all hosts; the last one's takes passwords only."""
+    hosts.start_ssh(hosts.hosts[:-1])
+    hosts.start_ssh(hosts.hosts[-1:], ["PubkeyAuthentication no"])
+
+
+def nothing_left(hosts):
+    found = hosts.left()
+    expect(not found, "left behind:\n" + "\n".join(found))
+
+
+def program(name):
+    """A program of tests/programs."""
+    return running.compile_c(HERE / f"programs/{name}.c")
+
+
+@test
+def each_host_is_one_of_its_own(hosts):
+    names = [h.command("hostname").strip() for h in hosts.hosts]
+    expect(names == [h.name for h in hosts.hosts], names)
+    code, output = on(hosts.hosts[0], "ssh", "h3", "hostname")
+    expect((code, output) == (0, "h3\n"), f"{code}\n{output}")
+    # What is left behind would be seen.
+    hosts.hosts[1].command("touch", "/dev/shm/file")
+    expect(len(hosts.hosts[1].left()) == 1, "a file was not found")
+    hosts.hosts[1].command("rm", "/dev/shm/file")
+
+
+@test
+def eight_ranks_on_four_hosts_are_one_job(hosts):
+    hello = running.compile_c(HERE / "faults/hello.c")
+    code, output = on(hosts.hosts[0], MPIRUN, "-hosts", FOUR, hello)
+    expect((code, sorted(output.splitlines())) == (0, [f"rank {r} of 8" for r in range(8)]), f"{code}\n{output}")
+    tell = 'echo $OMPI_COMM_WORLD_RANK on $(hostname), $PWD, $A$B'
+    words = ["env", "--chdir=/", "B=2", MPIRUN, "-hosts", FOUR, "-genv", "A", "1", "sh", "-c", tell]
+    code, output = on(hosts.hosts[0], *words)
+    wanted = [f"{r} on h{r // 2 + 1}, /, 12" for r in range(8)]
+    expect((code, sorted(output.splitlines())) == (0, wanted), f"{code}\n{output}")
+    # A host far away, seen from another than its own.
+    code, output = on(hosts.hosts[4], MPIRUN, "-hosts", "h1,h2", hello)
+    expect((code, sorted(output.splitlines())) == (0, ["rank 0 of 2", "rank 1 of 2"]), f"{code}\n{output}")
+    nothing_left(hosts)
+
+
+@test
+def programs_are_right_on_four_hosts(hosts):
+    for name, ranks in {**FEW, **(MANY if running.chosen.more else {})}.items():
+        code, output = on(hosts.hosts[0], MPIRUN, "-n", ranks, "-hosts", "h1,h2,h3,h4", "--map-by", "node", program(name))
+        expect(code == 0, f"{name} on {ranks} ranks: {code}\n{output}")
+    nothing_left(hosts)
+
+
+@test
+def the_demo_runs_on_four_hosts(hosts):
+    demo = ROOT / "target/demo/taylor_green"
+    lab.command("make", "-s", "-C", ROOT / "examples/taylor_green", f"MPICC={BIN}/mpicc", f"OUT={demo.parent}")
+    code, output = on(hosts.hosts[0], MPIRUN, "-hosts", FOUR, demo, "-n", 32, "-s", 5, "--overlap", "--check")
+    expect(code == 0 and "result " in output, f"{code}\n{output}")
+    nothing_left(hosts)
+
+
+def listening(host):
+    """The sockets on this host to which others can connect, but for those of the lab's services."""
+    lines = host.command("ss", "-Hltuxp").splitlines()
+    # mpirun marks the cores that it takes by sockets that nobody reads.
+    return [line for line in lines if not any(word in line for word in [*lab.SERVICES, "u_dgr"])]
+
+
+@test
+def only_the_endpoints_of_ranks_listen(hosts):
+    exchange = running.compile_c(HERE / "hosts/exchange.c")
+    for more, count in [(["-hosts", "h1:2,h2:2"], 2), (["-n", 2], 0)]:
+        child = start(hosts.hosts[0], MPIRUN, *more, exchange, 600)
+        running.read_until(child, "exchanging")
+        found = {host: listening(host) for host in hosts.hosts[:2]}
+        child.terminate()
+        running.finish(child)
+        for host, lines in found.items():
+            expect(len(lines) == count and all(f" {host.address}:" in line and "exchange" in line for line in lines),
+                   f"{more}: on {host} listen\n" + "\n".join(lines))
+    nothing_left(hosts)
+
+
+def fails_at(hosts, list, *sentences):
+    """A job with a host that cannot be used: one line says so, and all is over soon."""
+    code, output = on(hosts.hosts[0], MPIRUN, "-hosts", list, "sleep", 1000)
+    said = [line for line in output.splitlines() if line.startswith("mpirun")]
+    expect(code == 1 and len(said) == 1, f"{list}: {code}\n{output}")
+    for sentence in sentences:
+        expect(sentence in said[0], f"{list}: {sentence!r} is not in\n{output}")
+    nothing_left(hosts)
+
+
+@test
+def a_wrong_host_is_named_in_one_sentence(hosts):
+    fails_at(hosts, "h1,h2,nosuch", "host nosuch")
+    fails_at(hosts, "h1,h2,10.88.0.99", "host 10.88.0.99", "No route to host")
+
+
+@test
+def a_host_without_outboard_is_named_in_one_sentence(hosts):
+    host = hosts.hosts[4]
+    host.command("mount", "-t", "tmpfs", "none", ROOT / "build")
+    try:
+        fails_at(hosts, "h1,h2,h5", "host h5", "mpirun", "127")
+    finally:
+        host.command("umount", ROOT / "build")
+
+
+@test
+def a_host_that_asks_a_password_is_named_in_one_sentence(hosts):
+    fails_at(hosts, "h1,h2,h6", "host h6", "Permission denied")
