@@ -47,8 +47,8 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Config {
         Config {
-            packet_bytes_max: 16 << 10,
-            sends_max: 64,
+            packet_bytes_max: (64 << 10) + 64,
+            sends_max: 32,
             receive_buffers: 4,
             receive_buffer_bytes: 256 << 10,
             accesses_max: 64,

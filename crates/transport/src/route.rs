@@ -243,7 +243,7 @@ impl Route {
         match self {
             Route::Loopback => usize::MAX,
             Route::Shm(_) => PACKET_BYTES_MAX,
-            Route::Fabric(link) => link.payload_bytes_max().min(PACKET_BYTES_MAX),
+            Route::Fabric(link) => link.payload_bytes_max(),
             Route::Sim(link) => link.payload_bytes_max().min(PACKET_BYTES_MAX),
         }
     }
