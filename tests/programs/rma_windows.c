@@ -101,9 +101,16 @@ static void objects(void)
     EQUAL(deleted, 14, "deletions");
 }
 
-/* Rank r has r + 1 numbers, one after the other in the order of ranks, unless each is asked for by itself. */
+/* Rank r of a host has r numbers, one after the other in the order of ranks, unless each is asked for by
+   itself. */
 static void shared(int contiguous)
 {
+    int rank, size, world_size;
+    MPI_Comm host;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+    MPI_Comm_rank(host, &rank);
+    MPI_Comm_size(host, &size);
+    MPI_Comm_size(MPI_COMM_WORLD, &world_size);
     long *mine, *theirs, *lowest;
     MPI_Aint bytes;
     int unit;
@@ -111,13 +118,13 @@ static void shared(int contiguous)
     MPI_Info info;
     MPI_Info_create(&info);
     if (!contiguous) MPI_Info_set(info, "alloc_shared_noncontig", "true");
-    MPI_Win_allocate_shared(rank * 8, 8, info, MPI_COMM_WORLD, &mine, &win);
+    MPI_Win_allocate_shared(rank * 8, 8, info, host, &mine, &win);
     MPI_Info_free(&info);
     attributes(win, mine, rank * 8, 8, MPI_WIN_FLAVOR_SHARED);
     MPI_Win_lock_all(MPI_MODE_NOCHECK, win);
     for (int i = 0; i < rank; i++) mine[i] = rank * 100 + i;
     MPI_Win_sync(win);
-    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Barrier(host);
     MPI_Win_sync(win);
     long *end = NULL;
     for (int r = 0; r < size; r++) {
@@ -132,9 +139,19 @@ static void shared(int contiguous)
     MPI_Win_shared_query(win, MPI_PROC_NULL, &bytes, &unit, &lowest);
     EQUAL(bytes, size > 1 ? 8 : 0, "the size of the first segment that is not empty");
     if (size > 1) EQUAL(lowest[0], 100, "the first segment that is not empty");
-    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Barrier(host);
     MPI_Win_unlock_all(win);
     MPI_Win_free(&win);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    if (size < world_size) CLASS(MPI_Win_allocate_shared(8, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &mine, &win), MPI_ERR_RMA_SHARED);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    MPI_Comm_free(&host);
+}
+
+/* The code of an operation. Of a target on another host the flush tells it. */
+static int told(int code, int target, MPI_Win win)
+{
+    return code == MPI_SUCCESS ? MPI_Win_flush(target, win) : code;
 }
 
 /* Memory is attached while other ranks access it, in many regions, and one datatype covers several of them.
@@ -173,8 +190,8 @@ static void attached(void)
     int last = (rank + size - 1) % size;
     for (int i = 0; i < REGIONS; i++) EQUAL(parts[i][0], 2 * (last * 1000 + i), "what was put");
     MPI_Win_lock(MPI_LOCK_SHARED, next, 0, win);
-    CLASS(MPI_Put(values, 3, MPI_INT, next, all[next * REGIONS], 3, MPI_INT, win), MPI_ERR_RMA_RANGE);
-    CLASS(MPI_Get(values, 1, MPI_INT, next, 8, 1, MPI_INT, win), MPI_ERR_RMA_RANGE);
+    CLASS(told(MPI_Put(values, 3, MPI_INT, next, all[next * REGIONS], 3, MPI_INT, win), next, win), MPI_ERR_RMA_RANGE);
+    CLASS(told(MPI_Get(values, 1, MPI_INT, next, 8, 1, MPI_INT, win), next, win), MPI_ERR_RMA_RANGE);
     MPI_Win_unlock(next, win);
     MPI_Barrier(MPI_COMM_WORLD);
     /* Detached memory is not accessible, even to ranks that have accessed it. */
@@ -187,7 +204,7 @@ static void attached(void)
     MPI_Get_address(both, &place);
     MPI_Allgather(&place, 1, MPI_AINT, all, 1, MPI_AINT, MPI_COMM_WORLD);
     MPI_Win_lock_all(0, win);
-    CLASS(MPI_Put(values, 1, MPI_INT, next, all[next] - 64, 1, MPI_INT, win), MPI_ERR_RMA_RANGE);
+    CLASS(told(MPI_Put(values, 1, MPI_INT, next, all[next] - 64, 1, MPI_INT, win), next, win), MPI_ERR_RMA_RANGE);
     EQUAL(MPI_Put(values, 10, MPI_INT, next, all[next], 10, MPI_INT, win), MPI_SUCCESS, "a put over two regions");
     MPI_Win_unlock_all(win);
     MPI_Barrier(MPI_COMM_WORLD);

@@ -12,6 +12,17 @@ static MPI_Win win;
 static char *memory;
 static MPI_Aint *origins;
 
+/* Whether all ranks are on one host, as shared memory needs. Collective. */
+static int on_one_host(void)
+{
+    MPI_Comm host;
+    int together;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+    MPI_Comm_size(host, &together);
+    MPI_Comm_free(&host);
+    return together == size;
+}
+
 /* Collective: `bytes` bytes at every rank, displacements in bytes. */
 static void make_window(int which, MPI_Aint bytes)
 {

@@ -3,7 +3,7 @@
 use crate::process::{Guard, Job};
 use crate::request::{Recipe, Work};
 use datatype::Buffer;
-use objects::context::PORT_CONTEXT;
+use objects::context::{PORT_CONTEXT, WINDOW_CONTEXT};
 use objects::{Handle, Table};
 use p2p::{Pending, Probe};
 
@@ -27,8 +27,13 @@ pub(crate) fn drain(guard: &mut crate::process::Process, lost: &mut Vec<Lost>) {
             job.p2p.free(ticket);
         }
     }
-    // A rank whose connection was not accepted knows that.
-    let sent = job.p2p.drain().into_iter().filter(|(context, _)| *context != PORT_CONTEXT);
+    // What others ask of this rank's windows is carried out until all have left. A rank whose connection was
+    // not accepted knows that.
+    let sent = job
+        .p2p
+        .drain(|context| context != WINDOW_CONTEXT)
+        .into_iter()
+        .filter(|(context, _)| *context != PORT_CONTEXT);
     lost.extend(sent.map(|(context, message)| Lost { context, message }));
 }
 

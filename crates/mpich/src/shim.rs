@@ -16368,7 +16368,7 @@ pub unsafe extern "C" fn MPI_Win_call_errhandler(win: c_int, errorcode: c_int) -
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_complete(win: c_int) -> c_int {
     let win = translate::handle_from(win);
-    translate::code_to(call("MPI_Win_complete", On::Win(win), |guard| body::window::win_complete(guard, win)))
+    translate::code_to(call("MPI_Win_complete", On::Win(win), |guard| body::epoch::win_complete(guard, win)))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_complete(win: c_int) -> c_int {
@@ -16527,7 +16527,7 @@ pub unsafe extern "C" fn PMPI_Win_fence(assert: c_int, win: c_int) -> c_int {
     let assert = numbers::assertion_from(assert);
     let win = translate::handle_from(win);
     translate::code_to(call("MPI_Win_fence", On::Win(win), |guard| {
-        body::window::win_fence(guard, assert, win)
+        body::epoch::win_fence(guard, assert, win)
     }))
 }
 #[unsafe(no_mangle)]
@@ -16542,7 +16542,7 @@ pub unsafe extern "C" fn PMPI_Win_flush(rank: c_int, win: c_int) -> c_int {
         "MPI_Win_flush",
         On::Win(win),
         body::plain::win_flush,
-        body::window::win_flush,
+        body::epoch::win_flush,
         (rank, win,)
     ))
 }
@@ -16554,7 +16554,7 @@ pub unsafe extern "C" fn MPI_Win_flush(rank: c_int, win: c_int) -> c_int {
 pub unsafe extern "C" fn PMPI_Win_flush_all(win: c_int) -> c_int {
     let win = translate::handle_from(win);
     translate::code_to(call("MPI_Win_flush_all", On::Win(win), |guard| {
-        body::window::win_flush_all(guard, win)
+        body::epoch::win_flush_all(guard, win)
     }))
 }
 #[unsafe(no_mangle)]
@@ -16566,7 +16566,7 @@ pub unsafe extern "C" fn PMPI_Win_flush_local(rank: c_int, win: c_int) -> c_int 
     let rank = numbers::rank_from(rank);
     let win = translate::handle_from(win);
     translate::code_to(call("MPI_Win_flush_local", On::Win(win), |guard| {
-        body::window::win_flush_local(guard, rank, win)
+        body::epoch::win_flush_local(guard, rank, win)
     }))
 }
 #[unsafe(no_mangle)]
@@ -16577,7 +16577,7 @@ pub unsafe extern "C" fn MPI_Win_flush_local(rank: c_int, win: c_int) -> c_int {
 pub unsafe extern "C" fn PMPI_Win_flush_local_all(win: c_int) -> c_int {
     let win = translate::handle_from(win);
     translate::code_to(call("MPI_Win_flush_local_all", On::Win(win), |guard| {
-        body::window::win_flush_local_all(guard, win)
+        body::epoch::win_flush_local_all(guard, win)
     }))
 }
 #[unsafe(no_mangle)]
@@ -16699,7 +16699,7 @@ pub unsafe extern "C" fn PMPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_
     let assert = numbers::assertion_from(assert);
     let win = translate::handle_from(win);
     translate::code_to(call("MPI_Win_lock", On::Win(win), |guard| {
-        body::window::win_lock(guard, lock_type, rank, assert, win)
+        body::epoch::win_lock(guard, lock_type, rank, assert, win)
     }))
 }
 #[unsafe(no_mangle)]
@@ -16711,7 +16711,7 @@ pub unsafe extern "C" fn PMPI_Win_lock_all(assert: c_int, win: c_int) -> c_int {
     let assert = numbers::assertion_from(assert);
     let win = translate::handle_from(win);
     translate::code_to(call("MPI_Win_lock_all", On::Win(win), |guard| {
-        body::window::win_lock_all(guard, assert, win)
+        body::epoch::win_lock_all(guard, assert, win)
     }))
 }
 #[unsafe(no_mangle)]
@@ -16724,7 +16724,7 @@ pub unsafe extern "C" fn PMPI_Win_post(group: c_int, assert: c_int, win: c_int) 
     let assert = numbers::assertion_from(assert);
     let win = translate::handle_from(win);
     translate::code_to(call("MPI_Win_post", On::Win(win), |guard| {
-        body::window::win_post(guard, group, assert, win)
+        body::epoch::win_post(guard, group, assert, win)
     }))
 }
 #[unsafe(no_mangle)]
@@ -16846,7 +16846,7 @@ pub unsafe extern "C" fn PMPI_Win_start(group: c_int, assert: c_int, win: c_int)
     let assert = numbers::assertion_from(assert);
     let win = translate::handle_from(win);
     translate::code_to(call("MPI_Win_start", On::Win(win), |guard| {
-        body::window::win_start(guard, group, assert, win)
+        body::epoch::win_start(guard, group, assert, win)
     }))
 }
 #[unsafe(no_mangle)]
@@ -16856,7 +16856,7 @@ pub unsafe extern "C" fn MPI_Win_start(group: c_int, assert: c_int, win: c_int) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_sync(win: c_int) -> c_int {
     let win = translate::handle_from(win);
-    translate::code_to(call("MPI_Win_sync", On::Win(win), |guard| body::window::win_sync(guard, win)))
+    translate::code_to(call("MPI_Win_sync", On::Win(win), |guard| body::epoch::win_sync(guard, win)))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_sync(win: c_int) -> c_int {
@@ -16866,7 +16866,7 @@ pub unsafe extern "C" fn MPI_Win_sync(win: c_int) -> c_int {
 pub unsafe extern "C" fn PMPI_Win_test(win: c_int, flag: usize) -> c_int {
     let win = translate::handle_from(win);
     translate::code_to(call("MPI_Win_test", On::Win(win), |guard| {
-        body::window::win_test(guard, win, Out::<i32>::new(flag, "flag"))
+        body::epoch::win_test(guard, win, Out::<i32>::new(flag, "flag"))
     }))
 }
 #[unsafe(no_mangle)]
@@ -16878,7 +16878,7 @@ pub unsafe extern "C" fn PMPI_Win_unlock(rank: c_int, win: c_int) -> c_int {
     let rank = numbers::rank_from(rank);
     let win = translate::handle_from(win);
     translate::code_to(call("MPI_Win_unlock", On::Win(win), |guard| {
-        body::window::win_unlock(guard, rank, win)
+        body::epoch::win_unlock(guard, rank, win)
     }))
 }
 #[unsafe(no_mangle)]
@@ -16889,7 +16889,7 @@ pub unsafe extern "C" fn MPI_Win_unlock(rank: c_int, win: c_int) -> c_int {
 pub unsafe extern "C" fn PMPI_Win_unlock_all(win: c_int) -> c_int {
     let win = translate::handle_from(win);
     translate::code_to(call("MPI_Win_unlock_all", On::Win(win), |guard| {
-        body::window::win_unlock_all(guard, win)
+        body::epoch::win_unlock_all(guard, win)
     }))
 }
 #[unsafe(no_mangle)]
@@ -16899,7 +16899,7 @@ pub unsafe extern "C" fn MPI_Win_unlock_all(win: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_wait(win: c_int) -> c_int {
     let win = translate::handle_from(win);
-    translate::code_to(call("MPI_Win_wait", On::Win(win), |guard| body::window::win_wait(guard, win)))
+    translate::code_to(call("MPI_Win_wait", On::Win(win), |guard| body::epoch::win_wait(guard, win)))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_wait(win: c_int) -> c_int {

@@ -27,6 +27,9 @@ pub(crate) const ID: u64 = (1 << 62) - 1;
 /// The context of the request of MPI_Comm_connect; the tag is the port's.
 pub const PORT_CONTEXT: u64 = 1 << 62;
 
+/// The context of messages about windows between hosts: with both marks, which no other has.
+pub const WINDOW_CONTEXT: u64 = 3 << 62;
+
 /// The context of the answer to an MPI_Comm_connect with this mark.
 pub fn answer_context(mark: u64) -> u64 {
     PORT_CONTEXT | mark

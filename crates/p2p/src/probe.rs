@@ -44,13 +44,14 @@ impl P2p {
         Some((MessageTicket(self.matcher.messages.insert((envelope, message))), probe))
     }
 
-    /// Takes every message out of the queue and drops it: this process will start no receive any more.
-    /// Returns the messages with their contexts. What is still to come of a message is received without
-    /// keeping a byte.
-    pub fn drain(&mut self) -> Vec<(u64, Probe)> {
+    /// Takes every message of the contexts that `drops` names out of the queue and drops it: this process
+    /// will start no receive any more. Returns the messages with their contexts. What is still to come of a
+    /// message is received without keeping a byte.
+    pub fn drain(&mut self, drops: impl Fn(u64) -> bool) -> Vec<(u64, Probe)> {
         let mut drained = Vec::new();
         while !self.matcher.unexpected.is_empty()
-            && let Some((envelope, message)) = self.matcher.unexpected.take_named(|_, _| true)
+            && let Some((envelope, message)) =
+                self.matcher.unexpected.take_named(|envelope, _| drops(envelope.context))
         {
             drained.push((envelope.context, self.matcher.describe(&envelope, &message)));
             let ours = self.matcher.requests.insert(Request::receive(Buffer::EMPTY));

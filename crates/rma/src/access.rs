@@ -1,37 +1,23 @@
 //! Operations on a target's memory: put, get, accumulate and their relatives (MPI 5.0, section 12.3).
 //!
-//! The origin checks the bytes that an operation touches against what the target exposes, and moves them.
+//! The origin checks the bytes that an operation touches against what the target exposes, and moves them, or
+//! asks a target on another host to do so (`far.rs`).
 //! Each operation first tries the frequent case, one copy or update of mapped memory without gaps on both
 //! sides (`Target::direct`). All else, errors included, goes by *pieces*: memory addressable here, or private
 //! memory of another process.
 
+use crate::far::What;
 use crate::pieces::{BLOCK_BYTES, STEP_BYTES, ScratchUse, TargetPiece};
 use crate::process::Rma;
 use crate::serve::Way;
 use crate::target::{Spot, Target, TargetRange};
+use crate::update::{Swap, Update};
 use crate::window::Window;
-use datatype::{Basic, Buffer, Layout, Loan, PredefinedOp, is_atomic, reduce};
+use datatype::{Buffer, Layout, Loan, PredefinedOp, is_atomic, reduce};
 use error::{Class, Result, fail};
 use std::sync::Arc;
 use sys::Span;
 use telemetry::{Counter, count, page};
-
-/// How an accumulate combines elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Update {
-    pub op: PredefinedOp,
-    pub basic: Basic,
-}
-
-/// What MPI_Compare_and_swap compares, puts and fetches: one element each.
-#[derive(Clone, Copy, Debug)]
-pub struct Swap {
-    pub basic: Basic,
-    pub compare: Span,
-    pub origin: Span,
-    /// Receives the target's element as it was.
-    pub result: Span,
-}
 
 impl Window {
     /// MPI_Put or MPI_Get at a target that `Window::target` returned.
@@ -44,7 +30,7 @@ impl Window {
         range: TargetRange,
         way: Way,
     ) -> Result<()> {
-        if let Some(there) = self.targets[target].direct(range)
+        if let Some(there) = self.here(target).and_then(|target| target.direct(range))
             && let Some(here) = origin.contiguous()
             && here.bytes() == there.bytes()
         {
@@ -59,7 +45,7 @@ impl Window {
     #[inline(always)]
     pub fn copy_now(&mut self, rank: i32, disp: i64, here: Span, way: Way) -> Option<()> {
         let target = self.open_target(rank)?;
-        let there = self.targets[target].mapped(disp, here.bytes())?;
+        let there = self.here(target)?.mapped(disp, here.bytes())?;
         self.copy_span(here, there, way);
         Some(())
     }
@@ -98,6 +84,11 @@ impl Window {
         }
         count(if way == Way::Put { Counter::PutCalls } else { Counter::GetCalls }, 1);
         count(Counter::WindowBytes, from as u64);
+        if self.here(target).is_none() {
+            let what = if way == Way::Put { What::Put } else { What::Get };
+            let here = origin.slice(0, from);
+            return self.ask_for(rma, target, what, (here.clone(), here), range, from);
+        }
         self.stored = true;
         match self.spot(rma, target, range)? {
             Spot::Here { buffer, .. } => match way {
@@ -105,14 +96,14 @@ impl Window {
                 Way::Fetch => origin.slice(0, from).copy_from(&buffer),
             },
             Spot::There(base) => {
-                self.copy_far(rma, target, &origin.slice(0, from), (base, range.layout), way)?
+                self.copy_private(rma, target, &origin.slice(0, from), (base, range.layout), way)?
             }
         }
         Ok(())
     }
 
     #[cold]
-    fn copy_far(
+    fn copy_private(
         &self,
         rma: &mut Rma,
         target: usize,
@@ -120,7 +111,7 @@ impl Window {
         (base, layout): (usize, &Arc<Layout>),
         way: Way,
     ) -> Result<()> {
-        let target = &self.targets[target];
+        let target = self.on_host(target)?;
         let single = layout.is_contiguous() || (origin.bytes() <= layout.size && layout.pieces() == 1);
         let step = if single && origin.contiguous().is_some() { origin.bytes() } else { BLOCK_BYTES };
         let mut pieces = std::mem::take(&mut rma.scratch.pieces);
@@ -161,14 +152,15 @@ impl Window {
         let page = page();
         page.count(Counter::AccumulateCalls, 1);
         let (without, fetches) = (update.op == PredefinedOp::NoOp, result.is_some());
-        if let Some(there) = self.targets[target].direct(range)
+        if let Some(near) = self.here(target)
+            && let Some(there) = near.direct(range)
             && let Some(from) = origin.map_or(Some(Span::EMPTY), |origin| origin.contiguous())
             && (without || from.bytes() == there.bytes())
             && let Some(fetched) = result.map_or(Some(Span::EMPTY), |result| result.contiguous())
             && (!fetches || fetched.bytes() == there.bytes())
         {
             page.count(Counter::WindowBytes, there.bytes() as u64);
-            self.targets[target].update(update, there, from, fetched);
+            near.update(update, there, from, fetched);
             return Ok(());
         }
         let origin = origin.map_or(Buffer::EMPTY, |origin| origin.buffer());
@@ -203,9 +195,14 @@ impl Window {
         {
             return truncated(Way::Fetch, total, result.bytes());
         }
+        if self.here(target).is_none() {
+            let fetched = result.map_or(Buffer::EMPTY, |result| result.slice(0, total));
+            let what = if result.is_some() { What::FetchAndOp(update) } else { What::Accumulate(update) };
+            return self.ask_for(rma, target, what, (origin.clone(), fetched), range, total);
+        }
         self.stored = true;
         let spot = self.spot(rma, target, range)?;
-        let target = &self.targets[target];
+        let target = self.on_host(target)?;
         let mut pieces = std::mem::take(&mut rma.scratch.pieces);
         let mut part = |at: usize, bytes: usize| {
             pieces.clear();
@@ -229,10 +226,7 @@ impl Window {
                 Some(_) => direct.unwrap_or_else(|| rma.scratch.block(ScratchUse::Fetched, bytes)),
                 None => Span::EMPTY,
             };
-            match pieces[..] {
-                [TargetPiece::Here { span, mapped: true }] => target.update(update, span, from, fetched),
-                _ => target.update_pieces(rma, update, &pieces, from, fetched)?,
-            }
+            target.update_pieces(rma, update, &pieces, from, fetched)?;
             if let (Some(result), None) = (result, direct) {
                 result.unpack(at, fetched);
             }
@@ -256,10 +250,11 @@ impl Window {
         let page = page();
         page.count(Counter::AccumulateCalls, 1);
         page.count(Counter::WindowBytes, swap.basic.size() as u64);
-        if let Some(there) = self.targets[target].direct(range)
+        if let Some(near) = self.here(target)
+            && let Some(there) = near.direct(range)
             && is_atomic(swap.basic, there.address())
         {
-            self.targets[target].swap(swap, there);
+            near.swap(swap, there);
             return Ok(());
         }
         self.swap_pieces(rma, target, swap, range)
@@ -267,39 +262,42 @@ impl Window {
 
     #[inline(never)]
     fn swap_pieces(&mut self, rma: &mut Rma, target: usize, swap: Swap, range: TargetRange) -> Result<()> {
-        let Swap { basic, compare, origin, result } = swap;
+        let bytes = swap.basic.size();
+        if self.here(target).is_none() {
+            return self.ask_for(
+                rma,
+                target,
+                What::Swap(swap),
+                (Buffer::EMPTY, swap.result.into()),
+                range,
+                bytes,
+            );
+        }
         self.stored = true;
         let spot = self.spot(rma, target, range)?;
-        let target = &self.targets[target];
+        let target = self.on_host(target)?;
         let mut pieces = Vec::new();
         match &spot {
             Spot::Here { buffer, mapped } => {
-                if let Some(span) = buffer.contiguous()
-                    && *mapped
-                    && is_atomic(basic, span.address())
-                {
-                    target.swap(swap, span);
-                    return Ok(());
-                }
-                buffer
-                    .pieces(0, basic.size(), |span| pieces.push(TargetPiece::Here { span, mapped: *mapped }));
+                buffer.pieces(0, bytes, |span| pieces.push(TargetPiece::Here { span, mapped: *mapped }));
             }
-            Spot::There(base) => target.pieces_at(*base, range.layout, 0, basic.size(), &mut pieces)?,
+            Spot::There(base) => target.pieces_at(*base, range.layout, 0, bytes, &mut pieces)?,
         }
-        let _latched = target.record.latch();
-        let now = rma.scratch.block(ScratchUse::Target, basic.size());
-        target.transfer(rma, &pieces, now, Way::Fetch)?;
-        if bytes_of(now) == bytes_of(compare) {
-            target.transfer(rma, &pieces, origin, Way::Put)?;
+        target.swap_pieces(rma, swap, &pieces)
+    }
+
+    /// A member that is known to be on this host.
+    fn on_host(&self, member: usize) -> Result<&Target> {
+        match self.here(member) {
+            Some(target) => Ok(target),
+            None => fail!(Class::Intern, "member {member} of a window is on another host"),
         }
-        now.copy_to(result);
-        Ok(())
     }
 
     /// Where the range lies, checked against what the target exposes.
     fn spot(&mut self, rma: &Rma, target: usize, range: TargetRange) -> Result<Spot> {
         self.refresh(rma, target)?;
-        self.targets[target].spot(range)
+        self.on_host(target)?.spot(range)
     }
 }
 
@@ -325,8 +323,27 @@ impl Target {
         datatype::compare_and_swap(basic, there, compare, origin, result);
     }
 
+    /// As `swap`, of pieces anywhere.
+    pub fn swap_pieces(&self, rma: &mut Rma, swap: Swap, pieces: &[TargetPiece]) -> Result<()> {
+        let Swap { basic, compare, origin, result } = swap;
+        if let [TargetPiece::Here { span, mapped: true }] = pieces
+            && is_atomic(basic, span.address())
+        {
+            self.swap(swap, *span);
+            return Ok(());
+        }
+        let _latched = self.record.latch();
+        let now = rma.scratch.block(ScratchUse::Target, basic.size());
+        self.transfer(rma, pieces, now, Way::Fetch)?;
+        if bytes_of(now) == bytes_of(compare) {
+            self.transfer(rma, pieces, origin, Way::Put)?;
+        }
+        now.copy_to(result);
+        Ok(())
+    }
+
     /// As `update`, of pieces anywhere.
-    fn update_pieces(
+    pub fn update_pieces(
         &self,
         rma: &mut Rma,
         update: Update,
@@ -334,6 +351,10 @@ impl Target {
         from: Span,
         fetched: Span,
     ) -> Result<()> {
+        if let [TargetPiece::Here { span, mapped: true }] = pieces {
+            self.update(update, *span, from, fetched);
+            return Ok(());
+        }
         let _latched = self.record.latch();
         // One piece that is addressable here is updated in place.
         if let [TargetPiece::Here { span, .. }] = pieces {

@@ -3,7 +3,7 @@
 use crate::process::Rma;
 use crate::record::ROW;
 use crate::target::{Memory, Regions, Target};
-use crate::window::{Attached, Window};
+use crate::window::{Attached, Place, Window};
 use datatype::Buffer;
 use error::{Class, Result, fail};
 use std::sync::Arc;
@@ -62,7 +62,7 @@ impl Window {
                 (offset, old)
             }
         };
-        let record = &self.targets[self.rank].record;
+        let record = &self.mine().record;
         let words = record.arena().words(offset, rows * ROW).expect("allocated for as many");
         record.publish(offset, rows, || {
             for (row, Attached { span, mapped }) in words.chunks_exact(ROW).zip(&self.attached) {
@@ -80,7 +80,9 @@ impl Window {
     /// Reads the table of a member again if it has changed. This process's own private memory is local.
     pub(crate) fn refresh(&mut self, rma: &Rma, member: usize) -> Result<()> {
         let is_own = member == self.rank;
-        let Target { record, memory, peer, .. } = &mut self.targets[member];
+        let Place::Here(Target { record, memory, peer, .. }) = &mut self.members[member].place else {
+            return Ok(());
+        };
         let Memory::Dynamic(regions) = memory else { return Ok(()) };
         if regions.version == Some(record.version()) {
             return Ok(());

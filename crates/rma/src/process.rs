@@ -1,12 +1,14 @@
 //! What all windows of a process share: news from peers, and how private memory is reached.
 
+use crate::message::{self, Incoming};
+use crate::outbox::Outbox;
 use crate::pieces::Scratch;
 use crate::record::Record;
 use crate::serve::{Asker, Server};
-use error::Result;
+use error::{Class, Error, Result};
 use std::cell::OnceCell;
 use std::sync::atomic::Ordering;
-use sys::Span;
+use sys::{Block, Span};
 use transport::shm::{Allocator, LocalRank, Segment, cma};
 
 pub struct Rma {
@@ -19,6 +21,10 @@ pub struct Rma {
     windows: u64,
     pub(crate) server: Server,
     pub(crate) asker: Option<Asker>,
+    /// Messages to peers on other hosts.
+    pub(crate) outbox: Outbox,
+    /// Locks for which members on other hosts wait here.
+    pub(crate) waiting: usize,
     pub(crate) scratch: Scratch,
 }
 
@@ -26,7 +32,32 @@ impl Rma {
     pub fn new(segment: Segment, rank: LocalRank) -> Rma {
         let reaches = (0..segment.shape().ranks).map(|_| OnceCell::new()).collect();
         let (server, scratch) = (Server::default(), Scratch::default());
-        Rma { segment, rank, reaches, seen: 0, windows: 0, server, asker: None, scratch }
+        let outbox = Outbox::default();
+        Rma { segment, rank, reaches, seen: 0, windows: 0, server, asker: None, outbox, waiting: 0, scratch }
+    }
+
+    /// The next message to be carried to a peer on another host. All of one peer must come in order.
+    pub fn next_outgoing(&mut self) -> Option<(u32, Block)> {
+        self.outbox.next()
+    }
+
+    #[inline(always)]
+    pub fn has_outgoing(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
+    /// Whether members on other hosts wait for locks: then windows are asked (`Window::grant`).
+    #[inline]
+    pub fn owes_locks(&self) -> bool {
+        self.waiting > 0
+    }
+
+    /// Answers a peer's message about a window that is not open here.
+    pub fn refuse(&mut self, peer: u32, message: &Incoming) {
+        let error = Error::new(Class::Win, format!("the window is not open at peer {}", self.rank));
+        if message.kind.is_request() {
+            self.outbox.send(peer, message::failed(message.key, &error));
+        }
     }
 
     /// Whether there is news (locks, posts, completions) since the last call.

@@ -1,13 +1,14 @@
-//! One member of a window as an origin sees it: where its memory is, and how bytes get there.
+//! One member of a window on this host as an origin sees it: where its memory is, and how bytes get there.
 
 use crate::pieces::TargetPiece;
 use crate::process::Rma;
-use crate::record::{Lock, Record};
+use crate::record::Record;
 use crate::serve::{RemotePiece, Way};
 use datatype::{Buffer, Layout};
 use error::{Class, Result, fail};
+use std::fmt::Display;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 use sys::Span;
 use telemetry::{Counter, count};
 use transport::shm::{LocalRank, cma};
@@ -23,7 +24,7 @@ pub struct TargetRange<'a> {
     pub layout: &'a Arc<Layout>,
 }
 
-/// One member as an origin sees it.
+/// One member on this host.
 pub(crate) struct Target {
     pub record: Record,
     /// This process's rank in the window, by which the record knows it.
@@ -33,12 +34,6 @@ pub(crate) struct Target {
     pub bytes: u64,
     pub disp_unit: i64,
     pub memory: Memory,
-    /// The lock that this process holds, or waits for.
-    pub held: Option<Held>,
-    /// Whether the present MPI_Win_start names it.
-    pub started: bool,
-    /// How many of its posts this process has answered.
-    pub answered: u64,
 }
 
 #[derive(Debug)]
@@ -51,13 +46,6 @@ pub(crate) enum Memory {
     Private(usize),
     /// What the member has attached, as of the latest look.
     Dynamic(Regions),
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Held {
-    pub lock: Lock,
-    /// None under MPI_MODE_NOCHECK, where the program excludes conflicts.
-    pub ticket: Option<u64>,
 }
 
 /// What a member of a dynamic window has attached.
@@ -73,6 +61,27 @@ impl Regions {
     fn find(&self, address: usize) -> Option<&(usize, usize, Memory)> {
         let after = self.known.partition_point(|region| region.0 <= address);
         self.known[..after].last().filter(|region| address - region.0 < region.1)
+    }
+
+    /// Appends the pieces of `bytes` bytes at `address`, which may cross regions that touch. Returns what is
+    /// not attached, if anything.
+    fn pieces(
+        &self,
+        mut address: usize,
+        mut bytes: usize,
+        pieces: &mut Vec<TargetPiece>,
+    ) -> Option<(usize, usize)> {
+        while bytes > 0 {
+            let Some((start, length, memory)) = self.find(address) else { return Some((address, bytes)) };
+            let (by, part) = (address - start, bytes.min(length - (address - start)));
+            pieces.push(match memory {
+                Memory::Mapped(span) => TargetPiece::Here { span: span.slice(by, part), mapped: true },
+                Memory::Local(span) => TargetPiece::Here { span: span.slice(by, part), mapped: false },
+                _ => TargetPiece::There { address, bytes: part },
+            });
+            (address, bytes) = (address + part, bytes - part);
+        }
+        None
     }
 
     /// The range as one buffer if it lies in one region that is addressable here; else it is taken piece by
@@ -96,6 +105,41 @@ impl Regions {
     }
 }
 
+/// Bytes from the start of the target's memory to a range. Errors: MPI_ERR_RMA_RANGE.
+#[inline]
+fn offset_of(range: TargetRange, disp_unit: i64) -> Result<i64> {
+    match range.disp.checked_mul(disp_unit) {
+        Some(offset) => Ok(offset),
+        None => fail!(Class::RmaRange, "displacement {} in units of {disp_unit} bytes", range.disp),
+    }
+}
+
+/// The same of a range that must lie in the `bytes` bytes that `peer` exposes.
+pub(crate) fn checked_offset(
+    range: TargetRange,
+    disp_unit: i64,
+    bytes: u64,
+    peer: impl Display,
+) -> Result<i64> {
+    let offset = offset_of(range, disp_unit)?;
+    let reach = if range.count == 0 { Some((0, 0)) } else { range.layout.reach(range.count) };
+    let inside = reach.is_some_and(|(first, end)| {
+        let first = offset.checked_add(first).is_some_and(|first| first >= 0);
+        first && offset.checked_add(end).is_some_and(|end| end as u64 <= bytes)
+    });
+    if inside || range.layout.size == 0 { Ok(offset) } else { outside(range, disp_unit, bytes, peer) }
+}
+
+#[cold]
+fn outside<T>(range: TargetRange, disp_unit: i64, bytes: u64, peer: impl Display) -> Result<T> {
+    let (first, end) = range.layout.reach(range.count.max(1)).unwrap_or((0, i64::MAX));
+    fail!(
+        Class::RmaRange,
+        "displacement {} in units of {disp_unit} bytes, and data from byte {first} to byte {end} behind it, leave the window, which has {bytes} bytes at peer {peer}",
+        range.disp
+    )
+}
+
 /// The target's data of one operation.
 pub(crate) enum Spot {
     Here {
@@ -104,24 +148,6 @@ pub(crate) enum Spot {
     },
     /// Elements from this address on in the target's process.
     There(usize),
-}
-
-impl Target {
-    #[inline]
-    pub fn ask(&mut self, lock: Lock, check: bool) {
-        self.held = Some(Held { lock, ticket: check.then(|| self.record.queue()) });
-    }
-
-    /// Releases the lock; false if none is held.
-    #[inline]
-    pub fn release(&mut self, rma: &Rma) -> bool {
-        let Some(held) = self.held.take() else { return false };
-        match held.ticket {
-            Some(ticket) => self.record.release(ticket, held.lock, |peer| rma.ring_named(peer)),
-            None => fence(Ordering::SeqCst),
-        }
-        true
-    }
 }
 
 impl Target {
@@ -147,17 +173,8 @@ impl Target {
             Memory::Mapped(span) => self.within(*span, range, true),
             Memory::Local(span) => self.within(*span, range, false),
             Memory::Private(base) => {
-                let offset = self.offset(range)?;
-                let reach = if range.count == 0 { Some((0, 0)) } else { range.layout.reach(range.count) };
-                let inside = reach.is_some_and(|(first, end)| {
-                    let first = offset.checked_add(first).is_some_and(|first| first >= 0);
-                    first && offset.checked_add(end).is_some_and(|end| end as u64 <= self.bytes)
-                });
-                if inside || range.layout.size == 0 {
-                    Ok(Spot::There(base.wrapping_add_signed(offset as isize)))
-                } else {
-                    self.outside(range)
-                }
+                let offset = checked_offset(range, self.disp_unit, self.bytes, self.peer)?;
+                Ok(Spot::There(base.wrapping_add_signed(offset as isize)))
             }
             Memory::Dynamic(regions) => Ok(regions.spot(range)),
         }
@@ -166,35 +183,40 @@ impl Target {
     /// The range in memory that is addressable here.
     #[inline]
     fn within(&self, span: Span, range: TargetRange, mapped: bool) -> Result<Spot> {
-        let offset = self.offset(range)?;
+        let offset = offset_of(range, self.disp_unit)?;
         match Buffer::within(span, offset as usize, range.count, range.layout) {
             Some(buffer) => Ok(Spot::Here { buffer, mapped }),
-            None => self.outside(range),
+            None => outside(range, self.disp_unit, self.bytes, self.peer),
         }
+    }
+
+    /// Appends the memory of `bytes` bytes at an offset of this process's own memory, of a dynamic window at
+    /// an address. Errors: MPI_ERR_RMA_RANGE.
+    pub fn exposed(&self, offset: usize, bytes: usize, pieces: &mut Vec<TargetPiece>) -> Result<()> {
+        let (span, mapped) = match &self.memory {
+            Memory::Mapped(span) => (*span, true),
+            Memory::Local(span) => (*span, false),
+            Memory::Dynamic(regions) => {
+                let missing = regions.pieces(offset, bytes, pieces);
+                return missing.map_or(Ok(()), |missing| self.not_attached(missing));
+            }
+            Memory::Private(_) => (Span::EMPTY, false),
+        };
+        if offset > span.bytes() || bytes > span.bytes() - offset {
+            fail!(
+                Class::RmaRange,
+                "{bytes} bytes at byte {offset} leave the window, which has {} bytes at peer {}",
+                self.bytes,
+                self.peer
+            );
+        }
+        pieces.push(TargetPiece::Here { span: span.slice(offset, bytes), mapped });
+        Ok(())
     }
 
     #[cold]
-    fn outside(&self, range: TargetRange) -> Result<Spot> {
-        let (first, end) = range.layout.reach(range.count.max(1)).unwrap_or((0, i64::MAX));
-        fail!(
-            Class::RmaRange,
-            "displacement {} in units of {} bytes, and data from byte {first} to byte {end} behind it, leave the window, which has {} bytes at peer {}",
-            range.disp,
-            self.disp_unit,
-            self.bytes,
-            self.peer
-        )
-    }
-
-    /// Bytes from the start of the target's memory to the range.
-    #[inline]
-    fn offset(&self, range: TargetRange) -> Result<i64> {
-        match range.disp.checked_mul(self.disp_unit) {
-            Some(offset) => Ok(offset),
-            None => {
-                fail!(Class::RmaRange, "displacement {} in units of {} bytes", range.disp, self.disp_unit)
-            }
-        }
+    fn not_attached<T>(&self, (address, bytes): (usize, usize)) -> Result<T> {
+        fail!(Class::RmaRange, "{bytes} bytes at {address:#x} of peer {} are not attached", self.peer)
     }
 
     /// Appends the pieces of packed bytes `[at, at + bytes)` of elements at `base` in the target's process.
@@ -213,28 +235,10 @@ impl Target {
             return Ok(());
         };
         let mut missing = None;
-        layout.pieces_at(base, at, bytes, |mut address, mut bytes| {
-            // A piece may cross regions that touch.
-            while bytes > 0 && missing.is_none() {
-                let Some((start, length, memory)) = regions.find(address) else {
-                    missing = Some((address, bytes));
-                    return;
-                };
-                let (by, part) = (address - start, bytes.min(length - (address - start)));
-                pieces.push(match memory {
-                    Memory::Mapped(span) => TargetPiece::Here { span: span.slice(by, part), mapped: true },
-                    Memory::Local(span) => TargetPiece::Here { span: span.slice(by, part), mapped: false },
-                    _ => TargetPiece::There { address, bytes: part },
-                });
-                (address, bytes) = (address + part, bytes - part);
-            }
+        layout.pieces_at(base, at, bytes, |address, bytes| {
+            missing = missing.or_else(|| regions.pieces(address, bytes, pieces));
         });
-        match missing {
-            None => Ok(()),
-            Some((address, bytes)) => {
-                fail!(Class::RmaRange, "{bytes} bytes at {address:#x} of peer {} are not attached", self.peer)
-            }
-        }
+        missing.map_or(Ok(()), |missing| self.not_attached(missing))
     }
 
     /// Moves bytes between a span and pieces of the same length.

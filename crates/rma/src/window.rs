@@ -1,11 +1,15 @@
 //! A window: what each member exposes, and which epochs are open (MPI 5.0, sections 12.2 and 12.5).
 //!
-//! Invariants: operations move their bytes before they return, so closing or flushing an epoch only orders
-//! memory and informs others. Functions here never wait: the caller asks again until they succeed.
+//! Invariants: operations at members on this host move their bytes before they return, so closing or flushing
+//! an epoch only orders memory and informs others. Before an epoch that reaches other hosts is closed or
+//! flushed, the caller waits until these have answered (`is_quiet`). Functions here never wait: the caller
+//! asks again until they succeed.
 
+use crate::far::Far;
+use crate::message::Kind;
 use crate::process::Rma;
 use crate::record::{Lock, Record};
-use crate::target::{Held, Memory, Regions, Target};
+use crate::target::{Memory, Regions, Target};
 use error::{Class, Result, fail};
 use std::sync::atomic::{Ordering, fence};
 use sys::Span;
@@ -72,12 +76,42 @@ enum AccessEpoch {
     LockAll,
 }
 
+/// A member of a window.
+pub(crate) struct Member {
+    pub place: Place,
+    /// The lock that this process holds, or waits for.
+    held: Option<Held>,
+    /// Whether the present MPI_Win_start names it.
+    started: bool,
+    /// How many of its posts this process has answered.
+    answered: u64,
+}
+
+/// Where a member is.
+pub(crate) enum Place {
+    /// On this host.
+    Here(Target),
+    /// On another.
+    Away(Box<Far>),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    lock: Lock,
+    /// None under MPI_MODE_NOCHECK, where the program excludes conflicts. On another host: any number.
+    ticket: Option<u64>,
+}
+
 pub struct Window {
     pub flavor: Flavor,
+    /// Its name in messages to other hosts: the same at all members.
+    pub key: u64,
     /// Its number in this process, which names it to the serving thread.
     pub(crate) id: u64,
     pub(crate) rank: usize,
-    pub(crate) targets: Vec<Target>,
+    pub(crate) members: Vec<Member>,
+    /// The members on other hosts.
+    pub(crate) away: Vec<usize>,
     /// Whether plain stores have gone to targets since the latest flush.
     pub(crate) stored: bool,
     access: AccessEpoch,
@@ -98,18 +132,23 @@ pub(crate) struct Attached {
 }
 
 impl Window {
-    /// The window of `peers` with what they expose. `memory` is this process's memory.
+    /// The window of `peers` with what they expose. `memory` is this process's memory; `key` names the window
+    /// in messages.
     pub fn new(
         rma: &mut Rma,
-        flavor: Flavor,
+        (flavor, key): (Flavor, u64),
         (rank, peers): (u32, &[u32]),
         exposures: &[Exposure],
         memory: Option<Span>,
     ) -> Result<Window> {
-        let mut targets = Vec::with_capacity(peers.len());
+        let (mut members, mut away) = (Vec::with_capacity(peers.len()), Vec::new());
         for (member, (&peer, exposure)) in peers.iter().zip(exposures).enumerate() {
-            let peer = rma.segment.require(peer)?;
             let &Exposure { record, base, bytes, disp_unit, mapped } = exposure;
+            let Some(peer) = rma.segment.local(peer) else {
+                away.push(member);
+                members.push(Member::new(Place::Away(Box::new(Far::new(peer, bytes, disp_unit)))));
+                continue;
+            };
             let memory = match (flavor, mapped, memory) {
                 (Flavor::Dynamic, ..) => Memory::Dynamic(Regions::default()),
                 (_, Some((owner, offset)), _) => {
@@ -126,17 +165,8 @@ impl Window {
                 _ => Memory::Private(base),
             };
             let record = Record::open(&rma.segment, peer, record, peers.len())?;
-            targets.push(Target {
-                record,
-                me: rank as usize,
-                peer,
-                bytes,
-                disp_unit,
-                memory,
-                held: None,
-                started: false,
-                answered: 0,
-            });
+            let target = Target { record, me: rank as usize, peer, bytes, disp_unit, memory };
+            members.push(Member::new(Place::Here(target)));
         }
         let id = rma.next_window();
         if let Some(span) = memory.filter(|_| exposures[rank as usize].mapped.is_none()) {
@@ -144,9 +174,11 @@ impl Window {
         }
         Ok(Window {
             flavor,
+            key,
             id,
             rank: rank as usize,
-            targets,
+            members,
+            away,
             stored: false,
             access: AccessEpoch::Closed,
             posted: None,
@@ -163,20 +195,30 @@ impl Window {
         self.table.map(|(offset, _)| allocator.free(offset));
     }
 
-    fn mine(&self) -> &Target {
-        &self.targets[self.rank]
+    /// This process as a member.
+    pub(crate) fn mine(&self) -> &Target {
+        self.here(self.rank).expect("a process is on its own host")
+    }
+
+    /// A member on this host.
+    #[inline(always)]
+    pub(crate) fn here(&self, member: usize) -> Option<&Target> {
+        match &self.members[member].place {
+            Place::Here(target) => Some(target),
+            Place::Away(_) => None,
+        }
     }
 
     pub fn size(&self) -> usize {
-        self.targets.len()
+        self.members.len()
     }
 
     /// The member that `rank` names; MPI_ERR_RANK outside.
     #[inline(always)]
     fn member(&self, rank: i32) -> Result<usize> {
         match usize::try_from(rank) {
-            Ok(at) if at < self.targets.len() => Ok(at),
-            _ => fail!(Class::Rank, "rank {rank} is not in this window of {} processes", self.targets.len()),
+            Ok(at) if at < self.members.len() => Ok(at),
+            _ => fail!(Class::Rank, "rank {rank} is not in this window of {} processes", self.members.len()),
         }
     }
 
@@ -192,9 +234,9 @@ impl Window {
     /// As `target`; nothing instead of an error.
     #[inline(always)]
     pub(crate) fn open_target(&mut self, rank: i32) -> Option<usize> {
-        let member = usize::try_from(rank).ok().filter(|member| *member < self.targets.len())?;
+        let member = usize::try_from(rank).ok().filter(|member| *member < self.members.len())?;
         // A lock is held only in epochs of MPI_Win_lock and MPI_Win_lock_all.
-        (self.targets[member].held.is_some() || self.is_open(member)).then_some(member)
+        (self.members[member].held.is_some() || self.is_open(member)).then_some(member)
     }
 
     /// Whether an epoch without locks is open for a member.
@@ -204,7 +246,7 @@ impl Window {
                 *used = true;
                 true
             }
-            AccessEpoch::Start => self.targets[member].started,
+            AccessEpoch::Start => self.members[member].started,
             AccessEpoch::LockAll | AccessEpoch::Locks(_) | AccessEpoch::Closed => false,
         }
     }
@@ -248,9 +290,10 @@ impl Window {
     }
 
     /// All members have reached the fence. `opens`: MPI_MODE_NOSUCCEED was not given.
-    pub fn fenced(&mut self, opens: bool) {
+    pub fn fenced(&mut self, opens: bool) -> Result<()> {
         fence(Ordering::SeqCst);
         self.access = if opens { AccessEpoch::Fence { used: false } } else { AccessEpoch::Closed };
+        self.failure(None)
     }
 
     /// Checks that an access epoch may be opened: none is open but a fence's without operations.
@@ -263,7 +306,7 @@ impl Window {
     }
 
     /// MPI_Win_post: opens an exposure epoch for the origins.
-    pub fn post(&mut self, rma: &Rma, origins: &[usize]) -> Result<()> {
+    pub fn post(&mut self, rma: &mut Rma, origins: &[usize]) -> Result<()> {
         if self.posted.is_some() {
             fail!(Class::RmaSync, "MPI_Win_post while the window is exposed already");
         }
@@ -272,8 +315,13 @@ impl Window {
         }
         fence(Ordering::SeqCst);
         for &origin in origins {
-            self.targets[origin].record.post(self.rank);
-            rma.ring(self.targets[origin].peer);
+            match &mut self.members[origin].place {
+                Place::Here(target) => {
+                    target.record.post(self.rank);
+                    rma.ring(target.peer);
+                }
+                Place::Away(far) => far.tell(&mut rma.outbox, self.key, Kind::Post, 0),
+            }
         }
         self.posted = Some(self.completed + origins.len() as u64);
         Ok(())
@@ -284,8 +332,8 @@ impl Window {
         self.may_open("MPI_Win_start")?;
         self.access = AccessEpoch::Start;
         for &target in targets {
-            self.targets[target].started = true;
-            self.targets[target].answered += 1;
+            self.members[target].started = true;
+            self.members[target].answered += 1;
         }
         Ok(())
     }
@@ -293,23 +341,28 @@ impl Window {
     /// Whether all targets of MPI_Win_start have posted.
     pub fn has_started(&self) -> bool {
         let mine = &self.mine().record;
-        let posted =
-            |(member, target): (usize, &Target)| !target.started || mine.posts(member) >= target.answered;
-        self.targets.iter().enumerate().all(posted)
+        let posted = |(at, member): (usize, &Member)| !member.started || mine.posts(at) >= member.answered;
+        self.members.iter().enumerate().all(posted)
     }
 
-    pub fn complete(&mut self, rma: &Rma) -> Result<()> {
+    /// MPI_Win_complete, once members on other hosts have answered.
+    pub fn complete(&mut self, rma: &mut Rma) -> Result<()> {
         if self.access != AccessEpoch::Start {
             fail!(Class::RmaSync, "MPI_Win_complete without MPI_Win_start");
         }
         fence(Ordering::SeqCst);
         self.access = AccessEpoch::Closed;
-        for target in self.targets.iter_mut().filter(|target| target.started) {
-            target.started = false;
-            target.record.complete();
-            rma.ring(target.peer);
+        for member in self.members.iter_mut().filter(|member| member.started) {
+            member.started = false;
+            match &mut member.place {
+                Place::Here(target) => {
+                    target.record.complete();
+                    rma.ring(target.peer);
+                }
+                Place::Away(far) => far.tell(&mut rma.outbox, self.key, Kind::Complete, 0),
+            }
         }
-        Ok(())
+        self.failure(None)
     }
 
     /// MPI_Win_test, and the condition of MPI_Win_wait: whether all origins have completed. Then the exposure
@@ -328,7 +381,7 @@ impl Window {
 
     /// MPI_Win_lock: asks for the lock of one member, which is held once `is_granted`.
     #[inline]
-    pub fn lock(&mut self, rank: i32, lock: Lock, check: bool) -> Result<usize> {
+    pub fn lock(&mut self, rma: &mut Rma, rank: i32, lock: Lock, check: bool) -> Result<usize> {
         let member = self.member(rank)?;
         let locks = match self.access {
             AccessEpoch::Locks(locks) => locks,
@@ -337,22 +390,22 @@ impl Window {
                 0
             }
         };
-        let target = &mut self.targets[member];
-        if target.held.is_some() {
+        if self.members[member].held.is_some() {
             fail!(Class::RmaSync, "MPI_Win_lock of rank {rank}, which is locked by this process already");
         }
-        target.ask(lock, check);
+        self.members[member].ask(rma, self.key, lock, check);
         self.access = AccessEpoch::Locks(locks + 1);
         Ok(member)
     }
 
     #[inline]
     pub fn is_granted(&self, rma: &Rma, member: usize) -> bool {
-        let Target { record, held, .. } = &self.targets[member];
-        match held {
-            Some(Held { lock, ticket: Some(ticket) }) => {
-                record.granted(*ticket, *lock, rma.rank.peer(), |peer| rma.ring_named(peer))
+        let Member { place, held, .. } = &self.members[member];
+        match (held, place) {
+            (Some(Held { lock, ticket: Some(ticket) }), Place::Here(target)) => {
+                target.record.granted(*ticket, *lock, rma.rank.peer(), |peer| rma.ring_named(peer))
             }
+            (Some(Held { ticket: Some(_), .. }), Place::Away(far)) => far.granted,
             _ => true,
         }
     }
@@ -365,39 +418,42 @@ impl Window {
     }
 
     /// Asks for the shared lock of one member, for MPI_Win_lock_all.
-    pub fn ask(&mut self, member: usize, check: bool) {
-        self.targets[member].ask(Lock::Shared, check);
+    pub fn ask(&mut self, rma: &mut Rma, member: usize, check: bool) {
+        self.members[member].ask(rma, self.key, Lock::Shared, check);
     }
 
+    /// MPI_Win_unlock, once the member has answered, if it is on another host.
     #[inline]
-    pub fn unlock(&mut self, rma: &Rma, rank: i32) -> Result<()> {
+    pub fn unlock(&mut self, rma: &mut Rma, rank: i32) -> Result<()> {
         let member = self.member(rank)?;
         let AccessEpoch::Locks(locks) = self.access else {
             fail!(Class::RmaSync, "MPI_Win_unlock of rank {rank}, but no epoch of MPI_Win_lock is open");
         };
-        if !self.targets[member].release(rma) {
+        if !self.members[member].release(rma, self.key) {
             fail!(Class::RmaSync, "MPI_Win_unlock of rank {rank}, which is not locked by this process");
         }
         self.access = if locks > 1 { AccessEpoch::Locks(locks - 1) } else { AccessEpoch::Closed };
-        Ok(())
+        self.failure(Some(rank))
     }
 
-    pub fn unlock_all(&mut self, rma: &Rma) -> Result<()> {
+    /// MPI_Win_unlock_all, once members on other hosts have answered.
+    pub fn unlock_all(&mut self, rma: &mut Rma) -> Result<()> {
         if self.access != AccessEpoch::LockAll {
             fail!(Class::RmaSync, "MPI_Win_unlock_all without MPI_Win_lock_all");
         }
-        for target in &mut self.targets {
-            target.release(rma);
+        for member in &mut self.members {
+            member.release(rma, self.key);
         }
         self.access = AccessEpoch::Closed;
-        Ok(())
+        self.failure(None)
     }
 
-    /// MPI_Win_flush and its relatives only order memory. No `rank` means all members.
+    /// MPI_Win_flush and its relatives, once members on other hosts have answered: they only order memory. No
+    /// `rank` means all members.
     #[inline(always)]
     pub fn flush(&mut self, rank: Option<i32>) -> Result<()> {
         let open = match rank {
-            Some(rank) => self.targets[self.member(rank)?].held.is_some(),
+            Some(rank) => self.members[self.member(rank)?].held.is_some(),
             None => matches!(self.access, AccessEpoch::LockAll | AccessEpoch::Locks(_)),
         };
         if !open {
@@ -405,7 +461,7 @@ impl Window {
         }
         // Only plain stores need a full fence; loads and atomic updates are in order.
         fence(if std::mem::take(&mut self.stored) { Ordering::SeqCst } else { Ordering::AcqRel });
-        Ok(())
+        if self.spans_hosts() { self.failure(rank) } else { Ok(()) }
     }
 
     /// Checks that the window may be freed.
@@ -422,11 +478,46 @@ impl Window {
     /// MPI_Win_shared_query: size, displacement unit and local address of a member's memory, if it is
     /// addressable.
     pub fn mapped(&self, rank: i32) -> Result<Option<(u64, i64, usize)>> {
-        let Target { bytes, disp_unit, memory, .. } = &self.targets[self.member(rank)?];
+        let member = self.member(rank)?;
+        let Some(Target { bytes, disp_unit, memory, .. }) = self.here(member) else { return Ok(None) };
         Ok(match memory {
             Memory::Mapped(span) | Memory::Local(span) => Some((*bytes, *disp_unit, span.address())),
             _ => None,
         })
+    }
+}
+
+impl Member {
+    fn new(place: Place) -> Member {
+        Member { place, held: None, started: false, answered: 0 }
+    }
+
+    #[inline]
+    fn ask(&mut self, rma: &mut Rma, key: u64, lock: Lock, check: bool) {
+        let ticket = match &mut self.place {
+            _ if !check => None,
+            Place::Here(target) => Some(target.record.queue()),
+            Place::Away(far) => {
+                far.granted = false;
+                far.tell(&mut rma.outbox, key, Kind::Lock, u64::from(lock == Lock::Exclusive));
+                Some(0)
+            }
+        };
+        self.held = Some(Held { lock, ticket });
+    }
+
+    /// Releases the lock; false if none is held.
+    #[inline]
+    fn release(&mut self, rma: &mut Rma, key: u64) -> bool {
+        let Some(held) = self.held.take() else { return false };
+        match (held.ticket, &mut self.place) {
+            (Some(ticket), Place::Here(target)) => {
+                target.record.release(ticket, held.lock, |peer| rma.ring_named(peer));
+            }
+            (Some(_), Place::Away(far)) => far.tell(&mut rma.outbox, key, Kind::Unlock, 0),
+            (None, _) => fence(Ordering::SeqCst),
+        }
+        true
     }
 }
 

@@ -14740,7 +14740,7 @@ pub unsafe extern "C" fn MPI_Win_call_errhandler(win: Handle, errorcode: c_int) 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_complete(win: Handle) -> c_int {
-    call("MPI_Win_complete", On::Win(win), |guard| body::window::win_complete(guard, win))
+    call("MPI_Win_complete", On::Win(win), |guard| body::epoch::win_complete(guard, win))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_complete(win: Handle) -> c_int {
@@ -14880,7 +14880,7 @@ pub unsafe extern "C" fn MPI_Win_detach(win: Handle, base: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_fence(assert: c_int, win: Handle) -> c_int {
-    call("MPI_Win_fence", On::Win(win), |guard| body::window::win_fence(guard, assert, win))
+    call("MPI_Win_fence", On::Win(win), |guard| body::epoch::win_fence(guard, assert, win))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_fence(assert: c_int, win: Handle) -> c_int {
@@ -14888,7 +14888,7 @@ pub unsafe extern "C" fn MPI_Win_fence(assert: c_int, win: Handle) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_flush(rank: c_int, win: Handle) -> c_int {
-    call_plain!("MPI_Win_flush", On::Win(win), body::plain::win_flush, body::window::win_flush, (rank, win,))
+    call_plain!("MPI_Win_flush", On::Win(win), body::plain::win_flush, body::epoch::win_flush, (rank, win,))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_flush(rank: c_int, win: Handle) -> c_int {
@@ -14896,7 +14896,7 @@ pub unsafe extern "C" fn MPI_Win_flush(rank: c_int, win: Handle) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_flush_all(win: Handle) -> c_int {
-    call("MPI_Win_flush_all", On::Win(win), |guard| body::window::win_flush_all(guard, win))
+    call("MPI_Win_flush_all", On::Win(win), |guard| body::epoch::win_flush_all(guard, win))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_flush_all(win: Handle) -> c_int {
@@ -14904,7 +14904,7 @@ pub unsafe extern "C" fn MPI_Win_flush_all(win: Handle) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_flush_local(rank: c_int, win: Handle) -> c_int {
-    call("MPI_Win_flush_local", On::Win(win), |guard| body::window::win_flush_local(guard, rank, win))
+    call("MPI_Win_flush_local", On::Win(win), |guard| body::epoch::win_flush_local(guard, rank, win))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_flush_local(rank: c_int, win: Handle) -> c_int {
@@ -14912,7 +14912,7 @@ pub unsafe extern "C" fn MPI_Win_flush_local(rank: c_int, win: Handle) -> c_int 
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_flush_local_all(win: Handle) -> c_int {
-    call("MPI_Win_flush_local_all", On::Win(win), |guard| body::window::win_flush_local_all(guard, win))
+    call("MPI_Win_flush_local_all", On::Win(win), |guard| body::epoch::win_flush_local_all(guard, win))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_flush_local_all(win: Handle) -> c_int {
@@ -15009,7 +15009,7 @@ pub unsafe extern "C" fn MPI_Win_get_name(win: Handle, win_name: usize, resultle
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: Handle) -> c_int {
-    call("MPI_Win_lock", On::Win(win), |guard| body::window::win_lock(guard, lock_type, rank, assert, win))
+    call("MPI_Win_lock", On::Win(win), |guard| body::epoch::win_lock(guard, lock_type, rank, assert, win))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: Handle) -> c_int {
@@ -15017,7 +15017,7 @@ pub unsafe extern "C" fn MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_i
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_lock_all(assert: c_int, win: Handle) -> c_int {
-    call("MPI_Win_lock_all", On::Win(win), |guard| body::window::win_lock_all(guard, assert, win))
+    call("MPI_Win_lock_all", On::Win(win), |guard| body::epoch::win_lock_all(guard, assert, win))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: Handle) -> c_int {
@@ -15025,7 +15025,7 @@ pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: Handle) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_post(group: Handle, assert: c_int, win: Handle) -> c_int {
-    call("MPI_Win_post", On::Win(win), |guard| body::window::win_post(guard, group, assert, win))
+    call("MPI_Win_post", On::Win(win), |guard| body::epoch::win_post(guard, group, assert, win))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_post(group: Handle, assert: c_int, win: Handle) -> c_int {
@@ -15129,7 +15129,7 @@ pub unsafe extern "C" fn MPI_Win_shared_query_c(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_start(group: Handle, assert: c_int, win: Handle) -> c_int {
-    call("MPI_Win_start", On::Win(win), |guard| body::window::win_start(guard, group, assert, win))
+    call("MPI_Win_start", On::Win(win), |guard| body::epoch::win_start(guard, group, assert, win))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_start(group: Handle, assert: c_int, win: Handle) -> c_int {
@@ -15137,7 +15137,7 @@ pub unsafe extern "C" fn MPI_Win_start(group: Handle, assert: c_int, win: Handle
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_sync(win: Handle) -> c_int {
-    call("MPI_Win_sync", On::Win(win), |guard| body::window::win_sync(guard, win))
+    call("MPI_Win_sync", On::Win(win), |guard| body::epoch::win_sync(guard, win))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_sync(win: Handle) -> c_int {
@@ -15146,7 +15146,7 @@ pub unsafe extern "C" fn MPI_Win_sync(win: Handle) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_test(win: Handle, flag: usize) -> c_int {
     call("MPI_Win_test", On::Win(win), |guard| {
-        body::window::win_test(guard, win, Out::<i32>::new(flag, "flag"))
+        body::epoch::win_test(guard, win, Out::<i32>::new(flag, "flag"))
     })
 }
 #[unsafe(no_mangle)]
@@ -15155,7 +15155,7 @@ pub unsafe extern "C" fn MPI_Win_test(win: Handle, flag: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_unlock(rank: c_int, win: Handle) -> c_int {
-    call("MPI_Win_unlock", On::Win(win), |guard| body::window::win_unlock(guard, rank, win))
+    call("MPI_Win_unlock", On::Win(win), |guard| body::epoch::win_unlock(guard, rank, win))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_unlock(rank: c_int, win: Handle) -> c_int {
@@ -15163,7 +15163,7 @@ pub unsafe extern "C" fn MPI_Win_unlock(rank: c_int, win: Handle) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_unlock_all(win: Handle) -> c_int {
-    call("MPI_Win_unlock_all", On::Win(win), |guard| body::window::win_unlock_all(guard, win))
+    call("MPI_Win_unlock_all", On::Win(win), |guard| body::epoch::win_unlock_all(guard, win))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_unlock_all(win: Handle) -> c_int {
@@ -15171,7 +15171,7 @@ pub unsafe extern "C" fn MPI_Win_unlock_all(win: Handle) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_wait(win: Handle) -> c_int {
-    call("MPI_Win_wait", On::Win(win), |guard| body::window::win_wait(guard, win))
+    call("MPI_Win_wait", On::Win(win), |guard| body::epoch::win_wait(guard, win))
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_wait(win: Handle) -> c_int {

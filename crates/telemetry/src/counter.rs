@@ -75,6 +75,8 @@ counters! {
     AccumulateCalls "accumulate_calls" Count "atomic operations on windows: accumulates, fetch-and-ops, compare-and-swaps";
     WindowBytes "window_bytes" Bytes "bytes moved to and from windows by puts, gets and accumulates";
 
+    WindowRequests "window_requests" Count "requests of other hosts for this rank's windows that it has carried out";
+    WindowRefused "window_refused" Count "messages about windows from other hosts that were refused";
     WindowPolls "window_polls" Count "flushes, unlocks and fetching atomics, by which a program may poll a window: to the nearest 16";
     VainTest "vain_test" Count "calls of MPI_Test whose request was not complete";
     VainTestany "vain_testany" Count "calls of MPI_Testany that found no request complete";

@@ -38,6 +38,7 @@ pub mod convert;
 pub mod datatype;
 pub mod dynamic;
 pub mod environment;
+pub mod epoch;
 pub mod errhandler;
 pub mod file;
 pub mod file_access;

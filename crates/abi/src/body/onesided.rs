@@ -1,10 +1,11 @@
-//! One-sided communication (MPI 5.0, section 12.3). Every operation is complete when its call returns, so the
-//! forms with a request return one that is complete.
+//! One-sided communication (MPI 5.0, section 12.3). An operation at a target on this host is complete when
+//! its call returns, so the forms with a request return one that is complete.
 
 use super::request::enter_complete;
 use crate::args::{Address, Handle, Out, lent};
 use crate::lenient::{self, Taken};
-use crate::process::Guard;
+use crate::process::{Guard, Win};
+use crate::request::Work;
 use datatype::{Basic, Buffer, Datatype, Loan, PredefinedOp, check_op};
 use error::{Class, Result, fail};
 use objects::{Objects, Op, constants as c};
@@ -58,7 +59,7 @@ pub fn rput(
     let origin = Origin(origin_addr, origin_count, origin_datatype);
     let target = AtTarget(target_rank, target_disp, target_count, target_datatype);
     move_bytes(guard, origin, target, win, Epoch::Lock, Way::Put)?;
-    finish(guard, win, request)
+    finish(guard, win, target_rank, request)
 }
 
 /// MPI_Rget
@@ -71,7 +72,7 @@ pub fn rget(
     let origin = Origin(origin_addr, origin_count, origin_datatype);
     let target = AtTarget(target_rank, target_disp, target_count, target_datatype);
     move_bytes(guard, origin, target, win, Epoch::Lock, Way::Fetch)?;
-    finish(guard, win, request)
+    finish(guard, win, target_rank, request)
 }
 
 /// MPI_Accumulate
@@ -95,7 +96,7 @@ pub fn raccumulate(
     request.check()?;
     let target = AtTarget(target_rank, target_disp, target_count, target_datatype);
     update(guard, Origin(origin_addr, origin_count, origin_datatype), None, target, op, win, Epoch::Lock)?;
-    finish(guard, win, request)
+    finish(guard, win, target_rank, request)
 }
 
 /// MPI_Get_accumulate
@@ -122,7 +123,7 @@ pub fn rget_accumulate(
     let result = Some(Origin(result_addr, result_count, result_datatype));
     let target = AtTarget(target_rank, target_disp, target_count, target_datatype);
     update(guard, Origin(origin_addr, origin_count, origin_datatype), result, target, op, win, Epoch::Lock)?;
-    finish(guard, win, request)
+    finish(guard, win, target_rank, request)
 }
 
 /// MPI_Fetch_and_op: MPI_Get_accumulate of one predefined element.
@@ -164,6 +165,7 @@ pub fn compare_and_swap(
     };
     let (compare, origin, result) = (element(compare_addr)?, element(origin_addr)?, element(result_addr)?);
     window.compare_and_swap(rma, target, Swap { basic, compare, origin, result }, range)?;
+    guard.let_leave();
     guard.polled_window();
     Ok(())
 }
@@ -187,7 +189,9 @@ fn move_bytes(
     let (range, _) = range_of(objects, disp, target_count, target_datatype)?;
     let origin =
         origin_of(objects, Origin(address, count, datatype), "origin_count", target_datatype, range)?;
-    window.copy(rma, target, origin, range, way)
+    window.copy(rma, target, origin, range, way)?;
+    guard.let_leave();
+    Ok(())
 }
 
 /// The accumulates; with `result`, they also fetch the target's old value.
@@ -240,7 +244,9 @@ fn update(
         lenient::take(Taken::Characters);
     }
     window.accumulate(rma, target, Update { op, basic }, origin, result, range)?;
-    if result.is_some() {
+    let fetches = result.is_some();
+    guard.let_leave();
+    if fetches {
         guard.polled_window();
     }
     Ok(())
@@ -311,9 +317,13 @@ fn predefined(objects: &Objects, datatype: Handle) -> Result<Basic> {
     }
 }
 
-/// Hands out the request of an operation, which is complete.
-fn finish(guard: &mut Guard, win: Handle, request: Out<Handle>) -> Result<()> {
-    let comm = guard.job().windows.get(win)?.comm;
+/// Hands out the request of the latest operation at a rank, which is complete if the rank is on this host.
+fn finish(guard: &mut Guard, win: Handle, rank: i32, request: Out<Handle>) -> Result<()> {
+    let Win { window, comm, .. } = guard.job().windows.get_mut(win)?;
+    let (ended, comm) = (window.ended(rank), *comm);
     guard.polled_window();
-    enter_complete(guard, comm, request)
+    match ended {
+        Some(ended) => request.set(guard.request(comm, Work::Window(ended))?),
+        None => enter_complete(guard, comm, request),
+    }
 }

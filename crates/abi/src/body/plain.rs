@@ -77,7 +77,10 @@ pub fn get(
 #[inline(always)]
 pub fn win_flush(process: &mut Process, rank: i32, win: Handle) -> Option<()> {
     let job = process.job();
-    if job.polls_window() || !job.shared.may_spin() { None } else { job.flush(rank, win).ok() }
+    if job.polls_window() || !job.shared.may_spin() || job.window(win).ok()?.0.spans_hosts() {
+        return None;
+    }
+    job.flush(rank, win).ok()
 }
 
 /// MPI_Allreduce

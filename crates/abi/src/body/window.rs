@@ -1,19 +1,18 @@
-//! Windows: making and freeing them, asking about them, and their epochs (MPI 5.0, sections 12.2 and 12.5).
+//! Windows: making and freeing them, and asking about them (MPI 5.0, section 12.2).
 
 use super::coll;
-use super::comm::{intracomm, object_name, one_host};
+use super::comm::{intracomm, object_name};
 use super::environment::{allocate, free_mem};
 use super::info::enter_info;
 use crate::args::{Address, Handle, Out, OutCount, Text, TextOut};
 use crate::attribute;
 use crate::collective::detach;
-use crate::process::{Awaiting, Guard, Job, On, Process};
 use crate::process::{Facts, Win};
+use crate::process::{Guard, Job, On};
 use error::{Class, Result, fail};
 use objects::errhandler::release;
-use objects::{Attributes, Comm, Group, Info, Kind, constants as c};
-use rma::{Exposure, Flavor, Lock, Window};
-use telemetry::Counter;
+use objects::{Attributes, Comm, Info, Kind, constants as c};
+use rma::{Exposure, Flavor, Window};
 
 /// MPI_Win_create
 pub fn win_create(
@@ -126,14 +125,25 @@ const ALIGNMENT: &str = "mpi_minimum_memory_alignment";
 /// Makes a window, and returns the address of this rank's memory. If one member cannot take part, all fail.
 /// Collective.
 fn create(guard: &mut Guard, comm: Handle, asked: Result<NewWindow>, win: Out<Handle>) -> Result<usize> {
-    one_host(guard, &intracomm(guard, comm)?.everybody, "a window")?;
+    let members = intracomm(guard, comm)?.everybody.clone();
+    let asked = asked.and_then(|asked| match asked.flavor {
+        Flavor::Shared => same_host(guard, &members).map(|()| asked),
+        _ => Ok(asked),
+    });
     // The program may free its comm, so the window has one of its own for fences (MPI 5.0, section 12.2.1).
     let parent = guard.objects.comms.get_mut(comm)?;
     let (context, group) = (parent.child_context(0), parent.group.clone());
     let hidden = guard.objects.enter_comm(Comm::new(context, group, ""))?;
     let made = build(guard, hidden, asked).and_then(|made| {
-        let base = made.facts.base;
-        win.set(guard.job().windows.insert(made)?)?;
+        let (base, spans, key) = (made.facts.base, made.window.spans_hosts(), made.window.key);
+        let job = guard.job();
+        let handle = job.windows.insert(made)?;
+        if spans {
+            job.mail.windows.insert(key, handle);
+            // No member asks for anything before all know the window.
+            coll::barrier(guard, hidden)?;
+        }
+        win.set(handle)?;
         Ok(base)
     });
     if made.is_err() {
@@ -141,6 +151,19 @@ fn create(guard: &mut Guard, comm: Handle, asked: Result<NewWindow>, win: Out<Ha
         detach(&mut guard.job().coll, &hidden);
     }
     made
+}
+
+/// Refuses shared memory of several hosts. Errors: MPI_ERR_RMA_SHARED (MPI 5.0, section 12.2.3).
+fn same_host(guard: &mut Guard, members: &[u32]) -> Result<()> {
+    let segment = guard.job().membership.segment;
+    match members.iter().find(|peer| segment.local(**peer).is_none()) {
+        Some(far) => fail!(
+            Class::RmaShared,
+            "{} is on another host than this process, so they share no memory: split the communicator with MPI_COMM_TYPE_SHARED",
+            segment.name(*far)
+        ),
+        None => Ok(()),
+    }
 }
 
 /// Makes the window of `create` on its comm. Collective.
@@ -179,8 +202,9 @@ fn build(guard: &mut Guard, comm: Handle, asked: Result<NewWindow>) -> Result<Wi
     make_reachable(guard, comm, asked.flavor, &exposures)?;
     let mine = (exposure.bytes > 0).then(|| Address(exposure.base).exposed(exposure.bytes));
     let (objects, job) = guard.parts();
-    let group = &objects.comm(comm)?.group;
-    let window = Window::new(&mut job.rma, asked.flavor, (rank as u32, &group.peers), &exposures, mine)?;
+    let Comm { group, context, .. } = objects.comm(comm)?;
+    let (kind, place) = ((asked.flavor, *context), (rank as u32, &group.peers[..]));
+    let window = Window::new(&mut job.rma, kind, place, &exposures, mine)?;
     Ok(Win {
         window,
         comm,
@@ -298,7 +322,8 @@ fn make_reachable(guard: &mut Guard, comm: Handle, flavor: Flavor, exposures: &[
         ready = ready.and_then(|()| job.rma.serve(job.coll.memory()));
     }
     let (rma, segment) = (&job.rma, job.membership.segment);
-    let reaches = |peer: u32| segment.local(peer).is_some_and(|peer| rma.reaches(peer));
+    // Members on other hosts carry out themselves what is asked of them.
+    let reaches = |peer: u32| segment.local(peer).is_none_or(|peer| rma.reaches(peer));
     let hidden = |(exposure, peer): (&Exposure, &u32)| {
         (flavor == Flavor::Dynamic || exposure.is_private()) && !reaches(*peer)
     };
@@ -319,9 +344,11 @@ pub fn win_free(guard: &mut Guard, win: Out<Handle>) -> Result<()> {
     guard.blame(On::Win(handle));
     guard.job().window(handle)?.0.may_free()?;
     attribute::delete_all(guard, Kind::Win, handle)?;
+    guard.settle(handle, None)?;
     coll::barrier(guard, comm)?;
     let (objects, job) = guard.parts();
     let Win { window, errhandler, allocated, .. } = job.windows.remove(handle)?;
+    job.mail.windows.remove(&window.key);
     window.free(&mut job.rma, job.coll.memory());
     release(&mut objects.errhandlers, errhandler)?;
     detach(&mut job.coll, &objects.comms.remove(comm)?);
@@ -423,172 +450,4 @@ pub fn win_set_info(guard: &mut Guard, win: Handle, info: Handle) -> Result<()> 
 pub fn win_get_info(guard: &mut Guard, win: Handle, info_used: Out<Handle>) -> Result<()> {
     let info = guard.job().windows.get(win)?.info.clone();
     enter_info(guard, info, info_used)
-}
-
-/// Fails if `assert` has other bits than those that a call takes.
-fn check_assert(assert: i32, allowed: i32) -> Result<()> {
-    if assert & !allowed != 0 {
-        fail!(Class::Assert, "assert is {assert}, which has bits that this call does not take");
-    }
-    Ok(())
-}
-
-/// MPI_Win_fence: of the assertions only MPI_MODE_NOSUCCEED has an effect, that no epoch is opened. What the
-/// others could save is less than the barrier costs.
-pub fn win_fence(guard: &mut Guard, assert: i32, win: Handle) -> Result<()> {
-    let comm = guard.job().windows.get(win)?.comm;
-    check_assert(assert, c::MODE_NOSTORE | c::MODE_NOPUT | c::MODE_NOPRECEDE | c::MODE_NOSUCCEED)?;
-    guard.job().window(win)?.0.may_fence()?;
-    coll::barrier(guard, comm)?;
-    guard.job().window(win)?.0.fenced(assert & c::MODE_NOSUCCEED == 0);
-    Ok(())
-}
-
-/// MPI_Win_post
-pub fn win_post(guard: &mut Guard, group: Handle, assert: i32, win: Handle) -> Result<()> {
-    check_assert(assert, c::MODE_NOCHECK | c::MODE_NOSTORE | c::MODE_NOPUT)?;
-    let origins = members(guard, group, win)?;
-    let (window, rma) = guard.job().window(win)?;
-    window.post(rma, &origins)
-}
-
-/// MPI_Win_start: returns when all targets have posted.
-pub fn win_start(guard: &mut Guard, group: Handle, assert: i32, win: Handle) -> Result<()> {
-    check_assert(assert, c::MODE_NOCHECK)?;
-    let targets = members(guard, group, win)?;
-    guard.job().window(win)?.0.start(&targets)?;
-    guard.wait_window(win, |window, _| Ok(window.has_started()))
-}
-
-/// MPI_Win_complete
-pub fn win_complete(guard: &mut Guard, win: Handle) -> Result<()> {
-    let (window, rma) = guard.job().window(win)?;
-    window.complete(rma)
-}
-
-/// MPI_Win_wait
-pub fn win_wait(guard: &mut Guard, win: Handle) -> Result<()> {
-    guard.wait_window(win, |window, _| window.has_completed())
-}
-
-/// MPI_Win_test
-pub fn win_test(guard: &mut Guard, win: Handle, flag: Out<i32>) -> Result<()> {
-    flag.check()?;
-    let completed = |process: &mut Process| Ok(process.job().window(win)?.0.has_completed()?.then_some(()));
-    let completed = guard.poll(Counter::VainWinTest, || Awaiting::Nothing, completed)?;
-    flag.set(i32::from(completed.is_some()))
-}
-
-/// The ranks in the window of a group's members.
-fn members(guard: &mut Guard, group: Handle, win: Handle) -> Result<Vec<usize>> {
-    let (objects, job) = guard.parts();
-    let all: &Group = &objects.comm(job.windows.get(win)?.comm)?.group;
-    let group = objects.group(group)?;
-    let member = |peer: &u32| match all.rank_of(*peer) {
-        Some(rank) => Ok(rank as usize),
-        None => fail!(Class::Group, "the group has rank {peer} of MPI_COMM_WORLD, which is not in {win}"),
-    };
-    group.peers.iter().map(member).collect()
-}
-
-/// MPI_Win_lock
-#[inline(always)]
-pub fn win_lock(guard: &mut Guard, lock_type: i32, rank: i32, assert: i32, win: Handle) -> Result<()> {
-    let (window, _) = guard.job().window(win)?;
-    let lock = match lock_type {
-        c::LOCK_SHARED => Lock::Shared,
-        c::LOCK_EXCLUSIVE => Lock::Exclusive,
-        other => fail!(
-            Class::LockType,
-            "lock_type is {other}, which is neither MPI_LOCK_SHARED nor MPI_LOCK_EXCLUSIVE"
-        ),
-    };
-    check_assert(assert, c::MODE_NOCHECK)?;
-    if rank == c::PROC_NULL {
-        return Ok(());
-    }
-    let member = window.lock(rank, lock, assert & c::MODE_NOCHECK == 0)?;
-    guard.wait_window(win, |window, rma| Ok(window.is_granted(rma, member)))
-}
-
-/// MPI_Win_lock_all
-pub fn win_lock_all(guard: &mut Guard, assert: i32, win: Handle) -> Result<()> {
-    let (window, _) = guard.job().window(win)?;
-    check_assert(assert, c::MODE_NOCHECK)?;
-    window.lock_all()?;
-    for member in 0..window.size() {
-        guard.job().window(win)?.0.ask(member, assert & c::MODE_NOCHECK == 0);
-        guard.wait_window(win, |window, rma| Ok(window.is_granted(rma, member)))?;
-    }
-    Ok(())
-}
-
-/// MPI_Win_unlock
-#[inline(always)]
-pub fn win_unlock(guard: &mut Guard, rank: i32, win: Handle) -> Result<()> {
-    let (window, rma) = guard.job().window(win)?;
-    if rank != c::PROC_NULL {
-        window.unlock(rma, rank)?;
-    }
-    if guard.job().shared.may_spin() {
-        guard.polled_window()
-    } else {
-        guard.move_on()
-    }
-    Ok(())
-}
-
-/// MPI_Win_unlock_all
-pub fn win_unlock_all(guard: &mut Guard, win: Handle) -> Result<()> {
-    let (window, rma) = guard.job().window(win)?;
-    window.unlock_all(rma)?;
-    guard.move_on();
-    Ok(())
-}
-
-/// MPI_Win_flush
-#[inline(always)]
-pub fn win_flush(guard: &mut Guard, rank: i32, win: Handle) -> Result<()> {
-    guard.job().flush(rank, win)?;
-    guard.move_on();
-    Ok(())
-}
-
-impl Job {
-    /// MPI_Win_flush
-    #[inline(always)]
-    pub(super) fn flush(&mut self, rank: i32, win: Handle) -> Result<()> {
-        let (window, _) = self.window(win)?;
-        if rank != c::PROC_NULL {
-            window.flush(Some(rank))?;
-        }
-        Ok(())
-    }
-}
-
-/// MPI_Win_flush_all
-pub fn win_flush_all(guard: &mut Guard, win: Handle) -> Result<()> {
-    guard.job().window(win)?.0.flush(None)?;
-    guard.move_on();
-    Ok(())
-}
-
-/// MPI_Win_flush_local
-#[inline(always)]
-pub fn win_flush_local(guard: &mut Guard, rank: i32, win: Handle) -> Result<()> {
-    win_flush(guard, rank, win)
-}
-
-/// MPI_Win_flush_local_all
-pub fn win_flush_local_all(guard: &mut Guard, win: Handle) -> Result<()> {
-    win_flush_all(guard, win)
-}
-
-/// MPI_Win_sync: the private and the public copy are one, so it only orders memory. A program that polls with
-/// it waits for others, which may need this rank's progress (MPI 5.0, section 12.7.3).
-pub fn win_sync(guard: &mut Guard, win: Handle) -> Result<()> {
-    guard.job().windows.get(win)?;
-    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-    guard.move_on();
-    Ok(())
 }

@@ -33,9 +33,8 @@ impl Process {
         let segment = membership.segment;
         let settings = settings::get();
         let port = route_shm::Port::new(segment.clone(), membership.rank);
-        let overhead = crate::shim::get().bsend_overhead_bytes;
-        let config =
-            p2p::Config { bsend_overhead_bytes: overhead, ..p2p::Config::of(settings, membership.tuning) };
+        let mut config = p2p::Config::of(settings, membership.tuning);
+        config.bsend_overhead_bytes = crate::shim::get().bsend_overhead_bytes;
         let reach = if segment.has_nodes() {
             let (library, provider) = (settings.fabric_lib.as_deref(), settings.fabric_provider.as_deref());
             let network = route_fabric::Port::open(segment, membership.rank, library, provider)?;
@@ -78,6 +77,7 @@ impl Process {
             operations: Default::default(),
             driven: Vec::new(),
             edges: Vec::new(),
+            mail: Default::default(),
             operators: slab::Slab::new(),
             memory: std::collections::HashMap::new(),
             launcher: None,

@@ -2,11 +2,13 @@
 //!
 //! Read next: `lock.rs` (`Guard`: the process with its lock held), `call.rs` (how a body is run), `wait.rs`
 //! and `poll.rs` (calls that wait, and calls that may not), `requests.rs` (whether an operation is over),
-//! `raise.rs` (errors), `callback.rs` (the program's functions).
+//! `raise.rs` (errors), `callback.rs` (the program's functions), `carry.rs` (messages of windows and
+//! collectives).
 
 mod buffer;
 mod call;
 pub(crate) mod callback;
+mod carry;
 mod join;
 mod lock;
 mod memo;
@@ -124,6 +126,8 @@ pub struct Job {
     pub driven: Vec<Handle>,
     /// Messages of collectives to and from other nodes, under way.
     pub edges: Vec<(p2p::Ticket, executor::Edge)>,
+    /// Messages about windows to and from other nodes.
+    pub mail: carry::WindowMail,
     /// The program's operators that schedules use, by token.
     pub operators: slab::Slab<Operator>,
     /// Addresses that MPI_Alloc_mem returned, with their offsets in the arena; none: from the heap.

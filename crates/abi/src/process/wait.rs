@@ -4,10 +4,9 @@
 //! the rank's doorbell with the lock free (`progress::Idle`).
 
 use super::lock::{Guard, make_room};
-use super::{Job, Process, callback, raise, report};
-use datatype::Buffer;
+use super::{Process, callback, raise, report};
 use error::{Class, Error};
-use executor::{EdgeOutcome, Poll};
+use executor::Poll;
 use objects::Handle;
 use progress::{Idle, Pace, Turn};
 use std::sync::atomic::Ordering;
@@ -244,6 +243,7 @@ impl Guard {
         let polled = job.coll.poll();
         if job.shared.nodes.load(Ordering::Relaxed) > 1 {
             moved |= self.carry_edges();
+            moved |= self.carry_windows();
         }
         match polled {
             Poll::Idle => moved,
@@ -253,42 +253,6 @@ impl Guard {
                 true
             }
         }
-    }
-
-    /// Carries the messages that collectives want of other nodes. Returns whether one has ended.
-    fn carry_edges(&mut self) -> bool {
-        let job = self.job();
-        let Job { p2p, coll, edges, .. } = job;
-        let mut failure = None;
-        while let Some(edge) = coll.next_edge() {
-            let buffer = Buffer::from(edge.span);
-            let ticket = if edge.is_send {
-                p2p.isend(p2p::Mode::Standard, edge.context, edge.peer, edge.tag, buffer)
-            } else {
-                Ok(p2p.irecv(edge.context, Some(edge.peer), Some(edge.tag), buffer))
-            };
-            match ticket {
-                Ok(ticket) => edges.push((ticket, edge)),
-                Err(error) => failure = Some(error),
-            }
-        }
-        let under_way = edges.len();
-        edges.retain(|(ticket, edge)| {
-            let Some(outcome) = p2p.take(*ticket) else { return true };
-            let bytes = if edge.is_send { edge.span.bytes() } else { outcome.bytes };
-            let outcome = match outcome.error {
-                None => EdgeOutcome::Moved(bytes as u64),
-                Some(error) if error.class == Class::Truncate => EdgeOutcome::Longer,
-                Some(_) => EdgeOutcome::Lost,
-            };
-            coll.edge_ended(edge, outcome);
-            false
-        });
-        let moved = edges.len() < under_way;
-        if let Some(error) = failure {
-            raise::end(self, "progress", &error);
-        }
-        moved
     }
 
     /// Shows what this process waits for, and answers `mpirun` with a report if it asked for one.

@@ -82,6 +82,16 @@ impl Job {
 const LOOKS: u32 = 1000;
 
 impl Guard {
+    /// Waits until a member of a window (none: all) has answered what was asked of it, if it is on another
+    /// host.
+    #[inline(always)]
+    pub(crate) fn settle(&mut self, win: Handle, rank: Option<i32>) -> Result<()> {
+        if !self.job().window(win)?.0.spans_hosts() {
+            return Ok(());
+        }
+        self.wait_window(win, |window, _| Ok(window.is_quiet(rank)))
+    }
+
     /// Waits until `ready` is true of a window.
     #[inline]
     pub(crate) fn wait_window(

@@ -21,6 +21,8 @@ pub enum Work {
     Coll(coll::CollTicket, Option<Box<Image>>, Option<Box<telemetry::Operation>>),
     /// An access to a file: bytes of the program's memory.
     Io(io::Promise<Result<u64>>),
+    /// An operation on a window at a target on another host.
+    Window(rma::Ended),
     /// A collective before which its members compare their arguments.
     Checked(Box<Checked>),
     /// MPI_Buffer_iflush and its like: it is over when so many messages have left a buffer.
@@ -101,6 +103,10 @@ impl Work {
             },
             Work::Flush { owner, messages } => p2p.is_flushed(*owner, *messages).then_some(Completion::EMPTY),
             Work::Parts(parts) => parts.poll(p2p),
+            Work::Window(ended) => {
+                let error = ended.get()?.clone().err();
+                Some(Completion { error, ..Completion::EMPTY })
+            }
             Work::Io(slot) => Some(Completion::of_bytes(slot.take()?)),
             Work::Generalized { functions, complete, .. } => {
                 complete.then(|| Completion { generalized: Some(Box::new(*functions)), ..Completion::EMPTY })

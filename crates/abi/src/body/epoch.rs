@@ -1,0 +1,188 @@
+//! Epochs of windows: fences, post and start, locks, flushes (MPI 5.0, section 12.5).
+
+use super::coll;
+use crate::args::{Handle, Out};
+use crate::process::{Awaiting, Guard, Job, Process};
+use error::{Class, Result, fail};
+use objects::{Group, constants as c};
+use rma::Lock;
+use telemetry::Counter;
+
+/// Fails if `assert` has other bits than those that a call takes.
+fn check_assert(assert: i32, allowed: i32) -> Result<()> {
+    if assert & !allowed != 0 {
+        fail!(Class::Assert, "assert is {assert}, which has bits that this call does not take");
+    }
+    Ok(())
+}
+
+/// MPI_Win_fence: of the assertions only MPI_MODE_NOSUCCEED has an effect, that no epoch is opened. What the
+/// others could save is less than the barrier costs.
+pub fn win_fence(guard: &mut Guard, assert: i32, win: Handle) -> Result<()> {
+    let comm = guard.job().windows.get(win)?.comm;
+    check_assert(assert, c::MODE_NOSTORE | c::MODE_NOPUT | c::MODE_NOPRECEDE | c::MODE_NOSUCCEED)?;
+    guard.job().window(win)?.0.may_fence()?;
+    guard.settle(win, None)?;
+    coll::barrier(guard, comm)?;
+    guard.job().window(win)?.0.fenced(assert & c::MODE_NOSUCCEED == 0)
+}
+
+/// MPI_Win_post
+pub fn win_post(guard: &mut Guard, group: Handle, assert: i32, win: Handle) -> Result<()> {
+    check_assert(assert, c::MODE_NOCHECK | c::MODE_NOSTORE | c::MODE_NOPUT)?;
+    let origins = members(guard, group, win)?;
+    let (window, rma) = guard.job().window(win)?;
+    window.post(rma, &origins)?;
+    guard.let_leave();
+    Ok(())
+}
+
+/// MPI_Win_start: returns when all targets have posted.
+pub fn win_start(guard: &mut Guard, group: Handle, assert: i32, win: Handle) -> Result<()> {
+    check_assert(assert, c::MODE_NOCHECK)?;
+    let targets = members(guard, group, win)?;
+    guard.job().window(win)?.0.start(&targets)?;
+    guard.wait_window(win, |window, _| Ok(window.has_started()))
+}
+
+/// MPI_Win_complete
+pub fn win_complete(guard: &mut Guard, win: Handle) -> Result<()> {
+    guard.settle(win, None)?;
+    let (window, rma) = guard.job().window(win)?;
+    let completed = window.complete(rma);
+    guard.let_leave();
+    completed
+}
+
+/// MPI_Win_wait
+pub fn win_wait(guard: &mut Guard, win: Handle) -> Result<()> {
+    guard.wait_window(win, |window, _| window.has_completed())
+}
+
+/// MPI_Win_test
+pub fn win_test(guard: &mut Guard, win: Handle, flag: Out<i32>) -> Result<()> {
+    flag.check()?;
+    let completed = |process: &mut Process| Ok(process.job().window(win)?.0.has_completed()?.then_some(()));
+    let completed = guard.poll(Counter::VainWinTest, || Awaiting::Nothing, completed)?;
+    flag.set(i32::from(completed.is_some()))
+}
+
+/// The ranks in the window of a group's members.
+fn members(guard: &mut Guard, group: Handle, win: Handle) -> Result<Vec<usize>> {
+    let (objects, job) = guard.parts();
+    let all: &Group = &objects.comm(job.windows.get(win)?.comm)?.group;
+    let group = objects.group(group)?;
+    let member = |peer: &u32| match all.rank_of(*peer) {
+        Some(rank) => Ok(rank as usize),
+        None => fail!(Class::Group, "the group has rank {peer} of MPI_COMM_WORLD, which is not in {win}"),
+    };
+    group.peers.iter().map(member).collect()
+}
+
+/// MPI_Win_lock
+#[inline(always)]
+pub fn win_lock(guard: &mut Guard, lock_type: i32, rank: i32, assert: i32, win: Handle) -> Result<()> {
+    let (window, rma) = guard.job().window(win)?;
+    let lock = match lock_type {
+        c::LOCK_SHARED => Lock::Shared,
+        c::LOCK_EXCLUSIVE => Lock::Exclusive,
+        other => fail!(
+            Class::LockType,
+            "lock_type is {other}, which is neither MPI_LOCK_SHARED nor MPI_LOCK_EXCLUSIVE"
+        ),
+    };
+    check_assert(assert, c::MODE_NOCHECK)?;
+    if rank == c::PROC_NULL {
+        return Ok(());
+    }
+    let member = window.lock(rma, rank, lock, assert & c::MODE_NOCHECK == 0)?;
+    guard.wait_window(win, |window, rma| Ok(window.is_granted(rma, member)))
+}
+
+/// MPI_Win_lock_all
+pub fn win_lock_all(guard: &mut Guard, assert: i32, win: Handle) -> Result<()> {
+    let (window, _) = guard.job().window(win)?;
+    check_assert(assert, c::MODE_NOCHECK)?;
+    window.lock_all()?;
+    for member in 0..window.size() {
+        let (window, rma) = guard.job().window(win)?;
+        window.ask(rma, member, assert & c::MODE_NOCHECK == 0);
+        guard.wait_window(win, |window, rma| Ok(window.is_granted(rma, member)))?;
+    }
+    Ok(())
+}
+
+/// MPI_Win_unlock
+#[inline(always)]
+pub fn win_unlock(guard: &mut Guard, rank: i32, win: Handle) -> Result<()> {
+    guard.settle(win, Some(rank))?;
+    let (window, rma) = guard.job().window(win)?;
+    let unlocked = if rank == c::PROC_NULL { Ok(()) } else { window.unlock(rma, rank) };
+    guard.let_leave();
+    unlocked?;
+    if guard.job().shared.may_spin() {
+        guard.polled_window()
+    } else {
+        guard.move_on()
+    }
+    Ok(())
+}
+
+/// MPI_Win_unlock_all
+pub fn win_unlock_all(guard: &mut Guard, win: Handle) -> Result<()> {
+    guard.settle(win, None)?;
+    let (window, rma) = guard.job().window(win)?;
+    let unlocked = window.unlock_all(rma);
+    guard.let_leave();
+    guard.move_on();
+    unlocked
+}
+
+/// MPI_Win_flush
+#[inline(always)]
+pub fn win_flush(guard: &mut Guard, rank: i32, win: Handle) -> Result<()> {
+    guard.settle(win, Some(rank))?;
+    guard.job().flush(rank, win)?;
+    guard.move_on();
+    Ok(())
+}
+
+impl Job {
+    /// MPI_Win_flush
+    #[inline(always)]
+    pub(super) fn flush(&mut self, rank: i32, win: Handle) -> Result<()> {
+        let (window, _) = self.window(win)?;
+        if rank != c::PROC_NULL {
+            window.flush(Some(rank))?;
+        }
+        Ok(())
+    }
+}
+
+/// MPI_Win_flush_all
+pub fn win_flush_all(guard: &mut Guard, win: Handle) -> Result<()> {
+    guard.settle(win, None)?;
+    guard.job().window(win)?.0.flush(None)?;
+    guard.move_on();
+    Ok(())
+}
+
+/// MPI_Win_flush_local
+#[inline(always)]
+pub fn win_flush_local(guard: &mut Guard, rank: i32, win: Handle) -> Result<()> {
+    win_flush(guard, rank, win)
+}
+
+/// MPI_Win_flush_local_all
+pub fn win_flush_local_all(guard: &mut Guard, win: Handle) -> Result<()> {
+    win_flush_all(guard, win)
+}
+
+/// MPI_Win_sync: the private and the public copy are one, so it only orders memory. A program that polls with
+/// it waits for others, which may need this rank's progress (MPI 5.0, section 12.7.3).
+pub fn win_sync(guard: &mut Guard, win: Handle) -> Result<()> {
+    guard.job().windows.get(win)?;
+    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    guard.move_on();
+    Ok(())
+}

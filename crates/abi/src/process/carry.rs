@@ -1,0 +1,147 @@
+//! Messages that crates below want carried to and from other hosts: `coll` its edges, `rma` what members of
+//! windows ask of each other. They say what is to be sent and received; here it becomes sends and receives.
+
+use super::{Guard, Job, raise};
+use datatype::Buffer;
+use error::Class;
+use executor::EdgeOutcome;
+use objects::Handle;
+use objects::context::WINDOW_CONTEXT;
+use p2p::{Mode, Ticket};
+use rma::{Incoming, MESSAGE_BYTES_MAX};
+use std::collections::{HashMap, VecDeque};
+use sys::Block;
+use telemetry::{Counter, count};
+
+/// Messages about windows, under way.
+#[derive(Default)]
+pub struct WindowMail {
+    /// Those that come, in the order in which they are read: source and memory.
+    arriving: VecDeque<(Ticket, u32, Block)>,
+    leaving: Vec<(Ticket, Block)>,
+    /// The windows that messages name.
+    pub(crate) windows: HashMap<u64, Handle>,
+}
+
+/// How many messages about windows may be on their way in; the others wait at their senders.
+const ARRIVING_MAX: usize = 16;
+
+impl Guard {
+    /// Carries the messages that collectives want of other nodes. Returns whether one has ended.
+    pub(super) fn carry_edges(&mut self) -> bool {
+        let job = self.job();
+        let Job { p2p, coll, edges, .. } = job;
+        let mut failure = None;
+        while let Some(edge) = coll.next_edge() {
+            let buffer = Buffer::from(edge.span);
+            let ticket = if edge.is_send {
+                p2p.isend(Mode::Standard, edge.context, edge.peer, edge.tag, buffer)
+            } else {
+                Ok(p2p.irecv(edge.context, Some(edge.peer), Some(edge.tag), buffer))
+            };
+            match ticket {
+                Ok(ticket) => edges.push((ticket, edge)),
+                Err(error) => failure = Some(error),
+            }
+        }
+        let under_way = edges.len();
+        edges.retain(|(ticket, edge)| {
+            let Some(outcome) = p2p.take(*ticket) else { return true };
+            let bytes = if edge.is_send { edge.span.bytes() } else { outcome.bytes };
+            let outcome = match outcome.error {
+                None => EdgeOutcome::Moved(bytes as u64),
+                Some(error) if error.class == Class::Truncate => EdgeOutcome::Longer,
+                Some(_) => EdgeOutcome::Lost,
+            };
+            coll.edge_ended(edge, outcome);
+            false
+        });
+        let moved = edges.len() < under_way;
+        if let Some(error) = failure {
+            raise::end(self, "progress", &error);
+        }
+        moved
+    }
+
+    /// Takes messages about windows from other hosts, carries out what they ask, and sends what windows want
+    /// sent. Returns whether any came or left.
+    pub(crate) fn carry_windows(&mut self) -> bool {
+        let came = self.take_window_mail();
+        self.send_window_mail() || came
+    }
+
+    fn take_window_mail(&mut self) -> bool {
+        let Job { p2p, rma, windows, mail, .. } = self.job();
+        while mail.arriving.len() < ARRIVING_MAX
+            && let Some((message, probe)) = p2p.improbe(WINDOW_CONTEXT, None, None)
+        {
+            // What is longer is cut, and then refused.
+            let block = Block::new(probe.bytes.min(MESSAGE_BYTES_MAX as u64) as usize);
+            if let Some(ticket) = p2p.imrecv(message, block.span().into()) {
+                mail.arriving.push_back((ticket, probe.source_peer, block));
+            }
+        }
+        let (mut came, mut named) = (false, Vec::new());
+        while let Some((ticket, source, block)) = mail.arriving.front()
+            && let Some(outcome) = p2p.take(*ticket)
+        {
+            came = true;
+            let message = match outcome.error {
+                None => Incoming::read(block.span()),
+                Some(error) => Err(error),
+            };
+            let taken = message.and_then(|message| {
+                let handle = mail.windows.get(&message.key).copied();
+                let Some(win) = handle.and_then(|handle| windows.get_mut(handle).ok()) else {
+                    rma.refuse(*source, &message);
+                    count(Counter::WindowRefused, 1);
+                    return Ok(());
+                };
+                named.extend(handle);
+                win.window.take(rma, *source, &message)
+            });
+            if taken.is_err() {
+                count(Counter::WindowRefused, 1);
+            }
+            mail.arriving.pop_front();
+        }
+        if rma.owes_locks() {
+            for handle in mail.windows.values() {
+                came |= windows.get_mut(*handle).is_ok_and(|win| win.window.grant(rma));
+            }
+        }
+        for handle in named {
+            if let Ok(win) = windows.get_mut(handle) {
+                win.window.tell(rma);
+            }
+        }
+        came
+    }
+
+    /// Sends what windows want sent. Returns whether anything left.
+    fn send_window_mail(&mut self) -> bool {
+        let Job { p2p, rma, mail, .. } = self.job();
+        let (mut failure, mut left) = (None, false);
+        while let Some((peer, block)) = rma.next_outgoing() {
+            left = true;
+            match p2p.isend(Mode::Standard, WINDOW_CONTEXT, peer, 0, block.span().into()) {
+                Ok(Ticket::DONE) => {}
+                Ok(ticket) => mail.leaving.push((ticket, block)),
+                Err(error) => failure = Some(error),
+            }
+        }
+        mail.leaving.retain(|(ticket, _)| p2p.take(*ticket).is_none());
+        if let Some(error) = failure {
+            raise::end(self, "progress", &error);
+        }
+        left
+    }
+
+    /// Lets what a call has asked of other hosts leave at once.
+    #[inline(always)]
+    pub(crate) fn let_leave(&mut self) {
+        if self.job().rma.has_outgoing() {
+            self.send_window_mail();
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! A window's member as a target of other hosts: it carries out their requests in its calls of MPI.
+//!
+//! Invariants: a request touches only memory that this process exposes in the window, and is answered once,
+//! in the order of its origin's requests. Updates take the same latch as those of origins on this host.
+
+use crate::far::{Asked, Far};
+use crate::message::{self, Incoming, Kind, Message};
+use crate::process::Rma;
+use crate::record::Lock;
+use crate::serve::Way;
+use crate::update::Swap;
+use crate::window::{Place, Window};
+use datatype::PredefinedOp;
+use error::{Class, Result, fail};
+use std::sync::atomic::{Ordering, fence};
+use sys::{Block, Span};
+use telemetry::{Counter, count};
+
+impl Window {
+    /// Carries out a request of a member on another host. The answer waits for `tell`, unless it has data.
+    pub(crate) fn carry_out(&mut self, rma: &mut Rma, member: usize, request: &Incoming) {
+        count(Counter::WindowRequests, 1);
+        let answer = match request.kind {
+            Kind::Put | Kind::Get | Kind::Accumulate | Kind::FetchAndOp | Kind::Swap => {
+                self.access(rma, request)
+            }
+            Kind::Lock => self.queue(rma, member, request.argument != 0).map(|()| None),
+            Kind::Unlock => self.release(rma, member).map(|()| None),
+            Kind::Post => {
+                self.mine().record.post(member);
+                Ok(None)
+            }
+            _ => {
+                self.mine().record.complete();
+                Ok(None)
+            }
+        };
+        let key = self.key;
+        let Some(far) = self.far(member) else { return };
+        match answer {
+            Ok(None) => far.done += 1,
+            Ok(Some(fetched)) => far.answer(&mut rma.outbox, key, fetched),
+            Err(error) => {
+                count(Counter::WindowRefused, 1);
+                far.answer(&mut rma.outbox, key, message::failed(key, &error));
+            }
+        }
+    }
+
+    fn far(&mut self, member: usize) -> Option<&mut Far> {
+        match &mut self.members[member].place {
+            Place::Away(far) => Some(far),
+            Place::Here(_) => None,
+        }
+    }
+
+    /// Tells members on other hosts which of their requests were carried out.
+    pub fn tell(&mut self, rma: &mut Rma) {
+        for at in 0..self.away.len() {
+            let (member, key) = (self.away[at], self.key);
+            if let Some(far) = self.far(member) {
+                far.tell_done(&mut rma.outbox, key);
+            }
+        }
+    }
+
+    /// Tells members on other hosts that they hold locks for which they have waited; whether any does.
+    pub fn grant(&mut self, rma: &mut Rma) -> bool {
+        let mut granted = false;
+        for at in 0..self.away.len() {
+            let (member, key) = (self.away[at], self.key);
+            let record = self.mine().record.clone();
+            let Some(far) = self.far(member) else { continue };
+            if let Some(asked) = far.asked.as_mut().filter(|asked| !asked.held)
+                && record.granted(asked.ticket, asked.lock, rma.rank.peer(), |peer| rma.ring_named(peer))
+            {
+                (asked.held, granted) = (true, true);
+                rma.waiting -= 1;
+                far.answer(&mut rma.outbox, key, Message::short(Kind::Granted, key, 0).block());
+            }
+        }
+        granted
+    }
+
+    fn queue(&mut self, rma: &mut Rma, member: usize, exclusive: bool) -> Result<()> {
+        let ticket = self.mine().record.queue();
+        let lock = if exclusive { Lock::Exclusive } else { Lock::Shared };
+        match self.far(member) {
+            Some(far) if far.asked.is_none() => {
+                far.asked = Some(Asked { ticket, lock, held: false });
+                rma.waiting += 1;
+                Ok(())
+            }
+            _ => fail!(Class::RmaSync, "member {member} asks for a lock that it holds, or waits for"),
+        }
+    }
+
+    fn release(&mut self, rma: &Rma, member: usize) -> Result<()> {
+        let asked = self.far(member).and_then(|far| far.asked.take_if(|asked| asked.held));
+        let Some(asked) = asked else {
+            fail!(Class::RmaSync, "member {member} releases a lock that it does not hold");
+        };
+        self.mine().record.release(asked.ticket, asked.lock, |peer| rma.ring_named(peer));
+        Ok(())
+    }
+
+    /// Moves or combines bytes of this process's memory. Returns the answer, if it has data.
+    fn access(&mut self, rma: &mut Rma, request: &Incoming) -> Result<Option<Block>> {
+        self.refresh(rma, self.rank)?;
+        let target = self.mine();
+        let mut pieces = Vec::with_capacity(request.pieces.len());
+        for &(offset, bytes) in &request.pieces {
+            target.exposed(offset, bytes, &mut pieces)?;
+        }
+        let (kind, bytes, data) = (request.kind, request.bytes, request.data);
+        let (update, sent) = match kind {
+            Kind::Put => (None, bytes),
+            Kind::Get => (None, 0),
+            Kind::Swap => (None, 2 * bytes),
+            _ => {
+                let update = request.update()?;
+                let needs = update.op != PredefinedOp::NoOp;
+                if !needs && kind == Kind::Accumulate {
+                    fail!(Class::Op, "MPI_NO_OP is only for accumulates that fetch");
+                }
+                (Some(update), if needs { bytes } else { 0 })
+            }
+        };
+        if data.bytes() != sent {
+            fail!(Class::Intern, "a request with {} bytes of data instead of {sent}", data.bytes());
+        }
+        let fetches = matches!(kind, Kind::Get | Kind::FetchAndOp | Kind::Swap);
+        let fetched = fetches.then(|| Message::short(Kind::Fetched, self.key, 0).with_data(bytes));
+        let into = fetched.as_ref().map_or(Span::EMPTY, |(_, into)| *into);
+        match (kind, update) {
+            (Kind::Put, _) => target.transfer(rma, &pieces, data, Way::Put)?,
+            (Kind::Get, _) => target.transfer(rma, &pieces, into, Way::Fetch)?,
+            (_, Some(update)) => target.update_pieces(rma, update, &pieces, data, into)?,
+            _ => {
+                let basic = request.basic()?;
+                if bytes != basic.size() {
+                    fail!(Class::Type, "{bytes} bytes are not one element of {} bytes", basic.size());
+                }
+                let (compare, origin) = (data.slice(0, bytes), data.slice(bytes, bytes));
+                target.swap_pieces(rma, Swap { basic, compare, origin, result: into }, &pieces)?;
+            }
+        }
+        fence(Ordering::SeqCst);
+        Ok(fetched.map(|(block, _)| block))
+    }
+}

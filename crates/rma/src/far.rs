@@ -1,0 +1,289 @@
+//! A member of a window on another host, as an origin: operations that it asks for by messages.
+//!
+//! An operation goes in parts of bounded length, in order, each answered once (`message.rs`); at most
+//! `PARTS_MAX` parts of one member have no answer. The rest waits here as a description of the program's
+//! memory, so that a call never waits and little is copied. A member carries out the requests of one origin
+//! in their order, which orders accumulates (MPI 5.0, section 12.7.2).
+
+use crate::message::{Incoming, Kind, Message, PART_BYTES, PIECES_MAX, Piece};
+use crate::outbox::Outbox;
+use crate::record::Lock;
+use crate::update::{Swap, Update};
+use datatype::{Buffer, Layout, PredefinedOp};
+use error::{Class, Error, Result, fail};
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock};
+use sys::Block;
+
+/// How many parts of a member may have no answer.
+const PARTS_MAX: usize = 16;
+
+/// Where an operation's request learns that it is complete, and how it ended.
+pub type Ended = Arc<OnceLock<Result<()>>>;
+
+/// A member on another host.
+pub(crate) struct Far {
+    pub peer: u32,
+    /// What it exposes; of a dynamic window nothing that is known here.
+    pub bytes: u64,
+    pub disp_unit: i64,
+    /// Operations of which not all parts were asked for.
+    queue: VecDeque<Operation>,
+    /// Parts that were asked for, the oldest first.
+    unanswered: VecDeque<Part>,
+    /// What the oldest operation failed by.
+    failing: Option<Error>,
+    /// The first failure since the latest call that synchronizes.
+    failed: Option<Error>,
+    /// Whether the lock that this process asked for is held.
+    pub granted: bool,
+    /// The lock of this process's window that the member holds or waits for.
+    pub asked: Option<Asked>,
+    /// Requests of the member that were carried out, and it does not know.
+    pub done: u64,
+}
+
+/// A lock that a member on another host has asked for.
+pub(crate) struct Asked {
+    pub ticket: u64,
+    pub lock: Lock,
+    pub held: bool,
+}
+
+/// What is asked of a member.
+pub(crate) enum What {
+    Put,
+    Get,
+    Accumulate(Update),
+    FetchAndOp(Update),
+    Swap(Swap),
+    /// A request without data: kind and argument.
+    Tell(Kind, u64),
+}
+
+pub(crate) struct Operation {
+    what: What,
+    /// The program's data, and where what is fetched goes.
+    data: (Buffer, Buffer),
+    /// The target's data: its first element's offset, and how it lies.
+    base: usize,
+    layout: Option<Arc<Layout>>,
+    /// Bytes of the target; those that were asked for.
+    bytes: usize,
+    asked: usize,
+    ended: Option<Ended>,
+}
+
+struct Part {
+    /// Where what is fetched goes; nothing of an operation that fetches nothing.
+    into: Option<Buffer>,
+    /// It is its operation's last.
+    is_last: bool,
+    ended: Option<Ended>,
+}
+
+impl Far {
+    pub fn new(peer: u32, bytes: u64, disp_unit: i64) -> Far {
+        Far {
+            peer,
+            bytes,
+            disp_unit,
+            queue: VecDeque::new(),
+            unanswered: VecDeque::new(),
+            failing: None,
+            failed: None,
+            granted: false,
+            asked: None,
+            done: 0,
+        }
+    }
+
+    /// Whether all that this process has asked for was answered.
+    pub fn is_quiet(&self) -> bool {
+        self.queue.is_empty() && self.unanswered.is_empty()
+    }
+
+    /// The first failure of an operation without a request, told once.
+    pub fn failure(&mut self) -> Result<()> {
+        self.failed.take().map_or(Ok(()), Err)
+    }
+
+    /// Asks for what may be asked for.
+    fn advance(&mut self, outbox: &mut Outbox, key: u64) {
+        while self.unanswered.len() < PARTS_MAX
+            && let Some(operation) = self.queue.front_mut()
+        {
+            let (block, part) = operation.next_part(key);
+            if part.is_last {
+                self.queue.pop_front();
+            }
+            outbox.send(self.peer, block);
+            self.unanswered.push_back(part);
+        }
+    }
+
+    /// Sends a message that asks for nothing but to be known.
+    pub fn tell(&mut self, outbox: &mut Outbox, key: u64, kind: Kind, argument: u64) {
+        let what = What::Tell(kind, argument);
+        let nothing = (Buffer::EMPTY, Buffer::EMPTY);
+        let operation =
+            Operation { what, data: nothing, base: 0, layout: None, bytes: 0, asked: 0, ended: None };
+        self.enter(outbox, key, operation);
+    }
+
+    /// Asks for an operation, once those before it were asked for.
+    pub fn enter(&mut self, outbox: &mut Outbox, key: u64, operation: Operation) {
+        self.queue.push_back(operation);
+        self.advance(outbox, key);
+    }
+
+    /// Takes an answer.
+    pub fn answered(&mut self, outbox: &mut Outbox, answer: &Incoming) -> Result<()> {
+        match answer.kind {
+            Kind::Granted => self.granted = true,
+            Kind::Done => {
+                for _ in 0..answer.argument {
+                    let part = self.oldest()?;
+                    if part.into.is_some() {
+                        fail!(Class::Intern, "peer {} answers a fetch without data", self.peer);
+                    }
+                    self.end(part, None);
+                }
+            }
+            Kind::Fetched => {
+                let part = self.oldest()?;
+                let Some(into) = part.into.as_ref().filter(|into| into.bytes() == answer.data.bytes()) else {
+                    fail!(
+                        Class::Intern,
+                        "peer {} answers with {} bytes, which were not asked for",
+                        self.peer,
+                        answer.data.bytes()
+                    );
+                };
+                into.unpack(0, answer.data);
+                self.end(part, None);
+            }
+            _ => {
+                let part = self.oldest()?;
+                self.end(part, Some(answer.error()));
+            }
+        }
+        self.advance(outbox, answer.key);
+        Ok(())
+    }
+
+    fn oldest(&mut self) -> Result<Part> {
+        match self.unanswered.pop_front() {
+            Some(part) => Ok(part),
+            None => fail!(Class::Intern, "peer {} answers what it was not asked", self.peer),
+        }
+    }
+
+    fn end(&mut self, part: Part, error: Option<Error>) {
+        if self.failing.is_none() {
+            self.failing = error;
+        }
+        if !part.is_last {
+            return;
+        }
+        let failing = self.failing.take();
+        match part.ended {
+            // It is set once: a part ends once.
+            Some(ended) => drop(ended.set(failing.map_or(Ok(()), Err))),
+            None if self.failed.is_none() => self.failed = failing,
+            None => {}
+        }
+    }
+
+    /// Where the latest operation will tell its end; nothing if all have ended.
+    pub fn ended(&mut self) -> Option<Ended> {
+        let queued = self.queue.back_mut().map(|operation| &mut operation.ended);
+        let ended = queued.or(self.unanswered.back_mut().map(|part| &mut part.ended))?;
+        Some(ended.get_or_insert_with(Ended::default).clone())
+    }
+}
+
+impl Operation {
+    /// An operation on the program's data (what goes to the target, where what is fetched goes) and on the
+    /// target's: the offset of the first element, how elements lie, bytes.
+    pub fn new(
+        what: What,
+        data: (Buffer, Buffer),
+        (base, layout, bytes): (usize, Arc<Layout>, usize),
+    ) -> Operation {
+        Operation { what, data, base, layout: Some(layout), bytes, asked: 0, ended: None }
+    }
+
+    /// The message of the next part, and the part.
+    fn next_part(&mut self, key: u64) -> (Block, Part) {
+        let mut pieces = Vec::new();
+        let bytes = self.pieces_of_next(&mut pieces);
+        let (kind, argument, update) = match self.what {
+            What::Put => (Kind::Put, 0, None),
+            What::Get => (Kind::Get, 0, None),
+            What::Accumulate(update) => (Kind::Accumulate, 0, Some(update)),
+            What::FetchAndOp(update) => (Kind::FetchAndOp, 0, Some(update)),
+            What::Swap(Swap { basic, .. }) => {
+                (Kind::Swap, 0, Some(Update { op: PredefinedOp::Replace, basic }))
+            }
+            What::Tell(kind, argument) => (kind, argument, None),
+        };
+        let message = Message { kind, key, argument, update, pieces: &pieces };
+        let sends = match self.what {
+            What::Put | What::Accumulate(_) => bytes,
+            What::FetchAndOp(update) if update.op != PredefinedOp::NoOp => bytes,
+            What::Swap(_) => 2 * bytes,
+            _ => 0,
+        };
+        let (block, data) = message.with_data(sends);
+        match self.what {
+            What::Swap(swap) => {
+                swap.compare.copy_to(data.slice(0, bytes));
+                swap.origin.copy_to(data.slice(bytes, bytes));
+            }
+            _ if sends > 0 => self.data.0.pack(self.asked, data),
+            _ => {}
+        }
+        let into = match self.what {
+            What::Get | What::FetchAndOp(_) | What::Swap(_) => Some(self.data.1.slice(self.asked, bytes)),
+            _ => None,
+        };
+        self.asked += bytes;
+        let is_last = self.asked == self.bytes;
+        (block, Part { into, is_last, ended: self.ended.take_if(|_| is_last) })
+    }
+
+    /// The pieces of the next part, of whole elements where they are combined; their bytes.
+    fn pieces_of_next(&self, pieces: &mut Vec<Piece>) -> usize {
+        let Some(layout) = &self.layout else { return 0 };
+        let unit = match self.what {
+            What::Accumulate(update) | What::FetchAndOp(update) => update.basic.size(),
+            _ => 1,
+        };
+        let mut bytes = (self.bytes - self.asked).min(PART_BYTES / unit * unit);
+        loop {
+            pieces.clear();
+            layout.pieces_at(self.base, self.asked, bytes, |offset, bytes| pieces.push((offset, bytes)));
+            if pieces.len() <= PIECES_MAX || bytes <= unit {
+                return bytes;
+            }
+            bytes = (bytes / 2 / unit * unit).max(unit);
+        }
+    }
+}
+
+impl Far {
+    /// Sends an answer, after those that are due.
+    pub fn answer(&mut self, outbox: &mut Outbox, key: u64, answer: Block) {
+        self.tell_done(outbox, key);
+        outbox.send(self.peer, answer);
+    }
+
+    /// Tells how many of the member's requests were carried out.
+    pub fn tell_done(&mut self, outbox: &mut Outbox, key: u64) {
+        if self.done > 0 {
+            let done = Message::short(Kind::Done, key, std::mem::take(&mut self.done));
+            outbox.send(self.peer, done.block());
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Messages between members of a window on different hosts: their form, and reading one as from an enemy.
+//!
+//! Words in the sender's byte order, which the network's connection has compared: kind, key of the window,
+//! argument, operator and machine type, number of pieces, bytes of the pieces. Then the pieces (offset and
+//! length in the target's memory), then data.
+
+use crate::update::Update;
+use datatype::{Basic, PredefinedOp, check_op};
+use error::{Class, Error, Result, fail};
+use sys::{Block, Span};
+
+const HEADER_WORDS: usize = 6;
+const HEADER_BYTES: usize = HEADER_WORDS * 8;
+
+/// Bytes of the target that one request moves.
+pub(crate) const PART_BYTES: usize = 32 << 10;
+/// Pieces of the target that one request names.
+pub(crate) const PIECES_MAX: usize = 1 << 10;
+/// The longest message: within the eager limit, so that it comes in one go.
+pub const MESSAGE_BYTES_MAX: usize = HEADER_BYTES + 16 * PIECES_MAX + PART_BYTES;
+/// The longest sentence of an error.
+const SENTENCE_BYTES: usize = 512;
+
+/// What a message asks of a target, or answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    Put,
+    Get,
+    /// MPI_Accumulate.
+    Accumulate,
+    /// MPI_Get_accumulate.
+    FetchAndOp,
+    /// MPI_Compare_and_swap; the data: what is compared, what is put.
+    Swap,
+    /// MPI_Win_lock; the argument: 1 for an exclusive lock.
+    Lock,
+    Unlock,
+    Post,
+    Complete,
+    /// The oldest requests that have no answer were carried out; the argument: how many.
+    Done,
+    /// So was the oldest, and this is what it fetches.
+    Fetched,
+    /// The oldest was not; the argument: the error's class, the data: its sentence.
+    Failed,
+    /// The lock is held.
+    Granted,
+}
+
+impl Kind {
+    const ALL: [Kind; 13] = {
+        use Kind::*;
+        [Put, Get, Accumulate, FetchAndOp, Swap, Lock, Unlock, Post, Complete, Done, Fetched, Failed, Granted]
+    };
+
+    /// Whether the receiver owes an answer.
+    pub fn is_request(self) -> bool {
+        !matches!(self, Kind::Done | Kind::Fetched | Kind::Failed | Kind::Granted)
+    }
+}
+
+/// A piece of the target's memory: its offset (in a dynamic window, its address), and bytes.
+pub(crate) type Piece = (usize, usize);
+
+/// A message to be written.
+pub(crate) struct Message<'a> {
+    pub kind: Kind,
+    pub key: u64,
+    pub argument: u64,
+    pub update: Option<Update>,
+    pub pieces: &'a [Piece],
+}
+
+impl<'a> Message<'a> {
+    /// A message that is no more than its kind and argument.
+    pub fn short(kind: Kind, key: u64, argument: u64) -> Message<'a> {
+        Message { kind, key, argument, update: None, pieces: &[] }
+    }
+
+    /// The message with room for `bytes` bytes of data, and where these go.
+    pub fn with_data(&self, bytes: usize) -> (Block, Span) {
+        let before = HEADER_BYTES + 16 * self.pieces.len();
+        let block = Block::new(before + bytes);
+        let update = self.update.map_or(0, |Update { op, basic }| (op as u64) << 8 | basic as u64);
+        let moved: usize = self.pieces.iter().map(|piece| piece.1).sum();
+        let header =
+            [self.kind as u64, self.key, self.argument, update, self.pieces.len() as u64, moved as u64];
+        let pieces = self.pieces.iter().flat_map(|&(offset, bytes)| [offset as u64, bytes as u64]);
+        let words = header.into_iter().chain(pieces).flat_map(u64::to_ne_bytes).collect::<Vec<u8>>();
+        block.span().slice(0, before).write(&words);
+        let data = block.span().slice(before, bytes);
+        (block, data)
+    }
+
+    pub fn block(&self) -> Block {
+        self.with_data(0).0
+    }
+}
+
+/// The answer to a request that was not carried out.
+pub(crate) fn failed(key: u64, error: &Error) -> Block {
+    let sentence = error.to_string();
+    let mut end = sentence.len().min(SENTENCE_BYTES);
+    while !sentence.is_char_boundary(end) {
+        end -= 1;
+    }
+    let (block, data) = Message::short(Kind::Failed, key, error.class as u64).with_data(end);
+    data.write(&sentence.as_bytes()[..end]);
+    block
+}
+
+/// A message that has come.
+#[derive(Debug)]
+pub struct Incoming {
+    pub(crate) kind: Kind,
+    /// Names the window.
+    pub key: u64,
+    pub(crate) argument: u64,
+    update: u64,
+    pub(crate) pieces: Vec<Piece>,
+    /// Bytes of all pieces.
+    pub(crate) bytes: usize,
+    /// In the memory from which the message was read.
+    pub(crate) data: Span,
+}
+
+impl Incoming {
+    /// Reads a message. Errors (MPI_ERR_INTERN): it is none.
+    pub fn read(message: Span) -> Result<Incoming> {
+        let mut words = [0; HEADER_WORDS];
+        if message.bytes() < HEADER_BYTES {
+            fail!(Class::Intern, "{} bytes are no message about a window", message.bytes());
+        }
+        read_words(message, &mut words);
+        let [kind, key, argument, update, count, bytes] = words;
+        let Some(kind) = Kind::ALL.get(usize::try_from(kind).unwrap_or(usize::MAX)).copied() else {
+            fail!(Class::Intern, "a message about a window of kind {kind}, which there is not");
+        };
+        let rest = message.bytes() - HEADER_BYTES;
+        if count > PIECES_MAX as u64 || count as usize * 16 > rest || bytes > PART_BYTES as u64 {
+            fail!(
+                Class::Intern,
+                "a message about a window with {count} pieces of {bytes} bytes in {rest} bytes"
+            );
+        }
+        let mut words = vec![0; count as usize * 2];
+        read_words(message.slice(HEADER_BYTES, words.len() * 8), &mut words);
+        let pieces = words.chunks_exact(2).map(|piece| (piece[0] as usize, piece[1] as usize)).collect();
+        let before = HEADER_BYTES + words.len() * 8;
+        let data = message.slice(before, message.bytes() - before);
+        let message = Incoming { kind, key, argument, update, pieces, bytes: bytes as usize, data };
+        let total = message.pieces.iter().try_fold(0usize, |sum, piece| sum.checked_add(piece.1));
+        if total != Some(message.bytes) {
+            fail!(Class::Intern, "a message about a window whose pieces are not {bytes} bytes");
+        }
+        Ok(message)
+    }
+
+    /// Operator and machine type of an accumulate. Errors: MPI_ERR_OP, MPI_ERR_TYPE.
+    pub fn update(&self) -> Result<Update> {
+        let number = |by: u32| u8::try_from(self.update >> by & 0xff).expect("a byte");
+        let Some(op) = PredefinedOp::from_number(number(8)).filter(|_| self.update >> 16 == 0) else {
+            fail!(Class::Op, "operator number {} of an accumulate, which there is not", self.update >> 8);
+        };
+        let basic = self.basic()?;
+        check_op(op, basic)?;
+        if !self.bytes.is_multiple_of(basic.size()) {
+            fail!(Class::Type, "{} bytes are no whole elements of {} bytes", self.bytes, basic.size());
+        }
+        Ok(Update { op, basic })
+    }
+
+    /// The machine type of MPI_Compare_and_swap.
+    pub fn basic(&self) -> Result<Basic> {
+        match Basic::from_number(self.update as u8) {
+            Some(basic) => Ok(basic),
+            None => fail!(Class::Type, "machine type number {}, which there is not", self.update & 0xff),
+        }
+    }
+
+    /// What `Failed` tells.
+    pub fn error(&self) -> Error {
+        let class = i32::try_from(self.argument).ok().and_then(Class::numbered).unwrap_or(Class::Intern);
+        let mut sentence = vec![0; self.data.bytes().min(SENTENCE_BYTES)];
+        self.data.slice(0, sentence.len()).read(&mut sentence);
+        Error::new(class, String::from_utf8_lossy(&sentence))
+    }
+}
+
+fn read_words(from: Span, to: &mut [u64]) {
+    let mut bytes = vec![0; to.len() * 8];
+    from.slice(0, bytes.len()).read(&mut bytes);
+    for (word, bytes) in to.iter_mut().zip(bytes.chunks_exact(8)) {
+        *word = u64::from_ne_bytes(bytes.try_into().expect("chunks of 8"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::{Rng, SeedableRng, rngs::SmallRng};
+
+    #[test]
+    fn what_is_written_is_read() {
+        let update = Update { op: PredefinedOp::Sum, basic: Basic::from_number(3).unwrap() };
+        let pieces = [(64, 8), (usize::MAX - 15, 16)];
+        let message =
+            Message { kind: Kind::FetchAndOp, key: 7, argument: 9, update: Some(update), pieces: &pieces };
+        let (block, data) = message.with_data(24);
+        data.write(&[5; 24]);
+        let read = Incoming::read(block.span()).unwrap();
+        assert_eq!((read.kind, read.key, read.argument, read.bytes), (Kind::FetchAndOp, 7, 9, 24));
+        assert_eq!(read.pieces, pieces);
+        assert_eq!(read.data.bytes(), 24);
+        assert_eq!(read.update().unwrap(), update);
+        let error = Error::new(Class::RmaRange, "é".repeat(400));
+        let told = Incoming::read(failed(1, &error).span()).unwrap().error();
+        assert_eq!((told.class, told.to_string().len()), (Class::RmaRange, SENTENCE_BYTES));
+    }
+
+    // Goal: no message brings the reader down or makes it believe more than there is. Method: seeded changes
+    // of a good message.
+    #[test]
+    fn spoilt_messages_are_refused() {
+        let mut random = SmallRng::seed_from_u64(1);
+        let pieces = [(0, 8), (16, 8), (32, 16)];
+        let message = Message { pieces: &pieces, ..Message::short(Kind::Put, 1, 2) };
+        let good = message.with_data(32).0.to_vec();
+        let mut refused = 0;
+        for _ in 0..20_000 {
+            let mut bytes = good.clone();
+            for _ in 0..random.random_range(1..4) {
+                let at = random.random_range(0..bytes.len());
+                bytes[at] = random.random();
+            }
+            bytes.truncate(random.random_range(0..=bytes.len()));
+            match Incoming::read(Block::of(&bytes).span()) {
+                Err(_) => refused += 1,
+                Ok(read) => {
+                    assert!(read.bytes <= PART_BYTES && read.pieces.len() <= PIECES_MAX);
+                    assert_eq!(read.pieces.iter().map(|piece| piece.1).sum::<usize>(), read.bytes);
+                    let _ = (read.update(), read.error());
+                }
+            }
+        }
+        assert!(refused > 10_000, "{refused}");
+    }
+}

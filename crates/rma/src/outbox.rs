@@ -1,0 +1,23 @@
+//! Messages to other hosts that wait for who carries them.
+
+use std::collections::VecDeque;
+use sys::Block;
+
+/// Messages with the peers to which they go. All of one peer go in order.
+#[derive(Default)]
+pub(crate) struct Outbox(VecDeque<(u32, Block)>);
+
+impl Outbox {
+    pub fn send(&mut self, peer: u32, message: Block) {
+        self.0.push_back((peer, message));
+    }
+
+    pub fn next(&mut self) -> Option<(u32, Block)> {
+        self.0.pop_front()
+    }
+
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}

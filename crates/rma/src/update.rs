@@ -1,0 +1,21 @@
+//! What an atomic operation does to the target's elements (MPI 5.0, section 12.3.4).
+
+use datatype::{Basic, PredefinedOp};
+use sys::Span;
+
+/// How an accumulate combines elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Update {
+    pub op: PredefinedOp,
+    pub basic: Basic,
+}
+
+/// What MPI_Compare_and_swap compares, puts and fetches: one element each.
+#[derive(Clone, Copy, Debug)]
+pub struct Swap {
+    pub basic: Basic,
+    pub compare: Span,
+    pub origin: Span,
+    /// Receives the target's element as it was.
+    pub result: Span,
+}
