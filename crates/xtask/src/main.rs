@@ -8,6 +8,7 @@ macro_rules! push {
     };
 }
 
+mod fortran;
 mod gen_constants;
 mod gen_header;
 mod gen_mpich;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
 /// Every generated file: its path and its text. The one list for `gen` and `tidy`.
 fn generated(root: &Path) -> Result<Vec<(PathBuf, String)>, String> {
     let table = table::Table::read(root)?;
+    let bindings = fortran::Bindings::read(root)?;
     let (shim, list) = gen_shim::shim(root, &table)?;
     let mut files = vec![
         gen_settings::generate(root)?,
@@ -67,6 +69,12 @@ fn generated(root: &Path) -> Result<Vec<(PathBuf, String)>, String> {
         (root.join("crates/mpich/src/numbers.rs"), gen_numbers::numbers(&table)?),
         (root.join("crates/abi/src/generated/functions.txt"), list),
         (root.join("include/mpi.h"), gen_header::header(&table)),
+        (root.join("crates/fortran/src/shim.rs"), fortran::shim::shim(&bindings, &table)),
+        (root.join("crates/fortran/src/c.rs"), fortran::shim::declarations(&bindings, &table)),
+        (root.join("crates/fortran/src/numbers.rs"), fortran::constants::numbers(&table)),
+        (root.join("include/mpif.h"), fortran::modules::header(&bindings, &table)),
+        (root.join("include/mpi.f90"), fortran::modules::older(&bindings, &table)),
+        (root.join("include/mpi_f08.f90"), fortran::modules::newer(&bindings, &table)),
     ];
     for (path, text) in &mut files {
         if path.extension().is_some_and(|end| end == "rs") {

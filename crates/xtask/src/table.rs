@@ -134,7 +134,8 @@ impl Table {
     }
 }
 
-fn parse<T: for<'a> Deserialize<'a>>(root: &Path, name: &str) -> Result<T, String> {
+/// A table in JSON of the repository at `root`.
+pub fn parse<T: for<'a> Deserialize<'a>>(root: &Path, name: &str) -> Result<T, String> {
     serde_json::from_str(&read(root, name)?).map_err(|error| format!("tables/{name}: {error}"))
 }
 

@@ -1,0 +1,52 @@
+//! Attributes between the languages (MPI 5.0, section 19.3.7).
+//!
+//! C's value is a pointer, Fortran's an integer. What Fortran stores, C sees as a pointer to that integer;
+//! what C stores, Fortran sees as the address. The predefined attributes point to a value.
+
+use crate::c;
+use std::collections::HashMap;
+use std::ffi::{c_int, c_void};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+/// The integers that Fortran has stored, each once: comms that are copies of each other share a pointer.
+static STORED: LazyLock<Mutex<HashMap<i64, Box<i64>>>> = LazyLock::new(Mutex::default);
+
+/// C's value for Fortran's.
+pub fn store(value: i64) -> *mut c_void {
+    let mut stored = STORED.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = stored.entry(value).or_insert_with(|| Box::new(value));
+    (&raw mut **place).cast()
+}
+
+/// Fortran's value for C's.
+pub fn load(keyval: c_int, pointer: *mut c_void) -> i64 {
+    if POINT_TO_INT.contains(&keyval) {
+        // SAFETY: these attributes are pointers to int (MPI 5.0, sections 9.1.2 and 12.2.6).
+        return unsafe { pointer.cast::<c_int>().read() }.into();
+    }
+    if keyval == c::WIN_SIZE {
+        // SAFETY: this attribute is a pointer to MPI_Aint.
+        return unsafe { pointer.cast::<i64>().read() };
+    }
+    unpack(pointer)
+}
+
+/// The same for an attribute that is not predefined.
+pub fn unpack(pointer: *mut c_void) -> i64 {
+    let stored = STORED.lock().unwrap_or_else(PoisonError::into_inner);
+    let ours = stored.values().find(|place| std::ptr::eq(&raw const ***place, pointer.cast()));
+    ours.map_or(pointer.addr() as i64, |place| **place)
+}
+
+const POINT_TO_INT: [c_int; 10] = [
+    c::TAG_UB,
+    c::IO,
+    c::HOST,
+    c::WTIME_IS_GLOBAL,
+    c::APPNUM,
+    c::LASTUSEDCODE,
+    c::UNIVERSE_SIZE,
+    c::WIN_DISP_UNIT,
+    c::WIN_CREATE_FLAVOR,
+    c::WIN_MODEL,
+];

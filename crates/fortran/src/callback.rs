@@ -1,0 +1,382 @@
+//! Fortran procedures that MPI calls: C functions that convert the arguments and call them.
+//!
+//! Where C hands a state along, it is a `Record` of the procedures and Fortran's state. Operators and error
+//! handlers have no state, so each procedure gets one of `SLOTS` C functions for good. Records and slots are
+//! found again by what they hold, so a program that registers a procedure many times needs one.
+
+use crate::{attribute, c, logical};
+use std::collections::HashMap;
+use std::ffi::{c_int, c_void};
+use std::mem::transmute;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+/// The state of C's callbacks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Record {
+    procedures: [usize; 3],
+    state: i64,
+    /// Of the deprecated MPI_KEYVAL_CREATE, whose attributes are INTEGERs.
+    narrow: bool,
+}
+
+static RECORDS: LazyLock<Mutex<HashMap<Record, Box<Record>>>> = LazyLock::new(Mutex::default);
+
+fn record(procedures: &[usize], state: i64, narrow: bool) -> *mut c_void {
+    let mut record = Record { procedures: [0; 3], state, narrow };
+    record.procedures[..procedures.len()].copy_from_slice(procedures);
+    let mut records = RECORDS.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = records.entry(record).or_insert_with(|| Box::new(record));
+    (&raw mut **place).cast()
+}
+
+/// The state for C's callbacks that stand for `procedures`.
+pub fn state(procedures: &[usize], state: i64) -> *mut c_void {
+    record(procedures, state, false)
+}
+
+/// The same for MPI_KEYVAL_CREATE.
+pub fn narrow_state(procedures: &[usize], state: i32) -> *mut c_void {
+    record(procedures, state.into(), true)
+}
+
+/// # Safety
+/// `state` comes from `record`.
+unsafe fn recorded(state: *mut c_void) -> Record {
+    // SAFETY: the caller's promise; records stay.
+    unsafe { *state.cast::<Record>() }
+}
+
+type CopyProcedure =
+    unsafe extern "C" fn(*const i32, *const c_int, *const i64, *const i64, *mut i64, *mut i32, *mut i32);
+type DeleteProcedure = unsafe extern "C" fn(*const i32, *const c_int, *const i64, *const i64, *mut i32);
+
+/// The functions of one kind of attribute: for C, and the predefined procedures that Fortran may call.
+macro_rules! attributes {
+    ($($handle:ident $toint:ident: $copy:ident $copy_c:ident, $delete:ident $delete_c:ident,
+       $null_copy:ident $dup:ident $null_delete:ident;)*) => { $(
+        /// C's function for a copy procedure, or the constant of a predefined one.
+        pub fn $copy(procedure: usize) -> usize {
+            if procedure == $null_copy as *const () as usize {
+                0
+            } else if procedure == $dup as *const () as usize {
+                DUP
+            } else {
+                $copy_c as *const () as usize
+            }
+        }
+        unsafe extern "C" fn $copy_c(
+            handle: c::$handle,
+            keyval: c_int,
+            state: *mut c_void,
+            value: *mut c_void,
+            into: *mut *mut c_void,
+            flag: *mut c_int,
+        ) -> c_int {
+            // SAFETY: the state is one of this file.
+            let record = unsafe { recorded(state) };
+            // SAFETY: C hands its own handle.
+            let number = unsafe { c::$toint(handle) };
+            // SAFETY: the program registered it as a copy procedure.
+            let call = unsafe { transmute::<usize, CopyProcedure>(record.procedures[0]) };
+            let copy = |old: *const i64, new: *mut i64, copied: *mut i32, code: *mut i32| {
+                // SAFETY: the addresses of locals, as the interface wants them.
+                unsafe { call(&number, &keyval, &record.state, old, new, copied, code) };
+            };
+            // SAFETY: C gives room for both.
+            unsafe { copy_value(record, value, into, flag, copy) }
+        }
+        /// C's function for a delete procedure, or the constant of a predefined one.
+        pub fn $delete(procedure: usize) -> usize {
+            if procedure == $null_delete as *const () as usize { 0 } else { $delete_c as *const () as usize }
+        }
+        unsafe extern "C" fn $delete_c(
+            handle: c::$handle,
+            keyval: c_int,
+            value: *mut c_void,
+            state: *mut c_void,
+        ) -> c_int {
+            // SAFETY: the state is one of this file.
+            let record = unsafe { recorded(state) };
+            // SAFETY: C hands its own handle.
+            let number = unsafe { c::$toint(handle) };
+            // SAFETY: the program registered it as a delete procedure.
+            let call = unsafe { transmute::<usize, DeleteProcedure>(record.procedures[1]) };
+            let (value, mut code) = (attribute::unpack(value), 0);
+            // SAFETY: the addresses of locals, as the interface wants them.
+            unsafe { call(&number, &keyval, &value, &record.state, &mut code) };
+            code
+        }
+        #[doc = "The predefined procedure that copies nothing."]
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $null_copy(
+            _: &i32, _: &i32, _: &i64, _: &i64, _: *mut i64, flag: &mut i32, code: &mut i32,
+        ) {
+            *flag = 0;
+            *code = c::SUCCESS;
+        }
+        #[doc = "The predefined procedure that copies the value."]
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $dup(
+            _: &i32, _: &i32, _: &i64, old: &i64, new: &mut i64, flag: &mut i32, code: &mut i32,
+        ) {
+            *new = *old;
+            *flag = 1;
+            *code = c::SUCCESS;
+        }
+        #[doc = "The predefined procedure that deletes nothing."]
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $null_delete(_: &i32, _: &i32, _: &i64, _: &i64, code: &mut i32) {
+            *code = c::SUCCESS;
+        }
+    )* };
+}
+
+/// C's MPI_COMM_DUP_FN and its like.
+pub const DUP: usize = 1;
+
+attributes! {
+    MPI_Comm MPI_Comm_toint: comm_copy_attr comm_copy, comm_delete_attr comm_delete,
+        mpi_comm_null_copy_fn_ mpi_comm_dup_fn_ mpi_comm_null_delete_fn_;
+    MPI_Datatype MPI_Type_toint: type_copy_attr type_copy, type_delete_attr type_delete,
+        mpi_type_null_copy_fn_ mpi_type_dup_fn_ mpi_type_null_delete_fn_;
+    MPI_Win MPI_Win_toint: win_copy_attr win_copy, win_delete_attr win_delete,
+        mpi_win_null_copy_fn_ mpi_win_dup_fn_ mpi_win_null_delete_fn_;
+}
+
+/// Lets Fortran copy a value. One that it hands back unchanged stays what it was, C's or Fortran's.
+///
+/// # Safety
+/// `into` and `flag` may be written.
+unsafe fn copy_value(
+    record: Record,
+    value: *mut c_void,
+    into: *mut *mut c_void,
+    flag: *mut c_int,
+    copy: impl Fn(*const i64, *mut i64, *mut i32, *mut i32),
+) -> c_int {
+    let old = attribute::unpack(value);
+    let (mut new, mut copied, mut code) = (0, 0, 0);
+    copy(&old, &mut new, &mut copied, &mut code);
+    if record.narrow {
+        new = i64::from(new as i32);
+    }
+    let made = if new == old { value } else { attribute::store(new) };
+    // SAFETY: the caller's promise.
+    unsafe { into.write(made) };
+    // SAFETY: as above.
+    unsafe { flag.write(logical::to_c(copied)) };
+    code
+}
+
+type Query = unsafe extern "C" fn(*const i64, *mut c_int, *mut i32);
+type Free = unsafe extern "C" fn(*const i64, *mut i32);
+type Cancel = unsafe extern "C" fn(*const i64, *const i32, *mut i32);
+
+/// C's function for a procedure of MPI_Grequest_start.
+pub fn grequest_query(_: usize) -> usize {
+    query as *const () as usize
+}
+
+unsafe extern "C" fn query(state: *mut c_void, status: *mut c_int) -> c_int {
+    // SAFETY: the state is one of this file.
+    let record = unsafe { recorded(state) };
+    // SAFETY: the program registered it as a query procedure.
+    let call = unsafe { transmute::<usize, Query>(record.procedures[0]) };
+    let mut code = 0;
+    // SAFETY: a status has one form in both languages.
+    unsafe { call(&record.state, status, &mut code) };
+    code
+}
+
+/// C's function for a procedure of MPI_Grequest_start.
+pub fn grequest_free(_: usize) -> usize {
+    free as *const () as usize
+}
+
+unsafe extern "C" fn free(state: *mut c_void) -> c_int {
+    // SAFETY: the state is one of this file.
+    let record = unsafe { recorded(state) };
+    // SAFETY: the program registered it as a free procedure.
+    let call = unsafe { transmute::<usize, Free>(record.procedures[1]) };
+    let mut code = 0;
+    // SAFETY: the addresses of locals.
+    unsafe { call(&record.state, &mut code) };
+    code
+}
+
+/// C's function for a procedure of MPI_Grequest_start.
+pub fn grequest_cancel(_: usize) -> usize {
+    cancel as *const () as usize
+}
+
+unsafe extern "C" fn cancel(state: *mut c_void, complete: c_int) -> c_int {
+    // SAFETY: the state is one of this file.
+    let record = unsafe { recorded(state) };
+    // SAFETY: the program registered it as a cancel procedure.
+    let call = unsafe { transmute::<usize, Cancel>(record.procedures[2]) };
+    let mut code = 0;
+    // SAFETY: the addresses of locals.
+    unsafe { call(&record.state, &logical::from_c(complete), &mut code) };
+    code
+}
+
+type Convert<Count> = unsafe extern "C" fn(
+    *mut c_void,
+    *const i32,
+    *const Count,
+    *mut c_void,
+    *const i64,
+    *const i64,
+    *mut i32,
+);
+type Extent = unsafe extern "C" fn(*const i32, *mut i64, *const i64, *mut i32);
+
+/// C's functions for the conversions of MPI_Register_datarep: `$place` in the record, the type of the count.
+macro_rules! conversions {
+    ($($kind:ident $function:ident $place:literal $count:ty, $null:ident;)*) => { $(
+        /// C's function for a conversion procedure, or MPI_CONVERSION_FN_NULL.
+        pub fn $kind(procedure: usize) -> usize {
+            if procedure == $null as *const () as usize { 0 } else { $function as *const () as usize }
+        }
+        unsafe extern "C" fn $function(
+            user: *mut c_void,
+            datatype: c::MPI_Datatype,
+            count: $count,
+            file: *mut c_void,
+            position: i64,
+            state: *mut c_void,
+        ) -> c_int {
+            // SAFETY: the state is one of this file.
+            let record = unsafe { recorded(state) };
+            // SAFETY: C hands its own handle.
+            let number = unsafe { c::MPI_Type_toint(datatype) };
+            // SAFETY: the program registered it as a conversion procedure.
+            let call = unsafe { transmute::<usize, Convert<$count>>(record.procedures[$place]) };
+            let mut code = 0;
+            // SAFETY: C's buffers, and the addresses of locals.
+            unsafe { call(user, &number, &count, file, &position, &record.state, &mut code) };
+            code
+        }
+    )* };
+}
+
+conversions! {
+    datarep_conversion read 0 c_int, mpi_conversion_fn_null_;
+    datarep_conversion_write write 1 c_int, mpi_conversion_fn_null_;
+    datarep_conversion_c read_c 0 i64, mpi_conversion_fn_null_c_;
+    datarep_conversion_c_write write_c 1 i64, mpi_conversion_fn_null_c_;
+}
+
+/// The predefined procedure that says that nothing is to be converted. MPI never calls it.
+#[unsafe(no_mangle)]
+pub extern "C" fn mpi_conversion_fn_null_() {}
+
+/// The same for large counts.
+#[unsafe(no_mangle)]
+pub extern "C" fn mpi_conversion_fn_null_c_() {}
+
+/// C's function for a procedure that tells an extent.
+pub fn datarep_extent(_: usize) -> usize {
+    extent as *const () as usize
+}
+
+unsafe extern "C" fn extent(datatype: c::MPI_Datatype, bytes: *mut i64, state: *mut c_void) -> c_int {
+    // SAFETY: the state is one of this file.
+    let record = unsafe { recorded(state) };
+    // SAFETY: C hands its own handle.
+    let number = unsafe { c::MPI_Type_toint(datatype) };
+    // SAFETY: the program registered it as an extent procedure.
+    let call = unsafe { transmute::<usize, Extent>(record.procedures[2]) };
+    let mut code = 0;
+    // SAFETY: C's room for the extent, and the addresses of locals.
+    unsafe { call(&number, bytes, &record.state, &mut code) };
+    code
+}
+
+/// How many procedures of one kind a program may register.
+const SLOTS: usize = 64;
+
+type Operator<Count> = unsafe extern "C" fn(*mut c_void, *mut c_void, *const Count, *const i32);
+type ErrorProcedure = unsafe extern "C" fn(*mut i32, *mut c_int);
+
+/// The C functions of one kind that have no state: `SLOTS` of them, each for the procedure in its slot.
+macro_rules! slots {
+    ($kind:ident $slots:ident $function:ident($($argument:ident: $type:ty),*) $body:block) => {
+        static $slots: [AtomicUsize; SLOTS] = [const { AtomicUsize::new(0) }; SLOTS];
+
+        unsafe extern "C" fn $function<const SLOT: usize>($($argument: $type),*) {
+            let body = |$function: usize| $body;
+            body($slots[SLOT].load(Ordering::Acquire))
+        }
+
+        /// C's function for a procedure; null, which C refuses, if there is no slot left.
+        pub fn $kind(procedure: usize) -> usize {
+            table!($function)[..].get(slot(&$slots, procedure)).copied().unwrap_or(0)
+        }
+    };
+}
+
+macro_rules! table {
+    ($function:ident) => {
+        table!($function:
+            0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34
+            35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63)
+    };
+    ($function:ident: $($slot:literal)*) => {
+        [$($function::<$slot> as *const () as usize),*]
+    };
+}
+
+/// The slot that holds the procedure, taken if it is new; `SLOTS` if all are taken.
+fn slot(slots: &[AtomicUsize; SLOTS], procedure: usize) -> usize {
+    let takes = |slot: &AtomicUsize| {
+        let held = slot.compare_exchange(0, procedure, Ordering::AcqRel, Ordering::Acquire);
+        held.is_ok() || held == Err(procedure)
+    };
+    slots.iter().position(takes).unwrap_or(SLOTS)
+}
+
+macro_rules! operators {
+    ($($kind:ident $slots:ident $function:ident $count:ty;)*) => { $(
+        slots!($kind $slots $function(
+            left: *mut c_void, right: *mut c_void, length: *mut $count, datatype: *mut c::MPI_Datatype
+        ) {
+            // SAFETY: C gives the address of a handle.
+            let handle = unsafe { datatype.read() };
+            // SAFETY: C hands its own handle.
+            let number = unsafe { c::MPI_Type_toint(handle) };
+            // SAFETY: the program registered it as an operator.
+            let call = unsafe { transmute::<usize, Operator<$count>>($function) };
+            // SAFETY: C's operands, and the addresses that the interface wants.
+            unsafe { call(left, right, length, &number) };
+        });
+    )* };
+}
+
+operators! {
+    user OPERATORS operate c_int;
+    user_c LARGE_OPERATORS operate_largely i64;
+}
+
+macro_rules! errhandlers {
+    ($($kind:ident $slots:ident $function:ident $handle:ident $toint:ident;)*) => { $(
+        slots!($kind $slots $function(handle: *mut c::$handle, code: *mut c_int) {
+            // SAFETY: C gives the address of a handle.
+            let handle = unsafe { handle.read() };
+            // SAFETY: C hands its own handle.
+            let mut number = unsafe { c::$toint(handle) };
+            // SAFETY: the program registered it as an error handler.
+            let call = unsafe { transmute::<usize, ErrorProcedure>($function) };
+            // SAFETY: the addresses that the interface wants.
+            unsafe { call(&mut number, code) };
+        });
+    )* };
+}
+
+errhandlers! {
+    comm_errhandler COMM_HANDLERS comm_fails MPI_Comm MPI_Comm_toint;
+    win_errhandler WIN_HANDLERS win_fails MPI_Win MPI_Win_toint;
+    file_errhandler FILE_HANDLERS file_fails MPI_File MPI_File_toint;
+    session_errhandler SESSION_HANDLERS session_fails MPI_Session MPI_Session_toint;
+}

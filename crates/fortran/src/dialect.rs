@@ -1,0 +1,22 @@
+//! The types of the C binding that the bindings see. A status is `STATUS_INTS` ints in both languages.
+#![allow(non_camel_case_types)] // The names are the standard's.
+
+pub use crate::numbers::*;
+
+/// Every handle of the standard ABI is a pointer.
+pub type Handle = usize;
+
+pub type MPI_Comm = Handle;
+pub type MPI_Datatype = Handle;
+pub type MPI_Errhandler = Handle;
+pub type MPI_File = usize;
+pub type MPI_Group = Handle;
+pub type MPI_Info = Handle;
+pub type MPI_Message = Handle;
+pub type MPI_Op = Handle;
+pub type MPI_Request = Handle;
+pub type MPI_Session = Handle;
+pub type MPI_Win = Handle;
+
+/// The ints of a status.
+pub const STATUS_INTS: usize = F_STATUS_SIZE as usize;

@@ -1,0 +1,80 @@
+//! Errors that the bindings find themselves: what C never sees. They go to the error handler of the call's
+//! object, with an error code whose text is the sentence.
+
+use crate::c;
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+/// An error class and what was wrong.
+#[derive(Debug)]
+pub struct Error {
+    pub class: i32,
+    pub sentence: String,
+}
+
+/// The handle by whose error handler a call reports.
+pub enum On {
+    Comm(i32),
+    Win(i32),
+    File(i32),
+    Session(i32),
+    Nothing,
+}
+
+/// The codes that sentences have. A program that repeats a mistake gets one code for it.
+static CODES: LazyLock<Mutex<HashMap<String, i32>>> = LazyLock::new(Mutex::default);
+
+impl Error {
+    /// Invokes the error handler; returns the code for `ierror`.
+    pub fn raise(self, function: &str, on: On) -> i32 {
+        let sentence = format!("{function}: {}", self.sentence);
+        let mut codes = CODES.lock().unwrap_or_else(PoisonError::into_inner);
+        let code = *codes.entry(sentence).or_insert_with_key(|sentence| code(self.class, sentence));
+        drop(codes);
+        invoke(on, code);
+        code
+    }
+}
+
+/// A new code of a class.
+fn code(class: i32, sentence: &str) -> i32 {
+    let mut code = class;
+    let text = CString::new(sentence).unwrap_or_default();
+    // SAFETY: the address of a local.
+    if unsafe { c::PMPI_Add_error_code(class, &mut code) } != c::SUCCESS {
+        return class;
+    }
+    // SAFETY: a text that ends with NUL.
+    unsafe { c::PMPI_Add_error_string(code, text.as_ptr()) };
+    code
+}
+
+/// Calls the error handler of one kind of object.
+macro_rules! call {
+    ($fromint:ident $call:ident $number:expr, $code:expr) => {{
+        // SAFETY: C takes every number.
+        let handle = unsafe { c::$fromint($number) };
+        // SAFETY: C checks the handle.
+        unsafe { c::$call(handle, $code) };
+    }};
+}
+
+fn invoke(on: On, code: i32) {
+    match on {
+        On::Comm(number) => call!(MPI_Comm_fromint PMPI_Comm_call_errhandler number, code),
+        On::Win(number) => call!(MPI_Win_fromint PMPI_Win_call_errhandler number, code),
+        On::File(number) => call!(MPI_File_fromint PMPI_File_call_errhandler number, code),
+        On::Session(number) => call!(MPI_Session_fromint PMPI_Session_call_errhandler number, code),
+        On::Nothing => call!(MPI_Comm_fromint PMPI_Comm_call_errhandler c::COMM_SELF, code),
+    }
+}
+
+/// Ends a call: the code for `ierror`, which `mpi_f08` lets programs leave out.
+#[inline]
+pub fn end(ierror: *mut i32, code: i32) {
+    if !ierror.is_null() {
+        // SAFETY: Fortran's argument (contract of the crate).
+        unsafe { ierror.write(code) };
+    }
+}

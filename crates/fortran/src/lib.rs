@@ -1,0 +1,28 @@
+//! The Fortran bindings as a library, `libmpifort_abi.so.1`: `mpi_send_` of `mpif.h` and `mpi`,
+//! `MPI_Send_f08ts` of `mpi_f08`, and the PMPI forms of both.
+//!
+//! It calls the C functions of `libmpi_abi.so.1` by their names and nothing else of Outboard, so it works
+//! over every library of the standard ABI. Statuses have one form in C and Fortran; handles are converted by
+//! `MPI_Comm_toint` and its like; addresses that mean something are variables of this library.
+//!
+//! Contract of all unsafe code here: what Fortran passes is what the interfaces of the modules say; each
+//! argument lies where it may be read, and written if it is an output (MPI 5.0, section 19.1).
+//!
+//! Read next: `memory.rs` (special addresses), `section.rs` (array sections), `callback.rs`, then the
+//! generated `shim.rs`.
+
+mod attribute;
+mod by_hand;
+mod c;
+mod callback;
+mod dialect;
+mod fault;
+mod handles;
+mod logical;
+mod memory;
+#[rustfmt::skip]
+mod numbers;
+mod peers;
+mod section;
+mod shim;
+mod text;

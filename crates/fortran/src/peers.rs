@@ -1,0 +1,64 @@
+//! How long the arrays are that have an element for each peer or dimension of a comm. A comm that C would
+//! refuse has none; C then says so.
+
+use crate::c;
+use std::ffi::c_int;
+
+/// Which neighbours.
+pub enum Side {
+    Send,
+    Receive,
+}
+
+/// The ranks with which a collective exchanges.
+pub fn of(comm: i32) -> c_int {
+    let (mut inter, mut size) = (0, 0);
+    // SAFETY: C takes every number.
+    let comm = unsafe { c::MPI_Comm_fromint(comm) };
+    // SAFETY: the address of a local; C checks the handle.
+    if unsafe { c::PMPI_Comm_test_inter(comm, &mut inter) } != c::SUCCESS {
+        return 0;
+    }
+    let of = if inter == 0 { c::PMPI_Comm_size } else { c::PMPI_Comm_remote_size };
+    // SAFETY: as above.
+    unsafe { of(comm, &mut size) };
+    size
+}
+
+/// The neighbours of a topology.
+pub fn neighbors(comm: i32, side: Side) -> c_int {
+    let (mut kind, mut count, mut rank) = (c::UNDEFINED, 0, 0);
+    // SAFETY: C takes every number.
+    let handle = unsafe { c::MPI_Comm_fromint(comm) };
+    // SAFETY: the address of a local; C checks the handle.
+    unsafe { c::PMPI_Topo_test(handle, &mut kind) };
+    if kind == c::CART {
+        return 2 * dimensions(comm);
+    }
+    if kind == c::GRAPH {
+        // SAFETY: as above.
+        unsafe { c::PMPI_Comm_rank(handle, &mut rank) };
+        // SAFETY: as above.
+        unsafe { c::PMPI_Graph_neighbors_count(handle, rank, &mut count) };
+        return count;
+    }
+    let (mut from, mut to, mut weighted) = (0, 0, 0);
+    if kind == c::DIST_GRAPH {
+        // SAFETY: as above.
+        unsafe { c::PMPI_Dist_graph_neighbors_count(handle, &mut from, &mut to, &mut weighted) };
+    }
+    match side {
+        Side::Send => to,
+        Side::Receive => from,
+    }
+}
+
+/// The dimensions of a Cartesian comm.
+pub fn dimensions(comm: i32) -> c_int {
+    let mut dimensions = 0;
+    // SAFETY: C takes every number.
+    let comm = unsafe { c::MPI_Comm_fromint(comm) };
+    // SAFETY: the address of a local; C checks the handle.
+    unsafe { c::PMPI_Cartdim_get(comm, &mut dimensions) };
+    dimensions
+}

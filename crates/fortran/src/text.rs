@@ -1,0 +1,184 @@
+//! CHARACTER: blanks at the end and a length in Fortran, a closing NUL in C.
+
+use crate::memory;
+use crate::section::Descriptor;
+use std::ffi::{CString, c_char};
+
+/// Room for the longest text that a C function stores, MPI_MAX_LIBRARY_VERSION_STRING.
+const LONGEST: usize = 8192;
+
+/// C's form of a text, without the blanks at its end; `trimmed`: and at its start (MPI 5.0, section 10). A
+/// NUL ends it, too: programs append one by habit.
+///
+/// # Safety
+/// `from` holds `length` bytes.
+pub unsafe fn to_c(from: *const u8, length: usize, trimmed: bool) -> CString {
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { std::slice::from_raw_parts(from, length) };
+    let bytes = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    let kept = bytes.iter().rposition(|byte| *byte != b' ').map_or(0, |last| last + 1);
+    let first = if trimmed { bytes[..kept].iter().position(|byte| *byte != b' ').unwrap_or(0) } else { 0 };
+    CString::new(&bytes[first..kept]).unwrap_or_default()
+}
+
+/// The same for a text that comes with a descriptor.
+///
+/// # Safety
+/// The descriptor describes a CHARACTER.
+pub unsafe fn described(text: *const Descriptor, trimmed: bool) -> CString {
+    // SAFETY: the caller's promise.
+    let text = unsafe { &*text };
+    // SAFETY: as above.
+    unsafe { to_c(text.address.cast(), text.element_bytes, trimmed) }
+}
+
+/// Room for a text that C stores.
+pub struct Out(Vec<u8>);
+
+/// What C never stores first: it tells a text that was not stored from an empty one.
+const UNTOUCHED: u8 = 0xff;
+
+impl Out {
+    pub fn new() -> Out {
+        let mut room = vec![0; LONGEST + 1];
+        room[0] = UNTOUCHED;
+        Out(room)
+    }
+    pub fn as_mut_ptr(&mut self) -> *mut c_char {
+        self.0.as_mut_ptr().cast()
+    }
+    /// Hands the text to the program, with blanks up to its length, if the call has stored one.
+    ///
+    /// # Safety
+    /// `to` has room for `length` bytes.
+    pub unsafe fn store(&self, to: *mut u8, length: usize, code: i32) {
+        if code != 0 || self.0[0] == UNTOUCHED {
+            return;
+        }
+        // SAFETY: the caller's promise; the bytes are plain.
+        let room = unsafe { std::slice::from_raw_parts_mut(to, length) };
+        let text = self.0.split(|byte| *byte == 0).next().unwrap_or_default();
+        let kept = text.len().min(length);
+        room[..kept].copy_from_slice(&text[..kept]);
+        room[kept..].fill(b' ');
+    }
+}
+
+/// The length of a buffer with room for C's NUL; 0 asks for the length only.
+pub fn length_to_c(length: i32) -> i32 {
+    if length > 0 { length.saturating_add(1).min(LONGEST as i32) } else { length }
+}
+
+/// An array of texts as C has it: pointers, and NULL at the end.
+pub struct Texts {
+    _texts: Vec<CString>,
+    pointers: Vec<*const c_char>,
+}
+
+impl Texts {
+    /// `count` texts, or those before the first blank one.
+    ///
+    /// # Safety
+    /// `from` holds these texts of `length` bytes, or is MPI_ARGV_NULL.
+    pub unsafe fn new(from: *const u8, length: usize, count: Option<i64>) -> Texts {
+        // SAFETY: the caller's promise.
+        unsafe { Texts::strided(from, length, 1, count) }
+    }
+    /// The same with `stride` texts from one to the next.
+    ///
+    /// # Safety
+    /// As above.
+    unsafe fn strided(from: *const u8, length: usize, stride: usize, count: Option<i64>) -> Texts {
+        let mut texts = Vec::new();
+        if !memory::is_argv_null(from) {
+            while count.is_none_or(|count| (texts.len() as i64) < count) {
+                let at = texts.len() * stride * length;
+                // SAFETY: the caller's promise: no blank text has come yet.
+                let text = unsafe { to_c(from.wrapping_add(at), length, false) };
+                if count.is_none() && text.is_empty() {
+                    break;
+                }
+                texts.push(text);
+            }
+        }
+        let pointers = texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect();
+        Texts { _texts: texts, pointers }
+    }
+    /// The address as C's function takes it.
+    pub fn as_ptr(&self) -> usize {
+        self.pointers.as_ptr().expose_provenance()
+    }
+}
+
+/// The arguments of several commands: `array_of_argv(count, *)`.
+pub struct Rows {
+    _rows: Vec<Texts>,
+    pointers: Vec<usize>,
+}
+
+impl Rows {
+    /// # Safety
+    /// `from` holds `count` rows of texts of `length` bytes, or is MPI_ARGVS_NULL.
+    pub unsafe fn new(from: *const u8, length: usize, count: i64) -> Rows {
+        let count = count.max(0) as usize;
+        let mut rows = Vec::new();
+        if !memory::is_argv_null(from) {
+            for row in 0..count {
+                // SAFETY: the caller's promise: the texts of one row stand `count` apart.
+                rows.push(unsafe { Texts::strided(from.wrapping_add(row * length), length, count, None) });
+            }
+        }
+        let pointers = rows.iter().map(Texts::as_ptr).collect();
+        Rows { _rows: rows, pointers }
+    }
+    /// The address as C's function takes it; MPI_ARGVS_NULL if there are no rows.
+    pub fn as_ptr(&self) -> usize {
+        if self.pointers.is_empty() { 0 } else { self.pointers.as_ptr().expose_provenance() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn c(text: &[u8], trimmed: bool) -> CString {
+        // SAFETY: the bytes of a slice.
+        unsafe { to_c(text.as_ptr(), text.len(), trimmed) }
+    }
+
+    #[test]
+    fn blanks_at_the_end_go_and_at_the_start_only_if_asked() {
+        assert_eq!(c(b"  a b  ", false).to_bytes(), b"  a b");
+        assert_eq!(c(b"  a b  ", true).to_bytes(), b"a b");
+        assert_eq!(c(b"    ", true).to_bytes(), b"");
+        assert_eq!(c(b"path\0rest", false).to_bytes(), b"path");
+    }
+
+    #[test]
+    fn a_text_is_padded_or_cut_and_left_alone_if_nothing_was_stored() {
+        let mut room = *b"xxxxx";
+        let mut out = Out::new();
+        // SAFETY: the bytes of an array.
+        unsafe { out.store(room.as_mut_ptr(), room.len(), 0) };
+        assert_eq!(&room, b"xxxxx");
+        out.0[..4].copy_from_slice(b"abc\0");
+        // SAFETY: as above.
+        unsafe { out.store(room.as_mut_ptr(), room.len(), 0) };
+        assert_eq!(&room, b"abc  ");
+        // SAFETY: as above.
+        unsafe { out.store(room.as_mut_ptr(), 2, 0) };
+        assert_eq!(&room, b"abc  ");
+    }
+
+    #[test]
+    fn arguments_end_at_a_blank_text_and_rows_stand_apart() {
+        // SAFETY: three texts of two bytes.
+        let texts = unsafe { Texts::new(b"a b   ".as_ptr(), 2, None) };
+        assert_eq!(texts._texts, [c"a".to_owned(), c"b".to_owned()]);
+        // Two commands: the first has the arguments x and y, the second z.
+        // SAFETY: six texts of one byte, by columns.
+        let rows = unsafe { Rows::new(b"xzy   ".as_ptr(), 1, 2) };
+        assert_eq!(rows._rows[0]._texts, [c"x".to_owned(), c"y".to_owned()]);
+        assert_eq!(rows._rows[1]._texts, [c"z".to_owned()]);
+    }
+}

@@ -1,0 +1,146 @@
+//! The Fortran bindings, generated from `tables/fortran.json` and `tables/functions.json`.
+//!
+//! `kind.rs` says what each argument is, once. `shim.rs` writes the Rust functions that Fortran calls,
+//! `modules.rs` the interfaces of `mpi` and `mpi_f08`, `constants.rs` the constants of all three bindings.
+//!
+//! Invariant: no Fortran code is compiled into the library. The modules hold interfaces and constants only,
+//! so the library serves every compiler. What a compiler must know is in its own `.mod` files.
+
+pub mod constants;
+mod kind;
+pub mod modules;
+pub mod shim;
+
+use crate::table::{Function, Param, Table};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// `tables/fortran.json`.
+#[derive(Deserialize)]
+pub struct Bindings {
+    /// By the name of the C function.
+    pub procedures: BTreeMap<String, Procedure>,
+    /// By the name of the C type; those that begin with `MPI_` have an interface in `mpi_f08`.
+    pub callbacks: BTreeMap<String, Procedure>,
+}
+
+/// One procedure in its forms. Deprecated ones have no form for `mpi_f08`.
+#[derive(Deserialize)]
+pub struct Procedure {
+    /// That of `mpi_f08`.
+    pub f08: Option<Form>,
+    /// That with large counts.
+    pub f08_large: Option<Form>,
+}
+
+/// One form of a procedure.
+#[derive(Deserialize)]
+pub struct Form {
+    /// The name by which programs call it.
+    pub name: String,
+    /// In order.
+    pub params: Vec<Dummy>,
+    /// The type of what a function returns.
+    pub returns: Option<String>,
+}
+
+/// One dummy argument.
+#[derive(Deserialize)]
+pub struct Dummy {
+    /// In lower case.
+    pub name: String,
+    /// `INTEGER(KIND=MPI_COUNT_KIND)`.
+    pub r#type: String,
+    /// `in`, `out`, `inout`, or not declared.
+    #[serde(default)]
+    pub intent: String,
+    /// `(count)`; empty for a scalar.
+    #[serde(default)]
+    pub shape: String,
+    #[serde(default)]
+    asynchronous: bool,
+    #[serde(default)]
+    optional: bool,
+}
+
+impl Dummy {
+    /// Whether it is a choice buffer.
+    pub fn is_buffer(&self) -> bool {
+        self.r#type.starts_with("TYPE(*)")
+    }
+    /// `MPI_Comm` of a TYPE(MPI_Comm).
+    pub fn handle(&self) -> Option<&str> {
+        let name = self.r#type.strip_prefix("TYPE(")?.strip_suffix(')')?;
+        (name.starts_with("MPI_") && name != "MPI_Status").then_some(name)
+    }
+}
+
+impl Form {
+    /// The arguments without `ierror`.
+    pub fn arguments(&self) -> impl Iterator<Item = &Dummy> {
+        self.params.iter().filter(|dummy| dummy.name != "ierror")
+    }
+    /// Whether an argument is a choice buffer.
+    pub fn has_buffer(&self) -> bool {
+        self.params.iter().any(Dummy::is_buffer)
+    }
+}
+
+/// A form with the C function that carries it out.
+pub struct Binding<'a> {
+    pub form: &'a Form,
+    pub function: &'a Function,
+    /// Whether it is the form with large counts.
+    pub large: bool,
+}
+
+impl Binding<'_> {
+    /// Each argument beside the parameter of C that has its place.
+    pub fn pairs(&self) -> Vec<(&Dummy, &Param)> {
+        // Those of C that Fortran lacks come first: argc and argv.
+        let extra = self.function.params.len() - self.form.arguments().count();
+        self.form.arguments().zip(&self.function.params[self.without_varargs(extra)..]).collect()
+    }
+    fn without_varargs(&self, extra: usize) -> usize {
+        if self.function.name == "MPI_Pcontrol" { 0 } else { extra }
+    }
+    /// `MPI_Send_c_f08ts`: the specific name (MPI 5.0, section 19.1.5).
+    pub fn specific(&self) -> String {
+        format!("{}_f08{}", self.function.name, if self.form.has_buffer() { "ts" } else { "" })
+    }
+}
+
+/// Procedures without a C function of their name, written by hand in `crates/fortran`.
+const BY_HAND: [&str; 2] = ["MPI_Status_f082f", "MPI_Status_f2f08"];
+
+impl Bindings {
+    /// Reads the table of the repository at `root`.
+    pub fn read(root: &Path) -> Result<Bindings, String> {
+        crate::table::parse(root, "fortran.json")
+    }
+
+    /// Every form with its C function, in alphabetical order.
+    pub fn all<'a>(&'a self, table: &'a Table) -> Vec<Binding<'a>> {
+        let mut all = Vec::new();
+        for (name, procedure) in &self.procedures {
+            if BY_HAND.contains(&name.as_str()) {
+                continue;
+            }
+            let large = format!("{name}_c");
+            for (form, name, large) in [(&procedure.f08, name, false), (&procedure.f08_large, &large, true)] {
+                if let Some(form) = form {
+                    let function =
+                        table.function(name).unwrap_or_else(|| panic!("tables/functions.json lacks {name}"));
+                    all.push(Binding { form, function, large });
+                }
+            }
+        }
+        all
+    }
+
+    /// The forms that have no C function.
+    pub fn by_hand(&self) -> impl Iterator<Item = &Form> {
+        BY_HAND.iter().filter_map(|name| self.procedures[*name].f08.as_ref())
+    }
+}
