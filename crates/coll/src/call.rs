@@ -192,12 +192,13 @@ impl Call {
     }
 
     /// The bytes by which an algorithm is chosen, which all ranks know alike (MPI 5.0, section 6.1): the
-    /// vector of a reduction or broadcast, 0 of v- and w-collectives, one rank's block of the others.
+    /// vector of a reduction or broadcast, a block of an allgather or all-to-all (in the mean, where lengths
+    /// differ and all ranks know them), 0 of the other v- and w-collectives, one rank's block of the others.
     pub(crate) fn bytes(&self, size: u32) -> u64 {
         use Collective::*;
         let block = |whole: &Part| whole.total() / u64::from(size.max(1));
         match self.collective {
-            Barrier | Gatherv | Scatterv | Allgatherv | Alltoallv | Alltoallw => 0,
+            Barrier | Gatherv | Scatterv | Alltoallv | Alltoallw => 0,
             Bcast => self.output.total(),
             Gather => match &self.output {
                 Part::None => self.input.total(),
@@ -207,7 +208,7 @@ impl Call {
                 Part::None => self.output.total(),
                 input => block(input),
             },
-            Allgather | Alltoall => block(&self.output),
+            Allgather | Allgatherv | Alltoall => block(&self.output),
             Reduce | Allreduce | ReduceScatter | ReduceScatterBlock | Scan | Exscan => {
                 self.input.total().max(self.output.total())
             }

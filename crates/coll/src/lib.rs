@@ -16,6 +16,7 @@ pub mod check;
 mod choose;
 mod count;
 mod flat;
+mod nodes;
 mod pull;
 mod queue;
 mod round;
@@ -26,7 +27,7 @@ mod word;
 
 pub use attach::Form;
 pub use call::{Call, Members, Part, meet};
-pub use choose::{Choice, RULES, Rule};
+pub use choose::{Choice, RULES, Rule, Spans};
 pub use count::count;
 pub use flat::{CALLS_BEFORE, Calls};
 pub use set::{ActiveRound, Round};
@@ -39,6 +40,7 @@ use datatype::Buffer;
 use error::{Class, Result, fail};
 use executor::{Edge, EdgeOutcome, Executor, InstanceTicket, Offload, Poll, Start, UserCall};
 use flat::FlatSets;
+use nodes::NodeMaps;
 use queue::{Attaching, QueueState, QueueTicket, QueuedCall, Remainder, ScheduleCall};
 use schedule::Schedule;
 use schedule::algorithm::{Collective, Params};
@@ -67,6 +69,7 @@ pub struct Coll {
     executor: Executor,
     choice: Choice,
     schedules: ScheduleCache,
+    nodes: NodeMaps,
     sets: FlatSets,
     /// The collectives whose short calls go over slots: a bit for each.
     short: u32,
@@ -81,6 +84,7 @@ impl Coll {
     pub fn new(executor: Executor, settings: &settings::Settings, tuning: &Tuning) -> Result<Coll> {
         let choice = Choice::from_settings(settings)?;
         let schedules = ScheduleCache::new(settings.schedule_cache_entries as usize);
+        let nodes = NodeMaps::default();
         let offload_all = settings.offload == settings::Offload::On;
         let served = settings.offload != settings::Offload::Off && executor.is_served();
         // Where ranks share cores, a rank that pulls keeps the others from theirs (docs/tuning.md).
@@ -100,7 +104,7 @@ impl Coll {
             settings.check == 0 && !offload_all && !choice.is_overruled(*collective)
         };
         let short = Collective::ALL.into_iter().filter(is_short).fold(0, |all, one| all | 1 << one as u32);
-        Ok(Coll { executor, choice, schedules, sets, short, offload_all, offload_stopped: false })
+        Ok(Coll { executor, choice, schedules, nodes, sets, short, offload_all, offload_stopped: false })
     }
 
     /// Starts a collective.
@@ -358,14 +362,17 @@ impl Coll {
         }
         let size = members.peers.len() as u32;
         let (rank, first_group) = (members.rank, members.first_group);
+        let nodes = self.nodes.of(&members.peers, self.executor.segment()).filter(|_| first_group == 0);
         let algorithm = match (first_group > 0).then(|| call.collective.between()) {
-            None => self.choice.of(call.collective, call.bytes(size), size, call.commutative),
+            None => {
+                self.choice.of(call.collective, call.bytes(size), size, call.commutative, nodes.as_deref())
+            }
             Some(Some(algorithm)) => algorithm,
             Some(None) => fail!(Class::Comm, "{} needs an intracommunicator", call.collective.name()),
         };
         count(call.collective);
         let &Call { root, in_place, commutative, .. } = call;
-        let params = Params { rank, size, root, in_place, commutative, first_group };
+        let params = Params { rank, size, root, in_place, commutative, first_group, nodes };
         Ok(self.schedules.get(CacheKey::All(algorithm, params)))
     }
 

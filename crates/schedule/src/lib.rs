@@ -14,12 +14,14 @@
 pub mod algorithm;
 pub mod build;
 mod display;
+mod nodes;
 mod random;
 pub mod simulate;
 pub mod verify;
 mod words;
 
-pub use algorithm::{ALGORITHMS, Algorithm, Collective, Facts, Growth, Neighbors, Params, Symmetry};
+pub use algorithm::{ALGORITHMS, Algorithm, Collective, Facts, Growth, Neighbors, Order, Params, Symmetry};
+pub use nodes::NodeMap;
 
 /// A buffer that a step names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -2,11 +2,11 @@
 //!
 //! The model is LogGP (Alexandrov et al. 1995): a message costs `overhead` on the sender's processor,
 //! `per_byte` at its port, `latency` on the way, then the same at the receiver. A rank has one processor, and
-//! one port each way, first come, first served. Approximations: a streaming step starts after the first
-//! `chunk_bytes` of the step that it follows, and ends a chunk after it at the earliest; overhead is charged
-//! per message; a port does not idle while its stream runs dry; data leaves as soon as it is valid, whether
-//! or not the receiver is ready, and its rank learns of that at once; blocks have their average length; all
-//! operators are commutative.
+//! a node one port each way, first come, first served. Within a node the receiver's processor copies, without
+//! a port. Approximations: a streaming step starts after the first `chunk_bytes` of the step that it follows,
+//! and ends a chunk after it at the earliest; overhead is charged per message; a port does not idle while its
+//! stream runs dry; data leaves as soon as it is valid, and its rank learns of that at once; blocks have
+//! their average length; all operators are commutative.
 //!
 //! Without skew, and where all ranks do the same (`Facts::symmetry`), one rank stands for all, which is
 //! exact.
@@ -14,9 +14,10 @@ mod engine;
 mod network;
 mod template;
 
-use crate::{Algorithm, Symmetry};
+use crate::{Algorithm, NodeMap, Symmetry};
 use engine::Engine;
-pub use network::Network;
+pub use network::{Link, Network};
+use std::sync::Arc;
 use template::{Peers, Templates};
 
 /// What a simulation found. `Display` is a row under `Report::HEADER`.
@@ -46,18 +47,26 @@ pub struct Report {
     pub by_symmetry: bool,
 }
 
-/// Simulates one operation on `ranks` ranks, root 0. `bytes` is the vector of bcast, reduce, allreduce, scan,
+/// Simulates one operation on `ranks` ranks, root 0, each on a node of its own unless `nodes` says otherwise.
+/// `bytes` is the vector of bcast, reduce, allreduce, scan,
 /// exscan, and otherwise the block of one rank for one other. `seed` chooses the skew.
 ///
 /// A million ranks are feasible where `Facts::growth` is logarithmic, ten thousand elsewhere
 /// (docs/tuning.md). Panics where there is no rank or no chunk.
-pub fn simulate(algorithm: Algorithm, ranks: u32, bytes: u64, network: &Network, seed: u64) -> Report {
-    simulate_by(algorithm, ranks, bytes, network, seed, true)
+pub fn simulate(
+    algorithm: Algorithm,
+    ranks: u32,
+    bytes: u64,
+    nodes: Option<&Arc<NodeMap>>,
+    network: &Network,
+    seed: u64,
+) -> Report {
+    simulate_by(algorithm, (ranks, nodes), bytes, network, seed, true)
 }
 
 fn simulate_by(
     algorithm: Algorithm,
-    ranks: u32,
+    (ranks, nodes): (u32, Option<&Arc<NodeMap>>),
     bytes: u64,
     network: &Network,
     seed: u64,
@@ -73,9 +82,10 @@ fn simulate_by(
         Symmetry::Cyclic => true,
         Symmetry::Xor => ranks.is_power_of_two(),
     };
-    let by_symmetry = symmetry && same && network.skew_ps == 0;
-    let templates = Templates::new(algorithm, ranks, bytes, peers, if by_symmetry { 1 } else { ranks });
-    let time_ps = Engine::new(&templates, network, seed).run();
+    let by_symmetry = symmetry && same && network.skew_ps == 0 && nodes.is_none();
+    let built = if by_symmetry { 1 } else { ranks };
+    let templates = Templates::new(algorithm, (ranks, nodes), bytes, peers, built);
+    let time_ps = Engine::new(&templates, nodes.map(|nodes| &**nodes), network, seed).run();
     let of_all = if by_symmetry { u64::from(ranks) } else { 1 };
     Report {
         algorithm,
@@ -127,11 +137,18 @@ mod tests {
 
     /// Whole messages only, and only the network costs time.
     fn plain() -> Network {
-        Network { copy_per_byte_ps: 0, reduce_per_byte_ps: 0, chunk_bytes: u64::MAX, ..Network::default() }
+        let between = Link { streams: true, ..Network::default().between };
+        Network {
+            between,
+            copy_per_byte_ps: 0,
+            reduce_per_byte_ps: 0,
+            chunk_bytes: u64::MAX,
+            ..Network::default()
+        }
     }
 
     fn time(algorithm: Algorithm, ranks: u32, bytes: u64, network: &Network) -> u64 {
-        simulate(algorithm, ranks, bytes, network, 0).time_ps
+        simulate(algorithm, ranks, bytes, None, network, 0).time_ps
     }
 
     #[test]
@@ -189,10 +206,22 @@ mod tests {
         for facts in ALGORITHMS.iter().filter(|facts| !facts.inter) {
             for ranks in (1..=20).chain([32, 33]) {
                 for bytes in [0, 100, 10_000] {
-                    let all =
-                        simulate_by(facts.algorithm, ranks, bytes * u64::from(ranks), &network, 1, false);
-                    let one =
-                        simulate_by(facts.algorithm, ranks, bytes * u64::from(ranks), &network, 1, true);
+                    let all = simulate_by(
+                        facts.algorithm,
+                        (ranks, None),
+                        bytes * u64::from(ranks),
+                        &network,
+                        1,
+                        false,
+                    );
+                    let one = simulate_by(
+                        facts.algorithm,
+                        (ranks, None),
+                        bytes * u64::from(ranks),
+                        &network,
+                        1,
+                        true,
+                    );
                     assert_eq!(Report { by_symmetry: false, ..one }, all);
                 }
             }
@@ -200,10 +229,47 @@ mod tests {
     }
 
     #[test]
+    fn a_node_has_one_port_and_its_ranks_need_none_among_themselves() {
+        let (ranks, bytes) = (8, 1 << 20);
+        let on = |nodes| Some(Arc::new(NodeMap::by_node(ranks, nodes)));
+        let gather = |nodes: Option<Arc<NodeMap>>| {
+            simulate(Algorithm::GatherLinear, ranks, bytes, nodes.as_ref(), &plain(), 0).time_ps
+        };
+        let within = plain().within;
+        // The root's processor copies all.
+        let copies = 7 * (within.overhead_ps + bytes * within.per_byte_ps);
+        assert_eq!(gather(on(1)), within.overhead_ps + within.latency_ps + copies);
+        assert_eq!(gather(on(8)), gather(None));
+        // Four ranks of the other node share its port.
+        let shared = simulate(Algorithm::AlltoallLinear, 2, bytes, None, &plain(), 0).time_ps;
+        let four = Some(Arc::new(NodeMap::by_node(8, 2)));
+        let all = simulate(Algorithm::AlltoallLinear, 8, bytes, four.as_ref(), &plain(), 0).time_ps;
+        assert!(all > 16 * bytes * G && all > 15 * shared, "{all} {shared}");
+    }
+
+    #[test]
+    fn algorithms_over_nodes_gain() {
+        let time = |algorithm, ranks, nodes, bytes| {
+            let nodes = Arc::new(NodeMap::round_robin(ranks, nodes));
+            simulate(algorithm, ranks, bytes, Some(&nodes), &Network::default(), 0).time_ps
+        };
+        for (nodes, per_node) in [(3, 5), (16, 8), (100, 8)] {
+            let faster = |over, flat, bytes| {
+                let time = |algorithm| time(algorithm, per_node * nodes, nodes, bytes);
+                assert!(time(over) < time(flat), "{over:?} {nodes} {bytes}: {} {}", time(over), time(flat));
+            };
+            faster(Algorithm::AllreduceNodes, Algorithm::AllreduceDoubling, 8);
+            faster(Algorithm::AllreduceNodesSplit, Algorithm::AllreduceRabenseifner, 64 << 10);
+            faster(Algorithm::AllgatherNodesSplit, Algorithm::AllgatherRing, 64 << 10);
+            faster(Algorithm::AlltoallNodes, Algorithm::AlltoallLinear, 8);
+        }
+    }
+
+    #[test]
     fn skew_delays_and_is_replayed_by_its_seed() {
         let network = Network { skew_ps: 50_000_000, ..Network::default() };
         for facts in ALGORITHMS.iter().filter(|facts| facts.growth == Growth::Logarithmic) {
-            let run = |seed| simulate(facts.algorithm, 100, 1000, &network, seed);
+            let run = |seed| simulate(facts.algorithm, 100, 1000, None, &network, seed);
             assert_eq!(run(1), run(1));
             assert_ne!(run(1).time_ps, run(2).time_ps, "{:?}", facts.algorithm);
             assert!(run(1).time_ps > 40_000_000);
@@ -213,7 +279,7 @@ mod tests {
     #[test]
     fn plans_of_logarithmic_algorithms_stay_small() {
         for facts in ALGORITHMS.iter().filter(|facts| facts.growth == Growth::Logarithmic) {
-            let report = simulate(facts.algorithm, 1 << 13, 64, &Network::default(), 0);
+            let report = simulate(facts.algorithm, 1 << 13, 64, None, &Network::default(), 0);
             assert!(report.schedule_bytes_mean < 4096, "{report:?}");
         }
     }

@@ -268,7 +268,8 @@ mod tests {
                 let size = size + u32::from(facts.inter);
                 let first_group = if facts.inter { 1 + b % (size - 1) } else { 0 };
                 let (rank, root) = (a % size, b % size);
-                let params = Params { rank, size, root, in_place, commutative: true, first_group };
+                let nodes = None;
+                let params = Params { rank, size, root, in_place, commutative: true, first_group, nodes };
                 facts.algorithm.plan(&params)
             },
         )

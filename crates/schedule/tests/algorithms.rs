@@ -1,38 +1,77 @@
 //! Every algorithm, 1 to 33 ranks, every root, odd counts, in place, commutative and not: against the
 //! definition. Odd counts are: none, one, fewer elements than ranks, uneven counts with zeros among them.
 use outboard_schedule::verify::{Operation, run, structure};
-use outboard_schedule::{ALGORITHMS, Collective, Facts};
+use outboard_schedule::{ALGORITHMS, Collective, Facts, NodeMap};
+use rand::{Rng, SeedableRng, rngs::SmallRng};
+use std::sync::Arc;
 
-fn all_cases(facts: &Facts, sizes: impl Iterator<Item = u32>) {
+/// All cases of an algorithm for ranks on these nodes; all roots if there are few ranks, or no nodes.
+fn all_cases(facts: &Facts, size: u32, nodes: Option<Arc<NodeMap>>) {
     let collective = facts.collective;
     let in_places: &[bool] = if collective.may_be_in_place() { &[false, true] } else { &[false] };
-    let commutes: &[bool] =
-        if collective.reduces() && !facts.needs_commutative { &[false, true] } else { &[true] };
-    for size in sizes {
-        for root in 0..if collective.is_rooted() { size } else { 1 } {
-            for (&in_place, &commutative) in
-                in_places.iter().flat_map(|i| commutes.iter().map(move |c| (i, c)))
-            {
-                let mut operation = Operation {
-                    collective,
-                    size,
-                    root,
-                    in_place,
-                    commutative,
-                    first_group: 0,
-                    counts: vec![],
-                    neighbors: vec![],
-                };
-                let plans = operation.plans(facts.algorithm);
-                structure(&operation, &plans).unwrap_or_else(|what| panic!("{:?}: {what}", facts.algorithm));
-                for (seed, counts) in (u64::from(root * 100 + size)..).zip(counts(&operation)) {
-                    operation.counts = counts;
-                    for seed in seeds(seed, size) {
-                        run(&operation, &plans, seed)
-                            .unwrap_or_else(|what| panic!("{:?}: {what}", facts.algorithm));
-                    }
+    let right = facts.algorithm.is_right(false, nodes.as_deref());
+    let commutes: &[bool] = if collective.reduces() && right { &[false, true] } else { &[true] };
+    let step = if nodes.is_some() && size > 6 { size / 2 } else { 1 };
+    for root in (0..if collective.is_rooted() { size } else { 1 }).step_by(step as usize) {
+        for (&in_place, &commutative) in in_places.iter().flat_map(|i| commutes.iter().map(move |c| (i, c))) {
+            let mut operation = Operation {
+                collective,
+                size,
+                root,
+                in_place,
+                commutative,
+                first_group: 0,
+                counts: vec![],
+                neighbors: vec![],
+                nodes: nodes.clone(),
+            };
+            let plans = operation.plans(facts.algorithm);
+            structure(&operation, &plans).unwrap_or_else(|what| panic!("{:?}: {what}", facts.algorithm));
+            for (seed, counts) in (u64::from(root * 100 + size)..).zip(counts(&operation)) {
+                operation.counts = counts;
+                for seed in seeds(seed, size) {
+                    run(&operation, &plans, seed)
+                        .unwrap_or_else(|what| panic!("{:?}: {what}", facts.algorithm));
                 }
             }
+        }
+    }
+}
+
+/// Every way to put up to 6 ranks on nodes; of 7 to 20 ranks some: by node, round robin, uneven.
+fn node_maps() -> impl Iterator<Item = NodeMap> {
+    // Each rank joins an earlier one's node or opens the next: all partitions of a set.
+    let mut small: Vec<Vec<u32>> = vec![vec![0]];
+    for size in 1..6 {
+        let longer = small.iter().filter(|names| names.len() == size).flat_map(|names| {
+            let next = names.iter().max().map_or(0, |most| most + 1);
+            (0..=next).map(|name| names.iter().copied().chain([name]).collect()).collect::<Vec<Vec<u32>>>()
+        });
+        small.extend(longer.collect::<Vec<_>>());
+    }
+    let random = &mut SmallRng::seed_from_u64(3);
+    let mut large = Vec::new();
+    for size in 7..=20 {
+        let nodes = random.random_range(2..=size / 2);
+        large.extend([NodeMap::by_node(size, nodes), NodeMap::round_robin(size, nodes)]);
+        large.push(NodeMap::new((0..size).map(|_| random.random_range(0..nodes))));
+        let mut uneven: Vec<u32> = (0..size).map(|_| random.random_range(0..nodes)).collect();
+        uneven.sort_unstable();
+        large.push(NodeMap::new(uneven));
+    }
+    small.into_iter().map(NodeMap::new).chain(large)
+}
+
+/// Algorithms over nodes, for every way to place few ranks, and some of more.
+#[test]
+fn over_nodes() {
+    let facts: Vec<_> = ALGORITHMS.iter().filter(|facts| facts.name.starts_with("nodes")).collect();
+    assert_eq!(facts.len(), 16);
+    let maps: Vec<_> = node_maps().map(Arc::new).collect();
+    assert_eq!(maps.len(), 1 + 2 + 5 + 15 + 52 + 203 + 4 * 14);
+    for facts in facts {
+        for map in &maps {
+            all_cases(facts, map.ranks(), Some(map.clone()));
         }
     }
 }
@@ -62,7 +101,9 @@ macro_rules! collectives {
     ($($name:ident $collective:ident)*) => {$(
         #[test]
         fn $name() {
-            Collective::$collective.algorithms().for_each(|facts| all_cases(facts, 1..=33));
+            for facts in Collective::$collective.algorithms() {
+                (1..=33).for_each(|size| all_cases(facts, size, None));
+            }
         }
     )*};
 }
@@ -95,6 +136,7 @@ fn between_groups() {
                         first_group,
                         counts,
                         neighbors: vec![],
+                        nodes: None,
                     };
                     let plans = operation.plans(facts.algorithm);
                     structure(&operation, &plans)

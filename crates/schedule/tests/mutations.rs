@@ -1,7 +1,8 @@
 //! The verifier finds what is wrong: plans with one mistake in them are refused.
 use outboard_schedule::verify::{Operation, verify};
-use outboard_schedule::{ALGORITHMS, Action, Collective, Schedule};
+use outboard_schedule::{ALGORITHMS, Action, Collective, NodeMap, Order, Schedule};
 use rand::{Rng, SeedableRng, rngs::SmallRng};
+use std::sync::Arc;
 
 /// Every algorithm at a few sizes, in place where it may be, with an order that matters where it may.
 fn operations() -> impl Iterator<Item = (Operation, Vec<Schedule>)> {
@@ -12,11 +13,21 @@ fn operations() -> impl Iterator<Item = (Operation, Vec<Schedule>)> {
             let collective = facts.collective;
             let in_place = in_place && collective.may_be_in_place() && !facts.inter;
             let root = if collective.is_rooted() { size / 2 } else { 0 };
-            let commutative = facts.needs_commutative || !collective.reduces();
+            let commutative = facts.order == Order::Lost || !collective.reduces();
             let counts = vec![size + 3];
             let neighbors = vec![];
-            let operation =
-                Operation { collective, size, root, in_place, commutative, first_group, counts, neighbors };
+            let nodes = (!facts.inter).then(|| Arc::new(NodeMap::by_node(size, size.div_ceil(2))));
+            let operation = Operation {
+                collective,
+                size,
+                root,
+                in_place,
+                commutative,
+                first_group,
+                counts,
+                neighbors,
+                nodes,
+            };
             let plans = operation.plans(facts.algorithm);
             (operation, plans)
         })
@@ -151,6 +162,7 @@ fn a_barrier_with_a_gap() {
             first_group: 0,
             counts: vec![],
             neighbors: vec![],
+            nodes: None,
         };
         let mut plans = operation.plans(facts.algorithm);
         verify(&operation, &plans, [1]).unwrap();
@@ -181,6 +193,7 @@ fn a_deadlock() {
         first_group: 0,
         counts: vec![1],
         neighbors: vec![],
+        nodes: None,
     };
     let error = verify(&operation, &[plan(0), plan(1)], [1]).unwrap_err();
     assert!(error.contains("never completes"), "{error}");

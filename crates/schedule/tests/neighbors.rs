@@ -24,6 +24,7 @@ fn operations(neighbors: &[Neighbors]) -> impl Iterator<Item = Operation> {
         first_group: 0,
         counts,
         neighbors: neighbors.clone(),
+        nodes: None,
     })
 }
 

@@ -7,7 +7,7 @@ use datatype::{Basic, Buffer, PredefinedOp};
 use rand::rngs::SmallRng;
 use rand::seq::{IndexedRandom, IteratorRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
-use schedule::{ALGORITHMS, Algorithm, Collective, Params};
+use schedule::{ALGORITHMS, Algorithm, Collective, NodeMap, Params};
 use std::sync::Arc;
 use transport::shm::State;
 
@@ -23,6 +23,8 @@ struct Case {
     seed: u32,
     /// A buffer for each block instead of one for all.
     pieces: bool,
+    /// Where the members are said to be; here all memory is one node's.
+    nodes: Option<Arc<NodeMap>>,
 }
 
 /// Data of blocks, in words.
@@ -48,6 +50,7 @@ impl Case {
             elements: *[0, 1, 2, 17, 900].choose(rng).unwrap(),
             seed: rng.random(),
             pieces: rng.random(),
+            nodes: Some(Arc::new(NodeMap::new((0..size).map(|_| rng.random_range(0..3))))),
         }
     }
 
@@ -199,7 +202,7 @@ fn start(
     members: &Arc<[u32]>,
     me: usize,
 ) -> Started {
-    let Case { algorithm, size, root, in_place, pieces, .. } = cases[case];
+    let &Case { algorithm, size, root, in_place, pieces, .. } = &cases[case];
     let collective = cases[case].collective();
     let params = Params {
         rank: me as u32,
@@ -208,6 +211,7 @@ fn start(
         in_place,
         commutative: true,
         first_group: 0,
+        nodes: cases[case].nodes.clone(),
     };
     let plan = algorithm.plan(&params);
     let side = cases[case].side(me);

@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::sync::Arc;
 
 use clap::Args;
 use schedule::simulate::{Network, Report, simulate};
-use schedule::{ALGORITHMS, Algorithm, Collective, Facts, Growth, Params};
+use schedule::{ALGORITHMS, Algorithm, Collective, Facts, Growth, NodeMap, Params};
 use telemetry::Unit;
 use telemetry::summary::short;
 
@@ -21,6 +22,13 @@ pub struct Plan {
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 8)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     ranks: u32,
+    /// Nodes, among which the ranks are divided by node.
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    nodes: u32,
+    /// Deal the ranks out to the nodes one by one instead.
+    #[arg(long)]
+    round_robin: bool,
     /// Whose plan.
     #[arg(short, long, value_name = "RANK", default_value_t = 0)]
     rank: u32,
@@ -52,6 +60,13 @@ pub struct Simulate {
     /// Bytes of the vector, or of what one rank gives to one other.
     #[arg(short, long, value_name = "BYTES", default_value = "8,64KiB")]
     bytes: String,
+    /// Numbers of nodes, as 2,100,10000: print instead the time of what is chosen for the ranks of so many nodes, beside what would be chosen without knowing the nodes.
+    #[arg(long, value_name = "LIST", conflicts_with_all = ["ranks", "algorithm"])]
+    nodes: Option<String>,
+    /// Ranks on each of these nodes.
+    #[arg(long, value_name = "COUNT", default_value_t = 8, requires = "nodes")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    per_node: u32,
     /// Ranks start at random times before this, in microseconds.
     #[arg(long, value_name = "US", default_value_t = 0)]
     skew_us: u64,
@@ -125,14 +140,16 @@ impl Plan {
             root: self.root,
             in_place: self.in_place,
             commutative: !self.ordered,
+            nodes: self.map(),
             ..Params::new(self.rank, self.ranks)
         };
+        let right = |facts: &Facts| facts.algorithm.is_right(!self.ordered, params.nodes.as_deref());
         for facts in algorithms {
             writeln!(text, "{} {}: {}", facts.collective.name(), facts.name, facts.summary)
                 .expect("a String takes all");
-            match facts.needs_commutative && self.ordered {
-                true => writeln!(text, "  not for operators that are not commutative"),
-                false => writeln!(text, "{}", facts.algorithm.plan(&params)),
+            match right(facts) {
+                false => writeln!(text, "  not for operators that are not commutative"),
+                true => writeln!(text, "{}", facts.algorithm.plan(&params)),
             }
             .expect("a String takes all");
         }
@@ -141,6 +158,12 @@ impl Plan {
 }
 
 impl Plan {
+    /// Where the ranks are; nothing if they need no map.
+    fn map(&self) -> Option<Arc<NodeMap>> {
+        let make = if self.round_robin { NodeMap::round_robin } else { NodeMap::by_node };
+        (2..self.ranks).contains(&self.nodes).then(|| Arc::new(make(self.ranks, self.nodes)))
+    }
+
     /// What is chosen for a call of so many bytes, with proxies and without.
     fn choice(
         &self,
@@ -149,12 +172,13 @@ impl Plan {
         settings: &settings::Settings,
     ) -> Result<String, String> {
         let choice = coll::Choice::from_settings(settings).map_err(|error| error.to_string())?;
-        let algorithm = choice.of(collective, bytes, self.ranks, !self.ordered);
+        let map = self.map();
+        let algorithm = choice.of(collective, bytes, self.ranks, !self.ordered, map.as_deref());
         let name = format!("{}{}", if nonblocking { "i" } else { "" }, collective.name());
         let why = if choice.is_overruled(collective) { "as the setting says" } else { "by the table" };
         let size = short(bytes, Unit::Bytes);
         let by = format!("a schedule, algorithm {} ({why})", algorithm.facts().name);
-        let flat = choice.is_overruled(collective) || settings.check != 0;
+        let flat = choice.is_overruled(collective) || settings.check != 0 || self.nodes > 1;
         let flat = !flat && coll::is_flat(collective, bytes, self.ranks as usize);
         let alone = match (flat, nonblocking) {
             (true, true) => format!(
@@ -165,8 +189,8 @@ impl Plan {
         };
         // What one rank sends, in the mean: that is what the executor compares, but for reductions and copies.
         let network = Network::default();
-        let report =
-            (self.ranks <= RANKS_WEIGHED).then(|| simulate(algorithm, self.ranks, bytes, &network, 1));
+        let report = (self.ranks <= RANKS_WEIGHED)
+            .then(|| simulate(algorithm, self.ranks, bytes, map.as_ref(), &network, 1));
         let moved = report.map(|report| report.message_bytes / u64::from(self.ranks));
         let (least, moves) =
             (settings.offload_bytes_min, moved.map_or("?".into(), |moved| short(moved, Unit::Bytes)));
@@ -184,8 +208,9 @@ impl Plan {
             settings::Offload::Auto => format!("the ranks, inside MPI calls, by {by} ({limit})"),
         };
         Ok(format!(
-            "{name} of {size} on {} ranks\n  with proxies:    {served}\n  without proxies: {alone}\n",
-            self.ranks
+            "{name} of {size} on {} ranks{}\n  with proxies:    {served}\n  without proxies: {alone}\n",
+            self.ranks,
+            if self.nodes > 1 { format!(" of {} nodes", self.nodes) } else { String::new() }
         ))
     }
 }
@@ -211,6 +236,10 @@ fn protocols() -> Result<String, String> {
         ))
 }
 
+/// Most nodes, and about as many steps of all ranks as are simulated in some seconds.
+const NODES_MAX: u32 = 100_000;
+const STEPS_MAX: u64 = 30_000_000;
+
 /// More ranks are not simulated to know what one of them moves.
 const RANKS_WEIGHED: u32 = 4096;
 
@@ -221,6 +250,14 @@ impl Simulate {
         let sizes: Vec<u64> = self.bytes.split(',').map(settings::bytes).collect::<Result<_, _>>()?;
         let given = self.ranks.as_deref().map(settings::list).transpose()?;
         let mut out = std::io::stdout();
+        if let Some(nodes) = &self.nodes {
+            for row in self.gains(settings::list(nodes)?, &sizes, &network)? {
+                if writeln!(out, "{}", row?).and_then(|()| out.flush()).is_err() {
+                    break;
+                }
+            }
+            return Ok(String::new());
+        }
         // A reader that has seen enough is no failure, but ends the work.
         if writeln!(out, "{}", Report::HEADER).is_err() {
             return Ok(String::new());
@@ -232,7 +269,7 @@ impl Simulate {
                 let ranks = u32::try_from(ranks).ok().filter(|ranks| (1..=1 << 24).contains(ranks));
                 let ranks = ranks.ok_or("1 to 2^24 ranks can be simulated")?;
                 for &bytes in &sizes {
-                    let report = simulate(facts.algorithm, ranks, bytes, &network, self.seed);
+                    let report = simulate(facts.algorithm, ranks, bytes, None, &network, self.seed);
                     if writeln!(out, "{report}").and_then(|()| out.flush()).is_err() {
                         return Ok(String::new());
                     }
@@ -240,6 +277,56 @@ impl Simulate {
             }
         }
         Ok(String::new())
+    }
+
+    /// The lines of the table for nodes: what is chosen with the map and without, and their times.
+    fn gains(
+        &self,
+        nodes: Vec<u64>,
+        sizes: &[u64],
+        network: &Network,
+    ) -> Result<impl Iterator<Item = Result<String, String>>, String> {
+        let settings = settings::load().map_err(|error| error.to_string())?;
+        let choice = coll::Choice::from_settings(settings).map_err(|error| error.to_string())?;
+        let collectives: Vec<Collective> = match &self.which.collective {
+            Some(name) => vec![collective(name)?.0],
+            None => Collective::ALL.to_vec(),
+        };
+        let calls = collectives.into_iter().flat_map(move |collective| {
+            let nodes = nodes.clone();
+            nodes
+                .into_iter()
+                .flat_map(move |nodes| sizes.iter().map(move |&bytes| (collective, nodes, bytes)))
+        });
+        let row = move |(collective, nodes, bytes)| {
+            let nodes = u32::try_from(nodes).ok().filter(|nodes| (1..=NODES_MAX).contains(nodes));
+            let nodes = nodes.ok_or(format!("1 to {NODES_MAX} nodes can be simulated"))?;
+            let ranks = nodes * self.per_node;
+            let map = Arc::new(NodeMap::by_node(ranks, nodes));
+            let run = |known: Option<&NodeMap>| {
+                let algorithm = choice.of(collective, bytes, ranks, true, known);
+                let feasible = algorithm.facts().growth == Growth::Logarithmic
+                    || u64::from(ranks) * u64::from(if known.is_some() { nodes } else { ranks }) <= STEPS_MAX;
+                let time = feasible
+                    .then(|| simulate(algorithm, ranks, bytes, Some(&map), network, self.seed).time_ps);
+                (algorithm.name(), time)
+            };
+            let (over, flat) =
+                (run(Some(&map).filter(|map| map.nodes() < ranks).map(|map| &**map)), run(None));
+            let us = |time: Option<u64>| time.map_or("-".into(), |time| format!("{:.1}", time as f64 / 1e6));
+            let gain = over.1.zip(flat.1).map(|(over, flat)| flat as f64 / over.max(1) as f64);
+            Ok(format!(
+                "{:<21} {nodes:>6} {ranks:>7} {bytes:>9}  {:<14} {:>10}  {:<14} {:>10} {:>6}",
+                collective.name(),
+                over.0,
+                us(over.1),
+                flat.0,
+                us(flat.1),
+                gain.map_or("-".into(), |gain| format!("{gain:.2}"))
+            ))
+        };
+        let header = "collective             nodes   ranks     bytes  over nodes        time us  without a map     time us   gain";
+        Ok(std::iter::once(Ok(header.to_string())).chain(calls.map(row)))
     }
 }
 
@@ -268,6 +355,8 @@ mod tests {
             which: which("barrier", Some("dissemination")),
             list: false,
             ranks: 8,
+            nodes: 1,
+            round_robin: false,
             rank: 3,
             root: 0,
             bytes: None,
@@ -287,6 +376,8 @@ mod tests {
                 which: which(name, None),
                 list: false,
                 ranks: 8,
+                nodes: 1,
+                round_robin: false,
                 rank: 0,
                 root: 0,
                 bytes: None,

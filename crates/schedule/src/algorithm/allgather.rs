@@ -1,17 +1,22 @@
 //! MPI_Allgather, MPI_Allgatherv: `Input` is one block, `Output` n blocks. In place: `Input` is this rank's
 //! block of `Output`; plans name only `Output`.
-use super::{Params, cyclic, powers_of_two_below};
+use super::team::Nodes;
+use super::{Params, cyclic, powers_of_two_below, runs};
 use crate::build::{Alias, Builder};
 use crate::{
     BufferId::{Input, Output},
     Schedule,
 };
 
-/// A plan that begins with the copy of this rank's block to `Output`.
-fn builder(&Params { rank, size, in_place, .. }: &Params) -> Builder {
+fn empty(&Params { rank, size, in_place, .. }: &Params) -> Builder {
     let plan = Builder::new(rank, size, 1, size);
-    let mut plan = plan.alias(if in_place { Alias::InputIsOutputBlock(rank) } else { Alias::None });
-    plan.copy(Input.block(0), Output.block(rank));
+    plan.alias(if in_place { Alias::InputIsOutputBlock(rank) } else { Alias::None })
+}
+
+/// A plan that begins with the copy of this rank's block to `Output`.
+fn builder(params: &Params) -> Builder {
+    let mut plan = empty(params);
+    plan.copy(Input.block(0), Output.block(params.rank));
     plan
 }
 
@@ -59,6 +64,74 @@ pub fn linear(params: &Params) -> Schedule {
         plan.send((rank + hop) % size, Input.block(0));
         let from = (rank + size - hop) % size;
         plan.recv(from, Output.block(from));
+    }
+    plan.finish()
+}
+
+/// In each node to its leader, concatenation among the leaders as in `bruck`, and down a binomial tree in
+/// each node. Where the ranks of a node are not consecutive, a message for each piece.
+pub fn nodes(params: &Params) -> Schedule {
+    let nodes = Nodes::of(params);
+    let (team, whole) = (nodes.local_team(), Output.blocks(0, params.size));
+    let tree = team.tree(0);
+    let mut plan = if nodes.place == 0 { builder(params) } else { empty(params) };
+    if let Some(parent) = tree.parent {
+        plan.send(nodes.local()[0], Input.block(0));
+        plan.recv(team.rank(parent), whole);
+    } else {
+        for other in nodes.others() {
+            plan.recv(other, Output.block(other));
+        }
+        let (here, count) = (nodes.here, nodes.count());
+        for hop in powers_of_two_below(count) {
+            let many = hop.min(count - hop);
+            let (to, from) = ((here + count - hop) % count, (here + hop) % count);
+            for piece in runs(&nodes.subtree(here, 0, many)) {
+                plan.send(nodes.members(to)[0], Output.blocks(piece.first, piece.count));
+            }
+            for piece in runs(&nodes.subtree(from, 0, many)) {
+                plan.recv(nodes.members(from)[0], Output.blocks(piece.first, piece.count));
+            }
+        }
+    }
+    for child in tree.children().rev() {
+        plan.send(team.rank(child.at), whole);
+    }
+    plan.finish()
+}
+
+/// The blocks of a node go around a ring of nodes, dealt out to its leaders, and each leader passes what
+/// comes to its node: each byte crosses once to each node, by all leaders at once.
+pub fn nodes_split(params: &Params) -> Schedule {
+    let rank = params.rank;
+    let mut plan = builder(params);
+    let nodes = Nodes::of(params);
+    let (leaders, count, here) = (nodes.leaders(), nodes.count(), nodes.here);
+    let carrier = |node: u32, of: u32| nodes.members(node)[(nodes.place_of(of) % leaders) as usize];
+    for other in nodes.others() {
+        plan.send(other, Input.block(0));
+    }
+    for other in nodes.others() {
+        plan.recv(other, Output.block(other));
+    }
+    let (left, right) = ((here + count - 1) % count, (here + 1) % count);
+    for round in 0..count - 1 {
+        for &of in nodes.members((here + count - round) % count) {
+            if carrier(here, of) == rank {
+                plan.send(carrier(right, of), Output.block(of));
+            }
+        }
+        for &of in nodes.members((left + count - round) % count) {
+            let by = carrier(here, of);
+            if by != rank {
+                plan.recv(by, Output.block(of));
+                continue;
+            }
+            plan.recv(carrier(left, of), Output.block(of));
+            for other in nodes.others() {
+                plan.send(other, Output.block(of));
+            }
+        }
     }
     plan.finish()
 }

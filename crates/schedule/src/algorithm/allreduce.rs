@@ -3,77 +3,141 @@
 //! one rank computes for all.
 use super::Params;
 use super::halving::{self, Fold, Role, VectorPart};
+use super::reduce::{sum_shares, sum_up};
+use super::team::{Nodes, Team};
 use crate::build::{Alias, Builder};
 use crate::{
+    Blocks,
     BufferId::{Input, Output},
     Schedule,
 };
+use std::ops::Range;
 
 fn builder(params: &Params, blocks: u32) -> Builder {
     let plan = Builder::new(params.rank, params.size, blocks, blocks);
     plan.alias(if params.in_place { Alias::Same } else { Alias::None })
 }
 
-/// A folded rank sends its vector and receives the result.
-fn folded(mut plan: Builder, partner: u32, blocks: u32) -> Schedule {
-    plan.send(partner, Input.blocks(0, blocks));
-    plan.recv(partner, Output.blocks(0, blocks));
-    plan.finish()
-}
-
 /// Recursive doubling (Thakur et al. 2005): log2(n) exchanges of the whole vector, two more where n is no
 /// power of two. Keeps the order.
 pub fn doubling(params: &Params) -> Schedule {
     let mut plan = builder(params, 1);
-    let fold = Fold::new(params.size, 0);
-    let active = match fold.role(params.rank) {
+    doubling_among(&mut plan, &Team::all(params), Input.block(0), Output.block(0));
+    plan.finish()
+}
+
+/// `doubling` among a team, for a vector of one block.
+fn doubling_among(plan: &mut Builder, team: &Team, mine: Blocks, result: Blocks) {
+    let fold = Fold::new(team.size(), 0);
+    let active = match fold.role(team.me) {
         Role::Active(active) => active,
-        Role::Folded(partner) => return folded(plan, partner, 1),
+        Role::Folded(partner) => {
+            plan.send(team.rank(partner), mine);
+            plan.recv(team.rank(partner), result);
+            return;
+        }
     };
-    let mut sum = halving::fold_in(&mut plan, fold, params, 1).at(&(0..1));
+    let mine = VectorPart { buffer: mine.buffer, offset: mine.first, first: 0 };
+    let mut sum = halving::fold_in(plan, fold, team, &(0..1), mine).at(&(0..1));
     let rounds = fold.ranks.ilog2();
     let inbox = plan.scratch(Input, 0, rounds);
     let sums = plan.scratch(Input, 0, rounds.min(2));
     for (round, hop) in (0..).zip(fold.hops()) {
-        let partner = fold.rank(active ^ hop);
+        let partner = team.rank(fold.rank(active ^ hop));
         plan.send(partner, sum);
         plan.recv(partner, inbox.block(round));
-        let into = if round + 1 == rounds { Output.block(0) } else { sums.block(round % 2) };
+        let into = if round + 1 == rounds { result } else { sums.block(round % 2) };
         let (left, right) =
             if active & hop == 0 { (sum, inbox.block(round)) } else { (inbox.block(round), sum) };
         plan.reduce(left, right, into);
         sum = into;
     }
-    plan.copy(sum, Output.block(0));
-    if let Some(partner) = fold.partner(params.rank) {
-        plan.send(partner, Output.block(0));
+    plan.copy(sum, result);
+    if let Some(partner) = fold.partner(team.me) {
+        plan.send(team.rank(partner), result);
     }
-    plan.finish()
 }
 
 /// Rabenseifner 2004: reduce-scatter by recursive halving, then allgather by recursive doubling. A rank sends
 /// about twice the vector in 2 log2(n) rounds. Keeps the order.
 pub fn rabenseifner(params: &Params) -> Schedule {
-    let size = params.size;
-    let mut plan = builder(params, size);
-    let fold = Fold::new(size, 0);
-    let active = match fold.role(params.rank) {
+    let mut plan = builder(params, params.size);
+    let (mine, result) = (VectorPart::whole(Input), VectorPart::whole(Output));
+    rabenseifner_among(&mut plan, &Team::all(params), 0..params.size, mine, result);
+    plan.finish()
+}
+
+/// `rabenseifner` among a team, for blocks `all` of the vector.
+fn rabenseifner_among(
+    plan: &mut Builder,
+    team: &Team,
+    all: Range<u32>,
+    mine: VectorPart,
+    result: VectorPart,
+) {
+    let fold = Fold::new(team.size(), 0);
+    let active = match fold.role(team.me) {
         Role::Active(active) => active,
-        Role::Folded(partner) => return folded(plan, partner, size),
+        Role::Folded(partner) => {
+            plan.send(team.rank(partner), mine.at(&all));
+            plan.recv(team.rank(partner), result.at(&all));
+            return;
+        }
     };
-    let vector = halving::fold_in(&mut plan, fold, params, size);
-    let result = VectorPart { buffer: Output, first: 0 };
-    halving::reduce_scatter(&mut plan, fold, active, size, vector, result);
-    let ranges = fold.ranges(active, size);
+    let vector = halving::fold_in(plan, fold, team, &all, mine);
+    halving::reduce_scatter(plan, (fold, team, active), &all, vector, result);
+    let ranges = fold.ranges(active, all.clone());
     for (round, hop) in fold.hops().enumerate().collect::<Vec<_>>().into_iter().rev() {
-        let partner = fold.rank(active ^ hop);
+        let partner = team.rank(fold.rank(active ^ hop));
         let mine = &ranges[round + 1];
         let (low, high) = halving::halves(&ranges[round]);
         plan.send(partner, result.at(mine));
         plan.recv(partner, result.at(if *mine == low { &high } else { &low }));
     }
-    if let Some(partner) = fold.partner(params.rank) {
-        plan.send(partner, Output.blocks(0, size));
+    if let Some(partner) = fold.partner(team.me) {
+        plan.send(team.rank(partner), result.at(&all));
+    }
+}
+
+/// Up a binomial tree in each node, recursive doubling among the nodes' leaders, down the trees: between
+/// nodes as many messages as there are nodes, times log2 of that. Keeps the order if the nodes do.
+pub fn nodes(params: &Params) -> Schedule {
+    let mut plan = builder(params, 1);
+    let nodes = Nodes::of(params);
+    let team = nodes.local_team();
+    let tree = team.tree(0);
+    let sum = sum_up(&mut plan, &tree, |member| team.rank(member), Input.block(0), None);
+    match tree.parent.map(|parent| team.rank(parent)) {
+        Some(parent) => {
+            plan.send(parent, sum);
+            plan.recv(parent, Output.block(0));
+        }
+        None => doubling_among(&mut plan, &nodes.leaders_team(0), sum, Output.block(0)),
+    }
+    for child in tree.children().rev() {
+        plan.send(team.rank(child.at), Output.block(0));
+    }
+    plan.finish()
+}
+
+/// Each leader of a node sums a share of the node's vectors, exchanges it with its like on the other nodes by
+/// Rabenseifner's algorithm, and gives the result to its node: between nodes each byte crosses about twice,
+/// by all leaders at once. Keeps the order if the nodes do.
+pub fn nodes_split(params: &Params) -> Schedule {
+    let nodes = Nodes::of(params);
+    let mut plan = builder(params, nodes.split_blocks());
+    let result = VectorPart::whole(Output);
+    if let Some(sum) = sum_shares(&mut plan, &nodes) {
+        rabenseifner_among(&mut plan, &nodes.column(), nodes.share(nodes.place), sum, result);
+    }
+    for (leader, share) in nodes.shares() {
+        if leader == params.rank {
+            for other in nodes.others() {
+                plan.send(other, result.at(&share));
+            }
+        } else {
+            plan.recv(leader, result.at(&share));
+        }
     }
     plan.finish()
 }

@@ -1,6 +1,7 @@
 //! MPI_Alltoall, MPI_Alltoallv, MPI_Alltoallw: `Input` and `Output` are n blocks each. In place: both are one
 //! buffer, cut alike; plans name only `Output`.
-use super::{Params, powers_of_two_below};
+use super::team::Nodes;
+use super::{Params, Piece, powers_of_two_below, runs};
 use crate::build::{Alias, Builder, Token};
 use crate::{
     Blocks,
@@ -126,6 +127,78 @@ pub fn bruck(params: &Params) -> Schedule {
     }
     for j in 0..size {
         plan.copy(held[j as usize], Output.block((rank + size - j) % size));
+    }
+    plan.finish()
+}
+
+/// Aggregated by node, for short and equal blocks: for each other node one rank collects what its node sends
+/// there, and exchanges it as one message. The pairs of nodes are dealt out to the ranks of a node.
+pub fn nodes(params: &Params) -> Schedule {
+    let rank = params.rank;
+    let mut plan = builder(params);
+    let nodes = Nodes::of(params);
+    let (here, count, local) = (nodes.here, nodes.count(), nodes.local());
+    let rows = local.len() as u32;
+    plan.copy(Input.block(rank), Output.block(rank));
+    // In place the blocks to be sent are copied first, since what comes overwrites them.
+    let mut source = Input;
+    if params.in_place && params.size > 1 {
+        source = plan.scratch(Output, 0, params.size);
+        plan.copy(Output.blocks(0, params.size), source.blocks(0, params.size));
+    }
+    for other in nodes.others() {
+        plan.send(other, source.block(other));
+    }
+    for other in nodes.others() {
+        plan.recv(other, Output.block(other));
+    }
+    // Each pair of nodes that this rank carries has a part of these: blocks by sender, then by receiver, and
+    // what came once more, by receiver, then by sender.
+    let pairs = (1..count).map(|hop| (here + hop) % count);
+    let carried = pairs.clone().filter(|&there| nodes.carrier(here, there) == rank);
+    let all = carried.map(|there| rows * nodes.members(there).len() as u32).sum();
+    let [collected, arrived, sorted] = [(); 3].map(|()| plan.scratch(Output, 0, all));
+    let mut base = 0;
+    for there in pairs {
+        let (ranks, carrier) = (nodes.members(there), nodes.carrier(here, there));
+        let columns = ranks.len() as u32;
+        if carrier != rank {
+            for Piece { first, count, .. } in runs(ranks) {
+                plan.send(carrier, source.blocks(first, count));
+                plan.recv(carrier, Output.blocks(first, count));
+            }
+            continue;
+        }
+        for (row, &from) in (0..).zip(local) {
+            for Piece { offset, first, count } in runs(ranks) {
+                let into = collected.blocks(base + row * columns + offset, count);
+                if from == rank {
+                    plan.copy(source.blocks(first, count), into);
+                } else {
+                    plan.recv(from, into);
+                }
+            }
+        }
+        let (partner, many) = (nodes.carrier(there, here), rows * columns);
+        plan.send(partner, collected.blocks(base, many));
+        plan.recv(partner, arrived.blocks(base, many));
+        for (row, &to) in (0..).zip(local) {
+            let from = |column: u32| arrived.block(base + column * rows + row);
+            for (column, &sender) in (0..).zip(ranks).filter(|_| to == rank) {
+                plan.copy(from(column), Output.block(sender));
+            }
+            if to == rank {
+                continue;
+            }
+            let at = base + row * columns;
+            for column in 0..columns {
+                plan.copy(from(column), sorted.block(at + column));
+            }
+            for Piece { offset, count, .. } in runs(ranks) {
+                plan.send(to, sorted.blocks(at + offset, count));
+            }
+        }
+        base += many;
     }
     plan.finish()
 }

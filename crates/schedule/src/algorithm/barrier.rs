@@ -1,16 +1,44 @@
 //! MPI_Barrier: messages without bytes.
+use super::team::{Nodes, Team};
 use super::{Params, Tree, powers_of_two_below};
 use crate::build::{Builder, Token};
 use crate::{Blocks, Schedule};
 
 /// Dissemination barrier (Hensgen, Finkel, Manber 1988). After round k a rank knows that 2^(k+1) ranks,
 /// itself included, have arrived.
-pub fn dissemination(&Params { rank, size, .. }: &Params) -> Schedule {
-    let mut plan = Builder::new(rank, size, 0, 0);
-    let mut heard = Token::NOTHING;
+pub fn dissemination(params: &Params) -> Schedule {
+    let mut plan = Builder::new(params.rank, params.size, 0, 0);
+    dissemination_among(&mut plan, &Team::all(params), Vec::new());
+    plan.finish()
+}
+
+/// `dissemination` among a team, whose member has `heard` of others. What the last step tells.
+fn dissemination_among(plan: &mut Builder, team: &Team, mut heard: Vec<Token>) -> Vec<Token> {
+    let (me, size) = (team.me, team.size());
     for hop in powers_of_two_below(size) {
-        plan.send_after((rank + hop) % size, Blocks::NONE, &[heard]);
-        heard = plan.recv_after((rank + size - hop) % size, Blocks::NONE, &[heard]);
+        plan.send_after(team.rank((me + hop) % size), Blocks::NONE, &heard);
+        heard = vec![plan.recv_after(team.rank((me + size - hop) % size), Blocks::NONE, &heard)];
+    }
+    heard
+}
+
+/// Up a binomial tree in each node, dissemination among the nodes' leaders, down the trees.
+pub fn nodes(params: &Params) -> Schedule {
+    let mut plan = Builder::new(params.rank, params.size, 0, 0);
+    let nodes = Nodes::of(params);
+    let team = nodes.local_team();
+    let tree = team.tree(0);
+    let below = tree.children().map(|child| plan.recv(team.rank(child.at), Blocks::NONE));
+    let mut heard: Vec<Token> = below.collect();
+    if let Some(parent) = tree.parent.map(|parent| team.rank(parent)) {
+        plan.send_after(parent, Blocks::NONE, &heard);
+        // The parent answers only after this rank's message, so this receive waits for nothing else.
+        heard = vec![plan.recv(parent, Blocks::NONE)];
+    } else {
+        heard = dissemination_among(&mut plan, &nodes.leaders_team(0), heard);
+    }
+    for child in tree.children().rev() {
+        plan.send_after(team.rank(child.at), Blocks::NONE, &heard);
     }
     plan.finish()
 }

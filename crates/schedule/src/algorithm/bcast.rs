@@ -1,4 +1,5 @@
 //! MPI_Bcast: the buffer is `Output`, on the root too. MPI_IN_PLACE is not allowed.
+use super::team::{Nodes, Team};
 use super::{Params, Tree};
 use crate::build::Builder;
 use crate::{BufferId::Output, Schedule};
@@ -19,26 +20,86 @@ pub fn binomial(params: &Params) -> Schedule {
 /// Binomial scatter, then ring allgather (van de Geijn; Thakur et al. 2005): every rank sends and receives
 /// the message about once, in n rounds. Blocks that the scatter gave to a rank are not sent to it again.
 pub fn scatter_ring(params: &Params) -> Schedule {
-    let &Params { rank, size, .. } = params;
-    let mut plan = Builder::new(rank, size, 0, size);
-    let me = params.relative();
-    let tree = Tree::new(me, size);
+    let mut plan = Builder::new(params.rank, params.size, 0, params.size);
+    scatter_ring_among(&mut plan, &Team::all(params), params.root, 0);
+    plan.finish()
+}
+
+/// `scatter_ring` among a team, from its member `root`: one block for each member, from block `base` on.
+fn scatter_ring_among(plan: &mut Builder, team: &Team, root: u32, base: u32) {
+    let (tree, size) = (team.tree(root), team.size());
+    let me = tree.me;
     if let Some(parent) = tree.parent {
-        plan.recv(params.absolute(parent), Output.blocks(me, tree.span));
+        plan.recv(team.at(root, parent), Output.blocks(base + me, tree.span));
     }
     for child in tree.children().rev() {
-        plan.send(params.absolute(child.at), Output.blocks(child.at, child.span));
+        plan.send(team.at(root, child.at), Output.blocks(base + child.at, child.span));
     }
     let (left, right) = ((me + size - 1) % size, (me + 1) % size);
     let right_span = Tree::new(right, size).span;
     for round in 0..size - 1 {
         let outgoing = (me + size - round) % size;
         if !(right..right + right_span).contains(&outgoing) {
-            plan.send(params.absolute(right), Output.block(outgoing));
+            plan.send(team.at(root, right), Output.block(base + outgoing));
         }
         let incoming = (left + size - round) % size;
         if !(me..me + tree.span).contains(&incoming) {
-            plan.recv(params.absolute(left), Output.block(incoming));
+            plan.recv(team.at(root, left), Output.block(base + incoming));
+        }
+    }
+}
+
+/// Down a binomial tree of the nodes' leaders, then down one in each node.
+pub fn nodes(params: &Params) -> Schedule {
+    let mut plan = Builder::new(params.rank, params.size, 0, 1);
+    let nodes = Nodes::of(params);
+    let (team, leader) = (nodes.local_team(), nodes.place_of(nodes.leader(nodes.here, params.root)));
+    let tree = team.tree(leader);
+    if let Some(parent) = tree.parent {
+        plan.recv(team.at(leader, parent), Output.block(0));
+    } else {
+        let (team, first) = (nodes.leaders_team(params.root), nodes.node(params.root));
+        let tree = team.tree(first);
+        if let Some(parent) = tree.parent {
+            plan.recv(team.at(first, parent), Output.block(0));
+        }
+        for child in tree.children().rev() {
+            plan.send(team.at(first, child.at), Output.block(0));
+        }
+    }
+    for child in tree.children().rev() {
+        plan.send(team.at(leader, child.at), Output.block(0));
+    }
+    plan.finish()
+}
+
+/// The root gives each leader of its node a share, each leader sends it to its like on the other nodes by
+/// `scatter_ring`, and the leaders give the shares to their nodes: all leaders use the network at once.
+pub fn nodes_split(params: &Params) -> Schedule {
+    let &Params { rank, root, .. } = params;
+    let nodes = Nodes::of(params);
+    let mut plan = Builder::new(rank, params.size, 0, nodes.split_blocks());
+    let at_root = nodes.node(root) == nodes.here;
+    let blocks = |place: u32| Output.blocks(place * nodes.count(), nodes.count());
+    if rank == root {
+        for (place, (leader, _)) in (0..).zip(nodes.shares()).filter(|(_, (leader, _))| *leader != root) {
+            plan.send(leader, blocks(place));
+        }
+    }
+    if nodes.place < nodes.leaders() {
+        if at_root && rank != root {
+            plan.recv(root, blocks(nodes.place));
+        }
+        let base = nodes.place * nodes.count();
+        scatter_ring_among(&mut plan, &nodes.column(), nodes.node(root), base);
+    }
+    for (place, (leader, _)) in (0..).zip(nodes.shares()) {
+        if leader == rank {
+            for other in nodes.others().filter(|other| *other != root) {
+                plan.send(other, blocks(place));
+            }
+        } else if rank != root {
+            plan.recv(leader, blocks(place));
         }
     }
     plan.finish()

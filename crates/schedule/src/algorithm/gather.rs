@@ -1,6 +1,7 @@
 //! MPI_Gather, MPI_Gatherv: `Input` is one block; `Output` is n blocks and exists on the root only. In place
 //! (root only): the root's `Input` is its block of `Output`; its plan names only `Output`.
-use super::{Params, Tree, cyclic};
+use super::team::Nodes;
+use super::{Params, Piece, Tree, cyclic, runs};
 use crate::build::{Alias, Builder};
 use crate::{
     BufferId::{Input, Output},
@@ -59,5 +60,56 @@ pub fn binomial(params: &Params) -> Schedule {
     } else {
         plan.send(params.absolute(parent), collected.blocks(0, tree.span));
     }
+    plan.finish()
+}
+
+/// In each node to its leader, then up a binomial tree of the leaders, which sends the blocks of a subtree as
+/// one message.
+pub fn nodes(params: &Params) -> Schedule {
+    let &Params { rank, root, .. } = params;
+    let mut plan = builder(params);
+    let nodes = Nodes::of(params);
+    let leader = nodes.leader(nodes.here, root);
+    if rank != leader {
+        plan.send(leader, Input.block(0));
+        return plan.finish();
+    }
+    let (team, top) = (nodes.leaders_team(root), nodes.node(root));
+    let tree = team.tree(top);
+    if rank == root {
+        plan.copy(Input.block(0), Output.block(rank));
+        for other in nodes.others() {
+            plan.recv(other, Output.block(other));
+        }
+        for child in tree.children() {
+            let from = team.at(top, child.at);
+            let ranks = nodes.subtree(top, child.at, child.span);
+            let (pieces, many) = (runs(&ranks), ranks.len() as u32);
+            if let [piece] = &pieces[..] {
+                plan.recv(from, Output.blocks(piece.first, piece.count));
+                continue;
+            }
+            let inbox = plan.scratch(Input, 0, many);
+            plan.recv(from, inbox.blocks(0, many));
+            for Piece { offset, first, count } in pieces {
+                plan.copy(inbox.blocks(offset, count), Output.blocks(first, count));
+            }
+        }
+        return plan.finish();
+    }
+    let all = nodes.subtree(top, tree.me, tree.span);
+    let collected = if all.len() > 1 { plan.scratch(Input, 0, all.len() as u32) } else { Input };
+    plan.copy(Input.block(0), collected.block(nodes.place));
+    for other in nodes.others() {
+        plan.recv(other, collected.block(nodes.place_of(other)));
+    }
+    let mut at = nodes.local().len() as u32;
+    for child in tree.children() {
+        let many = nodes.subtree(top, child.at, child.span).len() as u32;
+        plan.recv(team.at(top, child.at), collected.blocks(at, many));
+        at += many;
+    }
+    let parent = tree.parent.expect("only the root has none");
+    plan.send(team.at(top, parent), collected.blocks(0, all.len() as u32));
     plan.finish()
 }

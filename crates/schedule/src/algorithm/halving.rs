@@ -3,12 +3,13 @@
 //!
 //! A rank meets its nearest partner first, so it always combines parts of consecutive ranks, and the operator
 //! need not be commutative. The price: blocks end in bit-reversed order, not with the rank of their number.
-use super::Params;
+use super::team::Team;
 use crate::build::Builder;
 use crate::{Blocks, BufferId};
 use std::ops::Range;
 
-/// A power of two of active ranks. Each pair of the first `2 * extra` ranks is folded into one active rank.
+/// A power of two of active members of a team, to all of which its numbers refer. Each pair of the first
+/// `2 * extra` members is folded into one active one.
 #[derive(Clone, Copy)]
 pub struct Fold {
     /// Active ranks.
@@ -57,8 +58,7 @@ impl Fold {
     }
 
     /// The blocks that `active` still has before each round and after the last: one range more than rounds.
-    pub fn ranges(self, active: u32, blocks: u32) -> Vec<Range<u32>> {
-        let all = 0..blocks;
+    pub fn ranges(self, active: u32, all: Range<u32>) -> Vec<Range<u32>> {
         let half = |range: &Range<u32>, hop| {
             let (low, high) = halves(range);
             if active & hop == 0 { low } else { high }
@@ -91,54 +91,61 @@ pub fn halves(range: &Range<u32>) -> (Range<u32>, Range<u32>) {
     (range.start..middle, middle..range.end)
 }
 
-/// Memory for the blocks of the vector from `first` on.
+/// Memory for the blocks of the vector from `first` on, which begin at block `offset` of a buffer.
 #[derive(Clone, Copy)]
 pub struct VectorPart {
     pub buffer: BufferId,
+    pub offset: u32,
     pub first: u32,
 }
 
 impl VectorPart {
+    /// The vector in a buffer that has all of it.
+    pub fn whole(buffer: BufferId) -> VectorPart {
+        VectorPart { buffer, offset: 0, first: 0 }
+    }
+
     /// Scratch for these blocks of the input vector.
     pub fn scratch(plan: &mut Builder, range: &Range<u32>) -> VectorPart {
-        VectorPart {
-            buffer: plan.scratch(BufferId::Input, range.start, range.end - range.start),
-            first: range.start,
-        }
+        let buffer = plan.scratch(BufferId::Input, range.start, range.end - range.start);
+        VectorPart { buffer, offset: 0, first: range.start }
     }
 
     /// Where these blocks lie.
     pub fn at(self, range: &Range<u32>) -> Blocks {
-        self.buffer.blocks(range.start - self.first, range.end - range.start)
+        self.buffer.blocks(self.offset + range.start - self.first, range.end - range.start)
     }
 }
 
-/// Combines the vectors of this rank and its folded partner: the first round where `size` is no power of two.
-/// Returns where the sum lies; `Input` has `blocks` blocks.
-pub fn fold_in(plan: &mut Builder, fold: Fold, params: &Params, blocks: u32) -> VectorPart {
-    let mine = VectorPart { buffer: BufferId::Input, first: 0 };
-    let Some(partner) = fold.partner(params.rank) else { return mine };
-    let all = 0..blocks;
-    let (inbox, sum) = (VectorPart::scratch(plan, &all), VectorPart::scratch(plan, &all));
-    plan.recv(partner, inbox.at(&all));
-    let (left, right) = if partner < params.rank { (inbox, mine) } else { (mine, inbox) };
-    plan.reduce(left.at(&all), right.at(&all), sum.at(&all));
+/// Combines the vectors of this member and its folded partner, blocks `all` in `mine`: the first round where
+/// the team's size is no power of two. Returns where the sum lies.
+pub fn fold_in(
+    plan: &mut Builder,
+    fold: Fold,
+    team: &Team,
+    all: &Range<u32>,
+    mine: VectorPart,
+) -> VectorPart {
+    let Some(partner) = fold.partner(team.me) else { return mine };
+    let (inbox, sum) = (VectorPart::scratch(plan, all), VectorPart::scratch(plan, all));
+    plan.recv(team.rank(partner), inbox.at(all));
+    let (left, right) = if partner < team.me { (inbox, mine) } else { (mine, inbox) };
+    plan.reduce(left.at(all), right.at(all), sum.at(all));
     sum
 }
 
-/// Reduces and scatters `vector` among the active ranks: the rank with number `active` ends with the last of
-/// `fold.ranges(active, blocks)`, in `result`.
+/// Reduces and scatters blocks `all` of `vector` among the active members: the one with number `active` ends
+/// with the last of `fold.ranges(active, all)`, in `result`.
 pub fn reduce_scatter(
     plan: &mut Builder,
-    fold: Fold,
-    active: u32,
-    blocks: u32,
+    (fold, team, active): (Fold, &Team, u32),
+    all: &Range<u32>,
     mut vector: VectorPart,
     result: VectorPart,
 ) {
-    let ranges = fold.ranges(active, blocks);
+    let ranges = fold.ranges(active, all.clone());
     for (round, hop) in (1..).zip(fold.hops()) {
-        let partner = fold.rank(active ^ hop);
+        let partner = team.rank(fold.rank(active ^ hop));
         let keep = &ranges[round];
         let (low, high) = halves(&ranges[round - 1]);
         let give = if *keep == low { high } else { low };
@@ -151,6 +158,6 @@ pub fn reduce_scatter(
         vector = sum;
     }
     if fold.ranks == 1 {
-        plan.copy(vector.at(&ranges[0]), result.at(&ranges[0]));
+        plan.copy(vector.at(all), result.at(all));
     }
 }

@@ -70,7 +70,7 @@ impl Groups {
     /// theirs on.
     fn sum_up(&self, plan: &mut Builder, blocks: u32) -> Option<Blocks> {
         let tree = self.tree();
-        let sum = sum_up(plan, &tree, |member| self.local.start + member, blocks, None);
+        let sum = sum_up(plan, &tree, |member| self.local.start + member, Input.blocks(0, blocks), None);
         match tree.parent {
             Some(parent) => {
                 plan.send(self.local.start + parent, sum);

@@ -23,14 +23,18 @@ mod reduce_scatter;
 mod scan;
 mod scatter;
 mod table;
+mod team;
 mod tree;
 
 pub use neighbor::Neighbors;
-pub use table::{ALGORITHMS, Algorithm, Collective, Facts, Growth, Symmetry};
+pub use table::{ALGORITHMS, Algorithm, Collective, Facts, Growth, Order, Symmetry};
 use tree::{Tree, powers_of_two_below};
 
+use crate::NodeMap;
+use std::sync::Arc;
+
 /// What a plan depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Params {
     /// The rank whose plan it is.
     pub rank: u32,
@@ -44,12 +48,14 @@ pub struct Params {
     pub commutative: bool,
     /// Ranks in the first group of an intercommunicator, which come first; 0 on an intracommunicator.
     pub first_group: u32,
+    /// Where the ranks are; nothing if all are on one node, or each on one of its own.
+    pub nodes: Option<Arc<NodeMap>>,
 }
 
 impl Params {
-    /// Root 0, not in place, commutative, one group.
+    /// Root 0, not in place, commutative, one group, no nodes.
     pub fn new(rank: u32, size: u32) -> Params {
-        Params { rank, size, root: 0, in_place: false, commutative: true, first_group: 0 }
+        Params { rank, size, root: 0, in_place: false, commutative: true, first_group: 0, nodes: None }
     }
 
     /// This rank, counted from the root.
@@ -63,21 +69,29 @@ impl Params {
     }
 }
 
-/// A part of a cyclic range of blocks that does not wrap: `count` blocks from `first`, at `offset` of the
-/// range.
-struct CyclicPiece {
+/// A part of a list of blocks that are consecutive: `count` blocks from `first`, at `offset` of the list.
+struct Piece {
     offset: u32,
     first: u32,
     count: u32,
 }
 
+/// The pieces of a list of blocks.
+fn runs(blocks: &[u32]) -> Vec<Piece> {
+    let mut pieces = Vec::<Piece>::new();
+    for (offset, &block) in (0..).zip(blocks) {
+        match pieces.last_mut() {
+            Some(piece) if piece.first + piece.count == block => piece.count += 1,
+            _ => pieces.push(Piece { offset, first: block, count: 1 }),
+        }
+    }
+    pieces
+}
+
 /// The one or two pieces of `count` blocks from `first`, modulo `size`.
-fn cyclic(first: u32, count: u32, size: u32) -> impl Iterator<Item = CyclicPiece> {
+fn cyclic(first: u32, count: u32, size: u32) -> impl Iterator<Item = Piece> {
     let head = count.min(size - first);
-    [
-        CyclicPiece { offset: 0, first, count: head },
-        CyclicPiece { offset: head, first: 0, count: count - head },
-    ]
-    .into_iter()
-    .filter(|piece| piece.count > 0)
+    [Piece { offset: 0, first, count: head }, Piece { offset: head, first: 0, count: count - head }]
+        .into_iter()
+        .filter(|piece| piece.count > 0)
 }

@@ -1,6 +1,7 @@
 //! MPI_Reduce: `Input` is the vector; `Output` exists on the root only, cut alike. In place (root only): the
 //! root's vector is `Output`; its plan names only that.
 use super::halving::{self, Fold, Role, VectorPart};
+use super::team::{Nodes, Team};
 use super::{Params, Tree};
 use crate::build::{Alias, Builder};
 use crate::{
@@ -8,6 +9,7 @@ use crate::{
     BufferId::{Input, Output},
     Schedule,
 };
+use std::ops::Range;
 
 fn builder(params: &Params, blocks: u32) -> Builder {
     let &Params { rank, size, root, in_place, .. } = params;
@@ -20,10 +22,10 @@ fn builder(params: &Params, blocks: u32) -> Builder {
 pub fn binomial(params: &Params) -> Schedule {
     let &Params { rank, size, root, commutative, .. } = params;
     let mut plan = builder(params, 1);
-    let top = Params { root: if commutative { root } else { 0 }, ..*params };
+    let top = Params { root: if commutative { root } else { 0 }, ..params.clone() };
     let tree = Tree::new(top.relative(), size);
     let result = (tree.parent.is_none() && rank == root).then_some(Output.block(0));
-    let sum = sum_up(&mut plan, &tree, |member| top.absolute(member), 1, result);
+    let sum = sum_up(&mut plan, &tree, |member| top.absolute(member), Input.block(0), result);
     match tree.parent {
         Some(parent) => plan.send(top.absolute(parent), sum),
         None if rank != root => plan.send(root, sum),
@@ -35,16 +37,16 @@ pub fn binomial(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Combines the vector of `blocks` blocks with those of the children in the tree, in the order of the tree's
+/// Combines `mine`, the whole vector, with those of the children in the tree, in the order of the tree's
 /// members, whose ranks `rank_of` gives. The sum lies in `result`, if that is given and there are children.
 pub(super) fn sum_up(
     plan: &mut Builder,
     tree: &Tree,
     rank_of: impl Fn(u32) -> u32,
-    blocks: u32,
+    mine: Blocks,
     result: Option<Blocks>,
 ) -> Blocks {
-    let mut sum = Input.blocks(0, blocks);
+    let (mut sum, blocks) = (mine, mine.count);
     let children: Vec<u32> = tree.children().map(|child| rank_of(child.at)).collect();
     let many = children.len() as u32;
     if many == 0 {
@@ -61,6 +63,94 @@ pub(super) fn sum_up(
         sum = into;
     }
     sum
+}
+
+/// Sums the vectors of this node, the share of each leader at that leader, in the order of ranks: where this
+/// rank's sum lies, if it leads.
+pub(super) fn sum_shares(plan: &mut Builder, nodes: &Nodes) -> Option<VectorPart> {
+    let vector = VectorPart::whole(Input);
+    let mine = (nodes.place < nodes.leaders()).then(|| nodes.share(nodes.place));
+    for (leader, share) in nodes.shares().filter(|(_, share)| mine.as_ref() != Some(share)) {
+        plan.send(leader, vector.at(&share));
+    }
+    let mine = mine?;
+    if nodes.local().len() == 1 {
+        return Some(vector);
+    }
+    // One process sums, so more of either would save nothing.
+    let inboxes = [(); 2].map(|()| VectorPart::scratch(plan, &mine));
+    let sums = [(); 2].map(|()| VectorPart::scratch(plan, &mine));
+    let mut sum = None;
+    for (number, &from) in nodes.local().iter().enumerate() {
+        let operand = if number == nodes.place as usize { vector } else { inboxes[number % 2] };
+        if number != nodes.place as usize {
+            plan.recv(from, operand.at(&mine));
+        }
+        sum = Some(match sum {
+            None => operand,
+            Some(sum) => {
+                let into = sums[number % 2];
+                plan.reduce(VectorPart::at(sum, &mine), operand.at(&mine), into.at(&mine));
+                into
+            }
+        });
+    }
+    sum
+}
+
+/// Up a binomial tree in each node, then up one of the nodes' leaders. Where order matters, as in `binomial`.
+pub fn nodes(params: &Params) -> Schedule {
+    let &Params { rank, root, commutative, .. } = params;
+    let mut plan = builder(params, 1);
+    let (nodes, top) = (Nodes::of(params), if commutative { root } else { 0 });
+    let (team, leader) = (nodes.local_team(), nodes.place_of(nodes.leader(nodes.here, top)));
+    let tree = team.tree(leader);
+    let mut sum = sum_up(&mut plan, &tree, |member| team.at(leader, member), Input.block(0), None);
+    if let Some(parent) = tree.parent {
+        plan.send(team.at(leader, parent), sum);
+    } else {
+        let (team, first) = (nodes.leaders_team(top), nodes.node(top));
+        let tree = team.tree(first);
+        let result = (rank == top && rank == root).then_some(Output.block(0));
+        sum = sum_up(&mut plan, &tree, |member| team.at(first, member), sum, result);
+        match tree.parent {
+            Some(parent) => plan.send(team.at(first, parent), sum),
+            None if rank != root => plan.send(root, sum),
+            None => plan.copy(sum, Output.block(0)),
+        };
+    }
+    if rank == root && rank != top {
+        plan.recv(top, Output.block(0));
+    }
+    plan.finish()
+}
+
+/// Each leader of a node sums a share of the node's vectors, and reduces it with its like on the other nodes
+/// by Rabenseifner's algorithm to the root's node, which hands the shares to the root. Keeps the order if the
+/// nodes do.
+pub fn nodes_split(params: &Params) -> Schedule {
+    let &Params { rank, root, .. } = params;
+    let nodes = Nodes::of(params);
+    let mut plan = builder(params, nodes.split_blocks());
+    let (output, at_root) = (VectorPart::whole(Output), nodes.node(root) == nodes.here);
+    if let Some(sum) = sum_shares(&mut plan, &nodes) {
+        let (team, share) = (nodes.column(), nodes.share(nodes.place));
+        let result = match at_root {
+            true if rank == root => Some(output),
+            true => Some(VectorPart::scratch(&mut plan, &share)),
+            false => None,
+        };
+        rabenseifner_among(&mut plan, (&team, nodes.node(root)), share.clone(), sum, result);
+        if let Some(result) = result.filter(|_| rank != root) {
+            plan.send(root, result.at(&share));
+        }
+    }
+    if rank == root {
+        for (leader, share) in nodes.shares().filter(|(leader, _)| *leader != root) {
+            plan.recv(leader, output.at(&share));
+        }
+    }
+    plan.finish()
 }
 
 /// Two pipelined chains that meet at the root: the least traffic, and the order is kept.
@@ -98,36 +188,44 @@ pub fn chain(params: &Params) -> Schedule {
 pub fn rabenseifner(params: &Params) -> Schedule {
     let &Params { rank, size, root, .. } = params;
     let mut plan = builder(params, size);
-    let fold = Fold::new(size, root);
-    let active = match fold.role(rank) {
+    let (mine, result) = (VectorPart::whole(Input), (rank == root).then_some(VectorPart::whole(Output)));
+    rabenseifner_among(&mut plan, (&Team::all(params), root), 0..size, mine, result);
+    plan.finish()
+}
+
+/// `rabenseifner` among a team, for blocks `all` of the vector, to its member `root`, which has `result`.
+fn rabenseifner_among(
+    plan: &mut Builder,
+    (team, root): (&Team, u32),
+    all: Range<u32>,
+    mine: VectorPart,
+    result: Option<VectorPart>,
+) {
+    let fold = Fold::new(team.size(), root);
+    let active = match fold.role(team.me) {
         Role::Active(active) => active,
         Role::Folded(partner) => {
-            plan.send(partner, Input.blocks(0, size));
-            return plan.finish();
+            plan.send(team.rank(partner), mine.at(&all));
+            return;
         }
     };
-    let vector = halving::fold_in(&mut plan, fold, params, size);
+    let vector = halving::fold_in(plan, fold, team, &all, mine);
     let Role::Active(top) = fold.role(root) else { unreachable!("the root was chosen") };
-    let ranges = fold.ranges(active, size);
+    let ranges = fold.ranges(active, all.clone());
     // The gather undoes the rounds, the last one first. A rank sends in the round whose bit parts it from the
     // root.
     let parting = (ranges.len() - 1).min((32 - (active ^ top).leading_zeros()) as usize);
     let held = &ranges[parting];
-    let result = if rank == root {
-        VectorPart { buffer: Output, first: 0 }
-    } else {
-        VectorPart::scratch(&mut plan, held)
-    };
-    halving::reduce_scatter(&mut plan, fold, active, size, vector, result);
+    let gathered = result.unwrap_or_else(|| VectorPart::scratch(plan, held));
+    halving::reduce_scatter(plan, (fold, team, active), &all, vector, gathered);
     for (round, hop) in fold.hops().enumerate().collect::<Vec<_>>().into_iter().rev() {
-        let partner = fold.rank(active ^ hop);
-        if round + 1 == parting && rank != root {
-            plan.send(partner, result.at(held));
+        let partner = team.rank(fold.rank(active ^ hop));
+        if round + 1 == parting && result.is_none() {
+            plan.send(partner, gathered.at(held));
             break;
         }
         let (low, high) = halving::halves(&ranges[round]);
         let theirs = if ranges[round + 1] == low { high } else { low };
-        plan.recv(partner, result.at(&theirs));
+        plan.recv(partner, gathered.at(&theirs));
     }
-    plan.finish()
 }

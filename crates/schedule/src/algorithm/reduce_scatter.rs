@@ -3,15 +3,18 @@
 //! write `Output` only after all of `Input` has been read.
 use super::Params;
 use super::halving::{self, Fold, Role, VectorPart};
+use super::team::{Nodes, Team};
 use crate::build::{Alias, Builder, Token};
 use crate::{
     Blocks,
-    BufferId::{Input, Output},
+    BufferId::{self, Input, Output},
     Schedule,
 };
 
 /// Rounds of `pairwise` that may be under way at once.
 const ROUNDS_AT_ONCE: usize = 2;
+/// Sums of `nodes` that may be under way at once.
+const SUMS_AT_ONCE: u32 = 4;
 
 fn builder(params: &Params) -> Builder {
     let plan = Builder::new(params.rank, params.size, params.size, 1);
@@ -99,17 +102,17 @@ pub fn pairwise(params: &Params) -> Schedule {
 pub fn halving(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = builder(params);
-    let fold = Fold::new(size, 0);
+    let (fold, team, all) = (Fold::new(size, 0), Team::all(params), 0..size);
     let owner = fold.owner(rank, size);
     match fold.role(rank) {
         Role::Folded(partner) => {
             plan.send(partner, Input.blocks(0, size));
         }
         Role::Active(active) => {
-            let vector = halving::fold_in(&mut plan, fold, params, size);
-            let held = fold.ranges(active, size).pop().expect("never empty");
+            let vector = halving::fold_in(&mut plan, fold, &team, &all, VectorPart::whole(Input));
+            let held = fold.ranges(active, all.clone()).pop().expect("never empty");
             let result = VectorPart::scratch(&mut plan, &held);
-            halving::reduce_scatter(&mut plan, fold, active, size, vector, result);
+            halving::reduce_scatter(&mut plan, (fold, &team, active), &all, vector, result);
             for block in held {
                 let from = result.at(&(block..block + 1));
                 if block == rank {
@@ -123,5 +126,81 @@ pub fn halving(params: &Params) -> Schedule {
     if owner != rank {
         plan.recv(owner, Output.block(0));
     }
+    plan.finish()
+}
+
+/// In each node one rank for each destination sums what its node has for it, and sends the sum there: a node
+/// sends one block to each rank elsewhere. Keeps the order if the nodes do (MPI_Reduce_scatter_block).
+pub fn nodes(params: &Params) -> Schedule {
+    sums_by_node(params, |plan| plan.scratch(Output, 0, SUMS_AT_ONCE), |number, _| number % SUMS_AT_ONCE)
+}
+
+/// `nodes` for blocks of any lengths (MPI_Reduce_scatter).
+pub fn nodes_unequal(params: &Params) -> Schedule {
+    sums_by_node(params, |plan| plan.scratch(Input, 0, params.size), |_, to| to)
+}
+
+fn sums_by_node(
+    params: &Params,
+    scratch: impl Fn(&mut Builder) -> BufferId,
+    slot: impl Fn(u32, u32) -> u32,
+) -> Schedule {
+    let &Params { rank, size, .. } = params;
+    let mut plan = builder(params);
+    let nodes = Nodes::of(params);
+    let (inboxes, sums) = ([(); 2].map(|()| scratch(&mut plan)), [(); 2].map(|()| scratch(&mut plan)));
+    let own_sum = plan.scratch(Output, 0, 1).block(0);
+    // Each rank sums for itself on its own node, after all others.
+    let by = |to: u32| nodes.local()[nodes.place_of(to) as usize % nodes.local().len()];
+    let next = nodes.members((nodes.here + 1) % nodes.count())[0];
+    let (last, first): (Vec<u32>, Vec<u32>) =
+        (0..size).map(|hop| (next + hop) % size).partition(|&to| nodes.node(to) == nodes.here);
+    let mut number = 0;
+    let mut mine = Input.block(rank);
+    for to in first.into_iter().chain(last) {
+        if by(to) != rank {
+            plan.send(by(to), Input.block(to));
+            continue;
+        }
+        let at = slot(number, to);
+        number += 1;
+        let operands = nodes.local().iter().enumerate().map(|(place, &from)| {
+            (from, if from == rank { Input.block(to) } else { inboxes[place % 2].block(at) })
+        });
+        let many = operands.len();
+        let mut sum = None;
+        for (place, (from, operand)) in operands.enumerate() {
+            if from != rank {
+                plan.recv(from, operand);
+            }
+            let into = if to == rank && place + 1 == many { own_sum } else { sums[place % 2].block(at) };
+            sum = Some(sum.map_or(operand, |sum| {
+                plan.reduce(sum, operand, into);
+                into
+            }));
+        }
+        let sum = sum.expect("a node has ranks");
+        if to == rank {
+            mine = sum;
+        } else {
+            plan.send(to, sum);
+        }
+    }
+    let inbox = plan.scratch(Output, 0, nodes.count());
+    let totals = plan.scratch(Output, 0, 2);
+    let mut total = None;
+    for node in 0..nodes.count() {
+        let part = if node == nodes.here { mine } else { inbox.block(node) };
+        if node != nodes.here {
+            let members = nodes.members(node);
+            plan.recv(members[nodes.place as usize % members.len()], part);
+        }
+        let into = if node + 1 == nodes.count() { Output.block(0) } else { totals.block(node % 2) };
+        total = Some(total.map_or(part, |total| {
+            plan.reduce(total, part, into);
+            into
+        }));
+    }
+    plan.copy(total.expect("there is a node"), Output.block(0));
     plan.finish()
 }

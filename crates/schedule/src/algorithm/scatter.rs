@@ -1,6 +1,7 @@
 //! MPI_Scatter, MPI_Scatterv: `Input` is n blocks and exists on the root only; `Output` is one block. In
 //! place (root only): the root's `Output` is its block of `Input`; its plan names only `Input`.
-use super::{Params, Tree, cyclic};
+use super::team::Nodes;
+use super::{Params, Piece, Tree, cyclic, runs};
 use crate::build::{Alias, Builder};
 use crate::{
     BufferId::{Input, Output},
@@ -55,5 +56,54 @@ pub fn binomial(params: &Params) -> Schedule {
         plan.send(params.absolute(child.at), held.blocks(child.at - tree.me, child.span));
     }
     plan.copy(held.block(0), Output.block(0));
+    plan.finish()
+}
+
+/// Down a binomial tree of the nodes' leaders, with the blocks of a subtree as one message, then in each node
+/// from its leader.
+pub fn nodes(params: &Params) -> Schedule {
+    let &Params { rank, root, .. } = params;
+    let mut plan = builder(params);
+    let nodes = Nodes::of(params);
+    let leader = nodes.leader(nodes.here, root);
+    if rank != leader {
+        plan.recv(leader, Output.block(0));
+        return plan.finish();
+    }
+    let (team, top) = (nodes.leaders_team(root), nodes.node(root));
+    let tree = team.tree(top);
+    if rank == root {
+        for child in tree.children().rev() {
+            let ranks = nodes.subtree(top, child.at, child.span);
+            let (to, pieces, many) = (team.at(top, child.at), runs(&ranks), ranks.len() as u32);
+            if let [piece] = &pieces[..] {
+                plan.send(to, Input.blocks(piece.first, piece.count));
+                continue;
+            }
+            let packed = plan.scratch(Input, 0, many);
+            for Piece { offset, first, count } in pieces {
+                plan.copy(Input.blocks(first, count), packed.blocks(offset, count));
+            }
+            plan.send(to, packed.blocks(0, many));
+        }
+        for other in nodes.others() {
+            plan.send(other, Input.block(other));
+        }
+        plan.copy(Input.block(rank), Output.block(0));
+        return plan.finish();
+    }
+    let all = nodes.subtree(top, tree.me, tree.span).len() as u32;
+    let held = if all > 1 { plan.scratch(Output, 0, all) } else { Output };
+    plan.recv(team.at(top, tree.parent.expect("only the root has none")), held.blocks(0, all));
+    let mut end = all;
+    for child in tree.children().rev() {
+        let many = nodes.subtree(top, child.at, child.span).len() as u32;
+        end -= many;
+        plan.send(team.at(top, child.at), held.blocks(end, many));
+    }
+    for other in nodes.others() {
+        plan.send(other, held.block(nodes.place_of(other)));
+    }
+    plan.copy(held.block(nodes.place), Output.block(0));
     plan.finish()
 }

@@ -1,6 +1,6 @@
 //! The table of all algorithms: names, constraints, growth.
 use super::*;
-use crate::Schedule;
+use crate::{NodeMap, Schedule};
 
 /// A collective operation of MPI; nonblocking and persistent forms are the same operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -31,24 +31,34 @@ pub enum Collective {
 pub enum Algorithm {
     BarrierDissemination,
     BarrierTree,
+    BarrierNodes,
     BcastBinomial,
     BcastScatterRing,
     BcastChain,
+    BcastNodes,
+    BcastNodesSplit,
     GatherLinear,
     GatherBinomial,
+    GatherNodes,
     GathervLinear,
     ScatterLinear,
     ScatterBinomial,
+    ScatterNodes,
     ScattervLinear,
     AllgatherBruck,
     AllgatherRing,
     AllgatherLinear,
+    AllgatherNodes,
+    AllgatherNodesSplit,
     AllgathervBruck,
     AllgathervRing,
     AllgathervLinear,
+    AllgathervNodes,
+    AllgathervNodesSplit,
     AlltoallBruck,
     AlltoallLinear,
     AlltoallPairwise,
+    AlltoallNodes,
     AlltoallvLinear,
     AlltoallvPairwise,
     AlltoallwLinear,
@@ -56,15 +66,21 @@ pub enum Algorithm {
     ReduceBinomial,
     ReduceRabenseifner,
     ReduceChain,
+    ReduceNodes,
+    ReduceNodesSplit,
     AllreduceDoubling,
     AllreduceRabenseifner,
     AllreduceRing,
+    AllreduceNodes,
+    AllreduceNodesSplit,
     ReduceScatterBlockLinear,
     ReduceScatterBlockPairwise,
     ReduceScatterBlockHalving,
+    ReduceScatterBlockNodes,
     ReduceScatterLinear,
     ReduceScatterPairwise,
     ReduceScatterHalving,
+    ReduceScatterNodes,
     ScanDoubling,
     ScanChain,
     ExscanDoubling,
@@ -89,7 +105,7 @@ pub enum Algorithm {
 /// How many steps the plans of all ranks have together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
-    /// At most n log n: can be simulated for a million ranks.
+    /// At most n log n (and n times the ranks of a node): can be simulated for a million ranks.
     Logarithmic,
     /// About n squared: each rank has about n steps.
     Linear,
@@ -106,6 +122,17 @@ pub enum Symmetry {
     Xor,
 }
 
+/// Whether contributions are combined in the order of ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Always.
+    Kept,
+    /// Where the ranks of each node are consecutive (`NodeMap::is_in_order`).
+    KeptInOrder,
+    /// Not: it is wrong for operators that are not commutative.
+    Lost,
+}
+
 /// Properties of an algorithm.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
@@ -115,8 +142,8 @@ pub struct Facts {
     pub collective: Collective,
     /// Its name in settings, such as `OUTBOARD_ALLREDUCE=ring`.
     pub name: &'static str,
-    /// Wrong for operators that are not commutative.
-    pub needs_commutative: bool,
+    /// For which operators it is right.
+    pub order: Order,
     /// For the two groups of an intercommunicator; otherwise for an intracommunicator.
     pub inter: bool,
     /// How its plans grow.
@@ -222,12 +249,24 @@ impl Algorithm {
         self.facts().name
     }
 
+    /// Whether it is right for operators that commute or do not, among ranks on these nodes.
+    pub fn is_right(self, commutative: bool, nodes: Option<&NodeMap>) -> bool {
+        commutative
+            || match self.facts().order {
+                Order::Kept => true,
+                Order::KeptInOrder => nodes.is_none_or(NodeMap::is_in_order),
+                Order::Lost => false,
+            }
+    }
+
     /// One rank's plan. Panics where `params` break the algorithm's constraints.
     pub fn plan(self, params: &Params) -> Schedule {
         let facts = self.facts();
         assert!(params.rank < params.size && params.root < params.size, "{self:?}: {params:?}");
         assert_eq!(params.first_group > 0, facts.inter, "{self:?}: {params:?}");
-        assert!(params.commutative || !facts.needs_commutative, "{self:?} needs a commutative operator");
+        let nodes = params.nodes.as_deref();
+        assert!(nodes.is_none_or(|nodes| nodes.ranks() == params.size), "{self:?}: {params:?}");
+        assert!(self.is_right(params.commutative, nodes), "{self:?}: {params:?}");
         (facts.plan)(params)
     }
 }
@@ -241,17 +280,7 @@ const fn row(
     plan: fn(&Params) -> Schedule,
     summary: &'static str,
 ) -> Facts {
-    Facts {
-        algorithm,
-        collective,
-        name,
-        needs_commutative: false,
-        inter: false,
-        growth,
-        symmetry,
-        summary,
-        plan,
-    }
+    Facts { algorithm, collective, name, order: Order::Kept, inter: false, growth, symmetry, summary, plan }
 }
 
 /// The algorithm of an intercommunicator.
@@ -267,7 +296,7 @@ const fn between(
 
 /// All algorithms, in the order of the enum.
 #[rustfmt::skip]
-pub static ALGORITHMS: [Facts; 55] = {
+pub static ALGORITHMS: [Facts; 71] = {
     use Algorithm as A;
     use Collective as C;
     use Growth::{Linear, Logarithmic};
@@ -275,24 +304,34 @@ pub static ALGORITHMS: [Facts; 55] = {
     [
         row(A::BarrierDissemination, C::Barrier, "dissemination", Logarithmic, Cyclic, barrier::dissemination, "all ranks in log2(n) rounds"),
         row(A::BarrierTree, C::Barrier, "tree", Logarithmic, None, barrier::tree, "up and down a binomial tree, fewest messages"),
+        row(A::BarrierNodes, C::Barrier, "nodes", Logarithmic, None, barrier::nodes, "up in each node, dissemination among nodes, down"),
         row(A::BcastBinomial, C::Bcast, "binomial", Logarithmic, None, bcast::binomial, "binomial tree"),
         row(A::BcastScatterRing, C::Bcast, "scatter-ring", Linear, None, bcast::scatter_ring, "binomial scatter, ring allgather"),
         row(A::BcastChain, C::Bcast, "chain", Logarithmic, None, bcast::chain, "streaming chain"),
+        row(A::BcastNodes, C::Bcast, "nodes", Logarithmic, None, bcast::nodes, "binomial tree of nodes, then one in each"),
+        row(A::BcastNodesSplit, C::Bcast, "nodes-split", Linear, None, bcast::nodes_split, "a share for each leader of a node, scatter and ring among nodes"),
         row(A::GatherLinear, C::Gather, "linear", Logarithmic, None, gather::linear, "all ranks to the root at once"),
         row(A::GatherBinomial, C::Gather, "binomial", Logarithmic, None, gather::binomial, "binomial tree"),
+        row(A::GatherNodes, C::Gather, "nodes", Logarithmic, None, gather::nodes, "in each node, then up a binomial tree of nodes"),
         row(A::GathervLinear, C::Gatherv, "linear", Logarithmic, None, gather::linear, "all ranks to the root at once"),
         row(A::ScatterLinear, C::Scatter, "linear", Logarithmic, None, scatter::linear, "the root to all ranks at once"),
         row(A::ScatterBinomial, C::Scatter, "binomial", Logarithmic, None, scatter::binomial, "binomial tree"),
+        row(A::ScatterNodes, C::Scatter, "nodes", Logarithmic, None, scatter::nodes, "down a binomial tree of nodes, then in each"),
         row(A::ScattervLinear, C::Scatterv, "linear", Logarithmic, None, scatter::linear, "the root to all ranks at once"),
         row(A::AllgatherBruck, C::Allgather, "bruck", Logarithmic, None, allgather::bruck, "log2(n) rounds of doubling ranges"),
         row(A::AllgatherRing, C::Allgather, "ring", Linear, Cyclic, allgather::ring, "streaming ring"),
         row(A::AllgatherLinear, C::Allgather, "linear", Linear, Cyclic, allgather::linear, "all ranks to all ranks at once"),
+        row(A::AllgatherNodes, C::Allgather, "nodes", Logarithmic, None, allgather::nodes, "in each node, bruck among nodes, down in each"),
+        row(A::AllgatherNodesSplit, C::Allgather, "nodes-split", Linear, None, allgather::nodes_split, "ring of nodes, by all leaders at once"),
         row(A::AllgathervBruck, C::Allgatherv, "bruck", Logarithmic, None, allgather::bruck, "log2(n) rounds of doubling ranges"),
         row(A::AllgathervRing, C::Allgatherv, "ring", Linear, Cyclic, allgather::ring, "streaming ring"),
         row(A::AllgathervLinear, C::Allgatherv, "linear", Linear, Cyclic, allgather::linear, "all ranks to all ranks at once"),
+        row(A::AllgathervNodes, C::Allgatherv, "nodes", Logarithmic, None, allgather::nodes, "in each node, bruck among nodes, down in each"),
+        row(A::AllgathervNodesSplit, C::Allgatherv, "nodes-split", Linear, None, allgather::nodes_split, "ring of nodes, by all leaders at once"),
         row(A::AlltoallBruck, C::Alltoall, "bruck", Linear, Cyclic, alltoall::bruck, "log2(n) rounds of n/2 blocks"),
         row(A::AlltoallLinear, C::Alltoall, "linear", Linear, Cyclic, alltoall::linear, "all ranks to all ranks at once"),
         row(A::AlltoallPairwise, C::Alltoall, "pairwise", Linear, Cyclic, alltoall::pairwise, "one partner a round"),
+        row(A::AlltoallNodes, C::Alltoall, "nodes", Linear, None, alltoall::nodes, "one message between each two nodes"),
         row(A::AlltoallvLinear, C::Alltoallv, "linear", Linear, Cyclic, alltoall::linear, "all ranks to all ranks at once"),
         row(A::AlltoallvPairwise, C::Alltoallv, "pairwise", Linear, Cyclic, alltoall::pairwise_unequal, "one partner a round"),
         row(A::AlltoallwLinear, C::Alltoallw, "linear", Linear, Cyclic, alltoall::linear, "all ranks to all ranks at once"),
@@ -300,15 +339,21 @@ pub static ALGORITHMS: [Facts; 55] = {
         row(A::ReduceBinomial, C::Reduce, "binomial", Logarithmic, None, reduce::binomial, "binomial tree of whole vectors"),
         row(A::ReduceRabenseifner, C::Reduce, "rabenseifner", Logarithmic, None, reduce::rabenseifner, "recursive halving, binomial gather"),
         row(A::ReduceChain, C::Reduce, "chain", Logarithmic, None, reduce::chain, "two streaming chains that meet at the root"),
+        Facts { order: Order::KeptInOrder, ..row(A::ReduceNodes, C::Reduce, "nodes", Logarithmic, None, reduce::nodes, "binomial tree in each node, then one of nodes") },
+        Facts { order: Order::KeptInOrder, ..row(A::ReduceNodesSplit, C::Reduce, "nodes-split", Logarithmic, None, reduce::nodes_split, "a share for each leader of a node, rabenseifner among nodes") },
         row(A::AllreduceDoubling, C::Allreduce, "doubling", Logarithmic, Xor, allreduce::doubling, "recursive doubling of whole vectors"),
         row(A::AllreduceRabenseifner, C::Allreduce, "rabenseifner", Logarithmic, Xor, allreduce::rabenseifner, "recursive halving, then doubling"),
-        Facts { needs_commutative: true, ..row(A::AllreduceRing, C::Allreduce, "ring", Linear, Cyclic, allreduce::ring, "streaming ring, twice around") },
+        Facts { order: Order::Lost, ..row(A::AllreduceRing, C::Allreduce, "ring", Linear, Cyclic, allreduce::ring, "streaming ring, twice around") },
+        Facts { order: Order::KeptInOrder, ..row(A::AllreduceNodes, C::Allreduce, "nodes", Logarithmic, None, allreduce::nodes, "up in each node, doubling among nodes, down") },
+        Facts { order: Order::KeptInOrder, ..row(A::AllreduceNodesSplit, C::Allreduce, "nodes-split", Logarithmic, None, allreduce::nodes_split, "a share for each leader of a node, rabenseifner among nodes") },
         row(A::ReduceScatterBlockLinear, C::ReduceScatterBlock, "linear", Linear, Cyclic, reduce_scatter::linear, "all ranks to all ranks at once"),
         row(A::ReduceScatterBlockPairwise, C::ReduceScatterBlock, "pairwise", Linear, Cyclic, reduce_scatter::pairwise, "one partner a round"),
         row(A::ReduceScatterBlockHalving, C::ReduceScatterBlock, "halving", Logarithmic, None, reduce_scatter::halving, "recursive halving, then delivery"),
+        Facts { order: Order::KeptInOrder, ..row(A::ReduceScatterBlockNodes, C::ReduceScatterBlock, "nodes", Linear, None, reduce_scatter::nodes, "a sum of each node for each rank") },
         row(A::ReduceScatterLinear, C::ReduceScatter, "linear", Linear, Cyclic, reduce_scatter::linear, "all ranks to all ranks at once"),
         row(A::ReduceScatterPairwise, C::ReduceScatter, "pairwise", Linear, Cyclic, reduce_scatter::pairwise, "one partner a round"),
         row(A::ReduceScatterHalving, C::ReduceScatter, "halving", Logarithmic, None, reduce_scatter::halving, "recursive halving, then delivery"),
+        Facts { order: Order::KeptInOrder, ..row(A::ReduceScatterNodes, C::ReduceScatter, "nodes", Linear, None, reduce_scatter::nodes_unequal, "a sum of each node for each rank") },
         row(A::ScanDoubling, C::Scan, "doubling", Logarithmic, None, scan::doubling, "recursive doubling"),
         row(A::ScanChain, C::Scan, "chain", Logarithmic, None, scan::chain, "streaming chain"),
         row(A::ExscanDoubling, C::Exscan, "doubling", Logarithmic, None, exscan::doubling, "recursive doubling"),
@@ -356,8 +401,9 @@ mod tests {
     fn logarithmic_algorithms_have_few_steps_and_no_rank_has_more_than_it_must() {
         for facts in ALGORITHMS.iter().filter(|f| f.growth == Growth::Logarithmic) {
             let size: u32 = 1 << 12;
-            let all: usize =
-                (0..size).map(|rank| facts.algorithm.plan(&Params::new(rank, size)).steps.len()).sum();
+            let nodes = Some(Arc::new(NodeMap::by_node(size, size / 4)));
+            let params = |rank| Params { nodes: nodes.clone(), ..Params::new(rank, size) };
+            let all: usize = (0..size).map(|rank| facts.algorithm.plan(&params(rank)).steps.len()).sum();
             assert!(all <= size as usize * 12 * 6, "{:?} has {all} steps", facts.algorithm);
         }
     }

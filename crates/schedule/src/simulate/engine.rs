@@ -1,18 +1,18 @@
 //! The events of a simulation: a step whose conditions are met, at the time of the last one. All its times
 //! are known when it starts, so there are no other events.
-use super::network::Network;
+use super::network::{Link, Network};
 use super::template::{Kind, Step, Template, Templates};
+use crate::NodeMap;
 use crate::random::{Mix, Random, mix};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::hash::BuildHasherDefault;
 
-/// A rank's processor and ports, and until when they are busy.
+/// A node's ports, and until when they are busy.
 #[derive(Clone, Copy, Default)]
-struct Rank {
-    processor: u64,
-    port_out: u64,
-    port_in: u64,
+struct Ports {
+    out: u64,
+    into: u64,
 }
 
 /// A step some of whose conditions are met.
@@ -30,7 +30,11 @@ struct Pending {
 pub struct Engine<'a> {
     templates: &'a Templates,
     network: &'a Network,
-    ranks: Vec<Rank>,
+    nodes: Option<&'a NodeMap>,
+    /// By rank: until when its processor is busy.
+    processors: Vec<u64>,
+    /// By node.
+    ports: Vec<Ports>,
     pending: HashMap<u64, Pending, BuildHasherDefault<Mix>>,
     /// Time, rank, step; the step `START` starts the rank.
     events: BinaryHeap<Reverse<(u64, u32, u32)>>,
@@ -40,7 +44,12 @@ pub struct Engine<'a> {
 const START: u32 = u32::MAX;
 
 impl<'a> Engine<'a> {
-    pub fn new(templates: &'a Templates, network: &'a Network, seed: u64) -> Engine<'a> {
+    pub fn new(
+        templates: &'a Templates,
+        nodes: Option<&'a NodeMap>,
+        network: &'a Network,
+        seed: u64,
+    ) -> Engine<'a> {
         let start = |rank: u32| match network.skew_ps {
             0 => 0,
             skew => Random(mix(seed) ^ u64::from(rank) << 32).below(skew),
@@ -49,7 +58,9 @@ impl<'a> Engine<'a> {
         Engine {
             templates,
             network,
-            ranks: vec![Rank::default(); ranks],
+            nodes,
+            processors: vec![0; ranks],
+            ports: vec![Ports::default(); nodes.map_or(ranks, |nodes| nodes.nodes() as usize)],
             pending: HashMap::default(),
             events: (0..ranks as u32).map(|rank| Reverse((start(rank), rank, START))).collect(),
             end: 0,
@@ -134,43 +145,69 @@ impl<'a> Engine<'a> {
         step.bytes.min(self.network.chunk_bytes)
     }
 
+    /// The rank at the other end of a message: one rank may stand for all.
+    fn peer(&self, rank: u32, step: &Step) -> u32 {
+        if self.templates.of.len() == 1 { 0 } else { self.templates.peers.absolute(rank, step.peer) }
+    }
+
+    fn node(&self, rank: u32) -> usize {
+        self.nodes.map_or(rank, |nodes| nodes.of(rank)) as usize
+    }
+
+    /// The link to a peer, and whether it is between nodes.
+    fn link(&self, rank: u32, peer: u32) -> (&'a Link, bool) {
+        let between = self.nodes.is_none_or(|nodes| nodes.of(rank) != nodes.of(peer));
+        (if between { &self.network.between } else { &self.network.within }, between)
+    }
+
     fn send(&mut self, rank: u32, number: u32, step: &Step, now: u64, last_byte: u64) {
-        let network = self.network;
-        let this = &mut self.ranks[rank as usize];
-        this.processor = this.processor.max(now) + network.overhead_ps;
-        let begin = this.processor.max(this.port_out);
-        this.port_out = begin + network.gap_ps.max(step.bytes * network.per_byte_ps);
-        let chunk_time = self.chunk(step) * network.per_byte_ps;
-        let last = (begin + step.bytes * network.per_byte_ps).max(last_byte + chunk_time);
-        let (peers, whole) = (self.templates.peers, self.templates.of.len() as u32);
-        // One rank may stand for all.
-        let peer = if whole == 1 { 0 } else { peers.absolute(rank, step.peer) };
-        let recv = self.template(peer).recv(peers.back(step.peer), step.edge);
-        let first_arrival = begin + chunk_time + network.latency_ps;
-        self.meet_from(peer, recv, first_arrival, last + network.latency_ps, Some(number));
+        let peer = self.peer(rank, step);
+        let (link, between) = self.link(rank, peer);
+        let now = if link.streams { now } else { now.max(last_byte) };
+        let processor = &mut self.processors[rank as usize];
+        *processor = (*processor).max(now) + link.overhead_ps;
+        let mut begin = *processor;
+        let (mut bytes_time, mut chunk_time) = (0, 0);
+        if between {
+            let chunk = if link.streams { self.chunk(step) } else { step.bytes };
+            (bytes_time, chunk_time) = (step.bytes * link.per_byte_ps, chunk * link.per_byte_ps);
+            let node = self.node(rank);
+            begin = begin.max(self.ports[node].out);
+            self.ports[node].out = begin + link.gap_ps.max(bytes_time);
+        }
+        let last = (begin + bytes_time).max(last_byte + chunk_time);
+        let recv = self.template(peer).recv(self.templates.peers.back(step.peer), step.edge);
+        let first_arrival = begin + chunk_time + link.latency_ps;
+        self.meet_from(peer, recv, first_arrival, last + link.latency_ps, Some(number));
     }
 
     fn recv(&mut self, rank: u32, number: u32, step: &Step, now: u64, last_byte: u64, send: u32) {
-        let network = self.network;
-        let this = &mut self.ranks[rank as usize];
-        let bytes_time = step.bytes * network.per_byte_ps;
-        let begin = this.port_in.max(last_byte - bytes_time);
-        this.port_in = begin + network.gap_ps.max(bytes_time);
-        let whole = begin + bytes_time;
-        let turn = this.processor.max(now);
-        this.processor = turn + network.overhead_ps;
-        let (first, done) = (turn + network.overhead_ps, whole.max(turn) + network.overhead_ps);
+        let peer = self.peer(rank, step);
+        let (link, between) = self.link(rank, peer);
+        let bytes_time = step.bytes * link.per_byte_ps;
+        let turn = self.processors[rank as usize].max(now);
+        let (first, done) = if between {
+            let node = self.node(rank);
+            let begin = self.ports[node].into.max(last_byte - bytes_time);
+            self.ports[node].into = begin + link.gap_ps.max(bytes_time);
+            self.processors[rank as usize] = turn + link.overhead_ps;
+            let done = (begin + bytes_time).max(turn) + link.overhead_ps;
+            (if link.streams { turn + link.overhead_ps } else { done }, done)
+        } else {
+            let chunk_time = self.chunk(step) * link.per_byte_ps;
+            let copied = turn + link.overhead_ps + bytes_time;
+            self.processors[rank as usize] = copied;
+            (turn + link.overhead_ps + chunk_time, copied.max(last_byte + chunk_time))
+        };
         self.finish(rank, number, first, done);
-        let peer =
-            if self.templates.of.len() == 1 { 0 } else { self.templates.peers.absolute(rank, step.peer) };
         self.finish(peer, send, done, done);
     }
 
     fn compute(&mut self, rank: u32, number: u32, step: &Step, now: u64, last_byte: u64, per_byte: u64) {
-        let this = &mut self.ranks[rank as usize];
-        let turn = this.processor.max(now);
-        this.processor = turn + step.bytes * per_byte;
-        let (whole, chunk_time) = (this.processor, self.chunk(step) * per_byte);
+        let turn = self.processors[rank as usize].max(now);
+        let whole = turn + step.bytes * per_byte;
+        self.processors[rank as usize] = whole;
+        let chunk_time = self.chunk(step) * per_byte;
         self.finish(rank, number, turn + chunk_time, whole.max(last_byte + chunk_time));
     }
 

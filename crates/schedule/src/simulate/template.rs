@@ -1,8 +1,9 @@
 //! Plans for the simulation: lengths in bytes, peers relative to the rank, kept once for all ranks that do
 //! the same.
 use crate::random::mix;
-use crate::{Action, Algorithm, Blocks, BufferId, Collective, Params, Partition, Schedule};
+use crate::{Action, Algorithm, Blocks, BufferId, Collective, NodeMap, Params, Partition, Schedule};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// How peers are numbered relative to a rank.
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +99,13 @@ pub struct Templates {
 
 impl Templates {
     /// The plans of the first `built` of `ranks` ranks.
-    pub fn new(algorithm: Algorithm, ranks: u32, bytes: u64, peers: Peers, built: u32) -> Templates {
+    pub fn new(
+        algorithm: Algorithm,
+        (ranks, nodes): (u32, Option<&Arc<NodeMap>>),
+        bytes: u64,
+        peers: Peers,
+        built: u32,
+    ) -> Templates {
         let mut templates = Templates {
             peers,
             all: Vec::new(),
@@ -111,8 +118,9 @@ impl Templates {
             scratch_bytes_max: 0,
         };
         let mut known: HashMap<u64, u32> = HashMap::new();
+        let nodes = nodes.cloned().unwrap_or_else(|| Arc::new(NodeMap::by_node(ranks, ranks)));
         for rank in 0..built {
-            let schedule = algorithm.plan(&Params::new(rank, ranks));
+            let schedule = algorithm.plan(&Params { nodes: Some(nodes.clone()), ..Params::new(rank, ranks) });
             let lengths = Lengths { schedule: &schedule, bytes, vector: is_vector(algorithm.collective()) };
             let steps = lengths.steps(peers);
             templates.count(&lengths, &steps);

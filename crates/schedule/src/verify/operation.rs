@@ -1,7 +1,8 @@
 //! The operation by its definition (MPI 5.0, chapter 6), and what schedules say they do.
 
-use crate::{Action, Algorithm, Blocks, BufferId, Collective, Neighbors, Params, Schedule};
+use crate::{Action, Algorithm, Blocks, BufferId, Collective, Neighbors, NodeMap, Params, Schedule};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// An operation that a set of schedules is to carry out.
 #[derive(Clone, Debug)]
@@ -29,13 +30,17 @@ pub struct Operation {
     /// neighbours. In the forms of alltoall with unequal blocks rank r sends `[7 * r + k]` to neighbour k.
     /// Otherwise empty.
     pub neighbors: Vec<Neighbors>,
+    /// Where the ranks are, as in `Params`.
+    pub nodes: Option<Arc<NodeMap>>,
 }
 
 impl Operation {
     /// The plans of all ranks by one algorithm.
     pub fn plans(&self, algorithm: Algorithm) -> Vec<Schedule> {
         let &Operation { size, root, in_place, commutative, first_group, .. } = self;
-        let params = |rank| Params { rank, size, root, in_place, commutative, first_group };
+        let nodes = &self.nodes;
+        let params =
+            |rank| Params { rank, size, root, in_place, commutative, first_group, nodes: nodes.clone() };
         (0..size).map(|rank| algorithm.plan(&params(rank))).collect()
     }
 

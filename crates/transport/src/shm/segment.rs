@@ -360,7 +360,7 @@ impl Segment {
     }
 
     /// The number of a process's host; one that no host has if there is no such process.
-    fn node_of(&self, peer: u32) -> u32 {
+    pub fn node_of(&self, peer: u32) -> u32 {
         self.peer(peer).map_or(u32::MAX, |peer| peer.node.load(Ordering::Relaxed))
     }
 

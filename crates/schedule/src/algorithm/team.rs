@@ -1,0 +1,158 @@
+//! Some ranks of a comm that exchange among themselves: all, those of a node, or a rank of each node.
+use super::{Params, Tree};
+use crate::nodes::NodeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The ranks, and which of them this one is.
+pub struct Team<'a> {
+    ranks: Ranks<'a>,
+    pub me: u32,
+}
+
+enum Ranks<'a> {
+    /// So many.
+    All(u32),
+    /// Those of a node.
+    Node(&'a [u32]),
+    /// The leader of each node.
+    Leaders(&'a Nodes, u32),
+    /// The rank at this place of each node.
+    Column(&'a Nodes, u32),
+}
+
+impl Team<'_> {
+    /// All ranks.
+    pub fn all(params: &Params) -> Team<'static> {
+        Team { ranks: Ranks::All(params.size), me: params.rank }
+    }
+
+    /// How many they are.
+    pub fn size(&self) -> u32 {
+        match self.ranks {
+            Ranks::All(size) => size,
+            Ranks::Node(ranks) => ranks.len() as u32,
+            Ranks::Leaders(nodes, _) | Ranks::Column(nodes, _) => nodes.count(),
+        }
+    }
+
+    /// The rank of a member.
+    pub fn rank(&self, member: u32) -> u32 {
+        match self.ranks {
+            Ranks::All(_) => member,
+            Ranks::Node(ranks) => ranks[member as usize],
+            Ranks::Leaders(nodes, top) => nodes.leader(member, top),
+            Ranks::Column(nodes, place) => nodes.members(member)[place as usize],
+        }
+    }
+
+    /// This rank's place in a binomial tree with this member at the top.
+    pub fn tree(&self, top: u32) -> Tree {
+        Tree::new((self.me + self.size() - top) % self.size(), self.size())
+    }
+
+    /// The rank at a place in such a tree.
+    pub fn at(&self, top: u32, place: u32) -> u32 {
+        self.rank((top + place) % self.size())
+    }
+}
+
+/// A rank and the nodes, as the algorithms over nodes see them.
+pub struct Nodes {
+    map: Arc<NodeMap>,
+    rank: u32,
+    /// This rank's node.
+    pub here: u32,
+    /// This rank's place among those of its node.
+    pub place: u32,
+}
+
+impl Nodes {
+    pub fn of(params: &Params) -> Nodes {
+        let map = params.nodes.clone().unwrap_or_else(|| Arc::new(NodeMap::one(params.size)));
+        let (here, place) = (map.of(params.rank), map.place(params.rank));
+        Nodes { map, rank: params.rank, here, place }
+    }
+
+    /// How many nodes there are.
+    pub fn count(&self) -> u32 {
+        self.map.nodes()
+    }
+
+    /// The node of a rank.
+    pub fn node(&self, rank: u32) -> u32 {
+        self.map.of(rank)
+    }
+
+    /// A rank's place among those of its node.
+    pub fn place_of(&self, rank: u32) -> u32 {
+        self.map.place(rank)
+    }
+
+    /// The ranks of a node.
+    pub fn members(&self, node: u32) -> &[u32] {
+        self.map.members(node)
+    }
+
+    /// The ranks of `count` nodes, cyclically from the one at `place` after `top` on, node by node.
+    pub fn subtree(&self, top: u32, place: u32, count: u32) -> Vec<u32> {
+        let nodes = (0..count).map(|at| (top + place + at) % self.count());
+        nodes.flat_map(|node| self.members(node).iter().copied()).collect()
+    }
+
+    /// The ranks of this node.
+    pub fn local(&self) -> &[u32] {
+        self.members(self.here)
+    }
+
+    /// The other ranks of this node.
+    pub fn others(&self) -> impl Iterator<Item = u32> {
+        self.local().iter().copied().filter(|&rank| rank != self.rank)
+    }
+
+    /// The ranks of this node as a team.
+    pub fn local_team(&self) -> Team<'_> {
+        Team { ranks: Ranks::Node(self.local()), me: self.place }
+    }
+
+    /// How many ranks each node can give to share the traffic between nodes.
+    pub fn leaders(&self) -> u32 {
+        self.map.members_min()
+    }
+
+    /// The blocks of a vector that the leaders of a node share, one for each node in a share.
+    pub fn split_blocks(&self) -> u32 {
+        self.leaders() * self.count()
+    }
+
+    /// The blocks of the leader at this place of each node.
+    pub fn share(&self, place: u32) -> Range<u32> {
+        place * self.count()..(place + 1) * self.count()
+    }
+
+    /// This node's leaders with their shares.
+    pub fn shares(&self) -> impl Iterator<Item = (u32, Range<u32>)> {
+        (0..self.leaders()).map(|place| (self.local()[place as usize], self.share(place)))
+    }
+
+    /// The rank that speaks for a node: `top` on its own node, elsewhere the first.
+    pub fn leader(&self, node: u32, top: u32) -> u32 {
+        if self.node(top) == node { top } else { self.members(node)[0] }
+    }
+
+    /// The leaders of all nodes, if this rank is one.
+    pub fn leaders_team(&self, top: u32) -> Team<'_> {
+        Team { ranks: Ranks::Leaders(self, top), me: self.here }
+    }
+
+    /// The ranks at this rank's place of each node, if that is less than `leaders`.
+    pub fn column(&self) -> Team<'_> {
+        Team { ranks: Ranks::Column(self, self.place), me: self.here }
+    }
+
+    /// The rank of `node` that exchanges with `other` for its node.
+    pub fn carrier(&self, node: u32, other: u32) -> u32 {
+        let members = self.members(node);
+        members[other as usize % members.len()]
+    }
+}
