@@ -1,5 +1,5 @@
-//! The program that the tests of `mpirun` start: does what its arguments say, one word after the other, as a rank without
-//! the rest of the library. `@R:WORD` is for rank R only.
+//! The program that the tests of `mpirun` start: it does what its arguments say, one word after the other,
+//! as a rank without the rest of the library. `@R:WORD` is for rank R only.
 
 use std::process::Command;
 use std::time::Duration;
@@ -41,13 +41,9 @@ fn main() {
             "abort" => job.expect("joined").abort(number()),
             "fail" => job.expect("joined").fail(number()),
             "exit" => std::process::exit(number()),
-            "signal" => {
-                let signal = rustix::process::Signal::from_named_raw(number()).expect("a signal");
-                rustix::process::kill_process(rustix::process::getpid(), signal).expect("our own process");
-                std::thread::sleep(Duration::from_secs(60));
-            }
+            "signal" => signal_myself(number()),
             "sleep" => std::thread::sleep(Duration::from_millis(number() as u64)),
-            // Another program, as a rank may start one.
+            // A program that the rank starts.
             "child" => {
                 let own = std::env::current_exe().expect("an executable");
                 let status = Command::new(own).args(value.split(',')).status().expect("a child");
@@ -78,7 +74,13 @@ fn main() {
     }
 }
 
-/// The pid of proxy 0, once it is there.
+fn signal_myself(number: i32) {
+    let signal = rustix::process::Signal::from_named_raw(number).expect("a signal");
+    rustix::process::kill_process(rustix::process::getpid(), signal).expect("our own process");
+    std::thread::sleep(Duration::from_secs(60));
+}
+
+/// The pid of proxy 0, once it has started.
 fn segment_proxy(segment: &transport::shm::Segment) -> u32 {
     loop {
         let pid = segment.proxy(0).pid.load(std::sync::atomic::Ordering::Acquire);

@@ -1,6 +1,6 @@
-//! The programs: `mpirun` (also installed as `mpiexec`), `outboard-proxy`, and `outboard` for looking at things.
+//! The programs: `mpirun` (also installed as `mpiexec`), `outboard-proxy`, and `outboard`.
 //!
-//! Each `src/bin/*.rs` is one call into here, so that tests and the generator of the man pages reach everything.
+//! Each `src/bin/*.rs` is one call of this library, so that tests and the man pages reach everything.
 //! Read next: `mpirun/mod.rs`.
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! `outboard-proxy`: a process that carries out collectives for the ranks of a job. `mpirun --proxies` starts it.
+//! `outboard-proxy`: a process that carries out collectives for the ranks of a job; started by
+//! `mpirun --proxies`.
 
 use executor::Config;
 use telemetry::Counter;
@@ -6,7 +7,7 @@ use telemetry::Counter;
 /// The program: serves until its ranks have gone, and returns the exit code.
 pub fn run() -> u8 {
     sys::child::name_myself("outboard-proxy");
-    // Ctrl-C is for mpirun, which ends the ranks first and us when they need us no more.
+    // Ctrl-C is for mpirun: it ends the ranks first, and the proxies when no rank needs them.
     sys::signal::ignore(libc::SIGINT);
     let membership = match boot::join_proxy() {
         Ok(membership) => membership,

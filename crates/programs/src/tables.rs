@@ -1,4 +1,4 @@
-//! Where the tuning tables of machines lie, and the one of this machine. `mpirun` reads it and `outboard tune` writes it.
+//! Where tuning tables lie, and the table of this machine: `mpirun` reads it, `outboard tune` writes it.
 
 use std::fs;
 use std::io::Read;
@@ -11,17 +11,17 @@ const SYSTEM: &str = "/var/cache/outboard/tuning";
 /// A longer file is no table.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// What a job begins with.
+/// The tuning with which a job begins.
 #[derive(Debug, Default)]
 pub struct Found {
     pub tuning: Tuning,
-    /// The table that says so.
+    /// The table that it is from.
     pub path: Option<PathBuf>,
-    /// What was wrong with a table that was not asked for by name, and so is left out.
+    /// What was wrong with a table that was ignored, since no setting names it.
     pub complaint: Option<String>,
 }
 
-/// The folder of what can be made again: $XDG_CACHE_HOME/outboard or ~/.cache/outboard.
+/// The folder of the cache: $XDG_CACHE_HOME/outboard or ~/.cache/outboard.
 pub fn cache_folder() -> Option<PathBuf> {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
     let base =
@@ -49,7 +49,7 @@ pub fn find(setting: &str) -> Result<Found, String> {
 
 /// The first table of this machine in these folders.
 fn find_in(folders: &[PathBuf]) -> Found {
-    // Who has no tables asks nothing of the machine.
+    // Without tables, the machine's name is not needed.
     let mut folders = folders.iter().filter(|folder| folder.is_dir()).peekable();
     if folders.peek().is_none() {
         return Found::default();
@@ -57,7 +57,7 @@ fn find_in(folders: &[PathBuf]) -> Found {
     let machine = Machine::this();
     for path in folders.map(|folder| folder.join(machine.file_name())).filter(|path| path.exists()) {
         match read(&path) {
-            // Another machine's with the same name: as good as none.
+            // A table of another machine with the same file name does not count.
             Ok(table) if table.machine != machine => continue,
             Ok(table) => return Found { tuning: table.tuning(), path: Some(path), complaint: None },
             Err(sentence) => return Found { complaint: Some(sentence), ..Found::default() },
@@ -68,7 +68,7 @@ fn find_in(folders: &[PathBuf]) -> Found {
 
 fn read(path: &Path) -> Result<Table, String> {
     let shown = path.display();
-    // A pipe would be waited for.
+    // Reading a pipe would wait.
     let is_file = fs::metadata(path)
         .map_err(|error| format!("cannot read the tuning table {shown}: {error}"))?
         .is_file();
@@ -81,7 +81,7 @@ fn read(path: &Path) -> Result<Table, String> {
     Table::parse(&bytes, &shown.to_string()).map_err(|error| error.message.clone())
 }
 
-/// Writes a table; the file is there whole or not at all.
+/// Writes a table. The file appears whole or not at all.
 pub fn write(folder: &Path, table: &Table) -> Result<PathBuf, String> {
     let path = folder.join(table.machine.file_name());
     let aside = path.with_extension(format!("{}", std::process::id()));
@@ -114,7 +114,7 @@ mod tests {
         let other = Table { machine: Machine { kernel: "0.1".into(), ..table.machine.clone() }, ..table };
         fs::write(&path, other.text()).unwrap();
         assert!(find_in(&folders).path.is_none());
-        // What is broken is left out with a sentence, and refused where it was asked for.
+        // A broken table is ignored with a warning, and refused where a setting names it.
         fs::write(&path, "boom").unwrap();
         let found = find_in(&folders);
         assert!(found.path.is_none() && found.complaint.unwrap().contains("line 1"));

@@ -23,7 +23,7 @@ fn rank() -> String {
     folder.join("rank").to_str().unwrap().to_string()
 }
 
-/// Runs `mpirun` with the words of `line`, in which RANK stands for the test program; words after `script` are one.
+/// Runs `mpirun` with the words of `line`. RANK stands for the test program; words after `script` are one.
 fn run(line: &str, script: Option<&str>) -> (Output, String, String) {
     let words = line.split_whitespace().map(|word| if word == "RANK" { rank() } else { word.to_string() });
     let output = mpirun().args(words).args(script).output().unwrap();
@@ -290,7 +290,7 @@ fn nothing_survives_mpirun_killed_or_ended() {
         .unwrap();
     eventually("the daemon", || someone_has(&format!("sleep\0{number}")));
     let guardian = guardian_of(child.id());
-    // It is no member of the job, though it has the pid of its launcher from somewhere, as one in another container may.
+    // It is no member of the job, though it has the launcher's pid, as a process of another container may.
     let stranger = format!("8{number}");
     let mut other = Command::new("sleep");
     let mut other =

@@ -1,4 +1,4 @@
-//! `outboard info --fabric`: libfabric, what it offers on this host, and what a job on several hosts would take.
+//! `outboard info --fabric`: libfabric, what it offers on this host, and what a job on several hosts uses.
 
 use fabric::{Library, Provider, RULE, choose, offers};
 use serde_json::{Value, json};
@@ -20,8 +20,8 @@ struct Offer {
     is_chosen: bool,
 }
 
-/// Asks libfabric; `host` is the address by which a launcher would name this host. Errors: there is no libfabric, or
-/// nothing in it suits; that is what the hosts of a job would say.
+/// Asks libfabric; `host` is the address by which a launcher would name this host. Errors: there is no
+/// libfabric, or nothing in it suits; the hosts of a job would say the same.
 pub fn find(host: Option<IpAddr>) -> Result<Found, String> {
     let settings = settings::load().map_err(|error| error.to_string())?;
     let wanted = settings.fabric_provider.as_deref();

@@ -1,4 +1,4 @@
-//! `outboard info`: version, paths, machine, settings, and which MPI functions have a body.
+//! `outboard info`: version, paths, machine, settings, and the MPI functions that are implemented.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -8,35 +8,35 @@ use serde_json::{Value, json};
 use settings::{Setting, TABLE};
 use tuning::{Source, VECTOR_COPIES};
 
-/// `MPI_Name 0|1` per line: all functions of the standard ABI, and whether they have a body. Made by the generator of `abi`.
+/// `MPI_Name 0|1` per line: the functions of the standard ABI, and whether they are implemented. Generated.
 const FUNCTIONS: &str = include_str!("../../../abi/src/generated/functions.txt");
 
-/// Print version, paths, settings, and which MPI functions there are.
+/// Print version, paths, machine, settings and MPI functions.
 #[derive(Args)]
 pub struct Info {
     /// Only the settings, with their values, defaults, and what they are for.
     #[arg(long)]
     settings: bool,
-    /// Only the MPI functions, and whether they have a body yet.
+    /// Only the MPI functions, and whether they are implemented.
     #[arg(long)]
     functions: bool,
-    /// Only what is chosen by measurement: each value, and where it comes from.
+    /// Only the values that are chosen by measurement, each with its source.
     #[arg(long)]
     tuning: bool,
-    /// Only the network of jobs on several hosts: what libfabric offers here, the rule, and the choice. Exit code 1
-    /// if there is none.
+    /// Only the network of jobs on several hosts: what libfabric offers here, the rule, and the choice. Exit
+    /// code 1 if there is none.
     #[arg(long)]
     fabric: bool,
     /// With --fabric: the address by which a launcher would name this host.
     #[arg(long, value_name = "IP", requires = "fabric")]
     address: Option<std::net::IpAddr>,
-    /// As JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
 impl Info {
-    /// What is to be printed.
+    /// The text to print.
     pub fn run(&self) -> Result<String, String> {
         let all = !self.settings && !self.functions && !self.tuning && !self.fabric;
         let network = self.fabric.then(|| super::fabric::find(self.address)).transpose()?;
@@ -110,7 +110,7 @@ struct Tuned {
     doc: &'static str,
 }
 
-/// What a job that is started here begins with.
+/// The tuning of a job that starts on this machine now.
 fn tuned() -> Result<Vec<Tuned>, String> {
     let settings = settings::load().map_err(|error| error.to_string())?;
     let found = crate::tables::find(&settings.tuning)?;
@@ -167,7 +167,7 @@ fn facts() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The value that holds here, with its default where it differs.
+/// The value in this environment, with the default if that differs.
 fn value_of(row: &Setting) -> String {
     let default = if row.default.is_empty() { "(not set)" } else { row.default };
     match settings::given(row).filter(|value| !value.is_empty()) {

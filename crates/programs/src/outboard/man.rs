@@ -47,10 +47,10 @@ fn environment() -> String {
     text
 }
 
-/// Text that roff prints as it is.
+/// The text, escaped so that roff prints it unchanged.
 fn escaped(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
-    // A line that begins with a stop or a quote would be a command.
+    // A line that begins with a full stop or a quote would be a command of roff.
     if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }
 }
 

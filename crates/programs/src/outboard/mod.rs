@@ -1,4 +1,4 @@
-//! `outboard`: looks at the library, at running jobs, at how collectives are planned, and at how fast it all is.
+//! `outboard`: shows settings, running jobs and schedules, and measures performance.
 
 mod bench;
 mod fabric;
@@ -13,7 +13,7 @@ use std::io::Write;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-/// Look at Outboard: the library, running jobs, how collectives are planned, and how fast it is.
+/// Show Outboard's settings, running jobs and schedules, and measure its performance.
 #[derive(Parser)]
 #[command(name = "outboard", version, arg_required_else_help = true, max_term_width = 110)]
 pub struct Arguments {
@@ -52,7 +52,7 @@ pub fn run(words: Vec<OsString>) -> u8 {
         Task::Man(man) => man.run(command()),
     };
     match text {
-        // A reader that has seen enough (`| head`) is no failure.
+        // A reader that closes the pipe (`| head`) is no failure.
         Ok(text) => std::io::stdout().write_all(text.as_bytes()).map_or(0, |()| 0),
         Err(sentence) => {
             eprintln!("outboard: {sentence}");

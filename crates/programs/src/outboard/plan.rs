@@ -1,4 +1,4 @@
-//! `outboard plan` and `outboard simulate`: what a rank does in a collective, and what it costs with many ranks.
+//! `outboard plan` and `outboard simulate`: a rank's schedule, and the time of a collective on many ranks.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -10,80 +10,83 @@ use schedule::{ALGORITHMS, Algorithm, Collective, Facts, Growth, NodeMap, Params
 use telemetry::Unit;
 use telemetry::summary::short;
 
-/// Print what one rank does in a collective, step by step, or what is chosen for it.
+/// Print one rank's schedule of a collective, or what is chosen for a size.
 #[derive(Args)]
 pub struct Plan {
     #[command(flatten)]
     which: Which,
-    /// List the algorithms instead.
+    /// List the algorithms.
     #[arg(long)]
     list: bool,
-    /// Ranks.
+    /// The number of ranks.
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 8)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     ranks: u32,
-    /// Nodes, among which the ranks are divided by node.
+    /// The number of nodes; neighbouring ranks share a node.
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     nodes: u32,
-    /// Deal the ranks out to the nodes one by one instead.
+    /// Place neighbouring ranks on different nodes, one after the other.
     #[arg(long)]
     round_robin: bool,
-    /// Whose plan.
+    /// The rank whose schedule is printed.
     #[arg(short, long, value_name = "RANK", default_value_t = 0)]
     rank: u32,
-    /// The root, where there is one.
+    /// The root of a rooted collective.
     #[arg(long, value_name = "RANK", default_value_t = 0)]
     root: u32,
-    /// Say instead what OUTBOARD_OFFLOAD=auto and the table of algorithms choose for so many bytes: of the vector, or of what one rank gives to one other.
+    /// Print what is chosen for this size: executor and algorithm. The size is that of the vector, or of the
+    /// block that one rank sends to one other.
     #[arg(short, long, value_name = "BYTES", requires = "collective")]
     bytes: Option<String>,
-    /// As with MPI_IN_PLACE.
+    /// Assume MPI_IN_PLACE.
     #[arg(long)]
     in_place: bool,
-    /// As with an operator that is not commutative.
+    /// Assume an operator that is not commutative.
     #[arg(long)]
     ordered: bool,
-    /// Print instead by which protocol a message between two ranks of a node goes, by its length.
+    /// Print the protocol of messages between two ranks of a node, by length.
     #[arg(long, conflicts_with_all = ["collective", "list", "bytes"])]
     p2p: bool,
 }
 
-/// Simulate collectives on many ranks, and print time and memory against the number of ranks.
+/// Simulate collectives, and print time and memory by the number of ranks.
 #[derive(Args)]
 pub struct Simulate {
     #[command(flatten)]
     which: Which,
-    /// Numbers of ranks, as 4,64,1000. Default: powers of ten as far as the algorithm allows.
+    /// The numbers of ranks, such as 4,64,1000. Default: powers of ten, as far as the algorithm allows.
     #[arg(short = 'n', long, value_name = "LIST")]
     ranks: Option<String>,
-    /// Bytes of the vector, or of what one rank gives to one other.
+    /// The bytes of the vector, or of the block that one rank sends to one other.
     #[arg(short, long, value_name = "BYTES", default_value = "8,64KiB")]
     bytes: String,
-    /// Numbers of nodes, as 2,100,10000: print instead the time of what is chosen for the ranks of so many nodes, beside what would be chosen without knowing the nodes.
+    /// The numbers of nodes, such as 2,100,10000. Prints the time of what is chosen for the ranks of so many
+    /// nodes, beside what is chosen without a map of the nodes.
     #[arg(long, value_name = "LIST", conflicts_with_all = ["ranks", "algorithm"])]
     nodes: Option<String>,
-    /// Ranks on each of these nodes.
+    /// The number of ranks on each of these nodes.
     #[arg(long, value_name = "COUNT", default_value_t = 8, requires = "nodes")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     per_node: u32,
-    /// Ranks start at random times before this, in microseconds.
+    /// Each rank starts at a random time before this, in microseconds.
     #[arg(long, value_name = "US", default_value_t = 0)]
     skew_us: u64,
-    /// Chooses those times.
+    /// The seed of those random times.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
 #[derive(Args)]
 struct Which {
-    /// The collective, as allreduce. Default: all.
+    /// The collective, such as allreduce. Default: all.
     collective: Option<String>,
-    /// One of its algorithms, as ring. Default: all.
+    /// One of its algorithms, such as ring. Default: all.
     algorithm: Option<String>,
 }
 
-/// A collective as settings (reduce_scatter), MPI (MPI_Reduce_scatter) and the tables (reduce-scatter) write it; whether it is the nonblocking one.
+/// A collective as settings (reduce_scatter), MPI (MPI_Reduce_scatter) and the tables (reduce-scatter) write
+/// it, and whether it is the nonblocking one.
 fn collective(name: &str) -> Result<(Collective, bool), String> {
     let plain = |name: &str| name.to_lowercase().trim_start_matches("mpi_").replace('_', "-");
     let find = |wanted: &str| Collective::ALL.into_iter().find(|one| plain(one.name()) == wanted);
@@ -96,7 +99,7 @@ fn collective(name: &str) -> Result<(Collective, bool), String> {
 }
 
 impl Which {
-    /// The algorithms that are meant, at least one.
+    /// The algorithms that the arguments name, at least one.
     fn algorithms(&self) -> Result<Vec<&'static Facts>, String> {
         let Some(name) = &self.collective else {
             return Ok(ALGORITHMS.iter().filter(|facts| !facts.inter).collect());
@@ -164,7 +167,7 @@ impl Plan {
         (2..self.ranks).contains(&self.nodes).then(|| Arc::new(make(self.ranks, self.nodes)))
     }
 
-    /// What is chosen for a call of so many bytes, with proxies and without.
+    /// What is chosen for a call of this size, with proxies and without.
     fn choice(
         &self,
         (collective, nonblocking): (Collective, bool),
@@ -187,7 +190,7 @@ impl Plan {
             (true, false) => format!("the ranks, over slots; the first calls by {by}"),
             (false, _) => format!("the ranks, inside MPI calls, by {by}"),
         };
-        // What one rank sends, in the mean: that is what the executor compares, but for reductions and copies.
+        // The mean bytes that a rank sends. The executor compares these, plus reductions and copies.
         let network = Network::default();
         let report = (self.ranks <= RANKS_WEIGHED)
             .then(|| simulate(algorithm, self.ranks, bytes, map.as_ref(), &network, 1));
@@ -215,7 +218,7 @@ impl Plan {
     }
 }
 
-/// The protocols of messages, under the settings and the table of this machine.
+/// The protocols of messages, with the settings and the table of this machine.
 fn protocols() -> Result<String, String> {
     let settings = settings::load().map_err(|error| error.to_string())?;
     let tuning = boot::overruled(crate::tables::find(&settings.tuning)?.tuning, settings);
@@ -240,7 +243,7 @@ fn protocols() -> Result<String, String> {
 const NODES_MAX: u32 = 100_000;
 const STEPS_MAX: u64 = 30_000_000;
 
-/// More ranks are not simulated to know what one of them moves.
+/// The most ranks that are simulated to find what one of them sends.
 const RANKS_WEIGHED: u32 = 4096;
 
 impl Simulate {
@@ -258,7 +261,7 @@ impl Simulate {
             }
             return Ok(String::new());
         }
-        // A reader that has seen enough is no failure, but ends the work.
+        // A reader that closes the pipe is no failure, but ends the work.
         if writeln!(out, "{}", Report::HEADER).is_err() {
             return Ok(String::new());
         }

@@ -1,5 +1,5 @@
-//! `outboard top`: watches running jobs by their counters, which lie in each job's shared memory. The job is not asked
-//! and not slowed: nothing is written.
+//! `outboard top`: shows running jobs by the counters in their shared memory. It only reads, so it does not
+//! slow the job.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ use telemetry::summary::short;
 use telemetry::{Counter, Page, Unit};
 use transport::shm::{LocalRank, RankPage, Segment, State};
 
-/// Watch running jobs of this user: what every rank and proxy does. q ends it.
+/// Show this user's running jobs, a line for each rank and proxy. q ends it.
 #[derive(Args)]
 pub struct Top {
     /// Only the job of this mpirun, or of this program run alone.
@@ -32,20 +32,20 @@ pub struct Top {
     json: bool,
 }
 
-/// A running job that we can see.
+/// A running job of this user.
 struct Job {
     /// The pid of its `mpirun`, or of the program that runs alone.
     pid: u32,
     segment: Segment,
 }
 
-/// What the ranks and then the proxies of a job had done at one time, by the machine's monotonic clock.
+/// The counters of a job's ranks, then of its proxies, at one time of the machine's monotonic clock.
 struct Sample {
     at: u64,
     pages: Vec<Done>,
 }
 
-/// What a process has done since the job's start.
+/// The counters of a process since the job's start.
 struct Done {
     /// By counter.
     values: Vec<u64>,
@@ -54,7 +54,7 @@ struct Done {
 }
 
 impl Top {
-    /// Prints jobs once, or shows them until the user has seen enough.
+    /// Prints jobs once, or shows them until the user ends it.
     pub fn run(&self) -> Result<String, String> {
         if self.json {
             let jobs: Vec<Value> = self.jobs()?.iter().map(described).collect();
@@ -98,14 +98,14 @@ impl Top {
     }
 }
 
-/// The jobs whose memory some process of ours holds open.
+/// The jobs whose segment a process of this user holds open.
 fn find() -> Result<Vec<Job>, String> {
     let mut found: HashMap<(u64, u64), Job> = HashMap::new();
     let processes = std::fs::read_dir("/proc").map_err(|error| format!("cannot read /proc: {error}"))?;
     for process in processes.flatten() {
         let is_pid =
             process.file_name().to_str().is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
-        // Other users' processes refuse; processes end while we look.
+        // Processes of other users refuse this; processes may end meanwhile.
         let Some(descriptors) = is_pid.then(|| std::fs::read_dir(process.path().join("fd")).ok()).flatten()
         else {
             continue;
@@ -123,7 +123,7 @@ fn find() -> Result<Vec<Job>, String> {
     Ok(found.into_values().collect())
 }
 
-/// The job behind a descriptor, unless it is none or is known already; the key is the same for all its descriptors.
+/// The job behind a descriptor, if it is one and is not known yet. All descriptors of a job have one key.
 fn open(path: &PathBuf, known: &HashMap<(u64, u64), Job>) -> Option<((u64, u64), Segment)> {
     std::fs::read_link(path).ok().filter(|to| to.to_string_lossy().contains("memfd:outboard-job"))?;
     let facts = std::fs::metadata(path).ok()?;
@@ -195,6 +195,36 @@ const COLLECTIVES: &[Counter] = &[
     Counter::NeighborCalls,
 ];
 
+/// The line above a job's table.
+fn title(job: &Job, age: u64, is_rate: bool) -> String {
+    let what = if is_rate { "per second" } else { "since its start" };
+    let memory = job.segment.resident().map_or("?".into(), |bytes| short(bytes, Unit::Bytes));
+    format!(
+        "job {}: {} ranks, {} proxies, running for {}, shared memory {memory}; {what}:\n",
+        job.pid,
+        ranks(&job.segment).count(),
+        job.segment.shape().proxies,
+        short(age, Unit::Nanoseconds)
+    )
+}
+
+/// The names of the columns.
+const HEAD: [&str; COLUMNS] = [
+    "pid",
+    "state",
+    "cpu",
+    "sends",
+    "sent",
+    "received",
+    "colls",
+    "moved",
+    "offload",
+    "busy",
+    "wait",
+    "cpu%",
+    "waiting for",
+];
+
 /// A job as lines of text: per second since the `last` sample, else totals since its start.
 fn table(job: &Job, last: Option<&Sample>, now: &Sample) -> String {
     let shape = job.segment.shape();
@@ -212,7 +242,7 @@ fn table(job: &Job, last: Option<&Sample>, now: &Sample) -> String {
         }
     };
     let percent = |part: f64| format!("{:.0}%", 100.0 * part);
-    // Two shares of one whole. What is read beside a running clock, or counted for several threads, may be a little more than that.
+    // Counters move while they are read, and several threads may count, so a share may exceed the whole.
     let share = |page: usize, counter: Counter| {
         let before = last.map_or(0, |last| last.sum(page, &[counter]));
         (now.sum(page, &[counter]).saturating_sub(before) as f64 / whole).min(1.0)
@@ -222,31 +252,8 @@ fn table(job: &Job, last: Option<&Sample>, now: &Sample) -> String {
         let used = now.pages[page].cpu_ns.zip(before).map(|(now, before)| now.saturating_sub(before));
         used.map_or("-".into(), |used| percent(used as f64 / whole))
     };
-    let what = if last.is_some() { "per second" } else { "since its start" };
-    let memory = job.segment.resident().map_or("?".into(), |bytes| short(bytes, Unit::Bytes));
-    let mut text = format!(
-        "job {}: {} ranks, {} proxies, running for {}, shared memory {memory}; {what}:\n",
-        job.pid,
-        ranks(&job.segment).count(),
-        shape.proxies,
-        short(age, Unit::Nanoseconds)
-    );
-    let head = [
-        "pid",
-        "state",
-        "cpu",
-        "sends",
-        "sent",
-        "received",
-        "colls",
-        "moved",
-        "offload",
-        "busy",
-        "wait",
-        "cpu%",
-        "waiting for",
-    ];
-    line(&mut text, "", &head.map(String::from));
+    let mut text = title(job, age, last.is_some());
+    line(&mut text, "", &HEAD.map(String::from));
     for rank in ranks(&job.segment) {
         let (page, index) = (job.segment.rank(rank), rank.index());
         let waits = share(index, Counter::WaitNs);
@@ -285,7 +292,7 @@ fn table(job: &Job, last: Option<&Sample>, now: &Sample) -> String {
     text
 }
 
-/// The ranks that there are: those that `mpirun` started, and spawned ones.
+/// The existing ranks: those that `mpirun` started, and spawned ones.
 fn ranks(segment: &Segment) -> impl Iterator<Item = LocalRank> {
     let first = segment.members(0).count();
     segment.places().filter(move |rank| rank.index() < first || segment.rank(*rank).state() != State::Unborn)
@@ -359,13 +366,13 @@ impl Screen {
         let before = tcgetattr(std::io::stdin()).ok();
         if let Some(mut modes) = before.clone() {
             modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG);
-            // Without it q needs a return, nothing worse.
+            // If this fails, q needs a return.
             let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &modes);
         }
         Screen { before }
     }
 
-    /// Shows `text` for a second; false when the user has seen enough, or nobody reads us.
+    /// Shows `text` for a second. False: the user ended it, or nobody reads the output.
     fn show(&self, text: &str) -> bool {
         let mut out = std::io::stdout();
         let clear = if out.is_terminal() { "\x1b[H\x1b[2J" } else { "" };
@@ -419,7 +426,7 @@ mod tests {
         let sample = |at: u64| Sample { at, ..Sample::of(&job) };
         page.wait.begin(now - 4_000_000_000, "MPI_Recv");
         let waiting = sample(now);
-        // It ends, and its 4.5 s are counted, half a second later; a second later is the next look.
+        // The wait ends half a second later, which counts its 4.5 s; the next sample is a second later.
         page.wait.end(now + 500_000_000);
         page.counters.count(Counter::WaitNs, 4_500_000_000);
         page.counters.count(Counter::EagerMessagesSent, 7);

@@ -1,6 +1,8 @@
-//! `outboard tune`: measures on this machine which ways and thresholds are fast, and writes the table by which jobs choose (`tuning`).
+//! `outboard tune`: measures which protocols and thresholds are fast on this machine, and writes the table by
+//! which jobs choose (`tuning`).
 //!
-//! Both ways of each choice are forced in turns, with the programs of bench/ over the library beside us: so what is compared is what programs get.
+//! Both values of each choice are forced in turns, with the programs of bench/ over the installed library. So
+//! the comparison shows what programs get.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,22 +16,24 @@ use tuning::{
 use super::bench::{Measure, peers, rounds};
 use crate::{mpirun::cpus, tables};
 
-/// Measure which ways of moving bytes are fast here, and write the table by which jobs choose; takes less than a minute.
+/// Measure which protocols and thresholds are fast on this machine, and write the table by which jobs choose.
+/// Takes less than a minute.
 #[derive(Args)]
 pub struct Tune {
-    /// Write the table for all users of this machine (/var/cache/outboard/tuning), not only for this one (~/.cache/outboard/tuning).
+    /// Write the table for all users of this machine (/var/cache/outboard/tuning). Default: for this user
+    /// (~/.cache/outboard/tuning).
     #[arg(long)]
     system: bool,
-    /// Write nothing: measure what jobs choose by now beside both forced choices.
+    /// Write nothing. Measure what jobs choose now beside both forced choices.
     #[arg(long)]
     compare: bool,
-    /// How often each is measured, in turns. Default: 3, with --compare 9.
+    /// How often each choice is measured, in turns. Default: 3, with --compare 9.
     #[arg(long, value_name = "COUNT")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: Option<u32>,
 }
 
-/// Rounds of a table: it is made in half a minute.
+/// Rounds of a table, which takes half a minute.
 const ROUNDS: u32 = 3;
 /// Rounds of a comparison: with three, noise alone puts a third of the ratios beyond 1.05 (docs/tuning.md).
 const ROUNDS_COMPARED: u32 = 9;
@@ -58,7 +62,7 @@ const ALLTOALL: (&str, &str) = ("alltoall", "coll alltoall -m 16384:1048576 -i 5
 const ALLREDUCE: (&str, &str) = ("allreduce", "coll allreduce -m 16384:4194304 -i 500:100");
 
 impl Tune {
-    /// What is to be printed.
+    /// The text to print.
     pub fn run(self) -> Result<String, String> {
         let cache = tables::cache_folder().ok_or("neither XDG_CACHE_HOME nor HOME is set")?;
         let ourselves = || peers::ourselves(&cache);
@@ -94,7 +98,7 @@ impl Tune {
     }
 }
 
-/// The longest block that is not read, where reading is faster for so long ones.
+/// The longest block that is not read by the receiver, where reading is faster for longer blocks.
 fn bound(row: usize, read: Sizes) -> u64 {
     const MOST: u64 = 1 << 20;
     match read.below(MOST) {
@@ -103,7 +107,7 @@ fn bound(row: usize, read: Sizes) -> u64 {
     }
 }
 
-/// Two cpus of different cores at each distance that there is.
+/// Two cpus of different cores for each distance that exists on this machine.
 fn pairs() -> Result<Vec<(Distance, [usize; 2])>, String> {
     let cores = cpus::cores()?;
     let first = cores[0][0];
@@ -120,7 +124,7 @@ fn pairs() -> Result<Vec<(Distance, [usize; 2])>, String> {
     Ok(pairs)
 }
 
-/// Does something with what it starts on these cpus.
+/// Calls a function; the processes that it starts run on these cpus.
 fn on<T>(cpus: &[usize], what: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     let told = |error| format!("cannot run on cpus {cpus:?}: {error}");
     let before = sys::cpu::allowed().map_err(told)?;
@@ -130,7 +134,7 @@ fn on<T>(cpus: &[usize], what: impl FnOnce() -> Result<T, String>) -> Result<T, 
     done
 }
 
-/// The best round of each player, by measure and bytes, since others on the machine only take time; a greater one is slower.
+/// The best round of each player, by measure and bytes: other programs of the machine only add time.
 type Times = BTreeMap<(&'static str, u64), Vec<f64>>;
 
 fn measured(
@@ -174,7 +178,7 @@ fn faster(times: &Times, name: &str) -> Sizes {
     Sizes::of_bits(bits.fold(0, |all, ((_, bytes), _)| all | 1 << class_of(*bytes)))
 }
 
-/// What is chosen now beside both forced choices.
+/// The present choice beside both forced choices.
 fn compare(ourselves: &dyn Fn() -> Result<peers::Player, String>, rounds: u32) -> Result<String, String> {
     let measures = [LATENCY, BANDWIDTH, EXCHANGE, ALLTOALL, ALLREDUCE];
     let times = measured(ourselves, &[&[], CELLS, READ], &[], &measures, rounds)?;
@@ -201,7 +205,7 @@ fn compare(ourselves: &dyn Fn() -> Result<peers::Player, String>, rounds: u32) -
 mod tests {
     use super::*;
 
-    // Goal: what is measured becomes the table's values: either winner, ties, a run of lengths.
+    // Goal: measurements become the table's values, for both winners, ties, and several lengths.
     #[test]
     fn invented_times_become_values() {
         let mut times = Times::new();

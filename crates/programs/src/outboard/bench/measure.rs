@@ -10,7 +10,7 @@ pub struct Measure {
     pub name: String,
     #[serde(default)]
     pub sets: Vec<String>,
-    /// The program of bench/ and its arguments; or a whole command of the user's. Empty: only the limits are measured.
+    /// A program of bench/ and its arguments, or the user's command. Empty: only the limits are measured.
     #[serde(default)]
     pub run: String,
     #[serde(default = "two")]
@@ -23,19 +23,20 @@ pub struct Measure {
     /// By message size in bytes.
     #[serde(default)]
     pub goals: BTreeMap<String, f64>,
-    /// Bare loops (bench/limits.c) that do what no MPI can do in less, by what they are called; in the same unit.
+    /// Lower bounds for any MPI: loops of bench/limits.c, by name, in the same unit.
     #[serde(default)]
     pub limits: BTreeMap<String, String>,
-    /// Those of `limits` that are shown, but bind nobody: one copy needs memory that both processes have mapped, which a program's is not.
+    /// Those of `limits` that are shown only: they need memory that both processes have mapped, which a
+    /// program's memory is not.
     #[serde(default)]
     pub beside: Vec<String>,
-    /// Whether `run` is a command of the user's.
+    /// Whether `run` is a command of the user.
     #[serde(skip)]
     pub own: bool,
 }
 
 impl Measure {
-    /// A measure of two ranks that no set has.
+    /// A measure of two ranks that is in no set.
     pub fn of(name: &str, run: &str) -> Measure {
         Measure {
             name: name.into(),
@@ -52,7 +53,7 @@ impl Measure {
         }
     }
 
-    /// The names of the limits as headings; brackets say that one binds nobody.
+    /// The names of the limits as headings, in brackets if a limit is only shown.
     pub fn limit_names(&self) -> impl Iterator<Item = String> {
         self.limits
             .keys()
@@ -60,7 +61,7 @@ impl Measure {
     }
 }
 
-/// The column of a run's whole time.
+/// The column of a run's wall time.
 pub const WALL: &str = "wall_ms";
 
 fn two() -> u32 {

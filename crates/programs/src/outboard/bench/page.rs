@@ -7,7 +7,8 @@ use plotters::prelude::*;
 use super::report::{LEGEND, conditions, number, paired, sum, summary};
 use super::rounds::{Row, Table};
 
-/// The colours of a plot are stand-ins, which the style gives the theme's: ours strong, peers weaker, limits dashed in one grey.
+/// The colours of a plot are placeholders; the style replaces them by the theme's: Outboard strong, peers
+/// weaker, limits dashed in one grey.
 const STYLE: &str = ":root{color-scheme:light dark;--ink:#1d1d1f;--paper:#fff;--weak:#6b6b70;--rule:#ddd;--box:#f3f3f5;--ours:#0b57d0;--a:#d9822b;\
 --b:#3d9a60;--c:#a05cb0;--limit:#8a8a90;--met:#17692f;--miss:#b3261e}\
 @media(prefers-color-scheme:dark){:root{--ink:#e8e8ea;--paper:#16171a;--weak:#a0a0a8;--rule:#3a3b40;--box:#222328;--ours:#6aa5ff;--a:#e0a060;--b:#6fc08c;\
@@ -23,12 +24,12 @@ code{overflow-wrap:anywhere}pre{background:var(--box);padding:.7em;overflow:auto
 svg [stroke='#000000']{stroke:var(--ink)}svg [stroke='#0000F0']{stroke:var(--ours);stroke-width:4}svg [stroke='#0000F1']{stroke:var(--a)}\
 svg [stroke='#0000F2']{stroke:var(--b)}svg [stroke='#0000F3']{stroke:var(--c)}svg [stroke='#0000F4']{stroke:var(--limit);stroke-dasharray:7 5}";
 
-/// The stand-ins of our line and the peers'.
+/// The placeholders of Outboard's line and of the peers' lines.
 const PLAYERS: [RGBColor; 4] =
     [RGBColor(0, 0, 0xf0), RGBColor(0, 0, 0xf1), RGBColor(0, 0, 0xf2), RGBColor(0, 0, 0xf3)];
 /// Their classes in the legend.
 const CLASSES: [&str; 4] = ["ours", "a", "b", "c"];
-/// That of the limits.
+/// The placeholder of the limits.
 const LIMIT: RGBColor = RGBColor(0, 0, 0xf4);
 
 /// The page as HTML.
@@ -77,7 +78,7 @@ fn better(rows: &[Row]) -> &'static str {
     if rows[0].measure.higher { "higher" } else { "lower" }
 }
 
-/// What the lines are, outside the plots.
+/// The legend, outside the plots.
 fn legend(table: &Table, rows: &[Row]) -> String {
     let players = table.players.iter().enumerate().map(|(at, (name, _))| {
         format!("<span class={}>{}</span>", CLASSES[at % CLASSES.len()], escaped(name))
@@ -147,17 +148,17 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// A line of a plot: its stand-in colour and its points.
+/// A line of a plot: its placeholder colour and its points.
 type Line = (RGBColor, Vec<(f64, f64)>);
 
-/// Medians against message sizes, a line for each MPI and each limit.
+/// Medians by message size, a line for each MPI and each limit.
 fn medians(table: &Table, rows: &[Row]) -> Result<String, String> {
     let points = |values: &dyn Fn(&Row) -> Option<f64>| -> Vec<(f64, f64)> {
         rows.iter().filter_map(|row| Some((row.bytes as f64, values(row)?))).collect()
     };
     let limits =
         (0..rows[0].limits.len()).map(|at| (LIMIT, points(&|row| Some(summary(&row.limits[at])?.median))));
-    // Ours last, above the others.
+    // Outboard last, above the others.
     let players = (0..table.players.len())
         .rev()
         .map(|at| (PLAYERS[at % PLAYERS.len()], points(&|row| Some(summary(&row.values[at])?.median))));
@@ -169,7 +170,7 @@ fn medians(table: &Table, rows: &[Row]) -> Result<String, String> {
     )
 }
 
-/// How many times as good as each peer we are.
+/// Outboard's ratio to each peer; more is better.
 fn speed_up(table: &Table, rows: &[Row]) -> Result<String, String> {
     let times = |row: &Row, at: usize| {
         let ratio = paired(&row.values[at], &row.values[0])?.median;
@@ -235,6 +236,6 @@ fn plot(name: &str, unit: &str, lines: &[Line]) -> Result<String, String> {
         Ok(())
     };
     draw().map_err(|error| format!("cannot plot {name}: {error}"))?;
-    // Sizes in the head would hold against the page's width.
+    // A size in the head would override the page's width.
     Ok(svg.replacen("width=\"440\" height=\"320\" ", "", 1))
 }

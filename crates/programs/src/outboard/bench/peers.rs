@@ -1,4 +1,4 @@
-//! Whom we measure: ourselves, and other MPIs from their wheels on PyPI.
+//! The MPIs that are measured: Outboard, and others from their wheels on PyPI.
 
 use clap::ValueEnum;
 use std::path::{Path, PathBuf};
@@ -12,11 +12,11 @@ pub enum Peer {
     Impi,
 }
 
-/// An MPI that takes part.
+/// An MPI that is measured.
 pub struct Player {
-    /// Its name, as `--vs` has it; ours is "outboard".
+    /// Its name, as in `--vs`, or "outboard".
     pub name: String,
-    /// Its version, as its wheel or we say.
+    /// The version of its wheel, or of this program.
     pub version: String,
     /// Its launcher and the launcher's arguments before `-n`.
     pub launch: Vec<String>,
@@ -65,7 +65,7 @@ pub fn prepare(peer: Peer, cache: &Path) -> Result<Player, String> {
     let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let environment = match peer {
         Peer::Mpich => Vec::new(),
-        // As root, as in a container, Open MPI asks twice whether one means it; more ranks than cores must be allowed.
+        // For root, Open MPI wants two variables. It also must be told to allow more ranks than cores.
         Peer::Openmpi => vec![
             variable("OMPI_ALLOW_RUN_AS_ROOT", "1"),
             variable("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
@@ -79,7 +79,8 @@ pub fn prepare(peer: Peer, cache: &Path) -> Result<Player, String> {
     Ok(Player { name: name.into(), version, launch, environment, libraries: root.join("lib"), programs })
 }
 
-/// Installs the newest version of a wheel, or the newest that can be: one that came out lately may ask for another that has not.
+/// Installs the newest version of a wheel that can be installed: the newest of all may need another wheel
+/// that is not published yet.
 fn install(python: &Path, wheel: &str) -> Result<(), String> {
     let pip = || {
         let mut command = Command::new(python);
@@ -100,10 +101,10 @@ fn install(python: &Path, wheel: &str) -> Result<(), String> {
     Err(reason)
 }
 
-/// Versions before the newest that are tried.
+/// How many older versions are tried.
 const VERSIONS_TRIED: usize = 5;
 
-/// What `pip index versions` lists, the newest first.
+/// The versions that `pip index versions` lists, the newest first.
 fn versions(listed: &str) -> Vec<&str> {
     let line = listed.lines().find_map(|line| line.trim().strip_prefix("Available versions:"));
     line.into_iter()
@@ -126,7 +127,7 @@ fn build(mpicc: &Path, to: &Path, environment: &[(String, String)]) -> Result<()
     )
 }
 
-/// The sources of the benchmarks, which are installed with us.
+/// The sources of the benchmarks, which are installed beside this program.
 fn sources() -> Result<PathBuf, String> {
     let exe = std::env::current_exe().map_err(|error| format!("cannot tell where I am: {error}"))?;
     let installed = exe.parent().and_then(Path::parent).map(|root| root.join("share/outboard/bench"));
@@ -135,7 +136,7 @@ fn sources() -> Result<PathBuf, String> {
     })
 }
 
-/// Runs a command whose output matters only if it fails.
+/// Runs a command; its output is shown only if it fails.
 fn quiet(command: &mut Command) -> Result<(), String> {
     let said = format!("{command:?}");
     let out = command.stdin(Stdio::null()).output().map_err(|error| format!("{said}: {error}"))?;

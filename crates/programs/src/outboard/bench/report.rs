@@ -1,4 +1,6 @@
-//! What came of it: medians, spreads, ratios and goals; as a table for the terminal and as JSON. The page is in `page.rs`.
+//! The results: medians, spreads, ratios and goals, as a table for the terminal and as JSON.
+//!
+//! Read next: `page.rs` (the same as a page).
 
 use std::fmt::Write;
 
@@ -7,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::measure::{Measure, WALL, measures};
 use super::rounds::{Conditions, Row, Table};
 
-/// Middle value, and how far apart the values lie, relative to it.
+/// Median and spread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     pub median: f64,
@@ -15,7 +17,7 @@ pub struct Summary {
     pub spread: f64,
 }
 
-/// Nothing where a round has no value: what failed once has failed.
+/// None if a round has no value: a run that failed once counts as failed.
 pub fn summary(values: &[Option<f64>]) -> Option<Summary> {
     let mut sorted = values.iter().copied().collect::<Option<Vec<f64>>>()?;
     sorted.sort_by(f64::total_cmp);
@@ -25,14 +27,14 @@ pub fn summary(values: &[Option<f64>]) -> Option<Summary> {
     Some(Summary { median, spread: (greatest - least) / median })
 }
 
-/// Round by round, one value over another of the same round: a machine that is slow for a while is slow for both.
+/// The ratios of two values of the same round: a machine that is slow for a while is slow for both.
 pub fn paired(above: &[Option<f64>], below: &[Option<f64>]) -> Option<Summary> {
     let ratios: Vec<_> = above.iter().zip(below).map(|(a, b)| Some((*a)? / (*b)?)).collect();
     summary(&ratios)
 }
 
 impl Row {
-    /// The peer against which we look worst, and our values over its values.
+    /// The peer with the worst ratio for Outboard, and Outboard's values over its values.
     fn hardest(&self) -> Option<(usize, Summary)> {
         let ratios =
             (1..self.values.len()).filter_map(|at| Some((at, paired(&self.values[0], &self.values[at])?)));
@@ -42,7 +44,7 @@ impl Row {
         ratios.reduce(|hardest, next| if worse(next.1, hardest.1) { next } else { hardest })
     }
 
-    /// Ours over the best peer's.
+    /// Outboard's median over the best peer's.
     pub fn ratio(&self) -> Option<Summary> {
         Some(self.hardest()?.1)
     }
@@ -53,7 +55,7 @@ impl Row {
         limits.filter_map(|(name, values)| (!self.measure.beside.contains(name)).then_some(values))
     }
 
-    /// How much of the best limit we reach: 1 is all of it.
+    /// How much of the best limit Outboard reaches; 1 is all of it.
     pub fn reached(&self) -> Option<f64> {
         let part = |limit: &Vec<Option<f64>>| {
             let (ours, limit) = (&self.values[0][..], &limit[..]);
@@ -71,14 +73,14 @@ impl Row {
         Some(if self.measure.higher { ratio >= goal } else { ratio <= goal })
     }
 
-    /// Whether the goal is met; nothing where there is none, or nobody to compare with, or nothing is judged. We miss it where we failed.
+    /// Whether the goal is met; a failed run misses it. None: no goal, no peer, or nothing is judged.
     pub fn is_met(&self) -> Option<bool> {
         self.values[1..].iter().find_map(|values| summary(values)).filter(|_| self.judged)?;
         self.ratio().map_or(self.goal().map(|_| false), |ratio| self.meets(ratio.median))
     }
 
-    /// The best limit over the best peer, where even that would miss the goal. What we or that peer are faster than, by a tenth at least,
-    /// is no limit.
+    /// The best limit over the best peer, if even that misses the goal. A limit that Outboard or that peer
+    /// beats by a tenth does not count.
     pub fn limit_in_the_way(&self) -> Option<f64> {
         let peer = &self.values[self.hardest()?.0];
         let ratios = self.binding().filter_map(|limit| Some(paired(limit, peer)?.median));
@@ -88,7 +90,7 @@ impl Row {
         (is_limit && self.is_met() == Some(false) && self.meets(best) == Some(false)).then_some(best)
     }
 
-    /// The goal and what became of it, in words.
+    /// The goal and whether it is met, in words.
     pub fn verdict(&self) -> String {
         let (Some(goal), Some(met)) = (self.goal(), self.is_met()) else {
             return String::new();
@@ -104,7 +106,7 @@ impl Row {
     }
 }
 
-/// As few digits as tell values apart.
+/// A number with three or so significant digits.
 pub fn number(value: f64) -> String {
     match value.abs() {
         v if v >= 1000.0 => format!("{value:.0}"),
@@ -162,7 +164,7 @@ pub fn text(table: &Table) -> String {
     text
 }
 
-/// How many goals are met.
+/// The number of goals that are met.
 pub fn sum(table: &Table) -> Option<String> {
     let judged: Vec<&Row> = table.rows.iter().filter(|row| row.is_met().is_some()).collect();
     let met = judged.iter().filter(|row| row.is_met() == Some(true)).count();
@@ -179,7 +181,8 @@ pub fn sum(table: &Table) -> Option<String> {
 pub fn json(table: &Table) -> String {
     let rows = table.rows.iter().map(|row| {
         let named = |(name, values): (&String, &Vec<Option<f64>>)| (name.clone(), json!(values));
-        let players: Map<_, _> = table.players.iter().map(|player| &player.0).zip(&row.values).map(named).collect();
+        let names = table.players.iter().map(|player| &player.0);
+        let players: Map<_, _> = names.zip(&row.values).map(named).collect();
         let limits: Map<_, _> = row.measure.limits.keys().zip(&row.limits).map(named).collect();
         json!({
             "measure": row.measure.name, "run": row.measure.run, "ranks": row.measure.ranks, "unit": row.measure.unit, "higher": row.measure.higher,
@@ -196,7 +199,7 @@ pub fn json(table: &Table) -> String {
     format!("{all:#}\n")
 }
 
-/// The table that `json` wrote; an error says what is missing.
+/// The table that `json` wrote. Errors: a field is missing.
 pub fn parse(text: &str) -> Result<Table, String> {
     let all: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let word = |value: &Value, key: &str| value[key].as_str().map(str::to_owned).ok_or(format!("no {key}"));
@@ -232,7 +235,7 @@ pub fn parse(text: &str) -> Result<Table, String> {
             ranks: row["ranks"].as_u64().unwrap_or(2) as u32,
             unit: word(row, "unit")?,
             higher: row["higher"].as_bool().unwrap_or(higher),
-            // What was measured then is shown, whatever the table of measures says now.
+            // The measures of that time are shown, whatever the table of measures says now.
             goals: row["goal"].as_f64().map(|goal| (bytes.to_string(), goal)).into_iter().collect(),
             limits: limits.keys().map(|name| (name.clone(), String::new())).collect(),
             beside: known.map(|measure| measure.beside).unwrap_or_default(),
@@ -247,7 +250,7 @@ pub fn parse(text: &str) -> Result<Table, String> {
     Ok(table)
 }
 
-/// Where, when and beside what it was measured, in words.
+/// The conditions of the measurement, in words.
 pub fn conditions(table: &Table) -> String {
     let Conditions { machine, date, load, steal_s, .. } = &table.conditions;
     let mut text = format!("{machine}.");
@@ -265,7 +268,7 @@ pub fn conditions(table: &Table) -> String {
     text
 }
 
-/// What holds now, before anything is measured.
+/// The conditions now, before anything is measured.
 pub fn here() -> Conditions {
     let date = std::process::Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"]).output();
     let date = date.ok().map(|out| String::from_utf8_lossy(&out.stdout).trim().to_owned());
@@ -279,7 +282,7 @@ pub fn here() -> Conditions {
     }
 }
 
-/// What the numbers were taken on.
+/// The processor and the kernel.
 fn machine() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let (cpus, memory) = (read("/proc/cpuinfo"), read("/proc/meminfo"));
@@ -338,7 +341,7 @@ mod tests {
         let ratio = |row: &Row| row.ratio().map(|s| s.median);
         assert_eq!(ratio(&table.rows[0]), Some(1.5 / 2.5));
         assert_eq!(table.rows[0].is_met(), Some(true));
-        // Whose second run failed is no peer to be compared with.
+        // A peer whose second run failed is not compared with.
         assert_eq!(ratio(&table.rows[1]), Some(0.8));
         assert_eq!(table.rows[1].is_met(), Some(false));
     }

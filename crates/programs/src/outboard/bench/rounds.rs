@@ -1,4 +1,4 @@
-//! The runs, in turns: for every measure, round by round, each MPI once, and then the bare loops that bound it.
+//! The runs, in turns: for each measure and round, each MPI once, and then the loops that bound it.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -14,13 +14,13 @@ use super::peers::Player;
 
 /// All that was measured.
 pub struct Table {
-    /// Name and version of each MPI; ours is the first.
+    /// Name and version of each MPI; Outboard is the first.
     pub players: Vec<(String, String)>,
-    /// What was run, and what came of it.
+    /// The measures and their values.
     pub rows: Vec<Row>,
     /// What failed, and the end of its output.
     pub failures: Vec<(String, String)>,
-    /// How often each measure was run with each MPI.
+    /// How often each measure ran with each MPI.
     pub rounds: u32,
     /// Where and when.
     pub conditions: Conditions,
@@ -33,19 +33,19 @@ pub struct Conditions {
     pub machine: String,
     /// When it began.
     pub date: Option<String>,
-    /// The load, over a minute, before that.
+    /// The load average of the minute before that.
     pub load: Option<f64>,
-    /// Processors.
+    /// The number of processors.
     pub cores: Option<u64>,
-    /// Seconds of them that the hypervisor gave to others meanwhile.
+    /// Processor seconds that the hypervisor gave to others meanwhile (steal).
     pub steal_s: Option<f64>,
 }
 
-/// Rounds that a verdict needs.
+/// The least number of rounds for a verdict.
 const ROUNDS_JUDGED: u32 = 5;
 
 impl Table {
-    /// Why goals are not judged, if they are not.
+    /// Why goals are not judged, if so.
     pub fn no_verdicts(&self) -> Option<String> {
         if self.rounds < ROUNDS_JUDGED {
             return Some(format!("{} rounds are fewer than {ROUNDS_JUDGED}", self.rounds));
@@ -68,13 +68,13 @@ pub struct Row {
     pub judged: bool,
 }
 
-/// One who runs in a measure: an MPI, or a bare loop of ours.
+/// What runs in a measure: an MPI, or a loop of bench/limits.c.
 struct Runner<'a> {
-    /// For the progress and for failures.
+    /// Its name in the progress bar and in failures.
     name: &'a str,
     player: &'a Player,
     command: &'a str,
-    /// What to take of what it prints.
+    /// The column of its output that counts.
     column: &'a str,
     /// Its number among the players and, after them, the limits.
     place: usize,
@@ -90,7 +90,7 @@ fn runners<'a>(players: &'a [Player], measure: &'a Measure) -> Vec<Runner<'a>> {
         place,
         failed: false,
     });
-    // Bare loops run on the cores where our launcher puts ranks.
+    // The loops run on the cores where Outboard's launcher puts ranks.
     let limits = measure.limits.iter().enumerate().map(|(at, (name, command))| Runner {
         name,
         player: &players[0],
@@ -102,8 +102,8 @@ fn runners<'a>(players: &'a [Player], measure: &'a Measure) -> Vec<Runner<'a>> {
     mpis.chain(limits).collect()
 }
 
-/// Plays all rounds; `failures` are those of the preparation. `look` sees the table after each measure, so that what was measured is
-/// kept if somebody interrupts the rest.
+/// Runs all rounds; `failures` are those of the preparation. `look` gets the table after each measure, so
+/// that an interrupted run keeps what was measured.
 pub fn play(
     players: &[Player],
     measures: &[Measure],
@@ -127,7 +127,7 @@ pub fn play(
     };
     let (judged, stolen) = (table.no_verdicts().is_none(), steal_s());
     for (at, measure) in measures.iter().enumerate() {
-        // Who reads a log sees no bar.
+        // A log file gets no progress bar.
         if bar.is_hidden() {
             eprintln!("outboard: {} of {}: {}", at + 1, measures.len(), measure.name);
         }
@@ -137,7 +137,7 @@ pub fn play(
         for round in 0..rounds as usize {
             for runner in &mut runners {
                 bar.set_message(format!("{}, {}, round {}", measure.name, runner.name, round + 1));
-                // What fails once is not tried again: it would most likely cost the same time for nothing.
+                // A run that fails is not tried again: it would most likely fail again, after as long a time.
                 if !runner.failed {
                     match run(runner, measure, Duration::from_secs(timeout_s)) {
                         Ok(values) => values.into_iter().for_each(|(bytes, value)| {
@@ -153,7 +153,7 @@ pub fn play(
                 bar.inc(1);
             }
         }
-        // A measure with which everybody failed has a row too.
+        // A measure that failed with all MPIs has a row, too.
         if cells.is_empty() {
             cells.insert(0, empty());
         }
@@ -168,7 +168,7 @@ pub fn play(
     Ok(table)
 }
 
-/// Seconds that the hypervisor gave to others since the machine started.
+/// Processor seconds that the hypervisor gave to others since the machine started (steal).
 fn steal_s() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/stat").ok()?;
     let ticks: f64 = stat.lines().next()?.split_whitespace().nth(8)?.parse().ok()?;
@@ -183,7 +183,7 @@ fn run(runner: &Runner, measure: &Measure, timeout: Duration) -> Result<Vec<(u64
     command.args(&player.launch[1..]).args(["-n", &measure.ranks.to_string()]);
     if measure.own {
         command.args(words.map(|word| word.replace("{mpi}", &player.name)));
-        // A program made for the standard ABI runs over the library of each.
+        // A program for the standard ABI runs with each MPI's library.
         command.env("LD_LIBRARY_PATH", &player.libraries);
     } else {
         command.arg(player.programs.join(words.next().unwrap_or_default())).args(words).arg("--json");
@@ -200,7 +200,7 @@ fn run(runner: &Runner, measure: &Measure, timeout: Duration) -> Result<Vec<(u64
             Ok(Some(status)) => break Some(status),
             Ok(None) if began.elapsed() < timeout => std::thread::sleep(Duration::from_millis(1)),
             _ => {
-                // The launcher's whole group: some leave their ranks behind.
+                // The launcher's whole process group: some launchers leave their ranks behind.
                 let group = rustix::process::Pid::from_child(&child);
                 let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
                 let _ = child.wait();
@@ -226,7 +226,7 @@ fn run(runner: &Runner, measure: &Measure, timeout: Duration) -> Result<Vec<(u64
 
 fn drain(pipe: Option<impl Read>) -> String {
     let mut bytes = Vec::new();
-    // What could be read before an error is still worth showing.
+    // The output before the error is still shown.
     let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
     String::from_utf8_lossy(&bytes).into_owned()
 }
