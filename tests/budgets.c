@@ -44,6 +44,12 @@ COUNTED void budget_fetch_and_op(void)
     MPI_Win_flush(1, window);
 }
 COUNTED void budget_allreduce(void) { MPI_Allreduce(&out, &in, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD); }
+COUNTED void budget_barrier(void) { MPI_Barrier(MPI_COMM_WORLD); }
+COUNTED void budget_bcast(void) { MPI_Bcast(&in, 1, MPI_LONG, 1, MPI_COMM_WORLD); }
+COUNTED void budget_reduce(void) { MPI_Reduce(&out, &in, 1, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD); }
+COUNTED void budget_allgather(void) { MPI_Allgather(&out, 1, MPI_LONG, ins, 1, MPI_LONG, MPI_COMM_WORLD); }
+COUNTED void budget_alltoall(void) { MPI_Alltoall(outs, 1, MPI_LONG, ins, 1, MPI_LONG, MPI_COMM_WORLD); }
+COUNTED void budget_ibarrier(void) { MPI_Ibarrier(MPI_COMM_WORLD, &request); }
 COUNTED void budget_launch(void) { MPI_Ialltoall(outs, 1, MPI_LONG, ins, 1, MPI_LONG, MPI_COMM_WORLD, &request); }
 
 /* What rank 1 does beside each, before rank 0's part (or after it, for a send). */
@@ -81,6 +87,12 @@ static const call calls[] = {
     {"accumulate", nothing, 0, budget_accumulate, nothing, nothing},
     {"fetch_and_op", nothing, 0, budget_fetch_and_op, nothing, nothing},
     {"allreduce", budget_allreduce, 1, budget_allreduce, nothing, nothing},
+    {"barrier", budget_barrier, 1, budget_barrier, nothing, nothing},
+    {"bcast", budget_bcast, 1, budget_bcast, nothing, nothing},
+    {"reduce", budget_reduce, 1, budget_reduce, nothing, nothing},
+    {"allgather", budget_allgather, 1, budget_allgather, nothing, nothing},
+    {"alltoall", budget_alltoall, 1, budget_alltoall, nothing, nothing},
+    {"ibarrier", budget_ibarrier, 0, budget_ibarrier, finish, finish},
     {"launch", budget_launch, 0, budget_launch, finish, finish},
     {0},
 };

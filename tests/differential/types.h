@@ -155,7 +155,7 @@ static void *buffer(struct op *op, struct shape shape, long count, long with)
     return data;
 }
 
-/* How many: mostly few, at times enough to leave every short way. */
+/* How many: mostly few, at times enough to leave every fast path. */
 static int count_of(struct op *op, int bytes_each, int salt)
 {
     static const int sizes[] = { 0, 40, 100, 1000, 5000, 9000, 20000, 70000, 150000, 300000 };
