@@ -115,6 +115,13 @@ impl Domain {
         attributes.mr_mode & mode != 0
     }
 
+    /// Cuts a number of our choice to the bits that a key has.
+    pub(crate) fn key_of(&self, number: u64) -> u64 {
+        // SAFETY: the record's attributes live as long as it does.
+        let bytes = unsafe { &*self.provider.info().domain_attr }.mr_key_size;
+        number & u64::MAX.checked_shr(64 - 8 * bytes.clamp(1, 8) as u32).unwrap_or(u64::MAX)
+    }
+
     /// Opens one of the domain's objects.
     pub(crate) fn object<T>(
         &self,

@@ -19,6 +19,7 @@ use crate::provider::Provider;
 use crate::region::{Region, RemoteMemory};
 use error::{Class, Result, fail};
 use std::ffi::c_void;
+use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{BorrowedFd, RawFd};
 use std::ptr;
 use std::sync::Arc;
@@ -129,6 +130,7 @@ pub struct Endpoint {
     /// Receive buffers that the provider does not have, and that may be given to it.
     unposted: Vec<u32>,
     regions_made: u64,
+    keys: RandomState,
 }
 
 // SAFETY: FI_THREAD_DOMAIN allows any thread, one at a time, to which `Endpoint::open`'s caller has agreed.
@@ -194,6 +196,7 @@ impl Endpoint {
             kept: vec![(0, false); config.receive_buffers],
             unposted: (0..config.receive_buffers as u32).collect(),
             regions_made: 0,
+            keys: RandomState::new(),
         };
         if endpoint.domain.needs(ffi::FI_MR_LOCAL) {
             let span = endpoint.memory.span();
@@ -390,9 +393,20 @@ impl Endpoint {
         self.register_for(span, ffi::FI_READ | ffi::FI_WRITE | ffi::FI_REMOTE_READ | ffi::FI_REMOTE_WRITE)
     }
 
+    /// Registers memory that peers may only read, and that reads of peers' memory may fill. Errors: as
+    /// `register`.
+    ///
+    /// # Safety
+    /// As `register`.
+    pub unsafe fn lend(&mut self, span: Span) -> Result<Region> {
+        self.register_for(span, ffi::FI_READ | ffi::FI_REMOTE_READ)
+    }
+
+    /// Where keys are ours to choose, nobody guesses them: a stranger who reaches the endpoint needs one.
     fn register_for(&mut self, span: Span, access: u64) -> Result<Region> {
         self.regions_made += 1;
-        Region::new(&self.domain, self.object.fid(), span, access, self.regions_made)
+        let key = self.domain.key_of(self.keys.hash_one(self.regions_made));
+        Region::new(&self.domain, self.object.fid(), span, access, key)
     }
 
     /// Drives the provider, and tells what has happened since; whether anything has.

@@ -97,6 +97,8 @@ pub struct DomainAttr {
     pub resource_mgmt: u32,
     pub av_type: u32,
     pub mr_mode: c_int,
+    /// Bytes of a key.
+    pub mr_key_size: usize,
 }
 
 #[repr(C)]
@@ -403,7 +405,7 @@ mod tests {
             EpAttr "struct fi_ep_attr": kind = "type", max_msg_size = "max_msg_size";
             DomainAttr "struct fi_domain_attr": name = "name", threading = "threading",
                 control_progress = "control_progress", data_progress = "data_progress", resource_mgmt = "resource_mgmt",
-                av_type = "av_type", mr_mode = "mr_mode";
+                av_type = "av_type", mr_mode = "mr_mode", mr_key_size = "mr_key_size";
             FabricAttr "struct fi_fabric_attr": prov_name = "prov_name";
             LinkAttr "struct fi_link_attr": speed = "speed";
             Nic "struct fid_nic": link_attr = "link_attr";

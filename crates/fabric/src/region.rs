@@ -48,14 +48,14 @@ impl RemoteMemory {
 }
 
 impl Region {
-    /// Registers memory; `number` distinguishes it where keys are ours to choose. Errors (MPI_ERR_NO_MEM):
+    /// Registers memory; `key` is its key where keys are ours to choose. Errors (MPI_ERR_NO_MEM):
     /// the provider refuses, most often because `ulimit -l` is too small.
     pub(crate) fn new(
         domain: &Arc<Domain>,
         endpoint: *mut ffi::Fid,
         span: Span,
         access: u64,
-        number: u64,
+        key: u64,
     ) -> Result<Region> {
         let library = domain.library();
         let at = domain.object.get();
@@ -70,7 +70,7 @@ impl Region {
                 span.bytes(),
                 access,
                 0,
-                number,
+                key,
                 0,
                 &mut made,
                 ptr::null_mut(),

@@ -47,6 +47,15 @@ impl Data {
         }
     }
 
+    /// The bytes, if in one stretch that the network may be given.
+    pub(crate) fn stretch(&self) -> Option<Span> {
+        match self {
+            Data::User(buffer) => buffer.contiguous(),
+            Data::Attached(copy, _) => Some(*copy),
+            Data::None | Data::Owned(..) => None,
+        }
+    }
+
     /// Where the bytes lie, if in one stretch that a peer could read; otherwise 0.
     pub(crate) fn address(&mut self) -> u64 {
         let address = match self {

@@ -95,11 +95,11 @@ fn under_way(request: &Request) -> Option<Operation> {
             tag: Some(send.envelope.tag),
             bytes: request.data.bytes() as u64,
         }),
-        Stage::Reading { peer, .. } | Stage::Filling { peer, .. } | Stage::Gathering { peer, .. } => {
+        Stage::Reading { .. } | Stage::Filling { .. } | Stage::Gathering { .. } | Stage::Pulling(_) => {
             Some(Operation {
                 what: What::Receiving,
                 context: None,
-                peer: Some(*peer),
+                peer: Some(request.outcome.source_peer),
                 tag: Some(request.outcome.tag),
                 bytes: request.outcome.bytes as u64,
             })

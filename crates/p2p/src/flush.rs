@@ -72,10 +72,18 @@ impl Lane {
                 answer
             }
             Protocol::Offer => {
-                let address = request.data.address();
+                let address = if route.is_readable() { request.data.address() } else { 0 };
                 let header = packet::addressed(packet::OFFER, envelope.context, envelope.tag);
-                let fill = |to| packet::write([bytes as u64, ours, address], to);
-                let answer = route.send(&header, packet::WORDS_BYTES, fill);
+                let answer = match request.expose(route, matcher.pull_bytes_min) {
+                    None => {
+                        let fill = |to| packet::write([bytes as u64, ours, address], to);
+                        route.send(&header, packet::WORDS_BYTES, fill)
+                    }
+                    Some(far) => {
+                        let fill = |to| packet::write([bytes as u64, ours, address, far.base, far.key], to);
+                        route.send(&header, packet::PULL_BYTES, fill)
+                    }
+                };
                 if answer == Sent::Done {
                     request.sending().progress = SendProgress::Offered;
                     matcher.count(Counter::RendezvousMessagesSent, Counter::RendezvousBytesSent, bytes);

@@ -32,6 +32,7 @@ mod pieces;
 mod poll;
 mod probe;
 mod protocol;
+mod pull;
 mod receive;
 mod rendezvous;
 mod request;

@@ -3,7 +3,7 @@
 use crate::spares::Spares;
 use std::mem::MaybeUninit;
 use transport::owned::Memory;
-use transport::route::INLINE_BYTES;
+use transport::route::{Far, INLINE_BYTES};
 use tuning::Distance;
 
 /// A message whose receive is not yet known.
@@ -81,4 +81,6 @@ pub(crate) struct Offer {
     pub(crate) theirs: u64,
     /// Where the bytes lie in the sender, 0 if they cannot be read there.
     pub(crate) address: u64,
+    /// Where they can be pulled from.
+    pub(crate) far: Option<Far>,
 }

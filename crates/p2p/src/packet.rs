@@ -6,7 +6,8 @@ use transport::route::Header;
 
 /// A whole message, with its envelope.
 pub(crate) const EAGER: u8 = 1;
-/// An envelope; bytes of the message, the sender's ticket, its address or 0.
+/// An envelope; bytes of the message, the sender's ticket, its address or 0. Where the message can be pulled:
+/// then where it begins for its provider, and its key.
 pub(crate) const OFFER: u8 = 2;
 /// To the sender's ticket, with the attempt: the receiver's ticket, from which byte, to which.
 pub(crate) const ASK: u8 = 3;
@@ -28,6 +29,8 @@ pub(crate) const BEGIN_BYTES: usize = 16;
 
 /// Bytes of an OFFER's and an ASK's payload.
 pub(crate) const WORDS_BYTES: usize = 24;
+/// Bytes of the payload of an OFFER that can be pulled.
+pub(crate) const PULL_BYTES: usize = 40;
 
 /// A header with an envelope.
 #[inline]

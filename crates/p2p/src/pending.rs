@@ -61,6 +61,11 @@ impl P2p {
                 bytes: request.data.bytes(),
                 matched: matches!(send.progress, SendProgress::Streaming { .. }),
             }),
+            Stage::Pulling(pulling) => Some(Pending::Transfer {
+                source_peer: request.outcome.source_peer,
+                tag: request.outcome.tag,
+                left: pulling.left(),
+            }),
             Stage::Reading { next, end, .. }
             | Stage::Filling { next, end, .. }
             | Stage::Gathering { next, end, .. } => Some(Pending::Transfer {

@@ -198,7 +198,7 @@ impl Matcher {
     fn gather(&mut self, ours: u64, envelope: Envelope, bytes: usize) {
         let request = self.requests.get_mut(ours).expect("a posted receive is known");
         let end = request.begin(envelope, bytes as u64) as u64;
-        request.stage = Stage::Gathering { peer: envelope.source, next: 0, end };
+        request.stage = Stage::Gathering { next: 0, end };
     }
 
     /// The next bytes of such a receive; those behind its end are dropped. `copy` is told their offset and

@@ -26,6 +26,9 @@ impl P2p {
         if !self.matcher.fallbacks.is_empty() {
             self.matcher.lose_patience();
         }
+        if self.matcher.pulls_open > 0 {
+            moved |= self.advance_pulls();
+        }
         moved |= self.advance_read();
         fault.map(|()| moved)
     }

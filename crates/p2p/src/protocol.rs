@@ -33,6 +33,8 @@ pub(crate) enum Fetch {
     CellsOrRead,
     /// It reads the sender's memory.
     Read,
+    /// Its network reads the sender's memory.
+    Pull,
 }
 
 /// One row of the table that `outboard plan --p2p` prints.
@@ -83,6 +85,7 @@ pub fn table(config: &Config) -> Vec<Record> {
     let Limits { packet_bytes_max, eager_bytes_max } = Limits::new(config.eager_bytes_max, PACKET_BYTES_MAX);
     let [inline, packet, eager] = [INLINE_BYTES.min(eager_bytes_max), packet_bytes_max, eager_bytes_max];
     debug_assert!(eager as u64 <= EAGER_MOST);
+    let pull = config.pull_bytes_min.max(eager + 1);
     let row = |name, bytes: (usize, u64), moves, needs| Record {
         name,
         bytes_min: bytes.0 as u64,
@@ -115,6 +118,12 @@ pub fn table(config: &Config) -> Vec<Record> {
             (eager + 1, u64::MAX),
             "copied by the receiver out of the sender's memory",
             "cross-memory attach, a send buffer without gaps",
+        ),
+        row(
+            "rendezvous RDMA read",
+            (pull, u64::MAX),
+            "read by the receiver's network out of the sender's memory into its own",
+            "another host, a provider with RMA, buffers without gaps",
         ),
     ];
     rows.into_iter().filter(|row| row.bytes_min <= row.bytes_max).collect()

@@ -4,6 +4,7 @@
 //! - *Read*: the receiver copies from the sender's memory, a piece per poll, and answers TAKEN, which ends
 //!   the send.
 //! - *Stream*: it ASKs, and the sender sends DATA, which ends the send. Faster where both are in MPI.
+//! - *Pull* (`pull.rs`): its network reads the sender's memory, which the offer exposes; then as *Read*.
 //! - *Read fallback*: it asks, and reads what is left if no DATA comes for `patience_polls`.
 //!
 //! A reader that fails asks for what is left, so DATA of an earlier ASK may come late: each has the number of
@@ -16,14 +17,14 @@ use crate::lane::{Lane, Outgoing};
 use crate::message::{Message, Offer};
 use crate::packet;
 use crate::protocol::Fetch;
-use crate::request::{FINAL, ReadFallback, Request, SendProgress, Stage};
+use crate::request::{FINAL, Pulling, ReadFallback, Request, SendProgress, Stage};
 use crate::state::{Matcher, P2p, known};
 use error::{Class, Result, fail};
 use matching::Envelope;
 use sys::Span;
 use telemetry::Counter;
 use transport::owned::Memory;
-use transport::route::{Header, Route};
+use transport::route::{Far, Header, Route};
 use tuning::Way;
 
 /// Bytes that a receive buffer with gaps takes at a time: they stay in the cache between the two copies
@@ -33,10 +34,9 @@ const BOUNCE_BYTES: usize = 256 << 10;
 impl Matcher {
     /// OFFER: a message whose bytes are still with the peer.
     pub(crate) fn offer_came(&mut self, lane: &mut Lane, envelope: Envelope, payload: Span) -> Result<()> {
-        let Some([bytes, theirs, address]) = packet::read(payload) else {
+        let Some(offer) = offer_of(payload) else {
             fail!(Class::Intern, "peer {} sent an offer of {} bytes", lane.number, payload.bytes())
         };
-        let offer = Offer { bytes, theirs, address };
         match self.posted.take(&envelope) {
             Some(ours) => self.accept(lane, ours, envelope, offer),
             None => {
@@ -59,7 +59,13 @@ impl Matcher {
             return self.complete(ours);
         }
         let (peer, next) = (lane.number, 0);
-        let (stage, attempt) = match self.fetch_by(lane, end, address != 0) {
+        let (stage, attempt) = match self.fetch_by(lane, end, &offer, ours) {
+            Fetch::Pull => {
+                self.pulling.push_back(ours);
+                self.pulls_open += 1;
+                let far = offer.far.expect("what is pulled was exposed");
+                (Stage::Pulling(Box::new(Pulling::new(peer, theirs, far, end))), None)
+            }
             Fetch::Read => {
                 self.reading.push_back(ours);
                 (Stage::Reading { peer, theirs, address, attempt: FINAL, next, end }, None)
@@ -77,9 +83,15 @@ impl Matcher {
         }
     }
 
-    /// How to fetch an offered message; `is_shown`: the offer has its address. Asked once per offer.
-    fn fetch_by(&mut self, lane: &mut Lane, bytes: u64, is_shown: bool) -> Fetch {
-        let readable = is_shown && !lane.unreadable;
+    /// How to fetch an offered message into a receive. Asked once per offer.
+    fn fetch_by(&mut self, lane: &mut Lane, bytes: u64, offer: &Offer, ours: u64) -> Fetch {
+        let is_pullable = offer.far.is_some() && !lane.unreadable;
+        let readable = offer.address != 0 && !lane.unreadable;
+        let into = self.requests.get(ours).expect("a posted receive is known").data.stretch();
+        if is_pullable && into.is_some() && self.large_protocol != LargeProtocol::Cells {
+            self.chooser.begin(lane.distance(&self.chooser), self.sends_open > 0, bytes, false);
+            return Fetch::Pull;
+        }
         let way = self.chooser.begin(lane.distance(&self.chooser), self.sends_open > 0, bytes, readable);
         match self.large_protocol {
             _ if !readable => Fetch::Cells,
@@ -150,7 +162,7 @@ impl Matcher {
                 Stage::Filling { peer, attempt, .. } => peer == sender && sent_for < attempt,
                 Stage::Reading { peer, attempt, .. } => peer == sender && sent_for <= attempt,
                 Stage::Done => request.outcome.source_peer == sender,
-                Stage::Send(_) | Stage::Posted(_) | Stage::Gathering { .. } => false,
+                Stage::Send(_) | Stage::Posted(_) | Stage::Gathering { .. } | Stage::Pulling(_) => false,
             },
             None => self.requests.existed(ours),
         }
@@ -238,6 +250,15 @@ impl Matcher {
         }
         done
     }
+}
+
+/// What an OFFER says.
+fn offer_of(payload: Span) -> Option<Offer> {
+    if let Some([bytes, theirs, address]) = packet::read(payload) {
+        return Some(Offer { bytes, theirs, address, far: None });
+    }
+    let [bytes, theirs, address, base, key] = packet::read(payload)?;
+    Some(Offer { bytes, theirs, address, far: Some(Far { base, key, bytes }) })
 }
 
 impl P2p {

@@ -5,6 +5,7 @@ use crate::outcome::{Outcome, received};
 use crate::protocol::Protocol;
 use datatype::Buffer;
 use matching::{Entry, Envelope};
+use transport::route::{Exposed, Far};
 
 /// An operation: what it moves, how far it is, and how it ended.
 pub(crate) struct Request {
@@ -26,10 +27,12 @@ pub(crate) enum Stage {
     Posted(Entry),
     /// Receive: reads the peer's memory, `[next, end)` is left.
     Reading { peer: u32, theirs: u64, address: u64, attempt: i32, next: u64, end: u64 },
+    /// Receive: its network reads the peer's memory.
+    Pulling(Box<Pulling>),
     /// Receive: takes packets from the peer, `[next, end)` is left.
     Filling { peer: u32, theirs: u64, attempt: i32, next: u64, end: u64 },
     /// Receive: takes the pieces that the peer sends unasked, `[next, end)` is left.
-    Gathering { peer: u32, next: u64, end: u64 },
+    Gathering { next: u64, end: u64 },
 }
 
 pub(crate) struct SendStage {
@@ -39,6 +42,8 @@ pub(crate) struct SendStage {
     /// How it leaves while the credit lasts. Without credit, and if synchronous, by `Protocol::Offer`.
     pub(crate) protocol: Protocol,
     pub(crate) progress: SendProgress,
+    /// Its memory, while the peer may pull it.
+    pub(crate) exposed: Option<Box<Exposed>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +56,40 @@ pub(crate) enum SendProgress {
     Offered,
     /// The peer asked for `[next, end)`; `attempt` as in `rendezvous.rs`.
     Streaming { theirs: u64, attempt: i32, next: u64, end: u64 },
+}
+
+/// Reads under way for one receive that pulls.
+pub(crate) const PIECES_MAX: u32 = 2;
+
+/// A receive that pulls.
+pub(crate) struct Pulling {
+    pub(crate) peer: u32,
+    /// The sender's ticket.
+    pub(crate) theirs: u64,
+    pub(crate) far: Far,
+    /// Our own memory, once it is exposed.
+    pub(crate) own: Option<Exposed>,
+    /// The next byte for which no read has started, and the end.
+    pub(crate) next: u64,
+    pub(crate) end: u64,
+    pub(crate) under_way: u32,
+    pub(crate) has_failed: bool,
+}
+
+impl Pulling {
+    pub(crate) fn new(peer: u32, theirs: u64, far: Far, end: u64) -> Pulling {
+        Pulling { peer, theirs, far, own: None, next: 0, end, under_way: 0, has_failed: false }
+    }
+
+    /// Bytes for which no read has started.
+    pub(crate) fn left(&self) -> u64 {
+        self.end - self.next
+    }
+
+    /// Whether another read may start.
+    pub(crate) fn wants_more(&self) -> bool {
+        !self.has_failed && self.next < self.end && self.under_way < PIECES_MAX
+    }
 }
 
 impl Request {

@@ -100,7 +100,8 @@ impl P2p {
         }
         let envelope = Envelope { context, source: self.rank, tag };
         let (data, detached) = self.keep(mode, context, buffer)?;
-        let stage = SendStage { peer: dest, envelope, protocol, progress: SendProgress::Queued };
+        let stage =
+            SendStage { peer: dest, envelope, protocol, progress: SendProgress::Queued, exposed: None };
         let ours = self.matcher.open_send(Request::send(stage, data, detached));
         known(&mut self.peers, dest).lane.push(Outgoing::Message { ours });
         self.flush(dest);

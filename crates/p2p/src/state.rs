@@ -54,6 +54,10 @@ pub(crate) struct Matcher {
     pub(crate) spares: Spares,
     /// Receives that read their peer's memory, by ticket.
     pub(crate) reading: VecDeque<u64>,
+    /// Receives whose network reads it and that could start another read; and how many pull in all.
+    pub(crate) pulling: VecDeque<u64>,
+    pub(crate) pulls_open: usize,
+    pub(crate) pull_bytes_min: usize,
     /// Receives that will read it if the peer sends nothing for too long.
     pub(crate) fallbacks: Vec<ReadFallback>,
     /// Bytes on their way to a receive buffer with gaps.
@@ -90,6 +94,9 @@ impl P2p {
                 early: Tickets::new(),
                 spares: Spares::new(),
                 reading: VecDeque::new(),
+                pulling: VecDeque::new(),
+                pulls_open: 0,
+                pull_bytes_min: config.pull_bytes_min,
                 fallbacks: Vec::new(),
                 bounce: None,
                 buffered: Buffered::new(config.bsend_overhead_bytes),
@@ -175,7 +182,8 @@ impl P2p {
     /// Whether `poll` has work for which no doorbell rings, so the process must not sleep.
     #[inline]
     pub fn must_poll(&self) -> bool {
-        !(self.blocked.is_empty() && self.matcher.reading.is_empty() && self.matcher.fallbacks.is_empty())
+        let Matcher { reading, pulling, fallbacks, .. } = &self.matcher;
+        !(self.blocked.is_empty() && reading.is_empty() && pulling.is_empty() && fallbacks.is_empty())
     }
 
     /// Whether nothing has come and nothing waits.

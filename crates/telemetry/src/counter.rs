@@ -54,6 +54,7 @@ counters! {
     UnexpectedMessages "unexpected_messages" Count "messages that came before their receive was posted";
     UnexpectedBytes "unexpected_bytes" Bytes "bytes kept for messages that came before their receive was posted";
     CmaBytes "cma_bytes" Bytes "bytes moved by cross-memory attach";
+    PulledBytes "pulled_bytes" Bytes "bytes that the network read in memory of other hosts";
     CopiedBytes "copied_bytes" Bytes "bytes of collectives moved by copying between mapped memories";
     StagedBytes "staged_bytes" Bytes "bytes of collectives put into shared memory for peers to take";
     RingFull "ring_full" Count "times that a packet found its ring full and was tried again later";

@@ -1,4 +1,4 @@
-//! What every route's packets have in common.
+//! What the packets and pulls of every route have in common.
 
 pub use crate::shm::ring::Take;
 use sys::Span;
@@ -30,6 +30,29 @@ pub enum Sent {
     Done,
     /// No room now: nothing was sent.
     Full,
+}
+
+/// Exposed memory of a peer, by the peer's word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Far {
+    /// Where it begins, in the numbers of the peer's provider.
+    pub base: u64,
+    /// Its key.
+    pub key: u64,
+    /// Its length.
+    pub bytes: u64,
+}
+
+/// The answer to a pull.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Pull {
+    /// Under way: `Reach::pulled` gives its token back.
+    Started,
+    /// No room now: nothing was started.
+    Full,
+    /// This route cannot read there.
+    Never,
 }
 
 /// Takes packets one after the other. A trait and not a closure, because a closure cannot be told to be

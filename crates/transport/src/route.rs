@@ -6,7 +6,7 @@
 //!
 //! Read next: `route_shm.rs`, `shm/ring.rs`, `sim.rs`.
 
-pub use crate::packet::{Header, INLINE_BYTES, PACKET_BYTES_MAX, PacketSink, Sent, Take};
+pub use crate::packet::{Far, Header, INLINE_BYTES, PACKET_BYTES_MAX, PacketSink, Pull, Sent, Take};
 use crate::shm::Segment;
 use crate::{route_fabric, route_shm, sim};
 use error::Result;
@@ -27,6 +27,25 @@ pub enum Route {
     Fabric(route_fabric::Link),
     /// A simulated peer.
     Sim(sim::Link),
+}
+
+/// Memory of this process that a peer may read, or that a read of a peer's memory fills. It must stay mapped
+/// as long.
+pub enum Exposed {
+    /// Registered with the network's provider.
+    Fabric(route_fabric::Exposed),
+    /// Known to the simulated network.
+    Sim(sim::Exposed),
+}
+
+impl Exposed {
+    /// What the peer must know.
+    pub fn far(&self) -> Far {
+        match self {
+            Exposed::Fabric(exposed) => exposed.far(),
+            Exposed::Sim(exposed) => exposed.far(),
+        }
+    }
 }
 
 /// Where a process gets its routes.
@@ -113,7 +132,7 @@ impl Reach {
         }
     }
 
-    /// Whether `arrivals` would tell of a peer.
+    /// Whether `arrivals` would tell of a peer, or `pulled` of a pull.
     #[inline]
     pub fn has_arrivals(&self) -> bool {
         match self {
@@ -128,6 +147,15 @@ impl Reach {
         match self {
             Reach::Shm(_) | Reach::Sim(_) => true,
             Reach::Nodes(ports) => ports.1.may_sleep(),
+        }
+    }
+
+    /// Calls `each` with the token of every pull that has ended, and whether its bytes are there.
+    pub fn pulled(&mut self, each: impl FnMut(u64, bool)) {
+        match self {
+            Reach::Shm(_) => {}
+            Reach::Nodes(ports) => ports.1.pulled(each),
+            Reach::Sim(port) => port.pulled(each),
         }
     }
 
@@ -261,6 +289,30 @@ impl Route {
 }
 
 impl Route {
+    /// Whether the peer can read any memory of ours by its address (`read`).
+    pub fn is_readable(&self) -> bool {
+        matches!(self, Route::Shm(_) | Route::Sim(_))
+    }
+
+    /// Exposes memory to pulls, where the route has any and the provider does not refuse.
+    pub fn expose(&self, span: Span) -> Option<Exposed> {
+        match self {
+            Route::Loopback | Route::Shm(_) => None,
+            Route::Fabric(link) => link.expose(span).map(Exposed::Fabric),
+            Route::Sim(link) => link.expose(span).map(Exposed::Sim),
+        }
+    }
+
+    /// Starts to read exposed memory of the peer from byte `at` on into `to`, which lies in `own`. Nobody may
+    /// use `to`, and `own` must stay, until `Reach::pulled` gives `token` back.
+    pub fn pull(&mut self, far: Far, at: u64, to: Span, own: &Exposed, token: u64) -> Pull {
+        match (self, own) {
+            (Route::Fabric(link), Exposed::Fabric(own)) => link.pull(far, at, to, own, token),
+            (Route::Sim(link), Exposed::Sim(_)) => link.pull(far, at, to, token),
+            _ => Pull::Never,
+        }
+    }
+
     /// As `read`, into memory of our own.
     pub fn read_into(&self, address: usize, to: &mut [MaybeUninit<u8>]) -> bool {
         // SAFETY: the slice is live and exclusive until after the call, and no route keeps the span.

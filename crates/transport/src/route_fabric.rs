@@ -11,10 +11,10 @@
 //!
 //! Read next: `route.rs`; crate `fabric` (the endpoint).
 
-use crate::packet::{Header, PacketSink, Sent, Take};
+use crate::packet::{Far, Header, PacketSink, Pull, Sent, Take};
 use crate::shm::{ENDPOINT_BYTES_MAX, LocalRank, Segment};
 use error::{Class, Result, fail};
-use fabric::{Address, Endpoint, Event, Library, Packet};
+use fabric::{Address, Endpoint, Event, Library, Packet, Region, RemoteMemory};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -96,6 +96,29 @@ struct Net {
     refused: u64,
     /// Reused: packets that `pump` gives back at once.
     done: Vec<Packet>,
+    /// Pulls that have ended, by token, and whether their bytes are there.
+    pulled: Vec<(u64, bool)>,
+}
+
+/// Registered memory of this process.
+pub struct Exposed {
+    /// There until this is dropped, which it is under the lock.
+    region: Option<Region>,
+    far: Far,
+    net: Arc<Mutex<Net>>,
+}
+
+impl Exposed {
+    pub(crate) fn far(&self) -> Far {
+        self.far
+    }
+}
+
+impl Drop for Exposed {
+    fn drop(&mut self) {
+        let _net = lock(&self.net);
+        self.region = None;
+    }
 }
 
 #[derive(Default)]
@@ -157,6 +180,7 @@ impl Port {
             untold: Vec::new(),
             refused: 0,
             done: Vec::new(),
+            pulled: Vec::new(),
         };
         Ok(Port { net: Arc::new(Mutex::new(net)), sleeper })
     }
@@ -172,11 +196,11 @@ impl Port {
         lock(&self.net).refused
     }
 
-    /// Moves the network on. Whether `arrivals` would tell of a peer.
+    /// Moves the network on. Whether `arrivals` would tell of a peer, or `pulled` of a pull.
     pub fn has_arrivals(&self) -> bool {
         let mut net = lock(&self.net);
         net.pump();
-        !net.arrivals.is_empty()
+        !net.arrivals.is_empty() || !net.pulled.is_empty()
     }
 
     /// Whether the process may sleep: its bell is then rung when something arrives.
@@ -195,6 +219,13 @@ impl Port {
         let mut net = lock(&self.net);
         net.arrivals =
             net.peers.iter().filter(|(_, peer)| peer.is_writer).map(|(number, _)| *number).collect();
+    }
+
+    /// Calls `each` with every pull that has ended.
+    pub fn pulled(&mut self, mut each: impl FnMut(u64, bool)) {
+        let mut net = lock(&self.net);
+        net.pump();
+        net.pulled.drain(..).for_each(|(token, done)| each(token, done));
     }
 
     /// Moves the network on, and calls `each` with every peer that has written to us for the first time.
@@ -260,6 +291,30 @@ impl Link {
         peer.returned = peer.returned.wrapping_add(amount);
         if peer.returned.wrapping_sub(peer.told) >= TELL_BYTES && !net.tell(self.peer) {
             net.untold.push(self.peer);
+        }
+    }
+
+    pub(crate) fn expose(&self, span: Span) -> Option<Exposed> {
+        // SAFETY: the memory stays mapped while it is exposed (contract of `route::Exposed`), and the region
+        // is dropped with it.
+        let region = unsafe { lock(&self.net).endpoint.lend(span) }.ok()?;
+        let RemoteMemory { key, base, bytes } = region.remote();
+        Some(Exposed { region: Some(region), far: Far { base, key, bytes }, net: self.net.clone() })
+    }
+
+    pub(crate) fn pull(&mut self, far: Far, at: u64, to: Span, own: &Exposed, token: u64) -> Pull {
+        let mut net = lock(&self.net);
+        let Some(&Remote { address: Some(address), is_lost: false, .. }) = net.remote(self.peer) else {
+            return Pull::Never;
+        };
+        let (Far { base, key, bytes }, Some(region)) = (far, &own.region) else { return Pull::Never };
+        // SAFETY: nobody uses `to`, and `own` stays, until the token is back (contract of `Route::pull`).
+        let answer =
+            unsafe { net.endpoint.read(address, RemoteMemory { key, base, bytes }, at, to, region, token) };
+        match answer {
+            Ok(fabric::Sent::Done) => Pull::Started,
+            Ok(fabric::Sent::Full) => Pull::Full,
+            Err(_) => Pull::Never,
         }
     }
 
@@ -348,7 +403,7 @@ impl Net {
 
     /// Drives the endpoint, and files what has arrived.
     fn pump(&mut self) {
-        let Net { endpoint, rank, segment, secret, peers, arrivals, refused, done, .. } = self;
+        let Net { endpoint, rank, segment, secret, peers, arrivals, refused, done, pulled, .. } = self;
         let polled = endpoint.poll(|event| match event {
             Event::Packet(packet) => {
                 let Some(found) = read(packet.bytes(), *secret)
@@ -374,7 +429,8 @@ impl Net {
                     peer.lose(said);
                 }
             }
-            Event::Accessed(_) | Event::Failed(..) => (),
+            Event::Accessed(token) => pulled.push((token, true)),
+            Event::Failed(token, _) => pulled.push((token, false)),
         });
         done.drain(..).for_each(|packet| endpoint.release(packet));
         if let Err(error) = polled {

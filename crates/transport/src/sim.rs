@@ -5,8 +5,8 @@
 //! seed gives the same job, as long as its ranks are polled in the same order, for which `Network::below`
 //! draws the numbers.
 
-use crate::packet::{Header, INLINE_BYTES, PACKET_BYTES_MAX, Sent, Take};
-use std::collections::VecDeque;
+use crate::packet::{Far, Header, INLINE_BYTES, PACKET_BYTES_MAX, Pull, Sent, Take};
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sys::Span;
 
@@ -23,6 +23,8 @@ pub struct Conditions {
     pub refused_percent: u64,
     /// How many reads of a peer's memory fail, of 100: 0 always works, 100 never does.
     pub unreadable_percent: u64,
+    /// How many exposures of memory are refused, of 100; pulls fail as often as reads do.
+    pub unexposed_percent: u64,
 }
 
 /// The network of one simulated job.
@@ -51,6 +53,41 @@ struct State {
     ranks: u32,
     /// By sender, then receiver.
     rings: Vec<Ring>,
+    /// Exposed memory by its key: whose it is, where it lies, and its length.
+    exposed: HashMap<u64, (u32, usize, u64)>,
+    exposed_ever: u64,
+    pulled_ever: u64,
+    pulls: Vec<Access>,
+}
+
+/// A pull under way.
+struct Access {
+    arrives: u64,
+    /// Who pulls, and from whom.
+    rank: u32,
+    peer: u32,
+    far: Far,
+    at: u64,
+    to: Span,
+    token: u64,
+}
+
+/// Memory of a rank that its peers may pull.
+pub struct Exposed {
+    network: Network,
+    far: Far,
+}
+
+impl Exposed {
+    pub(crate) fn far(&self) -> Far {
+        self.far
+    }
+}
+
+impl Drop for Exposed {
+    fn drop(&mut self) {
+        self.network.state().exposed.remove(&self.far.key);
+    }
 }
 
 #[derive(Default)]
@@ -72,7 +109,18 @@ impl Network {
     /// A job of `ranks` ranks.
     pub fn new(ranks: u32, seed: u64, conditions: Conditions) -> Network {
         let rings = (0..ranks * ranks).map(|_| Ring::default()).collect();
-        Network(Arc::new(Mutex::new(State { conditions, random: seed, now: 0, ranks, rings })))
+        let state = State {
+            conditions,
+            random: seed,
+            now: 0,
+            ranks,
+            rings,
+            exposed: HashMap::new(),
+            exposed_ever: 0,
+            pulled_ever: 0,
+            pulls: Vec::new(),
+        };
+        Network(Arc::new(Mutex::new(state)))
     }
 
     /// A rank's way in.
@@ -88,6 +136,12 @@ impl Network {
     /// Packets under way.
     pub fn packets(&self) -> usize {
         self.state().rings.iter().map(|ring| ring.packets.len()).sum()
+    }
+
+    /// Exposures of memory there are now, and pulls that have brought their bytes so far.
+    pub fn exposures_and_pulls(&self) -> (usize, u64) {
+        let state = self.state();
+        (state.exposed.len(), state.pulled_ever)
     }
 
     /// Puts a packet of any content into a ring, for tests of what a corrupt peer can do.
@@ -107,6 +161,23 @@ impl Network {
 impl State {
     fn ring(&mut self, from: u32, to: u32) -> &mut Ring {
         &mut self.rings[(from * self.ranks + to) as usize]
+    }
+
+    /// Moves a pull's bytes, unless it is to fail.
+    fn complete(&mut self, access: &Access) -> bool {
+        let Access { peer, far, at, to, .. } = access;
+        let percent = self.conditions.unreadable_percent;
+        if self.below(100) < percent {
+            return false;
+        }
+        let known = self.exposed.get(&far.key).copied();
+        let (owner, address, bytes) = known.expect("a pull of memory that is exposed no more");
+        assert!(owner == *peer && at + to.bytes() as u64 <= bytes, "a pull beside exposed memory");
+        // SAFETY: as in `Link::read`; exposed memory stays mapped.
+        let from = unsafe { Span::claim(address + *at as usize, to.bytes()) };
+        from.copy_to(*to);
+        self.pulled_ever += 1;
+        true
     }
 
     /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
@@ -135,13 +206,35 @@ impl Port {
         Link { network: self.network.clone(), rank: self.rank, peer, promised: 0 }
     }
 
-    /// Whether a peer has written to us of whom `arrivals` has not told.
+    /// Whether a peer has written to us of whom `arrivals` has not told, or a pull has ended.
     pub fn has_arrivals(&self) -> bool {
         let state = self.network.state();
-        (0..state.ranks).any(|peer| {
-            let ring = &state.rings[(peer * state.ranks + self.rank) as usize];
-            ring.used && !ring.seen
-        })
+        let has_ended = |access: &Access| access.rank == self.rank && access.arrives <= state.now;
+        state.pulls.iter().any(has_ended)
+            || (0..state.ranks).any(|peer| {
+                let ring = &state.rings[(peer * state.ranks + self.rank) as usize];
+                ring.used && !ring.seen
+            })
+    }
+
+    /// Calls `each` with every pull of this rank that has ended, in any order, and whether it has the bytes.
+    pub fn pulled(&mut self, mut each: impl FnMut(u64, bool)) {
+        loop {
+            let mut state = self.network.state();
+            state.now += 1;
+            let (now, rank) = (state.now, self.rank);
+            let ended: Vec<usize> = (0..state.pulls.len())
+                .filter(|i| state.pulls[*i].rank == rank && state.pulls[*i].arrives <= now)
+                .collect();
+            if ended.is_empty() {
+                return;
+            }
+            let drawn = ended[state.below(ended.len() as u64) as usize];
+            let access = state.pulls.swap_remove(drawn);
+            let is_done = state.complete(&access);
+            drop(state);
+            each(access.token, is_done);
+        }
     }
 
     /// Calls `each` with every peer that has written to us for the first time.
@@ -241,6 +334,31 @@ impl Link {
 
     pub(crate) fn payload_bytes_max(&self) -> usize {
         self.network.state().conditions.payload_bytes_max
+    }
+
+    pub(crate) fn expose(&self, span: Span) -> Option<Exposed> {
+        let mut state = self.network.state();
+        let percent = state.conditions.unexposed_percent;
+        if state.below(100) < percent {
+            return None;
+        }
+        state.exposed_ever += 1;
+        let far = Far { base: 0, key: state.exposed_ever, bytes: span.bytes() as u64 };
+        let whose = (self.rank, span.address(), far.bytes);
+        state.exposed.insert(far.key, whose);
+        Some(Exposed { network: self.network.clone(), far })
+    }
+
+    pub(crate) fn pull(&mut self, far: Far, at: u64, to: Span, token: u64) -> Pull {
+        let mut state = self.network.state();
+        let Conditions { refused_percent, delay_max, .. } = state.conditions;
+        if state.below(100) < refused_percent {
+            return Pull::Full;
+        }
+        let arrives = state.now + state.below(delay_max + 1);
+        let (rank, peer) = (self.rank, self.peer);
+        state.pulls.push(Access { arrives, rank, peer, far, at, to, token });
+        Pull::Started
     }
 
     pub(crate) fn read(&self, address: usize, to: Span) -> bool {

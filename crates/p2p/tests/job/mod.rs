@@ -139,6 +139,7 @@ pub const CALM: Conditions = Conditions {
     delay_max: 0,
     refused_percent: 0,
     unreadable_percent: 0,
+    unexposed_percent: 100,
 };
 
 /// Small numbers, so that every protocol is reached by small messages.
@@ -147,6 +148,7 @@ pub fn small() -> Config {
         eager_bytes_max: 128,
         credit_bytes: 1000,
         read_piece_bytes: 300,
+        pull_bytes_min: 60,
         patience_polls: 15,
         ..Config::default()
     }
@@ -194,5 +196,6 @@ pub fn moods(seed: u64) -> Conditions {
         delay_max: pick(&[0, 3, 20, 100], 3),
         refused_percent: pick(&[0, 30, 60], 4),
         unreadable_percent: pick(&[0, 2, 100], 5),
+        unexposed_percent: pick(&[100, 0, 50], 7),
     }
 }

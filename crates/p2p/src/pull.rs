@@ -1,0 +1,121 @@
+//! Pulls: a receive whose network reads the sender's memory (RDMA read, where the provider has it).
+//!
+//! The sender exposes its buffer from the offer on until the send ends. The receiver reads it by pieces, a
+//! few at a time, which may end in any order, and answers TAKEN. If a piece fails, it waits for the others
+//! and asks for the whole message by packets; nothing of this peer is pulled then any more.
+//!
+//! Invariant: a receive that pulls does not end before all its reads have.
+
+use crate::lane::Outgoing;
+use crate::request::{FINAL, PIECES_MAX, Pulling, Request, Stage};
+use crate::state::{Matcher, P2p, known};
+use telemetry::Counter;
+use transport::route::{Far, Pull, Route};
+
+impl Request {
+    /// Exposes a send's memory, once: where a peer can pull it from. Nothing if the message is shorter than
+    /// `bytes_min`, has gaps, or the route has no pulls.
+    pub(crate) fn expose(&mut self, route: &Route, bytes_min: usize) -> Option<Far> {
+        let stretch = self.data.stretch().filter(|stretch| stretch.bytes() >= bytes_min.max(1))?;
+        let exposed = &mut self.sending().exposed;
+        if exposed.is_none() {
+            *exposed = route.expose(stretch).map(Box::new);
+        }
+        exposed.as_ref().map(|exposed| exposed.far())
+    }
+}
+
+impl Matcher {
+    /// Starts reads of a receive, as many as may be. False if the route had no room.
+    fn start_pulls(&mut self, route: &mut Route, ours: u64) -> bool {
+        let request = self.requests.get_mut(ours).expect("a receive that pulls is known");
+        let into = request.data.stretch().expect("only a buffer without gaps is pulled into");
+        let Stage::Pulling(pulling) = &mut request.stage else { unreachable!("it pulls") };
+        while pulling.wants_more() {
+            let Some(own) = &pulling.own else {
+                pulling.own = route.expose(into.slice(0, pulling.end as usize));
+                pulling.has_failed = pulling.own.is_none();
+                continue;
+            };
+            let bytes = pulling.left().min(self.read_piece_bytes as u64) as usize;
+            let to = into.slice(pulling.next as usize, bytes);
+            match route.pull(pulling.far, pulling.next, to, own, ours) {
+                Pull::Full => return false,
+                Pull::Never => pulling.has_failed = true,
+                Pull::Started => {
+                    (pulling.next, pulling.under_way) = (pulling.next + bytes as u64, pulling.under_way + 1)
+                }
+            }
+        }
+        true
+    }
+}
+
+impl P2p {
+    /// Takes the reads that have ended, and starts others. Returns whether any ended or started.
+    #[cold]
+    pub(crate) fn advance_pulls(&mut self) -> bool {
+        let mut ended = Vec::new();
+        self.reach.pulled(|ours, is_done| ended.push((ours, is_done)));
+        let mut moved = !ended.is_empty();
+        for (ours, is_done) in ended {
+            let request = self.matcher.requests.get_mut(ours).expect("it waits for its reads");
+            let Stage::Pulling(pulling) = &mut request.stage else { unreachable!("it pulls") };
+            let could_not = pulling.under_way == PIECES_MAX;
+            pulling.under_way -= 1;
+            pulling.has_failed |= !is_done;
+            if could_not && pulling.wants_more() {
+                self.matcher.pulling.push_back(ours);
+            }
+            self.end_pull(ours);
+        }
+        for _ in 0..self.matcher.pulling.len() {
+            let Some(ours) = self.matcher.pulling.pop_front() else { break };
+            // It may have ended since, by a read that failed.
+            let Some(Request { stage: Stage::Pulling(pulling), .. }) = self.matcher.requests.get(ours) else {
+                continue;
+            };
+            let before = pulling.left();
+            let peer = known(&mut self.peers, pulling.peer);
+            if !self.matcher.start_pulls(&mut peer.route, ours) {
+                self.matcher.pulling.push_back(ours);
+            }
+            moved |= self.left_to_pull(ours) != before;
+            moved |= self.end_pull(ours);
+        }
+        moved
+    }
+
+    fn left_to_pull(&self, ours: u64) -> u64 {
+        match self.matcher.requests.get(ours) {
+            Some(Request { stage: Stage::Pulling(pulling), .. }) => pulling.left(),
+            _ => 0,
+        }
+    }
+
+    /// Ends a receive that has all bytes, or asks for them by packets if a read has failed. False if reads
+    /// are still under way or to be started.
+    fn end_pull(&mut self, ours: u64) -> bool {
+        let Some(Request { stage, outcome, .. }) = self.matcher.requests.get_mut(ours) else { return false };
+        let Stage::Pulling(pulling) = stage else { return false };
+        let Pulling { peer, theirs, end, under_way, has_failed, .. } = **pulling;
+        if under_way > 0 || !has_failed && pulling.left() > 0 {
+            return false;
+        }
+        self.matcher.pulls_open -= 1;
+        let lane = &mut known(&mut self.peers, peer).lane;
+        if has_failed {
+            lane.unreadable = true;
+            *stage = Stage::Filling { peer, theirs, attempt: FINAL, next: 0, end };
+            lane.push(Outgoing::Ask { theirs, ours, attempt: FINAL, next: 0, end });
+        } else {
+            debug_assert!(outcome.source_peer == peer);
+            self.matcher.counters.count(Counter::PulledBytes, end);
+            lane.push(Outgoing::Taken { theirs });
+            self.matcher.chooser.end();
+            self.matcher.complete(ours);
+        }
+        self.flush(peer);
+        true
+    }
+}
