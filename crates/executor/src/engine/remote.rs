@@ -99,7 +99,14 @@ impl Execution {
         let bytes = self.buffers.spots[step as usize].bytes;
         match std::mem::take(&mut remote.messages[step as usize]) {
             Message::None if may_begin => {
-                let (span, block) = self.lend(step, blocks, is_send, reach)?;
+                let (span, block) = match self.lend(step, blocks, is_send, reach) {
+                    // The receiver gets a message without bytes, so that it fails, too, instead of waiting.
+                    Err(fault) if is_send => {
+                        self.record.set_fault(fault);
+                        (Span::EMPTY, None)
+                    }
+                    lent => lent?,
+                };
                 let wanted = Wanted {
                     step,
                     peer,
@@ -145,7 +152,7 @@ impl Execution {
         if spot.bytes == 0 {
             return Ok((Span::EMPTY, None));
         }
-        if let (Region::Local(span), offset, here) = self.buffers.region(blocks.buffer, spot.at[0])?
+        if let Ok((Region::Local(span), offset, here)) = self.buffers.region(blocks.buffer, spot.at[0])
             && here >= spot.bytes
         {
             return Ok((span.slice(offset as usize, spot.bytes as usize), None));
@@ -178,5 +185,49 @@ impl Execution {
             at += bytes;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffers::{Buffers, Spot};
+    use crate::checked::CheckedSchedule;
+    use crate::engine::Progress;
+    use crate::memory::Driver;
+    use crate::record::{Head, InstanceRecord, record_bytes};
+    use schedule::{Algorithm, Params};
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+    use transport::shm::{Allocator, Segment, Shape};
+
+    #[test]
+    fn a_send_without_its_bytes_sends_none_and_fails() {
+        let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 1 << 20 }).unwrap();
+        segment.set_nodes(0, 2, &[0, 1], 1);
+        let rank = segment.local(0).unwrap();
+        let mut allocator = Allocator::new(segment.arena(rank).unwrap());
+        let plan = Algorithm::BcastBinomial.plan(&Params::new(0, 2));
+        let steps = plan.steps.len() as u32;
+        let at = allocator.alloc(record_bytes(steps as usize)).unwrap();
+        let record = InstanceRecord::new(allocator.arena(), at, steps).unwrap();
+        record.clear();
+        // A step of 8 bytes, and no buffer that has them.
+        let mut buffers = Buffers::default();
+        buffers.spots = vec![Spot { bytes: 8, ..Spot::default() }];
+        let plan = Arc::new(CheckedSchedule::new(Arc::new(plan)).unwrap());
+        let peers = [0, 1].map(|peer| Peer::of(peer, &segment)).into();
+        let mut run = Execution::new(plan, rank, record, peers, buffers);
+        run.restart(1, 1);
+        run.expect_messages();
+        let reach = Reach::new(segment.clone(), Driver::Rank(rank), 1 << 20);
+        assert_eq!(run.poll(&reach), Ok(Progress::Moved));
+        let wanted = run.next_wanted().expect("the receiver waits for a message");
+        assert!(wanted.is_send && wanted.span.bytes() == 0 && wanted.peer == 1, "{wanted:?}");
+        run.message_ended(wanted.step, Ok(0));
+        assert_eq!(run.poll(&reach), Ok(Progress::Finished));
+        let fault = run.record.fault();
+        assert!(matches!(fault, Some(Fault::Corrupt { .. })), "{fault:?}");
+        assert_ne!(run.record.head(Head::State).load(Ordering::Relaxed), 0);
     }
 }

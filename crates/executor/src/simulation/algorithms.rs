@@ -1,11 +1,12 @@
-//! Every algorithm of the `schedule` crate, on random sizes, roots and lengths, by callers and by proxies
-//! that die.
+//! Every algorithm of the `schedule` crate, on random sizes, nodes, roots and lengths, by callers and by
+//! proxies that die.
 
+use super::network::Network;
 use super::{Home, Job};
 use crate::{Binding, Config, Cut, InstanceTicket, Offload, Poll, Reduction, Start};
 use datatype::{Basic, Buffer, PredefinedOp};
 use rand::rngs::SmallRng;
-use rand::seq::{IndexedRandom, IteratorRandom, SliceRandom};
+use rand::seq::{IndexedMutRandom, IndexedRandom, IteratorRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
 use schedule::{ALGORITHMS, Algorithm, Collective, NodeMap, Params};
 use std::sync::Arc;
@@ -23,7 +24,7 @@ struct Case {
     seed: u32,
     /// A buffer for each block instead of one for all.
     pieces: bool,
-    /// Where the members are said to be; here all memory is one node's.
+    /// Where the members are.
     nodes: Option<Arc<NodeMap>>,
 }
 
@@ -39,7 +40,8 @@ struct Side {
 }
 
 impl Case {
-    fn random(rng: &mut SmallRng, size: usize) -> Case {
+    fn random(rng: &mut SmallRng, nodes: &Arc<NodeMap>) -> Case {
+        let size = nodes.ranks() as usize;
         let facts = ALGORITHMS.iter().filter(|facts| !facts.inter).choose(rng).unwrap();
         let collective = facts.collective;
         Case {
@@ -50,7 +52,7 @@ impl Case {
             elements: *[0, 1, 2, 17, 900].choose(rng).unwrap(),
             seed: rng.random(),
             pieces: rng.random(),
-            nodes: Some(Arc::new(NodeMap::new((0..size).map(|_| rng.random_range(0..3))))),
+            nodes: Some(nodes.clone()),
         }
     }
 
@@ -268,7 +270,8 @@ fn check(job: &mut Job, started: &Started, case: &Case) {
     }
 }
 
-fn run(seed: u64) -> u64 {
+/// How many operations were recovered, and how many messages went between nodes.
+fn run(seed: u64) -> (u64, u64) {
     let rng = &mut SmallRng::seed_from_u64(seed);
     let size = rng.random_range(1..=7);
     let config = Config {
@@ -276,48 +279,55 @@ fn run(seed: u64) -> u64 {
         inline_bytes_max: *[0, 4096].choose(rng).unwrap(),
         ..Config::default()
     };
-    let mut job = Job::new(size as u32, rng.random_range(1..=2), &config);
+    // Ranks of other nodes are in other segments, and messages pass between those.
+    let nodes = rng.random_range(1..=3);
+    let node_of: Vec<u32> = (0..size).map(|_| rng.random_range(0..nodes)).collect();
+    let mut jobs: Vec<Job> = (0..nodes)
+        .map(|node| Job::on_node(node, nodes, &node_of, rng.random_range(1..=2), &config))
+        .collect();
+    let mut network = Network::default();
     let mut members: Vec<u32> = (0..size as u32).collect();
     members.shuffle(rng);
     let members: Arc<[u32]> = members.into();
-    let cases: Vec<Case> = (0..rng.random_range(1..=3)).map(|_| Case::random(rng, size)).collect();
+    let map = Arc::new(NodeMap::new(members.iter().map(|&member| node_of[member as usize])));
+    let cases: Vec<Case> = (0..rng.random_range(1..=3)).map(|_| Case::random(rng, &map)).collect();
     let mut waiting: Vec<(usize, usize)> =
         (0..cases.len()).flat_map(|c| (0..size).map(move |m| (c, m))).collect();
     waiting.shuffle(rng);
     let mut running: Vec<Started> = vec![];
-    for _ in 0..200_000 {
+    for _ in 0..400_000 {
         if waiting.is_empty() && running.is_empty() {
-            return job.ranks.iter().map(|rank| rank.executor.counters().recovered).sum();
+            assert!(network.is_idle(), "messages are left");
+            let ranks = jobs.iter().flat_map(|job| &job.ranks);
+            let recovered = ranks.map(|rank| rank.executor.counters().recovered).sum();
+            return (recovered, network.carried);
         }
-        match rng.random_range(0..10) {
+        match rng.random_range(0..12) {
             0 => {
                 if let Some((case, me)) = waiting.pop() {
-                    let started = start(&mut job, rng, &cases, case, &members, me);
-                    running.push(started);
+                    let job = &mut jobs[node_of[members[me] as usize] as usize];
+                    running.push(start(job, rng, &cases, case, &members, me));
                 }
             }
             1..5 => {
                 let rank = rng.random_range(0..size as u32);
-                assert!(!matches!(job.ranks[rank as usize].executor.poll(), Poll::Call(_)));
+                let job = &mut jobs[node_of[rank as usize] as usize];
+                let executor = &mut job.ranks[rank as usize].executor;
+                assert!(!matches!(executor.poll(), Poll::Call(_)));
+                network.take(rank, executor);
                 running.retain(|started| {
                     let executor = &mut job.ranks[started.rank as usize].executor;
                     let ended = if started.rank == rank { executor.outcome(started.ticket) } else { None };
                     let Some(outcome) = ended else { return true };
                     outcome.unwrap_or_else(|error| panic!("{:?}: {error}", cases[started.case]));
-                    check(&mut job, started, &cases[started.case]);
+                    check(job, started, &cases[started.case]);
                     false
                 });
             }
+            5..7 => network
+                .step(rng, |rank| &mut jobs[node_of[rank as usize] as usize].ranks[rank as usize].executor),
             _ => {
-                let index = rng.random_range(0..job.proxies.len());
-                let proxy = &mut job.proxies[index];
-                if !proxy.is_dead() && rng.random_ratio(1, 200) {
-                    proxy.light_fuse(rng.random_range(1..40));
-                }
-                proxy.poll();
-                if proxy.is_dead() {
-                    job.segment.proxy(index as u32).set_state(State::Dead);
-                }
+                turn_proxy(jobs.choose_mut(rng).expect("there is a node"), rng);
             }
         }
     }
@@ -325,13 +335,26 @@ fn run(seed: u64) -> u64 {
     panic!("the job hangs: {left:?}");
 }
 
+/// A proxy of a node gets its turn, or begins to die.
+fn turn_proxy(job: &mut Job, rng: &mut SmallRng) {
+    let index = rng.random_range(0..job.proxies.len());
+    let proxy = &mut job.proxies[index];
+    if !proxy.is_dead() && rng.random_ratio(1, 200) {
+        proxy.light_fuse(rng.random_range(1..40));
+    }
+    proxy.poll();
+    if proxy.is_dead() {
+        job.segment.proxy(index as u32).set_state(State::Dead);
+    }
+}
+
 #[test]
 fn every_algorithm_agrees_with_the_standard_though_proxies_die() {
-    let mut recovered = 0;
+    let (mut recovered, mut carried) = (0, 0);
     for seed in 0..1500 {
         let run = std::panic::AssertUnwindSafe(|| run(seed));
         match std::panic::catch_unwind(run) {
-            Ok(count) => recovered += count,
+            Ok(counts) => (recovered, carried) = (recovered + counts.0, carried + counts.1),
             Err(panic) => {
                 eprintln!("failed with seed {seed}");
                 std::panic::resume_unwind(panic);
@@ -339,4 +362,5 @@ fn every_algorithm_agrees_with_the_standard_though_proxies_die() {
         }
     }
     assert!(recovered > 100, "only {recovered} operations were recovered");
+    assert!(carried > 10_000, "only {carried} messages went between nodes");
 }

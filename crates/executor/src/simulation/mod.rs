@@ -3,6 +3,7 @@
 
 mod algorithms;
 mod faults;
+mod network;
 mod plans;
 mod random;
 
@@ -43,6 +44,13 @@ pub enum Home {
 }
 
 impl Job {
+    /// The job's part on one of several nodes. Ranks of other nodes have memory here, too, which nobody uses.
+    pub fn on_node(node: u32, nodes: u32, node_of: &[u32], proxies: u32, config: &Config) -> Job {
+        let job = Job::new(node_of.len() as u32, proxies, config);
+        job.segment.set_nodes(node, nodes, node_of, 1);
+        job
+    }
+
     pub fn new(ranks: u32, proxies: u32, config: &Config) -> Job {
         let (segment, _fd) = Segment::create(Shape { ranks, proxies, arena_bytes: 16 << 20 }).unwrap();
         // Cross-memory attach recognises a process by words of it, and here jobs share one process.
