@@ -30,8 +30,8 @@ test: build  ## run all tests that fit into half an hour on 2 cores
 	tests/all
 
 test-hosts: build  ## run the tests over several hosts, with every failure at 100 instants (an hour; root)
-	tools/setup --hosts
-	tests/hosts/run --more
+	tools/setup --hosts && tools/setup --verbs
+	code=0; for runner in kubernetes verbs hosts; do tests/$$runner/run --more || code=1; done; exit $$code
 
 test-more: build  ## the same with many more proxy deaths and rank counts
 	tests/all --more

@@ -11,6 +11,7 @@ FEW = {"p2p_order": 8, "coll_reduce": 5}
 MANY = {"p2p_ways": 3, "p2p_modes": 4, "p2p_probe": 5, "p2p_requests": 6, "p2p_receives": 7, "coll_regular": 8, "coll_vector": 5,
         "coll_derived": 6, "coll_operators": 7, "neighbors": 8, "intercomms": 6,
         "split_types": 8, "persistent": 4, "partitioned": 4, "threads": 4, "types": 2, "topologies": 8}
+MPI4PY = [HERE / "mpi4py/run", "--abi", "standard"]
 # Tests of `--more` only.
 RARE = []
 
@@ -90,6 +91,15 @@ def the_demo_runs_on_four_hosts(hosts):
     nothing_left(hosts)
 
 
+@rare
+@test
+def the_suite_of_mpi4py_runs_on_four_hosts(hosts):
+    code, output = on(hosts.hosts[0], *MPI4PY, "--hosts", FOUR, "--ranks", 8, "--timeout", 1500, timeout=1800)
+    expect(code == 0, f"{code}\n{output}")
+    nothing_left(hosts)
+    return output.splitlines()[-1]
+
+
 def listening(host):
     """The sockets on this host to which others can connect, but for those of the lab's services."""
     lines = host.command("ss", "-Hltuxp").splitlines()
@@ -109,6 +119,24 @@ def only_the_endpoints_of_ranks_listen(hosts):
         for host, lines in found.items():
             expect(len(lines) == count and all(f" {host.address}:" in line and "exchange" in line for line in lines),
                    f"{more}: on {host} listen\n" + "\n".join(lines))
+    nothing_left(hosts)
+
+
+@test
+def the_variables_of_kubeflows_operator_name_hosts(hosts):
+    # As the operator names pods and writes lists: examples in its pkg/controller/mpi_job_controller.go.
+    pods = [f"hello-worker-{number}.hello.default.svc" for number in range(2)]
+    for host in hosts.hosts[:3]:
+        names = "".join(f"{other.address} {pod}\n" for other, pod in zip(hosts.hosts[1:], pods))
+        host.command("sh", "-c", f"echo '{names}' >> /etc/hosts")
+    for file, options, line in [("HYDRA_HOST_FILE", "HYDRA_LAUNCH_EXTRA_ARGS", "{}:2"),
+                                ("I_MPI_HYDRA_HOST_FILE", "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS", "{}:2"),
+                                ("OMPI_MCA_orte_default_hostfile", "OMPI_MCA_plm_rsh_args", "{} slots=2")]:
+        (lab.STATE / "hostfile").write_text("".join(line.format(pod) + "\n" for pod in pods))
+        given = [f"{file}={lab.STATE}/hostfile", f"{options}=-o ConnectionAttempts=10"]
+        code, output = on(hosts.hosts[0], "env", *given, MPIRUN, "-v", "sh", "-c", "echo rank on $(hostname)")
+        expect(code == 0 and output.count("rank on h2") == 2 and output.count("rank on h3") == 2, f"{given}: {code}\n{output}")
+        expect(output.count("ConnectionAttempts=10") == 2, output)
     nothing_left(hosts)
 
 

@@ -12,7 +12,7 @@ STATE = Path("/run/lab")
 INSIDE = "TEST_HOSTS_ARE_ENTERED"
 ROOT = Path(__file__).resolve().parents[2]
 NAMESPACES = ["--fork", "--kill-child", "--mount", "--propagation", "private", "--net", "--pid", "--mount-proc"]
-SETTLED_S = 30
+SETTLED_S = 75
 
 
 def command(*words, **more):

@@ -18,6 +18,9 @@ const HOST_FILES: [&str; 4] = [
 ];
 /// Variables that hold the command that starts processes on other hosts.
 const LAUNCHERS: [&str; 3] = ["HYDRA_LAUNCHER_EXEC", "I_MPI_HYDRA_BOOTSTRAP_EXEC", "OMPI_MCA_plm_rsh_agent"];
+/// Variables that hold more options of `ssh`; Kubeflow sets them, because a pod may be there before its sshd is.
+const SSH_OPTIONS: [&str; 3] =
+    ["HYDRA_LAUNCH_EXTRA_ARGS", "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS", "OMPI_MCA_plm_rsh_args"];
 
 /// The hosts, if the environment names any. Errors: a sentence that names the variable.
 pub fn hosts() -> Result<Option<Hosts>, String> {
@@ -41,6 +44,12 @@ pub fn hosts() -> Result<Option<Hosts>, String> {
 /// The command that starts processes on other hosts, if the environment names one.
 pub fn launcher_exec() -> Option<PathBuf> {
     LAUNCHERS.iter().find_map(|name| variable(name)).map(PathBuf::from)
+}
+
+/// More options of `ssh`, if the environment has any.
+pub fn ssh_options() -> Vec<String> {
+    let text = |name: &&str| variable(name).and_then(|value| value.into_string().ok());
+    SSH_OPTIONS.iter().find_map(text).and_then(|words| shlex::split(&words)).unwrap_or_default()
 }
 
 /// The hosts of a list as Slurm writes it: `n[001-003,7],login`.

@@ -102,7 +102,7 @@ fn command(arguments: &Arguments, host: &str) -> Command {
     };
     let (program, options): (&str, &[&str]) = match launcher {
         Launcher::Ssh => {
-            ("ssh", &["-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20", "-o", "ServerAliveInterval=5"])
+            ("ssh", &["-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20", "-o", "ServerAliveInterval=10"])
         }
         Launcher::Rsh => ("rsh", &[]),
         Launcher::Srun => (
@@ -124,6 +124,9 @@ fn command(arguments: &Arguments, host: &str) -> Command {
         None => {
             let mut command = Command::new(program);
             command.args(options);
+            if launcher == Launcher::Ssh {
+                command.args(allocation::ssh_options());
+            }
             command
         }
     };

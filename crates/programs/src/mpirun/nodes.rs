@@ -253,9 +253,12 @@ impl Root {
             Up::Failed { sentence, code } => self.fail(&sentence, code),
             Up::Done { code } => {
                 self.agents[index].done = Some(code);
-                // Somebody else, such as a batch system, may have ended the ranks there.
                 if code != 0 {
-                    self.end(libc::SIGTERM, code);
+                    // What a rank did was told before; a batch system may have ended the ranks there.
+                    let name = &self.agents[index].name;
+                    let sentence =
+                        format!("the ranks on host {name} were ended there (code {code}); ending the job");
+                    self.fail(&sentence, code);
                 }
             }
             Up::Stopped => {
