@@ -89,8 +89,16 @@ impl Provider {
         RANKING.iter().position(|core| *core == self.core())
     }
 
+    /// Whether it has no address of IP where it needs one: the connections of verbs are made by rdma_cm.
+    fn lacks_address(&self) -> bool {
+        self.core() == "verbs" && self.address().is_none()
+    }
+
     /// Whether it may be taken; `wanted` is the user's choice, where `tcp` is any way over tcp.
     pub fn suits(&self, wanted: Option<&str>) -> bool {
+        if self.lacks_address() {
+            return false;
+        }
         match wanted {
             Some("tcp") => ["net", "tcp"].contains(&self.core().as_str()),
             Some(wanted) => self.name() == wanted || self.core() == wanted,
@@ -101,6 +109,9 @@ impl Provider {
     /// What it has to say for itself under the rule, for people; `host` is the launcher's address of this
     /// host.
     pub fn reason(&self, wanted: Option<&str>, host: Option<IpAddr>) -> String {
+        if self.lacks_address() {
+            return "not taken: verbs needs an interface with an IP address".into();
+        }
         let place = match (wanted, self.rank()) {
             (Some(_), _) => "chosen by OUTBOARD_FABRIC_PROVIDER".to_owned(),
             (None, Some(rank)) => format!("place {} of {} by provider", rank + 1, RANKING.len()),

@@ -57,6 +57,7 @@ counters! {
     PulledBytes "pulled_bytes" Bytes "bytes that the network read in memory of other hosts";
     CopiedBytes "copied_bytes" Bytes "bytes of collectives moved by copying between mapped memories";
     StagedBytes "staged_bytes" Bytes "bytes of collectives put into shared memory for peers to take";
+    NetRefused "net_refused" Count "packets from the network that did not carry the job's secret, or made no sense, and were dropped";
     RingFull "ring_full" Count "times that a packet found its ring full and was tried again later";
 
     BarrierCalls "barrier_calls" Count "barriers started, blocking or not";

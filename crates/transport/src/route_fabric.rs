@@ -410,6 +410,7 @@ impl Net {
                     .filter(|it| it.source < segment.shape().ranks && it.source != *rank)
                 else {
                     *refused += 1;
+                    telemetry::count(telemetry::Counter::NetRefused, 1);
                     done.push(packet);
                     return;
                 };
