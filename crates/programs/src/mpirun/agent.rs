@@ -44,8 +44,7 @@ const LOCAL_VARIABLES: [&str; 8] = [
 ];
 /// How often each side says that it lives.
 pub const PULSE: Duration = Duration::from_secs(2);
-/// For how long the other side may be silent. A host with many more processes than cores may keep it waiting for
-/// 20 s.
+/// For how long the other side may be silent. Where processes are many more than cores, 20 s were seen.
 pub const SILENCE: Duration = Duration::from_secs(45);
 
 /// The way to `mpirun`: set in agents only.

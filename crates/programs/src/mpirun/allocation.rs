@@ -18,7 +18,7 @@ const HOST_FILES: [&str; 4] = [
 ];
 /// Variables that hold the command that starts processes on other hosts.
 const LAUNCHERS: [&str; 3] = ["HYDRA_LAUNCHER_EXEC", "I_MPI_HYDRA_BOOTSTRAP_EXEC", "OMPI_MCA_plm_rsh_agent"];
-/// Variables that hold more options of `ssh`; Kubeflow sets them, because a pod may be there before its sshd is.
+/// Variables that hold more options of `ssh`; Kubeflow sets them, since a pod is there before its sshd.
 const SSH_OPTIONS: [&str; 3] =
     ["HYDRA_LAUNCH_EXTRA_ARGS", "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS", "OMPI_MCA_plm_rsh_args"];
 
