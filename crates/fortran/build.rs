@@ -1,4 +1,5 @@
-//! Sets the library's name at run time, and says that it needs `libmpi_abi.so.1` from its own folder.
+//! Sets the library's name at run time, and says that it needs the C library of its ABI from its own folder.
+//! Both crates of the bindings have this script.
 //!
 //! Cargo does not build one shared library before another, so the linker gets an empty library of that
 //! name; the C functions are found when the program starts.
@@ -7,16 +8,22 @@ use std::path::PathBuf;
 use std::process::Command;
 
 fn main() {
+    let mpich = std::env::var("CARGO_PKG_NAME").is_ok_and(|name| name.ends_with("-mpich"));
+    let (name, needed) =
+        if mpich { ("libmpifort.so.12", "libmpi.so.12") } else { ("libmpifort_abi.so.1", "libmpi_abi.so.1") };
     let folder = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
     let mut stand_in = Command::new("cc");
-    stand_in.args(["-shared", "-nostdlib", "-x", "c", "/dev/null", "-Wl,-soname,libmpi_abi.so.1", "-o"]);
-    let made = stand_in.arg(folder.join("libmpi_abi.so")).status();
+    stand_in.args(["-shared", "-nostdlib", "-x", "c", "/dev/null", "-o"]).arg(folder.join("libneeded.so"));
+    let made = stand_in.arg(format!("-Wl,-soname,{needed}")).status();
     assert!(made.is_ok_and(|status| status.success()), "cc cannot make a shared library");
-    for argument in ["-soname,libmpifort_abi.so.1", "--no-as-needed", "-rpath,$ORIGIN", "-z,nodelete"] {
+    for argument in [&format!("-soname,{name}"), "--no-as-needed", "-rpath,$ORIGIN", "-z,nodelete"] {
         println!("cargo::rustc-cdylib-link-arg=-Wl,{argument}");
     }
     println!("cargo::rustc-cdylib-link-arg=-L{}", folder.display());
-    println!("cargo::rustc-cdylib-link-arg=-lmpi_abi");
+    println!("cargo::rustc-cdylib-link-arg=-lneeded");
     println!("cargo::rustc-check-cfg=cfg(mpich)");
+    if mpich {
+        println!("cargo::rustc-cfg=mpich");
+    }
     println!("cargo::rerun-if-changed=build.rs");
 }

@@ -38,6 +38,13 @@ pub fn unpack(pointer: *mut c_void) -> i64 {
     ours.map_or(pointer.addr() as i64, |place| **place)
 }
 
+/// C's key for Fortran's: in MPICH, Fortran's keys of predefined attributes are C's and 1.
+pub fn key(keyval: c_int) -> c_int {
+    const PREDEFINED: [c_int; 2] = [0x6440_0000, 0x6600_0000];
+    let is_fortran = cfg!(mpich) && PREDEFINED.contains(&(keyval & !0xff)) && keyval & 1 == 0;
+    if is_fortran { keyval - 1 } else { keyval }
+}
+
 const POINT_TO_INT: [c_int; 10] = [
     c::TAG_UB,
     c::IO,

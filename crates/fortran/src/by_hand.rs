@@ -59,12 +59,13 @@ procedures! {
     attr_get(comm: &i32, keyval: &i32, value: &mut i32, flag: &mut i32, ierror: *mut i32)
     as mpi_attr_get_ pmpi_attr_get_ {
         let (mut pointer, mut found) = (std::ptr::null_mut::<c_void>(), 0);
+        let keyval = attribute::key(*keyval);
         // SAFETY: C takes every number.
         let comm = unsafe { c::MPI_Comm_fromint(*comm) };
         // SAFETY: C checks the handle and the key.
-        let code = unsafe { c::MPI_Comm_get_attr(comm, *keyval, (&raw mut pointer).cast(), &mut found) };
+        let code = unsafe { c::MPI_Comm_get_attr(comm, keyval, (&raw mut pointer).cast(), &mut found) };
         if code == c::SUCCESS && found != 0 {
-            *value = attribute::load(*keyval, pointer) as i32;
+            *value = attribute::load(keyval, pointer) as i32;
         }
         *flag = logical::from_c(found);
         fault::end(ierror, code);
@@ -85,7 +86,7 @@ procedures! {
         let state = callback::narrow_state(&[copy, delete], *state);
         let copy = match copy {
             _ if copy == mpi_null_copy_fn_ as *const () as usize => 0,
-            _ if copy == mpi_dup_fn_ as *const () as usize => callback::DUP,
+            _ if copy == mpi_dup_fn_ as *const () as usize => callback::dup(),
             _ => callback::comm_copy_attr(copy),
         };
         let is_null = delete == mpi_null_delete_fn_ as *const () as usize;
@@ -123,6 +124,10 @@ procedures! {
     }
 }
 
+#[cfg(mpich)]
+names!(status_copy (from: &[i32; c::STATUS_INTS], to: &mut [i32; c::STATUS_INTS], ierror: *mut i32)
+    __mpi_f08_types_MOD_mpi_status_f2f08 __mpi_f08_types_MOD_mpi_status_f082f);
+
 /// `==` and `/=` of each handle type.
 macro_rules! comparisons {
     ($($equal:ident $unequal:ident)*) => { $(
@@ -139,6 +144,7 @@ macro_rules! comparisons {
     )* };
 }
 
+#[cfg(not(mpich))]
 comparisons! {
     mpi_comm_eq_ mpi_comm_ne_
     mpi_datatype_eq_ mpi_datatype_ne_
@@ -151,4 +157,19 @@ comparisons! {
     mpi_request_eq_ mpi_request_ne_
     mpi_session_eq_ mpi_session_ne_
     mpi_win_eq_ mpi_win_ne_
+}
+
+#[cfg(mpich)]
+comparisons! {
+    __mpi_f08_types_MOD_mpi_comm_eq __mpi_f08_types_MOD_mpi_comm_neq
+    __mpi_f08_types_MOD_mpi_datatype_eq __mpi_f08_types_MOD_mpi_datatype_neq
+    __mpi_f08_types_MOD_mpi_errhandler_eq __mpi_f08_types_MOD_mpi_errhandler_neq
+    __mpi_f08_types_MOD_mpi_file_eq __mpi_f08_types_MOD_mpi_file_neq
+    __mpi_f08_types_MOD_mpi_group_eq __mpi_f08_types_MOD_mpi_group_neq
+    __mpi_f08_types_MOD_mpi_info_eq __mpi_f08_types_MOD_mpi_info_neq
+    __mpi_f08_types_MOD_mpi_message_eq __mpi_f08_types_MOD_mpi_message_neq
+    __mpi_f08_types_MOD_mpi_op_eq __mpi_f08_types_MOD_mpi_op_neq
+    __mpi_f08_types_MOD_mpi_request_eq __mpi_f08_types_MOD_mpi_request_neq
+    __mpi_f08_types_MOD_mpi_session_eq __mpi_f08_types_MOD_mpi_session_neq
+    __mpi_f08_types_MOD_mpi_win_eq __mpi_f08_types_MOD_mpi_win_neq
 }

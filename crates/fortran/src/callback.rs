@@ -54,13 +54,13 @@ type DeleteProcedure = unsafe extern "C" fn(*const i32, *const c_int, *const i64
 /// The functions of one kind of attribute: for C, and the predefined procedures that Fortran may call.
 macro_rules! attributes {
     ($($handle:ident $toint:ident: $copy:ident $copy_c:ident, $delete:ident $delete_c:ident,
-       $null_copy:ident $dup:ident $null_delete:ident;)*) => { $(
+       [$($null_copy:ident)*] [$($dup:ident)*] [$($null_delete:ident)*];)*) => { $(
         /// C's function for a copy procedure, or the constant of a predefined one.
         pub fn $copy(procedure: usize) -> usize {
-            if procedure == $null_copy as *const () as usize {
+            if is(procedure, &[$($null_copy as *const () as usize),*]) {
                 0
-            } else if procedure == $dup as *const () as usize {
-                DUP
+            } else if is(procedure, &[$($dup as *const () as usize),*]) {
+                dup()
             } else {
                 $copy_c as *const () as usize
             }
@@ -88,7 +88,8 @@ macro_rules! attributes {
         }
         /// C's function for a delete procedure, or the constant of a predefined one.
         pub fn $delete(procedure: usize) -> usize {
-            if procedure == $null_delete as *const () as usize { 0 } else { $delete_c as *const () as usize }
+            let null = is(procedure, &[$($null_delete as *const () as usize),*]);
+            if null { 0 } else { $delete_c as *const () as usize }
         }
         unsafe extern "C" fn $delete_c(
             handle: c::$handle,
@@ -107,15 +108,15 @@ macro_rules! attributes {
             unsafe { call(&number, &keyval, &value, &record.state, &mut code) };
             code
         }
-        #[doc = "The predefined procedure that copies nothing."]
+        $( #[doc = "The predefined procedure that copies nothing."]
         #[unsafe(no_mangle)]
         pub extern "C" fn $null_copy(
             _: &i32, _: &i32, _: &i64, _: &i64, _: *mut i64, flag: &mut i32, code: &mut i32,
         ) {
             *flag = 0;
             *code = c::SUCCESS;
-        }
-        #[doc = "The predefined procedure that copies the value."]
+        } )*
+        $( #[doc = "The predefined procedure that copies the value."]
         #[unsafe(no_mangle)]
         pub extern "C" fn $dup(
             _: &i32, _: &i32, _: &i64, old: &i64, new: &mut i64, flag: &mut i32, code: &mut i32,
@@ -123,25 +124,58 @@ macro_rules! attributes {
             *new = *old;
             *flag = 1;
             *code = c::SUCCESS;
-        }
-        #[doc = "The predefined procedure that deletes nothing."]
+        } )*
+        $( #[doc = "The predefined procedure that deletes nothing."]
         #[unsafe(no_mangle)]
         pub extern "C" fn $null_delete(_: &i32, _: &i32, _: &i64, _: &i64, code: &mut i32) {
             *code = c::SUCCESS;
-        }
+        } )*
     )* };
 }
 
-/// C's MPI_COMM_DUP_FN and its like.
-pub const DUP: usize = 1;
+/// Whether a procedure is one of these.
+fn is(procedure: usize, known: &[usize]) -> bool {
+    known.contains(&procedure)
+}
 
+/// C's MPI_COMM_DUP_FN and its like.
+pub fn dup() -> usize {
+    #[cfg(mpich)]
+    {
+        unsafe extern "C" {
+            fn MPIR_Dup_fn();
+        }
+        MPIR_Dup_fn as *const () as usize
+    }
+    #[cfg(not(mpich))]
+    1
+}
+
+#[cfg(not(mpich))]
 attributes! {
     MPI_Comm MPI_Comm_toint: comm_copy_attr comm_copy, comm_delete_attr comm_delete,
-        mpi_comm_null_copy_fn_ mpi_comm_dup_fn_ mpi_comm_null_delete_fn_;
+        [mpi_comm_null_copy_fn_] [mpi_comm_dup_fn_] [mpi_comm_null_delete_fn_];
     MPI_Datatype MPI_Type_toint: type_copy_attr type_copy, type_delete_attr type_delete,
-        mpi_type_null_copy_fn_ mpi_type_dup_fn_ mpi_type_null_delete_fn_;
+        [mpi_type_null_copy_fn_] [mpi_type_dup_fn_] [mpi_type_null_delete_fn_];
     MPI_Win MPI_Win_toint: win_copy_attr win_copy, win_delete_attr win_delete,
-        mpi_win_null_copy_fn_ mpi_win_dup_fn_ mpi_win_null_delete_fn_;
+        [mpi_win_null_copy_fn_] [mpi_win_dup_fn_] [mpi_win_null_delete_fn_];
+}
+
+// MPICH's mpi_f08 has its own.
+#[cfg(mpich)]
+attributes! {
+    MPI_Comm MPI_Comm_toint: comm_copy_attr comm_copy, comm_delete_attr comm_delete,
+        [mpi_comm_null_copy_fn_ __mpi_f08_callbacks_MOD_mpi_comm_null_copy_fn]
+        [mpi_comm_dup_fn_ __mpi_f08_callbacks_MOD_mpi_comm_dup_fn]
+        [mpi_comm_null_delete_fn_ __mpi_f08_callbacks_MOD_mpi_comm_null_delete_fn];
+    MPI_Datatype MPI_Type_toint: type_copy_attr type_copy, type_delete_attr type_delete,
+        [mpi_type_null_copy_fn_ __mpi_f08_callbacks_MOD_mpi_type_null_copy_fn]
+        [mpi_type_dup_fn_ __mpi_f08_callbacks_MOD_mpi_type_dup_fn]
+        [mpi_type_null_delete_fn_ __mpi_f08_callbacks_MOD_mpi_type_null_delete_fn];
+    MPI_Win MPI_Win_toint: win_copy_attr win_copy, win_delete_attr win_delete,
+        [mpi_win_null_copy_fn_ __mpi_f08_callbacks_MOD_mpi_win_null_copy_fn]
+        [mpi_win_dup_fn_ __mpi_f08_callbacks_MOD_mpi_win_dup_fn]
+        [mpi_win_null_delete_fn_ __mpi_f08_callbacks_MOD_mpi_win_null_delete_fn];
 }
 
 /// Lets Fortran copy a value. One that it hands back unchanged stays what it was, C's or Fortran's.

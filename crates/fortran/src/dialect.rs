@@ -3,8 +3,11 @@
 
 pub use crate::numbers::*;
 
-/// Every handle of the standard ABI is a pointer.
+/// Every handle of the standard ABI is a pointer, those of MPICH but for files are ints.
+#[cfg(not(mpich))]
 pub type Handle = usize;
+#[cfg(mpich)]
+pub type Handle = std::ffi::c_int;
 
 pub type MPI_Comm = Handle;
 pub type MPI_Datatype = Handle;

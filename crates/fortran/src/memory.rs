@@ -14,6 +14,7 @@ macro_rules! blocks {
     )* };
 }
 
+#[cfg(not(mpich))]
 blocks! {
     mpifort_bottom_: 1;
     mpifort_in_place_: 1;
@@ -27,18 +28,69 @@ blocks! {
     mpifort_argvs_null_: 1;
 }
 
-fn is<T, U>(address: *const T, block: *const U) -> bool {
-    address.addr() == block.addr()
+// MPICH has blocks of several variables, and variables of its own for mpi_f08.
+#[cfg(mpich)]
+blocks! {
+    mpipriv1_: 2 + STATUS_INTS;
+    mpipriv2_: STATUS_INTS + 1;
+    mpiprivc_: 1;
+    mpifcmb5_: 1;
+    mpifcmb9_: 1;
+    MPIR_F08_MPI_BOTTOM: 1;
+    MPIR_F08_MPI_IN_PLACE: 1;
+    MPIR_F08_MPI_STATUS_IGNORE_OBJ: STATUS_INTS;
+    MPIR_F08_MPI_STATUSES_IGNORE_OBJ: STATUS_INTS;
+    __mpi_f08_link_constants_MOD_mpi_errcodes_ignore: 1;
+    __mpi_f08_link_constants_MOD_mpi_unweighted: 1;
+    __mpi_f08_link_constants_MOD_mpi_weights_empty: 1;
+    __mpi_f08_link_constants_MOD_mpi_argv_null: 1;
+    __mpi_f08_link_constants_MOD_mpi_argvs_null: 1;
+}
+
+/// The addresses that mean one thing: variables, or ints of a block.
+macro_rules! meaning {
+    ($($(#[$doc:meta])* $name:ident: $($block:ident $(+ $ints:expr)?),*;)*) => { $(
+        $(#[$doc])*
+        fn $name(address: usize) -> bool {
+            [$((&raw const $block).addr() $(+ 4 * $ints)?),*].contains(&address)
+        }
+    )* };
+}
+
+#[cfg(not(mpich))]
+meaning! {
+    is_bottom: mpifort_bottom_;
+    is_in_place: mpifort_in_place_;
+    is_automatic: mpifort_buffer_automatic_;
+    is_ignored_status: mpifort_status_ignore_, mpifort_statuses_ignore_;
+    are_ignored_codes: mpifort_errcodes_ignore_;
+    is_unweighted: mpifort_unweighted_;
+    are_no_weights: mpifort_weights_empty_;
+    is_no_argument: mpifort_argv_null_, mpifort_argvs_null_;
+}
+
+#[cfg(mpich)]
+meaning! {
+    is_bottom: mpipriv1_, MPIR_F08_MPI_BOTTOM;
+    is_in_place: mpipriv1_ + 1, MPIR_F08_MPI_IN_PLACE;
+    is_automatic: ;
+    is_ignored_status: mpipriv1_ + 2, mpipriv2_,
+        MPIR_F08_MPI_STATUS_IGNORE_OBJ, MPIR_F08_MPI_STATUSES_IGNORE_OBJ;
+    are_ignored_codes: mpipriv2_ + STATUS_INTS, __mpi_f08_link_constants_MOD_mpi_errcodes_ignore;
+    is_unweighted: mpifcmb5_, __mpi_f08_link_constants_MOD_mpi_unweighted;
+    are_no_weights: mpifcmb9_, __mpi_f08_link_constants_MOD_mpi_weights_empty;
+    is_no_argument: mpiprivc_, __mpi_f08_link_constants_MOD_mpi_argv_null,
+        __mpi_f08_link_constants_MOD_mpi_argvs_null;
 }
 
 /// A choice buffer, or the constant of C for a special one.
 #[inline]
 pub fn buffer(address: *mut c_void) -> *mut c_void {
-    if is(address, &raw const mpifort_in_place_) {
+    if is_in_place(address.addr()) {
         std::ptr::without_provenance_mut(c::IN_PLACE as usize)
-    } else if is(address, &raw const mpifort_bottom_) {
+    } else if is_bottom(address.addr()) {
         std::ptr::without_provenance_mut(c::BOTTOM as usize)
-    } else if is(address, &raw const mpifort_buffer_automatic_) {
+    } else if is_automatic(address.addr()) {
         std::ptr::without_provenance_mut(c::BUFFER_AUTOMATIC as usize)
     } else {
         address
@@ -53,20 +105,24 @@ pub fn is_special(address: *mut c_void) -> bool {
 /// A status or statuses.
 #[inline]
 pub fn status(address: *mut i32) -> *mut c_int {
-    if is(address, &raw const mpifort_status_ignore_) || is(address, &raw const mpifort_statuses_ignore_) {
+    if is_ignored_status(address.addr()) {
         std::ptr::without_provenance_mut(c::STATUS_IGNORE as usize)
     } else {
         address
     }
 }
 
+/// What C takes for weights; the variables of libmpi.so.12 hold the same.
+const UNWEIGHTED: isize = 10;
+const WEIGHTS_EMPTY: isize = 11;
+
 /// Weights or error codes.
 pub fn ignorable(address: *mut i32) -> *mut c_int {
-    let constant = if is(address, &raw const mpifort_unweighted_) {
-        c::UNWEIGHTED
-    } else if is(address, &raw const mpifort_weights_empty_) {
-        c::WEIGHTS_EMPTY
-    } else if is(address, &raw const mpifort_errcodes_ignore_) {
+    let constant = if is_unweighted(address.addr()) {
+        UNWEIGHTED
+    } else if are_no_weights(address.addr()) {
+        WEIGHTS_EMPTY
+    } else if are_ignored_codes(address.addr()) {
         c::ERRCODES_IGNORE
     } else {
         return address;
@@ -76,5 +132,5 @@ pub fn ignorable(address: *mut i32) -> *mut c_int {
 
 /// Whether texts are MPI_ARGV_NULL or MPI_ARGVS_NULL.
 pub fn is_argv_null(address: *const u8) -> bool {
-    is(address, &raw const mpifort_argv_null_) || is(address, &raw const mpifort_argvs_null_)
+    is_no_argument(address.addr())
 }

@@ -12,6 +12,7 @@ use crate::memory;
 use std::ffi::c_void;
 
 /// The head of a CFI_cdesc_t; compilers order only the last bytes of the head differently.
+#[cfg(not(mpich))]
 #[repr(C)]
 pub struct Descriptor {
     pub address: *mut c_void,
@@ -22,12 +23,48 @@ pub struct Descriptor {
     // CFI_dim_t[rank] follows.
 }
 
+/// The head of gfortran's own descriptor, which programs compiled for MPICH pass.
+#[cfg(mpich)]
+#[repr(C)]
+pub struct Descriptor {
+    pub address: *mut c_void,
+    offset: usize,
+    pub element_bytes: usize,
+    version: i32,
+    rank: u8,
+    others: [u8; 3],
+    span: isize,
+}
+
+#[cfg(not(mpich))]
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Dimension {
     _lower: isize,
     extent: isize,
     stride: isize,
+}
+
+#[cfg(mpich)]
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Dimension {
+    stride: isize,
+    lower: isize,
+    upper: isize,
+}
+
+impl Dimension {
+    /// The elements, and the bytes from one to the next.
+    #[cfg(not(mpich))]
+    fn read(self, _: &Descriptor) -> (i64, i64) {
+        (self.extent as i64, self.stride as i64)
+    }
+    #[cfg(mpich)]
+    fn read(self, head: &Descriptor) -> (i64, i64) {
+        let span = if head.span == 0 { head.element_bytes as isize } else { head.span };
+        ((self.upper - self.lower + 1) as i64, (self.stride * span) as i64)
+    }
 }
 
 /// The most dimensions that a descriptor has.
@@ -50,8 +87,7 @@ impl View {
         let first = unsafe { descriptor.add(1) }.cast::<Dimension>();
         let dimensions = (0..usize::from(head.rank).min(RANK_MAX)).map(|at| {
             // SAFETY: `at` is less than the rank.
-            let dimension = unsafe { first.wrapping_add(at).read() };
-            (dimension.extent as i64, dimension.stride as i64)
+            unsafe { first.wrapping_add(at).read() }.read(head)
         });
         View {
             address: head.address,

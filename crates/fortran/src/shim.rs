@@ -4,6 +4,7 @@
 //! language see each call once.
 #![allow(non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments)]
 #![allow(clippy::undocumented_unsafe_blocks)] // One contract for all: the caller's arguments are what MPI asks for.
+#![cfg_attr(mpich, allow(dead_code))] // That ABI lacks a few procedures.
 #![allow(unsafe_op_in_unsafe_fn, clippy::unnecessary_cast)]
 
 use crate::section::{self, Descriptor};
@@ -126,7 +127,10 @@ unsafe fn mpi_accumulate_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_accumulate_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, op: *const i32, win: *const i32, ierror: *mut i32) (); MPI_Accumulate_f08ts PMPI_Accumulate_f08ts);
+#[cfg(mpich)]
+export!(mpi_accumulate_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, op: *const i32, win: *const i32, ierror: *mut i32) (); mpi_accumulate_f08ts_ pmpi_accumulate_f08ts_);
 unsafe fn mpi_accumulate_c_f08ts<const P: bool>(
     origin_addr: *const Descriptor,
     origin_count: *const i64,
@@ -163,7 +167,10 @@ unsafe fn mpi_accumulate_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_accumulate_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, op: *const i32, win: *const i32, ierror: *mut i32) (); MPI_Accumulate_c_f08ts PMPI_Accumulate_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_accumulate_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, op: *const i32, win: *const i32, ierror: *mut i32) (); mpi_accumulate_c_f08ts_ pmpi_accumulate_c_f08ts_ mpi_accumulate_f08ts_large_ pmpi_accumulate_f08ts_large_);
 unsafe fn mpi_add_error_class<const P: bool>(errorclass: *mut i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Add_error_class } else { c::MPI_Add_error_class })(errorclass);
     fault::end(ierror, code)
@@ -245,7 +252,10 @@ unsafe fn mpi_allgather_f08ts<const P: bool>(
     recvbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_allgather_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Allgather_f08ts PMPI_Allgather_f08ts);
+#[cfg(mpich)]
+export!(mpi_allgather_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_allgather_f08ts_ pmpi_allgather_f08ts_);
 unsafe fn mpi_allgather_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -275,7 +285,10 @@ unsafe fn mpi_allgather_c_f08ts<const P: bool>(
     recvbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_allgather_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Allgather_c_f08ts PMPI_Allgather_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_allgather_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_allgather_c_f08ts_ pmpi_allgather_c_f08ts_ mpi_allgather_f08ts_large_ pmpi_allgather_f08ts_large_);
 unsafe fn mpi_allgather_init<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -338,7 +351,10 @@ unsafe fn mpi_allgather_init_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_allgather_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Allgather_init_f08ts PMPI_Allgather_init_f08ts);
+#[cfg(mpich)]
+export!(mpi_allgather_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_allgather_init_f08ts_ pmpi_allgather_init_f08ts_);
 unsafe fn mpi_allgather_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -373,7 +389,10 @@ unsafe fn mpi_allgather_init_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_allgather_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Allgather_init_c_f08ts PMPI_Allgather_init_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_allgather_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_allgather_init_c_f08ts_ pmpi_allgather_init_c_f08ts_ mpi_allgather_init_f08ts_large_ pmpi_allgather_init_f08ts_large_);
 unsafe fn mpi_allgatherv<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -429,7 +448,10 @@ unsafe fn mpi_allgatherv_f08ts<const P: bool>(
     recvbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_allgatherv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Allgatherv_f08ts PMPI_Allgatherv_f08ts);
+#[cfg(mpich)]
+export!(mpi_allgatherv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_allgatherv_f08ts_ pmpi_allgatherv_f08ts_);
 unsafe fn mpi_allgatherv_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -461,7 +483,10 @@ unsafe fn mpi_allgatherv_c_f08ts<const P: bool>(
     recvbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_allgatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Allgatherv_c_f08ts PMPI_Allgatherv_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_allgatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_allgatherv_c_f08ts_ pmpi_allgatherv_c_f08ts_ mpi_allgatherv_f08ts_large_ pmpi_allgatherv_f08ts_large_);
 unsafe fn mpi_allgatherv_init<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -528,7 +553,10 @@ unsafe fn mpi_allgatherv_init_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_allgatherv_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Allgatherv_init_f08ts PMPI_Allgatherv_init_f08ts);
+#[cfg(mpich)]
+export!(mpi_allgatherv_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_allgatherv_init_f08ts_ pmpi_allgatherv_init_f08ts_);
 unsafe fn mpi_allgatherv_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -565,7 +593,10 @@ unsafe fn mpi_allgatherv_init_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_allgatherv_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Allgatherv_init_c_f08ts PMPI_Allgatherv_init_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_allgatherv_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_allgatherv_init_c_f08ts_ pmpi_allgatherv_init_c_f08ts_ mpi_allgatherv_init_f08ts_large_ pmpi_allgatherv_init_f08ts_large_);
 unsafe fn mpi_alloc_mem<const P: bool>(
     size: *const i64,
     info: *const i32,
@@ -622,7 +653,10 @@ unsafe fn mpi_allreduce_f08ts<const P: bool>(
     recvbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_allreduce_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Allreduce_f08ts PMPI_Allreduce_f08ts);
+#[cfg(mpich)]
+export!(mpi_allreduce_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_allreduce_f08ts_ pmpi_allreduce_f08ts_);
 unsafe fn mpi_allreduce_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -645,7 +679,10 @@ unsafe fn mpi_allreduce_c_f08ts<const P: bool>(
     recvbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_allreduce_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Allreduce_c_f08ts PMPI_Allreduce_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_allreduce_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_allreduce_c_f08ts_ pmpi_allreduce_c_f08ts_ mpi_allreduce_f08ts_large_ pmpi_allreduce_f08ts_large_);
 unsafe fn mpi_allreduce_init<const P: bool>(
     sendbuf: *mut c_void,
     recvbuf: *mut c_void,
@@ -699,7 +736,10 @@ unsafe fn mpi_allreduce_init_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_allreduce_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Allreduce_init_f08ts PMPI_Allreduce_init_f08ts);
+#[cfg(mpich)]
+export!(mpi_allreduce_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_allreduce_init_f08ts_ pmpi_allreduce_init_f08ts_);
 unsafe fn mpi_allreduce_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -727,7 +767,10 @@ unsafe fn mpi_allreduce_init_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_allreduce_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Allreduce_init_c_f08ts PMPI_Allreduce_init_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_allreduce_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_allreduce_init_c_f08ts_ pmpi_allreduce_init_c_f08ts_ mpi_allreduce_init_f08ts_large_ pmpi_allreduce_init_f08ts_large_);
 unsafe fn mpi_alltoall<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -774,7 +817,10 @@ unsafe fn mpi_alltoall_f08ts<const P: bool>(
     recvbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_alltoall_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Alltoall_f08ts PMPI_Alltoall_f08ts);
+#[cfg(mpich)]
+export!(mpi_alltoall_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_alltoall_f08ts_ pmpi_alltoall_f08ts_);
 unsafe fn mpi_alltoall_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -799,7 +845,10 @@ unsafe fn mpi_alltoall_c_f08ts<const P: bool>(
     recvbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_alltoall_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Alltoall_c_f08ts PMPI_Alltoall_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_alltoall_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_alltoall_c_f08ts_ pmpi_alltoall_c_f08ts_ mpi_alltoall_f08ts_large_ pmpi_alltoall_f08ts_large_);
 unsafe fn mpi_alltoall_init<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -857,7 +906,10 @@ unsafe fn mpi_alltoall_init_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_alltoall_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Alltoall_init_f08ts PMPI_Alltoall_init_f08ts);
+#[cfg(mpich)]
+export!(mpi_alltoall_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_alltoall_init_f08ts_ pmpi_alltoall_init_f08ts_);
 unsafe fn mpi_alltoall_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -887,7 +939,10 @@ unsafe fn mpi_alltoall_init_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_alltoall_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Alltoall_init_c_f08ts PMPI_Alltoall_init_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_alltoall_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_alltoall_init_c_f08ts_ pmpi_alltoall_init_c_f08ts_ mpi_alltoall_init_f08ts_large_ pmpi_alltoall_init_f08ts_large_);
 unsafe fn mpi_alltoallv<const P: bool>(
     sendbuf: *mut c_void,
     sendcounts: *mut i32,
@@ -942,7 +997,10 @@ unsafe fn mpi_alltoallv_f08ts<const P: bool>(
     recvbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_alltoallv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Alltoallv_f08ts PMPI_Alltoallv_f08ts);
+#[cfg(mpich)]
+export!(mpi_alltoallv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_alltoallv_f08ts_ pmpi_alltoallv_f08ts_);
 unsafe fn mpi_alltoallv_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcounts: *mut i64,
@@ -971,7 +1029,10 @@ unsafe fn mpi_alltoallv_c_f08ts<const P: bool>(
     recvbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_alltoallv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Alltoallv_c_f08ts PMPI_Alltoallv_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_alltoallv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_alltoallv_c_f08ts_ pmpi_alltoallv_c_f08ts_ mpi_alltoallv_f08ts_large_ pmpi_alltoallv_f08ts_large_);
 unsafe fn mpi_alltoallv_init<const P: bool>(
     sendbuf: *mut c_void,
     sendcounts: *mut i32,
@@ -1037,7 +1098,10 @@ unsafe fn mpi_alltoallv_init_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_alltoallv_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Alltoallv_init_f08ts PMPI_Alltoallv_init_f08ts);
+#[cfg(mpich)]
+export!(mpi_alltoallv_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_alltoallv_init_f08ts_ pmpi_alltoallv_init_f08ts_);
 unsafe fn mpi_alltoallv_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcounts: *mut i64,
@@ -1071,7 +1135,10 @@ unsafe fn mpi_alltoallv_init_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_alltoallv_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Alltoallv_init_c_f08ts PMPI_Alltoallv_init_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_alltoallv_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_alltoallv_init_c_f08ts_ pmpi_alltoallv_init_c_f08ts_ mpi_alltoallv_init_f08ts_large_ pmpi_alltoallv_init_f08ts_large_);
 unsafe fn mpi_alltoallw<const P: bool>(
     sendbuf: *mut c_void,
     sendcounts: *mut i32,
@@ -1130,7 +1197,10 @@ unsafe fn mpi_alltoallw_f08ts<const P: bool>(
     recvbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_alltoallw_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtypes: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Alltoallw_f08ts PMPI_Alltoallw_f08ts);
+#[cfg(mpich)]
+export!(mpi_alltoallw_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtypes: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_alltoallw_f08ts_ pmpi_alltoallw_f08ts_);
 unsafe fn mpi_alltoallw_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcounts: *mut i64,
@@ -1161,7 +1231,10 @@ unsafe fn mpi_alltoallw_c_f08ts<const P: bool>(
     recvbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_alltoallw_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Alltoallw_c_f08ts PMPI_Alltoallw_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_alltoallw_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_alltoallw_c_f08ts_ pmpi_alltoallw_c_f08ts_ mpi_alltoallw_f08ts_large_ pmpi_alltoallw_f08ts_large_);
 unsafe fn mpi_alltoallw_init<const P: bool>(
     sendbuf: *mut c_void,
     sendcounts: *mut i32,
@@ -1231,7 +1304,10 @@ unsafe fn mpi_alltoallw_init_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_alltoallw_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtypes: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Alltoallw_init_f08ts PMPI_Alltoallw_init_f08ts);
+#[cfg(mpich)]
+export!(mpi_alltoallw_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtypes: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_alltoallw_init_f08ts_ pmpi_alltoallw_init_f08ts_);
 unsafe fn mpi_alltoallw_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcounts: *mut i64,
@@ -1267,7 +1343,10 @@ unsafe fn mpi_alltoallw_init_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_alltoallw_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Alltoallw_init_c_f08ts PMPI_Alltoallw_init_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_alltoallw_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_alltoallw_init_c_f08ts_ pmpi_alltoallw_init_c_f08ts_ mpi_alltoallw_init_f08ts_large_ pmpi_alltoallw_init_f08ts_large_);
 unsafe fn mpi_barrier<const P: bool>(comm: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Barrier } else { c::MPI_Barrier })(c::MPI_Comm_fromint(*comm));
     fault::end(ierror, code)
@@ -1330,7 +1409,10 @@ unsafe fn mpi_bcast_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_bcast_f08ts(buffer: *const Descriptor, count: *const i32, datatype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Bcast_f08ts PMPI_Bcast_f08ts);
+#[cfg(mpich)]
+export!(mpi_bcast_f08ts(buffer: *const Descriptor, count: *const i32, datatype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_bcast_f08ts_ pmpi_bcast_f08ts_);
 unsafe fn mpi_bcast_c_f08ts<const P: bool>(
     buffer: *const Descriptor,
     count: *const i64,
@@ -1354,7 +1436,10 @@ unsafe fn mpi_bcast_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_bcast_c_f08ts(buffer: *const Descriptor, count: *const i64, datatype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Bcast_c_f08ts PMPI_Bcast_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_bcast_c_f08ts(buffer: *const Descriptor, count: *const i64, datatype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_bcast_c_f08ts_ pmpi_bcast_c_f08ts_ mpi_bcast_f08ts_large_ pmpi_bcast_f08ts_large_);
 unsafe fn mpi_bcast_init<const P: bool>(
     buffer: *mut c_void,
     count: *const i32,
@@ -1408,7 +1493,10 @@ unsafe fn mpi_bcast_init_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_bcast_init_f08ts(buffer: *const Descriptor, count: *const i32, datatype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Bcast_init_f08ts PMPI_Bcast_init_f08ts);
+#[cfg(mpich)]
+export!(mpi_bcast_init_f08ts(buffer: *const Descriptor, count: *const i32, datatype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_bcast_init_f08ts_ pmpi_bcast_init_f08ts_);
 unsafe fn mpi_bcast_init_c_f08ts<const P: bool>(
     buffer: *const Descriptor,
     count: *const i64,
@@ -1438,7 +1526,10 @@ unsafe fn mpi_bcast_init_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_bcast_init_c_f08ts(buffer: *const Descriptor, count: *const i64, datatype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Bcast_init_c_f08ts PMPI_Bcast_init_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_bcast_init_c_f08ts(buffer: *const Descriptor, count: *const i64, datatype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_bcast_init_c_f08ts_ pmpi_bcast_init_c_f08ts_ mpi_bcast_init_f08ts_large_ pmpi_bcast_init_f08ts_large_);
 unsafe fn mpi_bsend<const P: bool>(
     buf: *mut c_void,
     count: *const i32,
@@ -1484,7 +1575,10 @@ unsafe fn mpi_bsend_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_bsend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Bsend_f08ts PMPI_Bsend_f08ts);
+#[cfg(mpich)]
+export!(mpi_bsend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_bsend_f08ts_ pmpi_bsend_f08ts_);
 unsafe fn mpi_bsend_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -1510,7 +1604,10 @@ unsafe fn mpi_bsend_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_bsend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Bsend_c_f08ts PMPI_Bsend_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_bsend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_bsend_c_f08ts_ pmpi_bsend_c_f08ts_ mpi_bsend_f08ts_large_ pmpi_bsend_f08ts_large_);
 unsafe fn mpi_bsend_init<const P: bool>(
     buf: *mut c_void,
     count: *const i32,
@@ -1564,7 +1661,10 @@ unsafe fn mpi_bsend_init_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_bsend_init_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Bsend_init_f08ts PMPI_Bsend_init_f08ts);
+#[cfg(mpich)]
+export!(mpi_bsend_init_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_bsend_init_f08ts_ pmpi_bsend_init_f08ts_);
 unsafe fn mpi_bsend_init_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -1594,7 +1694,10 @@ unsafe fn mpi_bsend_init_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_bsend_init_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Bsend_init_c_f08ts PMPI_Bsend_init_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_bsend_init_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_bsend_init_c_f08ts_ pmpi_bsend_init_c_f08ts_ mpi_bsend_init_f08ts_large_ pmpi_bsend_init_f08ts_large_);
 unsafe fn mpi_buffer_attach<const P: bool>(buffer: *mut c_void, size: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Buffer_attach } else { c::MPI_Buffer_attach })(memory::buffer(buffer), *size);
     fault::end(ierror, code)
@@ -1609,7 +1712,10 @@ unsafe fn mpi_buffer_attach_f08ts<const P: bool>(
     let code = (if P { c::PMPI_Buffer_attach } else { c::MPI_Buffer_attach })(buffer_c, *size);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_buffer_attach_f08ts(buffer: *const Descriptor, size: *const i32, ierror: *mut i32) (); MPI_Buffer_attach_f08ts PMPI_Buffer_attach_f08ts);
+#[cfg(mpich)]
+export!(mpi_buffer_attach_f08ts(buffer: *const Descriptor, size: *const i32, ierror: *mut i32) (); mpi_buffer_attach_f08ts_ pmpi_buffer_attach_f08ts_);
 unsafe fn mpi_buffer_attach_c_f08ts<const P: bool>(
     buffer: *const Descriptor,
     size: *const i64,
@@ -1619,7 +1725,10 @@ unsafe fn mpi_buffer_attach_c_f08ts<const P: bool>(
     let code = (if P { c::PMPI_Buffer_attach_c } else { c::MPI_Buffer_attach_c })(buffer_c, *size);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_buffer_attach_c_f08ts(buffer: *const Descriptor, size: *const i64, ierror: *mut i32) (); MPI_Buffer_attach_c_f08ts PMPI_Buffer_attach_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_buffer_attach_c_f08ts(buffer: *const Descriptor, size: *const i64, ierror: *mut i32) (); mpi_buffer_attach_c_f08ts_ pmpi_buffer_attach_c_f08ts_ mpi_buffer_attach_f08ts_large_ pmpi_buffer_attach_f08ts_large_);
 unsafe fn mpi_buffer_detach<const P: bool>(buffer_addr: *mut *mut c_void, size: *mut i32, ierror: *mut i32) {
     let mut buffer_addr_c = std::ptr::null_mut::<c_void>();
     let code =
@@ -1653,7 +1762,10 @@ unsafe fn mpi_buffer_detach_c_f08<const P: bool>(
     *buffer_addr = buffer_addr_c;
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_buffer_detach_c_f08(buffer_addr: *mut *mut c_void, size: *mut i64, ierror: *mut i32) (); mpi_buffer_detach_c_f08_ pmpi_buffer_detach_c_f08_);
+#[cfg(mpich)]
+export!(mpi_buffer_detach_c_f08(buffer_addr: *mut *mut c_void, size: *mut i64, ierror: *mut i32) (); mpi_buffer_detach_c_f08_ pmpi_buffer_detach_c_f08_ mpi_buffer_detach_f08_large_ pmpi_buffer_detach_f08_large_);
 unsafe fn mpi_buffer_flush<const P: bool>(ierror: *mut i32) {
     let code = (if P { c::PMPI_Buffer_flush } else { c::MPI_Buffer_flush })();
     fault::end(ierror, code)
@@ -1852,7 +1964,10 @@ unsafe fn mpi_comm_attach_buffer_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_comm_attach_buffer_f08ts(comm: *const i32, buffer: *const Descriptor, size: *const i32, ierror: *mut i32) (); MPI_Comm_attach_buffer_f08ts PMPI_Comm_attach_buffer_f08ts);
+#[cfg(mpich)]
+export!(mpi_comm_attach_buffer_f08ts(comm: *const i32, buffer: *const Descriptor, size: *const i32, ierror: *mut i32) (); mpi_comm_attach_buffer_f08ts_ pmpi_comm_attach_buffer_f08ts_);
 unsafe fn mpi_comm_attach_buffer_c_f08ts<const P: bool>(
     comm: *const i32,
     buffer: *const Descriptor,
@@ -1868,7 +1983,10 @@ unsafe fn mpi_comm_attach_buffer_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_comm_attach_buffer_c_f08ts(comm: *const i32, buffer: *const Descriptor, size: *const i64, ierror: *mut i32) (); MPI_Comm_attach_buffer_c_f08ts PMPI_Comm_attach_buffer_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_comm_attach_buffer_c_f08ts(comm: *const i32, buffer: *const Descriptor, size: *const i64, ierror: *mut i32) (); mpi_comm_attach_buffer_c_f08ts_ pmpi_comm_attach_buffer_c_f08ts_ mpi_comm_attach_buffer_f08ts_large_ pmpi_comm_attach_buffer_f08ts_large_);
 unsafe fn mpi_comm_call_errhandler<const P: bool>(comm: *const i32, errorcode: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Comm_call_errhandler } else { c::MPI_Comm_call_errhandler })(
         c::MPI_Comm_fromint(*comm),
@@ -2054,7 +2172,10 @@ unsafe fn mpi_comm_detach_buffer_c_f08<const P: bool>(
     *buffer_addr = buffer_addr_c;
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_comm_detach_buffer_c_f08(comm: *const i32, buffer_addr: *mut *mut c_void, size: *mut i64, ierror: *mut i32) (); mpi_comm_detach_buffer_c_f08_ pmpi_comm_detach_buffer_c_f08_);
+#[cfg(mpich)]
+export!(mpi_comm_detach_buffer_c_f08(comm: *const i32, buffer_addr: *mut *mut c_void, size: *mut i64, ierror: *mut i32) (); mpi_comm_detach_buffer_c_f08_ pmpi_comm_detach_buffer_c_f08_ mpi_comm_detach_buffer_f08_large_ pmpi_comm_detach_buffer_f08_large_);
 unsafe fn mpi_comm_disconnect<const P: bool>(comm: *mut i32, ierror: *mut i32) {
     let mut comm_c = c::MPI_Comm_fromint(*comm);
     let code = (if P { c::PMPI_Comm_disconnect } else { c::MPI_Comm_disconnect })(&mut comm_c);
@@ -2115,12 +2236,12 @@ unsafe fn mpi_comm_get_attr<const P: bool>(
     let mut flag_c = 0;
     let code = (if P { c::PMPI_Comm_get_attr } else { c::MPI_Comm_get_attr })(
         c::MPI_Comm_fromint(*comm),
-        *comm_keyval,
+        attribute::key(*comm_keyval),
         (&raw mut attribute_val_c).cast(),
         &mut flag_c,
     );
     if code == 0 && flag_c != 0 {
-        *attribute_val = attribute::load(*comm_keyval, attribute_val_c);
+        *attribute_val = attribute::load(attribute::key(*comm_keyval), attribute_val_c);
     }
     *flag = logical::from_c(flag_c);
     fault::end(ierror, code)
@@ -2465,7 +2586,10 @@ unsafe fn mpi_compare_and_swap_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_compare_and_swap_f08ts(origin_addr: *const Descriptor, compare_addr: *const Descriptor, result_addr: *const Descriptor, datatype: *const i32, target_rank: *const i32, target_disp: *const i64, win: *const i32, ierror: *mut i32) (); MPI_Compare_and_swap_f08ts PMPI_Compare_and_swap_f08ts);
+#[cfg(mpich)]
+export!(mpi_compare_and_swap_f08ts(origin_addr: *const Descriptor, compare_addr: *const Descriptor, result_addr: *const Descriptor, datatype: *const i32, target_rank: *const i32, target_disp: *const i64, win: *const i32, ierror: *mut i32) (); mpi_compare_and_swap_f08ts_ pmpi_compare_and_swap_f08ts_);
 unsafe fn mpi_dims_create<const P: bool>(
     nnodes: *const i32,
     ndims: *const i32,
@@ -2645,7 +2769,10 @@ unsafe fn mpi_exscan_f08ts<const P: bool>(
     recvbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_exscan_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Exscan_f08ts PMPI_Exscan_f08ts);
+#[cfg(mpich)]
+export!(mpi_exscan_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_exscan_f08ts_ pmpi_exscan_f08ts_);
 unsafe fn mpi_exscan_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -2668,7 +2795,10 @@ unsafe fn mpi_exscan_c_f08ts<const P: bool>(
     recvbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_exscan_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Exscan_c_f08ts PMPI_Exscan_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_exscan_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_exscan_c_f08ts_ pmpi_exscan_c_f08ts_ mpi_exscan_f08ts_large_ pmpi_exscan_f08ts_large_);
 unsafe fn mpi_exscan_init<const P: bool>(
     sendbuf: *mut c_void,
     recvbuf: *mut c_void,
@@ -2722,7 +2852,10 @@ unsafe fn mpi_exscan_init_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_exscan_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Exscan_init_f08ts PMPI_Exscan_init_f08ts);
+#[cfg(mpich)]
+export!(mpi_exscan_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_exscan_init_f08ts_ pmpi_exscan_init_f08ts_);
 unsafe fn mpi_exscan_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -2750,7 +2883,10 @@ unsafe fn mpi_exscan_init_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_exscan_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Exscan_init_c_f08ts PMPI_Exscan_init_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_exscan_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_exscan_init_c_f08ts_ pmpi_exscan_init_c_f08ts_ mpi_exscan_init_f08ts_large_ pmpi_exscan_init_f08ts_large_);
 unsafe fn mpi_fetch_and_op<const P: bool>(
     origin_addr: *mut c_void,
     result_addr: *mut c_void,
@@ -2798,7 +2934,10 @@ unsafe fn mpi_fetch_and_op_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_fetch_and_op_f08ts(origin_addr: *const Descriptor, result_addr: *const Descriptor, datatype: *const i32, target_rank: *const i32, target_disp: *const i64, op: *const i32, win: *const i32, ierror: *mut i32) (); MPI_Fetch_and_op_f08ts PMPI_Fetch_and_op_f08ts);
+#[cfg(mpich)]
+export!(mpi_fetch_and_op_f08ts(origin_addr: *const Descriptor, result_addr: *const Descriptor, datatype: *const i32, target_rank: *const i32, target_disp: *const i64, op: *const i32, win: *const i32, ierror: *mut i32) (); mpi_fetch_and_op_f08ts_ pmpi_fetch_and_op_f08ts_);
 unsafe fn mpi_file_call_errhandler<const P: bool>(fh: *const i32, errorcode: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_File_call_errhandler } else { c::MPI_File_call_errhandler })(
         c::MPI_File_fromint(*fh),
@@ -2950,7 +3089,10 @@ unsafe fn mpi_file_get_type_extent_c_f08<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_get_type_extent_c_f08(fh: *const i32, datatype: *const i32, extent: *mut i64, ierror: *mut i32) (); mpi_file_get_type_extent_c_f08_ pmpi_file_get_type_extent_c_f08_);
+#[cfg(mpich)]
+export!(mpi_file_get_type_extent_c_f08(fh: *const i32, datatype: *const i32, extent: *mut i64, ierror: *mut i32) (); mpi_file_get_type_extent_c_f08_ pmpi_file_get_type_extent_c_f08_ mpi_file_get_type_extent_f08_large_ pmpi_file_get_type_extent_f08_large_);
 unsafe fn mpi_file_get_view<const P: bool>(
     fh: *const i32,
     disp: *mut i64,
@@ -3021,7 +3163,10 @@ unsafe fn mpi_file_iread_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_iread_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iread_f08ts PMPI_File_iread_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_iread_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iread_f08ts_ pmpi_file_iread_f08ts_);
 unsafe fn mpi_file_iread_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -3047,7 +3192,10 @@ unsafe fn mpi_file_iread_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_iread_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iread_c_f08ts PMPI_File_iread_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_iread_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iread_c_f08ts_ pmpi_file_iread_c_f08ts_ mpi_file_iread_f08ts_large_ pmpi_file_iread_f08ts_large_);
 unsafe fn mpi_file_iread_all<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -3093,7 +3241,10 @@ unsafe fn mpi_file_iread_all_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_iread_all_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iread_all_f08ts PMPI_File_iread_all_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_iread_all_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iread_all_f08ts_ pmpi_file_iread_all_f08ts_);
 unsafe fn mpi_file_iread_all_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -3119,7 +3270,10 @@ unsafe fn mpi_file_iread_all_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_iread_all_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iread_all_c_f08ts PMPI_File_iread_all_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_iread_all_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iread_all_c_f08ts_ pmpi_file_iread_all_c_f08ts_ mpi_file_iread_all_f08ts_large_ pmpi_file_iread_all_f08ts_large_);
 unsafe fn mpi_file_iread_at<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -3169,7 +3323,10 @@ unsafe fn mpi_file_iread_at_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_iread_at_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iread_at_f08ts PMPI_File_iread_at_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_iread_at_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iread_at_f08ts_ pmpi_file_iread_at_f08ts_);
 unsafe fn mpi_file_iread_at_c_f08ts<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -3197,7 +3354,10 @@ unsafe fn mpi_file_iread_at_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_iread_at_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iread_at_c_f08ts PMPI_File_iread_at_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_iread_at_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iread_at_c_f08ts_ pmpi_file_iread_at_c_f08ts_ mpi_file_iread_at_f08ts_large_ pmpi_file_iread_at_f08ts_large_);
 unsafe fn mpi_file_iread_at_all<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -3247,7 +3407,10 @@ unsafe fn mpi_file_iread_at_all_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_iread_at_all_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iread_at_all_f08ts PMPI_File_iread_at_all_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_iread_at_all_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iread_at_all_f08ts_ pmpi_file_iread_at_all_f08ts_);
 unsafe fn mpi_file_iread_at_all_c_f08ts<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -3275,7 +3438,10 @@ unsafe fn mpi_file_iread_at_all_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_iread_at_all_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iread_at_all_c_f08ts PMPI_File_iread_at_all_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_iread_at_all_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iread_at_all_c_f08ts_ pmpi_file_iread_at_all_c_f08ts_ mpi_file_iread_at_all_f08ts_large_ pmpi_file_iread_at_all_f08ts_large_);
 unsafe fn mpi_file_iread_shared<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -3321,7 +3487,10 @@ unsafe fn mpi_file_iread_shared_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_iread_shared_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iread_shared_f08ts PMPI_File_iread_shared_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_iread_shared_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iread_shared_f08ts_ pmpi_file_iread_shared_f08ts_);
 unsafe fn mpi_file_iread_shared_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -3347,7 +3516,10 @@ unsafe fn mpi_file_iread_shared_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_iread_shared_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iread_shared_c_f08ts PMPI_File_iread_shared_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_iread_shared_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iread_shared_c_f08ts_ pmpi_file_iread_shared_c_f08ts_ mpi_file_iread_shared_f08ts_large_ pmpi_file_iread_shared_f08ts_large_);
 unsafe fn mpi_file_iwrite<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -3393,7 +3565,10 @@ unsafe fn mpi_file_iwrite_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_iwrite_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iwrite_f08ts PMPI_File_iwrite_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_iwrite_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iwrite_f08ts_ pmpi_file_iwrite_f08ts_);
 unsafe fn mpi_file_iwrite_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -3419,7 +3594,10 @@ unsafe fn mpi_file_iwrite_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_iwrite_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iwrite_c_f08ts PMPI_File_iwrite_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_iwrite_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iwrite_c_f08ts_ pmpi_file_iwrite_c_f08ts_ mpi_file_iwrite_f08ts_large_ pmpi_file_iwrite_f08ts_large_);
 unsafe fn mpi_file_iwrite_all<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -3465,7 +3643,10 @@ unsafe fn mpi_file_iwrite_all_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_iwrite_all_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iwrite_all_f08ts PMPI_File_iwrite_all_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_iwrite_all_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iwrite_all_f08ts_ pmpi_file_iwrite_all_f08ts_);
 unsafe fn mpi_file_iwrite_all_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -3491,7 +3672,10 @@ unsafe fn mpi_file_iwrite_all_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_iwrite_all_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iwrite_all_c_f08ts PMPI_File_iwrite_all_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_iwrite_all_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iwrite_all_c_f08ts_ pmpi_file_iwrite_all_c_f08ts_ mpi_file_iwrite_all_f08ts_large_ pmpi_file_iwrite_all_f08ts_large_);
 unsafe fn mpi_file_iwrite_at<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -3541,7 +3725,10 @@ unsafe fn mpi_file_iwrite_at_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_iwrite_at_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iwrite_at_f08ts PMPI_File_iwrite_at_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_iwrite_at_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iwrite_at_f08ts_ pmpi_file_iwrite_at_f08ts_);
 unsafe fn mpi_file_iwrite_at_c_f08ts<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -3569,7 +3756,10 @@ unsafe fn mpi_file_iwrite_at_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_iwrite_at_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iwrite_at_c_f08ts PMPI_File_iwrite_at_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_iwrite_at_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iwrite_at_c_f08ts_ pmpi_file_iwrite_at_c_f08ts_ mpi_file_iwrite_at_f08ts_large_ pmpi_file_iwrite_at_f08ts_large_);
 unsafe fn mpi_file_iwrite_at_all<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -3619,7 +3809,10 @@ unsafe fn mpi_file_iwrite_at_all_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_iwrite_at_all_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iwrite_at_all_f08ts PMPI_File_iwrite_at_all_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_iwrite_at_all_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iwrite_at_all_f08ts_ pmpi_file_iwrite_at_all_f08ts_);
 unsafe fn mpi_file_iwrite_at_all_c_f08ts<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -3647,7 +3840,10 @@ unsafe fn mpi_file_iwrite_at_all_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_iwrite_at_all_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iwrite_at_all_c_f08ts PMPI_File_iwrite_at_all_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_iwrite_at_all_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iwrite_at_all_c_f08ts_ pmpi_file_iwrite_at_all_c_f08ts_ mpi_file_iwrite_at_all_f08ts_large_ pmpi_file_iwrite_at_all_f08ts_large_);
 unsafe fn mpi_file_iwrite_shared<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -3693,7 +3889,10 @@ unsafe fn mpi_file_iwrite_shared_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_iwrite_shared_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iwrite_shared_f08ts PMPI_File_iwrite_shared_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_iwrite_shared_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iwrite_shared_f08ts_ pmpi_file_iwrite_shared_f08ts_);
 unsafe fn mpi_file_iwrite_shared_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -3719,7 +3918,10 @@ unsafe fn mpi_file_iwrite_shared_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_iwrite_shared_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_File_iwrite_shared_c_f08ts PMPI_File_iwrite_shared_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_iwrite_shared_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_file_iwrite_shared_c_f08ts_ pmpi_file_iwrite_shared_c_f08ts_ mpi_file_iwrite_shared_f08ts_large_ pmpi_file_iwrite_shared_f08ts_large_);
 unsafe fn mpi_file_open<const P: bool>(
     comm: *const i32,
     filename: *const u8,
@@ -3789,7 +3991,10 @@ unsafe fn mpi_file_read_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_read_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_read_f08ts PMPI_File_read_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_read_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_f08ts_ pmpi_file_read_f08ts_);
 unsafe fn mpi_file_read_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -3813,7 +4018,10 @@ unsafe fn mpi_file_read_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_read_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_read_c_f08ts PMPI_File_read_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_read_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_c_f08ts_ pmpi_file_read_c_f08ts_ mpi_file_read_f08ts_large_ pmpi_file_read_f08ts_large_);
 unsafe fn mpi_file_read_all<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -3855,7 +4063,10 @@ unsafe fn mpi_file_read_all_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_read_all_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_read_all_f08ts PMPI_File_read_all_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_read_all_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_all_f08ts_ pmpi_file_read_all_f08ts_);
 unsafe fn mpi_file_read_all_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -3879,7 +4090,10 @@ unsafe fn mpi_file_read_all_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_read_all_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_read_all_c_f08ts PMPI_File_read_all_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_read_all_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_all_c_f08ts_ pmpi_file_read_all_c_f08ts_ mpi_file_read_all_f08ts_large_ pmpi_file_read_all_f08ts_large_);
 unsafe fn mpi_file_read_all_begin<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -3917,7 +4131,10 @@ unsafe fn mpi_file_read_all_begin_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_read_all_begin_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, ierror: *mut i32) (); MPI_File_read_all_begin_f08ts PMPI_File_read_all_begin_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_read_all_begin_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, ierror: *mut i32) (); mpi_file_read_all_begin_f08ts_ pmpi_file_read_all_begin_f08ts_);
 unsafe fn mpi_file_read_all_begin_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -3939,7 +4156,10 @@ unsafe fn mpi_file_read_all_begin_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_read_all_begin_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, ierror: *mut i32) (); MPI_File_read_all_begin_c_f08ts PMPI_File_read_all_begin_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_read_all_begin_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, ierror: *mut i32) (); mpi_file_read_all_begin_c_f08ts_ pmpi_file_read_all_begin_c_f08ts_ mpi_file_read_all_begin_f08ts_large_ pmpi_file_read_all_begin_f08ts_large_);
 unsafe fn mpi_file_read_all_end<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -3967,7 +4187,10 @@ unsafe fn mpi_file_read_all_end_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_read_all_end_f08ts(fh: *const i32, buf: *const Descriptor, status: *mut i32, ierror: *mut i32) (); MPI_File_read_all_end_f08ts PMPI_File_read_all_end_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_read_all_end_f08ts(fh: *const i32, buf: *const Descriptor, status: *mut i32, ierror: *mut i32) (); mpi_file_read_all_end_f08ts_ pmpi_file_read_all_end_f08ts_);
 unsafe fn mpi_file_read_at<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -4013,7 +4236,10 @@ unsafe fn mpi_file_read_at_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_read_at_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_read_at_f08ts PMPI_File_read_at_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_read_at_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_at_f08ts_ pmpi_file_read_at_f08ts_);
 unsafe fn mpi_file_read_at_c_f08ts<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -4039,7 +4265,10 @@ unsafe fn mpi_file_read_at_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_read_at_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_read_at_c_f08ts PMPI_File_read_at_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_read_at_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_at_c_f08ts_ pmpi_file_read_at_c_f08ts_ mpi_file_read_at_f08ts_large_ pmpi_file_read_at_f08ts_large_);
 unsafe fn mpi_file_read_at_all<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -4085,7 +4314,10 @@ unsafe fn mpi_file_read_at_all_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_read_at_all_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_read_at_all_f08ts PMPI_File_read_at_all_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_read_at_all_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_at_all_f08ts_ pmpi_file_read_at_all_f08ts_);
 unsafe fn mpi_file_read_at_all_c_f08ts<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -4111,7 +4343,10 @@ unsafe fn mpi_file_read_at_all_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_read_at_all_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_read_at_all_c_f08ts PMPI_File_read_at_all_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_read_at_all_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_at_all_c_f08ts_ pmpi_file_read_at_all_c_f08ts_ mpi_file_read_at_all_f08ts_large_ pmpi_file_read_at_all_f08ts_large_);
 unsafe fn mpi_file_read_at_all_begin<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -4153,7 +4388,10 @@ unsafe fn mpi_file_read_at_all_begin_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_read_at_all_begin_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, ierror: *mut i32) (); MPI_File_read_at_all_begin_f08ts PMPI_File_read_at_all_begin_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_read_at_all_begin_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, ierror: *mut i32) (); mpi_file_read_at_all_begin_f08ts_ pmpi_file_read_at_all_begin_f08ts_);
 unsafe fn mpi_file_read_at_all_begin_c_f08ts<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -4177,7 +4415,10 @@ unsafe fn mpi_file_read_at_all_begin_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_read_at_all_begin_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, ierror: *mut i32) (); MPI_File_read_at_all_begin_c_f08ts PMPI_File_read_at_all_begin_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_read_at_all_begin_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, ierror: *mut i32) (); mpi_file_read_at_all_begin_c_f08ts_ pmpi_file_read_at_all_begin_c_f08ts_ mpi_file_read_at_all_begin_f08ts_large_ pmpi_file_read_at_all_begin_f08ts_large_);
 unsafe fn mpi_file_read_at_all_end<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -4205,7 +4446,10 @@ unsafe fn mpi_file_read_at_all_end_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_read_at_all_end_f08ts(fh: *const i32, buf: *const Descriptor, status: *mut i32, ierror: *mut i32) (); MPI_File_read_at_all_end_f08ts PMPI_File_read_at_all_end_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_read_at_all_end_f08ts(fh: *const i32, buf: *const Descriptor, status: *mut i32, ierror: *mut i32) (); mpi_file_read_at_all_end_f08ts_ pmpi_file_read_at_all_end_f08ts_);
 unsafe fn mpi_file_read_ordered<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -4247,7 +4491,10 @@ unsafe fn mpi_file_read_ordered_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_read_ordered_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_read_ordered_f08ts PMPI_File_read_ordered_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_read_ordered_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_ordered_f08ts_ pmpi_file_read_ordered_f08ts_);
 unsafe fn mpi_file_read_ordered_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -4271,7 +4518,10 @@ unsafe fn mpi_file_read_ordered_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_read_ordered_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_read_ordered_c_f08ts PMPI_File_read_ordered_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_read_ordered_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_ordered_c_f08ts_ pmpi_file_read_ordered_c_f08ts_ mpi_file_read_ordered_f08ts_large_ pmpi_file_read_ordered_f08ts_large_);
 unsafe fn mpi_file_read_ordered_begin<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -4309,7 +4559,10 @@ unsafe fn mpi_file_read_ordered_begin_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_read_ordered_begin_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, ierror: *mut i32) (); MPI_File_read_ordered_begin_f08ts PMPI_File_read_ordered_begin_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_read_ordered_begin_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, ierror: *mut i32) (); mpi_file_read_ordered_begin_f08ts_ pmpi_file_read_ordered_begin_f08ts_);
 unsafe fn mpi_file_read_ordered_begin_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -4331,7 +4584,10 @@ unsafe fn mpi_file_read_ordered_begin_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_read_ordered_begin_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, ierror: *mut i32) (); MPI_File_read_ordered_begin_c_f08ts PMPI_File_read_ordered_begin_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_read_ordered_begin_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, ierror: *mut i32) (); mpi_file_read_ordered_begin_c_f08ts_ pmpi_file_read_ordered_begin_c_f08ts_ mpi_file_read_ordered_begin_f08ts_large_ pmpi_file_read_ordered_begin_f08ts_large_);
 unsafe fn mpi_file_read_ordered_end<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -4359,7 +4615,10 @@ unsafe fn mpi_file_read_ordered_end_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_read_ordered_end_f08ts(fh: *const i32, buf: *const Descriptor, status: *mut i32, ierror: *mut i32) (); MPI_File_read_ordered_end_f08ts PMPI_File_read_ordered_end_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_read_ordered_end_f08ts(fh: *const i32, buf: *const Descriptor, status: *mut i32, ierror: *mut i32) (); mpi_file_read_ordered_end_f08ts_ pmpi_file_read_ordered_end_f08ts_);
 unsafe fn mpi_file_read_shared<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -4401,7 +4660,10 @@ unsafe fn mpi_file_read_shared_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_read_shared_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_read_shared_f08ts PMPI_File_read_shared_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_read_shared_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_shared_f08ts_ pmpi_file_read_shared_f08ts_);
 unsafe fn mpi_file_read_shared_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -4425,7 +4687,10 @@ unsafe fn mpi_file_read_shared_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_read_shared_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_read_shared_c_f08ts PMPI_File_read_shared_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_read_shared_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_read_shared_c_f08ts_ pmpi_file_read_shared_c_f08ts_ mpi_file_read_shared_f08ts_large_ pmpi_file_read_shared_f08ts_large_);
 unsafe fn mpi_file_seek<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -4549,7 +4814,10 @@ unsafe fn mpi_file_write_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_write_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_write_f08ts PMPI_File_write_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_write_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_f08ts_ pmpi_file_write_f08ts_);
 unsafe fn mpi_file_write_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -4573,7 +4841,10 @@ unsafe fn mpi_file_write_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_write_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_write_c_f08ts PMPI_File_write_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_write_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_c_f08ts_ pmpi_file_write_c_f08ts_ mpi_file_write_f08ts_large_ pmpi_file_write_f08ts_large_);
 unsafe fn mpi_file_write_all<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -4615,7 +4886,10 @@ unsafe fn mpi_file_write_all_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_write_all_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_write_all_f08ts PMPI_File_write_all_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_write_all_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_all_f08ts_ pmpi_file_write_all_f08ts_);
 unsafe fn mpi_file_write_all_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -4639,7 +4913,10 @@ unsafe fn mpi_file_write_all_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_write_all_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_write_all_c_f08ts PMPI_File_write_all_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_write_all_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_all_c_f08ts_ pmpi_file_write_all_c_f08ts_ mpi_file_write_all_f08ts_large_ pmpi_file_write_all_f08ts_large_);
 unsafe fn mpi_file_write_all_begin<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -4677,7 +4954,10 @@ unsafe fn mpi_file_write_all_begin_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_write_all_begin_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, ierror: *mut i32) (); MPI_File_write_all_begin_f08ts PMPI_File_write_all_begin_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_write_all_begin_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, ierror: *mut i32) (); mpi_file_write_all_begin_f08ts_ pmpi_file_write_all_begin_f08ts_);
 unsafe fn mpi_file_write_all_begin_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -4699,7 +4979,10 @@ unsafe fn mpi_file_write_all_begin_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_write_all_begin_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, ierror: *mut i32) (); MPI_File_write_all_begin_c_f08ts PMPI_File_write_all_begin_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_write_all_begin_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, ierror: *mut i32) (); mpi_file_write_all_begin_c_f08ts_ pmpi_file_write_all_begin_c_f08ts_ mpi_file_write_all_begin_f08ts_large_ pmpi_file_write_all_begin_f08ts_large_);
 unsafe fn mpi_file_write_all_end<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -4727,7 +5010,10 @@ unsafe fn mpi_file_write_all_end_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_write_all_end_f08ts(fh: *const i32, buf: *const Descriptor, status: *mut i32, ierror: *mut i32) (); MPI_File_write_all_end_f08ts PMPI_File_write_all_end_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_write_all_end_f08ts(fh: *const i32, buf: *const Descriptor, status: *mut i32, ierror: *mut i32) (); mpi_file_write_all_end_f08ts_ pmpi_file_write_all_end_f08ts_);
 unsafe fn mpi_file_write_at<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -4773,7 +5059,10 @@ unsafe fn mpi_file_write_at_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_write_at_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_write_at_f08ts PMPI_File_write_at_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_write_at_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_at_f08ts_ pmpi_file_write_at_f08ts_);
 unsafe fn mpi_file_write_at_c_f08ts<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -4799,7 +5088,10 @@ unsafe fn mpi_file_write_at_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_write_at_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_write_at_c_f08ts PMPI_File_write_at_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_write_at_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_at_c_f08ts_ pmpi_file_write_at_c_f08ts_ mpi_file_write_at_f08ts_large_ pmpi_file_write_at_f08ts_large_);
 unsafe fn mpi_file_write_at_all<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -4845,7 +5137,10 @@ unsafe fn mpi_file_write_at_all_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_write_at_all_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_write_at_all_f08ts PMPI_File_write_at_all_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_write_at_all_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_at_all_f08ts_ pmpi_file_write_at_all_f08ts_);
 unsafe fn mpi_file_write_at_all_c_f08ts<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -4871,7 +5166,10 @@ unsafe fn mpi_file_write_at_all_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_write_at_all_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_write_at_all_c_f08ts PMPI_File_write_at_all_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_write_at_all_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_at_all_c_f08ts_ pmpi_file_write_at_all_c_f08ts_ mpi_file_write_at_all_f08ts_large_ pmpi_file_write_at_all_f08ts_large_);
 unsafe fn mpi_file_write_at_all_begin<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -4913,7 +5211,10 @@ unsafe fn mpi_file_write_at_all_begin_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_write_at_all_begin_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, ierror: *mut i32) (); MPI_File_write_at_all_begin_f08ts PMPI_File_write_at_all_begin_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_write_at_all_begin_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i32, datatype: *const i32, ierror: *mut i32) (); mpi_file_write_at_all_begin_f08ts_ pmpi_file_write_at_all_begin_f08ts_);
 unsafe fn mpi_file_write_at_all_begin_c_f08ts<const P: bool>(
     fh: *const i32,
     offset: *const i64,
@@ -4937,7 +5238,10 @@ unsafe fn mpi_file_write_at_all_begin_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_write_at_all_begin_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, ierror: *mut i32) (); MPI_File_write_at_all_begin_c_f08ts PMPI_File_write_at_all_begin_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_write_at_all_begin_c_f08ts(fh: *const i32, offset: *const i64, buf: *const Descriptor, count: *const i64, datatype: *const i32, ierror: *mut i32) (); mpi_file_write_at_all_begin_c_f08ts_ pmpi_file_write_at_all_begin_c_f08ts_ mpi_file_write_at_all_begin_f08ts_large_ pmpi_file_write_at_all_begin_f08ts_large_);
 unsafe fn mpi_file_write_at_all_end<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -4965,7 +5269,10 @@ unsafe fn mpi_file_write_at_all_end_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_write_at_all_end_f08ts(fh: *const i32, buf: *const Descriptor, status: *mut i32, ierror: *mut i32) (); MPI_File_write_at_all_end_f08ts PMPI_File_write_at_all_end_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_write_at_all_end_f08ts(fh: *const i32, buf: *const Descriptor, status: *mut i32, ierror: *mut i32) (); mpi_file_write_at_all_end_f08ts_ pmpi_file_write_at_all_end_f08ts_);
 unsafe fn mpi_file_write_ordered<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -5007,7 +5314,10 @@ unsafe fn mpi_file_write_ordered_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_write_ordered_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_write_ordered_f08ts PMPI_File_write_ordered_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_write_ordered_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_ordered_f08ts_ pmpi_file_write_ordered_f08ts_);
 unsafe fn mpi_file_write_ordered_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -5031,7 +5341,10 @@ unsafe fn mpi_file_write_ordered_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_write_ordered_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_write_ordered_c_f08ts PMPI_File_write_ordered_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_write_ordered_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_ordered_c_f08ts_ pmpi_file_write_ordered_c_f08ts_ mpi_file_write_ordered_f08ts_large_ pmpi_file_write_ordered_f08ts_large_);
 unsafe fn mpi_file_write_ordered_begin<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -5069,7 +5382,10 @@ unsafe fn mpi_file_write_ordered_begin_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_write_ordered_begin_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, ierror: *mut i32) (); MPI_File_write_ordered_begin_f08ts PMPI_File_write_ordered_begin_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_write_ordered_begin_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, ierror: *mut i32) (); mpi_file_write_ordered_begin_f08ts_ pmpi_file_write_ordered_begin_f08ts_);
 unsafe fn mpi_file_write_ordered_begin_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -5091,7 +5407,10 @@ unsafe fn mpi_file_write_ordered_begin_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_write_ordered_begin_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, ierror: *mut i32) (); MPI_File_write_ordered_begin_c_f08ts PMPI_File_write_ordered_begin_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_write_ordered_begin_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, ierror: *mut i32) (); mpi_file_write_ordered_begin_c_f08ts_ pmpi_file_write_ordered_begin_c_f08ts_ mpi_file_write_ordered_begin_f08ts_large_ pmpi_file_write_ordered_begin_f08ts_large_);
 unsafe fn mpi_file_write_ordered_end<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -5119,7 +5438,10 @@ unsafe fn mpi_file_write_ordered_end_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_write_ordered_end_f08ts(fh: *const i32, buf: *const Descriptor, status: *mut i32, ierror: *mut i32) (); MPI_File_write_ordered_end_f08ts PMPI_File_write_ordered_end_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_write_ordered_end_f08ts(fh: *const i32, buf: *const Descriptor, status: *mut i32, ierror: *mut i32) (); mpi_file_write_ordered_end_f08ts_ pmpi_file_write_ordered_end_f08ts_);
 unsafe fn mpi_file_write_shared<const P: bool>(
     fh: *const i32,
     buf: *mut c_void,
@@ -5161,7 +5483,10 @@ unsafe fn mpi_file_write_shared_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_write_shared_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_write_shared_f08ts PMPI_File_write_shared_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_write_shared_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i32, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_shared_f08ts_ pmpi_file_write_shared_f08ts_);
 unsafe fn mpi_file_write_shared_c_f08ts<const P: bool>(
     fh: *const i32,
     buf: *const Descriptor,
@@ -5185,7 +5510,10 @@ unsafe fn mpi_file_write_shared_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_file_write_shared_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_File_write_shared_c_f08ts PMPI_File_write_shared_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_file_write_shared_c_f08ts(fh: *const i32, buf: *const Descriptor, count: *const i64, datatype: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_file_write_shared_c_f08ts_ pmpi_file_write_shared_c_f08ts_ mpi_file_write_shared_f08ts_large_ pmpi_file_write_shared_f08ts_large_);
 unsafe fn mpi_finalize<const P: bool>(ierror: *mut i32) {
     let code = (if P { c::PMPI_Finalize } else { c::MPI_Finalize })();
     fault::end(ierror, code)
@@ -5207,7 +5535,10 @@ unsafe fn mpi_free_mem_f08ts<const P: bool>(base: *const Descriptor, ierror: *mu
     let code = (if P { c::PMPI_Free_mem } else { c::MPI_Free_mem })(section::first(base));
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_free_mem_f08ts(base: *const Descriptor, ierror: *mut i32) (); MPI_Free_mem_f08ts PMPI_Free_mem_f08ts);
+#[cfg(mpich)]
+export!(mpi_free_mem_f08ts(base: *const Descriptor, ierror: *mut i32) (); mpi_free_mem_f08ts_ pmpi_free_mem_f08ts_);
 unsafe fn mpi_gather<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -5277,7 +5608,10 @@ unsafe fn mpi_gather_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_gather_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Gather_f08ts PMPI_Gather_f08ts);
+#[cfg(mpich)]
+export!(mpi_gather_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_gather_f08ts_ pmpi_gather_f08ts_);
 unsafe fn mpi_gather_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -5323,7 +5657,10 @@ unsafe fn mpi_gather_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_gather_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Gather_c_f08ts PMPI_Gather_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_gather_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_gather_c_f08ts_ pmpi_gather_c_f08ts_ mpi_gather_f08ts_large_ pmpi_gather_f08ts_large_);
 unsafe fn mpi_gather_init<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -5405,7 +5742,10 @@ unsafe fn mpi_gather_init_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_gather_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Gather_init_f08ts PMPI_Gather_init_f08ts);
+#[cfg(mpich)]
+export!(mpi_gather_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_gather_init_f08ts_ pmpi_gather_init_f08ts_);
 unsafe fn mpi_gather_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -5457,7 +5797,10 @@ unsafe fn mpi_gather_init_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_gather_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Gather_init_c_f08ts PMPI_Gather_init_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_gather_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_gather_init_c_f08ts_ pmpi_gather_init_c_f08ts_ mpi_gather_init_f08ts_large_ pmpi_gather_init_f08ts_large_);
 unsafe fn mpi_gatherv<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -5522,7 +5865,10 @@ unsafe fn mpi_gatherv_f08ts<const P: bool>(
     recvbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_gatherv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Gatherv_f08ts PMPI_Gatherv_f08ts);
+#[cfg(mpich)]
+export!(mpi_gatherv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_gatherv_f08ts_ pmpi_gatherv_f08ts_);
 unsafe fn mpi_gatherv_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -5561,7 +5907,10 @@ unsafe fn mpi_gatherv_c_f08ts<const P: bool>(
     recvbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_gatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Gatherv_c_f08ts PMPI_Gatherv_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_gatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_gatherv_c_f08ts_ pmpi_gatherv_c_f08ts_ mpi_gatherv_f08ts_large_ pmpi_gatherv_f08ts_large_);
 unsafe fn mpi_gatherv_init<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -5637,7 +5986,10 @@ unsafe fn mpi_gatherv_init_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_gatherv_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Gatherv_init_f08ts PMPI_Gatherv_init_f08ts);
+#[cfg(mpich)]
+export!(mpi_gatherv_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_gatherv_init_f08ts_ pmpi_gatherv_init_f08ts_);
 unsafe fn mpi_gatherv_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -5681,7 +6033,10 @@ unsafe fn mpi_gatherv_init_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_gatherv_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Gatherv_init_c_f08ts PMPI_Gatherv_init_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_gatherv_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_gatherv_init_c_f08ts_ pmpi_gatherv_init_c_f08ts_ mpi_gatherv_init_f08ts_large_ pmpi_gatherv_init_f08ts_large_);
 unsafe fn mpi_get<const P: bool>(
     origin_addr: *mut c_void,
     origin_count: *const i32,
@@ -5740,7 +6095,10 @@ unsafe fn mpi_get_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_get_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, win: *const i32, ierror: *mut i32) (); MPI_Get_f08ts PMPI_Get_f08ts);
+#[cfg(mpich)]
+export!(mpi_get_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, win: *const i32, ierror: *mut i32) (); mpi_get_f08ts_ pmpi_get_f08ts_);
 unsafe fn mpi_get_c_f08ts<const P: bool>(
     origin_addr: *const Descriptor,
     origin_count: *const i64,
@@ -5775,7 +6133,10 @@ unsafe fn mpi_get_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_get_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, win: *const i32, ierror: *mut i32) (); MPI_Get_c_f08ts PMPI_Get_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_get_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, win: *const i32, ierror: *mut i32) (); mpi_get_c_f08ts_ pmpi_get_c_f08ts_ mpi_get_f08ts_large_ pmpi_get_f08ts_large_);
 unsafe fn mpi_get_accumulate<const P: bool>(
     origin_addr: *mut c_void,
     origin_count: *const i32,
@@ -5861,7 +6222,10 @@ unsafe fn mpi_get_accumulate_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_get_accumulate_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, result_addr: *const Descriptor, result_count: *const i32, result_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, op: *const i32, win: *const i32, ierror: *mut i32) (); MPI_Get_accumulate_f08ts PMPI_Get_accumulate_f08ts);
+#[cfg(mpich)]
+export!(mpi_get_accumulate_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, result_addr: *const Descriptor, result_count: *const i32, result_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, op: *const i32, win: *const i32, ierror: *mut i32) (); mpi_get_accumulate_f08ts_ pmpi_get_accumulate_f08ts_);
 unsafe fn mpi_get_accumulate_c_f08ts<const P: bool>(
     origin_addr: *const Descriptor,
     origin_count: *const i64,
@@ -5915,7 +6279,10 @@ unsafe fn mpi_get_accumulate_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_get_accumulate_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, result_addr: *const Descriptor, result_count: *const i64, result_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, op: *const i32, win: *const i32, ierror: *mut i32) (); MPI_Get_accumulate_c_f08ts PMPI_Get_accumulate_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_get_accumulate_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, result_addr: *const Descriptor, result_count: *const i64, result_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, op: *const i32, win: *const i32, ierror: *mut i32) (); mpi_get_accumulate_c_f08ts_ pmpi_get_accumulate_c_f08ts_ mpi_get_accumulate_f08ts_large_ pmpi_get_accumulate_f08ts_large_);
 unsafe fn mpi_get_address<const P: bool>(location: *mut c_void, address: *mut i64, ierror: *mut i32) {
     let code = (if P { c::PMPI_Get_address } else { c::MPI_Get_address })(memory::buffer(location), address);
     fault::end(ierror, code)
@@ -5929,7 +6296,10 @@ unsafe fn mpi_get_address_f08ts<const P: bool>(
     let code = (if P { c::PMPI_Get_address } else { c::MPI_Get_address })(section::first(location), address);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_get_address_f08ts(location: *const Descriptor, address: *mut i64, ierror: *mut i32) (); MPI_Get_address_f08ts PMPI_Get_address_f08ts);
+#[cfg(mpich)]
+export!(mpi_get_address_f08ts(location: *const Descriptor, address: *mut i64, ierror: *mut i32) (); mpi_get_address_f08ts_ pmpi_get_address_f08ts_);
 unsafe fn mpi_get_count<const P: bool>(
     status: *mut i32,
     datatype: *const i32,
@@ -5957,7 +6327,10 @@ unsafe fn mpi_get_count_c_f08<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_get_count_c_f08(status: *mut i32, datatype: *const i32, count: *mut i64, ierror: *mut i32) (); mpi_get_count_c_f08_ pmpi_get_count_c_f08_);
+#[cfg(mpich)]
+export!(mpi_get_count_c_f08(status: *mut i32, datatype: *const i32, count: *mut i64, ierror: *mut i32) (); mpi_get_count_c_f08_ pmpi_get_count_c_f08_ mpi_get_count_f08_large_ pmpi_get_count_f08_large_);
 unsafe fn mpi_get_elements<const P: bool>(
     status: *mut i32,
     datatype: *const i32,
@@ -5985,7 +6358,10 @@ unsafe fn mpi_get_elements_c_f08<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_get_elements_c_f08(status: *mut i32, datatype: *const i32, count: *mut i64, ierror: *mut i32) (); mpi_get_elements_c_f08_ pmpi_get_elements_c_f08_);
+#[cfg(mpich)]
+export!(mpi_get_elements_c_f08(status: *mut i32, datatype: *const i32, count: *mut i64, ierror: *mut i32) (); mpi_get_elements_c_f08_ pmpi_get_elements_c_f08_ mpi_get_elements_f08_large_ pmpi_get_elements_f08_large_);
 unsafe fn mpi_get_elements_x<const P: bool>(
     status: *mut i32,
     datatype: *const i32,
@@ -6416,7 +6792,10 @@ unsafe fn mpi_iallgather_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_iallgather_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Iallgather_f08ts PMPI_Iallgather_f08ts);
+#[cfg(mpich)]
+export!(mpi_iallgather_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iallgather_f08ts_ pmpi_iallgather_f08ts_);
 unsafe fn mpi_iallgather_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -6449,7 +6828,10 @@ unsafe fn mpi_iallgather_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_iallgather_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Iallgather_c_f08ts PMPI_Iallgather_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_iallgather_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iallgather_c_f08ts_ pmpi_iallgather_c_f08ts_ mpi_iallgather_f08ts_large_ pmpi_iallgather_f08ts_large_);
 unsafe fn mpi_iallgatherv<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -6512,7 +6894,10 @@ unsafe fn mpi_iallgatherv_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_iallgatherv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Iallgatherv_f08ts PMPI_Iallgatherv_f08ts);
+#[cfg(mpich)]
+export!(mpi_iallgatherv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iallgatherv_f08ts_ pmpi_iallgatherv_f08ts_);
 unsafe fn mpi_iallgatherv_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -6547,7 +6932,10 @@ unsafe fn mpi_iallgatherv_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_iallgatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Iallgatherv_c_f08ts PMPI_Iallgatherv_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_iallgatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iallgatherv_c_f08ts_ pmpi_iallgatherv_c_f08ts_ mpi_iallgatherv_f08ts_large_ pmpi_iallgatherv_f08ts_large_);
 unsafe fn mpi_iallreduce<const P: bool>(
     sendbuf: *mut c_void,
     recvbuf: *mut c_void,
@@ -6597,7 +6985,10 @@ unsafe fn mpi_iallreduce_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_iallreduce_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Iallreduce_f08ts PMPI_Iallreduce_f08ts);
+#[cfg(mpich)]
+export!(mpi_iallreduce_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iallreduce_f08ts_ pmpi_iallreduce_f08ts_);
 unsafe fn mpi_iallreduce_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -6623,7 +7014,10 @@ unsafe fn mpi_iallreduce_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_iallreduce_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Iallreduce_c_f08ts PMPI_Iallreduce_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_iallreduce_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iallreduce_c_f08ts_ pmpi_iallreduce_c_f08ts_ mpi_iallreduce_f08ts_large_ pmpi_iallreduce_f08ts_large_);
 unsafe fn mpi_ialltoall<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -6677,7 +7071,10 @@ unsafe fn mpi_ialltoall_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_ialltoall_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ialltoall_f08ts PMPI_Ialltoall_f08ts);
+#[cfg(mpich)]
+export!(mpi_ialltoall_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ialltoall_f08ts_ pmpi_ialltoall_f08ts_);
 unsafe fn mpi_ialltoall_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -6705,7 +7102,10 @@ unsafe fn mpi_ialltoall_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_ialltoall_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ialltoall_c_f08ts PMPI_Ialltoall_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_ialltoall_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ialltoall_c_f08ts_ pmpi_ialltoall_c_f08ts_ mpi_ialltoall_f08ts_large_ pmpi_ialltoall_f08ts_large_);
 unsafe fn mpi_ialltoallv<const P: bool>(
     sendbuf: *mut c_void,
     sendcounts: *mut i32,
@@ -6767,7 +7167,10 @@ unsafe fn mpi_ialltoallv_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_ialltoallv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ialltoallv_f08ts PMPI_Ialltoallv_f08ts);
+#[cfg(mpich)]
+export!(mpi_ialltoallv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ialltoallv_f08ts_ pmpi_ialltoallv_f08ts_);
 unsafe fn mpi_ialltoallv_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcounts: *mut i64,
@@ -6799,7 +7202,10 @@ unsafe fn mpi_ialltoallv_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_ialltoallv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ialltoallv_c_f08ts PMPI_Ialltoallv_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_ialltoallv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ialltoallv_c_f08ts_ pmpi_ialltoallv_c_f08ts_ mpi_ialltoallv_f08ts_large_ pmpi_ialltoallv_f08ts_large_);
 unsafe fn mpi_ialltoallw<const P: bool>(
     sendbuf: *mut c_void,
     sendcounts: *mut i32,
@@ -6865,7 +7271,10 @@ unsafe fn mpi_ialltoallw_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_ialltoallw_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtypes: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ialltoallw_f08ts PMPI_Ialltoallw_f08ts);
+#[cfg(mpich)]
+export!(mpi_ialltoallw_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtypes: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ialltoallw_f08ts_ pmpi_ialltoallw_f08ts_);
 unsafe fn mpi_ialltoallw_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcounts: *mut i64,
@@ -6899,7 +7308,10 @@ unsafe fn mpi_ialltoallw_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_ialltoallw_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ialltoallw_c_f08ts PMPI_Ialltoallw_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_ialltoallw_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ialltoallw_c_f08ts_ pmpi_ialltoallw_c_f08ts_ mpi_ialltoallw_f08ts_large_ pmpi_ialltoallw_f08ts_large_);
 unsafe fn mpi_ibarrier<const P: bool>(comm: *const i32, request: *mut i32, ierror: *mut i32) {
     let mut request_c = c::MPI_Request_fromint(*request);
     let code =
@@ -6957,7 +7369,10 @@ unsafe fn mpi_ibcast_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_ibcast_f08ts(buffer: *const Descriptor, count: *const i32, datatype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ibcast_f08ts PMPI_Ibcast_f08ts);
+#[cfg(mpich)]
+export!(mpi_ibcast_f08ts(buffer: *const Descriptor, count: *const i32, datatype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ibcast_f08ts_ pmpi_ibcast_f08ts_);
 unsafe fn mpi_ibcast_c_f08ts<const P: bool>(
     buffer: *const Descriptor,
     count: *const i64,
@@ -6985,7 +7400,10 @@ unsafe fn mpi_ibcast_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_ibcast_c_f08ts(buffer: *const Descriptor, count: *const i64, datatype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ibcast_c_f08ts PMPI_Ibcast_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_ibcast_c_f08ts(buffer: *const Descriptor, count: *const i64, datatype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ibcast_c_f08ts_ pmpi_ibcast_c_f08ts_ mpi_ibcast_f08ts_large_ pmpi_ibcast_f08ts_large_);
 unsafe fn mpi_ibsend<const P: bool>(
     buf: *mut c_void,
     count: *const i32,
@@ -7039,7 +7457,10 @@ unsafe fn mpi_ibsend_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_ibsend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ibsend_f08ts PMPI_Ibsend_f08ts);
+#[cfg(mpich)]
+export!(mpi_ibsend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ibsend_f08ts_ pmpi_ibsend_f08ts_);
 unsafe fn mpi_ibsend_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -7069,7 +7490,10 @@ unsafe fn mpi_ibsend_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_ibsend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ibsend_c_f08ts PMPI_Ibsend_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_ibsend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ibsend_c_f08ts_ pmpi_ibsend_c_f08ts_ mpi_ibsend_f08ts_large_ pmpi_ibsend_f08ts_large_);
 unsafe fn mpi_iexscan<const P: bool>(
     sendbuf: *mut c_void,
     recvbuf: *mut c_void,
@@ -7119,7 +7543,10 @@ unsafe fn mpi_iexscan_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_iexscan_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Iexscan_f08ts PMPI_Iexscan_f08ts);
+#[cfg(mpich)]
+export!(mpi_iexscan_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iexscan_f08ts_ pmpi_iexscan_f08ts_);
 unsafe fn mpi_iexscan_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -7145,7 +7572,10 @@ unsafe fn mpi_iexscan_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_iexscan_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Iexscan_c_f08ts PMPI_Iexscan_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_iexscan_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iexscan_c_f08ts_ pmpi_iexscan_c_f08ts_ mpi_iexscan_f08ts_large_ pmpi_iexscan_f08ts_large_);
 unsafe fn mpi_igather<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -7213,7 +7643,10 @@ unsafe fn mpi_igather_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_igather_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Igather_f08ts PMPI_Igather_f08ts);
+#[cfg(mpich)]
+export!(mpi_igather_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_igather_f08ts_ pmpi_igather_f08ts_);
 unsafe fn mpi_igather_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -7253,7 +7686,10 @@ unsafe fn mpi_igather_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_igather_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Igather_c_f08ts PMPI_Igather_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_igather_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_igather_c_f08ts_ pmpi_igather_c_f08ts_ mpi_igather_f08ts_large_ pmpi_igather_f08ts_large_);
 unsafe fn mpi_igatherv<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -7325,7 +7761,10 @@ unsafe fn mpi_igatherv_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_igatherv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Igatherv_f08ts PMPI_Igatherv_f08ts);
+#[cfg(mpich)]
+export!(mpi_igatherv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_igatherv_f08ts_ pmpi_igatherv_f08ts_);
 unsafe fn mpi_igatherv_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -7367,7 +7806,10 @@ unsafe fn mpi_igatherv_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_igatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Igatherv_c_f08ts PMPI_Igatherv_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_igatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_igatherv_c_f08ts_ pmpi_igatherv_c_f08ts_ mpi_igatherv_f08ts_large_ pmpi_igatherv_f08ts_large_);
 unsafe fn mpi_improbe<const P: bool>(
     source: *const i32,
     tag: *const i32,
@@ -7441,7 +7883,10 @@ unsafe fn mpi_imrecv_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_imrecv_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, message: *mut i32, request: *mut i32, ierror: *mut i32) (); MPI_Imrecv_f08ts PMPI_Imrecv_f08ts);
+#[cfg(mpich)]
+export!(mpi_imrecv_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, message: *mut i32, request: *mut i32, ierror: *mut i32) (); mpi_imrecv_f08ts_ pmpi_imrecv_f08ts_);
 unsafe fn mpi_imrecv_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -7469,7 +7914,10 @@ unsafe fn mpi_imrecv_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_imrecv_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, message: *mut i32, request: *mut i32, ierror: *mut i32) (); MPI_Imrecv_c_f08ts PMPI_Imrecv_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_imrecv_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, message: *mut i32, request: *mut i32, ierror: *mut i32) (); mpi_imrecv_c_f08ts_ pmpi_imrecv_c_f08ts_ mpi_imrecv_f08ts_large_ pmpi_imrecv_f08ts_large_);
 unsafe fn mpi_ineighbor_allgather<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -7529,7 +7977,10 @@ unsafe fn mpi_ineighbor_allgather_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_ineighbor_allgather_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ineighbor_allgather_f08ts PMPI_Ineighbor_allgather_f08ts);
+#[cfg(mpich)]
+export!(mpi_ineighbor_allgather_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ineighbor_allgather_f08ts_ pmpi_ineighbor_allgather_f08ts_);
 unsafe fn mpi_ineighbor_allgather_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -7563,7 +8014,10 @@ unsafe fn mpi_ineighbor_allgather_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_ineighbor_allgather_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ineighbor_allgather_c_f08ts PMPI_Ineighbor_allgather_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_ineighbor_allgather_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ineighbor_allgather_c_f08ts_ pmpi_ineighbor_allgather_c_f08ts_ mpi_ineighbor_allgather_f08ts_large_ pmpi_ineighbor_allgather_f08ts_large_);
 unsafe fn mpi_ineighbor_allgatherv<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -7627,7 +8081,10 @@ unsafe fn mpi_ineighbor_allgatherv_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_ineighbor_allgatherv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ineighbor_allgatherv_f08ts PMPI_Ineighbor_allgatherv_f08ts);
+#[cfg(mpich)]
+export!(mpi_ineighbor_allgatherv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ineighbor_allgatherv_f08ts_ pmpi_ineighbor_allgatherv_f08ts_);
 unsafe fn mpi_ineighbor_allgatherv_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -7663,7 +8120,10 @@ unsafe fn mpi_ineighbor_allgatherv_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_ineighbor_allgatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ineighbor_allgatherv_c_f08ts PMPI_Ineighbor_allgatherv_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_ineighbor_allgatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ineighbor_allgatherv_c_f08ts_ pmpi_ineighbor_allgatherv_c_f08ts_ mpi_ineighbor_allgatherv_f08ts_large_ pmpi_ineighbor_allgatherv_f08ts_large_);
 unsafe fn mpi_ineighbor_alltoall<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -7719,7 +8179,10 @@ unsafe fn mpi_ineighbor_alltoall_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_ineighbor_alltoall_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ineighbor_alltoall_f08ts PMPI_Ineighbor_alltoall_f08ts);
+#[cfg(mpich)]
+export!(mpi_ineighbor_alltoall_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ineighbor_alltoall_f08ts_ pmpi_ineighbor_alltoall_f08ts_);
 unsafe fn mpi_ineighbor_alltoall_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -7749,7 +8212,10 @@ unsafe fn mpi_ineighbor_alltoall_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_ineighbor_alltoall_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ineighbor_alltoall_c_f08ts PMPI_Ineighbor_alltoall_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_ineighbor_alltoall_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ineighbor_alltoall_c_f08ts_ pmpi_ineighbor_alltoall_c_f08ts_ mpi_ineighbor_alltoall_f08ts_large_ pmpi_ineighbor_alltoall_f08ts_large_);
 unsafe fn mpi_ineighbor_alltoallv<const P: bool>(
     sendbuf: *mut c_void,
     sendcounts: *mut i32,
@@ -7813,7 +8279,10 @@ unsafe fn mpi_ineighbor_alltoallv_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_ineighbor_alltoallv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ineighbor_alltoallv_f08ts PMPI_Ineighbor_alltoallv_f08ts);
+#[cfg(mpich)]
+export!(mpi_ineighbor_alltoallv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ineighbor_alltoallv_f08ts_ pmpi_ineighbor_alltoallv_f08ts_);
 unsafe fn mpi_ineighbor_alltoallv_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcounts: *mut i64,
@@ -7847,7 +8316,10 @@ unsafe fn mpi_ineighbor_alltoallv_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_ineighbor_alltoallv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ineighbor_alltoallv_c_f08ts PMPI_Ineighbor_alltoallv_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_ineighbor_alltoallv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ineighbor_alltoallv_c_f08ts_ pmpi_ineighbor_alltoallv_c_f08ts_ mpi_ineighbor_alltoallv_f08ts_large_ pmpi_ineighbor_alltoallv_f08ts_large_);
 unsafe fn mpi_ineighbor_alltoallw<const P: bool>(
     sendbuf: *mut c_void,
     sendcounts: *mut i32,
@@ -7931,7 +8403,10 @@ unsafe fn mpi_ineighbor_alltoallw_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_ineighbor_alltoallw_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ineighbor_alltoallw_f08ts PMPI_Ineighbor_alltoallw_f08ts);
+#[cfg(mpich)]
+export!(mpi_ineighbor_alltoallw_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ineighbor_alltoallw_f08ts_ pmpi_ineighbor_alltoallw_f08ts_);
 unsafe fn mpi_ineighbor_alltoallw_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcounts: *mut i64,
@@ -7975,7 +8450,10 @@ unsafe fn mpi_ineighbor_alltoallw_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_ineighbor_alltoallw_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ineighbor_alltoallw_c_f08ts PMPI_Ineighbor_alltoallw_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_ineighbor_alltoallw_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ineighbor_alltoallw_c_f08ts_ pmpi_ineighbor_alltoallw_c_f08ts_ mpi_ineighbor_alltoallw_f08ts_large_ pmpi_ineighbor_alltoallw_f08ts_large_);
 unsafe fn mpi_info_create<const P: bool>(info: *mut i32, ierror: *mut i32) {
     let mut info_c = c::MPI_Info_fromint(*info);
     let code = (if P { c::PMPI_Info_create } else { c::MPI_Info_create })(&mut info_c);
@@ -8290,7 +8768,10 @@ unsafe fn mpi_irecv_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_irecv_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Irecv_f08ts PMPI_Irecv_f08ts);
+#[cfg(mpich)]
+export!(mpi_irecv_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_irecv_f08ts_ pmpi_irecv_f08ts_);
 unsafe fn mpi_irecv_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -8320,7 +8801,10 @@ unsafe fn mpi_irecv_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_irecv_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Irecv_c_f08ts PMPI_Irecv_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_irecv_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_irecv_c_f08ts_ pmpi_irecv_c_f08ts_ mpi_irecv_f08ts_large_ pmpi_irecv_f08ts_large_);
 unsafe fn mpi_ireduce<const P: bool>(
     sendbuf: *mut c_void,
     recvbuf: *mut c_void,
@@ -8374,7 +8858,10 @@ unsafe fn mpi_ireduce_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_ireduce_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ireduce_f08ts PMPI_Ireduce_f08ts);
+#[cfg(mpich)]
+export!(mpi_ireduce_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ireduce_f08ts_ pmpi_ireduce_f08ts_);
 unsafe fn mpi_ireduce_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -8402,7 +8889,10 @@ unsafe fn mpi_ireduce_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_ireduce_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ireduce_c_f08ts PMPI_Ireduce_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_ireduce_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ireduce_c_f08ts_ pmpi_ireduce_c_f08ts_ mpi_ireduce_f08ts_large_ pmpi_ireduce_f08ts_large_);
 unsafe fn mpi_ireduce_scatter<const P: bool>(
     sendbuf: *mut c_void,
     recvbuf: *mut c_void,
@@ -8452,7 +8942,10 @@ unsafe fn mpi_ireduce_scatter_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_ireduce_scatter_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i32, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ireduce_scatter_f08ts PMPI_Ireduce_scatter_f08ts);
+#[cfg(mpich)]
+export!(mpi_ireduce_scatter_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i32, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ireduce_scatter_f08ts_ pmpi_ireduce_scatter_f08ts_);
 unsafe fn mpi_ireduce_scatter_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -8478,7 +8971,10 @@ unsafe fn mpi_ireduce_scatter_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_ireduce_scatter_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ireduce_scatter_c_f08ts PMPI_Ireduce_scatter_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_ireduce_scatter_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ireduce_scatter_c_f08ts_ pmpi_ireduce_scatter_c_f08ts_ mpi_ireduce_scatter_f08ts_large_ pmpi_ireduce_scatter_f08ts_large_);
 unsafe fn mpi_ireduce_scatter_block<const P: bool>(
     sendbuf: *mut c_void,
     recvbuf: *mut c_void,
@@ -8530,7 +9026,10 @@ unsafe fn mpi_ireduce_scatter_block_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_ireduce_scatter_block_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ireduce_scatter_block_f08ts PMPI_Ireduce_scatter_block_f08ts);
+#[cfg(mpich)]
+export!(mpi_ireduce_scatter_block_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ireduce_scatter_block_f08ts_ pmpi_ireduce_scatter_block_f08ts_);
 unsafe fn mpi_ireduce_scatter_block_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -8558,7 +9057,10 @@ unsafe fn mpi_ireduce_scatter_block_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_ireduce_scatter_block_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ireduce_scatter_block_c_f08ts PMPI_Ireduce_scatter_block_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_ireduce_scatter_block_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ireduce_scatter_block_c_f08ts_ pmpi_ireduce_scatter_block_c_f08ts_ mpi_ireduce_scatter_block_f08ts_large_ pmpi_ireduce_scatter_block_f08ts_large_);
 unsafe fn mpi_irsend<const P: bool>(
     buf: *mut c_void,
     count: *const i32,
@@ -8612,7 +9114,10 @@ unsafe fn mpi_irsend_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_irsend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Irsend_f08ts PMPI_Irsend_f08ts);
+#[cfg(mpich)]
+export!(mpi_irsend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_irsend_f08ts_ pmpi_irsend_f08ts_);
 unsafe fn mpi_irsend_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -8642,7 +9147,10 @@ unsafe fn mpi_irsend_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_irsend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Irsend_c_f08ts PMPI_Irsend_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_irsend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_irsend_c_f08ts_ pmpi_irsend_c_f08ts_ mpi_irsend_f08ts_large_ pmpi_irsend_f08ts_large_);
 unsafe fn mpi_is_thread_main<const P: bool>(flag: *mut i32, ierror: *mut i32) {
     let mut flag_c = 0;
     let code = (if P { c::PMPI_Is_thread_main } else { c::MPI_Is_thread_main })(&mut flag_c);
@@ -8699,7 +9207,10 @@ unsafe fn mpi_iscan_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_iscan_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Iscan_f08ts PMPI_Iscan_f08ts);
+#[cfg(mpich)]
+export!(mpi_iscan_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iscan_f08ts_ pmpi_iscan_f08ts_);
 unsafe fn mpi_iscan_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -8725,7 +9236,10 @@ unsafe fn mpi_iscan_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_iscan_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Iscan_c_f08ts PMPI_Iscan_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_iscan_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iscan_c_f08ts_ pmpi_iscan_c_f08ts_ mpi_iscan_f08ts_large_ pmpi_iscan_f08ts_large_);
 unsafe fn mpi_iscatter<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -8793,7 +9307,10 @@ unsafe fn mpi_iscatter_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_iscatter_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Iscatter_f08ts PMPI_Iscatter_f08ts);
+#[cfg(mpich)]
+export!(mpi_iscatter_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iscatter_f08ts_ pmpi_iscatter_f08ts_);
 unsafe fn mpi_iscatter_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -8833,7 +9350,10 @@ unsafe fn mpi_iscatter_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_iscatter_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Iscatter_c_f08ts PMPI_Iscatter_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_iscatter_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iscatter_c_f08ts_ pmpi_iscatter_c_f08ts_ mpi_iscatter_f08ts_large_ pmpi_iscatter_f08ts_large_);
 unsafe fn mpi_iscatterv<const P: bool>(
     sendbuf: *mut c_void,
     sendcounts: *mut i32,
@@ -8905,7 +9425,10 @@ unsafe fn mpi_iscatterv_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_iscatterv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, displs: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Iscatterv_f08ts PMPI_Iscatterv_f08ts);
+#[cfg(mpich)]
+export!(mpi_iscatterv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, displs: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iscatterv_f08ts_ pmpi_iscatterv_f08ts_);
 unsafe fn mpi_iscatterv_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcounts: *mut i64,
@@ -8947,7 +9470,10 @@ unsafe fn mpi_iscatterv_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_iscatterv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Iscatterv_c_f08ts PMPI_Iscatterv_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_iscatterv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_iscatterv_c_f08ts_ pmpi_iscatterv_c_f08ts_ mpi_iscatterv_f08ts_large_ pmpi_iscatterv_f08ts_large_);
 unsafe fn mpi_isend<const P: bool>(
     buf: *mut c_void,
     count: *const i32,
@@ -9001,7 +9527,10 @@ unsafe fn mpi_isend_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_isend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Isend_f08ts PMPI_Isend_f08ts);
+#[cfg(mpich)]
+export!(mpi_isend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_isend_f08ts_ pmpi_isend_f08ts_);
 unsafe fn mpi_isend_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -9031,7 +9560,10 @@ unsafe fn mpi_isend_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_isend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Isend_c_f08ts PMPI_Isend_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_isend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_isend_c_f08ts_ pmpi_isend_c_f08ts_ mpi_isend_f08ts_large_ pmpi_isend_f08ts_large_);
 unsafe fn mpi_isendrecv<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -9121,7 +9653,10 @@ unsafe fn mpi_isendrecv_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_isendrecv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, dest: *const i32, sendtag: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Isendrecv_f08ts PMPI_Isendrecv_f08ts);
+#[cfg(mpich)]
+export!(mpi_isendrecv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, dest: *const i32, sendtag: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_isendrecv_f08ts_ pmpi_isendrecv_f08ts_);
 unsafe fn mpi_isendrecv_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -9177,7 +9712,10 @@ unsafe fn mpi_isendrecv_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_isendrecv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, dest: *const i32, sendtag: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Isendrecv_c_f08ts PMPI_Isendrecv_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_isendrecv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, dest: *const i32, sendtag: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_isendrecv_c_f08ts_ pmpi_isendrecv_c_f08ts_ mpi_isendrecv_f08ts_large_ pmpi_isendrecv_f08ts_large_);
 unsafe fn mpi_isendrecv_replace<const P: bool>(
     buf: *mut c_void,
     count: *const i32,
@@ -9244,7 +9782,10 @@ unsafe fn mpi_isendrecv_replace_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_isendrecv_replace_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, sendtag: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Isendrecv_replace_f08ts PMPI_Isendrecv_replace_f08ts);
+#[cfg(mpich)]
+export!(mpi_isendrecv_replace_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, sendtag: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_isendrecv_replace_f08ts_ pmpi_isendrecv_replace_f08ts_);
 unsafe fn mpi_isendrecv_replace_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -9283,7 +9824,10 @@ unsafe fn mpi_isendrecv_replace_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_isendrecv_replace_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, sendtag: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Isendrecv_replace_c_f08ts PMPI_Isendrecv_replace_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_isendrecv_replace_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, sendtag: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_isendrecv_replace_c_f08ts_ pmpi_isendrecv_replace_c_f08ts_ mpi_isendrecv_replace_f08ts_large_ pmpi_isendrecv_replace_f08ts_large_);
 unsafe fn mpi_issend<const P: bool>(
     buf: *mut c_void,
     count: *const i32,
@@ -9337,7 +9881,10 @@ unsafe fn mpi_issend_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_issend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Issend_f08ts PMPI_Issend_f08ts);
+#[cfg(mpich)]
+export!(mpi_issend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_issend_f08ts_ pmpi_issend_f08ts_);
 unsafe fn mpi_issend_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -9367,7 +9914,10 @@ unsafe fn mpi_issend_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_issend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Issend_c_f08ts PMPI_Issend_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_issend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_issend_c_f08ts_ pmpi_issend_c_f08ts_ mpi_issend_f08ts_large_ pmpi_issend_f08ts_large_);
 unsafe fn mpi_lookup_name<const P: bool>(
     service_name: *const u8,
     info: *const i32,
@@ -9452,7 +10002,10 @@ unsafe fn mpi_mrecv_f08ts<const P: bool>(
     *message = c::MPI_Message_toint(message_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_mrecv_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, message: *mut i32, status: *mut i32, ierror: *mut i32) (); MPI_Mrecv_f08ts PMPI_Mrecv_f08ts);
+#[cfg(mpich)]
+export!(mpi_mrecv_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, message: *mut i32, status: *mut i32, ierror: *mut i32) (); mpi_mrecv_f08ts_ pmpi_mrecv_f08ts_);
 unsafe fn mpi_mrecv_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -9478,7 +10031,10 @@ unsafe fn mpi_mrecv_c_f08ts<const P: bool>(
     *message = c::MPI_Message_toint(message_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_mrecv_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, message: *mut i32, status: *mut i32, ierror: *mut i32) (); MPI_Mrecv_c_f08ts PMPI_Mrecv_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_mrecv_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, message: *mut i32, status: *mut i32, ierror: *mut i32) (); mpi_mrecv_c_f08ts_ pmpi_mrecv_c_f08ts_ mpi_mrecv_f08ts_large_ pmpi_mrecv_f08ts_large_);
 unsafe fn mpi_neighbor_allgather<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -9530,7 +10086,10 @@ unsafe fn mpi_neighbor_allgather_f08ts<const P: bool>(
     recvbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_neighbor_allgather_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Neighbor_allgather_f08ts PMPI_Neighbor_allgather_f08ts);
+#[cfg(mpich)]
+export!(mpi_neighbor_allgather_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_neighbor_allgather_f08ts_ pmpi_neighbor_allgather_f08ts_);
 unsafe fn mpi_neighbor_allgather_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -9560,7 +10119,10 @@ unsafe fn mpi_neighbor_allgather_c_f08ts<const P: bool>(
     recvbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_neighbor_allgather_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Neighbor_allgather_c_f08ts PMPI_Neighbor_allgather_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_neighbor_allgather_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_neighbor_allgather_c_f08ts_ pmpi_neighbor_allgather_c_f08ts_ mpi_neighbor_allgather_f08ts_large_ pmpi_neighbor_allgather_f08ts_large_);
 unsafe fn mpi_neighbor_allgather_init<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -9624,7 +10186,10 @@ unsafe fn mpi_neighbor_allgather_init_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_neighbor_allgather_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Neighbor_allgather_init_f08ts PMPI_Neighbor_allgather_init_f08ts);
+#[cfg(mpich)]
+export!(mpi_neighbor_allgather_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_neighbor_allgather_init_f08ts_ pmpi_neighbor_allgather_init_f08ts_);
 unsafe fn mpi_neighbor_allgather_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -9660,7 +10225,10 @@ unsafe fn mpi_neighbor_allgather_init_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_neighbor_allgather_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Neighbor_allgather_init_c_f08ts PMPI_Neighbor_allgather_init_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_neighbor_allgather_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_neighbor_allgather_init_c_f08ts_ pmpi_neighbor_allgather_init_c_f08ts_ mpi_neighbor_allgather_init_f08ts_large_ pmpi_neighbor_allgather_init_f08ts_large_);
 unsafe fn mpi_neighbor_allgatherv<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -9716,7 +10284,10 @@ unsafe fn mpi_neighbor_allgatherv_f08ts<const P: bool>(
     recvbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_neighbor_allgatherv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Neighbor_allgatherv_f08ts PMPI_Neighbor_allgatherv_f08ts);
+#[cfg(mpich)]
+export!(mpi_neighbor_allgatherv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_neighbor_allgatherv_f08ts_ pmpi_neighbor_allgatherv_f08ts_);
 unsafe fn mpi_neighbor_allgatherv_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -9748,7 +10319,10 @@ unsafe fn mpi_neighbor_allgatherv_c_f08ts<const P: bool>(
     recvbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_neighbor_allgatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Neighbor_allgatherv_c_f08ts PMPI_Neighbor_allgatherv_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_neighbor_allgatherv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_neighbor_allgatherv_c_f08ts_ pmpi_neighbor_allgatherv_c_f08ts_ mpi_neighbor_allgatherv_f08ts_large_ pmpi_neighbor_allgatherv_f08ts_large_);
 unsafe fn mpi_neighbor_allgatherv_init<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -9816,7 +10390,10 @@ unsafe fn mpi_neighbor_allgatherv_init_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_neighbor_allgatherv_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Neighbor_allgatherv_init_f08ts PMPI_Neighbor_allgatherv_init_f08ts);
+#[cfg(mpich)]
+export!(mpi_neighbor_allgatherv_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, displs: *mut i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_neighbor_allgatherv_init_f08ts_ pmpi_neighbor_allgatherv_init_f08ts_);
 unsafe fn mpi_neighbor_allgatherv_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -9854,7 +10431,10 @@ unsafe fn mpi_neighbor_allgatherv_init_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_neighbor_allgatherv_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Neighbor_allgatherv_init_c_f08ts PMPI_Neighbor_allgatherv_init_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_neighbor_allgatherv_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, displs: *mut i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_neighbor_allgatherv_init_c_f08ts_ pmpi_neighbor_allgatherv_init_c_f08ts_ mpi_neighbor_allgatherv_init_f08ts_large_ pmpi_neighbor_allgatherv_init_f08ts_large_);
 unsafe fn mpi_neighbor_alltoall<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -9901,7 +10481,10 @@ unsafe fn mpi_neighbor_alltoall_f08ts<const P: bool>(
     recvbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_neighbor_alltoall_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Neighbor_alltoall_f08ts PMPI_Neighbor_alltoall_f08ts);
+#[cfg(mpich)]
+export!(mpi_neighbor_alltoall_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_neighbor_alltoall_f08ts_ pmpi_neighbor_alltoall_f08ts_);
 unsafe fn mpi_neighbor_alltoall_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -9926,7 +10509,10 @@ unsafe fn mpi_neighbor_alltoall_c_f08ts<const P: bool>(
     recvbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_neighbor_alltoall_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Neighbor_alltoall_c_f08ts PMPI_Neighbor_alltoall_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_neighbor_alltoall_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_neighbor_alltoall_c_f08ts_ pmpi_neighbor_alltoall_c_f08ts_ mpi_neighbor_alltoall_f08ts_large_ pmpi_neighbor_alltoall_f08ts_large_);
 unsafe fn mpi_neighbor_alltoall_init<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -9986,7 +10572,10 @@ unsafe fn mpi_neighbor_alltoall_init_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_neighbor_alltoall_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Neighbor_alltoall_init_f08ts PMPI_Neighbor_alltoall_init_f08ts);
+#[cfg(mpich)]
+export!(mpi_neighbor_alltoall_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_neighbor_alltoall_init_f08ts_ pmpi_neighbor_alltoall_init_f08ts_);
 unsafe fn mpi_neighbor_alltoall_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -10018,7 +10607,10 @@ unsafe fn mpi_neighbor_alltoall_init_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_neighbor_alltoall_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Neighbor_alltoall_init_c_f08ts PMPI_Neighbor_alltoall_init_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_neighbor_alltoall_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_neighbor_alltoall_init_c_f08ts_ pmpi_neighbor_alltoall_init_c_f08ts_ mpi_neighbor_alltoall_init_f08ts_large_ pmpi_neighbor_alltoall_init_f08ts_large_);
 unsafe fn mpi_neighbor_alltoallv<const P: bool>(
     sendbuf: *mut c_void,
     sendcounts: *mut i32,
@@ -10073,7 +10665,10 @@ unsafe fn mpi_neighbor_alltoallv_f08ts<const P: bool>(
     recvbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_neighbor_alltoallv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Neighbor_alltoallv_f08ts PMPI_Neighbor_alltoallv_f08ts);
+#[cfg(mpich)]
+export!(mpi_neighbor_alltoallv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_neighbor_alltoallv_f08ts_ pmpi_neighbor_alltoallv_f08ts_);
 unsafe fn mpi_neighbor_alltoallv_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcounts: *mut i64,
@@ -10102,7 +10697,10 @@ unsafe fn mpi_neighbor_alltoallv_c_f08ts<const P: bool>(
     recvbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_neighbor_alltoallv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Neighbor_alltoallv_c_f08ts PMPI_Neighbor_alltoallv_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_neighbor_alltoallv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_neighbor_alltoallv_c_f08ts_ pmpi_neighbor_alltoallv_c_f08ts_ mpi_neighbor_alltoallv_f08ts_large_ pmpi_neighbor_alltoallv_f08ts_large_);
 unsafe fn mpi_neighbor_alltoallv_init<const P: bool>(
     sendbuf: *mut c_void,
     sendcounts: *mut i32,
@@ -10170,7 +10768,10 @@ unsafe fn mpi_neighbor_alltoallv_init_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_neighbor_alltoallv_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Neighbor_alltoallv_init_f08ts PMPI_Neighbor_alltoallv_init_f08ts);
+#[cfg(mpich)]
+export!(mpi_neighbor_alltoallv_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i32, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_neighbor_alltoallv_init_f08ts_ pmpi_neighbor_alltoallv_init_f08ts_);
 unsafe fn mpi_neighbor_alltoallv_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcounts: *mut i64,
@@ -10206,7 +10807,10 @@ unsafe fn mpi_neighbor_alltoallv_init_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_neighbor_alltoallv_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Neighbor_alltoallv_init_c_f08ts PMPI_Neighbor_alltoallv_init_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_neighbor_alltoallv_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtype: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_neighbor_alltoallv_init_c_f08ts_ pmpi_neighbor_alltoallv_init_c_f08ts_ mpi_neighbor_alltoallv_init_f08ts_large_ pmpi_neighbor_alltoallv_init_f08ts_large_);
 unsafe fn mpi_neighbor_alltoallw<const P: bool>(
     sendbuf: *mut c_void,
     sendcounts: *mut i32,
@@ -10281,7 +10885,10 @@ unsafe fn mpi_neighbor_alltoallw_f08ts<const P: bool>(
     recvbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_neighbor_alltoallw_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Neighbor_alltoallw_f08ts PMPI_Neighbor_alltoallw_f08ts);
+#[cfg(mpich)]
+export!(mpi_neighbor_alltoallw_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_neighbor_alltoallw_f08ts_ pmpi_neighbor_alltoallw_f08ts_);
 unsafe fn mpi_neighbor_alltoallw_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcounts: *mut i64,
@@ -10320,7 +10927,10 @@ unsafe fn mpi_neighbor_alltoallw_c_f08ts<const P: bool>(
     recvbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_neighbor_alltoallw_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Neighbor_alltoallw_c_f08ts PMPI_Neighbor_alltoallw_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_neighbor_alltoallw_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_neighbor_alltoallw_c_f08ts_ pmpi_neighbor_alltoallw_c_f08ts_ mpi_neighbor_alltoallw_f08ts_large_ pmpi_neighbor_alltoallw_f08ts_large_);
 unsafe fn mpi_neighbor_alltoallw_init<const P: bool>(
     sendbuf: *mut c_void,
     sendcounts: *mut i32,
@@ -10408,7 +11018,10 @@ unsafe fn mpi_neighbor_alltoallw_init_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_neighbor_alltoallw_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Neighbor_alltoallw_init_f08ts PMPI_Neighbor_alltoallw_init_f08ts);
+#[cfg(mpich)]
+export!(mpi_neighbor_alltoallw_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i32, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_neighbor_alltoallw_init_f08ts_ pmpi_neighbor_alltoallw_init_f08ts_);
 unsafe fn mpi_neighbor_alltoallw_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcounts: *mut i64,
@@ -10454,7 +11067,10 @@ unsafe fn mpi_neighbor_alltoallw_init_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_neighbor_alltoallw_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Neighbor_alltoallw_init_c_f08ts PMPI_Neighbor_alltoallw_init_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_neighbor_alltoallw_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, sdispls: *mut i64, sendtypes: *const i32, recvbuf: *const Descriptor, recvcounts: *mut i64, rdispls: *mut i64, recvtypes: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_neighbor_alltoallw_init_c_f08ts_ pmpi_neighbor_alltoallw_init_c_f08ts_ mpi_neighbor_alltoallw_init_f08ts_large_ pmpi_neighbor_alltoallw_init_f08ts_large_);
 unsafe fn mpi_op_commutative<const P: bool>(op: *const i32, commute: *mut i32, ierror: *mut i32) {
     let mut commute_c = 0;
     let code = (if P { c::PMPI_Op_commutative } else { c::MPI_Op_commutative })(
@@ -10491,7 +11107,10 @@ unsafe fn mpi_op_create_c_f08<const P: bool>(
     *op = c::MPI_Op_toint(op_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_op_create_c_f08(user_fn: usize, commute: *const i32, op: *mut i32, ierror: *mut i32) (); mpi_op_create_c_f08_ pmpi_op_create_c_f08_);
+#[cfg(mpich)]
+export!(mpi_op_create_c_f08(user_fn: usize, commute: *const i32, op: *mut i32, ierror: *mut i32) (); mpi_op_create_c_f08_ pmpi_op_create_c_f08_ mpi_op_create_f08_large_ pmpi_op_create_f08_large_);
 unsafe fn mpi_op_free<const P: bool>(op: *mut i32, ierror: *mut i32) {
     let mut op_c = c::MPI_Op_fromint(*op);
     let code = (if P { c::PMPI_Op_free } else { c::MPI_Op_free })(&mut op_c);
@@ -10565,7 +11184,10 @@ unsafe fn mpi_pack_f08ts<const P: bool>(
     outbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_pack_f08ts(inbuf: *const Descriptor, incount: *const i32, datatype: *const i32, outbuf: *const Descriptor, outsize: *const i32, position: *mut i32, comm: *const i32, ierror: *mut i32) (); MPI_Pack_f08ts PMPI_Pack_f08ts);
+#[cfg(mpich)]
+export!(mpi_pack_f08ts(inbuf: *const Descriptor, incount: *const i32, datatype: *const i32, outbuf: *const Descriptor, outsize: *const i32, position: *mut i32, comm: *const i32, ierror: *mut i32) (); mpi_pack_f08ts_ pmpi_pack_f08ts_);
 unsafe fn mpi_pack_c_f08ts<const P: bool>(
     inbuf: *const Descriptor,
     incount: *const i64,
@@ -10595,7 +11217,10 @@ unsafe fn mpi_pack_c_f08ts<const P: bool>(
     outbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_pack_c_f08ts(inbuf: *const Descriptor, incount: *const i64, datatype: *const i32, outbuf: *const Descriptor, outsize: *const i64, position: *mut i64, comm: *const i32, ierror: *mut i32) (); MPI_Pack_c_f08ts PMPI_Pack_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_pack_c_f08ts(inbuf: *const Descriptor, incount: *const i64, datatype: *const i32, outbuf: *const Descriptor, outsize: *const i64, position: *mut i64, comm: *const i32, ierror: *mut i32) (); mpi_pack_c_f08ts_ pmpi_pack_c_f08ts_ mpi_pack_f08ts_large_ pmpi_pack_f08ts_large_);
 unsafe fn mpi_pack_external<const P: bool>(
     datarep: *const u8,
     inbuf: *mut c_void,
@@ -10650,6 +11275,7 @@ unsafe fn mpi_pack_external_f08ts<const P: bool>(
     outbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_pack_external_f08ts(datarep: *const Descriptor, inbuf: *const Descriptor, incount: *const i32, datatype: *const i32, outbuf: *const Descriptor, outsize: *const i64, position: *mut i64, ierror: *mut i32) (); MPI_Pack_external_f08ts PMPI_Pack_external_f08ts);
 unsafe fn mpi_pack_external_c_f08ts<const P: bool>(
     datarep: *const Descriptor,
@@ -10681,6 +11307,7 @@ unsafe fn mpi_pack_external_c_f08ts<const P: bool>(
     outbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_pack_external_c_f08ts(datarep: *const Descriptor, inbuf: *const Descriptor, incount: *const i64, datatype: *const i32, outbuf: *const Descriptor, outsize: *const i64, position: *mut i64, ierror: *mut i32) (); MPI_Pack_external_c_f08ts PMPI_Pack_external_c_f08ts);
 unsafe fn mpi_pack_external_size<const P: bool>(
     datarep: *const u8,
@@ -10717,7 +11344,10 @@ unsafe fn mpi_pack_external_size_c_f08<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_pack_external_size_c_f08(datarep: *const u8, incount: *const i64, datatype: *const i32, size: *mut i64, ierror: *mut i32, datarep_len: usize) (); mpi_pack_external_size_c_f08_ pmpi_pack_external_size_c_f08_);
+#[cfg(mpich)]
+export!(mpi_pack_external_size_c_f08(datarep: *const u8, incount: *const i64, datatype: *const i32, size: *mut i64, ierror: *mut i32, datarep_len: usize) (); mpi_pack_external_size_c_f08_ pmpi_pack_external_size_c_f08_ mpi_pack_external_size_f08_large_ pmpi_pack_external_size_f08_large_);
 unsafe fn mpi_pack_size<const P: bool>(
     incount: *const i32,
     datatype: *const i32,
@@ -10749,7 +11379,10 @@ unsafe fn mpi_pack_size_c_f08<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_pack_size_c_f08(incount: *const i64, datatype: *const i32, comm: *const i32, size: *mut i64, ierror: *mut i32) (); mpi_pack_size_c_f08_ pmpi_pack_size_c_f08_);
+#[cfg(mpich)]
+export!(mpi_pack_size_c_f08(incount: *const i64, datatype: *const i32, comm: *const i32, size: *mut i64, ierror: *mut i32) (); mpi_pack_size_c_f08_ pmpi_pack_size_c_f08_ mpi_pack_size_f08_large_ pmpi_pack_size_f08_large_);
 unsafe fn mpi_parrived<const P: bool>(
     request: *const i32,
     partition: *const i32,
@@ -10859,7 +11492,10 @@ unsafe fn mpi_precv_init_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_precv_init_f08ts(buf: *const Descriptor, partitions: *const i32, count: *const i64, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Precv_init_f08ts PMPI_Precv_init_f08ts);
+#[cfg(mpich)]
+export!(mpi_precv_init_f08ts(buf: *const Descriptor, partitions: *const i32, count: *const i64, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_precv_init_f08ts_ pmpi_precv_init_f08ts_);
 unsafe fn mpi_probe<const P: bool>(
     source: *const i32,
     tag: *const i32,
@@ -10932,7 +11568,10 @@ unsafe fn mpi_psend_init_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_psend_init_f08ts(buf: *const Descriptor, partitions: *const i32, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Psend_init_f08ts PMPI_Psend_init_f08ts);
+#[cfg(mpich)]
+export!(mpi_psend_init_f08ts(buf: *const Descriptor, partitions: *const i32, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_psend_init_f08ts_ pmpi_psend_init_f08ts_);
 unsafe fn mpi_publish_name<const P: bool>(
     service_name: *const u8,
     info: *const i32,
@@ -11009,7 +11648,10 @@ unsafe fn mpi_put_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_put_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, win: *const i32, ierror: *mut i32) (); MPI_Put_f08ts PMPI_Put_f08ts);
+#[cfg(mpich)]
+export!(mpi_put_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, win: *const i32, ierror: *mut i32) (); mpi_put_f08ts_ pmpi_put_f08ts_);
 unsafe fn mpi_put_c_f08ts<const P: bool>(
     origin_addr: *const Descriptor,
     origin_count: *const i64,
@@ -11044,7 +11686,10 @@ unsafe fn mpi_put_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_put_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, win: *const i32, ierror: *mut i32) (); MPI_Put_c_f08ts PMPI_Put_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_put_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, win: *const i32, ierror: *mut i32) (); mpi_put_c_f08ts_ pmpi_put_c_f08ts_ mpi_put_f08ts_large_ pmpi_put_f08ts_large_);
 unsafe fn mpi_query_thread<const P: bool>(provided: *mut i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Query_thread } else { c::MPI_Query_thread })(provided);
     fault::end(ierror, code)
@@ -11120,7 +11765,10 @@ unsafe fn mpi_raccumulate_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_raccumulate_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, op: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Raccumulate_f08ts PMPI_Raccumulate_f08ts);
+#[cfg(mpich)]
+export!(mpi_raccumulate_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, op: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_raccumulate_f08ts_ pmpi_raccumulate_f08ts_);
 unsafe fn mpi_raccumulate_c_f08ts<const P: bool>(
     origin_addr: *const Descriptor,
     origin_count: *const i64,
@@ -11161,7 +11809,10 @@ unsafe fn mpi_raccumulate_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_raccumulate_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, op: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Raccumulate_c_f08ts PMPI_Raccumulate_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_raccumulate_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, op: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_raccumulate_c_f08ts_ pmpi_raccumulate_c_f08ts_ mpi_raccumulate_f08ts_large_ pmpi_raccumulate_f08ts_large_);
 unsafe fn mpi_recv<const P: bool>(
     buf: *mut c_void,
     count: *const i32,
@@ -11211,7 +11862,10 @@ unsafe fn mpi_recv_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_recv_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_Recv_f08ts PMPI_Recv_f08ts);
+#[cfg(mpich)]
+export!(mpi_recv_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_recv_f08ts_ pmpi_recv_f08ts_);
 unsafe fn mpi_recv_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -11239,7 +11893,10 @@ unsafe fn mpi_recv_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_recv_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_Recv_c_f08ts PMPI_Recv_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_recv_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_recv_c_f08ts_ pmpi_recv_c_f08ts_ mpi_recv_f08ts_large_ pmpi_recv_f08ts_large_);
 unsafe fn mpi_recv_init<const P: bool>(
     buf: *mut c_void,
     count: *const i32,
@@ -11293,7 +11950,10 @@ unsafe fn mpi_recv_init_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_recv_init_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Recv_init_f08ts PMPI_Recv_init_f08ts);
+#[cfg(mpich)]
+export!(mpi_recv_init_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_recv_init_f08ts_ pmpi_recv_init_f08ts_);
 unsafe fn mpi_recv_init_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -11323,7 +11983,10 @@ unsafe fn mpi_recv_init_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_recv_init_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Recv_init_c_f08ts PMPI_Recv_init_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_recv_init_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, source: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_recv_init_c_f08ts_ pmpi_recv_init_c_f08ts_ mpi_recv_init_f08ts_large_ pmpi_recv_init_f08ts_large_);
 unsafe fn mpi_reduce<const P: bool>(
     sendbuf: *mut c_void,
     recvbuf: *mut c_void,
@@ -11370,7 +12033,10 @@ unsafe fn mpi_reduce_f08ts<const P: bool>(
     recvbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_reduce_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Reduce_f08ts PMPI_Reduce_f08ts);
+#[cfg(mpich)]
+export!(mpi_reduce_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_reduce_f08ts_ pmpi_reduce_f08ts_);
 unsafe fn mpi_reduce_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -11395,7 +12061,10 @@ unsafe fn mpi_reduce_c_f08ts<const P: bool>(
     recvbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_reduce_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Reduce_c_f08ts PMPI_Reduce_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_reduce_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_reduce_c_f08ts_ pmpi_reduce_c_f08ts_ mpi_reduce_f08ts_large_ pmpi_reduce_f08ts_large_);
 unsafe fn mpi_reduce_init<const P: bool>(
     sendbuf: *mut c_void,
     recvbuf: *mut c_void,
@@ -11453,7 +12122,10 @@ unsafe fn mpi_reduce_init_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_reduce_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Reduce_init_f08ts PMPI_Reduce_init_f08ts);
+#[cfg(mpich)]
+export!(mpi_reduce_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_reduce_init_f08ts_ pmpi_reduce_init_f08ts_);
 unsafe fn mpi_reduce_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -11483,7 +12155,10 @@ unsafe fn mpi_reduce_init_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_reduce_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Reduce_init_c_f08ts PMPI_Reduce_init_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_reduce_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_reduce_init_c_f08ts_ pmpi_reduce_init_c_f08ts_ mpi_reduce_init_f08ts_large_ pmpi_reduce_init_f08ts_large_);
 unsafe fn mpi_reduce_local<const P: bool>(
     inbuf: *mut c_void,
     inoutbuf: *mut c_void,
@@ -11522,7 +12197,10 @@ unsafe fn mpi_reduce_local_f08ts<const P: bool>(
     inoutbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_reduce_local_f08ts(inbuf: *const Descriptor, inoutbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, ierror: *mut i32) (); MPI_Reduce_local_f08ts PMPI_Reduce_local_f08ts);
+#[cfg(mpich)]
+export!(mpi_reduce_local_f08ts(inbuf: *const Descriptor, inoutbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, ierror: *mut i32) (); mpi_reduce_local_f08ts_ pmpi_reduce_local_f08ts_);
 unsafe fn mpi_reduce_local_c_f08ts<const P: bool>(
     inbuf: *const Descriptor,
     inoutbuf: *const Descriptor,
@@ -11543,7 +12221,10 @@ unsafe fn mpi_reduce_local_c_f08ts<const P: bool>(
     inoutbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_reduce_local_c_f08ts(inbuf: *const Descriptor, inoutbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, ierror: *mut i32) (); MPI_Reduce_local_c_f08ts PMPI_Reduce_local_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_reduce_local_c_f08ts(inbuf: *const Descriptor, inoutbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, ierror: *mut i32) (); mpi_reduce_local_c_f08ts_ pmpi_reduce_local_c_f08ts_ mpi_reduce_local_f08ts_large_ pmpi_reduce_local_f08ts_large_);
 unsafe fn mpi_reduce_scatter<const P: bool>(
     sendbuf: *mut c_void,
     recvbuf: *mut c_void,
@@ -11586,7 +12267,10 @@ unsafe fn mpi_reduce_scatter_f08ts<const P: bool>(
     recvbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_reduce_scatter_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i32, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Reduce_scatter_f08ts PMPI_Reduce_scatter_f08ts);
+#[cfg(mpich)]
+export!(mpi_reduce_scatter_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i32, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_reduce_scatter_f08ts_ pmpi_reduce_scatter_f08ts_);
 unsafe fn mpi_reduce_scatter_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -11609,7 +12293,10 @@ unsafe fn mpi_reduce_scatter_c_f08ts<const P: bool>(
     recvbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_reduce_scatter_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Reduce_scatter_c_f08ts PMPI_Reduce_scatter_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_reduce_scatter_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_reduce_scatter_c_f08ts_ pmpi_reduce_scatter_c_f08ts_ mpi_reduce_scatter_f08ts_large_ pmpi_reduce_scatter_f08ts_large_);
 unsafe fn mpi_reduce_scatter_block<const P: bool>(
     sendbuf: *mut c_void,
     recvbuf: *mut c_void,
@@ -11652,7 +12339,10 @@ unsafe fn mpi_reduce_scatter_block_f08ts<const P: bool>(
     recvbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_reduce_scatter_block_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Reduce_scatter_block_f08ts PMPI_Reduce_scatter_block_f08ts);
+#[cfg(mpich)]
+export!(mpi_reduce_scatter_block_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_reduce_scatter_block_f08ts_ pmpi_reduce_scatter_block_f08ts_);
 unsafe fn mpi_reduce_scatter_block_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -11675,7 +12365,10 @@ unsafe fn mpi_reduce_scatter_block_c_f08ts<const P: bool>(
     recvbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_reduce_scatter_block_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Reduce_scatter_block_c_f08ts PMPI_Reduce_scatter_block_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_reduce_scatter_block_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_reduce_scatter_block_c_f08ts_ pmpi_reduce_scatter_block_c_f08ts_ mpi_reduce_scatter_block_f08ts_large_ pmpi_reduce_scatter_block_f08ts_large_);
 unsafe fn mpi_reduce_scatter_block_init<const P: bool>(
     sendbuf: *mut c_void,
     recvbuf: *mut c_void,
@@ -11731,7 +12424,10 @@ unsafe fn mpi_reduce_scatter_block_init_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_reduce_scatter_block_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Reduce_scatter_block_init_f08ts PMPI_Reduce_scatter_block_init_f08ts);
+#[cfg(mpich)]
+export!(mpi_reduce_scatter_block_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_reduce_scatter_block_init_f08ts_ pmpi_reduce_scatter_block_init_f08ts_);
 unsafe fn mpi_reduce_scatter_block_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -11761,7 +12457,10 @@ unsafe fn mpi_reduce_scatter_block_init_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_reduce_scatter_block_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Reduce_scatter_block_init_c_f08ts PMPI_Reduce_scatter_block_init_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_reduce_scatter_block_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcount: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_reduce_scatter_block_init_c_f08ts_ pmpi_reduce_scatter_block_init_c_f08ts_ mpi_reduce_scatter_block_init_f08ts_large_ pmpi_reduce_scatter_block_init_f08ts_large_);
 unsafe fn mpi_reduce_scatter_init<const P: bool>(
     sendbuf: *mut c_void,
     recvbuf: *mut c_void,
@@ -11817,7 +12516,10 @@ unsafe fn mpi_reduce_scatter_init_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_reduce_scatter_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i32, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Reduce_scatter_init_f08ts PMPI_Reduce_scatter_init_f08ts);
+#[cfg(mpich)]
+export!(mpi_reduce_scatter_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i32, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_reduce_scatter_init_f08ts_ pmpi_reduce_scatter_init_f08ts_);
 unsafe fn mpi_reduce_scatter_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -11847,7 +12549,10 @@ unsafe fn mpi_reduce_scatter_init_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_reduce_scatter_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Reduce_scatter_init_c_f08ts PMPI_Reduce_scatter_init_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_reduce_scatter_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, recvcounts: *mut i64, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_reduce_scatter_init_c_f08ts_ pmpi_reduce_scatter_init_c_f08ts_ mpi_reduce_scatter_init_f08ts_large_ pmpi_reduce_scatter_init_f08ts_large_);
 unsafe fn mpi_register_datarep<const P: bool>(
     datarep: *const u8,
     read_conversion_fn: usize,
@@ -11887,7 +12592,10 @@ unsafe fn mpi_register_datarep_c_f08<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_register_datarep_c_f08(datarep: *const u8, read_conversion_fn: usize, write_conversion_fn: usize, dtype_file_extent_fn: usize, extra_state: *const i64, ierror: *mut i32, datarep_len: usize) (); mpi_register_datarep_c_f08_ pmpi_register_datarep_c_f08_);
+#[cfg(mpich)]
+export!(mpi_register_datarep_c_f08(datarep: *const u8, read_conversion_fn: usize, write_conversion_fn: usize, dtype_file_extent_fn: usize, extra_state: *const i64, ierror: *mut i32, datarep_len: usize) (); mpi_register_datarep_c_f08_ pmpi_register_datarep_c_f08_ mpi_register_datarep_f08_large_ pmpi_register_datarep_f08_large_);
 unsafe fn mpi_remove_error_class<const P: bool>(errorclass: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Remove_error_class } else { c::MPI_Remove_error_class })(*errorclass);
     fault::end(ierror, code)
@@ -12060,7 +12768,10 @@ unsafe fn mpi_rget_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_rget_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Rget_f08ts PMPI_Rget_f08ts);
+#[cfg(mpich)]
+export!(mpi_rget_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_rget_f08ts_ pmpi_rget_f08ts_);
 unsafe fn mpi_rget_c_f08ts<const P: bool>(
     origin_addr: *const Descriptor,
     origin_count: *const i64,
@@ -12099,7 +12810,10 @@ unsafe fn mpi_rget_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_rget_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Rget_c_f08ts PMPI_Rget_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_rget_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_rget_c_f08ts_ pmpi_rget_c_f08ts_ mpi_rget_f08ts_large_ pmpi_rget_f08ts_large_);
 unsafe fn mpi_rget_accumulate<const P: bool>(
     origin_addr: *mut c_void,
     origin_count: *const i32,
@@ -12193,7 +12907,10 @@ unsafe fn mpi_rget_accumulate_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_rget_accumulate_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, result_addr: *const Descriptor, result_count: *const i32, result_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, op: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Rget_accumulate_f08ts PMPI_Rget_accumulate_f08ts);
+#[cfg(mpich)]
+export!(mpi_rget_accumulate_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, result_addr: *const Descriptor, result_count: *const i32, result_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, op: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_rget_accumulate_f08ts_ pmpi_rget_accumulate_f08ts_);
 unsafe fn mpi_rget_accumulate_c_f08ts<const P: bool>(
     origin_addr: *const Descriptor,
     origin_count: *const i64,
@@ -12251,7 +12968,10 @@ unsafe fn mpi_rget_accumulate_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_rget_accumulate_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, result_addr: *const Descriptor, result_count: *const i64, result_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, op: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Rget_accumulate_c_f08ts PMPI_Rget_accumulate_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_rget_accumulate_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, result_addr: *const Descriptor, result_count: *const i64, result_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, op: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_rget_accumulate_c_f08ts_ pmpi_rget_accumulate_c_f08ts_ mpi_rget_accumulate_f08ts_large_ pmpi_rget_accumulate_f08ts_large_);
 unsafe fn mpi_rput<const P: bool>(
     origin_addr: *mut c_void,
     origin_count: *const i32,
@@ -12318,7 +13038,10 @@ unsafe fn mpi_rput_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_rput_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Rput_f08ts PMPI_Rput_f08ts);
+#[cfg(mpich)]
+export!(mpi_rput_f08ts(origin_addr: *const Descriptor, origin_count: *const i32, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i32, target_datatype: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_rput_f08ts_ pmpi_rput_f08ts_);
 unsafe fn mpi_rput_c_f08ts<const P: bool>(
     origin_addr: *const Descriptor,
     origin_count: *const i64,
@@ -12357,7 +13080,10 @@ unsafe fn mpi_rput_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_rput_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Rput_c_f08ts PMPI_Rput_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_rput_c_f08ts(origin_addr: *const Descriptor, origin_count: *const i64, origin_datatype: *const i32, target_rank: *const i32, target_disp: *const i64, target_count: *const i64, target_datatype: *const i32, win: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_rput_c_f08ts_ pmpi_rput_c_f08ts_ mpi_rput_f08ts_large_ pmpi_rput_f08ts_large_);
 unsafe fn mpi_rsend<const P: bool>(
     buf: *mut c_void,
     count: *const i32,
@@ -12403,7 +13129,10 @@ unsafe fn mpi_rsend_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_rsend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Rsend_f08ts PMPI_Rsend_f08ts);
+#[cfg(mpich)]
+export!(mpi_rsend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_rsend_f08ts_ pmpi_rsend_f08ts_);
 unsafe fn mpi_rsend_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -12429,7 +13158,10 @@ unsafe fn mpi_rsend_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_rsend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Rsend_c_f08ts PMPI_Rsend_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_rsend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_rsend_c_f08ts_ pmpi_rsend_c_f08ts_ mpi_rsend_f08ts_large_ pmpi_rsend_f08ts_large_);
 unsafe fn mpi_rsend_init<const P: bool>(
     buf: *mut c_void,
     count: *const i32,
@@ -12483,7 +13215,10 @@ unsafe fn mpi_rsend_init_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_rsend_init_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Rsend_init_f08ts PMPI_Rsend_init_f08ts);
+#[cfg(mpich)]
+export!(mpi_rsend_init_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_rsend_init_f08ts_ pmpi_rsend_init_f08ts_);
 unsafe fn mpi_rsend_init_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -12513,7 +13248,10 @@ unsafe fn mpi_rsend_init_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_rsend_init_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Rsend_init_c_f08ts PMPI_Rsend_init_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_rsend_init_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_rsend_init_c_f08ts_ pmpi_rsend_init_c_f08ts_ mpi_rsend_init_f08ts_large_ pmpi_rsend_init_f08ts_large_);
 unsafe fn mpi_scan<const P: bool>(
     sendbuf: *mut c_void,
     recvbuf: *mut c_void,
@@ -12556,7 +13294,10 @@ unsafe fn mpi_scan_f08ts<const P: bool>(
     recvbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_scan_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Scan_f08ts PMPI_Scan_f08ts);
+#[cfg(mpich)]
+export!(mpi_scan_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_scan_f08ts_ pmpi_scan_f08ts_);
 unsafe fn mpi_scan_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -12579,7 +13320,10 @@ unsafe fn mpi_scan_c_f08ts<const P: bool>(
     recvbuf_c.store();
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_scan_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Scan_c_f08ts PMPI_Scan_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_scan_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_scan_c_f08ts_ pmpi_scan_c_f08ts_ mpi_scan_f08ts_large_ pmpi_scan_f08ts_large_);
 unsafe fn mpi_scan_init<const P: bool>(
     sendbuf: *mut c_void,
     recvbuf: *mut c_void,
@@ -12633,7 +13377,10 @@ unsafe fn mpi_scan_init_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_scan_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Scan_init_f08ts PMPI_Scan_init_f08ts);
+#[cfg(mpich)]
+export!(mpi_scan_init_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i32, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_scan_init_f08ts_ pmpi_scan_init_f08ts_);
 unsafe fn mpi_scan_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     recvbuf: *const Descriptor,
@@ -12661,7 +13408,10 @@ unsafe fn mpi_scan_init_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_scan_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Scan_init_c_f08ts PMPI_Scan_init_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_scan_init_c_f08ts(sendbuf: *const Descriptor, recvbuf: *const Descriptor, count: *const i64, datatype: *const i32, op: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_scan_init_c_f08ts_ pmpi_scan_init_c_f08ts_ mpi_scan_init_f08ts_large_ pmpi_scan_init_f08ts_large_);
 unsafe fn mpi_scatter<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -12721,7 +13471,10 @@ unsafe fn mpi_scatter_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_scatter_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Scatter_f08ts PMPI_Scatter_f08ts);
+#[cfg(mpich)]
+export!(mpi_scatter_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_scatter_f08ts_ pmpi_scatter_f08ts_);
 unsafe fn mpi_scatter_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -12757,7 +13510,10 @@ unsafe fn mpi_scatter_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_scatter_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Scatter_c_f08ts PMPI_Scatter_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_scatter_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_scatter_c_f08ts_ pmpi_scatter_c_f08ts_ mpi_scatter_f08ts_large_ pmpi_scatter_f08ts_large_);
 unsafe fn mpi_scatter_init<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -12829,7 +13585,10 @@ unsafe fn mpi_scatter_init_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_scatter_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Scatter_init_f08ts PMPI_Scatter_init_f08ts);
+#[cfg(mpich)]
+export!(mpi_scatter_init_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_scatter_init_f08ts_ pmpi_scatter_init_f08ts_);
 unsafe fn mpi_scatter_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -12871,7 +13630,10 @@ unsafe fn mpi_scatter_init_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_scatter_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Scatter_init_c_f08ts PMPI_Scatter_init_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_scatter_init_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_scatter_init_c_f08ts_ pmpi_scatter_init_c_f08ts_ mpi_scatter_init_f08ts_large_ pmpi_scatter_init_f08ts_large_);
 unsafe fn mpi_scatterv<const P: bool>(
     sendbuf: *mut c_void,
     sendcounts: *mut i32,
@@ -12935,7 +13697,10 @@ unsafe fn mpi_scatterv_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_scatterv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, displs: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Scatterv_f08ts PMPI_Scatterv_f08ts);
+#[cfg(mpich)]
+export!(mpi_scatterv_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, displs: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_scatterv_f08ts_ pmpi_scatterv_f08ts_);
 unsafe fn mpi_scatterv_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcounts: *mut i64,
@@ -12973,7 +13738,10 @@ unsafe fn mpi_scatterv_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_scatterv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Scatterv_c_f08ts PMPI_Scatterv_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_scatterv_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_scatterv_c_f08ts_ pmpi_scatterv_c_f08ts_ mpi_scatterv_f08ts_large_ pmpi_scatterv_f08ts_large_);
 unsafe fn mpi_scatterv_init<const P: bool>(
     sendbuf: *mut c_void,
     sendcounts: *mut i32,
@@ -13049,7 +13817,10 @@ unsafe fn mpi_scatterv_init_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_scatterv_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, displs: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Scatterv_init_f08ts PMPI_Scatterv_init_f08ts);
+#[cfg(mpich)]
+export!(mpi_scatterv_init_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i32, displs: *mut i32, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_scatterv_init_f08ts_ pmpi_scatterv_init_f08ts_);
 unsafe fn mpi_scatterv_init_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcounts: *mut i64,
@@ -13093,7 +13864,10 @@ unsafe fn mpi_scatterv_init_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_scatterv_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Scatterv_init_c_f08ts PMPI_Scatterv_init_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_scatterv_init_c_f08ts(sendbuf: *const Descriptor, sendcounts: *mut i64, displs: *mut i64, sendtype: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, root: *const i32, comm: *const i32, info: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_scatterv_init_c_f08ts_ pmpi_scatterv_init_c_f08ts_ mpi_scatterv_init_f08ts_large_ pmpi_scatterv_init_f08ts_large_);
 unsafe fn mpi_send<const P: bool>(
     buf: *mut c_void,
     count: *const i32,
@@ -13139,7 +13913,10 @@ unsafe fn mpi_send_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_send_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Send_f08ts PMPI_Send_f08ts);
+#[cfg(mpich)]
+export!(mpi_send_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_send_f08ts_ pmpi_send_f08ts_);
 unsafe fn mpi_send_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -13165,7 +13942,10 @@ unsafe fn mpi_send_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_send_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Send_c_f08ts PMPI_Send_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_send_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_send_c_f08ts_ pmpi_send_c_f08ts_ mpi_send_f08ts_large_ pmpi_send_f08ts_large_);
 unsafe fn mpi_send_init<const P: bool>(
     buf: *mut c_void,
     count: *const i32,
@@ -13219,7 +13999,10 @@ unsafe fn mpi_send_init_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_send_init_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Send_init_f08ts PMPI_Send_init_f08ts);
+#[cfg(mpich)]
+export!(mpi_send_init_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_send_init_f08ts_ pmpi_send_init_f08ts_);
 unsafe fn mpi_send_init_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -13249,7 +14032,10 @@ unsafe fn mpi_send_init_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_send_init_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Send_init_c_f08ts PMPI_Send_init_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_send_init_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_send_init_c_f08ts_ pmpi_send_init_c_f08ts_ mpi_send_init_f08ts_large_ pmpi_send_init_f08ts_large_);
 unsafe fn mpi_sendrecv<const P: bool>(
     sendbuf: *mut c_void,
     sendcount: *const i32,
@@ -13335,7 +14121,10 @@ unsafe fn mpi_sendrecv_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_sendrecv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, dest: *const i32, sendtag: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_Sendrecv_f08ts PMPI_Sendrecv_f08ts);
+#[cfg(mpich)]
+export!(mpi_sendrecv_f08ts(sendbuf: *const Descriptor, sendcount: *const i32, sendtype: *const i32, dest: *const i32, sendtag: *const i32, recvbuf: *const Descriptor, recvcount: *const i32, recvtype: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_sendrecv_f08ts_ pmpi_sendrecv_f08ts_);
 unsafe fn mpi_sendrecv_c_f08ts<const P: bool>(
     sendbuf: *const Descriptor,
     sendcount: *const i64,
@@ -13389,7 +14178,10 @@ unsafe fn mpi_sendrecv_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_sendrecv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, dest: *const i32, sendtag: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_Sendrecv_c_f08ts PMPI_Sendrecv_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_sendrecv_c_f08ts(sendbuf: *const Descriptor, sendcount: *const i64, sendtype: *const i32, dest: *const i32, sendtag: *const i32, recvbuf: *const Descriptor, recvcount: *const i64, recvtype: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_sendrecv_c_f08ts_ pmpi_sendrecv_c_f08ts_ mpi_sendrecv_f08ts_large_ pmpi_sendrecv_f08ts_large_);
 unsafe fn mpi_sendrecv_replace<const P: bool>(
     buf: *mut c_void,
     count: *const i32,
@@ -13452,7 +14244,10 @@ unsafe fn mpi_sendrecv_replace_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_sendrecv_replace_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, sendtag: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_Sendrecv_replace_f08ts PMPI_Sendrecv_replace_f08ts);
+#[cfg(mpich)]
+export!(mpi_sendrecv_replace_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, sendtag: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_sendrecv_replace_f08ts_ pmpi_sendrecv_replace_f08ts_);
 unsafe fn mpi_sendrecv_replace_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -13489,7 +14284,10 @@ unsafe fn mpi_sendrecv_replace_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_sendrecv_replace_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, sendtag: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, status: *mut i32, ierror: *mut i32) (); MPI_Sendrecv_replace_c_f08ts PMPI_Sendrecv_replace_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_sendrecv_replace_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, sendtag: *const i32, source: *const i32, recvtag: *const i32, comm: *const i32, status: *mut i32, ierror: *mut i32) (); mpi_sendrecv_replace_c_f08ts_ pmpi_sendrecv_replace_c_f08ts_ mpi_sendrecv_replace_f08ts_large_ pmpi_sendrecv_replace_f08ts_large_);
 unsafe fn mpi_session_attach_buffer<const P: bool>(
     session: *const i32,
     buffer: *mut c_void,
@@ -13519,7 +14317,10 @@ unsafe fn mpi_session_attach_buffer_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_session_attach_buffer_f08ts(session: *const i32, buffer: *const Descriptor, size: *const i32, ierror: *mut i32) (); MPI_Session_attach_buffer_f08ts PMPI_Session_attach_buffer_f08ts);
+#[cfg(mpich)]
+export!(mpi_session_attach_buffer_f08ts(session: *const i32, buffer: *const Descriptor, size: *const i32, ierror: *mut i32) (); mpi_session_attach_buffer_f08ts_ pmpi_session_attach_buffer_f08ts_);
 unsafe fn mpi_session_attach_buffer_c_f08ts<const P: bool>(
     session: *const i32,
     buffer: *const Descriptor,
@@ -13535,7 +14336,10 @@ unsafe fn mpi_session_attach_buffer_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_session_attach_buffer_c_f08ts(session: *const i32, buffer: *const Descriptor, size: *const i64, ierror: *mut i32) (); MPI_Session_attach_buffer_c_f08ts PMPI_Session_attach_buffer_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_session_attach_buffer_c_f08ts(session: *const i32, buffer: *const Descriptor, size: *const i64, ierror: *mut i32) (); mpi_session_attach_buffer_c_f08ts_ pmpi_session_attach_buffer_c_f08ts_ mpi_session_attach_buffer_f08ts_large_ pmpi_session_attach_buffer_f08ts_large_);
 unsafe fn mpi_session_call_errhandler<const P: bool>(
     session: *const i32,
     errorcode: *const i32,
@@ -13609,7 +14413,10 @@ unsafe fn mpi_session_detach_buffer_c_f08<const P: bool>(
     *buffer_addr = buffer_addr_c;
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_session_detach_buffer_c_f08(session: *const i32, buffer_addr: *mut *mut c_void, size: *mut i64, ierror: *mut i32) (); mpi_session_detach_buffer_c_f08_ pmpi_session_detach_buffer_c_f08_);
+#[cfg(mpich)]
+export!(mpi_session_detach_buffer_c_f08(session: *const i32, buffer_addr: *mut *mut c_void, size: *mut i64, ierror: *mut i32) (); mpi_session_detach_buffer_c_f08_ pmpi_session_detach_buffer_c_f08_ mpi_session_detach_buffer_f08_large_ pmpi_session_detach_buffer_f08_large_);
 unsafe fn mpi_session_finalize<const P: bool>(session: *mut i32, ierror: *mut i32) {
     let mut session_c = c::MPI_Session_fromint(*session);
     let code = (if P { c::PMPI_Session_finalize } else { c::MPI_Session_finalize })(&mut session_c);
@@ -13788,7 +14595,10 @@ unsafe fn mpi_ssend_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_ssend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Ssend_f08ts PMPI_Ssend_f08ts);
+#[cfg(mpich)]
+export!(mpi_ssend_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_ssend_f08ts_ pmpi_ssend_f08ts_);
 unsafe fn mpi_ssend_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -13814,7 +14624,10 @@ unsafe fn mpi_ssend_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_ssend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Ssend_c_f08ts PMPI_Ssend_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_ssend_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_ssend_c_f08ts_ pmpi_ssend_c_f08ts_ mpi_ssend_f08ts_large_ pmpi_ssend_f08ts_large_);
 unsafe fn mpi_ssend_init<const P: bool>(
     buf: *mut c_void,
     count: *const i32,
@@ -13868,7 +14681,10 @@ unsafe fn mpi_ssend_init_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_ssend_init_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ssend_init_f08ts PMPI_Ssend_init_f08ts);
+#[cfg(mpich)]
+export!(mpi_ssend_init_f08ts(buf: *const Descriptor, count: *const i32, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ssend_init_f08ts_ pmpi_ssend_init_f08ts_);
 unsafe fn mpi_ssend_init_c_f08ts<const P: bool>(
     buf: *const Descriptor,
     count: *const i64,
@@ -13898,7 +14714,10 @@ unsafe fn mpi_ssend_init_c_f08ts<const P: bool>(
     *request = c::MPI_Request_toint(request_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_ssend_init_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); MPI_Ssend_init_c_f08ts PMPI_Ssend_init_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_ssend_init_c_f08ts(buf: *const Descriptor, count: *const i64, datatype: *const i32, dest: *const i32, tag: *const i32, comm: *const i32, request: *mut i32, ierror: *mut i32) (); mpi_ssend_init_c_f08ts_ pmpi_ssend_init_c_f08ts_ mpi_ssend_init_f08ts_large_ pmpi_ssend_init_f08ts_large_);
 unsafe fn mpi_start<const P: bool>(request: *mut i32, ierror: *mut i32) {
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Start } else { c::MPI_Start })(&mut request_c);
@@ -13968,7 +14787,10 @@ unsafe fn mpi_status_set_elements_c_f08<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_status_set_elements_c_f08(status: *mut i32, datatype: *const i32, count: *const i64, ierror: *mut i32) (); mpi_status_set_elements_c_f08_ pmpi_status_set_elements_c_f08_);
+#[cfg(mpich)]
+export!(mpi_status_set_elements_c_f08(status: *mut i32, datatype: *const i32, count: *const i64, ierror: *mut i32) (); mpi_status_set_elements_c_f08_ pmpi_status_set_elements_c_f08_ mpi_status_set_elements_f08_large_ pmpi_status_set_elements_f08_large_);
 unsafe fn mpi_status_set_elements_x<const P: bool>(
     status: *mut i32,
     datatype: *const i32,
@@ -14134,7 +14956,10 @@ unsafe fn mpi_type_contiguous_c_f08<const P: bool>(
     *newtype = c::MPI_Type_toint(newtype_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_type_contiguous_c_f08(count: *const i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_contiguous_c_f08_ pmpi_type_contiguous_c_f08_);
+#[cfg(mpich)]
+export!(mpi_type_contiguous_c_f08(count: *const i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_contiguous_c_f08_ pmpi_type_contiguous_c_f08_ mpi_type_contiguous_f08_large_ pmpi_type_contiguous_f08_large_);
 unsafe fn mpi_type_create_darray<const P: bool>(
     size: *const i32,
     rank: *const i32,
@@ -14194,7 +15019,10 @@ unsafe fn mpi_type_create_darray_c_f08<const P: bool>(
     *newtype = c::MPI_Type_toint(newtype_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_type_create_darray_c_f08(size: *const i32, rank: *const i32, ndims: *const i32, array_of_gsizes: *mut i64, array_of_distribs: *mut i32, array_of_dargs: *mut i32, array_of_psizes: *mut i32, order: *const i32, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_darray_c_f08_ pmpi_type_create_darray_c_f08_);
+#[cfg(mpich)]
+export!(mpi_type_create_darray_c_f08(size: *const i32, rank: *const i32, ndims: *const i32, array_of_gsizes: *mut i64, array_of_distribs: *mut i32, array_of_dargs: *mut i32, array_of_psizes: *mut i32, order: *const i32, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_darray_c_f08_ pmpi_type_create_darray_c_f08_ mpi_type_create_darray_f08_large_ pmpi_type_create_darray_f08_large_);
 unsafe fn mpi_type_create_f90_complex<const P: bool>(
     p: *const i32,
     r: *const i32,
@@ -14273,7 +15101,10 @@ unsafe fn mpi_type_create_hindexed_c_f08<const P: bool>(
     *newtype = c::MPI_Type_toint(newtype_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_type_create_hindexed_c_f08(count: *const i64, array_of_blocklengths: *mut i64, array_of_displacements: *mut i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_hindexed_c_f08_ pmpi_type_create_hindexed_c_f08_);
+#[cfg(mpich)]
+export!(mpi_type_create_hindexed_c_f08(count: *const i64, array_of_blocklengths: *mut i64, array_of_displacements: *mut i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_hindexed_c_f08_ pmpi_type_create_hindexed_c_f08_ mpi_type_create_hindexed_f08_large_ pmpi_type_create_hindexed_f08_large_);
 unsafe fn mpi_type_create_hindexed_block<const P: bool>(
     count: *const i32,
     blocklength: *const i32,
@@ -14313,7 +15144,10 @@ unsafe fn mpi_type_create_hindexed_block_c_f08<const P: bool>(
     *newtype = c::MPI_Type_toint(newtype_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_type_create_hindexed_block_c_f08(count: *const i64, blocklength: *const i64, array_of_displacements: *mut i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_hindexed_block_c_f08_ pmpi_type_create_hindexed_block_c_f08_);
+#[cfg(mpich)]
+export!(mpi_type_create_hindexed_block_c_f08(count: *const i64, blocklength: *const i64, array_of_displacements: *mut i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_hindexed_block_c_f08_ pmpi_type_create_hindexed_block_c_f08_ mpi_type_create_hindexed_block_f08_large_ pmpi_type_create_hindexed_block_f08_large_);
 unsafe fn mpi_type_create_hvector<const P: bool>(
     count: *const i32,
     blocklength: *const i32,
@@ -14353,7 +15187,10 @@ unsafe fn mpi_type_create_hvector_c_f08<const P: bool>(
     *newtype = c::MPI_Type_toint(newtype_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_type_create_hvector_c_f08(count: *const i64, blocklength: *const i64, stride: *const i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_hvector_c_f08_ pmpi_type_create_hvector_c_f08_);
+#[cfg(mpich)]
+export!(mpi_type_create_hvector_c_f08(count: *const i64, blocklength: *const i64, stride: *const i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_hvector_c_f08_ pmpi_type_create_hvector_c_f08_ mpi_type_create_hvector_f08_large_ pmpi_type_create_hvector_f08_large_);
 unsafe fn mpi_type_create_indexed_block<const P: bool>(
     count: *const i32,
     blocklength: *const i32,
@@ -14393,7 +15230,10 @@ unsafe fn mpi_type_create_indexed_block_c_f08<const P: bool>(
     *newtype = c::MPI_Type_toint(newtype_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_type_create_indexed_block_c_f08(count: *const i64, blocklength: *const i64, array_of_displacements: *mut i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_indexed_block_c_f08_ pmpi_type_create_indexed_block_c_f08_);
+#[cfg(mpich)]
+export!(mpi_type_create_indexed_block_c_f08(count: *const i64, blocklength: *const i64, array_of_displacements: *mut i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_indexed_block_c_f08_ pmpi_type_create_indexed_block_c_f08_ mpi_type_create_indexed_block_f08_large_ pmpi_type_create_indexed_block_f08_large_);
 unsafe fn mpi_type_create_keyval<const P: bool>(
     type_copy_attr_fn: usize,
     type_delete_attr_fn: usize,
@@ -14445,7 +15285,10 @@ unsafe fn mpi_type_create_resized_c_f08<const P: bool>(
     *newtype = c::MPI_Type_toint(newtype_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_type_create_resized_c_f08(oldtype: *const i32, lb: *const i64, extent: *const i64, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_resized_c_f08_ pmpi_type_create_resized_c_f08_);
+#[cfg(mpich)]
+export!(mpi_type_create_resized_c_f08(oldtype: *const i32, lb: *const i64, extent: *const i64, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_resized_c_f08_ pmpi_type_create_resized_c_f08_ mpi_type_create_resized_f08_large_ pmpi_type_create_resized_f08_large_);
 unsafe fn mpi_type_create_struct<const P: bool>(
     count: *const i32,
     array_of_blocklengths: *mut i32,
@@ -14487,7 +15330,10 @@ unsafe fn mpi_type_create_struct_c_f08<const P: bool>(
     *newtype = c::MPI_Type_toint(newtype_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_type_create_struct_c_f08(count: *const i64, array_of_blocklengths: *mut i64, array_of_displacements: *mut i64, array_of_types: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_struct_c_f08_ pmpi_type_create_struct_c_f08_);
+#[cfg(mpich)]
+export!(mpi_type_create_struct_c_f08(count: *const i64, array_of_blocklengths: *mut i64, array_of_displacements: *mut i64, array_of_types: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_struct_c_f08_ pmpi_type_create_struct_c_f08_ mpi_type_create_struct_f08_large_ pmpi_type_create_struct_f08_large_);
 unsafe fn mpi_type_create_subarray<const P: bool>(
     ndims: *const i32,
     array_of_sizes: *mut i32,
@@ -14535,7 +15381,10 @@ unsafe fn mpi_type_create_subarray_c_f08<const P: bool>(
     *newtype = c::MPI_Type_toint(newtype_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_type_create_subarray_c_f08(ndims: *const i32, array_of_sizes: *mut i64, array_of_subsizes: *mut i64, array_of_starts: *mut i64, order: *const i32, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_subarray_c_f08_ pmpi_type_create_subarray_c_f08_);
+#[cfg(mpich)]
+export!(mpi_type_create_subarray_c_f08(ndims: *const i32, array_of_sizes: *mut i64, array_of_subsizes: *mut i64, array_of_starts: *mut i64, order: *const i32, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_create_subarray_c_f08_ pmpi_type_create_subarray_c_f08_ mpi_type_create_subarray_f08_large_ pmpi_type_create_subarray_f08_large_);
 unsafe fn mpi_type_delete_attr<const P: bool>(
     datatype: *const i32,
     type_keyval: *const i32,
@@ -14579,12 +15428,12 @@ unsafe fn mpi_type_get_attr<const P: bool>(
     let mut flag_c = 0;
     let code = (if P { c::PMPI_Type_get_attr } else { c::MPI_Type_get_attr })(
         c::MPI_Type_fromint(*datatype),
-        *type_keyval,
+        attribute::key(*type_keyval),
         (&raw mut attribute_val_c).cast(),
         &mut flag_c,
     );
     if code == 0 && flag_c != 0 {
-        *attribute_val = attribute::load(*type_keyval, attribute_val_c);
+        *attribute_val = attribute::load(attribute::key(*type_keyval), attribute_val_c);
     }
     *flag = logical::from_c(flag_c);
     fault::end(ierror, code)
@@ -14643,7 +15492,10 @@ unsafe fn mpi_type_get_contents_c_f08<const P: bool>(
     array_of_datatypes_c.store(array_of_datatypes, c::MPI_Type_toint);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_type_get_contents_c_f08(datatype: *const i32, max_integers: *const i64, max_addresses: *const i64, max_large_counts: *const i64, max_datatypes: *const i64, array_of_integers: *mut i32, array_of_addresses: *mut i64, array_of_large_counts: *mut i64, array_of_datatypes: *mut i32, ierror: *mut i32) (); mpi_type_get_contents_c_f08_ pmpi_type_get_contents_c_f08_);
+#[cfg(mpich)]
+export!(mpi_type_get_contents_c_f08(datatype: *const i32, max_integers: *const i64, max_addresses: *const i64, max_large_counts: *const i64, max_datatypes: *const i64, array_of_integers: *mut i32, array_of_addresses: *mut i64, array_of_large_counts: *mut i64, array_of_datatypes: *mut i32, ierror: *mut i32) (); mpi_type_get_contents_c_f08_ pmpi_type_get_contents_c_f08_ mpi_type_get_contents_f08_large_ pmpi_type_get_contents_f08_large_);
 unsafe fn mpi_type_get_envelope<const P: bool>(
     datatype: *const i32,
     num_integers: *mut i32,
@@ -14681,7 +15533,10 @@ unsafe fn mpi_type_get_envelope_c_f08<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_type_get_envelope_c_f08(datatype: *const i32, num_integers: *mut i64, num_addresses: *mut i64, num_large_counts: *mut i64, num_datatypes: *mut i64, combiner: *mut i32, ierror: *mut i32) (); mpi_type_get_envelope_c_f08_ pmpi_type_get_envelope_c_f08_);
+#[cfg(mpich)]
+export!(mpi_type_get_envelope_c_f08(datatype: *const i32, num_integers: *mut i64, num_addresses: *mut i64, num_large_counts: *mut i64, num_datatypes: *mut i64, combiner: *mut i32, ierror: *mut i32) (); mpi_type_get_envelope_c_f08_ pmpi_type_get_envelope_c_f08_ mpi_type_get_envelope_f08_large_ pmpi_type_get_envelope_f08_large_);
 unsafe fn mpi_type_get_extent<const P: bool>(
     datatype: *const i32,
     lb: *mut i64,
@@ -14709,7 +15564,10 @@ unsafe fn mpi_type_get_extent_c_f08<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_type_get_extent_c_f08(datatype: *const i32, lb: *mut i64, extent: *mut i64, ierror: *mut i32) (); mpi_type_get_extent_c_f08_ pmpi_type_get_extent_c_f08_);
+#[cfg(mpich)]
+export!(mpi_type_get_extent_c_f08(datatype: *const i32, lb: *mut i64, extent: *mut i64, ierror: *mut i32) (); mpi_type_get_extent_c_f08_ pmpi_type_get_extent_c_f08_ mpi_type_get_extent_f08_large_ pmpi_type_get_extent_f08_large_);
 unsafe fn mpi_type_get_extent_x<const P: bool>(
     datatype: *const i32,
     lb: *mut i64,
@@ -14768,7 +15626,10 @@ unsafe fn mpi_type_get_true_extent_c_f08<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_type_get_true_extent_c_f08(datatype: *const i32, true_lb: *mut i64, true_extent: *mut i64, ierror: *mut i32) (); mpi_type_get_true_extent_c_f08_ pmpi_type_get_true_extent_c_f08_);
+#[cfg(mpich)]
+export!(mpi_type_get_true_extent_c_f08(datatype: *const i32, true_lb: *mut i64, true_extent: *mut i64, ierror: *mut i32) (); mpi_type_get_true_extent_c_f08_ pmpi_type_get_true_extent_c_f08_ mpi_type_get_true_extent_f08_large_ pmpi_type_get_true_extent_f08_large_);
 unsafe fn mpi_type_get_true_extent_x<const P: bool>(
     datatype: *const i32,
     true_lb: *mut i64,
@@ -14838,7 +15699,10 @@ unsafe fn mpi_type_indexed_c_f08<const P: bool>(
     *newtype = c::MPI_Type_toint(newtype_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_type_indexed_c_f08(count: *const i64, array_of_blocklengths: *mut i64, array_of_displacements: *mut i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_indexed_c_f08_ pmpi_type_indexed_c_f08_);
+#[cfg(mpich)]
+export!(mpi_type_indexed_c_f08(count: *const i64, array_of_blocklengths: *mut i64, array_of_displacements: *mut i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_indexed_c_f08_ pmpi_type_indexed_c_f08_ mpi_type_indexed_f08_large_ pmpi_type_indexed_f08_large_);
 unsafe fn mpi_type_match_size<const P: bool>(
     typeclass: *const i32,
     size: *const i32,
@@ -14893,7 +15757,10 @@ unsafe fn mpi_type_size_c_f08<const P: bool>(datatype: *const i32, size: *mut i6
         (if P { c::PMPI_Type_size_c } else { c::MPI_Type_size_c })(c::MPI_Type_fromint(*datatype), size);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_type_size_c_f08(datatype: *const i32, size: *mut i64, ierror: *mut i32) (); mpi_type_size_c_f08_ pmpi_type_size_c_f08_);
+#[cfg(mpich)]
+export!(mpi_type_size_c_f08(datatype: *const i32, size: *mut i64, ierror: *mut i32) (); mpi_type_size_c_f08_ pmpi_type_size_c_f08_ mpi_type_size_f08_large_ pmpi_type_size_f08_large_);
 unsafe fn mpi_type_size_x<const P: bool>(datatype: *const i32, size: *mut i64, ierror: *mut i32) {
     let code =
         (if P { c::PMPI_Type_size_x } else { c::MPI_Type_size_x })(c::MPI_Type_fromint(*datatype), size);
@@ -14939,7 +15806,10 @@ unsafe fn mpi_type_vector_c_f08<const P: bool>(
     *newtype = c::MPI_Type_toint(newtype_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_type_vector_c_f08(count: *const i64, blocklength: *const i64, stride: *const i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_vector_c_f08_ pmpi_type_vector_c_f08_);
+#[cfg(mpich)]
+export!(mpi_type_vector_c_f08(count: *const i64, blocklength: *const i64, stride: *const i64, oldtype: *const i32, newtype: *mut i32, ierror: *mut i32) (); mpi_type_vector_c_f08_ pmpi_type_vector_c_f08_ mpi_type_vector_f08_large_ pmpi_type_vector_f08_large_);
 unsafe fn mpi_unpack<const P: bool>(
     inbuf: *mut c_void,
     insize: *const i32,
@@ -14990,7 +15860,10 @@ unsafe fn mpi_unpack_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_unpack_f08ts(inbuf: *const Descriptor, insize: *const i32, position: *mut i32, outbuf: *const Descriptor, outcount: *const i32, datatype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Unpack_f08ts PMPI_Unpack_f08ts);
+#[cfg(mpich)]
+export!(mpi_unpack_f08ts(inbuf: *const Descriptor, insize: *const i32, position: *mut i32, outbuf: *const Descriptor, outcount: *const i32, datatype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_unpack_f08ts_ pmpi_unpack_f08ts_);
 unsafe fn mpi_unpack_c_f08ts<const P: bool>(
     inbuf: *const Descriptor,
     insize: *const i64,
@@ -15019,7 +15892,10 @@ unsafe fn mpi_unpack_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_unpack_c_f08ts(inbuf: *const Descriptor, insize: *const i64, position: *mut i64, outbuf: *const Descriptor, outcount: *const i64, datatype: *const i32, comm: *const i32, ierror: *mut i32) (); MPI_Unpack_c_f08ts PMPI_Unpack_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_unpack_c_f08ts(inbuf: *const Descriptor, insize: *const i64, position: *mut i64, outbuf: *const Descriptor, outcount: *const i64, datatype: *const i32, comm: *const i32, ierror: *mut i32) (); mpi_unpack_c_f08ts_ pmpi_unpack_c_f08ts_ mpi_unpack_f08ts_large_ pmpi_unpack_f08ts_large_);
 unsafe fn mpi_unpack_external<const P: bool>(
     datarep: *const u8,
     inbuf: *mut c_void,
@@ -15073,6 +15949,7 @@ unsafe fn mpi_unpack_external_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_unpack_external_f08ts(datarep: *const Descriptor, inbuf: *const Descriptor, insize: *const i64, position: *mut i64, outbuf: *const Descriptor, outcount: *const i32, datatype: *const i32, ierror: *mut i32) (); MPI_Unpack_external_f08ts PMPI_Unpack_external_f08ts);
 unsafe fn mpi_unpack_external_c_f08ts<const P: bool>(
     datarep: *const Descriptor,
@@ -15103,6 +15980,7 @@ unsafe fn mpi_unpack_external_c_f08ts<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_unpack_external_c_f08ts(datarep: *const Descriptor, inbuf: *const Descriptor, insize: *const i64, position: *mut i64, outbuf: *const Descriptor, outcount: *const i64, datatype: *const i32, ierror: *mut i32) (); MPI_Unpack_external_c_f08ts PMPI_Unpack_external_c_f08ts);
 unsafe fn mpi_unpublish_name<const P: bool>(
     service_name: *const u8,
@@ -15235,7 +16113,10 @@ unsafe fn mpi_win_allocate_c_f08<const P: bool>(
     *win = c::MPI_Win_toint(win_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_win_allocate_c_f08(size: *const i64, disp_unit: *const i64, info: *const i32, comm: *const i32, baseptr: *mut *mut c_void, win: *mut i32, ierror: *mut i32) (); mpi_win_allocate_c_f08_ pmpi_win_allocate_c_f08_);
+#[cfg(mpich)]
+export!(mpi_win_allocate_c_f08(size: *const i64, disp_unit: *const i64, info: *const i32, comm: *const i32, baseptr: *mut *mut c_void, win: *mut i32, ierror: *mut i32) (); mpi_win_allocate_c_f08_ pmpi_win_allocate_c_f08_ mpi_win_allocate_f08_large_ pmpi_win_allocate_f08_large_);
 unsafe fn mpi_win_allocate_shared<const P: bool>(
     size: *const i64,
     disp_unit: *const i32,
@@ -15279,7 +16160,10 @@ unsafe fn mpi_win_allocate_shared_c_f08<const P: bool>(
     *win = c::MPI_Win_toint(win_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_win_allocate_shared_c_f08(size: *const i64, disp_unit: *const i64, info: *const i32, comm: *const i32, baseptr: *mut *mut c_void, win: *mut i32, ierror: *mut i32) (); mpi_win_allocate_shared_c_f08_ pmpi_win_allocate_shared_c_f08_);
+#[cfg(mpich)]
+export!(mpi_win_allocate_shared_c_f08(size: *const i64, disp_unit: *const i64, info: *const i32, comm: *const i32, baseptr: *mut *mut c_void, win: *mut i32, ierror: *mut i32) (); mpi_win_allocate_shared_c_f08_ pmpi_win_allocate_shared_c_f08_ mpi_win_allocate_shared_f08_large_ pmpi_win_allocate_shared_f08_large_);
 unsafe fn mpi_win_attach<const P: bool>(
     win: *const i32,
     base: *mut c_void,
@@ -15305,7 +16189,10 @@ unsafe fn mpi_win_attach_f08ts<const P: bool>(
         (if P { c::PMPI_Win_attach } else { c::MPI_Win_attach })(c::MPI_Win_fromint(*win), base_c, *size);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_win_attach_f08ts(win: *const i32, base: *const Descriptor, size: *const i64, ierror: *mut i32) (); MPI_Win_attach_f08ts PMPI_Win_attach_f08ts);
+#[cfg(mpich)]
+export!(mpi_win_attach_f08ts(win: *const i32, base: *const Descriptor, size: *const i64, ierror: *mut i32) (); mpi_win_attach_f08ts_ pmpi_win_attach_f08ts_);
 unsafe fn mpi_win_call_errhandler<const P: bool>(win: *const i32, errorcode: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Win_call_errhandler } else { c::MPI_Win_call_errhandler })(
         c::MPI_Win_fromint(*win),
@@ -15363,7 +16250,10 @@ unsafe fn mpi_win_create_f08ts<const P: bool>(
     *win = c::MPI_Win_toint(win_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_win_create_f08ts(base: *const Descriptor, size: *const i64, disp_unit: *const i32, info: *const i32, comm: *const i32, win: *mut i32, ierror: *mut i32) (); MPI_Win_create_f08ts PMPI_Win_create_f08ts);
+#[cfg(mpich)]
+export!(mpi_win_create_f08ts(base: *const Descriptor, size: *const i64, disp_unit: *const i32, info: *const i32, comm: *const i32, win: *mut i32, ierror: *mut i32) (); mpi_win_create_f08ts_ pmpi_win_create_f08ts_);
 unsafe fn mpi_win_create_c_f08ts<const P: bool>(
     base: *const Descriptor,
     size: *const i64,
@@ -15386,7 +16276,10 @@ unsafe fn mpi_win_create_c_f08ts<const P: bool>(
     *win = c::MPI_Win_toint(win_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_win_create_c_f08ts(base: *const Descriptor, size: *const i64, disp_unit: *const i64, info: *const i32, comm: *const i32, win: *mut i32, ierror: *mut i32) (); MPI_Win_create_c_f08ts PMPI_Win_create_c_f08ts);
+#[cfg(mpich)]
+export!(mpi_win_create_c_f08ts(base: *const Descriptor, size: *const i64, disp_unit: *const i64, info: *const i32, comm: *const i32, win: *mut i32, ierror: *mut i32) (); mpi_win_create_c_f08ts_ pmpi_win_create_c_f08ts_ mpi_win_create_f08ts_large_ pmpi_win_create_f08ts_large_);
 unsafe fn mpi_win_create_dynamic<const P: bool>(
     info: *const i32,
     comm: *const i32,
@@ -15454,7 +16347,10 @@ unsafe fn mpi_win_detach_f08ts<const P: bool>(win: *const i32, base: *const Desc
     let code = (if P { c::PMPI_Win_detach } else { c::MPI_Win_detach })(c::MPI_Win_fromint(*win), base_c);
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_win_detach_f08ts(win: *const i32, base: *const Descriptor, ierror: *mut i32) (); MPI_Win_detach_f08ts PMPI_Win_detach_f08ts);
+#[cfg(mpich)]
+export!(mpi_win_detach_f08ts(win: *const i32, base: *const Descriptor, ierror: *mut i32) (); mpi_win_detach_f08ts_ pmpi_win_detach_f08ts_);
 unsafe fn mpi_win_fence<const P: bool>(assert: *const i32, win: *const i32, ierror: *mut i32) {
     let code = (if P { c::PMPI_Win_fence } else { c::MPI_Win_fence })(*assert, c::MPI_Win_fromint(*win));
     fault::end(ierror, code)
@@ -15505,12 +16401,12 @@ unsafe fn mpi_win_get_attr<const P: bool>(
     let mut flag_c = 0;
     let code = (if P { c::PMPI_Win_get_attr } else { c::MPI_Win_get_attr })(
         c::MPI_Win_fromint(*win),
-        *win_keyval,
+        attribute::key(*win_keyval),
         (&raw mut attribute_val_c).cast(),
         &mut flag_c,
     );
     if code == 0 && flag_c != 0 {
-        *attribute_val = attribute::load(*win_keyval, attribute_val_c);
+        *attribute_val = attribute::load(attribute::key(*win_keyval), attribute_val_c);
     }
     *flag = logical::from_c(flag_c);
     fault::end(ierror, code)
@@ -15678,7 +16574,10 @@ unsafe fn mpi_win_shared_query_c_f08<const P: bool>(
     );
     fault::end(ierror, code)
 }
+#[cfg(not(mpich))]
 export!(mpi_win_shared_query_c_f08(win: *const i32, rank: *const i32, size: *mut i64, disp_unit: *mut i64, baseptr: *mut *mut c_void, ierror: *mut i32) (); mpi_win_shared_query_c_f08_ pmpi_win_shared_query_c_f08_);
+#[cfg(mpich)]
+export!(mpi_win_shared_query_c_f08(win: *const i32, rank: *const i32, size: *mut i64, disp_unit: *mut i64, baseptr: *mut *mut c_void, ierror: *mut i32) (); mpi_win_shared_query_c_f08_ pmpi_win_shared_query_c_f08_ mpi_win_shared_query_f08_large_ pmpi_win_shared_query_f08_large_);
 unsafe fn mpi_win_start<const P: bool>(
     group: *const i32,
     assert: *const i32,

@@ -55,6 +55,8 @@ pub enum Kind {
     Callback(String),
     /// The state of the callbacks among the arguments.
     State,
+    /// The key of an attribute that is read.
+    Key,
     /// The value of an attribute, in or out.
     Attribute,
     AttributeOut,
@@ -115,6 +117,7 @@ pub fn of(binding: &Binding, at: usize) -> Kind {
             _ => Kind::Text { trimmed: function.starts_with("MPI_Info_") },
         },
         (procedure, name) if procedure.starts_with("PROCEDURE") => Kind::Callback(callback(procedure, name)),
+        (_, name) if name.ends_with("_keyval") && function.ends_with("_get_attr") => Kind::Key,
         (_, "extra_state") => Kind::State,
         (_, "attribute_val") if dummy.intent == "in" => Kind::Attribute,
         (_, "attribute_val") => Kind::AttributeOut,
