@@ -121,18 +121,24 @@ fn segment(settings: &Settings, fd: u64) -> Result<Option<Segment>> {
 
 /// Whether process `pid` is an ancestor of this one.
 fn is_ancestor(pid: u32) -> bool {
-    let mut at = sys::process::parent();
+    ancestors().any(|ancestor| ancestor == pid)
+}
+
+/// Whether a process above this one is a rank. Those of other users, of which this cannot be seen, are none.
+pub(crate) fn has_rank_above() -> bool {
+    let holds_job = |pid: u32| {
+        let open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        open.filter_map(|fd| std::fs::read_link(fd.path()).ok())
+            .any(|path| path.to_string_lossy().starts_with("/memfd:outboard-job"))
+    };
+    ancestors().any(holds_job)
+}
+
+/// The parent of this process, its parent, and so on.
+fn ancestors() -> impl Iterator<Item = u32> {
+    let above = |pid: &u32| parent_of(*pid).filter(|parent| *parent > 1);
     // Process trees are shallow; the bound is for a /proc that lies.
-    for _ in 0..1000 {
-        if at == pid {
-            return true;
-        }
-        match parent_of(at) {
-            Some(parent) if parent > 1 => at = parent,
-            _ => return false,
-        }
-    }
-    false
+    std::iter::successors(Some(sys::process::parent()), above).take(1000)
 }
 
 fn parent_of(pid: u32) -> Option<u32> {

@@ -49,9 +49,8 @@ pub(crate) fn watch(crash: Crash, rank: &str) {
     if crash == Crash::Off {
         return;
     }
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let pid = sys::process::id() as i32;
-    let who = format!("{rank} (pid {pid} on {})", host.trim());
+    let who = format!("{rank} (pid {pid} on {})", sys::host::name());
     if WATCH.set(Watch { who, pid, wait: crash == Crash::Wait }).is_err() {
         return;
     }

@@ -11,6 +11,7 @@ use tuning::Tuning;
 
 use crate::claim::{self, Claim};
 use crate::crash;
+use crate::site::Site;
 
 /// This process's place in its job.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +28,8 @@ pub struct Membership {
     pub tuning: &'static Tuning,
     /// Whether this is a job of one that no `mpirun` started.
     pub alone: bool,
+    /// Where another launcher than `mpirun` started the job.
+    site: Option<&'static Site>,
 }
 
 /// Enters the job: finds the rank and publishes the process. Waits for nobody. Once per process; a second
@@ -39,23 +42,18 @@ pub fn join() -> Result<Membership> {
             let first = segment.rank(rank).first.load(Ordering::Relaxed);
             let size = segment.world(first).size.load(Ordering::Relaxed);
             let tuning = crate::tuning::of_process(segment, settings);
-            Membership { segment, rank, first, size, tuning, alone: false }
+            Membership { segment, rank, first, size, tuning, alone: false, site: None }
         }
         Claim::Alone => {
-            // A descendant of one of our ranks has our variables, too, and those that `mpirun` sets for other
-            // libraries.
-            if settings.job_fd.is_none()
-                && let Some(other) = settings::foreign::launcher()
-            {
-                fail!(
-                    Class::Other,
-                    "this program was started by {} ({}), but Outboard's ranks must be started by Outboard's mpirun",
-                    other.name,
-                    other.evidence
-                );
+            // What one of our ranks starts has our variables.
+            let site = if settings.job_fd.is_none() { Site::find(settings)? } else { None };
+            if site.is_none_or(|site| site.rank.peer() == 0) {
+                settings::unknown().iter().for_each(|sentence| eprintln!("outboard: {sentence}"));
             }
-            settings::unknown().iter().for_each(|sentence| eprintln!("outboard: {sentence}"));
-            alone(settings)?
+            match site {
+                Some(site) => under(site, settings),
+                None => alone(settings)?,
+            }
         }
     };
     membership.agree()?;
@@ -71,6 +69,13 @@ pub fn join() -> Result<Membership> {
     Ok(membership)
 }
 
+fn under(site: &'static Site, settings: &Settings) -> Membership {
+    let segment = site.segment;
+    let size = segment.world(0).size.load(Ordering::Relaxed);
+    let tuning = crate::tuning::of_process(segment, settings);
+    Membership { segment, rank: site.rank, first: 0, size, tuning, alone: false, site: Some(site) }
+}
+
 fn alone(settings: &Settings) -> Result<Membership> {
     let sparse = Shape::sparse(1, settings.spawn_ranks_max as u32, 0);
     let shape = Shape { arena_bytes: settings.arena_bytes.unwrap_or(sparse.arena_bytes), ..sparse };
@@ -82,7 +87,7 @@ fn alone(settings: &Settings) -> Result<Membership> {
     let rank = segment.require(0)?;
     segment.rank(rank).pid.store(sys::process::id(), Ordering::Release);
     let tuning = crate::tuning::of_process(segment, settings);
-    Ok(Membership { segment, rank, first: 0, size: 1, tuning, alone: true })
+    Ok(Membership { segment, rank, first: 0, size: 1, tuning, alone: true, site: None })
 }
 
 impl Membership {
@@ -151,6 +156,12 @@ impl Membership {
         page.set_state(State::Running);
     }
 
+    /// Has the hosts learn each other's endpoints, where no `mpirun` sees to it. For the process's first of
+    /// MPI_Init and MPI_Session_init, once it has its endpoint. Waits for nobody.
+    pub fn wire_up(&self) -> Result<()> {
+        self.site.map_or(Ok(()), Site::wire_up)
+    }
+
     /// Counts this rank at MPI_Init, which all processes of its world call. The last one wakes the others.
     pub fn come(&self) {
         self.world().born.arrive();
@@ -190,6 +201,12 @@ impl Membership {
     pub fn arrive(&self) {
         self.world().leaving.arrive();
         self.nudge_agent();
+        if let Some(site) = self.site
+            && let Err(error) = site.arrive()
+        {
+            eprintln!("outboard: {}: {}", self.segment.name(self.rank.peer()), error.message);
+            self.fail(1);
+        }
         // Those of other worlds may be waiting for us in their MPI_Finalize.
         for first in self.segment.connected(self.first).into_iter().filter(|first| *first != self.first) {
             self.segment.members(first).for_each(|rank| self.segment.rank(rank).bell.ring());
@@ -221,6 +238,7 @@ impl Membership {
         }
         self.write_trace();
         self.segment.rank(self.rank).set_state(State::Finalized);
+        self.site.into_iter().for_each(Site::leave);
     }
 
     fn write_trace(&self) {
@@ -237,12 +255,20 @@ impl Membership {
         }
     }
 
-    /// Ends the whole job (MPI 5.0, section 9.9, MPI_Abort): publishes the code, wakes everybody, and exits.
-    /// `mpirun` prints the line and ends the other ranks; alone, this prints it.
+    /// Ends the whole job (MPI 5.0, section 9.9, MPI_Abort): publishes the code, wakes everybody, and
+    /// exits. `mpirun` prints the line and ends the other ranks; without it, this prints the line, and has
+    /// the launcher end them.
     pub fn abort(&self, code: i32) -> ! {
         self.segment.abort(self.rank, code);
+        let pid = sys::process::id();
         if self.alone {
-            eprintln!("outboard: process {} called MPI_Abort with code {code}", sys::process::id());
+            eprintln!("outboard: process {pid} called MPI_Abort with code {code}");
+        } else if let Some(site) = self.site {
+            let (name, host) = (self.segment.name(self.rank.peer()), sys::host::name());
+            eprintln!(
+                "outboard: {name} (pid {pid} on {host}) called MPI_Abort with code {code}; ending the job"
+            );
+            site.abort(code);
         }
         self.tell_alone();
         exit(code)
@@ -251,6 +277,7 @@ impl Membership {
     /// Ends the whole job because of an error, which the caller has printed.
     pub fn fail(&self, code: i32) -> ! {
         self.segment.fail(self.rank, code);
+        self.site.into_iter().for_each(|site| site.abort(code));
         self.tell_alone();
         exit(code)
     }

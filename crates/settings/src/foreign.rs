@@ -7,7 +7,12 @@ pub struct Launcher {
     pub name: &'static str,
     /// The variable that shows it, with its value.
     pub evidence: String,
+    /// What the user can do.
+    pub remedy: &'static str,
 }
+
+/// What to do with a launcher of which nothing else is known.
+const OURS: &str = "start it by Outboard's mpirun";
 
 /// Which other launcher made this process one task of several, if any.
 pub fn launcher() -> Option<Launcher> {
@@ -20,26 +25,33 @@ pub fn variable(name: &str) -> Option<std::ffi::OsString> {
 }
 
 fn launcher_by(look_up: impl Fn(&str) -> Option<String>) -> Option<Launcher> {
-    // (who, variable with the number of tasks, variable that only a task has)
+    let srun = "start it by `srun --mpi=pmi2` or `srun --mpi=pmix` (`srun --mpi=list` shows what there is), or by Outboard's mpirun inside the allocation";
+    // (who, variable with the number of tasks, variable that only a task has, what to do)
     let signs = [
-        ("another MPI's mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
-        ("another MPI's mpirun", "PMI_SIZE", "PMI_RANK"),
-        ("srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
-        ("srun", "SLURM_NTASKS", "SLURM_PROCID"),
-        ("aprun or PALS", "PALS_SIZE", "PALS_RANKID"),
+        ("another MPI's mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", OURS),
+        ("another MPI's mpirun", "PMI_SIZE", "PMI_RANK", OURS),
+        ("srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", srun),
+        ("srun", "SLURM_NTASKS", "SLURM_PROCID", srun),
+        (
+            "aprun or PALS",
+            "PALS_SIZE",
+            "PALS_RANKID",
+            "start it by `aprun --pmi=pmix`, or by Outboard's mpirun",
+        ),
     ];
-    for (name, size, task) in signs {
+    for (name, size, task, remedy) in signs {
         let tasks = look_up(size).and_then(|value| value.parse::<u64>().ok()).unwrap_or(0);
         // A batch script of Slurm has both variables too; only what srun started has a step of its own kind.
         let batch = name == "srun"
             && look_up("SLURM_STEP_ID").is_none_or(|step| step == "4294967291" || step == "batch");
         if tasks > 1 && look_up(task).is_some() && !batch {
-            return Some(Launcher { name, evidence: format!("{size}={tasks}") });
+            return Some(Launcher { name, evidence: format!("{size}={tasks}"), remedy });
         }
     }
     // PMIx tells a task only its rank; rank 0 may be alone, any other is not.
     let rank = look_up("PMIX_RANK").and_then(|value| value.parse::<u64>().ok()).unwrap_or(0);
-    (rank > 0).then(|| Launcher { name: "a PMIx launcher", evidence: format!("PMIX_RANK={rank}") })
+    let evidence = format!("PMIX_RANK={rank}");
+    (rank > 0).then_some(Launcher { name: "a PMIx launcher", evidence, remedy: OURS })
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ pub mod debugger;
 pub mod fence;
 pub mod file;
 pub mod futex;
+pub mod host;
 pub mod limits;
 pub mod memory;
 pub mod process;

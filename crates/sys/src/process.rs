@@ -33,6 +33,30 @@ pub fn readable(fd: impl AsFd, timeout: Option<Duration>) -> Result<bool> {
     }
 }
 
+/// What [`first_ends`] found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ends {
+    /// The processes that have ended, by their places.
+    pub processes: Vec<usize>,
+    /// Whether the other end of the stream has been closed.
+    pub stream: bool,
+}
+
+/// Waits until one of these processes has ended, or the other end of a stream has been closed, up to
+/// `timeout` (`None`: for ever). What comes in the stream is left there.
+pub fn first_ends(processes: &[Process], stream: impl AsFd, timeout: Option<Duration>) -> Result<Ends> {
+    let time = timeout.map(|t| Timespec { tv_sec: t.as_secs() as i64, tv_nsec: t.subsec_nanos().into() });
+    let mut list = vec![PollFd::new(&stream, PollFlags::RDHUP)];
+    list.extend(processes.iter().map(|process| PollFd::new(process, PollFlags::IN)));
+    match poll(&mut list, time.as_ref()) {
+        Err(rustix::io::Errno::INTR) => return Ok(Ends::default()),
+        other => other?,
+    };
+    let ended = |entry: &PollFd| !entry.revents().is_empty();
+    let places = (0..processes.len()).filter(|place| ended(&list[place + 1]));
+    Ok(Ends { processes: places.collect(), stream: ended(&list[0]) })
+}
+
 impl Process {
     /// Takes hold of a living (or not yet reaped) process.
     pub fn open(pid: u32) -> Result<Process> {
@@ -117,6 +141,23 @@ mod tests {
         child.wait().unwrap();
         assert!(held.ended(Some(Duration::ZERO)).unwrap());
         assert_eq!(held.kill().unwrap_err().raw_os_error(), Some(libc::ESRCH));
+    }
+
+    #[test]
+    fn the_first_end_is_told_and_what_comes_is_left() {
+        use std::io::{Read, Write};
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let held = [Process::open(child.id()).unwrap()];
+        let (mut ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        theirs.write_all(b"x").unwrap();
+        let look = |stream: &_| first_ends(&held, stream, Some(Duration::ZERO)).unwrap();
+        assert_eq!(look(&ours), Ends::default(), "a byte is no end");
+        drop(theirs);
+        assert_eq!(first_ends(&held, &ours, None).unwrap(), Ends { processes: vec![], stream: true });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(look(&ours), Ends { processes: vec![0], stream: true });
+        assert_eq!(ours.read(&mut [0; 4]).unwrap(), 1);
     }
 
     #[test]

@@ -22,6 +22,12 @@ pub(crate) fn ask(guard: &mut Guard, request: &Request) -> Result<Vec<u8>> {
     let membership = guard.job().membership;
     let segment = membership.segment;
     if segment.job().launcher.load(Ordering::Acquire) == 0 {
+        if !membership.alone {
+            fail!(
+                Class::Spawn,
+                "this job was not started by Outboard's mpirun, which alone starts processes and keeps published names for it"
+            );
+        }
         start(guard)?;
     }
     let ask = &segment.rank(membership.rank).ask;

@@ -30,8 +30,7 @@ impl Process {
         }
         crate::shim::check_alone()?;
         let membership = boot::join()?;
-        let segment = membership.segment;
-        let settings = settings::get();
+        let (segment, settings) = (membership.segment, settings::get());
         let port = route_shm::Port::new(segment.clone(), membership.rank);
         let mut config = p2p::Config::of(settings, membership.tuning);
         config.bsend_overhead_bytes = crate::shim::get().bsend_overhead_bytes;
@@ -42,6 +41,7 @@ impl Process {
         } else {
             Reach::Shm(port)
         };
+        membership.wire_up()?;
         let p2p = P2p::new(reach, config);
         let allocator = transport::shm::Allocator::new(segment.arena(membership.rank)?);
         let config = executor::Config::of(settings, membership.tuning);

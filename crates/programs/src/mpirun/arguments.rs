@@ -304,7 +304,7 @@ impl Arguments {
             programs.push(program);
         }
         let Placement { mut nodes, mut node_of, .. } = placement;
-        let own = hosts::own_name();
+        let own = sys::host::name();
         // Whoever names a launcher wants nodes, even on this machine.
         let has_launcher = first.global.launcher.is_some() || first.global.launcher_exec.is_some();
         if !has_launcher && nodes.iter().all(|name| hosts::is_here(name, &own)) {

@@ -89,7 +89,7 @@ fn command(arguments: &Arguments, host: &str) -> Command {
     let global = &arguments.global;
     let given = if global.launcher.is_none() { allocation::launcher_exec() } else { None };
     let launcher_exec = global.launcher_exec.clone().or(given);
-    if global.launcher_exec.is_none() && hosts::is_here(host, &hosts::own_name()) {
+    if global.launcher_exec.is_none() && hosts::is_here(host, &sys::host::name()) {
         let mut command = Command::new(own);
         command.arg(agent::WORD);
         return command;

@@ -23,14 +23,9 @@ impl Hosts {
 
     /// Whether all of them are this machine.
     pub fn are_here(&self) -> bool {
-        let own = own_name();
+        let own = sys::host::name();
         self.0.iter().all(|host| is_here(&host.name, &own))
     }
-}
-
-/// The name of this machine.
-pub fn own_name() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_string()
 }
 
 /// Whether a host is this machine, `own` being its name.
@@ -181,7 +176,7 @@ mod tests {
 
     #[test]
     fn names_of_this_machine() {
-        let own = own_name();
+        let own = sys::host::name();
         assert!(list(&format!("localhost,127.0.0.1:3,{own}.example.org:2,::1")).unwrap().are_here());
         assert!(!list("localhost,192.0.2.77").unwrap().are_here());
         assert!(!list("node7").unwrap().are_here());

@@ -26,7 +26,7 @@ use super::foreign::{self, Suspect};
 use super::guardian::Guardian;
 use super::output::{Forwarder, Style, To};
 use super::start::{Place, Refusal, Setup};
-use super::{hosts, input, say};
+use super::{input, say};
 
 /// The signals that `mpirun` takes over.
 pub const SIGNALS: &[i32] = &[
@@ -138,7 +138,7 @@ impl Job {
             worlds: Vec::new(),
             names: HashMap::new(),
             signals,
-            host: hosts::own_name(),
+            host: sys::host::name(),
             here,
             upstream: None,
             readers: Vec::new(),

@@ -9,7 +9,6 @@
 //!
 //! Read next: `connection.rs`, `frame.rs`, `agent.rs`.
 
-use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
@@ -85,7 +84,8 @@ pub fn launch(arguments: &Arguments, signals: Signals) -> Result<u8, Refusal> {
     let start = Start {
         node: 0,
         node_of: arguments.node_of.clone(),
-        secret: secret().map_err(|error| Refusal::other(format!("cannot make a secret: {error}")))?,
+        secret: sys::host::secret()
+            .map_err(|error| Refusal::other(format!("cannot make a secret: {error}")))?,
         environment: std::env::vars_os().collect(),
         directory: std::env::current_dir().unwrap_or_default(),
         global: arguments.global.clone(),
@@ -109,7 +109,7 @@ pub fn launch(arguments: &Arguments, signals: Signals) -> Result<u8, Refusal> {
 /// The hosts with their addresses, where they must find each other.
 fn nodes(arguments: &Arguments) -> Result<Vec<Node>, Refusal> {
     let alone = arguments.nodes.len() == 1;
-    let own = hosts::own_name();
+    let own = sys::host::name();
     let all_here = arguments.nodes.iter().all(|name| hosts::is_here(name, &own));
     let node = |name: &String| {
         if alone || all_here {
@@ -138,13 +138,6 @@ fn nodes(arguments: &Arguments) -> Result<Vec<Node>, Refusal> {
         Ok(Node { name: name.clone(), address: address.to_string() })
     };
     arguments.nodes.iter().map(node).collect()
-}
-
-/// A number that nobody guesses.
-fn secret() -> std::io::Result<u64> {
-    let mut bytes = [0; 8];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(u64::from_ne_bytes(bytes))
 }
 
 impl Root {

@@ -50,15 +50,13 @@ static PROBE: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 /// Lets peers reach this process (Yama), and publishes where to try. The process that is rank `rank` calls it
 /// once, before its state becomes Running.
 pub fn publish(segment: &Segment, rank: LocalRank) {
-    let launcher = segment.job().launcher.load(Ordering::Relaxed);
-    if launcher != 0 {
-        // If this fails the probe finds out. A program for which a launcher was started later is no
-        // descendant of that.
-        let _ = match segment.job().adopted.load(Ordering::Relaxed) {
-            0 => sys::process::allow_access_by(launcher),
-            _ => sys::process::allow_access_by_all(),
-        };
-    }
+    let job = segment.job();
+    // If this fails the probe finds out. Where nobody in the job is above all others, all of this user may.
+    let _ = match (job.launcher.load(Ordering::Relaxed), job.adopted.load(Ordering::Relaxed)) {
+        (0, 0) => Ok(()),
+        (launcher, 0) => sys::process::allow_access_by(launcher),
+        _ => sys::process::allow_access_by_all(),
+    };
     PROBE[0].store(secret(segment), Ordering::Release);
     segment.rank(rank).probe.store(PROBE.as_ptr() as u64, Ordering::Release);
 }

@@ -57,7 +57,7 @@ pub struct Job {
     pub start: AtomicU64,
     /// The process whose descendants all members are (mpirun), 0 if none.
     pub launcher: AtomicU32,
-    /// 1 if the first world is no descendant of the launcher.
+    /// 1 if the first world is no descendant of the launcher, or there is none.
     pub adopted: AtomicU32,
     /// 1 if every process has a cpu of its own, so that waiting may spin.
     pub spin_allowed: AtomicU32,

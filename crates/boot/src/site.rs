@@ -1,0 +1,422 @@
+//! A rank of a job that the site's launcher started (Hydra, Slurm, PRRTE, Flux). What `mpirun` does for its
+//! ranks, these do themselves, through the launcher's store (crate `pmi`).
+//!
+//! The lowest rank of each host makes the memory of its host, and stores its pid and the descriptor's number;
+//! the others open that under /proc. So nothing has a name in the file system. The names of endpoints and the
+//! arrivals at MPI_Init and MPI_Finalize pass between hosts by fences, in threads of their own. Each rank
+//! watches the launcher and the lowest rank of its host, and that one all ranks of the host.
+//!
+//! Invariants: all ranks make the same fences in the same order: one in [`Site::enter`], and, if there are
+//! several hosts, one in [`Site::wire_up`] and one after [`Site::arrive`].
+//!
+//! Read next: crate `pmi`.
+
+use std::fs::File;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use error::{Class, Error, Result, fail};
+use settings::agree::{LAUNCHER, RANKS, difference, told};
+use settings::{Cma, Settings};
+use sys::process::Process;
+use transport::shm::{LocalRank, Segment, Shape, State};
+
+use crate::claim;
+
+/// Keys of the launcher's store: what rank 0 says to all (the job's secret, 8 bytes, and the settings on
+/// which ranks must agree), where the host's memory is, and the names of the host's endpoints.
+const JOB: &str = "job";
+const MEMORY: &str = "memory";
+const NAMES: &str = "names";
+/// How often something is looked at that nobody announces.
+const TICK: Duration = Duration::from_millis(2);
+/// What the launcher gets to read what a rank printed.
+const FLUSH: Duration = Duration::from_millis(50);
+/// What the launcher gets to end this process, when the job ends.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// What a rank has of its launcher, until the process ends.
+#[derive(Debug)]
+pub(crate) struct Site {
+    client: pmi::Client,
+    pub segment: &'static Segment,
+    pub rank: LocalRank,
+    /// The host of each rank.
+    nodes: Vec<u32>,
+    /// Whether the launcher has been told that this process may end.
+    has_left: AtomicBool,
+}
+
+impl Site {
+    /// Enters the job of another launcher, if one has made this process a rank of several.
+    pub fn find(settings: &Settings) -> Result<Option<&'static Site>> {
+        let launcher = settings::foreign::launcher();
+        // What a rank starts has the rank's variables, too.
+        if (launcher.is_none() && !pmi::is_offered()) || claim::has_rank_above() {
+            return Ok(None);
+        }
+        let Some(client) = pmi::Client::connect()? else {
+            let Some(other) = launcher else { return Ok(None) };
+            fail!(
+                Class::Other,
+                "this program is one of several tasks of {} ({}), which offers no PMI by which they could find each other: {}",
+                other.name,
+                other.evidence,
+                other.remedy
+            );
+        };
+        if client.size() == 1 {
+            client.finalize();
+            return Ok(None);
+        }
+        let site: &'static Site = Box::leak(Box::new(Site::enter(client, settings)?));
+        spawn("outboard-watch", move || site.watch())?;
+        Ok(Some(site))
+    }
+
+    fn enter(client: pmi::Client, settings: &Settings) -> Result<Site> {
+        let (rank, size) = (client.rank(), client.size());
+        let nodes = client.nodes(&format!("{} {}", sys::host::name(), identity()))?;
+        let leader = leader(&nodes, nodes[rank as usize]);
+        if rank == 0 {
+            let mut job = secret()?.to_ne_bytes().to_vec();
+            job.extend(told(RANKS).bytes());
+            client.put(JOB, &job)?;
+        }
+        let made = if rank == leader { Some(make(&client, &nodes, settings)?) } else { None };
+        client.fence()?;
+        let job = client.get(0, JOB)?;
+        let Some((secret, said)) = job.split_first_chunk::<8>() else {
+            fail!(
+                Class::Other,
+                "rank 0 has stored {} bytes with the launcher in place of the job's secret",
+                job.len()
+            );
+        };
+        if let Some(found) = difference(&String::from_utf8_lossy(said), &told(RANKS), RANKS) {
+            fail!(
+                Class::Other,
+                "{} is {} at rank {rank} and {} at rank 0, but must be the same at all ranks",
+                found.setting.variable,
+                found.ours,
+                found.theirs
+            );
+        }
+        let segment = claim::keep(match made {
+            Some(fd) => crate::attach(fd)?,
+            None => open(&client, leader)?,
+        });
+        // All store the same.
+        segment.job().secret.store(u64::from_ne_bytes(*secret), Ordering::Relaxed);
+        let local = segment.require(rank)?;
+        segment.rank(local).application.store(client.application()?, Ordering::Relaxed);
+        segment.rank(local).pid.store(sys::process::id(), Ordering::Release);
+        debug_assert_eq!(nodes.len(), size as usize);
+        Ok(Site { client, segment, rank: local, nodes, has_left: AtomicBool::new(false) })
+    }
+
+    /// Tells the other hosts the names of this host's endpoints, and learns theirs. Then all ranks
+    /// elsewhere count as come to MPI_Init. Returns at once.
+    pub fn wire_up(&'static self) -> Result<()> {
+        let spin = self.has_cpu_for_each();
+        self.segment.job().spin_allowed.store(u32::from(spin), Ordering::Relaxed);
+        if self.segment.has_nodes() {
+            spawn("outboard-wire", move || self.fence(Site::exchange))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Waits for all other hosts at MPI_Finalize. Then all ranks elsewhere count as come there. Returns at
+    /// once.
+    pub fn arrive(&'static self) -> Result<()> {
+        if self.segment.has_nodes() {
+            spawn("outboard-leave", move || self.fence(Site::part))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// A fence, of which the lowest rank of the host makes something.
+    fn fence(&self, of_leader: fn(&Site) -> Result<()>) {
+        let done = if self.leads() { of_leader(self) } else { self.client.fence() };
+        if let Err(error) = done {
+            self.give_up(&error.message);
+        }
+    }
+
+    fn exchange(&self) -> Result<()> {
+        let mut names = Vec::new();
+        for rank in self.here() {
+            let name = self.await_endpoint(rank);
+            names.push(name.len() as u8);
+            names.extend(name);
+        }
+        self.client.put(NAMES, &names)?;
+        self.client.fence()?;
+        for node in (0..=self.nodes.iter().copied().max().unwrap_or(0)).filter(|node| *node != self.node()) {
+            let names = self.client.get(leader(&self.nodes, node), NAMES)?;
+            let mut names = &names[..];
+            for rank in ranks_of(&self.nodes, node) {
+                let name = names
+                    .split_first()
+                    .and_then(|(length, rest)| rest.split_at_checked(usize::from(*length)));
+                let Some((name, rest)) = name else {
+                    fail!(Class::Other, "the launcher's store has no name of the endpoint of rank {rank}");
+                };
+                self.segment.set_endpoint(rank, name);
+                names = rest;
+            }
+        }
+        let world = self.segment.world(0);
+        world.born.add(self.elsewhere());
+        self.ring_all();
+        Ok(())
+    }
+
+    fn part(&self) -> Result<()> {
+        let world = self.segment.world(0);
+        let here = self.nodes.len() as u32 - self.elsewhere();
+        if !world.leaving.wait(here, || world.aborted().is_some()) {
+            return Ok(());
+        }
+        self.client.fence()?;
+        world.leaving.add(self.elsewhere());
+        self.ring_all();
+        Ok(())
+    }
+
+    /// The name of a rank of this host, which is about to have one: if it ends before, `watch` ends the job.
+    fn await_endpoint(&self, rank: u32) -> Vec<u8> {
+        loop {
+            match self.segment.endpoint(rank) {
+                Some(name) => return name,
+                None => std::thread::sleep(TICK),
+            }
+        }
+    }
+
+    /// Says that this process may end.
+    pub fn leave(&self) {
+        self.has_left.store(true, Ordering::Release);
+        self.client.finalize();
+    }
+
+    /// Has the launcher end the job. What this rank printed last gets a moment: a launcher that ends a job
+    /// may leave unread what is still in its pipes.
+    pub fn abort(&self, code: i32) {
+        std::thread::sleep(FLUSH);
+        self.client.abort(code);
+    }
+
+    /// Lives as long as the process, and ends it if the launcher or a rank that it depends on has ended.
+    fn watch(&self) {
+        let mut unborn: Vec<u32> =
+            if self.leads() { self.here().collect() } else { vec![leader(&self.nodes, self.node())] };
+        unborn.retain(|rank| *rank != self.rank.peer());
+        let mut held: Vec<(u32, u32)> = Vec::new();
+        let mut processes: Vec<Process> = Vec::new();
+        loop {
+            unborn.retain(|rank| {
+                let pid = self.page(*rank).map_or(0, |page| page.pid.load(Ordering::Acquire));
+                // One that has ended and was reaped already is missed here, and found by its parent.
+                if let Some(process) = Process::open(pid).ok().filter(|_| pid != 0) {
+                    processes.push(process);
+                    held.push((*rank, pid));
+                }
+                pid == 0
+            });
+            let patience = if unborn.is_empty() { None } else { Some(5 * TICK) };
+            let Ok(ends) = sys::process::first_ends(&processes, self.client.lifeline(), patience) else {
+                return;
+            };
+            if self.has_left.load(Ordering::Acquire) {
+                return;
+            }
+            if ends.stream {
+                self.give_up("the launcher has ended");
+            }
+            for place in ends.processes.into_iter().rev() {
+                let (rank, pid) = held.swap_remove(place);
+                processes.swap_remove(place);
+                self.ended(rank, pid);
+            }
+        }
+    }
+
+    /// A rank of this host has ended.
+    fn ended(&self, rank: u32, pid: u32) {
+        let Some(page) = self.page(rank).filter(|page| page.state() != State::Finalized) else { return };
+        page.set_state(State::Dead);
+        if self.segment.world(0).aborted().is_none() {
+            let name = self.segment.name(rank);
+            self.give_up(&format!("{name} (pid {pid} on {}) ended without MPI_Finalize", sys::host::name()));
+        }
+    }
+
+    /// Ends the job, with a sentence.
+    fn give_up(&self, sentence: &str) -> ! {
+        eprintln!("outboard: {}: {sentence}; ending the job", self.segment.name(self.rank.peer()));
+        // Before this rank's other threads hear of it, which end the process.
+        self.abort(1);
+        self.segment.fail(self.rank, 1);
+        std::thread::sleep(GRACE);
+        // SAFETY: ends the process; nothing runs after it. Its streams may be locked by another thread.
+        unsafe { libc::_exit(1) }
+    }
+
+    /// Whether all ranks of this host have said where they run, and none needs the cpu of another. The last
+    /// one that asks hears the truth.
+    fn has_cpu_for_each(&self) -> bool {
+        let here: Vec<_> = self.here().filter_map(|rank| self.page(rank)).collect();
+        let mut first: Vec<u32> = here.iter().map(|page| page.cpu.load(Ordering::Relaxed)).collect();
+        first.sort_unstable();
+        first.dedup();
+        here.iter().all(|page| page.state() == State::Running)
+            && (first.len() == here.len()
+                || here.iter().all(|page| page.cpus.load(Ordering::Relaxed) as usize >= here.len()))
+    }
+
+    fn page(&self, rank: u32) -> Option<&'static transport::shm::RankPage> {
+        self.segment.local(rank).map(|rank| self.segment.rank(rank))
+    }
+
+    fn node(&self) -> u32 {
+        self.nodes[self.rank.index()]
+    }
+
+    fn here(&self) -> impl Iterator<Item = u32> {
+        ranks_of(&self.nodes, self.node())
+    }
+
+    fn leads(&self) -> bool {
+        leader(&self.nodes, self.node()) == self.rank.peer()
+    }
+
+    /// Ranks on other hosts.
+    fn elsewhere(&self) -> u32 {
+        self.nodes.iter().filter(|node| **node != self.node()).count() as u32
+    }
+
+    fn ring_all(&self) {
+        self.here().filter_map(|rank| self.page(rank)).for_each(|page| page.bell.ring());
+    }
+}
+
+/// The ranks of a host, ascending.
+fn ranks_of(nodes: &[u32], node: u32) -> impl Iterator<Item = u32> {
+    (0..).zip(nodes).filter(move |(_, of)| **of == node).map(|(rank, _)| rank)
+}
+
+/// The lowest rank of a host.
+fn leader(nodes: &[u32], node: u32) -> u32 {
+    ranks_of(nodes, node).next().unwrap_or(0)
+}
+
+/// Makes the memory of this host's ranks, and says where it is.
+fn make(client: &pmi::Client, nodes: &[u32], settings: &Settings) -> Result<OwnedFd> {
+    let node = nodes[client.rank() as usize];
+    let (here, ranks) = (ranks_of(nodes, node).count(), nodes.len() as u32);
+    let sparse = Shape::sparse(ranks, 0, 0);
+    let shape = Shape { arena_bytes: settings.arena_bytes.unwrap_or(sparse.arena_bytes), ..sparse };
+    let (segment, fd) = crate::create(shape, &told(LAUNCHER))?;
+    segment.set_nodes(node, nodes.iter().max().map_or(1, |most| most + 1), nodes, 0);
+    segment.world(0).size.store(ranks, Ordering::Relaxed);
+    let job = segment.job();
+    job.address.set(&address());
+    // No rank is a descendant of another that could let it read its memory.
+    job.adopted.store(1, Ordering::Relaxed);
+    // All cpus of the machine: the launcher may have bound this rank to one of them.
+    let is_roomy = here <= sys::topology::sharers("Machine", 0).len();
+    job.sleepers_fence.store(u32::from(is_roomy), Ordering::Relaxed);
+    job.cma_forbidden.store(u32::from(settings.cma == Cma::Off), Ordering::Relaxed);
+    let place = [u64::from(sys::process::id()), fd.as_raw_fd() as u64, job.id.load(Ordering::Relaxed)];
+    client.put(MEMORY, &place.map(u64::to_ne_bytes).concat())?;
+    Ok(fd)
+}
+
+/// The memory that the lowest rank of this host has made.
+fn open(client: &pmi::Client, leader: u32) -> Result<Segment> {
+    let place = client.get(leader, MEMORY)?;
+    let mut words = place.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()));
+    let (Some(pid), Some(fd), Some(id)) = (words.next(), words.next(), words.next()) else {
+        fail!(
+            Class::Other,
+            "rank {leader} has stored {} bytes with the launcher in place of its memory",
+            place.len()
+        );
+    };
+    let opened = File::options().read(true).write(true).open(format!("/proc/{pid}/fd/{fd}"));
+    let segment = opened.map_err(|error| Error::new(Class::Other, error.to_string()));
+    match segment.and_then(|file| crate::attach(file.into())) {
+        Ok(segment) if segment.job().id.load(Ordering::Relaxed) == id => Ok(segment),
+        Ok(_) => fail!(
+            Class::Other,
+            "process {pid} has the memory of another job than rank {leader}, which it should be"
+        ),
+        Err(error) => fail!(
+            Class::Other,
+            "the memory of rank {leader} (process {pid}), which shares this host as the launcher says, cannot be opened: {}; ranks in containers need one pid namespace on each host",
+            error.message
+        ),
+    }
+}
+
+/// What tells this host from all others, and one pid namespace from another.
+fn identity() -> String {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let pids = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    format!("{} {}", boot.trim(), pids.display())
+}
+
+/// The address by which others know this host: that of the name by which the launcher calls it, else of its
+/// own name. Empty if they have none by which it can be reached.
+fn address() -> String {
+    let named = ["PMI_HOSTNAME", "PMIX_HOSTNAME", "SLURMD_NODENAME"];
+    let names = named.iter().filter_map(|name| settings::foreign::variable(name)?.into_string().ok());
+    let addresses = names.chain([sys::host::name()]).flat_map(|name| {
+        let found = (name.as_str(), 0).to_socket_addrs();
+        found.into_iter().flatten().map(|address| address.ip()).collect::<Vec<IpAddr>>()
+    });
+    addresses
+        .filter(|address| !address.is_loopback())
+        .map(|address| address.to_string())
+        .next()
+        .unwrap_or_default()
+}
+
+fn secret() -> Result<u64> {
+    sys::host::secret()
+        .map_err(|error| Error::new(Class::Other, format!("cannot make the job's secret: {error}")))
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
+    let run = || {
+        sys::signal::block_all();
+        run();
+    };
+    match std::thread::Builder::new().name(name.into()).spawn(run) {
+        Ok(_) => Ok(()),
+        Err(error) => fail!(Class::Other, "cannot start a thread: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_rank_of_a_host_leads_it() {
+        let nodes = [0, 1, 0, 2, 1];
+        assert_eq!([0, 1, 2].map(|node| leader(&nodes, node)), [0, 1, 3]);
+        assert_eq!(ranks_of(&nodes, 1).collect::<Vec<_>>(), [1, 4]);
+    }
+
+    #[test]
+    fn no_address_is_a_loopback() {
+        assert!(address().parse::<IpAddr>().map_or(true, |address| !address.is_loopback()));
+        assert!(identity().contains("pid:"));
+    }
+}

@@ -1,0 +1,127 @@
+//! What a rank asks of a launcher that is not `mpirun` (Hydra, Slurm, PRRTE, Flux): its rank, the number of
+//! ranks, who shares its host, and a store of keys and values with a fence, through which ranks find each
+//! other.
+//!
+//! Two interfaces do that. PMI-1 is a protocol of lines over an inherited socket (`PMI_FD`), written here,
+//! because it is small and no library of it is there everywhere. Hydra, Flux and `srun --mpi=pmi2` all
+//! speak it, so PMI-2 is not needed. PMIx is libpmix, loaded at run time.
+//!
+//! Invariants: what a launcher says is checked before it is used; a value has any length and any bytes,
+//! whatever the interface can carry.
+//!
+//! Read next: `pmi1.rs`, `mapping.rs`.
+
+#![forbid(unsafe_code)]
+
+mod mapping;
+mod pmi1;
+mod wire;
+
+use error::Result;
+use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
+
+use pmi1::Connection;
+
+/// Whether the environment names a launcher to connect to.
+pub fn is_offered() -> bool {
+    Connection::is_offered()
+}
+
+/// This process's connection to the launcher that started it.
+#[derive(Debug)]
+pub struct Client {
+    means: Connection,
+}
+
+impl Client {
+    /// Registers with the launcher, if the environment names one. Once per process. Errors (MPI_ERR_OTHER):
+    /// it is not to be spoken to, or says nonsense.
+    pub fn connect() -> Result<Option<Client>> {
+        Ok(Connection::open()?.map(|means| Client { means }))
+    }
+
+    /// This process's rank.
+    pub fn rank(&self) -> u32 {
+        self.means.rank()
+    }
+
+    /// The ranks of the job: at least 1.
+    pub fn size(&self) -> u32 {
+        self.means.size()
+    }
+
+    /// The number of this process's program among those started together (MPI_APPNUM).
+    pub fn application(&self) -> Result<u32> {
+        self.means.application()
+    }
+
+    /// The number of each rank's host, from 0 on in the order of the first ranks. `own` tells this host
+    /// from all others; it is used where the launcher does not say who shares one. All ranks must call.
+    pub fn nodes(&self, own: &str) -> Result<Vec<u32>> {
+        let told = match self.means.mapping()? {
+            Some(nodes) => nodes,
+            None => {
+                self.put("host", own.as_bytes())?;
+                self.fence()?;
+                (0..self.size())
+                    .map(|rank| self.get(rank, "host"))
+                    .collect::<Result<Vec<_>>>()
+                    .map(renumber)?
+            }
+        };
+        Ok(renumber(told))
+    }
+
+    /// Stores a value under a key of this rank. The others see it after the next fence.
+    pub fn put(&self, key: &str, value: &[u8]) -> Result<()> {
+        self.means.put(key, value)
+    }
+
+    /// Waits until all ranks have called it.
+    pub fn fence(&self) -> Result<()> {
+        self.means.fence()
+    }
+
+    /// What `rank` has put under a key before the last fence. Errors (MPI_ERR_OTHER): nothing.
+    pub fn get(&self, rank: u32, key: &str) -> Result<Vec<u8>> {
+        self.means.get(rank, key)
+    }
+
+    /// Has the launcher end the whole job with an exit code. Waits for nothing, and may be called during a
+    /// fence.
+    pub fn abort(&self, code: i32) {
+        self.means.abort(code);
+    }
+
+    /// Says that this process may end from now on. Waits for the others' fences under way in this process.
+    pub fn finalize(&self) {
+        self.means.finalize();
+    }
+
+    /// A descriptor that hangs up when the launcher has ended.
+    pub fn lifeline(&self) -> BorrowedFd<'_> {
+        self.means.lifeline()
+    }
+}
+
+/// Numbers equal things alike, from 0 on in the order in which they come.
+fn renumber<T: std::hash::Hash + Eq>(things: Vec<T>) -> Vec<u32> {
+    let mut numbers = HashMap::new();
+    let mut number = |thing| {
+        let next = numbers.len() as u32;
+        *numbers.entry(thing).or_insert(next)
+    };
+    things.into_iter().map(&mut number).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_numbered_in_the_order_of_their_first_ranks() {
+        assert_eq!(renumber(vec!["b", "a", "b", "c", "a"]), [0, 1, 0, 2, 1]);
+        assert_eq!(renumber(vec![7, 3, 3]), [0, 1, 1]);
+    }
+}

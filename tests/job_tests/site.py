@@ -1,0 +1,87 @@
+"""Jobs that the launchers of other MPIs start: Hydra of the wheel mpich (PMI-1)."""
+import os, signal, sys
+
+import wheel
+from job_tests.running import HERE, children, compile_c, expect, finish, run, start, test, wait_for
+
+# Two hosts whose proxies Hydra starts here.
+TWO = ["-launcher", "fork", "-hosts", "a,b"]
+
+
+def hydra(*words):
+    """Hydra's command."""
+    return [wheel.unpacked("mpich") / "bin/mpiexec", *words]
+
+
+@test
+def hydra_starts_ranks_of_one_host_and_of_two():
+    hello = compile_c(HERE / "faults/hello.c")
+    for hosts in [[], TWO]:
+        code, output = run(*hydra(*hosts, "-n", 4, hello))
+        expect((code, sorted(output.split("\n"))[1:]) == (0, [f"rank {r} of 4" for r in range(4)]), f"{hosts}: {code}\n{output}")
+    code, output = run(*hydra("-n", 1, hello, ":", "-n", 2, "sh", "-c", f"{hello}; true"))
+    expect(code == 0 and output.count(" of 3") == 3, f"{code}\n{output}")
+    expect(run(*hydra("-n", 1, hello)) == (0, "rank 0 of 1\n"), "one rank")
+
+
+@test
+def whole_programs_under_hydra():
+    for name, hosts in [("p2p_pairs", []), ("coll_regular", TWO), ("neighbors", TWO), ("sessions", TWO), ("rma_moves", [])]:
+        code, output = run(*hydra(*hosts, "-n", 3, compile_c(HERE / f"programs/{name}.c")))
+        expect(code == 0, f"{name} {hosts}: {code}\n{output}")
+
+
+@test
+def a_job_under_hydra_ends_with_its_first_failure():
+    ends = compile_c(HERE / "faults/ends.c")
+    for hosts in [[], TWO]:
+        code, output = run(*hydra(*hosts, "-n", 4, ends, "abort"))
+        # On a busy machine Hydra may end the job before it has read what rank 1 says.
+        expect(code == 42 and output.count("rank 1 (pid") <= 1, f"{code}\n{output}")
+        job = start(*hydra(*hosts, "-n", 4, ends))
+        ranks = wait_for("four ranks", lambda: len(found := children(job.pid, "ends")) == 4 and found)
+        os.kill(ranks[2], signal.SIGKILL)
+        code, output = finish(job)
+        expect(code != 0, output)
+        wait_for("end of all ranks", lambda: not any(os.path.exists(f"/proc/{pid}") for pid in ranks))
+
+
+@test
+def ranks_end_with_their_launcher():
+    ends = compile_c(HERE / "faults/ends.c")
+    job = start(*hydra("-n", 2, ends))
+    ranks = wait_for("two ranks", lambda: len(found := children(job.pid, "ends")) == 2 and found)
+    # Once their library watches; before, they end with the first request to the launcher.
+    wait_for("watching threads", lambda: all(len(os.listdir(f"/proc/{pid}/task")) > 1 for pid in ranks))
+    for proxy in children(job.pid, "hydra_pmi_proxy"):
+        os.kill(proxy, signal.SIGKILL)
+    code, output = finish(job)
+    expect(code != 0, output)
+    wait_for("end of all ranks", lambda: not any(os.path.exists(f"/proc/{pid}") for pid in ranks))
+
+
+@test
+def what_a_rank_starts_is_a_job_of_its_own():
+    program = HERE / "faults/hello.c"
+    hello = compile_c(program)
+    parent = f"""
+import ctypes, subprocess
+mpi = ctypes.CDLL("{hello.parents[2] / 'build/lib/libmpi_abi.so.1'}")
+mpi.MPI_Init(None, None)
+print(subprocess.run(["{hello}"], capture_output=True, text=True).stdout, end="", flush=True)
+mpi.MPI_Finalize()
+"""
+    code, output = run(*hydra("-n", 2, sys.executable, "-c", parent))
+    expect((code, output) == (0, "rank 0 of 1\n" * 2), f"{code}\n{output}")
+
+
+@test
+def tasks_without_pmi_are_told_what_to_do():
+    hello = compile_c(HERE / "faults/hello.c")
+    # As a Python that closes descriptors between the launcher and the program.
+    closes = f"import subprocess; exit(subprocess.run(['{hello}']).returncode)"
+    code, output = run(*hydra("-n", 2, sys.executable, "-c", closes))
+    expect(code != 0 and "PMI_FD" in output and "close_fds=False" in output and "of 1" not in output, f"{code}\n{output}")
+    task = {"SLURM_NTASKS": "2", "SLURM_PROCID": "1", "SLURM_STEP_ID": "0"}
+    code, output = run(hello, env=task)
+    expect(code != 0 and "srun --mpi=pmi2" in output and "of 1" not in output, f"{code}\n{output}")
