@@ -33,8 +33,10 @@ pub enum Spans {
     Nodes,
     /// Those whose nodes have consecutive ranks, too.
     NodesInOrder,
-    /// Those of at least so many nodes, each with several ranks.
-    FullNodes(u32),
+    /// `Nodes` of at most so many.
+    FewNodes(u32),
+    /// Those of so many nodes, least and most, each with several ranks.
+    FullNodes(u32, u32),
 }
 
 const fn rule(algorithm: Algorithm, bytes_max: u64, ranks_min: u32) -> Rule {
@@ -53,7 +55,7 @@ pub const RULES: &[Rule] = &[
     over(Nodes, BarrierNodes, ANY),
     rule(BarrierDissemination, ANY, 1),
     over(Nodes, BcastNodes, 64 << 10),
-    over(FullNodes(4), BcastNodesSplit, ANY),
+    over(FullNodes(4, 64), BcastNodesSplit, ANY),
     over(Nodes, BcastNodes, ANY),
     rule(BcastScatterRing, 64 << 10, 64),
     rule(BcastBinomial, 512 << 10, 1),
@@ -75,7 +77,7 @@ pub const RULES: &[Rule] = &[
     over(NodesInOrder, AllgathervNodes, 1 << 10),
     over(Nodes, AllgathervNodesSplit, ANY),
     rule(AllgathervLinear, ANY, 1),
-    over(Nodes, AlltoallNodes, 2 << 10),
+    over(FewNodes(32), AlltoallNodes, 2 << 10),
     rule(AlltoallBruck, 256, 8),
     rule(AlltoallLinear, 32 << 10, 1),
     rule(AlltoallPairwise, ANY, 9),
@@ -115,7 +117,10 @@ impl Spans {
             (_, None) => false,
             (Nodes, _) => true,
             (NodesInOrder, Some(nodes)) => nodes.is_in_order(),
-            (FullNodes(least), Some(nodes)) => nodes.nodes() >= least && nodes.members_min() > 1,
+            (FewNodes(most), Some(nodes)) => nodes.nodes() <= most,
+            (FullNodes(least, most), Some(nodes)) => {
+                (least..=most).contains(&nodes.nodes()) && nodes.members_min() > 1
+            }
         }
     }
 }
