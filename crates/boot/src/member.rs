@@ -259,7 +259,6 @@ impl Membership {
     /// exits. `mpirun` prints the line and ends the other ranks; without it, this prints the line, and has
     /// the launcher end them.
     pub fn abort(&self, code: i32) -> ! {
-        self.segment.abort(self.rank, code);
         let pid = sys::process::id();
         if self.alone {
             eprintln!("outboard: process {pid} called MPI_Abort with code {code}");
@@ -268,16 +267,18 @@ impl Membership {
             eprintln!(
                 "outboard: {name} (pid {pid} on {host}) called MPI_Abort with code {code}; ending the job"
             );
+            // Before others here hear of it: the launcher takes the code of who ends first.
             site.abort(code);
         }
+        self.segment.abort(self.rank, code);
         self.tell_alone();
         exit(code)
     }
 
     /// Ends the whole job because of an error, which the caller has printed.
     pub fn fail(&self, code: i32) -> ! {
-        self.segment.fail(self.rank, code);
         self.site.into_iter().for_each(|site| site.abort(code));
+        self.segment.fail(self.rank, code);
         self.tell_alone();
         exit(code)
     }
