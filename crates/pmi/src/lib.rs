@@ -9,57 +9,74 @@
 //! Invariants: what a launcher says is checked before it is used; a value has any length and any bytes,
 //! whatever the interface can carry.
 //!
-//! Read next: `pmi1.rs`, `mapping.rs`.
-
-#![forbid(unsafe_code)]
+//! Read next: `pmi1.rs`, `mapping.rs`, `pmix.rs`.
 
 mod mapping;
 mod pmi1;
+mod pmix;
 mod wire;
 
 use error::Result;
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 
-use pmi1::Connection;
+/// Calls a function of whichever interface it is.
+macro_rules! ask {
+    ($client:ident.$name:ident($($argument:expr),*)) => {
+        match &$client.means {
+            Means::Pmi1(connection) => connection.$name($($argument),*),
+            Means::Pmix(connection) => connection.$name($($argument),*),
+        }
+    };
+}
 
 /// Whether the environment names a launcher to connect to.
 pub fn is_offered() -> bool {
-    Connection::is_offered()
+    pmi1::Connection::is_offered() || pmix::Connection::is_offered()
 }
 
 /// This process's connection to the launcher that started it.
 #[derive(Debug)]
 pub struct Client {
-    means: Connection,
+    means: Means,
+}
+
+#[derive(Debug)]
+enum Means {
+    Pmi1(pmi1::Connection),
+    Pmix(Box<pmix::Connection>),
 }
 
 impl Client {
     /// Registers with the launcher, if the environment names one. Once per process. Errors (MPI_ERR_OTHER):
     /// it is not to be spoken to, or says nonsense.
     pub fn connect() -> Result<Option<Client>> {
-        Ok(Connection::open()?.map(|means| Client { means }))
+        let means = match pmi1::Connection::open()? {
+            Some(connection) => Some(Means::Pmi1(connection)),
+            None => pmix::Connection::open()?.map(Box::new).map(Means::Pmix),
+        };
+        Ok(means.map(|means| Client { means }))
     }
 
     /// This process's rank.
     pub fn rank(&self) -> u32 {
-        self.means.rank()
+        ask!(self.rank())
     }
 
     /// The ranks of the job: at least 1.
     pub fn size(&self) -> u32 {
-        self.means.size()
+        ask!(self.size())
     }
 
     /// The number of this process's program among those started together (MPI_APPNUM).
     pub fn application(&self) -> Result<u32> {
-        self.means.application()
+        ask!(self.application())
     }
 
     /// The number of each rank's host, from 0 on in the order of the first ranks. `own` tells this host
     /// from all others; it is used where the launcher does not say who shares one. All ranks must call.
     pub fn nodes(&self, own: &str) -> Result<Vec<u32>> {
-        let told = match self.means.mapping()? {
+        let told = match ask!(self.mapping())? {
             Some(nodes) => nodes,
             None => {
                 self.put("host", own.as_bytes())?;
@@ -75,33 +92,33 @@ impl Client {
 
     /// Stores a value under a key of this rank. The others see it after the next fence.
     pub fn put(&self, key: &str, value: &[u8]) -> Result<()> {
-        self.means.put(key, value)
+        ask!(self.put(key, value))
     }
 
     /// Waits until all ranks have called it.
     pub fn fence(&self) -> Result<()> {
-        self.means.fence()
+        ask!(self.fence())
     }
 
     /// What `rank` has put under a key before the last fence. Errors (MPI_ERR_OTHER): nothing.
     pub fn get(&self, rank: u32, key: &str) -> Result<Vec<u8>> {
-        self.means.get(rank, key)
+        ask!(self.get(rank, key))
     }
 
     /// Has the launcher end the whole job with an exit code. Waits for nothing, and may be called during a
     /// fence.
     pub fn abort(&self, code: i32) {
-        self.means.abort(code);
+        ask!(self.abort(code));
     }
 
     /// Says that this process may end from now on. Waits for the others' fences under way in this process.
     pub fn finalize(&self) {
-        self.means.finalize();
+        ask!(self.finalize());
     }
 
     /// A descriptor that hangs up when the launcher has ended.
     pub fn lifeline(&self) -> BorrowedFd<'_> {
-        self.means.lifeline()
+        ask!(self.lifeline())
     }
 }
 

@@ -16,6 +16,20 @@ pub fn parent() -> u32 {
     rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get() as u32)
 }
 
+/// The parent of this process, its parent, and so on.
+pub fn ancestors() -> impl Iterator<Item = u32> {
+    let above = |pid: &u32| parent_of(*pid).filter(|parent| *parent > 1);
+    // Process trees are shallow; the bound is for a /proc that lies.
+    std::iter::successors(Some(parent()), above).take(1000)
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is the program's name in parentheses, which may hold anything.
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(1)?.parse().ok()
+}
+
 /// A process held by descriptor: unlike a pid, it can never come to mean another one.
 #[derive(Debug)]
 pub struct Process {
@@ -165,6 +179,8 @@ mod tests {
         assert!(Process::open(0).is_err());
         assert!(Process::open(u32::MAX).is_err());
         assert_ne!(parent(), 0);
+        assert_eq!((parent_of(id()), parent_of(0)), (Some(parent()), None));
+        assert_eq!(ancestors().next(), Some(parent()));
         allow_access_by(parent()).unwrap();
     }
 }
