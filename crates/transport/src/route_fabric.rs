@@ -92,8 +92,6 @@ struct Net {
     arrivals: Vec<u32>,
     /// Peers that must be told what was consumed, since nothing else goes to them.
     untold: Vec<u32>,
-    /// Packets that are no peer's.
-    refused: u64,
     /// Reused: packets that `pump` gives back at once.
     done: Vec<Packet>,
     /// Pulls that have ended, by token, and whether their bytes are there.
@@ -178,7 +176,6 @@ impl Port {
             peers: HashMap::new(),
             arrivals: Vec::new(),
             untold: Vec::new(),
-            refused: 0,
             done: Vec::new(),
             pulled: Vec::new(),
         };
@@ -189,11 +186,6 @@ impl Port {
     pub fn link(&self, peer: u32) -> Link {
         lock(&self.net).peers.entry(peer).or_default();
         Link { net: self.net.clone(), peer }
-    }
-
-    /// Packets so far that carried no secret of the job, or made no sense.
-    pub fn refused(&self) -> u64 {
-        lock(&self.net).refused
     }
 
     /// Moves the network on. Whether `arrivals` would tell of a peer, or `pulled` of a pull.
@@ -403,13 +395,12 @@ impl Net {
 
     /// Drives the endpoint, and files what has arrived.
     fn pump(&mut self) {
-        let Net { endpoint, rank, segment, secret, peers, arrivals, refused, done, pulled, .. } = self;
+        let Net { endpoint, rank, segment, secret, peers, arrivals, done, pulled, .. } = self;
         let polled = endpoint.poll(|event| match event {
             Event::Packet(packet) => {
                 let Some(found) = read(packet.bytes(), *secret)
                     .filter(|it| it.source < segment.shape().ranks && it.source != *rank)
                 else {
-                    *refused += 1;
                     telemetry::count(telemetry::Counter::NetRefused, 1);
                     done.push(packet);
                     return;
@@ -498,4 +489,63 @@ fn payload(packet: &Packet) -> Span {
 
 fn lock(net: &Mutex<Net>) -> MutexGuard<'_, Net> {
     net.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shm::Shape;
+    use std::time::{Duration, Instant};
+    use telemetry::{Counter, value};
+
+    /// Goal: packets without the job's secret, of another version, of a rank that is not there, or too short,
+    /// are counted and change nothing. Method: an endpoint of no rank sends each to a rank's port, and at
+    /// last a good one.
+    #[test]
+    fn a_strangers_packets_are_counted_and_change_nothing() {
+        const SECRET: u64 = 0x5ec;
+        let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 1 }).unwrap();
+        segment.set_nodes(0, 2, &[0, 1], SECRET);
+        segment.job().address.set("127.0.0.1");
+        let mut port = Port::open(&segment, segment.require(0).unwrap(), None, Some("tcp")).unwrap();
+        let library = Library::load(None).unwrap();
+        let provider =
+            fabric::choose(&library, Some("tcp"), "127.0.0.1".parse().ok()).unwrap().swap_remove(0);
+        // SAFETY: one thread uses it.
+        let mut stranger = unsafe { Endpoint::open(provider, fabric::Config::default()) }.unwrap();
+        let to = stranger.insert(&segment.endpoint(0).unwrap()).unwrap();
+        let header = Header { kind: 1, tag: 3, context: 4 };
+        let spoilt: [(&str, u32, u64, usize, usize); 6] = [
+            ("another secret", 1, SECRET + 1, 0, WIRE_BYTES + 8),
+            ("a rank that is not there", 2, SECRET, 0, WIRE_BYTES + 8),
+            ("the port's own rank", 0, SECRET, 0, WIRE_BYTES + 8),
+            ("another version", 1, SECRET, 1, WIRE_BYTES + 8),
+            ("too short", 1, SECRET, 0, WIRE_BYTES - 1),
+            ("nothing wrong", 1, SECRET, 0, WIRE_BYTES + 8),
+        ];
+        let begin = Instant::now();
+        for (i, (what, source, secret, mask, bytes)) in spoilt.into_iter().enumerate() {
+            let before = value(Counter::NetRefused);
+            let (mut is_sent, mut writers) = (false, Vec::new());
+            let is_good = i == spoilt.len() - 1;
+            while (value(Counter::NetRefused) == before) != is_good || is_good && writers.is_empty() {
+                assert!(begin.elapsed() < Duration::from_secs(60), "{what}: nothing came");
+                stranger.poll(|_| ()).unwrap();
+                is_sent = is_sent
+                    || stranger
+                        .send(to, bytes, |to| {
+                            let whole = sys::Block::new(WIRE_BYTES + 8);
+                            write(whole.span().slice(0, WIRE_BYTES), source, &header, secret, 0);
+                            let mut copy = whole.to_vec();
+                            copy[0] ^= mask as u8;
+                            to.write(&copy[..bytes]);
+                        })
+                        .unwrap()
+                        == fabric::Sent::Done;
+                port.arrivals(|peer| writers.push(peer));
+            }
+            assert_eq!(writers, if is_good { vec![1] } else { vec![] }, "{what}");
+        }
+        assert_eq!(value(Counter::NetRefused), spoilt.len() as u64 - 1);
+    }
 }
