@@ -141,7 +141,7 @@ impl Guard {
         let position = match wanted.at {
             At::Offset(offset) => offset,
             At::Pointer => file.advance(etypes),
-            At::Shared => file.advance_shared(etypes),
+            At::Shared => self.advance_shared(wanted.fh, etypes)?,
             At::Ordered => 0,
         };
         Ok((position, etypes))
@@ -211,8 +211,7 @@ impl Guard {
         let mut members = self.job().files.get_mut(fh)?.members()?;
         let amounts = self.all_say(&mut members, &[etypes as u64])?;
         let total: u64 = amounts.iter().map(|amount| amount[0]).sum();
-        let file = self.job().files.get(fh)?;
-        let base = if members.rank == 0 { file.advance_shared(total as i64) as u64 } else { 0 };
+        let base = if members.rank == 0 { self.advance_shared(fh, total as i64)? as u64 } else { 0 };
         let base = self.all_say(&mut members, &[base])?[0][0];
         let before: u64 = amounts[..members.rank as usize].iter().map(|amount| amount[0]).sum();
         Ok((base + before) as i64)
@@ -227,7 +226,7 @@ impl Process {
             fail!(Class::NoMem, "no room for a shared file pointer in this rank's arena");
         };
         let pointer = io::SharedPointer::new(job.coll.memory().arena().clone(), offset)?;
-        pointer.word().store(etypes, std::sync::atomic::Ordering::Release);
+        pointer.set(etypes);
         Ok(pointer)
     }
 }

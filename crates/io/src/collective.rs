@@ -20,13 +20,13 @@ use datatype::Buffer;
 use error::{Class, Error, Result};
 use schedule::algorithm::Collective as Pattern;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use sys::{Block, Span};
 
 /// The position of an access by the shared file pointer in rank order.
 #[derive(Debug)]
 pub struct Ordered {
-    pub pointer: SharedPointer,
+    /// Rank 0 has it.
+    pub pointer: Option<SharedPointer>,
     pub etypes: u64,
     /// The view, which turns etypes into packed bytes.
     pub view: Arc<View>,
@@ -296,7 +296,8 @@ impl Collective {
     fn claim_position(&self) -> u64 {
         let total = self.said(1).iter().fold(0u64, |sum, words| sum.saturating_add(words[0]));
         let ordered = self.ordered.as_ref().expect("an ordered access");
-        if self.members.rank == 0 { ordered.pointer.word().fetch_add(total, Ordering::AcqRel) } else { 0 }
+        let pointer = ordered.pointer.as_ref().filter(|_| self.members.rank == 0);
+        pointer.map_or(0, |pointer| pointer.advance(total))
     }
 
     fn take_position(&mut self) -> Result<()> {
@@ -357,13 +358,12 @@ impl Collective {
         if self.switch() == Switch::Automatic && (!interleaved || sparse || few) {
             return false;
         }
-        let size = self.size() as u64;
-        let many = u64::from(hints.aggregators(size as u32));
+        let many = hints.aggregators.len().max(1) as u64;
         let unit = hints.striping_bytes;
         let base = if start < end { start - start % unit } else { 0 };
         let share = end.saturating_sub(base).div_ceil(many).div_ceil(unit).saturating_mul(unit);
         self.plan = TwoPhasePlan {
-            aggregators: (0..many).map(|at| (at * size / many) as u32).collect(),
+            aggregators: hints.aggregators.clone(),
             base,
             share,
             end: end.max(base),

@@ -15,7 +15,6 @@ use objects::{Comm, Handle};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 #[derive(Debug)]
 pub struct File {
@@ -29,7 +28,10 @@ pub struct File {
     pub known: KnownViews,
     /// The individual file pointer, in etypes.
     pub position: i64,
-    pub shared: SharedPointer,
+    /// The shared file pointer; none where rank 0 is on another host.
+    pub shared: Option<SharedPointer>,
+    /// Of a file of several hosts: the window through which hosts without rank 0 reach the shared pointer.
+    pub counter: Option<Handle>,
     /// MPI_File_set_atomicity.
     pub atomic: bool,
     /// A split collective access that has begun and not ended.
@@ -203,15 +205,6 @@ impl File {
         let now = self.position;
         self.position = now.saturating_add(etypes);
         now
-    }
-
-    /// Advances the shared pointer; returns its old value.
-    pub fn advance_shared(&self, etypes: i64) -> i64 {
-        self.shared.word().fetch_add(etypes as u64, Ordering::AcqRel) as i64
-    }
-
-    pub fn position_shared(&self) -> i64 {
-        self.shared.word().load(Ordering::Acquire) as i64
     }
 }
 

@@ -1,6 +1,7 @@
 //! Hints, by ROMIO's names (MPI 5.0, section 14.2.8). An invalid value is ignored.
 
 use objects::Info;
+use std::collections::HashMap;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch {
@@ -11,8 +12,13 @@ pub enum Switch {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hints {
-    /// The number of aggregators of collective accesses; 0: one per core.
+    /// The number of aggregators of collective accesses; 0: one per core, or, on several hosts, as many as
+    /// `per_host` allows.
     pub cb_nodes: u32,
+    /// The most aggregators on one of several hosts: `*:N` in cb_config_list.
+    pub per_host: u32,
+    /// The aggregators, once the ranks have agreed.
+    pub aggregators: Vec<u32>,
     /// Bytes that an aggregator moves in a round.
     pub cb_buffer_bytes: u64,
     /// Whether collective reads are exchanged.
@@ -31,15 +37,14 @@ pub struct Hints {
     pub striping_bytes: u64,
     /// Permissions of a new file.
     pub permissions: u32,
-    /// Hints that are kept and not used: cb_config_list, striping_factor, access_style, ...
+    /// Hints that are kept as they were given: cb_config_list, striping_factor, access_style, ...
     pub kept: Vec<(String, String)>,
 }
 
 /// The names of hints that are kept and not used.
-const KEPT: [&str; 10] = [
+const KEPT: [&str; 9] = [
     "access_style",
     "cb_block_size",
-    "cb_config_list",
     "collective_buffering",
     "filename",
     "io_node_list",
@@ -53,6 +58,8 @@ impl Default for Hints {
     fn default() -> Hints {
         Hints {
             cb_nodes: 0,
+            per_host: 1,
+            aggregators: Vec::new(),
             cb_buffer_bytes: 16 << 20,
             cb_read: Switch::Automatic,
             cb_write: Switch::Automatic,
@@ -85,6 +92,14 @@ impl Hints {
         };
         match key {
             "cb_nodes" => self.cb_nodes = number().map_or(self.cb_nodes, |n| n.min(1 << 20) as u32),
+            "cb_config_list" => {
+                if let Some(rest) = value.strip_prefix('*') {
+                    let many = rest.strip_prefix(':').unwrap_or("1");
+                    let number = if many == "*" { Some(u32::MAX) } else { many.parse().ok() };
+                    self.per_host = number.filter(|number| *number > 0).unwrap_or(self.per_host);
+                }
+                self.keep(key, value);
+            }
             "cb_buffer_size" => self.cb_buffer_bytes = number().unwrap_or(self.cb_buffer_bytes),
             "romio_cb_read" => self.cb_read = switch(self.cb_read),
             "romio_cb_write" => self.cb_write = switch(self.cb_write),
@@ -97,16 +112,20 @@ impl Hints {
                 let octal = u32::from_str_radix(value.trim_start_matches("0o"), 8);
                 self.permissions = octal.ok().filter(|bits| *bits <= 0o7777).unwrap_or(self.permissions);
             }
-            key if KEPT.contains(&key) => match self.kept.iter_mut().find(|(known, _)| known == key) {
-                Some((_, old)) => *old = value.to_owned(),
-                None => self.kept.push((key.to_owned(), value.to_owned())),
-            },
+            key if KEPT.contains(&key) => self.keep(key, value),
             _ => {}
         }
     }
 
-    /// All hints in use, for a comm of `size` ranks (MPI_File_get_info).
-    pub fn to_info(&self, size: u32) -> Info {
+    fn keep(&mut self, key: &str, value: &str) {
+        match self.kept.iter_mut().find(|(known, _)| known == key) {
+            Some((_, old)) => *old = value.to_owned(),
+            None => self.kept.push((key.to_owned(), value.to_owned())),
+        }
+    }
+
+    /// All hints in use (MPI_File_get_info).
+    pub fn to_info(&self) -> Info {
         let word = |switch: Switch| match switch {
             Switch::Automatic => "automatic".to_owned(),
             Switch::Enable => "enable".to_owned(),
@@ -116,7 +135,7 @@ impl Hints {
             ("cb_buffer_size", self.cb_buffer_bytes.to_string()),
             ("romio_cb_read", word(self.cb_read)),
             ("romio_cb_write", word(self.cb_write)),
-            ("cb_nodes", self.aggregators(size).to_string()),
+            ("cb_nodes", self.aggregators.len().to_string()),
             ("ind_rd_buffer_size", self.read_buffer_bytes.to_string()),
             ("ind_wr_buffer_size", self.write_buffer_bytes.to_string()),
             ("romio_ds_read", word(self.ds_read)),
@@ -132,27 +151,49 @@ impl Hints {
         info
     }
 
-    /// The number of aggregators among `size` ranks.
-    pub fn aggregators(&self, size: u32) -> u32 {
-        let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-        (if self.cb_nodes == 0 { cores() } else { self.cb_nodes }).clamp(1, size.max(1))
+    /// The aggregators among ranks on these hosts. On one host they are spread; of several hosts each gives
+    /// its first ranks, so that each host's way to the file is used.
+    fn choose(&self, hosts: &[u32]) -> Vec<u32> {
+        let size = hosts.len().max(1);
+        if hosts.iter().all(|host| *host == hosts[0]) {
+            let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get());
+            let many = if self.cb_nodes == 0 { cores() } else { self.cb_nodes as usize }.clamp(1, size);
+            return (0..many).map(|at| (at * size / many) as u32).collect();
+        }
+        let mut seen = HashMap::new();
+        // By turns: the first rank of each host, then the second of each, ...
+        let mut turns: Vec<(u32, u32)> = Vec::new();
+        for (rank, host) in (0..).zip(hosts) {
+            let turn = seen.entry(host).or_insert(0u32);
+            if *turn < self.per_host {
+                turns.push((*turn, rank));
+            }
+            *turn += 1;
+        }
+        turns.sort_unstable();
+        turns.truncate(if self.cb_nodes == 0 { turns.len() } else { self.cb_nodes as usize });
+        let mut ranks: Vec<u32> = turns.into_iter().map(|(_, rank)| rank).collect();
+        ranks.sort_unstable();
+        ranks
     }
 
-    /// What must be equal on all ranks, so that they plan collective accesses alike.
-    pub fn shared_words(&self, size: u32) -> [u64; 4] {
+    /// What must be equal on all ranks, so that they plan collective accesses alike. `hosts`: of each rank.
+    pub fn shared_words(&self, hosts: &[u32]) -> [u64; 4] {
         let switches = self.cb_read as u64 | (self.cb_write as u64) << 8 | (self.ds_write as u64) << 16;
-        [self.aggregators(size).into(), self.cb_buffer_bytes, switches, self.striping_bytes]
+        let nodes = self.choose(hosts).len() as u64 | u64::from(self.per_host) << 32;
+        [nodes, self.cb_buffer_bytes, switches, self.striping_bytes]
     }
 
     /// Takes over rank 0's `shared` words.
-    pub fn adopt(&mut self, words: [u64; 4]) {
+    pub fn adopt(&mut self, words: [u64; 4], hosts: &[u32]) {
         let switch = |byte: u64| match byte & 0xff {
             1 => Switch::Enable,
             2 => Switch::Disable,
             _ => Switch::Automatic,
         };
         let [nodes, buffer_bytes, switches, striping_bytes] = words;
-        self.cb_nodes = nodes as u32;
+        (self.cb_nodes, self.per_host) = (nodes as u32, (nodes >> 32) as u32);
+        self.aggregators = self.choose(hosts);
         self.cb_buffer_bytes = buffer_bytes.max(1);
         self.striping_bytes = striping_bytes.max(1);
         (self.cb_read, self.cb_write) = (switch(switches), switch(switches >> 8));
@@ -180,17 +221,39 @@ mod tests {
         let mut hints = Hints::default();
         hints.take(&info);
         assert_eq!((hints.cb_nodes, hints.cb_buffer_bytes, hints.ds_write), (3, 16 << 20, Switch::Enable));
-        assert_eq!((hints.aggregators(2), hints.aggregators(8)), (2, 3));
-        let told = hints.to_info(2);
+        assert_eq!((hints.choose(&[0; 2]).len(), hints.choose(&[0; 8]).len()), (2, 3));
+        hints.adopt(hints.shared_words(&[0; 2]), &[0; 2]);
+        let told = hints.to_info();
         assert_eq!(told.get("cb_nodes"), Some("2"));
         assert_eq!(told.get("cb_config_list"), Some("*:2"));
         assert_eq!(told.get("file_perm"), Some("600"));
         assert_eq!(told.get("my_own"), None);
         let mut again = Hints::default();
         again.take(&told);
-        assert_eq!(again.to_info(2), told);
+        again.adopt(again.shared_words(&[0; 2]), &[0; 2]);
+        assert_eq!(again.to_info(), told);
         let mut other = Hints::default();
-        other.adopt(hints.shared_words(4));
-        assert_eq!((other.cb_nodes, other.ds_write, other.cb_read), (3, Switch::Enable, Switch::Automatic));
+        other.adopt(hints.shared_words(&[0; 4]), &[0; 4]);
+        assert_eq!((other.cb_nodes, other.ds_write, other.cb_read), (2, Switch::Enable, Switch::Automatic));
+    }
+
+    #[test]
+    fn each_of_several_hosts_has_aggregators() {
+        let hosts = [0, 0, 0, 1, 1, 2, 0, 2];
+        let chosen = |list: &str, nodes: &str| {
+            let mut info = Info::default();
+            for (key, value) in [("cb_config_list", list), ("cb_nodes", nodes)] {
+                info.set(key, value).unwrap();
+            }
+            let mut hints = Hints::default();
+            hints.take(&info);
+            hints.adopt(hints.shared_words(&hosts), &hosts);
+            hints.aggregators
+        };
+        assert_eq!(chosen("", ""), [0, 3, 5]);
+        assert_eq!(chosen("*:2", ""), [0, 1, 3, 4, 5, 7]);
+        assert_eq!(chosen("*:2", "4"), [0, 1, 3, 5]);
+        assert_eq!(chosen("*:*", ""), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(chosen("*", "2"), [0, 3]);
     }
 }

@@ -5,7 +5,8 @@
 //! few threads (`pool.rs`), so that a rank can compute or communicate meanwhile.
 //!
 //! Invariants: nothing here waits for a peer. Bytes are written at their offsets and nowhere else, so a crash
-//! leaves what POSIX allows. The shared file pointer is a word in the job's shared memory.
+//! leaves what POSIX allows. The shared file pointer is a word in the arena of the file's rank 0; other hosts
+//! reach it through a window, in abi.
 //!
 //! Read next: `view.rs`, `access.rs`, `collective.rs`, `file.rs`.
 #![forbid(unsafe_code)]

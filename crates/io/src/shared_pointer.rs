@@ -1,7 +1,7 @@
 //! The shared file pointer (MPI 5.0, section 14.4.4): a word in the arena of the file's rank 0.
 
 use error::{Class, Result, fail};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use transport::shm::Arena;
 
 /// A word in the shared memory of the job that counts etypes.
@@ -24,11 +24,25 @@ impl SharedPointer {
         Ok(SharedPointer { arena, offset })
     }
 
-    pub fn word(&self) -> &AtomicU64 {
+    /// Advances it; returns its old value, in etypes.
+    pub fn advance(&self, etypes: u64) -> u64 {
+        self.word().fetch_add(etypes, Ordering::AcqRel)
+    }
+
+    pub fn set(&self, etypes: u64) {
+        self.word().store(etypes, Ordering::Release);
+    }
+
+    fn word(&self) -> &AtomicU64 {
         self.arena.word(self.offset).expect("checked when it was made")
     }
 
     pub fn offset(&self) -> u64 {
         self.offset
+    }
+
+    /// Its address in this process.
+    pub fn address(&self) -> usize {
+        std::ptr::from_ref(self.word()).addr()
     }
 }

@@ -1,8 +1,9 @@
 //! Files: opening, sizes, hints, views, file pointers (MPI 5.0, sections 14.2, 14.3, 14.4.3, 14.4.4, 14.5 and
 //! 14.6).
 
-use super::comm::{intracomm, one_host};
+use super::comm::intracomm;
 use super::info::enter_info;
+use super::{epoch, onesided, window};
 use crate::args::{Address, Callback, Handle, Out, OutCount, Text, TextOut};
 use crate::collective::detach;
 use crate::lenient::{self, Taken};
@@ -12,9 +13,11 @@ use io::file::{AMODES, check_amode, delete, open, path_of};
 use io::{File, Hints, Representation, SharedPointer, Storage, UserRepresentation, View};
 use objects::errhandler::{release, retain};
 use objects::{Comm, Kind, constants as c};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use sys::Block;
 
 /// MPI_File_open: rank 0 creates the file, then the others open it. If one fails, all fail.
 pub fn file_open(
@@ -30,7 +33,7 @@ pub fn file_open(
         lenient::take(Taken::AccessMode);
     }
     let amode = amode & AMODES;
-    one_host(guard, &intracomm(guard, comm)?.everybody, "an open file")?;
+    intracomm(guard, comm)?;
     let parent = guard.objects.comms.get_mut(comm)?;
     let mut private = Comm::new(parent.child_context(0), parent.group.clone(), "");
     private.claim = Some(guard.objects.contexts.claim(private.context)?);
@@ -45,7 +48,13 @@ pub fn file_open(
     let (path, hints) = agree_on_open(guard, &mut members, amode, checked)?;
     let (storage, offset, start) = open_on_all(guard, &mut members, &path, amode, hints.permissions)?;
     let segment = guard.job().membership.segment;
-    let arena = segment.arena(segment.require(private.group.peers[0])?)?;
+    let first = segment.local(private.group.peers[0]);
+    let shared = first.map(|first| SharedPointer::new(segment.arena(first)?, offset)).transpose()?;
+    let is_away = |peer: &u32| segment.local(*peer).is_none();
+    let counter = match private.group.peers.iter().any(is_away) {
+        true => Some(open_counter(guard, comm, shared.as_ref().filter(|_| private.rank == 0))?),
+        false => None,
+    };
     let errhandler = guard.objects.file_errhandler;
     retain(&mut guard.objects.errhandlers, errhandler, Kind::File)?;
     let file = File {
@@ -56,12 +65,21 @@ pub fn file_open(
         view: Arc::new(View::bytes()),
         known: Default::default(),
         position: start as i64,
-        shared: SharedPointer::new(arena, offset)?,
+        shared,
+        counter,
         atomic: false,
         split: None,
         errhandler,
     };
     fh.set(guard.job().files.insert(file)?)
+}
+
+/// Opens the window through which other hosts reach the shared pointer, which rank 0 has. Collective.
+fn open_counter(guard: &mut Guard, comm: Handle, pointer: Option<&SharedPointer>) -> Result<Handle> {
+    let (base, bytes) = pointer.map_or((0, 0), |pointer| (pointer.address(), 8));
+    let counter = window::make_over(guard, comm, base, bytes)?;
+    epoch::win_lock_all(guard, c::MODE_NOCHECK, counter)?;
+    Ok(counter)
 }
 
 /// What this rank alone can check before a file is opened.
@@ -86,15 +104,15 @@ fn agree_on_open(
     amode: i32,
     checked: Result<(PathBuf, Hints)>,
 ) -> Result<(PathBuf, Hints)> {
-    let size = members.peers.len() as u32;
+    let hosts = hosts(guard, &members.peers);
     let ((path, mut hints), all) = guard.all_succeed(&mut *members, checked, |(_, hints)| {
-        let [nodes, bytes, switches, unit] = hints.shared_words(size);
+        let [nodes, bytes, switches, unit] = hints.shared_words(&hosts);
         [amode as u64, nodes, bytes, switches, unit]
     })?;
     if let Some(rank) = all.iter().position(|words| words[0] != all[0][0]) {
         fail!(Class::NotSame, "rank {rank} gives amode {:#x}, but rank 0 {:#x}", all[rank][0], all[0][0]);
     }
-    hints.adopt([all[0][1], all[0][2], all[0][3], all[0][4]]);
+    hints.adopt([all[0][1], all[0][2], all[0][3], all[0][4]], &hosts);
     Ok((path, hints))
 }
 
@@ -125,8 +143,18 @@ fn open_on_all(
         None => open(path, amode, permissions, false),
     };
     let identified = opened.and_then(|storage| Ok((storage.identity()?, storage)));
-    match guard.all_succeed(&mut *members, identified, |((device, number), _)| [*device, *number]) {
-        Ok(((_, storage), all)) if all.iter().all(|words| *words == all[0]) => Ok((storage, offset, start)),
+    let node = guard.job().shared.node.load(Ordering::Relaxed);
+    let identity = |((device, number), _): &((u64, u64), Storage)| [*number, node.into(), *device];
+    // Hosts number the devices of a network's file system by themselves.
+    let one_file = |all: &[[u64; 3]]| {
+        let mut devices = HashMap::new();
+        let same = |[number, node, device]: &[u64; 3]| {
+            *number == all[0][0] && devices.entry(*node).or_insert(*device) == device
+        };
+        all.iter().all(same)
+    };
+    match guard.all_succeed(&mut *members, identified, identity) {
+        Ok(((_, storage), all)) if one_file(&all) => Ok((storage, offset, start)),
         other => {
             if members.rank == 0 {
                 guard.job().coll.memory().free(offset);
@@ -151,8 +179,12 @@ pub fn file_close(guard: &mut Guard, fh: Out<Handle>) -> Result<()> {
     let mut outcome = guard.all_succeed(&mut members, synced, |_| []).map(drop);
     let file = guard.job().files.remove(handle)?;
     detach(&mut guard.job().coll, &file.comm);
-    if members.rank == 0 {
-        guard.job().coll.memory().free(file.shared.offset());
+    if let Some(counter) = file.counter {
+        epoch::win_unlock_all(guard, counter)?;
+        window::free(guard, counter)?;
+    }
+    if let Some(pointer) = file.shared.filter(|_| members.rank == 0) {
+        guard.job().coll.memory().free(pointer.offset());
     }
     if deletes {
         let gone = if members.rank == 0 { delete(storage.path()) } else { Ok(()) };
@@ -236,9 +268,15 @@ pub fn file_set_info(guard: &mut Guard, fh: Handle, info: Handle) -> Result<()> 
     let file = guard.job().files.get_mut(fh)?;
     let mut members = file.members()?;
     let hints = hints(guard, fh, info);
-    let size = members.peers.len() as u32;
-    let (hints, all) = guard.all_succeed(&mut members, hints, |hints| hints.shared_words(size))?;
+    let hosts = hosts(guard, &members.peers);
+    let (hints, all) = guard.all_succeed(&mut members, hints, |hints| hints.shared_words(&hosts))?;
     adopt(guard, fh, hints, all[0])
+}
+
+/// The host of each of these processes.
+fn hosts(guard: &mut Guard, peers: &[u32]) -> Vec<u32> {
+    let segment = guard.job().membership.segment;
+    peers.iter().map(|peer| segment.node_of(*peer)).collect()
 }
 
 /// The hints of a file with those of an info added.
@@ -251,7 +289,8 @@ fn hints(guard: &mut Guard, fh: Handle, info: Handle) -> Result<Hints> {
 
 /// Sets a file's hints. Those that must be the same on all ranks become rank 0's, `shared`.
 fn adopt(guard: &mut Guard, fh: Handle, mut hints: Hints, shared: [u64; 4]) -> Result<()> {
-    hints.adopt(shared);
+    let peers = guard.job().files.get(fh)?.comm.group.peers.clone();
+    hints.adopt(shared, &hosts(guard, &peers));
     let file = guard.job().files.get_mut(fh)?;
     file.hints = Arc::new(hints);
     // Other ranks may be aggregators now.
@@ -262,7 +301,7 @@ fn adopt(guard: &mut Guard, fh: Handle, mut hints: Hints, shared: [u64; 4]) -> R
 /// MPI_File_get_info: a new info with all hints in use.
 pub fn file_get_info(guard: &mut Guard, fh: Handle, info_used: Out<Handle>) -> Result<()> {
     let file = guard.job().files.get(fh)?;
-    let info = file.hints.to_info(file.comm.size());
+    let info = file.hints.to_info();
     enter_info(guard, info, info_used)
 }
 
@@ -279,9 +318,9 @@ pub fn file_set_view(
     let mut members = guard.job().files.get_mut(fh)?.members()?;
     let view = view(guard, fh, disp, etype, filetype, datarep);
     let view = view.and_then(|view| Ok((view, hints(guard, fh, info)?)));
-    let size = members.peers.len() as u32;
+    let hosts = hosts(guard, &members.peers);
     let ((view, hints), all) = guard.all_succeed(&mut members, view, |(view, hints)| {
-        let [nodes, bytes, switches, unit] = hints.shared_words(size);
+        let [nodes, bytes, switches, unit] = hints.shared_words(&hosts);
         let name = view.representation.name().bytes().map(u64::from).collect::<Vec<_>>();
         [view.etype_bytes, objects::context::mixed(0, &name), nodes, bytes, switches, unit]
     })?;
@@ -294,8 +333,8 @@ pub fn file_set_view(
     let file = guard.job().files.get_mut(fh)?;
     file.view = Arc::new(view);
     file.position = 0;
-    if members.rank == 0 {
-        file.shared.word().store(0, Ordering::Release);
+    if let Some(pointer) = file.shared.as_ref().filter(|_| members.rank == 0) {
+        pointer.set(0);
     }
     adopt(guard, fh, hints, [all[0][2], all[0][3], all[0][4], all[0][5]])?;
     // No rank moves the shared pointer before it is reset.
@@ -316,8 +355,9 @@ fn view(
     let file = guard.job().files.get(fh)?;
     let sequential = file.amode & c::MODE_SEQUENTIAL != 0;
     let writable = file.amode & c::MODE_RDONLY == 0;
+    let view = file.view.clone();
     let displacement = match (disp, sequential) {
-        (c::DISPLACEMENT_CURRENT, true) => file.view.byte_offset(file.position_shared())?,
+        (c::DISPLACEMENT_CURRENT, true) => view.byte_offset(guard.position_shared(fh)?)?,
         (0.., false) => disp,
         (_, true) => fail!(Class::Arg, "MPI_MODE_SEQUENTIAL needs MPI_DISPLACEMENT_CURRENT, not {disp}"),
         (c::DISPLACEMENT_CURRENT, false) => {
@@ -380,15 +420,16 @@ pub fn file_get_byte_offset(guard: &mut Guard, fh: Handle, offset: i64, disp: Ou
 
 /// MPI_File_seek_shared: all ranks pass the same position; rank 0 sets the pointer once all have called.
 pub fn file_seek_shared(guard: &mut Guard, fh: Handle, offset: i64, whence: i32) -> Result<()> {
-    let file = guard.job().files.get_mut(fh)?;
-    let mut members = file.members()?;
-    let target = file.target(file.position_shared(), offset, whence);
+    let mut members = guard.job().files.get_mut(fh)?.members()?;
+    let target = guard
+        .position_shared(fh)
+        .and_then(|position| guard.job().files.get(fh)?.target(position, offset, whence));
     let (target, all) = guard.all_succeed(&mut members, target, |_| [offset as u64, whence as u64])?;
     if let Some(rank) = all.iter().position(|words| *words != all[0]) {
         fail!(Class::NotSame, "rank {rank} gives another offset or whence than rank 0");
     }
-    if members.rank == 0 {
-        guard.job().files.get(fh)?.shared.word().store(target as u64, Ordering::Release);
+    if let Some(pointer) = guard.job().files.get(fh)?.shared.as_ref().filter(|_| members.rank == 0) {
+        pointer.set(target as u64);
     }
     guard.all_say(&mut members, &[0]).map(drop)
 }
@@ -396,7 +437,32 @@ pub fn file_seek_shared(guard: &mut Guard, fh: Handle, offset: i64, whence: i32)
 /// MPI_File_get_position_shared
 pub fn file_get_position_shared(guard: &mut Guard, fh: Handle, offset: Out<i64>) -> Result<()> {
     guard.progress();
-    offset.set(guard.job().files.get(fh)?.position_shared())
+    offset.set(guard.position_shared(fh)?)
+}
+
+impl Guard {
+    /// Advances the shared pointer; returns its old value. If rank 0 is on another host, waits until it has
+    /// answered.
+    pub(crate) fn advance_shared(&mut self, fh: Handle, etypes: i64) -> Result<i64> {
+        let file = self.job().files.get(fh)?;
+        if let Some(pointer) = &file.shared {
+            return Ok(pointer.advance(etypes as u64) as i64);
+        }
+        let Some(counter) = file.counter else {
+            fail!(Class::Intern, "a file without a shared pointer");
+        };
+        let memory = Block::of(&etypes.to_ne_bytes());
+        let (ours, old) = (Address(memory.span().address()), Block::new(8));
+        let result = Address(old.span().address());
+        onesided::fetch_and_op(self, ours, result, c::INT64_T, 0, 0, c::SUM, counter)?;
+        epoch::win_flush(self, 0, counter)?;
+        Ok(i64::from_ne_bytes(old.to_vec().try_into().expect("8 bytes")))
+    }
+
+    /// The shared pointer.
+    pub(crate) fn position_shared(&mut self, fh: Handle) -> Result<i64> {
+        self.advance_shared(fh, 0)
+    }
 }
 
 /// MPI_File_get_type_extent

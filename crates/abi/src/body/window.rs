@@ -122,9 +122,23 @@ fn hints(flavor: Flavor, given: &Info) -> Result<Info> {
 /// The hint on the alignment of memory that a window allocates.
 const ALIGNMENT: &str = "mpi_minimum_memory_alignment";
 
-/// Makes a window, and returns the address of this rank's memory. If one member cannot take part, all fail.
-/// Collective.
+/// Makes a window, and returns the address of this rank's memory. Collective.
 fn create(guard: &mut Guard, comm: Handle, asked: Result<NewWindow>, win: Out<Handle>) -> Result<usize> {
+    let (handle, base) = make(guard, comm, asked)?;
+    win.set(handle)?;
+    Ok(base)
+}
+
+/// Makes a window of memory that is there already, `bytes` bytes at `base`, in units of bytes. Collective.
+pub(crate) fn make_over(guard: &mut Guard, comm: Handle, base: usize, bytes: u64) -> Result<Handle> {
+    let info = hints(Flavor::Create, &Info::default())?;
+    let asked = NewWindow { flavor: Flavor::Create, base, bytes, disp_unit: 1, info };
+    Ok(make(guard, comm, Ok(asked))?.0)
+}
+
+/// Makes a window: its handle, and the address of this rank's memory. If one member cannot take part, all
+/// fail. Collective.
+fn make(guard: &mut Guard, comm: Handle, asked: Result<NewWindow>) -> Result<(Handle, usize)> {
     let members = intracomm(guard, comm)?.everybody.clone();
     let asked = asked.and_then(|asked| match asked.flavor {
         Flavor::Shared => same_host(guard, &members).map(|()| asked),
@@ -143,8 +157,7 @@ fn create(guard: &mut Guard, comm: Handle, asked: Result<NewWindow>, win: Out<Ha
             // No member asks for anything before all know the window.
             coll::barrier(guard, hidden)?;
         }
-        win.set(handle)?;
-        Ok(base)
+        Ok((handle, base))
     });
     if made.is_err() {
         let hidden = guard.objects.comms.remove(hidden)?;
@@ -340,8 +353,15 @@ fn make_reachable(guard: &mut Guard, comm: Handle, flavor: Flavor, exposures: &[
 /// MPI_Win_free: no member leaves before all have ended their epochs (MPI 5.0, section 12.2.5).
 pub fn win_free(guard: &mut Guard, win: Out<Handle>) -> Result<()> {
     let handle = win.get()?;
-    let comm = guard.job().windows.get(handle)?.comm;
+    guard.job().windows.get(handle)?;
     guard.blame(On::Win(handle));
+    free(guard, handle)?;
+    win.set(c::WIN_NULL)
+}
+
+/// Frees a window. Collective.
+pub(crate) fn free(guard: &mut Guard, handle: Handle) -> Result<()> {
+    let comm = guard.job().windows.get(handle)?.comm;
     guard.job().window(handle)?.0.may_free()?;
     attribute::delete_all(guard, Kind::Win, handle)?;
     guard.settle(handle, None)?;
@@ -355,7 +375,7 @@ pub fn win_free(guard: &mut Guard, win: Out<Handle>) -> Result<()> {
     if let Some(address) = allocated {
         free_mem(guard, Address(address))?;
     }
-    win.set(c::WIN_NULL)
+    Ok(())
 }
 
 /// MPI_Win_attach
