@@ -216,7 +216,7 @@ fn who_sends_to_an_endpoint_that_is_gone_is_told() {
     let config = Config::default();
     let (mut a, mut b) = (open_by("tcp;ofi_rxm", config), open_by("tcp;ofi_rxm", config));
     let to_b = a.insert(b.name()).unwrap();
-    let long = vec![7; config.packet_bytes_max];
+    let long = vec![7; a.packet_bytes_max()];
     let mut arrived = false;
     until("the first packet", || {
         if !arrived {
