@@ -100,7 +100,8 @@ def install_and_uninstall():
         released = Path(folder) / "released"
         released.mkdir()
         for name, source in {"mpirun": "bin/mpirun", "outboard": "bin/outboard", "outboard-proxy": "bin/outboard-proxy",
-                             "libmpi_abi.so": "lib/libmpi_abi.so.1", "libmpi.so": "lib/libmpi.so.12"}.items():
+                             "libmpi_abi.so": "lib/libmpi_abi.so.1", "libmpi.so": "lib/libmpi.so.12",
+                             "libmpifort_abi.so": "lib/libmpifort_abi.so.1", "libmpifort.so": "lib/libmpifort.so.12"}.items():
             (released / name).symlink_to(ROOT / "build" / source)
         subprocess.run([ROOT / "tools/install-tree", released, prefix], check=True)
         for name in ("libmpich.so.12", "libmpich.so"):
