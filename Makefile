@@ -10,7 +10,7 @@ ifneq ($(RUSTUP_HOME),)
 export RUSTUP_HOME
 endif
 
-.PHONY: build install uninstall demo test test-more test-hosts conformance differential applications check tidy clean help setup
+.PHONY: build install uninstall demo test test-more test-hosts conformance differential applications wheel test-packages check tidy clean help setup
 
 build: setup  ## build the library and its programs into build/ (bin lib include share), which may be moved
 	$(CARGO) build --release --workspace --quiet
@@ -45,6 +45,12 @@ differential: build  ## run 10 000 programs made from seeds over build/, MPICH a
 
 applications: build  ## run the tests of FFTW, HDF5, PnetCDF and PETSc, fetched as Debian's source packages, over build/
 	tests/applications/run
+
+wheel: setup  ## build dist/outboard-*.whl, which pip installs on any x86-64 Linux with glibc 2.28 or newer
+	tools/wheel
+
+test-packages: wheel  ## install the wheel beside mpi4py into a clean environment, use it, and take it away
+	tests/packages dist/outboard-*.whl
 
 check: setup  ## the quick test, under 3 minutes from a built tree: format, lints, tests of the small crates, four programs on a debug build
 	tests/check
