@@ -4,7 +4,7 @@
 //! program may hold the block itself; then the loader makes this library's name mean the program's.
 
 use crate::c::{self, STATUS_INTS};
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 
 macro_rules! blocks {
     ($($name:ident: $ints:expr;)*) => { $(
@@ -82,6 +82,49 @@ meaning! {
     is_no_argument: mpiprivc_, __mpi_f08_link_constants_MOD_mpi_argv_null,
         __mpi_f08_link_constants_MOD_mpi_argvs_null;
 }
+
+/// The variables of C that hold the addresses of MPI_STATUS_IGNORE and MPI_STATUSES_IGNORE in `mpif.h`, and
+/// in `mpi_f08` (MPI 5.0, section 19.3.5).
+fn ignored_statuses() -> [(&'static CStr, usize); 4] {
+    #[cfg(not(mpich))]
+    let [status, statuses] =
+        [(&raw const mpifort_status_ignore_).addr(), (&raw const mpifort_statuses_ignore_).addr()];
+    #[cfg(not(mpich))]
+    let [status_08, statuses_08] = [status, statuses];
+    #[cfg(mpich)]
+    let [status, statuses, status_08, statuses_08] = [
+        (&raw const mpipriv1_).addr() + 2 * 4,
+        (&raw const mpipriv2_).addr(),
+        (&raw const MPIR_F08_MPI_STATUS_IGNORE_OBJ).addr(),
+        (&raw const MPIR_F08_MPI_STATUSES_IGNORE_OBJ).addr(),
+    ];
+    [
+        (c"MPI_F_STATUS_IGNORE", status),
+        (c"MPI_F_STATUSES_IGNORE", statuses),
+        (c"MPI_F08_STATUS_IGNORE", status_08),
+        (c"MPI_F08_STATUSES_IGNORE", statuses_08),
+    ]
+}
+
+unsafe extern "C" {
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
+/// Sets these variables as the library is loaded. Another library of the standard ABI may lack them.
+extern "C" fn tell_c() {
+    for (name, address) in ignored_statuses() {
+        // SAFETY: the null handle searches all libraries of the program.
+        let variable = unsafe { dlsym(std::ptr::null_mut(), name.as_ptr()) }.cast::<usize>();
+        if !variable.is_null() {
+            // SAFETY: mpi.h declares it as a pointer; no other thread runs yet, or none of it uses Fortran.
+            unsafe { variable.write(address) };
+        }
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = tell_c;
 
 /// A choice buffer, or the constant of C for a special one.
 #[inline]

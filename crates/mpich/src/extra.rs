@@ -1,6 +1,6 @@
-//! Symbols of the MPICH ABI that the standard ABI does not have: conversions for Fortran, functions that
-//! MPI-3.0 removed, those that the bindings of other languages (libmpichfort.so.12, libmpichcxx.so.12) need,
-//! MPICH's extensions, and data.
+//! Symbols of the MPICH ABI that the standard ABI does not have: conversions of Fortran's handles, functions
+//! that MPI-3.0 removed, those that the bindings of other languages (libmpichfort.so.12, libmpichcxx.so.12)
+//! need, MPICH's extensions, and data.
 //!
 //! Contract of every function, kept by the program (MPI 5.0, section 2.5): its arguments are what MPI
 //! requires.
@@ -14,14 +14,6 @@ use abi::process::{Guard, On, anytime, call};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::AtomicPtr;
 
-/// A status: five ints, alike in C, mpif.h and mpi_f08.
-type Five = [c_int; 5];
-
-static FORTRAN_STATUS: Five = [0; 5];
-static FORTRAN_STATUSES: Five = [0; 5];
-static F08_STATUS: Five = [0; 5];
-static F08_STATUSES: Five = [0; 5];
-
 /// Exports a pointer variable of C, which Fortran's start-up code may set.
 macro_rules! pointers {
     ($($name:ident = $value:expr;)*) => { $(
@@ -32,10 +24,6 @@ macro_rules! pointers {
 }
 
 pointers! {
-    MPI_F_STATUS_IGNORE = (&raw const FORTRAN_STATUS) as *mut c_void;
-    MPI_F_STATUSES_IGNORE = (&raw const FORTRAN_STATUSES) as *mut c_void;
-    MPI_F08_STATUS_IGNORE = (&raw const F08_STATUS) as *mut c_void;
-    MPI_F08_STATUSES_IGNORE = (&raw const F08_STATUSES) as *mut c_void;
     // Programs read these three here, so they have the standard ABI's values at once.
     MPI_UNWEIGHTED = std::ptr::without_provenance_mut(10);
     MPI_WEIGHTS_EMPTY = std::ptr::without_provenance_mut(11);
@@ -99,31 +87,6 @@ functions! {
     MPI_Type_f2c PMPI_Type_f2c(datatype: c_int) -> c_int { datatype }
     MPI_Win_c2f PMPI_Win_c2f(win: c_int) -> c_int { win }
     MPI_Win_f2c PMPI_Win_f2c(win: c_int) -> c_int { win }
-
-    MPI_Status_c2f PMPI_Status_c2f(from: usize, to: usize) -> c_int { copy("MPI_Status_c2f", from, to) }
-    MPI_Status_f2c PMPI_Status_f2c(from: usize, to: usize) -> c_int { copy("MPI_Status_f2c", from, to) }
-    MPI_Status_c2f08 PMPI_Status_c2f08(from: usize, to: usize) -> c_int { copy("MPI_Status_c2f08", from, to) }
-    MPI_Status_f082c PMPI_Status_f082c(from: usize, to: usize) -> c_int { copy("MPI_Status_f082c", from, to) }
-    MPI_Status_f2f08 PMPI_Status_f2f08(from: usize, to: usize) -> c_int { copy("MPI_Status_f2f08", from, to) }
-    MPI_Status_f082f PMPI_Status_f082f(from: usize, to: usize) -> c_int { copy("MPI_Status_f082f", from, to) }
-}
-
-/// Copies a status from one language to another. Sentinels such as MPI_STATUS_IGNORE cannot be converted (MPI
-/// 5.0, section 19.3.5).
-fn copy(name: &'static str, from: usize, to: usize) -> c_int {
-    translate::code_to(anytime(name, On::Nothing, |_| {
-        let places =
-            [&MPI_F_STATUS_IGNORE, &MPI_F_STATUSES_IGNORE, &MPI_F08_STATUS_IGNORE, &MPI_F08_STATUSES_IGNORE];
-        let sentinel = |at: usize| {
-            at == 1
-                || places.iter().any(|place| place.load(std::sync::atomic::Ordering::Relaxed) as usize == at)
-        };
-        if sentinel(from) || sentinel(to) {
-            error::fail!(error::Class::Arg, "MPI_STATUS_IGNORE is no status that can be converted");
-        }
-        let status = abi::args::In::<Five>::new(from, "the status").get(0)?;
-        abi::args::Out::<Five>::new(to, "the converted status").set(status)
-    }))
 }
 
 // Functions that MPI-3.0 removed and mpi.h still has: other names of those by which MPI-2.0 replaced them.

@@ -14366,6 +14366,102 @@ pub unsafe extern "C" fn MPI_Startall(count: c_int, array_of_requests: usize) ->
     unsafe { PMPI_Startall(count, array_of_requests) }
 }
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn PMPI_Status_c2f(c_status: usize, f_status: usize) -> c_int {
+    let c_status = translate::ignorable(c_status);
+    let f_status = translate::ignorable(f_status);
+    translate::code_to(anytime("MPI_Status_c2f", On::Nothing, |guard| {
+        body::convert::status_c2f(
+            guard,
+            StatusIn::foreign(c_status, "c_status", &translate::STATUS),
+            StatusOut::foreign(f_status, "f_status", &translate::STATUS),
+        )
+    }))
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPI_Status_c2f(c_status: usize, f_status: usize) -> c_int {
+    unsafe { PMPI_Status_c2f(c_status, f_status) }
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PMPI_Status_c2f08(c_status: usize, f08_status: usize) -> c_int {
+    let c_status = translate::ignorable(c_status);
+    let f08_status = translate::ignorable(f08_status);
+    translate::code_to(anytime("MPI_Status_c2f08", On::Nothing, |guard| {
+        body::convert::status_c2f08(
+            guard,
+            StatusIn::foreign(c_status, "c_status", &translate::STATUS),
+            StatusOut::foreign(f08_status, "f08_status", &translate::STATUS),
+        )
+    }))
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPI_Status_c2f08(c_status: usize, f08_status: usize) -> c_int {
+    unsafe { PMPI_Status_c2f08(c_status, f08_status) }
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PMPI_Status_f082c(f08_status: usize, c_status: usize) -> c_int {
+    let f08_status = translate::ignorable(f08_status);
+    let c_status = translate::ignorable(c_status);
+    translate::code_to(anytime("MPI_Status_f082c", On::Nothing, |guard| {
+        body::convert::status_f082c(
+            guard,
+            StatusIn::foreign(f08_status, "f08_status", &translate::STATUS),
+            StatusOut::foreign(c_status, "c_status", &translate::STATUS),
+        )
+    }))
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPI_Status_f082c(f08_status: usize, c_status: usize) -> c_int {
+    unsafe { PMPI_Status_f082c(f08_status, c_status) }
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PMPI_Status_f082f(f08_status: usize, f_status: usize) -> c_int {
+    let f08_status = translate::ignorable(f08_status);
+    let f_status = translate::ignorable(f_status);
+    translate::code_to(anytime("MPI_Status_f082f", On::Nothing, |guard| {
+        body::convert::status_f082f(
+            guard,
+            StatusIn::foreign(f08_status, "f08_status", &translate::STATUS),
+            StatusOut::foreign(f_status, "f_status", &translate::STATUS),
+        )
+    }))
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPI_Status_f082f(f08_status: usize, f_status: usize) -> c_int {
+    unsafe { PMPI_Status_f082f(f08_status, f_status) }
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PMPI_Status_f2c(f_status: usize, c_status: usize) -> c_int {
+    let f_status = translate::ignorable(f_status);
+    let c_status = translate::ignorable(c_status);
+    translate::code_to(anytime("MPI_Status_f2c", On::Nothing, |guard| {
+        body::convert::status_f2c(
+            guard,
+            StatusIn::foreign(f_status, "f_status", &translate::STATUS),
+            StatusOut::foreign(c_status, "c_status", &translate::STATUS),
+        )
+    }))
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPI_Status_f2c(f_status: usize, c_status: usize) -> c_int {
+    unsafe { PMPI_Status_f2c(f_status, c_status) }
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PMPI_Status_f2f08(f_status: usize, f08_status: usize) -> c_int {
+    let f_status = translate::ignorable(f_status);
+    let f08_status = translate::ignorable(f08_status);
+    translate::code_to(anytime("MPI_Status_f2f08", On::Nothing, |guard| {
+        body::convert::status_f2f08(
+            guard,
+            StatusIn::foreign(f_status, "f_status", &translate::STATUS),
+            StatusOut::foreign(f08_status, "f08_status", &translate::STATUS),
+        )
+    }))
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPI_Status_f2f08(f_status: usize, f08_status: usize) -> c_int {
+    unsafe { PMPI_Status_f2f08(f_status, f08_status) }
+}
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Status_get_error(status: usize, error: usize) -> c_int {
     let status = translate::ignorable(status);
     translate::code_to(call("MPI_Status_get_error", On::Nothing, |guard| {

@@ -12900,6 +12900,90 @@ pub unsafe extern "C" fn MPI_Startall(count: c_int, array_of_requests: usize) ->
     unsafe { PMPI_Startall(count, array_of_requests) }
 }
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn PMPI_Status_c2f(c_status: usize, f_status: usize) -> c_int {
+    anytime("MPI_Status_c2f", On::Nothing, |guard| {
+        body::convert::status_c2f(
+            guard,
+            StatusIn::new(c_status, "c_status"),
+            StatusOut::new(f_status, "f_status"),
+        )
+    })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPI_Status_c2f(c_status: usize, f_status: usize) -> c_int {
+    unsafe { PMPI_Status_c2f(c_status, f_status) }
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PMPI_Status_c2f08(c_status: usize, f08_status: usize) -> c_int {
+    anytime("MPI_Status_c2f08", On::Nothing, |guard| {
+        body::convert::status_c2f08(
+            guard,
+            StatusIn::new(c_status, "c_status"),
+            StatusOut::new(f08_status, "f08_status"),
+        )
+    })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPI_Status_c2f08(c_status: usize, f08_status: usize) -> c_int {
+    unsafe { PMPI_Status_c2f08(c_status, f08_status) }
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PMPI_Status_f082c(f08_status: usize, c_status: usize) -> c_int {
+    anytime("MPI_Status_f082c", On::Nothing, |guard| {
+        body::convert::status_f082c(
+            guard,
+            StatusIn::new(f08_status, "f08_status"),
+            StatusOut::new(c_status, "c_status"),
+        )
+    })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPI_Status_f082c(f08_status: usize, c_status: usize) -> c_int {
+    unsafe { PMPI_Status_f082c(f08_status, c_status) }
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PMPI_Status_f082f(f08_status: usize, f_status: usize) -> c_int {
+    anytime("MPI_Status_f082f", On::Nothing, |guard| {
+        body::convert::status_f082f(
+            guard,
+            StatusIn::new(f08_status, "f08_status"),
+            StatusOut::new(f_status, "f_status"),
+        )
+    })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPI_Status_f082f(f08_status: usize, f_status: usize) -> c_int {
+    unsafe { PMPI_Status_f082f(f08_status, f_status) }
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PMPI_Status_f2c(f_status: usize, c_status: usize) -> c_int {
+    anytime("MPI_Status_f2c", On::Nothing, |guard| {
+        body::convert::status_f2c(
+            guard,
+            StatusIn::new(f_status, "f_status"),
+            StatusOut::new(c_status, "c_status"),
+        )
+    })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPI_Status_f2c(f_status: usize, c_status: usize) -> c_int {
+    unsafe { PMPI_Status_f2c(f_status, c_status) }
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PMPI_Status_f2f08(f_status: usize, f08_status: usize) -> c_int {
+    anytime("MPI_Status_f2f08", On::Nothing, |guard| {
+        body::convert::status_f2f08(
+            guard,
+            StatusIn::new(f_status, "f_status"),
+            StatusOut::new(f08_status, "f08_status"),
+        )
+    })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPI_Status_f2f08(f_status: usize, f08_status: usize) -> c_int {
+    unsafe { PMPI_Status_f2f08(f_status, f08_status) }
+}
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Status_get_error(status: usize, error: usize) -> c_int {
     call("MPI_Status_get_error", On::Nothing, |guard| {
         body::status::status_get_error(

@@ -98,6 +98,10 @@ typedef struct MPI_Status {
     int MPI_ERROR;
     int MPI_internal[5];
 } MPI_Status;
+/* That of mpi_f08; and the addresses that Fortran passes for MPI_STATUS_IGNORE (MPI 5.0, 19.3.5). */
+typedef MPI_Status MPI_F08_status;
+extern MPI_Fint *MPI_F_STATUS_IGNORE, *MPI_F_STATUSES_IGNORE;
+extern MPI_F08_status *MPI_F08_STATUS_IGNORE, *MPI_F08_STATUSES_IGNORE;
 
 /* Handles: pointers to what the program never sees. */
 ";

@@ -151,9 +151,10 @@ fn converted(function: &Function, param: &Param, wide: bool) -> Converted {
         ("MPI_Offset", "disp") => {
             Converted::new("i64", bound.clone()).shadowing(format!("translate::displacement_from({bound})"))
         }
-        ("MPI_Status *", _) if constant => status("StatusIn"),
         ("MPI_Status *", "array_of_statuses") => status("Statuses"),
-        ("MPI_Status *", _) => status("StatusOut"),
+        ("MPI_Status *" | "MPI_Fint *" | "MPI_F08_status *", _) => {
+            status(if constant { "StatusIn" } else { "StatusOut" })
+        }
         ("char *", _)
             if !array
                 && !constant

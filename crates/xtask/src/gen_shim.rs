@@ -189,6 +189,7 @@ fn is_anytime(name: &str) -> bool {
         || ["MPI_Info_", "MPI_Abi_", "MPI_Add_error_", "MPI_Remove_error_"]
             .iter()
             .any(|start| name.starts_with(start))
+        || name.strip_prefix("MPI_Status_").is_some_and(|conversion| conversion.contains('2'))
 }
 
 /// Functions that touch no state and cannot fail: they return their value.
@@ -330,9 +331,10 @@ pub fn convert(param: &Param, wide: bool) -> (&'static str, String) {
         "char *" if constant => ("usize", named("Text")),
         "char *" => ("usize", named("TextOut")),
         "void *" | "char ***" => ("usize", format!("Address({bound})")),
-        "MPI_Status *" if constant => ("usize", named("StatusIn")),
+        // A status has one form in C and both of Fortran's.
+        "MPI_Status *" | "MPI_Fint *" | "MPI_F08_status *" if constant => ("usize", named("StatusIn")),
         "MPI_Status *" if name == "array_of_statuses" => ("usize", named("Statuses")),
-        "MPI_Status *" => ("usize", named("StatusOut")),
+        "MPI_Status *" | "MPI_Fint *" | "MPI_F08_status *" => ("usize", named("StatusOut")),
         handle if HANDLES.contains(&handle) => ("Handle", bound),
         handle if HANDLES.iter().any(|known| handle.strip_suffix(" *") == Some(known)) => {
             ("usize", named("Out::<Handle>"))

@@ -109,7 +109,11 @@ impl<T: Copy> Out<T> {
     }
     /// Whether it is null, which a few parameters may be.
     pub fn is_null(self) -> bool {
-        self.0.address == 0
+        self.is(0)
+    }
+    /// Whether it is an address that means something else than a place.
+    pub fn is(self, address: usize) -> bool {
+        self.0.address == address
     }
     /// MPI_ERR_ARG if it is null. A body checks all its outputs before it changes anything.
     #[inline]

@@ -14,6 +14,7 @@ use error::{Class, Result, fail};
 pub(crate) use memory::{ADDRESSABLE_BYTES, lent};
 pub use objects::Handle;
 use objects::constants;
+pub(crate) use status::convert;
 pub use status::{Status, StatusIn, StatusOut, Statuses};
 pub use text::{Text, TextOut};
 

@@ -1,8 +1,11 @@
 //! MPI_Status, and the parameters that point to statuses.
 
 use super::{Array, Foreign, In, Out};
-use error::Result;
+use error::{Class, Result, fail};
 use objects::constants;
+use std::ffi::c_void;
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// MPI_Status of the standard ABI (MPI 5.0, section 20.3.1). `hidden` holds the data bytes, low word first,
 /// and whether the operation was cancelled.
@@ -46,6 +49,36 @@ impl Status {
     pub fn set_cancelled(&mut self, cancelled: bool) {
         self.hidden[2] = i32::from(cancelled);
     }
+}
+
+/// Exports a pointer variable of mpi.h, which the Fortran library sets as it is loaded.
+macro_rules! ignored {
+    ($($name:ident)*) => {
+        $(
+            #[doc = concat!("`", stringify!($name), "` of mpi.h (MPI 5.0, section 19.3.5).")]
+            #[unsafe(no_mangle)]
+            pub static $name: AtomicPtr<c_void> = AtomicPtr::new((&raw const NO_STATUS) as *mut c_void);
+        )*
+        /// Whether `is` says so of an address that Fortran passes for MPI_STATUS_IGNORE.
+        fn is_ignored_by_fortran(is: impl Fn(usize) -> bool) -> bool {
+            [$(&$name),*].iter().any(|place| is(place.load(Relaxed) as usize))
+        }
+    };
+}
+
+/// Where they point while no Fortran library is there.
+static NO_STATUS: Status = Status::EMPTY;
+
+ignored! { MPI_F_STATUS_IGNORE MPI_F_STATUSES_IGNORE MPI_F08_STATUS_IGNORE MPI_F08_STATUSES_IGNORE }
+
+/// Copies a status between C and Fortran, whole. It has one form in each; MPI_STATUS_IGNORE is none (MPI
+/// 5.0, section 19.3.5).
+pub(crate) fn convert(from: StatusIn, to: StatusOut) -> Result<()> {
+    if is_ignored_by_fortran(|address| from.0.is(address) || to.0.is(address)) {
+        fail!(Class::Arg, "MPI_STATUS_IGNORE is no status that can be converted");
+    }
+    let status = from.get()?;
+    to.change(|to| *to = status)
 }
 
 /// A status that the library reads; null is an error.

@@ -1,7 +1,9 @@
-//! Handles as C ints and back (MPI 5.0, section 20.3.4). Every handle is a positive int, so both ways are the
-//! identity.
+//! Handles as C ints and back (MPI 5.0, section 20.3.4): every handle is a positive int, so both ways are the
+//! identity. Statuses of C, `mpif.h` and `mpi_f08` as each other's (section 19.3.5).
 
-use crate::args::Handle;
+use crate::args::{Handle, StatusIn, StatusOut, convert};
+use crate::process::Guard;
+use error::Result;
 
 /// MPI_Comm_toint
 pub fn comm_toint(handle: Handle) -> i32 {
@@ -111,4 +113,34 @@ pub fn win_toint(handle: Handle) -> i32 {
 /// MPI_Win_fromint
 pub fn win_fromint(number: i32) -> Handle {
     Handle::from_int(number)
+}
+
+/// MPI_Status_c2f
+pub fn status_c2f(_: &mut Guard, c_status: StatusIn, f_status: StatusOut) -> Result<()> {
+    convert(c_status, f_status)
+}
+
+/// MPI_Status_c2f08
+pub fn status_c2f08(_: &mut Guard, c_status: StatusIn, f08_status: StatusOut) -> Result<()> {
+    convert(c_status, f08_status)
+}
+
+/// MPI_Status_f082c
+pub fn status_f082c(_: &mut Guard, f08_status: StatusIn, c_status: StatusOut) -> Result<()> {
+    convert(f08_status, c_status)
+}
+
+/// MPI_Status_f082f
+pub fn status_f082f(_: &mut Guard, f08_status: StatusIn, f_status: StatusOut) -> Result<()> {
+    convert(f08_status, f_status)
+}
+
+/// MPI_Status_f2c
+pub fn status_f2c(_: &mut Guard, f_status: StatusIn, c_status: StatusOut) -> Result<()> {
+    convert(f_status, c_status)
+}
+
+/// MPI_Status_f2f08
+pub fn status_f2f08(_: &mut Guard, f_status: StatusIn, f08_status: StatusOut) -> Result<()> {
+    convert(f_status, f08_status)
 }

@@ -111,7 +111,7 @@ impl Binding<'_> {
     }
 }
 
-/// Procedures without a C function of their name, written by hand in `crates/fortran`.
+/// Procedures that need nothing of C, written by hand in `crates/fortran`.
 const BY_HAND: [&str; 2] = ["MPI_Status_f082f", "MPI_Status_f2f08"];
 
 impl Bindings {
