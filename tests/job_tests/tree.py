@@ -103,6 +103,7 @@ def install_and_uninstall():
                              "libmpi_abi.so": "lib/libmpi_abi.so.1", "libmpi.so": "lib/libmpi.so.12",
                              "libmpifort_abi.so": "lib/libmpifort_abi.so.1", "libmpifort.so": "lib/libmpifort.so.12"}.items():
             (released / name).symlink_to(ROOT / "build" / source)
+        (released / "outboard-xtask").symlink_to(ROOT / "target/release/outboard-xtask")
         subprocess.run([ROOT / "tools/install-tree", released, prefix], check=True)
         for name in ("libmpich.so.12", "libmpich.so"):
             expect(os.readlink(prefix / "lib" / name) == "libmpi.so.12", name)
@@ -111,6 +112,8 @@ def install_and_uninstall():
             expect("-lmpi_abi" in flags, f"{package}: {flags}")
         for page in ("mpicc.1", "mpicxx.1", "mpirun.1", "outboard.1"):
             expect((prefix / "share/man/man1" / page).exists(), page)
+        for page in ("MPI_Send.3", "MPI_Send_c.3", "MPI_T_init_thread.3"):
+            expect((prefix / "share/man/man3" / page).exists(), page)
         expect(len(list(prefix.glob("share/modulefiles/outboard/*"))) == 1, "no modulefile")
         # Links in what is installed lead to what is installed, and so does PREFIX/...
         pages = list((prefix / "share/doc/outboard").rglob("*.md"))

@@ -193,7 +193,7 @@ fn is_anytime(name: &str) -> bool {
 }
 
 /// Functions that touch no state and cannot fail: they return their value.
-fn is_bare(function: &Function) -> bool {
+pub fn is_bare(function: &Function) -> bool {
     function.returns != "int" || function.name.ends_with("_toint")
 }
 
@@ -267,7 +267,7 @@ fn counterpart<'a>(function: &Function, table: &'a Table) -> Option<&'a Function
 }
 
 /// The object whose error handler a failing call invokes: the first comm, window, file or session it names.
-fn object(function: &Function) -> String {
+pub fn object(function: &Function) -> String {
     for param in &function.params {
         let kind = match (param.r#type.as_str(), param.array.as_str()) {
             ("MPI_Comm", "") => "Comm",

@@ -15,6 +15,7 @@ mod gen_mpich;
 mod gen_numbers;
 mod gen_settings;
 mod gen_shim;
+mod man;
 mod table;
 mod tidy;
 
@@ -37,6 +38,12 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Write the manual pages of MPI's functions.
+    Man {
+        /// The folder to write to, usually share/man/man3.
+        #[arg(long)]
+        to: PathBuf,
+    },
     /// Check what rustfmt and clippy do not: layers, rings of modules, lengths, unsafe, environment,
     /// generated files, names in ARCHITECTURE.md.
     Tidy,
@@ -47,6 +54,7 @@ fn main() -> ExitCode {
     let findings = match Arguments::parse().task {
         Task::Gen { check: false } => write(&root).map(|()| Vec::new()),
         Task::Gen { check: true } => stale(&root),
+        Task::Man { to } => man(&root, &to).map(|()| Vec::new()),
         Task::Tidy => tidy(&root),
     };
     let findings = findings.unwrap_or_else(|error| vec![error]);
@@ -85,17 +93,23 @@ fn generated(root: &Path) -> Result<Vec<(PathBuf, String)>, String> {
 }
 
 fn write(root: &Path) -> Result<(), String> {
-    for (path, text) in generated(root)? {
-        std::fs::create_dir_all(path.parent().expect("a file has a folder"))
-            .and_then(|()| std::fs::write(&path, text))
-            .map_err(|error| format!("{}: {error}", path.display()))?;
-    }
-    Ok(())
+    generated(root)?.iter().try_for_each(|(path, text)| write_file(path, text))
+}
+
+fn man(root: &Path, to: &Path) -> Result<(), String> {
+    man::pages(root)?.iter().try_for_each(|(name, text)| write_file(&to.join(name), text))
+}
+
+fn write_file(path: &Path, text: &str) -> Result<(), String> {
+    std::fs::create_dir_all(path.parent().expect("a file has a folder"))
+        .and_then(|()| std::fs::write(path, text))
+        .map_err(|error| format!("{}: {error}", path.display()))
 }
 
 fn tidy(root: &Path) -> Result<Vec<String>, String> {
     let mut findings = tidy::check(root)?;
     findings.extend(stale(root)?);
+    findings.extend(man::pages(root).err());
     Ok(findings)
 }
 

@@ -124,7 +124,7 @@ impl Table {
             functions: parse(root, "functions.json")?,
             constants,
             callbacks: parse(root, "callbacks.json")?,
-            removed: removed(root)?,
+            removed: toml::<RemovedNames>(root, "removed.toml")?.removed,
         })
     }
 
@@ -139,10 +139,9 @@ pub fn parse<T: for<'a> Deserialize<'a>>(root: &Path, name: &str) -> Result<T, S
     serde_json::from_str(&read(root, name)?).map_err(|error| format!("tables/{name}: {error}"))
 }
 
-fn removed(root: &Path) -> Result<Vec<Removed>, String> {
-    let name = "removed.toml";
-    let table: Result<RemovedNames, _> = toml::from_str(&read(root, name)?);
-    Ok(table.map_err(|error| format!("tables/{name}: {error}"))?.removed)
+/// A table in TOML.
+pub fn toml<T: for<'a> Deserialize<'a>>(root: &Path, name: &str) -> Result<T, String> {
+    ::toml::from_str(&read(root, name)?).map_err(|error| format!("tables/{name}: {error}"))
 }
 
 fn read(root: &Path, name: &str) -> Result<String, String> {

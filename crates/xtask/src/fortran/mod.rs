@@ -32,6 +32,8 @@ pub struct Procedure {
     pub f08: Option<Form>,
     /// That with large counts.
     pub f08_large: Option<Form>,
+    /// That of `mpi` and `mpif.h`, in capitals and without shapes.
+    pub f90: Form,
 }
 
 /// One form of a procedure.

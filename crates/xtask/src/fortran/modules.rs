@@ -199,7 +199,7 @@ fn wrapped(line: &str) -> String {
 }
 
 /// A declaration as the standard has it.
-fn plain(dummy: &Dummy) -> String {
+pub fn plain(dummy: &Dummy) -> String {
     let mut text = dummy.r#type.clone();
     if dummy.optional {
         text.push_str(", OPTIONAL");

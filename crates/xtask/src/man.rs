@@ -1,0 +1,394 @@
+//! Writes the manual pages of MPI's functions, section 3, from the tables: `xtask man --to FOLDER`. A page
+//! has a function and its form for large counts; that form's own page is a link.
+
+use crate::fortran::{Bindings, Dummy, Form, Procedure, modules};
+use crate::gen_shim::{is_bare, object};
+use crate::table::{self, Function, HANDLES, Param, Table};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// `tables/man.toml`.
+#[derive(Deserialize)]
+struct Words {
+    parameters: BTreeMap<String, Meaning>,
+    chapters: Vec<Chapter>,
+}
+
+#[derive(Deserialize)]
+struct Meaning {
+    /// What the parameter is.
+    is: String,
+    /// The error class of a wrong one.
+    wrong: Option<String>,
+}
+
+/// A chapter of the standard.
+#[derive(Deserialize)]
+struct Chapter {
+    number: u32,
+    title: String,
+    /// One line about each function, by its name without `MPI_`.
+    functions: BTreeMap<String, String>,
+}
+
+/// Every page: the name of its file, and its text.
+pub fn pages(root: &Path) -> Result<Vec<(String, String)>, String> {
+    let table = Table::read(root)?;
+    let bindings = Bindings::read(root)?;
+    let words: Words = table::toml(root, "man.toml")?;
+    let known = |name: &str| table.function(name).is_some();
+    for name in words.chapters.iter().flat_map(|chapter| chapter.functions.keys()) {
+        if !known(&format!("MPI_{name}")) {
+            return Err(format!("tables/man.toml: there is no MPI_{name}"));
+        }
+    }
+    let mut pages = Vec::new();
+    for function in &table.functions {
+        let file = format!("{}.3", function.name);
+        let plain = function.name.strip_suffix("_c").filter(|plain| known(plain));
+        pages.push((
+            file,
+            match plain {
+                Some(plain) => format!(".so man3/{plain}.3\n"),
+                None => Page { function, table: &table, bindings: &bindings, words: &words }.text()?,
+            },
+        ));
+    }
+    Ok(pages)
+}
+
+struct Page<'a> {
+    function: &'a Function,
+    table: &'a Table,
+    bindings: &'a Bindings,
+    words: &'a Words,
+}
+
+impl Page<'_> {
+    fn text(&self) -> Result<String, String> {
+        let name = &self.function.name;
+        let large = self.table.function(&format!("{name}_c"));
+        let (chapter, summary) = self.summary()?;
+        let both = large.map_or(name.clone(), |large| format!("{name}, {}", large.name));
+        // The date of the standard: the page says what that says.
+        let mut text = format!(".TH {name} 3 2025-06-05 Outboard MPI-5.0\n.SH NAME\n{both} \\- {summary}\n");
+        text.push_str(".SH SYNOPSIS\n.nf\n.B #include <mpi.h>\n\n");
+        for function in std::iter::once(self.function).chain(large) {
+            text.push_str(&escaped(&prototype(function)));
+        }
+        text.push_str(&escaped(&self.fortran()));
+        push!(text, ".fi\n{}{}", self.parameters(), self.errors());
+        push!(text, ".SH SEE ALSO\n{}.BR mpirun (1)\n.PP\n", self.related());
+        push!(
+            text,
+            "MPI: A Message-Passing Interface Standard, version 5.0, chapter {}, {}\n",
+            chapter.number,
+            chapter.title
+        );
+        Ok(text)
+    }
+
+    /// The chapter, and one line about the function.
+    fn summary(&self) -> Result<(&Chapter, String), String> {
+        let name = self.function.name.trim_start_matches("MPI_");
+        let find = |name: &str| {
+            self.words.chapters.iter().find_map(|chapter| Some((chapter, chapter.functions.get(name)?)))
+        };
+        if let Some((chapter, summary)) = find(name) {
+            return Ok((chapter, summary.clone()));
+        }
+        if let Some((of, way)) = name.rsplit_once('_').filter(|(_, way)| ["toint", "fromint"].contains(way)) {
+            let (chapter, _) = find("Abi_get_version").ok_or("tables/man.toml lacks Abi_get_version")?;
+            let summary = if way == "toint" {
+                "tells the integer of a handle"
+            } else {
+                "tells the handle of an integer"
+            };
+            return Ok((chapter, format!("{summary} (MPI_{of})")));
+        }
+        let (blocking, how) = match name.strip_suffix("_init") {
+            Some(blocking) => (blocking.to_owned(), "makes a persistent request of"),
+            None => (capitalised(&name[1..]), "starts"),
+        };
+        let (chapter, _) = find(&blocking).ok_or_else(|| format!("tables/man.toml lacks {name}"))?;
+        Ok((chapter, format!("{how} MPI_{blocking}")))
+    }
+
+    fn procedure(&self) -> Option<&Procedure> {
+        // Deprecated ones have names in capitals there.
+        let name = &self.function.name;
+        self.bindings.procedures.get(name).or_else(|| self.bindings.procedures.get(&name.to_uppercase()))
+    }
+
+    fn fortran(&self) -> String {
+        let Some(procedure) = self.procedure() else { return String::new() };
+        let mut text = String::new();
+        if let Some(form) = &procedure.f08 {
+            push!(text, "\nUSE mpi_f08\n\n{}{}", call(form), declared(form.params.iter().map(newer)));
+            match &procedure.f08_large {
+                Some(large) if large.name != form.name => {
+                    push!(text, "{}{}", call(large), declared(large.params.iter().map(newer)));
+                }
+                Some(large) => {
+                    let same = |dummy: &&Dummy| {
+                        form.params
+                            .iter()
+                            .any(|other| other.r#type == dummy.r#type && other.name == dummy.name)
+                    };
+                    let wide = large.params.iter().filter(|dummy| !same(dummy)).map(newer);
+                    push!(text, "    ! or, for large counts:\n{}", declared(wide));
+                }
+                None => {}
+            }
+        }
+        push!(text, "\nUSE mpi\n! or INCLUDE 'mpif.h'\n\n{}", call(&procedure.f90));
+        let newer = procedure.f08.as_ref().map_or(&[][..], |form| &form.params);
+        let older = procedure.f90.params.iter().enumerate().map(|(at, dummy)| older(dummy, newer.get(at)));
+        text + &declared(older)
+    }
+
+    /// Each parameter: its name, way and meaning.
+    fn parameters(&self) -> String {
+        let mut text = String::new();
+        for param in self.function.params.iter().filter(|param| param.r#type != "...") {
+            push!(text, ".TP\n.IR {} \" ({})\"\n", param.name, self.way(param));
+            match (self.words.parameters.get(&param.name), handle(param)) {
+                (Some(meaning), _) => push!(text, "{}\n", escaped(&meaning.is)),
+                (None, Some(kind)) => push!(text, "{}\n", kind.described(!param.array.is_empty())),
+                _ => {}
+            }
+        }
+        if text.is_empty() { text } else { format!(".SH PARAMETERS\n{text}") }
+    }
+
+    /// `in`, `out`, or `inout`.
+    fn way(&self, param: &Param) -> &'static str {
+        let name = self.function.name.as_str();
+        let forms = self.procedure().and_then(|procedure| procedure.f08.as_ref());
+        let dummy = forms.and_then(|form| form.params.iter().find(|dummy| dummy.name == param.name));
+        match dummy.map(|dummy| dummy.intent.as_str()) {
+            Some("in") => return "in",
+            Some("out") => return "out",
+            Some("inout") => return "inout",
+            _ => {}
+        }
+        let pointer = param.r#type.ends_with('*') || !param.array.is_empty();
+        if !pointer || param.r#type.starts_with("const ") || param.r#type.contains("_function") {
+            return "in";
+        }
+        let is_given =
+            ["base", "buffer", "location"].contains(&param.name.as_str()) && !name.contains("cast");
+        let is_changed =
+            ["cast", "_replace", "_free", "Reduce_local", "Init"].iter().any(|part| name.contains(part));
+        match () {
+            () if is_given => "in",
+            () if is_changed || (name.starts_with("MPI_T_") && param.name.ends_with("_len")) => "inout",
+            () => "out",
+        }
+    }
+
+    fn errors(&self) -> String {
+        if is_bare(self.function) {
+            return ".SH ERRORS\nIt cannot fail.\n".into();
+        }
+        if self.function.name.starts_with("MPI_T_") {
+            return ".SH ERRORS\nIt returns MPI_SUCCESS or an error code, such as MPI_T_ERR_NOT_INITIALIZED, and calls no error handler.\n".into();
+        }
+        let handler = match object(self.function).split('(').next() {
+            Some("On::Comm") => "of the communicator",
+            Some("On::Win") => "of the window",
+            Some("On::File") => "of the file, which returns unless another is set,",
+            Some("On::AnyFile") => "of MPI_FILE_NULL, which returns unless another is set,",
+            Some("On::Session") => "of the session",
+            _ => "of the object, or else of MPI_COMM_SELF,",
+        };
+        let mut text = format!(
+            ".SH ERRORS\nIt returns MPI_SUCCESS or an error code (in Fortran as ierror).\nThe error handler {handler} is called before; \
+             MPI_ERRORS_ARE_FATAL ends the job.\n"
+        );
+        let mut classes = Vec::new();
+        for param in &self.function.params {
+            let class = match (handle(param), self.words.parameters.get(&param.name)) {
+                (Some(handle), _) => handle.wrong(),
+                (None, Some(meaning)) => meaning.wrong.as_deref(),
+                _ => None,
+            };
+            if let Some(class) = class.filter(|_| self.way(param) != "out") {
+                classes.push(format!("\\fB{class}\\fR (\\fI{}\\fR)", param.name));
+            }
+        }
+        if !classes.is_empty() {
+            push!(text, "Of wrong arguments tell the classes\n{}.\n", classes.join(",\n"));
+        }
+        text
+    }
+
+    /// The other forms of a collective operation or of a send.
+    fn related(&self) -> String {
+        let name = self.function.name.trim_start_matches("MPI_");
+        let bare = name.trim_end_matches("_init");
+        let capital = bare.strip_prefix('I').map(capitalised);
+        let base = capital
+            .filter(|base| self.table.function(&format!("MPI_{base}")).is_some())
+            .unwrap_or(bare.to_owned());
+        let others = [base.clone(), format!("I{}", base.to_lowercase()), format!("{base}_init")];
+        let known = others
+            .iter()
+            .filter(|other| *other != name && self.table.function(&format!("MPI_{other}")).is_some());
+        known.map(|other| format!(".BR MPI_{other} (3),\n")).collect()
+    }
+}
+
+/// The type of a handle.
+struct Handle<'a>(&'a str);
+
+fn handle(param: &Param) -> Option<Handle<'_>> {
+    let plain = param.r#type.trim_start_matches("const ").trim_end_matches(" *");
+    HANDLES.contains(&plain).then_some(Handle(plain))
+}
+
+impl Handle<'_> {
+    fn described(&self, many: bool) -> String {
+        let name = match self.0 {
+            "MPI_Comm" => "communicator",
+            "MPI_Win" => "window",
+            "MPI_Op" => "operator",
+            "MPI_Info" => "hints, or MPI_INFO_NULL",
+            "MPI_Errhandler" => "error handler",
+            other => &other.trim_start_matches("MPI_").to_lowercase(),
+        };
+        if many { format!("{name}, several") } else { name.into() }
+    }
+    /// The error class of a wrong one.
+    fn wrong(&self) -> Option<&'static str> {
+        Some(match self.0 {
+            "MPI_Comm" => "MPI_ERR_COMM",
+            "MPI_Datatype" => "MPI_ERR_TYPE",
+            "MPI_Group" => "MPI_ERR_GROUP",
+            "MPI_Op" => "MPI_ERR_OP",
+            "MPI_Info" => "MPI_ERR_INFO",
+            "MPI_Request" => "MPI_ERR_REQUEST",
+            "MPI_Win" => "MPI_ERR_WIN",
+            "MPI_File" => "MPI_ERR_FILE",
+            "MPI_Session" => "MPI_ERR_SESSION",
+            _ => return None,
+        })
+    }
+}
+
+fn prototype(function: &Function) -> String {
+    let params = function.params.iter().map(|param| match param.r#type.as_str() {
+        "..." => "...".to_owned(),
+        kind if kind.ends_with('*') => format!("{kind}{}{}", param.name, param.array),
+        kind => format!("{kind} {}{}", param.name, param.array),
+    });
+    let params: Vec<String> = params.collect();
+    let params = if params.is_empty() { vec!["void".into()] } else { params };
+    wrapped(&format!("{} {}(", function.returns, function.name), &params, ");")
+}
+
+/// A procedure or function of Fortran with its arguments.
+fn call(form: &Form) -> String {
+    let names: Vec<String> = form.params.iter().map(|dummy| dummy.name.clone()).collect();
+    let returns = form.returns.as_ref().map_or(String::new(), |returns| format!("{returns} "));
+    wrapped(&format!("{returns}{}(", form.name), &names, ")")
+}
+
+/// Declarations of arguments, those of one type in one line.
+fn declared(arguments: impl Iterator<Item = (String, String)>) -> String {
+    let mut lines: Vec<(String, Vec<String>)> = Vec::new();
+    for (kind, name) in arguments {
+        match lines.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, names)) => names.push(name),
+            None => lines.push((kind, vec![name])),
+        }
+    }
+    lines.iter().map(|(kind, names)| wrapped(&format!("    {kind}"), names, "")).collect()
+}
+
+/// The type and the name of an argument of `mpi_f08`.
+fn newer(dummy: &Dummy) -> (String, String) {
+    let declaration = modules::plain(dummy);
+    let (kind, name) = declaration.split_once(":: ").expect("a declaration");
+    (format!("{kind}:: "), name.to_owned())
+}
+
+/// Those of an argument of `mpi` and `mpif.h`, whose shape is that of `mpi_f08`.
+fn older(dummy: &Dummy, newer: Option<&Dummy>) -> (String, String) {
+    let shape = newer.map_or("", |dummy| dummy.shape.as_str());
+    let is_status =
+        newer.is_some_and(|newer| newer.r#type == "TYPE(MPI_Status)" && dummy.r#type == "INTEGER");
+    let shape = match (is_status, dummy.r#type.as_str()) {
+        (true, _) if shape.is_empty() => "(MPI_STATUS_SIZE)".to_owned(),
+        (true, _) => "(MPI_STATUS_SIZE,*)".to_owned(),
+        (_, "<type>") => "(*)".to_owned(),
+        _ => shape.to_uppercase(),
+    };
+    (format!("{} ", dummy.r#type), format!("{}{shape}", dummy.name))
+}
+
+/// A line of a list, continued below its first word where it is long.
+fn wrapped(head: &str, words: &[String], tail: &str) -> String {
+    let mut text = head.to_owned();
+    let mut column = head.len();
+    for (at, word) in words.iter().enumerate() {
+        if at > 0 {
+            text.push(',');
+            if column + word.len() > 76 {
+                push!(text, "\n{}", " ".repeat(8));
+                column = 8;
+            } else {
+                text.push(' ');
+                column += 2;
+            }
+        }
+        text.push_str(word);
+        column += word.len();
+    }
+    text + tail + "\n"
+}
+
+fn capitalised(name: &str) -> String {
+    let mut letters = name.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// Text that roff prints unchanged.
+fn escaped(text: &str) -> String {
+    let text = text.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq");
+    text.replace("\n.", "\n\\&.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_function_has_a_page() {
+        let pages = pages(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
+        let page = |name: &str| pages.iter().find(|page| page.0 == format!("{name}.3")).unwrap().1.as_str();
+        assert_eq!(page("MPI_Send_c"), ".so man3/MPI_Send.3\n");
+        let wait = page("MPI_Waitall");
+        for line in [
+            "MPI_Waitall \\- waits for all of several requests",
+            "    TYPE(MPI_Request), INTENT(INOUT) :: array_of_requests(count)",
+            "    INTEGER COUNT, ARRAY_OF_REQUESTS(COUNT),",
+            "        ARRAY_OF_STATUSES(MPI_STATUS_SIZE,*), IERROR",
+            ".IR array_of_requests \" (inout)\"",
+            "\\fBMPI_ERR_REQUEST\\fR (\\fIarray_of_requests\\fR).",
+        ] {
+            assert!(wait.lines().any(|known| known == line), "{line}\n{wait}");
+        }
+        let large = "    INTEGER(KIND=MPI_COUNT_KIND), INTENT(IN) :: count";
+        assert!(page("MPI_Send").contains(&format!("! or, for large counts:\n{large}\n")));
+        assert!(page("MPI_Iallreduce").contains("starts MPI_Allreduce"));
+        assert!(page("MPI_Comm_toint").contains("It cannot fail."));
+        // A line that begins with a full stop is a request; these are the ones in use.
+        for (name, text) in &pages {
+            let requests = text.lines().filter_map(|line| line.strip_prefix('.')?.split(' ').next());
+            let known = ["TH", "SH", "nf", "fi", "B", "TP", "IR", "BR", "PP", "so"];
+            requests.for_each(|request| assert!(known.contains(&request), "{name}: .{request}"));
+        }
+    }
+}
