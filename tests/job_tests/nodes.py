@@ -1,8 +1,8 @@
 """mpirun on several hosts: two nodes on this machine, whose agents a script starts (`--launcher-exec`)."""
-import os, signal, subprocess, tempfile, time
+import json, os, signal, subprocess, tempfile, time
 from pathlib import Path
 
-from job_tests.running import BIN, HERE, expect, finish, mpirun, start, stat, test, wait_for
+from job_tests.running import BIN, HERE, compile_c, expect, finish, mpirun, start, stat, test, wait_for
 
 HOSTS = "127.0.0.1,localhost"
 
@@ -113,3 +113,27 @@ def a_host_that_cannot_be_used_is_named_with_the_reason():
     expect(code == 1 and "host 127.0.0.1 cannot be reached" in output, f"{code}\n{output}")
     code, output = on_nodes("no-such-program")
     expect(code == 127 and "no such command in PATH" in output, f"{code}\n{output}")
+
+
+@test
+def one_table_and_one_trace_tell_of_all_nodes():
+    with tempfile.TemporaryDirectory() as folder:
+        trace = Path(folder) / "trace.json"
+        env = {"OUTBOARD_STATS": "1", "OUTBOARD_TRACE": str(trace)}
+        code, output = on_nodes("-ppn", 1, compile_c(HERE / "programs/p2p_handles.c"), env=env)
+        expect(code == 0 and output.count("wall time") == 1 and "counters of 2 ranks" in output, f"{code}\n{output}")
+        events = json.loads(trace.read_text())["traceEvents"]
+        expect({event["pid"] for event in events if event["ph"] != "M"} == {0, 1}, "events of both ranks")
+        expect(os.listdir(folder) == ["trace.json"], f"left behind: {os.listdir(folder)}")
+
+
+@test
+def an_agent_without_ranks_needs_no_core_of_its_own():
+    """The second host has no rank before the spawn, and another job has all cores."""
+    other = start(BIN / "mpirun", "-n", os.cpu_count(), "sleep", 60)
+    try:
+        code, output = on_nodes("-n", 1, "-genv", "OUTBOARD_CLAIM_CORES", 1, compile_c(HERE / "programs/spawn_hosts.c"))
+    finally:
+        other.terminate()
+        finish(other)
+    expect((code, output) == (0, ""), f"{code}\n{output}")

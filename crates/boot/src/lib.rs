@@ -20,5 +20,5 @@ mod tuning;
 
 pub use build::{BUILD, attach, create};
 pub use claim::{ProxyMembership, join_proxy};
-pub use member::{Membership, join, tell};
+pub use member::{Membership, age, join, tell};
 pub use tuning::{overruled, set_tuning};

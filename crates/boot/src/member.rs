@@ -147,13 +147,15 @@ impl Membership {
         page.cpu.store(cpus.first().map_or(0, |cpu| *cpu as u32), Ordering::Relaxed);
         telemetry::attach(&page.counters);
         telemetry::sum_up_in(&page.operations);
-        if self.rank.peer() == self.first {
+        if self.segment.members(self.first).next() == Some(self.rank) {
             self.world().statistics.store(u32::from(settings.stats), Ordering::Relaxed);
         }
         crash::watch(settings.crash, &self.segment.name(self.rank.peer()));
         claim::time(settings, telemetry::Who::Rank(self.rank.peer()), self.alone);
         cma::publish(self.segment, self.rank);
         page.set_state(State::Running);
+        // Whoever spawned it waits for that.
+        self.nudge_launcher(self.first != 0);
     }
 
     /// Has the hosts learn each other's endpoints, where no `mpirun` sees to it. For the process's first of
@@ -165,17 +167,18 @@ impl Membership {
     /// Counts this rank at MPI_Init, which all processes of its world call. The last one wakes the others.
     pub fn come(&self) {
         self.world().born.arrive();
-        self.nudge_agent();
+        self.nudge_launcher(false);
         if self.has_all() {
             self.segment.members(self.first).for_each(|rank| self.segment.rank(rank).bell.ring());
         }
     }
 
-    /// Has the agent of this host tell the other hosts what is new here.
-    fn nudge_agent(&self) {
+    /// Has the agent of this host tell the other hosts what is new here; `mpirun` of one host only where it
+    /// concerns that.
+    pub fn nudge_launcher(&self, always: bool) {
         let launcher = self.segment.job().launcher.load(Ordering::Relaxed);
-        if self.segment.has_nodes() {
-            // An agent looks a few times a second anyway.
+        if launcher != 0 && (always || self.segment.has_nodes()) {
+            // A launcher looks a few times a second anyway.
             let _ = sys::process::nudge(launcher);
         }
     }
@@ -200,7 +203,7 @@ impl Membership {
     /// progress for others until [`Membership::may_leave`], then calls [`Membership::leave`].
     pub fn arrive(&self) {
         self.world().leaving.arrive();
-        self.nudge_agent();
+        self.nudge_launcher(false);
         if let Some(site) = self.site
             && let Err(error) = site.arrive()
         {
@@ -233,7 +236,8 @@ impl Membership {
         let joined = || self.segment.members(self.first).filter(is_here).count();
         let gone = || world.aborted().is_some() || world.leaving.count() as usize >= joined();
         world.leaving.wait(self.size, gone);
-        if self.rank.peer() == self.first {
+        // Those of several hosts `mpirun` tells, when all are there.
+        if self.rank.peer() == self.first && (self.site.is_some() || !self.segment.has_nodes()) {
             tell(self.segment, self.first);
         }
         self.write_trace();
@@ -298,9 +302,12 @@ fn statistics(segment: &Segment, first: u32) -> String {
     let ranks: Vec<_> = members().map(|page| &*page.counters).collect();
     let operations: Vec<_> = members().map(|page| &*page.operations).collect();
     let proxies: Vec<_> = (0..segment.shape().proxies).map(|proxy| &*segment.proxy(proxy).counters).collect();
-    let age = sys::clock::now().saturating_sub(segment.job().start.load(Ordering::Relaxed)) as f64 / 1e9;
-    let table = telemetry::summary::table(&ranks, &proxies);
-    format!("after {age:.3} s of wall time:\n{table}{}", telemetry::summary::sentences(&operations))
+    telemetry::summary::all(age(segment), &ranks, &operations, &proxies)
+}
+
+/// How old a job is, in nanoseconds.
+pub fn age(segment: &Segment) -> u64 {
+    sys::clock::now().saturating_sub(segment.job().start.load(Ordering::Relaxed))
 }
 
 /// Writes the program's output and exits. Its exit handlers do not run: they could wait for other ranks.

@@ -97,7 +97,7 @@ impl Executor {
 
     /// The executor of `rank`, which allocates from `allocator` (the rank's arena).
     pub fn new(segment: Segment, rank: LocalRank, allocator: Allocator, config: Config) -> Executor {
-        let generation = segment.rank(rank).generation.load(Ordering::Relaxed);
+        let generation = segment.generation(rank.peer());
         let watch = segment
             .proxy_of(rank)
             .map(|proxy| ProxyWatch::new(segment.clone(), proxy, config.proxy_timeout_ms));

@@ -41,10 +41,18 @@ impl P2p {
         if self.writers.len() > before { self.connect_writers(before) } else { Ok(()) }
     }
 
-    /// A peer that cannot be connected is not looked at again: its ring has another reader.
+    /// A peer that cannot be connected is not looked at again: its ring has another reader. One that is
+    /// looked at already is another process, which has the place of the one before.
     #[cold]
     fn connect_writers(&mut self, first: usize) -> Result<()> {
         let mut fault = Ok(());
+        for i in (first..self.writers.len()).rev() {
+            let number = self.writers[i];
+            self.renew(number);
+            if self.writers[..i].contains(&number) {
+                self.writers.swap_remove(i);
+            }
+        }
         for i in (first..self.writers.len()).rev() {
             if let Err(error) = self.connect(self.writers[i]) {
                 self.writers.swap_remove(i);

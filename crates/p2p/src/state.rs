@@ -217,8 +217,23 @@ impl P2p {
         self.reach.forget_arrivals();
     }
 
+    /// Whether processes of other hosts can be reached.
+    pub fn has_network(&self) -> bool {
+        matches!(self.reach, Reach::Nodes(_))
+    }
+
+    /// Opens the way to processes of other hosts, where this process had none before. Errors: those of
+    /// `open`.
+    pub fn add_network(
+        &mut self,
+        open: impl FnOnce() -> Result<transport::route_fabric::Port>,
+    ) -> Result<()> {
+        self.reach.add_network(open)
+    }
+
     /// Begins anew with a peer whose place another process may have taken. The rings go on where they are.
     pub fn renew(&mut self, number: u32) {
+        self.reach.renew(number);
         let generation = self.reach.generation(number);
         if let Some(Some(peer)) = self.peers.get_mut(number as usize)
             && peer.lane.generation != generation

@@ -18,7 +18,9 @@ pub mod summary;
 
 pub use counter::{Counter, Unit};
 pub use event::{begin, end, event, tracing};
-pub use operation::{Carried, Operation, Operations, Sum, enter, leave, operations, sum_up_in, time, timed};
+pub use operation::{
+    Carried, Operation, Operations, Row, Sum, enter, leave, operations, sum_up_in, time, timed,
+};
 pub use page::{Page, attach, count, page, set, value};
 pub use record::{Event, Record, Who, decode};
 

@@ -39,7 +39,22 @@ pub enum Sum {
     ProxyCpuNs,
 }
 
-const SUMS: usize = Sum::ProxyCpuNs as usize + 1;
+impl Sum {
+    /// All of them, in their order.
+    pub const ALL: &[Sum] = &[
+        Sum::Calls,
+        Sum::Over,
+        Sum::Bytes,
+        Sum::HostNs,
+        Sum::Carried,
+        Sum::CarriedBytes,
+        Sum::CarriedNs,
+        Sum::BesideNs,
+        Sum::ProxyCpuNs,
+    ];
+}
+
+const SUMS: usize = Sum::ALL.len();
 
 /// What became of the operations of one function on one comm.
 #[repr(C)]

@@ -76,6 +76,17 @@ impl Record {
         u64::from_ne_bytes(self.0[at..at + 8].try_into().expect("eight bytes"))
     }
 
+    /// Moves its times by so many nanoseconds.
+    pub fn shift(&mut self, by: i64) {
+        for word in [Word::From as usize, Word::Until as usize] {
+            let at = 8 * word;
+            let time = u64::from_ne_bytes(self.0[at..at + 8].try_into().expect("eight bytes"));
+            if time != 0 {
+                self.0[at..at + 8].copy_from_slice(&time.wrapping_add_signed(by).to_ne_bytes());
+            }
+        }
+    }
+
     /// When it happened or began.
     pub(crate) fn from(&self) -> u64 {
         self.word(Word::From)

@@ -30,6 +30,12 @@ pub fn short(value: u64, unit: Unit) -> String {
     format!("{scaled:.digits$}{suffix}")
 }
 
+/// All that OUTBOARD_STATS=1 prints of a job that is `age_ns` old.
+pub fn all(age_ns: u64, ranks: &[&Page], operations: &[&Operations], proxies: &[&Page]) -> String {
+    let age = age_ns as f64 / 1e9;
+    format!("after {age:.3} s of wall time:\n{}{}", table(ranks, proxies), sentences(operations))
+}
+
 /// One line per counter that is not zero everywhere: sum, least, and greatest of the ranks; sum of the
 /// proxies.
 pub fn table(ranks: &[&Page], proxies: &[&Page]) -> String {
@@ -69,16 +75,16 @@ const SENTENCES: usize = 24;
 
 /// A sentence for each function and comm: sums of bytes and of proxies' processor time, and mean times.
 pub fn sentences(ranks: &[&Operations]) -> String {
-    let mut all: Vec<(String, u64, [u64; SUMMED.len()])> = Vec::new();
+    let mut all: Vec<(String, u64, [u64; Sum::ALL.len()])> = Vec::new();
     for (name, row) in ranks.iter().flat_map(|operations| operations.rows()) {
         let found = all.iter().position(|(known, ..)| *known == name);
         let at = found.unwrap_or_else(|| {
-            all.push((name, 0, [0; SUMMED.len()]));
+            all.push((name, 0, [0; Sum::ALL.len()]));
             all.len() - 1
         });
         let (_, ranks, sums) = &mut all[at];
         *ranks += 1;
-        sums.iter_mut().zip(SUMMED).for_each(|(sum, which)| *sum += row.sum(*which));
+        sums.iter_mut().zip(Sum::ALL).for_each(|(sum, which)| *sum += row.sum(*which));
     }
     all.sort_by_key(|(_, ranks, sums)| std::cmp::Reverse(sums[Sum::HostNs as usize] / ranks));
     let mut text = String::new();
@@ -90,18 +96,6 @@ pub fn sentences(ranks: &[&Operations]) -> String {
     }
     text
 }
-
-const SUMMED: &[Sum] = &[
-    Sum::Calls,
-    Sum::Over,
-    Sum::Bytes,
-    Sum::HostNs,
-    Sum::Carried,
-    Sum::CarriedBytes,
-    Sum::CarriedNs,
-    Sum::BesideNs,
-    Sum::ProxyCpuNs,
-];
 
 fn sentence(name: &str, ranks: u64, sums: &[u64]) -> String {
     let of = |sum: Sum| sums[sum as usize];
@@ -182,7 +176,7 @@ mod tests {
             page.enter("MPI_Ialltoall on MPI_COMM_WORLD");
             let row = page.rows().next().unwrap().1;
             let sums = [100, 100, 838860800, 400_000, 100, 858993459, 145_000_000, 134_850_000, 185_000_000];
-            SUMMED.iter().zip(sums).for_each(|(sum, value)| row.add(*sum, value));
+            Sum::ALL.iter().zip(sums).for_each(|(sum, value)| row.add(*sum, value));
         }
         a.enter("MPI_Barrier on c");
         a.rows().nth(1).unwrap().1.add(Sum::Calls, 1);

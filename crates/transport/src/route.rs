@@ -95,9 +95,30 @@ impl Reach {
         self.shm().into_iter().for_each(route_shm::Port::ring_own);
     }
 
-    /// How many processes have had a peer's place before the present one.
+    /// Which of the processes that have had a peer's place it is.
     pub fn generation(&self, peer: u32) -> u32 {
-        self.shm().map_or(0, |port| port.generation(peer))
+        let known = self.segment().map_or(0, |segment| segment.generation(peer));
+        match self {
+            // Its first packet may come before its launcher's word.
+            Reach::Nodes(ports) => known.max(ports.1.generation(peer)),
+            Reach::Shm(_) | Reach::Sim(_) => known,
+        }
+    }
+
+    /// Begins anew with a peer whose place another process has now.
+    pub fn renew(&self, peer: u32) {
+        if let Reach::Nodes(ports) = self {
+            ports.1.renew(peer);
+        }
+    }
+
+    /// Adds the network to other nodes to what reaches this one.
+    pub fn add_network(&mut self, open: impl FnOnce() -> Result<route_fabric::Port>) -> Result<()> {
+        if let Reach::Shm(port) = self {
+            let network = open()?;
+            *self = Reach::Nodes(Box::new((port.take(), network)));
+        }
+        Ok(())
     }
 
     /// Whether long messages do better when their receiver reads them.

@@ -23,7 +23,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use sys::Span;
 
-/// Bytes before the payload: magic (4), source (4), kind (4), tag (4), context (8), secret (8), consumed (8).
+/// Bytes before the payload: magic (4), source (4), kind (1), the source's generation (3), tag (4), context
+/// (8), secret (8), consumed (8).
 pub const WIRE_BYTES: usize = 40;
 /// "OBF" and the version of the wire format; with its bytes reversed where the sender's byte order is
 /// another.
@@ -84,6 +85,8 @@ impl Sleeper {
 struct Net {
     endpoint: Endpoint,
     rank: u32,
+    /// Which of the processes that have had our place we are.
+    generation: u32,
     /// Where the names of endpoints are.
     segment: Segment,
     secret: u64,
@@ -131,6 +134,8 @@ struct Remote {
     told: u64,
     /// Whether it has written to us; whether `arrivals` has said so.
     is_writer: bool,
+    /// Which of the processes that had this place one after the other.
+    generation: u32,
     /// Why nothing reaches it any more; told once.
     fault: Option<String>,
     is_lost: bool,
@@ -171,6 +176,7 @@ impl Port {
         let net = Net {
             endpoint,
             rank: rank.peer(),
+            generation: segment.generation(rank.peer()),
             segment: segment.clone(),
             secret: segment.job().secret.load(Ordering::Relaxed),
             peers: HashMap::new(),
@@ -184,7 +190,10 @@ impl Port {
 
     /// The link to a peer.
     pub fn link(&self, peer: u32) -> Link {
-        lock(&self.net).peers.entry(peer).or_default();
+        let mut net = lock(&self.net);
+        let generation = net.segment.generation(peer);
+        net.peers.entry(peer).or_insert_with(|| Remote { generation, ..Remote::default() });
+        drop(net);
         Link { net: self.net.clone(), peer }
     }
 
@@ -204,6 +213,22 @@ impl Port {
             sleeper.arm();
         }
         may
+    }
+
+    /// Which of the processes that have had a peer's place it is, as far as its packets have told.
+    pub fn generation(&self, peer: u32) -> u32 {
+        lock(&self.net).remote(peer).map_or(0, |peer| peer.generation)
+    }
+
+    /// Begins anew with a peer if another process has its place now.
+    pub fn renew(&self, peer: u32) {
+        let mut net = lock(&self.net);
+        let generation = net.segment.generation(peer);
+        let Some(remote) = net.peers.get_mut(&peer).filter(|remote| remote.generation < generation) else {
+            return;
+        };
+        let left = remote.renew(generation);
+        left.into_iter().for_each(|packet| net.endpoint.release(packet));
     }
 
     /// Has `arrivals` tell of all peers again.
@@ -325,7 +350,7 @@ impl Net {
     }
 
     fn send(&mut self, number: u32, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent {
-        let (rank, secret) = (self.rank, self.secret);
+        let (source, secret) = ((self.rank, self.generation), self.secret);
         let peer = self.peers.entry(number).or_default();
         if peer.is_lost {
             return Sent::Full;
@@ -333,7 +358,7 @@ impl Net {
         let Some(address) = peer.address else { return self.connect_and_send(number, header, bytes, fill) };
         let consumed = peer.returned;
         let answer = self.endpoint.send(address, WIRE_BYTES + bytes, |to| {
-            write(to.slice(0, WIRE_BYTES), rank, header, secret, consumed);
+            write(to.slice(0, WIRE_BYTES), source, header, secret, consumed);
             fill(to.slice(WIRE_BYTES, bytes));
         });
         match answer {
@@ -358,10 +383,13 @@ impl Net {
         bytes: usize,
         fill: impl FnOnce(Span),
     ) -> Sent {
-        let Some(name) = self.segment.endpoint(number) else { return Sent::Full };
-        let inserted = self.endpoint.insert(&name);
         let peer = self.peers.entry(number).or_default();
-        match inserted {
+        if peer.generation > self.segment.generation(number) {
+            // The name is still that of the process before.
+            return Sent::Full;
+        }
+        let Some(name) = self.segment.endpoint(number) else { return Sent::Full };
+        match self.endpoint.insert(&name) {
             Ok(address) => peer.address = Some(address),
             Err(error) => peer.lose(error.message.clone()),
         }
@@ -405,7 +433,16 @@ impl Net {
                     done.push(packet);
                     return;
                 };
-                let peer = peers.entry(found.source).or_default();
+                let first = || Remote { generation: found.generation, ..Remote::default() };
+                let peer = peers.entry(found.source).or_insert_with(first);
+                if found.generation < peer.generation {
+                    // What an ended process said last means nothing any more.
+                    done.push(packet);
+                    return;
+                }
+                if found.generation > peer.generation {
+                    done.extend(peer.renew(found.generation));
+                }
                 peer.consumed = found.consumed;
                 if found.header.kind == CONSUMED {
                     done.push(packet);
@@ -428,17 +465,23 @@ impl Net {
         if let Err(error) = polled {
             peers.values_mut().for_each(|peer| peer.lose(error.message.clone()));
         }
-        for _ in 0..self.untold.len() {
-            let Some(number) = self.untold.pop() else { break };
-            if !self.tell(number) {
+        // One that cannot be reached now keeps no other waiting; one that is lost needs to know nothing.
+        for number in std::mem::take(&mut self.untold) {
+            if !self.tell(number) && self.remote(number).is_some_and(|peer| !peer.is_lost) {
                 self.untold.push(number);
-                break;
             }
         }
     }
 }
 
 impl Remote {
+    /// Another process has the place now. Returns what the one before has left in the inbox.
+    fn renew(&mut self, generation: u32) -> Vec<Packet> {
+        // Its first packet is told of as that of any peer: the lane to it must begin anew before.
+        let anew = Remote { generation, ..Remote::default() };
+        std::mem::replace(self, anew).inbox.into_iter().map(|(_, packet)| packet).collect()
+    }
+
     fn lose(&mut self, why: String) {
         if !std::mem::replace(&mut self.is_lost, true) {
             self.fault = Some(why);
@@ -449,15 +492,16 @@ impl Remote {
 /// What a wire header says.
 struct Found {
     source: u32,
+    generation: u32,
     header: Header,
     consumed: u64,
 }
 
-fn write(to: Span, source: u32, header: &Header, secret: u64, consumed: u64) {
+fn write(to: Span, (source, generation): (u32, u32), header: &Header, secret: u64, consumed: u64) {
     let mut bytes = [0; WIRE_BYTES];
     bytes[0..4].copy_from_slice(&MAGIC.to_ne_bytes());
     bytes[4..8].copy_from_slice(&source.to_ne_bytes());
-    bytes[8..12].copy_from_slice(&u32::from(header.kind).to_ne_bytes());
+    bytes[8..12].copy_from_slice(&(u32::from(header.kind) | generation << 8).to_ne_bytes());
     bytes[12..16].copy_from_slice(&header.tag.to_ne_bytes());
     bytes[16..24].copy_from_slice(&header.context.to_ne_bytes());
     bytes[24..32].copy_from_slice(&secret.to_ne_bytes());
@@ -474,10 +518,10 @@ fn read(packet: Span, secret: u64) -> Option<Found> {
     packet.slice(0, WIRE_BYTES).read(&mut bytes);
     let word = |at: usize| u32::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
     let long = |at: usize| u64::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
-    let kind = u8::try_from(word(8)).ok()?;
     (word(0) == MAGIC && long(24) == secret).then(|| Found {
         source: word(4),
-        header: Header { kind, tag: word(12) as i32, context: long(16) },
+        generation: word(8) >> 8,
+        header: Header { kind: word(8) as u8, tag: word(12) as i32, context: long(16) },
         consumed: long(32),
     })
 }
@@ -535,7 +579,7 @@ mod tests {
                     || stranger
                         .send(to, bytes, |to| {
                             let whole = sys::Block::new(WIRE_BYTES + 8);
-                            write(whole.span().slice(0, WIRE_BYTES), source, &header, secret, 0);
+                            write(whole.span().slice(0, WIRE_BYTES), (source, 0), &header, secret, 0);
                             let mut copy = whole.to_vec();
                             copy[0] ^= mask as u8;
                             to.write(&copy[..bytes]);

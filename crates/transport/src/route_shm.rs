@@ -44,6 +44,11 @@ impl Port {
         self.rank.peer()
     }
 
+    /// Leaves a port that must not be used.
+    pub(crate) fn take(&mut self) -> Port {
+        Port { segment: self.segment.clone(), rank: self.rank, told: std::mem::take(&mut self.told) }
+    }
+
     /// The job's memory.
     pub fn segment(&self) -> &Segment {
         &self.segment
@@ -57,11 +62,6 @@ impl Port {
     /// Rings this rank's bell.
     pub fn ring_own(&self) {
         self.segment.rank(self.rank).bell.ring();
-    }
-
-    /// How many processes have had a rank's page before the present one.
-    pub fn generation(&self, peer: u32) -> u32 {
-        self.segment.local(peer).map_or(0, |rank| self.segment.rank(rank).generation.load(Ordering::Relaxed))
     }
 
     /// Two copies through the ring overlap, but need both ranks at once. They win only where every rank has

@@ -157,6 +157,7 @@ fn sibling(context: Context, local: Arc<Group>, remote: Option<Arc<Group>>) -> C
 
 /// Enters a new comm, which inherits its parent's error handler (MPI 5.0, section 9.3.1).
 pub(crate) fn enter(guard: &mut Guard, parent: Handle, mut new: Comm, newcomm: Out<Handle>) -> Result<()> {
+    guard.reach_hosts(&new.everybody)?;
     let objects = &mut guard.objects;
     let from = objects.comm(parent)?;
     (new.errhandler, new.session) = (from.errhandler, from.session);
@@ -228,21 +229,6 @@ pub(crate) fn intracomm(guard: &Guard, comm: Handle) -> Result<&Comm> {
         fail!(Class::Comm, "{comm} is an intercommunicator; this call needs an intracommunicator");
     }
     Ok(found)
-}
-
-/// Refuses processes of several hosts. Errors: MPI_ERR_UNSUPPORTED_OPERATION.
-pub(crate) fn one_host(guard: &Guard, peers: &[u32], what: &str) -> Result<()> {
-    let Some(job) = &guard.job else { return Ok(()) };
-    let segment = job.membership.segment;
-    if let Some(far) = peers.iter().find(|peer| segment.local(**peer).is_none()) {
-        let far = segment.name(*far);
-        fail!(
-            Class::UnsupportedOperation,
-            "{what} by processes of several hosts is not possible yet, and {far} is on another host than {}",
-            segment.name(job.membership.rank.peer())
-        );
-    }
-    Ok(())
 }
 
 /// A group of these processes.

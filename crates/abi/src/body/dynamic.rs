@@ -1,21 +1,20 @@
 //! Dynamic processes: spawning, ports and names, joining, disconnecting (MPI 5.0, chapter 11).
 //!
-//! All processes of a job are peers of one segment, whichever world they are in. So a connection is only a
-//! comm over processes that had none in common, with a context that both sides know.
+//! All processes of a job are peers, whichever world and host they are in. So a connection is only a comm
+//! over processes that had none in common, with a context that both sides know.
 //!
 //! Invariant: what only the root does reaches the other members by `agree`, with its error. So all members of
 //! a comm return the same error.
 
-use super::comm::{comm_free, enter, group_of, intracomm, one_host};
+use super::comm::{comm_free, enter, group_of, intracomm};
 use crate::args::{Address, Array, Handle, In, Out, Text, TextOut};
 use crate::connect;
 use crate::connect::launcher::ask;
 use crate::process::Guard;
-use error::{Class, Error, Result, fail};
+use error::{Class, Result, fail};
 use objects::{Comm, Context, Group, constants as c};
 use std::os::unix::ffi::OsStringExt;
 use std::time::Duration;
-use transport::shm::State;
 use transport::shm::launcher::{self, Program, Reader, Request, Spawn, Spawned, Writer};
 
 /// MPI_Comm_spawn
@@ -126,25 +125,11 @@ fn spawn(
     between(guard, comm, Context::of_spawn(spawned.world), children, intercomm)
 }
 
-/// On the root: has the launcher start the programs, and waits until all processes are in MPI_Init.
+/// On the root: has the launcher start the programs, which answers when all processes are in MPI_Init.
 fn start(guard: &mut Guard, parents: &Group, programs: Vec<Program>) -> Result<Spawned> {
     let directory = std::env::current_dir().map(|path| path.into_os_string().into_vec()).unwrap_or_default();
     let request = Request::Spawn(Spawn { parents: parents.peers.to_vec(), directory, programs });
-    let spawned = Spawned::from_bytes(&ask(guard, &request)?)?;
-    let segment = guard.job().membership.segment;
-    let members = segment.members(spawned.first);
-    let all_born = |_: &mut _| {
-        let states = || members.clone().map(|rank| (rank, segment.rank(rank).state()));
-        match states().find(|(_, state)| *state == State::Dead) {
-            Some((rank, _)) => Some(Err(Error::new(
-                Class::Spawn,
-                format!("process {} of the started ones ended before MPI_Init", rank.peer() - spawned.first),
-            ))),
-            None => states().all(|(_, state)| state != State::Unborn).then_some(Ok(())),
-        }
-    };
-    guard.wait(all_born)?;
-    Ok(spawned)
+    Spawned::from_bytes(&ask(guard, &request)?)
 }
 
 /// MPI_Comm_get_parent: the intercommunicator with the processes that spawned this world, until it is freed.
@@ -155,7 +140,6 @@ pub fn comm_get_parent(guard: &mut Guard, parent: Out<Handle>) -> Result<()> {
 
 /// MPI_Open_port
 pub fn open_port(guard: &mut Guard, info: Handle, port_name: TextOut) -> Result<()> {
-    world_on_one_host(guard)?;
     guard.objects.info_or_empty(info)?;
     let name = connect::open(guard)?;
     port_name.set(&name, c::MAX_PORT_NAME as usize).map(|_| ())
@@ -177,7 +161,6 @@ pub fn comm_accept(
 ) -> Result<()> {
     meet(guard, root, comm, newcomm, |guard, group| {
         guard.objects.info_or_empty(info)?;
-        world_on_one_host(guard)?;
         connect::accept(guard, &port_name.read()?, group)
     })
 }
@@ -239,17 +222,9 @@ pub fn lookup_name(guard: &mut Guard, service_name: Text, info: Handle, port_nam
     port_name.set(&String::from_utf8_lossy(&port), c::MAX_PORT_NAME as usize).map(|_| ())
 }
 
-/// Connections lead through the memory of one host.
-fn world_on_one_host(guard: &Guard) -> Result<()> {
-    let Some(job) = &guard.job else { return Ok(()) };
-    let world: Vec<u32> = job.membership.members().collect();
-    one_host(guard, &world, "a connection")
-}
-
 /// MPI_Comm_join
 pub fn comm_join(guard: &mut Guard, fd: i32, intercomm: Out<Handle>) -> Result<()> {
     intercomm.check()?;
-    world_on_one_host(guard)?;
     let (id, peer) = connect::join(guard, fd)?;
     between(guard, c::COMM_SELF, Context::of_connection(id), vec![peer], intercomm)
 }

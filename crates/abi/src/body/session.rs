@@ -17,7 +17,6 @@ use objects::errhandler::{release, retain};
 use objects::session::PROCESS_SETS;
 use objects::{Comm, Context, Group, Info, Kind, Session, constants as c};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// MPI_Session_init
 pub fn session_init(guard: &mut Guard, info: Handle, errhandler: Handle, session: Out<Handle>) -> Result<()> {
@@ -232,10 +231,7 @@ const BETWEEN: u64 = u64::MAX;
 /// the rank of a spawned process that has ended may be given again.
 fn group_context(guard: &mut Guard, tag: &[u64], peers: &[u32]) -> Context {
     let segment = guard.job().membership.segment;
-    let generation = |peer: u32| {
-        segment.local(peer).map_or(0, |rank| segment.rank(rank).generation.load(Ordering::Relaxed))
-    };
-    let processes = peers.iter().map(|peer| u64::from(generation(*peer)) << 32 | u64::from(*peer));
+    let processes = peers.iter().map(|peer| u64::from(segment.generation(*peer)) << 32 | u64::from(*peer));
     let words: Vec<u64> = tag.iter().copied().chain(processes).collect();
     guard.objects.from_groups.context(Context::of_groups(), &words)
 }
@@ -248,6 +244,7 @@ fn enter(
     errhandler: Handle,
     newcomm: Out<Handle>,
 ) -> Result<()> {
+    guard.reach_hosts(&new.everybody)?;
     let objects = &mut guard.objects;
     retain(&mut objects.errhandlers, errhandler, Kind::Comm)?;
     new.errhandler = errhandler;

@@ -1,14 +1,14 @@
 //! How processes that share no comm find each other: ports, and sockets (MPI 5.0, sections 11.9 and 11.10.5).
 //!
-//! A port is an entry in the job's table, and a tag. The root that connects sets a mark in its own page, and
-//! sends its group to the rank that opened the port. The root that accepts removes the mark, which decides
-//! that the two have met, and answers.
+//! A port is an entry in the table of its host, and a tag. The root that connects sends its group and a
+//! number, the mark, to the rank that opened the port. The root that accepts answers with its own group, and
+//! the other confirms: so both know whether they have met, also where the one has given up meanwhile.
 
 pub(crate) mod launcher;
 
 use crate::process::Guard;
 use datatype::Buffer;
-use error::{Class, Result, fail};
+use error::{Class, Error, Result, fail};
 use objects::Group;
 use objects::context::{PORT_CONTEXT, answer_context};
 use p2p::Mode;
@@ -38,11 +38,27 @@ impl Port {
     }
 
     fn is_open(&self, segment: &Segment) -> bool {
-        let Some(rank) = segment.local(self.rank()) else { return false };
-        let gone = matches!(segment.rank(rank).state(), State::Dead | State::Finalized);
-        !gone && segment.job().ports[self.index].load(Ordering::Acquire) == self.entry
+        let job = segment.job();
+        let is_open = match segment.local(self.rank()) {
+            Some(_) => job.ports[self.index].load(Ordering::Acquire) == self.entry,
+            // What is closed on another host is told a moment later.
+            None => !job.was_closed(self.entry),
+        };
+        is_open && !is_gone(segment, self.rank())
     }
 }
+
+/// Whether a process is known to have ended.
+fn is_gone(segment: &Segment, peer: u32) -> bool {
+    match segment.local(peer) {
+        Some(rank) => matches!(segment.rank(rank).state(), State::Dead | State::Finalized),
+        None => segment.world(segment.first_of(peer)).over.load(Ordering::Acquire) != 0,
+    }
+}
+
+/// The last word of the root that connects: it takes the offer, or has given up.
+const CONFIRMED: u64 = 1;
+const GIVEN_UP: u64 = 0;
 
 /// Opens a port. Returns its name.
 pub(crate) fn open(guard: &mut Guard) -> Result<String> {
@@ -62,9 +78,14 @@ pub(crate) fn open(guard: &mut Guard) -> Result<String> {
 /// Closes a port of ours.
 pub(crate) fn close(guard: &mut Guard, name: &str) -> Result<()> {
     let port = own_port(guard, name)?;
-    let table = &guard.job().membership.segment.job().ports;
-    match table[port.index].compare_exchange(port.entry, 0, Ordering::AcqRel, Ordering::Relaxed) {
-        Ok(_) => Ok(()),
+    let membership = guard.job().membership;
+    let job = membership.segment.job();
+    match job.ports[port.index].compare_exchange(port.entry, 0, Ordering::AcqRel, Ordering::Relaxed) {
+        Ok(_) => {
+            job.note_closed(port.entry);
+            membership.nudge_launcher(false);
+            Ok(())
+        }
         Err(_) => fail!(Class::Port, "the port {name:?} has been closed already"),
     }
 }
@@ -115,18 +136,22 @@ pub(crate) fn accept(guard: &mut Guard, name: &str, group: &Group) -> Result<(u6
     if !port.is_open(segment) {
         fail!(Class::Port, "the port {name:?} is closed");
     }
+    // Whoever connects may be on a host that the job has come to since.
+    guard.open_network()?;
     loop {
         let (peer, message) = receive(guard, PORT_CONTEXT, None, port.tag(), || None)?;
         let (mark, peers) = from_bytes(&message)?;
-        let connecting = &segment.rank(segment.require(peer)?).connecting;
-        if connecting.compare_exchange(mark, 0, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            // The other root has given up.
-            continue;
-        }
         let id = segment.job().connections.fetch_add(1, Ordering::AcqRel) + 1;
         guard.job().p2p.renew(peer);
-        send(guard, answer_context(mark), peer, port.tag(), &to_bytes(id, &group.peers))?;
-        return Ok((id, peers));
+        let context = answer_context(mark);
+        send(guard, context, peer, port.tag(), &to_bytes(id, &group.peers))?;
+        let is_over = || is_gone(segment, peer).then(|| Error::new(Class::Port, "it has ended".to_owned()));
+        // One that has given up or ended leaves us waiting for the next.
+        if let Ok((_, verdict)) = receive(guard, context, Some(peer), port.tag(), is_over)
+            && from_bytes(&verdict)?.0 == CONFIRMED
+        {
+            return Ok((id, peers));
+        }
     }
 }
 
@@ -146,27 +171,34 @@ pub(crate) fn connect(
     if port.rank() == membership.rank.peer() {
         fail!(Class::Port, "the port {name:?} is this process's own, to which it cannot connect");
     }
+    guard.reach_hosts(&[port.rank()])?;
     let mark = segment.job().connections.fetch_add(1, Ordering::AcqRel) + 1;
-    let connecting = &segment.rank(membership.rank).connecting;
-    // One thread at a time.
-    let free = || connecting.compare_exchange(0, mark, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-    guard.wait(|_| free().then_some(()));
+    let (context, tag) = (answer_context(mark), port.tag());
     guard.job().p2p.renew(port.rank());
-    send(guard, PORT_CONTEXT, port.rank(), port.tag(), &to_bytes(mark, &group.peers))?;
+    send(guard, PORT_CONTEXT, port.rank(), tag, &to_bytes(mark, &group.peers))?;
     let started = Instant::now();
     let given_up = || {
-        let sentence = if !port.is_open(segment) {
-            format!("the port {name:?} was closed before anybody accepted")
-        } else if started.elapsed() >= timeout {
-            format!("nobody accepted on the port {name:?} within {} s", timeout.as_secs_f64())
-        } else {
-            return None;
-        };
-        let ours = connecting.compare_exchange(mark, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        ours.then(|| error::Error::new(Class::Port, sentence))
+        if !port.is_open(segment) {
+            return Some(Error::new(
+                Class::Port,
+                format!("the port {name:?} was closed before anybody accepted"),
+            ));
+        }
+        let sentence = || format!("nobody accepted on the port {name:?} within {} s", timeout.as_secs_f64());
+        (started.elapsed() >= timeout).then(|| Error::new(Class::Port, sentence()))
     };
-    let (_, message) = receive(guard, answer_context(mark), Some(port.rank()), port.tag(), given_up)?;
-    from_bytes(&message)
+    match receive(guard, context, Some(port.rank()), tag, given_up) {
+        Ok((_, message)) => {
+            send(guard, context, port.rank(), tag, &to_bytes(CONFIRMED, &[]))?;
+            from_bytes(&message)
+        }
+        Err(error) => {
+            if !is_gone(segment, port.rank()) {
+                send(guard, context, port.rank(), tag, &to_bytes(GIVEN_UP, &[]))?;
+            }
+            Err(error)
+        }
+    }
 }
 
 /// Exchanges ranks through a connected socket. Returns the connection's number and the other process.
@@ -179,7 +211,7 @@ pub(crate) fn join(guard: &mut Guard, fd: i32) -> Result<(u64, u32)> {
     for word in [mine, u64::from(membership.rank.peer()), proposed] {
         words.extend(word.to_ne_bytes());
     }
-    let broken = |error| error::Error::new(Class::Arg, format!("the socket {fd} of MPI_Comm_join: {error}"));
+    let broken = |error| Error::new(Class::Arg, format!("the socket {fd} of MPI_Comm_join: {error}"));
     let mut written = 0;
     while written < words.len() {
         written += guard.wait(|_| sys::socket::write(fd, &words[written..]).transpose()).map_err(broken)?;
@@ -218,22 +250,23 @@ pub(crate) fn publish(guard: &mut Guard) {
     if segment.job().worlds.load(Ordering::Acquire) == 0 {
         return;
     }
-    let first = |rank| segment.rank(rank).first.load(Ordering::Relaxed);
     let peers = guard.objects.comms.iter().flat_map(|(_, comm)| comm.everybody.iter());
-    let mut worlds: Vec<u32> = peers
-        .filter_map(|peer| segment.local(*peer))
-        .map(first)
-        .filter(|world| *world != membership.first)
-        .collect();
+    let mut worlds: Vec<u32> =
+        peers.map(|peer| segment.first_of(*peer)).filter(|world| *world != membership.first).collect();
     worlds.sort_unstable();
     worlds.dedup();
     let connected = &segment.rank(membership.rank).connected;
+    let mut before = Vec::new();
+    connected.each(segment.shape().ranks, |world| before.push(world));
     worlds.iter().for_each(|world| connected.add(*world));
     connected.each(segment.shape().ranks, |world| {
         if worlds.binary_search(&world).is_err() {
             connected.remove(world);
         }
     });
+    if before != worlds {
+        membership.nudge_launcher(false);
+    }
 }
 
 /// A number and a group as a message.
@@ -269,7 +302,7 @@ fn receive(
     context: u64,
     source: Option<u32>,
     tag: i32,
-    stop: impl Fn() -> Option<error::Error>,
+    stop: impl Fn() -> Option<Error>,
 ) -> Result<(u32, Vec<u8>)> {
     let (message, probe) =
         guard.wait(|process| match process.job().p2p.improbe(context, source, Some(tag)) {

@@ -34,13 +34,10 @@ impl Process {
         let port = route_shm::Port::new(segment.clone(), membership.rank);
         let mut config = p2p::Config::of(settings, membership.tuning);
         config.bsend_overhead_bytes = crate::shim::get().bsend_overhead_bytes;
-        let reach = if segment.has_nodes() {
-            let (library, provider) = (settings.fabric_lib.as_deref(), settings.fabric_provider.as_deref());
-            let network = route_fabric::Port::open(segment, membership.rank, library, provider)?;
-            Reach::Nodes(Box::new((port, network)))
-        } else {
-            Reach::Shm(port)
-        };
+        let mut reach = Reach::Shm(port);
+        if segment.has_nodes() {
+            reach.add_network(|| network(&membership))?;
+        }
         membership.wire_up()?;
         let p2p = P2p::new(reach, config);
         let allocator = transport::shm::Allocator::new(segment.arena(membership.rank)?);
@@ -88,6 +85,28 @@ impl Process {
         Ok(())
     }
 
+    /// Opens the way to other hosts, if some of `peers` are there.
+    pub fn reach_hosts(&mut self, peers: &[u32]) -> Result<()> {
+        let segment = self.job().membership.segment;
+        if segment.has_nodes() && peers.iter().any(|peer| segment.local(*peer).is_none()) {
+            self.open_network()?;
+        }
+        Ok(())
+    }
+
+    /// Opens the way to other hosts, if there are others and this process has none: the job may have come to
+    /// another host since it joined.
+    pub fn open_network(&mut self) -> Result<()> {
+        let job = self.job();
+        let membership = job.membership;
+        if membership.segment.has_nodes() && !job.p2p.has_network() {
+            job.p2p.add_network(|| network(&membership))?;
+            // Its name must become known.
+            membership.nudge_launcher(true);
+        }
+        Ok(())
+    }
+
     /// Makes MPI_COMM_WORLD and grants the thread level that was asked for.
     pub fn init(&mut self, level: i32) -> Result<()> {
         self.objects.enter_world()?;
@@ -100,6 +119,13 @@ impl Process {
         self.main_thread = Some(std::thread::current().id());
         Ok(())
     }
+}
+
+/// This process's way into the network.
+fn network(membership: &boot::Membership) -> Result<route_fabric::Port> {
+    let settings = settings::get();
+    let (library, provider) = (settings.fabric_lib.as_deref(), settings.fabric_provider.as_deref());
+    route_fabric::Port::open(membership.segment, membership.rank, library, provider)
 }
 
 /// What MPI_INFO_ENV holds in a job of `size` ranks (MPI 5.0, section 11.2.2, keys as for MPI_Comm_spawn).

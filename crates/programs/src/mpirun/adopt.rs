@@ -78,7 +78,7 @@ fn launch(pid: &str) -> Result<u8, Refusal> {
         readers: Readers::Only(Vec::new()),
         pty: false,
         universe: None,
-        trace: Setup::trace_path(settings),
+        trace: Setup::trace_path(settings, None),
     };
     Job::new(Options::default(), segment, signals, setup, vec![0]).adopt(pid as i32, process)
 }

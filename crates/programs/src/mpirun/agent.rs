@@ -9,12 +9,13 @@
 //!
 //! Read next: `frame.rs` (what is said), `nodes.rs` (the other side), `job.rs`.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{Cursor, Read, Seek, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -26,6 +27,7 @@ use transport::shm::State;
 use super::frame::{self, Arrivals, Down, Start, Up};
 use super::job::{self, Job};
 use super::start::Refusal;
+use super::statistics::Counted;
 
 /// The hidden first argument of an agent.
 pub const WORD: &str = "--agent";
@@ -46,6 +48,8 @@ const LOCAL_VARIABLES: [&str; 8] = [
 pub const PULSE: Duration = Duration::from_secs(2);
 /// For how long the other side may be silent. Where processes are many more than cores, 20 s were seen.
 pub const SILENCE: Duration = Duration::from_secs(45);
+/// Whoever looks so much later than it last did stood still itself, as a suspended machine does.
+pub const STANDSTILL: Duration = Duration::from_secs(2);
 
 /// The way to `mpirun`: set in agents only.
 static UPWARD: OnceLock<Mutex<File>> = OnceLock::new();
@@ -75,7 +79,7 @@ pub fn serve(words: &[std::ffi::OsString]) -> Option<u8> {
     UPWARD.get_or_init(|| Mutex::new(output.into()));
     let second = words.get(1).and_then(|word| word.to_str()).unwrap_or_default();
     let code = step(second).unwrap_or_else(|refusal| {
-        tell(&Up::Failed { sentence: refusal.message, code: refusal.code });
+        tell(&Up::Failed { worlds: vec![0], sentence: refusal.message, code: refusal.code });
         refusal.code
     });
     tell(&Up::Done { code });
@@ -139,14 +143,29 @@ pub struct Upstream {
     woken: OwnedFd,
     /// For ranks that read standard input.
     input: Option<Sender<Vec<u8>>>,
-    told: Arrivals,
-    remote: Arrivals,
+    /// What was said of each world that has ranks here or elsewhere, by its first rank.
+    worlds: HashMap<u32, Told>,
     /// Ranks whose endpoints were told.
     named: HashSet<u32>,
+    /// Ports of which it was told that they were closed.
+    closings: u64,
     heard: Instant,
+    looked: Instant,
     pulse: Instant,
     is_lost: bool,
     is_stopped: bool,
+    /// Whether nothing more is to be started here.
+    is_closed: bool,
+}
+
+/// What an agent and `mpirun` have said to each other of a world.
+#[derive(Default)]
+struct Told {
+    /// Arrivals here, and elsewhere.
+    arrived: Arrivals,
+    elsewhere: Arrivals,
+    connected: Vec<u32>,
+    is_over: bool,
 }
 
 impl Upstream {
@@ -172,14 +191,26 @@ impl Upstream {
             inbox,
             woken,
             input: None,
-            told: Arrivals::default(),
-            remote: Arrivals::default(),
+            worlds: HashMap::new(),
             named: HashSet::new(),
+            closings: 0,
             heard: now,
+            looked: now,
             pulse: now,
             is_lost: false,
             is_stopped: false,
+            is_closed: false,
         })
+    }
+
+    /// Whether `mpirun` wants nothing more of us.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// Nothing more is to be started.
+    pub fn close(&mut self) {
+        self.is_closed = true;
     }
 
     /// What becomes readable when `Job::hear` has something to do.
@@ -202,6 +233,10 @@ impl Job {
         let mut bytes = [0; 64];
         while rustix::io::read(&upstream.woken, &mut bytes).is_ok_and(|read| read == bytes.len()) {}
         let now = Instant::now();
+        let gap = now.duration_since(std::mem::replace(&mut upstream.looked, now));
+        if gap > STANDSTILL {
+            upstream.heard += gap;
+        }
         loop {
             match upstream.inbox.try_recv() {
                 Ok(frame) => {
@@ -228,16 +263,45 @@ impl Job {
     }
 
     fn obey_frame(&mut self, upstream: &mut Upstream, frame: Down) {
-        let world = self.segment.world(0);
         match frame {
             Down::Names(names) => {
                 names.iter().for_each(|(rank, name)| self.segment.set_endpoint(*rank, name));
                 self.ring_all();
             }
-            Down::Arrived(total) => {
-                world.born.add(total.born.saturating_sub(upstream.remote.born));
-                world.leaving.add(total.leaving.saturating_sub(upstream.remote.leaving));
-                upstream.remote = total;
+            Down::Arrived { first, arrivals } => {
+                let world = self.segment.world(first);
+                let elsewhere = &mut upstream.worlds.entry(first).or_default().elsewhere;
+                world.born.add(arrivals.born.saturating_sub(elsewhere.born));
+                world.leaving.add(arrivals.leaving.saturating_sub(elsewhere.leaving));
+                *elsewhere = arrivals;
+                self.ring_all();
+            }
+            Down::Begin(begin) => {
+                let places = begin.first..begin.first + begin.node_of.len() as u32;
+                upstream.named.retain(|rank| !places.contains(rank));
+                upstream.worlds.retain(|first, _| !places.contains(first));
+                if let Err(error) = self.begin(&begin, None) {
+                    tell(&Up::Stillborn { first: begin.first, sentence: error.message.clone() });
+                }
+            }
+            Down::Answer { rank, bytes } => self.reply(rank, &bytes),
+            Down::Undo { first } => self.undo(first),
+            Down::Connected { first, to } => {
+                let set = &self.segment.world(first).connected_elsewhere;
+                set.each(self.segment.shape().ranks, |world| {
+                    if !to.contains(&world) {
+                        set.remove(world)
+                    }
+                });
+                to.iter().for_each(|world| set.add(*world));
+                self.ring_all();
+            }
+            Down::Closed(ports) => {
+                ports.iter().for_each(|port| self.segment.job().note_closed(*port));
+                self.ring_all();
+            }
+            Down::Over { first } => {
+                self.segment.world(first).over.store(1, Ordering::Release);
                 self.ring_all();
             }
             Down::Input(bytes) if bytes.is_empty() => upstream.input = None,
@@ -258,7 +322,13 @@ impl Job {
                 upstream.is_stopped = false;
                 self.go_on();
             }
-            Down::End { signal, code } => self.end_all(code, signal),
+            Down::End { worlds, signal, code } => self.end(&worlds, code, signal),
+            Down::Close { signal, code } => {
+                upstream.is_closed = true;
+                if code != 0 {
+                    self.end_all(code, signal);
+                }
+            }
             Down::Start(_) | Down::Alive => {}
         }
     }
@@ -266,14 +336,14 @@ impl Job {
     /// `mpirun`, or the way to it, is gone.
     fn lose(&mut self, upstream: &mut Upstream) {
         if !std::mem::replace(&mut upstream.is_lost, true) {
+            upstream.is_closed = true;
             self.end_all(1, libc::SIGKILL);
         }
     }
 
     fn tell_news(&mut self, upstream: &mut Upstream) {
-        let world = self.segment.world(0);
-        let names: Vec<_> = self
-            .here
+        let living: Vec<u32> = self.living_ranks().into_iter().map(|(rank, _)| rank).collect();
+        let names: Vec<_> = living
             .iter()
             .filter(|rank| !upstream.named.contains(*rank))
             .filter(|rank| self.page(**rank).state() == State::Running)
@@ -283,18 +353,42 @@ impl Job {
             upstream.named.extend(names.iter().map(|(rank, _)| *rank));
             tell(&Up::Names(names));
         }
-        let arrived = Arrivals {
-            born: world.born.count() - upstream.remote.born,
-            leaving: world.leaving.count() - upstream.remote.leaving,
-        };
-        if arrived != upstream.told {
-            upstream.told = arrived;
-            tell(&Up::Arrived(arrived));
+        let is_ours = |port: &u64| self.segment.local(((port >> 32) as u32).wrapping_sub(1)).is_some();
+        let mut closed = self.segment.job().closed_since(&mut upstream.closings);
+        closed.retain(is_ours);
+        if !closed.is_empty() {
+            tell(&Up::Closed(closed));
+        }
+        for world in &self.worlds {
+            let (first, places) = (world.first, world.first..world.first + world.size);
+            let told = upstream.worlds.entry(first).or_default();
+            let shared = self.segment.world(first);
+            let arrived = Arrivals {
+                born: shared.born.count() - told.elsewhere.born,
+                leaving: shared.leaving.count() - told.elsewhere.leaving,
+            };
+            if arrived != told.arrived {
+                told.arrived = arrived;
+                tell(&Up::Arrived { first, arrivals: arrived });
+            }
+            let connected = self.segment.connected_here(first);
+            if connected != told.connected {
+                told.connected.clone_from(&connected);
+                tell(&Up::Connected { first, to: connected });
+            }
+            let is_here = self.segment.members(first).next().is_some();
+            if is_here && !told.is_over && !living.iter().any(|rank| places.contains(rank)) {
+                told.is_over = true;
+                if shared.statistics.swap(0, Ordering::Relaxed) != 0 {
+                    tell(&Up::Counted { first, counted: Counted::here(&self.segment, first) });
+                }
+                tell(&Up::Over { first, is_broken: world.broken });
+            }
         }
     }
 
     fn ring_all(&self) {
-        self.here.iter().for_each(|rank| self.page(*rank).bell.ring());
+        self.living_ranks().iter().for_each(|(rank, _)| self.page(*rank).bell.ring());
     }
 }
 

@@ -238,10 +238,8 @@ pub struct Arguments {
     pub programs: Vec<Program>,
     /// The slots of the hosts that were named.
     pub slots: u32,
-    /// The names of the hosts, if one of them is another machine; none otherwise.
-    pub nodes: Vec<String>,
-    /// The place of each rank's host in `nodes`.
-    pub node_of: Vec<u32>,
+    /// Where the ranks run, if one of the hosts that were named is another machine; empty otherwise.
+    pub placement: Placement,
     /// Which options have no effect, and why.
     pub notes: Vec<String>,
 }
@@ -303,15 +301,12 @@ impl Arguments {
             }
             programs.push(program);
         }
-        let Placement { mut nodes, mut node_of, .. } = placement;
-        let own = sys::host::name();
         // Whoever names a launcher wants nodes, even on this machine.
         let has_launcher = first.global.launcher.is_some() || first.global.launcher_exec.is_some();
-        if !has_launcher && nodes.iter().all(|name| hosts::is_here(name, &own)) {
-            nodes.clear();
-            node_of.clear();
+        if !has_launcher && placement.dealt.iter().all(|(hosts, _)| hosts.are_here()) {
+            placement = Placement::default();
         }
-        Ok(Arguments { global: first.global, programs, slots, nodes, node_of, notes })
+        Ok(Arguments { global: first.global, programs, slots, placement, notes })
     }
 
     /// Ranks of the job.
@@ -530,7 +525,7 @@ mod tests {
     fn ranks_on_hosts() {
         let of = |line: &str| {
             let arguments = parsed(line).unwrap_or_else(|error| panic!("{line}: {error}"));
-            (arguments.nodes.join(","), arguments.node_of)
+            (arguments.placement.nodes.join(","), arguments.placement.node_of)
         };
         assert_eq!(of("-hosts h1:2,h2 a"), ("h1,h2".into(), vec![0, 0, 1]));
         assert_eq!(of("-hosts h1,h2 -ppn 2 a"), ("h1,h2".into(), vec![0, 0, 1, 1]));

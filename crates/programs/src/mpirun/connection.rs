@@ -14,7 +14,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use super::arguments::{Arguments, Launcher};
-use super::frame::{self, Arrivals, Down, Up};
+use super::frame::{self, Down, Up};
 use super::output::To;
 use super::start::Refusal;
 use super::{agent, allocation, hosts, say};
@@ -42,8 +42,14 @@ pub(super) struct Agent {
     pub(super) child: Child,
     /// To its standard input.
     pub(super) frames: Sender<Down>,
+    /// What it is told once it has started.
+    pub(super) held: Vec<Down>,
     /// Whether it has greeted, by an agent of our build.
     pub(super) has_started: bool,
+    /// When it was begun.
+    pub(super) begun: Instant,
+    /// Whether it has been told what to do, so that it understands other frames.
+    is_open: bool,
     /// Whether its ranks are stopped.
     pub(super) is_stopped: bool,
     /// Whether what it says is just being printed, and a reader of ours may be slow.
@@ -51,16 +57,25 @@ pub(super) struct Agent {
     /// Its exit code, once nothing of the job is left there.
     pub(super) done: Option<u8>,
     pub(super) is_closed: bool,
-    pub(super) arrived: Arrivals,
     pub(super) heard: Instant,
     /// The last lines that its command wrote before it started.
     pub(super) lines: Vec<String>,
 }
 
 impl Agent {
-    pub(super) fn send(&self, frame: Down) {
-        // One that has ended is noticed elsewhere.
-        let _ = self.frames.send(frame);
+    pub(super) fn send(&mut self, frame: Down) {
+        if self.is_open {
+            // One that has ended is noticed elsewhere.
+            let _ = self.frames.send(frame);
+        } else {
+            self.held.push(frame);
+        }
+    }
+
+    /// Frames go to it from now on; the first of them says what to do.
+    pub(super) fn open(&mut self) {
+        (self.is_open, self.heard) = (true, Instant::now());
+        self.held.drain(..).for_each(|frame| drop(self.frames.send(frame)));
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -199,12 +214,14 @@ pub(super) fn begin(
         command: told,
         child,
         frames,
+        held: Vec::new(),
         has_started: false,
+        begun: Instant::now(),
+        is_open: false,
         is_stopped: false,
         is_printing,
         done: None,
         is_closed: false,
-        arrived: Arrivals::default(),
         heard: Instant::now(),
         lines: Vec::new(),
     })

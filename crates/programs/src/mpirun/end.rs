@@ -7,6 +7,7 @@
 //!
 //! Read next: `job.rs`.
 
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,7 @@ use sys::process::Process;
 use sys::signal::name;
 use transport::shm::State;
 
+use super::agent::Upstream;
 use super::frame::Up;
 use super::guardian::carries;
 use super::job::{Job, Member, World};
@@ -75,10 +77,9 @@ impl Job {
             return;
         }
         if spawned && state == State::Unborn {
-            self.undo(first);
-            // The root of the spawn is waiting for us to find this out.
-            (0..self.used).for_each(|rank| self.page(rank).bell.ring());
-            return;
+            let number = rank - first;
+            return self
+                .stillborn(first, format!("process {number} of the started ones ended before MPI_Init"));
         }
         world.broken |= state != State::Finalized;
         if self.segment.world(first).aborted().is_some() {
@@ -134,7 +135,7 @@ impl Job {
             return;
         }
         page.set_state(State::Dead);
-        (0..self.used).for_each(|rank| self.page(rank).bell.ring());
+        self.living_ranks().iter().for_each(|(rank, _)| self.page(*rank).bell.ring());
         // A rank that kills a stalled proxy says so itself.
         let fenced = page.scalars[executor::FENCED].load(Ordering::Relaxed) != 0;
         let ending = self.worlds.iter().any(|world| world.kill_at.is_some());
@@ -166,7 +167,7 @@ impl Job {
         let ending = |world: &World| connected.contains(&world.first) && world.kill_at.is_some();
         if !self.worlds.iter().any(ending) {
             match self.upstream {
-                Some(_) => agent::tell(&Up::Failed { sentence, code }),
+                Some(_) => agent::tell(&Up::Failed { worlds: connected.clone(), sentence, code }),
                 None => say(&sentence),
             }
         }
@@ -174,7 +175,7 @@ impl Job {
     }
 
     /// Begins to end worlds: `signal` now, SIGKILL after [`GRACE`].
-    fn end(&mut self, worlds: &[u32], code: u8, signal: i32) {
+    pub(super) fn end(&mut self, worlds: &[u32], code: u8, signal: i32) {
         self.failed.get_or_insert(code);
         sys::debugger::show_end();
         for index in 0..self.worlds.len() {
@@ -191,6 +192,7 @@ impl Job {
     }
 
     pub(super) fn end_all(&mut self, code: u8, signal: i32) {
+        self.upstream.iter_mut().for_each(Upstream::close);
         let all: Vec<u32> = self.worlds.iter().map(|world| world.first).collect();
         self.end(&all, code, signal);
     }
@@ -233,11 +235,11 @@ impl Job {
         }
     }
 
-    pub(super) fn merge(&self, file: &std::path::Path) {
-        match trace::merge(file, self.used, self.segment.shape().proxies) {
-            Ok(0) => {}
-            Ok(missing) => say(&format!("the trace lacks {missing} processes that never came to MPI_Init")),
-            Err(error) => say(&format!("cannot write the trace {}: {error}", file.display())),
+    pub(super) fn merge(&self, file: &Path) {
+        let parts = trace::take(file, &self.segment, self.used);
+        match self.upstream {
+            Some(_) => parts.for_each(|part| agent::tell(&Up::Traced(part))),
+            None => write_trace(file, parts.collect()),
         }
     }
 
@@ -268,6 +270,15 @@ impl Job {
                 _ => {}
             }
         }
+    }
+}
+
+/// Writes the trace that the user asked for, from the parts of all processes.
+pub(super) fn write_trace(file: &Path, parts: Vec<trace::Part>) {
+    match trace::write(file, parts) {
+        Ok(0) => {}
+        Ok(missing) => say(&format!("the trace lacks {missing} processes that never came to MPI_Init")),
+        Err(error) => say(&format!("cannot write the trace {}: {error}", file.display())),
     }
 }
 

@@ -18,6 +18,8 @@ use serde::{Deserialize, Serialize};
 
 use super::arguments::{Global, Program};
 use super::output::To;
+use super::statistics::Counted;
+use super::trace::Part;
 
 /// The longest frame, in bytes.
 const FRAME_BYTES_MAX: usize = 256 << 20;
@@ -60,6 +62,8 @@ pub struct Start {
     pub global: Global,
     /// The programs, in the order of their ranks.
     pub programs: Vec<Program>,
+    /// The number of the job, the same on all hosts.
+    pub job: u64,
     /// MPI_UNIVERSE_SIZE, if it is not the number of ranks.
     pub universe: Option<u32>,
 }
@@ -71,6 +75,25 @@ pub struct Node {
     pub name: String,
     /// Its address, as `mpirun` found it by the name; empty if there is only one node.
     pub address: String,
+}
+
+/// A world that is spawned.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Begin {
+    /// Its number.
+    pub id: u64,
+    /// Its first rank.
+    pub first: u32,
+    /// The node of each of its ranks.
+    pub node_of: Vec<u32>,
+    /// How many processes each program has.
+    pub counts: Vec<u64>,
+    /// The rank that asked for it.
+    pub asker: u32,
+    /// What that asked for, a `launcher::Spawn`.
+    pub spawn: Vec<u8>,
+    /// The nodes that the job has now.
+    pub nodes: u32,
 }
 
 /// Arrivals at the gates of MPI_Init and MPI_Finalize.
@@ -92,8 +115,20 @@ pub enum Down {
     Start(Box<Start>),
     /// Endpoints of ranks on other nodes.
     Names(Vec<EndpointName>),
-    /// How many ranks of other nodes have arrived so far.
-    Arrived(Arrivals),
+    /// How many ranks of the world that begins at `first` have arrived on other nodes so far.
+    Arrived { first: u32, arrivals: Arrivals },
+    /// Begin a world, of which some ranks may be yours.
+    Begin(Box<Begin>),
+    /// What rank `rank` has asked for, as `launcher::answer` writes it.
+    Answer { rank: u32, bytes: Vec<u8> },
+    /// End your ranks of a world that could not be started.
+    Undo { first: u32 },
+    /// The worlds to which ranks of a world on other nodes are connected.
+    Connected { first: u32, to: Vec<u32> },
+    /// Ports that were closed on other nodes.
+    Closed(Vec<u64>),
+    /// No rank of a world lives any more.
+    Over { first: u32 },
     /// Bytes for the ranks that read standard input; none mean its end.
     Input(Vec<u8>),
     /// SIGUSR1: say what the ranks wait for. Another signal: send it to them.
@@ -102,8 +137,10 @@ pub enum Down {
     Stop,
     /// Let them go on.
     Continue,
-    /// End your ranks by this signal; the job's exit code.
-    End { signal: i32, code: u8 },
+    /// End your ranks of these worlds by this signal; the job's exit code.
+    End { worlds: Vec<u32>, signal: i32, code: u8 },
+    /// End, with all ranks that still live.
+    Close { signal: i32, code: u8 },
     /// `mpirun` lives.
     Alive,
 }
@@ -113,8 +150,24 @@ pub enum Down {
 pub enum Up {
     /// Endpoints of ranks of this node.
     Names(Vec<EndpointName>),
-    /// How many ranks of this node have arrived so far.
-    Arrived(Arrivals),
+    /// How many ranks of the world that begins at `first` have arrived on this node so far.
+    Arrived { first: u32, arrivals: Arrivals },
+    /// What rank `rank` asks for, a `launcher::Request`.
+    Ask { rank: u32, request: Vec<u8> },
+    /// All ranks of a spawned world on this node are in MPI_Init.
+    Born { first: u32 },
+    /// Why ranks of a spawned world on this node will never be.
+    Stillborn { first: u32, sentence: String },
+    /// The worlds to which ranks of a world on this node are connected.
+    Connected { first: u32, to: Vec<u32> },
+    /// Ports that were closed on this node.
+    Closed(Vec<u64>),
+    /// What the processes of a world have counted on this node, if that is wanted.
+    Counted { first: u32, counted: Counted },
+    /// What a process of this node has kept for the trace.
+    Traced(Part),
+    /// No rank of a world lives on this node any more; whether some left other than by MPI_Finalize.
+    Over { first: u32, is_broken: bool },
     /// What ranks print, in whole lines where they end.
     Output(To, Vec<u8>),
     /// A line of the agent's own.
@@ -123,8 +176,8 @@ pub enum Up {
     Stopped,
     /// So many bytes of standard input have been taken.
     Taken(u32),
-    /// Why the job must end, and its exit code. The ranks of this node are being ended.
-    Failed { sentence: String, code: u8 },
+    /// Why these worlds must end, and the job's exit code. Their ranks on this node are being ended.
+    Failed { worlds: Vec<u32>, sentence: String, code: u8 },
     /// Nothing of the job is left here; the exit code of the node's first failure, or 0.
     Done { code: u8 },
     /// The agent lives.

@@ -118,14 +118,16 @@ pub fn deal(hosts: &Hosts, ranks: u32, how: Deal) -> Vec<u32> {
 }
 
 /// Which rank runs where, as programs are added one after the other.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Placement {
     /// The hosts that have ranks.
     pub nodes: Vec<String>,
     /// The place of each rank's host in `nodes`.
     pub node_of: Vec<u32>,
     /// Lists of hosts, and how many ranks each has got.
-    dealt: Vec<(Hosts, u32)>,
+    pub dealt: Vec<(Hosts, u32)>,
+    /// How the first ranks were dealt out.
+    pub how: Option<Deal>,
 }
 
 impl Placement {
@@ -135,6 +137,7 @@ impl Placement {
             self.dealt.push((hosts.clone(), 0));
             self.dealt.len() - 1
         });
+        self.how.get_or_insert(how);
         let before = self.dealt[at].1;
         self.dealt[at].1 += ranks;
         for index in deal(hosts, before + ranks, how).split_off(before as usize) {

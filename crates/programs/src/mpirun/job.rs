@@ -25,6 +25,8 @@ use super::end::children;
 use super::foreign::{self, Suspect};
 use super::guardian::Guardian;
 use super::output::{Forwarder, Style, To};
+use super::places::Places;
+use super::serve::Birth;
 use super::start::{Place, Refusal, Setup};
 use super::{input, say};
 
@@ -103,8 +105,10 @@ pub struct Job {
     pub(super) setup: Setup,
     pub(super) forwarder: Option<Forwarder>,
     pub(super) worlds: Vec<World>,
-    /// Names that ranks published, and their ports.
-    pub(super) names: HashMap<String, String>,
+    /// Nothing is taken from them in an agent, whose `mpirun` has those of all hosts.
+    pub(super) places: Places,
+    /// Spawns that are under way.
+    pub(super) births: Vec<Birth>,
     pub(super) signals: Signals,
     pub(super) host: String,
     /// The ranks of the first world that run here.
@@ -128,6 +132,7 @@ pub struct Job {
 impl Job {
     /// A job of which nothing runs yet.
     pub fn new(options: Options, segment: Segment, signals: Signals, setup: Setup, here: Vec<u32>) -> Job {
+        let places = Places::new(segment.shape().ranks, here.iter().map(|_| 0));
         let seconds = options.timeout.filter(|seconds| *seconds >= 0.0);
         let timeout = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         Job {
@@ -136,7 +141,8 @@ impl Job {
             setup,
             forwarder: None,
             worlds: Vec::new(),
-            names: HashMap::new(),
+            places,
+            births: Vec::new(),
             signals,
             host: sys::host::name(),
             here,
@@ -186,7 +192,9 @@ impl Job {
         if started.is_err() {
             self.end_all(1, libc::SIGKILL);
         }
-        while self.lives(|member| matches!(member, Member::Rank(_))) {
+        while self.lives(|member| matches!(member, Member::Rank(_)))
+            || self.upstream.as_ref().is_some_and(|upstream| !upstream.is_closed())
+        {
             self.step();
         }
         self.end_proxies();
@@ -194,8 +202,10 @@ impl Job {
         if let Some(forwarder) = self.forwarder.take() {
             forwarder.finish();
         }
-        // Those of worlds that ended well have been told by them.
-        self.worlds.iter().for_each(|world| boot::tell(&self.segment, world.first));
+        if self.upstream.is_none() {
+            // Those of worlds that ended well have been told by them.
+            self.worlds.iter().for_each(|world| boot::tell(&self.segment, world.first));
+        }
         if let Some(file) = &self.setup.trace {
             self.merge(file);
         }

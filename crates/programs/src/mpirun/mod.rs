@@ -24,11 +24,14 @@ mod job;
 mod nodes;
 mod others;
 mod output;
+mod places;
 mod rsh;
 mod serve;
 mod start;
+mod statistics;
 pub mod trace;
 mod words;
+mod worlds;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -92,7 +95,7 @@ fn launch(arguments: &Arguments) -> Result<u8, Refusal> {
     if arguments.global.verbose {
         arguments.notes.iter().for_each(|note| say(note));
     }
-    if !arguments.nodes.is_empty() {
+    if !arguments.placement.nodes.is_empty() {
         return nodes::launch(arguments, signals);
     }
     let share = Share {
@@ -129,8 +132,7 @@ fn prepare(
     upstream: Option<Upstream>,
     signals: Signals,
 ) -> Result<u8, Refusal> {
-    let variables = job_variables(global);
-    let settings = settings::parse(&variables).map_err(|error| Refusal::other(error.to_string()))?;
+    let settings = job_settings(global)?;
     let cores = cpus::cores().map_err(Refusal::other)?;
     let mut claims = if settings.claim_cores { Claims::take(&cores) } else { Claims::none(&cores) };
     let ranks = programs.iter().fold(0, |sum: u32, program| sum.saturating_add(program.count));
@@ -163,10 +165,11 @@ fn prepare(
         readers: global.stdin.clone(),
         pty: global.pty,
         universe,
-        trace: Setup::trace_path(&settings),
+        trace: Setup::trace_path(&settings, share.start.map(|start| start.node)),
     };
     let options = Options {
-        timeout: global.timeout,
+        // That of a job on several hosts is its `mpirun`'s.
+        timeout: global.timeout.filter(|_| share.start.is_none()),
         style: style(global),
         verbose: global.verbose,
         report: global.report_bindings,
@@ -184,13 +187,15 @@ fn memory(
     settings: &Settings,
     plan: &Plan,
 ) -> Result<(Segment, OwnedFd), Refusal> {
-    let spawned = if share.start.is_none() { settings.spawn_ranks_max as u32 } else { 0 };
-    let sparse = Shape::sparse(ranks, spawned, global.proxies);
+    let sparse = Shape::sparse(ranks, settings.spawn_ranks_max as u32, global.proxies);
     let shape = Shape { arena_bytes: settings.arena_bytes.unwrap_or(sparse.arena_bytes), ..sparse };
     let (segment, fd) = boot::create(shape, &agree::told_of(&job_variables(global), agree::LAUNCHER))
         .map_err(|error| Refusal::other(error.to_string()))?;
     if let Some(start) = share.start {
         segment.set_nodes(start.node, start.nodes.len() as u32, &start.node_of, start.secret);
+        segment.job().id.store(start.job, Ordering::Relaxed);
+        // So that no two hosts make one number.
+        segment.job().connections.store(u64::from(start.node) << 40, Ordering::Relaxed);
         segment.job().address.set(&start.nodes[start.node as usize].address);
     }
     segment.world(0).size.store(ranks, Ordering::Relaxed);
@@ -206,6 +211,11 @@ fn memory(
     sys::memory::inheritable(&fd, false)
         .map_err(|error| Refusal::other(format!("cannot keep the job's memory: {error}")))?;
     Ok((segment, fd))
+}
+
+/// The settings that the whole job obeys.
+fn job_settings(global: &Global) -> Result<Settings, Refusal> {
+    settings::parse(&job_variables(global)).map_err(|error| Refusal::other(error.to_string()))
 }
 
 /// How lines of output are shown.
@@ -228,7 +238,9 @@ fn place(cores: &[Core], want: &mut Want, claims: &mut Claims) -> Result<Plan, R
     let free = claims.free();
     let is_free = |cpu: &usize| free.iter().flatten().any(|free| free == cpu);
     let proxies_find_theirs = want.proxy_cores.is_none_or(|list| list.iter().all(is_free));
-    let enough = free.len() == cores.len() || (want.processes() <= free.len() && proxies_find_theirs);
+    // An agent without ranks needs none, but a plan needs some.
+    let enough = free.len() == cores.len()
+        || (!free.is_empty() && want.processes() <= free.len() && proxies_find_theirs);
     want.crowded = !enough;
     // Those of others come last.
     let others = cores.iter().filter(|core| !enough && !free.contains(core)).cloned();

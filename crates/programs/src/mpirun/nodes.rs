@@ -9,8 +9,10 @@
 //!
 //! Read next: `connection.rs`, `frame.rs`, `agent.rs`.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -21,17 +23,24 @@ use rustix::pipe::PipeFlags;
 use rustix::process::{Signal, kill_process};
 use sys::signal::{Signals, name};
 
-use super::agent::{PULSE, SILENCE};
+use super::agent::{PULSE, SILENCE, STANDSTILL};
 use super::arguments::Arguments;
 use super::connection::{Agent, Event, Waker, begin, wait_briefly};
-use super::frame::{Arrivals, Down, Node, Start, Up};
-use super::start::Refusal;
+use super::end::write_trace;
+use super::frame::{Down, Node, Start, Up};
+use super::hosts::Placement;
+use super::places::Places;
+use super::start::{Refusal, Setup};
+use super::trace::Part;
+use super::worlds::World;
 use super::{hosts, input, say};
 
 /// How long an agent may take to start.
 const START: Duration = Duration::from_secs(60);
 /// What agents get to end their ranks and themselves.
 const END: Duration = Duration::from_secs(5);
+/// How long the address of a host may take to be found.
+const LOOKUP: Duration = Duration::from_secs(10);
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 /// Standard input that is under way to the ranks, in bytes.
 const INPUT_BYTES_MAX: usize = 256 << 10;
@@ -41,18 +50,33 @@ const LINES_MAX: usize = 4;
 /// Standard input that ranks have not taken yet.
 type Credit = Arc<(Mutex<usize>, Condvar)>;
 
-struct Root {
-    agents: Vec<Agent>,
-    /// What the agents are to do, until all have started: no rank runs in a job that lacks a host.
-    start: Option<Start>,
+pub(super) struct Root<'a> {
+    arguments: &'a Arguments,
+    pub(super) agents: Vec<Agent>,
+    /// What the agents are to do, but for the number of their node.
+    start: Start,
+    /// Whether all agents of the first world have started: no rank runs in a job that lacks a host.
+    has_begun: bool,
+    /// Where ranks are placed next.
+    pub(super) placement: Placement,
+    pub(super) places: Places,
+    pub(super) worlds: Vec<World>,
+    /// The nodes of ranks that wait for a world's birth.
+    pub(super) askers: HashMap<u32, usize>,
+    /// The names of all endpoints, for agents that come later.
+    pub(super) names: HashMap<u32, Vec<u8>>,
     events: Receiver<(usize, Event)>,
+    waker: Waker,
     woken: OwnedFd,
     signals: Signals,
+    /// Where the trace goes, and what has come of it.
+    trace: Option<PathBuf>,
+    parts: Vec<Part>,
     timeout: Option<(f64, Instant)>,
-    started: Instant,
+    looked: Instant,
     pulse: Instant,
     /// The exit code of the first failure.
-    failed: Option<u8>,
+    pub(super) failed: Option<u8>,
     /// When agents that have not ended are given up.
     end_at: Option<Instant>,
     credit: Credit,
@@ -63,84 +87,142 @@ pub fn launch(arguments: &Arguments, signals: Signals) -> Result<u8, Refusal> {
     let (woken, wake) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
         .map_err(|error| Refusal::other(format!("cannot make a pipe: {error}")))?;
     let (sender, events) = channel();
-    let waker = Waker { events: sender, wake: Arc::new(wake) };
     let now = Instant::now();
     let seconds = arguments.global.timeout.filter(|seconds| *seconds >= 0.0);
     let deadline = |seconds| Some((seconds, now.checked_add(Duration::try_from_secs_f64(seconds).ok()?)?));
-    let mut root = Root {
-        agents: Vec::new(),
-        start: None,
-        events,
-        woken,
-        signals,
-        timeout: seconds.and_then(deadline),
-        started: now,
-        pulse: now,
-        failed: None,
-        end_at: None,
-        credit: Credit::default(),
-    };
-    let nodes = nodes(arguments)?;
+    let settings = super::job_settings(&arguments.global)?;
+    let number =
+        || sys::host::secret().map_err(|error| Refusal::other(format!("cannot make a secret: {error}")));
+    let placement = arguments.placement.clone();
     let start = Start {
         node: 0,
-        node_of: arguments.node_of.clone(),
-        secret: sys::host::secret()
-            .map_err(|error| Refusal::other(format!("cannot make a secret: {error}")))?,
+        node_of: placement.node_of.clone(),
+        secret: number()?,
+        job: number()? | 1,
         environment: std::env::vars_os().collect(),
         directory: std::env::current_dir().unwrap_or_default(),
         global: arguments.global.clone(),
         programs: arguments.programs.clone(),
         universe: Some(arguments.slots).filter(|slots| *slots > arguments.ranks()),
-        nodes,
+        nodes: Vec::new(),
     };
-    for (index, node) in start.nodes.iter().enumerate() {
-        match begin(arguments, &node.name, index, &waker) {
-            Ok(agent) => root.agents.push(agent),
-            Err(refusal) => {
-                root.give_up();
-                return Err(refusal);
-            }
-        }
+    let mut root = Root {
+        arguments,
+        agents: Vec::new(),
+        has_begun: false,
+        places: Places::new(
+            arguments.ranks() + settings.spawn_ranks_max as u32,
+            placement.node_of.iter().copied(),
+        ),
+        worlds: vec![World::of_job(&placement.node_of)],
+        askers: HashMap::new(),
+        names: HashMap::new(),
+        placement,
+        start,
+        events,
+        waker: Waker { events: sender, wake: Arc::new(wake) },
+        woken,
+        signals,
+        trace: Setup::trace_path(&settings, None),
+        parts: Vec::new(),
+        timeout: seconds.and_then(deadline),
+        looked: now,
+        pulse: now,
+        failed: None,
+        end_at: None,
+        credit: Credit::default(),
+    };
+    if let Err(error) = root.start_agents() {
+        root.give_up();
+        return Err(Refusal::other(error.message.clone()));
     }
-    root.start = Some(start);
     Ok(root.run())
 }
 
-/// The hosts with their addresses, where they must find each other.
-fn nodes(arguments: &Arguments) -> Result<Vec<Node>, Refusal> {
-    let alone = arguments.nodes.len() == 1;
+/// A host's address, at which the other hosts find it. `Err`: a sentence.
+fn address(name: &str, placement: &Placement) -> Result<String, String> {
     let own = sys::host::name();
-    let all_here = arguments.nodes.iter().all(|name| hosts::is_here(name, &own));
-    let node = |name: &String| {
-        if alone || all_here {
-            let address = if alone { String::new() } else { Ipv4Addr::LOCALHOST.to_string() };
-            return Ok(Node { name: name.clone(), address });
-        }
-        // The name under which others may know this machine.
-        let name = if name == "localhost" { own.clone() } else { name.clone() };
-        let host = name.rsplit_once('@').map_or(name.as_str(), |(_, host)| host);
-        let found: Vec<IpAddr> = match (host, 0).to_socket_addrs() {
-            Ok(found) => found.map(|address| address.ip()).collect(),
-            Err(error) => {
-                let sentence = format!("the address of host {name} is not known here: {error}");
-                return Err(Refusal::other(sentence));
-            }
-        };
-        let outside = found.iter().find(|address| !address.is_loopback());
-        let Some(address) = outside.or(found.first()) else {
-            return Err(Refusal::other(format!("host {name} has no address")));
-        };
-        if address.is_loopback() {
-            return Err(Refusal::other(format!(
-                "host {name} has the address {address}, where no other host reaches it: name it by another address"
-            )));
-        }
-        Ok(Node { name: name.clone(), address: address.to_string() })
-    };
-    arguments.nodes.iter().map(node).collect()
+    if placement.nodes.iter().all(|name| hosts::is_here(name, &own))
+        && placement.dealt.iter().all(|(hosts, _)| hosts.are_here())
+    {
+        let alone = placement.nodes.len() == 1;
+        return Ok(if alone { String::new() } else { Ipv4Addr::LOCALHOST.to_string() });
+    }
+    // The name under which others may know this machine.
+    let name = if name == "localhost" { own.as_str() } else { name };
+    let host = name.rsplit_once('@').map_or(name, |(_, host)| host);
+    let unknown = |why: String| format!("the address of host {name} is not known here: {why}");
+    let found = lookup(host).map_err(unknown)?;
+    let outside = found.iter().find(|address| !address.is_loopback());
+    let Some(address) = outside.or(found.first()) else { return Err(format!("host {name} has no address")) };
+    if address.is_loopback() {
+        return Err(format!(
+            "host {name} has the address {address}, where no other host reaches it: name it by another address"
+        ));
+    }
+    Ok(address.to_string())
 }
 
-impl Root {
+/// The addresses of a host, unless finding them takes so long that agents would take us for dead.
+fn lookup(host: &str) -> Result<Vec<IpAddr>, String> {
+    let (sender, found) = channel();
+    let host = host.to_owned();
+    let look = move || {
+        let addresses = (host.as_str(), 0).to_socket_addrs();
+        let addresses = addresses.map(|all| all.map(|address| address.ip()).collect());
+        // Nobody may listen any more.
+        let _ = sender.send(addresses.map_err(|error| error.to_string()));
+    };
+    std::thread::Builder::new().name("lookup".into()).spawn(look).map_err(|error| error.to_string())?;
+    let late = |_| Err(format!("no answer within {} s", LOOKUP.as_secs()));
+    found.recv_timeout(LOOKUP).unwrap_or_else(late)
+}
+
+impl Root<'_> {
+    /// Starts an agent on each host of the placement that has none.
+    pub(super) fn start_agents(&mut self) -> error::Result<()> {
+        for index in self.agents.len()..self.placement.nodes.len() {
+            let name = self.placement.nodes[index].clone();
+            let refused = |sentence| error::Error::new(error::Class::Spawn, sentence);
+            let address = address(&name, &self.placement).and_then(|address| self.reachable(&name, address));
+            let started = address.map_err(refused).and_then(|address| {
+                self.start.nodes.push(Node { name: name.clone(), address });
+                begin(self.arguments, &name, index, &self.waker).map_err(|refusal| refused(refusal.message))
+            });
+            match started {
+                Ok(agent) => self.agents.push(agent),
+                Err(error) => {
+                    // A spawn that fails leaves nothing behind.
+                    self.placement.nodes.truncate(index);
+                    self.start.nodes.truncate(index);
+                    return Err(error);
+                }
+            }
+            if self.has_begun {
+                self.send_start(index);
+                self.catch_up(index);
+            }
+        }
+        Ok(())
+    }
+
+    /// The address of a host, unless the ranks that run already have been told addresses of this machine
+    /// only.
+    fn reachable(&self, name: &str, address: String) -> Result<String, String> {
+        let is_within = |address: &str| address.is_empty() || address == Ipv4Addr::LOCALHOST.to_string();
+        if !is_within(&address) && self.start.nodes.iter().any(|node| is_within(&node.address)) {
+            return Err(format!(
+                "host {name} is another machine than this, to which alone mpirun was given: name it by mpirun -hosts"
+            ));
+        }
+        Ok(address)
+    }
+
+    fn send_start(&mut self, index: usize) {
+        let start = Start { node: index as u32, ..self.start.clone() };
+        self.agents[index].send(Down::Start(Box::new(start)));
+    }
+
     fn run(mut self) -> u8 {
         while !self.agents.iter().all(Agent::is_over) {
             let mut list =
@@ -160,6 +242,10 @@ impl Root {
             }
         }
         self.give_up();
+        self.worlds.iter_mut().for_each(World::tell);
+        if let Some(file) = self.trace.take() {
+            write_trace(&file, std::mem::take(&mut self.parts));
+        }
         self.failed.unwrap_or(0)
     }
 
@@ -178,7 +264,9 @@ impl Root {
             }
             Event::Greeted(_) => {
                 agent.has_started = true;
-                if self.agents.iter().all(|agent| agent.has_started) {
+                if self.has_begun {
+                    agent.open();
+                } else if self.agents.iter().all(|agent| agent.has_started) {
                     self.start_ranks();
                 }
             }
@@ -195,43 +283,42 @@ impl Root {
     }
 
     fn start_ranks(&mut self) {
-        let Some(start) = self.start.take() else { return };
-        let now = Instant::now();
-        for (node, agent) in (0..).zip(&mut self.agents) {
-            agent.heard = now;
-            agent.send(Down::Start(Box::new(Start { node, ..start.clone() })));
+        self.has_begun = true;
+        for index in 0..self.agents.len() {
+            self.send_start(index);
+            self.agents[index].open();
         }
-        if let Err(refusal) = self.read_input(&start) {
+        if let Err(refusal) = self.read_input() {
             self.fail(&refusal.message, refusal.code);
         }
     }
 
-    /// Before they have started, agents understand nothing.
-    fn send_all(&self, frame: &Down) {
-        if self.start.is_none() {
-            self.agents.iter().for_each(|agent| agent.send(frame.clone()));
+    /// Before the job has begun, agents understand nothing.
+    pub(super) fn send_all(&mut self, frame: &Down) {
+        if self.has_begun {
+            self.agents.iter_mut().for_each(|agent| agent.send(frame.clone()));
         }
     }
 
     fn hear_frame(&mut self, index: usize, frame: Up) {
         match frame {
             Up::Names(names) => {
-                let others = self.agents.iter().enumerate().filter(|(other, _)| *other != index);
+                self.names.extend(names.iter().cloned());
+                let others = self.agents.iter_mut().enumerate().filter(|(other, _)| *other != index);
                 others.for_each(|(_, agent)| agent.send(Down::Names(names.clone())));
             }
-            Up::Arrived(arrived) => {
-                self.agents[index].arrived = arrived;
-                let sum = |of: fn(&Arrivals) -> u32| {
-                    self.agents.iter().map(|agent| of(&agent.arrived)).sum::<u32>()
-                };
-                let total = Arrivals { born: sum(|it| it.born), leaving: sum(|it| it.leaving) };
-                for agent in &self.agents {
-                    agent.send(Down::Arrived(Arrivals {
-                        born: total.born - agent.arrived.born,
-                        leaving: total.leaving - agent.arrived.leaving,
-                    }));
-                }
+            Up::Closed(ports) => {
+                let others = self.agents.iter_mut().enumerate().filter(|(other, _)| *other != index);
+                others.for_each(|(_, agent)| agent.send(Down::Closed(ports.clone())));
             }
+            Up::Arrived { first, arrivals } => self.arrived(index, first, arrivals),
+            Up::Ask { rank, request } => self.asked(index, rank, &request),
+            Up::Born { first } => self.born(index, first),
+            Up::Stillborn { first, sentence } => self.stillborn(first, sentence),
+            Up::Connected { first, to } => self.connected(index, first, to),
+            Up::Counted { first, counted } => self.counted(first, counted),
+            Up::Traced(part) => self.parts.push(part),
+            Up::Over { first, is_broken } => self.over(index, first, is_broken),
             Up::Said(sentence) if self.agents.len() > 1 => {
                 let name = &self.agents[index].name;
                 say(&format!("[{name}] {sentence}"));
@@ -243,10 +330,16 @@ impl Root {
                 *under_way = under_way.saturating_sub(bytes as usize);
                 changed.notify_all();
             }
-            Up::Failed { sentence, code } => self.fail(&sentence, code),
+            Up::Failed { worlds, sentence, code } => {
+                if self.end_at.is_some() || !self.fail_some(&worlds, &sentence, code) {
+                    self.fail(&sentence, code);
+                }
+            }
             Up::Done { code } => {
                 self.agents[index].done = Some(code);
-                if code != 0 {
+                if code != 0 && self.worlds.iter().all(World::is_over) {
+                    self.failed.get_or_insert(code);
+                } else if code != 0 {
                     // What a rank did was told before; a batch system may have ended the ranks there.
                     let name = &self.agents[index].name;
                     let sentence =
@@ -269,6 +362,14 @@ impl Root {
         if agent.done.is_some() || self.end_at.is_some() {
             return;
         }
+        let sentence = self.why_closed(index);
+        if self.agents[index].has_started || !self.is_stillborn_with(index, &sentence) {
+            self.fail(&sentence, 1);
+        }
+    }
+
+    fn why_closed(&mut self, index: usize) -> String {
+        let agent = &mut self.agents[index];
         let ended = match wait_briefly(&mut agent.child) {
             None => "has closed its output".into(),
             Some(status) => match status.code() {
@@ -290,15 +391,14 @@ impl Root {
             Some(_) => format!(": {}", agent.lines.join("; ")),
             None => String::new(),
         };
-        let sentence = if agent.has_started {
+        if agent.has_started {
             format!(
                 "the connection to host {} is lost ({} {ended}){said}; ending the job",
                 agent.name, agent.command
             )
         } else {
             format!("no agent could be started on host {}: {} {ended}{said}", agent.name, agent.command)
-        };
-        self.fail(&sentence, 1);
+        }
     }
 
     /// Ends the job; the first time with a sentence.
@@ -312,10 +412,10 @@ impl Root {
     fn end(&mut self, signal: i32, code: u8) {
         self.failed.get_or_insert(code);
         self.end_at.get_or_insert_with(|| Instant::now() + END);
-        if self.start.take().is_some() {
-            self.agents.iter_mut().for_each(|agent| drop(agent.child.kill()));
+        if self.has_begun {
+            self.send_all(&Down::Close { signal, code });
         } else {
-            self.send_all(&Down::End { signal, code });
+            self.agents.iter_mut().for_each(|agent| drop(agent.child.kill()));
         }
     }
 
@@ -352,6 +452,10 @@ impl Root {
 
     fn look_at_clock(&mut self) {
         let now = Instant::now();
+        let gap = now.duration_since(std::mem::replace(&mut self.looked, now));
+        if gap > STANDSTILL {
+            self.agents.iter_mut().for_each(|agent| agent.heard += gap);
+        }
         if now.duration_since(self.pulse) > PULSE {
             self.pulse = now;
             self.send_all(&Down::Alive);
@@ -364,12 +468,12 @@ impl Root {
         if self.end_at.is_some() {
             return;
         }
-        let late = now.duration_since(self.started) > START;
+        let late = |agent: &&Agent| !agent.has_started && now.duration_since(agent.begun) > START;
         let silent = |agent: &&Agent| {
             let is_printing = agent.is_printing.load(Ordering::Relaxed);
             !agent.is_over() && !is_printing && now.duration_since(agent.heard) > SILENCE
         };
-        let sentence = if let Some(agent) = self.agents.iter().find(|agent| late && !agent.has_started) {
+        let sentence = if let Some(agent) = self.agents.iter().find(late) {
             Some(format!(
                 "no agent has started on host {} within {} s by {}",
                 agent.name,
@@ -377,7 +481,7 @@ impl Root {
                 agent.command
             ))
         } else {
-            let agent = self.agents.iter().find(|agent| self.start.is_none() && silent(agent));
+            let agent = self.agents.iter().find(|agent| self.has_begun && agent.has_started && silent(agent));
             agent.map(|agent| {
                 format!("host {} has been silent for {} s; ending the job", agent.name, SILENCE.as_secs())
             })
@@ -389,10 +493,10 @@ impl Root {
 
     /// Passes our standard input on to the agents of those that read it, in a thread that is never waited
     /// for.
-    fn read_input(&self, start: &Start) -> Result<(), Refusal> {
+    fn read_input(&self) -> Result<(), Refusal> {
         let reads = |node: u32| {
-            let mut ranks = (0..).zip(&start.node_of);
-            ranks.any(|(rank, of)| *of == node && start.global.stdin.has(rank))
+            let mut ranks = (0..).zip(&self.start.node_of);
+            ranks.any(|(rank, of)| *of == node && self.start.global.stdin.has(rank))
         };
         let readers = (0..).zip(&self.agents).filter(|(node, _)| reads(*node));
         let frames: Vec<Sender<Down>> = readers.map(|(_, agent)| agent.frames.clone()).collect();

@@ -1,9 +1,11 @@
 //! What ranks ask of `mpirun`: to start processes (MPI 5.0, section 11.8), and to keep names of ports
 //! (section 11.9.4).
 //!
-//! A rank writes its request into its arena, and sends us SIGCHLD, for which we look anyway. A new world gets
-//! a run of ranks of the segment that nobody uses: never used, or left in order by a world with which nobody
-//! is connected any more.
+//! A rank writes its request into its arena, and sends us SIGCHLD, for which we look anyway. An agent passes
+//! requests on to `mpirun`, which has all its agents begin the new world. The answer to a spawn waits until
+//! all the new processes have come, or one of them has ended before.
+//!
+//! Read next: `places.rs`, `worlds.rs` (the side of `mpirun` of several hosts).
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -13,172 +15,232 @@ use std::sync::atomic::Ordering;
 use error::{Class, Error, Result, fail};
 use rustix::process::Signal;
 use sys::Span;
-use transport::shm::Ask;
 use transport::shm::launcher::{self, Request, Spawn, Spawned};
+use transport::shm::{Arena, Ask, State};
 
 use super::arguments::Program;
-use super::cpus;
-use super::hosts;
+use super::frame::{Begin, Up};
 use super::job::{Job, World};
 use super::start::Place;
+use super::{agent, cpus, hosts};
+
+/// A spawn that is under way: a world of which not all processes have come.
+pub(super) struct Birth {
+    /// Its first rank.
+    first: u32,
+    /// The rank that waits for the answer, and the answer. Nothing in an agent.
+    asker: Option<(u32, Spawned)>,
+}
 
 impl Job {
-    /// Answers all requests that are there.
+    /// Takes all requests that are there, and answers those that can be answered.
     pub(super) fn serve(&mut self) {
         for (rank, _) in self.living_ranks() {
-            if self.page(rank).ask.state.load(Ordering::Acquire) == Ask::ASKED {
-                // A rank whose memory makes no sense gets no answer.
-                let _ = self.answer(rank);
+            let state = &self.page(rank).ask.state;
+            if state.load(Ordering::Acquire) != Ask::ASKED {
+                continue;
+            }
+            state.store(Ask::TAKEN, Ordering::Relaxed);
+            let request = self.request(rank);
+            if self.upstream.is_some()
+                && let Ok(request) = request
+            {
+                agent::tell(&Up::Ask { rank, request });
+                continue;
+            }
+            let request = request.and_then(|bytes| Request::from_bytes(&bytes));
+            match request.and_then(|request| self.fulfil(rank, request)) {
+                Ok(None) => {}
+                Ok(Some(answer)) => self.reply(rank, &launcher::answer(&Ok(answer))),
+                Err(error) => self.reply(rank, &launcher::answer(&Err(error))),
             }
         }
+        self.look_at_births();
     }
 
-    fn answer(&mut self, rank: u32) -> Result<()> {
-        let segment = self.segment.clone();
+    /// Where a rank's request lies, and where the answer goes.
+    fn letter(&self, rank: u32) -> Result<(Arena, Span)> {
         let place = self.local(rank);
-        let ask = &segment.rank(place).ask;
-        let (at, bytes) = (ask.at.load(Ordering::Relaxed), ask.bytes.load(Ordering::Relaxed));
-        let arena = segment.arena(place)?;
-        let outside = || Error::new(Class::Intern, "a request lies outside its rank's arena".to_owned());
-        let read = |span: Span| {
-            let mut bytes = vec![0; span.bytes()];
-            span.read(&mut bytes);
-            bytes
-        };
-        let request = Request::from_bytes(&read(arena.span(at, bytes).ok_or_else(outside)?));
-        let mut answer = launcher::answer(&request.and_then(|request| self.fulfil(rank, request)));
-        let room = arena.span(at, ask.capacity.load(Ordering::Relaxed)).ok_or_else(outside)?;
-        if answer.len() > room.bytes() {
-            let error = Error::new(Class::NoMem, "the answer of mpirun is longer than expected".to_owned());
-            answer = launcher::answer(&Err(error));
+        let ask = &self.segment.rank(place).ask;
+        let arena = self.segment.arena(place)?;
+        let span = arena.span(ask.at.load(Ordering::Relaxed), ask.capacity.load(Ordering::Relaxed));
+        let Some(span) = span else { fail!(Class::Intern, "a request lies outside its rank's arena") };
+        Ok((arena, span))
+    }
+
+    fn request(&self, rank: u32) -> Result<Vec<u8>> {
+        let (_arena, span) = self.letter(rank)?;
+        let length = self.page(rank).ask.bytes.load(Ordering::Relaxed);
+        if length > span.bytes() as u64 {
+            fail!(Class::Intern, "a request of {length} bytes in {} bytes", span.bytes());
         }
-        room.slice(0, answer.len()).write(&answer);
-        ask.bytes.store(answer.len() as u64, Ordering::Relaxed);
-        ask.state.store(Ask::ANSWERED, Ordering::Release);
-        segment.rank(place).bell.ring();
+        let mut bytes = vec![0; length as usize];
+        span.slice(0, bytes.len()).read(&mut bytes);
+        Ok(bytes)
+    }
+
+    /// Answers a rank. One whose memory makes no sense, or that has ended, gets no answer.
+    pub(super) fn reply(&self, rank: u32, answer: &[u8]) {
+        let Some(place) = self.segment.local(rank) else { return };
+        let page = self.segment.rank(place);
+        if page.ask.state.load(Ordering::Acquire) != Ask::TAKEN {
+            return;
+        }
+        let Ok((_arena, span)) = self.letter(rank) else { return };
+        let error = Error::new(Class::NoMem, "the answer of mpirun is longer than expected".to_owned());
+        let short = launcher::answer(&Err(error));
+        let answer = if answer.len() > span.bytes() { &short } else { answer };
+        if answer.len() > span.bytes() {
+            return;
+        }
+        span.slice(0, answer.len()).write(answer);
+        page.ask.bytes.store(answer.len() as u64, Ordering::Relaxed);
+        page.ask.state.store(Ask::ANSWERED, Ordering::Release);
+        page.bell.ring();
+    }
+
+    /// The answer, unless it comes later.
+    fn fulfil(&mut self, rank: u32, request: Request) -> Result<Option<Vec<u8>>> {
+        let Request::Spawn(spawn) = request else { return self.places.name(request).map(Some) };
+        for (_, list) in
+            spawn.programs.iter().flat_map(|program| &program.info).filter(|(key, _)| key == "host")
+        {
+            let hosts = hosts::list(list)
+                .map_err(|why| Error::new(Class::Spawn, format!("the info key host: {why}")))?;
+            if !hosts.are_here() {
+                fail!(
+                    Class::Spawn,
+                    "the info key host: {list} is not this machine, {}, to which alone mpirun was given: name its hosts by mpirun -hosts",
+                    self.host
+                );
+            }
+        }
+        self.forget_ended();
+        let counts = self.places.counts(&spawn)?;
+        let node_of = vec![0; counts.iter().sum::<u64>() as usize];
+        let (first, id) = self.places.take(&node_of)?;
+        let begin = Begin {
+            id,
+            first,
+            node_of,
+            counts: counts.clone(),
+            asker: rank,
+            spawn: spawn.to_bytes(),
+            nodes: 1,
+        };
+        let spawned = Spawned { world: id, first, counts };
+        self.begin(&begin, Some((rank, spawned)))?;
+        Ok(None)
+    }
+
+    /// Starts the processes of a new world that are to run here: all of them, or none.
+    pub(super) fn begin(&mut self, begin: &Begin, asker: Option<(u32, Spawned)>) -> Result<()> {
+        let spawn = Spawn::from_bytes(&begin.spawn)?;
+        let (first, size) = (begin.first, begin.node_of.len() as u32);
+        // What had these places is over.
+        self.worlds.retain(|world| world.first + world.size <= first || first + size <= world.first);
+        let segment = self.segment.clone();
+        if first + size > segment.shape().ranks {
+            fail!(
+                Class::Spawn,
+                "the memory that {} allows has room for {} processes",
+                self.host,
+                segment.shape().ranks
+            );
+        }
+        segment.job().nodes.store(begin.nodes, Ordering::Relaxed);
+        segment.begin_world(first, &begin.node_of, begin.id)?;
+        segment.job().worlds.store(begin.id, Ordering::Release);
+        let here: Vec<u32> = segment.members(first).map(|rank| rank.peer()).collect();
+        let programs = if here.is_empty() { Ok(Vec::new()) } else { self.programs(begin.asker, &spawn) };
+        let environment = programs.as_ref().ok().and_then(|programs| programs.first());
+        let environment = environment.map(|program| program.environment.clone()).unwrap_or_default();
+        self.worlds.push(World { environment, ..World::new(first, size) });
+        if here.is_empty() {
+            agent::tell(&Up::Born { first });
+            return Ok(());
+        }
+        let parents = spawn.parents.iter().map(|parent| segment.first_of(*parent));
+        match segment.local(first) {
+            Some(first) => parents.for_each(|world| segment.rank(first).connected.add(world)),
+            None => parents.for_each(|world| segment.world(first).connected_elsewhere.add(world)),
+        }
+        let cores = cpus::cores().map_or(1, |cores| cores.len());
+        if self.living.len() + here.len() > cores {
+            segment.job().spin_allowed.store(0, Ordering::Relaxed);
+        }
+        let started = programs.and_then(|programs| self.start_world(begin, &spawn, &here, &programs));
+        if let Err(error) = started {
+            self.undo(first);
+            return Err(error);
+        }
+        self.births.push(Birth { first, asker });
+        self.show_processes();
         Ok(())
     }
 
-    fn fulfil(&mut self, rank: u32, request: Request) -> Result<Vec<u8>> {
-        if self.upstream.is_some() {
-            fail!(
-                Class::Spawn,
-                "processes cannot be spawned, nor names published, in a job that runs on several hosts"
-            );
+    fn start_world(
+        &mut self,
+        begin: &Begin,
+        spawn: &Spawn,
+        here: &[u32],
+        programs: &[Program],
+    ) -> Result<()> {
+        let indices = (0..).zip(&begin.counts).flat_map(|(index, count)| (0..*count).map(move |_| index));
+        let indices: Vec<usize> = indices.collect();
+        for (local_rank, &rank) in (0..).zip(here) {
+            let number = rank - begin.first;
+            let Some(&index) = indices.get(number as usize) else {
+                fail!(Class::Intern, "a world of another size")
+            };
+            self.page(rank).application.store(index as u32, Ordering::Relaxed);
+            let local = (local_rank, here.len() as u32);
+            let size = begin.node_of.len() as u32;
+            let place = Place { rank, number, size, local, parents: &spawn.parents };
+            self.start_rank(&programs[index], &place, &[])
+                .map_err(|refusal| Error::new(Class::Spawn, refusal.message))?;
         }
-        match request {
-            Request::Spawn(spawn) => Ok(self.spawn(rank, &spawn)?.to_bytes()),
-            Request::Publish { service, port } => {
-                if let Some(port) = self.names.get(&service) {
-                    fail!(Class::Service, "the name {service:?} is published already, for port {port:?}");
-                }
-                self.names.insert(service, port);
-                Ok(Vec::new())
+        Ok(())
+    }
+
+    /// Answers spawns of which all processes have come.
+    fn look_at_births(&mut self) {
+        let segment = self.segment.clone();
+        let has_come = |birth: &mut Birth| {
+            segment.members(birth.first).all(|rank| segment.rank(rank).state() != State::Unborn)
+        };
+        let come: Vec<Birth> = self.births.extract_if(.., has_come).collect();
+        for birth in come {
+            match birth.asker {
+                Some((rank, spawned)) => self.reply(rank, &launcher::answer(&Ok(spawned.to_bytes()))),
+                None => agent::tell(&Up::Born { first: birth.first }),
             }
-            Request::Unpublish { service } => match self.names.remove(&service) {
-                Some(_) => Ok(Vec::new()),
-                None => fail!(Class::Service, "the name {service:?} is not published in this job"),
-            },
-            Request::Lookup { service } => match self.names.get(&service) {
-                Some(port) => Ok(port.clone().into_bytes()),
-                None => fail!(Class::Name, "the name {service:?} is not published in this job"),
-            },
         }
     }
 
-    /// Starts a world, all of it or nothing.
-    fn spawn(&mut self, asker: u32, spawn: &Spawn) -> Result<Spawned> {
-        let counts = self.counts(spawn)?;
-        let size = counts.iter().sum::<u64>() as u32;
-        let programs = self.programs(asker, spawn)?;
-        let Some(first) = self.room(size) else { return self.no_room(size) };
-        let segment = self.segment.clone();
-        let id = segment.job().worlds.fetch_add(1, Ordering::AcqRel) + 1;
-        segment.begin_world(first, size, id)?;
-        let environment = programs[0].environment.clone();
-        self.worlds.push(World { environment, ..World::new(first, size) });
-        for parent in spawn.parents.iter().filter_map(|parent| segment.local(*parent)) {
-            self.page(first).connected.add(segment.rank(parent).first.load(Ordering::Relaxed));
-        }
-        let cores = cpus::cores().map_or(1, |cores| cores.len());
-        if self.living.len() + size as usize > cores {
-            segment.job().spin_allowed.store(0, Ordering::Relaxed);
-        }
-        let indices = (0..).zip(&counts).flat_map(|(index, count)| (0..*count).map(move |_| index));
-        for (number, index) in (0..size).zip(indices) {
-            let rank = first + number;
-            self.page(rank).application.store(index as u32, Ordering::Relaxed);
-            let place = Place { rank, number, size, local: (number, size), parents: &spawn.parents };
-            if let Err(refusal) = self.start_rank(&programs[index], &place, &[]) {
-                self.undo(first);
-                fail!(Class::Spawn, "{}", refusal.message);
+    /// A process of a spawned world has ended before it came: so the spawn has failed.
+    pub(super) fn stillborn(&mut self, first: u32, sentence: String) {
+        self.undo(first);
+        let Some(at) = self.births.iter().position(|birth| birth.first == first) else { return };
+        match self.births.remove(at).asker {
+            Some((rank, _)) => {
+                self.reply(rank, &launcher::answer(&Err(Error::new(Class::Spawn, sentence))));
             }
+            None => agent::tell(&Up::Stillborn { first, sentence }),
         }
-        self.show_processes();
-        Ok(Spawned { world: id, first, counts })
     }
 
     /// Ends a world of which not all have come so far as to be born.
     pub(super) fn undo(&mut self, first: u32) {
         // Nobody waits for it in MPI_Finalize.
-        let connected = &self.page(first).connected;
-        connected.each(self.segment.shape().ranks, |world| connected.remove(world));
+        self.segment.disconnect(first);
         if let Some(world) = self.worlds.iter_mut().find(|world| world.first == first) {
             world.stillborn = true;
         }
         self.signal_world(first, Signal::KILL);
     }
 
-    /// How many processes each program gets: what was asked for, or with the info key `soft` (MPI 5.0,
-    /// section 11.8.4) the most that it allows and that find room.
-    fn counts(&mut self, spawn: &Spawn) -> Result<Vec<u64>> {
-        let mut room = self.places_free();
-        let mut counts = Vec::new();
-        for program in &spawn.programs {
-            let mut count = program.count;
-            if let Some((_, soft)) = program.info.iter().find(|(key, _)| key == "soft") {
-                let allowed = soft_counts(soft)?;
-                let best = allowed.into_iter().filter(|soft| *soft <= count.min(room)).max();
-                count = best.unwrap_or(count);
-            }
-            room = room.saturating_sub(count);
-            counts.push(count);
-        }
-        let ranks = u64::from(self.segment.shape().ranks);
-        match counts.iter().try_fold(0, |sum: u64, count| sum.checked_add(*count)) {
-            None => fail!(Class::Spawn, "more processes than can be counted"),
-            Some(0) => fail!(Class::Spawn, "there is nothing to start"),
-            Some(sum) if sum > ranks => self.no_room(sum),
-            Some(_) => Ok(counts),
-        }
-    }
-
-    fn no_room<T>(&self, size: impl std::fmt::Display) -> Result<T> {
-        let (places, first) = (self.segment.shape().ranks, self.segment.members(0).count() as u32);
-        let taken: u32 = self.worlds.iter().skip(1).map(|world| world.size).sum();
-        fail!(
-            Class::Spawn,
-            "there is no room for {size} more processes: of {} places for spawned ones {taken} are taken (OUTBOARD_SPAWN_RANKS_MAX sets how many there are)",
-            places - first
-        );
-    }
-
-    fn places_free(&mut self) -> u64 {
-        self.forget_ended();
-        let taken: u32 = self.worlds.iter().map(|world| world.size).sum();
-        u64::from(self.segment.shape().ranks.saturating_sub(taken))
-    }
-
-    /// The first run of so many free ranks.
-    fn room(&mut self, size: u32) -> Option<u32> {
-        self.forget_ended();
-        let free =
-            |at: u32| !self.worlds.iter().any(|world| (world.first..world.first + world.size).contains(&at));
-        (0..(self.segment.shape().ranks + 1).saturating_sub(size))
-            .find(|first| (*first..first + size).all(free))
-    }
-
-    /// Gives back the ranks of spawned worlds that have ended in order, and to which nobody who lives is
+    /// Gives back the places of spawned worlds that have ended in order, and to which nobody who lives is
     /// connected.
     fn forget_ended(&mut self) {
         let living: Vec<u32> = self.living_ranks().into_iter().map(|(rank, _)| rank).collect();
@@ -189,34 +251,32 @@ impl Job {
         self.worlds.retain(|world| {
             let mine = world.first..world.first + world.size;
             let used = |rank: &u32| mine.contains(rank) || leads(*rank, world.first);
-            world.first == 0 || world.broken || living.iter().any(used)
+            let stays = world.first == 0 || world.broken || living.iter().any(used);
+            if !stays {
+                self.places.free(world.first);
+            }
+            stays
         });
     }
 
     /// The programs with what their infos say: `wdir`, `path`, `host`, and `env`, lines of NAME=VALUE (MPI
     /// 5.0, section 11.8.4).
     fn programs(&self, asker: u32, spawn: &Spawn) -> Result<Vec<Program>> {
-        let asker = self.page(asker).first.load(Ordering::Relaxed);
+        let asker = self.segment.first_of(asker);
         let inherited = self.worlds.iter().find(|world| world.first == asker);
         let stand = PathBuf::from(OsString::from_vec(spawn.directory.clone()));
         let one = |program: &launcher::Program| {
             let info = |key: &str| {
                 program.info.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
             };
-            if let Some(host) = info("host") {
-                let list = hosts::list(host)
-                    .map_err(|why| Error::new(Class::Spawn, format!("the info key host: {why}")))?;
-                if !list.are_here() {
-                    fail!(
-                        Class::Spawn,
-                        "the info key host: {host} is not this machine, {}, where alone processes are spawned",
-                        self.host
-                    );
-                }
-            }
             let directory = info("wdir").map_or(stand.clone(), |wdir| stand.join(wdir));
             if !directory.is_dir() {
-                fail!(Class::Spawn, "the info key wdir: {} is not a folder", directory.display());
+                fail!(
+                    Class::Spawn,
+                    "the info key wdir: {} is not a folder on {}",
+                    directory.display(),
+                    self.host
+                );
             }
             let mut words: Vec<OsString> = program.words.iter().cloned().map(OsString::from_vec).collect();
             let Some(name) = words.first_mut().filter(|name| !name.is_empty()) else {
@@ -253,45 +313,9 @@ pub(super) fn found(name: &OsString, path: Option<&str>, stand: &Path, directory
     }
 }
 
-/// The numbers that `soft` allows: a list of numbers and of ranges first:last or first:last:stride, as for
-/// MPI_Group_range_incl.
-fn soft_counts(text: &str) -> Result<Vec<u64>> {
-    let wrong =
-        || Error::new(Class::Spawn, format!("the info key soft: {text:?} is no list of numbers and ranges"));
-    let mut all = Vec::new();
-    for part in text.split(',') {
-        let numbers: Option<Vec<i64>> = part.split(':').map(|word| word.trim().parse().ok()).collect();
-        let (first, last, stride) = match numbers.ok_or_else(wrong)?[..] {
-            [one] => (one, one, 1),
-            [first, last] => (first, last, 1),
-            [first, last, stride] if stride != 0 => (first, last, stride),
-            _ => return Err(wrong()),
-        };
-        let mut at = first;
-        while if stride > 0 { at <= last } else { at >= last } {
-            all.extend(u64::try_from(at).ok().filter(|count| *count <= 4096));
-            at = at.saturating_add(stride);
-            if !(-4096..=4096).contains(&at) {
-                break;
-            }
-        }
-    }
-    Ok(all)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn soft_lists() {
-        assert_eq!(soft_counts("1, 3:5").unwrap(), [1, 3, 4, 5]);
-        assert_eq!(soft_counts("2:8:3,0").unwrap(), [2, 5, 8, 0]);
-        assert_eq!(soft_counts("8:2:-3").unwrap(), [8, 5, 2]);
-        for wrong in ["", "x", "1:2:0", "1:2:3:4"] {
-            assert_eq!(soft_counts(wrong).unwrap_err().class, Class::Spawn);
-        }
-    }
 
     #[test]
     fn programs_are_found_where_the_info_says() {

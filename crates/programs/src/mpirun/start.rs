@@ -69,9 +69,14 @@ impl Setup {
     }
 
     /// The absolute path of the trace, because ranks may start elsewhere (`-wdir`).
-    pub fn trace_path(settings: &Settings) -> Option<PathBuf> {
+    /// Nodes may have one file system, so each has a name of its own for its parts.
+    pub fn trace_path(settings: &Settings, node: Option<u32>) -> Option<PathBuf> {
         let file = settings.trace.as_ref()?;
-        Some(std::path::absolute(file).unwrap_or_else(|_| file.clone()))
+        let mut path = std::path::absolute(file).unwrap_or_else(|_| file.clone()).into_os_string();
+        if let Some(node) = node {
+            path.push(format!(".node-{node}"));
+        }
+        Some(path.into())
     }
 
     /// Starts one rank. Its standard output comes with it.

@@ -69,7 +69,9 @@ impl Top {
 
     fn jobs(&self) -> Result<Vec<Job>, String> {
         let mut jobs = find()?;
-        jobs.retain(|job| self.job.is_none_or(|pid| job.pid == pid));
+        // The agent of a job on several hosts is a child of its `mpirun`, if that is here.
+        let is_meant = |job: &Job, pid| job.pid == pid || parent(job.pid) == Some(pid);
+        jobs.retain(|job| self.job.is_none_or(|pid| is_meant(job, pid)));
         jobs.sort_by_key(|job| job.pid);
         match self.job {
             Some(pid) if jobs.is_empty() => Err(format!("no running job of mpirun {pid} can be seen")),
@@ -96,6 +98,12 @@ impl Top {
             }
         }
     }
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is the program's name in parentheses, which may hold anything.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// The jobs whose segment a process of this user holds open.
@@ -200,9 +208,10 @@ fn title(job: &Job, age: u64, is_rate: bool) -> String {
     let what = if is_rate { "per second" } else { "since its start" };
     let memory = job.segment.resident().map_or("?".into(), |bytes| short(bytes, Unit::Bytes));
     format!(
-        "job {}: {} ranks, {} proxies, running for {}, shared memory {memory}; {what}:\n",
+        "job {}: {} ranks{}, {} proxies, running for {}, shared memory {memory}; {what}:\n",
         job.pid,
         ranks(&job.segment).count(),
+        elsewhere(&job.segment),
         job.segment.shape().proxies,
         short(age, Unit::Nanoseconds)
     )
@@ -294,8 +303,22 @@ fn table(job: &Job, last: Option<&Sample>, now: &Sample) -> String {
 
 /// The existing ranks: those that `mpirun` started, and spawned ones.
 fn ranks(segment: &Segment) -> impl Iterator<Item = LocalRank> {
-    let first = segment.members(0).count();
-    segment.places().filter(move |rank| rank.index() < first || segment.rank(*rank).state() != State::Unborn)
+    let first = segment.world(0).size.load(Ordering::Relaxed) as usize;
+    let is_here = |rank: &LocalRank| segment.local(rank.peer()).is_some();
+    let is_there =
+        move |rank: &LocalRank| rank.index() < first || segment.rank(*rank).state() != State::Unborn;
+    segment.places().filter(is_here).filter(is_there)
+}
+
+/// Which part of a job this is, if it runs on several hosts.
+fn elsewhere(segment: &Segment) -> String {
+    if !segment.has_nodes() {
+        return String::new();
+    }
+    let job = segment.job();
+    let (node, nodes) = (job.node.load(Ordering::Relaxed) + 1, job.nodes.load(Ordering::Relaxed));
+    let all = segment.world(0).size.load(Ordering::Relaxed);
+    format!(" here (host {node} of {nodes}; the job began with {all} ranks)")
 }
 
 /// A rank; of a spawned world with the world's number.

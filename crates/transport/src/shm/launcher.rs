@@ -160,6 +160,18 @@ impl Request {
 }
 
 impl Spawn {
+    /// As bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut writer = Writer::default();
+        self.write(&mut writer);
+        writer.bytes()
+    }
+
+    /// From bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Spawn> {
+        Spawn::read(&mut Reader::new(bytes))
+    }
+
     fn write(&self, writer: &mut Writer) {
         writer.number(self.parents.len() as u64);
         for parent in &self.parents {

@@ -17,6 +17,7 @@ mod pages;
 pub mod ring;
 mod segment;
 mod wait;
+mod worlds;
 
 pub use allocator::Allocator;
 pub use arena::{Arena, Words};

@@ -3,7 +3,7 @@
 use super::atomic::Line;
 use super::wait::Words;
 use super::{Doorbell, LaunchRing, Report, Wait};
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Buckets of a rank's instance directory.
@@ -89,6 +89,11 @@ pub struct Job {
     pub probes: Line<[AtomicU64; tuning::PROBE_WORDS]>,
     /// Open ports: 0, or the rank that opened it plus 1 (high half) and a number that no other port has.
     pub ports: Line<[AtomicU64; PORTS_MAX]>,
+    /// The ports that were closed last, also those of other hosts, and how many were.
+    closed: Line<[AtomicU64; PORTS_MAX]>,
+    closings: AtomicU64,
+    /// The first ranks of all worlds: also of those that have ended, until their places are taken anew.
+    pub(crate) firsts: Line<RankSet>,
 }
 
 impl Job {
@@ -96,6 +101,24 @@ impl Job {
     #[inline]
     pub fn may_spin(&self) -> bool {
         self.spin_allowed.load(Ordering::Relaxed) != 0
+    }
+
+    /// Notes that a port, by its entry in `ports`, was closed.
+    pub fn note_closed(&self, port: u64) {
+        let at = self.closings.fetch_add(1, Ordering::AcqRel);
+        self.closed[at as usize % PORTS_MAX].store(port, Ordering::Release);
+    }
+
+    /// Whether a port was closed lately.
+    pub fn was_closed(&self, port: u64) -> bool {
+        self.closed.iter().any(|closed| closed.load(Ordering::Acquire) == port)
+    }
+
+    /// The ports that were closed after the first `seen`, which this counts.
+    pub fn closed_since(&self, seen: &mut u64) -> Vec<u64> {
+        let until = self.closings.load(Ordering::Acquire);
+        let from = std::mem::replace(seen, until).max(until.saturating_sub(PORTS_MAX as u64));
+        (from..until).map(|at| self.closed[at as usize % PORTS_MAX].load(Ordering::Acquire)).collect()
     }
 }
 
@@ -141,6 +164,10 @@ pub struct World {
     abort: AtomicU64,
     /// 1 while its statistics must be told; the process that takes the 1 away tells them.
     pub statistics: AtomicU32,
+    /// 1 once the launcher knows that no process of it lives any more, on whatever host.
+    pub over: AtomicU32,
+    /// The worlds to which comms of its processes on other hosts lead.
+    pub connected_elsewhere: RankSet,
 }
 
 impl World {
@@ -176,6 +203,8 @@ impl World {
         self.born.count.store(0, Ordering::Relaxed);
         self.leaving.count.store(0, Ordering::Relaxed);
         self.abort.store(0, Ordering::Relaxed);
+        self.over.store(0, Ordering::Relaxed);
+        self.connected_elsewhere.clear();
     }
 }
 
@@ -254,6 +283,21 @@ impl RankSet {
         }
     }
 
+    /// Takes all ranks out.
+    pub(crate) fn clear(&self) {
+        self.words.iter().for_each(|word| word.store(0, Ordering::Release));
+    }
+
+    /// The highest rank in it that is at most `rank`.
+    pub(crate) fn last_until(&self, rank: u32) -> Option<u32> {
+        let within = |index: usize| match index == rank as usize / 64 {
+            true => self.word(index) & (u64::MAX >> (63 - rank % 64)),
+            false => self.word(index),
+        };
+        let index = (0..=rank as usize / 64).rev().find(|index| within(*index) != 0)?;
+        Some(index as u32 * 64 + 63 - within(index).leading_zeros())
+    }
+
     /// Calls `each` with the ranks below `ranks` that are set, ascending.
     pub fn each(&self, ranks: u32, mut each: impl FnMut(u32)) {
         for index in 0..(ranks as usize).div_ceil(64) {
@@ -299,14 +343,10 @@ pub struct RankPage {
     pub first: AtomicU32,
     /// The number of its program among those started together (MPI_APPNUM).
     pub application: AtomicU32,
-    /// Processes that have had this page before. It is used again after a spawned world has ended.
-    pub generation: AtomicU32,
     /// Of the first rank of a world: what the world shares.
     pub world: Line<World>,
     /// The worlds, by their first ranks, to which a comm of this rank leads (MPI 5.0, section 11.10.4).
     pub connected: Line<RankSet>,
-    /// While it waits in MPI_Comm_connect: a number that no other connection has.
-    pub connecting: AtomicU64,
     /// What it wants of its launcher.
     pub ask: Line<Ask>,
     /// Rung when there is news for the rank.
@@ -375,15 +415,13 @@ impl RankPage {
         }
         self.exit_code.store(0, Ordering::Relaxed);
         self.probe.store(0, Ordering::Relaxed);
-        self.connecting.store(0, Ordering::Relaxed);
         self.inbox.store(0, Ordering::Relaxed);
-        self.generation.fetch_add(1, Ordering::Relaxed);
         self.ask.state.store(Ask::NOTHING, Ordering::Relaxed);
         self.launches.clear();
         self.wait.clear();
         self.report.clear();
-        let words = self.connected.words.iter().chain(&self.directory[..]).chain(&self.scalars[..]);
-        words.for_each(|word| word.store(0, Ordering::Relaxed));
+        self.connected.clear();
+        self.directory.iter().chain(&self.scalars[..]).for_each(|word| word.store(0, Ordering::Relaxed));
         telemetry::Counter::ALL.iter().for_each(|counter| self.counters.set(*counter, 0));
         self.operations.clear();
         self.world.renew(0, 0);
@@ -400,7 +438,9 @@ pub struct Peer {
     /// The number of its host.
     pub(super) node: AtomicU32,
     /// How long the name of its endpoint is; 0 before it is known.
-    pub(super) name_bytes: AtomicU32,
+    pub(super) name_bytes: AtomicU16,
+    /// The number of its world: the place is used again after a spawned world has ended.
+    pub(super) generation: AtomicU32,
     pub(super) name: [AtomicU64; ENDPOINT_BYTES_MAX / 8],
 }
 
@@ -430,6 +470,8 @@ impl Ask {
     pub const ASKED: u32 = 2;
     /// The answer is there.
     pub const ANSWERED: u32 = 3;
+    /// The launcher has read the request, and will answer.
+    pub const TAKEN: u32 = 4;
 }
 
 /// What a proxy shows of itself.

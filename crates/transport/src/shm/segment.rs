@@ -9,7 +9,7 @@
 
 use super::pages::{ENDPOINT_BYTES_MAX, Peer, RANKS_MAX};
 use super::ring;
-use super::{Job, ProxyPage, RankPage, World};
+use super::{Job, ProxyPage, RankPage};
 use error::{Class, Error, Result, fail};
 use std::fmt;
 use std::ops::Range;
@@ -23,7 +23,7 @@ use sys::memory::{self, Map};
 /// "OUTBOARD", read as a little-endian number.
 const MAGIC: u64 = u64::from_le_bytes(*b"OUTBOARD");
 /// Changes whenever the meaning of any shared byte changes.
-const VERSION: u32 = 9;
+const VERSION: u32 = 10;
 /// Arenas begin at multiples of this and have multiples of it, so that huge pages can back them.
 const ARENA_ALIGN: u64 = 2 << 20;
 /// Rings begin at multiples of this, the largest page of our machines, so that each can be mapped alone.
@@ -222,6 +222,7 @@ impl Segment {
         // Unique enough among the jobs that could meet on one machine, and never 0.
         job.id.store((sys::clock::wall() << 16 ^ u64::from(sys::process::id())) | 1, Ordering::Relaxed);
         segment.world(0).renew(0, shape.ranks);
+        job.firsts.add(0);
         job.magic.store(MAGIC, Ordering::Release);
         Ok((segment, copy))
     }
@@ -324,7 +325,7 @@ impl Segment {
 
     /// As `rank`, for a caller that keeps this segment for `'a`.
     #[inline]
-    fn page<'a>(&self, rank: LocalRank) -> &'a RankPage {
+    pub(super) fn page<'a>(&self, rank: LocalRank) -> &'a RankPage {
         // A place of another segment may be none of this one.
         assert!(rank.0 < self.inner.shape.ranks, "rank {rank} of {}", self.inner.shape.ranks);
         let offset = self.inner.layout.rank_pages + u64::from(rank.0) * size_of::<RankPage>() as u64;
@@ -338,7 +339,7 @@ impl Segment {
         view(self.inner.pages.span(), offset)
     }
 
-    fn peer(&self, peer: u32) -> Option<&Peer> {
+    pub(super) fn peer(&self, peer: u32) -> Option<&Peer> {
         let offset = self.inner.layout.peers + u64::from(peer) * size_of::<Peer>() as u64;
         (peer < self.inner.shape.ranks).then(|| view(self.inner.pages.span(), offset))
     }
@@ -372,7 +373,7 @@ impl Segment {
             all[..bytes.len()].copy_from_slice(bytes);
             word.store(u64::from_ne_bytes(all), Ordering::Relaxed);
         }
-        peer.name_bytes.store(name.len() as u32, Ordering::Release);
+        peer.name_bytes.store(name.len() as u16, Ordering::Release);
     }
 
     /// The name of a process's endpoint, once it is known.
@@ -403,6 +404,12 @@ impl Segment {
         Ok(slot.get_or_init(|| map).span())
     }
 
+    /// Gives the memory of a rank's arena back to the system.
+    pub(super) fn empty_arena(&self, rank: LocalRank) -> Result<()> {
+        memory::punch_hole(&self.inner.fd, self.arena_offset(rank), self.inner.layout.arena_bytes)
+            .map_err(unreadable)
+    }
+
     /// The arena that holds all of `[address, address + bytes)` of this process: its rank, and the offset in
     /// it. Only arenas that this process has mapped hold any of its addresses.
     pub fn locate(&self, address: usize, bytes: u64) -> Option<(LocalRank, u64)> {
@@ -412,83 +419,6 @@ impl Segment {
             let inside = offset <= span.bytes() && bytes <= (span.bytes() - offset) as u64;
             inside.then_some((LocalRank(rank as u32), offset as u64))
         })
-    }
-
-    /// The world that begins at `first`; the first world for a number that is no rank.
-    pub fn world(&self, first: u32) -> &World {
-        &self.rank(self.local(first).unwrap_or(LocalRank(0))).world
-    }
-
-    /// The world of a rank.
-    pub fn world_of(&self, rank: LocalRank) -> &World {
-        self.world(self.rank(rank).first.load(Ordering::Relaxed))
-    }
-
-    /// The processes of this segment in the world that begins at `first`. `World::size` counts those of all
-    /// hosts.
-    pub fn members(&self, first: u32) -> impl Iterator<Item = LocalRank> + Clone + use<'_> {
-        let size = self.world(first).size.load(Ordering::Relaxed);
-        (first..first.saturating_add(size).min(self.inner.shape.ranks)).filter_map(|peer| self.local(peer))
-    }
-
-    /// Makes `size` ranks from `first` on the unborn ranks of a new world. `mpirun` calls it once no process
-    /// uses them.
-    pub fn begin_world(&self, first: u32, size: u32, id: u64) -> Result<()> {
-        for rank in (first..first + size).map_while(|rank| self.local(rank)) {
-            memory::punch_hole(&self.inner.fd, self.arena_offset(rank), self.inner.layout.arena_bytes)
-                .map_err(unreadable)?;
-            self.rank(rank).renew();
-            self.rank(rank).first.store(first, Ordering::Relaxed);
-        }
-        self.world(first).renew(id, size);
-        Ok(())
-    }
-
-    /// A rank's name in messages: its number in its MPI_COMM_WORLD, and its world if that was spawned.
-    pub fn name(&self, rank: u32) -> String {
-        let first = self.local(rank).map_or(0, |rank| self.rank(rank).first.load(Ordering::Relaxed));
-        match self.world(first).id.load(Ordering::Relaxed) {
-            0 => format!("rank {rank}"),
-            id => format!("rank {} of spawned world {id}", rank.wrapping_sub(first)),
-        }
-    }
-
-    /// The worlds, by their first ranks, that are connected with that of `first` by comms, directly or
-    /// through other worlds, itself included (MPI 5.0, section 11.10.4).
-    pub fn connected(&self, first: u32) -> Vec<u32> {
-        let mut found = vec![first];
-        // Without a spawned world there is nothing to look for.
-        if self.job().worlds.load(Ordering::Acquire) == 0 {
-            return found;
-        }
-        let firsts =
-            || (0..self.inner.shape.ranks).filter(|rank| self.world(*rank).size.load(Ordering::Relaxed) > 0);
-        let leads = |from: u32, to: u32| self.members(from).any(|rank| self.rank(rank).connected.has(to));
-        let mut at = 0;
-        while let Some(&world) = found.get(at) {
-            at += 1;
-            let more: Vec<u32> = firsts()
-                .filter(|other| !found.contains(other) && (leads(world, *other) || leads(*other, world)))
-                .collect();
-            found.extend(more);
-        }
-        found
-    }
-
-    /// Ends the world of `rank` as MPI_Abort does: publishes rank and code, and wakes all its processes.
-    pub fn abort(&self, rank: LocalRank, code: i32) {
-        self.end(self.rank(rank).first.load(Ordering::Relaxed), rank, code, false);
-    }
-
-    /// As `abort`, because of an error.
-    pub fn fail(&self, rank: LocalRank, code: i32) {
-        self.end(self.rank(rank).first.load(Ordering::Relaxed), rank, code, true);
-    }
-
-    /// Ends the world that begins at `first` because of `rank`, perhaps a member of another world.
-    pub fn end(&self, first: u32, rank: LocalRank, code: i32, error: bool) {
-        self.world(first).set_abort(rank.peer(), code, error);
-        self.members(first).for_each(|rank| self.rank(rank).bell.ring());
     }
 
     /// The descriptor, for children.

@@ -1,0 +1,81 @@
+//! The counters of a world on several hosts: each agent sends those of its processes, and `mpirun` makes one
+//! table of them.
+//!
+//! Read next: `telemetry/summary.rs`.
+
+use serde::{Deserialize, Serialize};
+use telemetry::{Counter, Operations, Page, Sum, summary};
+use transport::shm::Segment;
+
+/// What the processes of a world have counted on one node.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Counted {
+    /// By rank.
+    ranks: Vec<Rank>,
+    /// The counters of the node's proxies.
+    proxies: Vec<Vec<u64>>,
+    /// The age of the job, in nanoseconds.
+    age_ns: u64,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Rank {
+    counters: Vec<u64>,
+    /// Function and comm, and the sums in the order of [`Sum::ALL`].
+    operations: Vec<(String, Vec<u64>)>,
+}
+
+impl Counted {
+    /// That of the processes of this segment.
+    pub fn here(segment: &Segment, first: u32) -> Counted {
+        let values = |page: &Page| page.values().map(|(_, value)| value).collect();
+        let sums = |row: &telemetry::Row| Sum::ALL.iter().map(|sum| row.sum(*sum)).collect();
+        let rank = |rank| {
+            let page = segment.rank(rank);
+            let operations = page.operations.rows().map(|(name, row)| (name, sums(row))).collect();
+            Rank { counters: values(&page.counters), operations }
+        };
+        Counted {
+            ranks: segment.members(first).map(rank).collect(),
+            proxies: (0..segment.shape().proxies)
+                .map(|proxy| values(&segment.proxy(proxy).counters))
+                .collect(),
+            age_ns: boot::age(segment),
+        }
+    }
+
+    /// Adds what was counted on another node.
+    pub fn add(&mut self, other: Counted) {
+        self.ranks.extend(other.ranks);
+        self.proxies.extend(other.proxies);
+        self.age_ns = self.age_ns.max(other.age_ns);
+    }
+
+    /// The table and the sentences for people.
+    pub fn text(&self) -> String {
+        let page = |values: &Vec<u64>| {
+            let page = Box::new(Page::new());
+            Counter::ALL.iter().zip(values).for_each(|(counter, value)| page.set(*counter, *value));
+            page
+        };
+        let operations = |rank: &Rank| {
+            let all = Box::new(Operations::new());
+            for (name, sums) in &rank.operations {
+                let row = all.enter(name);
+                if let Some((_, row)) = all.rows().nth(row) {
+                    Sum::ALL.iter().zip(sums).for_each(|(sum, value)| row.add(*sum, *value));
+                }
+            }
+            all
+        };
+        let pages: Vec<_> = self.ranks.iter().map(|rank| page(&rank.counters)).collect();
+        let proxies: Vec<_> = self.proxies.iter().map(page).collect();
+        let all: Vec<_> = self.ranks.iter().map(operations).collect();
+        summary::all(
+            self.age_ns,
+            &pages.iter().map(|page| &**page).collect::<Vec<_>>(),
+            &all.iter().map(|all| &**all).collect::<Vec<_>>(),
+            &proxies.iter().map(|page| &**page).collect::<Vec<_>>(),
+        )
+    }
+}

@@ -1,0 +1,300 @@
+//! The worlds of a job on several hosts, seen from `mpirun`: which nodes have ranks of them, who waits for
+//! their birth, and to which others they are connected (MPI 5.0, sections 11.8 and 11.10.4).
+//!
+//! A spawned world begins on all nodes at once, so that all number its ranks alike; those whose ranks it has
+//! start them. It is born when all nodes have said so: then none takes its processes for those before them.
+//!
+//! Read next: `places.rs`, `serve.rs` (the side of an agent).
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::Path;
+
+use error::{Class, Error, Result};
+use transport::shm::launcher::{self, Request, Spawn, Spawned};
+
+use super::frame::{Arrivals, Begin, Down};
+use super::hosts::{self, Deal, Hosts};
+use super::nodes::Root;
+use super::say;
+use super::statistics::Counted;
+
+/// A world whose places are taken.
+#[derive(Default)]
+pub(super) struct World {
+    pub first: u32,
+    /// How it was begun; nothing for the first world.
+    begin: Option<Begin>,
+    /// The nodes that have not begun it, or on which its ranks have not come yet; on which some live.
+    unborn: HashSet<usize>,
+    living: HashSet<usize>,
+    /// Who waits for its birth.
+    asker: Option<u32>,
+    /// Arrivals, and the worlds that it is connected with, by node.
+    arrived: HashMap<usize, Arrivals>,
+    connected: HashMap<usize, Vec<u32>>,
+    /// Whether some rank left other than by MPI_Finalize.
+    is_broken: bool,
+    is_ending: bool,
+    /// What its processes have counted, where that is wanted.
+    counted: Option<Counted>,
+}
+
+impl World {
+    /// The first world, with the node of each rank.
+    pub(super) fn of_job(node_of: &[u32]) -> World {
+        World { living: node_of.iter().map(|node| *node as usize).collect(), ..World::default() }
+    }
+
+    /// Prints what its processes have counted, once.
+    pub(super) fn tell(&mut self) {
+        if let Some(counted) = self.counted.take() {
+            // In one piece: others may be printing.
+            eprint!("{}", counted.text());
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.living.is_empty()
+    }
+
+    fn arrivals_but(&self, node: usize) -> Arrivals {
+        let others = || self.arrived.iter().filter(|(other, _)| **other != node).map(|(_, arrived)| arrived);
+        Arrivals {
+            born: others().map(|arrived| arrived.born).sum(),
+            leaving: others().map(|arrived| arrived.leaving).sum(),
+        }
+    }
+
+    fn connected_but(&self, node: usize) -> Vec<u32> {
+        let others = self.connected.iter().filter(|(other, _)| **other != node);
+        let all: BTreeSet<u32> = others.flat_map(|(_, to)| to.iter().copied()).collect();
+        all.into_iter().collect()
+    }
+}
+
+impl Root<'_> {
+    fn world(&mut self, first: u32) -> Option<&mut World> {
+        self.worlds.iter_mut().find(|world| world.first == first)
+    }
+
+    /// Rank `rank` of node `node` asks for something.
+    pub(super) fn asked(&mut self, node: usize, rank: u32, request: &[u8]) {
+        let answer = match Request::from_bytes(request) {
+            Ok(Request::Spawn(spawn)) => match self.spawn(node, rank, &spawn) {
+                Ok(()) => return,
+                Err(error) => Err(error),
+            },
+            Ok(request) => self.places.name(request),
+            Err(error) => Err(error),
+        };
+        self.agents[node].send(Down::Answer { rank, bytes: launcher::answer(&answer) });
+    }
+
+    fn spawn(&mut self, node: usize, asker: u32, spawn: &Spawn) -> Result<()> {
+        self.forget_ended();
+        let counts = self.places.counts(spawn)?;
+        let before = self.placement.node_of.len();
+        let wanted: Result<Vec<_>> =
+            spawn.programs.iter().map(|program| self.wanted(spawn, &program.info)).collect();
+        for ((hosts, how), count) in wanted?.into_iter().zip(&counts) {
+            self.placement.add(&hosts, *count as u32, how);
+        }
+        let node_of = self.placement.node_of.split_off(before);
+        self.start_agents()?;
+        let (first, id) = self.places.take(&node_of)?;
+        let parents: BTreeSet<u32> = spawn.parents.iter().map(|parent| self.first_of(*parent)).collect();
+        let nodes: HashSet<usize> = node_of.iter().map(|node| *node as usize).collect();
+        let begin = Begin {
+            id,
+            first,
+            counts,
+            asker,
+            spawn: spawn.to_bytes(),
+            nodes: self.agents.len() as u32,
+            node_of,
+        };
+        // The page of its first rank says so until its processes do.
+        let connected = [(begin.node_of[0] as usize, parents.into_iter().collect())].into();
+        self.send_all(&Down::Begin(Box::new(begin.clone())));
+        self.askers.insert(asker, node);
+        let places = first..first + begin.node_of.len() as u32;
+        self.names.retain(|rank, _| !places.contains(rank));
+        self.worlds.push(World {
+            first,
+            begin: Some(begin),
+            unborn: (0..self.agents.len()).collect(),
+            living: nodes,
+            asker: Some(asker),
+            connected,
+            ..World::default()
+        });
+        self.tell_connected(first);
+        Ok(())
+    }
+
+    fn first_of(&self, rank: u32) -> u32 {
+        let firsts = self.worlds.iter().map(|world| world.first).filter(|first| *first <= rank);
+        firsts.max().unwrap_or(0)
+    }
+
+    /// On which hosts the info of a program wants it, and how dealt out: the keys `host`, `hosts`,
+    /// `add-host`, `hostfile`, `add-hostfile`, `ppn`, `npernode`, `map_by` as users of MPICH and Open MPI
+    /// write them.
+    fn wanted(&self, spawn: &Spawn, info: &[(String, String)]) -> Result<(Hosts, Deal)> {
+        let of = |names: &[&str]| info.iter().find(|(key, _)| names.contains(&key.as_str()));
+        let wrong = |key: &str, why: String| Error::new(Class::Spawn, format!("the info key {key}: {why}"));
+        let named = match (of(&["host", "hosts", "add-host"]), of(&["hostfile", "add-hostfile"])) {
+            (Some((key, list)), _) => Some(hosts::list(list).map_err(|why| wrong(key, why))?),
+            (None, Some((key, path))) => {
+                let folder = String::from_utf8_lossy(&spawn.directory).into_owned();
+                let path = Path::new(&folder).join(path);
+                Some(hosts::file(&path.to_string_lossy()).map_err(|why| wrong(key, why))?)
+            }
+            (None, None) => None,
+        };
+        let how = match (of(&["ppn", "npernode"]), of(&["map_by"])) {
+            (Some((key, each)), _) => match each.trim().parse() {
+                Ok(each @ 1..=4096) => Deal::Each(each),
+                _ => return Err(wrong(key, format!("{each:?} is no number from 1 to 4096"))),
+            },
+            (None, Some((_, by))) if by == "node" => Deal::Turns,
+            _ => self.placement.how.unwrap_or(Deal::Slots),
+        };
+        Ok((named.unwrap_or_else(|| self.placement.dealt[0].0.clone()), how))
+    }
+
+    /// Answers whoever waits for a world's birth.
+    fn answer(&mut self, first: u32, answer: &Result<Vec<u8>>) {
+        let Some(asker) = self.world(first).and_then(|world| world.asker.take()) else { return };
+        if let Some(node) = self.askers.remove(&asker) {
+            self.agents[node].send(Down::Answer { rank: asker, bytes: launcher::answer(answer) });
+        }
+    }
+
+    pub(super) fn born(&mut self, node: usize, first: u32) {
+        let Some(world) = self.world(first) else { return };
+        world.unborn.remove(&node);
+        if !world.unborn.is_empty() {
+            return;
+        }
+        let Some(begin) = &world.begin else { return };
+        let spawned = Spawned { world: begin.id, first, counts: begin.counts.clone() };
+        self.answer(first, &Ok(spawned.to_bytes()));
+    }
+
+    pub(super) fn stillborn(&mut self, first: u32, sentence: String) {
+        if let Some(world) = self.world(first) {
+            world.connected.clear();
+        }
+        self.send_all(&Down::Undo { first });
+        self.answer(first, &Err(Error::new(Class::Spawn, sentence)));
+    }
+
+    /// An agent that was started for a spawn cannot be: the spawn fails, nothing else.
+    pub(super) fn is_stillborn_with(&mut self, node: usize, sentence: &str) -> bool {
+        let waiting: Vec<(u32, bool)> = self
+            .worlds
+            .iter()
+            .filter(|world| world.unborn.contains(&node))
+            .map(|world| (world.first, world.living.contains(&node)))
+            .collect();
+        let (needed, others): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(_, is_needed)| *is_needed);
+        others.iter().for_each(|(first, _)| self.born(node, *first));
+        let firsts: Vec<u32> = needed.into_iter().map(|(first, _)| first).collect();
+        for first in &firsts {
+            self.stillborn(*first, sentence.to_owned());
+            self.over(node, *first, false);
+        }
+        !firsts.is_empty()
+    }
+
+    pub(super) fn counted(&mut self, first: u32, counted: Counted) {
+        if let Some(world) = self.world(first) {
+            world.counted.get_or_insert_default().add(counted);
+        }
+    }
+
+    pub(super) fn arrived(&mut self, node: usize, first: u32, arrivals: Arrivals) {
+        let Some(world) = self.world(first) else { return };
+        world.arrived.insert(node, arrivals);
+        let Some(world) = self.worlds.iter().find(|world| world.first == first) else { return };
+        for (other, agent) in self.agents.iter_mut().enumerate().filter(|(other, _)| *other != node) {
+            agent.send(Down::Arrived { first, arrivals: world.arrivals_but(other) });
+        }
+    }
+
+    pub(super) fn connected(&mut self, node: usize, first: u32, to: Vec<u32>) {
+        let Some(world) = self.world(first) else { return };
+        world.connected.insert(node, to);
+        self.tell_connected(first);
+    }
+
+    fn tell_connected(&mut self, first: u32) {
+        let Some(world) = self.worlds.iter().find(|world| world.first == first) else { return };
+        for (node, agent) in self.agents.iter_mut().enumerate() {
+            agent.send(Down::Connected { first, to: world.connected_but(node) });
+        }
+    }
+
+    /// No rank of a world lives on a node any more. When that is so of all, the job ends.
+    pub(super) fn over(&mut self, node: usize, first: u32, is_broken: bool) {
+        let Some(world) = self.world(first) else { return };
+        world.living.remove(&node);
+        world.is_broken |= is_broken;
+        if !world.is_over() {
+            return;
+        }
+        world.tell();
+        self.send_all(&Down::Over { first });
+        if self.worlds.iter().all(World::is_over) {
+            self.send_all(&Down::Close { signal: libc::SIGTERM, code: 0 });
+        }
+    }
+
+    /// Gives back the places of spawned worlds that have ended in order, and to which nobody who lives is
+    /// connected.
+    fn forget_ended(&mut self) {
+        let stays = |world: &World| {
+            let is_led_to = |other: &World| {
+                !other.is_over() && other.connected.values().flatten().any(|to| *to == world.first)
+            };
+            world.first == 0 || world.is_broken || !world.is_over() || self.worlds.iter().any(is_led_to)
+        };
+        let gone: Vec<u32> =
+            self.worlds.iter().filter(|world| !stays(world)).map(|world| world.first).collect();
+        self.worlds.retain(|world| !gone.contains(&world.first));
+        gone.into_iter().for_each(|first| self.places.free(first));
+    }
+
+    /// Ends worlds, if they are not all: the first time with a sentence. Whether that is done.
+    pub(super) fn fail_some(&mut self, firsts: &[u32], sentence: &str, code: u8) -> bool {
+        let is_meant = |world: &World| firsts.contains(&world.first);
+        if self.worlds.iter().all(|world| is_meant(world) || world.is_over() || world.is_ending) {
+            return false;
+        }
+        if !self.worlds.iter().any(|world| is_meant(world) && world.is_ending) {
+            say(sentence);
+        }
+        self.worlds.iter_mut().filter(|world| is_meant(world)).for_each(|world| world.is_ending = true);
+        self.failed.get_or_insert(code);
+        self.send_all(&Down::End { worlds: firsts.to_vec(), signal: libc::SIGTERM, code });
+        true
+    }
+
+    /// Tells an agent that comes later what the others know.
+    pub(super) fn catch_up(&mut self, node: usize) {
+        let agent = &mut self.agents[node];
+        for world in &self.worlds {
+            let first = world.first;
+            if let Some(begin) = &world.begin {
+                agent.send(Down::Begin(Box::new(begin.clone())));
+            }
+            agent.send(Down::Arrived { first, arrivals: world.arrivals_but(node) });
+            agent.send(Down::Connected { first, to: world.connected_but(node) });
+            if world.is_over() {
+                agent.send(Down::Over { first });
+            }
+        }
+        agent.send(Down::Names(self.names.iter().map(|(rank, name)| (*rank, name.clone())).collect()));
+    }
+}

@@ -1,0 +1,139 @@
+//! The worlds of a segment: where each begins, who belongs to it, with which others it is connected, and how
+//! it ends (MPI 5.0, sections 11.8 and 11.10.4).
+//!
+//! Read next: `segment.rs`, `pages.rs`.
+
+use super::{LocalRank, Segment, World};
+use error::Result;
+use std::sync::atomic::Ordering;
+
+/// What is kept of the number of a world: as much as packets have room for.
+const GENERATIONS: u32 = 0xff_ffff;
+
+impl Segment {
+    /// Which of the processes that have had a peer's place one after the other it is: the number of its
+    /// world, on all hosts the same.
+    pub fn generation(&self, peer: u32) -> u32 {
+        self.peer(peer).map_or(0, |peer| peer.generation.load(Ordering::Acquire))
+    }
+
+    /// The world that begins at `first`, on whatever host that process is; the first world for a number that
+    /// is no rank. Each host has a page of its own for it.
+    pub fn world(&self, first: u32) -> &World {
+        &self.page(LocalRank(if first < self.shape().ranks { first } else { 0 })).world
+    }
+
+    /// The first rank of a peer's world.
+    pub fn first_of(&self, peer: u32) -> u32 {
+        self.job().firsts.last_until(peer).unwrap_or(0)
+    }
+
+    /// The worlds, by their first ranks: those that have ended, too, until their places are taken anew.
+    pub fn firsts(&self) -> Vec<u32> {
+        let mut all = Vec::new();
+        self.job().firsts.each(self.shape().ranks, |first| all.push(first));
+        all
+    }
+
+    /// The world of a rank.
+    pub fn world_of(&self, rank: LocalRank) -> &World {
+        self.world(self.rank(rank).first.load(Ordering::Relaxed))
+    }
+
+    /// The processes of this segment in the world that begins at `first`. `World::size` counts those of all
+    /// hosts.
+    pub fn members(&self, first: u32) -> impl Iterator<Item = LocalRank> + Clone + use<'_> {
+        let size = self.world(first).size.load(Ordering::Relaxed);
+        (first..first.saturating_add(size).min(self.shape().ranks)).filter_map(|peer| self.local(peer))
+    }
+
+    /// Makes the ranks from `first` on, of which each is on the host that `node_of` says, the unborn ranks of
+    /// a new world. `mpirun` calls it on every host once no process uses them.
+    pub fn begin_world(&self, first: u32, node_of: &[u32], id: u64) -> Result<()> {
+        let size = node_of.len() as u32;
+        (first..first + size).for_each(|rank| self.job().firsts.remove(rank));
+        for (rank, node) in (first..).zip(node_of) {
+            let Some(peer) = self.peer(rank) else { break };
+            peer.name_bytes.store(0, Ordering::Relaxed);
+            // Whoever sees this finds no name of the process before.
+            peer.generation.store(id as u32 & GENERATIONS, Ordering::Release);
+            peer.node.store(*node, Ordering::Release);
+            let Some(rank) = self.local(rank) else { continue };
+            self.empty_arena(rank)?;
+            self.rank(rank).renew();
+            self.rank(rank).first.store(first, Ordering::Relaxed);
+        }
+        self.world(first).renew(id, size);
+        self.job().firsts.add(first);
+        Ok(())
+    }
+
+    /// A rank's name in messages: its number in its MPI_COMM_WORLD, and its world if that was spawned.
+    pub fn name(&self, rank: u32) -> String {
+        let first = self.first_of(rank);
+        match self.world(first).id.load(Ordering::Relaxed) {
+            0 => format!("rank {rank}"),
+            id => format!("rank {} of spawned world {id}", rank.wrapping_sub(first)),
+        }
+    }
+
+    /// The worlds, by their first ranks, that are connected with that of `first` by comms, directly or
+    /// through other worlds, itself included (MPI 5.0, section 11.10.4).
+    pub fn connected(&self, first: u32) -> Vec<u32> {
+        let mut found = vec![first];
+        // Without a spawned world there is nothing to look for.
+        if self.job().worlds.load(Ordering::Acquire) == 0 {
+            return found;
+        }
+        let firsts = self.firsts();
+        let leads = |from: u32, to: u32| {
+            self.members(from).any(|rank| self.rank(rank).connected.has(to))
+                || self.world(from).connected_elsewhere.has(to)
+        };
+        let mut at = 0;
+        while let Some(&world) = found.get(at) {
+            at += 1;
+            let more: Vec<u32> = firsts
+                .iter()
+                .copied()
+                .filter(|other| !found.contains(other) && (leads(world, *other) || leads(*other, world)))
+                .collect();
+            found.extend(more);
+        }
+        found
+    }
+
+    /// The worlds to which comms of the processes of a world on this host lead, ascending.
+    pub fn connected_here(&self, first: u32) -> Vec<u32> {
+        let mut all = Vec::new();
+        if self.job().worlds.load(Ordering::Acquire) > 0 {
+            let ranks = self.shape().ranks;
+            self.members(first).for_each(|rank| self.rank(rank).connected.each(ranks, |to| all.push(to)));
+        }
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// Takes a world's connections away, as if none of its processes had any.
+    pub fn disconnect(&self, first: u32) {
+        self.members(first).for_each(|rank| self.rank(rank).connected.clear());
+        self.world(first).connected_elsewhere.clear();
+    }
+
+    /// Ends the world of `rank` as MPI_Abort does: publishes rank and code, and wakes all its processes.
+    pub fn abort(&self, rank: LocalRank, code: i32) {
+        self.end(self.rank(rank).first.load(Ordering::Relaxed), rank, code, false);
+    }
+
+    /// As `abort`, because of an error.
+    pub fn fail(&self, rank: LocalRank, code: i32) {
+        self.end(self.rank(rank).first.load(Ordering::Relaxed), rank, code, true);
+    }
+
+    /// Ends the world that begins at `first` because of `rank`, perhaps a member of another world.
+    pub fn end(&self, first: u32, rank: LocalRank, code: i32, error: bool) {
+        self.world(first).set_abort(rank.peer(), code, error);
+        self.members(first).for_each(|rank| self.rank(rank).bell.ring());
+    }
+}
