@@ -25,10 +25,14 @@ struct Rank {
     operations: Vec<(String, Vec<u64>)>,
 }
 
+/// All counters of a process, in the order of [`Counter::ALL`].
+fn values(page: &Page) -> Vec<u64> {
+    Counter::ALL.iter().map(|counter| page.value(*counter)).collect()
+}
+
 impl Counted {
     /// That of the processes of this segment.
     pub fn here(segment: &Segment, first: u32) -> Counted {
-        let values = |page: &Page| page.values().map(|(_, value)| value).collect();
         let sums = |row: &telemetry::Row| Sum::ALL.iter().map(|sum| row.sum(*sum)).collect();
         let rank = |rank| {
             let page = segment.rank(rank);
@@ -77,5 +81,20 @@ impl Counted {
             &all.iter().map(|all| &**all).collect::<Vec<_>>(),
             &proxies.iter().map(|page| &**page).collect::<Vec<_>>(),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_stays_in_its_row() {
+        let page = Page::new();
+        page.set(Counter::RingFull, 7);
+        let rank = Rank { counters: values(&page), operations: Vec::new() };
+        let text = Counted { ranks: vec![rank], ..Counted::default() }.text();
+        let row = text.lines().find(|line| line.starts_with("ring_full")).unwrap_or_default();
+        assert_eq!(row.split_whitespace().nth(1), Some("7"), "{text}");
     }
 }
