@@ -30,6 +30,8 @@ pub(super) enum Event {
     Said(Up),
     /// Its command wrote a line to standard error.
     Line(String),
+    /// It writes no more lines to standard error.
+    SaidAll,
     /// It says nothing more.
     Closed,
 }
@@ -60,6 +62,8 @@ pub(super) struct Agent {
     pub(super) heard: Instant,
     /// The last lines that its command wrote before it started.
     pub(super) lines: Vec<String>,
+    /// Whether no more lines come.
+    pub(super) has_said_all: bool,
 }
 
 impl Agent {
@@ -207,6 +211,7 @@ pub(super) fn begin(
         for line in BufReader::new(error).lines().map_while(Result::ok) {
             liner.tell(index, Event::Line(line));
         }
+        liner.tell(index, Event::SaidAll);
     };
     thread("lines", Box::new(lines))?;
     Ok(Agent {
@@ -224,6 +229,7 @@ pub(super) fn begin(
         is_closed: false,
         heard: Instant::now(),
         lines: Vec::new(),
+        has_said_all: false,
     })
 }
 

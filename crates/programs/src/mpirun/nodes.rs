@@ -39,6 +39,8 @@ use super::{hosts, input, say};
 const START: Duration = Duration::from_secs(60);
 /// What agents get to end their ranks and themselves.
 const END: Duration = Duration::from_secs(5);
+/// How long the last lines of a command that has ended may take.
+const LAST_LINES: Duration = Duration::from_secs(2);
 /// How long the address of a host may take to be found.
 const LOOKUP: Duration = Duration::from_secs(10);
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
@@ -277,6 +279,7 @@ impl Root<'_> {
                     agent.lines.remove(0);
                 }
             }
+            Event::SaidAll => agent.has_said_all = true,
             Event::Closed => self.closed(index),
             Event::Said(frame) => self.hear_frame(index, frame),
         }
@@ -377,13 +380,14 @@ impl Root<'_> {
                 None => format!("was killed ({status})"),
             },
         };
-        // Lines of standard error may come a moment later than its end.
-        std::thread::sleep(Duration::from_millis(50));
-        while let Ok((other, event)) = self.events.try_recv() {
+        // What it said last may come later than its end, and a process that it left may hold the stream open.
+        let until = Instant::now() + LAST_LINES;
+        while !self.agents[index].has_said_all
+            && let Ok((other, event)) = self.events.recv_timeout(until.duration_since(Instant::now()))
+        {
             match event {
                 Event::Line(line) if other == index => self.agents[index].lines.push(line),
-                event if other != index => self.hear(other, event),
-                _ => {}
+                event => self.hear(other, event),
             }
         }
         let agent = &self.agents[index];
