@@ -119,6 +119,22 @@ def one_percent_loss_only_costs_time(hosts, dice):
             host.lose(0)
 
 
+@test
+def a_firewall_between_two_hosts_is_told(hosts):
+    one, two = hosts.hosts[:2]
+    two.close(True)
+    try:
+        job = jobs.start(one, jobs.MPIRUN, "-hosts", f"{one},{two}", "-n", 2, running.compile_c(EXCHANGE), 60)
+        output = job.communicate(timeout=NOTICED_S)[0]
+    finally:
+        two.close(False)
+    told = [line for line in output.splitlines() if "has lost rank" in line]
+    expect(job.returncode != 0 and told, f"{job.returncode}\n{output}")
+    ends = [("rank 0 on h1 by tcp", "rank 1 on host number 1 at 10.88.0.2:"), ("rank 1 on h2 by tcp", "rank 0 on host number 0 at 10.88.0.1:")]
+    expect(all(any(here in line and there in line for here, there in ends) for line in told), output)
+    jobs.nothing_left(hosts)
+
+
 def connect_and_talk(address, port, dice):
     """Program text for a host: connections that say nothing, nonsense, or half of something, and stay open a while."""
     return f"""

@@ -107,6 +107,14 @@ class Host:
                           f"numgen random mod 1000 < {int(percent * 10)} drop; }}; }}\n")
             run("nft", rules)
 
+    def close(self, is_closed):
+        """Whether nobody reaches a port of it but sshd's, as behind a firewall that drops packets."""
+        rules = "add table netdev eth0\ndelete table netdev eth0\n"
+        if is_closed:
+            rules += ("table netdev eth0 { chain incoming { type filter hook ingress device eth0 priority 0; "
+                      "tcp dport != 22 drop; }; }\n")
+        self.command("nft", rules)
+
     def kill(self):
         """As when its power fails: nobody hears of it."""
         self.cut()

@@ -58,9 +58,9 @@ int main(int argc, char **argv)
         size_t length = (size_t)random() % sizeof packet;
         for (size_t i = 0; i < length; i++)
             packet[i] = (unsigned char)random();
-        /* Some begin as ours do (MAGIC in transport/route_fabric.rs), with any rank as their source. */
+        /* Some begin as ours do (MAGIC in transport/wire.rs), with any rank as their source. */
         if (random() % 2 && length >= 8) {
-            memcpy(packet, "\x01" "FBO", 4);
+            memcpy(packet, "\x02" "FBO", 4);
             memcpy(packet + 4, &(unsigned){ (unsigned)random() % 8 }, 4);
         }
         ssize_t sent = fi_send(endpoint, packet, length, NULL, to, NULL);

@@ -9,7 +9,7 @@ use crate::ffi;
 use crate::library::{Library, text_of};
 use error::{Class, Result, fail};
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ptr;
 use std::sync::Arc;
 
@@ -64,14 +64,19 @@ impl Provider {
         }
         // SAFETY: `src_addr` points to `src_addrlen` bytes of the record.
         let bytes = unsafe { std::slice::from_raw_parts(at, info.src_addrlen) };
+        self.peer_address(bytes).map(|address| address.ip())
+    }
+
+    /// Where an endpoint of this provider is, by its name, if that is one of IP.
+    pub fn peer_address(&self, name: &[u8]) -> Option<SocketAddr> {
         // The offsets are those of sockaddr_in and sockaddr_in6 (netinet/in.h).
-        match info.addr_format {
-            ffi::FI_SOCKADDR_IN => Some(Ipv4Addr::from(<[u8; 4]>::try_from(bytes.get(4..8)?).ok()?).into()),
-            ffi::FI_SOCKADDR_IN6 => {
-                Some(Ipv6Addr::from(<[u8; 16]>::try_from(bytes.get(8..24)?).ok()?).into())
-            }
-            _ => None,
-        }
+        let port = u16::from_be_bytes(name.get(2..4)?.try_into().ok()?);
+        let ip = match self.info().addr_format {
+            ffi::FI_SOCKADDR_IN => Ipv4Addr::from(<[u8; 4]>::try_from(name.get(4..8)?).ok()?).into(),
+            ffi::FI_SOCKADDR_IN6 => Ipv6Addr::from(<[u8; 16]>::try_from(name.get(8..24)?).ok()?).into(),
+            _ => return None,
+        };
+        Some(SocketAddr::new(ip, port))
     }
 
     /// Bits a second of its link, where the provider knows.

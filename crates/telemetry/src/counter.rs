@@ -58,6 +58,9 @@ counters! {
     CopiedBytes "copied_bytes" Bytes "bytes of collectives moved by copying between mapped memories";
     StagedBytes "staged_bytes" Bytes "bytes of collectives put into shared memory for peers to take";
     NetRefused "net_refused" Count "packets from the network that did not carry the job's secret, or made no sense, and were dropped";
+    NetEarly "net_early" Count "packets from the network that came before an earlier one of their sender, and were put into order";
+    NetRepeated "net_repeated" Count "packets from the network that had come before, and were dropped";
+    NetResent "net_resent" Count "packets that were sent again over the network, because the receiver did not have them";
     RingFull "ring_full" Count "times that a packet found its ring full and was tried again later";
 
     BarrierCalls "barrier_calls" Count "barriers started, blocking or not";

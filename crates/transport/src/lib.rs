@@ -7,10 +7,14 @@
 //!
 //! Read next: `route.rs`, `shm/segment.rs` (the map of that memory), `shm/ring.rs`, `shm/arena.rs`.
 
+mod net;
 pub mod owned;
 mod packet;
 pub mod route;
 pub mod route_fabric;
 pub mod route_shm;
+mod sequence;
 pub mod shm;
+mod silence;
 pub mod sim;
+mod wire;

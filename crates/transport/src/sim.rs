@@ -1,14 +1,19 @@
 //! The sim route: all ranks of a job in one process, and a network whose moods come from a seed.
 //!
-//! Packets between two ranks keep their order, as on every route; everything else is drawn: how long a packet
-//! is under way, whether a ring refuses although it has room, whether a rank's memory can be read. The same
-//! seed gives the same job, as long as its ranks are polled in the same order, for which `Network::below`
-//! draws the numbers.
+//! Packets between two ranks keep their order, as on every route, by the numbers of `sequence.rs`: the
+//! network below may lose packets of a young connection, repeat them, and let them overtake each other. How
+//! long one is under way, whether a ring refuses although it has room, whether a rank's memory can be read,
+//! is drawn, too. The same seed gives the same job, as long as its ranks are polled in the same order, for
+//! which `Network::below` draws the numbers. A rank that is not polled takes no part.
 
 use crate::packet::{Far, Header, INLINE_BYTES, PACKET_BYTES_MAX, Pull, Sent, Take};
+use crate::sequence::{Arrival, Due, Sequence, Stamp};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sys::Span;
+
+/// Nanoseconds that a tick stands for: timers of `sequence.rs` count in them.
+const TICK_NS: u64 = 1_000_000;
 
 /// What the network does to packets.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +30,12 @@ pub struct Conditions {
     pub unreadable_percent: u64,
     /// How many exposures of memory are refused, of 100; pulls fail as often as reads do.
     pub unexposed_percent: u64,
+    /// How many packets of 100 are lost on a young connection; below 100.
+    pub lost_percent: u64,
+    /// How many packets of 100 arrive twice.
+    pub repeated_percent: u64,
+    /// Whether packets overtake each other.
+    pub is_disordered: bool,
 }
 
 /// The network of one simulated job.
@@ -53,6 +64,8 @@ struct State {
     ranks: u32,
     /// By sender, then receiver.
     rings: Vec<Ring>,
+    /// By rank, then peer.
+    sequences: Vec<Sequence<Packet>>,
     /// Exposed memory by its key: whose it is, where it lies, and its length.
     exposed: HashMap<u64, (u32, usize, u64)>,
     exposed_ever: u64,
@@ -92,17 +105,43 @@ impl Drop for Exposed {
 
 #[derive(Default)]
 struct Ring {
+    /// What has arrived, in its order.
     packets: VecDeque<Packet>,
+    /// Packets that were sent and have not arrived.
+    missing: usize,
+    under_way: Vec<Datagram>,
     consumed: u64,
     used: bool,
     /// Whether the receiver has been told of this ring.
     seen: bool,
 }
 
+#[derive(Clone)]
 struct Packet {
-    arrives: u64,
     header: Header,
     payload: Vec<u8>,
+}
+
+/// What the network carries.
+#[derive(Clone)]
+struct Datagram {
+    arrives: u64,
+    stamp: Stamp,
+    what: What,
+}
+
+#[derive(Clone)]
+enum What {
+    Packet(Packet),
+    Probe,
+    /// To which probe, if to one.
+    Answer(Option<u32>),
+}
+
+impl Ring {
+    fn held(&self) -> usize {
+        self.packets.len() + self.missing
+    }
 }
 
 impl Network {
@@ -115,6 +154,7 @@ impl Network {
             now: 0,
             ranks,
             rings,
+            sequences: (0..ranks * ranks).map(|_| Sequence::default()).collect(),
             exposed: HashMap::new(),
             exposed_ever: 0,
             pulled_ever: 0,
@@ -133,9 +173,9 @@ impl Network {
         self.state().below(end)
     }
 
-    /// Packets under way.
+    /// Packets under way, or not taken.
     pub fn packets(&self) -> usize {
-        self.state().rings.iter().map(|ring| ring.packets.len()).sum()
+        self.state().rings.iter().map(|ring| ring.packets.len() + ring.missing).sum()
     }
 
     /// Exposures of memory there are now, and pulls that have brought their bytes so far.
@@ -147,9 +187,8 @@ impl Network {
     /// Puts a packet of any content into a ring, for tests of what a corrupt peer can do.
     pub fn forge(&self, from: u32, to: u32, header: Header, payload: Vec<u8>) {
         let mut state = self.state();
-        let arrives = state.now;
         let ring = state.ring(from, to);
-        ring.packets.push_back(Packet { arrives, header, payload });
+        ring.packets.push_back(Packet { header, payload });
         ring.used = true;
     }
 
@@ -161,6 +200,96 @@ impl Network {
 impl State {
     fn ring(&mut self, from: u32, to: u32) -> &mut Ring {
         &mut self.rings[(from * self.ranks + to) as usize]
+    }
+
+    fn sequence(&mut self, rank: u32, peer: u32) -> &mut Sequence<Packet> {
+        &mut self.sequences[(rank * self.ranks + peer) as usize]
+    }
+
+    /// Puts something on its way, unless it gets lost.
+    fn launch(&mut self, from: u32, to: u32, stamp: Stamp, what: What) {
+        let Conditions { lost_percent, repeated_percent, delay_max, is_disordered, .. } = self.conditions;
+        // On a connection that is not young any more the provider loses nothing.
+        let may_be_lost = stamp.wants_answer || !matches!(what, What::Packet(_));
+        let copies = 1 + usize::from(self.below(100) < repeated_percent);
+        for _ in 0..copies {
+            if self.below(100) < lost_percent && may_be_lost {
+                continue;
+            }
+            let earliest = match self.ring(from, to).under_way.last() {
+                Some(last) if !is_disordered => last.arrives,
+                _ => 0,
+            };
+            let arrives = earliest.max(self.now + self.below(delay_max + 1));
+            self.ring(from, to).under_way.push(Datagram { arrives, stamp, what: what.clone() });
+        }
+    }
+
+    /// Takes up what has arrived at a rank, and sends what is due.
+    fn drive(&mut self, rank: u32) {
+        for peer in (0..self.ranks).filter(|peer| *peer != rank) {
+            if let Some(asked) = self.sequence(rank, peer).owes() {
+                let stamp = self.sequence(rank, peer).stamp();
+                self.launch(rank, peer, stamp, What::Answer(asked));
+                self.sequence(rank, peer).paid();
+            }
+            while let Some(datagram) = self.arrived(peer, rank) {
+                self.file(peer, rank, datagram);
+            }
+            let now = self.now * TICK_NS;
+            match self.sequence(rank, peer).tick(now) {
+                Due::Settled | Due::Waiting => {}
+                Due::Probe => {
+                    let stamp = self.sequence(rank, peer).stamp();
+                    self.launch(rank, peer, stamp, What::Probe);
+                }
+                Due::Lost(packet) => panic!("packet {packet} of rank {rank} to rank {peer} is lost"),
+            }
+            while let Some((number, (packet, _))) = self.sequence(rank, peer).unsent().cloned() {
+                let stamp = Stamp { number, ..self.sequence(rank, peer).stamp() };
+                self.launch(rank, peer, stamp, What::Packet(packet));
+                self.sequence(rank, peer).left();
+            }
+        }
+    }
+
+    /// The first of what has arrived.
+    fn arrived(&mut self, from: u32, to: u32) -> Option<Datagram> {
+        let now = self.now;
+        let under_way = &mut self.ring(from, to).under_way;
+        let there = (0..under_way.len()).filter(|at| under_way[*at].arrives <= now);
+        let first = there.min_by_key(|at| under_way[*at].arrives)?;
+        Some(under_way.remove(first))
+    }
+
+    fn file(&mut self, from: u32, to: u32, Datagram { stamp, what, .. }: Datagram) {
+        let now = self.now * TICK_NS;
+        let sequence = self.sequence(to, from);
+        assert!(sequence.answer(stamp.answered, now), "an answer to what was not sent");
+        let packet = match what {
+            What::Packet(packet) => packet,
+            What::Probe => return assert!(sequence.probed(stamp.number), "a probe out of bounds"),
+            What::Answer(asked) => {
+                asked.map(|asked| sequence.probe_answered(stamp.answered, asked, now));
+                return;
+            }
+        };
+        let mut taken = Vec::new();
+        match sequence.arrive(stamp) {
+            Arrival::Next => {
+                taken.push(packet);
+                taken.extend(std::iter::from_fn(|| sequence.next_early()));
+            }
+            Arrival::Early => {
+                let bytes = packet.payload.len();
+                sequence.keep_early(stamp.number, packet, bytes);
+            }
+            Arrival::Repeated => {}
+            Arrival::Refused => panic!("a number out of bounds"),
+        }
+        let ring = self.ring(from, to);
+        ring.missing -= taken.len();
+        ring.packets.extend(taken);
     }
 
     /// Moves a pull's bytes, unless it is to fail.
@@ -208,7 +337,8 @@ impl Port {
 
     /// Whether a peer has written to us of whom `arrivals` has not told, or a pull has ended.
     pub fn has_arrivals(&self) -> bool {
-        let state = self.network.state();
+        let mut state = self.network.state();
+        state.drive(self.rank);
         let has_ended = |access: &Access| access.rank == self.rank && access.arrives <= state.now;
         state.pulls.iter().any(has_ended)
             || (0..state.ranks).any(|peer| {
@@ -240,6 +370,7 @@ impl Port {
     /// Calls `each` with every peer that has written to us for the first time.
     pub fn arrivals(&mut self, mut each: impl FnMut(u32)) {
         let mut state = self.network.state();
+        state.drive(self.rank);
         for peer in 0..state.ranks {
             let ring = state.ring(peer, self.rank);
             if ring.used && !std::mem::replace(&mut ring.seen, true) {
@@ -252,21 +383,30 @@ impl Port {
 impl Link {
     pub(crate) fn send(&mut self, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent {
         let mut state = self.network.state();
-        let conditions = state.conditions;
-        assert!(bytes <= conditions.payload_bytes_max.max(INLINE_BYTES), "{bytes} bytes in one packet");
+        let Conditions { payload_bytes_max, refused_percent, ring_packets, .. } = state.conditions;
+        assert!(bytes <= payload_bytes_max.max(INLINE_BYTES), "{bytes} bytes in one packet");
+        let (rank, peer) = (self.rank, self.peer);
         if self.promised > 0 {
             self.promised -= 1;
-        } else if state.below(100) < conditions.refused_percent
-            || state.ring(self.rank, self.peer).packets.len() >= conditions.ring_packets
+        } else if state.below(100) < refused_percent
+            || state.ring(rank, peer).held() >= ring_packets
+            || !state.sequence(rank, peer).has_room(1, bytes)
         {
             return Sent::Full;
         }
         let mut payload = vec![0; bytes];
         lend(&mut payload, fill);
-        let earliest = state.ring(self.rank, self.peer).packets.back().map_or(0, |packet| packet.arrives);
-        let arrives = earliest.max(state.now + state.below(conditions.delay_max + 1));
-        let ring = state.ring(self.rank, self.peer);
-        ring.packets.push_back(Packet { arrives, header: *header, payload });
+        let packet = Packet { header: *header, payload };
+        let sequence = state.sequence(rank, peer);
+        let stamp = sequence.stamp();
+        let is_away = sequence.unsent().is_none();
+        let copy = (sequence.keeps() || !is_away).then(|| (packet.clone(), bytes));
+        sequence.sent(copy, is_away);
+        if is_away {
+            state.launch(rank, peer, stamp, What::Packet(packet));
+        }
+        let ring = state.ring(rank, peer);
+        ring.missing += 1;
         ring.used = true;
         Sent::Done
     }
@@ -276,7 +416,10 @@ impl Link {
         let Conditions { refused_percent, ring_packets, .. } = state.conditions;
         let packets = 1 + bytes.div_ceil(chunk_bytes);
         let is_refused = state.below(100) < refused_percent;
-        if is_refused || state.ring(self.rank, self.peer).packets.len() + packets > ring_packets {
+        if is_refused
+            || state.ring(self.rank, self.peer).held() + packets > ring_packets
+            || !state.sequence(self.rank, self.peer).has_room(packets, bytes)
+        {
             return false;
         }
         self.promised = packets;
@@ -285,8 +428,8 @@ impl Link {
 
     pub(crate) fn ready(&self) -> bool {
         let mut state = self.network.state();
-        let now = state.now;
-        state.ring(self.peer, self.rank).packets.front().is_some_and(|packet| packet.arrives <= now)
+        state.drive(self.rank);
+        !state.ring(self.peer, self.rank).packets.is_empty()
     }
 
     pub(crate) fn poll(&mut self, each: impl FnOnce(&Header, Span)) -> bool {
@@ -305,9 +448,9 @@ impl Link {
         loop {
             let mut state = self.network.state();
             state.now += 1;
-            let now = state.now;
+            state.drive(self.rank);
             let packets = &mut state.ring(self.peer, self.rank).packets;
-            let Some(mut packet) = packets.pop_front_if(|packet| packet.arrives <= now) else { return };
+            let Some(mut packet) = packets.pop_front() else { return };
             drop(state);
             let mut taken = Take::Not;
             lend(&mut packet.payload, |span| taken = each(&packet.header, span));

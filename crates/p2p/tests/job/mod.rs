@@ -97,13 +97,16 @@ pub fn byte_of(id: u64, at: usize) -> u8 {
 pub struct Job {
     pub network: Network,
     pub ranks: Vec<P2p>,
+    settling_polls: usize,
 }
 
 impl Job {
     pub fn new(ranks: u32, seed: u64, conditions: Conditions, config: Config) -> Job {
         let network = Network::new(ranks, seed, conditions);
         let ranks = (0..ranks).map(|rank| P2p::new(Reach::Sim(network.port(rank)), config)).collect();
-        Job { network, ranks }
+        // A packet may be lost several times.
+        let settling_polls = if conditions.lost_percent > 0 { 20_000 } else { 2000 };
+        Job { network, ranks, settling_polls }
     }
 
     /// Polls a rank that the seed draws.
@@ -114,7 +117,7 @@ impl Job {
 
     /// Polls everybody often enough for everything that can happen to happen.
     pub fn settle(&mut self) {
-        for _ in 0..2000 * self.ranks.len() {
+        for _ in 0..self.settling_polls * self.ranks.len() {
             self.step();
         }
     }
@@ -140,6 +143,9 @@ pub const CALM: Conditions = Conditions {
     refused_percent: 0,
     unreadable_percent: 0,
     unexposed_percent: 100,
+    lost_percent: 0,
+    repeated_percent: 0,
+    is_disordered: false,
 };
 
 /// Small numbers, so that every protocol is reached by small messages.
@@ -163,8 +169,9 @@ pub fn drawn(seed: u64) -> Config {
     Config { eager_bytes_max: [128, 800][(seed >> 6) as usize % 2], tuning, ..small() }
 }
 
-/// Runs `test` for many seeds, or for SEED alone if it is set; a failure prints its seed.
+/// Runs `test` for many seeds, SEEDS if that is set, or for SEED alone; a failure prints its seed.
 pub fn seeds(count: u64, mut test: impl FnMut(u64)) {
+    let count = std::env::var("SEEDS").map_or(count, |count| count.parse().expect("SEEDS is a number"));
     let seeds = match std::env::var("SEED") {
         Ok(seed) => {
             let seed: u64 = seed.parse().expect("SEED is a number");
@@ -187,7 +194,20 @@ impl Drop for PrintOnPanic {
     }
 }
 
-/// Moods drawn from a seed: from calm to a network that delays, refuses and hides memory.
+/// What a seed lets the network below the numbers of packets do: from nothing to heavy losses.
+pub fn weather(seed: u64) -> Conditions {
+    // Neighbouring seeds differ in all of it.
+    let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let pick = |choices: &[u64], shift: u64| choices[(mixed >> shift) as usize % choices.len()];
+    Conditions {
+        lost_percent: pick(&[0, 5, 40], 20),
+        repeated_percent: pick(&[0, 0, 20], 30),
+        is_disordered: pick(&[0, 1], 40) == 1,
+        ..CALM
+    }
+}
+
+/// Moods drawn from a seed: from calm to a network that delays, refuses, loses, and hides memory.
 pub fn moods(seed: u64) -> Conditions {
     let pick = |choices: &[u64], shift: u64| choices[(seed >> shift) as usize % choices.len()];
     Conditions {
@@ -197,5 +217,6 @@ pub fn moods(seed: u64) -> Conditions {
         refused_percent: pick(&[0, 30, 60], 4),
         unreadable_percent: pick(&[0, 2, 100], 5),
         unexposed_percent: pick(&[100, 0, 50], 7),
+        ..weather(seed)
     }
 }

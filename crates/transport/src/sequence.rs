@@ -1,0 +1,468 @@
+//! Numbers on the packets of two processes, so that none is lost, none comes twice, and all keep their order.
+//!
+//! Each direction counts its packets. Whoever receives puts early ones aside, drops those that it has, and
+//! says up to which it has all. Whoever sends keeps copies until then, while the connection is young: of two
+//! that connect to each other at once, libfabric's tcp may lose what one connection took. Once the receiver
+//! has answered for `YOUTH_NS`, the provider is trusted (FI_EP_RDM is reliable), and copies are not worth
+//! their time; a loss is then found and told, not mended. Who hears nothing asks (a probe); the answer shows
+//! what is missing.
+//!
+//! Invariants: nothing depends on the peer's word but by checked distances; copies, early packets and packets
+//! without an answer are bounded. Read next: `net.rs`, `sim.rs`, which carry it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// Packets without an answer, at most; a number further away is no packet's.
+pub(crate) const WINDOW: u32 = 4096;
+/// A receiver answers at the latest after so many packets.
+const ANSWER_PACKETS: u32 = WINDOW / 4;
+/// Bytes of copies that a sender keeps: with more, sends are refused until some have been answered.
+pub(crate) const COPIES_BYTES_MAX: usize = 64 << 10;
+/// Bytes of packets that have come early. Packets above that are dropped, and missing.
+const EARLY_BYTES_MAX: usize = COPIES_BYTES_MAX;
+/// How long after its first answer a connection is young.
+const YOUTH_NS: u64 = 1_000_000_000;
+/// How long a sender waits for an answer before it asks: first and at most, on a young connection and later.
+/// A receiver that computes does not answer.
+const YOUNG_PAUSES_NS: (u64, u64) = (20_000_000, 1_000_000_000);
+const PAUSES_NS: (u64, u64) = (1_000_000_000, 8_000_000_000);
+/// How long a packet of which there is no copy may be missing: the provider may be late with it.
+const LOST_NS: u64 = 10_000_000_000;
+
+/// Both directions between this process and a peer. `T` is a packet that is kept.
+pub(crate) struct Sequence<T> {
+    /// The number of our next packet; the peer has all before `answered`.
+    next: u32,
+    answered: u32,
+    /// Copies with their numbers, and how many of them the provider has taken.
+    copies: VecDeque<(u32, Copy<T>)>,
+    copied_bytes: usize,
+    away: usize,
+    is_young: bool,
+    answered_first: Option<u64>,
+    patience: Patience,
+    /// Since when the peer misses a packet that nobody has any more.
+    lost_since: Option<u64>,
+    /// The number of the peer's next packet; what it knows of that.
+    expected: u32,
+    told: u32,
+    early: BTreeMap<u32, Copy<T>>,
+    early_bytes: usize,
+    /// The peer waits for an answer; to which probe, if it sent one.
+    owes: bool,
+    asked: Option<u32>,
+}
+
+/// A packet that is kept, and its length in bytes.
+pub(crate) type Copy<T> = (T, usize);
+
+/// When the next probe is due.
+#[derive(Default)]
+struct Patience {
+    seen: u32,
+    pause: u64,
+    ends: u64,
+}
+
+/// What a packet says of the two directions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    /// Of this packet; of a probe or an answer: of the next one.
+    pub number: u32,
+    /// The sender has all packets of the other direction before this one.
+    pub answered: u32,
+    /// The sender keeps a copy until it has an answer.
+    pub wants_answer: bool,
+}
+
+/// What to do with a packet that has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Arrival {
+    /// It is the next: take it, then what `next_early` gives.
+    Next,
+    /// Others must come first: `keep_early`.
+    Early,
+    /// It has come before.
+    Repeated,
+    /// No packet has this number.
+    Refused,
+}
+
+/// What time has brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Due {
+    /// The peer has everything.
+    Settled,
+    /// Nothing to do yet.
+    Waiting,
+    /// A probe should leave.
+    Probe,
+    /// The packet with this number is lost for good.
+    Lost(u32),
+}
+
+impl<T> Default for Sequence<T> {
+    fn default() -> Sequence<T> {
+        Sequence {
+            next: 0,
+            answered: 0,
+            copies: VecDeque::new(),
+            copied_bytes: 0,
+            away: 0,
+            is_young: true,
+            answered_first: None,
+            patience: Patience::default(),
+            lost_since: None,
+            expected: 0,
+            told: 0,
+            early: BTreeMap::new(),
+            early_bytes: 0,
+            owes: false,
+            asked: None,
+        }
+    }
+}
+
+impl<T> Sequence<T> {
+    /// Whether the peer has answered any packet of ours.
+    pub fn is_answered(&self) -> bool {
+        self.answered_first.is_some()
+    }
+
+    /// Whether a copy of each packet must be kept.
+    pub fn keeps(&self) -> bool {
+        self.is_young
+    }
+
+    /// Whether that many more packets, of so many bytes in all, may be sent now.
+    pub fn has_room(&self, packets: usize, bytes: usize) -> bool {
+        let in_flight = self.next.wrapping_sub(self.answered) as usize;
+        in_flight + packets <= WINDOW as usize
+            && (self.copies.is_empty() || self.copied_bytes + bytes <= COPIES_BYTES_MAX)
+    }
+
+    /// What the next packet must say.
+    pub fn stamp(&self) -> Stamp {
+        Stamp { number: self.next, answered: self.expected, wants_answer: self.is_young }
+    }
+
+    /// The packet with the last stamp has been accepted. `is_away`: the provider has it; otherwise `unsent`
+    /// will give the copy.
+    pub fn sent(&mut self, copy: Option<Copy<T>>, is_away: bool) {
+        if let Some(copy) = copy {
+            self.copied_bytes += copy.1;
+            self.copies.push_back((self.next, copy));
+            self.away += usize::from(is_away);
+        }
+        self.next = self.next.wrapping_add(1);
+        self.tell();
+    }
+
+    /// The first packet that must leave before any other: its number, and the packet with its length.
+    pub fn unsent(&self) -> Option<&(u32, Copy<T>)> {
+        self.copies.get(self.away)
+    }
+
+    /// `unsent` has left.
+    pub fn left(&mut self) {
+        self.away += 1;
+    }
+
+    /// The peer has heard what we have.
+    fn tell(&mut self) {
+        (self.told, self.owes) = (self.expected, self.asked.is_some());
+    }
+
+    /// Takes the peer's word for what it has. False if that cannot be.
+    pub fn answer(&mut self, answered: u32, now: u64) -> bool {
+        let more = answered.wrapping_sub(self.answered);
+        if more > self.next.wrapping_sub(self.answered) {
+            // An old packet says less than is known.
+            return self.answered.wrapping_sub(answered) <= WINDOW;
+        }
+        if more == 0 {
+            return true;
+        }
+        let is_there =
+            |(number, _): &mut (u32, Copy<T>)| answered.wrapping_sub(*number).wrapping_sub(1) < WINDOW;
+        while let Some((_, (_, bytes))) = self.copies.pop_front_if(is_there) {
+            self.copied_bytes -= bytes;
+            self.away = self.away.saturating_sub(1);
+        }
+        self.answered = answered;
+        self.answered_first.get_or_insert(now);
+        self.lost_since = None;
+        true
+    }
+
+    /// A packet has arrived; `Next` counts it.
+    pub fn arrive(&mut self, stamp: Stamp) -> Arrival {
+        let ahead = stamp.number.wrapping_sub(self.expected);
+        let arrival = match ahead {
+            0 => Arrival::Next,
+            1..=WINDOW if self.early.contains_key(&stamp.number) => Arrival::Repeated,
+            1..=WINDOW => Arrival::Early,
+            _ if ahead.wrapping_neg() <= WINDOW => Arrival::Repeated,
+            _ => Arrival::Refused,
+        };
+        if arrival == Arrival::Next {
+            self.expected = self.expected.wrapping_add(1);
+        }
+        self.owes |= stamp.wants_answer && arrival != Arrival::Refused
+            || self.expected.wrapping_sub(self.told) >= ANSWER_PACKETS;
+        arrival
+    }
+
+    /// Puts an early packet of `bytes` bytes aside, if there is room.
+    pub fn keep_early(&mut self, number: u32, packet: T, bytes: usize) {
+        if self.early_bytes + bytes <= EARLY_BYTES_MAX {
+            self.early_bytes += bytes;
+            self.early.insert(number, (packet, bytes));
+        }
+    }
+
+    /// An early packet that is the next now; counts it.
+    pub fn next_early(&mut self) -> Option<T> {
+        let (packet, bytes) = self.early.remove(&self.expected)?;
+        self.early_bytes -= bytes;
+        self.expected = self.expected.wrapping_add(1);
+        Some(packet)
+    }
+
+    /// A probe has arrived, which says how many packets were sent. False if that cannot be.
+    pub fn probed(&mut self, number: u32) -> bool {
+        let ahead = number.wrapping_sub(self.expected);
+        let may_be = ahead <= WINDOW || ahead.wrapping_neg() <= WINDOW;
+        if may_be {
+            (self.owes, self.asked) = (true, Some(number));
+        }
+        may_be
+    }
+
+    /// Whether the peer waits for an answer, and to which probe.
+    pub fn owes(&self) -> Option<Option<u32>> {
+        self.owes.then_some(self.asked)
+    }
+
+    /// The answer has left.
+    pub fn paid(&mut self) {
+        self.asked = None;
+        self.tell();
+    }
+
+    /// The peer has answered a probe, after `answer`: of the packets before `asked` it has those before
+    /// `answered`. How many packets leave again by that.
+    pub fn probe_answered(&mut self, answered: u32, asked: u32, now: u64) -> usize {
+        let missing = asked.wrapping_sub(answered);
+        if answered != self.answered || missing == 0 || missing > self.next.wrapping_sub(answered) {
+            return 0;
+        }
+        if self.copies.front().is_some_and(|(number, _)| *number == answered) {
+            // The peer is there: what is lost again is soon asked for.
+            self.patience = Patience::default();
+            return std::mem::take(&mut self.away);
+        }
+        self.lost_since.get_or_insert(now);
+        0
+    }
+
+    /// Looks at the time. Called now and then while the peer does not have everything.
+    pub fn tick(&mut self, now: u64) -> Due {
+        if self.is_young && self.answered_first.is_some_and(|first| now.saturating_sub(first) >= YOUTH_NS) {
+            self.is_young = false;
+        }
+        if self.answered == self.next {
+            self.patience = Patience::default();
+            return Due::Settled;
+        }
+        if self.lost_since.is_some_and(|since| now.saturating_sub(since) >= LOST_NS) {
+            return Due::Lost(self.answered);
+        }
+        let (first, most) = if self.is_young { YOUNG_PAUSES_NS } else { PAUSES_NS };
+        let Patience { seen, pause, ends } = &mut self.patience;
+        if *pause == 0 || *seen != self.answered {
+            (*seen, *pause, *ends) = (self.answered, first, now + first);
+            return Due::Waiting;
+        }
+        if now < *ends {
+            return Due::Waiting;
+        }
+        *pause = (*pause * 2).min(most);
+        *ends = now + *pause;
+        // What has not left cannot be missing.
+        if self.away < self.copies.len() { Due::Waiting } else { Due::Probe }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// Sends `packets` packets, and says with which stamps.
+    fn send(sender: &mut Sequence<u32>, packets: u32) -> Vec<Stamp> {
+        (0..packets)
+            .map(|_| {
+                let stamp = sender.stamp();
+                let copy = sender.keeps().then_some((stamp.number, 100));
+                sender.sent(copy, true);
+                stamp
+            })
+            .collect()
+    }
+
+    fn take(receiver: &mut Sequence<u32>, stamp: Stamp) -> (Arrival, Vec<u32>) {
+        let arrival = receiver.arrive(stamp);
+        if arrival == Arrival::Early {
+            receiver.keep_early(stamp.number, stamp.number, 100);
+        }
+        let first = (arrival == Arrival::Next).then_some(stamp.number);
+        (arrival, first.into_iter().chain(std::iter::from_fn(|| receiver.next_early())).collect())
+    }
+
+    /// A sender that has been answered for so long that it keeps no copies.
+    fn grown() -> (Sequence<u32>, Sequence<u32>) {
+        let (mut sender, mut receiver) = (Sequence::default(), Sequence::default());
+        let stamp = send(&mut sender, 1)[0];
+        assert_eq!(take(&mut receiver, stamp).0, Arrival::Next);
+        assert!(sender.answer(receiver.stamp().answered, 1));
+        assert_eq!(sender.tick(1), Due::Settled);
+        assert!(sender.keeps());
+        assert_eq!(sender.tick(1 + YOUTH_NS), Due::Settled);
+        assert!(!sender.keeps());
+        (sender, receiver)
+    }
+
+    /// Goal: early packets wait for those before them, and what comes twice is dropped.
+    #[test]
+    fn early_packets_wait_and_repeated_ones_go() {
+        let (mut sender, mut receiver) = (Sequence::default(), Sequence::default());
+        let stamps = send(&mut sender, 4);
+        assert_eq!(take(&mut receiver, stamps[2]), (Arrival::Early, vec![]));
+        assert_eq!(take(&mut receiver, stamps[2]), (Arrival::Repeated, vec![]));
+        assert_eq!(take(&mut receiver, stamps[1]), (Arrival::Early, vec![]));
+        assert_eq!(take(&mut receiver, stamps[0]), (Arrival::Next, vec![0, 1, 2]));
+        assert_eq!(take(&mut receiver, stamps[1]), (Arrival::Repeated, vec![]));
+        assert_eq!(take(&mut receiver, stamps[3]), (Arrival::Next, vec![3]));
+        assert_eq!(receiver.owes(), Some(None), "a young sender wants answers");
+    }
+
+    /// Goal: what a young connection loses leaves again, once the receiver has said what is missing, and the
+    /// pauses between probes grow.
+    #[test]
+    fn a_lost_packet_leaves_again() {
+        let (mut sender, mut receiver) = (Sequence::<u32>::default(), Sequence::default());
+        let stamps = send(&mut sender, 3);
+        assert_eq!(take(&mut receiver, stamps[2]).0, Arrival::Early);
+        assert_eq!(sender.tick(SECOND), Due::Waiting);
+        assert_eq!(sender.tick(SECOND + YOUNG_PAUSES_NS.0 - 1), Due::Waiting);
+        assert_eq!(sender.tick(SECOND + YOUNG_PAUSES_NS.0), Due::Probe);
+        assert_eq!(sender.tick(SECOND + 2 * YOUNG_PAUSES_NS.0), Due::Waiting, "the second pause is longer");
+        assert!(receiver.probed(sender.stamp().number));
+        assert_eq!(receiver.owes(), Some(Some(3)));
+        receiver.paid();
+        assert_eq!(receiver.owes(), None);
+        assert!(sender.answer(0, SECOND));
+        assert_eq!(sender.probe_answered(0, 3, SECOND), 3);
+        let mut taken = Vec::new();
+        while let Some(&(number, (packet, _))) = sender.unsent() {
+            assert_eq!(packet, number);
+            taken.extend(take(&mut receiver, Stamp { number, ..sender.stamp() }).1);
+            sender.left();
+        }
+        assert_eq!(taken, [0, 1, 2]);
+        assert!(sender.answer(3, SECOND));
+        assert_eq!(sender.tick(2 * SECOND), Due::Settled);
+        assert_eq!((sender.copies.len(), sender.copied_bytes, sender.away), (0, 0, 0));
+    }
+
+    /// Goal: a packet that is lost later, of which there is no copy, is told after a bounded time, but not if
+    /// the provider was only late.
+    #[test]
+    fn a_loss_that_nobody_can_mend_is_told() {
+        for is_late in [false, true] {
+            let (mut sender, mut receiver) = grown();
+            let stamps = send(&mut sender, 2);
+            assert_eq!(take(&mut receiver, stamps[1]).0, Arrival::Early);
+            let begin = 3 * SECOND;
+            assert_eq!(sender.tick(begin), Due::Waiting);
+            assert_eq!(sender.tick(begin + PAUSES_NS.0), Due::Probe);
+            assert!(receiver.probed(3));
+            assert!(sender.answer(1, begin) && sender.probe_answered(1, 3, begin) == 0);
+            if is_late {
+                assert_eq!(take(&mut receiver, stamps[0]), (Arrival::Next, vec![1, 2]));
+                assert!(sender.answer(receiver.stamp().answered, begin + SECOND));
+            }
+            let due = if is_late { Due::Settled } else { Due::Lost(1) };
+            assert_eq!(sender.tick(begin + LOST_NS), due);
+        }
+    }
+
+    /// Goal: a peer that does not answer bounds what is kept for it.
+    #[test]
+    fn what_waits_for_answers_is_bounded() {
+        let mut young = Sequence::<u32>::default();
+        assert!(young.has_room(1, 10 * COPIES_BYTES_MAX), "one packet of any length");
+        while young.has_room(1, 100) {
+            send(&mut young, 1);
+        }
+        assert_eq!(young.copied_bytes, COPIES_BYTES_MAX / 100 * 100);
+        let (mut grown, _) = grown();
+        assert!(grown.has_room(WINDOW as usize, usize::MAX / 2));
+        send(&mut grown, WINDOW);
+        assert!(!grown.has_room(1, 1));
+    }
+
+    /// Goal: numbers that cannot be change nothing.
+    #[test]
+    fn numbers_that_cannot_be_are_refused() {
+        let (mut sender, mut receiver) = grown();
+        let stamp = sender.stamp();
+        for number in
+            [stamp.number + WINDOW + 1, stamp.number + (1 << 31), stamp.number.wrapping_sub(WINDOW + 1)]
+        {
+            assert_eq!(receiver.arrive(Stamp { number, ..stamp }), Arrival::Refused, "{number}");
+            assert!(!receiver.probed(number), "{number}");
+        }
+        assert!(!sender.answer(2, 9), "only one was sent");
+        assert!(sender.answer(0, 9), "an old answer");
+        assert_eq!((receiver.expected, receiver.owes(), sender.answered), (1, Some(None), 1));
+        assert_eq!(sender.probe_answered(1, 9, 9), 0, "nobody asked about so many");
+    }
+
+    /// Goal: a receiver that sends nothing itself answers now and then.
+    #[test]
+    fn many_packets_are_answered_unasked() {
+        let (mut sender, mut receiver) = grown();
+        receiver.paid();
+        let mut answers = 0;
+        for _ in 0..4 * ANSWER_PACKETS {
+            let stamp = send(&mut sender, 1)[0];
+            assert_eq!(take(&mut receiver, stamp).0, Arrival::Next);
+            if receiver.owes().is_some() {
+                answers += 1;
+                receiver.paid();
+                assert!(sender.answer(receiver.stamp().answered, 9));
+            }
+        }
+        assert_eq!(answers, 4);
+    }
+
+    /// Goal: nothing depends on where the numbers begin. Method: they pass from the last to 0.
+    #[test]
+    fn numbers_wrap() {
+        let (mut sender, mut receiver) = (Sequence::<u32>::default(), Sequence::default());
+        let first = u32::MAX - 1;
+        (sender.next, sender.answered, receiver.expected, receiver.told) = (first, first, first, first);
+        let stamps = send(&mut sender, 4);
+        for at in [3, 1, 2, 0] {
+            let _ = take(&mut receiver, stamps[at]);
+        }
+        assert_eq!(receiver.stamp().answered, 2);
+        assert!(sender.answer(0, 1) && sender.copies.len() == 2);
+        assert!(sender.answer(u32::MAX, 1) && sender.answer(2, 1) && sender.copies.is_empty());
+    }
+}

@@ -1,0 +1,116 @@
+//! A peer of which nothing was ever heard: it computes, or it cannot be reached.
+//!
+//! A provider that cannot connect tries for ever, and a peer that computes does not connect. So after a while
+//! the kernel is asked whether the peer's address answers at all: a connection of TCP, closed at once.
+//! Read next: `net.rs`.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// How long nothing may be heard before the address is tried, and how long until the next try.
+const SILENCE_NS: u64 = 10_000_000_000;
+const NEXT_NS: u64 = 60_000_000_000;
+/// How long an address may take to answer.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// How long nothing was heard of a peer, and what came of that.
+#[derive(Default)]
+pub(crate) struct Silence {
+    /// When to try the address; 0 before the first look.
+    ends: u64,
+    /// What a try says once it has ended.
+    trying: Option<Arc<OnceLock<Option<String>>>>,
+}
+
+impl Silence {
+    /// Looks at the time, and begins or ends a try of the address. The reason if the peer cannot be reached.
+    /// `is_tcp`: the provider itself listens there by TCP.
+    pub fn look(
+        &mut self,
+        now: u64,
+        is_tcp: bool,
+        address: impl FnOnce() -> Option<SocketAddr>,
+    ) -> Option<String> {
+        if let Some(trying) = &self.trying {
+            let why = trying.get()?.clone();
+            (self.trying, self.ends) = (None, now + NEXT_NS);
+            return why;
+        }
+        if self.ends == 0 {
+            self.ends = now + SILENCE_NS;
+        }
+        if now < self.ends {
+            return None;
+        }
+        let Some(address) = address() else {
+            self.ends = u64::MAX;
+            return None;
+        };
+        let answer = Arc::new(OnceLock::new());
+        let slot = answer.clone();
+        let connect = move || {
+            sys::signal::block_all();
+            slot.get_or_init(|| try_address(address, is_tcp));
+        };
+        match std::thread::Builder::new().name("outboard-reach".into()).spawn(connect) {
+            Ok(_) => self.trying = Some(answer),
+            Err(_) => self.ends = now + NEXT_NS,
+        }
+        None
+    }
+}
+
+/// Why an address cannot be reached; nothing if it can, or if that is not known.
+fn try_address(address: SocketAddr, is_tcp: bool) -> Option<String> {
+    let error = TcpStream::connect_timeout(&address, ANSWER).err()?;
+    let is_certain = match error.kind() {
+        ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => true,
+        ErrorKind::ConnectionRefused => is_tcp,
+        _ => false,
+    };
+    is_certain.then(|| {
+        format!(
+            "no answer in {} s, and no way to that address ({error}): a firewall drops packets, or one of the \
+            two is not the address in the job's network (docs/clusters.md)",
+            SILENCE_NS / 1_000_000_000
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    /// Looks as often as it takes for a try to end.
+    fn verdict(address: SocketAddr, is_tcp: bool) -> Option<String> {
+        let mut silence = Silence::default();
+        assert_eq!(silence.look(1, is_tcp, || Some(address)), None);
+        assert_eq!(silence.look(SILENCE_NS, is_tcp, || Some(address)), None, "it is too early");
+        assert_eq!(silence.look(SILENCE_NS + 1, is_tcp, || Some(address)), None);
+        let later = SILENCE_NS + 2;
+        while silence.trying.is_some() {
+            if let Some(why) = silence.look(later, is_tcp, || Some(address)) {
+                return Some(why);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(silence.ends, later + NEXT_NS);
+        None
+    }
+
+    /// Goal: a peer that listens, and only does not answer, is not given up; one whose address nobody has is,
+    /// with the kernel's word.
+    #[test]
+    fn only_an_address_that_does_not_answer_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        assert_eq!(verdict(address, true), None);
+        drop(listener);
+        assert_eq!(verdict(address, false), None, "another protocol may listen there");
+        let why = verdict(address, true).expect("nobody listens there");
+        assert!(why.contains("refused"), "{why}");
+    }
+}
