@@ -38,7 +38,7 @@ use attach::Bounds;
 use cache::{CacheKey, ScheduleCache};
 use datatype::Buffer;
 use error::{Class, Result, fail};
-use executor::{Edge, EdgeOutcome, Executor, InstanceTicket, Offload, Poll, Start, UserCall};
+use executor::{Edge, EdgeOutcome, Executor, InstanceTicket, Offload, Poll, Start, UserCall, Wire};
 use flat::FlatSets;
 use nodes::NodeMaps;
 use queue::{Attaching, QueueState, QueueTicket, QueuedCall, Remainder, ScheduleCall};
@@ -120,6 +120,7 @@ impl Coll {
         } else {
             Offload::Auto
         };
+        let fetched = !call.blocking || self.offload_all;
         self.executor.start(Start {
             context: members.context,
             sequence: members.sequence,
@@ -129,6 +130,7 @@ impl Coll {
             schedule,
             reduction: call.reduction,
             offload,
+            fetched,
         })
     }
 
@@ -391,6 +393,11 @@ impl Coll {
     /// A user's operator that `poll` asked for has been called.
     pub fn called(&mut self, call: UserCall) {
         self.executor.called(call);
+    }
+
+    /// As `Executor::exchange`.
+    pub fn exchange(&mut self, wire: &mut impl Wire) -> Result<bool> {
+        self.executor.exchange(wire)
     }
 
     /// The next message to a rank on another node that a collective wants.

@@ -478,6 +478,7 @@ impl<'a> Words<'a> {
         if count != u64::from(size) {
             return None;
         }
-        halves.take(count as usize).map(|peer| segment.local(peer).map(Peer::Local)).collect()
+        let ranks = segment.shape().ranks;
+        halves.take(count as usize).map(|peer| (peer < ranks).then(|| Peer::of(peer, segment))).collect()
     }
 }

@@ -3,8 +3,10 @@
 
 use crate::block::{ExecutorParts, InstanceBlock, Program};
 use crate::engine::{Execution, Progress, Wanted};
+use crate::far::Far;
 use crate::fault::Fault;
 use crate::memory::{Driver, Reach};
+use crate::note::Wire;
 use crate::peer::Peer;
 use crate::record::{self, COMPLETE, Field, Head, Lookup, RETURNED};
 use crate::watch::{Health, ProxyWatch};
@@ -70,6 +72,7 @@ pub struct Executor {
     idle_bytes: u64,
     /// Messages to ranks on other nodes that instances want.
     edges: Vec<Edge>,
+    far: Far,
     warnings: VecDeque<String>,
     warned_unreachable: bool,
     counters: Counters,
@@ -120,6 +123,7 @@ impl Executor {
             tickets: 0,
             idle_bytes: 0,
             edges: Vec::new(),
+            far: Far::default(),
             warnings: VecDeque::new(),
             warned_unreachable: false,
             counters: Counters::default(),
@@ -152,6 +156,9 @@ impl Executor {
         let driver =
             self.reach.segment.proxy_of(self.rank).filter(|_| away).map_or(0, |proxy| 1 + u64::from(proxy));
         block.enter(start.context, start.sequence, driver, &parts!(self));
+        if self.reach.segment.has_nodes() {
+            block.run.expect_remote(self.is_fetched(&start));
+        }
         let away = away && self.launch(&block);
         self.tickets = self.tickets.wrapping_add(1);
         let ticket = self.tickets;
@@ -160,11 +167,7 @@ impl Executor {
         if away {
             self.away.push(index);
         } else {
-            let run = &mut self.outstanding[index as usize].block.run;
-            run.restart(start.context, start.sequence);
-            if self.reach.segment.has_nodes() {
-                run.expect_messages();
-            }
+            self.outstanding[index as usize].block.run.restart(start.context, start.sequence);
             self.driven.push(index);
         }
         Ok(InstanceTicket { index, generation: ticket })
@@ -173,6 +176,7 @@ impl Executor {
     /// Drives each instance of this rank once, and checks its proxy while that has work.
     pub fn poll(&mut self) -> Poll {
         let mut progressed = false;
+        let mut watches = !self.away.is_empty();
         let mut at = 0;
         while let Some(&index) = self.driven.get(at) {
             let instance = &mut self.outstanding[index as usize];
@@ -182,6 +186,8 @@ impl Executor {
                 let ticket = InstanceTicket { index, generation: instance.ticket };
                 self.edges.push(Edge { ticket, step, peer, is_send, context, tag, span });
             }
+            self.far.outbox.extend(std::iter::from_fn(|| instance.block.run.next_note()));
+            watches |= instance.block.run.fetches();
             match polled {
                 Ok(Progress::Idle) => at += 1,
                 Ok(Progress::Moved) => {
@@ -205,10 +211,23 @@ impl Executor {
                 Err(_) => return Poll::Idle,
             }
         }
-        if !self.away.is_empty() {
+        if watches {
             progressed |= self.look_after();
         }
         if progressed { Poll::Progressed } else { Poll::Idle }
+    }
+
+    /// Says to other hosts what this rank's instances want and what its sends have, and hears what they say.
+    /// Whether anything moved. Errors (MPI_ERR_PROC_ABORTED): a process is out of reach although it lives.
+    pub fn exchange(&mut self, wire: &mut impl Wire) -> Result<bool> {
+        let Executor { far, reach, driven, outstanding, .. } = self;
+        far.exchange(wire, reach, |from, note, data| {
+            let run = |index: &u32| outstanding[*index as usize].block.run.is_of(note);
+            if let Some(&index) = driven.iter().find(|index| run(index)) {
+                // A rank's engine stores every fault in its step; only a test's driver dies.
+                let _ = outstanding[index as usize].block.run.take_note(from, note, data, reach);
+            }
+        })
     }
 
     /// The next message to a rank on another node that an operation wants; `edge_ended` tells when it has
@@ -286,7 +305,8 @@ impl Executor {
     /// Whether anything has changed since the last `poll`; for use before sleeping on the rank's doorbell.
     pub fn has_events(&self) -> bool {
         let run = |&index: &u32| &self.outstanding[index as usize].block.run;
-        self.away.iter().map(run).any(|run| run.record.head(Head::State).load(Ordering::Acquire) != 0)
+        self.far.has_work(&self.reach)
+            || self.away.iter().map(run).any(|run| run.record.head(Head::State).load(Ordering::Acquire) != 0)
             || self.driven.iter().map(run).any(|run| run.has_events(&self.reach))
     }
 
@@ -370,7 +390,7 @@ impl Executor {
 
     /// Fills a block with a start's parameters; whether the proxy is to execute it.
     fn prepare(&mut self, key: usize, block: &mut InstanceBlock, start: &Start) -> Result<bool> {
-        let readable = self.peers_can_read(start);
+        let readable = self.can_be_read(start);
         block.bind(start, &parts!(self))?;
         if self.programs[key].plan.reduces && !start.reduction.is_some_and(|reduction| reduction.is_sound()) {
             fail!(
@@ -394,13 +414,14 @@ impl Executor {
             (Offload::On, _) | (_, Offload::On) => true,
             _ => block.moved_bytes >= self.config.offload_bytes_min,
         };
-        let Some(watch) = self.watch.as_mut().filter(|_| asked && block.run.steps() > 0) else {
-            return false;
-        };
-        let mut possible = watch.takes_work();
+        let is_fetched = self.is_fetched(start);
+        let asked = asked && block.run.steps() > 0;
+        let Some(watch) = self.watch.as_mut().filter(|_| asked || is_fetched) else { return false };
+        // It answers other hosts, too, and is then watched.
+        let mut possible = watch.takes_work() && asked;
         possible &= !matches!(start.reduction, Some(Reduction::User { .. }));
-        // A proxy has no way to other nodes.
-        possible &= block.run.peers.iter().all(|peer| peer.local().is_some());
+        // A proxy carries no messages to other nodes.
+        possible &= is_fetched || block.run.peers.iter().all(|peer| peer.local().is_some());
         possible &= block.runs <= self.config.layout_runs_max;
         let private = block.private_bytes > 0;
         if possible && private && (self.proxy_is_refused() || !block.attachable()) {
@@ -413,11 +434,28 @@ impl Executor {
                 ));
             }
         }
-        if !possible {
+        if !possible && asked {
             self.counters.refused += 1;
             self.count(Counter::OffloadRefused, 1);
         }
         possible
+    }
+
+    /// Whether the edges of an operation to other hosts are fetched. All members come to the same answer.
+    fn is_fetched(&self, start: &Start) -> bool {
+        start.fetched && self.config.offload != Offload::Off && self.reach.segment.has_far_proxies()
+    }
+
+    /// Whether all who will read what this rank sends can read its private memory.
+    fn can_be_read(&mut self, start: &Start) -> bool {
+        if !self.is_fetched(start) {
+            return self.peers_can_read(start);
+        }
+        let is_other = |peer: &&u32| **peer != self.rank.peer() && self.reach.segment.local(**peer).is_some();
+        let has_others = start.peers.iter().any(|peer| is_other(&peer));
+        let verdict = &self.reach.segment.rank(self.rank).scalars[crate::proxy::VERDICT];
+        let reached = verdict.load(Ordering::Relaxed) == crate::proxy::REACHED;
+        reached && !self.proxy_is_refused() && (!has_others || self.peers_can_read(start))
     }
 
     /// Whether the proxy cannot reach this rank's private memory, or must not.

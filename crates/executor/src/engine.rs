@@ -4,9 +4,10 @@
 //! them; `published` counts only bytes that will not change. So another driver can go on after this one died
 //! (`Execution::resume`): what `done` counts is done, everything else can be done again.
 //!
-//! Read next: `engine/local.rs` (the steps without a peer), `engine/remote.rs` (those with a peer on another
-//! node).
+//! Read next: `engine/local.rs` (the steps without a peer), `engine/remote.rs` and `engine/fetch.rs` (those
+//! with a peer on another node).
 
+mod fetch;
 mod local;
 mod remote;
 
@@ -58,6 +59,8 @@ pub struct Execution {
     taken_cpu: u64,
     /// Where some ranks are on other nodes.
     remote: Option<Box<remote::Remote>>,
+    /// The same, where edges to those are fetched.
+    fetches: Option<Box<fetch::Fetches>>,
 }
 
 /// What a driver remembers of a step.
@@ -136,6 +139,7 @@ impl Execution {
             unfinished: 0,
             taken_cpu: 0,
             remote: None,
+            fetches: None,
             plan,
         }
     }
@@ -147,6 +151,7 @@ impl Execution {
             self.taken_cpu = sys::clock::thread_cpu();
         }
         self.active.clear();
+        self.fetches.iter_mut().for_each(|fetches| fetches.restart());
         self.unfinished = self.states.len();
         for (index, state) in self.states.iter_mut().enumerate() {
             *state = StepState { waits: self.plan.waits[index], ..StepState::default() };
@@ -258,7 +263,7 @@ impl Execution {
     pub fn has_events(&self, reach: &Reach) -> bool {
         self.active.iter().any(|&step| {
             let state = &self.states[step as usize];
-            if self.has_ended(step) {
+            if self.has_ended(step) || self.fetches.as_ref().is_some_and(|it| it.has_news(step)) {
                 return true;
             }
             match (self.plan.schedule.steps[step as usize].action, &state.source) {
@@ -313,7 +318,8 @@ impl Execution {
     fn drive(&mut self, step: u32, reach: &Reach) -> Result<Did, Stop> {
         match self.plan.schedule.steps[step as usize].action {
             Action::Send { to, from, edge } => match self.peers[to as usize] {
-                Peer::Local(peer) => self.send(step, peer, from, reach),
+                Peer::Local(peer) => self.send(step, Some(peer), from, reach),
+                Peer::Remote(_) if self.fetches.is_some() => self.send(step, None, from, reach),
                 Peer::Remote(peer) => self.exchange(step, peer, edge, from, true, reach),
             },
             Action::Recv { from, edge, into } => match self.peers[from as usize] {
@@ -321,6 +327,7 @@ impl Execution {
                     self.settle(step, peer, edge, reach)
                 }
                 Peer::Local(peer) => self.recv(step, peer, edge, into, reach),
+                Peer::Remote(peer) if self.fetches.is_some() => self.fetch(step, peer, edge, reach),
                 Peer::Remote(peer) => self.exchange(step, peer, edge, into, false, reach),
             },
             Action::Copy { from, into } => self.copy(step, from, into, reach),
@@ -354,6 +361,7 @@ impl Execution {
         state.finished = true;
         state.done = self.buffers.spots[step as usize].bytes;
         state.source = None;
+        self.tell_later(step);
         for &follower in self.plan.followers(step) {
             let waits = &mut self.states[follower as usize].waits;
             *waits -= 1;
@@ -363,12 +371,25 @@ impl Execution {
         }
     }
 
+    /// The server of a step that was fetched has to be told: until then the instance does not end.
+    fn tell_later(&mut self, step: u32) {
+        let action = self.plan.schedule.steps[step as usize].action;
+        if self.fetches.is_some()
+            && let Action::Recv { from, .. } = action
+            && self.peers[from as usize].local().is_none()
+        {
+            self.states[step as usize].settling = true;
+            self.unfinished += 1;
+            self.active.push(step);
+        }
+    }
+
     /// Lets peers go on after a step has failed.
     fn give_up(&mut self, step: u32, reach: &Reach) -> Result<(), Stop> {
         let action = self.plan.schedule.steps[step as usize].action;
         if let Action::Send { to, .. } = action {
             self.record.step(step, Field::Published).store(COMPLETE, Ordering::Release);
-            self.peers[to as usize].local().into_iter().for_each(|peer| reach.wake(peer));
+            self.wake(self.peers[to as usize].local(), reach);
             return Ok(());
         }
         self.record.step(step, Field::Done).store(COMPLETE, Ordering::Release);
@@ -381,6 +402,14 @@ impl Execution {
         Ok(())
     }
 
+    /// Wakes the drivers of the receiver of a send, or this rank's server.
+    fn wake(&self, to: Option<LocalRank>, reach: &Reach) {
+        match to {
+            Some(peer) => reach.wake(peer),
+            None => reach.wake_server(self.rank),
+        }
+    }
+
     /// Stores the progress of a step without a peer.
     fn advance(&mut self, step: u32, done: u64, complete: bool, reach: &Reach) -> Result<Did, Stop> {
         let word = done | if complete { COMPLETE } else { 0 };
@@ -390,7 +419,8 @@ impl Execution {
         Ok(if complete { Did::All } else { Did::Something })
     }
 
-    fn send(&mut self, step: u32, to: LocalRank, from: Blocks, reach: &Reach) -> Result<Did, Stop> {
+    /// Drives a send to a rank here, or to one on another host, of which this rank's server takes care.
+    fn send(&mut self, step: u32, to: Option<LocalRank>, from: Blocks, reach: &Reach) -> Result<Did, Stop> {
         let done = self.record.step(step, Field::Done).load(Ordering::Acquire);
         if done & COMPLETE != 0 {
             return Ok(Did::All);
@@ -425,7 +455,7 @@ impl Execution {
         self.record.step(step, Field::Published).store(word, Ordering::Release);
         reach.fault_point()?;
         (state.published, state.said_all) = (end, complete);
-        reach.wake(to);
+        self.wake(to, reach);
         Ok(Did::Something)
     }
 

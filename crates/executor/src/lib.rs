@@ -18,11 +18,14 @@ mod caller;
 mod checked;
 mod config;
 mod engine;
+mod far;
 mod fault;
 mod memory;
+mod note;
 mod peer;
 pub mod proxy;
 mod record;
+mod server;
 #[cfg(test)]
 mod simulation;
 mod start;
@@ -31,6 +34,7 @@ mod watch;
 pub use caller::{Counters, Executor};
 pub use checked::CheckedSchedule;
 pub use config::Config;
+pub use note::Wire;
 pub use start::{
     Binding, Cut, Edge, EdgeOutcome, InstanceTicket, Offload, Pending, Poll, Reduction, Start, UserCall,
 };

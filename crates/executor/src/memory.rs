@@ -165,6 +165,15 @@ impl Reach {
         }
     }
 
+    /// Wakes the process that answers for `rank` when ranks of other hosts ask.
+    pub fn wake_server(&self, rank: LocalRank) {
+        if let Some(proxy) = self.segment.proxy_of(rank)
+            && self.driver != Driver::Proxy(proxy)
+        {
+            self.segment.proxy(proxy).bell.ring();
+        }
+    }
+
     /// A span that holds bytes `[offset, offset + bytes)` of a region; at most `BOUNCE_BYTES` unless the
     /// region is local. It is valid until the next fetch with the same bounce buffer.
     pub fn fetch(&self, region: &Region, offset: u64, bytes: u64, bounce: Bounce) -> Result<Span, Fault> {

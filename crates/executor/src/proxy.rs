@@ -2,10 +2,13 @@
 
 use crate::checked::CheckedSchedule;
 use crate::engine::{self, Execution};
+use crate::far::Far;
 use crate::fault::{Corruption, Fault};
 use crate::memory::{Driver, Reach, Stop};
+use crate::note::Wire;
 use crate::record::{self, Head, InstanceRecord, RETURNED};
 use crate::{Config, buffers};
+use error::Result;
 use progress::{Idle, Pace, Turn};
 use schedule::Schedule;
 use std::collections::HashMap;
@@ -13,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use telemetry::Counter;
+use transport::route_fabric::Port;
 use transport::shm::{LocalRank, Segment, State, cma};
 
 /// Index into a rank's `scalars`: whether its proxy can reach its private memory (`REACHED`, `REFUSED`, 0:
@@ -35,7 +39,9 @@ const NAP_MAX: Duration = Duration::from_millis(50);
 
 /// A proxy's life: drives what its ranks launch, sleeps on its doorbell after `proxy_poll_us` without work,
 /// and returns when all its ranks have left, when `mpirun` ends the job, or when its parent has died.
-pub fn run(segment: &Segment, index: u32, config: &Config) {
+/// `network` is its way to other hosts, where the job has any. Errors (MPI_ERR_PROC_ABORTED): that is lost,
+/// and its ranks had best go on without it.
+pub fn run(segment: &Segment, index: u32, config: &Config, mut network: Option<Port>) -> Result<()> {
     let mut proxy = Proxy::new(segment.clone(), index, config);
     let page = segment.proxy(index);
     let parent = sys::process::parent();
@@ -46,7 +52,10 @@ pub fn run(segment: &Segment, index: u32, config: &Config) {
     });
     let (mut looked, mut begun) = (0, sys::clock::now());
     loop {
-        let moved = proxy.poll();
+        let mut moved = proxy.poll();
+        if let Some(network) = &mut network {
+            moved |= proxy.exchange(network)?;
+        }
         let now = sys::clock::now();
         if moved {
             page.counters.count(Counter::ProxyBusyNs, now - begun);
@@ -61,10 +70,11 @@ pub fn run(segment: &Segment, index: u32, config: &Config) {
             let ending = segment.job().ending.load(Ordering::Relaxed) != 0;
             if !served || ending || sys::process::parent() != parent {
                 page.set_state(State::Finalized);
-                return;
+                return Ok(());
             }
         }
-        if !moved && idle.wait(&page.bell, || !proxy.has_events()) != Turn::Spun {
+        let may_sleep = || !proxy.has_events() && network.as_ref().is_none_or(Port::may_sleep);
+        if !moved && idle.wait(&page.bell, may_sleep) != Turn::Spun {
             begun = sys::clock::now();
         }
     }
@@ -84,6 +94,7 @@ pub struct Proxy {
     /// Plans by rank and program number.
     plans: HashMap<(LocalRank, u64), Arc<CheckedSchedule>>,
     words: Vec<u64>,
+    far: Far,
     dead: bool,
 }
 
@@ -103,6 +114,7 @@ impl Proxy {
             idle: HashMap::new(),
             plans: HashMap::new(),
             words: Vec::new(),
+            far: Far::default(),
             dead: false,
         }
     }
@@ -118,11 +130,26 @@ impl Proxy {
         moved
     }
 
+    /// Says to other hosts what instances want and what the sends of its ranks have, and hears what they say.
+    /// Whether anything moved. Errors (MPI_ERR_PROC_ABORTED): a process is out of reach although it lives.
+    pub fn exchange(&mut self, wire: &mut impl Wire) -> Result<bool> {
+        if self.dead {
+            return Ok(false);
+        }
+        let Proxy { far, reach, runs, dead, .. } = self;
+        far.exchange(wire, reach, |from, note, data| {
+            if let Some(run) = runs.iter_mut().find(|run| run.is_of(note)) {
+                *dead |= run.take_note(from, note, data, reach).is_err();
+            }
+        })
+    }
+
     /// Whether anything has changed since the last `poll`: to be asked before sleeping on the proxy's
     /// doorbell.
     pub fn has_events(&self) -> bool {
         self.ranks.iter().any(|&rank| !self.reach.segment.rank(rank).launches.is_empty())
             || self.runs.iter().any(|run| run.has_events(&self.reach))
+            || self.far.has_work(&self.reach)
     }
 
     /// Whether it has instances to drive.
@@ -188,7 +215,7 @@ impl Proxy {
     }
 
     /// Prepares to drive the instance whose record lies at `offset` of the rank's arena.
-    fn adopt(&mut self, rank: LocalRank, offset: u64) -> Result<Execution, Fault> {
+    fn adopt(&mut self, rank: LocalRank, offset: u64) -> std::result::Result<Execution, Fault> {
         let corrupt = |what| Fault::Corrupt { peer: rank.peer(), what };
         let arena = self.reach.arena(rank)?.clone();
         let head = InstanceRecord::new(&arena, offset, 0).ok_or(corrupt(Corruption::Offset))?;
@@ -210,12 +237,17 @@ impl Proxy {
         let steps = plan.schedule.steps.len() as u32;
         let record = InstanceRecord::new(&arena, offset, steps).ok_or(corrupt(Corruption::Offset))?;
         let mut run = Execution::new(plan, rank, record, peers, buffers);
+        run.expect_remote(true);
         run.version = version;
         run.restart(context, sequence);
         Ok(run)
     }
 
-    fn plan(&mut self, rank: LocalRank, head: &InstanceRecord) -> Result<Arc<CheckedSchedule>, Fault> {
+    fn plan(
+        &mut self,
+        rank: LocalRank,
+        head: &InstanceRecord,
+    ) -> std::result::Result<Arc<CheckedSchedule>, Fault> {
         let word = |which: Head| head.head(which).load(Ordering::Acquire);
         let id = word(Head::Program);
         if let Some(plan) = self.plans.get(&(rank, id)) {
@@ -252,7 +284,9 @@ impl Proxy {
         let mut moved = false;
         let mut at = 0;
         while let Some(run) = self.runs.get_mut(at) {
-            match run.poll(&self.reach) {
+            let polled = run.poll(&self.reach);
+            self.far.outbox.extend(std::iter::from_fn(|| run.next_note()));
+            match polled {
                 Ok(engine::Progress::Idle) => at += 1,
                 Ok(engine::Progress::Moved) => {
                     moved = true;

@@ -25,6 +25,9 @@ pub struct Start {
     pub reduction: Option<Reduction>,
     /// Who may execute it.
     pub offload: Offload,
+    /// Whether edges between hosts are fetched, in a job with proxies; else they are messages of the callers.
+    /// All members say the same.
+    pub fetched: bool,
 }
 
 /// Where a buffer of the schedule lies and how it is cut into blocks. Lengths are packed bytes.

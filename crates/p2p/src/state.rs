@@ -19,6 +19,7 @@ use std::collections::VecDeque;
 use telemetry::{Counter, Page};
 use transport::owned::Memory;
 use transport::route::{Reach, Route};
+use transport::route_fabric::Port;
 
 /// Point-to-point of one process. Any thread may use it, one at a time.
 pub struct P2p {
@@ -114,6 +115,11 @@ impl P2p {
     /// This process's number.
     pub fn rank(&self) -> u32 {
         self.rank
+    }
+
+    /// The way to other hosts, if the job has any, for packets that are not messages.
+    pub fn network(&mut self) -> Option<&mut Port> {
+        self.reach.network()
     }
 
     /// Whether an operation has ended. The ticket must not have been freed, here and below.

@@ -3,6 +3,7 @@
 
 use executor::Config;
 use telemetry::Counter;
+use transport::route_fabric::{Member, Port};
 
 /// The program: serves until its ranks have gone, and returns the exit code.
 pub fn run() -> u8 {
@@ -16,8 +17,19 @@ pub fn run() -> u8 {
             return 1;
         }
     };
-    let config = Config::of(settings::get(), membership.tuning);
-    executor::proxy::run(membership.segment, membership.proxy, &config);
+    let (segment, settings) = (membership.segment, settings::get());
+    let config = Config::of(settings, membership.tuning);
+    let network = segment.has_far_proxies().then(|| {
+        let (library, provider) = (settings.fabric_lib.as_deref(), settings.fabric_provider.as_deref());
+        Port::open(segment, Member::Proxy(membership.proxy), library, provider)
+    });
+    let served = network
+        .transpose()
+        .and_then(|network| executor::proxy::run(segment, membership.proxy, &config, network));
+    if let Err(error) = served {
+        eprintln!("outboard-proxy {}: {error}", membership.proxy);
+        return 1;
+    }
     telemetry::set(Counter::ProxyCpuNs, sys::clock::process_cpu());
     if let Err(error) = telemetry::write_trace() {
         eprintln!("outboard-proxy {}: cannot write the trace: {error}", membership.proxy);

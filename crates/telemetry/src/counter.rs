@@ -56,6 +56,7 @@ counters! {
     CmaBytes "cma_bytes" Bytes "bytes moved by cross-memory attach";
     PulledBytes "pulled_bytes" Bytes "bytes that the network read in memory of other hosts";
     CopiedBytes "copied_bytes" Bytes "bytes of collectives moved by copying between mapped memories";
+    FetchedBytes "fetched_bytes" Bytes "bytes of collectives that were fetched from other hosts";
     StagedBytes "staged_bytes" Bytes "bytes of collectives put into shared memory for peers to take";
     NetRefused "net_refused" Count "packets from the network that did not carry the job's secret, or made no sense, and were dropped";
     NetEarly "net_early" Count "packets from the network that came before an earlier one of their sender, and were put into order";

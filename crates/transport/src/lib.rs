@@ -17,4 +17,5 @@ mod sequence;
 pub mod shm;
 mod silence;
 pub mod sim;
+mod sleeper;
 mod wire;

@@ -2,9 +2,11 @@
 //!
 //! Read next: `sequence.rs`, `wire.rs`, `silence.rs`.
 
+mod edges;
+
 use crate::packet::{Header, Sent};
 use crate::sequence::{Arrival, Due, Sequence};
-use crate::shm::{LocalRank, Segment};
+use crate::shm::{PROXY, Segment};
 use crate::silence::Silence;
 use crate::wire::{ANSWER, CONSUMED, PROBE, WIRE_BYTES, Wire, payload};
 use error::{Class, Result, fail};
@@ -36,12 +38,15 @@ pub(crate) struct Peers {
     secret: u64,
     /// Where the names of endpoints are.
     segment: Segment,
-    /// By rank; a peer takes memory from its first packet on.
+    /// By place; a peer takes memory from its first packet on.
     all: Vec<Option<Box<Remote>>>,
+    ranks: usize,
     /// Peers of which nobody was told yet.
     pub(crate) arrivals: Vec<u32>,
     /// Pulls that have ended, by token, and whether their bytes are there.
     pub(crate) pulled: Vec<(u64, bool)>,
+    /// Peers with packets about edges that were not taken.
+    pub(crate) edged: Vec<u32>,
     /// Peers that must be told something, since nothing else goes to them.
     untold: Vec<u32>,
     /// Peers that do not have all our packets, as far as we know.
@@ -79,6 +84,9 @@ pub(crate) struct Remote {
     sequence: Sequence<Block>,
     /// Packets that have not been taken.
     inbox: VecDeque<(Header, Held)>,
+    /// The same, about edges.
+    edges: VecDeque<(Header, Held)>,
+    is_edged: bool,
     /// What it has consumed of ours, as it last said.
     consumed: u64,
     /// What we have consumed of its packets, and what it knows of that.
@@ -94,18 +102,22 @@ pub(crate) struct Remote {
     /// Why nothing reaches it any more; told once.
     fault: Option<String>,
     is_lost: bool,
+    /// When that was seen, and why.
+    lost: Option<(u64, String)>,
 }
 
 impl Net {
-    pub(crate) fn new(endpoint: Endpoint, segment: &Segment, rank: LocalRank) -> Net {
+    pub(crate) fn new(endpoint: Endpoint, segment: &Segment, number: u32) -> Net {
         let peers = Peers {
-            rank: rank.peer(),
-            generation: segment.generation(rank.peer()),
+            rank: number,
+            generation: segment.generation(number),
             segment: segment.clone(),
             secret: segment.job().secret.load(Ordering::Relaxed),
             all: (0..segment.shape().ranks).map(|_| None).collect(),
+            ranks: segment.shape().ranks as usize,
             arrivals: Vec::new(),
             pulled: Vec::new(),
+            edged: Vec::new(),
             untold: Vec::new(),
             open: Vec::new(),
             now: sys::clock::now(),
@@ -266,8 +278,9 @@ impl Net {
         });
         done.drain(..).for_each(|packet| endpoint.release(packet));
         if let Err(error) = polled {
-            (0..peers.all.len() as u32)
-                .filter(|number| peers.get(*number).is_some())
+            (0..peers.all.len())
+                .filter(|place| peers.all[*place].is_some())
+                .map(|place| peers.number(place))
                 .collect::<Vec<_>>()
                 .into_iter()
                 .for_each(|number| peers.lose(number, &error.message));
@@ -376,18 +389,23 @@ impl Net {
 
 impl Peers {
     fn get(&self, number: u32) -> Option<&Remote> {
-        self.all.get(number as usize)?.as_deref()
+        self.all.get(self.place(number))?.as_deref()
     }
 
     fn get_mut(&mut self, number: u32) -> Option<&mut Remote> {
-        self.all.get_mut(number as usize)?.as_deref_mut()
+        let place = self.place(number);
+        self.all.get_mut(place)?.as_deref_mut()
     }
 
     /// The record of a peer, which begins with this.
     pub(crate) fn at(&mut self, number: u32) -> &mut Remote {
         let segment = &self.segment;
         let begin = || Box::new(Remote { generation: segment.generation(number), ..Remote::default() });
-        self.all[number as usize].get_or_insert_with(begin)
+        let place = self.place(number);
+        if place >= self.all.len() {
+            self.all.resize_with(place + 1, || None);
+        }
+        self.all[place].get_or_insert_with(begin)
     }
 
     /// Which of the processes that have had a peer's place it is, as far as its packets have told.
@@ -430,13 +448,25 @@ impl Peers {
 
     pub(crate) fn forget_arrivals(&mut self) {
         let is_writer = |number: &u32| self.get(*number).is_some_and(|peer| peer.is_writer);
-        self.arrivals = (0..self.all.len() as u32).filter(is_writer).collect();
+        self.arrivals = (0..self.ranks as u32).filter(is_writer).collect();
+    }
+
+    /// The place of a peer's record: those of proxies follow those of ranks.
+    fn place(&self, number: u32) -> usize {
+        match number & PROXY {
+            0 => number as usize,
+            _ => self.ranks + (number & !PROXY) as usize,
+        }
+    }
+
+    fn number(&self, place: usize) -> u32 {
+        if place < self.ranks { place as u32 } else { PROXY | (place - self.ranks) as u32 }
     }
 
     /// Takes a packet up. `done` gets what nobody needs any more.
     fn file(&mut self, packet: Packet, done: &mut Vec<Packet>) {
         let wire = Wire::read(packet.bytes(), self.secret)
-            .filter(|wire| wire.source != self.rank && (wire.source as usize) < self.all.len());
+            .filter(|wire| wire.source != self.rank && self.segment.is_endpoint(wire.source));
         let Some(wire) = wire else {
             count(Counter::NetRefused, 1);
             return done.push(packet);
@@ -471,7 +501,9 @@ impl Peers {
         };
         let is_new = !peer.inbox.is_empty() && !std::mem::replace(&mut peer.is_writer, true);
         let is_owed = peer.sequence.owes().is_some() && !std::mem::replace(&mut peer.is_untold, true);
+        let is_edge = !peer.edges.is_empty() && !std::mem::replace(&mut peer.is_edged, true);
         self.arrivals.extend(is_new.then_some(wire.source));
+        self.edged.extend(is_edge.then_some(wire.source));
         self.untold.extend(is_owed.then_some(wire.source));
         self.is_clogged |= must_flush;
     }
@@ -480,19 +512,22 @@ impl Peers {
     fn undelivered(&mut self, to: Address, said: &str) {
         let is_there =
             |peer: &Option<Box<Remote>>| peer.as_ref().is_some_and(|peer| peer.address == Some(to));
-        if let Some(number) = self.all.iter().position(is_there)
-            && !self.at(number as u32).sequence.keeps()
-        {
-            self.lose(number as u32, said);
+        if let Some(place) = self.all.iter().position(is_there) {
+            let number = self.number(place);
+            if !self.at(number).sequence.keeps() {
+                self.lose(number, said);
+            }
         }
     }
 
     /// Nothing reaches a peer any more; who polls it is told.
     fn lose(&mut self, number: u32, why: &str) {
+        let (is_rank, now) = (self.place(number) < self.ranks, self.now);
         let peer = self.at(number);
         if !std::mem::replace(&mut peer.is_lost, true) {
+            peer.lost = Some((now, why.to_owned()));
             peer.fault = Some(why.to_owned());
-            if !std::mem::replace(&mut peer.is_writer, true) {
+            if is_rank && !std::mem::replace(&mut peer.is_writer, true) {
                 self.arrivals.push(number);
             }
         }
@@ -507,10 +542,11 @@ impl Remote {
     /// Another process has the place now. Returns what the one before has left in the inbox.
     fn renew(&mut self, generation: u32) -> Vec<Packet> {
         // Its first packet is told of as that of any peer: the lane to it must begin anew before.
-        let (is_open, is_untold) = (self.is_open, self.is_untold);
-        let before = std::mem::replace(self, Remote { generation, is_open, is_untold, ..Remote::default() });
+        let Remote { is_open, is_untold, is_edged, .. } = *self;
+        let anew = Remote { generation, is_open, is_untold, is_edged, ..Remote::default() };
+        let before = std::mem::replace(self, anew);
         let lent = |(_, packet)| if let Held::Lent(packet) = packet { Some(packet) } else { None };
-        before.inbox.into_iter().filter_map(lent).collect()
+        before.inbox.into_iter().chain(before.edges).filter_map(lent).collect()
     }
 
     /// A packet that is counted. Gives it back if nobody needs it any more.
@@ -520,13 +556,13 @@ impl Remote {
                 let left = if wire.header.kind == CONSUMED {
                     Some(packet)
                 } else {
-                    self.inbox.push_back((wire.header, Held::Lent(packet)));
+                    self.queue(&wire.header).push_back((wire.header, Held::Lent(packet)));
                     None
                 };
                 while let Some(early) = self.sequence.next_early() {
                     let header = Wire::read(early.span(), wire.secret).map(|wire| wire.header);
-                    let is_message = |header: &Header| header.kind != CONSUMED;
-                    self.inbox.extend(header.filter(is_message).map(|header| (header, Held::Own(early))));
+                    let Some(header) = header.filter(|header| header.kind != CONSUMED) else { continue };
+                    self.queue(&header).push_back((header, Held::Own(early)));
                 }
                 return left;
             }

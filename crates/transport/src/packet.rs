@@ -15,6 +15,19 @@ pub struct Header {
     pub context: u64,
 }
 
+/// The least kind of the packets about edges of collectives, which go to executors and proxies and not to
+/// point-to-point; `EDGES` kinds from this on.
+pub const EDGE: u8 = 0x40;
+/// See `EDGE`.
+const EDGES: u8 = 16;
+
+impl Header {
+    /// Whether the packet is about an edge.
+    pub(crate) fn is_edge(&self) -> bool {
+        (EDGE..EDGE + EDGES).contains(&self.kind)
+    }
+}
+
 /// Payload that travels beside the header, in the same slot.
 pub const INLINE_BYTES: usize = 40;
 

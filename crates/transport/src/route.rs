@@ -6,7 +6,7 @@
 //!
 //! Read next: `route_shm.rs`, `shm/ring.rs`, `sim.rs`.
 
-pub use crate::packet::{Far, Header, INLINE_BYTES, PACKET_BYTES_MAX, PacketSink, Pull, Sent, Take};
+pub use crate::packet::{EDGE, Far, Header, INLINE_BYTES, PACKET_BYTES_MAX, PacketSink, Pull, Sent, Take};
 use crate::shm::Segment;
 use crate::{route_fabric, route_shm, sim};
 use error::Result;
@@ -160,6 +160,14 @@ impl Reach {
             Reach::Shm(port) => port.has_arrivals(),
             Reach::Nodes(ports) => ports.0.has_arrivals() || ports.1.has_arrivals(),
             Reach::Sim(port) => port.has_arrivals(),
+        }
+    }
+
+    /// The way to other hosts, if the job has any.
+    pub fn network(&mut self) -> Option<&mut route_fabric::Port> {
+        match self {
+            Reach::Nodes(ports) => Some(&mut ports.1),
+            Reach::Shm(_) | Reach::Sim(_) => None,
         }
     }
 

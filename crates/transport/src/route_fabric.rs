@@ -10,21 +10,17 @@
 //!
 //! Read next: `net.rs`; crate `fabric` (the endpoint).
 
-use crate::net::Net;
+use crate::net::{Net, Peers};
 use crate::packet::{Far, Header, PacketSink, Pull, Sent, Take};
-use crate::shm::{ENDPOINT_BYTES_MAX, LocalRank, Segment};
+use crate::shm::{ENDPOINT_BYTES_MAX, Segment};
+pub use crate::sleeper::Member;
+use crate::sleeper::Sleeper;
 use crate::wire::WIRE_BYTES;
 use error::{Class, Result, fail};
 use fabric::{Endpoint, Library, Region, RemoteMemory};
-use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 use sys::Span;
-
-/// How long the watching thread sleeps before it looks whether its process has left the network.
-const WATCH: Duration = Duration::from_secs(1);
 
 /// This process's way into the network.
 pub struct Port {
@@ -38,39 +34,6 @@ pub struct Link {
     peer: u32,
     /// Sends to come that are not refused: `has_room` said so.
     promised: usize,
-}
-
-/// The thread that watches the network while the process sleeps on its bell.
-struct Sleeper {
-    /// 1 while the process may be asleep.
-    armed: AtomicU32,
-}
-
-impl Sleeper {
-    /// Nothing where a thread or a descriptor is not to be had.
-    fn start(fd: OwnedFd, segment: Segment, rank: LocalRank) -> Option<Arc<Sleeper>> {
-        let sleeper = Arc::new(Sleeper { armed: AtomicU32::new(0) });
-        let watching = Arc::downgrade(&sleeper);
-        let watch = move || {
-            sys::signal::block_all();
-            while let Some(sleeper) = watching.upgrade() {
-                if sleeper.armed.load(Ordering::Acquire) == 0 {
-                    sys::futex::wait(&sleeper.armed, 0, Some(WATCH));
-                } else if sys::process::readable(&fd, Some(WATCH)).unwrap_or(true) {
-                    sleeper.armed.store(0, Ordering::Release);
-                    segment.rank(rank).bell.ring();
-                }
-            }
-        };
-        std::thread::Builder::new().name("outboard-net".into()).spawn(watch).ok()?;
-        Some(sleeper)
-    }
-
-    fn arm(&self) {
-        if self.armed.swap(1, Ordering::AcqRel) == 0 {
-            sys::futex::wake(&self.armed, 1);
-        }
-    }
 }
 
 /// Registered memory of this process.
@@ -95,12 +58,12 @@ impl Drop for Exposed {
 }
 
 impl Port {
-    /// Opens the endpoint of process `rank` by libfabric, which lies at `library` or is the system's, and
+    /// Opens the endpoint of a process by libfabric, which lies at `library` or is the system's, and
     /// publishes its name. `provider` is the user's choice, if any; the interface is that of the job's
     /// address for this host. Errors (MPI_ERR_OTHER): there is no libfabric, or it has nothing for this host.
     pub fn open(
         segment: &Segment,
-        rank: LocalRank,
+        member: Member,
         library: Option<&Path>,
         provider: Option<&str>,
     ) -> Result<Port> {
@@ -109,12 +72,12 @@ impl Port {
         let provider = fabric::choose(&library, provider, address)?.swap_remove(0);
         // SAFETY: `net`'s lock is around each use.
         let endpoint = unsafe { Endpoint::open(provider, fabric::Config::default()) }?;
-        Port::new(endpoint, segment, rank)
+        Port::new(endpoint, segment, member)
     }
 
-    /// The way in of process `rank` by an endpoint. Errors (MPI_ERR_OTHER): its name is longer than any that
+    /// The way in of a process by an endpoint. Errors (MPI_ERR_OTHER): its name is longer than any that
     /// we know.
-    fn new(endpoint: Endpoint, segment: &Segment, rank: LocalRank) -> Result<Port> {
+    fn new(endpoint: Endpoint, segment: &Segment, member: Member) -> Result<Port> {
         let name = endpoint.name();
         if name.len() > ENDPOINT_BYTES_MAX {
             fail!(
@@ -123,10 +86,11 @@ impl Port {
                 name.len()
             );
         }
-        segment.set_endpoint(rank.peer(), name);
+        let number = member.number(segment);
+        segment.set_endpoint(number, name);
         let fd = endpoint.wait_fd().and_then(|fd| fd.try_clone_to_owned().ok());
-        let sleeper = fd.and_then(|fd| Sleeper::start(fd, segment.clone(), rank));
-        let net = Net::new(endpoint, segment, rank);
+        let sleeper = fd.and_then(|fd| Sleeper::start(fd, segment.clone(), member));
+        let net = Net::new(endpoint, segment, number);
         Ok(Port { net: Arc::new(Mutex::new(net)), sleeper })
     }
 
@@ -136,11 +100,41 @@ impl Port {
         Link { net: self.net.clone(), peer, promised: 0 }
     }
 
-    /// Moves the network on. Whether `arrivals` would tell of a peer, or `pulled` of a pull.
+    /// Moves the network on. Whether `arrivals` would tell of a peer, `pulled` of a pull, or `take_edge` of a
+    /// packet.
     pub fn has_arrivals(&self) -> bool {
         let mut net = lock(&self.net);
         net.pump();
-        !net.peers.arrivals.is_empty() || !net.peers.pulled.is_empty()
+        let Peers { arrivals, pulled, edged, .. } = &net.peers;
+        !(arrivals.is_empty() && pulled.is_empty() && edged.is_empty())
+    }
+
+    /// Sends a packet about an edge to an endpoint, as `Route::send` does.
+    pub fn send_edge(&mut self, to: u32, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent {
+        lock(&self.net).send(to, false, header, bytes, fill)
+    }
+
+    /// Calls `each` with the next packet about an edge and its source; false if none has come.
+    pub fn take_edge(&mut self, each: impl FnOnce(u32, &Header, Span)) -> bool {
+        let mut net = lock(&self.net);
+        if net.peers.edged.is_empty() {
+            net.pump();
+        }
+        let Some((source, header, packet)) = net.peers.take_edge() else { return false };
+        drop(net);
+        each(source, &header, packet.payload());
+        lock(&self.net).release(packet);
+        true
+    }
+
+    /// Why an endpoint is out of reach, if that has lasted although its process has not ended.
+    pub fn broken(&self) -> Option<String> {
+        lock(&self.net).peers.broken()
+    }
+
+    /// The longest payload of a packet.
+    pub fn payload_bytes_max(&self) -> usize {
+        lock(&self.net).endpoint.packet_bytes_max() - WIRE_BYTES
     }
 
     /// Whether the process may sleep: its bell is then rung when something arrives.
@@ -278,8 +272,10 @@ mod tests {
     use crate::sequence::Stamp;
     use crate::shm::Shape;
     use crate::wire::{PROBE, Wire};
+    use std::os::fd::OwnedFd;
     use std::sync::Barrier;
-    use std::time::Instant;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::{Duration, Instant};
     use telemetry::{Counter, value};
 
     const SECRET: u64 = 0x5ec;
@@ -294,7 +290,7 @@ mod tests {
     }
 
     fn port(segment: &Segment, rank: u32) -> Port {
-        Port::open(segment, segment.require(rank).unwrap(), None, Some("tcp")).unwrap()
+        Port::open(segment, Member::Rank(segment.require(rank).unwrap()), None, Some("tcp")).unwrap()
     }
 
     /// Goal: packets without the job's secret, of another version, of a rank that is not there, too short, or

@@ -1,5 +1,6 @@
-//! Messages that crates below want carried to and from other hosts: `coll` its edges, `rma` what members of
-//! windows ask of each other. They say what is to be sent and received; here it becomes sends and receives.
+//! What crates below want carried to and from other hosts: `coll` its edges, `rma` what members of windows
+//! ask of each other. They say what is to be sent and received; here it becomes sends and receives. Edges
+//! that are fetched are packets of their own.
 
 use super::{Guard, Job, raise};
 use datatype::Buffer;
@@ -27,7 +28,7 @@ pub struct WindowMail {
 const ARRIVING_MAX: usize = 16;
 
 impl Guard {
-    /// Carries the messages that collectives want of other nodes. Returns whether one has ended.
+    /// Carries what collectives want of other nodes. Returns whether anything came or ended.
     pub(super) fn carry_edges(&mut self) -> bool {
         let job = self.job();
         let Job { p2p, coll, edges, .. } = job;
@@ -44,6 +45,11 @@ impl Guard {
                 Err(error) => failure = Some(error),
             }
         }
+        let exchanged = p2p.network().map_or(Ok(false), |network| coll.exchange(network));
+        let mut moved = exchanged.unwrap_or_else(|error| {
+            failure = Some(error);
+            false
+        });
         let under_way = edges.len();
         edges.retain(|(ticket, edge)| {
             let Some(outcome) = p2p.take(*ticket) else { return true };
@@ -56,7 +62,7 @@ impl Guard {
             coll.edge_ended(edge, outcome);
             false
         });
-        let moved = edges.len() < under_way;
+        moved |= edges.len() < under_way;
         if let Some(error) = failure {
             raise::end(self, "progress", &error);
         }

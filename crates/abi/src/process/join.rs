@@ -125,7 +125,8 @@ impl Process {
 fn network(membership: &boot::Membership) -> Result<route_fabric::Port> {
     let settings = settings::get();
     let (library, provider) = (settings.fabric_lib.as_deref(), settings.fabric_provider.as_deref());
-    route_fabric::Port::open(membership.segment, membership.rank, library, provider)
+    let member = route_fabric::Member::Rank(membership.rank);
+    route_fabric::Port::open(membership.segment, member, library, provider)
 }
 
 /// What MPI_INFO_ENV holds in a job of `size` ranks (MPI 5.0, section 11.2.2, keys as for MPI_Comm_spawn).

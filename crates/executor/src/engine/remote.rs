@@ -56,11 +56,14 @@ fn context_of(context: u64, sequence: u32) -> u64 {
 }
 
 impl Execution {
-    /// Prepares for messages, after a restart, if some ranks are on other nodes.
-    pub fn expect_messages(&mut self) {
+    /// Prepares for ranks on other nodes, if there are any: for fetches, or for messages.
+    pub fn expect_remote(&mut self, fetched: bool) {
         let is_remote = |peer: &Peer| matches!(peer, Peer::Remote(_));
-        self.remote = self.peers.iter().any(is_remote).then(|| {
-            let messages = (0..self.states.len()).map(|_| Message::None).collect();
+        let has_remote = self.peers.iter().any(is_remote);
+        let steps = self.states.len();
+        self.fetches = (has_remote && fetched).then(|| Box::new(super::fetch::Fetches::new(steps)));
+        self.remote = (has_remote && !fetched).then(|| {
+            let messages = (0..steps).map(|_| Message::None).collect();
             Box::new(Remote { messages, wanted: Vec::new() })
         });
     }
@@ -219,7 +222,7 @@ mod tests {
         let peers = [0, 1].map(|peer| Peer::of(peer, &segment)).into();
         let mut run = Execution::new(plan, rank, record, peers, buffers);
         run.restart(1, 1);
-        run.expect_messages();
+        run.expect_remote(false);
         let reach = Reach::new(segment.clone(), Driver::Rank(rank), 1 << 20);
         assert_eq!(run.poll(&reach), Ok(Progress::Moved));
         let wanted = run.next_wanted().expect("the receiver waits for a message");

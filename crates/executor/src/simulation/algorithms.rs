@@ -1,7 +1,7 @@
 //! Every algorithm of the `schedule` crate, on random sizes, nodes, roots and lengths, by callers and by
 //! proxies that die.
 
-use super::network::Network;
+use super::network::{End, Network, Packets};
 use super::{Home, Job};
 use crate::{Binding, Config, Cut, InstanceTicket, Offload, Poll, Reduction, Start};
 use datatype::{Basic, Buffer, PredefinedOp};
@@ -26,6 +26,8 @@ struct Case {
     pieces: bool,
     /// Where the members are.
     nodes: Option<Arc<NodeMap>>,
+    /// Whether edges between nodes are fetched.
+    fetched: bool,
 }
 
 /// Data of blocks, in words.
@@ -53,6 +55,7 @@ impl Case {
             seed: rng.random(),
             pieces: rng.random(),
             nodes: Some(nodes.clone()),
+            fetched: rng.random_ratio(3, 4),
         }
     }
 
@@ -249,6 +252,7 @@ fn start(
             element_bytes: 4,
         }),
         offload: *[Offload::On, Offload::Off].choose(rng).unwrap(),
+        fetched: cases[case].fetched,
     };
     let ticket = job.ranks[rank as usize].executor.start(start).unwrap();
     Started { rank, ticket, case, output, expected }
@@ -270,8 +274,8 @@ fn check(job: &mut Job, started: &Started, case: &Case) {
     }
 }
 
-/// How many operations were recovered, and how many messages went between nodes.
-fn run(seed: u64) -> (u64, u64) {
+/// How many operations were recovered, and how many messages and packets went between nodes.
+fn run(seed: u64) -> [u64; 3] {
     let rng = &mut SmallRng::seed_from_u64(seed);
     let size = rng.random_range(1..=7);
     let config = Config {
@@ -282,10 +286,14 @@ fn run(seed: u64) -> (u64, u64) {
     // Ranks of other nodes are in other segments, and messages pass between those.
     let nodes = rng.random_range(1..=3);
     let node_of: Vec<u32> = (0..size).map(|_| rng.random_range(0..nodes)).collect();
-    let mut jobs: Vec<Job> = (0..nodes)
-        .map(|node| Job::on_node(node, nodes, &node_of, rng.random_range(1..=2), &config))
-        .collect();
+    let proxies = rng.random_range(1..=2);
+    let mut jobs: Vec<Job> =
+        (0..nodes).map(|node| Job::on_node(node, nodes, &node_of, proxies, &config)).collect();
     let mut network = Network::default();
+    let bytes_max = *[64, 100, 1000, 16 << 10].choose(rng).unwrap();
+    let mut packets = Packets { bytes_max, ..Packets::default() };
+    // Endpoints of dead proxies, and the nodes that have not heard of it.
+    let mut unheard: Vec<(usize, u32)> = vec![];
     let mut members: Vec<u32> = (0..size as u32).collect();
     members.shuffle(rng);
     let members: Arc<[u32]> = members.into();
@@ -300,7 +308,7 @@ fn run(seed: u64) -> (u64, u64) {
             assert!(network.is_idle(), "messages are left");
             let ranks = jobs.iter().flat_map(|job| &job.ranks);
             let recovered = ranks.map(|rank| rank.executor.counters().recovered).sum();
-            return (recovered, network.carried);
+            return [recovered, network.carried, packets.carried];
         }
         match rng.random_range(0..12) {
             0 => {
@@ -315,6 +323,7 @@ fn run(seed: u64) -> (u64, u64) {
                 let executor = &mut job.ranks[rank as usize].executor;
                 assert!(!matches!(executor.poll(), Poll::Call(_)));
                 network.take(rank, executor);
+                executor.exchange(&mut End { packets: &mut packets, own: rank, rng }).unwrap();
                 running.retain(|started| {
                     let executor = &mut job.ranks[started.rank as usize].executor;
                     let ended = if started.rank == rank { executor.outcome(started.ticket) } else { None };
@@ -326,41 +335,62 @@ fn run(seed: u64) -> (u64, u64) {
             }
             5..7 => network
                 .step(rng, |rank| &mut jobs[node_of[rank as usize] as usize].ranks[rank as usize].executor),
-            _ => {
-                turn_proxy(jobs.choose_mut(rng).expect("there is a node"), rng);
-            }
+            _ => turn_node(&mut jobs, &mut packets, &mut unheard, rng),
         }
     }
     let left: Vec<_> = running.iter().map(|started| (started.rank, &cases[started.case])).collect();
     panic!("the job hangs: {left:?}");
 }
 
-/// A proxy of a node gets its turn, or begins to die.
-fn turn_proxy(job: &mut Job, rng: &mut SmallRng) {
+/// A node hears of a death, or a proxy gets its turn.
+fn turn_node(jobs: &mut [Job], packets: &mut Packets, unheard: &mut Vec<(usize, u32)>, rng: &mut SmallRng) {
+    if !unheard.is_empty() && rng.random_ratio(1, 5) {
+        let (node, endpoint) = unheard.swap_remove(rng.random_range(0..unheard.len()));
+        jobs[node].segment.set_endpoint(endpoint, &[]);
+        return;
+    }
+    let job = jobs.choose_mut(rng).expect("there is a node");
+    if let Some(dead) = turn_proxy(job, packets, rng) {
+        unheard.extend((0..jobs.len()).map(|node| (node, dead)));
+    }
+}
+
+/// A proxy of a node gets its turn, or begins to die. Returns its endpoint when it has died.
+fn turn_proxy(job: &mut Job, packets: &mut Packets, rng: &mut SmallRng) -> Option<u32> {
     let index = rng.random_range(0..job.proxies.len());
+    let own = job.segment.proxy_endpoint(index as u32);
     let proxy = &mut job.proxies[index];
-    if !proxy.is_dead() && rng.random_ratio(1, 200) {
+    if proxy.is_dead() {
+        return None;
+    }
+    if rng.random_ratio(1, 100) {
         proxy.light_fuse(rng.random_range(1..40));
     }
     proxy.poll();
-    if proxy.is_dead() {
+    proxy.exchange(&mut End { packets, own, rng }).unwrap();
+    proxy.is_dead().then(|| {
+        packets.lose(own, rng);
         job.segment.proxy(index as u32).set_state(State::Dead);
-    }
+        own
+    })
 }
 
 #[test]
 fn every_algorithm_agrees_with_the_standard_though_proxies_die() {
-    let (mut recovered, mut carried) = (0, 0);
+    let mut sums = [0; 3];
     for seed in 0..1500 {
         let run = std::panic::AssertUnwindSafe(|| run(seed));
         match std::panic::catch_unwind(run) {
-            Ok(counts) => (recovered, carried) = (recovered + counts.0, carried + counts.1),
+            Ok(counts) => sums = std::array::from_fn(|i| sums[i] + counts[i]),
             Err(panic) => {
                 eprintln!("failed with seed {seed}");
                 std::panic::resume_unwind(panic);
             }
         }
     }
+    let [recovered, carried, packets] = sums;
+    eprintln!("{sums:?}");
     assert!(recovered > 100, "only {recovered} operations were recovered");
-    assert!(carried > 10_000, "only {carried} messages went between nodes");
+    assert!(carried > 2_000, "only {carried} messages went between nodes");
+    assert!(packets > 30_000, "only {packets} packets went between nodes");
 }

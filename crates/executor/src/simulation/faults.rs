@@ -27,6 +27,7 @@ fn start(job: &Job, schedule: Schedule, input: Binding, output: Binding, offload
         output,
         reduction: None,
         offload,
+        fetched: false,
     }
 }
 

@@ -1,8 +1,14 @@
-//! Messages between the nodes of a simulated job: any number under way, each delivered at a random time.
+//! Messages and packets between the nodes of a simulated job: any number under way, each delivered at a
+//! random time; packets of one process to another in their order.
 
+use crate::note::Wire;
 use crate::{Edge, EdgeOutcome, Executor};
 use rand::Rng;
 use rand::rngs::SmallRng;
+use rand::seq::IteratorRandom;
+use std::collections::{BTreeMap, VecDeque};
+use sys::{Block, Span};
+use transport::route::{Header, Sent};
 
 /// A message, known by sender, receiver, context and tag.
 type Key = (u32, u32, u64, i32);
@@ -59,5 +65,70 @@ impl Network {
         };
         self.wanted.swap_remove(at);
         executor(rank).edge_ended(&edge, outcome);
+    }
+}
+
+/// Packets of one process to another.
+type Queue = VecDeque<(Header, Vec<u8>)>;
+
+/// Packets under way, by sender and receiver.
+#[derive(Default)]
+pub struct Packets {
+    pub queues: BTreeMap<(u32, u32), Queue>,
+    pub bytes_max: usize,
+    /// Packets that have come.
+    pub carried: u64,
+}
+
+/// One process's end.
+pub struct End<'a> {
+    pub packets: &'a mut Packets,
+    pub own: u32,
+    pub rng: &'a mut SmallRng,
+}
+
+impl Packets {
+    /// A process has died: some of what it sent last never arrives, and nothing reaches it.
+    pub fn lose(&mut self, dead: u32, rng: &mut SmallRng) {
+        for ((from, to), queue) in &mut self.queues {
+            if *from == dead && !queue.is_empty() {
+                queue.truncate(rng.random_range(0..=queue.len()));
+            } else if *to == dead {
+                queue.clear();
+            }
+        }
+    }
+}
+
+impl Wire for End<'_> {
+    fn send(&mut self, to: u32, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent {
+        let queue = self.packets.queues.entry((self.own, to)).or_default();
+        if queue.len() > 3 || self.rng.random_ratio(1, 5) {
+            return Sent::Full;
+        }
+        let block = Block::new(bytes);
+        fill(block.span());
+        queue.push_back((*header, block.to_vec()));
+        Sent::Done
+    }
+
+    fn take(&mut self, each: impl FnOnce(u32, &Header, Span)) -> bool {
+        let ours = |((_, to), queue): &(&(u32, u32), &mut VecDeque<_>)| *to == self.own && !queue.is_empty();
+        let some = self.packets.queues.iter_mut().filter(ours).choose(self.rng);
+        let Some(((from, _), queue)) = some.filter(|_| self.rng.random_ratio(3, 4)) else { return false };
+        let Some((header, bytes)) = queue.pop_front() else { return false };
+        self.packets.carried += 1;
+        let block = Block::new(bytes.len());
+        block.span().write(&bytes);
+        each(*from, &header, block.span());
+        true
+    }
+
+    fn payload_bytes_max(&self) -> usize {
+        self.packets.bytes_max
+    }
+
+    fn broken(&self) -> Option<String> {
+        None
     }
 }

@@ -180,6 +180,7 @@ impl Simulation {
                 element_bytes: 4,
             }),
             offload: *[Offload::Auto, Offload::On, Offload::Off].choose(rng).unwrap(),
+            fetched: false,
         };
         let ticket = self.job.ranks[rank as usize].executor.start(start).unwrap();
         let member = &mut self.members[rank as usize];

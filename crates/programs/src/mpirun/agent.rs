@@ -145,7 +145,7 @@ pub struct Upstream {
     input: Option<Sender<Vec<u8>>>,
     /// What was said of each world that has ranks here or elsewhere, by its first rank.
     worlds: HashMap<u32, Told>,
-    /// Ranks whose endpoints were told.
+    /// Endpoints that were told.
     named: HashSet<u32>,
     /// Ports of which it was told that they were closed.
     closings: u64,
@@ -343,14 +343,16 @@ impl Job {
 
     fn tell_news(&mut self, upstream: &mut Upstream) {
         let living: Vec<u32> = self.living_ranks().into_iter().map(|(rank, _)| rank).collect();
-        let names: Vec<_> = living
-            .iter()
-            .filter(|rank| !upstream.named.contains(*rank))
-            .filter(|rank| self.page(**rank).state() == State::Running)
-            .filter_map(|rank| Some((*rank, self.segment.endpoint(*rank)?)))
+        let ranks = living.iter().filter(|rank| self.page(**rank).state() == State::Running);
+        let proxies = (0..self.segment.shape().proxies).map(|proxy| self.segment.proxy_endpoint(proxy));
+        let names: Vec<_> = ranks
+            .copied()
+            .chain(proxies)
+            .filter(|endpoint| !upstream.named.contains(endpoint))
+            .filter_map(|endpoint| Some((endpoint, self.segment.endpoint(endpoint)?)))
             .collect();
         if !names.is_empty() {
-            upstream.named.extend(names.iter().map(|(rank, _)| *rank));
+            upstream.named.extend(names.iter().map(|(endpoint, _)| *endpoint));
             tell(&Up::Names(names));
         }
         let is_ours = |port: &u64| self.segment.local(((port >> 32) as u32).wrapping_sub(1)).is_some();
@@ -389,6 +391,7 @@ impl Job {
 
     fn ring_all(&self) {
         self.living_ranks().iter().for_each(|(rank, _)| self.page(*rank).bell.ring());
+        (0..self.segment.shape().proxies).for_each(|proxy| self.segment.proxy(proxy).bell.ring());
     }
 }
 

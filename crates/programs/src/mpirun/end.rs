@@ -131,6 +131,11 @@ impl Job {
     /// A proxy's death costs nothing but speed: ranks carry its operations on.
     fn proxy_ended(&mut self, proxy: u32, pid: i32, status: WaitStatus) {
         let page = self.segment.proxy(proxy);
+        if self.segment.has_far_proxies() {
+            let endpoint = self.segment.proxy_endpoint(proxy);
+            self.segment.set_endpoint(endpoint, &[]);
+            agent::tell(&Up::Names(vec![(endpoint, Vec::new())]));
+        }
         if page.state() == State::Finalized && status.exit_status() == Some(0) {
             return;
         }

@@ -105,7 +105,7 @@ pub struct Arrivals {
     pub leaving: u32,
 }
 
-/// The name of a rank's endpoint.
+/// The name of an endpoint, with its number. Without a name: its process, a proxy, has ended.
 pub type EndpointName = (u32, Vec<u8>);
 
 /// From `mpirun` to an agent.
@@ -113,7 +113,7 @@ pub type EndpointName = (u32, Vec<u8>);
 pub enum Down {
     /// Start your ranks: always the first.
     Start(Box<Start>),
-    /// Endpoints of ranks on other nodes.
+    /// Endpoints on other nodes.
     Names(Vec<EndpointName>),
     /// How many ranks of the world that begins at `first` have arrived on other nodes so far.
     Arrived { first: u32, arrivals: Arrivals },
@@ -148,7 +148,7 @@ pub enum Down {
 /// From an agent to `mpirun`.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Up {
-    /// Endpoints of ranks of this node.
+    /// Endpoints of this node.
     Names(Vec<EndpointName>),
     /// How many ranks of the world that begins at `first` have arrived on this node so far.
     Arrived { first: u32, arrivals: Arrivals },

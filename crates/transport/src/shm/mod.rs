@@ -11,6 +11,7 @@ mod arena;
 mod atomic;
 pub mod cma;
 mod doorbell;
+mod endpoints;
 mod launch;
 pub mod launcher;
 mod pages;
@@ -23,6 +24,7 @@ pub use allocator::Allocator;
 pub use arena::{Arena, Words};
 pub use atomic::Line;
 pub use doorbell::{Doorbell, Rest};
+pub(crate) use endpoints::PROXY;
 pub use launch::LaunchRing;
 pub use pages::{
     Ask, DIRECTORY_BUCKETS, ENDPOINT_BYTES_MAX, Gate, Job, PORTS_MAX, ProxyPage, RANKS_MAX, RankPage,

@@ -1,12 +1,13 @@
 //! The job's one shared memory: header, a page of state per rank and per proxy, rings, arenas.
 //!
-//! `[Job][RankPage x ranks][ProxyPage x proxies][Peer x ranks][ring x ranks x ranks][arena x ranks]`, at
+//! `[Job][RankPage x ranks][ProxyPage x proxies][Peer x all][ring x ranks x ranks][arena x ranks]`, at
 //! offsets that follow from `Shape`, so there is no connection protocol. The pages are one map. Each ring and
 //! each arena is a map of its own, made on first use: tools that walk all mapped memory, as valgrind does,
 //! find only what the process uses.
 //!
 //! Read next: `pages.rs`, `ring.rs`, `arena.rs`.
 
+use super::endpoints::PROXY_ENDPOINTS;
 use super::pages::{ENDPOINT_BYTES_MAX, Peer, RANKS_MAX};
 use super::ring;
 use super::{Job, ProxyPage, RankPage};
@@ -95,7 +96,8 @@ impl Shape {
         let rank_pages = size_of::<Job>() as u64;
         let proxy_pages = rank_pages + u64::from(ranks) * size_of::<RankPage>() as u64;
         let peers = proxy_pages + u64::from(proxies) * size_of::<ProxyPage>() as u64;
-        let pages_end = peers + u64::from(ranks) * size_of::<Peer>() as u64;
+        let entries = u64::from(ranks) + u64::from(if proxies > 0 { PROXY_ENDPOINTS } else { 0 });
+        let pages_end = peers + entries * size_of::<Peer>() as u64;
         let rings = pages_end.next_multiple_of(RING_ALIGN);
         let rings_end = rings + u64::from(ranks) * u64::from(ranks) * RING_STRIDE;
         let arenas = rings_end.next_multiple_of(ARENA_ALIGN);
@@ -340,8 +342,13 @@ impl Segment {
     }
 
     pub(super) fn peer(&self, peer: u32) -> Option<&Peer> {
-        let offset = self.inner.layout.peers + u64::from(peer) * size_of::<Peer>() as u64;
-        (peer < self.inner.shape.ranks).then(|| view(self.inner.pages.span(), offset))
+        (peer < self.inner.shape.ranks).then(|| self.entry(peer))
+    }
+
+    /// An entry of the table of peers, which the layout has.
+    pub(super) fn entry(&self, at: u32) -> &Peer {
+        let offset = self.inner.layout.peers + u64::from(at) * size_of::<Peer>() as u64;
+        view(self.inner.pages.span(), offset)
     }
 
     /// Says where everybody is: this host is number `node` of `nodes`. Once, before anybody attaches.
@@ -365,9 +372,15 @@ impl Segment {
         self.peer(peer).map_or(u32::MAX, |peer| peer.node.load(Ordering::Relaxed))
     }
 
-    /// Publishes the name of a process's endpoint; a name that is too long, or of nobody, is left out.
+    /// Publishes the name of a process's endpoint; a name that is too long, or of nobody, is left out. A
+    /// proxy without a name has ended.
     pub fn set_endpoint(&self, peer: u32, name: &[u8]) {
-        let Some(peer) = self.peer(peer).filter(|_| name.len() <= ENDPOINT_BYTES_MAX) else { return };
+        if name.is_empty() {
+            return self.set_gone(peer);
+        }
+        let Some(peer) = self.endpoint_entry(peer).filter(|_| name.len() <= ENDPOINT_BYTES_MAX) else {
+            return;
+        };
         for (word, bytes) in peer.name.iter().zip(name.chunks(8)) {
             let mut all = [0; 8];
             all[..bytes.len()].copy_from_slice(bytes);
@@ -378,7 +391,7 @@ impl Segment {
 
     /// The name of a process's endpoint, once it is known.
     pub fn endpoint(&self, peer: u32) -> Option<Vec<u8>> {
-        let peer = self.peer(peer)?;
+        let peer = self.endpoint_entry(peer)?;
         let bytes = peer.name_bytes.load(Ordering::Acquire) as usize;
         let mut name: Vec<u8> =
             peer.name.iter().flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect();

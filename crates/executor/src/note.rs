@@ -1,0 +1,157 @@
+//! What executors on different hosts say to each other about edges (`far.rs`), as packets.
+
+use sys::Span;
+use transport::route::{Header, Sent};
+
+/// How notes travel: packets that keep their order between two processes. A trait, because tests simulate it.
+pub trait Wire {
+    /// Sends a packet to an endpoint of the job, whose `bytes` bytes of payload `fill` writes.
+    fn send(&mut self, to: u32, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent;
+    /// Calls `each` with the next packet that has come and its source; false if there is none.
+    fn take(&mut self, each: impl FnOnce(u32, &Header, Span)) -> bool;
+    /// The longest payload.
+    fn payload_bytes_max(&self) -> usize;
+    /// Why a living process is out of reach for good.
+    fn broken(&self) -> Option<String>;
+}
+
+impl Wire for transport::route_fabric::Port {
+    fn send(&mut self, to: u32, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent {
+        self.send_edge(to, header, bytes, fill)
+    }
+
+    fn take(&mut self, each: impl FnOnce(u32, &Header, Span)) -> bool {
+        self.take_edge(each)
+    }
+
+    fn payload_bytes_max(&self) -> usize {
+        transport::route_fabric::Port::payload_bytes_max(self)
+    }
+
+    fn broken(&self) -> Option<String> {
+        transport::route_fabric::Port::broken(self)
+    }
+}
+
+/// What a note says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// To the server: send the bytes from `offset` on.
+    Fetch = transport::route::EDGE,
+    /// From the server: bytes from `offset` on.
+    Data,
+    /// From the server: the send fails. The words of a `Fault` follow.
+    Failed,
+    /// To the server: all has been received.
+    Done,
+    /// From the server: the sender knows.
+    Known,
+}
+
+/// A note about one edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Note {
+    pub kind: Kind,
+    /// The instance.
+    pub context: u64,
+    /// See `context`.
+    pub sequence: u32,
+    /// The two ranks, as peers of the job.
+    pub sender: u32,
+    pub receiver: u32,
+    /// The edge, and the receiver's rank in the schedule: by these the sender knows the step.
+    pub to: u32,
+    pub edge: u32,
+    /// The receiver's step, and how often its driver has asked: answers repeat these.
+    pub step: u32,
+    pub attempt: u32,
+    pub offset: u64,
+    /// The edge's bytes, as the receiver knows them.
+    pub total: u64,
+}
+
+/// Bytes of a note in a packet.
+pub(crate) const NOTE_BYTES: usize = 40;
+
+impl Note {
+    pub fn header(&self) -> Header {
+        Header { kind: self.kind as u8, tag: self.attempt as i32, context: self.context }
+    }
+
+    pub fn write(&self, to: Span) {
+        let mut bytes = [0; NOTE_BYTES];
+        let short = [self.sequence, self.sender, self.receiver, self.to, self.edge, self.step];
+        for (place, word) in bytes.chunks_exact_mut(4).zip(short) {
+            place.copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes[24..32].copy_from_slice(&self.offset.to_ne_bytes());
+        bytes[32..40].copy_from_slice(&self.total.to_ne_bytes());
+        to.write(&bytes);
+    }
+
+    /// A note, and what follows it; nothing if it is none.
+    pub fn read(header: &Header, payload: Span) -> Option<(Note, Span)> {
+        let kinds = [Kind::Fetch, Kind::Data, Kind::Failed, Kind::Done, Kind::Known];
+        let kind = kinds.into_iter().find(|kind| *kind as u8 == header.kind)?;
+        if payload.bytes() < NOTE_BYTES {
+            return None;
+        }
+        let mut bytes = [0; NOTE_BYTES];
+        payload.slice(0, NOTE_BYTES).read(&mut bytes);
+        let word = |at: usize| u32::from_ne_bytes(std::array::from_fn(|i| bytes[4 * at + i]));
+        let long = |at: usize| u64::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
+        let note = Note {
+            kind,
+            context: header.context,
+            sequence: word(0),
+            sender: word(1),
+            receiver: word(2),
+            to: word(3),
+            edge: word(4),
+            step: word(5),
+            attempt: header.tag as u32,
+            offset: long(24),
+            total: long(32),
+        };
+        Some((note, payload.slice(NOTE_BYTES, payload.bytes() - NOTE_BYTES)))
+    }
+
+    /// Whether both are about the same edge of the same instance.
+    pub fn is_edge_of(&self, other: &Note) -> bool {
+        let key = |note: &Note| (note.context, note.sequence, note.sender, note.to, note.edge);
+        key(self) == key(other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sys::Block;
+
+    #[test]
+    fn notes_come_back_and_nonsense_is_none() {
+        let kind = Kind::Data;
+        let note = Note {
+            kind,
+            context: 1 << 60,
+            sequence: 2,
+            sender: 3,
+            receiver: 4,
+            to: 5,
+            edge: 6,
+            step: 7,
+            attempt: u32::MAX,
+            offset: 1 << 33,
+            total: 1 << 34,
+        };
+        let packet = Block::new(NOTE_BYTES + 3);
+        note.write(packet.span().slice(0, NOTE_BYTES));
+        let (read, data) = Note::read(&note.header(), packet.span()).expect("it is one");
+        assert_eq!((read, data.bytes()), (note, 3));
+        assert!(Note::read(&note.header(), packet.span().slice(0, NOTE_BYTES - 1)).is_none());
+        for kind in [0, transport::route::EDGE - 1, Kind::Known as u8 + 1, u8::MAX] {
+            assert!(Note::read(&Header { kind, ..note.header() }, packet.span()).is_none());
+        }
+    }
+}

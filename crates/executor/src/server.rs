@@ -1,0 +1,237 @@
+//! The sender's side of edges between hosts: reads what sends of ranks on this host have published, as a
+//! receiver on this host would, and sends it to whoever asked.
+//!
+//! Invariants: it keeps nothing that a second question would not bring again; a send's bytes are read between
+//! two looks at the stamp of its record.
+
+use crate::fault::{Corruption, Fault};
+use crate::memory::{Reach, Region};
+use crate::note::{Kind, NOTE_BYTES, Note, Wire};
+use crate::record::{self, COMPLETE, Field, Head, IN_ARENA, InstanceRecord, Lookup, STAGED};
+use std::sync::atomic::Ordering;
+use sys::{Block, Span};
+use transport::route::Sent;
+use transport::shm::LocalRank;
+
+/// What is being sent.
+#[derive(Default)]
+pub(crate) struct Server {
+    jobs: Vec<Job>,
+    /// Bytes of a packet, until they leave.
+    packet: Option<Block>,
+}
+
+/// One edge that somebody fetches.
+struct Job {
+    /// Who.
+    to: u32,
+    /// What, and from where on.
+    note: Note,
+    /// The send, once it was found.
+    source: Option<Source>,
+}
+
+/// A send of a rank on this host.
+struct Source {
+    record: InstanceRecord,
+    stamp: u64,
+    step: u32,
+    region: Region,
+}
+
+/// What became of a job's turn.
+enum Turn {
+    /// The send has published nothing more, or the network has no room.
+    Wait,
+    /// A packet left.
+    Sent,
+    /// There is nothing more to do.
+    Over,
+}
+
+impl Server {
+    /// Takes a question. Two may ask about one edge: what a driver said before it died may come later than
+    /// what the next one says.
+    pub fn ask(&mut self, from: u32, note: Note) {
+        self.jobs.retain(|job| job.to != from || !job.note.is_edge_of(&note));
+        self.jobs.push(Job { to: from, note, source: None });
+    }
+
+    /// Stores that a send has been received, and returns the answer. If its instance has ended, it knows.
+    pub fn done(&mut self, note: Note, reach: &Reach) -> Option<Note> {
+        self.jobs.retain(|job| !job.note.is_edge_of(&note));
+        let rank = reach.segment.local(note.sender)?;
+        if let Ok(Some((record, stamp))) = find(rank, &note, reach)
+            && let Ok(step) = record::export(&record, note.to, note.edge)
+        {
+            let total = record.step(step, Field::Total).load(Ordering::Acquire);
+            let word = record.step(step, Field::Done);
+            if record.head(Head::Stamp).load(Ordering::Acquire) == stamp {
+                word.store(total | COMPLETE, Ordering::Release);
+                reach.wake(rank);
+            }
+        }
+        Some(Note { kind: Kind::Known, ..note })
+    }
+
+    /// Gives each job a packet's turn; whether anything left.
+    pub fn serve(&mut self, wire: &mut impl Wire, reach: &Reach) -> bool {
+        let Server { jobs, packet } = self;
+        let mut moved = false;
+        jobs.retain_mut(|job| {
+            if reach.segment.is_gone(job.to) {
+                return false;
+            }
+            match job.turn(wire, reach, packet) {
+                Ok(Turn::Wait) => true,
+                Ok(Turn::Sent) => {
+                    moved = true;
+                    true
+                }
+                Ok(Turn::Over) => {
+                    moved = true;
+                    false
+                }
+                Err(fault) => {
+                    let sent = job.fail(wire, fault);
+                    moved |= sent == Sent::Done;
+                    sent == Sent::Full
+                }
+            }
+        });
+        moved
+    }
+
+    /// Whether anybody waits for anything.
+    pub fn is_busy(&self) -> bool {
+        !self.jobs.is_empty()
+    }
+
+    /// Whether a job has something to send.
+    pub fn has_work(&self, reach: &Reach) -> bool {
+        self.jobs.iter().any(|job| match &job.source {
+            Some(source) => source.published() != job.note.offset,
+            None => reach
+                .segment
+                .local(job.note.sender)
+                .is_none_or(|rank| !matches!(find(rank, &job.note, reach), Ok(None))),
+        })
+    }
+}
+
+impl Source {
+    fn published(&self) -> u64 {
+        self.record.step(self.step, Field::Published).load(Ordering::Acquire)
+    }
+}
+
+impl Job {
+    fn turn(
+        &mut self,
+        wire: &mut impl Wire,
+        reach: &Reach,
+        packet: &mut Option<Block>,
+    ) -> Result<Turn, Fault> {
+        if self.source.is_none() {
+            self.source = seek(&self.note, reach)?;
+        }
+        let Some(source) = &self.source else { return Ok(Turn::Wait) };
+        let published = source.published();
+        let (have, is_whole) = (published & !COMPLETE, published & COMPLETE != 0);
+        let Note { offset, total, sender, .. } = self.note;
+        let is_here =
+            |source: &Source| source.record.head(Head::Stamp).load(Ordering::Acquire) == source.stamp;
+        if !is_here(source) {
+            self.source = None;
+            return Ok(Turn::Wait);
+        }
+        if have > total || is_whole && have < total {
+            return Err(Fault::Corrupt { peer: sender, what: Corruption::Progress });
+        }
+        let most = (wire.payload_bytes_max() - NOTE_BYTES) as u64;
+        let end = have.min(offset.saturating_add(most));
+        // The last packet also says that the send is finished.
+        let is_last = end == total;
+        if is_last && !is_whole || !is_last && end <= offset {
+            return Ok(Turn::Wait);
+        }
+        let bytes = end.saturating_sub(offset) as usize;
+        let note = Note { kind: Kind::Data, ..self.note };
+        let block = packet.get_or_insert_with(|| Block::new(most as usize));
+        let copy = match &source.region {
+            Region::Local(span) => span.slice(offset as usize, bytes),
+            region => {
+                let copy = block.span().slice(0, bytes);
+                reach.fetch_into(region, offset, copy)?;
+                copy
+            }
+        };
+        let sent = wire.send(self.to, &note.header(), NOTE_BYTES + bytes, |span| {
+            note.write(span.slice(0, NOTE_BYTES));
+            copy.copy_to(span.slice(NOTE_BYTES, bytes));
+        });
+        if sent == Sent::Full {
+            return Ok(Turn::Wait);
+        }
+        self.note.offset = end;
+        Ok(if is_last { Turn::Over } else { Turn::Sent })
+    }
+
+    fn fail(&self, wire: &mut impl Wire, fault: Fault) -> Sent {
+        let note = Note { kind: Kind::Failed, ..self.note };
+        wire.send(self.to, &note.header(), NOTE_BYTES + 32, |span| {
+            note.write(span.slice(0, NOTE_BYTES));
+            let words = fault.words();
+            let bytes: [u8; 32] = std::array::from_fn(|at| words[at / 8].to_ne_bytes()[at % 8]);
+            span.slice(NOTE_BYTES, 32).write(&bytes);
+        })
+    }
+}
+
+/// The fault that follows a note.
+pub(crate) fn failed(peer: u32, data: Span) -> Fault {
+    let mut bytes = [0; 32];
+    if data.bytes() == bytes.len() {
+        data.read(&mut bytes);
+    }
+    let words = std::array::from_fn(|i| u64::from_ne_bytes(std::array::from_fn(|j| bytes[8 * i + j])));
+    Fault::from_words(words).unwrap_or(Fault::Corrupt { peer, what: Corruption::Edge })
+}
+
+/// The send that a note asks for, once its rank has started it.
+fn seek(note: &Note, reach: &Reach) -> Result<Option<Source>, Fault> {
+    let corrupt = |what| Fault::Corrupt { peer: note.sender, what };
+    let Some(rank) = reach.segment.local(note.sender) else { return Err(corrupt(Corruption::Edge)) };
+    let Some((record, stamp)) = find(rank, note, reach)? else { return Ok(None) };
+    let step = record::export(&record, note.to, note.edge).map_err(corrupt)?;
+    let total = record.step(step, Field::Total).load(Ordering::Acquire);
+    let address = record.step(step, Field::Address).load(Ordering::Acquire);
+    if record.head(Head::Stamp).load(Ordering::Acquire) != stamp {
+        return Ok(None);
+    }
+    if total != note.total {
+        return Err(Fault::Truncated { peer: note.sender, sent: total, expected: note.total });
+    }
+    if note.offset > total {
+        return Err(corrupt(Corruption::Progress));
+    }
+    let region = if total == 0 {
+        Region::Local(Span::EMPTY)
+    } else if address & IN_ARENA != 0 {
+        let span = reach.arena(rank)?.span(address & !(IN_ARENA | STAGED), total);
+        Region::Local(span.ok_or(corrupt(Corruption::Offset))?)
+    } else {
+        Region::Remote { rank, address: address as usize }
+    };
+    Ok(Some(Source { record, stamp, step, region }))
+}
+
+/// The sender's instance and its stamp, if it is certainly there.
+fn find(rank: LocalRank, note: &Note, reach: &Reach) -> Result<Option<(InstanceRecord, u64)>, Fault> {
+    let directory = &reach.segment.rank(rank).directory[..];
+    match record::find(directory, reach.arena(rank)?, note.context, note.sequence) {
+        Ok(Lookup::Here(record, stamp)) => Ok(Some((record, stamp))),
+        // A stale link may lead anywhere, but not for long.
+        Ok(Lookup::Absent | Lookup::Unclear) | Err(_) => Ok(None),
+    }
+}

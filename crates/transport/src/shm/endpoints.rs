@@ -1,0 +1,95 @@
+//! The endpoints by which hosts reach each other: those of ranks have the ranks' numbers, those of proxies
+//! numbers of their own.
+
+use super::Segment;
+use super::pages::{Peer, RANKS_MAX};
+use std::sync::atomic::Ordering;
+
+/// Set in the number of a proxy's endpoint.
+pub(crate) const PROXY: u32 = 1 << 31;
+/// Endpoints of proxies that a segment has room for.
+pub(super) const PROXY_ENDPOINTS: u32 = RANKS_MAX;
+/// The length of the name of an endpoint whose process has ended.
+const GONE: u16 = u16::MAX;
+
+impl Segment {
+    /// The number of the endpoint of a proxy of this host.
+    pub fn proxy_endpoint(&self, proxy: u32) -> u32 {
+        PROXY | self.job().node.load(Ordering::Relaxed).wrapping_mul(self.shape().proxies).wrapping_add(proxy)
+    }
+
+    /// Whether proxies answer for ranks when other hosts ask. All hosts come to the same answer.
+    pub fn has_far_proxies(&self) -> bool {
+        let proxies = u64::from(self.shape().proxies);
+        let all = proxies * u64::from(self.job().nodes.load(Ordering::Relaxed));
+        self.has_nodes() && (1..=u64::from(PROXY_ENDPOINTS)).contains(&all)
+    }
+
+    /// The endpoint that answers for a rank of another host: its proxy's, or its own if that has ended.
+    pub fn server_of(&self, peer: u32) -> u32 {
+        let proxies = self.shape().proxies.max(1);
+        let proxy = PROXY | self.node_of(peer).wrapping_mul(proxies).wrapping_add(peer % proxies);
+        if self.is_gone(proxy) { peer } else { proxy }
+    }
+
+    /// Whether the job has an endpoint of this number.
+    pub fn is_endpoint(&self, number: u32) -> bool {
+        self.endpoint_entry(number).is_some()
+    }
+
+    /// The process of a proxy's endpoint has ended: its ranks answer for themselves.
+    pub(super) fn set_gone(&self, number: u32) {
+        if let Some(entry) = self.endpoint_entry(number).filter(|_| number & PROXY != 0) {
+            entry.name_bytes.store(GONE, Ordering::Release);
+        }
+    }
+
+    /// Whether it has.
+    #[inline]
+    pub fn is_gone(&self, number: u32) -> bool {
+        number & PROXY != 0
+            && self
+                .endpoint_entry(number)
+                .is_none_or(|entry| entry.name_bytes.load(Ordering::Acquire) == GONE)
+    }
+
+    pub(super) fn endpoint_entry(&self, number: u32) -> Option<&Peer> {
+        let ranks = self.shape().ranks;
+        let at = match number & PROXY {
+            0 => Some(number).filter(|rank| *rank < ranks),
+            _ => {
+                let all = self.shape().proxies.saturating_mul(self.job().nodes.load(Ordering::Relaxed));
+                let proxy = number & !PROXY;
+                (proxy < all.min(PROXY_ENDPOINTS)).then(|| ranks + proxy)
+            }
+        }?;
+        Some(self.entry(at))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::shm::Shape;
+
+    #[test]
+    fn a_proxy_answers_for_its_ranks_until_it_is_gone() {
+        let (segment, _fd) = Segment::create(Shape { ranks: 4, proxies: 2, arena_bytes: 1 }).unwrap();
+        assert!(!segment.has_far_proxies(), "there is one host");
+        segment.set_nodes(1, 2, &[0, 1, 0, 1], 1);
+        assert!(segment.has_far_proxies());
+        let [own, other] = [segment.proxy_endpoint(0), segment.server_of(0)];
+        assert_eq!((own & !PROXY, other & !PROXY, segment.server_of(2)), (2, 0, other));
+        segment.set_endpoint(other, b"there");
+        assert_eq!((segment.endpoint(other), segment.endpoint(0)), (Some(b"there".to_vec()), None));
+        segment.set_endpoint(other, &[]);
+        assert_eq!((segment.server_of(0), segment.server_of(2), segment.endpoint(other)), (0, 2, None));
+        // What no host has is no endpoint, and a rank is never gone.
+        segment.set_endpoint(1, &[]);
+        assert_eq!(
+            [own, other, 3, 4, PROXY | 4].map(|it| segment.is_endpoint(it)),
+            [true, true, true, false, false]
+        );
+        assert!(segment.is_gone(PROXY | 4) && !segment.is_gone(1) && segment.local(PROXY).is_none());
+    }
+}
