@@ -31,7 +31,7 @@ const CONTEXT_BYTES: usize = 64;
 const COMPLETIONS: usize = 16;
 
 /// The longest packet through ofi_rxm: a message that fits its buffers (FI_OFI_RXM_BUFFER_SIZE). A longer one
-/// arrives after shorter ones that were sent later, and packets must keep their order.
+/// takes a round trip more, and arrives after shorter ones that were sent later.
 const LAYERED_BYTES_MAX: usize = 16 << 10;
 
 /// Sizes of an endpoint.
@@ -62,8 +62,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// These sizes, as far as a provider keeps packets in order.
-    fn in_order(self, provider: &Provider) -> Config {
+    /// These sizes, as far as a provider does well with them.
+    fn fitted(self, provider: &Provider) -> Config {
         let is_layered = provider.name().ends_with(";ofi_rxm");
         let most = if is_layered { LAYERED_BYTES_MAX } else { usize::MAX };
         Config { packet_bytes_max: self.packet_bytes_max.min(most), ..self }
@@ -164,7 +164,7 @@ impl Endpoint {
     /// One thread at a time may use the endpoint and its regions, as one lock around them ensures.
     pub unsafe fn open(provider: Provider, config: Config) -> Result<Endpoint> {
         assert!(config.receive_buffers >= 2 && config.packet_bytes_max * 2 <= config.receive_buffer_bytes);
-        let config = config.in_order(&provider);
+        let config = config.fitted(&provider);
         let domain = Arc::new(Domain::open(provider)?);
         let (completions, wait_fd) = completion_queue(&domain, &config)?;
         let addresses = domain.object("an address vector", |calls, made| {

@@ -157,7 +157,7 @@ fn credit_bounds_unexpected_bytes() {
             .collect();
         job.settle();
         let done = sends.iter().filter(|&&send| job.ranks[0].is_done(send)).count();
-        assert_eq!(done, 1000 / (64 + bytes), "sends that left eagerly");
+        assert_eq!(done, 4000 / (256 + bytes), "sends that left eagerly");
         let waiting = job.ranks[dest as usize].pending();
         assert_eq!(waiting.iter().filter(|pending| matches!(pending, Pending::Message { .. })).count(), 100);
         for id in 0..100 {
@@ -170,7 +170,7 @@ fn credit_bounds_unexpected_bytes() {
             job.wait(0, send);
         }
         // All credit came back: as many leave at once again.
-        let again: Vec<Ticket> = messages[..1000 / (64 + bytes)]
+        let again: Vec<Ticket> = messages[..4000 / (256 + bytes)]
             .iter()
             .map(|message| job.ranks[0].isend(Mode::Standard, CONTEXT, dest, 5, message.buffer()).unwrap())
             .collect();
@@ -204,7 +204,7 @@ fn credit_comes_back_at_once() {
         let sends: Vec<Ticket> = more.iter().map(|from| send(&mut job, from)).collect();
         job.settle();
         let left = sends.iter().filter(|&&send| job.ranks[0].is_done(send)).count();
-        assert_eq!(left, 1000 / (64 + bytes), "no more came back than was spent");
+        assert_eq!(left, 4000 / (256 + bytes), "no more came back than was spent");
     }
 }
 

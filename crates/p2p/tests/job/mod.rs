@@ -152,7 +152,7 @@ pub const CALM: Conditions = Conditions {
 pub fn small() -> Config {
     Config {
         eager_bytes_max: 128,
-        credit_bytes: 1000,
+        credit_bytes: 4000,
         read_piece_bytes: 300,
         pull_bytes_min: 60,
         patience_polls: 15,
