@@ -68,6 +68,9 @@ def eight_ranks_on_four_hosts_are_one_job(hosts):
     code, output = on(hosts.hosts[0], *words)
     wanted = [f"{r} on h{r // 2 + 1}, /, 12" for r in range(8)]
     expect((code, sorted(output.splitlines())) == (0, wanted), f"{code}\n{output}")
+    # A tree: h2 reaches h1, and h4 h3.
+    code, output = on(hosts.hosts[0], MPIRUN, "-genv", "OUTBOARD_LAUNCH_FANOUT", 2, "-hosts", "h2,h1,h4,h3", "-n", 4, hello)
+    expect((code, sorted(output.splitlines())) == (0, [f"rank {r} of 4" for r in range(4)]), f"{code}\n{output}")
     # A host far away, seen from another than its own.
     code, output = on(hosts.hosts[4], MPIRUN, "-hosts", "h1,h2", hello)
     expect((code, sorted(output.splitlines())) == (0, ["rank 0 of 2", "rank 1 of 2"]), f"{code}\n{output}")

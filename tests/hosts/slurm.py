@@ -13,7 +13,7 @@ def mpirun_uses_all_of_an_allocation(hosts):
     tell = 'echo $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE on $(hostname)'
     code, output = on(first, "salloc", "-Q", "-N", 4, "--ntasks-per-node=2", MPIRUN, "sh", "-c", tell)
     expect((code, sorted(output.splitlines())) == (0, [f"{r} of 8 on h{r // 2 + 1}" for r in range(8)]), f"{code}\n{output}")
-    code, output = on(first, "salloc", "-Q", "-N", 4, "-n", 8, MPIRUN, "-l", hello)
+    code, output = on(first, "salloc", "-Q", "-N", 4, "-n", 8, MPIRUN, "-genv", "OUTBOARD_LAUNCH_FANOUT", 2, "-l", hello)
     expect((code, sorted(output.splitlines())) == (0, [f"[{r}] rank {r} of 8" for r in range(8)]), f"{code}\n{output}")
     nothing_left(hosts)
 

@@ -2,7 +2,7 @@
 import json, os, signal, subprocess, tempfile, time
 from pathlib import Path
 
-from job_tests.running import BIN, HERE, compile_c, expect, finish, mpirun, start, stat, test, wait_for
+from job_tests.running import BIN, HERE, children, compile_c, expect, finish, mpirun, start, stat, test, wait_for
 
 HOSTS = "127.0.0.1,localhost"
 
@@ -137,3 +137,45 @@ def an_agent_without_ranks_needs_no_core_of_its_own():
         other.terminate()
         finish(other)
     expect((code, output) == (0, ""), f"{code}\n{output}")
+
+
+TREE = [f"127.0.0.{host}" for host in range(1, 10)]
+
+
+def tree(*words, launcher=HERE / "here", hosts=TREE, **more):
+    """A job with a rank on each of nine hosts, of which nobody starts more than two commands: three levels."""
+    return start(BIN / "mpirun", "-genv", "OUTBOARD_LAUNCH_FANOUT", 2, "--launcher-exec", launcher, "-hosts", ",".join(hosts), *words, **more)
+
+
+@test
+def a_tree_of_hosts_is_one_job():
+    with tempfile.TemporaryFile() as source:
+        source.write(b"x" * 300_000)
+        source.seek(0)
+        code, output = finish(tree("-s", "all", "-l", "sh", "-c", "echo $(wc -c)", stdin=source))
+        expect(code == 0 and sorted(output.splitlines()) == [f"[{rank}] 300000" for rank in range(9)], f"{code}\n{output}")
+    code, output = finish(tree("sh", "-c", "if [ $OMPI_COMM_WORLD_RANK = 8 ]; then exit 7; fi; sleep 1000"))
+    expect(code == 7 and output.count("exited with code 7") == 1 and "rank 8" in output, f"{code}\n{output}")
+
+
+@test
+def a_tree_that_loses_a_relay_ends():
+    child = tree("sleep", "1018")
+    running = lambda: subprocess.run(["pgrep", "-f", "^sleep 1018$"], capture_output=True, text=True).stdout.split()
+    wait_for("ranks", lambda: len(running()) == 9)
+    relays = children(child.pid, "mpirun-relay")
+    expect(len(relays) == 5, f"{len(relays)} relays")
+    os.kill(relays[-1], signal.SIGKILL)
+    code, output = finish(child)
+    expect(code == 1 and output.count("is lost") == 1 and "was killed" in output, f"{code}\n{output}")
+    wait_for("end of all ranks", lambda: not running())
+
+
+@test
+def a_host_of_a_tree_that_cannot_be_used_is_named():
+    with tempfile.TemporaryDirectory() as folder:
+        for host in TREE[4], TREE[-1]:
+            refuses = script(folder, f'if [ $1 = {host} ]; then echo Permission denied >&2; exit 255; fi; shift; exec "$@"\n')
+            code, output = finish(tree("sleep", "1000", launcher=refuses))
+            expect(code == 1 and "ended with code 255: Permission denied" in output, f"{host}: {code}\n{output}")
+            expect(output.count("no agent could be started on host") == 1 and f"on host {host}:" in output, f"{host}: {output}")

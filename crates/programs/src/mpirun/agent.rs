@@ -87,7 +87,7 @@ pub fn serve(words: &[std::ffi::OsString]) -> Option<u8> {
 }
 
 /// Our standard input without a buffer: what the first step does not take is there for the second.
-fn input() -> Result<File, Refusal> {
+pub(super) fn input() -> Result<File, Refusal> {
     let input = std::io::stdin().as_fd().try_clone_to_owned();
     input.map(File::from).map_err(|error| Refusal::other(format!("cannot read frames: {error}")))
 }

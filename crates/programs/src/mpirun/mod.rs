@@ -25,6 +25,7 @@ mod nodes;
 mod others;
 mod output;
 mod places;
+mod relay;
 mod rsh;
 mod serve;
 mod start;
@@ -62,7 +63,7 @@ pub fn run(name: &OsStr, mut words: Vec<OsString>) -> u8 {
         guardian::guard(&words.get(1).map(|word| word.to_string_lossy()).unwrap_or_default());
         return 0;
     }
-    if let Some(code) = agent::serve(&words) {
+    if let Some(code) = agent::serve(&words).or_else(|| relay::serve(&words)) {
         return code;
     }
     if let [word, pid] = &words[..]

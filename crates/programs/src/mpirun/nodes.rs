@@ -14,18 +14,19 @@ use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use error::{Class, fail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::PipeFlags;
 use rustix::process::{Signal, kill_process};
 use sys::signal::{Signals, name};
 
-use super::agent::{PULSE, SILENCE, STANDSTILL};
+use super::agent::{self, PULSE, SILENCE, STANDSTILL};
 use super::arguments::Arguments;
-use super::connection::{Agent, Event, Waker, begin, wait_briefly};
+use super::connection::{Agent, Event, Frames, Launch, Link, Listener, Member};
 use super::end::write_trace;
 use super::frame::{Down, Node, Start, Up};
 use super::hosts::Placement;
@@ -55,6 +56,8 @@ type Credit = Arc<(Mutex<usize>, Condvar)>;
 pub(super) struct Root<'a> {
     arguments: &'a Arguments,
     pub(super) agents: Vec<Agent>,
+    links: Vec<Link>,
+    launch: Launch,
     /// What the agents are to do, but for the number of their node.
     start: Start,
     /// Whether all agents of the first world have started: no rank runs in a job that lacks a host.
@@ -68,7 +71,7 @@ pub(super) struct Root<'a> {
     /// The names of all endpoints, for agents that come later.
     pub(super) names: HashMap<u32, Vec<u8>>,
     events: Receiver<(usize, Event)>,
-    waker: Waker,
+    listener: Listener,
     woken: OwnedFd,
     signals: Signals,
     /// Where the trace goes, and what has come of it.
@@ -111,6 +114,8 @@ pub fn launch(arguments: &Arguments, signals: Signals) -> Result<u8, Refusal> {
     let mut root = Root {
         arguments,
         agents: Vec::new(),
+        links: Vec::new(),
+        launch: Launch::of(&arguments.global, settings.launch_fanout),
         has_begun: false,
         places: Places::new(
             arguments.ranks() + settings.spawn_ranks_max as u32,
@@ -122,7 +127,7 @@ pub fn launch(arguments: &Arguments, signals: Signals) -> Result<u8, Refusal> {
         placement,
         start,
         events,
-        waker: Waker { events: sender, wake: Arc::new(wake) },
+        listener: Listener::Root { events: sender, wake: Arc::new(wake) },
         woken,
         signals,
         trace: Setup::trace_path(&settings, None),
@@ -183,27 +188,51 @@ fn lookup(host: &str) -> Result<Vec<IpAddr>, String> {
 impl Root<'_> {
     /// Starts an agent on each host of the placement that has none.
     pub(super) fn start_agents(&mut self) -> error::Result<()> {
-        for index in self.agents.len()..self.placement.nodes.len() {
-            let name = self.placement.nodes[index].clone();
-            let refused = |sentence| error::Error::new(error::Class::Spawn, sentence);
-            let address = address(&name, &self.placement).and_then(|address| self.reachable(&name, address));
-            let started = address.map_err(refused).and_then(|address| {
-                self.start.nodes.push(Node { name: name.clone(), address });
-                begin(self.arguments, &name, index, &self.waker).map_err(|refusal| refused(refusal.message))
-            });
-            match started {
-                Ok(agent) => self.agents.push(agent),
-                Err(error) => {
-                    // A spawn that fails leaves nothing behind.
-                    self.placement.nodes.truncate(index);
-                    self.start.nodes.truncate(index);
-                    return Err(error);
-                }
-            }
-            if self.has_begun {
+        let before = self.agents.len();
+        let started = self.find_addresses(before).and_then(|()| self.start_links(before));
+        if let Err(sentence) = started {
+            // A spawn that fails leaves nothing behind.
+            self.placement.nodes.truncate(self.agents.len());
+            self.start.nodes.truncate(self.agents.len());
+            fail!(Class::Spawn, "{sentence}");
+        }
+        if self.has_begun {
+            for index in before..self.agents.len() {
                 self.send_start(index);
                 self.catch_up(index);
             }
+        }
+        Ok(())
+    }
+
+    fn find_addresses(&mut self, before: usize) -> Result<(), String> {
+        for name in &self.placement.nodes[before..] {
+            let address = address(name, &self.placement)?;
+            let address = self.reachable(name, address)?;
+            self.start.nodes.push(Node { name: name.clone(), address });
+        }
+        Ok(())
+    }
+
+    fn start_links(&mut self, before: usize) -> Result<(), String> {
+        let names = (0..).zip(&self.placement.nodes).skip(before);
+        let members: Vec<Member> =
+            names.map(|(node, name)| Member { node, name: self.launch.name(name) }).collect();
+        for group in self.launch.groups(&members) {
+            let link = self.launch.start(group, &self.listener).map_err(|refusal| refusal.message)?;
+            for member in group {
+                let name = &self.placement.nodes[member.node as usize];
+                let command = self.launch.command(&member.name, agent::WORD);
+                let mut told = format!("{command:?}").replace('"', "");
+                if member.node != group[0].node {
+                    told = format!("{told} (by host {})", group[0].name);
+                }
+                if self.arguments.global.verbose {
+                    say(&format!("node {} is host {name}: {told}", member.node));
+                }
+                self.agents.push(Agent::new(name.clone(), member.node, told, self.links.len(), &link));
+            }
+            self.links.push(link);
         }
         Ok(())
     }
@@ -280,7 +309,7 @@ impl Root<'_> {
                 }
             }
             Event::SaidAll => agent.has_said_all = true,
-            Event::Closed => self.closed(index),
+            Event::Closed(ended) => self.closed(index, &ended),
             Event::Said(frame) => self.hear_frame(index, frame),
         }
     }
@@ -359,37 +388,36 @@ impl Root<'_> {
     }
 
     /// An agent says nothing more; if it has not ended well, that ends the job.
-    fn closed(&mut self, index: usize) {
+    fn closed(&mut self, index: usize, ended: &str) {
         let agent = &mut self.agents[index];
-        agent.is_closed = true;
-        if agent.done.is_some() || self.end_at.is_some() {
+        let was_closed = std::mem::replace(&mut agent.is_closed, true);
+        if was_closed || agent.done.is_some() || self.end_at.is_some() {
             return;
         }
-        let sentence = self.why_closed(index);
+        let later = self.hear_last_lines(index);
+        let sentence = self.why_closed(index, ended);
         if self.agents[index].has_started || !self.is_stillborn_with(index, &sentence) {
             self.fail(&sentence, 1);
         }
+        later.into_iter().for_each(|(other, event)| self.hear(other, event));
     }
 
-    fn why_closed(&mut self, index: usize) -> String {
-        let agent = &mut self.agents[index];
-        let ended = match wait_briefly(&mut agent.child) {
-            None => "has closed its output".into(),
-            Some(status) => match status.code() {
-                Some(code) => format!("ended with code {code}"),
-                None => format!("was killed ({status})"),
-            },
-        };
-        // What it said last may come later than its end, and a process that it left may hold the stream open.
-        let until = Instant::now() + LAST_LINES;
+    /// What an agent's command said last may come later than its end, and a process that it left may hold the
+    /// stream open. Returns what else happened meanwhile: others may have ended with it.
+    fn hear_last_lines(&mut self, index: usize) -> Vec<(usize, Event)> {
+        let (until, mut later) = (Instant::now() + LAST_LINES, Vec::new());
         while !self.agents[index].has_said_all
             && let Ok((other, event)) = self.events.recv_timeout(until.duration_since(Instant::now()))
         {
             match event {
-                Event::Line(line) if other == index => self.agents[index].lines.push(line),
-                event => self.hear(other, event),
+                Event::Line(_) | Event::SaidAll if other == index => self.hear(other, event),
+                event => later.push((other, event)),
             }
         }
+        later
+    }
+
+    fn why_closed(&self, index: usize, ended: &str) -> String {
         let agent = &self.agents[index];
         let said = match agent.lines.last() {
             Some(_) => format!(": {}", agent.lines.join("; ")),
@@ -419,7 +447,7 @@ impl Root<'_> {
         if self.has_begun {
             self.send_all(&Down::Close { signal, code });
         } else {
-            self.agents.iter_mut().for_each(|agent| drop(agent.child.kill()));
+            self.links.iter().for_each(Link::kill);
         }
     }
 
@@ -474,7 +502,7 @@ impl Root<'_> {
         }
         let late = |agent: &&Agent| !agent.has_started && now.duration_since(agent.begun) > START;
         let silent = |agent: &&Agent| {
-            let is_printing = agent.is_printing.load(Ordering::Relaxed);
+            let is_printing = self.links[agent.link].is_printing.load(Ordering::Relaxed);
             !agent.is_over() && !is_printing && now.duration_since(agent.heard) > SILENCE
         };
         let sentence = if let Some(agent) = self.agents.iter().find(late) {
@@ -503,7 +531,7 @@ impl Root<'_> {
             ranks.any(|(rank, of)| *of == node && self.start.global.stdin.has(rank))
         };
         let readers = (0..).zip(&self.agents).filter(|(node, _)| reads(*node));
-        let frames: Vec<Sender<Down>> = readers.map(|(_, agent)| agent.frames.clone()).collect();
+        let frames: Vec<Frames> = readers.map(|(_, agent)| agent.frames.clone()).collect();
         if frames.is_empty() {
             return Ok(());
         }
@@ -512,9 +540,8 @@ impl Root<'_> {
             input::terminal().map_err(|error| Refusal::other(format!("cannot read input: {error}")))?;
         let copy = move || {
             // An agent that has ended needs no input.
-            let send = |bytes: &[u8]| {
-                frames.iter().for_each(|frames| drop(frames.send(Down::Input(bytes.to_vec()))))
-            };
+            let send =
+                |bytes: &[u8]| frames.iter().for_each(|frames| frames.send(Down::Input(bytes.to_vec())));
             input::copy(terminal, |bytes| {
                 let (under_way, changed) = &*credit;
                 let mut under_way = under_way.lock().unwrap_or_else(PoisonError::into_inner);
@@ -538,17 +565,10 @@ impl Root<'_> {
                 if agent.has_started {
                     say(&format!("host {} does not answer; what it runs may be left there", agent.name));
                 }
-                let _ = agent.child.kill();
+                self.links[agent.link].kill();
             }
         }
-        for mut agent in self.agents.drain(..) {
-            // Its end of our pipe closes with the sender.
-            drop(agent.frames);
-            if wait_briefly(&mut agent.child).is_none() {
-                // Killed, it ends at once.
-                let _ = agent.child.kill();
-                let _ = agent.child.wait();
-            }
-        }
+        self.agents.clear();
+        self.links.drain(..).for_each(Link::close);
     }
 }
